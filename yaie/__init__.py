@@ -1,0 +1,28 @@
+"""YAIE: the engine around the parts that a learner writes.
+
+The public names load on first use, so that a part may import `yaie.core` without loading the engine
+that will load the part, and so that `yaie --help` answers without importing torch.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from yaie.core.config import EngineConfig
+    from yaie.core.params import SamplingParams
+    from yaie.engine.llm_engine import LLMEngine
+
+__version__ = "0.1.0"
+__all__ = ["EngineConfig", "LLMEngine", "SamplingParams", "__version__"]
+
+_HOME = {
+    "EngineConfig": "yaie.core.config",
+    "LLMEngine": "yaie.engine.llm_engine",
+    "SamplingParams": "yaie.core.params",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'yaie' has no attribute {name!r}")
+    return getattr(import_module(_HOME[name]), name)

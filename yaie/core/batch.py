@@ -1,0 +1,138 @@
+"""What flows through one step: the plan, the attention batch, the sampling batch."""
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from yaie.core.request import Request
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(slots=True)
+class ScheduledRequest:
+    """One request's share of a step: compute tokens [start, start + num_tokens).
+
+    start: the request's `num_computed_tokens` when it was scheduled.
+    block_table: its physical blocks, covering at least start + num_tokens tokens. Read only. The
+        list object grows in place; any other change to a table makes a new list, so a holder may
+        copy just the tail while the object is the same.
+    slots: where the K and V of these tokens go.
+    samples: whether the last of these tokens is the last one known, so that its logits are needed.
+    """
+
+    request: Request
+    start: int
+    num_tokens: int
+    block_table: list[int]
+    slots: list[int]
+    samples: bool
+
+
+@dataclass(slots=True)
+class StepPlan:
+    """What `Scheduler.schedule` decided. Block moves happen before the forward pass, in this order:
+    `swap_out` (device, host), `swap_in` (host, device), `copies` (device, device).
+
+    preempted: requests that lost their place in this step.
+    failed: requests that can never run; `error` is set on each and they hold nothing.
+    """
+
+    scheduled: list[ScheduledRequest] = field(default_factory=list)
+    swap_out: list[tuple[int, int]] = field(default_factory=list)
+    swap_in: list[tuple[int, int]] = field(default_factory=list)
+    copies: list[tuple[int, int]] = field(default_factory=list)
+    preempted: list[Request] = field(default_factory=list)
+    failed: list[Request] = field(default_factory=list)
+
+    @property
+    def num_tokens(self) -> int:
+        return sum(item.num_tokens for item in self.scheduled)
+
+
+@dataclass(slots=True)
+class AttentionBatch:
+    """A flat batch of n sequences and T query tokens, sequence after sequence.
+
+    Sequence i asks `query_lens[i]` consecutive queries, the last at position `kv_lens[i] - 1`, and
+    attends to `kv_lens[i]` keys and values found through row i of `block_tables`.
+
+    query_lens, kv_lens: n Python integers each (host copies, for planning).
+    query_start_loc: [n + 1] int32, where each sequence's queries start in the flat batch.
+    seq_lens: [n] int32, `kv_lens` on the device.
+    block_tables: [n, max_blocks] int32, rows padded with 0.
+    slot_mapping: [T] int64, the slot that each token's K and V are written to.
+    positions: [T] int64, each token's position in its sequence.
+    """
+
+    query_lens: list[int]
+    kv_lens: list[int]
+    query_start_loc: "Tensor"
+    seq_lens: "Tensor"
+    block_tables: "Tensor"
+    slot_mapping: "Tensor"
+    positions: "Tensor"
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionSpec:
+    """What kind of attention a layer wants.
+
+    scale: multiplies query times key; usually head_dim ** -0.5.
+    window: a query sees this many keys, itself included; None sees all before it.
+    softcap: scores become softcap * tanh(scores / softcap) before masking (Gemma 2).
+    sinks: [num_heads], a logit per head that joins the softmax but has no value (gpt-oss).
+    """
+
+    scale: float
+    window: int | None = None
+    softcap: float | None = None
+    sinks: "Tensor | None" = None
+
+
+@dataclass(frozen=True, slots=True)
+class KVLayerSpec:
+    """The shape of one layer's keys and values: heads x head_dim, for K and for V."""
+
+    num_kv_heads: int
+    head_dim: int
+
+
+@dataclass(slots=True)
+class SamplingBatch:
+    """Sampling parameters of n rows, one tensor each, on the logits' device.
+
+    temperature, top_p, min_p: [n] float32. top_k: [n] int64, 0 is off.
+    seeds: [n] int64. steps: [n] int64, the index of the token to draw in its request's output; with
+        the seed it names the noise, so a draw does not depend on the batch around it.
+    all_greedy: every temperature is 0. The flags `any_*` say that some row uses that filter.
+    penalties: None when no row uses one.
+    """
+
+    temperature: "Tensor"
+    top_k: "Tensor"
+    top_p: "Tensor"
+    min_p: "Tensor"
+    seeds: "Tensor"
+    steps: "Tensor"
+    all_greedy: bool
+    any_top_k: bool
+    any_top_p: bool
+    any_min_p: bool
+    penalties: "PenaltyBatch | None" = None
+
+
+@dataclass(slots=True)
+class PenaltyBatch:
+    """What the penalties of n rows need.
+
+    presence, frequency, repetition: [n] float32; 0, 0 and 1 are off.
+    output_counts: [n, vocab] float32, how often each token was generated.
+    prompt_mask: [n, vocab] bool, whether the prompt holds the token.
+    """
+
+    presence: "Tensor"
+    frequency: "Tensor"
+    repetition: "Tensor"
+    output_counts: "Tensor"
+    prompt_mask: "Tensor"

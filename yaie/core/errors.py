@@ -1,0 +1,104 @@
+"""What can go wrong, as types. Each error says what was wrong and what to do about it.
+
+Every error carries the HTTP status it maps to (`status`), OpenAI's error `type` and `code`, and the
+name of the offending parameter where there is one. The command line prints the message and exits
+with code 2; the server turns the same object into a response.
+"""
+
+
+class YaieError(Exception):
+    """Base of every error raised on purpose."""
+
+    status: int = 500
+    type: str = "server_error"
+    code: str | None = None
+
+    def __init__(self, message: str, *, param: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.param = param
+
+
+class ConfigError(YaieError):
+    """A setting is out of range, contradicts another one, or needs what this machine lacks."""
+
+    status = 400
+    type = "invalid_request_error"
+    code = "invalid_config"
+
+
+class ModelError(YaieError):
+    """A model cannot be loaded: missing, gated, incomplete, unsafe, or of an unknown architecture."""
+
+    status = 400
+    type = "invalid_request_error"
+    code = "model_error"
+
+
+class PartError(YaieError):
+    """A part that was asked for is unfinished, or failed while the engine ran on it.
+
+    The message names lab, task and chapter (unfinished) or lab, file and line (failed).
+    """
+
+    code = "part_error"
+
+
+class InvalidRequestError(YaieError):
+    """A request that no engine state could serve; the client must change it."""
+
+    status = 400
+    type = "invalid_request_error"
+    code = "invalid_value"
+
+
+class ContextLengthError(InvalidRequestError):
+    """Prompt and requested output together exceed the model's context."""
+
+    code = "context_length_exceeded"
+
+
+class KVPoolTooSmallError(InvalidRequestError):
+    """The request fits the model's context but never the KV pool, even alone."""
+
+    code = "kv_pool_too_small"
+
+
+class ModelNotFoundError(InvalidRequestError):
+    """The request names a model that this server does not serve."""
+
+    status = 404
+    type = "not_found_error"
+    code = "model_not_found"
+
+
+class EngineOverloadedError(YaieError):
+    """The queue is full; try again later."""
+
+    status = 503
+    type = "overloaded_error"
+    code = "overloaded"
+
+
+class EngineDeadError(YaieError):
+    """The engine stopped after an unexpected failure; nothing more will be generated."""
+
+    status = 503
+    type = "server_error"
+    code = "engine_dead"
+
+
+class OutOfBlocksError(YaieError):
+    """More blocks were asked for than are free. The cache manager evicts or preempts on it."""
+
+    code = "out_of_blocks"
+
+
+class BlockStateError(YaieError):
+    """A block was freed, shared or copied that nobody holds: a bug in the caller."""
+
+    code = "block_state"
+
+
+class InvariantError(AssertionError):
+    """`check()` found a broken invariant. The message says which, with the values that break it."""
