@@ -1,0 +1,142 @@
+"""Greedy tokens are transformers' own: for every family, however the engine schedules the work."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.engine.oracle import greedy, make_prompts
+from tests.models.tiny import tiny_model
+from yaie import LLMEngine, SamplingParams
+from yaie.core.request import Request
+
+MAX_TOKENS = 24
+NUM_PROMPTS = 64
+SPARE_PROMPTS = 4
+ROUNDING = 1e-4
+FAMILIES = (
+    "llama llama3-rope llama-yarn mistral qwen2 qwen3 gpt2 "
+    "gemma2 gemma3 phi3 opt gpt_neox olmo2 gpt_oss"
+).split()
+
+
+@dataclass
+class Case:
+    folder: Path
+    prompts: list[list[int]]
+    expected: list[list[int]]
+
+    def engine(self, **settings: object) -> LLMEngine:
+        return LLMEngine(model=str(self.folder), **{"num_blocks": 1024, **settings})
+
+
+@pytest.fixture(scope="module", params=["tutor", *FAMILIES])
+def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Case:
+    torch.set_num_threads(1)
+    if request.param == "tutor":
+        from yaie.models.tutor import TUTOR_PATH
+
+        folder = TUTOR_PATH
+    else:
+        folder = tiny_model(request.param, tmp_path_factory.mktemp("models") / request.param)
+    prompts = make_prompts(NUM_PROMPTS + SPARE_PROMPTS, vocab=256)
+    expected, margins = greedy(folder, prompts, MAX_TOKENS)
+    decided = [i for i, margin in enumerate(margins) if margin > ROUNDING][:NUM_PROMPTS]
+    assert len(decided) == NUM_PROMPTS
+    return Case(folder, [prompts[i] for i in decided], [expected[i] for i in decided])
+
+
+def run(engine: LLMEngine, prompts: list[list[int]]) -> list[Request]:
+    """Add every prompt, step to the end, and check every invariant after every step."""
+    params = SamplingParams(temperature=0, max_tokens=MAX_TOKENS, ignore_eos=True)
+    requests = [engine.add_request(prompt, params)[0] for prompt in prompts]
+    while engine.has_work:
+        engine.step()
+        engine.check()
+    return requests
+
+
+def assert_empty(engine: LLMEngine) -> None:
+    """No block is used but by the tree, and evicting everything returns them all."""
+    stats = engine.stats()
+    assert stats["used_blocks"] == 0
+    engine.reset_prefix_cache()
+    assert engine.stats()["free_blocks"] == stats["total_blocks"]
+    engine.check()
+
+
+def outputs(requests: list[Request]) -> list[list[int]]:
+    return [request.output_token_ids for request in requests]
+
+
+def test_one_by_one(case: Case) -> None:
+    engine = case.engine()
+    assert [outputs(run(engine, [prompt]))[0] for prompt in case.prompts] == case.expected
+    assert_empty(engine)
+
+
+def test_all_at_once(case: Case) -> None:
+    engine = case.engine()
+    assert outputs(run(engine, case.prompts)) == case.expected
+    assert_empty(engine)
+
+
+def test_all_at_once_without_prefix_caching(case: Case) -> None:
+    engine = case.engine(prefix_caching=False)
+    assert outputs(run(engine, case.prompts)) == case.expected
+    assert_empty(engine)
+
+
+def test_token_budget_of_16(case: Case) -> None:
+    engine = case.engine(token_budget=16)
+    assert outputs(run(engine, case.prompts)) == case.expected
+    assert_empty(engine)
+
+
+@pytest.mark.parametrize("preemption", ["recompute", "swap"])
+def test_pool_so_small_that_requests_are_preempted(case: Case, preemption: str) -> None:
+    swap_space = 0.01 if preemption == "swap" else 0.0
+    engine = case.engine(
+        num_blocks=24, preemption=preemption, swap_space=swap_space, max_num_seqs=16, watermark=0.0
+    )
+    requests = run(engine, case.prompts)
+    assert sum(request.num_preemptions for request in requests) >= 10
+    assert outputs(requests) == case.expected
+    assert_empty(engine)
+
+
+def test_second_time_finds_the_prefix_cached(case: Case) -> None:
+    engine = case.engine()
+    run(engine, case.prompts)
+    again = run(engine, case.prompts)
+    assert outputs(again) == case.expected
+    for request in again:
+        reusable = (request.num_prompt_tokens - 1) // engine.config.block_size
+        assert request.num_cached_tokens == reusable * engine.config.block_size
+    assert_empty(engine)
+
+
+def test_aborts_in_between_disturb_nobody(case: Case) -> None:
+    engine = case.engine(num_blocks=48, token_budget=64)
+    params = SamplingParams(temperature=0, max_tokens=MAX_TOKENS, ignore_eos=True)
+    requests = [engine.add_request(prompt, params)[0] for prompt in case.prompts]
+    doomed = requests[::3]
+    for request in doomed:
+        engine.abort(request.request_id)
+        for _ in range(3):
+            engine.step()
+            engine.check()
+    while engine.has_work:
+        engine.step()
+        engine.check()
+    for request, expected in zip(requests, case.expected, strict=True):
+        if request not in doomed:
+            assert request.output_token_ids == expected
+    assert_empty(engine)
+
+
+def test_static_batching_gives_the_same_tokens(case: Case) -> None:
+    engine = case.engine(batching="static", max_num_seqs=16)
+    assert outputs(run(engine, case.prompts)) == case.expected
+    assert_empty(engine)

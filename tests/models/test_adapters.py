@@ -1,0 +1,179 @@
+"""Every family's logits are those of transformers, by hand-written and by generic adapter."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.models.plain_ops import PlainOps
+from tests.models.tiny import GENERIC, HAND_WRITTEN, REFUSED, SERVED, VOCAB
+from yaie.core.config import EngineConfig
+from yaie.core.errors import ConfigError, ModelError
+from yaie.models import LoadedModel, ModelAdapter, ModelLoader
+from yaie.models.contiguous import ContiguousKV
+from yaie.models.generic import GenericAdapter
+
+Checkpoint = Callable[[str], Path]
+LENGTHS = (1, 16, 17, 60, 33)
+TOLERANCE = 1e-4
+
+
+def load(folder: Path, *, force_generic: bool = False, **settings: Any) -> LoadedModel:
+    config = EngineConfig(model=str(folder), **settings)
+    return ModelLoader(config, PlainOps(), progress=False, force_generic=force_generic).load()
+
+
+def reference_logits(folder: Path, sequences: list[Tensor]) -> list[Tensor]:
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager")
+    with torch.inference_mode():
+        return [model(sequence[None], use_cache=False).logits[0] for sequence in sequences]
+
+
+def random_sequences(lengths: tuple[int, ...]) -> list[Tensor]:
+    generator = torch.Generator().manual_seed(7)
+    return [torch.randint(5, VOCAB, (length,), generator=generator) for length in lengths]
+
+
+@torch.inference_mode()
+def logits_in_two_chunks(adapter: ModelAdapter, sequences: list[Tensor]) -> list[Tensor]:
+    """Two flat batches: the first half of every sequence, then the rest of each, in reverse order."""
+    kv = ContiguousKV()
+    halves = [(len(sequence) + 1) // 2 for sequence in sequences]
+    results: dict[int, list[Tensor]] = {index: [] for index in range(len(sequences))}
+    first = [(index, 0, half) for index, half in enumerate(halves)]
+    rest = [(i, half, len(sequences[i])) for i, half in enumerate(halves) if half < len(sequences[i])]
+    for spans in (first, rest[::-1]):
+        hidden = adapter.forward(
+            torch.cat([sequences[index][start:end] for index, start, end in spans]),
+            torch.cat([torch.arange(start, end) for _, start, end in spans]),
+            kv.attend([(str(index), end - start) for index, start, end in spans]),
+        )
+        parts = adapter.logits(hidden).split([end - start for _, start, end in spans])
+        for (index, _, _), part in zip(spans, parts, strict=True):
+            results[index].append(part)
+    return [torch.cat(parts) for parts in results.values()]
+
+
+def assert_same_logits(adapter: ModelAdapter, folder: Path) -> None:
+    sequences = random_sequences(LENGTHS)
+    expected = reference_logits(folder, sequences)
+    for got, want in zip(logits_in_two_chunks(adapter, sequences), expected, strict=True):
+        assert got.dtype == torch.float32
+        assert (got - want).abs().max() <= TOLERANCE
+
+
+@pytest.mark.parametrize("family", HAND_WRITTEN)
+def test_hand_written_adapter_gives_the_logits_of_transformers(
+    family: str, checkpoint: Checkpoint
+) -> None:
+    folder = checkpoint(family)
+    adapter = load(folder).adapter
+    assert not isinstance(adapter, GenericAdapter)
+    assert_same_logits(adapter, folder)
+
+
+@pytest.mark.parametrize("family", SERVED)
+def test_generic_adapter_gives_the_logits_of_transformers(family: str, checkpoint: Checkpoint) -> None:
+    folder = checkpoint(family)
+    adapter = load(folder, force_generic=family in HAND_WRITTEN).adapter
+    assert isinstance(adapter, GenericAdapter)
+    assert_same_logits(adapter, folder)
+
+
+@pytest.mark.parametrize("family", HAND_WRITTEN)
+def test_generic_adapter_finds_the_layers_that_the_hand_written_one_states(
+    family: str, checkpoint: Checkpoint
+) -> None:
+    by_hand = load(checkpoint(family))
+    generic = load(checkpoint(family), force_generic=True)
+    assert generic.adapter.kv_layers == by_hand.adapter.kv_layers
+    assert generic.adapter.vocab_size == by_hand.adapter.vocab_size == VOCAB
+    assert generic.num_parameters == by_hand.num_parameters
+    assert generic.weight_bytes == by_hand.weight_bytes == 4 * by_hand.num_parameters
+
+
+@pytest.mark.parametrize(
+    ("family", "windows"),
+    [
+        ("gemma2", [24, None]),
+        ("gemma3", [24, None, 24]),
+        ("phi3", [24, 24]),
+        ("gpt_oss", [24, None]),
+        ("olmo2", [None, None]),
+    ],
+)
+def test_generic_adapter_reads_each_layers_window_off_its_mask(
+    family: str, windows: list[int | None], checkpoint: Checkpoint
+) -> None:
+    adapter = load(checkpoint(family)).adapter
+    assert isinstance(adapter, GenericAdapter)
+    assert adapter.route.windows == windows
+
+
+@pytest.mark.parametrize("family", ["llama-longrope", "phi3-longrope"])
+@pytest.mark.parametrize("force_generic", [False, True])
+def test_longrope_uses_its_long_factors_from_the_start_if_a_long_context_is_wanted(
+    family: str, force_generic: bool, checkpoint: Checkpoint
+) -> None:
+    folder = checkpoint(family)
+    assert load(folder, force_generic=force_generic).max_length == 512
+    model = load(folder, force_generic=force_generic, max_model_len=600)
+    assert model.max_length == 600
+    (sequence,) = random_sequences((530,))
+    (expected,) = reference_logits(folder, [sequence])
+    (got,) = logits_in_two_chunks(model.adapter, [sequence])
+    assert (got - expected).abs().max() <= TOLERANCE
+
+
+def test_yarn_context_is_the_trained_one_times_the_factor(checkpoint: Checkpoint) -> None:
+    assert load(checkpoint("llama-yarn")).max_length == 1024
+
+
+def test_max_model_len_beyond_the_context_is_refused(checkpoint: Checkpoint) -> None:
+    with pytest.raises(ConfigError, match="context of 1024") as caught:
+        load(checkpoint("llama"), max_model_len=1025)
+    assert caught.value.param == "max_model_len"
+
+
+@pytest.mark.parametrize("family", REFUSED)
+def test_what_cannot_run_on_a_paged_cache_is_refused_by_name(
+    family: str, checkpoint: Checkpoint
+) -> None:
+    with pytest.raises(ModelError, match=r"architecture (Bloom|Mamba|Rwkv)ForCausalLM is not supported"):
+        load(checkpoint(family))
+
+
+def test_a_config_that_an_adapter_does_not_handle_runs_through_the_generic_one(
+    checkpoint: Checkpoint, tmp_path: Path
+) -> None:
+    import json
+    import shutil
+
+    folder = shutil.copytree(checkpoint("llama"), tmp_path / "gelu")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"hidden_act": "gelu"}))
+    adapter = load(folder).adapter
+    assert isinstance(adapter, GenericAdapter)
+    assert_same_logits(adapter, folder)
+
+
+@pytest.mark.parametrize("family", ["llama", "gpt2", "gemma2"])
+def test_bfloat16_is_close_to_float32(family: str, checkpoint: Checkpoint) -> None:
+    model = load(checkpoint(family), dtype="bfloat16")
+    assert model.dtype == torch.bfloat16
+    assert model.weight_bytes == 2 * model.num_parameters
+    (sequence,) = random_sequences((40,))
+    (expected,) = reference_logits(checkpoint(family), [sequence])
+    (got,) = logits_in_two_chunks(model.adapter, [sequence])
+    assert got.dtype == torch.float32
+    assert (got - expected).norm() / expected.norm() < 0.1
+
+
+def test_generic_families_are_those_the_issue_lists() -> None:
+    asked = {"gemma2", "gemma3", "phi3", "opt", "gpt_neox", "olmo2", "phi", "stablelm", "cohere", "granite"}
+    assert asked <= set(GENERIC)

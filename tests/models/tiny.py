@@ -1,0 +1,234 @@
+"""Tiny random checkpoints of every family in Hugging Face layout, made in the test and never stored.
+
+`tiny_model(family, folder)` writes config, float32 safetensors, a byte-level BPE tokenizer and a chat
+template. Weights are spread widely, so that the best token leads by far more than rounding error.
+"""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+SEED = 1234
+VOCAB = 384
+CONTEXT = 1024
+CHAT_TEMPLATE = (
+    "{% for message in messages %}"
+    "{% if message['role'] not in ['system', 'user', 'assistant', 'tool'] %}"
+    "{{ raise_exception('unknown role ' + message['role']) }}{% endif %}"
+    "<|{{ message['role'] }}|>\n{{ message['content'] }}<|end|>\n"
+    "{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>\n{% endif %}"
+)
+_SPECIAL = ["<|bos|>", "<|end|>", "<|system|>", "<|user|>", "<|assistant|>"]
+_TEXT = (
+    "A paged KV cache keeps keys and values in blocks of sixteen slots, and a block table says where. "
+    "The scheduler admits a request when blocks are free; it preempts one when none is left. "
+    "Ein Straßenschild zeigt 37 °C — naïve café, 日本語, emoji 🙂 and tabs\tand\nlines."
+)
+
+_LLAMA: dict[str, Any] = {
+    "hidden_size": 64,
+    "intermediate_size": 112,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": CONTEXT,
+}
+_FLAT: dict[str, Any] = {**_LLAMA, "num_key_value_heads": 4}
+
+
+def _llama(**changes: Any) -> Any:
+    from transformers import LlamaConfig
+
+    return LlamaConfig(**{**_LLAMA, **_ids(), **changes})
+
+
+def _ids() -> dict[str, Any]:
+    return {"vocab_size": VOCAB, "bos_token_id": 0, "eos_token_id": 1, "pad_token_id": None}
+
+
+def _rope(**scaling: Any) -> dict[str, Any]:
+    return {"rope_parameters": {"rope_theta": 10000.0, **scaling}}
+
+
+def _of(name: str, *bases: dict[str, Any], **changes: Any) -> Callable[[], Any]:
+    def make() -> Any:
+        import transformers
+
+        values: dict[str, Any] = {}
+        for base in (*bases, _ids(), changes):
+            values |= base
+        return getattr(transformers, name)(**values)
+
+    return make
+
+
+_LONGROPE = {
+    "rope_type": "longrope",
+    "short_factor": [1.0 + 0.1 * i for i in range(8)],
+    "long_factor": [2.0 + 0.3 * i for i in range(8)],
+}
+_GPT2 = {"n_embd": 64, "n_layer": 3, "n_head": 4, "n_positions": CONTEXT}
+
+FAMILIES: dict[str, Callable[[], Any]] = {
+    "llama": _llama,
+    "llama-tied": lambda: _llama(tie_word_embeddings=True, head_dim=24),
+    "llama-biases": lambda: _llama(attention_bias=True, mlp_bias=True),
+    "llama3-rope": lambda: _llama(
+        **_rope(
+            rope_type="llama3",
+            factor=8.0,
+            low_freq_factor=1.0,
+            high_freq_factor=4.0,
+            original_max_position_embeddings=64,
+        )
+    ),
+    "llama-linear": lambda: _llama(**_rope(rope_type="linear", factor=4.0)),
+    "llama-dynamic": lambda: _llama(**_rope(rope_type="dynamic", factor=4.0)),
+    "llama-yarn": lambda: _llama(
+        **_rope(rope_type="yarn", factor=8.0, original_max_position_embeddings=128)
+    ),
+    "llama-longrope": lambda: _llama(
+        **_rope(**_LONGROPE, original_max_position_embeddings=CONTEXT // 2)
+    ),
+    "mistral": _of("MistralConfig", _LLAMA, sliding_window=24),
+    "mistral-full": _of("MistralConfig", _LLAMA, sliding_window=None),
+    "qwen2": _of(
+        "Qwen2Config",
+        _LLAMA,
+        num_hidden_layers=3,
+        use_sliding_window=True,
+        sliding_window=24,
+        max_window_layers=1,
+    ),
+    "qwen3": _of("Qwen3Config", _LLAMA, head_dim=32, tie_word_embeddings=True),
+    "gpt2": _of("GPT2Config", _GPT2),
+    "gpt2-scaled": _of(
+        "GPT2Config", _GPT2, scale_attn_by_inverse_layer_idx=True, activation_function="gelu"
+    ),
+    "gemma2": _of(
+        "Gemma2Config",
+        _LLAMA,
+        head_dim=32,
+        sliding_window=24,
+        query_pre_attn_scalar=16,
+        attn_logit_softcapping=20.0,
+        final_logit_softcapping=30.0,
+    ),
+    "gemma3": _of(
+        "Gemma3TextConfig",
+        _LLAMA,
+        num_hidden_layers=3,
+        head_dim=32,
+        sliding_window=24,
+        query_pre_attn_scalar=16,
+        layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+    ),
+    "phi3": _of("Phi3Config", _LLAMA, sliding_window=24),
+    "phi3-longrope": _of(
+        "Phi3Config",
+        _LLAMA,
+        original_max_position_embeddings=CONTEXT // 2,
+        **_rope(**_LONGROPE),
+    ),
+    "phi": _of("PhiConfig", _FLAT, **_rope(rope_type="default", partial_rotary_factor=0.5)),
+    "opt": _of(
+        "OPTConfig",
+        hidden_size=64,
+        ffn_dim=112,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        max_position_embeddings=CONTEXT,
+        word_embed_proj_dim=48,
+    ),
+    "gpt_neox": _of("GPTNeoXConfig", _FLAT),
+    "olmo2": _of("Olmo2Config", _LLAMA),
+    "stablelm": _of("StableLmConfig", _LLAMA),
+    "cohere": _of("CohereConfig", _LLAMA, logit_scale=0.25),
+    "granite": _of(
+        "GraniteConfig",
+        _LLAMA,
+        attention_multiplier=0.1,
+        residual_multiplier=0.7,
+        embedding_multiplier=3.0,
+        logits_scaling=2.0,
+    ),
+    "gpt_oss": _of(
+        "GptOssConfig",
+        _LLAMA,
+        head_dim=16,
+        num_local_experts=4,
+        num_experts_per_tok=2,
+        sliding_window=24,
+        **_rope(rope_type="default"),
+    ),
+    "bloom": _of("BloomConfig", hidden_size=64, n_layer=2, n_head=4),
+    "mamba": _of("MambaConfig", hidden_size=64, num_hidden_layers=2, state_size=8),
+    "rwkv": _of("RwkvConfig", hidden_size=64, num_hidden_layers=2, attention_hidden_size=64),
+}
+
+_BY_HAND = ("llama", "mistral", "qwen2", "qwen3", "gpt2")
+HAND_WRITTEN = [name for name in FAMILIES if name.startswith(_BY_HAND)]
+REFUSED = ["bloom", "mamba", "rwkv"]
+GENERIC = [name for name in FAMILIES if name not in HAND_WRITTEN and name not in REFUSED]
+SERVED = HAND_WRITTEN + GENERIC
+
+
+def tiny_model(family: str, folder: Path) -> Path:
+    """Write a checkpoint of this family (a key of FAMILIES, or "pickle") into `folder`; returns it."""
+    from transformers import AutoModelForCausalLM
+
+    config = FAMILIES["llama" if family == "pickle" else family]()
+    torch.manual_seed(SEED)
+    model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+    _spread(model)
+    folder.mkdir(parents=True, exist_ok=True)
+    if family == "pickle":
+        config.architectures = [type(model).__name__]
+        config.save_pretrained(folder)
+        torch.save(model.state_dict(), folder / "pytorch_model.bin")
+    else:
+        model.save_pretrained(folder)
+    tiny_tokenizer(folder)
+    return folder
+
+
+@torch.no_grad()
+def _spread(model: torch.nn.Module) -> None:
+    """Random weights under which every part of the model matters and logits lie far apart."""
+    generator = torch.Generator().manual_seed(SEED)
+    for parameter in model.parameters():
+        noise = torch.randn(parameter.shape, generator=generator)
+        if parameter.dim() > 1:
+            parameter.copy_(noise * 0.25)
+        else:
+            parameter.copy_(parameter + noise * 0.3)
+
+
+def tiny_tokenizer(folder: Path, *, chat_template: bool = True) -> Path:
+    """Train a byte-level BPE tokenizer on a few sentences and write it into `folder`."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=VOCAB,
+        special_tokens=_SPECIAL,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator([_TEXT] * 4, trainer)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    settings = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "bos_token": "<|bos|>",
+        "eos_token": "<|end|>",
+        "clean_up_tokenization_spaces": False,
+    }
+    if chat_template:
+        settings["chat_template"] = CHAT_TEMPLATE
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings), encoding="utf-8")
+    return folder

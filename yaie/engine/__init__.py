@@ -1,0 +1,1 @@
+"""The engine: it puts the parts together and runs them."""

@@ -1,0 +1,247 @@
+"""The engine that everybody calls: text in, text out, one step at a time.
+
+`AsyncEngine` runs it behind the server; `generate` and `chat_completion` run it to the end here.
+"""
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from yaie.core.config import EngineConfig
+from yaie.core.errors import EngineOverloadedError, InvalidRequestError, YaieError
+from yaie.core.params import SamplingParams
+from yaie.core.request import FinishReason, Request, RequestOutput
+from yaie.engine.admission import check_messages, check_prompt, resolve_max_tokens
+from yaie.engine.assembly import assemble
+from yaie.engine.openai_format import ChatReply
+from yaie.engine.sampling import resolve_seed
+from yaie.models.loader import ModelLoader
+from yaie.parts import Part, load_parts
+
+Prompt = str | list[int]
+Json = dict[str, Any]
+
+
+class LLMEngine:
+    """Loads a model and serves requests on the parts in use. Not thread-safe: one caller at a time.
+
+    max_model_len: longest sequence, prompt and output together.
+    pool_tokens: token slots in the KV pool.
+    """
+
+    def __init__(self, config: EngineConfig | None = None, **settings: Any) -> None:
+        """Settings override `config`; without one, environment and file are read too.
+
+        Raises ConfigError, ModelError or PartError.
+        """
+        self.config = replace(config, **settings) if config else EngineConfig.load(settings)
+        if self.config.threads is not None:
+            torch.set_num_threads(self.config.threads)
+        self._parts = load_parts(self.config.mine)
+        self._model = ModelLoader(
+            self.config, self._parts["transformer_ops"].TransformerOps()
+        ).load()
+        self.max_model_len = self._model.max_length
+        self._machine = assemble(self.config, self._parts, self._model, self.max_model_len)
+        self.pool_tokens = self._machine.num_blocks * self.config.block_size
+        self._num_arrived = 0
+        self._counters = dict.fromkeys(
+            ("steps", "prompt_tokens", "cached_tokens", "generation_tokens", "failed_requests"), 0
+        )
+
+    @property
+    def model_name(self) -> str:
+        return self._model.name
+
+    @property
+    def model(self) -> Any:
+        """The loaded model: tokenizer, dtype, device, sizes."""
+        return self._model
+
+    @property
+    def tokenizer(self) -> Any:
+        return self._model.tokenizer
+
+    @property
+    def parts(self) -> list[Part]:
+        """Whose parts run."""
+        return self._parts.table()
+
+    @property
+    def has_work(self) -> bool:
+        """Whether any request is not finished."""
+        return self._machine.core.has_work
+
+    def add_request(
+        self,
+        prompt: Prompt,
+        params: SamplingParams | None = None,
+        *,
+        request_id: str | None = None,
+        priority: int = 0,
+    ) -> list[Request]:
+        """Queue a prompt (text or token ids); returns its `params.n` requests.
+
+        Raises InvalidRequestError (ContextLengthError, KVPoolTooSmallError) if it can never run, and
+        EngineOverloadedError if the queue is full. Either way nothing is queued.
+        """
+        params = params or SamplingParams()
+        token_ids = self.tokenizer.encode(prompt) if isinstance(prompt, str) else list(prompt)
+        check_prompt(token_ids, self._model.adapter.vocab_size)
+        max_tokens = resolve_max_tokens(
+            len(token_ids), params, self.max_model_len, self.pool_tokens
+        )
+        if self._machine.scheduler.num_waiting + params.n > self.config.max_waiting:
+            raise EngineOverloadedError(
+                f"{self._machine.scheduler.num_waiting} requests wait already; try again later"
+            )
+        requests = self._make_requests(token_ids, params, max_tokens, request_id, priority)
+        for request in requests:
+            self._machine.core.add_request(request)
+        return requests
+
+    def _make_requests(
+        self,
+        token_ids: list[int],
+        params: SamplingParams,
+        max_tokens: int,
+        request_id: str | None,
+        priority: int,
+    ) -> list[Request]:
+        arrival_time = time.monotonic()
+        requests: list[Request] = []
+        for index in range(params.n):
+            arrival, self._num_arrived = self._num_arrived, self._num_arrived + 1
+            base = request_id or f"request-{arrival - index}"
+            requests.append(
+                Request(
+                    request_id=base if params.n == 1 else f"{base}.{index}",
+                    token_ids=list(token_ids),
+                    params=params,
+                    seed=resolve_seed(params, self.config.seed, arrival - index, index),
+                    priority=priority,
+                    arrival=arrival,
+                    fork_of=requests[0] if requests else None,
+                    max_tokens=max_tokens,
+                    arrival_time=arrival_time,
+                )
+            )
+        return requests
+
+    def step(self) -> list[RequestOutput]:
+        """Compute one step; returns what each request in it gained."""
+        outputs = self._machine.core.step()
+        self._counters["steps"] += 1
+        for output in outputs:
+            request = output.request
+            self._counters["generation_tokens"] += len(output.token_ids)
+            if request.num_output_tokens == 1:
+                self._counters["prompt_tokens"] += request.num_prompt_tokens
+                self._counters["cached_tokens"] += request.num_cached_tokens
+            if output.finish_reason is FinishReason.ERROR:
+                self._counters["failed_requests"] += 1
+        return outputs
+
+    def abort(self, request_id: str) -> bool:
+        """End a request now; False if it is unknown or over."""
+        return self._machine.core.abort(request_id)
+
+    def generate(
+        self,
+        prompts: Prompt | Sequence[Prompt],
+        params: SamplingParams | None = None,
+        **sampling: Any,
+    ) -> list[str]:
+        """Complete every prompt; `n` texts for each, in order. `sampling`: fields of SamplingParams.
+
+        Raises what `add_request` does before anything runs, and YaieError if a request fails.
+        """
+        params = replace(params, **sampling) if params else _sampling_params(sampling)
+        several = isinstance(prompts, list | tuple) and not all(type(p) is int for p in prompts)
+        requests: list[Request] = []
+        try:
+            for prompt in prompts if several else [prompts]:
+                requests += self.add_request(prompt, params)  # type: ignore[arg-type]
+            texts: dict[str, list[str]] = {request.request_id: [] for request in requests}
+            for output in self._run(requests):
+                texts[output.request.request_id].append(output.text)
+        except BaseException:
+            self._abort_all(requests)
+            raise
+        return ["".join(texts[request.request_id]) for request in requests]
+
+    def encode_chat(self, messages: list[Json], tools: list[Json] | None = None) -> list[int]:
+        """The prompt of a conversation, by the model's chat template. Raises InvalidRequestError."""
+        token_ids: list[int] = self.tokenizer.apply_chat_template(
+            check_messages(messages), tools=tools
+        )
+        return token_ids
+
+    def chat_completion(self, messages: list[Json], **sampling: Any) -> Json:
+        """Answer a conversation; returns an OpenAI `chat.completion`."""
+        requests = self.add_request(self.encode_chat(messages), _sampling_params(sampling))
+        reply = ChatReply(self.model_name, requests)
+        for output in self._run(requests):
+            reply.add(output)
+        return reply.result()
+
+    def chat_completion_stream(self, messages: list[Json], **sampling: Any) -> Iterator[Json]:
+        """Answer a conversation; yields OpenAI `chat.completion.chunk`s as the text comes.
+
+        Closing the iterator ends the request.
+        """
+        requests = self.add_request(self.encode_chat(messages), _sampling_params(sampling))
+        reply = ChatReply(self.model_name, requests)
+        for output in self._run(requests):
+            yield from reply.chunks(output)
+
+    def _run(self, requests: list[Request]) -> Iterator[RequestOutput]:
+        """Step until these requests are over; aborts them if the caller stops or something fails."""
+        mine = set(requests)
+        try:
+            while not all(request.is_finished for request in requests):
+                for output in self.step():
+                    if output.request not in mine:
+                        continue
+                    if output.finish_reason is FinishReason.ERROR:
+                        raise YaieError(output.request.error or "the request failed")
+                    yield output
+        finally:
+            self._abort_all(requests)
+
+    def _abort_all(self, requests: list[Request]) -> None:
+        for request in requests:
+            self.abort(request.request_id)
+
+    def stats(self) -> dict[str, float]:
+        """How busy the engine is now, and what it has done since it started."""
+        cache = self._machine.cache.stats()
+        prompt_tokens = self._counters["prompt_tokens"]
+        return {
+            "num_running": self._machine.scheduler.num_running,
+            "num_waiting": self._machine.scheduler.num_waiting,
+            "kv_usage": cache["used_blocks"] / cache["total_blocks"],
+            "prefix_hit_rate": self._counters["cached_tokens"] / max(1, prompt_tokens),
+            **self._counters,
+            **cache,
+        }
+
+    def reset_prefix_cache(self) -> int:
+        """Forget every cached prefix that no request uses; returns how many blocks that freed."""
+        return self._machine.cache.reset_prefix_cache()
+
+    def check(self) -> None:
+        """Verify the invariants of scheduler, tables, tree and blocks; raises InvariantError."""
+        self._machine.scheduler.check()
+        self._machine.cache.check()
+
+
+def _sampling_params(sampling: dict[str, Any]) -> SamplingParams:
+    try:
+        return SamplingParams(**sampling)
+    except TypeError as error:
+        name = str(error).split("'")[1] if "'" in str(error) else "sampling parameters"
+        raise InvalidRequestError(f"no sampling parameter is called {name!r}", param=name) from None

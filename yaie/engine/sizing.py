@@ -1,0 +1,62 @@
+"""How large the KV pool is, and the host pool beside it."""
+
+from collections.abc import Sequence
+
+import torch
+
+from yaie.core.batch import KVLayerSpec
+from yaie.core.config import EngineConfig
+from yaie.core.errors import ConfigError
+
+CPU_SHARE = 0.3
+GPU_SHARE = 0.9
+
+
+def block_bytes(layers: Sequence[KVLayerSpec], block_size: int, dtype: torch.dtype) -> int:
+    """Bytes of one block: K and V of `block_size` tokens in every layer."""
+    values = sum(2 * layer.num_kv_heads * layer.head_dim for layer in layers)
+    return values * block_size * dtype.itemsize
+
+
+def num_device_blocks(
+    config: EngineConfig, bytes_per_block: int, max_model_len: int, device: torch.device
+) -> int:
+    """Blocks in the pool: as configured, else what a share of free memory holds, but no more than
+    `max_num_seqs` sequences of full length could fill.
+
+    Raises ConfigError if not even one block fits.
+    """
+    if config.num_blocks is not None:
+        return config.num_blocks
+    budget = int(_free_memory(device) * _share(config, device))
+    useful = config.max_num_seqs * -(-max_model_len // config.block_size)
+    num_blocks = min(budget // bytes_per_block, useful)
+    if num_blocks < 1:
+        raise ConfigError(
+            f"no memory for the KV pool: one block takes {bytes_per_block / 2**20:.1f} MiB and "
+            f"{budget / 2**20:.1f} MiB may be used; free some, or raise kv_memory_share",
+            param="kv_memory_share",
+        )
+    return num_blocks
+
+
+def num_host_blocks(config: EngineConfig, bytes_per_block: int) -> int:
+    """Blocks of the host pool that preempted requests swap to."""
+    if config.preemption != "swap":
+        return 0
+    return int(config.swap_space * 2**30) // bytes_per_block
+
+
+def _share(config: EngineConfig, device: torch.device) -> float:
+    if config.kv_memory_share is not None:
+        return config.kv_memory_share
+    return GPU_SHARE if device.type == "cuda" else CPU_SHARE
+
+
+def _free_memory(device: torch.device) -> int:
+    if device.type == "cuda":
+        free, _ = torch.cuda.mem_get_info(device)
+        return free
+    import psutil
+
+    return int(psutil.virtual_memory().available)

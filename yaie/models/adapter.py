@@ -1,0 +1,180 @@
+"""`ModelAdapter`: how a model family plugs into the engine. The documented extension point."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from yaie.core.batch import KVLayerSpec
+from yaie.core.contracts import Attend, TransformerOps
+from yaie.core.errors import ModelError
+from yaie.models.linear import Slot
+
+
+class ModelAdapter(ABC):
+    """A decoder that keeps no state of its own: keys and values live in the engine's pool.
+
+    To add a family, write one class in a module of its own and register it under the name that its
+    checkpoints carry in `config.json` as `architectures[0]`:
+
+        @register("TinyForCausalLM")
+        class TinyAdapter(ModelAdapter):
+            checkpoint_prefix = "model."            # what most tensor names begin with
+
+            def __init__(self, config, ops, dtype, device, max_length):
+                super().__init__(config, ops, dtype, device, max_length)
+                self.kv_layers = [KVLayerSpec(num_kv_heads=2, head_dim=64)] * config.num_hidden_layers
+                self.embedding = self.empty(config.vocab_size, config.hidden_size)
+                ...
+
+            def slots(self):                        # where each tensor of a checkpoint goes
+                return {"embed_tokens.weight": Slot(self.embedding), ...}
+
+            def forward(self, token_ids, positions, attend):
+                hidden = self.embedding[token_ids]
+                for index, layer in enumerate(self.layers):
+                    q, k, v = ...                   # [T, heads, d], [T, kv_heads, d] twice
+                    hidden = hidden + layer.output(attend(index, q, k, v, AttentionSpec(scale)))
+                return hidden
+
+            def logits(self, hidden):
+                return self.head(hidden).float()
+
+    Three rules make it fast and right. The T tokens of a call are a flat batch of several sequences,
+    prompt chunks and single tokens side by side: whatever depends on a token's place must use
+    `positions`, and only `attend` may mix tokens. What several products share as input is one
+    `Linear` (query, key and value; gate and up). Norms, rotations and activations come from `ops`,
+    the part that a learner writes.
+
+    Families without an adapter run through `yaie.models.generic`, slower. An adapter that covers only
+    some configurations of its architecture says so in `handles`; the others then run through it too.
+
+    kv_layers: one entry for each attention layer; its index is the first argument of `attend`.
+    vocab_size: width of the logits.
+    max_length: longest sequence, in tokens. Never longer than what the constructor was given.
+    num_parameters, weight_bytes: set by `load_weights`.
+    """
+
+    checkpoint_prefix: str = ""
+    """Leading part of tensor names that some checkpoints of the family leave out."""
+
+    ignored_tensors: tuple[str, ...] = ()
+    """Endings of the names of tensors that old checkpoints contain and that are not weights."""
+
+    kv_layers: list[KVLayerSpec]
+    vocab_size: int
+    max_length: int
+    num_parameters: int = 0
+    weight_bytes: int = 0
+
+    def __init__(
+        self,
+        config: Any,
+        ops: TransformerOps,
+        dtype: torch.dtype,
+        device: torch.device,
+        max_length: int,
+    ) -> None:
+        """config: a transformers PretrainedConfig. max_length: no sequence will be longer."""
+        self.config = config
+        self.ops = ops
+        self.dtype = dtype
+        self.device = device
+        self.max_length = max_length
+        self.vocab_size = config.vocab_size
+
+    @classmethod
+    def handles(cls, config: Any) -> bool:
+        """Whether this adapter computes what `config` describes."""
+        return True
+
+    def empty(self, *shape: int) -> Tensor:
+        """An uninitialised weight of the model's dtype, on its device."""
+        return torch.empty(shape, dtype=self.dtype, device=self.device)
+
+    def slots(self) -> dict[str, Slot]:
+        """Where each tensor of a checkpoint goes, by its name without `checkpoint_prefix`."""
+        raise NotImplementedError(f"{type(self).__name__} needs `slots` or its own `load_weights`")
+
+    @torch.inference_mode()
+    def load_weights(self, tensors: Iterable[tuple[str, Tensor]]) -> None:
+        """Take the weights over from (name in the checkpoint, tensor) pairs, in any order.
+
+        Raises ModelError that names tensors which are missing, unexpected or of a wrong shape.
+        """
+        slots = self.slots()
+        unexpected: list[str] = []
+        misshapen: list[str] = []
+        for name, tensor in tensors:
+            slot = slots.pop(name.removeprefix(self.checkpoint_prefix), None)
+            if slot is None:
+                if not name.endswith(self.ignored_tensors):
+                    unexpected.append(name)
+                continue
+            try:
+                slot.fill(tensor)
+            except ValueError as error:
+                misshapen.append(f"{name} {error}")
+            self.count(tensor.numel())
+        check_weights(slots, unexpected, misshapen)
+        self.weights_loaded()
+
+    def count(self, num_parameters: int) -> None:
+        """Add to the totals that `num_parameters` and `weight_bytes` report."""
+        self.num_parameters += num_parameters
+        self.weight_bytes += num_parameters * self.dtype.itemsize
+
+    def weights_loaded(self) -> None:  # noqa: B027 (most adapters have nothing to do here)
+        """Called by `load_weights` when every slot is filled."""
+
+    @abstractmethod
+    def forward(self, token_ids: Tensor, positions: Tensor, attend: Attend) -> Tensor:
+        """Run the layers. token_ids, positions: [T] int64; returns [T, hidden], finally normed."""
+
+    @abstractmethod
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Scores of the next token. hidden: [m, hidden], rows of `forward`'s result.
+
+        Returns [m, vocab_size] float32, freshly allocated: the sampler may overwrite it.
+        """
+
+
+def check_weights(
+    missing: Iterable[str], unexpected: Iterable[str], misshapen: Iterable[str]
+) -> None:
+    """Raise ModelError if a checkpoint and the model disagree; names the first few of each kind."""
+    problems = [
+        f"{len(names)} {what} ({', '.join(names[:3])}{', ...' if len(names) > 3 else ''})"
+        for what, names in (
+            ("missing", sorted(missing)),
+            ("unexpected", sorted(unexpected)),
+            ("of a wrong shape", sorted(misshapen)),
+        )
+        if names
+    ]
+    if problems:
+        raise ModelError(
+            f"the weights do not fit the model that config.json describes: {'; '.join(problems)}. "
+            "Check that config.json and the safetensors files belong together; fetch the model again."
+        )
+
+
+_REGISTRY: dict[str, type[ModelAdapter]] = {}
+
+
+def register(*architectures: str) -> Callable[[type[ModelAdapter]], type[ModelAdapter]]:
+    """Class decorator: this adapter serves checkpoints of these architectures."""
+
+    def add(adapter: type[ModelAdapter]) -> type[ModelAdapter]:
+        _REGISTRY.update(dict.fromkeys(architectures, adapter))
+        return adapter
+
+    return add
+
+
+def registered_adapter(architecture: str, config: Any) -> type[ModelAdapter] | None:
+    """The hand-written adapter for an architecture, if there is one that handles this config."""
+    adapter = _REGISTRY.get(architecture)
+    return adapter if adapter is not None and adapter.handles(config) else None

@@ -1,0 +1,158 @@
+"""Every causal LM of transformers without an adapter of its own: their model, our paged attention.
+
+transformers lets an attention function be registered by name (`AttentionInterface`). Ours hands query,
+key and value to the engine's `attend`, so that keys and values live in the engine's pool; the rest of
+the model runs as it is, on one flat row of tokens with explicit positions and no cache of its own.
+"""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from yaie.core.batch import KVLayerSpec
+from yaie.core.contracts import Attend, TransformerOps
+from yaie.models.adapter import ModelAdapter, check_weights
+from yaie.models.probe import check_against_transformers, register_attention
+from yaie.models.route import PAGED, Route
+
+
+class GenericAdapter(ModelAdapter):
+    """A transformers model whose attention modules call `attend`.
+
+    It differs from a hand-written adapter in speed only: `load_weights` compares it with the untouched
+    model on a few tokens, and refuses a model that comes out differently. `kv_layers` and `vocab_size`
+    are known from then on.
+    """
+
+    def __init__(
+        self,
+        config: Any,
+        ops: TransformerOps,
+        dtype: torch.dtype,
+        device: torch.device,
+        max_length: int,
+    ) -> None:
+        super().__init__(config, ops, dtype, device, max_length)
+        self.kv_layers = []
+        self.route = Route()
+
+    def load_weights(self, tensors: Iterable[tuple[str, Tensor]]) -> None:
+        """Build the model around the weights, and try it.
+
+        Raises ModelError if the weights do not fit, or if the model cannot run on a paged cache.
+        """
+        model = self._build(dict(tensors))
+        for parameter in model.parameters():
+            self.num_parameters += parameter.numel()
+            self.weight_bytes += parameter.nbytes
+        with torch.inference_mode():
+            check_against_transformers(self, model)
+
+    def _build(self, weights: dict[str, Tensor]) -> Any:
+        import transformers
+
+        register_attention()
+        model_class = getattr(transformers, self.config.architectures[0])
+        with _quiet_transformers():
+            model, info = model_class.from_pretrained(
+                None,
+                config=self.config,
+                state_dict=weights,
+                dtype=self.dtype,
+                attn_implementation=PAGED,
+                output_loading_info=True,
+            )
+        check_weights(
+            info["missing_keys"],
+            info["unexpected_keys"],
+            [str(key) for key in info["mismatched_keys"]],
+        )
+        model = model.eval().requires_grad_(False).to(self.device)
+        _settle_longrope(model, self.max_length)
+        for module in model.modules():
+            module.yaie_route = self.route
+        return model
+
+    def take_apart(self, model: Any) -> None:
+        """Keep the decoder and the head of a model apart, so that only wanted rows meet the head.
+
+        What a family does around the head (scaling, softcap) is its own code: the whole model runs with
+        a stand-in for its decoder.
+        """
+        self._body = model.get_decoder()
+        name = next(name for name, module in model.named_modules() if module is self._body)
+        parent, _, child = name.rpartition(".")
+        setattr(model.get_submodule(parent), child, _StandIn())
+        self._head = model
+
+    def forward(self, token_ids: Tensor, positions: Tensor, attend: Attend) -> Tensor:
+        with self.route.through(attend):
+            output = self._body(
+                input_ids=token_ids[None], position_ids=positions[None], use_cache=False
+            )
+        hidden: Tensor = output.last_hidden_state[0]
+        return hidden
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        logits: Tensor = self._head(inputs_embeds=hidden[None], use_cache=False).logits[0]
+        return logits.float()
+
+    def set_layers(self, layers: list[KVLayerSpec], vocab_size: int) -> None:
+        """What the first run showed."""
+        self.kv_layers = layers
+        self.vocab_size = vocab_size
+
+
+class _Finished:
+    """The output of a decoder that is done. Whatever else its model looks for there is None."""
+
+    def __init__(self, hidden: Tensor) -> None:
+        self.last_hidden_state = hidden
+
+    def __getitem__(self, index: int | slice) -> Any:
+        return (self.last_hidden_state,)[index]
+
+    def __getattr__(self, name: str) -> None:
+        return None
+
+
+class _StandIn(torch.nn.Module):
+    """A decoder whose input is its result."""
+
+    def forward(self, *_: Any, inputs_embeds: Tensor, **__: Any) -> _Finished:
+        return _Finished(inputs_embeds)
+
+
+def _settle_longrope(model: torch.nn.Module, max_length: int) -> None:
+    """Make longrope's choice of factors once, as `rope.max_context` explains.
+
+    transformers chooses anew in each call by the longest sequence in it, which would let a sequence
+    change its neighbours.
+    """
+    from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+
+    for module in model.modules():
+        if getattr(module, "rope_type", None) != "longrope":
+            continue
+        config: Any = module.config
+        inv_freq, _ = ROPE_INIT_FUNCTIONS["longrope"](config, seq_len=max_length)
+        module.original_inv_freq = inv_freq.to(module.inv_freq.device)
+
+
+@contextmanager
+def _quiet_transformers() -> Iterator[None]:
+    """Without its progress bars and loading reports: what matters is raised as an error instead."""
+    from transformers.utils import logging
+
+    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+        if bars:
+            logging.enable_progress_bar()

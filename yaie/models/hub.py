@@ -1,0 +1,208 @@
+"""From a model's name to a folder: the embedded tutor, a folder, or a download from the hub.
+
+`huggingface_hub` downloads and keeps the cache; what can go wrong is told in our words here.
+"""
+
+import difflib
+import errno
+import re
+import shutil
+from pathlib import Path
+from typing import Any, NoReturn
+
+from yaie.core.errors import ModelError
+from yaie.models.weights import PICKLES, no_weights
+
+WANTED = (
+    "config.json",
+    "generation_config.json",
+    "*.safetensors",
+    "model.safetensors.index.json",
+    "tokenizer*",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab*",
+    "merges.txt",
+    "*.model",
+    "*.tiktoken",
+    "tekken.json",
+    "chat_template*",
+)
+# A pattern's star also matches a slash: nothing below the top folder is wanted. Mistral's repositories
+# hold the weights a second time, in their own layout.
+UNWANTED = ("*/*", "consolidated*")
+# Listed, never fetched: what tells why a repository cannot be served.
+TELLING = (*PICKLES, "*.gguf")
+
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.\-]*(/[\w.\-]+)?")
+_SPARE_BYTES = 64 << 20
+
+
+def resolve_model(model: str, revision: str | None, progress: bool) -> tuple[Path, str]:
+    """(folder with the model's files, name to serve it under).
+
+    model: "tutor", a folder, or a hub id, tried in this order.
+    progress: show huggingface_hub's progress bars.
+    Raises ModelError: no such model, gated, no network, no space, no usable weights.
+    """
+    if model == "tutor":
+        from yaie.models.tutor import TUTOR_PATH
+
+        return Path(TUTOR_PATH), "yaie-tutor"
+    folder = Path(model).expanduser()
+    if folder.is_dir():
+        return folder, folder.resolve().name
+    if folder.exists():
+        raise ModelError(
+            f"{model} is a file. Give the folder that holds config.json and the weights."
+        )
+    if not _HUB_ID.fullmatch(model):
+        raise ModelError(
+            f"there is no folder {model}, and that is no hub id either (ids look like Qwen/Qwen3-0.6B). "
+            "Check the spelling, or serve the embedded model: yaie serve tutor."
+        )
+    return _download(model, revision, progress), model
+
+
+def _download(model: str, revision: str | None, progress: bool) -> Path:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import DryRunError
+
+    fetch: dict[str, Any] = {
+        "repo_id": model,
+        "revision": revision,
+        "ignore_patterns": list(UNWANTED),
+        "tqdm_class": None if progress else _silent_bar(),
+    }
+    try:
+        files = snapshot_download(**fetch, allow_patterns=[*WANTED, *TELLING], dry_run=True)
+        _check_files(model, files)
+        _check_space(model, files)
+        return Path(snapshot_download(**fetch, allow_patterns=list(WANTED)))
+    except DryRunError as error:
+        if _is_answer(error.__cause__):
+            _explain(error.__cause__, model, revision)
+        return _from_cache(fetch, model, error.__cause__)
+    except ModelError:
+        raise
+    except Exception as error:  # noqa: BLE001 (of HTTP library, operating system, hub; _explain raises)
+        _explain(error, model, revision)
+
+
+def _is_answer(error: BaseException | None) -> bool:
+    """Whether the hub itself refused (rather than not being reached, or failing inside)."""
+    from huggingface_hub.errors import HfHubHTTPError
+
+    return isinstance(error, HfHubHTTPError) and error.response.status_code < 500
+
+
+def _from_cache(fetch: dict[str, Any], model: str, reason: BaseException | None) -> Path:
+    """The copy of an earlier download, for when the hub cannot be reached."""
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import LocalEntryNotFoundError
+
+    try:
+        return Path(snapshot_download(**fetch, allow_patterns=list(WANTED), local_files_only=True))
+    except LocalEntryNotFoundError:
+        raise ModelError(
+            f"{model} is no folder, is not in the download cache, and the hub cannot be reached "
+            f"({_first_line(reason)}). Check the network (and HF_HUB_OFFLINE, HF_ENDPOINT and the proxy "
+            "settings), give a folder, or serve the embedded model, which needs no network: yaie serve "
+            "tutor."
+        ) from None
+
+
+def _check_files(model: str, files: list[Any]) -> None:
+    names = [file.filename for file in files]
+    if not any(name in names for name in ("model.safetensors", "model.safetensors.index.json")):
+        raise no_weights(f"{model} on the hub", names)
+
+
+def _check_space(model: str, files: list[Any]) -> None:
+    from huggingface_hub import constants
+
+    wanted = [file for file in files if file.will_download and _is_wanted(file.filename)]
+    needed = sum(file.file_size or 0 for file in wanted)
+    place = Path(constants.HF_HUB_CACHE)
+    while not place.exists():
+        place = place.parent
+    free = shutil.disk_usage(place).free
+    if needed + _SPARE_BYTES > free:
+        raise _no_space(model, f"it needs {needed / 2**30:.1f} GiB and {free / 2**30:.1f} are free")
+
+
+def _is_wanted(name: str) -> bool:
+    return any(Path(name).match(pattern) for pattern in WANTED)
+
+
+def _no_space(model: str, detail: str) -> ModelError:
+    from huggingface_hub import constants
+
+    return ModelError(
+        f"no space to download {model} to {constants.HF_HUB_CACHE}: {detail}. Free some (hf cache ls "
+        "shows what is there), or set HF_HOME to a folder on a larger disk."
+    )
+
+
+def _explain(error: BaseException | None, model: str, revision: str | None) -> NoReturn:
+    """Raise the ModelError that says what this error of huggingface_hub means for the user."""
+    from huggingface_hub import errors
+
+    if isinstance(error, errors.GatedRepoError):
+        raise ModelError(
+            f"{model} is gated: its authors want you to accept their licence first. Do that on its page "
+            "on the hub, then log in here with an access token: hf auth login (or set HF_TOKEN)."
+        ) from None
+    if isinstance(error, errors.RepositoryNotFoundError):
+        raise ModelError(
+            f"there is no folder {model} and no such model on the hub, or it is private.{_hint(model)} "
+            "For a private model log in first: hf auth login (or set HF_TOKEN)."
+        ) from None
+    if isinstance(error, errors.RevisionNotFoundError):
+        raise ModelError(
+            f"{model} has no revision {revision!r} on the hub. Leave --revision out for its main branch."
+        ) from None
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        raise _no_space(model, "the disk ran full") from None
+    raise ModelError(
+        f"downloading {model} failed: {_first_line(error)}. Try again; what has arrived is kept."
+    ) from error
+
+
+def _hint(model: str) -> str:
+    """A sentence that names the closest ids, of cached models and from the hub's search; or ""."""
+    from huggingface_hub import HfApi, scan_cache_dir
+    from huggingface_hub.errors import CacheNotFound
+
+    known = {"tutor"}
+    try:
+        known |= {repo.repo_id for repo in scan_cache_dir().repos if repo.repo_type == "model"}
+    except CacheNotFound:
+        pass
+    name = model.rpartition("/")[2]
+    try:
+        known |= {found.id for found in HfApi().list_models(search=name, limit=10)}
+    except Exception:  # a hint is worth no second error  # noqa: BLE001
+        pass
+    by_name = {one.rpartition("/")[2].lower(): one for one in sorted(known)}
+    close = difflib.get_close_matches(model, known, n=2, cutoff=0.75) or [
+        by_name[match]
+        for match in difflib.get_close_matches(name.lower(), by_name, n=2, cutoff=0.75)
+    ]
+    return f" Did you mean {' or '.join(close)}?" if close else ""
+
+
+def _silent_bar() -> type:
+    from huggingface_hub.utils import tqdm
+
+    class SilentBar(tqdm):
+        """A progress bar that shows nothing."""
+
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **(kwargs | {"disable": True}))
+
+    return SilentBar
+
+
+def _first_line(error: BaseException | None) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -1,0 +1,151 @@
+"""Llama (Touvron et al. 2023), and what Mistral, Qwen2 and Qwen3 share with it."""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from yaie.core.batch import AttentionSpec, KVLayerSpec
+from yaie.core.contracts import Attend, TransformerOps
+from yaie.models.adapter import ModelAdapter, register
+from yaie.models.linear import Linear, Slot, tied_linear
+from yaie.models.rope import rope_tables
+
+
+class Biases(NamedTuple):
+    """Which products of a layer have a bias."""
+
+    qkv: bool = False
+    output: bool = False
+    mlp: bool = False
+
+
+@dataclass(slots=True)
+class DecoderLayer:
+    """The weights of one layer: norms [hidden], and four products."""
+
+    attention_norm: Tensor
+    qkv: Linear
+    output: Linear
+    mlp_norm: Tensor
+    gate_up: Linear
+    down: Linear
+    attention: AttentionSpec
+
+    def slots(self) -> dict[str, Slot]:
+        """By name within the layer."""
+        return {
+            "input_layernorm.weight": Slot(self.attention_norm),
+            "post_attention_layernorm.weight": Slot(self.mlp_norm),
+            **self.qkv.slots("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
+            **self.output.slots("self_attn.o_proj"),
+            **self.gate_up.slots("mlp.gate_proj", "mlp.up_proj"),
+            **self.down.slots("mlp.down_proj"),
+        }
+
+
+@register("LlamaForCausalLM")
+class LlamaAdapter(ModelAdapter):
+    """RMSNorm before attention and feed-forward, rotary positions, grouped queries, SwiGLU.
+
+    Subclasses say where they differ: `biases`, `window`, `rotate`.
+    """
+
+    checkpoint_prefix = "model."
+    ignored_tensors: tuple[str, ...] = ("rotary_emb.inv_freq",)
+
+    def __init__(
+        self,
+        config: Any,
+        ops: TransformerOps,
+        dtype: torch.dtype,
+        device: torch.device,
+        max_length: int,
+    ) -> None:
+        super().__init__(config, ops, dtype, device, max_length)
+        self.num_heads = config.num_attention_heads
+        self.num_kv_heads = config.num_key_value_heads
+        self.head_dim = getattr(config, "head_dim", None) or config.hidden_size // self.num_heads
+        self.kv_layers = [KVLayerSpec(self.num_kv_heads, self.head_dim)] * config.num_hidden_layers
+        self.eps = config.rms_norm_eps
+        self.cos, self.sin = rope_tables(config, max_length, device)
+        self.embedding = self.empty(config.vocab_size, config.hidden_size)
+        self.layers = [self._layer(index) for index in range(config.num_hidden_layers)]
+        self.norm = self.empty(config.hidden_size)
+        if config.tie_word_embeddings:
+            self.ignored_tensors = (*self.ignored_tensors, "lm_head.weight")
+        else:
+            self.head = Linear(config.hidden_size, config.vocab_size, dtype, device)
+
+    @classmethod
+    def handles(cls, config: Any) -> bool:
+        return config.hidden_act in ("silu", "swish")
+
+    def biases(self) -> Biases:
+        """Which products have a bias."""
+        attention = bool(self.config.attention_bias)
+        return Biases(qkv=attention, output=attention, mlp=bool(self.config.mlp_bias))
+
+    def window(self, layer: int) -> int | None:
+        """How many keys a query of this layer sees, itself included; None for all."""
+        return None
+
+    def _layer(self, index: int) -> DecoderLayer:
+        config = self.config
+        hidden, intermediate = config.hidden_size, config.intermediate_size
+        query, key = self.num_heads * self.head_dim, self.num_kv_heads * self.head_dim
+        kind = (self.dtype, self.device)
+        biases = self.biases()
+        return DecoderLayer(
+            attention_norm=self.empty(hidden),
+            qkv=Linear(hidden, [query, key, key], *kind, bias=biases.qkv),
+            output=Linear(query, hidden, *kind, bias=biases.output),
+            mlp_norm=self.empty(hidden),
+            gate_up=Linear(hidden, [intermediate, intermediate], *kind, bias=biases.mlp),
+            down=Linear(intermediate, hidden, *kind, bias=biases.mlp),
+            attention=AttentionSpec(scale=self.head_dim**-0.5, window=self.window(index)),
+        )
+
+    def slots(self) -> dict[str, Slot]:
+        slots = {"embed_tokens.weight": Slot(self.embedding), "norm.weight": Slot(self.norm)}
+        for index, layer in enumerate(self.layers):
+            slots |= {f"layers.{index}.{name}": slot for name, slot in layer.slots().items()}
+        if not self.config.tie_word_embeddings:
+            slots |= self.head.slots("lm_head")
+        return slots
+
+    def weights_loaded(self) -> None:
+        if self.config.tie_word_embeddings:
+            self.head = tied_linear(self.embedding)
+
+    def forward(self, token_ids: Tensor, positions: Tensor, attend: Attend) -> Tensor:
+        residual = self.embedding[token_ids]
+        hidden = self.ops.rms_norm(residual, self.layers[0].attention_norm, self.eps)
+        # Each norm ends one block and begins the next, so it takes the residual addition along.
+        following = [layer.attention_norm for layer in self.layers[1:]] + [self.norm]
+        for index, (layer, next_norm) in enumerate(zip(self.layers, following, strict=True)):
+            hidden = self._attention(index, layer, hidden, positions, attend)
+            hidden, residual = self.ops.fused_add_rms_norm(
+                hidden, residual, layer.mlp_norm, self.eps
+            )
+            hidden = layer.down(self.ops.silu_mul(layer.gate_up(hidden)))
+            hidden, residual = self.ops.fused_add_rms_norm(hidden, residual, next_norm, self.eps)
+        return hidden
+
+    def _attention(
+        self, index: int, layer: DecoderLayer, hidden: Tensor, positions: Tensor, attend: Attend
+    ) -> Tensor:
+        q, k, v = (
+            part.unflatten(1, (-1, self.head_dim))
+            for part in layer.qkv(hidden).split(layer.qkv.sizes, dim=1)
+        )
+        q, k = self.rotate(index, q, k, positions)
+        return layer.output(attend(index, q, k, v, layer.attention).flatten(1))
+
+    def rotate(self, layer: int, q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """Give queries [T, heads, d] and keys [T, kv_heads, d] of a layer their positions."""
+        return self.ops.rope(q, k, positions, self.cos, self.sin)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        return self.head(hidden).float()

@@ -1,0 +1,166 @@
+"""Trying a transformers model on our attention before it serves anybody.
+
+What a model needs beyond keys and values (recurrent state, biases on scores, positions that it counts
+itself) shows in no flag that could be relied on. So each model is run on a few tokens, once as
+transformers runs it and once as the engine will, and refused by name if the two differ.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from yaie.core.batch import KVLayerSpec
+from yaie.core.errors import ModelError
+from yaie.models.contiguous import ContiguousKV
+from yaie.models.rope import stated_context
+from yaie.models.route import MASK_CHECKED, PAGED, Route, paged_attention
+from yaie.models.supported import OWN_ATTENTION, unsupported
+
+if TYPE_CHECKING:
+    from yaie.models.generic import GenericAdapter
+
+NUM_TOKENS = 10
+
+
+def register_attention() -> None:
+    """Make our attention known to transformers, under both names. Twice is harmless."""
+    from transformers import AttentionInterface, AttentionMaskInterface
+
+    AttentionInterface.register(PAGED, paged_attention)
+    AttentionInterface.register(MASK_CHECKED, paged_attention)
+    AttentionMaskInterface.register(MASK_CHECKED, describe_mask)
+
+
+def check_against_transformers(adapter: "GenericAdapter", model: Any) -> None:
+    """Find the layers of a model, and compare it with itself under transformers' own attention.
+
+    Leaves the adapter ready to run. Raises ModelError naming the architecture if it cannot be served.
+    """
+    token_ids = torch.arange(NUM_TOKENS, device=adapter.device) * 7919 % adapter.config.vocab_size
+    try:
+        expected = _run_eagerly(model, token_ids)
+        adapter.take_apart(model)
+        _find_layers(adapter, model, token_ids)
+        model.config._attn_implementation = PAGED
+        _compare(adapter, token_ids, expected)
+    except ModelError:
+        raise
+    except Exception as error:  # their code, in a use that its authors may not have thought of
+        raise unsupported(
+            type(model).__name__, f"it fails on a paged cache ({type(error).__name__}: {error})"
+        ) from error
+
+
+def _run_eagerly(model: Any, token_ids: Tensor) -> Tensor:
+    """Logits [n, vocab] as transformers computes them in plain PyTorch."""
+    model.config._attn_implementation = "eager"
+    logits: Tensor = model(input_ids=token_ids[None], use_cache=False).logits[0]
+    return logits.float()
+
+
+def _find_layers(adapter: "GenericAdapter", model: Any, token_ids: Tensor) -> None:
+    """Run once and note, in the order of the calls, which modules attend, how wide and how far."""
+    layers: list[KVLayerSpec] = []
+    route: Route = adapter.route
+    name = type(model).__name__
+
+    def observe(module: Any, key: Tensor, mask: Tensor | None, options: dict[str, Any]) -> None:
+        if module in route.layers:
+            raise unsupported(name, "a layer attends twice, and has one place for keys and values")
+        if options.get("is_causal") is False:
+            raise unsupported(name, "its attention is not causal")
+        route.layers[module] = len(layers)
+        route.windows.append(_window(mask, options))
+        layers.append(KVLayerSpec(key.shape[1], key.shape[3]))
+
+    model.config._attn_implementation = MASK_CHECKED
+    route.observer = observe
+    try:
+        attend = ContiguousKV().attend([("a", NUM_TOKENS)])
+        hidden = adapter.forward(token_ids, torch.arange(NUM_TOKENS, device=adapter.device), attend)
+        adapter.set_layers(layers, adapter.logits(hidden).shape[-1])
+    except _UnknownMaskError as error:
+        raise unsupported(name, str(error)) from None
+    finally:
+        route.observer = None
+    if not layers:
+        raise unsupported(name, OWN_ATTENTION)
+
+
+def _compare(adapter: "GenericAdapter", token_ids: Tensor, expected: Tensor) -> None:
+    """One sequence in two chunks, the second beside the start of another sequence, in one flat batch."""
+    if not torch.isfinite(expected).all():
+        return  # These weights overflow on these tokens; nothing can be learned from that.
+    device, first, other = adapter.device, 6, 3
+    kv = ContiguousKV()
+    positions = torch.arange(NUM_TOKENS, device=device)
+    got = adapter.forward(token_ids[:first], positions[:first], kv.attend([("a", first)]))
+    mixed = torch.cat([positions[:other], positions[first:]])
+    attend = kv.attend([("b", other), ("a", NUM_TOKENS - first)])
+    got_mixed = adapter.forward(token_ids[mixed], mixed, attend)
+    tolerance = 1e-3 if adapter.dtype == torch.float32 else 0.1
+    for hidden, rows in (
+        (got, positions[:first]),
+        (got_mixed[:other], positions[:other]),
+        (got_mixed[other:], positions[first:]),
+    ):
+        wanted = expected[rows]
+        errors = (adapter.logits(hidden) - wanted).norm(dim=1) / wanted.norm(dim=1)
+        # The median, since in bfloat16 a router may send single tokens to another expert.
+        if not errors.median() <= tolerance:
+            raise unsupported(
+                type(adapter._head).__name__,
+                "run in chunks beside another sequence it computes something else than in one piece, so "
+                "it depends on more than positions, keys and values",
+            )
+
+
+class _UnknownMaskError(Exception):
+    """A mask that the engine's attention cannot apply."""
+
+
+def describe_mask(
+    *,
+    mask_function: Callable[..., Tensor],
+    config: Any,
+    q_length: int,
+    kv_length: int,
+    device: Any = "cpu",
+    **_: Any,
+) -> Tensor:
+    """What transformers calls, while a model is tried, where it would build a mask.
+
+    Returns a constant [1, 1, q_length, kv_length], which models hand on to their layers: the window, or
+    0 if all earlier keys are visible.
+    """
+    window = _window_of(mask_function, stated_context(config) or 1 << 16, device)
+    return torch.full((1, 1, q_length, kv_length), float(window or 0), device=device)
+
+
+def _window_of(mask_function: Callable[..., Tensor], length: int, device: Any) -> int | None:
+    """The window that a mask function of indices amounts to; None if it is plainly causal.
+
+    Three queries over `length` keys tell it: chunked or bidirectional attention is no window for all.
+    """
+    zero = torch.zeros((), dtype=torch.long, device=device)
+    keys = torch.arange(length, device=device)
+    windows = set()
+    for query in (length - 1, length // 2, length // 3):
+        visible = mask_function(zero, zero, keys[query], keys).expand(length).nonzero().flatten()
+        count = len(visible)
+        if count == 0 or visible[-1] != query or visible[0] != query - count + 1:
+            raise _UnknownMaskError("its mask is neither causal nor a sliding window")
+        windows.add(count if count <= query else None)
+    if len(windows - {None}) > 1:
+        raise _UnknownMaskError("its mask is neither causal nor one sliding window")
+    return next(iter(windows - {None}), None)
+
+
+def _window(mask: Tensor | None, options: dict[str, Any]) -> int | None:
+    """A layer's window: what its mask hides, or what it asks for if it got no mask of ours."""
+    if mask is not None and mask.dim() == 4 and bool((mask == mask.flatten()[0]).all()):
+        return int(mask.flatten()[0].item()) or None
+    window: int | None = options.get("sliding_window")
+    return window

@@ -1,0 +1,21 @@
+"""Qwen2 and Qwen2.5 (Yang et al. 2024): Llama with biases on query, key and value alone."""
+
+from yaie.models.adapter import register
+from yaie.models.llama import Biases, LlamaAdapter
+
+
+@register("Qwen2ForCausalLM")
+class Qwen2Adapter(LlamaAdapter):
+    """Layers that `layer_types` calls sliding see `sliding_window` tokens.
+
+    transformers derives `layer_types` from `use_sliding_window` and `max_window_layers` if the
+    checkpoint does not give it.
+    """
+
+    def biases(self) -> Biases:
+        return Biases(qkv=True)
+
+    def window(self, layer: int) -> int | None:
+        is_sliding = self.config.layer_types[layer] == "sliding_attention"
+        window: int | None = self.config.sliding_window if is_sliding else None
+        return window

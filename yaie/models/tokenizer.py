@@ -1,0 +1,139 @@
+"""`Tokenizer`: text to token ids and back, and chats to prompts."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from yaie.core.errors import InvalidRequestError, ModelError
+
+_VOCABULARIES = (
+    "tokenizer.json",
+    "vocab.json",
+    "vocab.txt",
+    "*.model",
+    "*.tiktoken",
+    "tekken.json",
+)
+
+
+class Tokenizer:
+    """A tokenizer of transformers, without remote code. Ids are plain Python integers.
+
+    eos_token_id, bos_token_id: None if the model has no such token.
+    has_chat_template: whether chats follow the model's own template (see `apply_chat_template`).
+    """
+
+    def __init__(self, tokenizer: Any, model_type: str = "") -> None:
+        """tokenizer: a transformers tokenizer. model_type: of the config, for the chat fallback."""
+        self._tokenizer = tokenizer
+        self._joins_turns = model_type == "gpt2"
+        self._decode = _decoder(tokenizer)
+        self.eos_token_id: int | None = tokenizer.eos_token_id
+        self.bos_token_id: int | None = tokenizer.bos_token_id
+        self.vocab_size: int = len(tokenizer)
+
+    @classmethod
+    def load(cls, folder: Path, model_type: str = "") -> "Tokenizer":
+        """Read the tokenizer of a model's folder. Raises ModelError if there is none, or it is bad."""
+        from transformers import AutoTokenizer
+
+        if not any(path for pattern in _VOCABULARIES for path in folder.glob(pattern)):
+            raise ModelError(
+                f"{folder} has no tokenizer (tokenizer.json, or the files of an older one). Copy the "
+                "tokenizer files of the model it was trained from into the folder."
+            )
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(
+                folder, local_files_only=True, trust_remote_code=False
+            )
+        except Exception as error:  # every kind of tokenizer fails in its own way
+            raise ModelError(
+                f"the tokenizer in {folder} cannot be loaded: {_first_line(error)}. If its files are "
+                "whole, the kind is one that this installation of transformers does not know."
+            ) from error
+        return cls(tokenizer, model_type)
+
+    def encode(self, text: str, add_special_tokens: bool = True) -> list[int]:
+        """Token ids of a text, with what the model wants around it (such as a first BOS) by default."""
+        ids: list[int] = self._tokenizer.encode(
+            text, add_special_tokens=add_special_tokens, verbose=False
+        )
+        return ids
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of these tokens, special tokens left out.
+
+        Bytes that do not yet make a whole character show as U+FFFD. Called once for each token that is
+        generated, so it takes the shortest way to the Rust decoder.
+        """
+        return self._decode(ids)
+
+    @property
+    def has_chat_template(self) -> bool:
+        return getattr(self._tokenizer, "chat_template", None) is not None
+
+    def apply_chat_template(
+        self,
+        messages: list[dict[str, Any]],
+        *,
+        tools: list[dict[str, Any]] | None = None,
+        add_generation_prompt: bool = True,
+    ) -> list[int]:
+        """Token ids of a conversation, ready for the assistant's next turn.
+
+        messages: {"role": ..., "content": ...} each. tools: JSON schemas of functions.
+
+        The model's own Jinja template is rendered in transformers' sandbox. A model without one is
+        not tuned for chat; GPT-2 models then get the turns joined by end-of-sequence tokens, as
+        DialoGPT was trained (Zhang et al. 2019), and others one line `role: content` for each turn.
+
+        Raises InvalidRequestError (`messages`) if the template refuses the conversation.
+        """
+        if not self.has_chat_template:
+            return self._fallback_chat(messages, add_generation_prompt)
+        try:
+            ids: list[int] = self._tokenizer.apply_chat_template(
+                messages,
+                tools=tools,
+                add_generation_prompt=add_generation_prompt,
+                tokenize=True,
+                return_dict=False,
+            )
+        except Exception as error:  # a template is a program: what it raises is up to its author
+            raise InvalidRequestError(
+                f"the model's chat template refuses these messages: {_first_line(error)}",
+                param="messages",
+            ) from error
+        return ids
+
+    def _fallback_chat(
+        self, messages: list[dict[str, Any]], add_generation_prompt: bool
+    ) -> list[int]:
+        turns = [
+            (str(turn.get("role", "user")), str(turn.get("content") or "")) for turn in messages
+        ]
+        if self._joins_turns:
+            eos = [] if self.eos_token_id is None else [self.eos_token_id]
+            return [
+                token
+                for _, text in turns
+                for token in self.encode(text, add_special_tokens=False) + eos
+            ]
+        lines = [f"{role}: {text}" for role, text in turns]
+        if add_generation_prompt:
+            lines.append("assistant:")
+        return self.encode("\n".join(lines))
+
+
+def _decoder(tokenizer: Any) -> Callable[[Sequence[int]], str]:
+    """The fastest function that decodes ids without special tokens."""
+    if getattr(tokenizer, "is_fast", False):
+        decode = tokenizer.backend_tokenizer.decode  # skips special tokens by default
+        return lambda ids: decode(list(ids))
+    return lambda ids: tokenizer.decode(
+        list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False
+    )
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

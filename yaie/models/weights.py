@@ -1,0 +1,102 @@
+"""Reading a checkpoint's tensors from a folder: safetensors, in one file or in shards, never pickle."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from yaie.core.errors import ModelError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+SINGLE_FILE = "model.safetensors"
+INDEX_FILE = "model.safetensors.index.json"
+PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt")
+
+
+def checkpoint_files(folder: Path) -> list[Path]:
+    """The safetensors files that hold the model's weights.
+
+    Raises ModelError if there are none (and says what there is instead), or if a shard is missing.
+    """
+    index = folder / INDEX_FILE
+    if index.is_file():
+        return _shards(index)
+    if (folder / SINGLE_FILE).is_file():
+        return [folder / SINGLE_FILE]
+    raise no_weights(str(folder), [path.name for path in folder.iterdir()])
+
+
+def _shards(index: Path) -> list[Path]:
+    try:
+        names = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
+    except (ValueError, KeyError, AttributeError, TypeError):
+        raise ModelError(
+            f"{index} is not an index of shards (JSON with a 'weight_map'). Fetch the model again."
+        ) from None
+    # A name is a file beside the index; anything else would reach outside the folder.
+    shards = [index.parent / Path(name).name for name in names]
+    missing = [path.name for path in shards if not path.is_file()]
+    if missing:
+        raise ModelError(
+            f"{index.parent} lacks {len(missing)} of the {len(shards)} shards that {index.name} lists: "
+            f"{', '.join(missing[:3])}{', ...' if len(missing) > 3 else ''}. The download or copy was "
+            "cut short; fetch the model again."
+        )
+    return shards
+
+
+def no_weights(place: str, names: list[str]) -> ModelError:
+    """The error for a folder or repository, with these file names, that has no usable weights."""
+    pickles = [name for name in names if any(Path(name).match(pattern) for pattern in PICKLES)]
+    if pickles:
+        return ModelError(
+            f"{place} has its weights only as pickle ({pickles[0]}), and loading a pickle runs whatever "
+            "code it contains. Look for a version with safetensors (often a pull request on the hub, "
+            "use --revision), or convert it where you trust it: AutoModelForCausalLM.from_pretrained("
+            "...).save_pretrained(FOLDER) writes safetensors, then serve FOLDER."
+        )
+    if any(name.startswith("adapter_model") for name in names):
+        return ModelError(
+            f"{place} is a LoRA adapter, not a model. Merge it into its base model (peft's "
+            "merge_and_unload, then save_pretrained) and serve the result."
+        )
+    if any(name.endswith(".gguf") for name in names):
+        return ModelError(
+            f"{place} has its weights as GGUF only, which is not read here. Serve the original model "
+            "with safetensors, which the model card usually links to."
+        )
+    return ModelError(
+        f"{place} has no weights: neither {SINGLE_FILE} nor {INDEX_FILE}. Give the folder that "
+        "save_pretrained wrote, or the id of a model on the hub."
+    )
+
+
+def read_tensors(
+    files: list[Path], advance: Callable[[int], None]
+) -> "Iterator[tuple[str, Tensor]]":
+    """(name, tensor on the CPU) of every tensor, file by file; the memory is mapped, not read.
+
+    advance: called with the bytes of each tensor once it has been consumed.
+    Raises ModelError naming a file that is corrupt.
+    """
+    from safetensors import SafetensorError, safe_open
+
+    for path in files:
+        try:
+            with safe_open(path, framework="pt", device="cpu") as file:
+                for name in file.keys():  # noqa: SIM118 (not a dictionary)
+                    tensor = file.get_tensor(name)
+                    yield name, tensor
+                    advance(tensor.nbytes)
+        except (SafetensorError, OSError) as error:
+            raise ModelError(
+                f"{path} is not a whole safetensors file ({error}). It is damaged or its download was "
+                "cut short; delete it and fetch the model again."
+            ) from None
+
+
+def total_bytes(files: list[Path]) -> int:
+    """Size on disk, for a progress bar."""
+    return sum(path.stat().st_size for path in files)
