@@ -29,12 +29,13 @@ class KVPool:
         self.block_size = block_size
 
         def make(count: int, where: torch.device) -> list[tuple[Tensor, Tensor]]:
-            shapes = [(count, block_size, layer.num_kv_heads, layer.head_dim) for layer in layers]
             pin = where.type == "cpu" and device.type == "cuda"
-            return [
-                tuple(torch.zeros(s, dtype=dtype, device=where, pin_memory=pin) for _ in "kv")
-                for s in shapes
-            ]  # type: ignore[misc]
+
+            def zeros(layer: KVLayerSpec) -> Tensor:
+                shape = (count, block_size, layer.num_kv_heads, layer.head_dim)
+                return torch.zeros(shape, dtype=dtype, device=where, pin_memory=pin)
+
+            return [(zeros(layer), zeros(layer)) for layer in layers]
 
         self._device = make(num_blocks, device)
         self._host = make(num_host_blocks, torch.device("cpu"))

@@ -254,8 +254,9 @@ class KVCacheManager(Protocol):
     def admit(self, request: "Request") -> int:
         """Start the request's table with the cached prefix (or its `fork_of` sibling's prompt blocks).
 
-        Undone by `free`. Sets `num_cached_tokens` unless the request was preempted. Sets and returns `num_computed_tokens`: at most num_tokens - 1, since a step must compute at
-        least one token to have logits.
+        Sets and returns `num_computed_tokens`: at most num_tokens - 1, since a step must compute at
+        least one token to have logits. Sets `num_cached_tokens` too, unless the request was preempted.
+        `free` undoes it.
         """
         ...
 

@@ -1,0 +1,1 @@
+"""What builds, checks and serves the book. Only the standard library and mdBook itself."""

@@ -1,0 +1,174 @@
+"""Solution regions: the marked parts of a source file that a stub replaces.
+
+    # BEGIN SOLUTION 3.2
+    ...the code that a learner writes...
+    # END SOLUTION
+
+The comment may be any of `# ...`, `// ...` and `/* ... */`. 3.2 is the task, as the chapter and
+the grader number it. Regions do not nest. A region inside a Python function becomes a raise that
+names lab, task and chapter. Anywhere else it leaves a comment: a helper that only the reference
+needs is simply gone, since a raise in its place would stop the import.
+"""
+
+import ast
+import json
+import re
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import NoReturn
+
+MARKER = re.compile(
+    r"^(?P<indent>\s*)(?P<open>#|//|/\*)\s*(?P<edge>BEGIN|END) SOLUTION\b(?P<rest>.*)$"
+)
+MENTION = re.compile(r"\b(BEGIN|END) SOLUTION\b")
+TASK = re.compile(r"\d+(\.\d+)?")
+COMMENT = re.compile(r"\s*(#|//|/\*|\*)")
+
+
+class MarkerError(ValueError):
+    """A marker that cannot be right. The message begins with file and line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lab:
+    """What a stub says about the lab it belongs to."""
+
+    key: str
+    number: int
+    chapter: str
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """Lines begin..end of a file, 0-based, both markers included.
+
+    margin: what a comment there begins with, indentation included. size: lines of code between.
+    """
+
+    task: str
+    begin: int
+    end: int
+    margin: str
+    size: int
+
+    @property
+    def indent(self) -> str:
+        return self.margin.rstrip("#/")
+
+
+def make_stub(source: str, path: PurePath, lab: Lab) -> str:
+    """The stub of one file of `solutions`: regions replaced, imports turned to `labs`.
+
+    path: as errors name it. Raises MarkerError for markers that are unbalanced, nested or
+    unreadable, and when what is left is not Python.
+    """
+    lines = source.splitlines()
+    regions = find_regions(lines, path)
+    is_python = path.suffix == ".py"
+    functions = _function_spans(source, path) if is_python and regions else []
+    out: list[str] = _header(regions, lab)
+    position = 0
+    for region in regions:
+        out += lines[position : region.begin]
+        inside = any(first <= region.begin < last for first, last in functions)
+        out += _placeholder(region, lab, raises=inside)
+        position = region.end + 1
+    out += lines[position:]
+    stub = _turn_to_labs("\n".join(out) + "\n") if lines else ""
+    if is_python:
+        _parse(stub, path, of=" of its stub")
+    return stub
+
+
+def find_regions(lines: list[str], path: PurePath) -> list[Region]:
+    """The regions of a file in order of appearance. Raises MarkerError."""
+    regions: list[Region] = []
+    opened: tuple[int, str, str] | None = None  # line, task, margin
+    for number, line in enumerate(lines):
+        if not MENTION.search(line):
+            continue
+        edge, task, margin = _read_marker(line, path, number)
+        if edge == "BEGIN":
+            if opened:
+                _fail(path, number, f"a region inside the one that begins on line {opened[0] + 1}")
+            opened = (number, task, margin)
+            continue
+        if not opened:
+            _fail(path, number, "END SOLUTION without a BEGIN SOLUTION before it")
+        begin, begun_task, margin = opened
+        if task and task != begun_task:
+            _fail(path, number, f"END SOLUTION {task} closes region {begun_task}")
+        size = _count_code(lines[begin + 1 : number])
+        if not size:
+            _fail(path, begin, f"region {begun_task} holds no code")
+        regions.append(Region(begun_task, begin, number, margin, size))
+        opened = None
+    if opened:
+        _fail(path, opened[0], f"region {opened[1]} has no END SOLUTION")
+    return regions
+
+
+def _read_marker(line: str, path: PurePath, number: int) -> tuple[str, str, str]:
+    """Edge, task (may be empty at an END) and margin of a marker line."""
+    found = MARKER.match(line)
+    if not found:
+        _fail(path, number, "a solution marker stands alone in a comment: # BEGIN SOLUTION 3.2")
+    task = found["rest"].removesuffix("*/").strip()
+    if not TASK.fullmatch(task) and (task or found["edge"] == "BEGIN"):
+        _fail(path, number, f"expected a task number such as 3.2, found {task!r}")
+    comment = "#" if found["open"] == "#" else "//"
+    return found["edge"], task, found["indent"] + comment
+
+
+def _fail(path: PurePath, number: int, message: str) -> NoReturn:
+    raise MarkerError(f"{path}:{number + 1}: {message}")
+
+
+def _count_code(lines: list[str]) -> int:
+    return sum(1 for line in lines if line.strip() and not COMMENT.match(line))
+
+
+def _header(regions: list[Region], lab: Lab) -> list[str]:
+    """One line above a file that holds tasks. A comment leaves a module's docstring a docstring."""
+    tasks = list(dict.fromkeys(region.task for region in regions))
+    if not tasks:
+        return []
+    noun = "task" if len(tasks) == 1 else "tasks"
+    comment = regions[0].margin.strip()
+    return [f"{comment} Lab {lab.number}, your part: {noun} {', '.join(tasks)}. The rest is given."]
+
+
+def _placeholder(region: Region, lab: Lab, raises: bool) -> list[str]:
+    lines = "1 line" if region.size == 1 else f"{region.size} lines"
+    todo = f"{region.margin} TODO {region.task}: your code here (the reference: {lines})."
+    if not raises:
+        return [todo]
+    message = f"{lab.key} task {region.task}: not implemented yet; see chapter {lab.chapter}"
+    return [
+        todo,
+        f"{region.indent}raise NotImplementedError(",
+        f"{region.indent}    {json.dumps(message, ensure_ascii=False)}",
+        f"{region.indent})",
+    ]
+
+
+def _function_spans(source: str, path: PurePath) -> list[tuple[int, int]]:
+    """First and last line of each function, 0-based. Markers are comments: the source parses."""
+    functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+    found = (node for node in ast.walk(_parse(source, path)) if isinstance(node, functions))
+    return [(node.lineno - 1, (node.end_lineno or node.lineno) - 1) for node in found]
+
+
+def _turn_to_labs(source: str) -> str:
+    """A learner's part imports its siblings from `labs`."""
+    return re.sub(r"\bsolutions\.(?=[a-z_])", "labs.", source)
+
+
+def _parse(source: str, path: PurePath, of: str = "") -> ast.Module:
+    try:
+        return ast.parse(source)
+    except SyntaxError as error:
+        line = (error.text or "").strip()
+        raise MarkerError(
+            f"{path}: line {error.lineno}{of} is not Python: {error.msg}: {line}"
+        ) from None

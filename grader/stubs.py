@@ -1,0 +1,177 @@
+"""Generate `labs` from `solutions`: the same packages, with the learner's part left open.
+
+    python -m grader.stubs            write what has changed
+    python -m grader.stubs --check    write nothing; exit 1 and show what differs
+    python -m grader.stubs --force    also overwrite files that someone has edited
+
+`labs/stubs.sha256` records what was generated (`sha256sum --check labs/stubs.sha256` reads it). A
+file that differs from its record was edited, most likely by a learner: it is left alone without
+`--force`. A file that was never recorded, such as a learner's notes, is left alone in any case.
+"""
+
+import argparse
+import difflib
+import hashlib
+import sys
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+from grader.regions import Lab, MarkerError, make_stub
+
+ROOT = Path(__file__).resolve().parent.parent
+RECORD = Path("labs/stubs.sha256")
+CURRICULUM = Path("labs/curriculum.toml")
+
+
+class CurriculumError(ValueError):
+    """`labs/curriculum.toml` does not list what `solutions` holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One path under the root where `labs` is not what would be generated.
+
+    old: what lies there, None if nothing does. new: what should, None if nothing should.
+    edited: what lies there is not what was generated there last.
+    """
+
+    path: Path
+    old: str | None
+    new: str | None
+    edited: bool
+
+    def describe(self) -> str:
+        """A line that says what is wrong, then a diff from what lies there to what should."""
+        if self.old is None:
+            return f"{self.path}: missing"
+        if self.new is None:
+            return f"{self.path}: has no source in solutions/ any more"
+        reason = "edited by hand" if self.edited else "older than its source in solutions/"
+        lines = difflib.unified_diff(
+            self.old.splitlines(), self.new.splitlines(), str(self.path), "generated", lineterm=""
+        )
+        return "\n".join([f"{self.path}: {reason}", *(f"    {line}" for line in lines)])
+
+
+def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
+    """Exit status: 0 in step, 1 not in step or refused, 2 a marker or the curriculum is wrong."""
+    parser = argparse.ArgumentParser(prog="python -m grader.stubs", description="Generate labs/.")
+    parser.add_argument("--check", action="store_true", help="write nothing, show what differs")
+    parser.add_argument("--force", action="store_true", help="overwrite edited files too")
+    options = parser.parse_args(arguments)
+    try:
+        stubs = generate(root)
+    except (MarkerError, CurriculumError) as error:
+        print(error, file=sys.stderr)
+        return 2
+    differences = compare(root, stubs)
+    if options.check:
+        return report(differences, root, stubs)
+    edited = [difference for difference in differences if difference.edited]
+    if edited and not options.force:
+        names = "\n".join(f"  {difference.path}" for difference in edited)
+        print(
+            f"Edited since they were generated, so nothing was written:\n{names}\n"
+            "Keep a copy, then run `make stubs ARGS=--force` to overwrite them.",
+            file=sys.stderr,
+        )
+        return 1
+    write(root, differences, stubs)
+    return 0
+
+
+def generate(root: Path) -> dict[Path, str]:
+    """Path below the root -> text, for every file of every lab that `solutions` has."""
+    labs = read_labs(root)
+    stubs: dict[Path, str] = {}
+    for package in sorted(path for path in (root / "solutions").iterdir() if path.is_dir()):
+        if package.name == "__pycache__":
+            continue
+        if package.name not in labs:
+            raise CurriculumError(
+                f"solutions/{package.name} is not in {CURRICULUM}: add it, with its chapter"
+            )
+        for source in text_files(package):
+            path = source.relative_to(root)
+            stub = make_stub(source.read_text("utf-8"), path, labs[package.name])
+            stubs[Path("labs", *path.parts[1:])] = stub
+    return stubs
+
+
+def text_files(folder: Path) -> list[Path]:
+    """Every source file below `folder`, without what a build or an interpreter left there."""
+    suffixes = {".py", ".cu", ".cuh", ".toml", ".md", ".txt"}
+    return sorted(path for path in folder.rglob("*") if path.is_file() and path.suffix in suffixes)
+
+
+def read_labs(root: Path) -> dict[str, Lab]:
+    """The labs of the curriculum by key."""
+    table = tomllib.loads((root / CURRICULUM).read_text("utf-8"))
+    labs = [Lab(lab["key"], lab["number"], lab["chapter"]) for lab in table["lab"]]
+    return {lab.key: lab for lab in labs}
+
+
+def compare(root: Path, stubs: dict[Path, str]) -> list[Difference]:
+    """Where `labs` differs from `stubs`, among the files that are or once were generated."""
+    recorded = read_record(root)
+    differences = []
+    for path in sorted(stubs.keys() | recorded.keys()):
+        file = root / path
+        old = file.read_text("utf-8") if file.is_file() else None
+        new = stubs.get(path)
+        if old != new:
+            edited = old is not None and digest(old) != recorded.get(path)
+            differences.append(Difference(path, old, new, edited))
+    return differences
+
+
+def report(differences: list[Difference], root: Path, stubs: dict[Path, str]) -> int:
+    """Say what `--check` found."""
+    for difference in differences:
+        print(difference.describe())
+    stale_record = not differences and read_record(root) != digests(stubs)
+    if stale_record:
+        print(f"{RECORD}: does not record what is generated")
+    if differences or stale_record:
+        print("labs/ is not in step with solutions/: run `make stubs`.")
+        return 1
+    print(f"labs/ is in step with solutions/ ({len(stubs)} files).")
+    return 0
+
+
+def write(root: Path, differences: list[Difference], stubs: dict[Path, str]) -> None:
+    """Make `labs` what it should be, and record it."""
+    for difference in differences:
+        file = root / difference.path
+        if difference.new is None:
+            file.unlink(missing_ok=True)
+            print(f"removed {difference.path}")
+        else:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(difference.new, "utf-8")
+            print(f"wrote   {difference.path}")
+    lines = (f"{value}  {path.as_posix()}\n" for path, value in digests(stubs).items())
+    (root / RECORD).write_text("".join(lines), "utf-8")
+    if not differences:
+        print(f"labs/ was in step with solutions/ ({len(stubs)} files).")
+
+
+def read_record(root: Path) -> dict[Path, str]:
+    """What was generated last: path below the root -> SHA-256. Empty before the first time."""
+    if not (root / RECORD).is_file():
+        return {}
+    rows = (line.split(maxsplit=1) for line in (root / RECORD).read_text("utf-8").splitlines())
+    return {Path(path): value for value, path in rows}
+
+
+def digests(stubs: dict[Path, str]) -> dict[Path, str]:
+    return {path: digest(text) for path, text in sorted(stubs.items())}
+
+
+def digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8")).hexdigest()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,43 @@
+# Lab 7, your part: task 7.1. The rest is given.
+"""Text out of tokens, as they come."""
+
+from collections.abc import Callable
+
+INCOMPLETE = "\N{REPLACEMENT CHARACTER}"
+
+
+class Detokenizer:
+    """See `yaie.core.contracts.Detokenizer`.
+
+    A token's text depends on its neighbours: a character may span three tokens, and some tokenizers
+    drop the space before the first. So a window of the last tokens is decoded with the new one, and
+    what the window had before is cut off (the scheme of TGI and vLLM). O(1) a token.
+
+        | shown, out of the window | shown, decoded again for context | not shown yet |
+        0                       _start                             _shown        len(_ids)
+    """
+
+    def __init__(self, decode: Callable[[list[int]], str]) -> None:
+        """decode: text of a list of tokens, special tokens left out."""
+        self._decode = decode
+        self._ids: list[int] = []
+        self._start = 0
+        self._shown = 0
+        self._shown_text = ""
+
+    # ANCHOR: push
+    def push(self, token_id: int) -> str:
+        """The text that this token makes final; "" while a character is incomplete."""
+        # TODO 7.1: your code here (the reference: 8 lines).
+        raise NotImplementedError(
+            "engine task 7.1: not implemented yet; see chapter The step loop"
+        )
+
+    def flush(self) -> str:
+        """The end of the text, with a replacement character where one stayed incomplete."""
+        # TODO 7.1: your code here (the reference: 5 lines).
+        raise NotImplementedError(
+            "engine task 7.1: not implemented yet; see chapter The step loop"
+        )
+
+    # ANCHOR_END: push

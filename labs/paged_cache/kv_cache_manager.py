@@ -1,0 +1,234 @@
+# Lab 3, your part: tasks 3.8, 3.11, 3.9, 3.10, 3.12. The rest is given.
+"""Which request uses which blocks, and what is kept for the next one that starts the same.
+
+Called by the scheduler. It sits on a BlockManager (who holds which block) and a RadixTree (which block
+holds the K and V of which tokens); given no tree, it does without prefix reuse.
+"""
+
+from yaie.core.contracts import BlockManager, RadixTree
+from yaie.core.errors import InvariantError, OutOfBlocksError
+from yaie.core.request import Request, RequestStatus
+
+Pairs = list[tuple[int, int]]
+
+
+class KVCacheManager:
+    """See `yaie.core.contracts.KVCacheManager`.
+
+    A table, from left to right, and what this class knows of it:
+
+        | filed in the tree, locked at _nodes[id] | computed, not filed | allocated, to be computed |
+        0                               _filed[id]       num_computed // block_size         len(table)
+    """
+
+    def __init__(self, blocks: BlockManager, tree: RadixTree | None) -> None:
+        self.block_size = blocks.block_size
+        self._blocks = blocks
+        self._tree = tree
+        self._nodes: dict[str, object] = {}
+        self._filed: dict[str, int] = {}
+        self._computing: set[tuple[int, tuple[int, ...]]] = set()
+        self._moves: tuple[Pairs, Pairs, Pairs] = ([], [], [])
+        self._evicted = 0
+
+    # ANCHOR: admit
+    def cached_tokens(self, request: Request) -> int:
+        """How many leading tokens a new table for this request would find cached."""
+        return len(self._peek(request)) * self.block_size
+
+    def admit(self, request: Request) -> int:
+        """Start the table with the cached prefix, or the prompt blocks of the `fork_of` sibling.
+
+        Sets and returns `num_computed_tokens`, at most num_tokens - 1: without a token to compute there
+        would be no logits.
+        """
+        # TODO 3.8: your code here (the reference: 14 lines).
+        raise NotImplementedError(
+            "paged_cache task 3.8: not implemented yet; see chapter The paged KV cache"
+        )
+
+    def _start_table(self, request: Request, max_blocks: int) -> int:
+        """Make a table of the cached blocks; returns how many those are."""
+        # TODO 3.8: your code here (the reference: 4 lines).
+        raise NotImplementedError(
+            "paged_cache task 3.8: not implemented yet; see chapter The paged KV cache"
+        )
+
+    def _lock_prefix(self, request: Request, max_blocks: int) -> list[int]:
+        """The blocks of the longest cached prefix, safe from eviction until `_forget`."""
+        # TODO 3.8: your code here (the reference: 6 lines).
+        raise NotImplementedError(
+            "paged_cache task 3.8: not implemented yet; see chapter The paged KV cache"
+        )
+
+    def _has_computed_prompt(self, sibling: Request) -> bool:
+        """Whether the sibling's blocks hold the K and V of the whole prompt right now."""
+        return (
+            sibling.status is RequestStatus.RUNNING
+            and sibling.num_computed_tokens >= sibling.num_prompt_tokens
+        )
+
+    # ANCHOR_END: admit
+
+    # ANCHOR: is_pending
+    def begin_step(self) -> None:
+        """Forget which blocks the last step was computing."""
+        self._computing.clear()
+
+    def is_pending(self, request: Request) -> bool:
+        """Whether this step computes the next block that the request lacks, for somebody else."""
+        # TODO 3.11: your code here (the reference: 9 lines).
+        raise NotImplementedError(
+            "paged_cache task 3.11: not implemented yet; see chapter The paged KV cache"
+        )
+
+    def _peek(self, request: Request) -> list[int]:
+        if self._tree is None:
+            return []
+        return self._tree.peek(request.token_ids, (request.num_tokens - 1) // self.block_size)
+
+    def _block_key(
+        self, request: Request, table: list[int], index: int
+    ) -> tuple[int, tuple[int, ...]]:
+        """Names a block's content: the block before it (which stands for all before) and its tokens."""
+        begin = index * self.block_size
+        before = table[index - 1] if index else -1
+        return before, tuple(request.token_ids[begin : begin + self.block_size])
+
+    # ANCHOR_END: is_pending
+
+    # ANCHOR: allocate
+    def allocate(self, request: Request, num_tokens: int, *, keep_free: int = 0) -> bool:
+        """Make room for the request's first `num_tokens` tokens; False, nothing changed, if it cannot.
+
+        Evicts unreferenced cached blocks as needed. A block that somebody else can see is copied before
+        this request writes to it.
+        """
+        # TODO 3.9: your code here (the reference: 18 lines).
+        raise NotImplementedError(
+            "paged_cache task 3.9: not implemented yet; see chapter The paged KV cache"
+        )
+
+    @property
+    def num_available_blocks(self) -> int:
+        """Blocks that are free, or cached and evictable."""
+        evictable = self._tree.num_evictable if self._tree is not None else 0
+        return self._blocks.num_free + evictable
+
+    def _evict_for(self, num_blocks: int) -> None:
+        """Have `num_blocks` free blocks, at the cost of the least recently used cached ones."""
+        # TODO 3.9: your code here (the reference: 5 lines).
+        raise NotImplementedError(
+            "paged_cache task 3.9: not implemented yet; see chapter The paged KV cache"
+        )
+
+    def reset_prefix_cache(self) -> int:
+        """Evict everything that no request uses; returns how many blocks that freed."""
+        before = self._blocks.num_free
+        self._evict_for(self.num_available_blocks)
+        return self._blocks.num_free - before
+
+    # ANCHOR_END: allocate
+
+    # ANCHOR: commit
+    def commit(self, request: Request) -> None:
+        """File the full blocks of computed tokens in the tree; take the tree's where it has them."""
+        # TODO 3.10: your code here (the reference: 13 lines).
+        raise NotImplementedError(
+            "paged_cache task 3.10: not implemented yet; see chapter The paged KV cache"
+        )
+
+    def free(self, request: Request, *, keep: bool = True) -> None:
+        """File what is computed (unless `keep` is False), then drop all that the request holds."""
+        # TODO 3.10: your code here (the reference: 8 lines).
+        raise NotImplementedError(
+            "paged_cache task 3.10: not implemented yet; see chapter The paged KV cache"
+        )
+
+    def _forget(self, key: str) -> None:
+        """Unlock the request's path; its table is gone."""
+        del self._filed[key]
+        if self._tree is not None:
+            self._tree.unlock(self._nodes.pop(key))
+
+    # ANCHOR_END: commit
+
+    # ANCHOR: swap
+    def swap_out(self, request: Request) -> bool:
+        """Move the table to the host pool; False, nothing changed, if that has no room."""
+        # TODO 3.12: your code here (the reference: 7 lines).
+        raise NotImplementedError(
+            "paged_cache task 3.12: not implemented yet; see chapter The paged KV cache"
+        )
+
+    def swap_in(self, request: Request, num_tokens: int, *, keep_free: int = 0) -> bool:
+        """Bring the table back, with room for `num_tokens` tokens; False if there is none.
+
+        Only what the tree has lost meanwhile is copied.
+        """
+        # TODO 3.12: your code here (the reference: 13 lines).
+        raise NotImplementedError(
+            "paged_cache task 3.12: not implemented yet; see chapter The paged KV cache"
+        )
+
+    def take_moves(self) -> tuple[Pairs, Pairs, Pairs]:
+        """(swap_out, swap_in, copies) promised since the last call."""
+        moves, self._moves = self._moves, ([], [], [])
+        return moves
+
+    # ANCHOR_END: swap
+
+    # ANCHOR: slot_mapping
+    def block_table(self, request: Request) -> list[int]:
+        """The request's physical blocks."""
+        return self._blocks.get_physical_blocks(request.request_id)
+
+    def slot_mapping(self, request: Request, start: int, num_tokens: int) -> list[int]:
+        """The slots of tokens [start, start + num_tokens)."""
+        # TODO 3.9: your code here (the reference: 2 lines).
+        raise NotImplementedError(
+            "paged_cache task 3.9: not implemented yet; see chapter The paged KV cache"
+        )
+
+    # ANCHOR_END: slot_mapping
+
+    def stats(self) -> dict[str, int]:
+        """Blocks as they stand, and evictions since the start."""
+        cached = self._tree.num_evictable if self._tree is not None else 0
+        free = self._blocks.num_free
+        return {
+            "total_blocks": self._blocks.num_blocks,
+            "free_blocks": free,
+            "cached_blocks": cached,
+            "used_blocks": self._blocks.num_blocks - free - cached,
+            "evicted_blocks": self._evicted,
+        }
+
+    # ANCHOR: check
+    def check(self) -> None:
+        """Raise InvariantError unless tables, tree and blocks agree.
+
+        Every block is free, cached or in use, once; a table's filed entries are the tree's own blocks,
+        and their path is locked; an evictable block is in no table.
+        """
+        self._blocks.check()
+        if self._tree is None:
+            return
+        self._tree.check()
+        in_tree = self._tree.all_blocks()
+        for block in in_tree:
+            if self._blocks.ref_count(block) == 0:
+                raise InvariantError(f"block {block} is in the tree and on the free list")
+        for key, node in self._nodes.items():
+            filed = self._filed[key]
+            path, table = self._tree.path_blocks(node), self._blocks.get_physical_blocks(key)
+            if path != table[:filed]:
+                raise InvariantError(f"request {key}: table {table[:filed]} but tree path {path}")
+        in_tables = {b for key in self._filed for b in self._blocks.get_physical_blocks(key)}
+        idle = sum(block not in in_tables for block in in_tree)
+        if idle != self._tree.num_evictable:
+            raise InvariantError(
+                f"{idle} tree blocks are in no table, but {self._tree.num_evictable} count as evictable"
+            )
+
+    # ANCHOR_END: check

@@ -1,0 +1,89 @@
+# Lab 5, your part: tasks 5.2, 5.3. The rest is given.
+"""Attention of one flat batch over paged keys and values.
+
+A request's block table lists the blocks of its cached prefix, shared with others in the radix tree,
+and then its own; attention follows the table and cannot tell them apart (Zheng et al. 2024). Called by
+the model in every layer. `naive.py` does it sequence by sequence; it is the oracle.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from yaie.core.batch import AttentionBatch, AttentionSpec
+from yaie.core.contracts import KVPool, TransformerOps
+
+from .grouping import groups_of
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Sequences that are attended in one call: n of them with tq queries each.
+
+    rows: [n * tq] int64, their queries in the flat batch; None if they are all of it, in order.
+    block_tables: [n, m] int64. kv_lens: [n] int64.
+    unused: int64, those of the n * m * block_size gathered slots that hold none of their keys.
+    """
+
+    rows: Tensor | None
+    num_queries: int
+    block_tables: Tensor
+    kv_lens: Tensor
+    unused: Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionPlan:
+    """What every layer of a step shares."""
+
+    slot_mapping: Tensor
+    groups: list[Group]
+
+
+class RadixAttention:
+    """See `yaie.core.contracts.RadixAttention`."""
+
+    def __init__(self, pool: KVPool, ops: TransformerOps) -> None:
+        self._pool = pool
+        self._ops = ops
+
+    # ANCHOR: plan
+    def plan(self, batch: AttentionBatch) -> AttentionPlan:
+        """Group the sequences and find each group's blocks, once a step."""
+        # TODO 5.2: your code here (the reference: 2 lines).
+        raise NotImplementedError(
+            "radix_attention task 5.2: not implemented yet; see chapter Radix attention"
+        )
+
+    def _group(self, batch: AttentionBatch, members: list[int]) -> Group:
+        """Index tensors for sequences `members`, all with the same number of queries."""
+        # TODO 5.2: your code here (the reference: 17 lines).
+        raise NotImplementedError(
+            "radix_attention task 5.2: not implemented yet; see chapter Radix attention"
+        )
+
+    # ANCHOR_END: plan
+
+    # ANCHOR: run
+    def run(
+        self, layer: int, q: Tensor, k: Tensor, v: Tensor, spec: AttentionSpec, plan: AttentionPlan
+    ) -> Tensor:
+        """Write k, v [T, kv_heads, d] to the batch's slots, then attend with q [T, heads, d].
+
+        New keys go to the pool first: a chunk attends to itself through the same table as to what came
+        before, and a request may share blocks that another one computes in this very step.
+        """
+        # TODO 5.3: your code here (the reference: 9 lines).
+        raise NotImplementedError(
+            "radix_attention task 5.3: not implemented yet; see chapter Radix attention"
+        )
+
+    def _attend(self, layer: int, queries: Tensor, spec: AttentionSpec, group: Group) -> Tensor:
+        """Gather a group's keys and values and attend: [n * tq, heads, d] -> [n, tq, heads, d]."""
+        # TODO 5.3: your code here (the reference: 5 lines).
+        raise NotImplementedError(
+            "radix_attention task 5.3: not implemented yet; see chapter Radix attention"
+        )
+
+    # ANCHOR_END: run

@@ -1,0 +1,72 @@
+"""Building, trimming listings, choosing a port."""
+
+import io
+import json
+import socket
+import sys
+
+import pytest
+
+from book.tools import build, listings, mdbook, serve
+
+
+def test_the_book_builds_without_a_fault(capsys):
+    assert build.main() == 0, capsys.readouterr().err
+
+
+def test_errors_and_warnings_in_the_log_are_complaints():
+    log = " INFO Book building has started\n ERROR unknown field `x`\n WARN no such file\n"
+    assert build.complaints(log) == ["ERROR unknown field `x`", "WARN no such file"]
+
+
+def test_a_listing_is_dedented_and_loses_blank_lines_at_its_ends():
+    cut_out = "Text.\n\n```python\n    def f():\n        return 1\n\n\n```\n\n    indented text\n"
+    assert listings.trim_listings(cut_out) == (
+        "Text.\n\n```python\ndef f():\n    return 1\n```\n\n    indented text\n"
+    )
+
+
+def test_the_preprocessor_reaches_chapters_below_chapters(monkeypatch, capsys):
+    inner = {"Chapter": {"content": "```text\n  b\n```", "sub_items": []}}
+    outer = {"Chapter": {"content": "```text\n  a\n```", "sub_items": [inner]}}
+    request = [{}, {"items": ["Separator", {"PartTitle": "I"}, outer]}]
+    monkeypatch.setattr(sys, "stdin", io.StringIO(json.dumps(request)))
+    assert listings.main([]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    chapter = answer["items"][2]["Chapter"]
+    assert chapter["content"] == "```text\na\n```"
+    assert chapter["sub_items"][0]["Chapter"]["content"] == "```text\nb\n```"
+
+
+def test_a_taken_port_is_passed_over():
+    with socket.socket() as taken, socket.socket() as other:
+        taken.bind((serve.HOST, 0))
+        taken.listen()
+        other.bind((serve.HOST, 0))
+        free = other.getsockname()[1]
+        other.close()
+        assert serve.find_port([taken.getsockname()[1], free]) == free
+
+
+def test_no_free_port_is_an_error_that_says_what_to_do():
+    with socket.socket() as taken:
+        taken.bind((serve.HOST, 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(OSError, match=f"no free port among {port}.*--port"):
+            serve.find_port([port])
+
+
+def test_a_missing_mdbook_is_an_error_that_says_what_to_do(monkeypatch, tmp_path):
+    monkeypatch.setattr(mdbook, "environment", lambda: {"PATH": str(tmp_path)})
+    with pytest.raises(mdbook.MdBookError, match="make setup"):
+        mdbook.find_mdbook()
+
+
+def test_an_mdbook_of_another_series_is_refused(monkeypatch, tmp_path):
+    other = tmp_path / "mdbook"
+    other.write_text("#!/bin/sh\necho mdbook v0.4.40\n")
+    other.chmod(0o755)
+    monkeypatch.setattr(mdbook, "environment", lambda: {"PATH": str(tmp_path)})
+    with pytest.raises(mdbook.MdBookError, match=r"mdbook v0\.4\.40; this book needs"):
+        mdbook.find_mdbook()
