@@ -1,0 +1,101 @@
+"""`yaie chat` with piped input: every line is answered in turn."""
+
+import signal
+
+import pytest
+
+from tests.cli.conftest import Yaie
+from tests.server.fake_engine import FakeEngine
+from yaie.cli import chat
+
+
+def test_answers_line_by_line_and_leaves_at_the_end(yaie: Yaie, fake: FakeEngine) -> None:
+    ran = yaie("chat", stdin="abc\n\nxyz\n")
+    assert ran.code == 0
+    assert ran.out == "cba\nzyx\n"
+
+
+def test_exit_leaves_at_once(yaie: Yaie, fake: FakeEngine) -> None:
+    assert yaie("chat", stdin="abc\n/exit\nxyz\n").out == "cba\n"
+
+
+def test_three_turns_with_a_real_model_share_their_prefix(yaie: Yaie, tiny_folder: str) -> None:
+    lines = "Hello, who are you and what do you know?\nA second turn.\nA third turn.\n/stats\n"
+    ran = yaie("chat", tiny_folder, "--max-tokens", "8", "--temperature", "0", stdin=lines)
+    assert ran.code == 0
+    stats = ran.out[ran.out.rindex("prompt") :]
+    assert ", 0 of them cached" not in stats
+    assert "a second" in stats
+    assert "in use" in stats
+
+
+def test_params_are_shown_changed_and_refused(yaie: Yaie, fake: FakeEngine) -> None:
+    lines = "/params max_tokens=2 stop=END\nabc\n/params\n/params max_tokens=null\nabc\n"
+    ran = yaie("chat", stdin=lines)
+    assert ran.out.splitlines()[1:3] == ["cb", "temperature=0.0 max_tokens=2 stop=END"]
+    assert ran.out.splitlines()[-1] == "cba"
+    for bad in ("max_tokens=-1", "temperature=hot", "n=2", "nonsense=1", "nonsense"):
+        ran = yaie("chat", stdin=f"/params {bad}\nabc\n")
+        assert "Error: " in ran.err
+        assert ran.out == "cba\n"
+
+
+def test_system_message_and_history_reach_the_model(
+    yaie: Yaie, fake: FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+    monkeypatch.setattr(
+        fake, "encode_chat", lambda messages, tools=None: seen.append(list(messages)) or [1]
+    )
+    yaie("chat", stdin="/system be brief\none\ntwo\n/reset\nthree\n")
+    roles = [[message["role"] for message in messages] for messages in seen]
+    assert roles == [
+        ["system", "user"],
+        ["system", "user", "assistant", "user"],
+        ["system", "user"],
+    ]
+
+
+def test_unknown_command_and_too_long_input_do_not_end_the_chat(
+    yaie: Yaie, fake: FakeEngine
+) -> None:
+    ran = yaie("chat", stdin="/what\n" + "x" * 2000 + "\nabc\n/help\n")
+    assert "there is no command /what" in ran.err
+    assert "do not fit" in ran.err
+    assert ran.out.startswith("cba\n/reset")
+
+
+def test_ctrl_c_stops_the_answer_and_not_the_chat(
+    yaie: Yaie, fake: FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    show, pressed = chat._show, []
+
+    def show_and_press(text: str) -> None:
+        show(text)
+        if not pressed:
+            pressed.append(True)
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(chat, "_show", show_and_press)
+    fake.step_seconds = 0.005
+    ran = yaie("chat", stdin="x" * 900 + "\nabc\n")
+    assert ran.code == 0
+    assert "(stopped)" in ran.err
+    assert ran.out.count("x") < 900
+    assert ran.out.endswith("cba\n")
+    assert len(fake.aborted) == 1
+
+
+def test_last_model_is_remembered(yaie: Yaie, fake: FakeEngine) -> None:
+    assert yaie("chat", "some/model", stdin="").code == 0
+    yaie("chat")
+    assert fake.config.model == "some/model"
+    yaie("chat", "tutor")
+    yaie("chat")
+    assert fake.config.model == "tutor"
+
+
+def test_control_characters_of_a_model_do_not_reach_the_terminal(
+    yaie: Yaie, fake: FakeEngine
+) -> None:
+    assert yaie("chat", stdin="a\x1b[2Jb\n").out == "bJ2[a\n"

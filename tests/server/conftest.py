@@ -1,0 +1,104 @@
+"""Servers on a free port, in a thread: one on a tiny random model, and fresh ones on a fake engine."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from openai import OpenAI
+
+from tests.models.tiny import tiny_model
+from tests.server.fake_engine import FakeEngine
+from yaie.engine.async_engine import AsyncEngine
+from yaie.server.app import create_app
+from yaie.server.listen import listen, url_of
+from yaie.server.run import run_server
+
+
+@dataclass
+class LiveServer:
+    """A server that is up. `http` speaks to it; `engine` is what it runs on."""
+
+    url: str
+    engine: AsyncEngine
+    http: httpx.Client
+
+    @property
+    def llm(self) -> Any:
+        return self.engine.engine
+
+    def openai(self) -> OpenAI:
+        """A client that checks every answer against OpenAI's schema."""
+        return OpenAI(
+            base_url=f"{self.url}/v1",
+            api_key="none",
+            max_retries=0,
+            timeout=30,
+            _strict_response_validation=True,
+        )
+
+
+@contextmanager
+def serving(
+    load: Callable[[], Any], *, wait: bool = True, **app_options: Any
+) -> Iterator[LiveServer]:
+    """Serve until the block ends. `wait`: for the engine to be ready."""
+    engine = AsyncEngine(load)
+    listener = listen("127.0.0.1", 0)
+    url = url_of(listener)
+    app = create_app(engine, **app_options)
+    loop, ready = asyncio.new_event_loop(), threading.Event()
+    run = run_server(engine, app, listener, drain_seconds=0, on_ready=ready.set)
+    thread = threading.Thread(target=loop.run_until_complete, args=(run,), daemon=True)
+    thread.start()
+    assert not wait or ready.wait(60)
+    try:
+        with httpx.Client(base_url=url, timeout=30) as http:
+            yield LiveServer(url, engine, http)
+    finally:
+        if thread.is_alive():
+            asyncio.run_coroutine_threadsafe(engine.shutdown(), loop).result(10)
+        thread.join(10)
+        loop.close()
+
+
+def within(seconds: float, condition: Callable[[], bool]) -> None:
+    """Wait for something that another thread does."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.01)
+
+
+@pytest.fixture(scope="session")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
+    """The real engine on a tiny random Llama."""
+    from yaie.engine.llm_engine import LLMEngine
+
+    folder: Path = tiny_model("llama", tmp_path_factory.mktemp("server") / "tiny-llama")
+    with serving(lambda: LLMEngine(model=str(folder), num_blocks=1024, threads=1)) as server:
+        yield server
+
+
+@pytest.fixture
+def client(live: LiveServer) -> OpenAI:
+    return live.openai()
+
+
+@pytest.fixture
+def fake() -> FakeEngine:
+    return FakeEngine()
+
+
+@pytest.fixture
+def fake_live(fake: FakeEngine) -> Iterator[LiveServer]:
+    """A fresh server on an engine that does what it is told."""
+    with serving(lambda: fake) as server:
+        yield server
+        fake.gate.set()

@@ -1,0 +1,119 @@
+"""An engine without a model, for what a real one cannot be made to do on demand.
+
+It answers a prompt with the prompt, upside down, one character a step. `step` waits at `gate` while
+that is closed, and raises `fault` once one is set. `pause_after` closes the gate by itself after so
+many steps and sets `paused`. Each step takes `step_seconds`. A prompt that is `poison` fails.
+`aborted` and `steps` tell what happened.
+"""
+
+import threading
+import time
+from collections.abc import Sequence
+from itertools import count
+from typing import Any
+
+from yaie.core.config import EngineConfig
+from yaie.core.errors import ContextLengthError, InvalidRequestError
+from yaie.core.params import SamplingParams
+from yaie.core.request import FinishReason, Request, RequestOutput, RequestStatus
+
+
+class FakeTokenizer:
+    """A token is a character."""
+
+    has_chat_template = True
+
+    def encode(self, text: str, add_special_tokens: bool = True) -> list[int]:
+        return [ord(char) for char in text]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        return "".join(chr(token) for token in ids)
+
+
+class FakeEngine:
+    def __init__(self, max_model_len: int = 1000) -> None:
+        self.config = EngineConfig()
+        self.model_name = "fake"
+        self.max_model_len = max_model_len
+        self.tokenizer = FakeTokenizer()
+        self.parts: list[Any] = []
+        self.pool_tokens = 16 * max_model_len
+        self.gate = threading.Event()
+        self.gate.set()
+        self.fault: BaseException | None = None
+        self.poison: str | None = None
+        self.paused = threading.Event()
+        self.step_seconds = 0.0
+        self._pause_at: int | None = None
+        self.aborted: list[str] = []
+        self.priorities: list[int] = []
+        self.steps = 0
+        self.alive: dict[str, Request] = {}
+        self._numbers = count()
+
+    def add_request(
+        self,
+        prompt: str | list[int],
+        params: SamplingParams | None = None,
+        *,
+        request_id: str | None = None,
+        priority: int = 0,
+    ) -> list[Request]:
+        params = params or SamplingParams()
+        ids = self.tokenizer.encode(prompt) if isinstance(prompt, str) else prompt
+        if not ids:
+            raise InvalidRequestError("the prompt is empty", param="prompt")
+        if len(ids) >= self.max_model_len:
+            raise ContextLengthError(f"{len(ids)} tokens do not fit {self.max_model_len}")
+        requests = [
+            Request(f"fake-{next(self._numbers)}", list(ids), params) for _ in range(params.n)
+        ]
+        self.alive |= {request.request_id: request for request in requests}
+        self.priorities.append(priority)
+        return requests
+
+    def encode_chat(self, messages: list[dict[str, Any]], tools: Any = None) -> list[int]:
+        return self.tokenizer.encode(messages[-1]["content"])
+
+    def pause_after(self, steps: int) -> None:
+        self._pause_at = self.steps + steps
+
+    def step(self) -> list[RequestOutput]:
+        if self.steps == self._pause_at:
+            self.gate.clear()
+            self.paused.set()
+        self.gate.wait()
+        time.sleep(self.step_seconds)
+        self.steps += 1
+        if self.fault is not None:
+            raise self.fault
+        return [self._advance(request) for request in list(self.alive.values())]
+
+    def _advance(self, request: Request) -> RequestOutput:
+        prompt = request.token_ids[: request.num_prompt_tokens]
+        if self.tokenizer.decode(prompt) == self.poison:
+            del self.alive[request.request_id]
+            request.error = "its logits are not finite"
+            return RequestOutput(request, "", [], FinishReason.ERROR)
+        token = prompt[-1 - request.num_output_tokens]
+        request.token_ids.append(token)
+        reason = None
+        if request.num_output_tokens == len(prompt):
+            reason = FinishReason.STOP
+        elif request.num_output_tokens == request.params.max_tokens:
+            reason = FinishReason.LENGTH
+        if reason is not None:
+            request.finish_reason, request.status = reason, RequestStatus.FINISHED
+            del self.alive[request.request_id]
+        return RequestOutput(request, chr(token), [token], reason)
+
+    def abort(self, request_id: str) -> bool:
+        self.aborted.append(request_id)
+        return self.alive.pop(request_id, None) is not None
+
+    @property
+    def has_work(self) -> bool:
+        return bool(self.alive)
+
+    def stats(self) -> dict[str, float]:
+        return {"num_running": len(self.alive), "num_waiting": 0, "kv_usage": 0.0}

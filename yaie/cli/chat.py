@@ -1,0 +1,141 @@
+"""`yaie chat`: a conversation in the terminal.
+
+The engine runs on its own thread, so Ctrl-C can stop an answer between two steps and leave the
+engine whole. Input that is piped in is answered line by line.
+"""
+
+import asyncio
+import sys
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.markup import escape
+
+from yaie.cli.console import err, printable, say, show_error, state_dir
+from yaie.cli.options import engine_options, sampling_options
+from yaie.core.config import EngineConfig
+from yaie.core.errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    from yaie.cli.chat_session import ChatSession
+    from yaie.engine.async_engine import AsyncEngine
+
+HELP = """\
+/reset               forget the conversation
+/system TEXT         set the system message (without TEXT: show it)
+/params NAME=VALUE   change how answers are drawn (without: show it)
+/stats               tokens and times of the last answer
+/help                this list
+/exit                leave, as Ctrl-D does; Ctrl-C stops an answer"""
+
+
+def _last_model() -> str | None:
+    file = state_dir() / "last_model"
+    return file.read_text(encoding="utf-8").strip() or None if file.exists() else None
+
+
+@engine_options(model_as="argument", last_model=_last_model)
+@sampling_options
+def chat(
+    config: EngineConfig,
+    sampling: dict[str, Any],
+    system: Annotated[str | None, typer.Option(help="The system message.")] = None,
+) -> None:
+    """Talk to a model. Without MODEL: the one of the last time, at first the embedded tutor."""
+    from yaie.cli.chat_session import ChatSession
+    from yaie.engine.async_engine import AsyncEngine
+    from yaie.engine.llm_engine import LLMEngine
+
+    engine = AsyncEngine(lambda: LLMEngine(config))
+    if sys.stdin.isatty():
+        err.print(f"[dim]Loading {escape(config.model)} ...[/]")
+    with asyncio.Runner() as runner:
+        runner.run(engine.start())
+        (state_dir() / "last_model").write_text(config.model, encoding="utf-8")
+        if sys.stdin.isatty():
+            err.print("[dim]/help lists the commands, Ctrl-D leaves.[/]")
+        try:
+            _converse(runner, engine, ChatSession(engine, sampling, system))
+        finally:
+            runner.run(engine.shutdown())
+
+
+def _converse(runner: asyncio.Runner, engine: "AsyncEngine", session: "ChatSession") -> None:
+    for line in _lines():
+        try:
+            if line == "/exit":
+                return
+            elif line.startswith("/"):
+                _command(line, engine, session)
+            else:
+                runner.run(session.ask(line, _show))
+                say("")
+        except InvalidRequestError as error:
+            show_error(error)
+        except KeyboardInterrupt:
+            err.print("\n[dim](stopped)[/]")
+
+
+def _lines() -> Iterator[str]:
+    """What the user types, or what is piped in; blank lines are skipped."""
+    read = _typed() if sys.stdin.isatty() else (lambda: next(sys.stdin, None))
+    while (line := read()) is not None:
+        if line.strip():
+            yield line.strip()
+
+
+def _typed() -> Callable[[], str | None]:
+    from prompt_toolkit import PromptSession
+    from prompt_toolkit.history import FileHistory
+
+    history = FileHistory(state_dir() / "chat_history")
+    prompt: PromptSession[str] = PromptSession(history=history, reserve_space_for_menu=0)
+
+    def read() -> str | None:
+        try:
+            return prompt.prompt("> ")
+        except KeyboardInterrupt:  # clears the line
+            return ""
+        except EOFError:
+            return None
+
+    return read
+
+
+def _show(text: str) -> None:
+    sys.stdout.write(printable(text))
+    sys.stdout.flush()
+
+
+def _command(line: str, engine: "AsyncEngine", session: "ChatSession") -> None:
+    name, _, rest = line.partition(" ")
+    rest = rest.strip()
+    match name:
+        case "/help":
+            say(HELP)
+        case "/reset":
+            session.reset()
+            err.print("[dim]Forgotten.[/]")
+        case "/system":
+            session.system = rest or session.system
+            say(f"system: {session.system or '(none)'}")
+        case "/params":
+            session.set_params(rest.split())
+            shown = " ".join(f"{key}={value}" for key, value in session.sampling.items())
+            say(shown or "all at their defaults")
+        case "/stats":
+            _show_stats(engine, session)
+        case _:
+            raise InvalidRequestError(f"there is no command {name}; /help lists them")
+
+
+def _show_stats(engine: "AsyncEngine", session: "ChatSession") -> None:
+    stats = session.stats
+    if stats is None:
+        say("No answer yet.")
+        return
+    say(f"prompt       {stats.prompt_tokens} tokens, {stats.cached_tokens} of them cached")
+    say(f"output       {stats.output_tokens} tokens, {stats.tokens_per_second:.1f} a second")
+    say(f"first token  after {stats.first_token * 1000:.0f} ms")
+    say(f"KV pool      {engine.engine.stats()['kv_usage']:.1%} in use")

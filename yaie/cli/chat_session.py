@@ -1,0 +1,109 @@
+"""A conversation: what was said, how answers are drawn, and how long the last one took."""
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from yaie.core.errors import InvalidRequestError
+from yaie.core.params import SamplingParams
+from yaie.engine.async_engine import AsyncEngine
+from yaie.engine.request_stream import RequestStream
+
+
+@dataclass(slots=True)
+class AnswerStats:
+    """Of one answer. Times in seconds, from the moment it was asked for."""
+
+    prompt_tokens: int
+    cached_tokens: int
+    output_tokens: int
+    first_token: float
+    total: float
+
+    @property
+    def tokens_per_second(self) -> float:
+        """While decoding: the first token belongs to the prompt's time."""
+        return max(self.output_tokens - 1, 0) / max(self.total - self.first_token, 1e-9)
+
+
+class ChatSession:
+    """Turns so far, as the chat template wants them, and the engine that answers."""
+
+    def __init__(
+        self, engine: AsyncEngine, sampling: dict[str, Any], system: str | None = None
+    ) -> None:
+        self.sampling = sampling
+        self.system = system
+        self.stats: AnswerStats | None = None
+        self._engine = engine
+        self._turns: list[dict[str, str]] = []
+
+    @property
+    def messages(self) -> list[dict[str, str]]:
+        """The conversation with its system message, if there is one."""
+        system = [{"role": "system", "content": self.system}] if self.system else []
+        return system + self._turns
+
+    def reset(self) -> None:
+        """Forget what was said. The system message and the parameters stay."""
+        self._turns.clear()
+
+    def set_params(self, assignments: list[str]) -> None:
+        """Take over `name=value` pairs, all or none; `name=null` goes back to the default.
+
+        Raises InvalidRequestError.
+        """
+        wanted = dict(self.sampling)
+        for assignment in assignments:
+            name, equals, text = assignment.partition("=")
+            if not equals:
+                raise InvalidRequestError(f"write name=value, not {assignment!r}")
+            if name == "n" or name not in SamplingParams.__dataclass_fields__:
+                raise InvalidRequestError(f"there is no parameter called {name!r} in a chat")
+            wanted[name] = _value(text)
+        wanted = {name: value for name, value in wanted.items() if value is not None}
+        SamplingParams(**wanted)
+        self.sampling = wanted
+
+    async def ask(self, text: str, show: Callable[[str], None]) -> None:
+        """Answer `text`, piece by piece through `show`. What was shown is remembered, even if this is
+        cancelled. Raises InvalidRequestError, EngineDeadError."""
+        self._turns.append({"role": "user", "content": text})
+        pieces: list[str] = []
+        try:
+            prompt = await self._engine.encode_chat(self.messages)
+            stream = await self._engine.submit(prompt, SamplingParams(**self.sampling))
+            try:
+                async for output in stream:
+                    pieces.append(output.text)
+                    show(output.text)
+            finally:
+                await stream.aclose()
+                self.stats = _stats(stream)
+        finally:
+            if any(pieces):
+                self._turns.append({"role": "assistant", "content": "".join(pieces)})
+            else:
+                self._turns.pop()
+
+
+def _value(text: str) -> Any:
+    """Numbers, booleans, null and lists as in JSON; anything else is a string."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _stats(stream: RequestStream) -> AnswerStats:
+    request = stream.requests[0]
+    now = time.perf_counter()
+    return AnswerStats(
+        prompt_tokens=request.num_prompt_tokens,
+        cached_tokens=request.num_cached_tokens,
+        output_tokens=request.num_output_tokens,
+        first_token=(stream.first_output_at or now) - stream.submitted_at,
+        total=now - stream.submitted_at,
+    )

@@ -1,0 +1,71 @@
+"""How the command line speaks: results on stdout, everything else on stderr, colour on a terminal."""
+
+import logging
+import os
+import re
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from yaie.core.errors import YaieError
+
+out = Console(highlight=False)
+err = Console(stderr=True, highlight=False)
+
+_TERMINAL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+
+
+def say(text: str) -> None:
+    """A line of plain text: brackets are no markup, and long lines are left to the terminal."""
+    out.print(text, markup=False, soft_wrap=True)
+
+
+def show_error(error: YaieError) -> None:
+    """One paragraph, in red where colours show."""
+    err.print(f"[bold red]Error:[/] {escape(error.message)}", soft_wrap=True)
+
+
+def parts_table(parts: Iterable[Any]) -> Table:
+    """Whose parts run. Yours stand out."""
+    table = Table("part", "whose", "from", box=None, padding=(0, 2), header_style="dim")
+    for part in parts:
+        style = "bold green" if part.owner == "yours" else ""
+        table.add_row(part.lab, part.owner, part.module, style=style)
+    return table
+
+
+def log_to_stderr() -> None:
+    """One line for each event; a line break that a client sent cannot start a line of its own."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_OneLine("%(asctime)s %(levelname)-8s %(message)s"))
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+
+
+def state_dir() -> Path:
+    """Where history and the last model are kept; made if missing."""
+    base = os.environ.get("XDG_STATE_HOME") or os.environ.get("LOCALAPPDATA")
+    folder = (Path(base) if base else Path.home() / ".local" / "state") / "yaie"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def printable(text: str) -> str:
+    """Text without control characters: a model must not move the cursor or change the colours."""
+    return _TERMINAL.sub("", text)
+
+
+def _escape_sequence(control: re.Match[str]) -> str:
+    return control[0].encode("unicode_escape").decode()
+
+
+class _OneLine(logging.Formatter):
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        record.message = _CONTROL.sub(_escape_sequence, record.message)
+        return super().formatMessage(record)

@@ -1,0 +1,159 @@
+"""`yaie doctor`: what this machine can run, and what is missing.
+
+Every check is a function that returns one `Finding`; a check that is not `needed` may be missing
+without harm to the CPU engine.
+"""
+
+import importlib.util
+import platform
+import shutil
+import sys
+import urllib.error
+import urllib.request
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from yaie import __version__
+from yaie.cli.console import out, parts_table, say
+from yaie.core.errors import YaieError
+
+GIB = 2**30
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a check saw. `todo` says what to do about it if it is not `ok`."""
+
+    subject: str
+    ok: bool
+    seen: str
+    todo: str = ""
+    needed: bool = False
+
+
+def doctor(
+    online: Annotated[
+        bool, typer.Option("--online", help="Also try to reach the model hub.")
+    ] = False,
+    port: Annotated[int, typer.Option(help="The port that the server would use.")] = 8000,
+) -> None:
+    """Say what this machine can run and what is missing. Exit code 0 if the engine runs on the CPU."""
+    findings = [_python(), *_torch(), _memory(), _tutor(), _triton(), _nvcc(), _port(port)]
+    if online:
+        findings.append(_hub())
+    _print(findings)
+    _print_parts()
+    if any(finding.needed and not finding.ok for finding in findings):
+        raise typer.Exit(1)
+
+
+def _print(findings: list[Finding]) -> None:
+    table = Table("", "what", "seen", "to do", box=None, padding=(0, 2), header_style="dim")
+    for finding in findings:
+        if finding.ok:
+            mark = "[green]ok[/]"
+        else:
+            mark = "[bold red]missing[/]" if finding.needed else "[yellow]without[/]"
+        table.add_row(mark, finding.subject, escape(finding.seen), escape(finding.todo))
+    say(f"YAIE {__version__} on {platform.platform()}\n")
+    out.print(table)
+
+
+def _print_parts() -> None:
+    from yaie.parts import load_parts
+
+    try:
+        out.print()
+        out.print(parts_table(load_parts("auto").table()))
+    except YaieError as error:
+        say(error.message)
+
+
+def _python() -> Finding:
+    ok = sys.version_info >= (3, 11)
+    todo = "" if ok else "Install Python 3.11 or later."
+    return Finding("Python", ok, platform.python_version(), todo, needed=True)
+
+
+def _torch() -> list[Finding]:
+    try:
+        import torch
+    except (ImportError, OSError) as error:  # OSError: a library that it needs is not there
+        seen = (str(error) or type(error).__name__).splitlines()[0]
+        return [Finding("PyTorch", False, seen, "pip install torch", needed=True)]
+    onednn = "with oneDNN" if torch.backends.mkldnn.is_available() else "without oneDNN"
+    capability = torch.backends.cpu.get_cpu_capability()
+    return [
+        Finding("PyTorch", True, f"{torch.__version__}, {onednn}", needed=True),
+        Finding(
+            "CPU", True, f"{platform.machine()}, {capability}, {torch.get_num_threads()} threads"
+        ),
+        _gpu(),
+    ]
+
+
+def _gpu() -> Finding:
+    import torch
+
+    if not torch.cuda.is_available():
+        todo = "Nothing: the engine runs on the CPU."
+        return Finding("GPU", False, "no CUDA device that PyTorch can use", todo)
+    devices = [torch.cuda.get_device_properties(i) for i in range(torch.cuda.device_count())]
+    return Finding(
+        "GPU", True, ", ".join(f"{gpu.name} ({gpu.total_memory / GIB:.0f} GiB)" for gpu in devices)
+    )
+
+
+def _memory() -> Finding:
+    import psutil
+
+    memory = psutil.virtual_memory()
+    enough = memory.available >= GIB
+    seen = f"{memory.available / GIB:.1f} of {memory.total / GIB:.1f} GiB free"
+    return Finding("memory", enough, seen, "" if enough else "Close other programs.", needed=True)
+
+
+def _tutor() -> Finding:
+    from yaie.models.hub import resolve_model
+
+    folder, _ = resolve_model("tutor", None, False)
+    ok = (folder / "config.json").exists() and any(folder.glob("*.safetensors"))
+    todo = "" if ok else "Its files are part of the repository; fetch them again."
+    return Finding("tutor model", ok, "embedded" if ok else "not there", todo)
+
+
+def _triton() -> Finding:
+    found = importlib.util.find_spec("triton") is not None
+    todo = "" if found else "For the Triton labs: pip install 'yaie[gpu]' (Linux)."
+    return Finding("Triton", found, "installed" if found else "not installed", todo)
+
+
+def _nvcc() -> Finding:
+    path = shutil.which("nvcc")
+    todo = "" if path else "For CUDA on a GPU: install the CUDA toolkit."
+    return Finding("nvcc", path is not None, path or "not on the path", todo)
+
+
+def _port(port: int) -> Finding:
+    from yaie.server.listen import listen
+
+    try:
+        listen("127.0.0.1", port).close()
+    except YaieError as error:
+        return Finding(f"port {port}", False, "in use", error.message)
+    return Finding(f"port {port}", True, "free")
+
+
+def _hub() -> Finding:
+    from huggingface_hub import constants
+
+    try:
+        urllib.request.urlopen(constants.ENDPOINT, timeout=10).close()
+    except (urllib.error.URLError, OSError) as error:
+        todo = "Models on disk and the tutor work; hub ids do not."
+        return Finding("model hub", False, str(getattr(error, "reason", error)), todo)
+    return Finding("model hub", True, f"{constants.ENDPOINT} answers")

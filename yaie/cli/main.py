@@ -1,0 +1,56 @@
+"""The entry point: `yaie serve | chat | generate | bench | doctor`.
+
+Errors that were raised on purpose are one paragraph on stderr and exit code 2; any other shows its
+traceback, because it is a bug.
+"""
+
+from typing import Annotated
+
+import typer
+
+from yaie import __version__
+from yaie.cli.bench import bench_app
+from yaie.cli.chat import chat
+from yaie.cli.console import show_error
+from yaie.cli.doctor import doctor
+from yaie.cli.generate import generate
+from yaie.cli.serve import serve
+from yaie.core.errors import YaieError
+
+app = typer.Typer(
+    name="yaie",
+    help="YAIE: an LLM inference engine that you build yourself, and the engine that it becomes.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command()(serve)
+app.command()(chat)
+app.command()(generate)
+app.command()(doctor)
+app.add_typer(bench_app, name="bench")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"yaie {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_print_version)
+    ] = False,
+) -> None:
+    pass
+
+
+def main() -> None:
+    """Run the command line."""
+    try:
+        app(prog_name="yaie")
+    except YaieError as error:
+        show_error(error)
+        raise SystemExit(2) from None

@@ -1,0 +1,131 @@
+"""Flags that are generated from dataclasses, so that a new setting is a flag of every command.
+
+`engine_options` adds one for each field of EngineConfig and hands the command the finished config;
+`sampling_options` does the same for what one answer can be asked for.
+"""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import fields, replace
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar, get_type_hints
+
+import typer
+
+from yaie.core.config import EngineConfig
+from yaie.core.params import SamplingParams
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+# `seed` is missing: the engine's own does, when a command makes one engine for one user.
+_SAMPLING_HELP = {
+    "temperature": "0 always takes the most likely token. (default: 0)",
+    "top_k": "Draw from the k most likely tokens; 0 is off.",
+    "top_p": "Draw from the most likely tokens that reach this share.",
+    "min_p": "Draw from tokens at least this likely, relative to the most likely one.",
+    "presence_penalty": "Against tokens that were generated already.",
+    "frequency_penalty": "Against tokens, by how often they were generated.",
+    "repetition_penalty": "Against tokens of prompt and output; 1 is off.",
+    "max_tokens": "Tokens to generate at most; as many as fit if not given.",
+}
+
+
+def engine_options(
+    model_as: Literal["argument", "option"], last_model: Callable[[], str | None] = lambda: None
+) -> Callable[[Command], Command]:
+    """The command's parameter `config: EngineConfig` becomes a flag for each field and `--config`.
+
+    model_as: how the model is given. last_model: which one to take if nothing names one.
+    """
+
+    def decorate(command: Command) -> Command:
+        @wraps(command)
+        def with_config(**values: Any) -> Any:
+            given = {item.name: values.pop(item.name) for item in fields(EngineConfig)}
+            config = EngineConfig.load(given, file=values.pop("config_file"))
+            if given["model"] is None and "model" not in config.non_default():
+                config = replace(config, model=last_model() or config.model)
+            return command(config=config, **values)
+
+        own = [p for p in _parameters(command) if p.name != "config"]
+        _set_signature(with_config, [_model(model_as), *own, *_engine_flags()])
+        return with_config  # type: ignore[return-value]
+
+    return decorate
+
+
+def sampling_options(command: Command) -> Command:
+    """The command's parameter `sampling: dict[str, Any]` becomes a flag for each sampling parameter.
+
+    It holds those that were given; they are checked here, before a model is loaded for nothing. Unlike
+    the server, which does as OpenAI's, a person at a terminal gets the same answer twice.
+    """
+
+    @wraps(command)
+    def with_sampling(**values: Any) -> Any:
+        names = [*_SAMPLING_HELP, "stop"]
+        given = {name: values.pop(name) for name in names}
+        sampling = {"temperature": 0.0} | {
+            name: value for name, value in given.items() if value not in (None, [])
+        }
+        SamplingParams(**sampling)
+        return command(sampling=sampling, **values)
+
+    own = [p for p in _parameters(command) if p.name != "sampling"]
+    _set_signature(with_sampling, [*own, *_sampling_flags()])
+    return with_sampling  # type: ignore[return-value]
+
+
+def _model(model_as: str) -> inspect.Parameter:
+    help = next(item for item in fields(EngineConfig) if item.name == "model").metadata["help"]
+    if model_as == "argument":
+        return _parameter("model", str | None, typer.Argument(help=help, show_default=False))
+    return _flag("model", str, help, "Engine", "tutor")
+
+
+def _engine_flags() -> list[inspect.Parameter]:
+    hints = get_type_hints(EngineConfig)
+    file = typer.Option("--config", help="A TOML file with settings.", rich_help_panel="Engine")
+    return [
+        _flag(item.name, hints[item.name], item.metadata["help"], "Engine", item.default)
+        for item in fields(EngineConfig)
+        if item.name != "model"
+    ] + [_parameter("config_file", Path | None, file)]
+
+
+def _sampling_flags() -> list[inspect.Parameter]:
+    hints = get_type_hints(SamplingParams)
+    stop = typer.Option("--stop", help="Ends the output; repeatable.", rich_help_panel="Sampling")
+    return [
+        _flag(name, hints[name], help, "Sampling", None) for name, help in _SAMPLING_HELP.items()
+    ] + [_parameter("stop", list[str] | None, stop)]
+
+
+def _flag(name: str, hint: Any, help: str, panel: str, default: Any) -> inspect.Parameter:
+    """A flag that is None unless it is given: the default belongs to the dataclass."""
+    flag = f"--{name.replace('_', '-')}"
+    if hint is bool:
+        flag = f"{flag}/--no-{flag[2:]}"
+    if default is not None:
+        help = f"{help} (default: {str(default).lower()})"
+    option = typer.Option(flag, help=help, rich_help_panel=panel)
+    return _parameter(name, hint | None, option)
+
+
+def _parameter(name: str, hint: Any, info: Any) -> inspect.Parameter:
+    annotation = Annotated[hint, info]
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation
+    )
+
+
+def _parameters(command: Callable[..., Any]) -> list[inspect.Parameter]:
+    return list(inspect.signature(command).parameters.values())
+
+
+def _set_signature(wrapper: Any, parameters: list[inspect.Parameter]) -> None:
+    """What Typer reads: it looks at the signature, and at the annotations beside it."""
+    keyword_only = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in parameters]
+    wrapper.__signature__ = inspect.Signature(keyword_only)
+    wrapper.__annotations__ = {p.name: p.annotation for p in keyword_only}

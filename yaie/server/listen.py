@@ -1,0 +1,63 @@
+"""Takes the port before anything slow happens, so that a taken one is said at once.
+
+Imports neither torch nor the web framework, for the same reason.
+"""
+
+import errno
+import os
+import socket
+
+from yaie.core.errors import ConfigError
+
+BACKLOG = 2048
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket. Port 0 takes any free one. Raises ConfigError that says what to do."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+    except (socket.gaierror, OverflowError, UnicodeError):
+        raise ConfigError(
+            f"cannot listen on host {host!r}: no such address on this machine. Use 127.0.0.1 for this "
+            "machine alone, 0.0.0.0 for all its networks.",
+            param="host",
+        ) from None
+    listener = socket.socket(family, kind, protocol)
+    if os.name == "posix":  # on Windows it would let two servers share the port
+        # A restart need not wait for the connections of the run before to time out.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind(address)
+        listener.listen(BACKLOG)
+    except OSError as error:
+        listener.close()
+        raise ConfigError(_advice(error, host, port), param="port") from None
+    return listener
+
+
+def url_of(listener: socket.socket) -> str:
+    """Where a client on this machine reaches it."""
+    host, port = listener.getsockname()[:2]
+    if host in ("0.0.0.0", "::"):
+        host = "127.0.0.1"
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _advice(error: OSError, host: str, port: int) -> str:
+    match error.errno:
+        case errno.EADDRINUSE:
+            return (
+                f"port {port} on {host} is in use. Stop what listens there, or choose another port "
+                f"with --port (0 takes any free one)."
+            )
+        case errno.EACCES:
+            return f"port {port} is not for this user to take; choose one above 1023 with --port."
+        case errno.EADDRNOTAVAIL:
+            return (
+                f"{host} is not an address of this machine. Use --host 127.0.0.1 for this machine "
+                "alone, 0.0.0.0 for all its networks."
+            )
+        case _:
+            return f"cannot listen on {host} port {port}: {error.strerror}."

@@ -1,0 +1,81 @@
+"""The life of a server: it answers from the start (503 while the model loads), serves, drains, ends.
+
+The first SIGINT or SIGTERM starts to drain: no new request is admitted, `/health` says so, those that
+run may finish within a limit. A second one ends the process at once.
+"""
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable
+from types import FrameType
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from yaie.engine.async_engine import AsyncEngine
+
+FLUSH_SECONDS = 5
+"""How long clients have to read the end of their answers once the engine has stopped."""
+
+
+class _Server(uvicorn.Server):
+    """Leaves what a signal means to us. Uvicorn would stop listening at once, and raise the signal
+    again at the end, so that the process would not exit with 0."""
+
+    def __init__(self, config: uvicorn.Config, on_signal: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._on_signal = on_signal
+        self._signalled = False
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if self._signalled:
+            os._exit(128 + sig)  # whatever is running: a forward pass cannot be interrupted
+        self._signalled = True
+        self._on_signal()
+
+
+async def run_server(
+    engine: AsyncEngine,
+    app: ASGIApp,
+    listener: socket.socket,
+    *,
+    drain_seconds: float,
+    on_ready: Callable[[], None],
+) -> None:
+    """Serve until a signal comes or the engine dies (see `engine.failure`).
+
+    Raises what loading the model raised.
+    """
+    loop = asyncio.get_running_loop()
+    leave = asyncio.Event()
+    config = uvicorn.Config(
+        app,
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=FLUSH_SECONDS,
+    )
+
+    def on_signal() -> None:
+        loop.call_soon_threadsafe(leave.set)
+
+    server = _Server(config, on_signal)
+    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    loading = asyncio.create_task(engine.start())
+    leaving = asyncio.create_task(leave.wait())
+    ended = asyncio.create_task(engine.wait_ended())
+    try:
+        await asyncio.wait({loading, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        if loading.done() and loading.exception() is None:
+            on_ready()
+        await asyncio.wait({ended, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        await engine.shutdown(drain_seconds)
+        server.should_exit = True
+        await serving
+        if loading.done():
+            await loading
+    finally:
+        for task in (serving, loading, leaving, ended):
+            task.cancel()
