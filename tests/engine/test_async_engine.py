@@ -9,10 +9,15 @@ from typing import Any
 import pytest
 
 from tests.server.fake_engine import FakeEngine
-from yaie.core.errors import EngineDeadError, InvalidRequestError, ModelError
+from yaie.core.errors import (
+    EngineDeadError,
+    EngineUnavailableError,
+    InvalidRequestError,
+    ModelError,
+)
 from yaie.core.params import SamplingParams
 from yaie.core.request import FinishReason
-from yaie.engine.async_engine import AsyncEngine, EngineState, EngineUnavailableError
+from yaie.engine.async_engine import AsyncEngine, EngineState
 from yaie.engine.request_stream import RequestStream
 
 LONG = "x" * 900

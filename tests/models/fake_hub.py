@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
+PULL_COMMIT = "fedcba9876543210fedcba9876543210fedcba98"
 
 
 @dataclass
@@ -19,12 +20,44 @@ class Repository:
     """A model: its files by path, and whether they need an accepted licence or the hub is broken.
 
     claimed_sizes: what the hub says of files that need not exist (to be too large for any disk).
+    pull: a pull request on top of main; its number is 7.
     """
 
     files: dict[str, bytes]
     gated: bool = False
     broken: bool = False
     claimed_sizes: dict[str, int] = field(default_factory=dict)
+    pull: "Pull | None" = None
+
+    def files_at(self, commit: str) -> dict[str, bytes]:
+        """The files of main, or of the pull request."""
+        return self.files | (self.pull.files if self.pull and commit == PULL_COMMIT else {})
+
+    def sizes_at(self, commit: str) -> dict[str, int]:
+        files = self.files_at(commit)
+        return {name: len(data) for name, data in files.items()} | self.claimed_sizes
+
+
+@dataclass
+class Pull:
+    """A pull request: what it adds, by whom, and on top of which commit."""
+
+    files: dict[str, bytes]
+    author: str = "SFconvertbot"
+    title: str = "Adding `safetensors` variant of this model"
+    parent: str = COMMIT
+
+    def described(self, repo_id: str) -> dict[str, Any]:
+        """As the hub lists discussions."""
+        return {
+            "num": 7,
+            "title": self.title,
+            "author": {"name": self.author},
+            "createdAt": "2023-03-20T10:00:00.000Z",
+            "status": "open",
+            "isPullRequest": True,
+            "repo": {"name": repo_id, "type": "model"},
+        }
 
 
 @dataclass
@@ -78,7 +111,7 @@ class _Handler(BaseHTTPRequestHandler):
             return
         found = next((name for name in hub.repositories if f"/{name}/" in url.path + "/"), None)
         if found is None:
-            self._refuse(401, "", "Invalid username or password.")  # as the real one, to hide privates
+            self._refuse(401, "RepoNotFound", "Invalid username or password.")
         elif hub.repositories[found].broken:
             self._refuse(503, "", "Service unavailable")
         elif url.path.startswith("/api/models/"):
@@ -87,36 +120,51 @@ class _Handler(BaseHTTPRequestHandler):
             self._file(hub.repositories[found], url.path.partition("/resolve/")[2])
 
     def _api(self, repository: Repository, repo_id: str, path: str) -> None:
-        sizes = {name: len(data) for name, data in repository.files.items()} | repository.claimed_sizes
-        if path.startswith("/tree/"):
+        pull = repository.pull
+        if path == "/discussions":
+            pulls = [pull.described(repo_id)] if pull else []
+            self._json({"discussions": pulls, "count": len(pulls), "start": 0})
+        elif path == "/commits/main":
+            self._json([_commit(COMMIT)])
+        elif pull and path == "/commits/refs%2Fpr%2F7":
+            self._json([_commit(PULL_COMMIT), _commit(pull.parent)])
+        elif path.startswith("/tree/"):
+            sizes = repository.sizes_at(path.removeprefix("/tree/"))
             self._json(
                 [
                     {"type": "file", "path": name, "size": size, "oid": _etag(name)}
                     for name, size in sizes.items()
                 ]
             )
-        elif path in ("", "/revision/main"):
-            siblings = [{"rfilename": name} for name in sizes]
-            self._json({"id": repo_id, "sha": COMMIT, "siblings": siblings})
+        elif path in ("/revision/main", f"/revision/{COMMIT}"):
+            self._revision(repository, repo_id, COMMIT)
+        elif pull and path in ("/revision/refs%2Fpr%2F7", f"/revision/{PULL_COMMIT}"):
+            self._revision(repository, repo_id, PULL_COMMIT)
         else:
             self._refuse(404, "RevisionNotFound", "Invalid rev id")
 
+    def _revision(self, repository: Repository, repo_id: str, commit: str) -> None:
+        siblings = [{"rfilename": name} for name in repository.sizes_at(commit)]
+        self._json({"id": repo_id, "sha": commit, "siblings": siblings})
+
     def _file(self, repository: Repository, path: str) -> None:
-        name = path.partition("/")[2]
+        commit, _, name = path.partition("/")
         if repository.gated:
             self._refuse(403, "GatedRepo", "Access to this model is restricted.")
             return
-        if name not in repository.files and name not in repository.claimed_sizes:
+        size = repository.sizes_at(commit).get(name)
+        if size is None:
             self._refuse(404, "EntryNotFound", "Entry not found")
             return
-        data = repository.files.get(name, b"")
-        size = repository.claimed_sizes.get(name, len(data))
-        headers = {"ETag": f'"{_etag(name)}"', "X-Repo-Commit": COMMIT}
+        data = repository.files_at(commit).get(name, b"")
+        headers = {"ETag": f'"{_etag(name)}"', "X-Repo-Commit": commit}
         self._send(200, data, headers | {"Content-Length": str(size)})
 
     def _json(self, value: Any) -> None:
         data = json.dumps(value).encode()
-        self._send(200, data, {"Content-Type": "application/json", "Content-Length": str(len(data))})
+        self._send(
+            200, data, {"Content-Type": "application/json", "Content-Length": str(len(data))}
+        )
 
     def _refuse(self, status: int, code: str, message: str) -> None:
         headers = {"X-Error-Message": message, "Content-Length": "0"}
@@ -132,6 +180,12 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:
         """Silence."""
+
+
+def _commit(commit_id: str) -> dict[str, Any]:
+    """As the hub lists commits."""
+    date = "2023-03-20T10:00:00.000Z"
+    return {"id": commit_id, "authors": [], "date": date, "title": "", "message": ""}
 
 
 def _etag(name: str) -> str:

@@ -29,7 +29,9 @@ class PlainOps:
         def rotate(x: Tensor) -> Tensor:
             half = cos.shape[1]
             a, b, rest = x[..., :half].float(), x[..., half : 2 * half].float(), x[..., 2 * half :]
-            return torch.cat([(a * c - b * s).to(x.dtype), (b * c + a * s).to(x.dtype), rest], dim=-1)
+            return torch.cat(
+                [(a * c - b * s).to(x.dtype), (b * c + a * s).to(x.dtype), rest], dim=-1
+            )
 
         return rotate(q), rotate(k)
 

@@ -1,5 +1,7 @@
 """Every family's logits are those of transformers, by hand-written and by generic adapter."""
 
+import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,15 +23,19 @@ LENGTHS = (1, 16, 17, 60, 33)
 TOLERANCE = 1e-4
 
 
-def load(folder: Path, *, force_generic: bool = False, **settings: Any) -> LoadedModel:
-    config = EngineConfig(model=str(folder), **settings)
+def load(
+    folder: Path, *, force_generic: bool = False, device: Any = "cpu", **settings: Any
+) -> LoadedModel:
+    config = EngineConfig(model=str(folder), device=device, **settings)
     return ModelLoader(config, PlainOps(), progress=False, force_generic=force_generic).load()
 
 
 def reference_logits(folder: Path, sequences: list[Tensor]) -> list[Tensor]:
     from transformers import AutoModelForCausalLM
 
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager")
+    model = AutoModelForCausalLM.from_pretrained(
+        folder, dtype=torch.float32, attn_implementation="eager"
+    )
     with torch.inference_mode():
         return [model(sequence[None], use_cache=False).logits[0] for sequence in sequences]
 
@@ -46,16 +52,18 @@ def logits_in_two_chunks(adapter: ModelAdapter, sequences: list[Tensor]) -> list
     halves = [(len(sequence) + 1) // 2 for sequence in sequences]
     results: dict[int, list[Tensor]] = {index: [] for index in range(len(sequences))}
     first = [(index, 0, half) for index, half in enumerate(halves)]
-    rest = [(i, half, len(sequences[i])) for i, half in enumerate(halves) if half < len(sequences[i])]
+    rest = [
+        (i, half, len(sequences[i])) for i, half in enumerate(halves) if half < len(sequences[i])
+    ]
     for spans in (first, rest[::-1]):
         hidden = adapter.forward(
-            torch.cat([sequences[index][start:end] for index, start, end in spans]),
-            torch.cat([torch.arange(start, end) for _, start, end in spans]),
+            torch.cat([sequences[i][start:end] for i, start, end in spans]).to(adapter.device),
+            torch.cat([torch.arange(start, end) for _, start, end in spans]).to(adapter.device),
             kv.attend([(str(index), end - start) for index, start, end in spans]),
         )
         parts = adapter.logits(hidden).split([end - start for _, start, end in spans])
         for (index, _, _), part in zip(spans, parts, strict=True):
-            results[index].append(part)
+            results[index].append(part.cpu())
     return [torch.cat(parts) for parts in results.values()]
 
 
@@ -78,7 +86,9 @@ def test_hand_written_adapter_gives_the_logits_of_transformers(
 
 
 @pytest.mark.parametrize("family", SERVED)
-def test_generic_adapter_gives_the_logits_of_transformers(family: str, checkpoint: Checkpoint) -> None:
+def test_generic_adapter_gives_the_logits_of_transformers(
+    family: str, checkpoint: Checkpoint
+) -> None:
     folder = checkpoint(family)
     adapter = load(folder, force_generic=family in HAND_WRITTEN).adapter
     assert isinstance(adapter, GenericAdapter)
@@ -144,22 +154,35 @@ def test_max_model_len_beyond_the_context_is_refused(checkpoint: Checkpoint) -> 
 def test_what_cannot_run_on_a_paged_cache_is_refused_by_name(
     family: str, checkpoint: Checkpoint
 ) -> None:
-    with pytest.raises(ModelError, match=r"architecture (Bloom|Mamba|Rwkv)ForCausalLM is not supported"):
+    with pytest.raises(
+        ModelError, match=r"architecture (Bloom|Mamba|Rwkv)ForCausalLM is not supported"
+    ):
         load(checkpoint(family))
 
 
 def test_a_config_that_an_adapter_does_not_handle_runs_through_the_generic_one(
     checkpoint: Checkpoint, tmp_path: Path
 ) -> None:
-    import json
-    import shutil
-
     folder = shutil.copytree(checkpoint("llama"), tmp_path / "gelu")
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {"hidden_act": "gelu"}))
     adapter = load(folder).adapter
     assert isinstance(adapter, GenericAdapter)
     assert_same_logits(adapter, folder)
+
+
+@pytest.mark.parametrize(
+    "scaling", [{"type": "linear", "factor": 4.0}, {"rope_type": "dynamic", "factor": 2.0}, None]
+)
+def test_rope_settings_of_old_checkpoints_are_understood(
+    scaling: dict[str, Any] | None, checkpoint: Checkpoint, tmp_path: Path
+) -> None:
+    folder = shutil.copytree(checkpoint("llama"), tmp_path / "old")
+    config = json.loads((folder / "config.json").read_text())
+    del config["rope_parameters"]
+    old_style = {"rope_theta": 5000.0, "rope_scaling": scaling}
+    (folder / "config.json").write_text(json.dumps(config | old_style))
+    assert_same_logits(load(folder).adapter, folder)
 
 
 @pytest.mark.parametrize("family", ["llama", "gpt2", "gemma2"])
@@ -174,6 +197,30 @@ def test_bfloat16_is_close_to_float32(family: str, checkpoint: Checkpoint) -> No
     assert (got - expected).norm() / expected.norm() < 0.1
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("family", SERVED)
+def test_a_gpu_gives_the_same_logits(family: str, checkpoint: Checkpoint) -> None:
+    folder = checkpoint(family)
+    sequences = random_sequences(LENGTHS)
+    expected = reference_logits(folder, sequences)
+    for dtype, tolerance in (("float32", 1e-3), ("bfloat16", 0.15)):
+        adapter = load(folder, device="cuda", dtype=dtype).adapter
+        assert adapter.device.type == "cuda"
+        for got, want in zip(logits_in_two_chunks(adapter, sequences), expected, strict=True):
+            assert (got - want).norm() <= tolerance * want.norm()
+
+
 def test_generic_families_are_those_the_issue_lists() -> None:
-    asked = {"gemma2", "gemma3", "phi3", "opt", "gpt_neox", "olmo2", "phi", "stablelm", "cohere", "granite"}
+    asked = {
+        "gemma2",
+        "gemma3",
+        "phi3",
+        "opt",
+        "gpt_neox",
+        "olmo2",
+        "phi",
+        "stablelm",
+        "cohere",
+        "granite",
+    }
     assert asked <= set(GENERIC)

@@ -5,7 +5,8 @@ template. Weights are spread widely, so that the best token leads by far more th
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -166,6 +167,21 @@ FAMILIES: dict[str, Callable[[], Any]] = {
         sliding_window=24,
         **_rope(rope_type="default"),
     ),
+    "deepseek_v3": _of(  # keys are wider than values
+        "DeepseekV3Config",
+        _FLAT,
+        kv_lora_rank=16,
+        q_lora_rank=16,
+        qk_rope_head_dim=8,
+        qk_nope_head_dim=16,
+        v_head_dim=16,
+        n_routed_experts=4,
+        num_experts_per_tok=2,
+        moe_intermediate_size=48,
+        n_group=1,
+        topk_group=1,
+        first_k_dense_replace=1,
+    ),
     "bloom": _of("BloomConfig", hidden_size=64, n_layer=2, n_head=4),
     "mamba": _of("MambaConfig", hidden_size=64, num_hidden_layers=2, state_size=8),
     "rwkv": _of("RwkvConfig", hidden_size=64, num_hidden_layers=2, attention_hidden_size=64),
@@ -192,9 +208,19 @@ def tiny_model(family: str, folder: Path) -> Path:
         config.save_pretrained(folder)
         torch.save(model.state_dict(), folder / "pytorch_model.bin")
     else:
-        model.save_pretrained(folder)
+        with _no_bars():
+            model.save_pretrained(folder)
     tiny_tokenizer(folder)
     return folder
+
+
+@contextmanager
+def _no_bars() -> Iterator[None]:
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
+    yield
+    logging.enable_progress_bar()
 
 
 @torch.no_grad()

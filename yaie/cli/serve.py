@@ -1,6 +1,7 @@
 """`yaie serve`: the HTTP server."""
 
 import asyncio
+import os
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -56,6 +57,8 @@ def serve(
     if engine.failure is not None:  # logged with its traceback when it happened
         raise typer.Exit(1)
     err.print("Stopped.")
+    if engine.is_stuck:
+        os._exit(0)  # the interpreter would take its thread down in the middle of C++ code
 
 
 def _announce(engine: "LLMEngine", name: str, url: str) -> None:

@@ -80,6 +80,13 @@ class EngineOverloadedError(YaieError):
     code = "overloaded"
 
 
+class EngineUnavailableError(YaieError):
+    """The engine is still loading, or already shutting down; another replica may be ready."""
+
+    status = 503
+    code = "engine_unavailable"
+
+
 class EngineDeadError(YaieError):
     """The engine stopped after an unexpected failure; nothing more will be generated."""
 

@@ -49,7 +49,8 @@ def resolve_max_tokens(
 
 
 def check_messages(messages: Any) -> list[dict[str, Any]]:
-    """The messages with plain-text contents; lists of text parts are joined.
+    """The messages as chat templates expect them: contents are plain text, lists of text parts are
+    joined, and the role `developer` goes by its older name, `system`.
 
     Raises InvalidRequestError naming the message and field that is wrong.
     """
@@ -68,7 +69,9 @@ def _check_message(message: Any, where: str) -> dict[str, Any]:
             f"{where}.role must be one of {', '.join(ROLES)}, got {str(message.get('role'))[:40]!r}",
             param=f"{where}.role",
         )
-    return {**message, "content": _text(message.get("content"), f"{where}.content")}
+    role = "system" if message["role"] == "developer" else message["role"]
+    content = _text(message.get("content"), f"{where}.content")
+    return {**message, "role": role, "content": content}
 
 
 def _text(content: Any, where: str) -> str:

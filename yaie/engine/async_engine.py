@@ -24,7 +24,7 @@ from enum import StrEnum
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
-from yaie.core.errors import EngineDeadError, YaieError
+from yaie.core.errors import EngineDeadError, EngineUnavailableError, YaieError
 from yaie.core.params import SamplingParams
 from yaie.core.request import Request, RequestOutput
 from yaie.engine.request_stream import RequestStream
@@ -47,13 +47,6 @@ class EngineState(StrEnum):
     READY = "ready"
     DRAINING = "draining"
     DEAD = "dead"
-
-
-class EngineUnavailableError(YaieError):
-    """The engine is still loading, or already shutting down; another replica may be ready."""
-
-    status = 503
-    code = "engine_unavailable"
 
 
 class AsyncEngine:
@@ -143,7 +136,15 @@ class AsyncEngine:
         self._inbox.put(self._stop)
         if not was_loading:  # loading cannot be interrupted and holds nobody's request
             await _wait(self._ended, STOP_SECONDS)
+        if self._ended.is_set():
+            # A thread that is still taking itself down while the interpreter does aborts the process.
+            self._thread.join()
         self._tokenizing.shutdown(wait=False)
+
+    @property
+    def is_stuck(self) -> bool:
+        """After `shutdown`: the thread is busy loading or with a step that does not end."""
+        return self._thread.is_alive()
 
     async def wait_ended(self) -> None:
         """Returns when the engine's thread has ended: after `shutdown`, or dead."""

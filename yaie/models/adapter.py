@@ -10,7 +10,7 @@ from torch import Tensor
 from yaie.core.batch import KVLayerSpec
 from yaie.core.contracts import Attend, TransformerOps
 from yaie.core.errors import ModelError
-from yaie.models.linear import Slot
+from yaie.models.linear import Linear, Slot, tied_linear
 
 
 class ModelAdapter(ABC):
@@ -125,6 +125,12 @@ class ModelAdapter(ABC):
         """Add to the totals that `num_parameters` and `weight_bytes` report."""
         self.num_parameters += num_parameters
         self.weight_bytes += num_parameters * self.dtype.itemsize
+
+    def tied_head(self, table: Tensor) -> Linear:
+        """The output head of a model that uses its embedding table [vocab, hidden] for it."""
+        head = tied_linear(table)
+        self.weight_bytes += table.nbytes if head.is_packed else 0
+        return head
 
     def weights_loaded(self) -> None:  # noqa: B027 (most adapters have nothing to do here)
         """Called by `load_weights` when every slot is filled."""

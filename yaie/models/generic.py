@@ -64,12 +64,13 @@ class GenericAdapter(ModelAdapter):
                 dtype=self.dtype,
                 attn_implementation=PAGED,
                 output_loading_info=True,
+                ignore_mismatched_sizes=True,  # reported below, with what is missing
             )
-        check_weights(
-            info["missing_keys"],
-            info["unexpected_keys"],
-            [str(key) for key in info["mismatched_keys"]],
-        )
+        misshapen = [
+            f"{name} has shape {list(given)} instead of {list(wanted)}"
+            for name, given, wanted in info["mismatched_keys"]
+        ]
+        check_weights(info["missing_keys"], info["unexpected_keys"], misshapen)
         model = model.eval().requires_grad_(False).to(self.device)
         _settle_longrope(model, self.max_length)
         for module in model.modules():

@@ -10,7 +10,7 @@ from torch import Tensor
 from yaie.core.batch import AttentionSpec, KVLayerSpec
 from yaie.core.contracts import Attend, TransformerOps
 from yaie.models.adapter import ModelAdapter, register
-from yaie.models.linear import Linear, Slot, tied_linear
+from yaie.models.linear import Linear, Slot
 
 
 @dataclass(slots=True)
@@ -122,10 +122,11 @@ class GPT2Adapter(ModelAdapter):
         return slots
 
     def weights_loaded(self) -> None:
-        self.head = tied_linear(self.embedding)
+        self.head = self.tied_head(self.embedding)
 
     def forward(self, token_ids: Tensor, positions: Tensor, attend: Attend) -> Tensor:
-        hidden = self.embedding[token_ids] + self.position_embedding[positions]
+        hidden = F.embedding(token_ids, self.embedding)
+        hidden = hidden + F.embedding(positions, self.position_embedding)
         for index, block in enumerate(self.blocks):
             q, k, v = block.qkv(block.attention_norm(hidden)).split(self.hidden_size, dim=1)
             q, k, v = (part.unflatten(1, (-1, self.head_dim)) for part in (q, k, v))

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from yaie.core.errors import ModelError
-from yaie.models.weights import PICKLES, no_weights
+from yaie.models.conversion import cached_conversions, converted_revision
+from yaie.models.weights import PICKLES, has_safetensors, no_weights
 
 WANTED = (
     "config.json",
@@ -76,7 +77,12 @@ def _download(model: str, revision: str | None, progress: bool) -> Path:
     }
     try:
         files = snapshot_download(**fetch, allow_patterns=[*WANTED, *TELLING], dry_run=True)
-        _check_files(model, files)
+        names = [file.filename for file in files]
+        if not has_safetensors(names):
+            converted = converted_revision(model) if revision is None else None
+            if converted is None:
+                raise no_weights(f"{model} on the hub", names)
+            return _download(model, converted, progress)
         _check_space(model, files)
         return Path(snapshot_download(**fetch, allow_patterns=list(WANTED)))
     except DryRunError as error:
@@ -101,21 +107,20 @@ def _from_cache(fetch: dict[str, Any], model: str, reason: BaseException | None)
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import LocalEntryNotFoundError
 
-    try:
-        return Path(snapshot_download(**fetch, allow_patterns=list(WANTED), local_files_only=True))
-    except LocalEntryNotFoundError:
-        raise ModelError(
-            f"{model} is no folder, is not in the download cache, and the hub cannot be reached "
-            f"({_first_line(reason)}). Check the network (and HF_HUB_OFFLINE, HF_ENDPOINT and the proxy "
-            "settings), give a folder, or serve the embedded model, which needs no network: yaie serve "
-            "tutor."
-        ) from None
-
-
-def _check_files(model: str, files: list[Any]) -> None:
-    names = [file.filename for file in files]
-    if not any(name in names for name in ("model.safetensors", "model.safetensors.index.json")):
-        raise no_weights(f"{model} on the hub", names)
+    fetch |= {"allow_patterns": list(WANTED), "local_files_only": True}
+    revisions = [fetch["revision"]]
+    if revisions == [None]:
+        revisions += cached_conversions(model)
+    for revision in revisions:
+        try:
+            return Path(snapshot_download(**(fetch | {"revision": revision})))
+        except LocalEntryNotFoundError:
+            continue
+    raise ModelError(
+        f"{model} is no folder, is not in the download cache, and the hub cannot be reached "
+        f"({_first_line(reason)}). Check the network (and HF_HUB_OFFLINE, HF_ENDPOINT and the proxy "
+        "settings), give a folder, or serve the embedded model, which needs none: yaie serve tutor."
+    )
 
 
 def _check_space(model: str, files: list[Any]) -> None:
@@ -153,14 +158,14 @@ def _explain(error: BaseException | None, model: str, revision: str | None) -> N
             f"{model} is gated: its authors want you to accept their licence first. Do that on its page "
             "on the hub, then log in here with an access token: hf auth login (or set HF_TOKEN)."
         ) from None
-    if isinstance(error, errors.RepositoryNotFoundError):
-        raise ModelError(
-            f"there is no folder {model} and no such model on the hub, or it is private.{_hint(model)} "
-            "For a private model log in first: hf auth login (or set HF_TOKEN)."
-        ) from None
     if isinstance(error, errors.RevisionNotFoundError):
         raise ModelError(
             f"{model} has no revision {revision!r} on the hub. Leave --revision out for its main branch."
+        ) from None
+    if isinstance(error, errors.HfHubHTTPError) and error.response.status_code in (401, 404):
+        raise ModelError(
+            f"there is no folder {model} and no such model on the hub, or it is private.{_hint(model)} "
+            "For a private model log in with a valid token first: hf auth login (or set HF_TOKEN)."
         ) from None
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:
         raise _no_space(model, "the disk ran full") from None
@@ -171,12 +176,16 @@ def _explain(error: BaseException | None, model: str, revision: str | None) -> N
 
 def _hint(model: str) -> str:
     """A sentence that names the closest ids, of cached models and from the hub's search; or ""."""
-    from huggingface_hub import HfApi, scan_cache_dir
+    from huggingface_hub import HfApi, constants, scan_cache_dir
     from huggingface_hub.errors import CacheNotFound
 
     known = {"tutor"}
     try:
-        known |= {repo.repo_id for repo in scan_cache_dir().repos if repo.repo_type == "model"}
+        known |= {
+            repo.repo_id
+            for repo in scan_cache_dir(constants.HF_HUB_CACHE).repos
+            if repo.repo_type == "model"
+        }
     except CacheNotFound:
         pass
     name = model.rpartition("/")[2]

@@ -97,8 +97,12 @@ class Linear:
             self._packed = torch.ops.mkldnn._reorder_linear_weight(self.weight, None)
         self.weight = self.weight.new_empty(0)
 
+    @property
+    def is_packed(self) -> bool:
+        return self._packed is not None
+
     def __call__(self, x: Tensor) -> Tensor:
-        """x: [rows, in_features]; returns [rows, sum(sizes)]."""
+        """x: [rows, in_features]; returns [rows, out_features]."""
         if self._packed is None:
             return F.linear(x, self.weight, self.bias)
         rows = x.shape[0]
@@ -112,7 +116,7 @@ class Linear:
 def tied_linear(table: Tensor) -> Linear:
     """The output head that shares the embedding table [vocab, hidden].
 
-    Where packing helps it takes a second copy of the table: looking rows up needs the plain one.
+    If it is packed (`is_packed`) that is a second copy of the table; looking up needs the plain one.
     """
     head = Linear(table.shape[1], 0, table.dtype, table.device)
     head.weight = table

@@ -4,12 +4,13 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from yaie.core.batch import AttentionSpec, KVLayerSpec
 from yaie.core.contracts import Attend, TransformerOps
 from yaie.models.adapter import ModelAdapter, register
-from yaie.models.linear import Linear, Slot, tied_linear
+from yaie.models.linear import Linear, Slot
 from yaie.models.rope import rope_tables
 
 
@@ -117,10 +118,10 @@ class LlamaAdapter(ModelAdapter):
 
     def weights_loaded(self) -> None:
         if self.config.tie_word_embeddings:
-            self.head = tied_linear(self.embedding)
+            self.head = self.tied_head(self.embedding)
 
     def forward(self, token_ids: Tensor, positions: Tensor, attend: Attend) -> Tensor:
-        residual = self.embedding[token_ids]
+        residual = F.embedding(token_ids, self.embedding)
         hidden = self.ops.rms_norm(residual, self.layers[0].attention_norm, self.eps)
         # Each norm ends one block and begins the next, so it takes the residual addition along.
         following = [layer.attention_norm for layer in self.layers[1:]] + [self.norm]

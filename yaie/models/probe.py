@@ -38,19 +38,25 @@ def check_against_transformers(adapter: "GenericAdapter", model: Any) -> None:
 
     Leaves the adapter ready to run. Raises ModelError naming the architecture if it cannot be served.
     """
+    name = type(model).__name__
     token_ids = torch.arange(NUM_TOKENS, device=adapter.device) * 7919 % adapter.config.vocab_size
     try:
         expected = _run_eagerly(model, token_ids)
+    except Exception as error:  # their code, on this config
+        raise unsupported(name, f"transformers itself fails on it ({_short(error)})") from error
+    try:
         adapter.take_apart(model)
         _find_layers(adapter, model, token_ids)
         model.config._attn_implementation = PAGED
-        _compare(adapter, token_ids, expected)
+        _compare(adapter, name, token_ids, expected)
     except ModelError:
         raise
     except Exception as error:  # their code, in a use that its authors may not have thought of
-        raise unsupported(
-            type(model).__name__, f"it fails on a paged cache ({type(error).__name__}: {error})"
-        ) from error
+        raise unsupported(name, f"it fails on a paged cache ({_short(error)})") from error
+
+
+def _short(error: Exception) -> str:
+    return f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error) else ''}"
 
 
 def _run_eagerly(model: Any, token_ids: Tensor) -> Tensor:
@@ -89,7 +95,7 @@ def _find_layers(adapter: "GenericAdapter", model: Any, token_ids: Tensor) -> No
         raise unsupported(name, OWN_ATTENTION)
 
 
-def _compare(adapter: "GenericAdapter", token_ids: Tensor, expected: Tensor) -> None:
+def _compare(adapter: "GenericAdapter", name: str, token_ids: Tensor, expected: Tensor) -> None:
     """One sequence in two chunks, the second beside the start of another sequence, in one flat batch."""
     if not torch.isfinite(expected).all():
         return  # These weights overflow on these tokens; nothing can be learned from that.
@@ -111,7 +117,7 @@ def _compare(adapter: "GenericAdapter", token_ids: Tensor, expected: Tensor) -> 
         # The median, since in bfloat16 a router may send single tokens to another expert.
         if not errors.median() <= tolerance:
             raise unsupported(
-                type(adapter._head).__name__,
+                name,
                 "run in chunks beside another sequence it computes something else than in one piece, so "
                 "it depends on more than positions, keys and values",
             )

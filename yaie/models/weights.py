@@ -47,6 +47,11 @@ def _shards(index: Path) -> list[Path]:
     return shards
 
 
+def has_safetensors(names: list[str]) -> bool:
+    """Whether these are the files of a model that can be loaded."""
+    return SINGLE_FILE in names or INDEX_FILE in names
+
+
 def no_weights(place: str, names: list[str]) -> ModelError:
     """The error for a folder or repository, with these file names, that has no usable weights."""
     pickles = [name for name in names if any(Path(name).match(pattern) for pattern in PICKLES)]

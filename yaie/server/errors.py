@@ -15,8 +15,12 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
-from yaie.core.errors import EngineOverloadedError, InvalidRequestError, YaieError
-from yaie.engine.async_engine import EngineUnavailableError
+from yaie.core.errors import (
+    EngineOverloadedError,
+    EngineUnavailableError,
+    InvalidRequestError,
+    YaieError,
+)
 
 logger = logging.getLogger(__name__)
 

@@ -133,9 +133,8 @@ class Message(_Model):
     tool_calls: Nothing | None = None
 
     def for_template(self) -> dict[str, Any]:
-        """As chat templates expect it: without nulls, `developer` by its older name."""
-        message = self.model_dump(include={"role", "content", "name"}, exclude_none=True)
-        return message | {"role": "system"} if self.role == "developer" else message
+        """Without the fields that no template knows, and without nulls."""
+        return self.model_dump(include={"role", "content", "name"}, exclude_none=True)
 
 
 class ResponseFormat(_Model):
