@@ -37,6 +37,7 @@ class FakeEngine:
         self.max_model_len = max_model_len
         self.tokenizer = FakeTokenizer()
         self.parts: list[Any] = []
+        self.sampling_defaults: dict[str, Any] = {}
         self.pool_tokens = 16 * max_model_len
         self.gate = threading.Event()
         self.gate.set()

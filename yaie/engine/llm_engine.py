@@ -66,6 +66,11 @@ class LLMEngine:
         return self._model.tokenizer
 
     @property
+    def sampling_defaults(self) -> Json:
+        """Fields of SamplingParams that hold for a request which does not give them."""
+        return self._model.sampling_defaults
+
+    @property
     def parts(self) -> list[Part]:
         """Whose parts run."""
         return self._parts.table()
@@ -88,7 +93,7 @@ class LLMEngine:
         Raises InvalidRequestError (ContextLengthError, KVPoolTooSmallError) if it can never run, and
         EngineOverloadedError if the queue is full. Either way nothing is queued.
         """
-        params = params or SamplingParams()
+        params = params or self._sampling_params({})
         token_ids = self.tokenizer.encode(prompt) if isinstance(prompt, str) else list(prompt)
         check_prompt(token_ids, self._model.adapter.vocab_size)
         max_tokens = resolve_max_tokens(
@@ -159,7 +164,7 @@ class LLMEngine:
 
         Raises what `add_request` does before anything runs, and YaieError if a request fails.
         """
-        params = replace(params, **sampling) if params else _sampling_params(sampling)
+        params = replace(params, **sampling) if params else self._sampling_params(sampling)
         several = isinstance(prompts, list | tuple) and not all(type(p) is int for p in prompts)
         requests: list[Request] = []
         try:
@@ -182,7 +187,7 @@ class LLMEngine:
 
     def chat_completion(self, messages: list[Json], **sampling: Any) -> Json:
         """Answer a conversation; returns an OpenAI `chat.completion`."""
-        requests = self.add_request(self.encode_chat(messages), _sampling_params(sampling))
+        requests = self.add_request(self.encode_chat(messages), self._sampling_params(sampling))
         reply = ChatReply(self.model_name, requests)
         for output in self._run(requests):
             reply.add(output)
@@ -193,7 +198,7 @@ class LLMEngine:
 
         Closing the iterator ends the request.
         """
-        requests = self.add_request(self.encode_chat(messages), _sampling_params(sampling))
+        requests = self.add_request(self.encode_chat(messages), self._sampling_params(sampling))
         reply = ChatReply(self.model_name, requests)
         for output in self._run(requests):
             yield from reply.chunks(output)
@@ -211,6 +216,13 @@ class LLMEngine:
                     yield output
         finally:
             self._abort_all(requests)
+
+    def _sampling_params(self, given: Json) -> SamplingParams:
+        """The model's defaults with what was given. Raises InvalidRequestError."""
+        for name in given:
+            if name not in SamplingParams.__dataclass_fields__:
+                raise InvalidRequestError(f"no sampling parameter is called {name!r}", param=name)
+        return SamplingParams(**(self.sampling_defaults | given))
 
     def _abort_all(self, requests: list[Request]) -> None:
         for request in requests:
@@ -237,11 +249,3 @@ class LLMEngine:
         """Verify the invariants of scheduler, tables, tree and blocks; raises InvariantError."""
         self._machine.scheduler.check()
         self._machine.cache.check()
-
-
-def _sampling_params(sampling: dict[str, Any]) -> SamplingParams:
-    try:
-        return SamplingParams(**sampling)
-    except TypeError as error:
-        name = str(error).split("'")[1] if "'" in str(error) else "sampling parameters"
-        raise InvalidRequestError(f"no sampling parameter is called {name!r}", param=name) from None

@@ -49,7 +49,7 @@ def resolve_model(model: str, revision: str | None, progress: bool) -> tuple[Pat
     if model == "tutor":
         from yaie.models.tutor import TUTOR_PATH
 
-        return Path(TUTOR_PATH), "yaie-tutor"
+        return Path(TUTOR_PATH), "tutor"
     folder = Path(model).expanduser()
     if folder.is_dir():
         return folder, folder.resolve().name

@@ -14,6 +14,7 @@ from yaie.core.contracts import TransformerOps
 from yaie.core.errors import ConfigError, ModelError
 from yaie.models import gpt2, llama, mistral, qwen2, qwen3  # noqa: F401  (importing registers them)
 from yaie.models.adapter import ModelAdapter, registered_adapter
+from yaie.models.generation import eos_token_ids, read_generation_config, sampling_defaults
 from yaie.models.hub import resolve_model
 from yaie.models.rope import max_context
 from yaie.models.supported import check_architecture, refuse_quantised
@@ -27,6 +28,7 @@ class LoadedModel:
 
     name: to serve it under. architecture: as config.json calls it.
     eos_token_ids: any of these ends an output.
+    sampling_defaults: fields of SamplingParams that the model's authors recommend.
     max_length: longest sequence, prompt and output together: the model's limit, or
         `EngineConfig.max_model_len` if that is shorter.
     weight_bytes: memory that the weights take.
@@ -37,6 +39,7 @@ class LoadedModel:
     name: str
     architecture: str
     eos_token_ids: frozenset[int]
+    sampling_defaults: dict[str, Any]
     max_length: int
     dtype: torch.dtype
     device: torch.device
@@ -76,6 +79,7 @@ class ModelLoader:
         architecture = config.architectures[0]
         files = checkpoint_files(folder)
         tokenizer = Tokenizer.load(folder, config.model_type)
+        generation = read_generation_config(folder)
         device = self._device()
         dtype = self._dtype(config, device)
         adapter_class = self._adapter_class(architecture, config)
@@ -87,7 +91,8 @@ class ModelLoader:
             tokenizer=tokenizer,
             name=name,
             architecture=architecture,
-            eos_token_ids=_eos_token_ids(folder, config, tokenizer),
+            eos_token_ids=eos_token_ids(generation, config, tokenizer.eos_token_id),
+            sampling_defaults=sampling_defaults(generation),
             max_length=adapter.max_length,
             dtype=dtype,
             device=device,
@@ -166,26 +171,6 @@ def read_config(folder: Path) -> Any:
         )
     refuse_quantised(folder, config)
     return config
-
-
-def _eos_token_ids(folder: Path, config: Any, tokenizer: Tokenizer) -> frozenset[int]:
-    """Whatever the generation config, the config or the tokenizer says ends a text."""
-    from transformers import GenerationConfig
-
-    found: list[Any] = [getattr(config, "eos_token_id", None), tokenizer.eos_token_id]
-    if (folder / "generation_config.json").is_file():
-        try:
-            found.append(
-                GenerationConfig.from_pretrained(folder, local_files_only=True).eos_token_id
-            )
-        except (OSError, ValueError) as error:
-            raise ModelError(
-                f"{folder / 'generation_config.json'} cannot be read: {error}. Delete or repair it."
-            ) from None
-    ids: set[int] = set()
-    for one in found:
-        ids.update(one if isinstance(one, list | tuple) else [one] if one is not None else [])
-    return frozenset(ids)
 
 
 @contextmanager

@@ -52,7 +52,7 @@ async def chat_completions(body: ChatRequest, request: Request, service: Service
 
     async def answer() -> Response:
         service.check_model(body.model)
-        params = body.sampling_params()
+        params = body.sampling_params(service.sampling_defaults)
         messages = [message.for_template() for message in body.messages]
         prompt = await service.engine.encode_chat(messages)
         return await _answer(service, body, [prompt], params, ChatReply)
@@ -66,7 +66,8 @@ async def completions(body: CompletionRequest, request: Request, service: Servic
 
     async def answer() -> Response:
         service.check_model(body.model)
-        return await _answer(service, body, body.prompts(), body.sampling_params(), TextReply)
+        params = body.sampling_params(service.sampling_defaults)
+        return await _answer(service, body, body.prompts(), params, TextReply)
 
     return await until_disconnect(request.receive, answer())
 

@@ -105,11 +105,15 @@ class _Request(_Model):
         """Whether the stream ends with a usage chunk."""
         return self.stream_options is not None and self.stream_options.include_usage
 
-    def sampling_params(self) -> SamplingParams:
-        """Raises InvalidRequestError. A parameter that is null counts as absent."""
+    def sampling_params(self, defaults: dict[str, Any]) -> SamplingParams:
+        """Raises InvalidRequestError. A parameter that is null counts as absent.
+
+        defaults: for absent ones, where they differ from those of SamplingParams, which are OpenAI's.
+        """
         given = {item.name: getattr(self, item.name) for item in fields(SamplingParams)}
         given["max_tokens"] = self.token_limit
-        return SamplingParams(**{name: value for name, value in given.items() if value is not None})
+        present = {name: value for name, value in given.items() if value is not None}
+        return SamplingParams(**(defaults | present))
 
     @property
     def token_limit(self) -> int | None:

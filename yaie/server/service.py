@@ -1,6 +1,6 @@
 """What every route needs: the engine, and the name under which it serves its model."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import Depends
 from starlette.requests import Request
@@ -21,6 +21,11 @@ class Service:
     def model_name(self) -> str:
         """What clients call the model. Raises EngineUnavailableError while it loads."""
         return self._name or self.engine.engine.model_name
+
+    @property
+    def sampling_defaults(self) -> dict[str, Any]:
+        """Sampling parameters of requests that do not give them."""
+        return self.engine.engine.sampling_defaults
 
     def check_model(self, name: str | None) -> None:
         """Raises ModelNotFoundError unless `name` is the served model, or not given."""

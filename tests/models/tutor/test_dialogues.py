@@ -1,0 +1,122 @@
+"""The training text: deterministic, well formed, and without a held-out question."""
+
+import random
+from itertools import pairwise
+
+import pytest
+
+from yaie.models.tutor.arithmetic import KINDS, random_sum, training_sum
+from yaie.models.tutor.dialogues import REFUSAL, dialogues
+from yaie.models.tutor.glossary import load_knowledge, load_phrasings
+from yaie.models.tutor.held_out import (
+    held_out_conversations,
+    held_out_questions,
+    held_out_sums,
+    held_out_templates,
+)
+from yaie.models.tutor.templates import expand, normalise
+
+SAMPLE = list(dialogues(seed=7, count=4000))
+ASKED = {normalise(m["content"]) for talk in SAMPLE for m in talk if m["role"] == "user"}
+
+
+def test_the_same_seed_writes_the_same_conversations() -> None:
+    assert list(dialogues(seed=7, count=50)) == SAMPLE[:50]
+    assert list(dialogues(seed=8, count=50)) != SAMPLE[:50]
+
+
+def test_turns_alternate_and_the_tutor_speaks_last() -> None:
+    for talk in SAMPLE:
+        roles = [message["role"] for message in talk]
+        assert roles[-1] == "assistant"
+        assert "system" not in roles[1:]
+        assert all(first != second for first, second in pairwise(roles))
+        assert all(message["content"].strip() for message in talk)
+
+
+def test_there_are_conversations_with_and_without_a_system_message() -> None:
+    lengths = [len(talk[0]["content"]) for talk in SAMPLE if talk[0]["role"] == "system"]
+    assert 0.4 < len(lengths) / len(SAMPLE) < 0.7
+    assert max(lengths) > 4000
+
+
+def test_off_subject_prompts_are_a_fair_share() -> None:
+    replies = [m["content"] for talk in SAMPLE for m in talk if m["role"] == "assistant"]
+    assert 0.1 < sum(reply == REFUSAL for reply in replies) / len(replies) < 0.25
+
+
+def test_every_term_is_asked_about() -> None:
+    said = {m["content"] for talk in SAMPLE for m in talk if m["role"] == "assistant"}
+    missing = [term.name for term in load_knowledge().terms if term.what not in said]
+    assert len(missing) < 10
+
+
+def training_templates() -> set[str]:
+    """All expansions of all training templates and whole questions, in normal form."""
+    rows = [row for intent in load_phrasings("train").values() for row in intent["templates"]]
+    rows += [row for faq in load_knowledge().faqs for row in faq.ask]
+    return {normalise(text) for row in rows for text in expand(row)}
+
+
+def test_no_held_out_template_is_a_training_template() -> None:
+    trained = training_templates()
+    assert [text for text in held_out_templates() if normalise(text) in trained] == []
+
+
+def test_no_held_out_question_occurs_in_training() -> None:
+    questions = [question.text for question in held_out_questions()]
+    prompts = load_phrasings("held_out")
+    questions += prompts["off_subject"]["prompts"] + prompts["on_subject"]["prompts"]
+    assert [text for text in questions if normalise(text) in ASKED] == []
+
+
+def test_no_held_out_prompt_is_listed_among_the_refused_ones() -> None:
+    listed = {
+        normalise(thing) for g in load_phrasings("off_subject")["group"] for thing in g["things"]
+    }
+    prompts: list[str] = load_phrasings("held_out")["off_subject"]["prompts"]
+    assert [prompt for prompt in prompts if normalise(prompt) in listed] == []
+
+
+def test_the_evaluation_set_has_its_size_and_is_deterministic() -> None:
+    questions = held_out_questions()
+    assert len(questions) == 200
+    assert questions == held_out_questions()
+    assert len({normalise(question.text) for question in questions}) > 195
+    assert len(load_phrasings("held_out")["off_subject"]["prompts"]) == 50
+    assert len(held_out_conversations()) >= 8
+
+
+def test_training_sums_are_never_held_out() -> None:
+    rng = random.Random(0)
+    trained = {training_sum(rng).answer for _ in range(5000)}
+    assert not trained & {fact for q in held_out_sums() for fact in q.facts}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_step_of_a_sum_is_right(kind: str) -> None:
+    """Each 'expression = number' in the worked answer is computed again."""
+    rng = random.Random(1)
+    for _ in range(200):
+        steps = random_sum(rng, kind).answer.replace("KiB", "").replace(",", " ,").split(" ")
+        for at in [index for index, word in enumerate(steps) if word == "="]:
+            first, sign, second = (word for word in steps[at - 4 : at] if word)
+            value = float(first) * float(second) if sign == "x" else float(first) / float(second)
+            assert value == float(steps[at + 1])
+
+
+def test_blocks_are_counted_up() -> None:
+    from yaie.models.tutor.arithmetic import blocks
+
+    rng = random.Random(2)
+    assert blocks(40, 16, rng).answer == "2 x 16 = 32 is too few, 3 x 16 = 48 is enough: 3 blocks."
+    assert blocks(16, 16, rng).answer == "1 x 16 = 16 is enough: 1 block."
+    assert blocks(17, 16, rng).answer.endswith("2 blocks.")
+
+
+def test_known_kv_cache_sizes() -> None:
+    from yaie.models.tutor.arithmetic import Shape
+
+    # 32 layers, 8 KV heads of 128, 2 bytes: 128 KiB per token, as Llama 3 8B has it.
+    assert Shape(32, 8, 128, 2).bytes_per_token == 131072
+    assert Shape(32, 8, 128, 2).steps().endswith("131072 bytes per token, which is 128 KiB")
