@@ -24,6 +24,15 @@ def make_prompts(count: int, vocab: int, seed: int = 0) -> list[list[int]]:
     return prompts
 
 
+def last_logits(folder: Path, prompts: list[list[int]]) -> list[torch.Tensor]:
+    """transformers' logits [vocab] after each prompt, in float32."""
+    from transformers import AutoModelForCausalLM
+
+    model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    with torch.inference_mode():
+        return [model(torch.tensor([prompt])).logits[0, -1] for prompt in prompts]
+
+
 def greedy(
     folder: Path, prompts: list[list[int]], max_tokens: int
 ) -> tuple[list[list[int]], list[float]]:

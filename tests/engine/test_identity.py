@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.engine.oracle import greedy, make_prompts
+from tests.engine.oracle import greedy, last_logits, make_prompts
 from tests.models.tiny import tiny_model
 from yaie import LLMEngine, SamplingParams
+from yaie.core.batch import StepPlan
 from yaie.core.request import Request
 
 MAX_TOKENS = 24
@@ -74,6 +75,29 @@ def test_one_by_one(case: Case) -> None:
     engine = case.engine()
     assert [outputs(run(engine, [prompt]))[0] for prompt in case.prompts] == case.expected
     assert_empty(engine)
+
+
+def test_logits_are_within_1e_4_of_transformers(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the step that ends each prompt, with chunks and decodes of others in the same batch."""
+    engine = case.engine(token_budget=64)
+    seen: dict[str, torch.Tensor] = {}
+    runner = engine._machine.core._runner
+    run_plan = runner.run
+
+    def recording(plan: StepPlan) -> torch.Tensor:
+        logits = run_plan(plan)
+        requests = [item.request for item in plan.scheduled if item.samples]
+        for request, row in zip(requests, logits, strict=True):
+            seen.setdefault(request.request_id, row.clone())
+        return logits
+
+    monkeypatch.setattr(runner, "run", recording)
+    requests = run(engine, case.prompts[:24])
+    expected = last_logits(case.folder, case.prompts[:24])
+    for request, wanted in zip(requests, expected, strict=True):
+        assert (seen[request.request_id] - wanted).abs().max() < 1e-4
 
 
 def test_all_at_once(case: Case) -> None:
