@@ -1,4 +1,4 @@
-"""`yaie bench` on a tiny model: the figures are there and add up; how good they are is no test's task."""
+"""`yaie bench` on a tiny model: the figures are there and add up; no test says how good they are."""
 
 import json
 from pathlib import Path
