@@ -217,7 +217,7 @@ def test_text_parts_are_joined_and_developer_is_system(engine: LLMEngine) -> Non
 
 
 def test_a_folder_without_weights_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="config.json"):
+    with pytest.raises(ModelError, match=r"config\.json"):
         LLMEngine(model=str(tmp_path))
 
 
