@@ -16,21 +16,26 @@ from yaie.core.contracts import KVPool, TransformerOps
 
 from .grouping import groups_of
 
+Masks = dict[int | None, Tensor]
+
 
 @dataclass(frozen=True, slots=True)
 class Group:
     """Sequences that are attended in one call: n of them with tq queries each.
 
-    rows: [n * tq] int64, their queries in the flat batch; None if they are all of it, in order.
+    rows: where their queries stand in the flat batch: [n * tq] int64, or a slice where they are
+        neighbours.
     block_tables: [n, m] int64. kv_lens: [n] int64.
     unused: int64, those of the n * m * block_size gathered slots that hold none of their keys.
+    masks: by window, what layers with that window add to the scores; filled as layers ask.
     """
 
-    rows: Tensor | None
+    rows: Tensor | slice
     num_queries: int
     block_tables: Tensor
     kv_lens: Tensor
     unused: Tensor
+    masks: Masks
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +63,14 @@ class RadixAttention:
 
     def _group(self, batch: AttentionBatch, members: list[int]) -> Group:
         """Index tensors for sequences `members`, all with the same number of queries."""
-        # TODO 5.2: your code here (the reference: 17 lines).
+        # TODO 5.2: your code here (the reference: 13 lines).
+        raise NotImplementedError(
+            "radix_attention task 5.2: not implemented yet; see chapter Radix attention"
+        )
+
+    def _rows(self, batch: AttentionBatch, members: list[int], index: Tensor) -> Tensor | slice:
+        """Where the queries of `members` stand in the flat batch."""
+        # TODO 5.2: your code here (the reference: 8 lines).
         raise NotImplementedError(
             "radix_attention task 5.2: not implemented yet; see chapter Radix attention"
         )
@@ -72,15 +84,22 @@ class RadixAttention:
         """Write k, v [T, kv_heads, d] to the batch's slots, then attend with q [T, heads, d].
 
         New keys go to the pool first: a chunk attends to itself through the same table as to what came
-        before, and a request may share blocks that another one computes in this very step.
+        before it.
         """
-        # TODO 5.3: your code here (the reference: 9 lines).
+        # TODO 5.3: your code here (the reference: 5 lines).
         raise NotImplementedError(
             "radix_attention task 5.3: not implemented yet; see chapter Radix attention"
         )
 
     def _attend(self, layer: int, queries: Tensor, spec: AttentionSpec, group: Group) -> Tensor:
-        """Gather a group's keys and values and attend: [n * tq, heads, d] -> [n, tq, heads, d]."""
+        """Gather a group's keys and values and attend, for queries [n * tq, heads, d]."""
+        # TODO 5.3: your code here (the reference: 6 lines).
+        raise NotImplementedError(
+            "radix_attention task 5.3: not implemented yet; see chapter Radix attention"
+        )
+
+    def _mask(self, group: Group, tk: int, window: int | None, dtype: torch.dtype) -> Tensor:
+        """The group's mask for layers with this window, made by the first of them."""
         # TODO 5.3: your code here (the reference: 5 lines).
         raise NotImplementedError(
             "radix_attention task 5.3: not implemented yet; see chapter Radix attention"

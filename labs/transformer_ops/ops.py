@@ -10,7 +10,7 @@ from torch import Tensor
 
 from yaie.core.batch import AttentionSpec
 
-from .attention import causal_attention
+from .attention import attention, causal_mask
 
 
 class TransformerOps:
@@ -75,13 +75,14 @@ class TransformerOps:
 
     # ANCHOR_END: silu_mul
 
-    def attention(
-        self,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        spec: AttentionSpec,
-        kv_lens: Tensor | None = None,
+    def causal_mask(
+        self, kv_lens: Tensor, tq: int, tk: int, window: int | None, dtype: torch.dtype
     ) -> Tensor:
-        """Causal grouped-query attention; see `causal_attention`."""
-        return causal_attention(q, k, v, spec, kv_lens)
+        """Which keys each query sees; see `attention.causal_mask`."""
+        return causal_mask(kv_lens, tq, tk, window, dtype)
+
+    def attention(
+        self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor, spec: AttentionSpec
+    ) -> Tensor:
+        """Grouped-query attention; see `attention.attention`."""
+        return attention(q, k, v, mask, spec)

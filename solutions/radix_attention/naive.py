@@ -21,6 +21,9 @@ def naive_radix_attention(
         num_blocks = -(-kv_len // pool.block_size)
         keys, values = pool.gather(layer, batch.block_tables[i : i + 1, :num_blocks])
         queries = q[start : start + query_len][None]
-        outputs.append(ops.attention(queries, keys[:, :kv_len], values[:, :kv_len], spec)[0])
+        keys, values = keys[:, :kv_len], values[:, :kv_len]
+        length = torch.tensor([kv_len])
+        mask = ops.causal_mask(length, query_len, kv_len, spec.window, q.dtype)
+        outputs.append(ops.attention(queries, keys, values, mask, spec)[0])
         start += query_len
     return torch.cat(outputs)

@@ -15,21 +15,26 @@ from yaie.core.contracts import KVPool, TransformerOps
 
 from .grouping import groups_of
 
+Masks = dict[int | None, Tensor]
+
 
 @dataclass(frozen=True, slots=True)
 class Group:
     """Sequences that are attended in one call: n of them with tq queries each.
 
-    rows: [n * tq] int64, their queries in the flat batch; None if they are all of it, in order.
+    rows: where their queries stand in the flat batch: [n * tq] int64, or a slice where they are
+        neighbours.
     block_tables: [n, m] int64. kv_lens: [n] int64.
     unused: int64, those of the n * m * block_size gathered slots that hold none of their keys.
+    masks: by window, what layers with that window add to the scores; filled as layers ask.
     """
 
-    rows: Tensor | None
+    rows: Tensor | slice
     num_queries: int
     block_tables: Tensor
     kv_lens: Tensor
     unused: Tensor
+    masks: Masks
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,22 +64,31 @@ class RadixAttention:
         """Index tensors for sequences `members`, all with the same number of queries."""
         # BEGIN SOLUTION 5.2
         device = batch.block_tables.device
-        size = self._pool.block_size
         index = torch.tensor(members, device=device)
-        num_queries = batch.query_lens[members[0]]
         kv_lens = batch.seq_lens[index].long()
-        num_blocks = -(-max(batch.kv_lens[i] for i in members) // size)
-        used = torch.arange(num_blocks * size, device=device) < kv_lens[:, None]
-        starts = batch.query_start_loc[index].long()
-        rows = (starts[:, None] + torch.arange(num_queries, device=device)).flatten()
-        is_whole_batch = members == list(range(len(batch.query_lens)))
+        num_blocks = -(-max(batch.kv_lens[i] for i in members) // self._pool.block_size)
+        used = torch.arange(num_blocks * self._pool.block_size, device=device) < kv_lens[:, None]
         return Group(
-            rows=None if is_whole_batch else rows,
-            num_queries=num_queries,
+            rows=self._rows(batch, members, index),
+            num_queries=batch.query_lens[members[0]],
             block_tables=batch.block_tables[index, :num_blocks].long(),
             kv_lens=kv_lens,
             unused=(~used).flatten().nonzero().flatten(),
+            masks={},
         )
+        # END SOLUTION
+
+    def _rows(self, batch: AttentionBatch, members: list[int], index: Tensor) -> Tensor | slice:
+        """Where the queries of `members` stand in the flat batch."""
+        # BEGIN SOLUTION 5.2
+        num_queries = batch.query_lens[members[0]]
+        first, last = members[0], members[-1]
+        if members == list(range(first, last + 1)):
+            start = sum(batch.query_lens[:first])
+            return slice(start, start + len(members) * num_queries)
+        starts = batch.query_start_loc[index].long()
+        offsets = torch.arange(num_queries, device=index.device)
+        return (starts[:, None] + offsets).flatten()
         # END SOLUTION
 
     # ANCHOR_END: plan
@@ -86,29 +100,36 @@ class RadixAttention:
         """Write k, v [T, kv_heads, d] to the batch's slots, then attend with q [T, heads, d].
 
         New keys go to the pool first: a chunk attends to itself through the same table as to what came
-        before, and a request may share blocks that another one computes in this very step.
+        before it.
         """
         # BEGIN SOLUTION 5.3
         self._pool.write(layer, k, v, plan.slot_mapping)
         out = torch.empty_like(q)
         for group in plan.groups:
-            queries = q if group.rows is None else q.index_select(0, group.rows)
-            attended = self._attend(layer, queries, spec, group).flatten(0, 1)
-            if group.rows is None:
-                return attended
-            out.index_copy_(0, group.rows, attended)
+            out[group.rows] = self._attend(layer, q[group.rows], spec, group)
         return out
         # END SOLUTION
 
     def _attend(self, layer: int, queries: Tensor, spec: AttentionSpec, group: Group) -> Tensor:
-        """Gather a group's keys and values and attend: [n * tq, heads, d] -> [n, tq, heads, d]."""
+        """Gather a group's keys and values and attend, for queries [n * tq, heads, d]."""
         # BEGIN SOLUTION 5.3
         keys, values = self._pool.gather(layer, group.block_tables)
         for gathered in (keys, values):
             # Unused slots hold what the last owner left, perhaps NaN, and 0 * NaN is NaN.
             gathered.flatten(0, 1).index_fill_(0, group.unused, 0)
         queries = queries.unflatten(0, (-1, group.num_queries))
-        return self._ops.attention(queries, keys, values, spec, group.kv_lens)
+        mask = self._mask(group, keys.shape[1], spec.window, queries.dtype)
+        return self._ops.attention(queries, keys, values, mask, spec).flatten(0, 1)
+        # END SOLUTION
+
+    def _mask(self, group: Group, tk: int, window: int | None, dtype: torch.dtype) -> Tensor:
+        """The group's mask for layers with this window, made by the first of them."""
+        # BEGIN SOLUTION 5.3
+        if window not in group.masks:
+            group.masks[window] = self._ops.causal_mask(
+                group.kv_lens, group.num_queries, tk, window, dtype
+            )
+        return group.masks[window]
         # END SOLUTION
 
     # ANCHOR_END: run

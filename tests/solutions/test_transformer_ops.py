@@ -89,6 +89,15 @@ def test_silu_mul_is_silu_of_the_first_half_times_the_second() -> None:
     assert (OPS.silu_mul(x).double() - exact).abs().max() < 1e-5
 
 
+def attention(
+    q: Tensor, k: Tensor, v: Tensor, spec: AttentionSpec, kv_lens: Tensor | None = None
+) -> Tensor:
+    """Mask and attention, as a caller joins them."""
+    tq, tk = q.shape[1], k.shape[1]
+    lens = torch.full((len(q),), tk) if kv_lens is None else kv_lens
+    return OPS.attention(q, k, v, OPS.causal_mask(lens, tq, tk, spec.window, q.dtype), spec)
+
+
 @st.composite
 def attention_cases(draw: st.DrawFn) -> tuple[Tensor, Tensor, Tensor, AttentionSpec, Tensor | None]:
     kv_heads, group = draw(st.sampled_from([(1, 1), (2, 3), (4, 1), (1, 4)]))
@@ -115,14 +124,14 @@ def test_attention_is_its_definition(
 ) -> None:
     q, k, v, spec, kv_lens = case
     exact = naive_attention(q.double(), k, v, spec, kv_lens)
-    assert (OPS.attention(q, k, v, spec, kv_lens).double() - exact).abs().max() < 1e-5
+    assert (attention(q, k, v, spec, kv_lens).double() - exact).abs().max() < 1e-5
 
 
 @pytest.mark.parametrize("spec", [AttentionSpec(0.2), AttentionSpec(0.2, softcap=5.0)])
 def test_attention_in_bfloat16_accumulates_in_float32(spec: AttentionSpec) -> None:
     q, k, v = (rand(2, 40, heads, 32, seed=heads) for heads in (4, 2, 2))
     half = [x.bfloat16() for x in (q, k, v)]
-    out = OPS.attention(*half, spec)
+    out = attention(*half, spec)
     assert out.dtype == torch.bfloat16
     exact = naive_attention(*(x.double() for x in half), spec)
     assert (out.double() - exact).norm() / exact.norm() < 6e-3

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor
 
     from yaie.core.batch import AttentionBatch, AttentionSpec, SamplingBatch, StepPlan
@@ -59,20 +60,24 @@ class TransformerOps(Protocol):
         """silu(gate) * up, for x [..., 2 * d] = [gate | up]. Returns [..., d]."""
         ...
 
-    def attention(
-        self,
-        q: "Tensor",
-        k: "Tensor",
-        v: "Tensor",
-        spec: "AttentionSpec",
-        kv_lens: "Tensor | None" = None,
+    def causal_mask(
+        self, kv_lens: "Tensor", tq: int, tk: int, window: int | None, dtype: "torch.dtype"
     ) -> "Tensor":
-        """Causal grouped-query attention over padded sequences.
+        """[n, tq, tk] of `dtype`, added to attention scores: 0 where a query sees a key, else -inf.
 
-        q: [n, tq, heads, d]; k, v: [n, tk, kv_heads, d]; heads is a multiple of kv_heads.
-        kv_lens: [n] int, how many keys of each row are real; None means all tk. The last query of
-        row i stands at position kv_lens[i] - 1. Keys beyond kv_lens are never read as values, even if
-        they are NaN. Returns [n, tq, heads, d].
+        kv_lens: [n] int, the real keys of each row, at least tq; the rest of tk is padding. The last of
+        the tq queries of row i stands at position kv_lens[i] - 1, and sees the `window` keys that end
+        with its own position, or all before it if that is None.
+        """
+        ...
+
+    def attention(
+        self, q: "Tensor", k: "Tensor", v: "Tensor", mask: "Tensor", spec: "AttentionSpec"
+    ) -> "Tensor":
+        """Grouped-query attention over padded sequences. Returns [n, tq, heads, d].
+
+        q: [n, tq, heads, d]; k, v: [n, tk, kv_heads, d]; heads is a multiple of kv_heads. mask: from
+        `causal_mask`, with the window of `spec`. Keys and values that it hides are finite.
         """
         ...
 

@@ -43,11 +43,16 @@ class ModelRunner:
         self._pool.swap_out(plan.swap_out)
         self._pool.swap_in(plan.swap_in)
         self._pool.copy_blocks(plan.copies)
-        batch = self._attention_batch(plan.scheduled)
+        # Sequences that attention may treat alike stand side by side: equal query lengths, then by
+        # length, so that its groups are slices of the batch and need no copies.
+        order = sorted(range(len(plan.scheduled)), key=lambda i: _shape(plan.scheduled[i]))
+        scheduled = [plan.scheduled[i] for i in order]
+        batch = self._attention_batch(scheduled)
         attend = partial(self._attention.run, plan=self._attention.plan(batch))
-        token_ids = self._tensor(np.array(_token_ids(plan.scheduled), dtype=np.int64))
+        token_ids = self._tensor(np.array(_token_ids(scheduled), dtype=np.int64))
         hidden = self._adapter.forward(token_ids, batch.positions, attend)
-        ends = np.cumsum(batch.query_lens) - 1
+        ends = np.empty(len(order), dtype=np.int64)
+        ends[order] = np.cumsum(batch.query_lens) - 1
         wanted = ends[[item.samples for item in plan.scheduled]]
         return self._adapter.logits(hidden[self._tensor(wanted)])
 
@@ -75,6 +80,11 @@ class ModelRunner:
 
     def _tensor(self, array: np.ndarray) -> Tensor:
         return torch.from_numpy(array).to(self._device, non_blocking=True)
+
+
+def _shape(item: ScheduledRequest) -> tuple[int, int]:
+    """By number of queries; among those, the longest sequence first."""
+    return item.num_tokens, -item.start
 
 
 def _token_ids(scheduled: Sequence[ScheduledRequest]) -> list[int]:
