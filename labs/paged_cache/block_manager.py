@@ -5,6 +5,7 @@ Paged memory for keys and values (Kwon et al. 2023, PagedAttention). This file m
 out block numbers and says which blocks somebody must copy. `naive.py` does the same by scanning lists.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 
 from yaie.core.errors import BlockStateError, InvariantError, OutOfBlocksError
@@ -97,14 +98,21 @@ class BlockManager:
 
     def release(self, block_ids: Sequence[int]) -> None:
         """Give back references taken by `hold`; BlockStateError on one that was not."""
-        # TODO 3.3: your code here (the reference: 5 lines).
+        # TODO 3.3: your code here (the reference: 6 lines).
         raise NotImplementedError(
             "paged_cache task 3.3: not implemented yet; see chapter The paged KV cache"
         )
 
     def _add_references(self, block_ids: Sequence[int]) -> None:
         """One more reference for each block, after seeing that none of them is free."""
-        # TODO 3.3: your code here (the reference: 5 lines).
+        # TODO 3.3: your code here (the reference: 3 lines).
+        raise NotImplementedError(
+            "paged_cache task 3.3: not implemented yet; see chapter The paged KV cache"
+        )
+
+    def _refuse_free(self, block_ids: Sequence[int]) -> None:
+        """Raise BlockStateError if one of the blocks is free."""
+        # TODO 3.3: your code here (the reference: 3 lines).
         raise NotImplementedError(
             "paged_cache task 3.3: not implemented yet; see chapter The paged KV cache"
         )
@@ -153,7 +161,7 @@ class BlockManager:
         `shared` are held device blocks with the content of the first len(shared) entries. Raises
         OutOfBlocksError, with nothing changed, if the device pool has no room.
         """
-        # TODO 3.5: your code here (the reference: 6 lines).
+        # TODO 3.5: your code here (the reference: 7 lines).
         raise NotImplementedError(
             "paged_cache task 3.5: not implemented yet; see chapter The paged KV cache"
         )

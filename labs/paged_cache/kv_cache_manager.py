@@ -42,7 +42,7 @@ class KVCacheManager:
         Sets and returns `num_computed_tokens`, at most num_tokens - 1: without a token to compute there
         would be no logits.
         """
-        # TODO 3.8: your code here (the reference: 14 lines).
+        # TODO 3.8: your code here (the reference: 15 lines).
         raise NotImplementedError(
             "paged_cache task 3.8: not implemented yet; see chapter The paged KV cache"
         )

@@ -52,6 +52,10 @@ class Scheduler:
     def num_waiting(self) -> int:
         return len(self._policy)
 
+    @property
+    def _num_seats_taken(self) -> int:
+        return len(self._running)
+
     def add(self, request: Request) -> None:
         """Queue a request."""
         self._policy.push(request)

@@ -4,6 +4,7 @@ Paged memory for keys and values (Kwon et al. 2023, PagedAttention). This file m
 out block numbers and says which blocks somebody must copy. `naive.py` does the same by scanning lists.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 
 from yaie.core.errors import BlockStateError, InvariantError, OutOfBlocksError
@@ -106,9 +107,10 @@ class BlockManager:
     def release(self, block_ids: Sequence[int]) -> None:
         """Give back references taken by `hold`; BlockStateError on one that was not."""
         # BEGIN SOLUTION 3.3
-        for block in block_ids:
-            if self._holds[block] == 0:
+        for block, count in Counter(block_ids).items():
+            if self._holds[block] < count:
                 raise BlockStateError(f"block {block} is released but not held (released twice?)")
+        for block in block_ids:
             self._holds[block] -= 1
         self._drop(block_ids)
         # END SOLUTION
@@ -116,11 +118,17 @@ class BlockManager:
     def _add_references(self, block_ids: Sequence[int]) -> None:
         """One more reference for each block, after seeing that none of them is free."""
         # BEGIN SOLUTION 3.3
+        self._refuse_free(block_ids)
+        for block in block_ids:
+            self._refs[block] += 1
+        # END SOLUTION
+
+    def _refuse_free(self, block_ids: Sequence[int]) -> None:
+        """Raise BlockStateError if one of the blocks is free."""
+        # BEGIN SOLUTION 3.3
         for block in block_ids:
             if self._refs[block] == 0:
                 raise BlockStateError(f"block {block} is free: nobody's content to share")
-        for block in block_ids:
-            self._refs[block] += 1
         # END SOLUTION
 
     def ref_count(self, block_id: int) -> int:
@@ -184,6 +192,7 @@ class BlockManager:
         """
         # BEGIN SOLUTION 3.5
         host = self._host_tables[request_id]
+        self._refuse_free(shared)
         fresh = self._take(len(host) - len(shared))
         self._add_references(shared)
         self._tables[request_id] = [*shared, *fresh]

@@ -44,8 +44,9 @@ class KVCacheManager:
         # BEGIN SOLUTION 3.8
         sibling = request.fork_of
         if sibling is not None and self._has_computed_prompt(sibling):
-            # The last token's block comes from the sibling even if the tree has it: this request will
-            # write there, into a copy of its own.
+            # The tree must protect what is shared from here on. The last token's block comes from the
+            # sibling all the same: this request will write there, into a copy of its own.
+            self.commit(sibling)
             self._start_table(request, (request.num_prompt_tokens - 1) // self.block_size)
             num_shared = len(self._blocks.get_physical_blocks(request.request_id))
             in_use = -(-request.num_prompt_tokens // self.block_size)

@@ -51,6 +51,10 @@ class Scheduler:
     def num_waiting(self) -> int:
         return len(self._policy)
 
+    @property
+    def _num_seats_taken(self) -> int:
+        return len(self._running)
+
     def add(self, request: Request) -> None:
         """Queue a request."""
         self._policy.push(request)
@@ -104,7 +108,7 @@ class Scheduler:
     def _admit_waiting(self, plan: StepPlan, budget: int) -> None:
         """Let the queue in, one by one, until budget, seats or blocks run out."""
         # BEGIN SOLUTION 6.5
-        while budget > 0 and len(self._running) < self._max_num_seqs:
+        while budget > 0 and self._num_seats_taken < self._max_num_seqs:
             request = self._policy.peek()
             # If somebody is computing the very prefix that this request needs, the next step finds it
             # cached. Nobody is when nothing else is scheduled.

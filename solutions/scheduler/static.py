@@ -4,7 +4,7 @@ from typing import Any
 
 from yaie.core.batch import StepPlan
 from yaie.core.contracts import KVCacheManager, SchedulingPolicy
-from yaie.core.request import FinishReason, Request, RequestStatus
+from yaie.core.request import FinishReason, Request
 
 from .scheduler import Scheduler
 
@@ -13,13 +13,17 @@ class StaticScheduler(Scheduler):
     """A batch is filled, runs until its last request ends, and only then comes the next.
 
     A sequence that ends early keeps its row, computed and thrown away, as in a padded tensor: that is
-    the cost which continuous batching saves.
+    the cost which continuous batching saves. Only a live request that is short of blocks gets a row's.
     """
 
     def __init__(self, cache: KVCacheManager, policy: SchedulingPolicy, **settings: Any) -> None:
         super().__init__(cache, policy, **settings)
         self._ended_rows: list[Request] = []
         self._is_open = True
+
+    @property
+    def _num_seats_taken(self) -> int:
+        return len(self._running) + len(self._ended_rows)
 
     def schedule(self) -> StepPlan:
         """Those that go on, new ones only while the batch is being filled, and the rows that ended."""
@@ -32,24 +36,30 @@ class StaticScheduler(Scheduler):
             # Only a spent token budget leaves the batch open for the next step.
             self._is_open = plan.num_tokens >= self._token_budget
         for request in self._ended_rows:
-            self._put_again(plan, request)
+            self._put(plan, request, 1)
         plan.swap_out, plan.swap_in, plan.copies = self._cache.take_moves()
         return plan
 
-    def _put_again(self, plan: StepPlan, request: Request) -> None:
-        """Compute an ended row's last token once more; `update` passes over the result."""
-        request.num_computed_tokens -= 1
-        self._put(plan, request, 1)
-        plan.scheduled[-1].samples = True
-        request.num_computed_tokens += 1
+    def _make_room(self, request: Request, num_tokens: int, plan: StepPlan) -> bool:
+        """Rows that ended give way before anybody who is alive."""
+        wanted = request.num_computed_tokens + num_tokens
+        while self._ended_rows and not self._cache.allocate(request, wanted):
+            self._drop_row(self._ended_rows.pop())
+        return super()._make_room(request, num_tokens, plan)
 
     def _release(self, request: Request, reason: FinishReason) -> None:
-        """Keep the row until the batch has no other."""
-        if request.status is not RequestStatus.RUNNING:
+        """Keep the row of an output that is complete until the batch has no other.
+
+        It goes on computing its last token, which needs a slot like any other.
+        """
+        is_complete = reason in (FinishReason.STOP, FinishReason.LENGTH)
+        if is_complete and self._running and self._cache.allocate(request, request.num_tokens):
+            self._ended_rows.append(request)
+        else:
             super()._release(request, reason)
-            return
-        self._ended_rows.append(request)
         if not self._running:
-            for row in self._ended_rows:
-                super()._release(row, row.finish_reason or reason)
-            self._ended_rows = []
+            while self._ended_rows:
+                self._drop_row(self._ended_rows.pop())
+
+    def _drop_row(self, row: Request) -> None:
+        super()._release(row, FinishReason.LENGTH)
