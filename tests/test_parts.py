@@ -75,3 +75,11 @@ def test_a_part_that_cannot_be_imported_names_file_and_line(labs: Path) -> None:
 def test_a_part_that_is_missing_says_how_to_get_it(labs: Path) -> None:
     with pytest.raises(PartError, match="make stubs"):
         load_parts("sampler")
+
+
+def test_labs_that_were_never_generated_say_how_to_get_them(
+    labs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "labs", None)
+    with pytest.raises(PartError, match="make stubs"):
+        load_parts("sampler")

@@ -96,7 +96,10 @@ def _load(lab: str, forced: bool) -> Part:
 
 def _refuse_unfinished(lab: str) -> None:
     """Raise PartError naming the first task of a lab that is still a stub."""
-    spec = find_spec(f"labs.{lab}")
+    try:
+        spec = find_spec(f"labs.{lab}")
+    except ModuleNotFoundError:  # not even the package around it
+        spec = None
     if spec is None or not spec.submodule_search_locations:
         raise PartError(f"labs/{lab} is missing; `make stubs` writes it")
     for file in sorted(Path(spec.submodule_search_locations[0]).glob("**/*.py")):

@@ -4,14 +4,16 @@
 from collections.abc import Callable
 
 INCOMPLETE = "\N{REPLACEMENT CHARACTER}"
+LONGEST_CHARACTER = 4  # bytes in UTF-8, each of which may be a token
+LONGEST_WINDOW = 16  # tokens; more than this without a whole character at the end is no text
 
 
 class Detokenizer:
     """See `yaie.core.contracts.Detokenizer`.
 
-    A token's text depends on its neighbours: a character may span three tokens, and some tokenizers
+    A token's text depends on its neighbours: a character may span four tokens, and some tokenizers
     drop the space before the first. So a window of the last tokens is decoded with the new one, and
-    what the window had before is cut off (the scheme of TGI and vLLM). O(1) a token.
+    what was shown of it before is cut off (the scheme of TGI and vLLM). O(1) a token.
 
         | shown, out of the window | shown, decoded again for context | not shown yet |
         0                       _start                             _shown        len(_ids)
@@ -28,7 +30,7 @@ class Detokenizer:
     # ANCHOR: push
     def push(self, token_id: int) -> str:
         """The text that this token makes final; "" while a character is incomplete."""
-        # TODO 7.1: your code here (the reference: 8 lines).
+        # TODO 7.1: your code here (the reference: 13 lines).
         raise NotImplementedError(
             "engine task 7.1: not implemented yet; see chapter The step loop"
         )
@@ -41,3 +43,11 @@ class Detokenizer:
         )
 
     # ANCHOR_END: push
+
+
+def _num_undecided(text: str) -> int:
+    """How many characters at the end may be the first bytes of one that is not complete yet."""
+    # TODO 7.1: your code here (the reference: 2 lines).
+    raise NotImplementedError(
+        "engine task 7.1: not implemented yet; see chapter The step loop"
+    )

@@ -42,7 +42,7 @@ class KVCacheManager:
         Sets and returns `num_computed_tokens`, at most num_tokens - 1: without a token to compute there
         would be no logits.
         """
-        # TODO 3.8: your code here (the reference: 15 lines).
+        # TODO 3.8: your code here (the reference: 14 lines).
         raise NotImplementedError(
             "paged_cache task 3.8: not implemented yet; see chapter The paged KV cache"
         )
@@ -61,12 +61,16 @@ class KVCacheManager:
             "paged_cache task 3.8: not implemented yet; see chapter The paged KV cache"
         )
 
-    def _has_computed_prompt(self, sibling: Request) -> bool:
-        """Whether the sibling's blocks hold the K and V of the whole prompt right now."""
-        return (
-            sibling.status is RequestStatus.RUNNING
-            and sibling.num_computed_tokens >= sibling.num_prompt_tokens
-        )
+    def _can_fork(self, sibling: Request) -> bool:
+        """Whether the sibling has K and V of the whole prompt in blocks that stay where they are.
+
+        Blocks that it has not filed yet may be replaced by the tree's, under the eyes of whoever shares
+        them; the one that will be copied at once is no such matter.
+        """
+        if sibling.status is not RequestStatus.RUNNING or _lacks_prompt(sibling):
+            return False
+        needed = (sibling.num_prompt_tokens - 1) // self.block_size
+        return self._tree is None or self._filed[sibling.request_id] >= needed
 
     # ANCHOR_END: admit
 
@@ -77,7 +81,7 @@ class KVCacheManager:
 
     def is_pending(self, request: Request) -> bool:
         """Whether this step computes the next block that the request lacks, for somebody else."""
-        # TODO 3.11: your code here (the reference: 9 lines).
+        # TODO 3.11: your code here (the reference: 13 lines).
         raise NotImplementedError(
             "paged_cache task 3.11: not implemented yet; see chapter The paged KV cache"
         )
@@ -232,3 +236,8 @@ class KVCacheManager:
             )
 
     # ANCHOR_END: check
+
+
+def _lacks_prompt(request: Request) -> bool:
+    """Whether some of the prompt is still to be computed."""
+    return request.num_computed_tokens < request.num_prompt_tokens

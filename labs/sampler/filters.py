@@ -33,7 +33,11 @@ def apply_penalties(logits: Tensor, penalties: PenaltyBatch) -> Tensor:
 
 # ANCHOR: apply_temperature
 def apply_temperature(logits: Tensor, temperature: Tensor) -> Tensor:
-    """Divide each row by its temperature. Rows at 0 (greedy) are left as they are."""
+    """Divide each row by its temperature; rows at 0 (greedy) by 1.
+
+    The largest logit becomes 0 first, which changes no probability: however small the temperature, the
+    others can then only fall to -inf, and nothing overflows to +inf.
+    """
     # TODO 1.2: your code here (the reference: 2 lines).
     raise NotImplementedError(
         "sampler task 1.2: not implemented yet; see chapter Choosing the next token"

@@ -3,14 +3,16 @@
 from collections.abc import Callable
 
 INCOMPLETE = "\N{REPLACEMENT CHARACTER}"
+LONGEST_CHARACTER = 4  # bytes in UTF-8, each of which may be a token
+LONGEST_WINDOW = 16  # tokens; more than this without a whole character at the end is no text
 
 
 class Detokenizer:
     """See `yaie.core.contracts.Detokenizer`.
 
-    A token's text depends on its neighbours: a character may span three tokens, and some tokenizers
+    A token's text depends on its neighbours: a character may span four tokens, and some tokenizers
     drop the space before the first. So a window of the last tokens is decoded with the new one, and
-    what the window had before is cut off (the scheme of TGI and vLLM). O(1) a token.
+    what was shown of it before is cut off (the scheme of TGI and vLLM). O(1) a token.
 
         | shown, out of the window | shown, decoded again for context | not shown yet |
         0                       _start                             _shown        len(_ids)
@@ -30,11 +32,17 @@ class Detokenizer:
         # BEGIN SOLUTION 7.1
         self._ids.append(token_id)
         text = self._decode(self._ids[self._start :])
-        if text.endswith(INCOMPLETE):
-            return ""
-        new = text[len(self._shown_text) :]
-        self._start, self._shown = self._shown, len(self._ids)
-        self._shown_text = self._decode(self._ids[self._start :])
+        undecided = _num_undecided(text)
+        new = text[len(self._shown_text) : len(text) - undecided]
+        if undecided == 0:
+            self._start, self._shown = self._shown, len(self._ids)
+            self._shown_text = self._decode(self._ids[self._start :])
+        elif len(self._ids) - self._start > LONGEST_WINDOW:
+            # Broken bytes without end: only the last few may still become a character.
+            self._start = len(self._ids) - LONGEST_CHARACTER
+            self._shown_text = self._decode(self._ids[self._start :])[:-undecided]
+        else:
+            self._shown_text += new
         return new
         # END SOLUTION
 
@@ -49,3 +57,11 @@ class Detokenizer:
         # END SOLUTION
 
     # ANCHOR_END: push
+
+
+def _num_undecided(text: str) -> int:
+    """How many characters at the end may be the first bytes of one that is not complete yet."""
+    # BEGIN SOLUTION 7.1
+    broken = len(text) - len(text.rstrip(INCOMPLETE))
+    return min(broken, LONGEST_CHARACTER - 1)
+    # END SOLUTION

@@ -43,10 +43,9 @@ class KVCacheManager:
         """
         # BEGIN SOLUTION 3.8
         sibling = request.fork_of
-        if sibling is not None and self._has_computed_prompt(sibling):
-            # The tree must protect what is shared from here on. The last token's block comes from the
-            # sibling all the same: this request will write there, into a copy of its own.
-            self.commit(sibling)
+        if sibling is not None and self._can_fork(sibling):
+            # The last token's block comes from the sibling even if the tree has it: this request will
+            # write there, into a copy of its own.
             self._start_table(request, (request.num_prompt_tokens - 1) // self.block_size)
             num_shared = len(self._blocks.get_physical_blocks(request.request_id))
             in_use = -(-request.num_prompt_tokens // self.block_size)
@@ -81,12 +80,16 @@ class KVCacheManager:
         return matched
         # END SOLUTION
 
-    def _has_computed_prompt(self, sibling: Request) -> bool:
-        """Whether the sibling's blocks hold the K and V of the whole prompt right now."""
-        return (
-            sibling.status is RequestStatus.RUNNING
-            and sibling.num_computed_tokens >= sibling.num_prompt_tokens
-        )
+    def _can_fork(self, sibling: Request) -> bool:
+        """Whether the sibling has K and V of the whole prompt in blocks that stay where they are.
+
+        Blocks that it has not filed yet may be replaced by the tree's, under the eyes of whoever shares
+        them; the one that will be copied at once is no such matter.
+        """
+        if sibling.status is not RequestStatus.RUNNING or _lacks_prompt(sibling):
+            return False
+        needed = (sibling.num_prompt_tokens - 1) // self.block_size
+        return self._tree is None or self._filed[sibling.request_id] >= needed
 
     # ANCHOR_END: admit
 
@@ -99,8 +102,12 @@ class KVCacheManager:
         """Whether this step computes the next block that the request lacks, for somebody else."""
         # BEGIN SOLUTION 3.11
         sibling = request.fork_of
-        if sibling is not None and sibling.status is RequestStatus.RUNNING:
-            return not self._has_computed_prompt(sibling)
+        if (
+            sibling is not None
+            and sibling.status is RequestStatus.RUNNING
+            and _lacks_prompt(sibling)
+        ):
+            return True
         if self._tree is None or not self._computing:
             return False
         matched = self._peek(request)
@@ -312,3 +319,8 @@ class KVCacheManager:
             )
 
     # ANCHOR_END: check
+
+
+def _lacks_prompt(request: Request) -> bool:
+    """Whether some of the prompt is still to be computed."""
+    return request.num_computed_tokens < request.num_prompt_tokens

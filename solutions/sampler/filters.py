@@ -37,10 +37,14 @@ def apply_penalties(logits: Tensor, penalties: PenaltyBatch) -> Tensor:
 
 # ANCHOR: apply_temperature
 def apply_temperature(logits: Tensor, temperature: Tensor) -> Tensor:
-    """Divide each row by its temperature. Rows at 0 (greedy) are left as they are."""
+    """Divide each row by its temperature; rows at 0 (greedy) by 1.
+
+    The largest logit becomes 0 first, which changes no probability: however small the temperature, the
+    others can then only fall to -inf, and nothing overflows to +inf.
+    """
     # BEGIN SOLUTION 1.2
     divisor = torch.where(temperature == 0, torch.ones_like(temperature), temperature)
-    return logits / divisor[:, None]
+    return (logits - logits.amax(dim=-1, keepdim=True)) / divisor[:, None]
     # END SOLUTION
 
 

@@ -207,7 +207,8 @@ class Scheduler:
             if request.is_finished:
                 continue
             request.num_computed_tokens = item.start + item.num_tokens
-            if item.num_tokens > 1:
+            # What others may look for is filed at once; a decode's blocks when the request ends.
+            if item.num_tokens > 1 or request.num_computed_tokens == request.num_prompt_tokens:
                 self._cache.commit(request)
             if token is not None:
                 request.token_ids.append(token)

@@ -129,6 +129,21 @@ def test_swap_round_trip_pairs_each_block_with_its_own_content() -> None:
     blocks.check()
 
 
+def test_table_may_fill_the_host_to_its_last_block() -> None:
+    blocks = manager(num_host_blocks=3)
+    blocks.allocate("a", 3)
+    assert len(blocks.swap_out("a")) == 3
+    assert blocks.num_free_host == 0
+
+
+def test_without_host_blocks_nothing_can_be_swapped_out() -> None:
+    blocks = BlockManager(4, block_size=2)
+    blocks.allocate("a", 1)
+    assert (blocks.block_size, blocks.num_host_blocks) == (2, 0)
+    with pytest.raises(OutOfBlocksError):
+        blocks.swap_out("a")
+
+
 def test_swap_in_copies_only_what_is_not_shared() -> None:
     blocks = manager()
     table = list(blocks.allocate("a", 3))
@@ -220,9 +235,27 @@ def test_swap_in_with_a_free_shared_block_changes_nothing() -> None:
     blocks.check()
 
 
-def test_check_names_a_leaked_block() -> None:
-    blocks = manager()
-    blocks.allocate("a", 1)
-    blocks._tables.clear()
-    with pytest.raises(InvariantError, match="block 0 counts 1 references but has 0"):
+CORRUPTIONS: dict[str, tuple[Callable[[BlockManager], object], str]] = {
+    "lost table": (lambda blocks: blocks._tables.clear(), "block 0 counts 2 references but has 1"),
+    "lost hold": (lambda blocks: blocks._holds.clear() or blocks._holds.extend([0] * 8), "block 0"),
+    "not on the free list": (lambda blocks: blocks._free.remove(FREE), r"blocks \[7\] leaked"),
+    "on it twice": (lambda blocks: blocks._free.append(FREE), "on the free list twice"),
+    "in use and on it": (
+        lambda blocks: blocks._free.append(3),
+        r"blocks \[3\] are free and in use",
+    ),
+    "host block leaked": (lambda blocks: blocks._host_tables.clear(), r"host blocks .* leaked"),
+    "host block shared": (
+        lambda blocks: blocks._host_tables.update(b=blocks._host_tables["swapped"]),
+        "host block stands in two tables",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CORRUPTIONS)
+def test_check_names_what_is_wrong(name: str) -> None:
+    corrupt, message = CORRUPTIONS[name]
+    blocks = busy_manager()
+    corrupt(blocks)
+    with pytest.raises(InvariantError, match=message):
         blocks.check()

@@ -222,6 +222,15 @@ def test_siblings_share_the_prompt_of_the_first() -> None:
     assert toy.runner.num_computed == 10 + 2 * 1 + 3 * 3
 
 
+def test_table_in_the_plan_keeps_its_blocks_while_forks_are_admitted() -> None:
+    """r0 has filed what r2 then decodes into blocks of its own; r3 and r4 come when r0 and r1 end."""
+    toy = Toy(Settings(max_num_seqs=3))
+    toy.add([1, 2, 3], max_tokens=6)
+    toy.add([4, 4], max_tokens=6)
+    toy.add([1, 2, 3], max_tokens=12, n=3)
+    assert toy.run() == toy.expected()
+
+
 def test_check_finds_a_running_request_with_too_few_blocks() -> None:
     toy = Toy()
     (request,) = toy.add(A[:6], max_tokens=9)

@@ -45,7 +45,10 @@ class SamplingBatchBuilder:
 
         return SamplingBatch(
             temperature=self._column(requests, "temperature"),
-            top_k=self._tensor([max(0, r.params.top_k) for r in requests], torch.int64),
+            # More than the vocabulary is all of it, and may be more than 64 bits hold.
+            top_k=self._tensor(
+                [min(max(0, r.params.top_k), self._vocab_size) for r in requests], torch.int64
+            ),
             top_p=self._column(requests, "top_p"),
             min_p=self._column(requests, "min_p"),
             seeds=self._tensor([request.seed for request in requests], torch.int64),
