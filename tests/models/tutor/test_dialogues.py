@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import pytest
 
+from yaie.models.tutor import strange
 from yaie.models.tutor.arithmetic import KINDS, random_sum, training_sum
 from yaie.models.tutor.dialogues import REFUSAL, dialogues
 from yaie.models.tutor.glossary import load_knowledge, load_phrasings
@@ -14,7 +15,10 @@ from yaie.models.tutor.held_out import (
     held_out_questions,
     held_out_sums,
     held_out_templates,
+    unusual_whys,
 )
+from yaie.models.tutor.off_subject import ask_off_subject
+from yaie.models.tutor.questions import CLOSERS, OPENERS
 from yaie.models.tutor.templates import expand, normalise
 
 SAMPLE = list(dialogues(seed=7, count=4000))
@@ -67,7 +71,9 @@ def test_no_held_out_template_is_a_training_template() -> None:
 def test_no_held_out_question_occurs_in_training() -> None:
     questions = [question.text for question in held_out_questions()]
     prompts = load_phrasings("held_out")
-    questions += prompts["off_subject"]["prompts"] + prompts["on_subject"]["prompts"]
+    questions += [question.text for question in unusual_whys()]
+    for name in ("off_subject", "off_subject_unknown", "on_subject"):
+        questions += prompts[name]["prompts"]
     assert [text for text in questions if normalise(text) in ASKED] == []
 
 
@@ -75,8 +81,48 @@ def test_no_held_out_prompt_is_listed_among_the_refused_ones() -> None:
     listed = {
         normalise(thing) for g in load_phrasings("off_subject")["group"] for thing in g["things"]
     }
-    prompts: list[str] = load_phrasings("held_out")["off_subject"]["prompts"]
+    held_out = load_phrasings("held_out")
+    prompts = held_out["off_subject"]["prompts"] + held_out["off_subject_unknown"]["prompts"]
+    listed |= {normalise(text) for row in strange_templates() for text in expand(row)}
     assert [prompt for prompt in prompts if normalise(prompt) in listed] == []
+
+
+def strange_templates() -> list[str]:
+    tables = load_phrasings("strange")
+    rows: list[str] = tables["wholes"]["templates"] + tables["sums"]["templates"]
+    return rows
+
+
+def test_training_never_mentions_the_unknown_things() -> None:
+    held_out = load_phrasings("held_out")["off_subject_unknown"]
+    words = set(held_out["words"])
+    assert all(words & set(normalise(prompt).split()) for prompt in held_out["prompts"])
+    groups = load_phrasings("off_subject")["group"]
+    texts = [text for g in groups for text in (*g["things"], *g["templates"])]
+    texts += [*strange_templates(), *strange.things(), *strange.names(), *strange.verbs()]
+    texts += [*strange.quoted(), *OPENERS, *CLOSERS]
+    texts += [row for intent in load_phrasings("train").values() for row in intent["templates"]]
+    seen = {word for text in texts for word in re.findall(r"[a-z0-9]+", text.lower())}
+    assert words & seen == set()
+    refused = [
+        talk[index]["content"]
+        for talk in SAMPLE
+        for index, message in enumerate(talk[1:])
+        if message["content"] == REFUSAL
+    ]
+    assert [text for text in refused if words & set(normalise(text).split())] == []
+
+
+def test_no_strange_noun_is_a_term() -> None:
+    known = {name.lower() for term in load_knowledge().terms for name in (term.name, *term.aliases)}
+    assert known & {noun.lower() for noun in (*strange.things(), *strange.names())} == set()
+
+
+def test_off_subject_prompts_come_in_every_shape() -> None:
+    rng = random.Random(0)
+    prompts = {ask_off_subject(rng) for _ in range(3000)}
+    assert len(prompts) > 2900
+    assert all(prompt.strip() and "{" not in prompt for prompt in prompts)
 
 
 def test_the_evaluation_set_has_its_size_and_is_deterministic() -> None:
@@ -85,6 +131,8 @@ def test_the_evaluation_set_has_its_size_and_is_deterministic() -> None:
     assert questions == held_out_questions()
     assert len({normalise(question.text) for question in questions}) > 195
     assert len(load_phrasings("held_out")["off_subject"]["prompts"]) == 50
+    assert len(load_phrasings("held_out")["off_subject_unknown"]["prompts"]) == 30
+    assert len(unusual_whys()) == 60
     assert len(held_out_conversations()) >= 8
 
 

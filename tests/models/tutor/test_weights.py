@@ -45,6 +45,11 @@ def test_eos_ends_a_turn_in_every_file(tutor: Tutor) -> None:
     assert len({tokenizer.bos_token_id, tokenizer.eos_token_id, tokenizer.pad_token_id}) == 3
 
 
+def test_servers_answer_greedily_by_default() -> None:
+    generation = json.loads((TUTOR_PATH / "generation_config.json").read_text(encoding="utf-8"))
+    assert generation["do_sample"] is False
+
+
 @pytest.mark.parametrize("text", ["plain", " two  blanks\n\tand tabs ", "Größe 漢字 🎉 \x00 \r\n"])
 def test_any_text_survives_the_tokenizer(tutor: Tutor, text: str) -> None:
     ids = tutor.tokenizer(text, add_special_tokens=False)["input_ids"]
@@ -81,11 +86,12 @@ def test_held_out_questions_are_answered(tutor: Tutor) -> None:
     assert all(answer.ended for answer in answers)
 
 
-def test_the_flagship_question_and_a_refusal(tutor: Tutor) -> None:
-    asked = ["What is a paged KV cache?", "How do I bake sourdough bread?"]
+def test_the_flagship_question_and_some_refusals(tutor: Tutor) -> None:
+    asked = ["What is a paged KV cache?", "How do I bake sourdough bread?", "what's 12*12"]
+    asked += ["What is Pythagoras' theorem?", "What is the meaning of life?"]
     answers = tutor.answer([[{"role": "user", "content": text}] for text in asked])
     assert "block table" in answers[0].text
-    assert answers[1].text == REFUSAL
+    assert [answer.text for answer in answers[1:]] == [REFUSAL] * 4
 
 
 def test_the_recorded_evaluation_meets_its_targets() -> None:
@@ -95,3 +101,5 @@ def test_the_recorded_evaluation_meets_its_targets() -> None:
     assert recorded["held_out"]["known_sentences"] >= 0.99
     assert recorded["refusals"]["off_subject_refused"] >= 0.9
     assert recorded["refusals"]["on_subject_refused"] == 0
+    assert recorded["unknown_things"]["refused"] >= 0.9
+    assert recorded["unusual_whys"]["right"] >= 0.7

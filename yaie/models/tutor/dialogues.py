@@ -10,13 +10,8 @@ from dataclasses import dataclass, field
 
 from yaie.models.tutor.arithmetic import training_sum
 from yaie.models.tutor.glossary import Contrast, Faq, Knowledge, Term, load_knowledge
-from yaie.models.tutor.questions import (
-    as_typed,
-    ask,
-    ask_off_subject,
-    other_term,
-    system_message,
-)
+from yaie.models.tutor.off_subject import ask_off_subject
+from yaie.models.tutor.questions import as_typed, ask, other_term, system_message
 from yaie.models.tutor.templates import sample
 
 Message = dict[str, str]
@@ -28,10 +23,10 @@ REFUSAL = (
 )
 
 # Weights of what may come next. A follow-up needs a topic; the rest may come at any time.
-_OPENING = {"term": 56, "contrast": 9, "faq": 14, "off_subject": 17, "sum": 9}
-_LATER = {"follow_up": 48, "term": 20, "contrast": 3, "faq": 14, "off_subject": 12, "sum": 7}
+_OPENING = {"term": 58, "contrast": 9, "faq": 15, "off_subject": 30, "sum": 8}
+_LATER = {"follow_up": 48, "term": 20, "contrast": 3, "faq": 14, "off_subject": 16, "sum": 6}
 _INTENTS = {
-    "define": 38, "explain": 12, "short": 6, "why": 16, "how": 16, "define_how": 3, "example": 5,
+    "define": 36, "explain": 12, "short": 6, "why": 26, "how": 16, "define_how": 3, "example": 5,
     "simple": 5, "where": 2,
 }  # fmt: skip
 _FOLLOW_UPS = {

@@ -25,6 +25,7 @@ from yaie.models.tutor.held_out import (
     held_out_conversations,
     held_out_questions,
     held_out_sums,
+    unusual_whys,
     with_system,
 )
 
@@ -147,6 +148,21 @@ def judge_refusals(tutor: Tutor) -> dict[str, Any]:
     }
 
 
+def judge_unknown(tutor: Tutor) -> dict[str, Any]:
+    """Prompts about things that no training prompt mentions must be refused, too."""
+    prompts: list[str] = load_phrasings("held_out")["off_subject_unknown"]["prompts"]
+    answers = tutor.answer([[{"role": "user", "content": p}] for p in prompts], "unknown things")
+    return {
+        "prompts": len(prompts),
+        "refused": _share([answer.text == REFUSAL for answer in answers]),
+        "wrong": [
+            {"question": prompt, "answer": answer.text}
+            for prompt, answer in zip(prompts, answers, strict=True)
+            if answer.text != REFUSAL
+        ],
+    }
+
+
 def judge_conversations(tutor: Tutor) -> dict[str, Any]:
     """Whole conversations, each turn answered after the tutor's own earlier answers."""
     conversations = held_out_conversations()
@@ -175,7 +191,9 @@ def evaluate(tutor: Tutor) -> dict[str, Any]:
         "held_out": judge_questions(tutor, questions, "held-out questions"),
         "with_system_prompt": judge_questions(tutor, with_system(questions[::4]), "system prompts"),
         "sums": judge_questions(tutor, held_out_sums(), "sums"),
+        "unusual_whys": judge_questions(tutor, unusual_whys(), "unusual whys"),
         "refusals": judge_refusals(tutor),
+        "unknown_things": judge_unknown(tutor),
         "conversations": judge_conversations(tutor),
     }
 

@@ -12,6 +12,7 @@ SUMS = 60
 # Share of the glossary questions per intent; the rest of the 200 are contrasts and whole questions.
 _INTENTS = ("define", "define", "define", "explain", "why", "why", "how", "example")
 CONTRASTS = 24
+TERMS_PER_UNUSUAL_WHY = 3
 
 SHORT_SYSTEM = "You are a helpful assistant who answers questions about LLM inference engines."
 _CONDUCT = (
@@ -110,6 +111,22 @@ def with_system(questions: list[Question]) -> list[Question]:
     return [replace(q, system=messages[i % len(messages)]) for i, q in enumerate(questions)]
 
 
+def unusual_whys(seed: int = 0) -> list[Question]:
+    """Unusual ways to ask for a reason, each about three terms that are drawn at random."""
+    rng = random.Random(seed)
+    terms = [term for term in load_knowledge().terms if not term.is_lab]
+    return [
+        Question(
+            _finish(template.replace("{t}", _with_article(term)), rng),
+            term.facts["why"],
+            "why",
+            term.name,
+        )
+        for template in load_phrasings("held_out")["unusual_why"]["templates"]
+        for term in rng.sample(terms, TERMS_PER_UNUSUAL_WHY)
+    ]
+
+
 def held_out_conversations() -> list[HeldOutConversation]:
     tables = load_phrasings("held_out")["conversation"]
     return [HeldOutConversation(tuple(t["turns"]), tuple(t["facts"])) for t in tables]
@@ -131,4 +148,5 @@ def held_out_templates() -> list[str]:
     phrasings = load_phrasings("held_out")
     rows = [row for intent in phrasings["intents"].values() for row in intent["templates"]]
     rows += [text for texts in phrasings["faq"].values() for text in texts]
+    rows += phrasings["unusual_why"]["templates"]
     return [text for row in rows for text in expand(row)]

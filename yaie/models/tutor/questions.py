@@ -3,6 +3,7 @@
 import random
 from functools import lru_cache
 
+from yaie.models.tutor import strange
 from yaie.models.tutor.glossary import Knowledge, Term, load_knowledge, load_phrasings
 from yaie.models.tutor.templates import sample
 
@@ -28,6 +29,8 @@ _PEOPLE = (
     "my grandmother", "the exam", "an interviewer", "my brother", "a customer", "the professor",
 )  # fmt: skip
 _WONDERS = ("asked me", "wants to know", "keeps asking", "wonders", "would like to hear", "asks")
+SPRINKLED = 0.07
+"""Share of on-subject questions with a stray word; many more, and off-subject prompts slip in."""
 _SMALL_WORDS = frozenset("is are the a an do does of to me please in can could you and it".split())
 
 
@@ -46,8 +49,8 @@ def surface(term: Term, rng: random.Random) -> str:
 @lru_cache(maxsize=1)
 def _stray_words() -> tuple[str, ...]:
     rules = " ".join(load_phrasings("system")["rules"])
-    words = [word.strip(".,") for text in (rules, *_off_subject_things()) for word in text.split()]
-    return tuple(words)
+    texts = (rules, *strange.names(), *strange.verbs())
+    return tuple(word.strip(".,") for text in texts for word in text.split())
 
 
 def _sprinkle(text: str, rng: random.Random) -> str:
@@ -61,14 +64,14 @@ def _sprinkle(text: str, rng: random.Random) -> str:
 def fill(template: str, rng: random.Random, **terms: Term) -> str:
     """Expand the template once and put a surface form of each term into its place."""
     text = sample(template, rng)
-    if rng.random() < 0.12:
+    if rng.random() < SPRINKLED:
         text = _sprinkle(text, rng)
     for name, term in terms.items():
         text = text.replace(f"{{{name}}}", surface(term, rng))
     return text
 
 
-def _slip(text: str, rng: random.Random) -> str:
+def slip(text: str, rng: random.Random) -> str:
     """One typing slip, in a word of at least five letters: swap, drop or double a letter."""
     words = text.split(" ")
     long = [index for index, word in enumerate(words) if len(word) >= 5 and word.isalpha()]
@@ -106,7 +109,7 @@ def as_typed(text: str, rng: random.Random) -> str:
     if rng.random() < 0.10:
         bare += rng.choice((" ", ", ", " ")) + rng.choice(CLOSERS)
     if rng.random() < 0.06:
-        bare = _slip(bare, rng)
+        bare = slip(bare, rng)
     usual = "?" if text.lower().startswith(_QUESTION_WORDS) else "."
     mark = rng.choices((usual, "", "?", "!", "??", " ?"), (58, 32, 5, 2, 1, 2))[0]
     case = rng.random()
@@ -123,44 +126,6 @@ def ask(intent: str, rng: random.Random, **terms: Term) -> str:
     """A training question of the intent about the given terms."""
     template = rng.choice(load_phrasings("train")[intent]["templates"])
     return as_typed(fill(template, rng, **terms), rng)
-
-
-_ONSETS = ("b", "br", "c", "ch", "d", "f", "fl", "g", "gr", "h", "j", "k", "l", "m", "n", "p",
-    "pl", "qu", "r", "s", "sk", "st", "str", "sw", "t", "th", "tr", "v", "w", "y", "z", "")  # fmt: skip
-_VOWELS = ("a", "e", "i", "o", "u", "ea", "oo", "ai", "y")
-_CODAS = ("", "", "", "n", "r", "l", "m", "s", "t", "x", "ck", "ng", "nd", "rt", "sh", "p", "b")
-_SYLLABLES = (_ONSETS, _VOWELS, _CODAS)
-
-
-def invented_word(rng: random.Random) -> str:
-    """A word that means nothing: the tutor must not explain what it has never heard of."""
-    parts = (rng.choice(part) for _ in range(rng.randint(1, 4)) for part in _SYLLABLES)
-    word = "".join(parts)
-    return word.capitalize() if rng.random() < 0.3 else word
-
-
-@lru_cache(maxsize=1)
-def _off_subject_things() -> tuple[str, ...]:
-    groups = load_phrasings("off_subject")["group"]
-    return tuple(thing for group in groups[:-1] for thing in group["things"])
-
-
-def ask_off_subject(rng: random.Random) -> str:
-    """A prompt to be refused: a written one, or an on-subject template around a strange thing."""
-    if rng.random() < 0.4:
-        intents = ("define", "define", "explain", "why", "how", "example", "simple")
-        template = sample(
-            rng.choice(load_phrasings("train")[rng.choice(intents)]["templates"]), rng
-        )
-        if rng.random() < 0.55:
-            thing = rng.choice(_off_subject_things())
-        else:
-            thing = f"{rng.choice(('', 'a ', 'the '))}{invented_word(rng)}"
-            thing += f" {invented_word(rng)}" if rng.random() < 0.3 else ""
-        return as_typed(template.replace("{t}", thing), rng)
-    group = rng.choice(load_phrasings("off_subject")["group"])
-    template = sample(rng.choice(group["templates"]), rng)
-    return as_typed(template.replace("{x}", rng.choice(group["things"])), rng)
 
 
 @lru_cache(maxsize=1)
@@ -184,7 +149,7 @@ def system_message(rng: random.Random) -> str | None:
     elif kind < 0.97:
         pool, low, high = _context_sentences(), 2, 30
     else:
-        pool, low, high = tuple(invented_word(rng) for _ in range(50)), 5, 150
+        pool, low, high = tuple(strange.invented_word(rng) for _ in range(50)), 5, 150
     count = rng.randint(low, high)
     # A short pool repeats itself, as a padded system prompt does.
     joiner = rng.choice((" ", " ", "\n", "\n- "))

@@ -140,6 +140,8 @@ def save(model: LlamaForCausalLM, out: Path) -> None:
         eos_token_id=config.eos_token_id,
         pad_token_id=config.pad_token_id,
         max_new_tokens=160,
+        # What it says is right at the top choice: servers read from here that it answers greedily.
+        do_sample=False,
     )
     model.to(device="cpu", dtype=torch.bfloat16).save_pretrained(out)
 
@@ -147,9 +149,9 @@ def save(model: LlamaForCausalLM, out: Path) -> None:
 def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Train the YAIE tutor from scratch.")
     parser.add_argument("--out", type=Path, default=TUTOR_PATH, help="folder for the weights")
-    parser.add_argument("--steps", type=int, default=3800, help="optimizer steps")
+    parser.add_argument("--steps", type=int, default=3900, help="optimizer steps")
     parser.add_argument("--batch", type=int, default=64, help="windows of 2048 tokens per step")
-    parser.add_argument("--shards", type=int, default=400, help="times 2000 conversations")
+    parser.add_argument("--shards", type=int, default=500, help="times 2000 conversations")
     parser.add_argument("--lr", type=float, default=2e-3, help="peak learning rate")
     parser.add_argument("--weight-decay", type=float, default=0.1)
     parser.add_argument("--seed", type=int, default=0)
