@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from yaie.core.contracts import Detokenizer, ModelRunner, Sampler, Scheduler, StopChecker
+from yaie.core.errors import InvalidRequestError
 from yaie.core.request import FinishReason, Request, RequestOutput
 
 
@@ -51,7 +52,12 @@ class EngineCore:
         return bool(self._live)
 
     def add_request(self, request: Request) -> None:
-        """Queue a request."""
+        """Queue a request. Raises InvalidRequestError if one with its id is alive."""
+        if request.request_id in self._live:
+            raise InvalidRequestError(
+                f"request_id {request.request_id!r} is in use by a request that is not finished",
+                param="request_id",
+            )
         self._live[request.request_id] = Output(
             request, self._make_detokenizer(), self._make_stop_checker(request.params.stop)
         )

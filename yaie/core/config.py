@@ -15,6 +15,7 @@ from typing import Any, Literal, Self, get_args, get_origin, get_type_hints
 from yaie.core.errors import ConfigError
 
 ENV_PREFIX = "YAIE_"
+MOST_GIB = 1 << 20
 
 
 def _setting(default: Any, help: str) -> Any:
@@ -79,7 +80,8 @@ class EngineConfig:
         share = self.kv_memory_share
         _require(share is None or 0 < share <= 1, "kv_memory_share", "must be in (0, 1]", share)
         _require(0 <= self.watermark < 1, "watermark", "must be in [0, 1)", self.watermark)
-        _require(self.swap_space >= 0, "swap_space", "must not be negative", self.swap_space)
+        swap = self.swap_space
+        _require(0 <= swap <= MOST_GIB, "swap_space", f"must be between 0 and {MOST_GIB:,}", swap)
         _require(self.model != "", "model", "must not be empty", self.model)
         if self.preemption == "swap" and self.swap_space == 0:
             raise ConfigError(

@@ -542,7 +542,9 @@ class EngineCore(Protocol):
     """Lab 7. The step loop. It is given a scheduler, a runner and a sampler, and makes one
     detokenizer and one stop checker for each request."""
 
-    def add_request(self, request: "Request") -> None: ...
+    def add_request(self, request: "Request") -> None:
+        """Queue a request. Raises InvalidRequestError if one with its id is alive."""
+        ...
 
     def abort(self, request_id: str) -> bool:
         """End a request now; False if it is unknown or over. It yields no further output."""

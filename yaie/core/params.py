@@ -1,9 +1,12 @@
 """How one request wants its tokens drawn."""
 
-import math
+import sys
 from dataclasses import dataclass
 
 from yaie.core.errors import InvalidRequestError
+
+LARGEST = sys.float_info.max
+"""Comparing with it tells NaN, infinity and integers that no float can hold from numbers."""
 
 
 def _require(condition: bool, param: str, message: str) -> None:
@@ -61,7 +64,7 @@ class SamplingParams:
             value = getattr(self, name)
             is_number = isinstance(value, int | float) and not isinstance(value, bool)
             _require(
-                is_number and math.isfinite(value), name, f"must be a finite number, got {value!r}"
+                is_number and abs(value) <= LARGEST, name, f"must be a finite number, got {value!r}"
             )
         for name in ("top_k", "n"):
             value = getattr(self, name)
@@ -71,6 +74,8 @@ class SamplingParams:
             _require(
                 value is None or type(value) is int, name, f"must be an integer, got {value!r}"
             )
+        is_flag = type(self.ignore_eos) is bool
+        _require(is_flag, "ignore_eos", f"must be true or false, got {self.ignore_eos!r}")
         stops_are_strings = isinstance(self.stop, tuple) and all(
             isinstance(text, str) for text in self.stop
         )

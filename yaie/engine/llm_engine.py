@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from yaie.core.config import EngineConfig
-from yaie.core.errors import EngineOverloadedError, InvalidRequestError, YaieError
+from yaie.core.errors import ConfigError, EngineOverloadedError, InvalidRequestError, YaieError
 from yaie.core.params import SamplingParams
 from yaie.core.request import FinishReason, Request, RequestOutput
 from yaie.engine.admission import check_messages, check_prompt, resolve_max_tokens
@@ -37,7 +37,7 @@ class LLMEngine:
 
         Raises ConfigError, ModelError or PartError.
         """
-        self.config = replace(config, **settings) if config else EngineConfig.load(settings)
+        self.config = _configured(config, settings)
         if self.config.threads is not None:
             torch.set_num_threads(self.config.threads)
         self._parts = load_parts(self.config.mine)
@@ -94,15 +94,28 @@ class LLMEngine:
         EngineOverloadedError if the queue is full. Either way nothing is queued.
         """
         params = params or self._sampling_params({})
+        num_waiting = self._machine.scheduler.num_waiting
+        if num_waiting + params.n > self.config.max_waiting:
+            raise EngineOverloadedError(f"{num_waiting} requests wait already; try again later")
+        return self._queue(prompt, params, request_id, priority)
+
+    def _queue(
+        self,
+        prompt: Prompt,
+        params: SamplingParams,
+        request_id: str | None = None,
+        priority: int = 0,
+    ) -> list[Request]:
+        """`add_request` for a caller who will wait, however long the queue."""
+        if not isinstance(prompt, str | list | tuple):
+            raise InvalidRequestError(
+                f"prompt must be text or a list of token ids, got {prompt!r}", param="prompt"
+            )
         token_ids = self.tokenizer.encode(prompt) if isinstance(prompt, str) else list(prompt)
         check_prompt(token_ids, self._model.adapter.vocab_size)
         max_tokens = resolve_max_tokens(
             len(token_ids), params, self.max_model_len, self.pool_tokens
         )
-        if self._machine.scheduler.num_waiting + params.n > self.config.max_waiting:
-            raise EngineOverloadedError(
-                f"{self._machine.scheduler.num_waiting} requests wait already; try again later"
-            )
         requests = self._make_requests(token_ids, params, max_tokens, request_id, priority)
         for request in requests:
             self._machine.core.add_request(request)
@@ -143,7 +156,7 @@ class LLMEngine:
         for output in outputs:
             request = output.request
             self._counters["generation_tokens"] += len(output.token_ids)
-            if request.num_output_tokens == 1:
+            if output.token_ids and request.num_output_tokens == 1:
                 self._counters["prompt_tokens"] += request.num_prompt_tokens
                 self._counters["cached_tokens"] += request.num_cached_tokens
             if output.finish_reason is FinishReason.ERROR:
@@ -164,12 +177,12 @@ class LLMEngine:
 
         Raises what `add_request` does before anything runs, and YaieError if a request fails.
         """
-        params = replace(params, **sampling) if params else self._sampling_params(sampling)
+        params = self._sampling_params(sampling, base=params)
         several = isinstance(prompts, list | tuple) and not all(type(p) is int for p in prompts)
         requests: list[Request] = []
         try:
             for prompt in prompts if several else [prompts]:
-                requests += self.add_request(prompt, params)  # type: ignore[arg-type]
+                requests += self._queue(prompt, params)  # type: ignore[arg-type]
             texts: dict[str, list[str]] = {request.request_id: [] for request in requests}
             for output in self._run(requests):
                 texts[output.request.request_id].append(output.text)
@@ -217,11 +230,13 @@ class LLMEngine:
         finally:
             self._abort_all(requests)
 
-    def _sampling_params(self, given: Json) -> SamplingParams:
-        """The model's defaults with what was given. Raises InvalidRequestError."""
+    def _sampling_params(self, given: Json, base: SamplingParams | None = None) -> SamplingParams:
+        """What was given on top of `base`, or of the model's defaults. Raises InvalidRequestError."""
         for name in given:
             if name not in SamplingParams.__dataclass_fields__:
                 raise InvalidRequestError(f"no sampling parameter is called {name!r}", param=name)
+        if base is not None:
+            return replace(base, **given)
         return SamplingParams(**(self.sampling_defaults | given))
 
     def _abort_all(self, requests: list[Request]) -> None:
@@ -249,3 +264,12 @@ class LLMEngine:
         """Verify the invariants of scheduler, tables, tree and blocks; raises InvariantError."""
         self._machine.scheduler.check()
         self._machine.cache.check()
+
+
+def _configured(config: EngineConfig | None, settings: Json) -> EngineConfig:
+    """`config` with these settings changed; without one, what environment and file say."""
+    if config is None:
+        return EngineConfig.load(settings)
+    if unknown := sorted(settings.keys() - EngineConfig.__dataclass_fields__.keys()):
+        raise ConfigError(f"no setting is called {unknown[0]!r}", param=unknown[0])
+    return replace(config, **settings)
