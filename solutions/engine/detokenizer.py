@@ -5,6 +5,7 @@ from collections.abc import Callable
 INCOMPLETE = "\N{REPLACEMENT CHARACTER}"
 LONGEST_CHARACTER = 4  # bytes in UTF-8, each of which may be a token
 LONGEST_WINDOW = 16  # tokens; more than this without a whole character at the end is no text
+SHORTEST_WINDOW = 12  # tokens, as many as the characters that `_num_undecided` counts can have
 
 
 class Detokenizer:
@@ -13,6 +14,9 @@ class Detokenizer:
     A token's text depends on its neighbours: a character may span four tokens, and some tokenizers
     drop the space before the first. So a window of the last tokens is decoded with the new one, and
     what was shown of it before is cut off (the scheme of TGI and vLLM). O(1) a token.
+
+    SentencePiece tokenizers with a byte fallback (Llama 2, Mistral, Gemma) decode a run of bytes whole:
+    while its last character is incomplete, every byte of it is U+FFFD, those of shown characters too.
 
         | shown, out of the window | shown, decoded again for context | not shown yet |
         0                       _start                             _shown        len(_ids)
@@ -32,15 +36,20 @@ class Detokenizer:
         # BEGIN SOLUTION 7.1
         self._ids.append(token_id)
         text = self._decode(self._ids[self._start :])
+        if not text.startswith(self._shown_text):
+            # A byte fallback, and the new byte breaks the run that it stands in: go on behind the run.
+            self._start, self._shown_text = self._shown, ""
+            text = self._decode(self._ids[self._start :])
         undecided = _num_undecided(text)
         new = text[len(self._shown_text) : len(text) - undecided]
-        if undecided == 0:
+        if new and undecided == 0:
             self._start, self._shown = self._shown, len(self._ids)
             self._shown_text = self._decode(self._ids[self._start :])
         elif len(self._ids) - self._start > LONGEST_WINDOW:
             # Broken bytes without end: only the last few may still become a character.
-            self._start = len(self._ids) - LONGEST_CHARACTER
-            self._shown_text = self._decode(self._ids[self._start :])[:-undecided]
+            self._start = self._shown = len(self._ids) - SHORTEST_WINDOW
+            context = self._decode(self._ids[self._start :])
+            self._shown_text = context[: len(context) - undecided]
         else:
             self._shown_text += new
         return new

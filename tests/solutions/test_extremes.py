@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import pytest
 import torch
 
+from grader.kit.cost import count_calls
 from solutions.engine import Detokenizer, StopChecker
 from solutions.sampler import Sampler
-from tests.solutions.cost import count_calls
 from yaie.core.batch import SamplingBatch
 
 LOGITS = torch.tensor([[1.0, 2.0, 3.0, -1.0], [-9.0, -2.0, -3.0, -4.0], [80.0, 0.0, 79.0, 1.0]])
@@ -61,6 +61,12 @@ def test_endless_broken_bytes_join_to_their_text(byte: int) -> None:
     assert "".join(map(detokenizer.push, ids)) + detokenizer.flush() == utf8(ids)
 
 
+def test_broken_bytes_are_all_there_though_some_begin_a_character() -> None:
+    detokenizer = Detokenizer(utf8)
+    ids = [0x61, *[0xC3] * 11, 0xF0, 0xC3, 0xF0, 0xA9, 0xA9, 0x61]
+    assert "".join(map(detokenizer.push, ids)) + detokenizer.flush() == utf8(ids)
+
+
 def test_endless_broken_bytes_cost_the_same_for_each() -> None:
     widths: list[int] = []
 
@@ -71,6 +77,8 @@ def test_endless_broken_bytes_cost_the_same_for_each() -> None:
     detokenizer = Detokenizer(decode)
     for _ in range(500):
         detokenizer.push(0x80)
+    for _ in range(5):
+        detokenizer.push(ord("a"))
     assert max(widths) <= 20
 
 

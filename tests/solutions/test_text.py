@@ -1,6 +1,6 @@
 """Lab 7, text: what is streamed is what the whole text is, however it is cut."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 from hypothesis import given, settings
@@ -47,6 +47,50 @@ def test_any_tokens_at_all_join_to_what_decoding_them_at_once_gives(
     tokenizer: Tokenizer, ids: list[int]
 ) -> None:
     assert "".join(stream(tokenizer, ids)) == tokenizer.decode(ids)
+
+
+def sentencepiece() -> Callable[[list[int]], str]:
+    """As Llama 2 decodes: 0 is special, 1..256 are bytes, the rest are words with "▁" for a space."""
+    from tokenizers import AddedToken, decoders, models
+    from tokenizers import Tokenizer as RustTokenizer
+
+    pieces = ["</s>", *(f"<0x{byte:02X}>" for byte in range(256)), "▁", "▁the", "a"]
+    vocab = {piece: index for index, piece in enumerate(pieces)}
+    tokenizer = RustTokenizer(models.BPE(vocab=vocab, merges=[], byte_fallback=True))
+    tokenizer.add_special_tokens([AddedToken("</s>", special=True)])
+    tokenizer.decoder = decoders.Sequence(
+        [
+            decoders.Replace("▁", " "),
+            decoders.ByteFallback(),
+            decoders.Fuse(),
+            decoders.Strip(" ", 1, 0),
+        ]
+    )
+    decode: Callable[[list[int]], str] = tokenizer.decode
+    return decode
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(
+    chunks=st.lists(
+        st.sampled_from(
+            [[257], [258], [259], [0], *([b + 1 for b in c.encode()] for c in "é日🙂\n")]
+        ),
+        max_size=12,
+    )
+)
+def test_characters_in_a_row_that_are_spelt_in_bytes_arrive_whole(chunks: list[list[int]]) -> None:
+    decode = sentencepiece()
+    ids = [token for chunk in chunks for token in chunk]
+    detokenizer = Detokenizer(decode)
+    pieces = [detokenizer.push(token) for token in ids] + [detokenizer.flush()]
+    assert "".join(pieces) == decode(ids)
+    assert all("\N{REPLACEMENT CHARACTER}" not in piece for piece in pieces)
+
+
+def test_a_special_token_between_words_keeps_the_space() -> None:
+    detokenizer = Detokenizer(sentencepiece())
+    assert [detokenizer.push(token) for token in (258, 0, 258)] == ["the", "", " the"]
 
 
 def test_a_character_cut_short_by_the_end_shows_as_one_replacement(tokenizer: Tokenizer) -> None:
