@@ -1,9 +1,9 @@
 # Every target makes the environment first, or refreshes it when what it is made from has changed.
 # `make` alone lists them. Works with GNU make 3.81 and later.
 
-# The interpreter that makes the environment: the first of these that runs and is 3.11 or later.
-PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13 python3.14 python; do \
-            $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo $$p && break; done)
+# The interpreter that makes the environment: the first of these that runs and is 3.10 or later.
+PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13 python3.14 python3.10 python; do \
+            $$p -c 'import sys; sys.exit(sys.version_info < (3, 10))' >/dev/null 2>&1 && echo $$p && break; done)
 # Where the environment lives, and options for pip (say, an index of CPU-only wheels).
 VENV ?= .venv
 PIP_ARGS ?=
@@ -12,21 +12,49 @@ MODEL ?=
 PORT ?=
 BENCH ?= throughput
 ARGS ?=
+# Of the graders: a lab and a task, a seed, and what is graded: labs, solutions, or a folder.
+LAB ?=
+TASK ?=
+SEED ?=
+IMPL ?=
+
+# A folder is meant as seen from where make was called, even with `make -C`.
+IMPL_PATH = $(if $(filter labs solutions /% ~%,$(IMPL)),$(IMPL),$(or $(PWD),$(CURDIR))/$(IMPL))
 
 BIN := $(VENV)/bin
 READY := $(VENV)/.yaie-ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup serve chat bench stubs docs docs-serve test check clean
+.PHONY: help setup grade watch hint reset notebook serve chat bench stubs selfcheck docs docs-serve test check clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
-	@echo "Variables: MODEL=hub-id-or-folder  PORT=number  ARGS='more arguments'"
+	@echo "Variables: LAB=radix_tree  TASK=4.2  SEED=number  IMPL=labs|solutions|folder"
+	@echo "           MODEL=hub-id-or-folder  PORT=number  ARGS='more arguments'"
 	@echo "           PYTHON=interpreter  VENV=folder  PIP_ARGS='options for pip'"
 
 setup: $(READY) ## Make the environment in .venv
 	@echo "Ready: $(BIN)/yaie"
+
+grade: $(READY) ## Grade a lab, or all of them [LAB, TASK, SEED, IMPL, ARGS]
+	@$(BIN)/python -m grader grade $(LAB) $(if $(TASK),--task $(TASK)) $(if $(SEED),--seed $(SEED)) \
+	  $(if $(IMPL),--impl "$(IMPL_PATH)") $(ARGS)
+
+watch: $(READY) ## Grade a lab again whenever you save [LAB, SEED]
+	@$(BIN)/python -m grader watch $(LAB) $(if $(SEED),--seed $(SEED)) $(ARGS)
+
+hint: $(READY) ## One more hint, of four, for a task [LAB, TASK, ARGS=--again]
+	@$(BIN)/python -m grader hint $(LAB) $(if $(TASK),--task $(TASK)) $(ARGS)
+
+reset: $(READY) ## Restore a lab's stubs; your files are kept [LAB, ARGS=--yes]
+	@$(BIN)/python -m grader reset $(LAB) $(ARGS)
+
+notebook: $(READY) ## Open a lab's notebook in the browser [LAB, ARGS=--no-browser]
+	@test -f "labs/$(LAB)/explore.ipynb" || { echo "Name a lab: make notebook LAB=radix_tree" >&2; exit 2; }
+	$(BIN)/jupyter lab --ServerApp.root_dir="$(CURDIR)/labs/$(LAB)" \
+	  --FileCheckpoints.checkpoint_dir="$(CURDIR)/.yaie/checkpoints/$(LAB)" \
+	  --LabApp.default_url=/lab/tree/explore.ipynb $(ARGS)
 
 serve: $(READY) ## Serve a model over HTTP [MODEL, PORT, ARGS]
 	$(BIN)/yaie serve $(MODEL) $(if $(PORT),--port $(PORT)) $(ARGS)
@@ -34,11 +62,14 @@ serve: $(READY) ## Serve a model over HTTP [MODEL, PORT, ARGS]
 chat: $(READY) ## Talk to a model in the terminal [MODEL, ARGS]
 	$(BIN)/yaie chat $(MODEL) $(ARGS)
 
-bench: $(READY) ## Measure [BENCH=throughput|latency|memory|prefix|bookkeeping, MODEL, ARGS]
+bench: $(READY) ## Measure [BENCH=throughput|latency|memory|prefix|bookkeeping|ladder, MODEL, ARGS]
 	$(BIN)/yaie bench $(BENCH) $(MODEL) $(ARGS)
 
 stubs: $(READY) ## Generate labs/ from solutions/ [ARGS=--force overwrites your own work]
 	$(BIN)/python -m grader.stubs $(ARGS)
+
+selfcheck: $(READY) ## Prove the graders: stubs, known mistakes, mutants [ARGS='radix_tree']
+	$(BIN)/python -m grader selfcheck $(ARGS)
 
 docs: $(READY) ## Build the book into book/out and check it
 	$(BIN)/python -m book.tools.build
@@ -49,11 +80,11 @@ docs-serve: $(READY) ## Serve the book, rebuilt as you write [PORT]
 test: $(READY) ## Run the tests [ARGS, for example ARGS='-m "not slow"']
 	$(BIN)/python -m pytest $(ARGS)
 
-check: $(READY) ## Lint, format, types, stubs in step, book without a fault
+check: $(READY) ## Lint, format, types, stubs in step (with CI=1 untouched), book without a fault
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m grader.stubs --check
+	$(BIN)/python -m grader.stubs --check $(if $(CI),--strict)
 	$(BIN)/python -m book.tools.build
 
 clean: ## Remove the environment, the built book and the caches
@@ -61,8 +92,8 @@ clean: ## Remove the environment, the built book and the caches
 	find yaie solutions labs grader book tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(READY): pyproject.toml constraints.txt
-	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
-	  echo "YAIE needs Python 3.11 or later$(if $(PYTHON),; $(PYTHON) is not that,, and none was found)."; \
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null || { \
+	  echo "YAIE needs Python 3.10 or later$(if $(PYTHON),; $(PYTHON) is not that,, and none was found)."; \
 	  echo "Install one (on Debian or Ubuntu: apt install python3 python3-venv),"; \
 	  echo "or name it: make PYTHON=/path/to/python3.11"; exit 2; } >&2
 	@"$(PYTHON)" -c 'import venv, ensurepip' 2>/dev/null || { \

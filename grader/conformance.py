@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from solutions import (
+        api_server,
         engine,
         paged_cache,
         radix_attention,
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     )
     from yaie.core import contracts
     from yaie.engine.model_runner import ModelRunner
+    from yaie.engine.request_stream import RequestStream
+    from yaie.server.service import Service
 
     _sampler: type[contracts.Sampler] = sampler.Sampler
     _ops: type[contracts.TransformerOps] = transformer_ops.TransformerOps
@@ -31,3 +34,6 @@ if TYPE_CHECKING:
     _stop_checker: type[contracts.StopChecker] = engine.StopChecker
     _core: type[contracts.EngineCore] = engine.EngineCore
     _runner: type[contracts.ModelRunner] = ModelRunner
+    _api: contracts.ApiServer = api_server
+    _stream: type[contracts.OutputStream] = RequestStream
+    _backend: type[contracts.ServingBackend] = Service

@@ -1,5 +1,9 @@
 """What every test run has in common."""
 
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 
 
@@ -16,3 +20,21 @@ def has_gpu() -> bool:
     import torch
 
     return torch.cuda.is_available()
+
+
+@pytest.fixture
+def labs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty package `labs` that is found before the repository's own. `tests/learner.py` fills it."""
+
+    def loaded() -> list[str]:
+        return [name for name in sys.modules if name.split(".")[0] == "labs"]
+
+    package = tmp_path / "labs"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in loaded():
+        monkeypatch.delitem(sys.modules, name)
+    yield package
+    for name in loaded():
+        del sys.modules[name]

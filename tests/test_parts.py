@@ -1,34 +1,18 @@
 """The switch between a learner's parts and the reference."""
 
-import shutil
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.learner import hand_in, record_pass
 from yaie.core.errors import ConfigError, PartError
-from yaie.parts import LABS, load_parts
+from yaie.core.progress import Progress
+from yaie.parts import LABS, Part, load_part, load_parts
 
-ROOT = Path(__file__).resolve().parent.parent
 
-
-@pytest.fixture
-def labs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """An empty package `labs` that is found before the repository's own."""
-
-    def forget() -> None:
-        for name in [name for name in sys.modules if name.split(".")[0] == "labs"]:
-            monkeypatch.delitem(sys.modules, name)
-
-    package = tmp_path / "labs"
-    package.mkdir()
-    (package / "__init__.py").touch()
-    monkeypatch.syspath_prepend(tmp_path)
-    forget()
-    yield package
-    for name in [name for name in sys.modules if name.split(".")[0] == "labs"]:
-        del sys.modules[name]
+def part_of(lab: str, mine: str = "auto", progress: Progress | None = None) -> Part:
+    return next(part for part in load_parts(mine, progress).table() if part.lab == lab)
 
 
 @pytest.mark.parametrize("mine", ["auto", "none"])
@@ -58,7 +42,7 @@ def test_a_lab_that_does_not_exist_is_refused_with_the_list(mine: str) -> None:
 
 
 def test_a_finished_part_runs_as_yours_beside_the_reference(labs: Path) -> None:
-    shutil.copytree(ROOT / "solutions/sampler", labs / "sampler")
+    hand_in(labs, "sampler")
     parts = load_parts("sampler")
     owners = {part.lab: part.owner for part in parts.table()}
     assert owners == {lab: "yours" if lab == "sampler" else "reference" for lab in LABS}
@@ -83,3 +67,62 @@ def test_labs_that_were_never_generated_say_how_to_get_them(
     monkeypatch.setitem(sys.modules, "labs", None)
     with pytest.raises(PartError, match="make stubs"):
         load_parts("sampler")
+
+
+def test_auto_takes_a_part_whose_tasks_have_all_passed(labs: Path) -> None:
+    hand_in(labs, "sampler")
+    record_pass(labs, "sampler")
+    part = part_of("sampler")
+    assert (part.owner, part.module) == ("yours", "labs.sampler")
+    assert part.reason == "all tasks passed"
+    assert part.folder == labs / "sampler"
+
+
+def test_auto_leaves_a_part_that_has_passed_in_part(labs: Path) -> None:
+    hand_in(labs, "radix_tree")
+    record_pass(labs, "radix_tree", tasks=2)
+    part = part_of("radix_tree")
+    assert (part.owner, part.reason) == ("reference", "2 of 5 tasks passed")
+
+
+def test_auto_leaves_a_part_that_changed_since_it_passed(labs: Path) -> None:
+    folder = hand_in(labs, "sampler")
+    record_pass(labs, "sampler")
+    (folder / "noise.py").open("a").write("\n# a thought\n")
+    part = part_of("sampler")
+    assert (part.owner, part.reason) == ("reference", "changed since it was graded")
+
+
+def test_reasons_say_why_the_reference_runs(labs: Path) -> None:
+    hand_in(labs, "sampler")
+    assert part_of("sampler").reason == "not graded yet"
+    assert part_of("scheduler").reason == "not in labs/"
+    assert part_of("sampler", "none").reason == "chosen by --mine none"
+    assert part_of("scheduler", "sampler").reason == "not in --mine"
+    assert part_of("sampler", "sampler").reason == "forced by --mine"
+
+
+def test_progress_can_be_that_of_another_place(labs: Path, tmp_path: Path) -> None:
+    hand_in(labs, "sampler")
+    record_pass(labs, "sampler")
+    elsewhere = Progress.load(tmp_path / "elsewhere")
+    assert part_of("sampler", progress=elsewhere).reason == "not graded yet"
+
+
+@pytest.mark.parametrize("fault", ["raise ValueError('mine')", "raise SystemExit(3)", "x = ("])
+def test_a_passed_part_that_cannot_be_imported_is_not_replaced_in_silence(
+    labs: Path, fault: str
+) -> None:
+    hand_in(labs, "sampler", f"\n{fault}\n")
+    record_pass(labs, "sampler")
+    with pytest.raises(
+        PartError, match=r"your part sampler.*\(labs/sampler/__init__\.py, line \d+\)"
+    ):
+        load_parts("auto")
+
+
+def test_one_part_can_be_loaded_without_the_others() -> None:
+    part = load_part("api_server", "none")
+    assert (part.module, part.reason) == ("solutions.api_server", "chosen by --mine none")
+    with pytest.raises(PartError, match="api_server task 8"):
+        load_part("api_server", "all")

@@ -4,38 +4,47 @@ A lab's package is imported by name from `labs` or from `solutions`; nothing els
 """
 
 import re
-import traceback
+import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 
+from yaie.core.blame import line_in, summarize
+from yaie.core.curriculum import Lab, load_curriculum
 from yaie.core.errors import ConfigError, PartError
+from yaie.core.progress import Progress, part_digest, source_files
 
-LABS = (
-    "sampler",
-    "transformer_ops",
-    "paged_cache",
-    "radix_tree",
-    "radix_attention",
-    "scheduler",
-    "engine",
-)
+LABS = load_curriculum().keys
+YOURS, REFERENCE = "yours", "reference"
 _STUB = re.compile(r"""raise NotImplementedError\(\s*(["'])(?P<message>.+?)\1""", re.S)
+_TASK = re.compile(r"\btask (\d+\.\d+)\b")
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One lab's package in use. owner: "yours" or "reference". module: its name."""
+    """One lab's package in use. owner: "yours" or "reference". reason: why, for the table."""
 
     lab: str
     owner: str
     package: ModuleType
+    reason: str
+
+    @property
+    def is_yours(self) -> bool:
+        return self.owner == YOURS
 
     @property
     def module(self) -> str:
+        """The package's name."""
         return self.package.__name__
+
+    @property
+    def folder(self) -> Path:
+        """Where its source lies."""
+        return Path(str(self.package.__file__)).parent
 
 
 class Parts:
@@ -52,24 +61,55 @@ class Parts:
         return list(self._parts.values())
 
 
-def load_parts(mine: str) -> Parts:
+Choice = Callable[[str], tuple[str, str]]
+"""(owner, reason) of a lab."""
+
+
+def load_parts(mine: str, progress: Progress | None = None) -> Parts:
     """Import every part. mine: "auto", "all", "none", or lab names joined by commas.
 
-    "auto" takes a learner's part once its grader has passed on exactly that source; no grader exists
-    yet, so today it takes the reference.
+    "auto" takes a learner's part once every task of its lab has passed on exactly the source that would
+    be imported. progress: of the checkout that `labs` lies in, if not given.
 
-    Raises ConfigError for a lab that does not exist and PartError for a forced part that is unfinished
-    or cannot be imported.
+    Raises ConfigError for a lab that does not exist and PartError for a learner's part that is
+    unfinished or cannot be imported: what was chosen is never replaced in silence.
     """
-    forced = _forced_labs(mine)
-    return Parts([_load(lab, lab in forced) for lab in LABS])
+    choose = _choice(mine, progress)
+    return Parts([_load(lab, *choose(lab)) for lab in LABS])
 
 
-def _forced_labs(mine: str) -> frozenset[str]:
-    if mine in ("auto", "none"):
-        return frozenset()
+def load_part(lab: str, mine: str) -> Part:
+    """Import one part, as `load_parts` would, without waiting for the others."""
+    return _load(lab, *_choice(mine, None)(lab))
+
+
+def forget_part(lab: str) -> None:
+    """Have the next load read a learner's part from its files again, for a notebook that goes on."""
+    package = f"labs.{lab}"
+    for name in [name for name in sys.modules if name == package or name.startswith(f"{package}.")]:
+        del sys.modules[name]
+
+
+def open_tasks(lab: str) -> list[str]:
+    """Ids of the tasks that a learner's part leaves as stubs, in order."""
+    folder = _find_mine(lab)
+    files = source_files(folder) if folder else []
+    found = [stub["message"] for file in files for stub in _STUB.finditer(file.read_text("utf-8"))]
+    return sorted({task[1] for message in found if (task := _TASK.search(message))})
+
+
+def _choice(mine: str, progress: Progress | None) -> Choice:
+    if mine == "auto":
+        return lambda lab: _by_progress(load_curriculum()[lab], progress)
+    if mine == "none":
+        return lambda lab: (REFERENCE, "chosen by --mine none")
     if mine == "all":
-        return frozenset(LABS)
+        return lambda lab: (YOURS, "forced by --mine all")
+    named = _named_labs(mine)
+    return lambda lab: (YOURS, "forced by --mine") if lab in named else (REFERENCE, "not in --mine")
+
+
+def _named_labs(mine: str) -> frozenset[str]:
     labs = frozenset(name.strip() for name in mine.split(","))
     if unknown := sorted(labs - set(LABS)):
         raise ConfigError(
@@ -80,28 +120,51 @@ def _forced_labs(mine: str) -> frozenset[str]:
     return labs
 
 
-def _load(lab: str, forced: bool) -> Part:
-    if not forced:
-        return Part(lab, "reference", import_module(f"solutions.{lab}"))
-    _refuse_unfinished(lab)
-    try:
-        return Part(lab, "yours", import_module(f"labs.{lab}"))
-    except Exception as error:
-        where = traceback.extract_tb(error.__traceback__)[-1]
-        raise PartError(
-            f"your part {lab} cannot be imported: {type(error).__name__}: {error} "
-            f"({Path(where.filename).name}, line {where.lineno})"
-        ) from error
+def _by_progress(lab: Lab, progress: Progress | None) -> tuple[str, str]:
+    folder = _find_mine(lab.key)
+    if folder is None:
+        return REFERENCE, "not in labs/"
+    progress = progress or Progress.load(folder.parent.parent)
+    if progress.is_complete(lab, folder):
+        return YOURS, "all tasks passed"
+    if lab.key not in progress.records:
+        return REFERENCE, "not graded yet"
+    if progress.records[lab.key].digest != part_digest(folder):
+        return REFERENCE, "changed since it was graded"
+    passed = len(progress.passed_tasks(lab, folder))
+    return REFERENCE, f"{passed} of {len(lab.tasks)} tasks passed"
 
 
-def _refuse_unfinished(lab: str) -> None:
-    """Raise PartError naming the first task of a lab that is still a stub."""
+def _find_mine(lab: str) -> Path | None:
+    """The folder that `labs.<lab>` would be imported from."""
     try:
         spec = find_spec(f"labs.{lab}")
     except ModuleNotFoundError:  # not even the package around it
-        spec = None
+        return None
     if spec is None or not spec.submodule_search_locations:
+        return None
+    return Path(spec.submodule_search_locations[0])
+
+
+def _load(lab: str, owner: str, reason: str) -> Part:
+    if owner == REFERENCE:
+        return Part(lab, owner, import_module(f"solutions.{lab}"), reason)
+    folder = _find_mine(lab)
+    if folder is None:
         raise PartError(f"labs/{lab} is missing; `make stubs` writes it")
-    for file in sorted(Path(spec.submodule_search_locations[0]).glob("**/*.py")):
+    _refuse_unfinished(lab, folder)
+    try:
+        return Part(lab, owner, import_module(f"labs.{lab}"), reason)
+    except (Exception, SystemExit) as error:
+        where = line_in(folder, error) or "no line of its own"
+        raise PartError(
+            f"your part {lab} cannot be imported: {summarize(error)} ({where}). "
+            "Repair it, or run the reference with --mine none."
+        ) from error
+
+
+def _refuse_unfinished(lab: str, folder: Path) -> None:
+    """Raise PartError naming the first task of a lab that is still a stub."""
+    for file in source_files(folder):
         if stub := _STUB.search(file.read_text(encoding="utf-8")):
             raise PartError(f"your part {lab} is unfinished: {stub['message']}")

@@ -75,7 +75,12 @@ class EngineCore:
 
     # ANCHOR: step
     def step(self) -> list[RequestOutput]:
-        """One step for every request that the scheduler picks; returns what each one gained."""
+        """One step for every request that the scheduler picks; returns what each one gained.
+
+        Sets a request's `first_token_time` (time.monotonic) with its first token. A request that the
+        sampler gives -1 gets a message in `error` and ends with an output of no token. A request may be
+        finished by others between plan and update: it is passed over.
+        """
         # TODO 7.4: your code here (the reference: 20 lines).
         raise NotImplementedError(
             "engine task 7.4: not implemented yet; see chapter The step loop"
@@ -90,7 +95,11 @@ class EngineCore:
 
     # ANCHOR: advance
     def _advance(self, output: Output) -> RequestOutput:
-        """Turn a request's newest token into text, and end the request if it is time."""
+        """Turn a request's newest token into text, and end the request if it is time.
+
+        A token that ends it is not shown; it stays in `token_ids`. At the end what detokenizer and stop
+        checker held back is shown, and `stop_reason` names the stop string or stop token, if one it was.
+        """
         # TODO 7.3: your code here (the reference: 16 lines).
         raise NotImplementedError(
             "engine task 7.3: not implemented yet; see chapter The step loop"

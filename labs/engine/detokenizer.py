@@ -6,6 +6,7 @@ from collections.abc import Callable
 INCOMPLETE = "\N{REPLACEMENT CHARACTER}"
 LONGEST_CHARACTER = 4  # bytes in UTF-8, each of which may be a token
 LONGEST_WINDOW = 16  # tokens; more than this without a whole character at the end is no text
+SHORTEST_WINDOW = 12  # tokens, as many as the characters that `_num_undecided` counts can have
 
 
 class Detokenizer:
@@ -14,6 +15,9 @@ class Detokenizer:
     A token's text depends on its neighbours: a character may span four tokens, and some tokenizers
     drop the space before the first. So a window of the last tokens is decoded with the new one, and
     what was shown of it before is cut off (the scheme of TGI and vLLM). O(1) a token.
+
+    SentencePiece tokenizers with a byte fallback (Llama 2, Mistral, Gemma) decode a run of bytes whole:
+    while its last character is incomplete, every byte of it is U+FFFD, those of shown characters too.
 
         | shown, out of the window | shown, decoded again for context | not shown yet |
         0                       _start                             _shown        len(_ids)
@@ -30,7 +34,7 @@ class Detokenizer:
     # ANCHOR: push
     def push(self, token_id: int) -> str:
         """The text that this token makes final; "" while a character is incomplete."""
-        # TODO 7.1: your code here (the reference: 13 lines).
+        # TODO 7.1: your code here (the reference: 17 lines).
         raise NotImplementedError(
             "engine task 7.1: not implemented yet; see chapter The step loop"
         )

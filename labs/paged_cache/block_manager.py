@@ -1,4 +1,4 @@
-# Lab 3, your part: tasks 3.1, 3.2, 3.3, 3.4, 3.5. The rest is given.
+# Lab 3, your part: tasks 3.1, 3.2, 3.3. The rest is given.
 """Who holds which block of the device pool and of the host pool.
 
 Paged memory for keys and values (Kwon et al. 2023, PagedAttention). This file moves no data: it hands
@@ -60,61 +60,70 @@ class BlockManager:
     # ANCHOR: free
     def free(self, request_id: str) -> None:
         """Drop the request's table and its references; BlockStateError if it has no table."""
-        # TODO 3.2: your code here (the reference: 3 lines).
+        # TODO 3.1: your code here (the reference: 3 lines).
         raise NotImplementedError(
-            "paged_cache task 3.2: not implemented yet; see chapter The paged KV cache"
+            "paged_cache task 3.1: not implemented yet; see chapter The paged KV cache"
         )
 
     def _drop(self, block_ids: Sequence[int]) -> None:
         """Take one reference from each block; those without any become free."""
-        # TODO 3.2: your code here (the reference: 4 lines).
+        # TODO 3.1: your code here (the reference: 4 lines).
         raise NotImplementedError(
-            "paged_cache task 3.2: not implemented yet; see chapter The paged KV cache"
+            "paged_cache task 3.1: not implemented yet; see chapter The paged KV cache"
         )
 
     def get_physical_blocks(self, request_id: str) -> list[int]:
         """The request's block table; [] if it has none. Callers only read it."""
-        # TODO 3.2: your code here (the reference: 1 line).
+        # TODO 3.1: your code here (the reference: 1 line).
         raise NotImplementedError(
-            "paged_cache task 3.2: not implemented yet; see chapter The paged KV cache"
+            "paged_cache task 3.1: not implemented yet; see chapter The paged KV cache"
         )
 
     # ANCHOR_END: free
 
     # ANCHOR: share
     def share(self, request_id: str, block_ids: Sequence[int]) -> None:
-        """Append held blocks to the request's table; BlockStateError if one of them is free."""
-        # TODO 3.3: your code here (the reference: 2 lines).
+        """Append held blocks to the request's table, one more reference each.
+
+        Raises BlockStateError, with nothing changed, if one of them is free.
+        """
+        # TODO 3.2: your code here (the reference: 2 lines).
         raise NotImplementedError(
-            "paged_cache task 3.3: not implemented yet; see chapter The paged KV cache"
+            "paged_cache task 3.2: not implemented yet; see chapter The paged KV cache"
         )
 
     def hold(self, block_ids: Sequence[int]) -> None:
-        """Add a reference that stands in no table; BlockStateError if a block is free."""
-        # TODO 3.3: your code here (the reference: 3 lines).
+        """Add a reference that stands in no table.
+
+        Raises BlockStateError, with nothing changed, if one of the blocks is free.
+        """
+        # TODO 3.2: your code here (the reference: 3 lines).
         raise NotImplementedError(
-            "paged_cache task 3.3: not implemented yet; see chapter The paged KV cache"
+            "paged_cache task 3.2: not implemented yet; see chapter The paged KV cache"
         )
 
     def release(self, block_ids: Sequence[int]) -> None:
-        """Give back references taken by `hold`; BlockStateError on one that was not."""
-        # TODO 3.3: your code here (the reference: 6 lines).
+        """Give back references taken by `hold`.
+
+        Raises BlockStateError, with nothing changed, if a block is not held, or not that often.
+        """
+        # TODO 3.2: your code here (the reference: 6 lines).
         raise NotImplementedError(
-            "paged_cache task 3.3: not implemented yet; see chapter The paged KV cache"
+            "paged_cache task 3.2: not implemented yet; see chapter The paged KV cache"
         )
 
     def _add_references(self, block_ids: Sequence[int]) -> None:
         """One more reference for each block, after seeing that none of them is free."""
-        # TODO 3.3: your code here (the reference: 3 lines).
+        # TODO 3.2: your code here (the reference: 3 lines).
         raise NotImplementedError(
-            "paged_cache task 3.3: not implemented yet; see chapter The paged KV cache"
+            "paged_cache task 3.2: not implemented yet; see chapter The paged KV cache"
         )
 
     def _refuse_free(self, block_ids: Sequence[int]) -> None:
         """Raise BlockStateError if one of the blocks is free."""
-        # TODO 3.3: your code here (the reference: 3 lines).
+        # TODO 3.2: your code here (the reference: 3 lines).
         raise NotImplementedError(
-            "paged_cache task 3.3: not implemented yet; see chapter The paged KV cache"
+            "paged_cache task 3.2: not implemented yet; see chapter The paged KV cache"
         )
 
     def ref_count(self, block_id: int) -> int:
@@ -122,10 +131,14 @@ class BlockManager:
         return self._refs[block_id]
 
     def replace(self, request_id: str, index: int, block_ids: Sequence[int]) -> None:
-        """Point entries index.. of a table at other, held blocks; drop the references to the old."""
-        # TODO 3.3: your code here (the reference: 6 lines).
+        """Point entries index.. of a table at other, held blocks; drop the references to the old.
+
+        The table is a new list afterwards. Raises BlockStateError, with nothing changed, if one of the
+        new blocks is free.
+        """
+        # TODO 3.2: your code here (the reference: 6 lines).
         raise NotImplementedError(
-            "paged_cache task 3.3: not implemented yet; see chapter The paged KV cache"
+            "paged_cache task 3.2: not implemented yet; see chapter The paged KV cache"
         )
 
     # ANCHOR_END: share
@@ -137,9 +150,9 @@ class BlockManager:
         None if nobody else holds that block, else (old, fresh): the caller copies old to fresh before
         anything is written. Raises OutOfBlocksError, with nothing changed, if no block is free.
         """
-        # TODO 3.4: your code here (the reference: 7 lines).
+        # TODO 3.3: your code here (the reference: 7 lines).
         raise NotImplementedError(
-            "paged_cache task 3.4: not implemented yet; see chapter The paged KV cache"
+            "paged_cache task 3.3: not implemented yet; see chapter The paged KV cache"
         )
 
     # ANCHOR_END: copy_on_write
@@ -150,27 +163,28 @@ class BlockManager:
 
         Raises OutOfBlocksError, with nothing changed, if the host pool cannot take it.
         """
-        # TODO 3.5: your code here (the reference: 7 lines).
+        # TODO 3.3: your code here (the reference: 7 lines).
         raise NotImplementedError(
-            "paged_cache task 3.5: not implemented yet; see chapter The paged KV cache"
+            "paged_cache task 3.3: not implemented yet; see chapter The paged KV cache"
         )
 
     def swap_in(self, request_id: str, shared: Sequence[int] = ()) -> Pairs:
         """Bring a table back; returns (host, device) for each block to copy, in order.
 
         `shared` are held device blocks with the content of the first len(shared) entries. Raises
-        OutOfBlocksError, with nothing changed, if the device pool has no room.
+        OutOfBlocksError if the device pool has no room, BlockStateError if one of `shared` is free, with
+        nothing changed.
         """
-        # TODO 3.5: your code here (the reference: 7 lines).
+        # TODO 3.3: your code here (the reference: 7 lines).
         raise NotImplementedError(
-            "paged_cache task 3.5: not implemented yet; see chapter The paged KV cache"
+            "paged_cache task 3.3: not implemented yet; see chapter The paged KV cache"
         )
 
     def discard_swapped(self, request_id: str) -> None:
         """Free the host blocks of a swapped-out request."""
-        # TODO 3.5: your code here (the reference: 1 line).
+        # TODO 3.3: your code here (the reference: 1 line).
         raise NotImplementedError(
-            "paged_cache task 3.5: not implemented yet; see chapter The paged KV cache"
+            "paged_cache task 3.3: not implemented yet; see chapter The paged KV cache"
         )
 
     def num_swapped_blocks(self, request_id: str) -> int:

@@ -1,4 +1,4 @@
-# Lab 3, your part: tasks 3.8, 3.11, 3.9, 3.10, 3.12. The rest is given.
+# Lab 3, your part: tasks 3.5, 3.7, 3.6. The rest is given.
 """Which request uses which blocks, and what is kept for the next one that starts the same.
 
 Called by the scheduler. It sits on a BlockManager (who holds which block) and a RadixTree (which block
@@ -6,8 +6,10 @@ holds the K and V of which tokens); given no tree, it does without prefix reuse.
 """
 
 from yaie.core.contracts import BlockManager, RadixTree
-from yaie.core.errors import InvariantError, OutOfBlocksError
+from yaie.core.errors import OutOfBlocksError
 from yaie.core.request import Request, RequestStatus
+
+from .agreement import check_agreement
 
 Pairs = list[tuple[int, int]]
 
@@ -42,23 +44,23 @@ class KVCacheManager:
         Sets and returns `num_computed_tokens`, at most num_tokens - 1: without a token to compute there
         would be no logits.
         """
-        # TODO 3.8: your code here (the reference: 14 lines).
+        # TODO 3.5: your code here (the reference: 14 lines).
         raise NotImplementedError(
-            "paged_cache task 3.8: not implemented yet; see chapter The paged KV cache"
+            "paged_cache task 3.5: not implemented yet; see chapter The paged KV cache"
         )
 
     def _start_table(self, request: Request, max_blocks: int) -> int:
         """Make a table of the cached blocks; returns how many those are."""
-        # TODO 3.8: your code here (the reference: 4 lines).
+        # TODO 3.5: your code here (the reference: 4 lines).
         raise NotImplementedError(
-            "paged_cache task 3.8: not implemented yet; see chapter The paged KV cache"
+            "paged_cache task 3.5: not implemented yet; see chapter The paged KV cache"
         )
 
     def _lock_prefix(self, request: Request, max_blocks: int) -> list[int]:
         """The blocks of the longest cached prefix, safe from eviction until `_forget`."""
-        # TODO 3.8: your code here (the reference: 6 lines).
+        # TODO 3.5: your code here (the reference: 6 lines).
         raise NotImplementedError(
-            "paged_cache task 3.8: not implemented yet; see chapter The paged KV cache"
+            "paged_cache task 3.5: not implemented yet; see chapter The paged KV cache"
         )
 
     def _can_fork(self, sibling: Request) -> bool:
@@ -81,9 +83,9 @@ class KVCacheManager:
 
     def is_pending(self, request: Request) -> bool:
         """Whether this step computes the next block that the request lacks, for somebody else."""
-        # TODO 3.11: your code here (the reference: 13 lines).
+        # TODO 3.7: your code here (the reference: 13 lines).
         raise NotImplementedError(
-            "paged_cache task 3.11: not implemented yet; see chapter The paged KV cache"
+            "paged_cache task 3.7: not implemented yet; see chapter The paged KV cache"
         )
 
     def _peek(self, request: Request) -> list[int]:
@@ -105,12 +107,13 @@ class KVCacheManager:
     def allocate(self, request: Request, num_tokens: int, *, keep_free: int = 0) -> bool:
         """Make room for the request's first `num_tokens` tokens; False, nothing changed, if it cannot.
 
-        Evicts unreferenced cached blocks as needed. A block that somebody else can see is copied before
-        this request writes to it.
+        Evicts unreferenced cached blocks as needed, no more than are missing. A block that somebody
+        else can see is copied before this request writes to it. For `is_pending`, `_computing` notes
+        the first block that a chunk of more than one token fills, by its `_block_key`.
         """
-        # TODO 3.9: your code here (the reference: 18 lines).
+        # TODO 3.5: your code here (the reference: 18 lines).
         raise NotImplementedError(
-            "paged_cache task 3.9: not implemented yet; see chapter The paged KV cache"
+            "paged_cache task 3.5: not implemented yet; see chapter The paged KV cache"
         )
 
     @property
@@ -121,9 +124,9 @@ class KVCacheManager:
 
     def _evict_for(self, num_blocks: int) -> None:
         """Have `num_blocks` free blocks, at the cost of the least recently used cached ones."""
-        # TODO 3.9: your code here (the reference: 5 lines).
+        # TODO 3.5: your code here (the reference: 5 lines).
         raise NotImplementedError(
-            "paged_cache task 3.9: not implemented yet; see chapter The paged KV cache"
+            "paged_cache task 3.5: not implemented yet; see chapter The paged KV cache"
         )
 
     def reset_prefix_cache(self) -> int:
@@ -136,17 +139,21 @@ class KVCacheManager:
 
     # ANCHOR: commit
     def commit(self, request: Request) -> None:
-        """File the full blocks of computed tokens in the tree; take the tree's where it has them."""
-        # TODO 3.10: your code here (the reference: 13 lines).
+        """File the full blocks of computed tokens in the tree; take the tree's where it has them.
+
+        The longer path is locked before the shorter one is unlocked, so that no block of the table is
+        unprotected for a moment. Called after every step, and costs nothing where no block became full.
+        """
+        # TODO 3.6: your code here (the reference: 13 lines).
         raise NotImplementedError(
-            "paged_cache task 3.10: not implemented yet; see chapter The paged KV cache"
+            "paged_cache task 3.6: not implemented yet; see chapter The paged KV cache"
         )
 
     def free(self, request: Request, *, keep: bool = True) -> None:
         """File what is computed (unless `keep` is False), then drop all that the request holds."""
-        # TODO 3.10: your code here (the reference: 8 lines).
+        # TODO 3.6: your code here (the reference: 8 lines).
         raise NotImplementedError(
-            "paged_cache task 3.10: not implemented yet; see chapter The paged KV cache"
+            "paged_cache task 3.6: not implemented yet; see chapter The paged KV cache"
         )
 
     def _forget(self, key: str) -> None:
@@ -160,9 +167,9 @@ class KVCacheManager:
     # ANCHOR: swap
     def swap_out(self, request: Request) -> bool:
         """Move the table to the host pool; False, nothing changed, if that has no room."""
-        # TODO 3.12: your code here (the reference: 7 lines).
+        # TODO 3.7: your code here (the reference: 7 lines).
         raise NotImplementedError(
-            "paged_cache task 3.12: not implemented yet; see chapter The paged KV cache"
+            "paged_cache task 3.7: not implemented yet; see chapter The paged KV cache"
         )
 
     def swap_in(self, request: Request, num_tokens: int, *, keep_free: int = 0) -> bool:
@@ -170,9 +177,9 @@ class KVCacheManager:
 
         Only what the tree has lost meanwhile is copied.
         """
-        # TODO 3.12: your code here (the reference: 13 lines).
+        # TODO 3.7: your code here (the reference: 13 lines).
         raise NotImplementedError(
-            "paged_cache task 3.12: not implemented yet; see chapter The paged KV cache"
+            "paged_cache task 3.7: not implemented yet; see chapter The paged KV cache"
         )
 
     def take_moves(self) -> tuple[Pairs, Pairs, Pairs]:
@@ -189,9 +196,9 @@ class KVCacheManager:
 
     def slot_mapping(self, request: Request, start: int, num_tokens: int) -> list[int]:
         """The slots of tokens [start, start + num_tokens)."""
-        # TODO 3.9: your code here (the reference: 2 lines).
+        # TODO 3.5: your code here (the reference: 2 lines).
         raise NotImplementedError(
-            "paged_cache task 3.9: not implemented yet; see chapter The paged KV cache"
+            "paged_cache task 3.5: not implemented yet; see chapter The paged KV cache"
         )
 
     # ANCHOR_END: slot_mapping
@@ -210,30 +217,11 @@ class KVCacheManager:
 
     # ANCHOR: check
     def check(self) -> None:
-        """Raise InvariantError unless tables, tree and blocks agree.
-
-        Every block is free, cached or in use, once; a table's filed entries are the tree's own blocks,
-        and their path is locked; an evictable block is in no table.
-        """
+        """Raise InvariantError unless tables, tree and blocks agree; see `agreement.py`."""
         self._blocks.check()
-        if self._tree is None:
-            return
-        self._tree.check()
-        in_tree = self._tree.all_blocks()
-        for block in in_tree:
-            if self._blocks.ref_count(block) == 0:
-                raise InvariantError(f"block {block} is in the tree and on the free list")
-        for key, node in self._nodes.items():
-            filed = self._filed[key]
-            path, table = self._tree.path_blocks(node), self._blocks.get_physical_blocks(key)
-            if path != table[:filed]:
-                raise InvariantError(f"request {key}: table {table[:filed]} but tree path {path}")
-        in_tables = {b for key in self._filed for b in self._blocks.get_physical_blocks(key)}
-        idle = sum(block not in in_tables for block in in_tree)
-        if idle != self._tree.num_evictable:
-            raise InvariantError(
-                f"{idle} tree blocks are in no table, but {self._tree.num_evictable} count as evictable"
-            )
+        if self._tree is not None:
+            self._tree.check()
+            check_agreement(self._blocks, self._tree, self._nodes, self._filed)
 
     # ANCHOR_END: check
 

@@ -1,4 +1,4 @@
-# Lab 3, your part: tasks 3.6, 3.7. The rest is given.
+# Lab 3, your part: task 3.4. The rest is given.
 """The memory behind the block numbers."""
 
 from collections.abc import Sequence
@@ -48,9 +48,9 @@ class KVPool:
     # ANCHOR: write
     def write(self, layer: int, k: Tensor, v: Tensor, slot_mapping: Tensor) -> None:
         """Store k, v [T, kv_heads, head_dim] in the slots [T] (int64)."""
-        # TODO 3.6: your code here (the reference: 2 lines).
+        # TODO 3.4: your code here (the reference: 2 lines).
         raise NotImplementedError(
-            "paged_cache task 3.6: not implemented yet; see chapter The paged KV cache"
+            "paged_cache task 3.4: not implemented yet; see chapter The paged KV cache"
         )
 
     # ANCHOR_END: write
@@ -58,9 +58,9 @@ class KVPool:
     # ANCHOR: gather
     def gather(self, layer: int, block_tables: Tensor) -> tuple[Tensor, Tensor]:
         """K and V of the blocks [n, m] as [n, m * block_size, kv_heads, head_dim] (copies)."""
-        # TODO 3.6: your code here (the reference: 8 lines).
+        # TODO 3.4: your code here (the reference: 8 lines).
         raise NotImplementedError(
-            "paged_cache task 3.6: not implemented yet; see chapter The paged KV cache"
+            "paged_cache task 3.4: not implemented yet; see chapter The paged KV cache"
         )
 
     # ANCHOR_END: gather
@@ -68,23 +68,23 @@ class KVPool:
     # ANCHOR: move_blocks
     def copy_blocks(self, pairs: Sequence[tuple[int, int]]) -> None:
         """Copy block src to block dst for each (src, dst), in every layer."""
-        # TODO 3.7: your code here (the reference: 1 line).
+        # TODO 3.4: your code here (the reference: 1 line).
         raise NotImplementedError(
-            "paged_cache task 3.7: not implemented yet; see chapter The paged KV cache"
+            "paged_cache task 3.4: not implemented yet; see chapter The paged KV cache"
         )
 
     def swap_out(self, pairs: Sequence[tuple[int, int]]) -> None:
         """Copy device blocks to host blocks for each (device, host), in every layer."""
-        # TODO 3.7: your code here (the reference: 1 line).
+        # TODO 3.4: your code here (the reference: 1 line).
         raise NotImplementedError(
-            "paged_cache task 3.7: not implemented yet; see chapter The paged KV cache"
+            "paged_cache task 3.4: not implemented yet; see chapter The paged KV cache"
         )
 
     def swap_in(self, pairs: Sequence[tuple[int, int]]) -> None:
         """Copy host blocks to device blocks for each (host, device), in every layer."""
-        # TODO 3.7: your code here (the reference: 1 line).
+        # TODO 3.4: your code here (the reference: 1 line).
         raise NotImplementedError(
-            "paged_cache task 3.7: not implemented yet; see chapter The paged KV cache"
+            "paged_cache task 3.4: not implemented yet; see chapter The paged KV cache"
         )
 
     def _move(
@@ -94,9 +94,9 @@ class KVPool:
         pairs: Sequence[tuple[int, int]],
     ) -> None:
         """Copy the blocks of `pairs` in every layer, for K and V; all reads before all writes."""
-        # TODO 3.7: your code here (the reference: 7 lines).
+        # TODO 3.4: your code here (the reference: 7 lines).
         raise NotImplementedError(
-            "paged_cache task 3.7: not implemented yet; see chapter The paged KV cache"
+            "paged_cache task 3.4: not implemented yet; see chapter The paged KV cache"
         )
 
     # ANCHOR_END: move_blocks

@@ -17,8 +17,8 @@ MAX_WASTE = 0.25
 def groups_of(batch: AttentionBatch) -> Iterator[list[int]]:
     """Split the batch's sequences (their indices) into groups of equal query length.
 
-    From the longest down; beyond its first MIN_GROUP sequences a group takes only those with more than
-    1 - MAX_WASTE of its longest one's keys.
+    From the longest down, each group as large as it may be: MIN_GROUP sequences whatever their lengths,
+    and beyond them only those with more than 1 - MAX_WASTE of its longest one's keys.
     """
     # TODO 5.1: your code here (the reference: 12 lines).
     raise NotImplementedError(

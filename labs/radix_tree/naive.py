@@ -19,11 +19,17 @@ class NaivePrefixCache:
     def match(self, token_ids: Sequence[int], max_blocks: int) -> list[int]:
         """Blocks of the longest cached prefix; marks them used."""
         self._tick += 1
+        blocks = self.peek(token_ids, max_blocks)
+        for prefix in self._prefixes(token_ids, len(blocks)):
+            self._last_used[prefix] = self._tick
+        return blocks
+
+    def peek(self, token_ids: Sequence[int], max_blocks: int) -> list[int]:
+        """Blocks of the longest cached prefix, without counting as a use."""
         blocks = []
         for prefix in self._prefixes(token_ids, max_blocks):
             if prefix not in self._block_of:
                 break
-            self._last_used[prefix] = self._tick
             blocks.append(self._block_of[prefix])
         return blocks
 
@@ -46,10 +52,11 @@ class NaivePrefixCache:
 
     def may_evict(self) -> set[int]:
         """Blocks that least-recently-used order allows to go next: unlocked ends, oldest use."""
+        evictable = self.evictable()
         ends = [
             prefix
             for prefix, block in self._block_of.items()
-            if block in self.evictable() and not self._has_child(prefix)
+            if block in evictable and not self._has_child(prefix)
         ]
         oldest = min((self._last_used[prefix] for prefix in ends), default=0)
         return {self._block_of[prefix] for prefix in ends if self._last_used[prefix] == oldest}

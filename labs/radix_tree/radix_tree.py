@@ -1,4 +1,4 @@
-# Lab 4, your part: tasks 4.1, 4.5, 4.2, 4.3, 4.4. The rest is given.
+# Lab 4, your part: tasks 4.1, 4.2, 4.3, 4.4, 4.5. The rest is given.
 """Which blocks hold the K and V of which token prefix.
 
 A compressed trie in steps of whole blocks: SGLang's radix attention (Zheng et al. 2024) over vLLM's
@@ -69,9 +69,9 @@ class RadixTree:
 
     def _touch(self, node: Node) -> None:
         """Mark a node as used now; its place among the leaves moves with it."""
-        # TODO 4.5: your code here (the reference: 3 lines).
+        # TODO 4.1: your code here (the reference: 3 lines).
         raise NotImplementedError(
-            "radix_tree task 4.5: not implemented yet; see chapter The radix tree"
+            "radix_tree task 4.1: not implemented yet; see chapter The radix tree"
         )
 
     # ANCHOR_END: match_prefix

@@ -16,7 +16,7 @@ NEG_INF = float("-inf")
 
 # ANCHOR: apply_penalties
 def apply_penalties(logits: Tensor, penalties: PenaltyBatch) -> Tensor:
-    """Make tokens that were seen less likely.
+    """Make tokens that were seen less likely: first repetition, then frequency and presence.
 
     Repetition divides positive logits and multiplies negative ones of tokens in prompt or output
     (Keskar et al. 2019, section 4.1). Frequency and presence are subtracted, for output tokens only,

@@ -25,7 +25,11 @@ class Sampler:
 
     # ANCHOR: sample
     def sample(self, logits: Tensor, batch: SamplingBatch) -> Tensor:
-        """Draw from `logits` [n, vocab] float32; returns [n] int64, -1 for a row that is not finite."""
+        """Draw from `logits` [n, vocab] float32; returns [n] int64, -1 for a row that is not finite.
+
+        Penalties come first, then temperature, top-k, top-p, min-p. What no row asks for is not
+        computed: the flags of the batch say so. Logits may be overwritten, the batch's tensors not.
+        """
         # TODO 1.7: your code here (the reference: 16 lines).
         raise NotImplementedError(
             "sampler task 1.7: not implemented yet; see chapter Choosing the next token"

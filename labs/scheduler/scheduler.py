@@ -62,7 +62,11 @@ class Scheduler:
 
     # ANCHOR: schedule
     def schedule(self) -> StepPlan:
-        """Plan one step: those that run go on, then the queue moves up into what budget is left."""
+        """Plan one step: those that run go on, then the queue moves up into what budget is left.
+
+        A step that preempts lets nobody in. The cache is told that a step begins, and the moves that
+        it has promised go into the plan.
+        """
         # TODO 6.4: your code here (the reference: 7 lines).
         raise NotImplementedError(
             "scheduler task 6.4: not implemented yet; see chapter Continuous batching"
@@ -96,7 +100,7 @@ class Scheduler:
         """Give a waiting request its blocks and a seat; returns how many tokens it may compute, or 0.
 
         Room is asked for the whole sequence though only its first chunk takes it now: admitting what
-        cannot be finished would only preempt it later.
+        cannot be finished would only preempt it later. Who is not let in holds nothing.
         """
         # TODO 6.5: your code here (the reference: 18 lines).
         raise NotImplementedError(
@@ -136,14 +140,17 @@ class Scheduler:
 
     # ANCHOR: update
     def update(self, plan: StepPlan, token_ids: Sequence[int]) -> list[Request]:
-        """Take over a step's result; returns the requests that gained a token."""
+        """Take over a step's result; returns the requests that gained a token.
+
+        What others may look for, prompts above all, is filed in the cache at once.
+        """
         # TODO 6.7: your code here (the reference: 14 lines).
         raise NotImplementedError(
             "scheduler task 6.7: not implemented yet; see chapter Continuous batching"
         )
 
     def finish(self, request: Request, reason: FinishReason) -> None:
-        """End a request, wherever it stands, and give back what it holds."""
+        """End a request, wherever it stands, and give back what it holds; harmless if it has ended."""
         # TODO 6.7: your code here (the reference: 10 lines).
         raise NotImplementedError(
             "scheduler task 6.7: not implemented yet; see chapter Continuous batching"

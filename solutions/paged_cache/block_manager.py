@@ -64,7 +64,7 @@ class BlockManager:
     # ANCHOR: free
     def free(self, request_id: str) -> None:
         """Drop the request's table and its references; BlockStateError if it has no table."""
-        # BEGIN SOLUTION 3.2
+        # BEGIN SOLUTION 3.1
         if request_id not in self._tables:
             raise BlockStateError(f"request {request_id!r} has no blocks to free (freed twice?)")
         self._drop(self._tables.pop(request_id))
@@ -72,7 +72,7 @@ class BlockManager:
 
     def _drop(self, block_ids: Sequence[int]) -> None:
         """Take one reference from each block; those without any become free."""
-        # BEGIN SOLUTION 3.2
+        # BEGIN SOLUTION 3.1
         # From the end, so that the next request gets them in the order of the last one's tokens.
         for block in reversed(block_ids):
             self._refs[block] -= 1
@@ -82,7 +82,7 @@ class BlockManager:
 
     def get_physical_blocks(self, request_id: str) -> list[int]:
         """The request's block table; [] if it has none. Callers only read it."""
-        # BEGIN SOLUTION 3.2
+        # BEGIN SOLUTION 3.1
         return self._tables.get(request_id, [])
         # END SOLUTION
 
@@ -90,23 +90,32 @@ class BlockManager:
 
     # ANCHOR: share
     def share(self, request_id: str, block_ids: Sequence[int]) -> None:
-        """Append held blocks to the request's table; BlockStateError if one of them is free."""
-        # BEGIN SOLUTION 3.3
+        """Append held blocks to the request's table, one more reference each.
+
+        Raises BlockStateError, with nothing changed, if one of them is free.
+        """
+        # BEGIN SOLUTION 3.2
         self._add_references(block_ids)
         self._tables.setdefault(request_id, []).extend(block_ids)
         # END SOLUTION
 
     def hold(self, block_ids: Sequence[int]) -> None:
-        """Add a reference that stands in no table; BlockStateError if a block is free."""
-        # BEGIN SOLUTION 3.3
+        """Add a reference that stands in no table.
+
+        Raises BlockStateError, with nothing changed, if one of the blocks is free.
+        """
+        # BEGIN SOLUTION 3.2
         self._add_references(block_ids)
         for block in block_ids:
             self._holds[block] += 1
         # END SOLUTION
 
     def release(self, block_ids: Sequence[int]) -> None:
-        """Give back references taken by `hold`; BlockStateError on one that was not."""
-        # BEGIN SOLUTION 3.3
+        """Give back references taken by `hold`.
+
+        Raises BlockStateError, with nothing changed, if a block is not held, or not that often.
+        """
+        # BEGIN SOLUTION 3.2
         for block, count in Counter(block_ids).items():
             if self._holds[block] < count:
                 raise BlockStateError(f"block {block} is released but not held (released twice?)")
@@ -117,7 +126,7 @@ class BlockManager:
 
     def _add_references(self, block_ids: Sequence[int]) -> None:
         """One more reference for each block, after seeing that none of them is free."""
-        # BEGIN SOLUTION 3.3
+        # BEGIN SOLUTION 3.2
         self._refuse_free(block_ids)
         for block in block_ids:
             self._refs[block] += 1
@@ -125,7 +134,7 @@ class BlockManager:
 
     def _refuse_free(self, block_ids: Sequence[int]) -> None:
         """Raise BlockStateError if one of the blocks is free."""
-        # BEGIN SOLUTION 3.3
+        # BEGIN SOLUTION 3.2
         for block in block_ids:
             if self._refs[block] == 0:
                 raise BlockStateError(f"block {block} is free: nobody's content to share")
@@ -136,8 +145,12 @@ class BlockManager:
         return self._refs[block_id]
 
     def replace(self, request_id: str, index: int, block_ids: Sequence[int]) -> None:
-        """Point entries index.. of a table at other, held blocks; drop the references to the old."""
-        # BEGIN SOLUTION 3.3
+        """Point entries index.. of a table at other, held blocks; drop the references to the old.
+
+        The table is a new list afterwards. Raises BlockStateError, with nothing changed, if one of the
+        new blocks is free.
+        """
+        # BEGIN SOLUTION 3.2
         table = self._tables[request_id]
         end = index + len(block_ids)
         old = table[index:end]
@@ -156,7 +169,7 @@ class BlockManager:
         None if nobody else holds that block, else (old, fresh): the caller copies old to fresh before
         anything is written. Raises OutOfBlocksError, with nothing changed, if no block is free.
         """
-        # BEGIN SOLUTION 3.4
+        # BEGIN SOLUTION 3.3
         old = self._tables[request_id][index]
         if self._refs[old] == 1:
             return None
@@ -174,7 +187,7 @@ class BlockManager:
 
         Raises OutOfBlocksError, with nothing changed, if the host pool cannot take it.
         """
-        # BEGIN SOLUTION 3.5
+        # BEGIN SOLUTION 3.3
         table = self._tables[request_id]
         if len(table) > len(self._free_host):
             raise OutOfBlocksError(f"{len(table)} host blocks wanted, {len(self._free_host)} free")
@@ -188,9 +201,10 @@ class BlockManager:
         """Bring a table back; returns (host, device) for each block to copy, in order.
 
         `shared` are held device blocks with the content of the first len(shared) entries. Raises
-        OutOfBlocksError, with nothing changed, if the device pool has no room.
+        OutOfBlocksError if the device pool has no room, BlockStateError if one of `shared` is free, with
+        nothing changed.
         """
-        # BEGIN SOLUTION 3.5
+        # BEGIN SOLUTION 3.3
         host = self._host_tables[request_id]
         self._refuse_free(shared)
         fresh = self._take(len(host) - len(shared))
@@ -202,7 +216,7 @@ class BlockManager:
 
     def discard_swapped(self, request_id: str) -> None:
         """Free the host blocks of a swapped-out request."""
-        # BEGIN SOLUTION 3.5
+        # BEGIN SOLUTION 3.3
         self._free_host.extend(reversed(self._host_tables.pop(request_id)))
         # END SOLUTION
 

@@ -5,8 +5,10 @@ holds the K and V of which tokens); given no tree, it does without prefix reuse.
 """
 
 from yaie.core.contracts import BlockManager, RadixTree
-from yaie.core.errors import InvariantError, OutOfBlocksError
+from yaie.core.errors import OutOfBlocksError
 from yaie.core.request import Request, RequestStatus
+
+from .agreement import check_agreement
 
 Pairs = list[tuple[int, int]]
 
@@ -41,7 +43,7 @@ class KVCacheManager:
         Sets and returns `num_computed_tokens`, at most num_tokens - 1: without a token to compute there
         would be no logits.
         """
-        # BEGIN SOLUTION 3.8
+        # BEGIN SOLUTION 3.5
         sibling = request.fork_of
         if sibling is not None and self._can_fork(sibling):
             # The last token's block comes from the sibling even if the tree has it: this request will
@@ -62,7 +64,7 @@ class KVCacheManager:
 
     def _start_table(self, request: Request, max_blocks: int) -> int:
         """Make a table of the cached blocks; returns how many those are."""
-        # BEGIN SOLUTION 3.8
+        # BEGIN SOLUTION 3.5
         matched = self._lock_prefix(request, max_blocks)
         self._blocks.share(request.request_id, matched)
         self._filed[request.request_id] = len(matched)
@@ -71,7 +73,7 @@ class KVCacheManager:
 
     def _lock_prefix(self, request: Request, max_blocks: int) -> list[int]:
         """The blocks of the longest cached prefix, safe from eviction until `_forget`."""
-        # BEGIN SOLUTION 3.8
+        # BEGIN SOLUTION 3.5
         if self._tree is None:
             return []
         matched, node = self._tree.match_prefix(request.token_ids, max_blocks)
@@ -100,7 +102,7 @@ class KVCacheManager:
 
     def is_pending(self, request: Request) -> bool:
         """Whether this step computes the next block that the request lacks, for somebody else."""
-        # BEGIN SOLUTION 3.11
+        # BEGIN SOLUTION 3.7
         sibling = request.fork_of
         if (
             sibling is not None
@@ -135,10 +137,11 @@ class KVCacheManager:
     def allocate(self, request: Request, num_tokens: int, *, keep_free: int = 0) -> bool:
         """Make room for the request's first `num_tokens` tokens; False, nothing changed, if it cannot.
 
-        Evicts unreferenced cached blocks as needed. A block that somebody else can see is copied before
-        this request writes to it.
+        Evicts unreferenced cached blocks as needed, no more than are missing. A block that somebody
+        else can see is copied before this request writes to it. For `is_pending`, `_computing` notes
+        the first block that a chunk of more than one token fills, by its `_block_key`.
         """
-        # BEGIN SOLUTION 3.9
+        # BEGIN SOLUTION 3.5
         table = self._blocks.get_physical_blocks(request.request_id)
         writes_from = request.num_computed_tokens // self.block_size
         shared = writes_from < len(table) and self._blocks.ref_count(table[writes_from]) > 1
@@ -167,7 +170,7 @@ class KVCacheManager:
 
     def _evict_for(self, num_blocks: int) -> None:
         """Have `num_blocks` free blocks, at the cost of the least recently used cached ones."""
-        # BEGIN SOLUTION 3.9
+        # BEGIN SOLUTION 3.5
         short = num_blocks - self._blocks.num_free
         if short > 0 and self._tree is not None:
             evicted = self._tree.evict(short)
@@ -185,8 +188,12 @@ class KVCacheManager:
 
     # ANCHOR: commit
     def commit(self, request: Request) -> None:
-        """File the full blocks of computed tokens in the tree; take the tree's where it has them."""
-        # BEGIN SOLUTION 3.10
+        """File the full blocks of computed tokens in the tree; take the tree's where it has them.
+
+        The longer path is locked before the shorter one is unlocked, so that no block of the table is
+        unprotected for a moment. Called after every step, and costs nothing where no block became full.
+        """
+        # BEGIN SOLUTION 3.6
         key = request.request_id
         full, filed = request.num_computed_tokens // self.block_size, self._filed[key]
         if self._tree is None or full <= filed:
@@ -205,7 +212,7 @@ class KVCacheManager:
 
     def free(self, request: Request, *, keep: bool = True) -> None:
         """File what is computed (unless `keep` is False), then drop all that the request holds."""
-        # BEGIN SOLUTION 3.10
+        # BEGIN SOLUTION 3.6
         key = request.request_id
         if key in self._filed:
             if keep:
@@ -227,7 +234,7 @@ class KVCacheManager:
     # ANCHOR: swap
     def swap_out(self, request: Request) -> bool:
         """Move the table to the host pool; False, nothing changed, if that has no room."""
-        # BEGIN SOLUTION 3.12
+        # BEGIN SOLUTION 3.7
         self.commit(request)
         try:
             self._moves[0].extend(self._blocks.swap_out(request.request_id))
@@ -242,7 +249,7 @@ class KVCacheManager:
 
         Only what the tree has lost meanwhile is copied.
         """
-        # BEGIN SOLUTION 3.12
+        # BEGIN SOLUTION 3.7
         key = request.request_id
         full = request.num_computed_tokens // self.block_size
         shared = self._lock_prefix(request, full)
@@ -272,7 +279,7 @@ class KVCacheManager:
 
     def slot_mapping(self, request: Request, start: int, num_tokens: int) -> list[int]:
         """The slots of tokens [start, start + num_tokens)."""
-        # BEGIN SOLUTION 3.9
+        # BEGIN SOLUTION 3.5
         table, size = self.block_table(request), self.block_size
         return [table[i // size] * size + i % size for i in range(start, start + num_tokens)]
         # END SOLUTION
@@ -293,30 +300,11 @@ class KVCacheManager:
 
     # ANCHOR: check
     def check(self) -> None:
-        """Raise InvariantError unless tables, tree and blocks agree.
-
-        Every block is free, cached or in use, once; a table's filed entries are the tree's own blocks,
-        and their path is locked; an evictable block is in no table.
-        """
+        """Raise InvariantError unless tables, tree and blocks agree; see `agreement.py`."""
         self._blocks.check()
-        if self._tree is None:
-            return
-        self._tree.check()
-        in_tree = self._tree.all_blocks()
-        for block in in_tree:
-            if self._blocks.ref_count(block) == 0:
-                raise InvariantError(f"block {block} is in the tree and on the free list")
-        for key, node in self._nodes.items():
-            filed = self._filed[key]
-            path, table = self._tree.path_blocks(node), self._blocks.get_physical_blocks(key)
-            if path != table[:filed]:
-                raise InvariantError(f"request {key}: table {table[:filed]} but tree path {path}")
-        in_tables = {b for key in self._filed for b in self._blocks.get_physical_blocks(key)}
-        idle = sum(block not in in_tables for block in in_tree)
-        if idle != self._tree.num_evictable:
-            raise InvariantError(
-                f"{idle} tree blocks are in no table, but {self._tree.num_evictable} count as evictable"
-            )
+        if self._tree is not None:
+            self._tree.check()
+            check_agreement(self._blocks, self._tree, self._nodes, self._filed)
 
     # ANCHOR_END: check
 

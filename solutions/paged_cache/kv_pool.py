@@ -47,7 +47,7 @@ class KVPool:
     # ANCHOR: write
     def write(self, layer: int, k: Tensor, v: Tensor, slot_mapping: Tensor) -> None:
         """Store k, v [T, kv_heads, head_dim] in the slots [T] (int64)."""
-        # BEGIN SOLUTION 3.6
+        # BEGIN SOLUTION 3.4
         for pool, new in zip(self._device[layer], (k, v), strict=True):
             pool.flatten(0, 1).index_copy_(0, slot_mapping, new)
         # END SOLUTION
@@ -57,7 +57,7 @@ class KVPool:
     # ANCHOR: gather
     def gather(self, layer: int, block_tables: Tensor) -> tuple[Tensor, Tensor]:
         """K and V of the blocks [n, m] as [n, m * block_size, kv_heads, head_dim] (copies)."""
-        # BEGIN SOLUTION 3.6
+        # BEGIN SOLUTION 3.4
         n, m = block_tables.shape
         keys, values = (
             pool.index_select(0, block_tables.flatten()).view(
@@ -73,19 +73,19 @@ class KVPool:
     # ANCHOR: move_blocks
     def copy_blocks(self, pairs: Sequence[tuple[int, int]]) -> None:
         """Copy block src to block dst for each (src, dst), in every layer."""
-        # BEGIN SOLUTION 3.7
+        # BEGIN SOLUTION 3.4
         self._move(self._device, self._device, pairs)
         # END SOLUTION
 
     def swap_out(self, pairs: Sequence[tuple[int, int]]) -> None:
         """Copy device blocks to host blocks for each (device, host), in every layer."""
-        # BEGIN SOLUTION 3.7
+        # BEGIN SOLUTION 3.4
         self._move(self._device, self._host, pairs)
         # END SOLUTION
 
     def swap_in(self, pairs: Sequence[tuple[int, int]]) -> None:
         """Copy host blocks to device blocks for each (host, device), in every layer."""
-        # BEGIN SOLUTION 3.7
+        # BEGIN SOLUTION 3.4
         self._move(self._host, self._device, pairs)
         # END SOLUTION
 
@@ -96,7 +96,7 @@ class KVPool:
         pairs: Sequence[tuple[int, int]],
     ) -> None:
         """Copy the blocks of `pairs` in every layer, for K and V; all reads before all writes."""
-        # BEGIN SOLUTION 3.7
+        # BEGIN SOLUTION 3.4
         if not pairs:
             return
         here, there = torch.tensor(pairs).unbind(1)

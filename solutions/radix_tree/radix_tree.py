@@ -96,7 +96,7 @@ class RadixTree:
 
     def _touch(self, node: Node) -> None:
         """Mark a node as used now; its place among the leaves moves with it."""
-        # BEGIN SOLUTION 4.5
+        # BEGIN SOLUTION 4.1
         node.last_used = self._tick
         if node.is_evictable:
             self._leaves.push(node)

@@ -15,7 +15,7 @@ NEG_INF = float("-inf")
 
 # ANCHOR: apply_penalties
 def apply_penalties(logits: Tensor, penalties: PenaltyBatch) -> Tensor:
-    """Make tokens that were seen less likely.
+    """Make tokens that were seen less likely: first repetition, then frequency and presence.
 
     Repetition divides positive logits and multiplies negative ones of tokens in prompt or output
     (Keskar et al. 2019, section 4.1). Frequency and presence are subtracted, for output tokens only,
@@ -44,7 +44,7 @@ def apply_temperature(logits: Tensor, temperature: Tensor) -> Tensor:
     """
     # BEGIN SOLUTION 1.2
     divisor = torch.where(temperature == 0, torch.ones_like(temperature), temperature)
-    return (logits - logits.amax(dim=-1, keepdim=True)) / divisor[:, None]
+    return (logits - logits.amax(dim=1, keepdim=True)) / divisor[:, None]
     # END SOLUTION
 
 
@@ -58,9 +58,9 @@ def apply_top_k(logits: Tensor, top_k: Tensor) -> Tensor:
     Tokens tied with the k-th largest are kept too: which of equals goes would be arbitrary.
     """
     # BEGIN SOLUTION 1.3
-    vocab = logits.shape[-1]
+    vocab = logits.shape[1]
     k = torch.where(top_k <= 0, vocab, top_k.clamp(max=vocab))
-    largest = logits.topk(int(k.max()), dim=-1).values
+    largest = logits.topk(int(k.max()), dim=1).values
     threshold = largest.gather(1, (k - 1)[:, None])
     return logits.masked_fill(logits < threshold, NEG_INF)
     # END SOLUTION
@@ -76,9 +76,9 @@ def apply_top_p(logits: Tensor, top_p: Tensor) -> Tensor:
     The token that crosses p is kept, so at least one always is. p = 1 keeps all.
     """
     # BEGIN SOLUTION 1.4
-    ordered, order = logits.sort(dim=-1, descending=True)
-    probs = ordered.softmax(dim=-1)
-    before = probs.cumsum(dim=-1) - probs
+    ordered, order = logits.sort(dim=1, descending=True)
+    probs = ordered.softmax(dim=1)
+    before = probs.cumsum(dim=1) - probs
     drop = (before >= top_p[:, None]) & (top_p[:, None] < 1)
     # Rounding can put the first token's `before` a hair above zero; it stays whatever p is.
     drop[:, 0] = False
@@ -94,7 +94,7 @@ def apply_min_p(logits: Tensor, min_p: Tensor) -> Tensor:
     """Keep tokens at least min_p times as likely as the most likely one (Nguyen et al. 2024)."""
     # BEGIN SOLUTION 1.5
     # p_i >= min_p * p_max is logit_i >= log(min_p) + logit_max: no softmax needed. log(0) = -inf: off.
-    threshold = min_p.log() + logits.amax(dim=-1)
+    threshold = min_p.log() + logits.amax(dim=1)
     return logits.masked_fill(logits < threshold[:, None], NEG_INF)
     # END SOLUTION
 

@@ -24,13 +24,17 @@ class Sampler:
 
     # ANCHOR: sample
     def sample(self, logits: Tensor, batch: SamplingBatch) -> Tensor:
-        """Draw from `logits` [n, vocab] float32; returns [n] int64, -1 for a row that is not finite."""
+        """Draw from `logits` [n, vocab] float32; returns [n] int64, -1 for a row that is not finite.
+
+        Penalties come first, then temperature, top-k, top-p, min-p. What no row asks for is not
+        computed: the flags of the batch say so. Logits may be overwritten, the batch's tensors not.
+        """
         # BEGIN SOLUTION 1.7
         # NaN and +inf win amax, and a row of nothing but -inf has no other maximum.
-        valid = logits.amax(dim=-1).isfinite()
+        valid = logits.amax(dim=1).isfinite()
         if batch.penalties is not None:
             logits = apply_penalties(logits, batch.penalties)
-        greedy = logits.argmax(dim=-1)
+        greedy = logits.argmax(dim=1)
         if batch.all_greedy:
             return torch.where(valid, greedy, INVALID)
         logits = apply_temperature(logits, batch.temperature)
@@ -40,7 +44,7 @@ class Sampler:
             logits = apply_top_p(logits, batch.top_p)
         if batch.any_min_p:
             logits = apply_min_p(logits, batch.min_p)
-        drawn = (logits + gumbel_noise(batch.seeds, batch.steps, logits.shape[-1])).argmax(dim=-1)
+        drawn = (logits + gumbel_noise(batch.seeds, batch.steps, logits.shape[1])).argmax(dim=1)
         token_ids = torch.where(batch.temperature == 0, greedy, drawn)
         return torch.where(valid, token_ids, INVALID)
         # END SOLUTION

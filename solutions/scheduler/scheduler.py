@@ -61,7 +61,11 @@ class Scheduler:
 
     # ANCHOR: schedule
     def schedule(self) -> StepPlan:
-        """Plan one step: those that run go on, then the queue moves up into what budget is left."""
+        """Plan one step: those that run go on, then the queue moves up into what budget is left.
+
+        A step that preempts lets nobody in. The cache is told that a step begins, and the moves that
+        it has promised go into the plan.
+        """
         # BEGIN SOLUTION 6.4
         self._cache.begin_step()
         plan = StepPlan()
@@ -127,7 +131,7 @@ class Scheduler:
         """Give a waiting request its blocks and a seat; returns how many tokens it may compute, or 0.
 
         Room is asked for the whole sequence though only its first chunk takes it now: admitting what
-        cannot be finished would only preempt it later.
+        cannot be finished would only preempt it later. Who is not let in holds nothing.
         """
         # BEGIN SOLUTION 6.5
         swapped = request.status is RequestStatus.SWAPPED
@@ -197,7 +201,10 @@ class Scheduler:
 
     # ANCHOR: update
     def update(self, plan: StepPlan, token_ids: Sequence[int]) -> list[Request]:
-        """Take over a step's result; returns the requests that gained a token."""
+        """Take over a step's result; returns the requests that gained a token.
+
+        What others may look for, prompts above all, is filed in the cache at once.
+        """
         # BEGIN SOLUTION 6.7
         tokens = iter(token_ids)
         advanced = []
@@ -217,7 +224,7 @@ class Scheduler:
         # END SOLUTION
 
     def finish(self, request: Request, reason: FinishReason) -> None:
-        """End a request, wherever it stands, and give back what it holds."""
+        """End a request, wherever it stands, and give back what it holds; harmless if it has ended."""
         # BEGIN SOLUTION 6.7
         if request.is_finished:
             return

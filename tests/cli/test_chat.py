@@ -65,6 +65,14 @@ def test_unknown_command_and_too_long_input_do_not_end_the_chat(
     assert ran.out.startswith("cba\n/reset")
 
 
+def test_a_request_that_fails_does_not_end_the_chat(yaie: Yaie, fake: FakeEngine) -> None:
+    fake.poison = "bad"
+    ran = yaie("chat", stdin="bad\nabc\n")
+    assert ran.code == 0
+    assert "Error: its logits are not finite" in ran.err
+    assert ran.out == "cba\n"
+
+
 def test_ctrl_c_stops_the_answer_and_not_the_chat(
     yaie: Yaie, fake: FakeEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -38,10 +38,10 @@ def on_engine(test: Test) -> None:
 
     async def run() -> None:
         fake = FakeEngine()
-        async with asyncio.timeout(10), started(fake) as engine:
+        async with started(fake) as engine:
             await test(fake, engine)
 
-    asyncio.run(run())
+    asyncio.run(asyncio.wait_for(run(), 10))
 
 
 async def text_of(stream: RequestStream) -> str:
@@ -166,9 +166,12 @@ def test_loop_is_free_while_a_step_takes_long() -> None:
     async def test(fake: FakeEngine, engine: AsyncEngine) -> None:
         fake.gate.clear()
         await engine.submit(LONG)
-        async with asyncio.timeout(0.5):
+
+        async def turns() -> None:
             for _ in range(10):
                 await asyncio.sleep(0.001)
+
+        await asyncio.wait_for(turns(), 0.5)
 
     on_engine(test)
 

@@ -16,6 +16,7 @@ from openai import OpenAI
 from tests.models.tiny import tiny_model
 from tests.server.fake_engine import FakeEngine
 from yaie.engine.async_engine import AsyncEngine
+from yaie.parts import load_parts
 from yaie.server.app import create_app
 from yaie.server.listen import listen, url_of
 from yaie.server.run import run_server
@@ -46,13 +47,13 @@ class LiveServer:
 
 @contextmanager
 def serving(
-    load: Callable[[], Any], *, wait: bool = True, **app_options: Any
+    load: Callable[[], Any], *, wait: bool = True, api: Any = None, **app_options: Any
 ) -> Iterator[LiveServer]:
-    """Serve until the block ends. `wait`: for the engine to be ready."""
+    """Serve until the block ends. `wait`: for the engine to be ready. `api`: not the reference part."""
     engine = AsyncEngine(load)
     listener = listen("127.0.0.1", 0)
     url = url_of(listener)
-    app = create_app(engine, **app_options)
+    app = create_app(engine, api or load_parts("none")["api_server"], **app_options)
     loop, ready = asyncio.new_event_loop(), threading.Event()
     run = run_server(engine, app, listener, drain_seconds=0, on_ready=ready.set)
     thread = threading.Thread(target=loop.run_until_complete, args=(run,), daemon=True)

@@ -27,7 +27,9 @@ def test_health_of_a_ready_server_names_model_and_parts(live: LiveServer) -> Non
     body = response.json()
     assert body["status"] == "ready"
     assert body["model"] == "tiny-llama"
-    assert {"lab": "sampler", "owner": "reference", "module": "solutions.sampler"} in body["parts"]
+    sampler = next(part for part in body["parts"] if part["lab"] == "sampler")
+    assert (sampler["owner"], sampler["module"]) == ("reference", "solutions.sampler")
+    assert sampler["reason"]
 
 
 def test_loading_server_listens_and_says_so() -> None:

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
+from grader.kit.toy import ToyRunner
 from solutions.paged_cache import BlockManager, KVCacheManager
 from solutions.radix_tree import RadixTree
-from tests.solutions.toy import ToyRunner
 from yaie.core.batch import ScheduledRequest, StepPlan
 from yaie.core.params import SamplingParams
 from yaie.core.request import Request, RequestStatus

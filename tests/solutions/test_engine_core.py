@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from grader.kit.toy import Settings, Toy, toy_output
 from solutions.engine import Detokenizer, EngineCore, StopChecker
-from tests.solutions.toy import Settings, Toy, toy_output
 from yaie.core.batch import SamplingBatch, StepPlan
 from yaie.core.params import SamplingParams
 from yaie.core.request import FinishReason, Request, RequestOutput, RequestStatus

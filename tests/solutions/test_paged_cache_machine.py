@@ -3,9 +3,9 @@
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from grader.kit.toy import prefix_hashes
 from tests.solutions.cache_bench import CacheBench
 from tests.solutions.properties import effort
-from tests.solutions.toy import prefix_hashes
 from yaie.core.request import Request, RequestStatus
 
 RUNNING, PREEMPTED, SWAPPED = (

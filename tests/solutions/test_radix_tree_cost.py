@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
+from grader.kit.cost import count_calls
 from solutions.radix_tree import RadixTree
-from tests.solutions.cost import count_calls
 
 SIZE = 4
 FEW, MANY = 20, 2000

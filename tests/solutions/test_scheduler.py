@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.solutions.toy import Settings, Toy, toy_output
+from grader.kit.toy import Settings, Toy, toy_output
 from yaie.core.batch import StepPlan
 from yaie.core.errors import InvariantError
 from yaie.core.request import FinishReason, RequestStatus

@@ -2,9 +2,9 @@
 
 import pytest
 
+from grader.kit.cost import count_calls
+from grader.kit.toy import Settings, Toy
 from solutions.scheduler import POLICIES
-from tests.solutions.cost import count_calls
-from tests.solutions.toy import Settings, Toy
 from yaie.core.batch import StepPlan
 from yaie.core.request import FinishReason
 

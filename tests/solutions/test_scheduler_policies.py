@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from grader.kit.toy import Settings, Toy
 from solutions.scheduler import POLICIES
 from tests.solutions.properties import effort
-from tests.solutions.toy import Settings, Toy
 from yaie.core.contracts import SchedulingPolicy
 from yaie.core.params import SamplingParams
 from yaie.core.request import Request, RequestStatus

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.solutions.toy import Settings, Toy
+from grader.kit.toy import Settings, Toy
 from yaie.core.request import FinishReason, Request, RequestStatus
 
 A = [0, 1, 2, 3] * 6

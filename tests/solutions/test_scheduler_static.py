@@ -1,6 +1,6 @@
 """StaticScheduler: a batch is filled, runs to the end of its last request, and then comes the next."""
 
-from tests.solutions.toy import Settings, Toy
+from grader.kit.toy import Settings, Toy
 from yaie.core.batch import StepPlan
 from yaie.core.request import FinishReason, RequestStatus
 

@@ -4,7 +4,6 @@ The engine runs on its own thread, so Ctrl-C can stop an answer between two step
 engine whole. Input that is piped in is answered line by line.
 """
 
-import asyncio
 import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,10 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.markup import escape
 
-from yaie.cli.console import err, printable, say, show_error, state_dir
+from yaie.cli.console import err, printable, say, show_error, show_parts, state_dir
 from yaie.cli.options import engine_options, sampling_options
+from yaie.core.compat import Runner
 from yaie.core.config import EngineConfig
-from yaie.core.errors import InvalidRequestError
+from yaie.core.errors import EngineDeadError, InvalidRequestError, YaieError
 
 if TYPE_CHECKING:
     from yaie.cli.chat_session import ChatSession
@@ -50,9 +50,10 @@ def chat(
     engine = AsyncEngine(lambda: LLMEngine(config))
     if sys.stdin.isatty():
         err.print(f"[dim]Loading {escape(config.model)} ...[/]")
-    with asyncio.Runner() as runner:
+    with Runner() as runner:
         runner.run(engine.start())
         (state_dir() / "last_model").write_text(config.model, encoding="utf-8")
+        show_parts(engine.engine.parts, brief=True)
         if sys.stdin.isatty():
             err.print("[dim]/help lists the commands, Ctrl-D leaves.[/]")
         try:
@@ -61,7 +62,7 @@ def chat(
             runner.run(engine.shutdown())
 
 
-def _converse(runner: asyncio.Runner, engine: "AsyncEngine", session: "ChatSession") -> None:
+def _converse(runner: Runner, engine: "AsyncEngine", session: "ChatSession") -> None:
     for line in _lines():
         try:
             if line == "/exit":
@@ -71,7 +72,9 @@ def _converse(runner: asyncio.Runner, engine: "AsyncEngine", session: "ChatSessi
             else:
                 runner.run(session.ask(line, _show))
                 say("")
-        except InvalidRequestError as error:
+        except EngineDeadError:
+            raise
+        except YaieError as error:  # of this answer alone
             show_error(error)
         except KeyboardInterrupt:
             err.print("\n[dim](stopped)[/]")

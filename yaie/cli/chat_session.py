@@ -6,8 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from yaie.core.errors import InvalidRequestError
+from yaie.core.errors import InvalidRequestError, YaieError
 from yaie.core.params import SamplingParams
+from yaie.core.request import FinishReason
 from yaie.engine.async_engine import AsyncEngine
 from yaie.engine.request_stream import RequestStream
 
@@ -69,7 +70,8 @@ class ChatSession:
 
     async def ask(self, text: str, show: Callable[[str], None]) -> None:
         """Answer `text`, piece by piece through `show`. What was shown is remembered, even if this is
-        cancelled. Raises InvalidRequestError, EngineDeadError."""
+        cancelled or fails. Raises InvalidRequestError, EngineDeadError, YaieError for a failed request.
+        """
         self._turns.append({"role": "user", "content": text})
         pieces: list[str] = []
         try:
@@ -77,6 +79,8 @@ class ChatSession:
             stream = await self._engine.submit(prompt, SamplingParams(**self.sampling))
             try:
                 async for output in stream:
+                    if output.finish_reason is FinishReason.ERROR:
+                        raise YaieError(output.request.error or "the request failed")
                     pieces.append(output.text)
                     show(output.text)
             finally:

@@ -4,15 +4,19 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from yaie.core.errors import YaieError
+
+if TYPE_CHECKING:
+    from yaie.parts import Part
 
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
@@ -31,13 +35,26 @@ def show_error(error: YaieError) -> None:
     err.print(f"[bold red]Error:[/] {escape(error.message)}", soft_wrap=True)
 
 
-def parts_table(parts: Iterable[Any]) -> Table:
-    """Whose parts run. Yours stand out."""
-    table = Table("part", "whose", "from", box=None, padding=(0, 2), header_style="dim")
+def parts_table(parts: Iterable["Part"]) -> Table:
+    """Whose parts run, and why. Yours stand out."""
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    for name in ("part", "whose", "from"):
+        table.add_column(name, no_wrap=True)
+    table.add_column("why")
     for part in parts:
-        style = "bold green" if part.owner == "yours" else ""
-        table.add_row(part.lab, part.owner, part.module, style=style)
+        style = "bold green" if part.is_yours else ""
+        table.add_row(part.lab, part.owner, part.module, part.reason, style=style)
     return table
+
+
+def show_parts(parts: Sequence["Part"], *, brief: bool = False) -> None:
+    """The table on stderr, out of the way of results. brief: one line if none of the parts is yours."""
+    if not brief or any(part.is_yours for part in parts):
+        err.print(parts_table(parts))
+        return
+    reasons = Counter(part.reason for part in parts)
+    counts = ", ".join(f"{count} {reason}" for reason, count in reasons.items())
+    err.print(f"[dim]All parts are the reference: {escape(counts)}.[/]", soft_wrap=True)
 
 
 def log_to_stderr() -> None:

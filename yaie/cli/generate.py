@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from yaie.cli.console import show_parts
 from yaie.cli.options import engine_options, sampling_options
 from yaie.core.config import EngineConfig
 from yaie.core.errors import InvalidRequestError
@@ -40,6 +41,7 @@ def generate(
     from yaie.engine.llm_engine import LLMEngine
 
     engine = LLMEngine(config)
+    show_parts(engine.parts)
     use_chat = engine.tokenizer.has_chat_template if chat is None else chat
     choices = _answers(engine, texts, SamplingParams(**sampling), use_chat)
     for text, choice in zip(texts, choices, strict=True):
@@ -61,14 +63,12 @@ def _from_stdin() -> list[str]:
 def _answers(
     engine: "LLMEngine", texts: list[str], params: SamplingParams, use_chat: bool
 ) -> list[dict[str, Any]]:
-    from yaie.engine.openai_format import TextReply, usage
-
     requests = []
     for text in texts:
         turn = {"role": "user", "content": text}
         prompt = engine.encode_chat([turn]) if use_chat else text
         requests += engine.add_request(prompt, params)
-    reply = TextReply(engine.model_name, requests)
+    reply = engine.api.TextReply(engine.model_name, requests)
     while engine.has_work:
         for output in engine.step():
             reply.add(output)
@@ -76,7 +76,7 @@ def _answers(
         {
             "text": choice["text"],
             "finish_reason": choice["finish_reason"],
-            "usage": usage([request]),
+            "usage": engine.api.usage([request]),
         }
         for choice, request in zip(reply.result()["choices"], requests, strict=True)
     ]

@@ -35,17 +35,19 @@ def serve(
     listener = listen(host, port)
     say(f"YAIE {__version__}: loading {config.model} ...")
     from yaie.engine.async_engine import AsyncEngine
+    from yaie.parts import load_part
     from yaie.server.app import create_app
     from yaie.server.run import run_server
 
-    def load() -> "LLMEngine":  # imports torch while the server answers already
+    def load() -> "LLMEngine":  # on its own thread, while the server answers already
         from yaie.engine.llm_engine import LLMEngine
 
         return LLMEngine(config)
 
     log_to_stderr()
     engine = AsyncEngine(load)
-    app = create_app(engine, served_model_name=served_model_name)
+    api = load_part("api_server", config.mine).package
+    app = create_app(engine, api, served_model_name=served_model_name)
     url = url_of(listener)
 
     def announce() -> None:

@@ -5,13 +5,13 @@ a TOML file (`block_size = 32`; its path from `--config` or `YAIE_CONFIG`), the 
 """
 
 import os
-import tomllib
 import types
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal, Self, get_args, get_origin, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+from yaie.core.compat import Self, tomllib
 from yaie.core.errors import ConfigError
 
 ENV_PREFIX = "YAIE_"
@@ -63,7 +63,8 @@ class EngineConfig:
     threads: int | None = _setting(None, "CPU threads; all physical cores if not given.")
     mine: str = _setting(
         "auto",
-        "Whose parts run: auto (yours once graded), all, none, or a list: sampler,radix_tree.",
+        "Whose parts run: auto (yours once all their tasks have passed), all, none, "
+        "or a list: sampler,radix_tree.",
     )
 
     def __post_init__(self) -> None:

@@ -4,7 +4,7 @@ A learner's part and the reference satisfy the same `Protocol`; a grader grades 
 nothing private. Shapes are written `[n, d]`; T is the number of query tokens in a step's flat batch.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from yaie.core.batch import AttentionBatch, AttentionSpec, SamplingBatch, StepPlan
+    from yaie.core.params import SamplingParams
     from yaie.core.request import FinishReason, Request, RequestOutput
 
 
@@ -562,6 +563,125 @@ class EngineCore(Protocol):
 
 
 # ANCHOR_END: engine_core
+
+
+# ANCHOR: api_server
+class OutputStream(Protocol):
+    """Given to lab 8. The outputs of all requests of one call, as they come: `async for` it.
+
+    requests: in the order of their choices, by prompt, then by `n`. An output may arrive for any of
+    them; the stream ends after each has had its last one. Iterating raises EngineDeadError or
+    EngineUnavailableError if the engine ends before that.
+    submitted_at, first_output_at: when, on the clock of `time.perf_counter`.
+    """
+
+    requests: "list[Request]"
+    submitted_at: float
+    first_output_at: float | None
+
+    def __aiter__(self) -> "AsyncIterator[RequestOutput]": ...
+
+    async def __anext__(self) -> "RequestOutput": ...
+
+    async def aclose(self) -> None:
+        """Want no more: requests that still run are aborted. Twice, or after the end, is harmless."""
+        ...
+
+
+class ServingBackend(Protocol):
+    """Given to lab 8. One model behind one name; lives on the event loop that serves HTTP.
+
+    Every member raises EngineUnavailableError while the model loads, unless it is known by then.
+    """
+
+    @property
+    def model_name(self) -> str:
+        """What clients call the model."""
+        ...
+
+    @property
+    def max_model_len(self) -> int:
+        """The longest sequence in tokens, prompt and output together."""
+        ...
+
+    @property
+    def sampling_defaults(self) -> dict[str, Any]:
+        """Fields of SamplingParams that hold for a request which does not give them."""
+        ...
+
+    async def encode_chat(self, messages: list[dict[str, Any]]) -> list[int]:
+        """The prompt of a conversation. Raises InvalidRequestError that names the bad message."""
+        ...
+
+    async def submit_all(
+        self, prompts: Sequence[str | list[int]], params: "SamplingParams", *, priority: int = 0
+    ) -> OutputStream:
+        """Queue several prompts as one stream: all are admitted, or none.
+
+        Raises InvalidRequestError, EngineOverloadedError, EngineUnavailableError or EngineDeadError.
+        """
+        ...
+
+
+class Reply(Protocol):
+    """Lab 8. One answer to one call, in OpenAI's shape, as plain dicts.
+
+    It is made of a model's name and the call's requests. `add` and `result` make a whole answer,
+    `chunks` and `usage_chunk` a streamed one.
+    """
+
+    id: str
+    requests: "Sequence[Request]"
+    include_usage: bool
+
+    def add(self, output: "RequestOutput") -> None:
+        """Take over an output. Raises YaieError if its request failed."""
+        ...
+
+    def result(self) -> dict[str, Any]:
+        """The whole answer, once every request has finished."""
+        ...
+
+    def chunks(self, output: "RequestOutput") -> "Iterator[dict[str, Any]]":
+        """The chunks that an output makes. Raises YaieError if its request failed."""
+        ...
+
+    def usage_chunk(self) -> dict[str, Any]:
+        """The last chunk of a stream that was asked for its usage."""
+        ...
+
+
+class ApiServer(Protocol):
+    """Lab 8. The package itself: what the server and `LLMEngine.chat_completion` call on it."""
+
+    @property
+    def ChatReply(self) -> "Callable[[str, Sequence[Request]], Reply]":
+        """Makes the Reply of a conversation."""
+        ...
+
+    @property
+    def TextReply(self) -> "Callable[[str, Sequence[Request]], Reply]":
+        """Makes the Reply of prompts to continue."""
+        ...
+
+    def usage(self, requests: "Sequence[Request]") -> dict[str, Any]:
+        """OpenAI's token counts of the requests of one call."""
+        ...
+
+    def make_router(self, backend: ServingBackend) -> Any:
+        """A FastAPI router with the endpoints below `/v1`, answered by `backend`."""
+        ...
+
+    def install_error_handlers(self, app: Any) -> None:
+        """Make a FastAPI app answer every failure as OpenAI's error object."""
+        ...
+
+    def http_error(self, status: int, message: str, headers: dict[str, str] | None = None) -> Any:
+        """The Starlette response to a failure that has no exception of ours."""
+        ...
+
+
+# ANCHOR_END: api_server
 
 
 # ANCHOR: model_runner

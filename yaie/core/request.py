@@ -1,8 +1,8 @@
 """One sequence on its way through the engine, and what comes out of it."""
 
 from dataclasses import dataclass, field
-from enum import StrEnum
 
+from yaie.core.compat import StrEnum
 from yaie.core.params import SamplingParams
 
 
@@ -25,8 +25,14 @@ class FinishReason(StrEnum):
     ERROR = "error"
 
 
-@dataclass(slots=True, eq=False, weakref_slot=True)
-class Request:
+class _Referable:
+    """Slots leave out what weak references need."""
+
+    __slots__ = ("__weakref__",)
+
+
+@dataclass(slots=True, eq=False)
+class Request(_Referable):
     """One sequence and its state. Compared by identity; `request_id` is unique in an engine.
 
     token_ids: prompt and output in one list; output starts at `num_prompt_tokens`.

@@ -20,10 +20,10 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from enum import StrEnum
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
+from yaie.core.compat import StrEnum
 from yaie.core.errors import EngineDeadError, EngineUnavailableError, YaieError
 from yaie.core.params import SamplingParams
 from yaie.core.request import Request, RequestOutput
@@ -269,6 +269,5 @@ class AsyncEngine:
 
 
 async def _wait(event: asyncio.Event, seconds: float) -> None:
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            await event.wait()
+    with contextlib.suppress(asyncio.TimeoutError):
+        await asyncio.wait_for(event.wait(), seconds)

@@ -11,12 +11,13 @@ from typing import Any
 import torch
 
 from yaie.core.config import EngineConfig
+from yaie.core.contracts import ApiServer
 from yaie.core.errors import ConfigError, EngineOverloadedError, InvalidRequestError, YaieError
 from yaie.core.params import SamplingParams
 from yaie.core.request import FinishReason, Request, RequestOutput
 from yaie.engine.admission import check_messages, check_prompt, resolve_max_tokens
-from yaie.engine.assembly import assemble
-from yaie.engine.openai_format import ChatReply
+from yaie.engine.assembly import Machine
+from yaie.engine.recovery import Supervisor
 from yaie.engine.sampling import resolve_seed
 from yaie.models.loader import ModelLoader
 from yaie.parts import Part, load_parts
@@ -45,7 +46,7 @@ class LLMEngine:
             self.config, self._parts["transformer_ops"].TransformerOps()
         ).load()
         self.max_model_len = self._model.max_length
-        self._machine = assemble(self.config, self._parts, self._model, self.max_model_len)
+        self._supervisor = Supervisor(self.config, self._parts, self._model, self.max_model_len)
         self.pool_tokens = self._machine.num_blocks * self.config.block_size
         self._num_arrived = 0
         self._counters = dict.fromkeys(
@@ -71,14 +72,24 @@ class LLMEngine:
         return self._model.sampling_defaults
 
     @property
+    def api(self) -> ApiServer:
+        """The part that puts answers into OpenAI's shape."""
+        api: ApiServer = self._parts["api_server"]
+        return api
+
+    @property
     def parts(self) -> list[Part]:
         """Whose parts run."""
         return self._parts.table()
 
     @property
+    def _machine(self) -> Machine:
+        return self._supervisor.machine
+
+    @property
     def has_work(self) -> bool:
         """Whether any request is not finished."""
-        return self._machine.core.has_work
+        return self._supervisor.has_work
 
     def add_request(
         self,
@@ -90,11 +101,12 @@ class LLMEngine:
     ) -> list[Request]:
         """Queue a prompt (text or token ids); returns its `params.n` requests.
 
-        Raises InvalidRequestError (ContextLengthError, KVPoolTooSmallError) if it can never run, and
-        EngineOverloadedError if the queue is full. Either way nothing is queued.
+        Raises InvalidRequestError (ContextLengthError, KVPoolTooSmallError) if it can never run,
+        EngineOverloadedError if the queue is full, and PartError if a learner's part fails on it.
+        Whichever it is, nothing is queued.
         """
         params = params or self._sampling_params({})
-        num_waiting = self._machine.scheduler.num_waiting
+        num_waiting = self._supervisor.num_waiting
         if num_waiting + params.n > self.config.max_waiting:
             raise EngineOverloadedError(f"{num_waiting} requests wait already; try again later")
         return self._queue(prompt, params, request_id, priority)
@@ -117,8 +129,7 @@ class LLMEngine:
             len(token_ids), params, self.max_model_len, self.pool_tokens
         )
         requests = self._make_requests(token_ids, params, max_tokens, request_id, priority)
-        for request in requests:
-            self._machine.core.add_request(request)
+        self._supervisor.add(requests)
         return requests
 
     def _make_requests(
@@ -150,8 +161,11 @@ class LLMEngine:
         return requests
 
     def step(self) -> list[RequestOutput]:
-        """Compute one step; returns what each request in it gained."""
-        outputs = self._machine.core.step()
+        """Compute one step; returns what each request in it gained.
+
+        If a learner's part fails, the requests it was at end with FinishReason.ERROR (`recovery.py`).
+        """
+        outputs = self._supervisor.step()
         self._counters["steps"] += 1
         for output in outputs:
             request = output.request
@@ -165,7 +179,7 @@ class LLMEngine:
 
     def abort(self, request_id: str) -> bool:
         """End a request now; False if it is unknown or over."""
-        return self._machine.core.abort(request_id)
+        return self._supervisor.abort(request_id)
 
     def generate(
         self,
@@ -201,7 +215,7 @@ class LLMEngine:
     def chat_completion(self, messages: list[Json], **sampling: Any) -> Json:
         """Answer a conversation; returns an OpenAI `chat.completion`."""
         requests = self.add_request(self.encode_chat(messages), self._sampling_params(sampling))
-        reply = ChatReply(self.model_name, requests)
+        reply = self.api.ChatReply(self.model_name, requests)
         for output in self._run(requests):
             reply.add(output)
         return reply.result()
@@ -212,7 +226,7 @@ class LLMEngine:
         Closing the iterator ends the request.
         """
         requests = self.add_request(self.encode_chat(messages), self._sampling_params(sampling))
-        reply = ChatReply(self.model_name, requests)
+        reply = self.api.ChatReply(self.model_name, requests)
         for output in self._run(requests):
             yield from reply.chunks(output)
 
@@ -220,13 +234,15 @@ class LLMEngine:
         """Step until these requests are over; aborts them if the caller stops or something fails."""
         mine = set(requests)
         try:
-            while not all(request.is_finished for request in requests):
+            while True:
+                for request in requests:
+                    if request.finish_reason is FinishReason.ERROR:
+                        raise YaieError(request.error or "the request failed")
+                if all(request.is_finished for request in requests):
+                    return
                 for output in self.step():
-                    if output.request not in mine:
-                        continue
-                    if output.finish_reason is FinishReason.ERROR:
-                        raise YaieError(output.request.error or "the request failed")
-                    yield output
+                    if output.request in mine and output.finish_reason is not FinishReason.ERROR:
+                        yield output
         finally:
             self._abort_all(requests)
 
@@ -258,7 +274,7 @@ class LLMEngine:
 
     def reset_prefix_cache(self) -> int:
         """Forget every cached prefix that no request uses; returns how many blocks that freed."""
-        return self._machine.cache.reset_prefix_cache()
+        return self._supervisor.reset_prefix_cache()
 
     def check(self) -> None:
         """Verify the invariants of scheduler, tables, tree and blocks; raises InvariantError."""

@@ -6,8 +6,8 @@ Made by `AsyncEngine.submit`; lives on the event loop alone, so it needs no lock
 import asyncio
 import time
 from collections.abc import Callable
-from typing import Self
 
+from yaie.core.compat import Self
 from yaie.core.request import Request, RequestOutput
 
 

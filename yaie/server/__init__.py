@@ -1,6 +1,5 @@
-"""The OpenAI-compatible HTTP server.
+"""The HTTP server around the API that OpenAI clients speak, which is a part (`parts["api_server"]`).
 
-`app.py` puts it together; `routes.py` answers; `schemas.py` says what a request may hold; `errors.py`
-turns every failure into OpenAI's error object; `streaming.py` sends answers and notices clients that
-leave; `run.py` binds, loads, serves and drains.
+`app.py` puts it together; `service.py` is the backend that the part is given; `health.py` answers
+`/health`; `limits.py` refuses bodies that are too large; `run.py` binds, loads, serves and drains.
 """

@@ -1,9 +1,9 @@
 """Refuses a body that is too large before it fills the memory."""
 
+from collections.abc import Callable
+
 from fastapi import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
-from yaie.server.errors import http_error
 
 MAX_BODY_BYTES = 16 * 2**20
 
@@ -11,8 +11,15 @@ MAX_BODY_BYTES = 16 * 2**20
 class BodyLimit:
     """Plain ASGI middleware: 413 as soon as a body is announced or grows beyond `max_bytes`."""
 
-    def __init__(self, app: ASGIApp, max_bytes: int = MAX_BODY_BYTES) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        refuse: Callable[[int, str], ASGIApp],
+        max_bytes: int = MAX_BODY_BYTES,
+    ) -> None:
+        """`refuse`: the response with a status and a message."""
         self._app = app
+        self._refuse = refuse
         self._max_bytes = max_bytes
         self._message = f"The body is larger than {max_bytes} bytes."
 
@@ -21,7 +28,7 @@ class BodyLimit:
             await self._app(scope, receive, send)
             return
         if _announced(scope) > self._max_bytes:
-            response = http_error(413, self._message)
+            response = self._refuse(413, self._message)
             await response(scope, receive, send)
         else:
             await self._app(scope, self._counted(receive), send)

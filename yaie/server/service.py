@@ -1,16 +1,15 @@
-"""What every route needs: the engine, and the name under which it serves its model."""
+"""The backend that the HTTP API is given: a background engine, and the name of its model there."""
 
-from typing import Annotated, Any
+from collections.abc import Sequence
+from typing import Any
 
-from fastapi import Depends
-from starlette.requests import Request
-
-from yaie.core.errors import ModelNotFoundError
-from yaie.engine.async_engine import AsyncEngine
+from yaie.core.params import SamplingParams
+from yaie.engine.async_engine import AsyncEngine, Prompt
+from yaie.engine.request_stream import RequestStream
 
 
 class Service:
-    """One model behind one name."""
+    """One model behind one name. See `yaie.core.contracts.ServingBackend`."""
 
     def __init__(self, engine: AsyncEngine, served_model_name: str | None = None) -> None:
         """`served_model_name`: None for the model's own name, known once it is loaded."""
@@ -23,23 +22,21 @@ class Service:
         return self._name or self.engine.engine.model_name
 
     @property
+    def max_model_len(self) -> int:
+        """The longest sequence, prompt and output together."""
+        return self.engine.engine.max_model_len
+
+    @property
     def sampling_defaults(self) -> dict[str, Any]:
         """Sampling parameters of requests that do not give them."""
         return self.engine.engine.sampling_defaults
 
-    def check_model(self, name: str | None) -> None:
-        """Raises ModelNotFoundError unless `name` is the served model, or not given."""
-        if name not in (None, self.model_name):
-            raise ModelNotFoundError(
-                f"The model {name!r} does not exist here; this server serves {self.model_name!r}.",
-                param="model",
-            )
+    async def encode_chat(self, messages: list[dict[str, Any]]) -> list[int]:
+        """The prompt of a conversation. Raises InvalidRequestError."""
+        return await self.engine.encode_chat(messages)
 
-
-def _get_service(request: Request) -> Service:
-    service: Service = request.app.state.service
-    return service
-
-
-ServiceOf = Annotated[Service, Depends(_get_service)]
-"""A route's parameter of this type is given the app's Service."""
+    async def submit_all(
+        self, prompts: Sequence[Prompt], params: SamplingParams, *, priority: int = 0
+    ) -> RequestStream:
+        """Queue several prompts as one stream: all are admitted, or none."""
+        return await self.engine.submit_all(prompts, params, priority=priority)

@@ -93,6 +93,26 @@ def prefix(
 
 
 @bench_app.command()
+@engine_options("argument")
+def ladder(
+    config: EngineConfig,
+    requests: Requests = 32,
+    prompt_tokens: Range = "16-128",
+    output_tokens: Range = "16-96",
+    repeats: Repeats = 3,
+    json: Json = None,
+) -> None:
+    """Your parts, each and all together, against the reference: speed, memory, and the same tokens.
+
+    Yours are those whose tasks have all passed, or those that --mine names.
+    """
+    from yaie.cli.bench.ladder import run
+    from yaie.cli.bench.workload import Lengths
+
+    run(config, requests, Lengths.parse(prompt_tokens, output_tokens, None), repeats, json)
+
+
+@bench_app.command()
 def bookkeeping(
     running: Annotated[list[int], typer.Option(help="Running requests; repeatable.")] = RUNNING,
     waiting: Annotated[

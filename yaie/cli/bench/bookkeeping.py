@@ -6,6 +6,7 @@ import time
 
 from yaie.cli.bench.report import progress, save, show
 from yaie.cli.bench.workload import spread
+from yaie.cli.console import show_parts
 from yaie.core.contracts import KVCacheManager, Scheduler
 from yaie.core.params import SamplingParams
 from yaie.core.request import Request
@@ -27,6 +28,7 @@ def run(
 ) -> None:
     """Time schedule + update of a step in which every running request decodes one token."""
     parts = load_parts(mine)
+    show_parts(parts.table())
     rows, figures = [], []
     with progress() as bar:
         cases = [(r, w, c) for r in running for w in waiting for c in cached]

@@ -4,6 +4,7 @@ import statistics
 
 from yaie.cli.bench.report import progress, save, show
 from yaie.cli.bench.workload import Lengths, draw_jobs, run_jobs, spread
+from yaie.cli.console import show_parts
 from yaie.core.config import EngineConfig
 from yaie.engine.llm_engine import LLMEngine
 
@@ -18,6 +19,7 @@ def run(
 ) -> None:
     """Print, for each batch size, the medians over `repeats` runs, and the slowest gap's percentile."""
     engine = LLMEngine(config)
+    show_parts(engine.parts)
     lengths = Lengths((prompt_tokens, prompt_tokens), (output_tokens, output_tokens))
     rows, figures = [], {}
     with progress() as bar:

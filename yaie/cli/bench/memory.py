@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 from yaie.cli.bench.report import progress, save, show
-from yaie.cli.bench.workload import Job, Lengths, draw_jobs
+from yaie.cli.bench.workload import Job, Lengths, draw_jobs, raise_if_failed
+from yaie.cli.console import show_parts
 from yaie.core.config import EngineConfig
 from yaie.core.params import SamplingParams
 from yaie.core.request import Request
@@ -19,6 +20,7 @@ def run(config: EngineConfig, num_requests: int, lengths: Lengths, json: str | N
     which nobody can know.
     """
     engine = LLMEngine(replace(config, prefix_caching=False))
+    show_parts(engine.parts)
     jobs = draw_jobs(num_requests, lengths, engine.tokenizer.vocab_size)
     job_of = _add(engine, jobs)
     filled = 0
@@ -27,6 +29,8 @@ def run(config: EngineConfig, num_requests: int, lengths: Lengths, json: str | N
         task = bar.add_task("running", total=num_requests)
         while engine.has_work:
             outputs = engine.step()
+            for output in outputs:
+                raise_if_failed(output)
             bar.advance(task, sum(output.finish_reason is not None for output in outputs))
             running = [request for request in job_of if _holds_memory(request)]
             filled += sum(request.num_computed_tokens for request in running)

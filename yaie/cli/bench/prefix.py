@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from yaie.cli.bench.report import progress, save, show
 from yaie.cli.bench.workload import Job, Lengths, draw_jobs, run_jobs, spread
+from yaie.cli.console import show_parts
 from yaie.core.config import EngineConfig
 from yaie.engine.llm_engine import LLMEngine
 
@@ -15,6 +16,7 @@ def run(
     """Time to first token of prompts that share a prefix: the first one, one that finds it cached,
     and one with the cache off."""
     engine = LLMEngine(replace(config, prefix_caching=True))
+    show_parts(engine.parts)
     uncached = LLMEngine(replace(config, prefix_caching=False))
     prefix = _tokens(engine, shared_tokens, seed=-1)
     times: dict[str, list[float]] = {"computed": [], "cached": [], "cache off": []}

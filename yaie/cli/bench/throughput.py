@@ -10,6 +10,7 @@ import torch
 
 from yaie.cli.bench.report import progress, save, show
 from yaie.cli.bench.workload import Job, Lengths, draw_jobs, run_jobs, spread
+from yaie.cli.console import show_parts
 from yaie.core.config import EngineConfig
 from yaie.core.errors import ConfigError
 from yaie.engine.llm_engine import LLMEngine
@@ -48,6 +49,7 @@ def run(
         raise ConfigError("--against must be transformers, static or nothing", param="against")
     config = replace(config, prefix_caching=False)
     engine = LLMEngine(config)
+    show_parts(engine.parts)
     jobs = draw_jobs(num_requests, lengths, engine.tokenizer.vocab_size)
     contestants = [_ours(config, engine)]
     contestants += _peers(config, engine, against)

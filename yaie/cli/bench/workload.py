@@ -4,12 +4,12 @@ import random
 import re
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from yaie.core.errors import ConfigError
+from yaie.core.errors import ConfigError, YaieError
 from yaie.core.params import SamplingParams
-from yaie.core.request import Request
+from yaie.core.request import FinishReason, Request, RequestOutput
 from yaie.engine.llm_engine import LLMEngine
 
 LONGEST_GEOMETRIC = 256
@@ -80,10 +80,12 @@ def draw_jobs(count: int, lengths: Lengths, vocab: int, seed: int = 0) -> list[J
 
 @dataclass(slots=True)
 class Trace:
-    """What a run took. first, gaps: seconds to the first token, and between tokens, of each request."""
+    """What a run took. first, gaps: seconds to the first token, and between tokens, of each request.
+    outputs: what was generated, in the order of the jobs."""
 
     seconds: float = 0.0
     output_tokens: int = 0
+    outputs: list[list[int]] = field(default_factory=list)
     first: list[float] = field(default_factory=list)
     gaps: list[float] = field(default_factory=list)
 
@@ -92,27 +94,40 @@ class Trace:
         return self.output_tokens / self.seconds
 
 
-def run_jobs(engine: LLMEngine, jobs: Sequence[Job]) -> Trace:
-    """Queue every job at once and step to the end."""
+def run_jobs(
+    engine: LLMEngine, jobs: Sequence[Job], after_step: Callable[[], None] | None = None
+) -> Trace:
+    """Queue every job at once and step to the end. Raises YaieError if a request fails."""
     trace = Trace()
+    requests = []
     begin = time.perf_counter()
     for job in jobs:
         params = SamplingParams(temperature=0, max_tokens=job.num_output, ignore_eos=True)
-        engine.add_request(job.prompt, params)
+        requests += engine.add_request(job.prompt, params)
     last: dict[Request, float] = {}
     while engine.has_work:
         outputs = engine.step()
         now = time.perf_counter()
         for output in outputs:
             request = output.request
+            raise_if_failed(output)
             if request in last:
                 trace.gaps.append(now - last[request])
             else:
                 trace.first.append(now - begin)
             last[request] = now
             trace.output_tokens += len(output.token_ids)
+        if after_step is not None:
+            after_step()
     trace.seconds = time.perf_counter() - begin
+    trace.outputs = [request.output_token_ids for request in requests]
     return trace
+
+
+def raise_if_failed(output: RequestOutput) -> None:
+    """Raise YaieError if the request failed: figures without it would mean nothing."""
+    if output.finish_reason is FinishReason.ERROR:
+        raise YaieError(output.request.error or "a request failed")
 
 
 def spread(values: Sequence[float], unit: str = "") -> str:

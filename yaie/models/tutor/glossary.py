@@ -4,11 +4,11 @@ The same files are meant to feed the book's glossary: a term has one definition 
 """
 
 import re
-import tomllib
 from dataclasses import dataclass, field
 from functools import cache, cached_property, lru_cache
 from typing import Any
 
+from yaie.core.compat import tomllib
 from yaie.models.tutor import TUTOR_DIR
 
 Facts = tuple[str, ...]

@@ -1,0 +1,30 @@
+"""What the suites are written with.
+
+task("4.2")      which task a test grades; its docstring is the claim that the report quotes
+expect(...)      a check that explains itself
+watch(obj, ...)  an object whose calls are written down, so that a failure is a script of calls
+examples(...)    a Hypothesis test; run_machine(...) a Hypothesis state machine
+"""
+
+from grader.kit.cost import count_calls
+from grader.kit.expect import Mismatch, expect, expect_close, expect_equal, expect_raises
+from grader.kit.generate import Machine, examples, run_machine
+from grader.kit.script import note, quietly, start_script, watch
+from grader.kit.task import task
+
+__all__ = [
+    "Machine",
+    "Mismatch",
+    "count_calls",
+    "examples",
+    "expect",
+    "expect_close",
+    "expect_equal",
+    "expect_raises",
+    "note",
+    "quietly",
+    "run_machine",
+    "start_script",
+    "task",
+    "watch",
+]

@@ -1,0 +1,83 @@
+"""Checks that explain themselves."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from grader.kit.script import show
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class Mismatch(AssertionError):
+    """What must hold does not. why: the misconception that usually leads here."""
+
+    def __init__(self, problem: str, expected: str = "", got: str = "", why: str = "") -> None:
+        super().__init__(problem)
+        self.problem = problem
+        self.expected = expected
+        self.got = got
+        self.why = why
+
+
+def expect(condition: object, problem: str, *, why: str = "") -> None:
+    """problem: what is the case if the condition does not hold."""
+    if not condition:
+        raise Mismatch(problem, why=why)
+
+
+def expect_equal(got: Any, expected: Any, what: str, *, why: str = "") -> None:
+    """what: names the value, as in "the blocks that match_prefix found"."""
+    if got != expected:
+        raise Mismatch(f"{what}: not as expected", show(expected), show(got), why)
+
+
+def expect_close(
+    got: "Tensor",
+    expected: "Tensor",
+    what: str,
+    *,
+    rtol: float = 1e-5,
+    atol: float = 1e-6,
+    why: str = "",
+) -> None:
+    """Tensors alike in shape and dtype, and in every element within atol + rtol * |expected|.
+
+    expected may be float64, the judge's precision: then the dtype of `got` is not compared.
+    """
+    import torch
+
+    if not isinstance(got, torch.Tensor):
+        raise Mismatch(f"{what}: not a tensor", "a tensor", show(got), why)
+    if got.shape != expected.shape:
+        raise Mismatch(f"{what}: wrong shape", str(list(expected.shape)), str(list(got.shape)), why)
+    if expected.dtype != torch.float64 and got.dtype != expected.dtype:
+        raise Mismatch(f"{what}: wrong dtype", str(expected.dtype), str(got.dtype), why)
+    wide, right = got.double(), expected.double()
+    # Equal infinities are close, and so is NaN to NaN; their difference would be NaN.
+    close = torch.isclose(wide, right, rtol=rtol, atol=atol, equal_nan=True)
+    if not bool(close.all()):
+        index = tuple(int(i) for i in (~close).nonzero()[0])
+        wrong = int((~close).sum())
+        raise Mismatch(
+            f"{what}: {wrong} of {close.numel()} values differ, the first at {list(index)}",
+            f"{right[index].item():.7g}",
+            f"{wide[index].item():.7g}",
+            why,
+        )
+
+
+@contextmanager
+def expect_raises(kind: type[BaseException], what: str, *, why: str = "") -> Iterator[None]:
+    """what: the call that must be refused, as in "freeing a table twice"."""
+    try:
+        yield
+    except kind:
+        return
+    except NotImplementedError:
+        raise  # a stub has a verdict of its own
+    except Exception as error:
+        problem = f"{what} raises the wrong error"
+        raise Mismatch(problem, kind.__name__, f"{type(error).__name__}: {error}", why) from error
+    raise Mismatch(f"{what} passes silently", kind.__name__, "no error", why)

@@ -1,0 +1,88 @@
+"""The toy engine in words: what a script quotes of requests, plans and the state between steps."""
+
+from typing import TYPE_CHECKING
+
+from yaie.core.batch import ScheduledRequest, StepPlan
+from yaie.core.request import Request, RequestStatus
+
+if TYPE_CHECKING:
+    from grader.kit.toy import Toy
+
+MOST_SHOWN = 8
+
+
+class NamedRequest(Request):
+    """Shown by its name, where the error of a part shows it."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return self.request_id
+
+
+def tell_request(request: Request) -> str:
+    """r1 (prompt of 9 tokens, 3 to generate, priority 2, shares the prompt of r0)"""
+    prompt = request.num_prompt_tokens
+    told = [f"prompt of {prompt} token{'s' * (prompt != 1)}", f"{request.max_tokens} to generate"]
+    if request.priority:
+        told.append(f"priority {request.priority}")
+    if request.fork_of is not None:
+        told.append(f"shares the prompt of {request.fork_of.request_id}")
+    return f"{request.request_id} ({', '.join(told)})"
+
+
+def tell_plan(plan: StepPlan) -> str:
+    """r0: tokens 0..8, samples | r1: token 4 | preempted r2"""
+    told = [tell_share(item) for item in plan.scheduled]
+    for word, requests in (("preempted", plan.preempted), ("failed", plan.failed)):
+        if requests:
+            told.append(f"{word} {', '.join(request.request_id for request in requests)}")
+    for word, pairs in (
+        ("to the host", plan.swap_out),
+        ("from the host", plan.swap_in),
+        ("copied", plan.copies),
+    ):
+        if pairs:
+            told.append(f"{word} {', '.join(f'{here} to {there}' for here, there in pairs)}")
+    return " | ".join(told) or "nothing"
+
+
+def tell_share(item: ScheduledRequest) -> str:
+    last = item.start + item.num_tokens - 1
+    tokens = f"token {last}" if last == item.start else f"tokens {item.start}..{last}"
+    return f"{item.request.request_id}: {tokens}{', samples' * item.samples}"
+
+
+def tell_state(toy: "Toy") -> str:
+    """Who waits, who runs, on which blocks, and how many blocks are free."""
+    alive = toy.alive
+    running = [request for request in alive if request.status is RequestStatus.RUNNING]
+    waiting = [_tell_waiting(r) for r in alive if r.status is not RequestStatus.RUNNING]
+    lines = [f"waiting: {_some(waiting)}", f"running: {'nobody' if not running else ''}".rstrip()]
+    lines += [f"  {_tell_running(toy, request)}" for request in running[:MOST_SHOWN]]
+    if len(running) > MOST_SHOWN:
+        lines.append(f"  and {len(running) - MOST_SHOWN} more")
+    stats = toy.cache.stats()
+    cached = f", {stats['cached_blocks']} cached and evictable" * bool(stats["cached_blocks"])
+    lines.append(f"blocks: {stats['free_blocks']} of {stats['total_blocks']} free{cached}")
+    if toy.settings.num_host_blocks:
+        lines.append(
+            f"host blocks: {toy.blocks.num_free_host} of {toy.settings.num_host_blocks} free"
+        )
+    return "\n".join(lines)
+
+
+def _tell_waiting(request: Request) -> str:
+    status = "" if request.status is RequestStatus.WAITING else f"{request.status.value}, "
+    return f"{request.request_id} ({status}{request.num_tokens} tokens)"
+
+
+def _tell_running(toy: "Toy", request: Request) -> str:
+    computed, known = request.num_computed_tokens, request.num_tokens
+    table = toy.cache.block_table(request)
+    return f"{request.request_id}: {computed} of {known} tokens computed, blocks {table}"
+
+
+def _some(told: list[str]) -> str:
+    more = [f"and {len(told) - MOST_SHOWN} more"] if len(told) > MOST_SHOWN else []
+    return ", ".join(told[:MOST_SHOWN] + more) or "nobody"

@@ -1,0 +1,114 @@
+# Lab 8, your part: task 8.6. The rest is given.
+"""The endpoints below `/v1`. Each says what it does; how is in the modules it calls.
+
+`yaie.server.app` puts the router into its application, and hands it the backend that does the work.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from yaie.core.contracts import ServingBackend
+from yaie.core.errors import ModelNotFoundError
+from yaie.core.params import SamplingParams
+
+from .leaving import until_disconnect
+from .replies import ChatReply, Json, Reply, TextReply
+from .schemas import ChatRequest, CompletionRequest
+from .sending import streamed_answer, whole_answer
+
+
+# ANCHOR: router
+def make_router(backend: ServingBackend) -> APIRouter:
+    """A router with four endpoints, answered by `backend`:
+
+    GET /v1/models               {"object": "list", "data": [the `model_card` of the served model]}
+    GET /v1/models/{id}          its card, if the id passes `check_model`. An id may hold slashes.
+    POST /v1/chat/completions    a ChatRequest as body: `answer_chat`
+    POST /v1/completions         a CompletionRequest as body: `answer_text`
+
+    The last two end as soon as their client leaves (`until_disconnect`). Nothing is asked of the
+    backend before a request comes: the model may still be loading. Exceptions are left to the
+    handlers of `errors.py`.
+    """
+    router = APIRouter()
+    started = int(time.time())  # "created" of the model's card
+    # TODO 8.6: your code here (the reference: 18 lines).
+    raise NotImplementedError(
+        "api_server task 8.6: not implemented yet; see chapter The HTTP API"
+    )
+
+
+# ANCHOR_END: router
+
+
+# ANCHOR: models
+def model_card(backend: ServingBackend, created: int) -> Json:
+    """OpenAI's object for the served model: "id" (its name), "object": "model", "created", "owned_by":
+    "yaie", and "max_model_len", an extension that clients of other engines know as well.
+    """
+    # TODO 8.6: your code here (the reference: 7 lines).
+    raise NotImplementedError(
+        "api_server task 8.6: not implemented yet; see chapter The HTTP API"
+    )
+
+
+def check_model(backend: ServingBackend, name: str | None) -> None:
+    """Raises ModelNotFoundError unless `name` is the served model, or None (not given).
+
+    Its message quotes both names, so that a client learns what it could have asked for; its parameter
+    is "model".
+    """
+    # TODO 8.6: your code here (the reference: 5 lines).
+    raise NotImplementedError(
+        "api_server task 8.6: not implemented yet; see chapter The HTTP API"
+    )
+
+
+# ANCHOR_END: models
+
+
+# ANCHOR: answers
+async def answer_chat(backend: ServingBackend, body: ChatRequest) -> Response:
+    """Answer a conversation with a ChatReply.
+
+    In this order, so that the first thing wrong is the one reported: the model is the served one, the
+    sampling parameters are right (`body.sampling_params` with the backend's defaults), the messages
+    (each `for_template`) make a prompt (`backend.encode_chat`). Then `answer`.
+    """
+    # TODO 8.6: your code here (the reference: 4 lines).
+    raise NotImplementedError(
+        "api_server task 8.6: not implemented yet; see chapter The HTTP API"
+    )
+
+
+async def answer_text(backend: ServingBackend, body: CompletionRequest) -> Response:
+    """Continue `body.prompts()` with a TextReply, after the same checks of model and parameters."""
+    # TODO 8.6: your code here (the reference: 3 lines).
+    raise NotImplementedError(
+        "api_server task 8.6: not implemented yet; see chapter The HTTP API"
+    )
+
+
+async def answer(
+    backend: ServingBackend,
+    body: ChatRequest | CompletionRequest,
+    prompts: Sequence[str | list[int]],
+    params: SamplingParams,
+    make_reply: Callable[..., Reply],
+) -> Response:
+    """Submit the prompts with the body's priority (0 if it gives none) and send what comes.
+
+    make_reply(model name, requests of the stream, include_usage=...) shapes it; `streamed_answer` or
+    `whole_answer` sends it, as `body.stream` says.
+    """
+    # TODO 8.6: your code here (the reference: 3 lines).
+    raise NotImplementedError(
+        "api_server task 8.6: not implemented yet; see chapter The HTTP API"
+    )
+
+
+# ANCHOR_END: answers

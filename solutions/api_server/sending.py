@@ -1,0 +1,142 @@
+"""Sends answers: whole, or as server-sent events while they are made.
+
+`routes.py` calls `whole_answer` or `streamed_answer` once a request is admitted.
+"""
+
+import contextlib
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from starlette.requests import ClientDisconnect
+from starlette.responses import JSONResponse, Response
+from starlette.types import Receive, Scope, Send
+
+from yaie.core.contracts import OutputStream, Reply
+from yaie.core.errors import YaieError
+
+from .errors import error_body
+from .leaving import Answering, until_disconnect
+
+DONE = b"data: [DONE]\n\n"
+"""The event that ends every stream, those that failed included."""
+
+
+# ANCHOR: whole_answer
+async def whole_answer(stream: OutputStream, reply: Reply) -> Response:
+    """The answer in one piece, as JSON, once it is complete.
+
+    All outputs go to `reply`, inside an `Answering`: if one of them failed or the caller is cancelled,
+    what still runs is aborted.
+    """
+    # BEGIN SOLUTION 8.5
+    async with Answering(stream, reply):
+        async for output in stream:
+            reply.add(output)
+    return JSONResponse(reply.result())
+    # END SOLUTION
+
+
+# ANCHOR_END: whole_answer
+
+
+# ANCHOR: event
+def event(data: dict[str, Any]) -> bytes:
+    """One server-sent event: "data: ", the data as JSON on one line, and an empty line.
+
+    Compact (no space after "," and ":"), and in ASCII: some clients split lines at U+2028 and U+0085
+    too, which stand for themselves in JSON. Raises ValueError for NaN and infinity, which are no JSON.
+    """
+    # BEGIN SOLUTION 8.4
+    return f"data: {json.dumps(data, allow_nan=False, separators=(',', ':'))}\n\n".encode()
+    # END SOLUTION
+
+
+# ANCHOR_END: event
+
+
+# ANCHOR: streamed_answer
+async def streamed_answer(stream: OutputStream, reply: Reply) -> Response:
+    """The answer as an EventStream, which is given the chunks of the first output.
+
+    It waits for that output: an error that comes before it, from the stream or from `reply.chunks`, is
+    raised and so becomes a response with a status of its own. Then, and when the caller is cancelled
+    meanwhile, the stream is closed first.
+    """
+    # BEGIN SOLUTION 8.4
+    try:
+        first = list(reply.chunks(await anext(stream)))
+    except BaseException:
+        await stream.aclose()
+        raise
+    return EventStream(stream, reply, first)
+    # END SOLUTION
+
+
+# ANCHOR_END: streamed_answer
+
+
+# ANCHOR: event_stream
+class EventStream(Response):
+    """Sends chunks as they come, then [DONE]. Aborts the request when the client leaves."""
+
+    media_type = "text/event-stream"
+
+    def __init__(self, stream: OutputStream, reply: Reply, first: list[dict[str, Any]]) -> None:
+        """`first`: the chunks of the output that was taken already."""
+        self.status_code = 200
+        self.background = None
+        # Proxies must pass every event on as it comes.
+        self.init_headers({"Cache-Control": "no-cache", "X-Accel-Buffering": "no"})
+        self._stream, self._reply, self._first = stream, reply, first
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send all (`self.send_all`), inside an `Answering`, until it is sent or the client has left.
+
+        A client that left and a YaieError end it quietly: they are logged, and the client was told.
+        """
+        # BEGIN SOLUTION 8.5
+        with contextlib.suppress(ClientDisconnect, YaieError):
+            async with Answering(self._stream, self._reply):
+                await until_disconnect(receive, self.send_all(send))
+        # END SOLUTION
+
+    async def send_all(self, send: Send) -> None:
+        """The whole response, in ASGI's messages, one for each output so that none waits for the next:
+
+        - "http.response.start" with "status": 200 and "headers": `self.raw_headers`;
+        - `send_events` with the chunks of the first output, then with those of each output that the
+          stream still has, then with the usage chunk if `reply.include_usage`;
+        - if anything of that raises an Exception, it is too late for a status: `send_events` with its
+          `error_body`, and the exception is raised again after the last message;
+        - "http.response.body" with DONE and "more_body": False, whatever happened.
+        """
+        # BEGIN SOLUTION 8.4
+        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+        try:
+            await send_events(send, self._first)
+            async for output in self._stream:
+                await send_events(send, self._reply.chunks(output))
+            if self._reply.include_usage:
+                await send_events(send, [self._reply.usage_chunk()])
+        except Exception as error:  # too late for a status
+            await send_events(send, [error_body(error)])
+            raise
+        finally:
+            await send({"type": "http.response.body", "body": DONE, "more_body": False})
+        # END SOLUTION
+
+
+# ANCHOR_END: event_stream
+
+
+async def send_events(send: Send, events: Iterable[dict[str, Any]]) -> None:
+    """These events as one "http.response.body" message with "more_body": True; none if there are none.
+
+    Nothing to say is no reason for a packet.
+    """
+    # BEGIN SOLUTION 8.4
+    body = b"".join(event(data) for data in events)
+    if body:
+        await send({"type": "http.response.body", "body": body, "more_body": True})
+    # END SOLUTION

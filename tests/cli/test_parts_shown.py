@@ -1,0 +1,67 @@
+"""Every command says whose parts run, and a learner's part that fails does not end a chat."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Yaie
+from tests.learner import faults_of, hand_in, hand_in_faulty, record_pass
+from yaie.cli import chat
+
+OPTIONS = ["--raw", "--max-tokens", "2", "--temperature", "0"]
+
+
+def row(text: str, lab: str) -> list[str]:
+    """The cells of a part in the table."""
+    line = next(line for line in text.splitlines() if line.startswith(lab))
+    return line.strip().split(maxsplit=3)
+
+
+def test_generate_shows_the_table_out_of_the_way_of_its_answers(
+    yaie: Yaie, tiny_folder: str, labs: Path
+) -> None:
+    hand_in(labs, "sampler")
+    record_pass(labs, "sampler")
+    ran = yaie("generate", "hello", "--model", tiny_folder, *OPTIONS)
+    assert row(ran.err, "sampler") == ["sampler", "yours", "labs.sampler", "all tasks passed"]
+    assert row(ran.err, "engine")[1] == "reference"
+    assert "sampler" not in ran.out
+
+
+def test_bench_shows_the_table(yaie: Yaie) -> None:
+    ran = yaie("bench", "bookkeeping", "--running", "2", "--steps", "2", "--mine", "none")
+    assert row(ran.err, "scheduler")[3] == "chosen by --mine none"
+
+
+def test_chat_on_the_reference_needs_one_line(yaie: Yaie, tiny_folder: str, labs: Path) -> None:
+    hand_in(labs, "sampler")
+    (said,) = yaie("chat", tiny_folder).err.splitlines()
+    assert said.startswith("All parts are the reference: 1 not graded yet, 7 not in labs")
+
+
+def test_chat_shows_the_table_once_a_part_is_yours(
+    yaie: Yaie, tiny_folder: str, labs: Path
+) -> None:
+    hand_in(labs, "sampler")
+    ran = yaie("chat", tiny_folder, "--mine", "sampler")
+    assert row(ran.err, "sampler")[3] == "forced by --mine"
+
+
+def test_chat_survives_a_part_that_fails(
+    yaie: Yaie, tiny_folder: str, labs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hand_in_faulty(labs, "sampler", "Sampler.sample")
+    show, shown = chat._show, []
+
+    def show_and_break(text: str) -> None:
+        show(text)
+        if not shown:
+            faults_of("sampler").append(IndexError("boom"))
+        shown.append(text)
+
+    monkeypatch.setattr(chat, "_show", show_and_break)
+    lines = "first\nsecond\n/stats\n"
+    ran = yaie("chat", tiny_folder, "--mine", "sampler", "--max-tokens", "8", stdin=lines)
+    assert ran.code == 0
+    assert "Error: your part sampler failed: IndexError: boom (labs/sampler/" in ran.err
+    assert "output       8 tokens" in ran.out
