@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import NoReturn
 
+from yaie.core.curriculum import Lab
+
 MARKER = re.compile(
     r"^(?P<indent>\s*)(?P<open>#|//|/\*)\s*(?P<edge>BEGIN|END) SOLUTION\b(?P<rest>.*)$"
 )
@@ -27,15 +29,6 @@ COMMENT = re.compile(r"\s*(#|//|/\*|\*)")
 
 class MarkerError(ValueError):
     """A marker that cannot be right. The message begins with file and line."""
-
-
-@dataclass(frozen=True, slots=True)
-class Lab:
-    """What a stub says about the lab it belongs to."""
-
-    key: str
-    number: int
-    chapter: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,31 +1,32 @@
 """Generate `labs` from `solutions`: the same packages, with the learner's part left open.
 
     python -m grader.stubs            write what has changed
-    python -m grader.stubs --check    write nothing; exit 1 and show what differs
     python -m grader.stubs --force    also overwrite files that someone has edited
+    python -m grader.stubs --check    write nothing; exit 1 and show what is not in step
+    python -m grader.stubs --check --strict    what a learner has edited is not in step either
 
 `labs/stubs.sha256` records what was generated (`sha256sum --check labs/stubs.sha256` reads it). A
 file that differs from its record was edited, most likely by a learner: it is left alone without
 `--force`. A file that was never recorded, such as a learner's notes, is left alone in any case.
+
+`--check` lets a learner's work pass: a file that differs from its record, while the record is what would
+be generated today. A stale stub, a missing one and a record that does not match always fail. What is
+committed must hold stubs and nothing else, so CI checks with `--strict`; `make check` does if CI is set.
 """
 
 import argparse
 import difflib
 import hashlib
 import sys
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
-from grader.regions import Lab, MarkerError, make_stub
+from grader.notebooks import NOTEBOOK, SOURCE, make_notebook
+from grader.regions import MarkerError, make_stub
+from yaie.core.curriculum import MANIFEST, ROOT, load_curriculum
+from yaie.core.errors import ConfigError
 
-ROOT = Path(__file__).resolve().parent.parent
 RECORD = Path("labs/stubs.sha256")
-CURRICULUM = Path("labs/curriculum.toml")
-
-
-class CurriculumError(ValueError):
-    """`labs/curriculum.toml` does not list what `solutions` holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +34,20 @@ class Difference:
     """One path under the root where `labs` is not what would be generated.
 
     old: what lies there, None if nothing does. new: what should, None if nothing should.
-    edited: what lies there is not what was generated there last.
+    edited: what lies there is not what was generated there last. current: what was generated there last
+    is what would be today.
     """
 
     path: Path
     old: str | None
     new: str | None
     edited: bool
+    current: bool = False
+
+    @property
+    def is_yours(self) -> bool:
+        """A learner's work on a stub that is up to date."""
+        return self.edited and self.current
 
     def describe(self) -> str:
         """A line that says what is wrong, then a diff from what lies there to what should."""
@@ -59,15 +67,16 @@ def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
     parser = argparse.ArgumentParser(prog="python -m grader.stubs", description="Generate labs/.")
     parser.add_argument("--check", action="store_true", help="write nothing, show what differs")
     parser.add_argument("--force", action="store_true", help="overwrite edited files too")
+    parser.add_argument("--strict", action="store_true", help="with --check: fail on edits too")
     options = parser.parse_args(arguments)
     try:
         stubs = generate(root)
-    except (MarkerError, CurriculumError) as error:
+    except (MarkerError, ConfigError) as error:
         print(error, file=sys.stderr)
         return 2
     differences = compare(root, stubs)
     if options.check:
-        return report(differences, root, stubs)
+        return report(differences, root, stubs, strict=options.strict)
     edited = [difference for difference in differences if difference.edited]
     if edited and not options.force:
         names = "\n".join(f"  {difference.path}" for difference in edited)
@@ -83,17 +92,21 @@ def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
 
 def generate(root: Path) -> dict[Path, str]:
     """Path below the root -> text, for every file of every lab that `solutions` has."""
-    labs = read_labs(root)
+    labs = {lab.key: lab for lab in load_curriculum(root).labs}
     stubs: dict[Path, str] = {}
     for package in sorted(path for path in (root / "solutions").iterdir() if path.is_dir()):
         if package.name == "__pycache__":
             continue
         if package.name not in labs:
-            raise CurriculumError(
-                f"solutions/{package.name} is not in {CURRICULUM}: add it, with its chapter"
+            raise ConfigError(
+                f"solutions/{package.name} is not in {MANIFEST}: add it, with its chapter"
             )
         for source in text_files(package):
             path = source.relative_to(root)
+            if source.name == SOURCE:
+                notebook = make_notebook(source.read_text("utf-8"), path)
+                stubs[Path("labs", *path.parts[1:-1], NOTEBOOK)] = notebook
+                continue
             stub = make_stub(source.read_text("utf-8"), path, labs[package.name])
             stubs[Path("labs", *path.parts[1:])] = stub
     return stubs
@@ -105,38 +118,38 @@ def text_files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.is_file() and path.suffix in suffixes)
 
 
-def read_labs(root: Path) -> dict[str, Lab]:
-    """The labs of the curriculum by key."""
-    table = tomllib.loads((root / CURRICULUM).read_text("utf-8"))
-    labs = [Lab(lab["key"], lab["number"], lab["chapter"]) for lab in table["lab"]]
-    return {lab.key: lab for lab in labs}
-
-
 def compare(root: Path, stubs: dict[Path, str]) -> list[Difference]:
     """Where `labs` differs from `stubs`, among the files that are or once were generated."""
     recorded = read_record(root)
     differences = []
     for path in sorted(stubs.keys() | recorded.keys()):
         file = root / path
-        old = file.read_text("utf-8") if file.is_file() else None
+        old = file.read_text("utf-8", errors="replace") if file.is_file() else None
         new = stubs.get(path)
         if old != new:
             edited = old is not None and digest(old) != recorded.get(path)
-            differences.append(Difference(path, old, new, edited))
+            current = new is not None and digest(new) == recorded.get(path)
+            differences.append(Difference(path, old, new, edited, current))
     return differences
 
 
-def report(differences: list[Difference], root: Path, stubs: dict[Path, str]) -> int:
-    """Say what `--check` found."""
-    for difference in differences:
+def report(
+    differences: list[Difference], root: Path, stubs: dict[Path, str], *, strict: bool = False
+) -> int:
+    """Say what `--check` found. strict: a learner's work counts as a difference."""
+    yours = [] if strict else [difference for difference in differences if difference.is_yours]
+    wrong = [difference for difference in differences if difference not in yours]
+    for difference in wrong:
         print(difference.describe())
-    stale_record = not differences and read_record(root) != digests(stubs)
+    stale_record = not wrong and read_record(root) != digests(stubs)
     if stale_record:
         print(f"{RECORD}: does not record what is generated")
-    if differences or stale_record:
+    if wrong or stale_record:
         print("labs/ is not in step with solutions/: run `make stubs`.")
         return 1
-    print(f"labs/ is in step with solutions/ ({len(stubs)} files).")
+    for difference in yours:
+        print(f"{difference.path}: yours, edited")
+    print(f"labs/ is in step with solutions/ ({len(stubs)} files, {len(yours)} of them yours).")
     return 0
 
 

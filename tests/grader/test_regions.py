@@ -5,9 +5,10 @@ from pathlib import PurePath
 
 import pytest
 
-from grader.regions import Lab, MarkerError, make_stub
+from grader.regions import MarkerError, make_stub
+from yaie.core.curriculum import load_curriculum
 
-LAB = Lab(key="paged_cache", number=3, chapter="The paged KV cache")
+LAB = load_curriculum()["paged_cache"]
 
 SOLUTION = '''"""Blocks."""
 

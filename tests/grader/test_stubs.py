@@ -4,14 +4,21 @@ from pathlib import Path
 
 import pytest
 
-from grader.stubs import main
+from grader.stubs import digest, main
+from yaie.core.curriculum import load_curriculum
 
 CURRICULUM = """
 [[lab]]
 number = 1
 key = "sampler"
 title = "Sampler"
+part = "One token at a time"
 chapter = "Choosing the next token"
+minutes = 90
+after = []
+verify = ["cpu"]
+plugged_in = "your sampler draws every token"
+tasks = [{ id = "1.1", title = "Draw", points = 100 }]
 """
 
 DRAW = '''"""Draw."""
@@ -89,10 +96,52 @@ def test_force_overwrites_an_edit(root):
     assert "NotImplementedError" in mine.read_text()
 
 
-def test_check_says_that_an_edit_was_made_by_hand(root, capsys):
+def test_check_lets_a_learners_work_pass_and_names_it(root, capsys):
     (root / "labs/sampler/draw.py").write_text("# my work\n")
-    assert main(["--check"], root) == 1
+    assert main(["--check"], root) == 0
+    out = capsys.readouterr().out
+    assert "labs/sampler/draw.py: yours, edited" in out
+    assert "2 files, 1 of them yours" in out
+
+
+def test_a_strict_check_says_that_an_edit_was_made_by_hand(root, capsys):
+    (root / "labs/sampler/draw.py").write_text("# my work\n")
+    assert main(["--check", "--strict"], root) == 1
     assert "labs/sampler/draw.py: edited by hand" in capsys.readouterr().out
+
+
+def test_a_strict_check_passes_on_untouched_stubs(root):
+    assert main(["--check", "--strict"], root) == 0
+
+
+def test_a_learners_work_does_not_hide_a_stale_stub_beside_it(root, capsys):
+    (root / "labs/sampler/draw.py").write_text("# my work\n")
+    (root / "solutions/sampler/__init__.py").write_text('"""Changed."""\n')
+    assert main(["--check"], root) == 1
+    assert "labs/sampler/__init__.py: older than its source" in capsys.readouterr().out
+
+
+def test_an_edit_of_a_stub_whose_source_has_changed_since_fails(root, capsys):
+    (root / "labs/sampler/draw.py").write_text("# my work\n")
+    (root / "solutions/sampler/draw.py").write_text(DRAW.replace("logits", "scores"))
+    assert main(["--check"], root) == 1
+    assert "labs/sampler/draw.py" in capsys.readouterr().out
+
+
+def test_a_record_that_was_changed_to_fit_an_edit_fails(root):
+    mine = root / "labs/sampler/draw.py"
+    mine.write_text("# my work\n")
+    record = root / "labs/stubs.sha256"
+    lines = [line for line in record.read_text().splitlines() if "draw.py" not in line]
+    record.write_text("\n".join([*lines, f"{digest(mine.read_text())}  labs/sampler/draw.py"]))
+    assert main(["--check"], root) == 1
+
+
+def test_a_manifest_that_makes_no_sense_stops_everything(root, capsys):
+    (root / "labs/curriculum.toml").write_text(CURRICULUM.replace("points = 100", "points = 90"))
+    load_curriculum.cache_clear()
+    assert main(["--check"], root) == 2
+    assert "lab sampler has 90 points, not 100" in capsys.readouterr().err
 
 
 def test_a_stub_without_a_source_is_removed(root):

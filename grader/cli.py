@@ -1,0 +1,150 @@
+"""The grader's command line: what each option is called. The work is done in modules of their own."""
+
+import signal
+import sys
+from pathlib import Path
+from types import FrameType
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from typer.core import TyperGroup
+
+from grader.selfcheck.cli import selfcheck
+from yaie.core.errors import ConfigError, YaieError
+
+STOPPED = 130
+out = Console(highlight=False)
+err = Console(stderr=True, highlight=False)
+
+LabArgument = Annotated[str, typer.Argument(help="A lab, as radix_tree.", show_default=False)]
+TaskOption = Annotated[str, typer.Option(help="A task, as 4.2 or 2.", show_default=False)]
+
+
+class Commands(TyperGroup):
+    """What was refused on purpose is one line and exit status 2; Ctrl-C is 130 and nothing left over."""
+
+    def invoke(self, ctx: typer.Context) -> object:  # type: ignore[override]
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, _leave)
+        try:
+            return super().invoke(ctx)
+        except YaieError as error:
+            err.print(f"[bold red]Error:[/] {escape(error.message)}", soft_wrap=True)
+            raise typer.Exit(2) from None
+        except KeyboardInterrupt:
+            err.print("Stopped.")
+            raise typer.Exit(STOPPED) from None
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    """End as after Ctrl-C: workers are killed, the terminal is as it was."""
+    sys.exit(128 + number)
+
+
+app = typer.Typer(
+    cls=Commands,
+    help="Grade the labs: each in a process of its own, with limits on time and memory.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def main() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # a mark that a terminal cannot show is a ?
+    app(prog_name="python -m grader")
+
+
+@app.command()
+def grade(
+    lab: Annotated[str, typer.Argument(help="A lab; all of them if left out.")] = "",
+    task: Annotated[str, typer.Option(help="Only this task of the lab, as 4.2 or 2.")] = "",
+    seed: Annotated[int, typer.Option(help="Of every generated example.")] = 0,
+    impl: Annotated[
+        str, typer.Option(help="What is graded: labs, solutions, or a folder (relative to yours).")
+    ] = "labs",
+    format: Annotated[str, typer.Option(help="text, json, junit or gradescope.")] = "text",
+    output: Annotated[
+        Path | None, typer.Option(help="Write there instead of on the terminal.")
+    ] = None,
+    submissions: Annotated[
+        Path | None, typer.Option(help="Grade a class: a folder with a subfolder for each student.")
+    ] = None,
+    csv: Annotated[Path | None, typer.Option(help="The class's table as a file.")] = None,
+    jobs: Annotated[int, typer.Option(help="Labs at once; 0: one for each core.", min=0)] = 0,
+    seconds: Annotated[float, typer.Option(help="Limit for each lab.", min=1)] = 60.0,
+    memory: Annotated[float, typer.Option(help="Limit for each lab, in GiB.", min=0.5)] = 2.0,
+) -> None:
+    """Grade one lab, or all of them.
+
+    Exit status: 0 if every point was earned (a class: if all are graded), 1 if not, 2 if asked nonsense.
+    """
+    from grader.grading import Request, run
+    from grader.runner import Limits
+
+    request = Request(
+        lab=lab,
+        task=task,
+        seed=seed,
+        impl=impl,
+        format=format,
+        output=output,
+        submissions=submissions,
+        csv=csv,
+        jobs=jobs or None,
+        limits=Limits(seconds=seconds, memory_gib=memory),
+    )
+    raise typer.Exit(run(request, out, err))
+
+
+@app.command()
+def watch(
+    lab: Annotated[str, typer.Argument(help="A lab; the first open one if left out.")] = "",
+    seed: Annotated[int, typer.Option(help="Of every generated example.")] = 0,
+) -> None:
+    """Grade again whenever you save. Keys: h hint, n next, r reset, g grade, q quit."""
+    from grader.terminal import run_watch
+
+    run_watch(lab, seed, out)
+
+
+@app.command()
+def hint(
+    lab: LabArgument,
+    task: Annotated[str, typer.Option(help="As 4.2 or 2; the first open one if left out.")] = "",
+    again: Annotated[
+        bool, typer.Option("--again", help="Show what you have seen, no more.")
+    ] = False,
+) -> None:
+    """Climb one rung of a task's hints: a question, the invariant, an example, the shape of the code."""
+    from grader.hints import give_hint
+    from grader.report.lines import show
+    from yaie.core.curriculum import load_curriculum
+
+    show(out, give_hint(load_curriculum()[lab], task, again=again, width=out.width))
+
+
+@app.command()
+def reset(
+    lab: LabArgument,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """Restore a lab's stubs. Your files are kept in .yaie/backups."""
+    from grader.reset import reset_lab
+    from yaie.core.curriculum import load_curriculum
+
+    chosen = load_curriculum()[lab]
+    if not yes:
+        if not sys.stdin.isatty():
+            raise ConfigError("reset asks first, and this is no terminal; say --yes")
+        typer.confirm(f"Restore the stubs of {lab}? Your files go to .yaie/backups.", abort=True)
+    out.print(reset_lab(chosen).describe(chosen), markup=False, soft_wrap=True)
+
+
+app.command()(selfcheck)

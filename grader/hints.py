@@ -1,0 +1,111 @@
+"""`make hint`: one rung a call, from a question to the shape of the code; never the code."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from rich.text import Text
+
+from grader.regions import find_regions
+from grader.report.lines import prose, verbatim
+from grader.report.text import chapter_address
+from yaie.core.compat import tomllib
+from yaie.core.curriculum import ROOT, Lab, Task
+from yaie.core.errors import ConfigError
+from yaie.core.progress import Progress
+
+HINTS = Path("grader/hints")
+RUNGS = {
+    "question": "a question",
+    "invariant": "the invariant",
+    "example": "a smallest example",
+    "shape": "the shape of the code",
+}
+"""The keys of a hint file's tables, in the order in which they are climbed."""
+
+
+def read_hints(lab: Lab, task: Task, root: Path = ROOT) -> tuple[str, ...]:
+    """The four rungs of a task. Raises ConfigError if nobody has written them."""
+    file = root / HINTS / f"{lab.key}.toml"
+    table: Mapping[str, str] = {}
+    if file.is_file():
+        table = tomllib.loads(file.read_text("utf-8")).get(task.id, {})
+    if not all(name in table for name in RUNGS):
+        raise ConfigError(f"task {task.id} of lab {lab.key} has no hints yet", param="task")
+    return tuple(table[name].strip() for name in RUNGS)
+
+
+def give_hint(
+    lab: Lab, task_name: str = "", *, again: bool = False, width: int = 80, root: Path = ROOT
+) -> list[Text]:
+    """The hint as lines, one rung higher than last time; again: no higher.
+
+    task_name: the first task that has not passed, if empty. A task that has passed gets no hint but the
+    place of the reference.
+    """
+    progress = Progress.load(root)
+    passed = progress.passed_tasks(lab, root / "labs" / lab.key)
+    open_tasks = [task for task in lab.tasks if task.id not in passed]
+    if task_name:
+        task = lab.task(task_name)
+    elif open_tasks:
+        task = open_tasks[0]
+    else:
+        return [Text(f"Every task of lab {lab.key} has passed. The reference: solutions/{lab.key}")]
+    if task.id in passed:
+        return _after_the_pass(lab, task, root)
+    rungs = read_hints(lab, task, root)
+    taken = min(progress.hints.get(task.id, 0), len(rungs))
+    shown = taken if again else min(taken + 1, len(rungs))
+    if shown > taken:
+        progress.hints[task.id] = shown
+        progress.save()
+    return _ladder(lab, task, rungs, shown, is_new=shown > taken, width=width, root=root)
+
+
+def _ladder(
+    lab: Lab,
+    task: Task,
+    rungs: tuple[str, ...],
+    shown: int,
+    *,
+    is_new: bool,
+    width: int,
+    root: Path,
+) -> list[Text]:
+    """Earlier rungs dimmed, the new one bright, and what comes next."""
+    lines = [Text(f"Task {task.id}: {task.title}", style="bold")]
+    for index, (name, text) in enumerate(zip(RUNGS.values(), rungs[:shown], strict=False)):
+        is_bright = is_new and index == shown - 1
+        label = f"Hint {index + 1} of {len(rungs)}, {name}" + (
+            "" if is_bright else " (seen before)"
+        )
+        lines += [Text(""), Text(label, style="bold cyan" if is_bright else "dim")]
+        # What is indented is code or a drawing, and wraps nowhere.
+        has_shape = any(line.startswith((" ", "\t")) for line in text.splitlines())
+        style = "" if is_bright else "dim"
+        lines += (
+            verbatim(text, style, indent=2)
+            if has_shape
+            else prose(text, style, width=width, indent=2)
+        )
+    lines.append(Text(""))
+    command = f"make hint LAB={lab.key} TASK={task.id}"
+    if shown == len(rungs):
+        lines.append(
+            Text(f"That was the last one. The chapter: {chapter_address(lab.chapter, root)}")
+        )
+    elif shown == 0:
+        lines.append(Text(f"No hint was taken yet; {command} gives the first."))
+    else:
+        lines.append(Text(f"More: {command}"))
+    return lines
+
+
+def _after_the_pass(lab: Lab, task: Task, root: Path) -> list[Text]:
+    lines = [Text(f"Task {task.id} has passed. Compare with the reference:")]
+    for file in sorted((root / "solutions" / lab.key).rglob("*.py")):
+        shown = file.relative_to(root).as_posix()
+        regions = find_regions(file.read_text("utf-8").splitlines(), Path(shown))
+        mine = (region for region in regions if region.task == task.id)
+        lines += [Text(f"  {shown}, line {region.begin + 2}") for region in mine]
+    return lines

@@ -1,0 +1,66 @@
+"""Lines of styled text.
+
+Unlike tables and panels they leave no spaces at their ends, so that a report in a file is as good as
+one on a terminal.
+"""
+
+import re
+import textwrap
+from collections.abc import Iterable
+
+from rich.console import Console
+from rich.text import Text
+
+WIDEST_PROSE = 100
+_CONTROL = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+def clean(text: str) -> str:
+    """Without what a terminal would obey: text may be what a part has printed."""
+    return _CONTROL.sub("", text).expandtabs(4)
+
+
+def prose(text: str, style: str = "", *, width: int, indent: int = 0) -> list[Text]:
+    """Sentences, wrapped between words."""
+    room = max(20, min(width, WIDEST_PROSE) - indent)
+    lines = [
+        line
+        for paragraph in clean(text).splitlines() or [""]
+        for line in textwrap.wrap(paragraph, room, break_on_hyphens=False) or [""]
+    ]
+    return verbatim("\n".join(lines), style, indent=indent)
+
+
+def verbatim(text: str, style: str = "", *, indent: int = 0) -> list[Text]:
+    """Lines as they are: code, a script of calls, a state."""
+    rows = (line.rstrip() for line in clean(text).split("\n"))
+    return [Text(" " * indent + line if line else "", style=style) for line in rows]
+
+
+def one_line(text: str, *, width: int) -> str:
+    """The first line, cut to the width."""
+    first = clean(text).split("\n", 1)[0]
+    return first if len(first) <= width else f"{first[: width - 1].rstrip()}…"
+
+
+def columns(
+    rows: Iterable[list[tuple[str, str]]], *, right: frozenset[int], gap: int = 2
+) -> list[Text]:
+    """Rows of (text, style), each column as wide as its widest text. right: columns set flush right."""
+    table = list(rows)
+    widths = [max(len(text) for text, _ in column) for column in zip(*table, strict=True)]
+    lines = []
+    for row in table:
+        line = Text()
+        for index, ((text, style), width) in enumerate(zip(row, widths, strict=True)):
+            aligned = text.rjust(width) if index in right else text.ljust(width)
+            line.append(" " * gap if index else "").append(aligned, style=style)
+        line.rstrip()
+        lines.append(line)
+    return lines
+
+
+def show(console: Console, lines: Iterable[Text]) -> None:
+    """Print; what is too long is the terminal's to wrap."""
+    for line in lines:
+        console.print(line, soft_wrap=True)

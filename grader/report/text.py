@@ -1,0 +1,174 @@
+"""The report for people: marks and points, the first failure in full, and what to do next."""
+
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from grader.report.lines import columns, one_line, prose, show, verbatim
+from grader.verdict import Explanation, LabResult, TaskResult, Verdict
+from yaie.core.curriculum import ROOT
+
+MARKS = {
+    Verdict.PASSED: ("✓", "green"),
+    Verdict.FAILED: ("✗", "red"),
+    Verdict.NOT_IMPLEMENTED: ("·", "dim"),
+    Verdict.NOT_VERIFIED: ("?", "yellow"),
+}
+PAGES = Path("book/src")
+
+
+def print_report(
+    console: Console, result: LabResult, withdrawn: tuple[str, ...] = (), impl: str = "labs"
+) -> None:
+    """withdrawn: tasks that passed at the last grading and now fail. impl: as for `grade`."""
+    show(console, report_lines(result, console.width, withdrawn, impl))
+
+
+def report_lines(
+    result: LabResult, width: int, withdrawn: tuple[str, ...] = (), impl: str = "labs"
+) -> list[Text]:
+    lost = [Text(""), regression(withdrawn)] if withdrawn else []
+    lines = [heading(result), Text("")]
+    if result.problem is not None:
+        return [*lines, *explanation_lines(result.problem, width, indent=2), *lost]
+    lines += [*task_lines(result), *lost, *failure_lines(result, width)]
+    return [*lines, Text(""), *next_step(result, width, impl)]
+
+
+def heading(result: LabResult) -> Text:
+    title = Text(f"Lab {result.lab.number}: {result.lab.title}", style="bold")
+    points = f"   {result.points} of {result.max_points} points"
+    return Text.assemble(title, points, (f"   {result.seconds:.1f} s", "dim"))
+
+
+def task_lines(result: LabResult) -> list[Text]:
+    return columns(
+        (
+            [
+                (f"  {MARKS[task.verdict][0]} {task.task.id}", MARKS[task.verdict][1]),
+                (task.task.title, ""),
+                (f"{task.points}/{task.task.points}", ""),
+                (remark(task), MARKS[task.verdict][1]),
+            ]
+            for task in result.tasks
+        ),
+        right=frozenset({2}),
+    )
+
+
+def remark(task: TaskResult) -> str:
+    """A few words beside a task that did not pass."""
+    if task.verdict is Verdict.PASSED:
+        return ""
+    if task.waits_for:
+        return f"waits for task {task.waits_for}"
+    if not task.tests:
+        return "has no tests yet"
+    return task.verdict.value
+
+
+def regression(withdrawn: tuple[str, ...]) -> Text:
+    count = len(withdrawn)
+    tasks = "1 task that passed now fails" if count == 1 else f"{count} tasks that passed now fail"
+    return Text(f"{tasks}: {', '.join(withdrawn)}", style="bold red")
+
+
+def failure_lines(result: LabResult, width: int) -> list[Text]:
+    """The first failure in full, each other one in a line, and what the part printed."""
+    lines: list[Text] = []
+    failed = [task for task in result.tasks if task.verdict is Verdict.FAILED]
+    for task in failed[:1]:
+        title = Text(f"Task {task.task.id}: {task.task.title}", style="bold red")
+        lines += [Text(""), title, *explanation_lines(_why(task), width, indent=2)]
+    unverified = [t for t in result.tasks if t.verdict is Verdict.NOT_VERIFIED and t.tests]
+    others = [*failed[1:], *unverified]
+    lines += [Text("")] if others else []
+    for task in others:
+        line = one_line(f"Task {task.task.id}: {_why(task).problem}", width=width)
+        lines.append(Text(line, style=MARKS[task.verdict][1]))
+    if failed and result.output.strip():
+        printed = "\n".join(result.output.strip().splitlines()[-10:])
+        lines += [Text("\nThe end of what it printed:"), *verbatim(printed, "dim", indent=2)]
+    return lines
+
+
+def _why(task: TaskResult) -> Explanation:
+    worst = task.worst
+    return (worst and worst.explanation) or Explanation("", task.verdict.value)
+
+
+def explanation_lines(why: Explanation, width: int, indent: int = 0) -> list[Text]:
+    """Claim, what happened, expected and got, where, the calls, the state, the misconception."""
+    deeper = indent + 2
+    lines = prose(why.claim, "bold", width=width, indent=indent) if why.claim else []
+    lines += prose(why.problem, "red", width=width, indent=indent)
+    for name, value, style in (("expected", why.expected, "green"), ("got", why.got, "red")):
+        if why.expected or why.got:
+            lines += _labelled(name, value, style, deeper)
+    if why.where:
+        lines += verbatim(f"at {why.where}", indent=indent)
+    blocks = (("The calls that lead there:", "\n".join(why.script)), *_states(why))
+    for title, block in blocks:
+        if block:
+            lines += [Text(""), Text(" " * indent + title), *verbatim(block, indent=deeper)]
+    if why.why:
+        lines += [Text(""), *prose(why.why, "italic", width=width, indent=indent)]
+    return lines
+
+
+def _labelled(name: str, value: str, style: str, indent: int) -> list[Text]:
+    """Further lines of the value stand below its first."""
+    first, *more = verbatim(value, style)
+    head = Text.assemble(" " * indent, f"{name:<10}", first)
+    return [head, *(Text.assemble(" " * (indent + 10), line) for line in more)]
+
+
+def _states(why: Explanation) -> tuple[tuple[str, str], ...]:
+    """State before and after the last call; once, if it changed nothing."""
+    if why.before == why.after:
+        return (("The state:", why.after),)
+    return (("Before the last call:", why.before), ("After it:", why.after))
+
+
+def next_step(result: LabResult, width: int, impl: str = "labs") -> list[Text]:
+    """One thing to do now."""
+    lab, key = result.lab, result.lab.key
+    suffix = "" if impl == "labs" else f" IMPL={impl}"
+    open_tasks = [task for task in result.tasks if task.verdict is not Verdict.PASSED]
+    if open_tasks:
+        first = _first_to_do(open_tasks)
+        return [
+            Text(f"Next: task {first.task.id}, {first.task.title}."),
+            Text(f"  a hint    make hint LAB={key} TASK={first.task.id}"),
+            Text(f"  again     make grade LAB={key} TASK={first.task.id}{suffix}"),
+            Text(f"  chapter   {chapter_address(lab.chapter)}"),
+        ]
+    if not result.is_complete:
+        return [Text(f"Next: the whole lab, make grade LAB={key}{suffix}")]
+    if impl != "labs":
+        return [Text(f"Complete. This was IMPL={impl}: your own part is graded without it.")]
+    if not result.digest:
+        return [Text(f"Complete, but the files changed meanwhile: make grade LAB={key} again.")]
+    praise = f"Complete. The engine runs on your part from now on: {lab.plugged_in}."
+    return [
+        *prose(praise, "bold green", width=width),
+        Text("  try it    yaie chat"),
+        Text(f"  compare   solutions/{key} has the reference"),
+    ]
+
+
+def chapter_address(chapter: str, root: Path = ROOT) -> str:
+    """The chapter's title, and its file if the book has it."""
+    for page in sorted((root / PAGES).rglob("*.md")):
+        first = page.read_text("utf-8").lstrip().partition("\n")[0]
+        if first.startswith("# ") and first.removeprefix("# ").strip() == chapter:
+            return f"{chapter} ({page.relative_to(root).as_posix()}, or make docs-serve)"
+    return chapter
+
+
+def _first_to_do(tasks: list[TaskResult]) -> TaskResult:
+    """A failure before what is not written; what waits for another task is not the next one."""
+    failed = [task for task in tasks if task.verdict is Verdict.FAILED]
+    unwritten = [t for t in tasks if t.verdict is Verdict.NOT_IMPLEMENTED and not t.waits_for]
+    return [*failed, *unwritten, *tasks][0]

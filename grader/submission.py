@@ -1,0 +1,154 @@
+"""Where the part under test lies, and how it becomes a package of this process.
+
+A part is a folder with the files of one lab: the learner's in `labs`, the reference in `solutions`, or
+one handed in. Whatever its folder is called, it is imported as `labs.<lab>`, which is what its own
+absolute imports say; only one lab is graded in a process, so nothing is in the way.
+"""
+
+import importlib
+import importlib.util
+import linecache
+import re
+import sys
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+from grader.verdict import Explanation
+from yaie.core.curriculum import ROOT, Lab
+from yaie.core.errors import ConfigError
+
+MOST_CHARACTERS = 2000
+FRAME = re.compile(r'File "(?P<file>.+?)", line (?P<line>\d+) in (?P<name>\S+)')
+STUB = re.compile(r"^(?P<lab>\w+) task (?P<task>\d+\.\d+): not implemented yet; see chapter ")
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """One lab's folder. Paths in reports are relative to `shown_from`."""
+
+    lab: Lab
+    folder: Path
+    shown_from: Path = ROOT
+
+    def shown(self, file: str | Path) -> str:
+        """A file as a report names it."""
+        path = Path(file).resolve()
+        base = self.shown_from if path.is_relative_to(self.shown_from) else self.folder.parent
+        return path.relative_to(base).as_posix() if path.is_relative_to(base) else path.name
+
+    def owns(self, file: str) -> bool:
+        """Whether a source file belongs to the part."""
+        try:
+            return Path(file).resolve().is_relative_to(self.folder)
+        except OSError:  # `<string>` in a working folder that has been deleted
+            return False
+
+
+def find_submission(lab: Lab, impl: str = "labs", root: Path = ROOT) -> Submission:
+    """impl: "labs", "solutions", or a folder that is the part, or holds it as <lab> or labs/<lab>.
+
+    Raises ConfigError if there is no part.
+    """
+    if impl in ("labs", "solutions"):
+        candidates = [root / impl / lab.key]
+    else:
+        base = Path(impl).expanduser().resolve()
+        candidates = [base / "labs" / lab.key, base / lab.key, base]
+    for folder in candidates:
+        if (folder / "__init__.py").is_file():
+            shown_from = root if folder.is_relative_to(root) else folder.parent
+            return Submission(lab, folder.resolve(), shown_from)
+    advice = "`make stubs` writes it" if impl == "labs" else "IMPL is labs, solutions or a folder"
+    raise ConfigError(f"{candidates[0]} holds no part {lab.key}; {advice}", param="impl")
+
+
+def submission_in(folder: Path, lab: Lab) -> Submission | None:
+    """A lab in a folder that may hold several, as labs/<lab> or <lab>; None if it does not."""
+    folder = folder.expanduser().resolve()
+    for part in (folder / "labs" / lab.key, folder / lab.key):
+        if (part / "__init__.py").is_file():
+            return Submission(lab, part.resolve(), folder)
+    return None
+
+
+def load(submission: Submission) -> ModuleType:
+    """Import the part. Raises whatever its code raises; `explain_import` puts that into words."""
+    name = f"labs.{submission.lab.key}"
+    importlib.import_module("labs")
+    for loaded in [key for key in sys.modules if key == name or key.startswith(f"{name}.")]:
+        del sys.modules[loaded]
+    spec = importlib.util.spec_from_file_location(
+        name,
+        submission.folder / "__init__.py",
+        submodule_search_locations=[str(submission.folder)],
+    )
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def explain_import(error: BaseException, submission: Submission) -> Explanation:
+    """Why the part cannot be imported: for what is not Python, file, line and caret, nothing more."""
+    if isinstance(error, SyntaxError):
+        where = ""
+        if error.filename:
+            where = f"{submission.shown(error.filename)}, line {error.lineno}{_caret(error)}"
+        return Explanation(
+            claim="The part is Python.",
+            problem=f"{type(error).__name__}: {error.msg}",
+            where=where,
+        )
+    return Explanation(
+        claim="The part can be imported.",
+        problem="It ended the program (sys.exit)."
+        if isinstance(error, SystemExit)
+        else told(error),
+        where=locate(error, submission),
+    )
+
+
+def told(error: BaseException) -> str:
+    """Type and message of an error, whatever the part has made of its message."""
+    try:
+        message = str(error)[:MOST_CHARACTERS]
+    except Exception:  # noqa: BLE001
+        message = "(its message cannot be read)"
+    return f"{type(error).__name__}: {message}" if message else type(error).__name__
+
+
+def locate(error: BaseException, submission: Submission) -> str:
+    """The innermost line of the part that an error passed through, with its source; "" if none."""
+    frames = traceback.extract_tb(error.__traceback__)
+    mine = [frame for frame in frames if submission.owns(frame.filename)]
+    return _line(submission, mine[-1].filename, mine[-1].lineno or 0, mine[-1].name) if mine else ""
+
+
+def locate_in_trace(trace: str, submission: Submission) -> str:
+    """The same, from what faulthandler wrote: the innermost line comes first there."""
+    for file, line, name in FRAME.findall(trace):
+        if submission.owns(file):
+            return _line(submission, file, int(line), name)
+    return ""
+
+
+def _line(submission: Submission, file: str, line: int, name: str) -> str:
+    source = linecache.getline(file, line).strip()
+    return f"{submission.shown(file)}, line {line}, in {name}" + (
+        f"\n    {source}" if source else ""
+    )
+
+
+def _caret(error: SyntaxError) -> str:
+    """The line with a caret under the place, as the interpreter shows it; "" if it is not known."""
+    text = (error.text or "").rstrip("\n")
+    if not text.strip():
+        return ""
+    indent = len(text) - len(text.lstrip())
+    column = min(max((error.offset or 1) - 1 - indent, 0), len(text.strip()))
+    # One character for each tab, so that the caret stands where it should.
+    return f"\n    {text.strip().expandtabs(1)}\n    {' ' * column}^"

@@ -1,0 +1,185 @@
+"""What a learner reads, to the letter: also in a file and at 80 columns."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from grader.report.lines import clean
+from grader.report.tables import print_progress
+from grader.report.text import chapter_address, print_report
+from grader.verdict import Explanation, Verdict
+from tests.grader.results import broken, complete, graded, mixed, result_of
+from yaie.core.curriculum import load_curriculum
+
+MIXED = """\
+Lab 4: Radix tree   25 of 100 points   3.2 s
+
+  ✓ 4.1  Find the longest cached prefix  25/25
+  ✗ 4.2  Insert                           0/20  failed
+  · 4.3  Split                            0/15  waits for task 4.2
+  ✗ 4.4  Lock and unlock                  0/15  failed
+  ? 4.5  Evict the least recently used    0/25  not verified here
+
+2 tasks that passed now fail: 4.2, 4.4
+
+Task 4.2: Insert
+  After any script of inserts, the tree finds exactly what was filed.
+  how many blocks insert says were there already: not as expected
+    expected  2
+    got       3
+
+  The calls that lead there:
+    tree = RadixTree(block_size=1)
+    tree.insert([0, 1], [0, 1])  # -> (3, node1)
+
+  Before the last call:
+    0 blocks, 0 of them evictable
+
+  After it:
+    2 blocks, 2 of them evictable
+
+  Only whole blocks count.
+
+Task 4.4: It was still running after 10 seconds.
+Task 4.5: Needs a GPU.
+
+The end of what it printed:
+  printed
+
+Next: task 4.2, Insert.
+  a hint    make hint LAB=radix_tree TASK=4.2
+  again     make grade LAB=radix_tree TASK=4.2
+  chapter   {chapter}
+"""
+
+COMPLETE_END = """\
+Complete. The engine runs on your part from now on: `yaie bench prefix` shows a
+shared prompt found in your tree instead of computed.
+  try it    yaie chat
+  compare   solutions/radix_tree has the reference
+"""
+
+BROKEN = """\
+Lab 4: Radix tree   0 of 100 points   3.2 s
+
+  The part is Python.
+  SyntaxError: bad
+  at radix_tree/node.py, line 1
+
+1 task that passed now fails: 4.1
+"""
+
+PROGRESS = """\
+  lab           title       tasks             points  seconds
+  4 radix_tree  Radix tree  ✓✗·✗?             25/100      3.2
+  4 radix_tree  Radix tree  cannot be graded   0/100
+
+25 of 200 points.   ✓ passed   ✗ failed   · not implemented yet   ? not verified here
+radix_tree: 1 task that passed now fails: 4.2
+
+Radix tree. Next: task 4.2, Insert.
+  in full   make grade LAB=radix_tree
+"""
+
+
+def printed(result, withdrawn=(), impl="labs", **options):
+    console = Console(file=io.StringIO(), width=80, **options)
+    print_report(console, result, withdrawn, impl)
+    return console.file.getvalue()
+
+
+def test_a_report_of_every_verdict_reads_like_this():
+    chapter = chapter_address("The radix tree")
+    assert printed(mixed(), ("4.2", "4.4")) == MIXED.format(chapter=chapter)
+
+
+def test_no_line_ends_in_spaces_or_is_wider_than_the_terminal():
+    for lab in load_curriculum().labs:
+        result = result_of()
+        lines = printed(result).splitlines() + printed(mixed()).splitlines()
+        assert [line for line in lines if line != line.rstrip()] == [], lab.key
+
+
+def test_the_longest_title_and_remark_fit_into_80_columns():
+    longest = max(len(task.title) for lab in load_curriculum().labs for task in lab.tasks)
+    remark = max(len(verdict.value) for verdict in Verdict)
+    assert len("  ✓ 4.1  ") + longest + len("  25/25  ") + remark <= 80
+
+
+def test_a_complete_lab_says_what_plugging_it_in_changes():
+    assert printed(complete()).endswith(COMPLETE_END)
+
+
+def test_a_complete_reference_is_not_called_the_learners_part():
+    assert printed(complete(), impl="solutions").splitlines()[-1] == (
+        "Complete. This was IMPL=solutions: your own part is graded without it."
+    )
+
+
+def test_a_complete_grading_of_files_that_changed_meanwhile_does_not_count():
+    assert "but the files changed meanwhile" in printed(complete(digest=""))
+
+
+def test_some_tasks_are_not_the_lab():
+    result = result_of(graded("4.2", Verdict.PASSED), only=["4.2"])
+    assert printed(result).splitlines()[-1] == "Next: the whole lab, make grade LAB=radix_tree"
+
+
+def test_a_part_that_is_not_python_gets_file_line_and_no_advice():
+    assert printed(broken(), ("4.1",)) == BROKEN
+
+
+def test_a_task_without_tests_says_so():
+    assert "4.1  Find the longest cached prefix  0/25  has no tests yet" in printed(result_of())
+
+
+def test_what_fails_comes_before_what_is_not_written():
+    result = result_of(
+        graded("4.1", Verdict.NOT_IMPLEMENTED),
+        graded("4.2", Verdict.FAILED, Explanation("c", "p")),
+    )
+    assert "Next: task 4.2" in printed(result)
+
+
+def test_the_next_task_is_none_that_waits_for_another():
+    result = result_of(
+        graded("4.1", Verdict.NOT_IMPLEMENTED, waits_for="4.2"),
+        graded("4.2", Verdict.NOT_IMPLEMENTED),
+    )
+    assert "Next: task 4.2" in printed(result)
+
+
+def test_a_folder_is_named_in_the_command_that_grades_again():
+    assert "make grade LAB=radix_tree TASK=4.2 IMPL=mine" in printed(mixed(), impl="mine")
+
+
+@pytest.mark.parametrize("no_color", [True, False])
+def test_colour_is_for_terminals_that_want_it(no_color, monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    text = printed(mixed(), force_terminal=True, no_color=no_color)
+    assert ("\x1b[31m" in text) is not no_color
+
+
+def test_what_a_part_prints_cannot_move_the_cursor():
+    assert clean("\x1b[2J\x1b]0;title\x07a\tb\r\n\x9bc") == "]0;titlea   b\nc"
+
+
+def test_progress_is_a_line_for_each_lab_and_one_thing_to_do():
+    console = Console(file=io.StringIO(), width=80)
+    print_progress(console, [mixed(), broken()], {"radix_tree": ("4.2",)})
+    assert console.file.getvalue().startswith(PROGRESS)
+
+
+def test_progress_of_a_finished_path():
+    console = Console(file=io.StringIO(), width=80)
+    print_progress(console, [complete()], {})
+    assert console.file.getvalue().endswith("Every lab is complete.\n")
+
+
+def test_a_chapter_is_found_by_its_title(tmp_path):
+    (tmp_path / "book/src/memory").mkdir(parents=True)
+    (tmp_path / "book/src/memory/tree.md").write_text("# The radix tree\n\nText.\n")
+    address = chapter_address("The radix tree", tmp_path)
+    assert address == "The radix tree (book/src/memory/tree.md, or make docs-serve)"
+    assert chapter_address("The scheduler", tmp_path) == "The scheduler"
