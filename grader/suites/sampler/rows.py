@@ -1,0 +1,192 @@
+"""Rows of logits, batches of parameters, what must be kept of them, and statistics on draws."""
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any
+from unittest.mock import patch
+
+import torch
+from torch import Tensor
+
+from grader.kit import expect, expect_close, expect_equal, note, watch
+from grader.kit.script import show
+from solutions.sampler import filters, noise
+from yaie.core.batch import PenaltyBatch, SamplingBatch
+from yaie.core.params import SamplingParams
+
+INF = math.inf
+ROWS_APART = "Each row of a batch is another request: its parameters are no business of the others."
+PASS_THROUGH = "A filter only rules out: what it keeps keeps its logit, what it drops becomes -inf."
+GREEDY = SamplingParams(temperature=0)
+PLAIN = SamplingParams()
+FILTERED = SamplingParams(temperature=0.8, top_k=8, top_p=0.9, min_p=0.05)
+
+MOST_ROWS_SHOWN = 6
+FILTERS = ("apply_penalties", "apply_temperature", "apply_top_k", "apply_top_p", "apply_min_p")
+
+
+def logs(*rows: Sequence[float]) -> Tensor:
+    """Logits [n, vocab] whose softmax is these probabilities."""
+    return torch.tensor(rows, dtype=torch.float64).log().float()
+
+
+def readable(n: int, vocab: int, seed: int) -> Tensor:
+    """Random logits [n, vocab] that are multiples of 1/4, so that many are equal."""
+    return (torch.randn(n, vocab, generator=torch.Generator().manual_seed(seed)) * 8).round() / 4
+
+
+def distinct(n: int, vocab: int, seed: int) -> Tensor:
+    """Random logits [n, vocab], all of a row at least 1/4 apart."""
+    generator = torch.Generator().manual_seed(seed)
+    return torch.stack([torch.randperm(vocab, generator=generator) for _ in range(n)]) / 4 - 2
+
+
+def filtered(part: ModuleType, name: str, logits: Tensor, parameter: Any) -> Any:
+    """One call of a public filter, written down, on a copy of the logits."""
+    return getattr(watch(part.filters, "filters"), name)(logits.clone(), parameter)
+
+
+def expect_kept(
+    got: Any, logits: Tensor, tokens: list[list[int]], what: str, *, why: str = ""
+) -> None:
+    """Of each row exactly these tokens are left, with their logits; the others are -inf."""
+    expect(isinstance(got, Tensor), f"{what} gives {type(got).__name__} instead of logits")
+    expect_equal(list(got.shape), list(logits.shape), f"the shape of what {what} gives")
+    right = torch.full_like(logits, -INF)
+    for row, kept in enumerate(tokens):
+        right[row, kept] = logits[row, kept]
+    kept = [(row > -INF).nonzero().flatten().tolist() for row in got]
+    wanted = [(row > -INF).nonzero().flatten().tolist() for row in right]
+    expect_equal(kept, wanted, f"the tokens that {what} keeps, row by row", why=why)
+    expect_close(got, right, f"the logits that {what} gives", rtol=0, atol=0, why=PASS_THROUGH)
+
+
+def penalties_of(
+    counts: Sequence[Sequence[int]], prompt: Sequence[Sequence[int]], **given: Sequence[float]
+) -> PenaltyBatch:
+    """counts, prompt: how often each row's output and prompt hold each token."""
+    off = {"presence": 0.0, "frequency": 0.0, "repetition": 1.0}
+    rows = {
+        name: torch.tensor(given.get(name, [value] * len(counts))) for name, value in off.items()
+    }
+    return PenaltyBatch(
+        **{name: column.float() for name, column in rows.items()},
+        output_counts=torch.tensor(counts).float(),
+        prompt_mask=torch.tensor(prompt) > 0,
+    )
+
+
+def batch_of(
+    params: Sequence[SamplingParams],
+    seeds: Sequence[int],
+    steps: Sequence[int],
+    penalties: PenaltyBatch | None = None,
+) -> SamplingBatch:
+    """The parameters of these rows, as the engine hands them over."""
+
+    def column(name: str) -> Tensor:
+        return torch.tensor([float(getattr(one, name)) for one in params])
+
+    return SamplingBatch(
+        temperature=column("temperature"),
+        top_k=torch.tensor([max(0, one.top_k) for one in params]),
+        top_p=column("top_p"),
+        min_p=column("min_p"),
+        seeds=torch.tensor(seeds),
+        steps=torch.tensor(steps),
+        all_greedy=all(one.is_greedy for one in params),
+        any_top_k=any(one.top_k > 0 for one in params),
+        any_top_p=any(one.top_p < 1 for one in params),
+        any_min_p=any(one.min_p > 0 for one in params),
+        penalties=penalties,
+    )
+
+
+def given_in(params: SamplingParams) -> str:
+    named = ("temperature", "top_k", "top_p", "min_p")
+    changed = [n for n in named if getattr(params, n) != getattr(PLAIN, n)]
+    return ", ".join(f"{name} {getattr(params, name)}" for name in changed) or "nothing set"
+
+
+@contextmanager
+def reference_filters(part: ModuleType) -> Iterator[Counter[str]]:
+    """The learner's Sampler on the reference's filters and noise, so that a mistake in one of those is
+    found in its own task alone. Yields how often each was called; a Sampler need not call any."""
+    calls: Counter[str] = Counter()
+    theirs = {name: getattr(filters, name) for name in FILTERS}
+    theirs["gumbel_noise"] = noise.gumbel_noise
+
+    def counted(name: str) -> Any:
+        def stand_in(*args: Any, **kwargs: Any) -> Any:
+            calls[name] += 1
+            return theirs[name](*args, **kwargs)
+
+        return stand_in
+
+    # As if part.sampler had been written on the reference: wherever its module looks a name up.
+    places = [part.Sampler.sample.__globals__, vars(part.filters), vars(part.noise)]
+    with patch.dict(places[0]), patch.dict(places[1]), patch.dict(places[2]):
+        for place in places:
+            place.update({name: counted(name) for name in theirs if name in place})
+        yield calls
+
+
+def draw(
+    part: ModuleType,
+    logits: Tensor,
+    params: Sequence[SamplingParams],
+    seeds: Sequence[int],
+    steps: Sequence[int],
+    penalties: PenaltyBatch | None = None,
+) -> list[int]:
+    """One call of the learner's Sampler; checks what it returns and gives it as a list."""
+    batch = batch_of(params, seeds, steps, penalties)
+    _note_rows(logits, params, seeds, steps, penalties)
+    with reference_filters(part):
+        tokens = part.Sampler().sample(logits.clone(), batch)
+    expect(isinstance(tokens, Tensor), f"sample gives {type(tokens).__name__} instead of a tensor")
+    expect_equal(tokens.dtype, torch.int64, "the dtype of the tokens")
+    expect_equal(list(tokens.shape), [len(logits)], "the shape of the tokens, one for each row")
+    return [int(token) for token in tokens]
+
+
+def _note_rows(
+    logits: Tensor,
+    params: Sequence[SamplingParams],
+    seeds: Sequence[int],
+    steps: Sequence[int],
+    penalties: PenaltyBatch | None,
+) -> None:
+    """Write down what is sampled, row by row; of a large batch only its size."""
+    note(f"sampler.sample({show(logits)}, batch){' with penalties' if penalties else ''}")
+    if len(logits) <= MOST_ROWS_SHOWN:
+        for row, (one, seed, step) in enumerate(zip(params, seeds, steps, strict=True)):
+            note(f"    # row {row}: {given_in(one)}, seed {seed}, step {step}")
+
+
+def chi_square_chance(counts: Tensor, probabilities: Tensor) -> float:
+    """How likely counts this far from the probabilities are, all of which are above 0."""
+    from scipy.special import chdtrc
+
+    wanted = probabilities.double() * counts.sum()
+    distance = ((counts.double() - wanted).square() / wanted).sum()
+    return float(chdtrc(max(1, len(counts) - 1), float(distance)))
+
+
+def gumbel_chance(values: Tensor) -> float:
+    """Kolmogorov and Smirnov: how likely values this far from a standard Gumbel distribution are."""
+    from scipy.special import kolmogorov
+
+    n = values.numel()
+    steps = torch.arange(n + 1, dtype=torch.float64) / n
+    reached = torch.exp(-torch.exp(-values.double().flatten().sort().values))
+    distance = torch.maximum((steps[1:] - reached).amax(), (reached - steps[:-1]).amax())
+    return float(kolmogorov(math.sqrt(n) * float(distance)))
+
+
+def correlation(one: Tensor, other: Tensor) -> float:
+    """Of two vectors, between -1 and 1; 0 if they know nothing of each other."""
+    return float(torch.corrcoef(torch.stack((one.double(), other.double())))[0, 1])

@@ -1,0 +1,222 @@
+"""Tasks 1.3 to 1.5: what rules tokens out."""
+
+from types import ModuleType
+
+import torch
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from grader.kit import examples, expect, expect_equal, task
+from grader.suites.sampler.rows import (
+    INF,
+    ROWS_APART,
+    distinct,
+    expect_kept,
+    filtered,
+    logs,
+    readable,
+)
+
+ROW = torch.tensor([[1.0, 4.0, 2.0, 3.0]])
+
+
+def tokens_left(logits: torch.Tensor) -> list[list[int]]:
+    return [(row > -INF).nonzero().flatten().tolist() for row in logits]
+
+
+@task("1.3")
+def test_top_k_keeps_the_k_largest(part: ModuleType) -> None:
+    """Of a row the k largest logits are kept."""
+    for k, kept in ((1, [1]), (2, [1, 3]), (3, [1, 2, 3]), (4, [0, 1, 2, 3])):
+        got = filtered(part, "apply_top_k", ROW, torch.tensor([k]))
+        why = "The k-th largest is one of the k: it stays."
+        expect_kept(got, ROW, [kept], f"top_k = {k} of logits 1, 4, 2, 3", why=why)
+
+
+@task("1.3")
+def test_top_k_keeps_ties_with_the_last(part: ModuleType) -> None:
+    """Tokens tied with the k-th largest are kept too."""
+    logits = torch.tensor([[3.0, 2.0, 2.0, 1.0, 2.0]])
+    got = filtered(part, "apply_top_k", logits, torch.tensor([2]))
+    why = "Which of equals goes would be arbitrary, so ties with the k-th largest all stay."
+    expect_kept(got, logits, [[0, 1, 2, 4]], "top_k = 2 of logits 3, 2, 2, 1, 2", why=why)
+
+
+@task("1.3")
+def test_top_k_of_each_row(part: ModuleType) -> None:
+    """Every row has its own k; 0 or less, and the vocabulary's size or more, keep all."""
+    top_k = torch.tensor([2, 0, 1, -1, 4, 9, 2**62])
+    logits = ROW.expand(len(top_k), -1).clone()
+    got = filtered(part, "apply_top_k", logits, top_k)
+    everything = [0, 1, 2, 3]
+    rows = [[1, 3], everything, [1], everything, everything, everything, everything]
+    expect_kept(got, logits, rows, "top_k = 2, 0, 1, -1, 4, 9, 2**62 of 4 tokens", why=ROWS_APART)
+    got = filtered(part, "apply_top_k", logits[:2], top_k[:1].expand(2))
+    expect_kept(got, logits[:2], [[1, 3]] * 2, "top_k = 2 in both rows")
+
+
+@task("1.3")
+def test_top_k_brings_nothing_back(part: ModuleType) -> None:
+    """A row with fewer than k possible tokens keeps those, and no other."""
+    logits = torch.tensor([[-INF, 1.0, -INF, 2.0]])
+    got = filtered(part, "apply_top_k", logits, torch.tensor([3]))
+    expect_kept(got, logits, [[1, 3]], "top_k = 3 of -inf, 1, -inf, 2")
+
+
+@task("1.3")
+@examples(80)
+@given(st.lists(st.integers(-1, 9), min_size=1, max_size=4), st.integers(1, 8), st.integers(0, 999))
+def test_any_top_k(part: ModuleType, top_k: list[int], vocab: int, seed: int) -> None:
+    """Whatever each row's k is, what transformers' TopKLogitsWarper keeps is kept."""
+    from transformers.generation.logits_process import TopKLogitsWarper
+
+    logits = readable(len(top_k), vocab, seed)
+    got = filtered(part, "apply_top_k", logits, torch.tensor(top_k))
+    rows = [
+        TopKLogitsWarper(k if k > 0 else vocab)(None, row[None])[0]
+        for k, row in zip(top_k, logits, strict=True)
+    ]
+    expect_kept(got, logits, tokens_left(torch.stack(rows)), f"top_k = {top_k}")
+
+
+@task("1.4")
+def test_top_p_keeps_the_token_that_crosses_p(part: ModuleType) -> None:
+    """The token with which the sum reaches p is kept."""
+    logits = logs([0.5, 0.3, 0.15, 0.05])
+    for p, kept in ((0.6, [0, 1]), (0.9, [0, 1, 2]), (0.97, [0, 1, 2, 3])):
+        got = filtered(part, "apply_top_p", logits, torch.tensor([p]))
+        why = "Without the token that crosses p the set has less than p: it is part of the set."
+        what = f"top_p = {p} of probabilities 0.5, 0.3, 0.15, 0.05"
+        expect_kept(got, logits, [kept], what, why=why)
+
+
+@task("1.4")
+def test_top_p_keeps_at_least_one(part: ModuleType) -> None:
+    """The most likely token is kept, however small p is."""
+    logits = logs([0.5, 0.3, 0.2])
+    for p in (0.4, 1e-6, 1e-30, 0.0):
+        got = filtered(part, "apply_top_p", logits, torch.tensor([p]))
+        why = "A row without any token cannot be drawn from: the most likely one always stays."
+        expect_kept(got, logits, [[0]], f"top_p = {p} of probabilities 0.5, 0.3, 0.2", why=why)
+
+
+@task("1.4")
+def test_top_p_keeps_the_order_of_tokens(part: ModuleType) -> None:
+    """What is dropped in sorted order is dropped where the tokens stand."""
+    logits = logs([0.05, 0.3, 0.15, 0.5], [0.3, 0.5, 0.05, 0.15])
+    got = filtered(part, "apply_top_p", logits, torch.tensor([0.7, 0.7]))
+    why = "The row is sorted to find the set; the answer must go back to where the tokens stood."
+    expect_kept(got, logits, [[1, 3], [0, 1]], "top_p = 0.7 of unsorted probabilities", why=why)
+
+
+@task("1.4")
+def test_top_p_of_one_keeps_all(part: ModuleType) -> None:
+    """p = 1 keeps every token, though rounded probabilities may add up to 1 too early."""
+    unlikely = torch.tensor([[0.0, -40.0, -90.0, -200.0]])
+    long = readable(1, 30_000, seed=3)
+    why = "A sum in float32 reaches 1 before the last tokens: p = 1 means that the filter is off."
+    for logits, shown in ((unlikely, "0, -40, -90, -200"), (long, "of 30,000 tokens")):
+        got = filtered(part, "apply_top_p", logits, torch.tensor([1.0]))
+        everything = list(range(logits.shape[1]))
+        expect_kept(got, logits, [everything], f"top_p = 1 for logits {shown}", why=why)
+
+
+@task("1.4")
+def test_top_p_of_each_row(part: ModuleType) -> None:
+    """Every row has its own p, and tokens that are ruled out already have no share."""
+    logits = logs([0.5, 0.3, 0.15, 0.05]).expand(4, -1).clone()
+    logits[3, 0] = -INF
+    got = filtered(part, "apply_top_p", logits, torch.tensor([0.6, 1.0, 0.4, 0.55]))
+    rows = [[0, 1], [0, 1, 2, 3], [0], [1]]
+    expect_kept(got, logits, rows, "top_p = 0.6, 1, 0.4, 0.55", why=ROWS_APART)
+
+
+@task("1.4")
+def test_top_p_reached_exactly_is_enough(part: ModuleType) -> None:
+    """A sum that is exactly p has reached it: the next token goes."""
+    got = filtered(part, "apply_top_p", torch.zeros(1, 4), torch.tensor([0.5]))
+    count = len(tokens_left(got)[0])
+    why = (
+        "Two tokens of 0.25 have reached 0.5, so a third is one too many. (Or four: ties may stay.)"
+    )
+    expect(count in (2, 4), f"top_p = 0.5 of four times 0.25 keeps {count} tokens", why=why)
+
+
+def clear_cut(logits: torch.Tensor, top_p: list[float]) -> bool:
+    """Whether no sum of probabilities is so near to p that rounding decides."""
+    sums = logits.double().sort(dim=-1, descending=True).values.softmax(dim=-1).cumsum(dim=-1)
+    return bool(((sums - torch.tensor(top_p)[:, None]).abs() > 1e-4).all())
+
+
+@task("1.4")
+@examples(80)
+@given(
+    st.lists(st.sampled_from([0.05, 0.3, 0.7, 0.95]), min_size=1, max_size=4),
+    st.integers(1, 8),
+    st.integers(0, 999),
+)
+def test_any_top_p(part: ModuleType, top_p: list[float], vocab: int, seed: int) -> None:
+    """Whatever each row's p is, what transformers' TopPLogitsWarper keeps is kept."""
+    from transformers.generation.logits_process import TopPLogitsWarper
+
+    logits = distinct(len(top_p), vocab, seed)
+    assume(clear_cut(logits, top_p))
+    got = filtered(part, "apply_top_p", logits, torch.tensor(top_p))
+    rows = [TopPLogitsWarper(p)(None, row[None])[0] for p, row in zip(top_p, logits, strict=True)]
+    expect_kept(got, logits, tokens_left(torch.stack(rows)), f"top_p = {top_p}")
+
+
+@task("1.5")
+def test_min_p_is_relative_to_the_best(part: ModuleType) -> None:
+    """The threshold is min_p times the probability of the most likely token."""
+    logits = logs([0.15, 0.5, 0.05, 0.3])
+    for min_p, kept in ((0.2, [0, 1, 3]), (0.5, [1, 3]), (0.9, [1]), (0.05, [0, 1, 2, 3])):
+        got = filtered(part, "apply_min_p", logits, torch.tensor([min_p]))
+        why = "min_p is a share of the best token's probability, not a probability of its own."
+        what = f"min_p = {min_p} of probabilities 0.15, 0.5, 0.05, 0.3"
+        expect_kept(got, logits, [kept], what, why=why)
+
+
+@task("1.5")
+def test_min_p_keeps_the_best_and_its_equals(part: ModuleType) -> None:
+    """min_p = 1 keeps the most likely token and those equally likely."""
+    logits = torch.tensor([[2.0, 5.0, 5.0, 1.0], [7.0, 0.0, 6.0, -3.0]])
+    got = filtered(part, "apply_min_p", logits, torch.tensor([1.0, 1.0]))
+    why = "At least min_p times as likely: the best token is as likely as itself, so it stays."
+    expect_kept(got, logits, [[1, 2], [0]], "min_p = 1 of 2, 5, 5, 1 and of 7, 0, 6, -3", why=why)
+
+
+@task("1.5")
+def test_min_p_of_zero_keeps_all(part: ModuleType) -> None:
+    """min_p = 0 keeps every token, however unlikely, beside rows that use it."""
+    logits = torch.tensor([[0.0, -300.0, 1.0, -INF], [0.0, -300.0, 1.0, -INF]])
+    got = filtered(part, "apply_min_p", logits, torch.tensor([0.0, 0.1]))
+    expect_kept(got, logits, [[0, 1, 2], [0, 2]], "min_p = 0 and 0.1", why=ROWS_APART)
+
+
+@task("1.5")
+@examples(60)
+@given(
+    st.lists(st.sampled_from([0.03, 0.15, 0.55, 0.97]), min_size=1, max_size=4),
+    st.integers(1, 8),
+    st.integers(0, 999),
+)
+def test_any_min_p(part: ModuleType, min_p: list[float], vocab: int, seed: int) -> None:
+    """Whatever each row's min_p is, what transformers' MinPLogitsWarper keeps is kept."""
+    from transformers.generation.logits_process import MinPLogitsWarper
+
+    logits = readable(len(min_p), vocab, seed)
+    got = filtered(part, "apply_min_p", logits, torch.tensor(min_p))
+    rows = [MinPLogitsWarper(p)(None, row[None])[0] for p, row in zip(min_p, logits, strict=True)]
+    expect_kept(got, logits, tokens_left(torch.stack(rows)), f"min_p = {min_p}")
+
+
+@task("1.5")
+def test_min_p_beside_others(part: ModuleType) -> None:
+    """A row's result is the same alone and in a batch."""
+    logits, min_p = readable(5, 12, seed=8), torch.tensor([0.1, 0.0, 0.6, 0.3, 1.0])
+    together = filtered(part, "apply_min_p", logits, min_p)
+    for row in range(5):
+        alone = filtered(part, "apply_min_p", logits[row : row + 1], min_p[row : row + 1])
+        left = tokens_left(together[row : row + 1])
+        expect_equal(left, tokens_left(alone), f"the tokens that row {row} keeps", why=ROWS_APART)

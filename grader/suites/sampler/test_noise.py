@@ -1,0 +1,158 @@
+"""Task 1.6: noise that follows the Gumbel distribution and depends on seed, step and token alone."""
+
+from types import ModuleType
+from typing import Any
+
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from grader.kit import examples, expect, expect_close, expect_equal, start_script, task, watch
+from grader.kit.session import SESSION
+from grader.suites.sampler.rows import correlation, gumbel_chance
+
+SURELY_NOT = 1e-9
+"""Right noise is this unlucky once in a thousand million gradings."""
+
+EXTREME_STEPS = (1753845952, 1876204984)
+"""Where, for seed 1 and token 0, the given hash is 0 and 2**32 - 1."""
+
+NO_STATE = (
+    "Noise is a function of seed, step and token: a request must draw the same tokens alone, in a "
+    "batch, in another row, and again after a preemption."
+)
+
+
+def noise_of(part: ModuleType, seeds: list[int], steps: list[int], vocab: int) -> Any:
+    """One call, written down; checks shape and dtype."""
+    noise = watch(part.noise, "noise")
+    got = noise.gumbel_noise(torch.tensor(seeds), torch.tensor(steps), vocab)
+    expect(isinstance(got, Tensor), f"gumbel_noise gives {type(got).__name__} instead of a tensor")
+    expect_equal(list(got.shape), [len(seeds), vocab], "the shape of the noise, [n, vocab]")
+    expect_equal(got.dtype, torch.float32, "the dtype of the noise")
+    return got
+
+
+@task("1.6")
+def test_noise_has_no_state(part: ModuleType) -> None:
+    """The same seed and step give the same noise, in any row, at any time."""
+    first = noise_of(part, [7, 8], [3, 5], 4)
+    again = noise_of(part, [8, 7, 7], [5, 3, 3], 4)
+    for row, same in ((0, 1), (1, 0), (2, 0)):
+        seed, step = [(8, 5), (7, 3), (7, 3)][row]
+        what = f"the noise of seed {seed} at step {step}, asked for again"
+        expect_close(again[row], first[same], what, rtol=0, atol=0, why=NO_STATE)
+
+
+@task("1.6")
+def test_noise_of_a_token_does_not_depend_on_the_vocabulary(part: ModuleType) -> None:
+    """The noise of the first tokens is the same whatever the size of the vocabulary."""
+    long = noise_of(part, [7, 8], [3, 3], 12)[:, :5]
+    what = "the noise of tokens 0 to 4 when the vocabulary has 5 tokens instead of 12"
+    expect_close(noise_of(part, [7, 8], [3, 3], 5), long, what, rtol=0, atol=0, why=NO_STATE)
+
+
+@task("1.6")
+def test_noise_is_finite(part: ModuleType) -> None:
+    """Noise is finite for every seed, step and token."""
+    seeds, steps = [1, 1, -(2**63), 2**63 - 1], [*EXTREME_STEPS, 0, 2**31]
+    noise = noise_of(part, seeds, steps, 50_000)
+    why = (
+        "u must stay inside (0, 1): at 0 and at 1 the logarithms are infinite. float32 rounds a u close "
+        "below 1 to 1, and a hash may be 0."
+    )
+    for row, token in (~noise.isfinite()).nonzero().tolist():
+        where = f"seed {seeds[row]}, step {steps[row]}, token {token}"
+        expect(False, f"the noise of {where} is {noise[row, token]}", why=why)
+
+
+ALL_BITS = "All 64 bits of a seed count, the high 32 and the sign too."
+REPEATED = "Where only seed + step counts, or seed ^ step, one request repeats another one's draws."
+UNLIKE = [
+    ((7, 3), (7, 4), "Noise without the step is the same at every step: the same token wins."),
+    ((7, 3), (8, 3), "Each seed has noise of its own."),
+    ((7, 3), (8, 2), REPEATED),
+    ((7, 3), (6, 2), REPEATED),
+    ((7, 3), (3, 7), "Seed 7 at step 3 is not seed 3 at step 7."),
+    ((7, 3), (7 + (1 << 31), 3), ALL_BITS),
+    ((7, 3), (7 + (1 << 32), 3), ALL_BITS),
+    ((7, 3), (7 + (1 << 62), 3), ALL_BITS),
+    ((7, 3), (7 + (7 << 32), 3), f"{ALL_BITS} Its halves must not cancel each other."),
+    ((-1, 3), ((1 << 32) - 1, 3), ALL_BITS),
+]
+"""Pairs of (seed, step), and what is wrong where they have the same noise."""
+
+
+@task("1.6")
+def test_other_seeds_and_steps_have_other_noise(part: ModuleType) -> None:
+    """Two rows that differ in seed or step know nothing of each other."""
+    for one, other, why in UNLIKE:
+        start_script()
+        seeds, steps = zip(one, other, strict=True)
+        rows = noise_of(part, list(seeds), list(steps), 20_000)
+        found = abs(correlation(rows[0], rows[1]))
+        pair = f"seed {one[0]} at step {one[1]} and seed {other[0]} at step {other[1]}"
+        expect(found < 0.06, f"the noise of {pair} is correlated ({found:.2f})", why=why)
+
+
+@task("1.6")
+def test_neighbouring_tokens_have_other_noise(part: ModuleType) -> None:
+    """Within a row, the noise of a token knows nothing of that of the tokens around it."""
+    row = noise_of(part, [SESSION.seed], [0], 40_000)[0]
+    for apart in (1, 2, 256):
+        found = abs(correlation(row[:-apart], row[apart:]))
+        expect(found < 0.05, f"the noise of tokens {apart} apart is correlated ({found:.2f})")
+
+
+def expect_gumbel(values: Tensor, what: str) -> None:
+    mean = float(values.double().mean())
+    why = (
+        f"-log(-log(1 - u)) has mean 0.577 and variance 1.645; here they are {mean:.3f} and "
+        f"{float(values.double().var()):.3f}."
+    )
+    expect(gumbel_chance(values) > SURELY_NOT, f"{what} is not standard Gumbel noise", why=why)
+
+
+@task("1.6")
+def test_noise_is_gumbel_over_tokens_steps_and_seeds(part: ModuleType) -> None:
+    """Over tokens, over steps and over seeds, noise follows the standard Gumbel distribution."""
+    count, first = 60_000, 1000 * SESSION.seed
+    many, one = list(range(first, first + count)), [5] * count
+    expect_gumbel(noise_of(part, [first], [9], count), "noise over 60,000 tokens")
+    expect_gumbel(noise_of(part, one, many, 1), "noise over 60,000 steps of a seed")
+    expect_gumbel(noise_of(part, many, one, 1), "noise over 60,000 seeds")
+
+
+@task("1.6")
+def test_the_upper_tail_is_fine_grained(part: ModuleType) -> None:
+    """Large noise, which decides who wins, takes nearly as many values as there are draws."""
+    largest = noise_of(part, [1, 2, 3, 4], [0] * 4, 500_000).flatten().topk(800).values
+    repeated = 800 - len(largest.unique())
+    why = (
+        "A uniform u in float32 has only steps of 2**-24 close to 1, so -log(u) there takes few values, "
+        "and those are the winners. Floats are dense close to 0: use 1 - u, as log1p(-u)."
+    )
+    problem = f"of the 800 largest of 2 million values {repeated} occur more than once"
+    expect(repeated < 20, problem, why=why)
+
+
+@task("1.6")
+@examples(40)
+@given(
+    st.lists(
+        st.tuples(st.integers(-(2**63), 2**63 - 1), st.integers(0, 5000)), min_size=1, max_size=6
+    ),
+    st.integers(1, 40),
+    st.data(),
+)
+def test_any_row_has_the_same_noise_alone(
+    part: ModuleType, rows: list[tuple[int, int]], vocab: int, data: st.DataObject
+) -> None:
+    """Whatever stands around a row, its noise is what it is alone."""
+    seeds, steps = (list(column) for column in zip(*rows, strict=True))
+    together = noise_of(part, seeds, steps, vocab)
+    row = data.draw(st.integers(0, len(rows) - 1))
+    alone = noise_of(part, [seeds[row]], [steps[row]], vocab)
+    what = f"the noise of row {row} of {len(rows)}, asked for alone"
+    expect_close(alone[0], together[row], what, rtol=0, atol=0, why=NO_STATE)

@@ -1,0 +1,128 @@
+"""Task 1.7, the draws: what decides them, and how often each token comes."""
+
+from types import ModuleType
+
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from grader.kit import examples, expect, expect_equal, note, start_script, task
+from grader.kit.session import SESSION
+from grader.suites.sampler.rows import (
+    FILTERED,
+    GREEDY,
+    PLAIN,
+    chi_square_chance,
+    draw,
+    given_in,
+    readable,
+)
+from solutions.sampler.naive import probabilities
+from yaie.core.params import SamplingParams
+
+SURELY_NOT = 1e-9
+"""A right sampler is this unlucky once in a thousand million gradings."""
+
+KINDS = [GREEDY, PLAIN, FILTERED, SamplingParams(temperature=2.0, top_p=0.5)]
+
+ALONE = (
+    "A draw depends on the row's logits, parameters, seed and step, not on its place or the "
+    "shape of the batch: a request must answer the same alone, among others, and on every "
+    "tensor-parallel rank."
+)
+
+
+@task("1.7")
+def test_a_draw_is_the_same_in_any_batch(part: ModuleType) -> None:
+    """A request draws the same tokens alone, in any row of any batch, and when asked again."""
+    logits = readable(1, 40, seed=11)
+    for step in range(20):
+        for place, size in ((0, 1), (0, 3), (2, 3), (4, 6)):
+            start_script()
+            alone = draw(part, logits, [FILTERED], [42], [step])
+            rows = readable(size, 40, seed=step)
+            rows[place] = logits[0]
+            params = [KINDS[i % 4] for i in range(size)]
+            params[place] = FILTERED
+            seeds = [100 + i for i in range(size)]
+            seeds[place] = 42
+            got = draw(part, rows, params, seeds, [step] * size)
+            what = f"the draw of seed 42 at step {step}, in row {place} of {size} instead of alone"
+            expect_equal(got[place], alone[0], what, why=ALONE)
+
+
+@task("1.7")
+def test_seeds_and_steps_decide(part: ModuleType) -> None:
+    """Other steps draw other tokens, and so do other seeds, whichever of the 64 bits differs."""
+    steps = list(range(64))
+    rows = torch.zeros(64, 50)
+    sequences = {
+        seed: tuple(draw(part, rows, [PLAIN] * 64, [seed] * 64, steps))
+        for seed in (7, 8, 7 + (1 << 32), 7 + (1 << 62))
+    }
+    many = len(set(sequences[7]))
+    expect(many > 20, f"64 steps of one seed draw only {many} of 50 equally likely tokens")
+    why = "Two requests with different seeds must not answer alike; all 64 bits of a seed count."
+    expect(len(set(sequences.values())) == 4, "different seeds draw the same 64 tokens", why=why)
+
+
+DISTRIBUTIONS = [
+    PLAIN,
+    SamplingParams(temperature=0.5),
+    SamplingParams(temperature=2.0, top_k=5),
+    SamplingParams(top_p=0.7),
+    SamplingParams(temperature=1.3, min_p=0.2),
+    FILTERED,
+]
+
+
+@task("1.7")
+def test_draws_follow_the_distribution(part: ModuleType) -> None:
+    """Over many steps and many seeds tokens come as often as `naive.py` says, by a chi-square test."""
+    logits = torch.tensor([1.0, -0.5, 2.0, 0.0, 1.5, -1.0, 0.75, 0.25, 1.75, -0.25])
+    count, first = 10_000, 100_000 * SESSION.seed
+    many, rows = list(range(first, first + count)), logits.expand(2 * count, -1)
+    for params in DISTRIBUTIONS:
+        right = torch.tensor(probabilities(logits.tolist(), params))
+        seeds, steps = [5] * count + many, many + [9] * count
+        drawn = torch.tensor(draw(part, rows, [params] * 2 * count, seeds, steps))
+        counts = drawn.clamp(min=0).bincount(minlength=10)
+        wrong = ((counts > 0) & (right == 0)).nonzero().flatten().tolist()
+        expect(
+            not wrong,
+            f"with {given_in(params)}, tokens {wrong} are drawn, which are ruled out",
+        )
+        chance = chi_square_chance(counts[right > 0], right[right > 0])
+        shares = [round(float(share), 3) for share in counts / counts.sum()]
+        problem = (
+            f"with {given_in(params)}, tokens come with shares {shares} instead of "
+            f"{[round(float(p), 3) for p in right]}"
+        )
+        why = "argmax(logits + Gumbel noise) draws from softmax(logits); noise comes after the filters."
+        expect(chance > SURELY_NOT, problem, why=why)
+
+
+@st.composite
+def batches(draw: st.DrawFn) -> list[tuple[int, SamplingParams, int, int]]:
+    """Rows as (seed of the logits, parameters, seed, step)."""
+    seeds = st.integers(-(2**63), 2**63 - 1)
+    row = st.tuples(st.integers(0, 99), st.sampled_from(KINDS), seeds, st.integers(0, 999))
+    return draw(st.lists(row, min_size=1, max_size=6))
+
+
+@task("1.7")
+@examples(40)
+@given(batches(), st.data())
+def test_any_row_draws_the_same_alone(
+    part: ModuleType, rows: list[tuple[int, SamplingParams, int, int]], data: st.DataObject
+) -> None:
+    """Whatever stands around a row, it draws what it draws alone."""
+    made = [(readable(1, 12, number), params, seed, step) for number, params, seed, step in rows]
+    logits, params, seeds, steps = (list(column) for column in zip(*made, strict=True))
+    together = draw(part, torch.cat(logits), params, seeds, steps)
+    row = data.draw(st.integers(0, len(rows) - 1))
+    note(f"# row {row} of these {len(rows)}, alone:")
+    alone = draw(part, logits[row], [params[row]], [seeds[row]], [steps[row]])
+    expect_equal(
+        together[row], alone[0], f"the draw of row {row}, which alone is {alone[0]}", why=ALONE
+    )
