@@ -1,0 +1,87 @@
+"""Task 2.5: who sees whom."""
+
+from types import ModuleType
+
+import torch
+from hypothesis import given
+
+from grader.kit import examples, expect, expect_equal, task
+from grader.suites.transformer_ops.exact import INF, expect_tensor, masks, ops_of, seen_by
+
+F32, BF16 = torch.float32, torch.bfloat16
+
+
+def expect_mask(
+    part: ModuleType,
+    kv_lens: list[int],
+    tq: int,
+    tk: int,
+    window: int | None = None,
+    dtype: torch.dtype = F32,
+    why: str = "",
+) -> None:
+    """The mask under test is 0 where `seen_by` says so, and -inf elsewhere."""
+    got = ops_of(part).causal_mask(torch.tensor(kv_lens), tq, tk, window, dtype)
+    expect_tensor(got, dtype, "the mask")
+    expect_equal(list(got.shape), [len(kv_lens), tq, tk], "the shape of the mask, [n, tq, tk]")
+    values = sorted(set(got.flatten().tolist()) - {0.0, -INF})
+    added = (
+        "The mask is added to the scores: 0 changes nothing, and only -inf gives a weight of zero."
+    )
+    expect(not values, f"the mask holds {values[:3]}, not only 0 and -inf", why=added)
+    for row, kv_len in enumerate(kv_lens):
+        seen = [(keys == 0).nonzero().flatten().tolist() for keys in got[row]]
+        what = f"the keys that each of {tq} queries sees, where {kv_len} of {tk} keys are real"
+        expect_equal(seen, seen_by(kv_len, tq, tk, window), what, why=why)
+
+
+@task("2.5")
+def test_a_query_sees_itself_and_what_is_before_it(part: ModuleType) -> None:
+    """A query sees its own key and all before it, and none after it."""
+    why = "Query j of a prompt stands at position j: it sees keys 0 to j, its own among them."
+    expect_mask(part, [3], 3, 3, why=why)
+
+
+@task("2.5")
+def test_the_last_query_stands_at_the_last_key(part: ModuleType) -> None:
+    """With fewer queries than keys the queries are the last positions: a decode sees everything."""
+    why = (
+        "The keys before the queries come from the cache. A triangle aligned to the upper left corner "
+        "would let a decode see the first key alone."
+    )
+    expect_mask(part, [5], 1, 5, why=why)
+    expect_mask(part, [5], 2, 5, why=why)
+
+
+@task("2.5")
+def test_padding_is_hidden(part: ModuleType) -> None:
+    """Keys from kv_lens[i] on are padding of row i; its queries stand before them."""
+    why = (
+        "Rows have different lengths: the last query of row i stands at kv_lens[i] - 1, not at tk - 1, "
+        "and nobody sees the padding."
+    )
+    expect_mask(part, [2, 5, 3], 2, 6, why=why)
+
+
+@task("2.5")
+def test_a_window_counts_the_query_itself(part: ModuleType) -> None:
+    """With a window of w a query sees w keys, the last of them its own."""
+    why = "The window ends with the query's own position: w keys in all, not w before it and one more."
+    for window in (1, 2, 3, 9):
+        expect_mask(part, [5], 3, 5, window, why=why)
+
+
+@task("2.5")
+def test_the_mask_has_the_dtype_asked_for(part: ModuleType) -> None:
+    """The mask is of the dtype that was asked for."""
+    for dtype in (F32, BF16, torch.float16):
+        expect_mask(part, [2, 4], 2, 5, 2, dtype)
+
+
+@task("2.5")
+@examples(80)
+@given(masks())
+def test_any_mask(part: ModuleType, case: tuple[list[int], int, int, int | None]) -> None:
+    """Any mask shows and hides what position by position must be seen and hidden."""
+    kv_lens, tq, tk, window = case
+    expect_mask(part, kv_lens, tq, tk, window)

@@ -1,0 +1,126 @@
+"""Task 2.3: the rotary embedding."""
+
+from types import ModuleType
+
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from grader.kit import examples, expect, expect_equal, task
+from grader.suites.transformer_ops.exact import (
+    WIDE,
+    exact_rope,
+    expect_near,
+    expect_pair,
+    expect_tensor,
+    ops_of,
+    random,
+    rotary_tables,
+)
+
+F32, BF16 = torch.float32, torch.bfloat16
+QUARTER = (
+    torch.tensor([[1.0, 1.0], [0.0, 1.0], [-1.0, 1.0]]),
+    torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 0.0]]),
+)
+"""cos and sin: pair 0 turns by 0, 90 and 180 degrees at positions 0, 1 and 2, pair 1 never."""
+
+
+@task("2.3")
+def test_halves_are_paired(part: ModuleType) -> None:
+    """Dimension i turns together with dimension i + rotary_dim / 2."""
+    q, k = torch.tensor([[[1.0, 2.0, 3.0, 4.0]]] * 2), torch.tensor([[[0.0, 0.0, 1.0, 0.0]]] * 2)
+    got = expect_pair(
+        ops_of(part).rope(q.clone(), k.clone(), torch.tensor([0, 1]), *QUARTER), "rope"
+    )
+    why = (
+        "A pair is (x[0], x[2]) here, not the neighbours (x[0], x[1]). By 90 degrees (1, 3) becomes "
+        "(-3, 1): the minus goes to the first half."
+    )
+    right = torch.stack((q[0], torch.tensor([[-3.0, 2.0, 1.0, 4.0]])))
+    expect_near(got[0], right, F32, "q = (1, 2, 3, 4), turned by 0 and by 90 degrees", why=why)
+    right = torch.stack((k[0], torch.tensor([[-1.0, 0.0, 0.0, 0.0]])))
+    expect_near(got[1], right, F32, "k = (0, 0, 1, 0), turned by 0 and by 90 degrees", why=why)
+
+
+@task("2.3")
+def test_positions_pick_the_row_of_the_tables(part: ModuleType) -> None:
+    """Each token is turned by its own position, which is not its place in the batch."""
+    x = torch.tensor([[[1.0, 0.0, 0.0, 0.0]]]).expand(3, 1, 4).clone()
+    got = expect_pair(ops_of(part).rope(x, x.clone(), torch.tensor([1, 0, 1]), *QUARTER), "rope")
+    turned, still = [0.0, 0.0, 1.0, 0.0], [1.0, 0.0, 0.0, 0.0]
+    why = "A flat batch holds tokens of many sequences: `positions` says where each one stands."
+    right = torch.tensor([turned, still, turned])[:, None]
+    expect_near(got[0], right, F32, "q of three tokens at positions 1, 0, 1", why=why)
+    expect_near(got[1], right, F32, "k of three tokens at positions 1, 0, 1", why=why)
+
+
+@task("2.3")
+def test_dimensions_beyond_the_rotary_ones_stay(part: ModuleType) -> None:
+    """With rotary_dim below the head's size the rest of the head passes through."""
+    q = torch.arange(1.0, 9.0).reshape(1, 1, 8)
+    got = expect_pair(ops_of(part).rope(q, q.clone(), torch.tensor([1]), *QUARTER), "rope")
+    why = "The tables have 2 columns, so rotary_dim is 4: (x[0], x[2]) turns, x[4] to x[7] stay."
+    right = torch.tensor([[[-3.0, 2.0, 1.0, 4.0, 5.0, 6.0, 7.0, 8.0]]])
+    expect_near(got[0], right, F32, "q of 8 dimensions with rotary_dim 4", why=why)
+
+
+@task("2.3")
+def test_every_head_turns_alike(part: ModuleType) -> None:
+    """All heads of a token turn by the same angles; k may have fewer heads than q."""
+    q, k = random(3, 4, 4), random(3, 2, 4, seed=1)
+    positions = torch.tensor([1, 1, 0])
+    got = expect_pair(ops_of(part).rope(q.clone(), k.clone(), positions, *QUARTER), "rope")
+    for name, mine, x in (("q of 4 heads", got[0], q), ("k of 2 heads", got[1], k)):
+        expect_near(mine, exact_rope(x, positions, *QUARTER), F32, name)
+
+
+@task("2.3")
+def test_slices_of_a_fused_projection(part: ModuleType) -> None:
+    """q and k may be slices of one larger tensor, with gaps in memory."""
+    qkv = random(3, 4 * 4)
+    q, k = qkv[:, :8].reshape(3, 2, 4), qkv[:, 8:12].reshape(3, 1, 4)
+    cos, sin = rotary_tables(9, 2)
+    positions = torch.tensor([8, 2, 5])
+    right = exact_rope(q, positions, cos, sin), exact_rope(k, positions, cos, sin)
+    got = expect_pair(ops_of(part).rope(q, k, positions, cos, sin), "rope")
+    expect_near(got[0], right[0], F32, "q, a slice of qkv")
+    expect_near(got[1], right[1], F32, "k, a slice of qkv")
+
+
+@task("2.3")
+def test_rope_rounds_once(part: ModuleType) -> None:
+    """In bfloat16 the rotation is computed in float32 and rounded once, at the end."""
+    q, (cos, sin) = random(64, 4, 32).bfloat16(), rotary_tables(500, 16)
+    positions = torch.arange(64) * 7
+    got = expect_pair(ops_of(part).rope(q.clone(), q.clone(), positions, cos, sin), "rope")[0]
+    expect_tensor(got, BF16, "q")
+    right = exact_rope(q, positions, cos, sin).bfloat16()
+    expect_equal(list(got.shape), list(right.shape), "the shape of q")
+    share = float((got == right).double().mean())
+    why = f"bfloat16 has 8 bits: a cos of it is off by up to 0.4%, at every layer again. {WIDE}"
+    problem = f"only {share:.0%} of the values are the exact ones rounded to bfloat16"
+    expect(share > 0.98, problem, why=why)
+
+
+@st.composite
+def rotations(draw: st.DrawFn) -> tuple[torch.Tensor, ...]:
+    """(q, k, positions, cos, sin)."""
+    tokens, heads, kv_heads = (draw(st.integers(1, 3)) for _ in range(3))
+    half, rest, seed = draw(st.integers(1, 4)), draw(st.integers(0, 3)), draw(st.integers(0, 99))
+    positions = draw(st.lists(st.integers(0, 29), min_size=tokens, max_size=tokens))
+    q = random(tokens, heads, 2 * half + rest, seed=seed)
+    k = random(tokens, kv_heads, 2 * half + rest, seed=seed + 1)
+    return q, k, torch.tensor(positions), *rotary_tables(30, half)
+
+
+@task("2.3")
+@examples(60)
+@given(rotations())
+def test_any_rotation(part: ModuleType, case: tuple[torch.Tensor, ...]) -> None:
+    """Any q and k turn as their definition says, pair by pair."""
+    q, k, positions, cos, sin = case
+    got = expect_pair(ops_of(part).rope(q.clone(), k.clone(), positions, cos, sin), "rope")
+    for name, mine, x in (("q", got[0], q), ("k", got[1], k)):
+        what = f"{name} at positions {positions.tolist()} with rotary_dim {2 * cos.shape[1]}"
+        expect_near(mine, exact_rope(x, positions, cos, sin), F32, what)
