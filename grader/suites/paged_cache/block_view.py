@@ -1,0 +1,91 @@
+"""How a block manager looks from outside: for comparisons, and for the state that a failure shows."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any
+
+from grader.kit import expect_equal, expect_raises, note, quietly, watch
+
+KEYS = "abcd"
+"""The requests that a test may name."""
+
+
+def block_manager(part: ModuleType, num_blocks: int = 8, num_host_blocks: int = 4) -> Any:
+    """A watched BlockManager with blocks of four slots."""
+    note(f"blocks = BlockManager({num_blocks}, block_size=4, num_host_blocks={num_host_blocks})")
+    return watch(part.BlockManager(num_blocks, 4, num_host_blocks), "blocks", describe_blocks(KEYS))
+
+
+def describe_blocks(keys: Sequence[str], held: Counter[int] | None = None) -> Callable[[Any], str]:
+    """Tables, references, free blocks and the host pool, and whatever does not fit together.
+
+    keys: the requests to look for. held: references that stand in no table, where those are known.
+    """
+
+    def describe(blocks: Any) -> str:
+        tables = {key: list(blocks.get_physical_blocks(key)) for key in keys}
+        entries = Counter(block for table in tables.values() for block in table)
+        refs = {block: blocks.ref_count(block) for block in range(blocks.num_blocks)}
+        lines = [f"table of {key}: {table}" for key, table in tables.items() if table]
+        counts = ", ".join(f"block {block}: {count}" for block, count in refs.items() if count)
+        lines.append(f"references: {counts or 'none'}")
+        lines.append(free_line(blocks, refs))
+        if blocks.num_host_blocks:
+            lines.append(host_line(blocks, keys))
+        return "\n".join(lines + misfits(refs, entries, held))
+
+    return describe
+
+
+def free_line(blocks: Any, refs: dict[int, int]) -> str:
+    free = [block for block, count in refs.items() if count == 0]
+    says = "" if blocks.num_free == len(free) else f", but num_free says {blocks.num_free}"
+    return f"without references: {free}{says}"
+
+
+def host_line(blocks: Any, keys: Sequence[str]) -> str:
+    there = {key: blocks.num_swapped_blocks(key) for key in keys}
+    swapped = ", ".join(f"{key} has {count} blocks" for key, count in there.items() if count)
+    free = f"{blocks.num_free_host} of {blocks.num_host_blocks} free"
+    return f"host: {swapped + ', ' if swapped else ''}{free}"
+
+
+def misfits(refs: dict[int, int], entries: Counter[int], held: Counter[int] | None) -> list[str]:
+    """Blocks that are free and in use at once, or leaked, or miscounted."""
+    lines = []
+    for block, count in refs.items():
+        known = entries[block] + (held[block] if held is not None else 0)
+        if known and count == 0:
+            lines.append(f"! block {block} is in use, and counts as free at once")
+        elif count < known:
+            lines.append(f"! block {block} counts {count}, but has {known} references")
+        elif held is not None and count and not known:
+            lines.append(f"! block {block} leaked: its count is {count}, but nobody uses it")
+        elif held is not None and count > known:
+            lines.append(f"! block {block} counts {count}, but has only {known} references")
+    return lines
+
+
+def facts(blocks: Any) -> dict[str, Any]:
+    """All that the contract lets one see."""
+    target = quietly(blocks)
+    refs = {block: target.ref_count(block) for block in range(target.num_blocks)}
+    return {
+        "tables": {key: list(t) for key in KEYS if (t := target.get_physical_blocks(key))},
+        "references": {block: count for block, count in refs.items() if count},
+        "num_free": target.num_free,
+        "on the host": {key: n for key in KEYS if (n := target.num_swapped_blocks(key))},
+        "num_free_host": target.num_free_host,
+    }
+
+
+@contextmanager
+def refused(blocks: Any, error: type[Exception], what: str, why: str) -> Iterator[None]:
+    """A call that must raise `error` and leave everything as it was."""
+    before = facts(blocks)
+    with expect_raises(error, what, why=why):
+        yield
+    why = f"{why} A call that is refused changes nothing: the caller goes on as if it had never asked."
+    expect_equal(facts(blocks), before, f"the state after {what} was refused", why=why)

@@ -1,0 +1,194 @@
+"""Random scripts of all that a scheduler may do with a KV cache manager."""
+
+from hypothesis import strategies as st
+from hypothesis.stateful import precondition, rule
+
+from grader.kit import quietly
+from grader.suites.paged_cache.cache_desk import RUNNING
+from grader.suites.paged_cache.table_machine import (
+    LENGTH,
+    MOST_RUNNING,
+    PREEMPTED,
+    ROOM,
+    SWAPPED,
+    TEXT,
+    GivenUp,
+    TableMachine,
+)
+from yaie.core.request import Request
+
+
+class FileMachine(TableMachine):
+    """And what is computed is filed; requests end, are preempted, come back, or have siblings."""
+
+    grades = frozenset({"3.6"})
+
+    @rule(data=st.data(), most=st.integers(1, 8))
+    def compute_and_commit(self, data: st.DataObject, most: int) -> None:
+        request = self.pick(data, RUNNING)
+        if request is not None and self.advance(request, most):
+            self.commit(request)
+
+    def commit(self, request: Request) -> None:
+        self.call("3.6", lambda: self.desk.cache.commit(request))
+        full = request.num_computed_tokens // self.size if self.desk.tree else 0
+        found = self.cached(request, full)
+        what = "the tree's blocks for the full blocks that are computed"
+        self.claim("3.6", found, self.desk.table(request)[:full], f"{what}, and the table's")
+        self.agree("3.6")
+        self.tree_is_right("3.6")
+
+    def tree_is_right(self, task: str) -> None:
+        """Whatever the tree finds for a request's tokens was computed for them."""
+        for request in self.desk.requests:
+            for i, block in enumerate(self.cached(request, request.num_tokens // self.size)):
+                last = (i + 1) * self.size
+                held = self.desk.device.get(block * self.size + self.size - 1, ())
+                expected = tuple(request.token_ids[:last])
+                what = f"what block {block}, filed for these tokens, was computed for"
+                self.claim(task, held, expected, what)
+
+    @rule(data=st.data())
+    def fork(self, data: st.DataObject) -> None:
+        sibling = self.pick(data, RUNNING)
+        if sibling is None or sibling.fork_of is not None:
+            return
+        self.commit(sibling)
+        prompt = sibling.token_ids[: sibling.num_prompt_tokens]
+        fork = self.desk.request(prompt, sibling)
+        self.call("3.5", lambda: self.desk.cache.admit(fork))
+        fork.status = RUNNING
+        # A scheduler either finds room for an admitted request or takes it back.
+        if not self.advance(fork, 1):
+            self.end(fork, keep=True)
+
+    @rule(data=st.data(), keep=st.booleans())
+    def leave(self, data: st.DataObject, keep: bool) -> None:
+        request = self.pick(data, RUNNING, PREEMPTED)
+        if request is not None:
+            self.end(request, keep=keep)
+
+    def end(self, request: Request, *, keep: bool, task: str = "3.6") -> None:
+        desk = self.desk
+        cached = desk.tree.num_blocks if desk.tree else 0
+        files = keep and request.status is RUNNING and desk.tree is not None
+        full = request.num_computed_tokens // self.size
+        self.call(task, lambda: desk.leave(request, keep=keep))
+        self.claim(task, desk.table(request), [], "the table after free")
+        if files:
+            found = len(self.cached(request, full))
+            self.claim(task, found, full, "how many of the full blocks it computed are cached")
+        elif desk.tree is not None:
+            self.claim(
+                task, desk.tree.num_blocks, cached, "how many blocks the tree has after free"
+            )
+        self.agree(task)
+        self.tree_is_right(task)
+
+    @rule(data=st.data())
+    def preempt(self, data: st.DataObject) -> None:
+        if request := self.pick(data, RUNNING):
+            self.call("3.6", lambda: self.desk.preempt(request))
+            self.agree("3.6")
+
+    @rule(data=st.data())
+    def readmit(self, data: st.DataObject) -> None:
+        request = self.pick(data, PREEMPTED)
+        if request is not None and len(self.having(RUNNING)) < MOST_RUNNING:
+            self.start_table(request)
+
+    def teardown(self) -> None:
+        """Once all have left, no block is used, and evicting everything returns them all."""
+        if self.over or not hasattr(self, "desk"):
+            return
+        self.ending = True
+        try:
+            self.all_leave()
+        except GivenUp:
+            pass
+
+    def all_leave(self) -> None:
+        for request in self.having(RUNNING, SWAPPED):
+            self.end(request, keep=True, task="3.6" if request.status is RUNNING else "3.7")
+        cache, blocks = quietly(self.desk.cache), self.desk.blocks
+        self.claim("3.6", cache.stats()["used_blocks"], 0, "used blocks once all have left")
+        self.call("3.5", cache.reset_prefix_cache)
+        free, hosts = blocks.num_free, blocks.num_free_host
+        self.claim("3.5", free, blocks.num_blocks, "free blocks once all is evicted")
+        self.claim("3.7", hosts, blocks.num_host_blocks, "free host blocks once all have left")
+
+
+class SwapMachine(FileMachine):
+    """And tables move to the host and back."""
+
+    grades = frozenset({"3.7"})
+    with_host = True
+
+    @rule(data=st.data())
+    def swap_out(self, data: st.DataObject) -> None:
+        request = self.pick(data, RUNNING)
+        if request is None or request.num_computed_tokens == 0:
+            return
+        self.commit(request)
+        desk, table, before = self.desk, self.desk.table(request), self.desk.holdings()
+        fits = len(table) <= desk.blocks.num_free_host
+        got = self.call("3.7", lambda: desk.cache.swap_out(request))
+        self.claim("3.7", got, fits, f"what swap_out returned for {len(table)} blocks")
+        moved = [device for device, _ in desk.carry_out()[0]]
+        self.claim("3.7", moved, table if fits else [], "the device blocks that are to be copied")
+        if fits:
+            request.status = SWAPPED
+            request.num_preemptions += 1
+            self.claim("3.7", desk.table(request), [], "the table after swap_out")
+        else:
+            self.claim("3.7", desk.holdings(), before, "the state after swap_out said no")
+        self.agree("3.7")
+
+    @precondition(lambda self: self.having(SWAPPED))
+    @rule(data=st.data(), most=st.integers(1, 4), keep_free=st.integers(0, 3))
+    def swap_in(self, data: st.DataObject, most: int, keep_free: int) -> None:
+        request = self.pick(data, SWAPPED)
+        assert request is not None
+        desk, computed = self.desk, request.num_computed_tokens
+        num_tokens = computed + min(most, request.num_tokens - computed)
+        on_host = desk.blocks.num_swapped_blocks(request.request_id)
+        if on_host > self.blocks_for(num_tokens):
+            return  # a scheduler brings a table back whole
+        found = self.cached(request, computed // self.size)
+        wanted = self.blocks_for(num_tokens) - len(found)
+        keep_free = keep_free if wanted else 0
+        fits = wanted + keep_free <= self.room_beside(found)
+        evicts = wanted > desk.blocks.num_free
+        before = desk.holdings()
+        got = self.call("3.7", lambda: desk.cache.swap_in(request, num_tokens, keep_free=keep_free))
+        self.claim("3.7", got, fits, f"what swap_in returned, {wanted} more blocks needed", ROOM)
+        if not fits:
+            self.claim("3.7", desk.holdings(), before, "the state after swap_in said no", ROOM)
+            return
+        copied = len(desk.carry_out()[1])
+        what = "how many blocks are to be copied: those that the tree has lost"
+        self.claim("3.7", copied, on_host - len(found), what)
+        request.status = RUNNING
+        blocks = self.blocks_for(num_tokens)
+        self.claim("3.7", len(desk.table(request)), blocks, "how many blocks the table has")
+        self.agree("3.5" if evicts else "3.7")  # eviction is task 3.5's matter
+
+    def room_beside(self, found: list[int]) -> int:
+        """Blocks that are free or evictable once `found` is locked."""
+        desk = self.desk
+        evictable = desk.tree.num_evictable if desk.tree else 0
+        in_tables = {block for request in desk.requests for block in desk.table(request)}
+        return desk.blocks.num_free + evictable - sum(block not in in_tables for block in found)
+
+    @rule(data=st.data(), keep=st.booleans())
+    def leave_the_host(self, data: st.DataObject, keep: bool) -> None:
+        if request := self.pick(data, SWAPPED):
+            self.end(request, keep=keep, task="3.7")
+
+    @rule(text=TEXT, length=LENGTH)
+    def looking_changes_nothing(self, text: list[int], length: int) -> None:
+        desk, before = self.desk, self.desk.holdings()
+        request = desk.request(text[:length])
+        self.call("3.7", lambda: desk.cache.is_pending(request))
+        desk.requests.remove(request)
+        self.claim("3.7", desk.holdings(), before, "the state after a look")

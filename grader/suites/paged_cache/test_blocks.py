@@ -1,0 +1,202 @@
+"""Tasks 3.1 and 3.2: who has which block."""
+
+from types import ModuleType
+
+from grader.kit import expect, expect_equal, expect_raises, run_machine, task
+from grader.suites.paged_cache.block_machine import AllocateMachine, ShareMachine
+from grader.suites.paged_cache.block_view import block_manager, facts, refused
+from yaie.core.errors import BlockStateError, OutOfBlocksError
+
+COUNT = "Count one reference for each table and each hold; the block is free when none is left."
+NOT_YOURS = (
+    "A block that nobody holds has nobody's content, and may be handed out to another at any moment: "
+    "whoever asks for it has lost count."
+)
+
+
+@task("3.1")
+def test_blocks_handed_out_are_distinct(part: ModuleType) -> None:
+    """Every block that is handed out was free, and is nobody else's."""
+    blocks = block_manager(part)
+    given = list(blocks.allocate("a", 5)) + list(blocks.allocate("b", 3))
+    expect_equal(
+        sorted(given), list(range(8)), "the blocks handed out, sorted",
+        why="Two requests that are given the same block overwrite each other's K and V.",
+    )  # fmt: skip
+    expect_equal(blocks.num_free, 0, "num_free with all blocks handed out")
+
+
+@task("3.1")
+def test_allocate_appends_to_the_table(part: ModuleType) -> None:
+    """A table grows at its end: the order of its blocks is the order of the tokens."""
+    blocks = block_manager(part)
+    first = list(blocks.allocate("a", 2))
+    table = blocks.get_physical_blocks("a")
+    second = list(blocks.allocate("a", 1))
+    why = "Entry i of the table holds tokens [i * block_size, (i + 1) * block_size)."
+    expect_equal(list(blocks.get_physical_blocks("a")), first + second, "the table of a", why=why)
+    expect(
+        blocks.get_physical_blocks("a") is table,
+        "allocate made a new list for a table that only grew",
+        why="Whoever copied the table sees by the list object that it only got longer.",
+    )
+
+
+@task("3.1")
+def test_who_has_no_table_has_an_empty_one(part: ModuleType) -> None:
+    """An unknown request has an empty table, and looking at it does not make one."""
+    blocks = block_manager(part)
+    expect_equal(list(blocks.get_physical_blocks("a")), [], "the table of an unknown request")
+    with refused(blocks, BlockStateError, "freeing a request that was only looked at", FREED):
+        blocks.free("a")
+
+
+FREED = "A table is freed once by its owner; a second time means that somebody has lost count."
+
+
+@task("3.1")
+def test_freed_blocks_can_be_had_again(part: ModuleType) -> None:
+    """What a request frees, the next one gets: nothing leaks."""
+    blocks = block_manager(part, num_blocks=3)
+    for _ in range(3):
+        blocks.allocate("a", 3)
+        blocks.free("a")
+        expect_equal(blocks.num_free, 3, "num_free after everything was freed", why=COUNT)
+    expect_equal(list(blocks.get_physical_blocks("a")), [], "the table of a after free")
+
+
+@task("3.1")
+def test_allocation_is_all_or_nothing(part: ModuleType) -> None:
+    """A request that asks for more than is free gets nothing, and OutOfBlocksError."""
+    blocks = block_manager(part, num_blocks=4)
+    blocks.allocate("a", 2)
+    why = (
+        "Half of what was asked for helps nobody, and others could have used it: take all or none."
+    )
+    with refused(blocks, OutOfBlocksError, "allocating 3 blocks when 2 are free", why):
+        blocks.allocate("a", 3)
+    with refused(blocks, OutOfBlocksError, "allocating 3 blocks for a new request", why):
+        blocks.allocate("b", 3)
+    with expect_raises(BlockStateError, "freeing a request that was refused its blocks", why=why):
+        blocks.free("b")
+    blocks.allocate("a", 2)
+    expect_equal(blocks.num_free, 0, "num_free after the last two were allocated", why=why)
+
+
+@task("3.1")
+def test_freeing_twice_is_refused(part: ModuleType) -> None:
+    """A second free of the same table raises BlockStateError and changes nothing."""
+    blocks = block_manager(part)
+    blocks.allocate("a", 2)
+    blocks.free("a")
+    with refused(blocks, BlockStateError, "freeing a table twice", FREED):
+        blocks.free("a")
+
+
+@task("3.1")
+def test_any_script_of_allocations(part: ModuleType) -> None:
+    """After any calls of allocate and free, every block is free or in one table, never both."""
+    run_machine(AllocateMachine, part, runs=60, steps=15)
+
+
+@task("3.2")
+def test_a_shared_block_is_free_after_its_last_holder(part: ModuleType) -> None:
+    """A block that two tables and a hold share is free when all three are gone."""
+    blocks = block_manager(part)
+    shared = list(blocks.allocate("a", 2))
+    blocks.share("b", shared)
+    blocks.hold(shared)
+    counts = [blocks.ref_count(block) for block in shared]
+    expect_equal(counts, [3, 3], "references of the shared blocks", why=COUNT)
+    blocks.free("a")
+    blocks.free("b")
+    expect_equal(blocks.num_free, 6, "num_free while the blocks are still held", why=COUNT)
+    blocks.release(shared)
+    expect_equal(blocks.num_free, 8, "num_free after the last reference is gone", why=COUNT)
+
+
+@task("3.2")
+def test_share_appends_to_the_table(part: ModuleType) -> None:
+    """Shared blocks go to the end of the table; whose they were keeps its own."""
+    blocks = block_manager(part)
+    theirs = list(blocks.allocate("a", 2))
+    mine = list(blocks.allocate("b", 1))
+    table = blocks.get_physical_blocks("b")
+    blocks.share("b", theirs)
+    expect_equal(list(blocks.get_physical_blocks("b")), mine + theirs, "the table of b")
+    expect(
+        blocks.get_physical_blocks("b") is table,
+        "share made a new list for a table that only grew",
+        why="Whoever copied the table sees by the list object that it only got longer.",
+    )
+    expect_equal(list(blocks.get_physical_blocks("a")), theirs, "the table of a, which shared")
+
+
+@task("3.2")
+def test_free_blocks_are_not_shared_or_held(part: ModuleType) -> None:
+    """Sharing or holding a block that is free raises BlockStateError, even beside one that is not."""
+    blocks = block_manager(part)
+    (block,) = blocks.allocate("a", 1)
+    nobodys = next(b for b in range(8) if b != block)
+    with refused(blocks, BlockStateError, "sharing a block that was never allocated", NOT_YOURS):
+        blocks.share("b", [block, nobodys])
+    with refused(blocks, BlockStateError, "holding a block that was never allocated", NOT_YOURS):
+        blocks.hold([block, nobodys])
+
+
+@task("3.2")
+def test_only_what_is_held_is_released(part: ModuleType) -> None:
+    """release gives back what hold took, and never a table's reference."""
+    blocks = block_manager(part)
+    first, second = blocks.allocate("a", 2)
+    blocks.hold([first])
+    why = (
+        "The reference of a table is given back by free. Releasing it would free the block under a "
+        "request that reads it."
+    )
+    with refused(blocks, BlockStateError, "releasing a block that only a table has", why):
+        blocks.release([first, second])
+    with refused(blocks, BlockStateError, "releasing one hold twice in a call", why):
+        blocks.release([first, first])
+    blocks.release([first])
+    with refused(blocks, BlockStateError, "releasing one hold a second time", why):
+        blocks.release([first])
+
+
+@task("3.2")
+def test_replace_drops_the_old_references(part: ModuleType) -> None:
+    """replace points a table at other blocks; what it pointed at before is given back."""
+    blocks = block_manager(part)
+    mine = list(blocks.allocate("a", 4))
+    theirs = list(blocks.allocate("b", 2))
+    before = blocks.get_physical_blocks("a")
+    blocks.replace("a", 1, theirs)
+    table = blocks.get_physical_blocks("a")
+    why = "Each new entry is one more reference, each old one a reference less."
+    expect_equal(list(table), [mine[0], *theirs, mine[3]], "the table of a", why=why)
+    counts = [blocks.ref_count(block) for block in (*mine, *theirs)]
+    expect_equal(counts, [1, 0, 0, 1, 2, 2], "references to a's old blocks and to b's", why=why)
+    why = "Who copied the old table must see that it did not merely get longer: make a new list."
+    expect(table is not before, "replace changed the list it had handed out", why=why)
+    expect_equal(list(before), mine, "the list that was handed out before", why=why)
+
+
+@task("3.2")
+def test_replacing_a_block_by_itself_keeps_it(part: ModuleType) -> None:
+    """The new references are taken before the old ones are dropped."""
+    blocks = block_manager(part)
+    mine = list(blocks.allocate("a", 2))
+    before = facts(blocks)
+    blocks.replace("a", 0, list(mine))
+    expect_equal(
+        facts(blocks), before, "the state after a table's entries were replaced by themselves",
+        why="Dropped first, the blocks are free for a moment, and then nobody's to share.",
+    )  # fmt: skip
+    with refused(blocks, BlockStateError, "replacing an entry by a free block", NOT_YOURS):
+        blocks.replace("a", 1, [next(b for b in range(8) if b not in mine)])
+
+
+@task("3.2")
+def test_any_script_of_shares(part: ModuleType) -> None:
+    """After any calls, a block counts as many references as it has holders, and is free without."""
+    run_machine(ShareMachine, part, runs=80, steps=20)

@@ -1,0 +1,266 @@
+"""Task 3.6: what is computed is filed in the tree, and what nobody needs is freed."""
+
+from types import ModuleType
+
+from grader.kit import expect, expect_equal, run_machine, task
+from grader.suites.paged_cache.cache_desk import CacheDesk
+from grader.suites.paged_cache.cache_machine import FileMachine
+from grader.suites.paged_cache.guards import guarded_desk
+
+A = list(range(1, 21))
+B = list(range(21, 41))
+
+COMPUTED = (
+    "Only what is computed can be reused, and the newest token's K and V are written in the next step: "
+    "count num_computed_tokens."
+)
+OWN = "The tree is a holder of its own: it keeps its blocks when the request is gone."
+ONCE = (
+    "The tree keeps the blocks it had. Point the table at those, and only then give the duplicates "
+    "back: the block manager's `replace` does both."
+)
+
+
+def found(desk: CacheDesk, token_ids: list[int]) -> list[int]:
+    """The blocks that the tree has for these tokens."""
+    assert desk.tree is not None
+    return desk.tree.peek(token_ids, len(token_ids))
+
+
+@task("3.6")
+def test_full_blocks_are_filed(part: ModuleType) -> None:
+    """commit files the request's own blocks, as far as they are full, and holds them for the tree."""
+    desk = CacheDesk(part)
+    request = desk.admit(A[:6])
+    expect(desk.compute(request), "no room in an empty pool")
+    desk.cache.commit(request)
+    table = desk.table(request)
+    why = "A block that is not full yet will be written to again; the tree files whole blocks."
+    expect_equal(found(desk, A[:6]), table[:1], "the tree's blocks for the 6 tokens", why=why)
+    expect_equal(
+        desk.refs(table), [2, 1], "references: table and tree, then the table alone", why=OWN
+    )
+    desk.check(OWN)
+
+
+@task("3.6")
+def test_committing_again_changes_nothing(part: ModuleType) -> None:
+    """Each step commits; a block that is filed is not held a second time."""
+    desk = CacheDesk(part)
+    request = desk.admit(A[:9])
+    desk.compute(request)
+    desk.cache.commit(request)
+    before = desk.holdings()
+    desk.compute(request, commit=True)
+    desk.cache.commit(request)
+    why = (
+        "Only what is newly filed gets the tree's reference; another one would never be given back."
+    )
+    expect_equal(desk.holdings(), before, "the state after two more commits", why=why)
+
+
+@task("3.6")
+def test_commit_files_the_same_table(part: ModuleType) -> None:
+    """Filing blocks that nobody else had changes no entry of the table."""
+    desk = CacheDesk(part)
+    request = desk.admit(A[:9])
+    desk.compute(request)
+    handed_out = desk.blocks.get_physical_blocks("r0")
+    desk.cache.commit(request)
+    expect(
+        desk.blocks.get_physical_blocks("r0") is handed_out,
+        "commit made a new list of a table in which it replaced nothing",
+        why="A table is copied to the device anew when its list is a new one.",
+    )
+
+
+@task("3.6")
+def test_commit_goes_on_where_it_stopped(part: ModuleType) -> None:
+    """A prompt computed in chunks is filed block by block, generated tokens with it."""
+    desk = CacheDesk(part)
+    request = desk.admit(A[:10])
+    for num_tokens, filed in ((3, 0), (3, 1), (4, 2), (1, 2), (1, 3)):
+        expect(desk.compute(request, num_tokens), "no room in a pool with free blocks")
+        desk.cache.commit(request)
+        what = f"the tree's blocks with {request.num_computed_tokens} tokens computed"
+        got = found(desk, request.token_ids)
+        expect_equal(got, desk.table(request)[:filed], what, why=COMPUTED)
+        desk.check(OWN)
+
+
+@task("3.6")
+def test_only_computed_tokens_are_filed(part: ModuleType) -> None:
+    """Blocks that are allocated ahead, or whose last token is only sampled, are not filed."""
+    desk = CacheDesk(part)
+    request = desk.admit(A[:7])
+    desk.compute(request)  # and samples an eighth token, whose K and V nobody has computed
+    desk.cache.allocate(request, 8)
+    desk.cache.commit(request)
+    count = len(found(desk, request.token_ids))
+    expect_equal(count, 1, "blocks filed of 7 computed tokens", why=COMPUTED)
+    late = desk.admit(B[:8])
+    desk.cache.allocate(late, 8)
+    desk.cache.commit(late)
+    desk.leave(late)
+    what = "blocks filed for a prompt that was never computed"
+    expect_equal(found(desk, B[:8]), [], what, why=COMPUTED)
+    desk.check(COMPUTED)
+
+
+@task("3.6")
+def test_a_step_that_fills_no_block_costs_nothing(part: ModuleType) -> None:
+    """commit leaves the tree alone as long as no further block is full."""
+    desk, guard = guarded_desk(part)
+    request = desk.admit(A[:9])
+    desk.compute(request, commit=True)
+    before = guard.walks
+    for _ in range(2):
+        desk.compute(request, commit=True)
+    why = "Nearly every decode step is one of those, for every request that runs: compare two numbers."
+    expect_equal(guard.walks - before, 0, "walks down the tree in two decode steps", why=why)
+
+
+@task("3.6")
+def test_a_fork_shares_what_its_sibling_filed(part: ModuleType) -> None:
+    """Once a request has filed its prompt, a fork of it starts with all but one token computed."""
+    desk = CacheDesk(part)
+    first = desk.admit(A[:10])
+    for num_tokens in (6, 4):
+        desk.compute(first, num_tokens, commit=True)
+    fork = desk.admit(A[:10], fork_of=first)
+    why = "commit remembers how far the table is filed: only filed blocks stay where they are."
+    expect_equal(fork.num_computed_tokens, 9, "num_computed_tokens of the fork", why=why)
+    expect_equal(desk.table(fork), desk.table(first), "the fork's table", why=why)
+    expect(desk.compute(fork, commit=True), "no room in a pool with free blocks")
+    desk.check(why)
+
+
+@task("3.6")
+def test_a_fork_outlives_its_sibling(part: ModuleType) -> None:
+    """What a fork shares stays locked for it when the sibling is gone."""
+    desk = CacheDesk(part)
+    first = desk.admit(A[:9])
+    desk.compute(first, commit=True)
+    fork = desk.admit(A[:9], fork_of=first)
+    expect(desk.compute(fork), "no room in a pool with free blocks")
+    desk.leave(first)
+    desk.check("A fork locks what it finds in the tree for itself, as any request does.")
+
+
+@task("3.6")
+def test_a_prefix_computed_twice_is_kept_once(part: ModuleType) -> None:
+    """Where the tree has the prefix already, the table is pointed at the tree's blocks."""
+    desk = CacheDesk(part)
+    first, second = desk.admit(A[:10]), desk.admit(A[:10])
+    for request in (first, second):
+        desk.compute(request)
+    own = desk.table(second)
+    desk.cache.commit(first)
+    handed_out = desk.blocks.get_physical_blocks("r1")
+    desk.cache.commit(second)
+    table = [*desk.table(first)[:2], own[2]]
+    expect_equal(desk.table(second), table, "the table of the second to commit", why=ONCE)
+    expect_equal(desk.refs(own), [0, 0, 1], "references to the blocks it computed", why=ONCE)
+    expect_equal(desk.refs(table), [3, 3, 1], "references: two tables and the tree", why=ONCE)
+    expect_equal(
+        list(handed_out), own, "the table as it was handed out before",
+        why="Somebody may have copied it: use `replace`, which makes a new list.",
+    )  # fmt: skip
+    desk.check(ONCE)
+    expect(desk.compute(second, commit=True), "no room in a pool with free blocks")
+    desk.check(ONCE)
+
+
+@task("3.6")
+def test_who_is_overtaken_takes_over_the_rest(part: ModuleType) -> None:
+    """Only the blocks from where this request had filed to where the tree ends are replaced."""
+    desk = CacheDesk(part, num_blocks=12)
+    slow, fast = desk.admit(A[:18]), desk.admit(A[:12])
+    desk.compute(slow, 5, commit=True)
+    desk.compute(fast, commit=True)
+    desk.compute(slow, 12)
+    own = desk.table(slow)
+    desk.cache.commit(slow)
+    why = "One block was filed before, two more are in the tree by now, the fourth is new."
+    table = [*desk.table(fast)[:3], *own[3:]]
+    expect_equal(desk.table(slow), table, "the table of the slow request", why=why)
+    expect_equal(found(desk, A[:18]), table[:4], "the tree's blocks for its tokens", why=why)
+    expect_equal(desk.refs(own), [3, 0, 0, 2, 1], "references to the blocks it had", why=ONCE)
+    desk.check(why)
+
+
+@task("3.6")
+def test_the_prefix_is_locked_at_every_moment(part: ModuleType) -> None:
+    """commit locks the longer path before it unlocks the shorter one."""
+    desk, guard = guarded_desk(part)
+    request = desk.admit(A[:12])
+    desk.compute(request, 4, commit=True)
+    desk.compute(request, 4)
+    guard.watched_table = desk.table(request)
+    desk.cache.commit(request)
+    why = "Between unlock and lock nothing protects the blocks that the request reads: lock first."
+    expect_equal(guard.exposed, [], "blocks of the table that stood unlocked meanwhile", why=why)
+    guard.watched_table = []
+    desk.check(why)
+
+
+@task("3.6")
+def test_a_free_request_leaves_its_blocks_cached(part: ModuleType) -> None:
+    """free files what is computed; its full blocks stay cached and evictable, the rest is free."""
+    desk = CacheDesk(part)
+    request = desk.admit(A[:10])
+    desk.compute(request)
+    table = desk.table(request)
+    desk.leave(request)
+    why = "The next request with this prefix finds it; until then it may be evicted."
+    expect_equal(found(desk, A[:10]), table[:2], "the tree's blocks for its prompt", why=why)
+    expect_equal(desk.refs(table), [1, 1, 0], "references to its blocks", why=OWN)
+    desk.check("The path is unlocked once the table is gone: else it could never be evicted.")
+    again = desk.admit(A[:10])
+    expect_equal(desk.table(again), table[:2], "the table of the next with this prompt", why=why)
+    expect_equal(desk.wrong_slots(again), "", "K and V that the next request finds", why=why)
+
+
+@task("3.6")
+def test_a_failed_request_leaves_nothing(part: ModuleType) -> None:
+    """free with keep=False files nothing: what a failed request computed is not to be trusted."""
+    desk = CacheDesk(part)
+    request = desk.admit(A[:10])
+    desk.compute(request)
+    desk.leave(request, keep=False)
+    why = "NaN in the cache would spoil every request that shares the prefix."
+    expect_equal(found(desk, A[:10]), [], "the tree's blocks for its prompt", why=why)
+    expect_equal(desk.blocks.num_free, 8, "free blocks", why=why)
+
+
+@task("3.6")
+def test_free_is_harmless_without_a_table(part: ModuleType) -> None:
+    """free of a request that was never admitted, or is free already, does nothing."""
+    desk = CacheDesk(part)
+    request = desk.request(A[:10])
+    desk.cache.free(request)
+    desk.cache.admit(request)
+    desk.compute(request)
+    desk.cache.free(request)
+    before = desk.holdings()
+    desk.cache.free(request)
+    why = "An abort may come at any time: before admission, after the end, twice."
+    expect_equal(desk.holdings(), before, "the state after a second free", why=why)
+    desk.check(why)
+
+
+@task("3.6")
+def test_without_a_tree_all_blocks_return(part: ModuleType) -> None:
+    """Given no tree, commit does nothing and free gives every block back."""
+    desk = CacheDesk(part, caching=False)
+    request = desk.admit(A[:10])
+    desk.compute(request, commit=True)
+    expect_equal(len(desk.table(request)), 3, "blocks in the table after commit")
+    desk.leave(request)
+    expect_equal(desk.blocks.num_free, 8, "free blocks")
+
+
+@task("3.6")
+def test_any_script_of_commits_and_ends(part: ModuleType) -> None:
+    """Whoever comes, computes and goes: what is cached is right, and every block is accounted for."""
+    run_machine(FileMachine, part, runs=70, steps=20)
