@@ -1,0 +1,235 @@
+"""Batches over a small pool, the keys that lie in it, and what attention over them must give."""
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from grader.kit import Mismatch, note
+from grader.kit.session import SESSION
+from solutions.paged_cache import KVPool
+from solutions.radix_attention.grouping import groups_of as reference_groups_of
+from solutions.radix_attention.naive import naive_radix_attention
+from solutions.transformer_ops import TransformerOps
+from yaie.core.batch import AttentionBatch, AttentionSpec, KVLayerSpec
+
+SIZE, HEADS, KV_HEADS, DIM, LAYERS = 4, 4, 2, 16, 3
+SPEC = AttentionSpec(scale=DIM**-0.5)
+QKV = tuple[Tensor, Tensor, Tensor]
+
+
+class Seq(NamedTuple):
+    """One sequence of a batch: its last `queries` tokens are asked about, and it has `keys` in all."""
+
+    queries: int
+    keys: int
+    blocks: list[int]
+
+    def __str__(self) -> str:
+        asks = "1 query" if self.queries == 1 else f"{self.queries} queries"
+        last = f"the last at position {self.keys - 1}"
+        return f"{asks}, {last}; {self.keys} keys; block table {self.blocks}"
+
+
+def sequences(*lens: tuple[int, int], first_block: int = 1) -> list[Seq]:
+    """Sequences of (queries, keys), each with blocks of its own, in no order, from `first_block` on."""
+    counts = [-(-keys // SIZE) for _, keys in lens]
+    order = torch.randperm(sum(counts), generator=torch.Generator().manual_seed(3)).tolist()
+    free = [first_block + block for block in order]
+    return [
+        Seq(*item, [free.pop() for _ in range(count)])
+        for item, count in zip(lens, counts, strict=True)
+    ]
+
+
+def batch_of(seqs: Sequence[Seq]) -> AttentionBatch:
+    """As the engine hands it over: tables padded with 0."""
+    width = max((len(seq.blocks) for seq in seqs), default=0)
+    positions = [seq.keys - seq.queries + j for seq in seqs for j in range(seq.queries)]
+    owners = [seq for seq in seqs for _ in range(seq.queries)]
+    slots = [
+        seq.blocks[position // SIZE] * SIZE + position % SIZE
+        for seq, position in zip(owners, positions, strict=True)
+    ]
+    padded = [seq.blocks + [0] * (width - len(seq.blocks)) for seq in seqs]
+    return AttentionBatch(
+        query_lens=[seq.queries for seq in seqs],
+        kv_lens=[seq.keys for seq in seqs],
+        query_start_loc=torch.tensor([0, *(seq.queries for seq in seqs)]).cumsum(0).int(),
+        seq_lens=torch.tensor([seq.keys for seq in seqs], dtype=torch.int32),
+        block_tables=torch.tensor(padded, dtype=torch.int32),
+        slot_mapping=torch.tensor(slots, dtype=torch.int64),
+        positions=torch.tensor(positions, dtype=torch.int64),
+    )
+
+
+class CountingPool(KVPool):
+    """A pool that knows how many blocks were gathered from it."""
+
+    blocks_gathered = 0
+
+    def gather(self, layer: int, block_tables: Tensor) -> tuple[Tensor, Tensor]:
+        self.blocks_gathered += block_tables.numel()
+        return super().gather(layer, block_tables)
+
+
+@dataclass
+class Case:
+    """A batch, a pool that holds the keys of earlier steps, and the new q, k and v.
+
+    Mostly in float64, so that no rounding hides a key too many.
+    """
+
+    seqs: list[Seq]
+    pool: CountingPool
+    qkv: QKV
+
+    @property
+    def batch(self) -> AttentionBatch:
+        return batch_of(self.seqs)
+
+    def starts(self) -> list[int]:
+        """Where each sequence's queries begin in the flat batch."""
+        return [sum(seq.queries for seq in self.seqs[:i]) for i in range(len(self.seqs))]
+
+    def of(self, indices: list[int]) -> "Case":
+        """Some of the sequences, in this order, over a copy of the pool."""
+        starts = self.starts()
+        rows = [starts[i] + j for i in indices for j in range(self.seqs[i].queries)]
+        q, k, v = (part[rows] for part in self.qkv)
+        return Case([self.seqs[i] for i in indices], copy.deepcopy(self.pool), (q, k, v))
+
+    def expected(self, layer: int = 0, spec: AttentionSpec = SPEC) -> Tensor:
+        """The oracle's answer, from a copy of the pool, with the new keys in it. Ask before `run`."""
+        pool, (q, k, v) = copy.deepcopy(self.pool), self.qkv
+        pool.write(layer, k, v, self.batch.slot_mapping)
+        return naive_radix_attention(pool, TransformerOps(), layer, q, spec, self.batch)
+
+    def run(self, part: ModuleType, layer: int = 0, spec: AttentionSpec = SPEC) -> Tensor:
+        """Plan and run one layer."""
+        attention = attention_of(part, self.pool)
+        return self.run_layer(attention, self.plan(attention), layer, spec)
+
+    def plan(self, attention: Any, name: str = "plan") -> Any:
+        for i, seq in enumerate(self.seqs):
+            note(f"# sequence {i}: {seq}")
+        note(f"{name} = attention.plan(batch)")
+        return attention.plan(self.batch)
+
+    def run_layer(
+        self,
+        attention: Any,
+        plan: Any,
+        layer: int = 0,
+        spec: AttentionSpec = SPEC,
+        name: str = "plan",
+    ) -> Tensor:
+        """Run on copies of q, k and v: what a part does to them stays with it."""
+        told = "" if spec.window is None else f", window={spec.window}"
+        note(
+            f"out = attention.run({layer}, q, k, v, AttentionSpec(scale={spec.scale}{told}), {name})"
+        )
+        out: Tensor = attention.run(layer, *(part.clone() for part in self.qkv), spec, plan)
+        return out
+
+
+def make_case(
+    seqs: list[Seq], stale: float | None = None, dtype: torch.dtype = torch.float64
+) -> Case:
+    """stale: what lies in every slot that holds no key of an earlier step; None for other numbers."""
+    generator = torch.Generator().manual_seed(SESSION.seed)
+
+    def rand(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=generator, dtype=dtype)
+
+    num_blocks = 2 + max((block for seq in seqs for block in seq.blocks), default=0)
+    pool = CountingPool(
+        [KVLayerSpec(KV_HEADS, DIM)] * LAYERS, num_blocks, SIZE, dtype, torch.device("cpu")
+    )
+    known = torch.zeros(num_blocks * SIZE, dtype=torch.bool)
+    for seq in seqs:
+        for position in range(seq.keys - seq.queries):
+            known[seq.blocks[position // SIZE] * SIZE + position % SIZE] = True
+    for layer in range(LAYERS):
+        for stored in pool.blocks(layer):
+            stored.copy_(rand(*stored.shape))
+            if stale is not None:
+                stored.flatten(0, 1)[~known] = stale
+    total = sum(seq.queries for seq in seqs)
+    qkv = rand(total, HEADS, DIM), rand(total, KV_HEADS, DIM), rand(total, KV_HEADS, DIM)
+    return Case(seqs, pool, qkv)
+
+
+def attention_of(part: ModuleType, pool: KVPool, ops: TransformerOps | None = None) -> Any:
+    """The part's RadixAttention on the reference's pool and operations."""
+    _forgive_grouping(part)
+    return part.RadixAttention(pool, ops or TransformerOps())
+
+
+def is_partition(batch: AttentionBatch, groups: list[list[int]]) -> bool:
+    """Every sequence once, and only equal query lengths together."""
+    whole = sorted(i for group in groups for i in group) == list(range(len(batch.query_lens)))
+    return whole and all(len({batch.query_lens[i] for i in group}) == 1 for group in groups)
+
+
+def _forgive_grouping(part: ModuleType) -> None:
+    """Let `plan` fall back on the reference's groups where the part's own are missing or none.
+
+    Task 5.1 is graded by itself; the other tasks need groups of some kind.
+    """
+    module = getattr(part, "radix_attention", None)
+    own = getattr(module, "groups_of", None)
+    if module is None or own is None or own is not part.grouping.groups_of:
+        return  # another design, or forgiven already
+
+    def forgiving(batch: AttentionBatch) -> list[list[int]]:
+        try:
+            groups = [list(group) for group in own(batch)]
+            if is_partition(batch, groups):
+                return groups
+        except Exception:  # noqa: BLE001, whatever a part raises
+            pass
+        return list(reference_groups_of(batch))
+
+    module.groups_of = forgiving
+
+
+def expect_rows(
+    case: Case, out: Tensor, expected: Tensor, why: str, tolerance: float = 1e-9
+) -> None:
+    """Every query's output as expected; the first that is not is named."""
+    expect_like(out, expected)
+    starts = case.starts()
+    for i, seq in enumerate(case.seqs):
+        for j in range(seq.queries):
+            got, right = out[starts[i] + j], expected[starts[i] + j]
+            if not torch.allclose(got, right, rtol=tolerance, atol=tolerance):
+                raise Mismatch(
+                    f"sequence {i}: the output of its query at position {seq.keys - seq.queries + j} "
+                    f"is wrong (row {starts[i] + j} of the batch)",
+                    _shortly(right),
+                    _shortly(got),
+                    why,
+                )
+
+
+def expect_like(out: Any, expected: Tensor) -> None:
+    """A tensor of the shape and the dtype of q."""
+    if not isinstance(out, Tensor):
+        raise Mismatch("run returns no tensor", "a tensor", type(out).__name__)
+    for what, got, right in (
+        ("shape", list(out.shape), list(expected.shape)),
+        ("dtype", out.dtype, expected.dtype),
+    ):
+        if got != right:
+            raise Mismatch(f"run returns a tensor of another {what} than q", str(right), str(got))
+
+
+def _shortly(row: Tensor) -> str:
+    """The first numbers of a query's output [heads, d]."""
+    numbers = ", ".join(f"{x:.4g}" for x in row.flatten()[:4].tolist())
+    return f"[{numbers}, ...]"

@@ -1,0 +1,178 @@
+"""Task 5.2: what the layers of a step share is worked out once, for every sequence of the batch."""
+
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+from grader.kit import Mismatch, examples, expect, note, task
+from grader.suites.radix_attention.batches import (
+    SPEC,
+    Case,
+    Seq,
+    attention_of,
+    expect_rows,
+    make_case,
+    sequences,
+)
+from solutions.transformer_ops import TransformerOps
+
+ROWS = (
+    "The queries of a group may stand anywhere in the flat batch, and in another order than in the "
+    "group: each output goes back to the row that its query came from."
+)
+
+
+def is_right_in_order(part: ModuleType, case: Case) -> bool:
+    """Whether the sequences are attended rightly where order does not matter. If not, task 5.3 tells.
+
+    That is one by one, and with equals side by side, the longest first.
+    """
+    orders = [[i] for i in range(len(case.seqs))]
+    orders.append(sorted(range(len(case.seqs)), key=lambda i: (case.seqs[i][0], -case.seqs[i][1])))
+    for order in orders:
+        some = case.of(order)
+        try:
+            attention, expected = attention_of(part, some.pool), some.expected()
+            out = attention.run(0, *some.qkv, SPEC, attention.plan(some.batch))
+            if not torch.allclose(out, expected, rtol=1e-9, atol=1e-9):
+                return False
+        except NotImplementedError:
+            raise
+        except Exception:  # noqa: BLE001, whatever a part raises
+            return False
+    return True
+
+
+def check_together(part: ModuleType, case: Case, why: str = ROWS) -> None:
+    """Sequences that are attended rightly in one order are so in another."""
+    expected = case.expected()
+    if is_right_in_order(part, case):
+        expect_rows(case, case.run(part), expected, why)
+
+
+@task("5.2")
+def test_equals_that_are_no_neighbours(part: ModuleType) -> None:
+    """Two decodes with a prompt chunk between them each get the output of their own query."""
+    check_together(part, make_case(sequences((1, 6), (3, 7), (1, 6))))
+
+
+@task("5.2")
+def test_a_short_sequence_before_a_long_one(part: ModuleType) -> None:
+    """The order in a group is no order in the batch: the short decode comes first in one, last in the
+    other."""
+    check_together(part, make_case(sequences((1, 3), (1, 11), (1, 7))))
+
+
+@task("5.2")
+def test_chunks_that_are_no_neighbours(part: ModuleType) -> None:
+    """Two chunks of one length with a decode between them: each of their queries finds its row."""
+    check_together(part, make_case(sequences((2, 5), (1, 6), (2, 9))))
+
+
+@task("5.2")
+def test_only_the_blocks_needed_are_gathered(part: ModuleType) -> None:
+    """A group gathers the blocks of its longest sequence for each, not the whole width of the tables."""
+    case = make_case(sequences((6, 80), *[(1, 5)] * 6))
+    case.run(part)
+    gathered, needed = case.pool.blocks_gathered, 20 + 6 * 2
+    if gathered > needed:
+        raise Mismatch(
+            "more blocks are gathered than the keys lie in",
+            f"at most {needed}: 20 for the chunk, 2 for each of six decodes",
+            f"{gathered}",
+            "The tables of a batch are as wide as its longest needs; a decode of 5 keys needs 2 blocks.",
+        )
+
+
+@task("5.2")
+def test_a_plan_stands_by_itself(part: ModuleType) -> None:
+    """run goes by the plan that it is given, not by the one made last."""
+    case, other = make_case(sequences((1, 6), (3, 7))), make_case(sequences((1, 5), (3, 8)))
+    expected = case.expected()
+    if not is_right_in_order(part, case):
+        return
+    attention = attention_of(part, case.pool)
+    plan = case.plan(attention)
+    other.plan(attention, "another")
+    out = case.run_layer(attention, plan)
+    why = "What a step shares belongs in the plan; kept on the object, the next plan overwrites it."
+    expect_rows(case, out, expected, why)
+
+
+PLANNING = frozenset("tensor as_tensor arange nonzero item tolist argsort __int__ __bool__".split())
+
+
+class PlanningSeen(TorchFunctionMode):
+    """Writes down calls that make index tensors of numbers, or fetch numbers from a tensor."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+        self.paused = False
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        name = getattr(func, "__name__", "")
+        if name in PLANNING and not self.paused:
+            self.names.append(name)
+        return func(*args, **(kwargs or {}))
+
+
+class UnseenMasks(TransformerOps):
+    """The mask is the operations' affair: how they make it is not looked at."""
+
+    def __init__(self, seen: PlanningSeen) -> None:
+        self._seen = seen
+
+    def causal_mask(self, *args: Any, **kwargs: Any) -> Tensor:
+        self._seen.paused = True
+        try:
+            return super().causal_mask(*args, **kwargs)
+        finally:
+            self._seen.paused = False
+
+
+@task("5.2")
+def test_layers_do_not_plan_again(part: ModuleType) -> None:
+    """From the second layer on run only writes, gathers and attends: every index is in the plan."""
+    case, seen = make_case(sequences((1, 6), (3, 7), (1, 11))), PlanningSeen()
+    attention = attention_of(part, case.pool, UnseenMasks(seen))
+    plan = case.plan(attention)
+    case.run_layer(attention, plan, layer=0)
+    with seen:
+        case.run_layer(attention, plan, layer=1)
+    note(f"# in the second layer: {', '.join(seen.names) or 'no planning'}")
+    expect(
+        not seen.names,
+        f"the second layer makes index tensors, or fetches numbers from one, {len(seen.names)} times: "
+        f"{', '.join(sorted(set(seen.names)))}",
+        why="A model has dozens of layers with the same indices. Work them out in plan, once a step: on "
+        "a GPU each of these calls is a copy to or from the device that the layer waits for.",
+    )
+
+
+@st.composite
+def any_sequences(draw: st.DrawFn) -> list[Seq]:
+    """In any order."""
+    lens = draw(
+        st.lists(
+            st.tuples(st.sampled_from([1, 1, 2, 5]), st.integers(0, 14)), min_size=1, max_size=7
+        )
+    )
+    seqs = sequences(*[(queries, queries + before) for queries, before in lens])
+    return draw(st.permutations(seqs))
+
+
+@task("5.2")
+@examples(40)
+@given(seqs=any_sequences())
+def test_any_batch_is_its_sequences(part: ModuleType, seqs: list[Seq]) -> None:
+    """In any batch, in any order, every sequence gets what it gets alone."""
+    check_together(part, make_case(seqs))

@@ -1,0 +1,297 @@
+"""Task 5.3: write, gather, attend. Who sees whom is read off the output."""
+
+from types import ModuleType
+from typing import Any
+
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from grader.kit import Mismatch, examples, expect, expect_equal, task
+from grader.suites.radix_attention.batches import (
+    DIM,
+    HEADS,
+    LAYERS,
+    SIZE,
+    SPEC,
+    Case,
+    Seq,
+    attention_of,
+    expect_like,
+    expect_rows,
+    make_case,
+    sequences,
+)
+from solutions.transformer_ops import TransformerOps
+from yaie.core.batch import AttentionSpec
+
+NAN = float("nan")
+
+
+def marked(seqs: list[Seq], stale: float | None = None) -> Case:
+    """All keys equal, so that a query averages what it sees; the value of position p is unit vector p.
+
+    The output of a query then says which positions it saw. Slots of a table beyond a sequence's keys
+    are marked with their positions too, unless `stale` fills them.
+    """
+    case = make_case(seqs, stale)
+    for layer in range(LAYERS):
+        keys, values = (stored.flatten(0, 1) for stored in case.pool.blocks(layer))
+        for seq in seqs:
+            known = len(seq.blocks) * SIZE if stale is None else seq.keys - seq.queries
+            for position in range(known):
+                slot = seq.blocks[position // SIZE] * SIZE + position % SIZE
+                keys[slot], values[slot] = 0, unit(position)
+    _, k, v = case.qkv
+    new = torch.cat([torch.arange(seq.keys - seq.queries, seq.keys) for seq in seqs])
+    k.zero_()
+    v.copy_(torch.eye(DIM, dtype=v.dtype)[new][:, None])
+    # What earlier owners left in the slots of the new tokens is not theirs.
+    slots = case.batch.slot_mapping
+    for layer in range(LAYERS):
+        for stored in case.pool.blocks(layer):
+            stored.flatten(0, 1)[slots] = 0.0 if stale is None else stale
+    return case
+
+
+def unit(position: int) -> Tensor:
+    return torch.eye(DIM, dtype=torch.float64)[position]
+
+
+def expect_seen(case: Case, out: Any, window: int | None = None, why: str = "") -> None:
+    """Each query sees the keys up to its own position, in the window."""
+    expect_like(out, case.qkv[0])
+    for i, (seq, start) in enumerate(zip(case.seqs, case.starts(), strict=True)):
+        for j in range(seq.queries):
+            position, row = seq.keys - seq.queries + j, out[start + j]
+            who = f"sequence {i}: what its query at position {position} sees"
+            right = set(range(max(0, position + 1 - (window or DIM)), position + 1))
+            if not row.isfinite().all():
+                raise Mismatch(who, f"positions {_span(right)}", "NaN", why)
+            for head in range(HEADS):
+                expect_average(row[head], right, who, why)
+
+
+def expect_average(row: Tensor, right: set[int], who: str, why: str) -> None:
+    """One head's output is the average of the values at these positions."""
+    seen = {int(p) for p in (row.abs() > 1e-9).nonzero().flatten()}
+    if seen != right:
+        raise Mismatch(who, f"positions {_span(right)}", f"positions {_span(seen)}", why)
+    weight = 1 / len(right)
+    if not torch.allclose(row[list(right)], torch.tensor(weight, dtype=row.dtype), rtol=1e-9):
+        weights = f"with weights {[round(x, 4) for x in row[sorted(right)].tolist()]}"
+        raise Mismatch(f"{who}, all keys being equal", f"weights {weight:.4g}", weights, why)
+
+
+def _span(positions: set[int]) -> str:
+    """0..5, or a list where some are missing."""
+    if positions and positions == set(range(min(positions), max(positions) + 1)):
+        return f"{min(positions)}..{max(positions)}" if len(positions) > 1 else str(min(positions))
+    return str(sorted(positions)) if positions else "none"
+
+
+@task("5.3")
+def test_new_keys_and_values_are_stored(part: ModuleType) -> None:
+    """After run, the new K and V lie in the slots of slot_mapping, for the steps to come."""
+    case = make_case(sequences((3, 7), (1, 5)))
+    case.run(part, layer=1)
+    for name, stored, new in zip("KV", case.pool.blocks(1), case.qkv[1:], strict=True):
+        there = torch.equal(stored.flatten(0, 1)[case.batch.slot_mapping], new)
+        expect(
+            there, f"the slots of the new tokens do not hold their {name}",
+            why="The next token attends to this one through the pool; nothing else keeps it.",
+        )  # fmt: skip
+
+
+@task("5.3")
+def test_new_keys_are_written_before_they_are_attended(part: ModuleType) -> None:
+    """A prompt attends to its own tokens: they are in the pool before the gather."""
+    case, other = make_case(sequences((4, 4))), make_case(sequences((4, 4)))
+    other.qkv[2].add_(1)
+    out, moved = case.run(part), other.run(part)
+    expect_like(out, case.qkv[0])
+    expect(
+        not torch.equal(out[1:], moved[1:]),
+        "the output is the same whatever the new values are",
+        why="Written after the gather, the new K and V are missing from what this step attends to.",
+    )
+
+
+@task("5.3")
+def test_a_decode_sees_itself_and_all_before(part: ModuleType) -> None:
+    """A decode with kv_len keys stands at position kv_len - 1 and sees all of them, its own included."""
+    why = "kv_lens counts the new token: its key is the last that counts. Off by one, it is missed."
+    for keys in (4, 8):
+        case = marked(sequences((1, keys)))
+        expect_seen(case, case.run(part), why=why)
+
+
+@task("5.3")
+def test_a_chunk_is_causal(part: ModuleType) -> None:
+    """Each query of a chunk sees what came before the chunk, and of the chunk itself up to its own."""
+    case = marked(sequences((3, 8)))
+    why = (
+        "Query j of a chunk stands at position kv_len - query_len + j; what comes later is hidden."
+    )
+    expect_seen(case, case.run(part), why=why)
+
+
+@task("5.3")
+def test_keys_end_at_the_chunk(part: ModuleType) -> None:
+    """Keys end where the chunk ends, though the table has room for the whole prompt."""
+    case = marked([Seq(3, 6, [4, 2, 1, 3])])
+    why = (
+        "The table covers the prompt, of which this chunk is a part: the slots behind it are not filled "
+        "yet. The key length is kv_lens, not the end of the last block or of the table."
+    )
+    expect_seen(case, case.run(part), why=why)
+
+
+@task("5.3")
+def test_unused_slots_may_hold_anything(part: ModuleType) -> None:
+    """What the last owner of a block left behind the keys does not matter, not even NaN."""
+    for queries, keys in ((1, 6), (2, 9)):
+        case = marked(sequences((queries, keys)), stale=NAN)
+        why = "A hidden key has weight 0, but 0 * NaN is NaN: unused slots must be made finite."
+        expect_seen(case, case.run(part), why=why)
+
+
+@task("5.3")
+def test_padding_may_hold_anything(part: ModuleType) -> None:
+    """Where a short sequence is padded to a long one, what lies in the padding does not matter."""
+    case = marked(sequences((1, 13), (1, 2)), stale=NAN)
+    why = (
+        "Tables are padded with 0: for its padding a short sequence gathers block 0, which is not its "
+        "own, and here full of NaN."
+    )
+    expect_seen(case, case.run(part), why=why)
+
+
+@task("5.3")
+def test_other_slots_are_left_alone(part: ModuleType) -> None:
+    """run writes to the slots of slot_mapping and to no other."""
+    case = make_case(sequences((1, 6), (1, 2), (3, 11), first_block=0))
+    before = [stored.flatten(0, 1).clone() for stored in case.pool.blocks(0)]
+    case.run(part)
+    others = torch.ones(len(before[0]), dtype=torch.bool)
+    others[case.batch.slot_mapping] = False
+    for name, old, stored in zip("KV", before, case.pool.blocks(0), strict=True):
+        changed = (stored.flatten(0, 1) != old).flatten(1).any(1) & others
+        expect_equal(
+            changed.nonzero().flatten().tolist(), [], f"slots whose {name} has changed without need",
+            why="What gather returns is a copy and may be cleaned; the pool itself is shared, and the "
+            "0 that pads a table is a block that others use.",
+        )  # fmt: skip
+
+
+@task("5.3")
+def test_decodes_and_chunks_in_one_batch(part: ModuleType) -> None:
+    """Decodes and prompt chunks of one batch each see their own sequence."""
+    case = marked(sequences((1, 9), (1, 5), (3, 7), (4, 4)))
+    why = "Every group is attended, with its own queries, table and mask."
+    expect_seen(case, case.run(part), why=why)
+
+
+@task("5.3")
+def test_a_shared_prefix_is_read_by_all(part: ModuleType) -> None:
+    """Sequences whose tables begin with the same blocks read the same prefix, without a copy of it."""
+    case = marked([Seq(1, 12, [5, 2, 3]), Seq(1, 11, [5, 2, 1]), Seq(2, 10, [5, 2, 4])])
+    expect_seen(
+        case, case.run(part), why="A table is followed, whoever else it shares blocks with."
+    )
+
+
+@task("5.3")
+def test_windows_by_layer_with_one_plan(part: ModuleType) -> None:
+    """One plan serves layers with a sliding window and layers without."""
+    case = marked(sequences((1, 9), (3, 7)))
+    attention = attention_of(part, case.pool)
+    plan = case.plan(attention)
+    why = "The window is the layer's, in spec: a mask kept in the plan serves layers with that window."
+    for layer, window in enumerate((None, 3, 2)):
+        spec = AttentionSpec(SPEC.scale, window=window)
+        expect_seen(case, case.run_layer(attention, plan, layer, spec), window, why)
+
+
+@task("5.3")
+def test_layers_have_their_own_keys(part: ModuleType) -> None:
+    """Each layer writes and reads its own K and V."""
+    case = make_case(sequences((1, 6), (3, 7)))
+    expected = [case.expected(layer) for layer in range(LAYERS)]
+    attention = attention_of(part, case.pool)
+    plan = case.plan(attention)
+    for layer in range(LAYERS):
+        out = case.run_layer(attention, plan, layer)
+        expect_rows(case, out, expected[layer], f"Layer {layer} has keys and values of its own.")
+
+
+class CountedMasks(TransformerOps):
+    """Operations that count the masks they make."""
+
+    made = 0
+
+    def causal_mask(self, *args: Any, **kwargs: Any) -> Tensor:
+        self.made += 1
+        return super().causal_mask(*args, **kwargs)
+
+
+@task("5.3")
+def test_a_mask_is_made_once_for_all_layers(part: ModuleType) -> None:
+    """Layers with the same window share their masks: the first of them makes them."""
+    case, ops = make_case(sequences((1, 6), (3, 7))), CountedMasks()
+    attention = attention_of(part, case.pool, ops)
+    plan = case.plan(attention)
+    case.run_layer(attention, plan, layer=0)
+    made = ops.made
+    case.run_layer(attention, plan, layer=1)
+    why = "A mask follows from the lengths and the window, which do not change within a step."
+    expect_equal(ops.made - made, 0, "masks made by the second layer", why=why)
+
+
+@st.composite
+def orderly(draw: st.DrawFn) -> list[Seq]:
+    """Sequences of one query length are neighbours, the longest first; some share their prefix."""
+    lens = draw(
+        st.lists(
+            st.tuples(st.sampled_from([1, 1, 3, 4]), st.integers(0, 11)), min_size=1, max_size=6
+        )
+    )
+    lens = sorted(((q, q + before) for q, before in lens), key=lambda item: (item[0], -item[1]))
+    seqs = sequences(*lens)
+    if draw(st.booleans()):
+        longest = max(seqs, key=lambda seq: seq.keys - seq.queries)
+        seqs = [_with_prefix(seq, longest) for seq in seqs]
+    return seqs
+
+
+def _with_prefix(seq: Seq, other: Seq) -> Seq:
+    """The sequence with the other's blocks where both have nothing but earlier keys."""
+    shared = min(seq.keys - seq.queries, other.keys - other.queries) // SIZE
+    return seq._replace(blocks=[*other.blocks[:shared], *seq.blocks[shared:]])
+
+
+SINKS = torch.tensor([0.5, 0.0, 2.0, -2.0])
+SPECS = st.builds(
+    AttentionSpec,
+    scale=st.sampled_from([0.3, 1.0]),
+    window=st.sampled_from([None, 1, 5]),
+    softcap=st.sampled_from([None, 2.0]),
+    sinks=st.sampled_from([None, SINKS]),
+)
+
+
+@task("5.3")
+@examples(60)
+@given(seqs=orderly(), spec=SPECS, stale=st.sampled_from([None, NAN]), layer=st.integers(0, 2))
+def test_any_batch_equals_the_oracle(
+    part: ModuleType, seqs: list[Seq], spec: AttentionSpec, stale: float | None, layer: int
+) -> None:
+    """Attention over the pool equals attention over the joined keys, one sequence at a time."""
+    # Softcap and sinks are computed in float32 by the operations, whatever they are given.
+    plain = spec.softcap is None and spec.sinks is None
+    case = make_case(seqs, stale, torch.float64 if plain else torch.float32)
+    expected = case.expected(layer, spec)
+    out = case.run(part, layer, spec)
+    why = "Each sequence's table, up to its key length, holds the keys that its queries see."
+    expect_rows(case, out, expected, why, tolerance=1e-9 if plain else 2e-5)
