@@ -1,0 +1,62 @@
+"""The engines and the ways of looking at them that the tests of tasks 6.4 to 6.7 share.
+
+Blocks have four slots. A and B are texts for prompts that have no block in common.
+"""
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from grader.kit import examples, expect_equal
+from grader.kit.toy import Settings, Toy
+from grader.kit.toy_scripts import Event, any_script, play
+from grader.kit.toy_words import tell_share
+from yaie.core.batch import StepPlan
+from yaie.core.request import Request
+
+A = [0, 1, 2, 3] * 6
+B = [4, 3, 2, 1] * 6
+
+
+def expect_shares(
+    plan: StepPlan, shares: list[str], why: str, what: str = "who computes what"
+) -> None:
+    """In whatever order the plan has them."""
+    expect_equal(sorted(tell_share(item) for item in plan.scheduled), sorted(shares), what, why=why)
+
+
+def expect_right(toy: Toy, why: str) -> None:
+    """To the end: the outputs are those of a model without a cache."""
+    outputs = toy.run()
+    for request, got, expected in zip(toy.requests, outputs, toy.expected(), strict=True):
+        expect_equal(got, expected, f"the output of {request.request_id}", why=why)
+
+
+def crowd(part: Any, num_host_blocks: int = 0, **settings: Any) -> Toy:
+    """Two requests that fit alone but, once they have grown, not together."""
+    toy = Toy(Settings(num_blocks=6, num_host_blocks=num_host_blocks, **settings), part)
+    toy.add(A[:9], max_tokens=12)
+    toy.add(B[:9], max_tokens=12)
+    return toy
+
+
+def until_preempted(toy: Toy) -> list[Request]:
+    """Step until somebody is preempted."""
+    while toy.alive:
+        if preempted := toy.step().preempted:
+            return preempted
+    return []
+
+
+def play_any(
+    part: Any, settings: st.SearchStrategy[Settings], count: int, most_siblings: int = 1
+) -> None:
+    """Random lives of an engine with these settings."""
+
+    @examples(count)
+    @given(settings, any_script(most_siblings, most_events=25))
+    def live(setting: Settings, script: list[Event]) -> None:
+        play(Toy(setting, part), script)
+
+    live()

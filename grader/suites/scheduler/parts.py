@@ -1,0 +1,108 @@
+"""Grades each task of the lab by itself, although the methods of four live in one class.
+
+A test first runs on a mix: the learner's methods of its task, the reference's of the others. So a
+mistake shows where it was made, and a task can be graded before the next one is written. If the test
+fails on the mix and passes on the part as it is, the learner has divided the work in another way, which
+is as good. A class without the stub's methods is only graded as it is.
+"""
+
+import inspect
+from collections.abc import Callable
+from functools import wraps
+from types import SimpleNamespace
+from typing import Any
+
+import solutions.scheduler as reference
+from grader.kit import start_script, task
+from grader.kit.script import current_script, resume_script
+from grader.kit.session import SESSION
+
+METHODS = {
+    "6.4": ("schedule", "_continue_running", "_put"),
+    "6.5": ("_admit_waiting", "_try_admit"),
+    "6.6": ("_make_room", "_preempt_last"),
+    "6.7": ("update", "finish"),
+}
+QUEUE_METHODS = ("rank", "push", "push_front", "peek", "remove", "__len__")
+
+Test = Callable[[Any], None]
+
+
+def graded(id: str) -> Callable[[Test], Test]:
+    """Like `task`; the test is handed a package whose other tasks are the reference's."""
+
+    def mark(test: Test) -> Test:
+        @wraps(test)
+        def on_the_mix_or_the_whole(part: Any) -> None:
+            mixed = _mix(part, id)
+            if mixed is None:
+                test(_whole(part))
+                return
+            try:
+                test(mixed)
+            except Exception:
+                script = current_script()
+                if not _passes(test, _whole(part)):
+                    resume_script(script)
+                    raise
+
+        return task(id)(on_the_mix_or_the_whole)
+
+    return mark
+
+
+def _passes(test: Test, part: Any) -> bool:
+    """Whether a test passes, without the search for a short counterexample."""
+    shrink, SESSION.shrink = SESSION.shrink, False
+    start_script()
+    try:
+        test(part)
+    except Exception:  # noqa: BLE001, a part may raise anything
+        return False
+    finally:
+        SESSION.shrink = shrink
+    return True
+
+
+def _whole(part: Any) -> Any:
+    """The part as it is. Its scheduler is given the reference's queues, and is graded on those."""
+    return SimpleNamespace(Scheduler=part.Scheduler, POLICIES=part.POLICIES)
+
+
+def _mix(part: Any, id: str) -> Any:
+    """The part with the reference's code for every task but one; None if they do not fit together."""
+    mixed = _whole(part)
+    if id == "6.3":
+        kind = _mixed_longest_prefix(part.POLICIES)
+        mixed.POLICIES = {**part.POLICIES, "lpm": kind}
+    else:
+        kind = mixed.Scheduler = _mixed_scheduler(part.Scheduler, id)
+    return mixed if kind is not None else None
+
+
+def _mixed_scheduler(own: type, id: str) -> type | None:
+    names = [name for names in METHODS.values() for name in names]
+    if not all(_same_shape(own, reference.Scheduler, name) for name in names):
+        return None
+    others = [name for task_id, names in METHODS.items() if task_id != id for name in names]
+    return type("Scheduler", (own,), {name: vars(reference.Scheduler)[name] for name in others})
+
+
+def _mixed_longest_prefix(policies: Any) -> type | None:
+    """Its `super()` leads to the reference's queue instead of the learner's."""
+    own, base = policies["lpm"], policies["fcfs"]
+    fcfs: Any = reference.POLICIES["fcfs"]
+    if not (isinstance(own, type) and isinstance(base, type) and issubclass(own, base)):
+        return None
+    if not all(_same_shape(base, fcfs, name) for name in QUEUE_METHODS):
+        return None
+    between = type("FCFS", (base,), {name: vars(fcfs)[name] for name in QUEUE_METHODS})
+    return type("LongestPrefixMatch", (own, between), {})
+
+
+def _same_shape(own: type, other: type, name: str) -> bool:
+    """Whether a method has the stub's name and parameters."""
+    mine, wanted = getattr(own, name, None), getattr(other, name)
+    return callable(mine) and list(inspect.signature(mine).parameters) == list(
+        inspect.signature(wanted).parameters
+    )

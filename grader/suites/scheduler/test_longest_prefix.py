@@ -1,0 +1,126 @@
+"""Task 6.3: the longest cached prefix first, and nobody for ever last."""
+
+from types import ModuleType
+from typing import Any
+
+from grader.kit import expect, expect_equal, run_machine, start_script
+from grader.suites.scheduler.parts import graded
+from grader.suites.scheduler.queues import (
+    WINDOW,
+    PrefixMachine,
+    ToldCache,
+    in_order,
+    make_request,
+    watched_queue,
+)
+
+MAX_SKIPS = 64
+
+
+def prefix_queue(part: Any, *cached: int) -> tuple[Any, list[Any], ToldCache]:
+    """Requests of which so many tokens are cached."""
+    cache = ToldCache()
+    queue = watched_queue(part, "lpm", cache)
+    requests = [make_request(arrival) for arrival in range(len(cached))]
+    for request, tokens in zip(requests, cached, strict=True):
+        if tokens:
+            cache.tell(request, tokens)
+        queue.push(request)
+    return queue, requests, cache
+
+
+def next_one(queue: Any) -> str | None:
+    request = queue.peek()
+    return request.request_id if request else None
+
+
+@graded("6.3")
+def test_the_longest_cached_prefix_is_next(part: ModuleType) -> None:
+    """The longest cached prefix goes first; of equals the one that waits longest."""
+    queue, _, _ = prefix_queue(part, 0, 4, 8, 8, 0)
+    why = "What is cached now may be evicted soon; nobody gains by going before an equal."
+    expect_equal(in_order(queue), ["r2", "r3", "r1", "r0", "r4"], "the order of leaving", why=why)
+    expect_equal(queue.peek(), None, "who is next in an empty queue")
+
+
+@graded("6.3")
+def test_the_cache_is_asked_when_it_matters(part: ModuleType) -> None:
+    """What counts is what is cached now, not when a request came."""
+    queue, requests, cache = prefix_queue(part, 8, 4)
+    cache.tell(requests[0], 0)
+    cache.tell(requests[1], 12)
+    expect_equal(next_one(queue), "r1", "who is next once the cache has changed",
+                 why="Prefixes are computed and evicted while requests wait.")  # fmt: skip
+
+
+@graded("6.3")
+def test_only_a_window_is_looked_at(part: ModuleType) -> None:
+    """Only the WINDOW = 32 that wait longest are compared, however many wait."""
+    queue, requests, cache = prefix_queue(part, *[0] * (WINDOW + 8))
+    cache.tell(requests[WINDOW], 8)
+    why = "Each look costs a walk through the tree; a window bounds what a step costs."
+    expect_equal(next_one(queue), "r0", "who is next if only the 33rd has a prefix", why=why)
+    cache.asked = 0
+    queue.peek()
+    expect(cache.asked <= WINDOW, f"one peek asks the cache {cache.asked} times", why=why)
+    cache.tell(requests[WINDOW - 1], 4)
+    expect_equal(next_one(queue), "r31", "who is next if the 32nd has a prefix too", why=why)
+    queue.remove(requests[3])
+    expect_equal(next_one(queue), "r32", "who is next when the 33rd has moved up", why=why)
+
+
+@graded("6.3")
+def test_a_look_is_no_skip(part: ModuleType) -> None:
+    """Only who leaves the queue has passed over the first; peek counts nothing."""
+    queue, _, _ = prefix_queue(part, 0, 8)
+    for _ in range(2 * MAX_SKIPS):
+        queue.peek()
+    start_script()
+    why = "The scheduler peeks in every step, though there may be no room for anybody."
+    expect_equal(next_one(queue), "r1", "who is next after 128 looks, when nobody left", why=why)
+
+
+def pass_over(queue: Any, cache: ToldCache, times: int, arrival: int) -> None:
+    """So many requests with a long prefix come and go."""
+    for number in range(arrival, arrival + times):
+        request = make_request(number)
+        cache.tell(request, 8)
+        queue.push(request)
+        queue.remove(request)
+
+
+@graded("6.3")
+def test_nobody_is_passed_over_for_ever(part: ModuleType) -> None:
+    """Who stands first goes next, whatever is cached, after MAX_SKIPS = 64 others went before it."""
+    queue, _, cache = prefix_queue(part, 0, 0)
+    pass_over(queue, cache, MAX_SKIPS - 1, 100)
+    lucky = make_request(900)
+    cache.tell(lucky, 8)
+    queue.push(lucky)
+    why = "Under a stream of requests with a longer prefix, one without would wait for ever."
+    expect_equal(next_one(queue), "r900", "who is next after 63 went before r0", why=why)
+    queue.remove(lucky)
+    queue.push(lucky)
+    expect_equal(next_one(queue), "r0", "who is next after 64 went before r0", why=why)
+
+
+@graded("6.3")
+def test_the_count_starts_anew(part: ModuleType) -> None:
+    """When the first in line has gone, the next one has not been passed over yet."""
+    queue, (first, _, _), cache = prefix_queue(part, 0, 0, 0)
+    pass_over(queue, cache, MAX_SKIPS, 100)
+    queue.remove(first)
+    pass_over(queue, cache, MAX_SKIPS - 1, 200)
+    lucky = make_request(900)
+    cache.tell(lucky, 8)
+    queue.push(lucky)
+    why = "A count that is not reset to zero turns the policy into FCFS for good."
+    expect_equal(
+        next_one(queue), "r900", "who is next after 63 went before r1, the new first", why=why
+    )
+
+
+@graded("6.3")
+def test_any_script_longest_prefix(part: ModuleType) -> None:
+    """Whatever joins, leaves, comes back or is cached, the next is the longest prefix that waits."""
+    run_machine(PrefixMachine, part, runs=60, steps=20)

@@ -1,0 +1,227 @@
+"""Tasks 6.1 and 6.2: who is next, by arrival and by priority."""
+
+import gc
+import weakref
+from types import ModuleType
+from typing import Any
+
+from grader.kit import expect, expect_equal, run_machine, start_script, task
+from grader.kit.work import count_lines
+from grader.suites.scheduler.queues import (
+    LEFT,
+    FCFSMachine,
+    PriorityMachine,
+    ToldCache,
+    in_order,
+    make_request,
+    watched_queue,
+)
+
+FEW, MANY = 100, 1600
+
+
+def queue_of(part: Any, name: str, *priorities: int) -> tuple[Any, list[Any]]:
+    """A queue that requests with these priorities have joined, and the requests."""
+    queue = watched_queue(part, name)
+    requests = [make_request(arrival, priority) for arrival, priority in enumerate(priorities)]
+    for request in requests:
+        queue.push(request)
+    return queue, requests
+
+
+def expect_no_scan(part: Any, name: str) -> None:
+    """Joining, looking and leaving cost about the same in a queue of 100 and of 1600."""
+
+    def cost(count: int) -> float:
+        queue = part.POLICIES[name](ToldCache())
+        start_script()
+        requests = [make_request(arrival, arrival % 3 - 1) for arrival in range(count)]
+
+        def through_the_queue() -> None:
+            for request in requests:
+                queue.push(request)
+                queue.peek()
+            for request in reversed(requests):
+                queue.remove(request)
+                queue.peek()
+
+        return count_lines(through_the_queue) / count
+
+    few, many = cost(FEW), cost(MANY)
+    start_script()
+    expect(
+        many <= 3 * few + 8,
+        f"a request's way through the queue takes {few:.0f} lines of Python when {FEW} wait, and "
+        f"{many:.0f} when {MANY} do",
+        why="A scan: the queue is looked at in every step, however many wait, and any of them may be "
+        "aborted. Who it is must be found by key or by halves, not by going through a list.",
+    )
+
+
+@task("6.1")
+def test_first_come_first_served(part: ModuleType) -> None:
+    """Requests leave in the order in which they came."""
+    queue, _ = queue_of(part, "fcfs", 3, 1, 2)
+    why = "FCFS knows no priority."
+    expect_equal(in_order(queue), ["r0", "r1", "r2"], "the order in which they leave", why=why)
+
+
+@task("6.1")
+def test_peek_only_looks(part: ModuleType) -> None:
+    """peek says who is next, None if nobody waits, and changes nothing."""
+    queue, _ = queue_of(part, "fcfs")
+    expect_equal(queue.peek(), None, "who is next in an empty queue")
+    queue.push(make_request(0))
+    why = "The scheduler looks first, and takes the request out only once it has room for it."
+    expect_equal([queue.peek().request_id, len(queue)], ["r0", 1], "the first look", why=why)
+    expect_equal([queue.peek().request_id, len(queue)], ["r0", 1], "the second look", why=why)
+
+
+@task("6.1")
+def test_a_preempted_request_keeps_its_place(part: ModuleType) -> None:
+    """Who was preempted comes back at the front; of two, the one that was preempted last."""
+    queue, (first, second, _) = queue_of(part, "fcfs", 0, 0, 0)
+    queue.remove(first)
+    queue.remove(second)
+    queue.push_front(second)
+    queue.push_front(first)
+    why = (
+        "The last in rank is preempted first; it goes behind those that are preempted after it, and "
+        "before all who have not run yet."
+    )
+    expect_equal(in_order(queue), ["r0", "r1", "r2"], "the order in which they leave", why=why)
+
+
+@task("6.1")
+def test_leave_from_anywhere(part: ModuleType) -> None:
+    """A request that is aborted leaves the queue wherever it stands."""
+    for gone in range(4):
+        start_script()
+        queue, requests = queue_of(part, "fcfs", 0, 0, 0, 0)
+        queue.remove(requests[gone])
+        expect_equal(len(queue), 3, f"len(queue) without r{gone}", why=LEFT)
+        left = [f"r{i}" for i in range(4) if i != gone]
+        expect_equal(
+            in_order(queue, requests[gone]), left, "the order in which the others leave", why=LEFT
+        )
+
+
+@task("6.1")
+def test_rank_by_arrival(part: ModuleType) -> None:
+    """Those that run rank by arrival: the last to come is preempted first."""
+    queue, requests = queue_of(part, "fcfs", 2, 0, 1)
+    youngest_first = list(reversed(requests))
+    expect_equal(sorted(youngest_first, key=queue.rank), requests, "running requests in ascending rank",
+                 why="FCFS knows no priority, and no two requests share an arrival.")  # fmt: skip
+
+
+@task("6.1")
+def test_fcfs_never_scans(part: ModuleType) -> None:
+    """What a request costs the queue does not grow with the number that wait."""
+    expect_no_scan(part, "fcfs")
+
+
+@task("6.1")
+def test_any_script_fcfs(part: ModuleType) -> None:
+    """Whoever joins, leaves or comes back, the queue is the list in order of arrival."""
+    run_machine(FCFSMachine, part, runs=60, steps=20)
+
+
+@task("6.2")
+def test_the_smallest_priority_is_next(part: ModuleType) -> None:
+    """The smallest priority goes first, equals by arrival."""
+    queue, _ = queue_of(part, "priority", 2, 0, 1, 0, -3)
+    expect_equal(in_order(queue), ["r4", "r1", "r3", "r2", "r0"], "the order in which they leave",
+                 why="A smaller number is more urgent, as with Unix's nice.")  # fmt: skip
+    expect_equal(queue.peek(), None, "who is next in an empty queue")
+
+
+@task("6.2")
+def test_rank_by_priority(part: ModuleType) -> None:
+    """Those that run rank by priority, then arrival; no two share a rank."""
+    queue, requests = queue_of(part, "priority", 1, 0, 1, -2)
+    youngest_first = list(reversed(requests))
+    ranked = sorted(youngest_first, key=queue.rank)
+    expect_equal(
+        [request.request_id for request in ranked], ["r3", "r1", "r0", "r2"],
+        "running requests in ascending rank",
+        why="The last in rank is preempted first: the least urgent, of equals the youngest.",
+    )  # fmt: skip
+    ranks = {queue.rank(request) for request in requests}
+    expect_equal(len(ranks), 4, "different ranks of four requests",
+                 why="With a shared rank nobody could say which of two is meant.")  # fmt: skip
+
+
+@task("6.2")
+def test_leave_a_priority_queue_from_anywhere(part: ModuleType) -> None:
+    """A request that is aborted leaves the queue wherever it stands, and does not come up again."""
+    for gone in range(5):
+        start_script()
+        queue, requests = queue_of(part, "priority", 2, 0, 1, 0, -3)
+        queue.remove(requests[gone])
+        expect_equal(len(queue), 4, f"len(queue) without r{gone}", why=LEFT)
+        left = [name for name in ("r4", "r1", "r3", "r2", "r0") if name != f"r{gone}"]
+        expect_equal(
+            in_order(queue, requests[gone]), left, "the order in which the others leave", why=LEFT
+        )
+
+
+@task("6.2")
+def test_a_preempted_request_is_no_more_urgent_than_before(part: ModuleType) -> None:
+    """Who was preempted comes back before its equals, but behind those that are more urgent."""
+    queue, (preempted, _, _) = queue_of(part, "priority", 1, 0, 1)
+    queue.remove(preempted)
+    queue.push_front(preempted)
+    expect_equal(in_order(queue), ["r1", "r0", "r2"], "the order in which they leave",
+                 why="To come back is no reason to overtake what is more urgent.")  # fmt: skip
+
+
+@task("6.2")
+def test_priority_never_scans(part: ModuleType) -> None:
+    """What a request costs the queue grows at most with the logarithm of the number that wait."""
+    expect_no_scan(part, "priority")
+
+
+@task("6.2")
+def test_who_has_left_is_forgotten(part: ModuleType) -> None:
+    """A queue that somebody urgent stays in does not keep all who came and went behind."""
+    queue = part.POLICIES["priority"](ToldCache())
+    queue.push(make_request(0, -1))
+    gone = []
+    for arrival in range(1, 1001):
+        request = make_request(arrival)
+        queue.push(request)
+        queue.remove(request)
+        gone.append(weakref.ref(request))
+    del request
+    start_script()
+    gc.collect()
+    kept = sum(ref() is not None for ref in gone)
+    expect(
+        kept <= 500,
+        f"{kept} of 1000 requests that have left the queue are still held by it",
+        why="An entry that is only dropped when it comes up never is while somebody more urgent waits: "
+        "clear away when most entries are such.",
+    )
+
+
+@task("6.2")
+def test_the_order_outlives_those_who_left(part: ModuleType) -> None:
+    """After most of a long queue has left from the middle, the rest still goes in order."""
+    queue = part.POLICIES["priority"](ToldCache())
+    requests = [make_request(arrival, arrival * 83 % 300 + 1) for arrival in range(300)]
+    start_script()
+    for request in requests:
+        queue.push(request)
+    for request in requests:
+        if request.priority % 4:
+            queue.remove(request)
+    left = sorted((request for request in requests if request.priority % 4 == 0), key=queue.rank)
+    names = [request.request_id for request in left]
+    expect_equal(in_order(queue), names, "the order in which the last 75 of 300 leave", why=LEFT)
+
+
+@task("6.2")
+def test_any_script_priority(part: ModuleType) -> None:
+    """Whoever joins, leaves or comes back, the next is the smallest of all that wait."""
+    run_machine(PriorityMachine, part, runs=60, steps=20)

@@ -1,0 +1,226 @@
+"""Task 6.6: who gives way when blocks run out, what survives of it, and who can never run."""
+
+from typing import Any
+
+from grader.kit import expect, expect_equal, start_script
+from grader.kit.toy import Settings, Toy
+from grader.kit.toy_scripts import any_settings
+from grader.suites.scheduler.bench import (
+    A,
+    B,
+    crowd,
+    expect_right,
+    expect_shares,
+    play_any,
+    until_preempted,
+)
+from grader.suites.scheduler.parts import graded
+from yaie.core.request import FinishReason, Request, RequestStatus
+
+RECOMPUTE, SWAP = 0, 16
+LAST = "The last in rank gives way; who came first ends first, and so everybody does."
+KEPT = (
+    "A preemption takes blocks, never tokens: those that were generated have been sent already. Their "
+    "K and V are computed again, and the next token follows on the last."
+)
+ALONE = (
+    "It holds every block there is and needs one more: nobody is left to preempt. That is an error of "
+    "this one request, which the engine reports, and not of the engine."
+)
+
+
+@graded("6.6")
+def test_the_last_to_come_gives_way(part: Any) -> None:
+    """When blocks run out the last in rank loses its place, and the first goes on."""
+    toy = crowd(part)
+    expect_equal(until_preempted(toy), [toy.requests[1]], "who is preempted", why=LAST)
+    expect_shares(toy.step(), ["r0: token 13, samples"], LAST, "the step after that")
+    expect_right(toy, LAST)
+
+
+@graded("6.6")
+def test_who_was_preempted_waits(part: Any) -> None:
+    """A preempted request is PREEMPTED, holds nothing, has computed nothing, and waits."""
+    toy = crowd(part)
+    until_preempted(toy)
+    victim = toy.requests[1]
+    why = "Its blocks are somebody else's now: none of its tokens has K and V that it could read."
+    expect_equal(victim.status, RequestStatus.PREEMPTED, "the status of r1")
+    expect_equal(victim.num_computed_tokens, 0, "num_computed_tokens of r1", why=why)
+    expect_equal(toy.cache.block_table(victim), [], "the block table of r1", why=why)
+    expect_equal(victim.num_preemptions, 1, "num_preemptions of r1")
+    expect_equal(toy.scheduler.num_waiting, 1, "num_waiting")
+
+
+@graded("6.6")
+def test_no_token_is_lost(part: Any) -> None:
+    """A preempted request keeps every token it has generated, at the edge of a block as well."""
+    for num_host_blocks in (RECOMPUTE, SWAP):
+        for length in range(1, 9):
+            start_script()
+            settings = Settings(6, num_host_blocks=num_host_blocks, prefix_caching=False)
+            toy = Toy(settings, part)
+            toy.add(A[:12], max_tokens=12)
+            toy.add(B[:length], max_tokens=12)
+            until_preempted(toy)
+            victim = toy.requests[1]
+            expected = toy.expected()[1][: victim.num_output_tokens]
+            expect(victim.num_output_tokens > 0, "r1 has lost all its output", why=KEPT)
+            expect_equal(victim.output_token_ids, expected, "the output of r1 so far", why=KEPT)
+            expect_right(toy, KEPT)
+
+
+@graded("6.6")
+def test_who_needs_the_block_may_be_the_last(part: Any) -> None:
+    """If the last in rank itself needs a block it gives way itself, and nobody else does."""
+    toy = Toy(Settings(num_blocks=5, token_budget=32), part)
+    toy.add(A[:10], max_tokens=6)
+    toy.add(B[:8], max_tokens=6)
+    plan = toy.step()
+    expect_shares(plan, ["r0: tokens 0..9, samples", "r1: tokens 0..7, samples"], LAST, "step 1")
+    plan = toy.step()
+    expect_equal(
+        plan.preempted, [toy.requests[1]], "who is preempted when r1 needs a block", why=LAST
+    )
+    expect_shares(plan, ["r0: token 10, samples"], LAST, "step 2")
+    expect_right(toy, LAST)
+
+
+@graded("6.6")
+def test_what_others_hold_is_not_taken_for_nothing(part: Any) -> None:
+    """Only as many are preempted as it takes."""
+    toy = Toy(Settings(num_blocks=6, token_budget=32), part)
+    for prompt in (A[:8], B[:8], A[3:11]):
+        toy.add(prompt, max_tokens=6)
+    toy.step()
+    plan = toy.step()
+    expect_equal(
+        plan.preempted, [toy.requests[2]], "who is preempted when r0 and r1 need a block each",
+        why="The two blocks of r2 are enough for both.",
+    )  # fmt: skip
+    expect_right(toy, LAST)
+
+
+@graded("6.6")
+def test_it_comes_back_before_those_who_never_ran(part: Any) -> None:
+    """Preempted requests stand at the front of the queue, in their old order."""
+    toy = Toy(Settings(num_blocks=8, max_num_seqs=3), part)
+    for prompt in (A[:10], B[:5], A[2:8]):
+        toy.add(prompt, max_tokens=16)
+    while not toy.requests[1].num_preemptions and toy.alive:
+        toy.step()
+    toy.add(B[3:7], max_tokens=2)
+    back: list[Request] = []
+    while toy.alive:
+        before = [r for r in toy.alive if r.status is RequestStatus.RUNNING]
+        toy.step()
+        now = [r for r in toy.requests if r.status is RequestStatus.RUNNING]
+        back += [r for r in now if r not in before and r not in back]
+    why = "push_front puts one before the others; the first in rank is preempted last."
+    order = [request.request_id for request in back if request.request_id != "r0"]
+    expect_equal(order, ["r1", "r2", "r3"], "the order in which they get a seat again", why=why)
+
+
+@graded("6.6")
+def test_its_own_blocks_are_found_again(part: Any) -> None:
+    """What is left in the cache of a preempted request, output too, is not computed again."""
+    toy = Toy(Settings(num_blocks=8, token_budget=32), part)
+    toy.add(A[:17], max_tokens=8)
+    (victim,) = toy.add(B[:2], max_tokens=14)
+    until_preempted(toy)
+    share = None
+    while share is None and toy.alive:
+        share = next((item for item in toy.step().scheduled if item.request is victim), None)
+    expect(
+        share is not None and share.start > 0,
+        "r1 computes all its tokens again, though some of its blocks are still cached",
+        why="`free` files what is computed so that it can be found again, so it must be told how much "
+        "that is: num_computed_tokens is set to 0 after it, not before.",
+    )
+    expect_right(toy, KEPT)
+
+
+@graded("6.6")
+def test_swapped_blocks_go_to_the_host(part: Any) -> None:
+    """With `swap` a preempted request is SWAPPED, and has computed what it had computed."""
+    toy = crowd(part, SWAP)
+    until_preempted(toy)
+    victim = toy.requests[1]
+    expect_equal(victim.status, RequestStatus.SWAPPED, "the status of r1")
+    why = "Its K and V are in the host pool; only the token drawn last has none."
+    expect_equal(
+        victim.num_computed_tokens, victim.num_tokens - 1, "num_computed_tokens of r1", why=why
+    )
+    expect_equal(victim.num_preemptions, 1, "num_preemptions of r1")
+    expect_right(toy, why)
+
+
+@graded("6.6")
+def test_swap_recomputes_when_the_host_is_full(part: Any) -> None:
+    """When the host pool has no room the request is recomputed instead."""
+    toy = crowd(part, num_host_blocks=1)
+    until_preempted(toy)
+    why = "swap_out says no and changes nothing; the blocks must come from somewhere all the same."
+    expect_equal(toy.requests[1].status, RequestStatus.PREEMPTED, "the status of r1", why=why)
+    expect_right(toy, why)
+
+
+@graded("6.6")
+def test_without_swap_the_host_is_left_alone(part: Any) -> None:
+    """Without `swap` nothing goes to the host, even if the pool has room there."""
+    toy = crowd(part, SWAP, swap=False)
+    until_preempted(toy)
+    expect_equal(toy.requests[1].status, RequestStatus.PREEMPTED, "the status of r1",
+                 why="The setting says how a request gives up its blocks.")  # fmt: skip
+
+
+@graded("6.6")
+def test_alone_in_a_pool_that_is_too_small(part: Any) -> None:
+    """A request that exhausts the pool alone ends with an error, and the queue moves on."""
+    for num_host_blocks in (RECOMPUTE, SWAP):
+        start_script()
+        toy = Toy(Settings(num_blocks=6, num_host_blocks=num_host_blocks), part)
+        (glutton,) = toy.add(A[:20], max_tokens=9)
+        (other,) = toy.add(B[:9], max_tokens=3)
+        toy.run()
+        expect_equal(glutton.finish_reason, FinishReason.ERROR, "how r0 ends", why=ALONE)
+        expect(bool(glutton.error), "r0 has failed without saying why", why=ALONE)
+        expected = toy.expected()
+        expect_equal(glutton.output_token_ids, expected[0][:5], "its output until then", why=ALONE)
+        expect_equal(other.output_token_ids, expected[1], "the output of r1, behind it", why=ALONE)
+
+
+@graded("6.6")
+def test_a_failure_is_in_the_plan(part: Any) -> None:
+    """The step in which the lone request fails says so in its plan."""
+    toy = Toy(Settings(num_blocks=2), part)
+    (glutton,) = toy.add(A[:8], max_tokens=9)
+    toy.step()
+    plan = toy.step()
+    expect_equal(plan.failed, [glutton], "the plan's failed requests", why=ALONE)
+    expect_equal(plan.preempted, [], "the plan's preempted requests", why=ALONE)
+
+
+@graded("6.6")
+def test_to_the_last_slot(part: Any) -> None:
+    """A request may fill the pool: its last token is never computed, so 24 slots serve 25 tokens."""
+    toy = Toy(Settings(num_blocks=6), part)
+    toy.add(A[:20], max_tokens=5)
+    expect_right(toy, ALONE)
+
+
+@graded("6.6")
+def test_cached_blocks_go_first(part: Any) -> None:
+    """Nobody is preempted while blocks of ended requests can be evicted."""
+    toy = Toy(Settings(num_blocks=6), part)
+    toy.add(A)
+    toy.run()
+    (request,) = toy.add(B[:9], max_tokens=12)
+    expect_right(toy, "`allocate` evicts what nobody uses; only if it says no must somebody go.")
+    expect_equal(request.num_preemptions, 0, "preemptions of r1")
+
+
+@graded("6.6")
+def test_any_life(part: Any) -> None:
+    """Whoever is preempted, however often and at whatever point: the tokens are right in the end."""
+    play_any(part, any_settings(most_tokens=24), 90)
