@@ -1,0 +1,227 @@
+"""Task 7.1: what is streamed is what the tokens say together, and no character comes in two halves."""
+
+from collections.abc import Sequence
+from types import ModuleType
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from grader.kit import examples, expect, expect_equal, note, task, watch
+from grader.suites.engine.spellings import (
+    BROKEN,
+    CAT,
+    END,
+    THE,
+    Decode,
+    chunks,
+    sentencepiece,
+    tutor,
+    utf8,
+)
+
+HALVES = (
+    "A character may span up to four tokens. Its first bytes alone decode to U+FFFD: wait until it is "
+    "whole, then show it once."
+)
+NEIGHBOURS = (
+    "A token's text depends on its neighbours. Decode it together with some tokens before it, and cut "
+    "off what was shown already."
+)
+COST = (
+    "Decoding everything again for each token makes a text of n tokens cost n * n. Only the last few "
+    "tokens can change what a new one says."
+)
+
+
+def stream(part: ModuleType, decode: Decode, token_ids: Sequence[int]) -> list[str]:
+    """What each token adds to the text, and at the end what flush adds."""
+    detokenizer = watch(part.Detokenizer(decode), "detokenizer")
+    return [*(detokenizer.push(token) for token in token_ids), detokenizer.flush()]
+
+
+@task("7.1")
+def test_a_word_is_shown_at_once(part: ModuleType) -> None:
+    """The text of a token comes with that token, not with the next one."""
+    note("token 0 is 'one', 1 is ' two', 2 is ' three'")
+    pieces = stream(part, chunks([b"one", b" two", b" three"]), [0, 1, 2])
+    why = "Whoever reads along must not be one token behind: nothing here is incomplete."
+    expect_equal(
+        pieces, ["one", " two", " three", ""], "what each push and flush returned", why=why
+    )
+
+
+@task("7.1")
+def test_a_character_comes_whole(part: ModuleType) -> None:
+    """Nothing of a character is shown before its last byte is there; then all of it is."""
+    note("each token is one byte of UTF-8")
+    emoji = stream(part, utf8, list("ok🙂".encode()))
+    expected = ["o", "k", "", "", "", "🙂", ""]
+    expect_equal(emoji, expected, "what each push and flush returned", why=HALVES)
+    note("token 0 is 日 without its last byte, 1 that byte and the first of 本, 2 the rest of 本")
+    japanese = "日本".encode()
+    pieces = stream(part, chunks([japanese[:2], japanese[2:4], japanese[4:]]), [0, 1, 2])
+    expect_equal("".join(pieces), "日本", "the pieces together", why=HALVES)
+    expect(BROKEN not in "".join(pieces), f"half a character was shown: {pieces}", why=HALVES)
+
+
+@task("7.1")
+def test_a_token_is_decoded_with_those_before_it(part: ModuleType) -> None:
+    """The space between two words stays, also where a tokenizer drops the first one of a text."""
+    note(
+        f"token {THE} is ' the', {CAT} ' cat', {END} special; the first space of a text is dropped"
+    )
+    pieces = stream(part, sentencepiece(), [THE, CAT, CAT])
+    expect_equal(
+        pieces, ["the", " cat", " cat", ""], "what each push and flush returned", why=NEIGHBOURS
+    )
+    pieces = stream(part, sentencepiece(), [THE, END, CAT])
+    why = f"{NEIGHBOURS} A special token has no text, so it is no context by itself."
+    expect_equal(pieces, ["the", "", " cat", ""], "with a special token between", why=why)
+
+
+@task("7.1")
+def test_bytes_in_a_row_arrive(part: ModuleType) -> None:
+    """Characters spelt in bytes, one behind the other, arrive one by one."""
+    note("each token is one byte; while a run of bytes is incomplete, all of it decodes to U+FFFD")
+    pieces = stream(part, sentencepiece(), [*"🙂日".encode(), THE])
+    expected = ["", "", "", "🙂", "", "", "日", " the", ""]
+    why = (
+        "With a byte fallback an incomplete character breaks the text of the bytes before it too, those "
+        "already shown included: the length of what was shown says nothing then."
+    )
+    expect_equal(pieces, expected, "what each push and flush returned", why=why)
+
+
+@task("7.1")
+def test_flush_gives_what_is_left(part: ModuleType) -> None:
+    """A character that stays incomplete shows as a replacement character at the end, once."""
+    note("each token is one byte of UTF-8")
+    detokenizer = watch(part.Detokenizer(utf8), "detokenizer")
+    shown = "".join(detokenizer.push(token) for token in "ok🙂".encode()[:-1])
+    expect_equal(shown, "ok", "the text before flush", why=HALVES)
+    why = "No more tokens come: what was waited for will not, and the reader learns that it is missing."
+    expect_equal(detokenizer.flush(), BROKEN, "what flush returned", why=why)
+    expect_equal(detokenizer.flush(), "", "what a second flush returned")
+
+
+@task("7.1")
+def test_broken_bytes_do_not_stop_the_text(part: ModuleType) -> None:
+    """Bytes that are no character show as U+FFFD as soon as what follows decides it."""
+    note("each token is one byte of UTF-8; 0x80 begins no character")
+    pieces = stream(part, utf8, [*b"a", 0x80, *b"bc"])
+    expect_equal("".join(pieces), f"a{BROKEN}bc", "the pieces together")
+    expect_equal(
+        pieces[2:],
+        [f"{BROKEN}b", "c", ""],
+        "what came after the broken byte",
+        why="Waiting for a character that can no longer come would show nothing more.",
+    )
+
+
+@task("7.1")
+def test_broken_bytes_without_end(part: ModuleType) -> None:
+    """However many broken bytes come in a row, each is there in the end, and what follows them too."""
+    note(
+        "each token is one byte of UTF-8; 0xC3 and 0xF0 begin a character that the next byte breaks"
+    )
+    for row in ([0x80] * 40, [0xC3] * 40, [0xC3] * 15 + [0xF0, 0xC3, 0xF0, 0xA9, 0xA9] * 6):
+        token_ids = [*b"ab", *row, *"é".encode(), *b"cd"]
+        pieces = stream(part, utf8, token_ids)
+        why = "A window that drops its oldest tokens must know what of the rest was shown."
+        expect_equal("".join(pieces), utf8(token_ids), "the pieces together", why=why)
+
+
+def tokens_decoded(part: ModuleType, token_ids: Sequence[int]) -> list[int]:
+    """For each push: how many tokens it decoded, all calls together."""
+    decoded: list[int] = []
+
+    def decode(ids: list[int]) -> str:
+        decoded[-1] += len(ids)
+        return utf8(ids)
+
+    detokenizer = part.Detokenizer(decode)
+    for token in token_ids:
+        decoded.append(0)
+        detokenizer.push(token)
+    return decoded
+
+
+@task("7.1")
+def test_a_token_costs_the_same_early_and_late(part: ModuleType) -> None:
+    """The work for a token does not grow with the text, not even where no character is ever whole."""
+    for kind, token_ids in (
+        ("letters", b"a" * 400),
+        ("broken bytes", b"\x80" * 400),
+        ("a letter after broken bytes", b"\x80" * 200 + b"abcd" + b"\x80" * 200 + b"abcd"),
+    ):
+        decoded = tokens_decoded(part, token_ids)
+        half = len(decoded) // 2
+        early, late = max(decoded[:half]), max(decoded[half:])
+        expect(
+            late <= 1.5 * early and early <= 200,
+            f"{kind}: a push among the first {half} tokens decodes up to {early} of them, "
+            f"one among the last {half} up to {late}",
+            why=COST,
+        )
+
+
+TEXTS = st.text(st.sampled_from("ab \n,éüß日本語🙂🙃👩\u200d\u0301\ufffd"), max_size=12)
+CUTS = st.lists(st.integers(1, 4), min_size=1, max_size=6)
+
+
+@task("7.1")
+@examples(80)
+@given(text=TEXTS, cuts=CUTS)
+def test_any_text_cut_anywhere(part: ModuleType, text: str, cuts: list[int]) -> None:
+    """However the bytes of a text are cut into tokens, the pieces join to it, complete at each step."""
+    whole = text.encode()
+    pieces: list[bytes] = []
+    while rest := whole[sum(map(len, pieces)) :]:
+        pieces.append(rest[: cuts[len(pieces) % len(cuts)]])
+    check(part, chunks(pieces), list(range(len(pieces))), f"token i is item i of {pieces}")
+
+
+@task("7.1")
+@examples(100)
+@given(
+    token_ids=st.lists(st.sampled_from([*b"ab", *"é日🙂".encode(), 0x80, 0xC3, 0xFF]), max_size=30)
+)
+def test_any_bytes(part: ModuleType, token_ids: list[int]) -> None:
+    """Whatever bytes come, the pieces join to what decoding all of them at once gives."""
+    check(part, utf8, token_ids, "each token is one byte of UTF-8")
+
+
+@task("7.1")
+@examples(60)
+@given(words=st.lists(st.sampled_from(["a", "é", "日", "🙂", "\n", THE, CAT, END]), max_size=8))
+def test_any_words_and_bytes_in_a_row(part: ModuleType, words: list[str | int]) -> None:
+    """With words, special tokens and characters spelt in bytes, the pieces join to the whole text."""
+    token_ids: list[int] = []
+    for word in words:
+        token_ids += [word] if isinstance(word, int) else word.encode()
+    header = f"token b is byte b, {THE} ' the', {CAT} ' cat', {END} special"
+    check(part, sentencepiece(), token_ids, header)
+
+
+@task("7.1")
+@examples(40)
+@given(text=TEXTS, others=st.lists(st.integers(0, 1000), max_size=12))
+def test_the_tutors_tokenizer(part: ModuleType, text: str, others: list[int]) -> None:
+    """With the tutor's tokenizer, any text and any tokens at all join to what decoding at once gives."""
+    encode, decode = tutor()
+    check(part, decode, encode(text) + others, "the tutor's tokenizer")
+
+
+def check(part: ModuleType, decode: Decode, token_ids: list[int], header: str) -> None:
+    """Against decoding everything at once, after each token and at the end."""
+    note(header)
+    detokenizer = watch(part.Detokenizer(decode), "detokenizer")
+    whole, shown = decode(token_ids), ""
+    for count, token in enumerate(token_ids, start=1):
+        piece = detokenizer.push(token)
+        shown += piece
+        expect(BROKEN not in piece or BROKEN in whole, f"half a character: {piece!r}", why=HALVES)
+        so_far = decode(token_ids[:count])
+        if not so_far.endswith(BROKEN):
+            expect_equal(shown, so_far, f"the text after {count} tokens", why=NEIGHBOURS)
+    expect_equal(shown + detokenizer.flush(), whole, "the whole text, with flush", why=NEIGHBOURS)

@@ -1,0 +1,244 @@
+"""Task 7.3: how a request ends, and what of its text is shown."""
+
+from collections.abc import Callable, Sequence
+from types import ModuleType
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from grader.kit import examples, expect, expect_equal, task
+from grader.suites.engine.bench import EOS, Bench, bench_of, tokens_of
+from grader.suites.engine.ends import right_end
+from yaie.core.request import FinishReason, Request, RequestStatus
+
+WHICH = (
+    'The reason tells the client whether the answer is complete ("stop") or was cut off ("length"): who '
+    "gets the wrong one asks for more of a finished answer, or takes half of one for whole."
+)
+MARK = "What ends an answer is a mark between model and engine, no part of the text."
+FIRST = (
+    "A token can be the last one allowed and end the answer itself. Then the answer is complete, and "
+    "the reason says so."
+)
+FLUSH = (
+    "No more text comes: what detokenizer and stop checker held back belongs to the last output."
+)
+TAIL = (
+    "What flush gives is text like any other: it may complete a stop string, so it goes through "
+    "the stop checker before it is shown."
+)
+
+
+def end_of(part: ModuleType, said: str | Sequence[int], **params: Any) -> tuple[Bench, Request]:
+    """A request on its own, run to its end."""
+    bench = bench_of(part, "7.3")
+    request = bench.say(said, **params)
+    bench.run()
+    return bench, request
+
+
+@task("7.3")
+def test_a_request_ends_with_its_last_allowed_token(part: ModuleType) -> None:
+    """After max_tokens tokens a request is over, with the reason "length" in its last output."""
+    bench, request = end_of(part, "abcdef", max_tokens=3)
+    expect_equal(bench.text(request), "abc", "the text with max_tokens=3")
+    reasons = [output.finish_reason for output in bench.outputs]
+    expect_equal(
+        reasons, [None, None, FinishReason.LENGTH], "finish_reason, output by output", why=WHICH
+    )
+
+
+@task("7.3")
+def test_what_is_over_is_given_back(part: ModuleType) -> None:
+    """The scheduler is told of the end: the request holds no blocks, and nothing is left to do."""
+    bench, request = end_of(part, "abc", max_tokens=2)
+    why = (
+        "Only the scheduler gives seat and blocks to the next one; somebody must tell it: finish()."
+    )
+    expect_equal(request.status, RequestStatus.FINISHED, "the request's status", why=why)
+    expect_equal(request.finish_reason, FinishReason.LENGTH, "the request's finish_reason", why=why)
+    expect_equal(bench.toy.cache.stats()["used_blocks"], 0, "blocks in use at the end", why=why)
+    expect_equal(bench.step(), [], "what a further step returned")
+
+
+@task("7.3")
+def test_the_end_of_sequence_token(part: ModuleType) -> None:
+    """An end-of-sequence token ends a request with "stop"; it is counted, but no part of the text."""
+    bench, request = end_of(part, [*tokens_of("ab"), EOS])
+    expect_equal(request.finish_reason, FinishReason.STOP, "finish_reason after EOS", why=WHICH)
+    expect_equal(bench.text(request), "ab", "the text before EOS", why=MARK)
+    expect_equal(
+        request.stop_reason,
+        None,
+        "stop_reason after EOS",
+        why="stop_reason names what the client has asked to stop at; EOS is the model's.",
+    )
+    expect_equal(
+        bench.outputs[-1].token_ids,
+        [EOS],
+        "the tokens of the last output",
+        why="The model has computed it, so it counts as used.",
+    )
+
+
+@task("7.3")
+def test_the_end_of_sequence_token_can_be_ignored(part: ModuleType) -> None:
+    """With ignore_eos a request goes on after an end-of-sequence token."""
+    bench, request = end_of(part, [0, EOS, 1], ignore_eos=True, max_tokens=3)
+    expect_equal(bench.text(request), "ab", "the text")
+    expect_equal(
+        request.finish_reason,
+        FinishReason.LENGTH,
+        "finish_reason",
+        why="ignore_eos asks for as many tokens as max_tokens says.",
+    )
+
+
+@task("7.3")
+def test_a_stop_token(part: ModuleType) -> None:
+    """One of the request's stop tokens ends it with "stop"; it is named and not shown."""
+    for ignore_eos in (False, True):
+        bench, request = end_of(part, "abcd", stop_token_ids=[2, 3], ignore_eos=ignore_eos)
+        expect_equal(request.finish_reason, FinishReason.STOP, "finish_reason", why=WHICH)
+        expect_equal(bench.text(request), "ab", "the text before the stop token", why=MARK)
+        expect_equal(
+            request.stop_reason,
+            2,
+            "stop_reason",
+            why="Of several stop tokens the client learns which one it was.",
+        )
+
+
+@task("7.3")
+def test_a_stop_string(part: ModuleType) -> None:
+    """A stop string ends the request at the token that completes it; it is named and not shown."""
+    bench, request = end_of(part, "abcdeffff", stop=["de", "zz"])
+    expect_equal(bench.text(request), "abc", "the text before the stop string", why=MARK)
+    expect_equal(request.finish_reason, FinishReason.STOP, "finish_reason", why=WHICH)
+    expect_equal(request.stop_reason, "de", "stop_reason")
+    expect_equal(
+        request.num_output_tokens,
+        5,
+        "tokens that were generated",
+        why="Every further token is computed for nobody.",
+    )
+
+
+@task("7.3")
+def test_stop_beats_length(part: ModuleType) -> None:
+    """If the last allowed token ends the answer by itself, the reason is "stop"."""
+    for said, params in (
+        ("abc", {"stop": ["c"]}),
+        ("abc", {"stop": ["bc"]}),
+        ("abc", {"stop_token_ids": [2]}),
+        ([0, 1, EOS], {}),
+    ):
+        bench, request = end_of(part, said, max_tokens=3, **params)
+        expect_equal(request.finish_reason, FinishReason.STOP, "finish_reason", why=FIRST)
+        expect_equal(
+            bench.ends(request), [FinishReason.STOP], "the reason in the output", why=FIRST
+        )
+
+
+@task("7.3")
+def test_what_was_held_back_is_shown(part: ModuleType) -> None:
+    """The start of a stop string that never came is shown when the request ends otherwise."""
+    for said in ("ab", [0, 1, EOS], "abd"):
+        bench, request = end_of(part, said, stop=["bc"], stop_token_ids=[3], max_tokens=len(said))
+        expect_equal(bench.text(request), "ab", "the text, with 'b' held back for 'bc'", why=FLUSH)
+
+
+@task("7.3")
+def test_a_character_cut_by_the_end(part: ModuleType) -> None:
+    """A character that the end cuts in two shows as one U+FFFD, not before the end."""
+    for said in (tokens_of("aé")[:2], [*tokens_of("aé")[:2], EOS]):
+        bench, _ = end_of(part, said, max_tokens=len(said))
+        texts = [output.text for output in bench.outputs]
+        expect_equal(texts[:2], ["a", ""] if len(said) == 3 else ["a", "\ufffd"], "the first texts")
+        expect_equal("".join(texts), "a\ufffd", "the whole text", why=FLUSH)
+
+
+class Lagging:
+    """A detokenizer that is sure of a letter only when the next token has come."""
+
+    def __init__(self) -> None:
+        self._letter = ""
+
+    def push(self, token_id: int) -> str:
+        letter, self._letter = self._letter, chr(ord("a") + token_id)
+        return letter
+
+    def flush(self) -> str:
+        letter, self._letter = self._letter, ""
+        return letter
+
+
+@task("7.3")
+def test_a_stop_string_completed_by_the_last_text(part: ModuleType) -> None:
+    """A stop string that only the flushed end of the text completes is found, and not shown."""
+    for said in ("abc", [0, 1, 2, EOS]):
+        bench = bench_of(part, "7.3", detokenizer=Lagging)
+        request = bench.say(said, stop=["bc"], max_tokens=len(said))
+        bench.run()
+        expect_equal(
+            bench.text(request), "a", "the text; the detokenizer is a token behind", why=TAIL
+        )
+        expect_equal(request.finish_reason, FinishReason.STOP, "finish_reason", why=TAIL)
+        expect_equal(request.stop_reason, "bc", "stop_reason", why=TAIL)
+    bench = bench_of(part, "7.3", detokenizer=Lagging)
+    request = bench.say("abc", stop=["bd"], max_tokens=3)
+    bench.run()
+    expect_equal(
+        bench.text(request),
+        "abc",
+        "the text, with 'b' held back and 'c' flushed",
+        why="What was held back stands before what flush adds.",
+    )
+
+
+@task("7.3")
+def test_requests_have_their_own_ends(part: ModuleType) -> None:
+    """Two requests in one batch end each in its own way, with texts of their own."""
+    bench = bench_of(part, "7.3")
+    first = bench.say("abcdef", stop=["de"])
+    second = bench.say("xaybdcd", stop_token_ids=[2], max_tokens=9)
+    bench.run()
+    expect_equal([bench.text(first), bench.text(second)], ["abc", "xaybd"], "the texts")
+    reasons = [first.stop_reason, second.stop_reason]
+    expect_equal(reasons, ["de", 2], "what each of them stopped at")
+
+
+LETTERS = st.sampled_from([*tokens_of("ab"), *tokens_of("é"), EOS])
+STRINGS = st.sampled_from(["a", "b", "ab", "ba", "aab", "é", "éa"])
+
+
+def some(values: st.SearchStrategy[Any], most: int) -> st.SearchStrategy[tuple[Any, ...]]:
+    return st.lists(values, max_size=most).map(tuple)
+
+
+PARAMS: Callable[..., st.SearchStrategy[dict[str, Any]]] = st.fixed_dictionaries
+ANY_PARAMS = PARAMS(
+    {"max_tokens": st.integers(1, 8)},
+    optional={
+        "stop": some(STRINGS, 2),
+        "stop_token_ids": some(LETTERS, 1),
+        "ignore_eos": st.booleans(),
+    },
+)
+
+
+@task("7.3")
+@examples(100)
+@given(said=st.lists(LETTERS, max_size=8), params=ANY_PARAMS)
+def test_any_answer(part: ModuleType, said: list[int], params: dict[str, Any]) -> None:
+    """Whatever is said and asked for: text, reason and stop_reason are those of the whole text."""
+    bench, request = end_of(part, said, **params)
+    end = right_end(said, request.params, request.max_tokens)
+    expect_equal(tuple(request.output_token_ids), end.tokens, "the tokens that were generated")
+    expect_equal(bench.text(request), end.text, "the text")
+    expect_equal(request.finish_reason, end.reason, "finish_reason", why=WHICH)
+    expect_equal(request.stop_reason, end.stop_reason, "stop_reason")
+    last = bench.outputs[-1]
+    expect_equal(bench.ends(request), [end.reason], "reasons in the outputs: one")
+    expect(last.finish_reason is end.reason, "the reason is not in the last output")

@@ -1,0 +1,148 @@
+"""Task 7.2: stop strings, found as if the text came letter by letter."""
+
+from collections.abc import Sequence
+from types import ModuleType
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from grader.kit import count_calls, examples, expect, expect_equal, note, task, watch
+from grader.suites.engine.naive_stop import NaiveStopChecker
+
+BOUNDARY = (
+    "Tokens end where they like: the first letters of a stop string may come with one token, the rest "
+    "with the next. What may become one is held back until it is decided."
+)
+SOONER = (
+    "Only the longest end of the text that is the start of a stop string is undecided. The rest is "
+    "safe, and the reader waits for it."
+)
+CUTS = (
+    "The answer must not depend on how the text was cut: it is over at the letter that completes a stop "
+    "string, whichever began first; of several that end there, the longest counts."
+)
+
+
+def checked(part: ModuleType, stops: Sequence[str], pieces: Sequence[str]) -> list[object]:
+    """What each push returned, in order."""
+    note(f"checker = StopChecker({list(stops)})")
+    checker = watch(part.StopChecker(stops), "checker")
+    return [checker.push(piece) for piece in pieces]
+
+
+@task("7.2")
+def test_without_stop_strings_text_passes(part: ModuleType) -> None:
+    """Without stop strings everything is shown at once."""
+    expect_equal(checked(part, (), ["any", "thing"]), [("any", None), ("thing", None)], "each push")
+
+
+@task("7.2")
+def test_the_stop_string_is_not_shown(part: ModuleType) -> None:
+    """The text ends before the stop string; neither it nor what follows is shown."""
+    found = checked(part, ["</s>"], ["yes</s>no"])
+    why = "A client that asked to stop at a string does not want to read it."
+    expect_equal(found, [("yes", "</s>")], "what push returned", why=why)
+
+
+@task("7.2")
+def test_no_more_is_held_back_than_needed(part: ModuleType) -> None:
+    """Text that cannot begin a stop string is shown at once, however long the stop strings are."""
+    found = checked(part, ["</answer>"], ["hello", " world"])
+    expect_equal(found, [("hello", None), (" world", None)], "each push", why=SOONER)
+
+
+@task("7.2")
+def test_a_stop_string_across_pieces(part: ModuleType) -> None:
+    """A stop string is found when it comes in pieces, and none of them has been shown by then."""
+    found = checked(part, ["END"], ["one E", "N", "D two"])
+    expect_equal(found, [("one ", None), ("", None), ("", "END")], "each push", why=BOUNDARY)
+
+
+@task("7.2")
+def test_what_turns_out_harmless_is_shown(part: ModuleType) -> None:
+    """Text that was held back is shown as soon as it cannot become a stop string any more."""
+    found = checked(part, ["END"], ["E", "N", "X", " on"])
+    expected = [("", None), ("", None), ("ENX", None), (" on", None)]
+    why = "Held back is not thrown away: it stands before the text that decided it."
+    expect_equal(found, expected, "each push", why=why)
+
+
+@task("7.2")
+def test_a_start_within_a_start(part: ModuleType) -> None:
+    """Where a start fails, a later one within it may still succeed."""
+    found = checked(part, ["aab"], ["a", "a", "a", "b"])
+    expected = [("", None), ("", None), ("a", None), ("", "aab")]
+    why = "After aaa the first a is safe, but the last two still are the start of aab."
+    expect_equal(found, expected, "each push", why=why)
+
+
+@task("7.2")
+def test_the_first_to_be_complete_ends_the_text(part: ModuleType) -> None:
+    """Of several stop strings the one that is complete first counts, of those that end together the
+    longest, in whatever order they were given."""
+    for stops in (["bcde", "cd"], ["cd", "bcde"]):
+        expect_equal(checked(part, stops, ["abcdef"]), [("ab", "cd")], "in one piece", why=CUTS)
+    for stops in (["cd", "bcd"], ["bcd", "cd"]):
+        expect_equal(checked(part, stops, ["abcdef"]), [("a", "bcd")], "ending together", why=CUTS)
+    expect_equal(
+        checked(part, ["ab", "a"], ["xab"]), [("x", "a")], "one inside the other", why=CUTS
+    )
+
+
+@task("7.2")
+def test_flush_gives_what_was_held_back(part: ModuleType) -> None:
+    """At the end of the text what was held back is shown, once; after a stop string nothing is."""
+    note("checker = StopChecker(['END'])")
+    checker = watch(part.StopChecker(["END"]), "checker")
+    checker.push("the EN")
+    why = "The text is over, and this was no stop string after all."
+    expect_equal(checker.flush(), "EN", "what flush returned", why=why)
+    expect_equal(checker.flush(), "", "what a second flush returned", why=why)
+    note("checker = StopChecker(['END'])")
+    checker = watch(part.StopChecker(["END"]), "checker")
+    checker.push("the E")
+    checker.push("ND of")
+    why = "The stop string and what follows it are no part of the output."
+    expect_equal(checker.flush(), "", "what flush returned after a stop string", why=why)
+
+
+@task("7.2")
+def test_a_letter_costs_the_same_early_and_late(part: ModuleType) -> None:
+    """The work for a letter does not grow with the text before it."""
+    for text in ("abcdefgh", "aaaaaaaa"):
+        checker = part.StopChecker(["aaaaaaab", "b" * 30])
+
+        def push_all(checker=checker, text=text) -> None:  # type: ignore[no-untyped-def]
+            for letter in text * 5:
+                checker.push(letter)
+
+        early = count_calls(push_all)
+        for _ in range(20):
+            push_all()
+        late = count_calls(push_all)
+        expect(
+            late <= 2 * early,
+            f"40 letters take {early} calls at the beginning and {late} after 800 letters",
+            why="Whatever was shown is decided; looking at it again makes n letters cost n * n.",
+        )
+
+
+PIECES = st.lists(st.text("ab", max_size=5), max_size=8)
+STOPS = st.lists(st.text("ab", min_size=1, max_size=4), max_size=3)
+
+
+@task("7.2")
+@examples(250)
+@given(stops=STOPS, pieces=PIECES)
+def test_any_text_in_any_pieces(part: ModuleType, stops: list[str], pieces: list[str]) -> None:
+    """Whatever the stop strings and the pieces, it is as if the text came letter by letter."""
+    note(f"checker = StopChecker({stops})")
+    checker, naive = watch(part.StopChecker(stops), "checker"), NaiveStopChecker(stops)
+    for piece in pieces:
+        shown, stop = checker.push(piece)
+        right_shown, right_stop = naive.push(piece)
+        expect_equal(stop, right_stop, f"the stop string found in {piece!r}", why=CUTS)
+        expect_equal(shown, right_shown, f"what {piece!r} shows", why=SOONER if not stop else CUTS)
+        if stop is not None:
+            return
+    expect_equal(checker.flush(), naive.flush(), "what flush returned", why=SOONER)
