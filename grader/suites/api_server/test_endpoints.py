@@ -1,0 +1,296 @@
+"""Task 8.6: the endpoints, on a backend without an engine."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from grader.kit import examples, expect, expect_equal, expect_raises, note, task
+from grader.kit.api import FakeBackend, Wire, ask, call
+from grader.kit.waiting import run, settle, until, within
+from grader.suites.api_server.apps import CHAT, TEXT, USER, app_on, body_for, borrowed_for_routes
+from grader.suites.api_server.reading import events_of
+from yaie.core.errors import EngineOverloadedError, EngineUnavailableError, ModelNotFoundError
+
+PLAIN = "A client that did not ask for a stream reads the body as one JSON object."
+ORDER = (
+    "The first thing wrong is the one reported: the model, then the parameters, then the messages."
+)
+IGNORED = "A parameter that is accepted and has no effect is worse than one that is refused."
+QUEUED = "A client that leaves must give back its place in the queue, streaming or not."
+
+
+@pytest.fixture(autouse=True)
+def _all_else_is_other_tasks(part: ModuleType) -> Iterator[None]:
+    with borrowed_for_routes(part):
+        yield
+
+
+@task("8.6")
+def test_the_models_card(part: ModuleType) -> None:
+    """model_card names the served model, when it began, whose it is, and how long a sequence may be."""
+    expected = {
+        "id": "org/model",
+        "object": "model",
+        "created": 5,
+        "owned_by": "yaie",
+        "max_model_len": 128,
+    }
+    expect_equal(part.model_card(FakeBackend(), 5), expected, "the card")
+
+
+@task("8.6")
+def test_only_the_served_model_is_answered(part: ModuleType) -> None:
+    """check_model lets the served model and None pass; another name is a ModelNotFoundError."""
+    backend = FakeBackend()
+    for name in (None, "org/model"):
+        note(f"check_model(backend, {name!r})")
+        part.check_model(backend, name)
+    for name in ("gpt-4", "model", "org/model2", ""):
+        note(f"check_model(backend, {name!r})")
+        why = "A client that asked for one model must not be answered by another without a word."
+        with expect_raises(ModelNotFoundError, f"asking for the model {name!r}", why=why):
+            part.check_model(backend, name)
+    try:
+        part.check_model(backend, "gpt-4")
+    except ModelNotFoundError as error:
+        expect_equal(error.param, "model", "the error's param")
+        why = "The client learns what it could have asked for."
+        for name in ("gpt-4", "org/model"):
+            expect(
+                name in error.message, f"the message does not name {name}: {error.message}", why=why
+            )
+
+
+@task("8.6")
+def test_models_are_listed_and_found(part: ModuleType) -> None:
+    """/v1/models lists the one card, and /v1/models/{id} finds it by a name with a slash."""
+    app = app_on(part, FakeBackend())
+    listed = ask(app, "GET", "/v1/models")
+    expect_equal(listed.status, 200, "the status of GET /v1/models")
+    expect_equal(listed.json().get("object"), "list", "the object that /v1/models is")
+    cards = listed.json().get("data", [])
+    expect_equal([card.get("id") for card in cards], ["org/model"], "the ids of the models")
+    found = ask(app, "GET", "/v1/models/org/model")
+    why = 'Names of the hub have a slash: {model} in a path ends at it, "{model:path}" does not.'
+    expect_equal(found.status, 200, "the status of GET /v1/models/org/model", why=why)
+    expect_equal(found.json(), cards[0], "the card found by name")
+    missing = ask(app, "GET", "/v1/models/other")
+    expect_equal(missing.status, 404, "the status of GET /v1/models/other")
+
+
+@task("8.6")
+def test_an_answer_is_whole_unless_a_stream_is_asked_for(part: ModuleType) -> None:
+    """With stream false, or left out, an answer is one JSON object; with true, events."""
+    app = app_on(part, FakeBackend())
+    for path, said in ((CHAT, "message"), (TEXT, "text")):
+        for options in ({}, {"stream": False}):
+            answer = ask(app, "POST", path, body_for(path, **options))
+            expect_equal(answer.status, 200, f"the status of POST {path} {options}")
+            kind = answer.headers.get("content-type")
+            expect_equal(kind, "application/json", f"the content type for {options}", why=PLAIN)
+            choice = answer.json()["choices"][0]
+            text = choice[said]["content"] if path == CHAT else choice.get(said)
+            expect_equal(text, "Hello", f"the text of the answer to {path}")
+        answer = ask(app, "POST", path, body_for(path, stream=True))
+        kind = answer.headers.get("content-type", "")
+        why = "stream: true is ignored: the client waits for the whole text."
+        expect(kind.startswith("text/event-stream"), f"asked for a stream, it gets {kind}", why=why)
+        events = events_of(answer.body)
+        objects = {event["object"] for event in events}
+        named = {"chat.completion.chunk"} if path == CHAT else {"text_completion"}
+        expect_equal(objects, named, f"the objects that the chunks of {path} are")
+
+
+@task("8.6")
+def test_usage_is_streamed_if_asked_for(part: ModuleType) -> None:
+    """stream_options with include_usage gives the stream a last chunk with usage."""
+    app = app_on(part, FakeBackend())
+    for path in (CHAT, TEXT):
+        for asked in (True, False):
+            options = {"stream": True, "stream_options": {"include_usage": asked}}
+            events = events_of(ask(app, "POST", path, body_for(path, **options)).body)
+            what = f"whether the last chunk of {path} has usage with include_usage={asked}"
+            expect_equal(bool(events[-1].get("usage")), asked, what, why=IGNORED)
+
+
+@task("8.6")
+def test_what_was_asked_reaches_the_backend(part: ModuleType) -> None:
+    """Messages, sampling parameters, defaults and priority reach the backend."""
+    backend = FakeBackend()
+    backend.sampling_defaults = {"temperature": 0.3, "top_k": 20}
+    app = app_on(part, backend)
+    body = {
+        "messages": [{"role": "user", "content": "Hi", "name": None}],
+        "top_k": 5,
+        "priority": -2,
+    }
+    ask(app, "POST", CHAT, body)
+    encoded, (_, prompts, params, priority) = backend.calls
+    why = "Templates do not know fields that are null: give them each message `for_template`."
+    expect_equal(encoded, ("encode_chat", USER), "what encode_chat was given", why=why)
+    expect_equal(prompts, [[7] * 5], "the prompts that were submitted")
+    why = "The model's own defaults hold for what a client leaves out, and only for that."
+    got = (params.temperature, params.top_k)
+    expect_equal(got, (0.3, 5), "temperature (a default) and top_k (given)", why=why)
+    expect_equal(priority, -2, "the priority", why=IGNORED)
+    for path in (CHAT, TEXT):
+        backend.calls.clear()
+        ask(app, "POST", path, body_for(path))
+        *_, (_, _, params, priority) = backend.calls
+        expect_equal(params.temperature, 0.3, f"the temperature, a default, for {path}", why=why)
+        expect_equal(priority, 0, f"the priority that nobody gave, for {path}")
+
+
+@task("8.6")
+def test_every_prompt_is_continued(part: ModuleType) -> None:
+    """A prompt may be a text, token ids, or a list of either: all are submitted, in one call."""
+    backend = FakeBackend()
+    app = app_on(part, backend)
+    for prompt, prompts in (
+        ("abc", ["abc"]),
+        (["abc", "d"], ["abc", "d"]),
+        ([1, 2, 3], [[1, 2, 3]]),
+        ([[1, 2], [4]], [[1, 2], [4]]),
+    ):
+        backend.calls.clear()
+        answer = ask(app, "POST", TEXT, {"prompt": prompt})
+        expect_equal(answer.status, 200, f"the status for the prompt {prompt}")
+        got = [made[1] for made in backend.calls]
+        why = "submit_all admits all prompts of a call or none."
+        expect_equal(got, [prompts], "the prompts of each call of submit_all", why=why)
+        expect_equal(len(answer.json()["choices"]), len(prompts), "how many choices there are")
+
+
+@task("8.6")
+def test_an_unknown_model_is_refused_before_anything_is_done(part: ModuleType) -> None:
+    """A request for another model is a 404 on both endpoints, and the backend does not hear of it."""
+    for path in (CHAT, TEXT):
+        backend = FakeBackend()
+        answer = ask(app_on(part, backend), "POST", path, body_for(path, model="gpt-4"))
+        why = "A client that asked for one model must not be answered by another without a word."
+        expect_equal(answer.status, 404, f"the status of POST {path} for an unknown model", why=why)
+        expect_equal(answer.json()["error"]["code"], "model_not_found", "the code of the error")
+        expect_equal(backend.calls, [], "what the backend was asked", why=ORDER)
+
+
+@task("8.6")
+def test_the_first_thing_wrong_is_reported(part: ModuleType) -> None:
+    """Model, sampling parameters and messages are checked in this order."""
+    backend = FakeBackend()
+    app = app_on(part, backend)
+    body: dict[str, Any] = {"messages": [{"role": "robot", "content": "x"}]}
+    wrong = []
+    for model, temperature in (("other", -1), ("org/model", -1), ("org/model", 1)):
+        answer = ask(app, "POST", CHAT, body | {"model": model, "temperature": temperature})
+        wrong.append(answer.json()["error"]["param"])
+    expected = ["model", "temperature", "messages[0].role"]
+    expect_equal(
+        wrong, expected, "the parameters reported, as one after the other is put right", why=ORDER
+    )
+    answer = ask(app, "POST", TEXT, {"prompt": "x", "temperature": -1})
+    expect_equal(answer.status, 400, "the status for a temperature of -1")
+
+
+@task("8.6")
+def test_a_refused_submission_has_a_status(part: ModuleType) -> None:
+    """What the backend refuses is no 200, even if a stream was asked for."""
+    for path in (CHAT, TEXT):
+        for stream in (False, True):
+            backend = FakeBackend()
+            backend.fault = EngineOverloadedError("full")
+            answer = ask(app_on(part, backend), "POST", path, body_for(path, stream=stream))
+            expect_equal(
+                answer.status, 503, f"the status of {path} with a full queue, stream={stream}"
+            )
+
+
+class LoadingBackend:
+    """Knows nothing yet."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise EngineUnavailableError("The model is still loading.")
+
+
+@task("8.6")
+def test_a_router_can_be_made_while_the_model_loads(part: ModuleType) -> None:
+    """make_router asks nothing of the backend; while the model loads every endpoint answers 503."""
+    why = "The server listens while gigabytes are loaded, and says so to whoever asks."
+    try:
+        app = app_on(part, LoadingBackend())
+    except EngineUnavailableError:
+        expect(False, "make_router asks the backend for something that is not known yet", why=why)
+    for method, path, body in (
+        ("GET", "/v1/models", None),
+        ("GET", "/v1/models/x", None),
+        ("POST", CHAT, body_for(CHAT)),
+        ("POST", TEXT, body_for(TEXT)),
+    ):
+        answer = ask(app, method, path, body)
+        expect_equal(
+            answer.status, 503, f"the status of {method} {path} while the model loads", why=why
+        )
+
+
+@task("8.6")
+def test_a_client_that_leaves_closes_its_stream(part: ModuleType) -> None:
+    """Before the first output and in mid-answer, streaming or not: who leaves is noticed at once."""
+    for path in (CHAT, TEXT):
+        for stream in (False, True):
+            for pieces in ((), ("a",)):
+                body = json.dumps(body_for(path, stream=stream)).encode()
+                run(_leave(part, path, Wire(body), FakeBackend(pieces)))
+
+
+async def _leave(part: ModuleType, path: str, wire: Wire, backend: FakeBackend) -> None:
+    backend.hangs = True
+    serving = asyncio.ensure_future(call(app_on(part, backend), wire, "POST", path))
+    await until(lambda: backend.streams or serving.done(), "the submission")
+    await settle()
+    expect(not serving.done() and not backend.streams[0].closed, "it ended though its client waits")
+    wire.hang_up()
+    await asyncio.wait({serving}, timeout=1)
+    expect(serving.done(), f"POST {path} goes on after its client has left", why=QUEUED)
+    expect(backend.streams[0].closed, "the stream is not closed", why=QUEUED)
+    await within(serving, f"POST {path}, whose client has left")
+
+
+@task("8.6")
+@examples(25)
+@given(
+    prompts=st.lists(st.text("ab", min_size=1, max_size=3), min_size=1, max_size=3),
+    n=st.integers(1, 3),
+    pieces=st.lists(st.sampled_from(["x", "", "é "]), min_size=1, max_size=3),
+    temperature=st.sampled_from([None, 0, 0.5]),
+    priority=st.sampled_from([None, 0, 3]),
+)
+def test_any_request(
+    part: ModuleType,
+    prompts: list[str],
+    n: int,
+    pieces: list[str],
+    temperature: float | None,
+    priority: int | None,
+) -> None:
+    """Whatever is asked reaches the backend, and streamed chunks join to the whole answer."""
+    backend = FakeBackend(pieces)
+    app = app_on(part, backend)
+    body = {"prompt": prompts, "n": n, "temperature": temperature, "priority": priority}
+    whole = ask(app, "POST", TEXT, body).json()
+    texts = [""] * (len(prompts) * n)
+    for event in events_of(ask(app, "POST", TEXT, body | {"stream": True}).body):
+        texts[event["choices"][0]["index"]] += event["choices"][0]["text"]
+    expect_equal(texts, ["".join(pieces)] * len(texts), "the streamed texts by index")
+    expect_equal(
+        [choice["text"] for choice in whole["choices"]], texts, "the texts of the whole answer"
+    )
+    for _, submitted, params, given_priority in backend.calls:
+        expect_equal(submitted, prompts, "the prompts that were submitted")
+        got = (params.n, params.temperature, given_priority)
+        asked = 1.0 if temperature is None else temperature
+        expect_equal(got, (n, asked, priority or 0), "n, temperature and priority")

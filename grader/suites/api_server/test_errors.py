@@ -1,0 +1,259 @@
+"""Task 8.1: every failure as OpenAI's error object."""
+
+import json
+from types import ModuleType
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.exceptions import HTTPException
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel
+
+from grader.kit import Mismatch, examples, expect, expect_equal, note, task
+from grader.kit.api import ask
+from yaie.core.errors import (
+    ContextLengthError,
+    EngineDeadError,
+    EngineOverloadedError,
+    EngineUnavailableError,
+    InvalidRequestError,
+    ModelNotFoundError,
+    YaieError,
+)
+
+SHAPE = (
+    'A client reads error["message"], ["type"], ["param"] and ["code"]: all four are always there.'
+)
+SECRET = "FileNotFoundError: /srv/models/secret.safetensors"
+STEPS = st.lists(
+    st.sampled_from(["messages", "content", "n", "0"]) | st.integers(0, 12), max_size=5
+)
+
+
+def told(response: Any) -> Any:
+    """The body of a response as a client reads it."""
+    try:
+        return json.loads(response.body)
+    except ValueError as error:
+        raise Mismatch("the body of the response is not JSON", got=str(error)) from None
+
+
+def shape(message: str, type: str, param: str | None = None, code: str | None = None) -> Any:
+    return {"error": {"message": message, "type": type, "param": param, "code": code}}
+
+
+@task("8.1")
+def test_an_error_object_has_all_four_keys(part: ModuleType) -> None:
+    """An error object is {"error": {...}} with message, type, param and code, None if unknown."""
+    got = part.error_object("No.", type="server_error")
+    expect_equal(got, shape("No.", "server_error"), "an error without param and code", why=SHAPE)
+    got = part.error_object("No.", type="t", param="n", code="c")
+    expect_equal(got, shape("No.", "t", "n", "c"), "an error with all four", why=SHAPE)
+
+
+@task("8.1")
+def test_a_long_message_is_capped(part: ModuleType) -> None:
+    """A text of up to MAX_MESSAGE_CHARS stays; a longer one is cut to that length, and ends with "…"."""
+    most = part.MAX_MESSAGE_CHARS
+    expect(part.clean("é" * most) == "é" * most, "clean changes a text that fits exactly")
+    why = "A message that quotes a prompt of megabytes must not be as long as the prompt."
+    for length in (most + 1, 20 * most):
+        got = part.clean("é" * length)
+        expect_equal(len(got), most, f"the length of a text of {length} characters", why=why)
+        expect_equal(
+            got[-3:], "éé…", "the end of a text that was cut", why="It must show that it was."
+        )
+    error = part.error_object("x" * 2 * most, type="t", param="y" * 2 * most)["error"]
+    lengths = (len(error["message"]), len(error["param"]))
+    expect_equal(lengths, (most, most), "the lengths of a message and a param", why=why)
+
+
+@task("8.1")
+def test_half_a_surrogate_pair_can_be_sent(part: ModuleType) -> None:
+    """Half of a surrogate pair becomes "?", in the message and in the parameter's name."""
+    why = 'A client may send "\\ud800" in JSON; quoted back, it makes UTF-8 encoding of the answer fail.'
+    expect_equal(part.clean("a\ud800b🙂"), "a?b🙂", "clean of a text with half a pair", why=why)
+    error = part.error_object("\ud800", type="t", param="\udfff")["error"]
+    expect_equal((error["message"], error["param"]), ("?", "?"), "message and param", why=why)
+
+
+@task("8.1")
+def test_an_error_of_ours_keeps_its_status_type_code_and_parameter(part: ModuleType) -> None:
+    """A YaieError becomes a response with its own status, message, type, param and code."""
+    for error, status, type, code in (
+        (InvalidRequestError("m", param="n"), 400, "invalid_request_error", "invalid_value"),
+        (ContextLengthError("m"), 400, "invalid_request_error", "context_length_exceeded"),
+        (ModelNotFoundError("m", param="model"), 404, "not_found_error", "model_not_found"),
+        (EngineOverloadedError("m"), 503, "overloaded_error", "overloaded"),
+        (EngineDeadError("m"), 503, "server_error", "engine_dead"),
+        (YaieError("m"), 500, "server_error", None),
+    ):
+        name = error.__class__.__name__
+        expected = shape("m", type, error.param, code)
+        expect_equal(part.error_body(error), expected, f"error_body of a {name}", why=SHAPE)
+        response = part.error_response(error)
+        why = "The status tells a client whether to change the request, to wait or to give up."
+        expect_equal(response.status_code, status, f"the status for a {name}", why=why)
+        expect_equal(told(response), expected, f"the body for a {name}", why=SHAPE)
+
+
+@task("8.1")
+def test_an_accident_tells_the_client_nothing(part: ModuleType) -> None:
+    """Of an exception that is no YaieError the client learns "Internal server error.", status 500."""
+    why = "The words of an accident may hold a path, a prompt or a key; they belong in the log."
+    expected = shape("Internal server error.", "server_error", None, "internal_error")
+    for accident in (RuntimeError(SECRET), KeyError("secret"), ValueError(SECRET)):
+        expect_equal(part.error_body(accident), expected, "error_body of an accident", why=why)
+        response = part.error_response(accident)
+        expect_equal(response.status_code, 500, "the status for an accident", why=why)
+        expect_equal(told(response), expected, "the body for an accident", why=why)
+
+
+@task("8.1")
+def test_what_passes_by_itself_says_when_to_retry(part: ModuleType) -> None:
+    """A full queue and a loading model carry Retry-After; no other error does."""
+    for kind in (EngineOverloadedError, EngineUnavailableError):
+        got = part.error_response(kind("m")).headers.get("retry-after")
+        why = "Clients that honour Retry-After come back by themselves; without it they give up."
+        what = f"Retry-After of an {kind.__name__}"
+        expect_equal(got, part.RETRY_AFTER_SECONDS, what, why=why)
+    for error in (EngineDeadError("m"), InvalidRequestError("m"), YaieError("m"), KeyError("m")):
+        got = part.error_response(error).headers.get("retry-after")
+        why = "Trying again cannot help here: a dead engine stays dead, a bad request stays bad."
+        expect_equal(got, None, f"Retry-After of a {error.__class__.__name__}", why=why)
+
+
+@task("8.1")
+def test_a_failure_without_an_exception_has_the_type_of_its_status(part: ModuleType) -> None:
+    """http_error gives a status its type, with the headers it was given."""
+    for status, type in (
+        (400, "invalid_request_error"),
+        (401, "authentication_error"),
+        (403, "permission_error"),
+        (404, "not_found_error"),
+        (405, "invalid_request_error"),
+        (499, "invalid_request_error"),
+        (500, "server_error"),
+        (502, "server_error"),
+    ):
+        response = part.http_error(status, "m", {"X-Why": "because"})
+        expect_equal(response.status_code, status, "the status of http_error")
+        expect_equal(told(response), shape("m", type), f"the body for status {status}", why=SHAPE)
+        why = "A 401 must say how to authenticate, a 405 what is allowed: both stand in headers."
+        expect_equal(response.headers.get("x-why"), "because", "a header that was given", why=why)
+    response = part.http_error(404, "m")
+    expect_equal(response.status_code, 404, "the status of http_error without headers")
+
+
+def complaint(type: str, *way: str | int, **context: Any) -> dict[str, Any]:
+    return {"type": type, "loc": ("body", *way), "msg": "It is wrong.", "ctx": context}
+
+
+@task("8.1")
+def test_a_validation_error_names_the_parameter_as_a_client_writes_it(part: ModuleType) -> None:
+    """The first complaint becomes an InvalidRequestError about messages[0].content, in these words."""
+    why = "A client looks for the name in its own JSON: no `body` in front, indices in brackets."
+    for way, param in (
+        (("temperature",), "temperature"),
+        (("messages", 0, "content"), "messages[0].content"),
+        (("prompt", 1, 2), "prompt[1][2]"),
+        (("metadata", "0"), "metadata.0"),
+    ):
+        error = part.validation_error([complaint("int_type", *way), complaint("missing", "other")])
+        what = f'the parameter for "loc" {("body", *way)}'
+        expect(isinstance(error, InvalidRequestError), "it is not an InvalidRequestError", why=why)
+        expect_equal(error.param, param, what, why=why)
+        expect_equal(error.message, f"{param}: It is wrong.", "the message", why=why)
+
+
+@task("8.1")
+def test_a_body_that_cannot_be_read_has_no_parameter(part: ModuleType) -> None:
+    """Where a body is no JSON, or nothing follows "body", param is None and the message stands alone."""
+    error = part.validation_error([complaint("json_invalid", 17, error="Expecting value")])
+    why = "17 is an offset into the text, not a parameter; a client would look for it in vain."
+    expect_equal(error.param, None, "the parameter for a body that is no JSON", why=why)
+    expected = "The body is not valid JSON: Expecting value."
+    expect_equal(error.message, expected, "the message for it", why=why)
+    error = part.validation_error([complaint("missing")])
+    why = 'There is no name after "body": the parameter is None, not an empty text.'
+    expect_equal(error.param, None, "the parameter for a body that is missing", why=why)
+    expect(
+        error.message.startswith("The body must be"), f"the message is {error.message!r}", why=why
+    )
+
+
+class Body(BaseModel):
+    n: int
+
+
+def failing_app(part: ModuleType) -> FastAPI:
+    app = FastAPI()
+    part.install_error_handlers(app)
+
+    @app.get("/{what}")
+    async def fail(what: str) -> None:
+        raise {
+            "full": EngineOverloadedError("full"),
+            "stranger": HTTPException(401, "Who are you?", {"WWW-Authenticate": "Bearer"}),
+        }[what]
+
+    @app.post("/")
+    async def take(body: Body) -> None:
+        pass
+
+    return app
+
+
+@task("8.1")
+def test_the_frameworks_own_failures_have_the_same_shape(part: ModuleType) -> None:
+    """401, 404, 405 and a body of the wrong type are answered as every other failure."""
+    app = failing_app(part)
+    for method, path, status, type in (
+        ("GET", "/full", 503, "overloaded_error"),
+        ("GET", "/stranger", 401, "authentication_error"),
+        ("GET", "/a/b", 404, "not_found_error"),
+        ("PUT", "/", 405, "invalid_request_error"),
+        ("POST", "/", 400, "invalid_request_error"),
+    ):
+        answer = ask(app, method, path, {"n": "one"})
+        expect_equal(answer.status, status, f"the status of {method} {path}")
+        error = answer.json().get("error", {})
+        keys = sorted(error) if isinstance(error, dict) else error
+        expect_equal(keys, ["code", "message", "param", "type"], "the keys of the error", why=SHAPE)
+        expect_equal(error["type"], type, f"the type of the error for {method} {path}", why=SHAPE)
+        asked = answer.headers.get("www-authenticate")
+        expect_equal(asked, "Bearer" if status == 401 else None, "WWW-Authenticate")
+
+
+@task("8.1")
+@examples(100)
+@given(way=STEPS, message=st.text("aé🙂\ud800…", max_size=8), cap=st.integers(-2, 2))
+def test_any_complaint_can_be_sent(
+    part: ModuleType, way: list[str | int], message: str, cap: int
+) -> None:
+    """Whatever a complaint quotes and however deep it lies, it is named and can be sent."""
+    first = complaint("int_type", *way) | {"msg": message}
+    note(f"validation_error([{first}])")
+    error = part.validation_error([first])
+    param = written(way)
+    expect_equal(error.param, param, "the parameter")
+    expect_equal(error.message, f"{param}: {message}" if param else message, "the message")
+    most = part.MAX_MESSAGE_CHARS
+    text = (message + "\ud800") * most
+    text = text[: most + cap]
+    sent = part.clean(text)
+    right = "".join("?" if "\ud800" <= char <= "\udfff" else char for char in text)
+    right = right if len(right) <= most else right[: most - 1] + "…"
+    expect(sent == right, f"clean is wrong for a text of {len(text)} characters: {text[:20]!r} ...")
+
+
+def written(way: list[str | int]) -> str | None:
+    """The way to a value as Python writes it, step by step."""
+    param = ""
+    for step in way:
+        if isinstance(step, int):
+            param = f"{param}[{step}]"
+        else:
+            param = f"{param}.{step}" if param else step
+    return param or None

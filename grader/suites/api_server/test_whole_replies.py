@@ -1,0 +1,200 @@
+"""Task 8.2: a whole answer, and what it counts."""
+
+from types import ModuleType
+from typing import Any
+
+from hypothesis import given
+
+from grader.kit import Mismatch, examples, expect, expect_equal, expect_raises, note, task
+from grader.kit.api import ERROR, LENGTH, STOP, make_request, piece, tell
+from grader.suites.api_server.scripts import KINDS, CallScript, call_scripts
+from yaie.core.errors import YaieError
+from yaie.core.request import Request, RequestOutput
+
+ONCE = (
+    "The n siblings share one prompt, which is computed once and must be counted (and paid) once."
+)
+CACHED = "Cached tokens are part of the prompt's, not added to them and not taken from them."
+
+
+def add(reply: Any, output: RequestOutput) -> None:
+    note(f"reply.add({tell(output)})")
+    reply.add(output)
+
+
+def choice_of(kind: str, index: int, text: str, reason: str, stop_reason: Any = None) -> Any:
+    """A finished choice, spelled out."""
+    message = {"role": "assistant", "content": text, "refusal": None}
+    said = {"message": message} if kind == "ChatReply" else {"text": text}
+    end = {"logprobs": None, "finish_reason": reason, "stop_reason": stop_reason}
+    return {"index": index, **said, **end}
+
+
+@task("8.2")
+def test_the_end_of_a_choice_tells_why(part: ModuleType) -> None:
+    """ending gives the request's own finish_reason and stop_reason."""
+    why = 'A client that reads "length" knows that the text was cut, and asks for more.'
+    for reason in (STOP, LENGTH, None):
+        request = make_request()
+        request.finish_reason = reason
+        got = part.replies.ending(request)
+        expected = {
+            "logprobs": None,
+            "finish_reason": reason.value if reason else None,
+            "stop_reason": None,
+        }
+        expect_equal(got, expected, f"the ending of a request with finish_reason {reason}", why=why)
+    for stop_reason in ("END", 7):
+        request.stop_reason = stop_reason
+        got = part.replies.ending(request)["stop_reason"]
+        expect_equal(got, stop_reason, "stop_reason: which stop string or token it was")
+
+
+@task("8.2")
+def test_usage_adds_up(part: ModuleType) -> None:
+    """usage counts the prompt's, the output's and all tokens, and which were cached."""
+    got = part.usage([make_request(prompt=10, output=3, cached=8)])
+    expected = {
+        "prompt_tokens": 10,
+        "completion_tokens": 3,
+        "total_tokens": 13,
+        "prompt_tokens_details": {"cached_tokens": 8},
+    }
+    expect_equal(got, expected, "usage of 10 prompt tokens (8 cached) and 3 of output", why=CACHED)
+
+
+@task("8.2")
+def test_siblings_count_their_prompt_once(part: ModuleType) -> None:
+    """Of n siblings the prompt counts once, and each one's output counts."""
+    requests = [make_request(f"r{i}", prompt=10, output=i + 1, cached=8, n=3) for i in range(3)]
+    requests[0].num_cached_tokens = 4
+    got = part.usage(requests)
+    expect_equal(got["prompt_tokens"], 10, "prompt_tokens of 3 siblings on 10 tokens", why=ONCE)
+    expect_equal(got["completion_tokens"], 6, "completion_tokens of outputs of 1, 2 and 3")
+    why = "What the first sibling found cached was cached before; the others find the first's work."
+    cached = got["prompt_tokens_details"]["cached_tokens"]
+    expect_equal(cached, 4, "cached_tokens where the first found 4", why=why)
+
+
+@task("8.2")
+def test_every_prompt_counts(part: ModuleType) -> None:
+    """Several prompts of one call count each, with or without siblings."""
+    requests = [
+        make_request(f"r{i}", prompt=p, cached=p - 2, n=2) for i, p in enumerate((9, 9, 5, 5))
+    ]
+    got = part.usage(requests)
+    expect_equal(got["prompt_tokens"], 14, "prompt_tokens of prompts of 9 and 5, n=2", why=ONCE)
+    cached = got["prompt_tokens_details"]["cached_tokens"]
+    expect_equal(cached, 10, "cached_tokens where 7 and 3 were cached", why=CACHED)
+
+
+@task("8.2")
+def test_a_whole_conversation(part: ModuleType) -> None:
+    """A ChatReply's result is a chat.completion with the message, the reason and the usage."""
+    request = make_request(prompt=3)
+    reply = part.ChatReply("m", [request])
+    for output in (piece(request, "Hel"), piece(request, ""), piece(request, "lo", LENGTH)):
+        add(reply, output)
+    got = reply.result()
+    head = {key: got.get(key) for key in ("id", "object", "model")}
+    expected_head = {"id": reply.id, "object": "chat.completion", "model": "m"}
+    expect_equal(head, expected_head, "id, object and model of the answer")
+    why = "The text of a choice is that of all its outputs, and its reason that of its request."
+    expected = [choice_of("ChatReply", 0, "Hello", "length")]
+    expect_equal(got.get("choices"), expected, "the choices of the answer", why=why)
+    why = "Whoever pays by the token, or watches the cache, reads the usage of every answer."
+    expect("usage" in got, "the answer has no usage", why=why)
+    expect_equal(got["usage"].get("total_tokens"), 6, "total_tokens", why=why)
+
+
+@task("8.2")
+def test_a_whole_text(part: ModuleType) -> None:
+    """A TextReply's result is a text_completion, whose choice has a text and no message."""
+    request = make_request()
+    request.stop_reason = "END"
+    reply = part.TextReply("m", [request])
+    add(reply, piece(request, "Hello", STOP))
+    got = reply.result()
+    expect_equal(got.get("object"), "text_completion", "the answer's object")
+    expected = [choice_of("TextReply", 0, "Hello", "stop", "END")]
+    expect_equal(got.get("choices"), expected, "the choices of the answer")
+
+
+@task("8.2")
+def test_the_official_client_reads_the_answers(part: ModuleType) -> None:
+    """Whole answers are what OpenAI's own client library takes for answers."""
+    from openai.types import Completion
+    from openai.types.chat import ChatCompletion
+    from pydantic import ValidationError
+
+    for kind, judge in (("ChatReply", ChatCompletion), ("TextReply", Completion)):
+        request = make_request()
+        reply = getattr(part, kind)("m", [request])
+        add(reply, piece(request, "Hello", LENGTH))
+        try:
+            judge.model_validate(reply.result())
+        except ValidationError as error:
+            problem = f"the official client cannot read the answer of a {kind}"
+            raise Mismatch(problem, got=str(error)) from None
+
+
+@task("8.2")
+def test_choices_stand_in_the_order_of_their_requests(part: ModuleType) -> None:
+    """However the outputs of several requests mingle, choice i has the text of request i."""
+    requests = [make_request(f"r{index}", n=2) for index in range(2)]
+    reply = part.TextReply("m", requests)
+    for index in (1, 0, 0, 1):
+        add(reply, piece(requests[index], f"<{index}>"))
+    for request in reversed(requests):
+        add(reply, piece(request, "", STOP))
+    choices = reply.result()["choices"]
+    why = "A client tells the choices of one call apart by their index alone."
+    got = [(choice["index"], choice["text"]) for choice in choices]
+    expect_equal(got, [(0, "<0><0>"), (1, "<1><1>")], "index and text of the choices", why=why)
+
+
+@task("8.2")
+def test_a_failed_request_is_no_answer(part: ModuleType) -> None:
+    """The last output of a request that failed in the engine raises what the engine said."""
+    request = make_request()
+    request.error = "its logits are not finite"
+    failed = piece(request, "", ERROR)
+    why = "A client must not take half a text, or none, for an answer."
+    with expect_raises(YaieError, "adding the output of a request that failed", why=why):
+        add(part.ChatReply("m", [request]), failed)
+
+
+@task("8.2")
+@examples(50)
+@given(script=call_scripts())
+def test_any_outputs_make_a_whole_answer(part: ModuleType, script: CallScript) -> None:
+    """Whatever comes in which order, every choice has its text and its end, and usage adds up."""
+    for kind in KINDS:
+        reply = getattr(part, kind)("m", script.requests)
+        for output in script.outputs():
+            add(reply, output)
+        got = reply.result()
+        expected = [
+            choice_of(
+                kind, index, script.text(request), script.reason(request), request.stop_reason
+            )
+            for index, request in enumerate(script.requests)
+        ]
+        expect_equal(got["choices"], expected, "the choices of the answer")
+        expect_equal(got["usage"], counted(script.requests, script.n), "usage", why=ONCE)
+
+
+def counted(requests: list[Request], n: int) -> dict[str, Any]:
+    """Usage, request by request."""
+    prompt = cached = completion = 0
+    for number, request in enumerate(requests):
+        completion += request.num_output_tokens
+        if number % n == 0:
+            prompt += request.num_prompt_tokens
+            cached += request.num_cached_tokens
+    return {
+        "prompt_tokens": prompt,
+        "completion_tokens": completion,
+        "total_tokens": prompt + completion,
+        "prompt_tokens_details": {"cached_tokens": cached},
+    }
