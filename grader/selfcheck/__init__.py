@@ -1,0 +1,5 @@
+"""The grader's own proof: what it must refuse it refuses, what is right passes, and mutants die.
+
+`checks.py` says what is checked, `variants.py` makes the submissions, `mutants.py` the mutants;
+`farm.py` grades many of them in copies of one warm process; `report.py` prints and keeps the figures.
+"""

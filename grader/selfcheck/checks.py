@@ -1,0 +1,284 @@
+"""What the graders are held to, lab by lab."""
+
+import re
+import shutil
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from grader.regions import find_regions
+from grader.runner import grade_lab
+from grader.selfcheck.farm import Farm, Job, Outcome
+from grader.selfcheck.mutants import Mutant, mutants_of
+from grader.selfcheck.variants import (
+    GRADER,
+    IGNORED,
+    KnownWrong,
+    known_right,
+    known_wrong,
+    reference_folder,
+    write_right,
+    write_stub,
+    write_wrong,
+)
+from grader.submission import find_submission
+from grader.verdict import TestResult, Verdict
+from yaie.core.compat import tomllib
+from yaie.core.curriculum import Lab
+
+SEEDS = (0, 1, 2, 3, 4)
+LEAST_WRONG = 5
+LEAST_RIGHT = 1
+LEAST_KILLED = 0.95
+ELSEWHERE_EFFORT = 0.1
+"""Share of the generated examples for tasks that a mistake is not about."""
+MUTANT_PATIENCE = 2.0
+"""A mutant's test may take this many times what the reference's slowest test took, and a second."""
+RUNGS = ("question", "invariant", "example", "shape")
+SHORTEST_LINE = 14
+"""Lines of the reference below this many characters, spaces aside, may stand in a hint: `return []`."""
+
+Advance = Callable[[int], None]
+
+
+@dataclass(slots=True)
+class LabCheck:
+    """The figures of one lab. problems: what does not hold, a line each; none is the aim."""
+
+    lab: Lab
+    num_tests: int = 0
+    slowest_test: float = 0.0
+    seeds: int = 0
+    wrong: int = 0
+    num_wrong: int = 0
+    right: int = 0
+    num_right: int = 0
+    killed: int = 0
+    num_mutants: int = 0
+    survivors: list[tuple[Mutant, str]] = field(default_factory=list)
+    seconds: float = 0.0
+    grade_seconds: float = 0.0
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def share_killed(self) -> float:
+        return self.killed / self.num_mutants if self.num_mutants else 1.0
+
+
+def check_lab(lab: Lab, jobs: int, mutate: bool, advance: Advance = lambda count: None) -> LabCheck:
+    """Everything about one lab. advance: told how many submissions were graded since."""
+    check = LabCheck(lab)
+    began = time.monotonic()
+    _check_hints(check)
+    _check_runner(check, advance)
+    with _scratch() as scratch, Farm(lab.key, jobs) as farm:
+        _check_known(check, farm, scratch, advance)
+        if mutate:
+            _check_mutants(check, farm, scratch, advance)
+    check.seconds = time.monotonic() - began
+    return check
+
+
+def num_submissions(lab: Lab, mutate: bool) -> int:
+    """How many `check_lab` grades, for a progress bar."""
+    count = len(SEEDS) + 1 + len(known_wrong(lab)) + len(known_right(lab))
+    return count + (sum(1 for _ in mutants_of(reference_folder(lab), lab)) if mutate else 0)
+
+
+@contextmanager
+def _scratch() -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="yaie-selfcheck-"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _check_runner(check: LabCheck, advance: Advance) -> None:
+    """The reference earns full marks in the runner that learners use; and what that takes."""
+    result = grade_lab(find_submission(check.lab, "solutions"), seed=SEEDS[0])
+    advance(1)
+    if result.points == check.lab.points:
+        check.seeds += 1
+    else:
+        failed = [t.task.id for t in result.tasks if t.verdict is not Verdict.PASSED]
+        check.problems.append(f"the reference fails {failed or 'to import'} in the runner")
+    check.grade_seconds = result.seconds
+    tests = [test for task in result.tasks for test in task.tests]
+    check.num_tests = len(tests)
+    check.slowest_test = max((test.seconds for test in tests), default=0.0)
+    check.problems += [
+        f"task {task.task.id} has no test" for task in result.tasks if not task.tests
+    ]
+
+
+def _check_known(check: LabCheck, farm: Farm, scratch: Path, advance: Advance) -> None:
+    """Stub, known wrong and known right, and the reference under the other seeds."""
+    lab = check.lab
+    seeds = {f"seed {seed}": seed for seed in SEEDS[1:]}
+    wrongs = {f"known_wrong/{wrong.name}": wrong for wrong in known_wrong(lab)}
+    rights = {f"known_right/{folder.name}": folder for folder in known_right(lab)}
+    folders = {"stub": write_stub(lab, scratch / "stub")}
+    folders |= {id: write_wrong(wrong, lab, scratch / id) for id, wrong in wrongs.items()}
+    folders |= {id: write_right(folder, lab, scratch / id) for id, folder in rights.items()}
+    folders |= dict.fromkeys(seeds, reference_folder(lab))
+    jobs = [Job(id, str(folder), seed=seeds.get(id, 0)) for id, folder in folders.items()]
+    for job in jobs:
+        if wrong := wrongs.get(job.id):
+            others = [task.id for task in lab.tasks if task.id not in wrong.must_fail]
+            job.stages = [(sorted(wrong.must_fail), 1.0), (others, ELSEWHERE_EFFORT)]
+    for outcome in farm.run(jobs):
+        advance(1)
+        if outcome.id in wrongs:
+            problem = _judge_wrong(outcome, wrongs[outcome.id])
+            check.wrong += not problem
+        elif outcome.id in rights:
+            problem = _judge_right(outcome)
+            check.right += not problem
+        elif outcome.id in seeds:
+            problem = _judge_right(outcome)
+            check.seeds += not problem
+        else:
+            problem = _judge_stub(outcome)
+        if problem:
+            check.problems.append(f"{outcome.id}: {problem}")
+    check.num_wrong, check.num_right = len(wrongs), len(rights)
+    if len(wrongs) < LEAST_WRONG or len(rights) < LEAST_RIGHT:
+        check.problems.append(
+            f"{len(wrongs)} known wrong and {len(rights)} known right submissions, fewer than "
+            f"{LEAST_WRONG} and {LEAST_RIGHT}"
+        )
+
+
+def _failures(outcome: Outcome) -> dict[str, list[TestResult]]:
+    """Tests that did not pass, by task."""
+    by_task: dict[str, list[TestResult]] = defaultdict(list)
+    for test in outcome.tests:
+        if test.verdict is not Verdict.PASSED:
+            by_task[test.task].append(test)
+    return by_task
+
+
+def _judge_stub(outcome: Outcome) -> str:
+    others = {test.verdict.value for test in outcome.tests} - {Verdict.NOT_IMPLEMENTED.value}
+    passed = {t.task for t in outcome.tests} - _failures(outcome).keys()
+    if outcome.problem or others or passed or not outcome.tests:
+        return f"expected only 'not implemented yet': {outcome.problem or sorted(others)} {passed or ''}"
+    return ""
+
+
+def _judge_wrong(outcome: Outcome, wrong: KnownWrong) -> str:
+    failures = _failures(outcome)
+    if outcome.problem:
+        return outcome.problem
+    if failures.keys() != wrong.must_fail:
+        return f"fails {sorted(failures)}, but should fail {sorted(wrong.must_fail)}"
+    said = [_text_of(test) for test in failures[wrong.task]]
+    if not any(re.search(wrong.says, text, re.IGNORECASE | re.DOTALL) for text in said):
+        return f"its failure does not say {wrong.says!r}: {said[0][:300]!r}"
+    return ""
+
+
+def _text_of(test: TestResult) -> str:
+    why = test.explanation
+    return (
+        "" if why is None else "\n".join((why.claim, why.problem, why.expected, why.got, why.why))
+    )
+
+
+def _judge_right(outcome: Outcome) -> str:
+    failures = _failures(outcome)
+    said = [_text_of(test)[:300] for tests in failures.values() for test in tests]
+    if outcome.problem or failures or not outcome.tests:
+        return f"fails {sorted(failures)} although it is right: {outcome.problem} {said[:1]}"
+    return ""
+
+
+def _check_mutants(check: LabCheck, farm: Farm, scratch: Path, advance: Advance) -> None:
+    """Nearly every mutant is killed, and each survivor is argued. Those that are argued count as
+    survivors without being graded again."""
+    lab = check.lab
+    reference = reference_folder(lab)
+    reasons = survivors(lab)
+    mutants = list(mutants_of(reference, lab))
+    check.survivors = [(m, reasons[m.key]) for m in mutants if reasons.get(m.key)]
+    advance(len(check.survivors))
+    jobs = []
+    for index, mutant in enumerate(mutants):
+        if reasons.get(mutant.key):
+            continue
+        folder = scratch / f"mutant-{index}"
+        shutil.copytree(reference, folder, ignore=IGNORED)
+        (folder / mutant.file).write_text(mutant.source, "utf-8")
+        # Its own task first: that is where it will most likely show.
+        others = [task.id for task in lab.tasks if task.id != mutant.task]
+        stages = [([mutant.task], 1.0), (others, ELSEWHERE_EFFORT)]
+        patience = MUTANT_PATIENCE * check.slowest_test + 1
+        jobs.append(Job(str(index), str(folder), stages, True, patience))
+    for outcome in farm.run(jobs):
+        advance(1)
+        if not outcome.problem and not _failures(outcome):
+            check.survivors.append((mutants[int(outcome.id)], ""))
+    check.num_mutants, check.killed = len(mutants), len(mutants) - len(check.survivors)
+    _report_survivors(check, reasons.keys() - {mutant.key for mutant in mutants})
+
+
+def _report_survivors(check: LabCheck, gone: Iterable[tuple[str, ...]]) -> None:
+    check.problems += [
+        f"mutant survives without a reason: {' | '.join(mutant.key)}"
+        for mutant, reason in check.survivors
+        if not reason
+    ]
+    check.problems += [
+        f"survivors/{check.lab.key}.toml argues a mutant that does not exist: {' | '.join(key)}"
+        for key in gone
+    ]
+    if check.share_killed < LEAST_KILLED:
+        check.problems.append(f"only {check.share_killed:.1%} of the mutants are killed")
+
+
+def survivors(lab: Lab) -> dict[tuple[str, str, str, str], str]:
+    """The mutants of a lab that may live, each with the reason."""
+    path = GRADER / "survivors" / f"{lab.key}.toml"
+    if not path.is_file():
+        return {}
+    table = tomllib.loads(path.read_text("utf-8"))
+    return {
+        (entry["file"], entry["function"], entry["line"], entry["change"]): entry["reason"]
+        for entry in table.get("survivor", [])
+    }
+
+
+def _check_hints(check: LabCheck) -> None:
+    """Four rungs for every task, and no line of the reference on any."""
+    path = GRADER / "hints" / f"{check.lab.key}.toml"
+    table = tomllib.loads(path.read_text("utf-8")) if path.is_file() else {}
+    lines = _reference_lines(check.lab)
+    for task in check.lab.tasks:
+        rungs = table.get(task.id, {})
+        if tuple(rungs) != RUNGS or not all(str(text).strip() for text in rungs.values()):
+            check.problems.append(f"hints of task {task.id}: the rungs must be {', '.join(RUNGS)}")
+        for name, text in rungs.items():
+            told = [line for line in lines if line in _squeezed(str(text))]
+            if told:
+                check.problems.append(
+                    f"hint {name} of task {task.id} holds the reference's {told[0]}"
+                )
+
+
+def _reference_lines(lab: Lab) -> set[str]:
+    """Lines of code in solution regions, without spaces; short ones are anybody's."""
+    found = set()
+    for path in reference_folder(lab).rglob("*.py"):
+        lines = path.read_text("utf-8").splitlines()
+        for region in find_regions(lines, path):
+            found |= {_squeezed(line) for line in lines[region.begin + 1 : region.end]}
+    return {line for line in found if len(line) >= SHORTEST_LINE and not line.startswith("#")}
+
+
+def _squeezed(text: str) -> str:
+    return "".join(text.split())

@@ -1,0 +1,128 @@
+"""The self-check's figures, on the terminal and in `grader/SELFCHECK.md`."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from grader.selfcheck.checks import SEEDS, LabCheck
+from grader.selfcheck.variants import GRADER
+
+HEADS = (
+    "lab",
+    "tasks",
+    "tests",
+    "stub",
+    "seeds",
+    "wrong",
+    "right",
+    "mutants",
+    "grade s",
+    "check s",
+)
+FIGURES = GRADER / "SELFCHECK.md"
+LEGEND = """\
+stub: points of an unwritten lab, which hears only "not implemented yet". seeds: under which the
+reference earns full marks. wrong: known mistakes, each caught by the task that must catch it, in
+words that name it. right: other designs that are right, and pass. mutants: how many were killed of
+those that change one operator, constant, condition or statement of the reference. Seconds are of one
+machine with two cores, and only a hint."""
+
+
+def rows(checks: Sequence[LabCheck]) -> list[tuple[str, ...]]:
+    """One row a lab, and their sum."""
+    found = [_row(check) for check in checks]
+    killed, mutants = sum(c.killed for c in checks), sum(c.num_mutants for c in checks)
+    found.append(
+        (
+            "all",
+            str(sum(len(c.lab.tasks) for c in checks)),
+            str(sum(c.num_tests for c in checks)),
+            "",
+            "",
+            f"{sum(c.wrong for c in checks)}/{sum(c.num_wrong for c in checks)}",
+            f"{sum(c.right for c in checks)}/{sum(c.num_right for c in checks)}",
+            _share(killed, mutants),
+            f"{sum(c.grade_seconds for c in checks):.1f}",
+            f"{sum(c.seconds for c in checks):.0f}",
+        )
+    )
+    return found
+
+
+def _row(check: LabCheck) -> tuple[str, ...]:
+    stub_holds = not any(problem.startswith("stub") for problem in check.problems)
+    return (
+        check.lab.key,
+        str(len(check.lab.tasks)),
+        str(check.num_tests),
+        "0" if stub_holds else "wrong",
+        f"{check.seeds}/{len(SEEDS)}",
+        f"{check.wrong}/{check.num_wrong}",
+        f"{check.right}/{check.num_right}",
+        _share(check.killed, check.num_mutants),
+        f"{check.grade_seconds:.1f}",
+        f"{check.seconds:.0f}",
+    )
+
+
+def _share(killed: int, mutants: int) -> str:
+    return f"{killed}/{mutants} {killed / mutants:.1%}" if mutants else "not run"
+
+
+def print_table(console: Console, checks: Sequence[LabCheck]) -> None:
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
+    for head in HEADS:
+        table.add_column(head, justify="left" if head == "lab" else "right", no_wrap=True)
+    for row in rows(checks):
+        table.add_row(*row)
+    console.print(table)
+
+
+def print_problems(console: Console, checks: Sequence[LabCheck]) -> None:
+    """What does not hold; for survivors without a reason, the entry to fill in."""
+    for check in checks:
+        for problem in check.problems:
+            console.print(f"{check.lab.key}: {problem}", style="red", markup=False, soft_wrap=True)
+        missing = [mutant for mutant, reason in check.survivors if not reason]
+        if missing:
+            console.print(f"\nTo kill by a test, or to argue in survivors/{check.lab.key}.toml:\n")
+        for mutant in missing:
+            entry = (
+                f"[[survivor]]\nfile = {_toml(mutant.file)}\nfunction = {_toml(mutant.function)}\n"
+                f"line = {_toml(mutant.line)}\nchange = {_toml(mutant.change)}\nreason = ''\n"
+            )
+            console.print(entry, markup=False, soft_wrap=True)
+
+
+def _toml(text: str) -> str:
+    """A TOML string as is; a line of code may hold either quote, seldom three of one."""
+    return f"'{text}'" if "'" not in text else f"'''{text}'''"
+
+
+def write_figures(checks: Sequence[LabCheck], path: Path = FIGURES) -> None:
+    """Keep the table, and every survivor with its reason, in the repository."""
+    lines = [
+        "# What the graders are held to",
+        "",
+        "Written by `make selfcheck ARGS=--write`; `make selfcheck` checks it all again.",
+        "",
+        LEGEND,
+        "",
+        f"| {' | '.join(HEADS)} |",
+        f"|{'|'.join('---' for _ in HEADS)}|",
+        *(f"| {' | '.join(row)} |" for row in rows(checks)),
+        "",
+        "## Mutants that live",
+        "",
+    ]
+    for check in checks:
+        if not check.survivors:
+            continue
+        lines += [f"### {check.lab.title}", ""]
+        for mutant, reason in sorted(check.survivors, key=lambda pair: pair[0].key):
+            where = f"`{mutant.file}`, `{mutant.function}`"
+            lines.append(f"- {where}: `` {mutant.line} ``, {mutant.change}. {reason}")
+        lines.append("")
+    path.write_text("\n".join(lines).rstrip() + "\n", "utf-8")

@@ -1,0 +1,168 @@
+"""The grader's own proof notices what does not hold."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from grader.selfcheck import checks
+from grader.selfcheck.checks import LabCheck, _judge_right, _judge_stub, _judge_wrong
+from grader.selfcheck.farm import Farm, Job, Outcome
+from grader.selfcheck.mutants import Mutant, _mutants_of_file, mutants_of
+from grader.selfcheck.report import rows, write_figures
+from grader.selfcheck.variants import (
+    KnownWrong,
+    VariantError,
+    known_right,
+    known_wrong,
+    reference_folder,
+    write_stub,
+    write_wrong,
+)
+from grader.verdict import Explanation, TestResult, Verdict
+from yaie.core.curriculum import load_curriculum
+
+LABS = load_curriculum().labs
+TREE = load_curriculum()["radix_tree"]
+
+
+def mutants(code: str) -> list[Mutant]:
+    """The mutants of a function body, all of it one region."""
+    text = "def f(a, b):\n" + "".join(f"    {line}\n" for line in code.splitlines())
+    return list(_mutants_of_file(text, "f.py", dict.fromkeys(range(1, 50), "4.1")))
+
+
+def changes(code: str) -> list[str]:
+    return [mutant.change for mutant in mutants(code)]
+
+
+def test_operators_constants_conditions_and_statements_are_changed() -> None:
+    assert changes("return a + 1") == ["return None", "Add -> Sub", "1 -> 2"]
+    assert changes("return a < b") == ["return None", "Lt -> LtE"]
+    assert changes("if a and b:\n    a.clear()") == [
+        "negate the condition",
+        "delete the If",
+        "And -> Or",
+        "delete the Expr",
+    ]
+    assert changes("while not a:\n    b -= 1")[:2] == ["negate the condition", "delete the While"]
+    assert "drop the Not" in changes("return not a")
+    assert "True -> False" in changes("return True")
+
+
+def test_messages_annotations_and_assertions_are_left_alone() -> None:
+    assert changes('raise ValueError(f"{a + 1} is wrong")') == ["delete the Raise"]
+    assert changes("assert a > 1") == []
+    assert changes("x: 'list[1]' = a") == ["delete the AnnAssign"]
+
+
+def test_a_mutant_differs_from_the_source_in_one_place() -> None:
+    for mutant in mutants("c = a + b\nreturn c * 2"):
+        before = ast.unparse(ast.parse("def f(a, b):\n    c = a + b\n    return c * 2")).split("\n")
+        after = mutant.source.rstrip().split("\n")
+        assert sum(old != new for old, new in zip(before, after, strict=True)) == 1
+
+
+def test_equal_changes_on_one_line_have_different_keys() -> None:
+    keys = [mutant.key for mutant in mutants("return a + b + a")]
+    assert len(set(keys)) == len(keys)
+
+
+@pytest.mark.parametrize("lab", LABS, ids=lambda lab: lab.key)
+def test_every_lab_has_mutants_for_each_of_its_tasks(lab) -> None:
+    found = list(mutants_of(reference_folder(lab), lab))
+    assert {mutant.task for mutant in found} == {task.id for task in lab.tasks}
+    assert len({mutant.key for mutant in found}) == len(found)
+
+
+@pytest.mark.parametrize("lab", LABS, ids=lambda lab: lab.key)
+def test_known_mistakes_fit_the_reference_as_it_is(lab, tmp_path: Path) -> None:
+    for wrong in known_wrong(lab):
+        write_wrong(wrong, lab, tmp_path / wrong.name)
+    assert len(known_wrong(lab)) >= checks.LEAST_WRONG
+    assert len(known_right(lab)) >= checks.LEAST_RIGHT
+
+
+def test_an_edit_that_does_not_fit_is_an_error_that_names_it(tmp_path: Path) -> None:
+    wrong = KnownWrong("odd", "", "4.1", (), "", (("radix_tree.py", "no such line", ""),))
+    with pytest.raises(VariantError, match=r"radix_tree/odd\.toml: `old` must occur once"):
+        write_wrong(wrong, TREE, tmp_path / "odd")
+
+
+def result(task: str, verdict: Verdict, problem: str = "") -> TestResult:
+    return TestResult(f"test_{task}", task, verdict, explanation=Explanation("claim", problem))
+
+
+def outcome(*tests: TestResult, problem: str = "") -> Outcome:
+    return Outcome("x", tests, problem, 0.0)
+
+
+def test_a_known_mistake_must_fail_its_task_alone_and_be_named() -> None:
+    wrong = KnownWrong("w", "m", "4.2", (), "crosses p", ())
+    caught = result("4.2", Verdict.FAILED, "the token that crosses p is gone")
+    assert _judge_wrong(outcome(caught), wrong) == ""
+    assert "should fail" in _judge_wrong(outcome(result("4.2", Verdict.PASSED)), wrong)
+    assert "should fail" in _judge_wrong(outcome(caught, result("4.3", Verdict.FAILED)), wrong)
+    assert "does not say" in _judge_wrong(outcome(result("4.2", Verdict.FAILED, "no")), wrong)
+    assert "died" in _judge_wrong(outcome(problem="the process died"), wrong)
+
+
+def test_a_stub_may_only_be_not_implemented() -> None:
+    open_task = result("4.1", Verdict.NOT_IMPLEMENTED)
+    assert _judge_stub(outcome(open_task)) == ""
+    assert _judge_stub(outcome()) != ""
+    assert _judge_stub(outcome(open_task, result("4.2", Verdict.PASSED))) != ""
+    assert _judge_stub(outcome(open_task, result("4.2", Verdict.FAILED))) != ""
+
+
+def test_another_right_design_must_pass_in_full() -> None:
+    assert _judge_right(outcome(result("4.1", Verdict.PASSED))) == ""
+    assert _judge_right(outcome(result("4.1", Verdict.FAILED))) != ""
+    assert _judge_right(outcome()) != ""
+
+
+def test_a_hint_that_holds_a_line_of_the_reference_is_a_problem(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "hints").mkdir()
+    rungs = "question = 'q'\ninvariant = 'i'\nexample = 'e'\nshape = 's'\n"
+    told = rungs.replace("'s'", "'first blocks  += end.blocks, then'")
+    tables = [f'["{task.id}"]\n{told if task.id == "4.1" else rungs}' for task in TREE.tasks]
+    (tmp_path / "hints/radix_tree.toml").write_text("\n".join(tables))
+    monkeypatch.setattr(checks, "GRADER", tmp_path)
+    check = LabCheck(TREE)
+    checks._check_hints(check)
+    assert check.problems == ["hint shape of task 4.1 holds the reference's blocks+=end.blocks"]
+
+
+def test_the_farm_grades_forked_copies_apart(tmp_path: Path) -> None:
+    """A copy that dies or never ends is an outcome, and the next one is graded as if nothing was."""
+    source = (reference_folder(TREE) / "radix_tree.py").read_text()
+    hostile = {
+        "dies": source.replace("        self._tick += 1\n", "        import os; os._exit(3)\n"),
+        "loops": source.replace("        self._tick += 1\n", "        while True: pass\n"),
+    }
+    jobs = [Job("stub", str(write_stub(TREE, tmp_path / "stub")))]
+    for name, text in hostile.items():
+        folder = tmp_path / name
+        write_stub(TREE, folder)
+        (folder / "radix_tree.py").write_text(text)
+        jobs.append(Job(name, str(folder), exit_first=True, test_seconds=0.5))
+    jobs.append(Job("right", str(reference_folder(TREE)), [(["4.3"], 1.0)]))
+    with Farm("radix_tree", 2) as farm:
+        outcomes = {found.id: found for found in farm.run(jobs)}
+    assert _judge_stub(outcomes["stub"]) == ""
+    assert outcomes["dies"].problem == "the process died"
+    assert "still running" in outcomes["loops"].tests[-1].explanation.problem
+    assert _judge_right(outcomes["right"]) == ""
+
+
+def test_the_figures_are_kept_as_a_table_with_every_survivor_and_its_reason(tmp_path: Path) -> None:
+    survivor = Mutant("a.py", "f", "return 1", "1 -> 2", "4.1", "")
+    check = LabCheck(TREE, killed=3, num_mutants=4, survivors=[(survivor, "Nobody reads it.")])
+    write_figures([check], tmp_path / "figures.md")
+    text = (tmp_path / "figures.md").read_text()
+    assert "| radix_tree | 5 |" in text
+    assert "3/4 75.0%" in text
+    assert "`a.py`, `f`: `` return 1 ``, 1 -> 2. Nobody reads it." in text
+    assert rows([check])[0][0] == "radix_tree"
