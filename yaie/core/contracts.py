@@ -252,7 +252,8 @@ class KVCacheManager(Protocol):
         """Make room for the K and V of the request's first `num_tokens` tokens.
 
         Evicts unreferenced cached blocks as needed. False, with nothing changed, if it cannot, or if
-        fewer than `keep_free` blocks would remain free or evictable. The request has been admitted.
+        taking what is missing would leave fewer than `keep_free` blocks free or evictable; a call that
+        needs no block is never refused. The request has been admitted.
         A block that others hold is copied before this request writes to it.
         """
         ...

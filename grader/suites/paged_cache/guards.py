@@ -18,6 +18,10 @@ class GuardTree(RadixTree):
         self.walks = 0
         self._locked: list[Any] = []
 
+    def forget_first_lock(self) -> None:
+        """As if the request that was admitted first were gone."""
+        super().unlock(self._locked.pop(0))
+
     def match_prefix(self, token_ids: list[int], max_blocks: int) -> tuple[list[int], Any]:
         self.walks += 1
         return super().match_prefix(token_ids, max_blocks)

@@ -44,6 +44,25 @@ def test_full_blocks_are_filed(part: ModuleType) -> None:
 
 
 @task("3.6")
+def test_only_computed_tokens_are_filed(part: ModuleType) -> None:
+    """Blocks that are allocated ahead, or whose last token is only sampled, are not filed."""
+    desk = CacheDesk(part)
+    request = desk.admit(A[:7])
+    desk.compute(request)  # and samples an eighth token, whose K and V nobody has computed
+    desk.cache.allocate(request, 8)
+    desk.cache.commit(request)
+    count = len(found(desk, request.token_ids))
+    expect_equal(count, 1, "blocks filed of 7 computed tokens", why=COMPUTED)
+    late = desk.admit(B[:8])
+    desk.cache.allocate(late, 8)
+    desk.cache.commit(late)
+    desk.leave(late)
+    what = "blocks filed for a prompt that was never computed"
+    expect_equal(found(desk, B[:8]), [], what, why=COMPUTED)
+    desk.check(COMPUTED)
+
+
+@task("3.6")
 def test_committing_again_changes_nothing(part: ModuleType) -> None:
     """Each step commits; a block that is filed is not held a second time."""
     desk = CacheDesk(part)
@@ -89,25 +108,6 @@ def test_commit_goes_on_where_it_stopped(part: ModuleType) -> None:
 
 
 @task("3.6")
-def test_only_computed_tokens_are_filed(part: ModuleType) -> None:
-    """Blocks that are allocated ahead, or whose last token is only sampled, are not filed."""
-    desk = CacheDesk(part)
-    request = desk.admit(A[:7])
-    desk.compute(request)  # and samples an eighth token, whose K and V nobody has computed
-    desk.cache.allocate(request, 8)
-    desk.cache.commit(request)
-    count = len(found(desk, request.token_ids))
-    expect_equal(count, 1, "blocks filed of 7 computed tokens", why=COMPUTED)
-    late = desk.admit(B[:8])
-    desk.cache.allocate(late, 8)
-    desk.cache.commit(late)
-    desk.leave(late)
-    what = "blocks filed for a prompt that was never computed"
-    expect_equal(found(desk, B[:8]), [], what, why=COMPUTED)
-    desk.check(COMPUTED)
-
-
-@task("3.6")
 def test_a_step_that_fills_no_block_costs_nothing(part: ModuleType) -> None:
     """commit leaves the tree alone as long as no further block is full."""
     desk, guard = guarded_desk(part)
@@ -131,20 +131,6 @@ def test_a_fork_shares_what_its_sibling_filed(part: ModuleType) -> None:
     why = "commit remembers how far the table is filed: only filed blocks stay where they are."
     expect_equal(fork.num_computed_tokens, 9, "num_computed_tokens of the fork", why=why)
     expect_equal(desk.table(fork), desk.table(first), "the fork's table", why=why)
-    expect(desk.compute(fork, commit=True), "no room in a pool with free blocks")
-    desk.check(why)
-
-
-@task("3.6")
-def test_a_fork_outlives_its_sibling(part: ModuleType) -> None:
-    """What a fork shares stays locked for it when the sibling is gone."""
-    desk = CacheDesk(part)
-    first = desk.admit(A[:9])
-    desk.compute(first, commit=True)
-    fork = desk.admit(A[:9], fork_of=first)
-    expect(desk.compute(fork), "no room in a pool with free blocks")
-    desk.leave(first)
-    desk.check("A fork locks what it finds in the tree for itself, as any request does.")
 
 
 @task("3.6")

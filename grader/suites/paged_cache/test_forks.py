@@ -2,8 +2,9 @@
 
 from types import ModuleType
 
-from grader.kit import expect, expect_equal, task
+from grader.kit import expect, expect_equal, note, task
 from grader.suites.paged_cache.cache_desk import CacheDesk
+from grader.suites.paged_cache.guards import guarded_desk
 
 A = list(range(1, 21))
 
@@ -83,6 +84,32 @@ def test_siblings_go_on_apart(part: ModuleType) -> None:
     for request in (fork, first, first, fork, fork, first):
         expect(desk.compute(request), "no room in a pool with free blocks")
         desk.check(COPY)
+
+
+@task("3.5")
+def test_a_copied_block_is_not_kept_from_eviction(part: ModuleType) -> None:
+    """A fork locks only what stays in its table, not a cached block that it copies to write."""
+    desk = CacheDesk(part)
+    desk.file(A[:8])
+    first = desk.admit(A[:8])
+    desk.compute(first)
+    fork = desk.admit(A[:8], fork_of=first)
+    expect(desk.compute(fork), "no room in a pool with free blocks")
+    desk.check("The last prompt token's block will be written to: match only the blocks before it.")
+
+
+@task("3.5")
+def test_a_fork_locks_its_prefix_itself(part: ModuleType) -> None:
+    """What a fork shares stays protected when its sibling goes."""
+    desk, guard = guarded_desk(part)
+    desk.file(A[:8])
+    first = desk.admit(A[:9])
+    desk.compute(first)
+    desk.admit(A[:9], fork_of=first)
+    guard.forget_first_lock()
+    note("# if r0 were gone now:")
+    why = "The sibling's lock goes with it: a fork locks the prompt's cached blocks like anyone."
+    expect_equal(guard.num_evictable, 0, "evictable blocks of the fork's two cached ones", why=why)
 
 
 @task("3.5")
