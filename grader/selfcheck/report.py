@@ -18,16 +18,16 @@ HEADS = (
     "wrong",
     "right",
     "mutants",
-    "grade s",
-    "check s",
+    "grade",
+    "check",
 )
 FIGURES = GRADER / "SELFCHECK.md"
 LEGEND = """\
 stub: points of an unwritten lab, which hears only "not implemented yet". seeds: under which the
 reference earns full marks. wrong: known mistakes, each caught by the task that must catch it, in
 words that name it. right: other designs that are right, and pass. mutants: how many were killed of
-those that change one operator, constant, condition or statement of the reference. Seconds are of one
-machine with two cores, and only a hint."""
+those that change one operator, constant, condition or statement of the reference. grade, check: seconds
+on one machine with two cores, a hint only."""
 
 
 def rows(checks: Sequence[LabCheck]) -> list[tuple[str, ...]]:
