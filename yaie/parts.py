@@ -25,11 +25,12 @@ _TASK = re.compile(r"\btask (\d+\.\d+)\b")
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One lab's package in use. owner: "yours" or "reference". reason: why, for the table."""
+    """One lab's package in use. owner: "yours" or "reference". module: the package's name.
+    reason: why this one, for the table."""
 
     lab: str
     owner: str
-    package: ModuleType
+    module: str
     reason: str
 
     @property
@@ -37,9 +38,9 @@ class Part:
         return self.owner == YOURS
 
     @property
-    def module(self) -> str:
-        """The package's name."""
-        return self.package.__name__
+    def package(self) -> ModuleType:
+        """The package, imported when it is first asked for: not every command needs every part."""
+        return import_module(self.module)
 
     @property
     def folder(self) -> Path:
@@ -66,10 +67,11 @@ Choice = Callable[[str], tuple[str, str]]
 
 
 def load_parts(mine: str, progress: Progress | None = None) -> Parts:
-    """Import every part. mine: "auto", "all", "none", or lab names joined by commas.
+    """Choose every part, and import the learner's.
 
-    "auto" takes a learner's part once every task of its lab has passed on exactly the source that would
-    be imported. progress: of the checkout that `labs` lies in, if not given.
+    mine: "auto", "all", "none", or lab names joined by commas. "auto" takes a learner's part once every
+    task of its lab has passed on exactly the source that would be imported. progress: of the checkout
+    that `labs` lies in, if not given.
 
     Raises ConfigError for a lab that does not exist and PartError for a learner's part that is
     unfinished or cannot be imported: what was chosen is never replaced in silence.
@@ -79,7 +81,7 @@ def load_parts(mine: str, progress: Progress | None = None) -> Parts:
 
 
 def load_part(lab: str, mine: str) -> Part:
-    """Import one part, as `load_parts` would, without waiting for the others."""
+    """Choose one part as `load_parts` would, without looking at the others."""
     return _load(lab, *_choice(mine, None)(lab))
 
 
@@ -148,19 +150,21 @@ def _find_mine(lab: str) -> Path | None:
 
 def _load(lab: str, owner: str, reason: str) -> Part:
     if owner == REFERENCE:
-        return Part(lab, owner, import_module(f"solutions.{lab}"), reason)
+        return Part(lab, owner, f"solutions.{lab}", reason)
     folder = _find_mine(lab)
     if folder is None:
         raise PartError(f"labs/{lab} is missing; `make stubs` writes it")
     _refuse_unfinished(lab, folder)
+    part = Part(lab, owner, f"labs.{lab}", reason)
     try:
-        return Part(lab, owner, import_module(f"labs.{lab}"), reason)
+        import_module(part.module)
     except (Exception, SystemExit) as error:
         where = line_in(folder, error) or "no line of its own"
         raise PartError(
             f"your part {lab} cannot be imported: {summarize(error)} ({where}). "
             "Repair it, or run the reference with --mine none."
         ) from error
+    return part
 
 
 def _refuse_unfinished(lab: str, folder: Path) -> None:
