@@ -41,7 +41,7 @@ def generate(
     from yaie.engine.llm_engine import LLMEngine
 
     engine = LLMEngine(config)
-    show_parts(engine.parts)
+    show_parts(engine.parts, brief=True)
     use_chat = engine.tokenizer.has_chat_template if chat is None else chat
     choices = _answers(engine, texts, SamplingParams(**sampling), use_chat)
     for text, choice in zip(texts, choices, strict=True):
