@@ -1,5 +1,6 @@
 """`make hint`: one rung a call, from a question to the shape of the code; never the code."""
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -21,6 +22,8 @@ RUNGS = {
     "shape": "the shape of the code",
 }
 """The keys of a hint file's tables, in the order in which they are climbed."""
+MARGIN = 75
+"""A line of a hint file that is longer goes on in the next one."""
 
 
 def read_hints(lab: Lab, task: Task, root: Path = ROOT) -> tuple[str, ...]:
@@ -86,7 +89,7 @@ def _ladder(
         lines += (
             verbatim(text, style, indent=2)
             if has_shape
-            else prose(text, style, width=width, indent=2)
+            else prose(_unwrap(text), style, width=width, indent=2)
         )
     lines.append(Text(""))
     command = f"make hint LAB={lab.key} TASK={task.id}"
@@ -99,6 +102,11 @@ def _ladder(
     else:
         lines.append(Text(f"More: {command}"))
     return lines
+
+
+def _unwrap(text: str) -> str:
+    """Sentences as they were before the file's margin broke them; shorter lines end where they do."""
+    return re.sub(rf"(?<=[^\n]{{{MARGIN}}})\n(?=\S)", " ", text)
 
 
 def _after_the_pass(lab: Lab, task: Task, root: Path) -> list[Text]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from grader.hints import give_hint
+from grader.hints import _unwrap, give_hint
 from tests.grader.results import RADIX_TREE
 from yaie.core.errors import ConfigError
 from yaie.core.progress import LabRecord, Progress, part_digest
@@ -114,3 +114,9 @@ def test_a_complete_lab_has_no_hints_but_the_reference(root):
 def test_a_task_of_another_lab_is_refused(root):
     with pytest.raises(ConfigError, match=r"has no task '3\.1'"):
         hint(root, "3.1")
+
+
+def test_lines_that_the_margin_of_the_file_broke_are_joined_and_short_ones_are_not() -> None:
+    broken = "word " * 16
+    assert _unwrap(f"{broken}\nand on\nnew") == f"{broken} and on\nnew"
+    assert _unwrap(f"{broken}\n\nnext") == f"{broken}\n\nnext"
