@@ -10,8 +10,10 @@ import torch
 from torch import Tensor
 
 _MASK = 0xFFFFFFFF
+_FAR_FROM_TOKENS = 0x9E3779B9
 
 
+# ANCHOR: hash
 def hash_32(x: Tensor) -> Tensor:
     """Scramble the low 32 bits of each int64 (lowbias32 of C. Wellons' hash prospector, 2018)."""
     x = x & _MASK
@@ -22,7 +24,12 @@ def hash_32(x: Tensor) -> Tensor:
 
 def row_keys(seeds: Tensor, steps: Tensor) -> Tensor:
     """One 32-bit key [n] (in int64) for each (seed, step): both halves of the seed count."""
-    return hash_32(steps ^ hash_32(seeds ^ hash_32(seeds >> 32)))
+    # hash_32(0) is 0: without the constant, seed 0 at step t would have the key hash_32(t), which meets
+    # the hash of token t, and token t would win.
+    return hash_32(steps ^ hash_32(seeds ^ hash_32(seeds >> 32)) ^ _FAR_FROM_TOKENS)
+
+
+# ANCHOR_END: hash
 
 
 # ANCHOR: gumbel_noise

@@ -139,6 +139,13 @@ def test_draws_follow_the_distribution(params: SamplingParams) -> None:
         assert stats.chisquare(drawn[possible], wanted * drawn.sum() / wanted.sum()).pvalue > 1e-3
 
 
+@pytest.mark.parametrize("seed", [0, 1, 2**32, 2**63 - 1])
+def test_a_token_whose_number_is_the_step_is_as_lucky_as_others(seed: int) -> None:
+    steps = torch.arange(2000)
+    noise = gumbel_noise(torch.full_like(steps, seed), steps, 2000).diagonal()
+    assert stats.kstest(noise.numpy(), "gumbel_r").pvalue > 1e-4
+
+
 def test_noise_is_standard_gumbel_and_finite() -> None:
     noise = gumbel_noise(torch.tensor([1, 2]), torch.tensor([0, 0]), 200_000)
     assert noise.isfinite().all()
