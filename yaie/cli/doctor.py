@@ -74,8 +74,8 @@ def _print_parts() -> None:
 
 
 def _python() -> Finding:
-    ok = sys.version_info >= (3, 11)
-    todo = "" if ok else "Install Python 3.11 or later."
+    ok = sys.version_info >= (3, 10)
+    todo = "" if ok else "Install Python 3.10 or later."
     return Finding("Python", ok, platform.python_version(), todo, needed=True)
 
 

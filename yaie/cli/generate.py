@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from yaie.cli.console import show_parts
+from yaie.cli.console import out, show_parts
 from yaie.cli.options import engine_options, sampling_options
+from yaie.cli.steps import StepLog, name_of
 from yaie.core.config import EngineConfig
 from yaie.core.errors import InvalidRequestError
 from yaie.core.params import SamplingParams
+from yaie.core.request import Request
 
 if TYPE_CHECKING:
     from yaie.engine.llm_engine import LLMEngine
@@ -32,23 +34,46 @@ def generate(
             show_default="chat if the model has a chat template",
         ),
     ] = None,
+    system: Annotated[str | None, typer.Option(help="The system message of each chat.")] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="A JSON object a line, with token counts.")
     ] = False,
+    steps: Annotated[
+        bool, typer.Option("--steps", help="Then a table of the engine's steps.")
+    ] = False,
 ) -> None:
     """Generate text for one or several prompts and print it."""
+    _check_options(chat, system, as_json, steps)
     texts = prompts or _from_stdin()
     from yaie.engine.llm_engine import LLMEngine
 
     engine = LLMEngine(config)
     show_parts(engine.parts, brief=True)
     use_chat = engine.tokenizer.has_chat_template if chat is None else chat
-    choices = _answers(engine, texts, SamplingParams(**sampling), use_chat)
-    for text, choice in zip(texts, choices, strict=True):
+    if system is not None and not use_chat:
+        raise InvalidRequestError("this model has no chat template, so --system has no place in it")
+    ids = [_encode(engine, text, system) if use_chat else text for text in texts]
+    requests = [engine.add_request(prompt, SamplingParams(**sampling))[0] for prompt in ids]
+    log = StepLog(engine, requests)
+    choices = _answers(engine, requests, log if steps else engine)
+    for index, (text, choice) in enumerate(zip(texts, choices, strict=True)):
         if as_json:
             typer.echo(json.dumps({"prompt": text, **choice}, ensure_ascii=False))
         else:
-            typer.echo(choice["text"])
+            typer.echo(f"{name_of(index)}: {choice['text']}" if steps else choice["text"])
+    if steps:
+        typer.echo()
+        out.print(log.table(out.width))
+
+
+def _check_options(chat: bool | None, system: str | None, as_json: bool, steps: bool) -> None:
+    """Refuse what contradicts itself before a model is loaded for nothing."""
+    if system is not None and chat is False:
+        raise InvalidRequestError(
+            "--system is for a chat: leave out --raw, or put it in the prompt"
+        )
+    if as_json and steps:
+        raise InvalidRequestError("--steps is a table for people: leave out --json")
 
 
 def _from_stdin() -> list[str]:
@@ -60,17 +85,18 @@ def _from_stdin() -> list[str]:
     return [text]
 
 
+def _encode(engine: "LLMEngine", text: str, system: str | None) -> list[int]:
+    turns = [{"role": "system", "content": system}] if system is not None else []
+    return engine.encode_chat([*turns, {"role": "user", "content": text}])
+
+
 def _answers(
-    engine: "LLMEngine", texts: list[str], params: SamplingParams, use_chat: bool
+    engine: "LLMEngine", requests: list[Request], stepper: "LLMEngine | StepLog"
 ) -> list[dict[str, Any]]:
-    requests = []
-    for text in texts:
-        turn = {"role": "user", "content": text}
-        prompt = engine.encode_chat([turn]) if use_chat else text
-        requests += engine.add_request(prompt, params)
+    """Run these requests to their end, each step through `stepper`."""
     reply = engine.api.TextReply(engine.model_name, requests)
     while engine.has_work:
-        for output in engine.step():
+        for output in stepper.step():
             reply.add(output)
     return [
         {

@@ -1,0 +1,141 @@
+"""`yaie generate --steps`, and `--system`."""
+
+import re
+
+import pytest
+
+from tests.cli.conftest import Yaie
+from tests.server.fake_engine import FakeEngine
+from yaie.cli.steps import MOST_LINES, StepLog, name_of
+from yaie.core.params import SamplingParams
+from yaie.engine.llm_engine import LLMEngine
+
+GREEDY = SamplingParams(temperature=0, max_tokens=6, ignore_eos=True)
+
+
+def rows(log: StepLog, width: int = 200) -> list[list[str]]:
+    """The table's cells, without its head, as they are handed to the terminal."""
+    columns = [list(column.cells) for column in log.table(width).columns]
+    return [[str(cell) for cell in row] for row in zip(*columns, strict=True)]
+
+
+def run(engine: LLMEngine, prompts: list[list[int]], params: SamplingParams = GREEDY) -> StepLog:
+    requests = [engine.add_request(prompt, params)[0] for prompt in prompts]
+    log = StepLog(engine, requests)
+    while engine.has_work:
+        log.step()
+    return log
+
+
+def test_answers_are_named_and_the_steps_follow(yaie: Yaie, tiny_folder: str) -> None:
+    options = ["--model", tiny_folder, "--raw", "--max-tokens", "4", "--steps"]
+    ran = yaie("generate", "hello", "world", *options)
+    assert ran.code == 0, ran.err
+    lines = ran.out.splitlines()
+    assert lines[0].startswith("A: ")
+    assert any(line.startswith("B: ") for line in lines)
+    assert any(re.search(r"step +tokens +blocks +request +computes +drawn", line) for line in lines)
+    assert "\x1b" not in ran.out
+
+
+def test_a_run_of_equal_steps_is_one_row(tiny_folder: str) -> None:
+    log = run(LLMEngine(model=tiny_folder, mine="none"), [list(range(5, 12)), list(range(20, 24))])
+    assert [row[:2] + row[3:5] for row in rows(log)] == [
+        ["1", "11", "A", "7"],
+        ["", "", "B", "4"],
+        ["2-6", "2", "A", "1, ends: length"],
+        ["", "", "B", "1, ends: length"],
+    ]
+
+
+def test_a_chunk_that_draws_nothing_says_so(tiny_folder: str) -> None:
+    engine = LLMEngine(model=tiny_folder, mine="none", token_budget=10)
+    first, second, *_ = rows(run(engine, [list(range(5, 20))]))
+    assert first[:2] + first[4:] == ["1", "10", "10", ""]
+    assert second[:2] + second[4:5] == ["2", "5", "5"]
+    assert second[5] != ""
+
+
+def test_cached_tokens_are_not_counted_as_computed(tiny_folder: str) -> None:
+    engine = LLMEngine(model=tiny_folder, mine="none", block_size=4)
+    shared = list(range(5, 13))
+    log = run(engine, [[*shared, 40, 41], [*shared, 50]])
+    assert [row[3:5] for row in rows(log)[:4]] == [
+        ["A", "10"],
+        ["B", "wait"],
+        ["A", "1"],
+        ["B", "1, 8 cached"],
+    ]
+
+
+def test_preemption_and_return_are_rows_of_their_own(tiny_folder: str) -> None:
+    engine = LLMEngine(
+        model=tiny_folder, mine="none", block_size=4, num_blocks=5, watermark=0, max_model_len=20
+    )
+    table = rows(run(engine, [list(range(5, 13)), list(range(20, 28))]))
+    words = [row[4] for row in table if row[3] == "B"]
+    assert "preempted" in words
+    again = next(row for row in table if row[4].endswith("again"))
+    assert again[3] == "B"
+    assert again[1].startswith("up to ")
+
+
+def test_blocks_are_the_most_at_the_end_of_a_step(tiny_folder: str) -> None:
+    engine = LLMEngine(model=tiny_folder, mine="none", block_size=4, num_blocks=5, max_model_len=20)
+    blocks = [int(row[2]) for row in rows(run(engine, [list(range(5, 13))])) if row[2]]
+    assert blocks == [2, 3]  # the last step takes a fourth, and gives all of them back
+
+
+def test_more_requests_than_lines_are_counted(tiny_folder: str) -> None:
+    prompts = [[5 + i, 6, 7] for i in range(MOST_LINES + 4)]
+    table = rows(run(LLMEngine(model=tiny_folder, mine="none"), prompts))
+    assert table[0][1] == str(3 * len(prompts))
+    assert table[MOST_LINES - 1][3:5] == ["...", "and 5 more"]
+    assert table[MOST_LINES][0] == "2-6"
+
+
+@pytest.mark.parametrize("width", [60, 100])
+def test_the_printed_table_keeps_to_the_width(
+    yaie: Yaie, tiny_folder: str, width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    options = ["--model", tiny_folder, "--raw", "--max-tokens", "60", "--steps"]
+    printed = yaie("generate", "hello", *options).out
+    table = printed.splitlines()[-2:]
+    assert all(len(line.rstrip()) <= width for line in table), printed
+    assert any("…" in line for line in table)
+
+
+def test_names_go_on_after_z() -> None:
+    assert [name_of(index) for index in (0, 3, 25, 26)] == ["A", "D", "Z", "27"]
+
+
+def test_steps_and_json_exclude_each_other(yaie: Yaie) -> None:
+    ran = yaie("generate", "abc", "--steps", "--json")
+    assert ran.code == 2
+    assert "--json" in ran.err
+
+
+def test_a_system_message_comes_first_in_every_chat(
+    yaie: Yaie, fake: FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[list[dict[str, str]]] = []
+    encode = fake.encode_chat
+
+    def recording(turns: list[dict[str, str]]) -> list[int]:
+        asked.append(turns)
+        return encode(turns)
+
+    monkeypatch.setattr(fake, "encode_chat", recording)
+    assert yaie("generate", "abc", "xyz", "--system", "be brief").out == "cba\nzyx\n"
+    system = {"role": "system", "content": "be brief"}
+    assert asked == [
+        [system, {"role": "user", "content": "abc"}],
+        [system, {"role": "user", "content": "xyz"}],
+    ]
+
+
+def test_a_system_message_is_refused_without_a_chat(yaie: Yaie, tiny_folder: str) -> None:
+    ran = yaie("generate", "abc", "--raw", "--system", "be brief")
+    assert ran.code == 2
+    assert "--raw" in ran.err

@@ -1,0 +1,164 @@
+"""The engine's steps behind an answer, as a table: who computed how many tokens, and what was drawn.
+
+`yaie generate --steps` prints it. It watches from outside: requests before and after each step, what the
+step returned, and the engine's figures.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from rich.console import JustifyMethod
+from rich.markup import escape
+from rich.table import Table
+
+from yaie.cli.console import printable
+from yaie.core.request import FinishReason, Request, RequestOutput, RequestStatus
+
+if TYPE_CHECKING:
+    from yaie.engine.llm_engine import LLMEngine
+
+GAP = "  "
+AT_MOST = "up to "
+MOST_LINES = 8
+"""Requests of a step that get a line of their own."""
+
+
+@dataclass(slots=True)
+class Share:
+    """One request's part of a step. what: in words, and the same for steps that look alike."""
+
+    what: str
+    num_tokens: int
+    drawn: list[int] = field(default_factory=list)
+    end: FinishReason | None = None
+
+
+@dataclass(slots=True)
+class Step:
+    """shares: by name, of those who ran or lost their place. waiting: names.
+    blocks: in use at its end."""
+
+    shares: dict[str, Share]
+    waiting: list[str]
+    blocks: int
+
+    @property
+    def shape(self) -> tuple[object, ...]:
+        """Steps with the same shape are told in one row."""
+        return ([(name, share.what) for name, share in self.shares.items()], self.waiting)
+
+
+class StepLog:
+    """Runs the engine step by step for these requests and remembers what each step did."""
+
+    def __init__(self, engine: "LLMEngine", requests: Sequence[Request]) -> None:
+        self._engine = engine
+        self._requests = {name_of(index): request for index, request in enumerate(requests)}
+        self._steps: list[Step] = []
+
+    def step(self) -> list[RequestOutput]:
+        """One step of the engine."""
+        before = {
+            name: (request.num_computed_tokens, request.status)
+            for name, request in self._requests.items()
+            if not request.is_finished
+        }
+        outputs = self._engine.step()
+        gained = {output.request.request_id: output for output in outputs}
+        step = Step({}, [], int(self._engine.stats()["used_blocks"]))
+        for name, (computed, status) in before.items():
+            request = self._requests[name]
+            share = _share(request, computed, status)
+            if (output := gained.get(request.request_id)) is not None:
+                share = share or Share("nothing", 0)
+                share.drawn, share.end = output.token_ids, output.finish_reason
+            if share is not None:
+                step.shares[name] = share
+            elif not request.is_finished:
+                step.waiting.append(name)
+        self._steps.append(step)
+        return outputs
+
+    def table(self, width: int) -> Table:
+        """A row for each run of steps that look alike; what was drawn is cut to fit `width` characters.
+
+        blocks: the most that were in use at the end of a step of the run.
+        """
+        rows = [("step", "tokens", "blocks", "request", "computes", "drawn"), *self._rows()]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        room = width - sum(widths[:-1]) - len(GAP) * len(widths)
+        table = Table(box=None, padding=(0, len(GAP), 0, 0), header_style="dim")
+        for index, name in enumerate(rows[0]):
+            most = max(room, len(name)) if name == "drawn" else None
+            justify: JustifyMethod = "right" if index < 3 else "left"
+            table.add_column(
+                name, justify=justify, no_wrap=True, overflow="ellipsis", max_width=most
+            )
+        for row in rows[1:]:
+            table.add_row(*map(escape, row))
+        return table
+
+    def _rows(self) -> Iterator[tuple[str, ...]]:
+        first = 1
+        for _, group in groupby(self._steps, key=lambda step: step.shape):
+            run = list(group)
+            blocks = max(step.blocks for step in run)
+            cells = (_span(first, first + len(run) - 1), _tokens(run[0]), str(blocks))
+            for line in self._lines(run):
+                yield *cells, *line
+                cells = ("", "", "")
+            first += len(run)
+
+    def _lines(self, run: list[Step]) -> list[tuple[str, str, str]]:
+        """Name, share and drawn text of each request in a run of steps."""
+        lines = []
+        for name in run[0].shares:
+            shares = [step.shares[name] for step in run]
+            ids = [token for share in shares for token in share.drawn]
+            text = self._engine.tokenizer.decode(ids)
+            drawn = printable(json.dumps(text, ensure_ascii=False)) if text else "(no text)"
+            end = f", ends: {shares[-1].end}" if shares[-1].end else ""
+            lines.append((name, shares[0].what + end, drawn if ids else ""))
+        if len(lines) > MOST_LINES:
+            lines[MOST_LINES - 1 :] = [("...", f"and {len(lines) - MOST_LINES + 1} more", "")]
+        if run[0].waiting:
+            waiting = run[0].waiting
+            more = f" and {len(waiting) - MOST_LINES} more" if len(waiting) > MOST_LINES else ""
+            lines.append((" ".join(waiting[:MOST_LINES]), f"wait{more}", ""))
+        return lines or [("", "nothing", "")]
+
+
+def name_of(index: int) -> str:
+    """A to Z, then 27 and so on."""
+    return chr(ord("A") + index) if index < 26 else str(index + 1)
+
+
+def _share(request: Request, computed: int, status: RequestStatus) -> Share | None:
+    """What the step did for a request that stood at `computed` tokens and `status` before it."""
+    if request.num_computed_tokens < computed or (
+        request.status is RequestStatus.SWAPPED and status is not RequestStatus.SWAPPED
+    ):
+        return Share(f"{request.status}", 0)
+    num_tokens = request.num_computed_tokens - computed
+    if num_tokens == 0:
+        return None
+    # A request that was preempted may find some of its tokens cached; how many, it does not say.
+    if computed == 0 and request.num_preemptions > 0:
+        return Share(f"{AT_MOST}{num_tokens}, again", num_tokens)
+    cached = request.num_cached_tokens if computed == 0 else 0
+    what = f"{num_tokens - cached}" + (f", {cached} cached" if cached else "")
+    return Share(what, num_tokens - cached)
+
+
+def _tokens(step: Step) -> str:
+    """How many the step computed."""
+    count = sum(share.num_tokens for share in step.shares.values())
+    exact = not any(share.what.startswith(AT_MOST) for share in step.shares.values())
+    return str(count) if exact else f"{AT_MOST}{count}"
+
+
+def _span(low: int, high: int) -> str:
+    return str(low) if low == high else f"{low}-{high}"
