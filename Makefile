@@ -25,7 +25,8 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.yaie-ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup grade watch hint reset notebook serve chat bench stubs selfcheck docs docs-serve test check clean
+.PHONY: help setup grade watch hint reset notebook show serve chat \
+        bench stubs selfcheck docs docs-serve pdf traces notebooks test check clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -56,6 +57,9 @@ notebook: $(READY) ## Open a lab's notebook in the browser [LAB, ARGS=--no-brows
 	  --FileCheckpoints.checkpoint_dir="$(CURDIR)/.yaie/checkpoints/$(LAB)" \
 	  --LabApp.default_url=/lab/tree/explore.ipynb $(ARGS)
 
+show: $(READY) ## The chapter's figures, recorded from your part of a lab [LAB, ARGS=--no-browser]
+	@$(BIN)/python -m book.tools.traces.show $(LAB) $(ARGS)
+
 serve: $(READY) ## Serve a model over HTTP [MODEL, PORT, ARGS]
 	$(BIN)/yaie serve $(MODEL) $(if $(PORT),--port $(PORT)) $(ARGS)
 
@@ -77,14 +81,25 @@ docs: $(READY) ## Build the book into book/out and check it
 docs-serve: $(READY) ## Serve the book, rebuilt as you write [PORT]
 	$(BIN)/python -m book.tools.serve $(if $(PORT),--port $(PORT))
 
+pdf: docs ## Print the whole book into book/out/yaie.pdf, with Chromium
+	$(BIN)/python -m book.tools.pdf
+
+traces: $(READY) ## Record the data of the book's figures from the reference
+	$(BIN)/python -m book.tools.traces $(ARGS)
+
+notebooks: $(READY) ## Run the labs' notebooks on the reference, into the book
+	$(BIN)/python -m book.tools.notebooks $(ARGS)
+
 test: $(READY) ## Run the tests [ARGS, for example ARGS='-m "not slow"']
 	$(BIN)/python -m pytest $(ARGS)
 
-check: $(READY) ## Lint, format, types, stubs in step (with CI=1 untouched), book without a fault
+check: $(READY) ## Lint, format, types; stubs, figures and book in step and without a fault
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m grader.stubs --check $(if $(CI),--strict)
+	$(BIN)/python -m book.tools.traces --check
+	$(BIN)/python -m book.tools.notebooks --check
 	$(BIN)/python -m book.tools.build
 
 clean: ## Remove the environment, the built book and the caches

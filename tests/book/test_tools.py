@@ -1,13 +1,10 @@
-"""Building, trimming listings, choosing a port."""
+"""Building, choosing a port, finding mdBook."""
 
-import io
-import json
 import socket
-import sys
 
 import pytest
 
-from book.tools import build, listings, mdbook, serve
+from book.tools import build, mdbook, serve
 
 
 def test_the_book_builds_without_a_fault(capsys):
@@ -17,25 +14,6 @@ def test_the_book_builds_without_a_fault(capsys):
 def test_errors_and_warnings_in_the_log_are_complaints():
     log = " INFO Book building has started\n ERROR unknown field `x`\n WARN no such file\n"
     assert build.complaints(log) == ["ERROR unknown field `x`", "WARN no such file"]
-
-
-def test_a_listing_is_dedented_and_loses_blank_lines_at_its_ends():
-    cut_out = "Text.\n\n```python\n    def f():\n        return 1\n\n\n```\n\n    indented text\n"
-    assert listings.trim_listings(cut_out) == (
-        "Text.\n\n```python\ndef f():\n    return 1\n```\n\n    indented text\n"
-    )
-
-
-def test_the_preprocessor_reaches_chapters_below_chapters(monkeypatch, capsys):
-    inner = {"Chapter": {"content": "```text\n  b\n```", "sub_items": []}}
-    outer = {"Chapter": {"content": "```text\n  a\n```", "sub_items": [inner]}}
-    request = [{}, {"items": ["Separator", {"PartTitle": "I"}, outer]}]
-    monkeypatch.setattr(sys, "stdin", io.StringIO(json.dumps(request)))
-    assert listings.main([]) == 0
-    answer = json.loads(capsys.readouterr().out)
-    chapter = answer["items"][2]["Chapter"]
-    assert chapter["content"] == "```text\na\n```"
-    assert chapter["sub_items"][0]["Chapter"]["content"] == "```text\nb\n```"
 
 
 def test_a_taken_port_is_passed_over():

@@ -1,0 +1,104 @@
+// A bar for each step, as high as the tokens that it computes; below, who gained a token by it.
+'use strict';
+
+(() => {
+  const { svg } = yaie;
+  const { text, cell, axis, scrolling, legend, tables, KINDS } = yaie.timeline;
+  const [LEFT, RIGHT, COLUMN, ROW, TOP, HEIGHT] = [58, 52, 34, 26, 36, 190];
+  const FLOOR = TOP + HEIGHT;
+
+  // The budget's line may run behind a number.
+  const ON_PAPER = { stroke: 'var(--bg)', 'stroke-width': 4, 'paint-order': 'stroke' };
+
+  const total = (step) => Object.values(step.tokens).reduce((sum, tokens) => sum + tokens, 0);
+  const chunk = (step, { long, talkers }) => (step.drew.length > talkers.length && step.tokens[long] === 1
+    ? 0 : step.tokens[long] ?? 0);
+
+  function bar(step, column, track) {
+    const scale = HEIGHT / track.top;
+    const [prompt, all] = [chunk(step, track) * scale, total(step) * scale];
+    const [x, width] = [LEFT + column * COLUMN + 4, COLUMN - 8];
+    const { 'stroke-width': _, ...look } = KINDS.prompt;
+    return svg('g', {},
+      svg('rect', { x, y: FLOOR - all + prompt, width, height: all - prompt, fill: 'var(--y-orange)' }),
+      prompt ? svg('rect', { x, y: FLOOR - all, width, height: prompt, ...look }) : null,
+      prompt > 60 ? text(x + width / 2, FLOOR - prompt / 2, track.long, { bold: true }) : null,
+      text(x + width / 2, FLOOR - all - 5, total(step), { size: 12, bold: true, ...ON_PAPER }));
+  }
+
+  function scale(track) {
+    const y = (tokens) => FLOOR - (tokens * HEIGHT) / track.top;
+    const right = LEFT + track.columns * COLUMN;
+    const drawn = svg('g', {},
+      svg('path', { d: `M${LEFT} ${TOP}V${FLOOR}H${right}`, fill: 'none', stroke: 'currentColor' }));
+    drawn.append(text(0, 12, 'tokens in the step', { anchor: 'start', size: 12 }));
+    for (const tokens of [0, 50, 100, 150]) {
+      drawn.append(text(LEFT - 6, y(tokens) + 4, tokens, { anchor: 'end', size: 11 }));
+    }
+    if (track.budget) {
+      drawn.append(
+        svg('path', { d: `M${LEFT} ${y(track.budget)}H${right}`, stroke: 'var(--y-red)', 'stroke-dasharray': '6 4' }),
+        text(right + 6, y(track.budget) - 2, 'budget', { anchor: 'start', size: 12 }),
+        text(right + 6, y(track.budget) + 12, track.budget, { anchor: 'start', size: 12 }));
+    }
+    return drawn;
+  }
+
+  /** A cell where a request gained a token; for the long prompt, how much of it is computed. */
+  function gains(name, row, steps, track) {
+    const y = FLOOR + 26 + row * ROW;
+    return svg('g', {}, text(LEFT - 14, y + 16, name, { bold: true }), steps.map((step, column) => {
+      const [x, width] = [LEFT + column * COLUMN + 2, COLUMN - 4];
+      if (step.drew.includes(name)) return cell('answer', x, y, width, ROW - 4, name);
+      if (name !== track.long || !step.done) return null;
+      return svg('g', {}, cell('prompt', x, y, width, ROW - 4), text(x + width / 2, y + 15, step.done, { size: 11 }));
+    }));
+  }
+
+  /** How long the others waited for a token at most, and the long prompt for its first. */
+  function waits(steps, track) {
+    const longest = Math.max(...steps.map(total));
+    const first = steps.findIndex((step) => step.drew.includes(track.long));
+    const waited = steps.slice(track.before, first < 0 ? undefined : first + 1);
+    const sum = waited.reduce((tokens, step) => tokens + total(step), 0);
+    const more = first < 0 ? 'more than ' : '';
+    const nothing = waited.length === 0;
+    return [track.label, `${longest} tokens`, nothing ? '–' : `${more}${steps_(waited.length)}`,
+      nothing ? '–' : `${more}${sum} tokens`];
+  }
+
+  const steps_ = (number) => `${number} step${number === 1 ? '' : 's'}`;
+
+  /** At the end, all settings beside each other. */
+  const compared = (track) => track.totals.map(({ label, longest, steps, wait }) =>
+    [label === track.label ? `▸ ${label}` : label, `${longest} tokens`, steps_(steps), `${wait} tokens`]);
+
+  yaie.stepped('chunked-prefill', {
+    draw(stage, step, track, index) {
+      const steps = track.steps.slice(0, index + 1);
+      const names = [...track.talkers, track.long];
+      const wide = LEFT + track.columns * COLUMN + RIGHT;
+      const high = FLOOR + 30 + names.length * ROW;
+      const picture = svg('svg', {
+        viewBox: `0 0 ${wide} ${high}`, role: 'img',
+        'aria-label': `Tokens computed in each step so far: ${steps.map(total).join(', ')}. `
+          + `In this step ${step.drew.join(', ')} gained a token; ${step.done} of ${track.prompt} `
+          + `prompt tokens of ${track.long} are computed.`,
+      },
+      scale(track), steps.map((each, column) => bar(each, column, track)),
+      text(0, FLOOR + 20, 'step', { anchor: 'start', size: 12 }),
+      axis(LEFT, FLOOR + 10, COLUMN, track.columns, index),
+      names.map((name, row) => gains(name, row, steps, track)));
+
+      const isEnd = index === track.steps.length - 1;
+      stage.append(
+        scrolling(picture, wide, LEFT + (index + 1) * COLUMN),
+        legend(['answer', 'gained a token', 'A'],
+          ['prompt', `${track.long}'s prompt; below, how many of its tokens are computed`, track.long]),
+        tables([
+          ['setting', `${track.talkers.join(', ')} wait at most`, `${track.long}'s first token after`, 'which computed'],
+          ...(isEnd ? compared(track) : [waits(steps, track)]),
+        ]));
+    },
+  });
+})();

@@ -1,0 +1,191 @@
+// Where a step of decode and a chunk of prefill lie under the roof of a machine, by counting bytes and FLOPs.
+//
+// A step computes n sequences with t new tokens each, behind c tokens whose keys and values are cached.
+//   P  weights of all layers' matrices: layers · (hidden · (heads + 2 kv_heads) · d + heads · d · hidden
+//      + 3 · hidden · ffn)
+//   H  weights of the output head: vocab · hidden; it meets the last token of each sequence only
+//   FLOPs = 2 · P · n · t + 2 · H · n                 a multiplication and an addition for each weight
+//         + 4 · layers · heads · d · n · (keys seen)  QKᵀ and PV; t new tokens see t · c + t (t + 1) / 2 keys
+//   bytes = width · (P + H)                           each weight is read once a step, for all tokens
+//         + width · 2 · layers · kv_heads · d · n · (c + 2 t)   c + t tokens' K and V read, t written
+// Left out: the embedding's few rows, norms, and activations, which a fused kernel keeps on the chip.
+//   intensity = FLOPs / bytes;   attainable FLOP/s = min(peak, intensity · bandwidth)
+//   shortest time = max(FLOPs / peak, bytes / bandwidth);   tokens/s = n · t / time
+'use strict';
+
+const roofline = (() => {
+  /** What a step costs. machine: width, bandwidth, compute: [least, most]. */
+  function step(model, machine, { sequences, tokens, cached }) {
+    const { layers, heads, kv_heads: kvHeads, head_dim: d, hidden, ffn, vocab } = model;
+    const matrices = layers * (hidden * (heads + 2 * kvHeads) * d + heads * d * hidden + 3 * hidden * ffn);
+    const head = vocab * hidden;
+    const seen = tokens * cached + (tokens * (tokens + 1)) / 2;
+    const flops = sequences * (2 * matrices * tokens + 2 * head + 4 * layers * heads * d * seen);
+    const weightBytes = machine.width * (matrices + head);
+    const kvBytes = machine.width * 2 * layers * kvHeads * d * sequences * (cached + 2 * tokens);
+    const bytes = weightBytes + kvBytes;
+
+    const peak = machine.compute[1];
+    const seconds = Math.max(flops / peak, bytes / machine.bandwidth);
+    return {
+      flops, bytes, weightBytes, kvBytes, seconds,
+      intensity: flops / bytes,
+      attainable: flops / seconds,
+      bound: flops / peak > bytes / machine.bandwidth ? 'compute' : 'memory',
+      tokensPerSecond: (sequences * tokens) / seconds,
+    };
+  }
+
+  return { step };
+})();
+
+(() => {
+  const { html, svg } = yaie;
+  const STYLE = `
+    figure.moving .stage .yr thead, figure.moving .stage .yr tbody tr { background: none; border: 0; }
+    figure.moving .stage table.yr { width: 100%; border-collapse: collapse; font-size: 13px; min-width: 460px;
+      margin-top: 0.6em; white-space: nowrap; }
+    .yr th, .yr td { border: 0; padding: 2px 6px; background: none; text-align: right;
+      font-variant-numeric: tabular-nums; }
+    .yr th:first-child { text-align: left; }
+    .yr thead th { font-size: 12px; }
+    @media (max-width: 480px) {
+      figure.moving .stage table.yr { font-size: 12px; }
+      .yr th, .yr td { padding: 2px 3px; }
+    }`;
+  document.head.append(html('style', {}, STYLE));
+
+  const BOX = { left: 62, right: 12, top: 14, bottom: 44, width: 600, height: 330 };
+  const INTENSITY = [-1, 4.5]; // decades of FLOPs per byte that are shown
+  const DECADES = 5; // of FLOP/s
+  const PREFIX = [[1e15, 'P'], [1e12, 'T'], [1e9, 'G'], [1e6, 'M'], [1e3, 'k'], [1, '']];
+  const count = (value) => value.toLocaleString('en');
+  const short = (value) => count(Number(value.toPrecision(3)));
+
+  function scaled(value, unit) {
+    const [size, letter] = PREFIX.find(([least]) => value >= least) ?? [1, ''];
+    return `${short(value / size)} ${letter}${unit}`;
+  }
+  const rate = (value) => count(value < 100 ? Number(value.toPrecision(3)) : Math.round(value));
+  const time = (seconds) => (seconds < 1e-3 ? `${Number((seconds * 1e6).toPrecision(3))} µs`
+    : seconds < 1 ? `${Number((seconds * 1e3).toPrecision(3))} ms` : `${Number(seconds.toPrecision(3))} s`);
+
+  /** Places of a log-log plot whose highest decade holds `peak`. */
+  function axes(peak) {
+    const top = Math.ceil(Math.log10(peak) + 0.2);
+    const span = (low, high, from, to) => (value) =>
+      from + ((Math.log10(value) - low) / (high - low)) * (to - from);
+    return {
+      x: span(...INTENSITY, BOX.left, BOX.width - BOX.right),
+      y: span(top - DECADES, top, BOX.height - BOX.bottom, BOX.top),
+      top,
+    };
+  }
+
+  const text = (x, y, words, anchor = 'middle', style = null) =>
+    svg('text', { x, y, 'text-anchor': anchor, style }, words);
+  const SMALL = 'font-size: 12px';
+
+  function grid({ x, y, top }) {
+    const line = (x1, y1, x2, y2) => svg('line', { x1, y1, x2, y2, stroke: 'var(--y-line)', 'stroke-width': 0.5 });
+    const bottom = BOX.height - BOX.bottom;
+    const marks = [];
+    for (let decade = INTENSITY[0]; decade <= INTENSITY[1]; decade += 1) {
+      const at = x(10 ** decade);
+      marks.push(line(at, BOX.top, at, bottom), text(at, bottom + 16, count(10 ** decade), 'middle', SMALL));
+    }
+    for (let decade = top - DECADES; decade <= top; decade += 1) {
+      const at = y(10 ** decade);
+      marks.push(line(BOX.left, at, BOX.width - BOX.right, at),
+        text(BOX.left - 6, at + 4, scaled(10 ** decade, ''), 'end', SMALL));
+    }
+    const middle = (BOX.left + BOX.width - BOX.right) / 2;
+    return [...marks, text(middle, BOX.height - 8, 'arithmetic intensity, FLOPs per byte', 'middle', SMALL),
+      text(BOX.left + 6, BOX.top + 12, 'FLOP/s', 'start', SMALL)];
+  }
+
+  /** The slope of the bandwidth up to the ridge, then the flat roof; the least of what was measured dashed. */
+  function roof(machine, { x, y, top }) {
+    const [least, most] = machine.compute;
+    const ridge = most / machine.bandwidth;
+    const right = BOX.width - BOX.right;
+    const foot = Math.max(10 ** INTENSITY[0], 10 ** (top - DECADES) / machine.bandwidth);
+    const path = `M ${x(foot)} ${y(foot * machine.bandwidth)} L ${x(ridge)} ${y(most)} L ${right} ${y(most)}`;
+    const flat = `M ${x(least / machine.bandwidth)} ${y(least)} L ${right} ${y(least)}`;
+    const stroke = { fill: 'none', stroke: 'currentColor' };
+    return [svg('path', { d: path, ...stroke, 'stroke-width': 2.5 }),
+      svg('path', { d: flat, ...stroke, 'stroke-width': 1.2, 'stroke-dasharray': '5 4' }),
+      svg('line', { x1: x(ridge), x2: x(ridge), y1: y(most), y2: BOX.height - BOX.bottom, stroke: 'currentColor',
+        'stroke-width': 1, 'stroke-dasharray': '2 4' }),
+      text(right - 4, y(most) - 6, `${scaled(most, 'FLOP/s')}`, 'end', SMALL),
+      text(x(ridge) + 5, BOX.height - BOX.bottom - 6, `ridge: ${Math.round(ridge)}`, 'start', SMALL),
+      text(x(foot) + 8, y(foot * machine.bandwidth) + 20, scaled(machine.bandwidth, 'B/s'), 'start', SMALL)];
+  }
+
+  const SHAPES = { // decode is a disc, prefill a square: told apart without colour
+    D: ['circle', { r: 10, fill: 'var(--y-blue-soft)', stroke: 'var(--y-blue)', 'stroke-width': 2.5 }],
+    P: ['rect', { x: -10, y: -10, width: 20, height: 20, fill: 'var(--y-orange-soft)', stroke: 'var(--y-orange)',
+      'stroke-width': 2.5 }],
+  };
+
+  function point(letter, cost, { x, y }) {
+    const [tag, attributes] = SHAPES[letter];
+    const at = [x(cost.intensity), y(cost.attainable)];
+    return svg('g', { transform: `translate(${at[0].toFixed(1)} ${at[1].toFixed(1)})` },
+      svg('line', { x1: 0, x2: 0, y1: 10, y2: BOX.height - BOX.bottom - at[1], stroke: attributes.stroke,
+        'stroke-width': 1.5, 'stroke-dasharray': '4 3' }),
+      svg(tag, attributes), text(0, 5, letter, 'middle', 'font-weight: bold'));
+  }
+
+  function table(costs) {
+    const columns = ['', 'FLOPs', 'bytes', 'FLOPs/byte', 'bound by', 'a step', 'tokens/s'];
+    const row = ([name, cost]) => html('tr', {}, html('th', { scope: 'row' }, name),
+      [scaled(cost.flops, ''), scaled(cost.bytes, 'B'), short(cost.intensity), cost.bound,
+        time(cost.seconds), rate(cost.tokensPerSecond)].map((cell) => html('td', {}, cell)));
+    return html('table', { class: 'yr' },
+      html('thead', {}, html('tr', {}, columns.map((name) =>
+        name ? html('th', { scope: 'col' }, name) : html('td', {})))),
+      html('tbody', {}, Object.entries(costs).map(row)));
+  }
+
+  function say(decode, prefill, values, model) {
+    const share = Math.round((100 * decode.kvBytes) / decode.bytes);
+    const beyond = Math.max(values.cached, values.chunk) > model.context
+      ? ` (The model itself ends at ${count(model.context)} tokens.)` : '';
+    const requests = values.sequences === 1 ? 'one request' : `${count(values.sequences)} requests`;
+    return `Decode of ${requests} is ${decode.bound}-bound at ${short(decode.intensity)} FLOPs per byte, ${share}% `
+      + `of its bytes are keys and values: at most ${rate(decode.tokensPerSecond)} tokens/s. `
+      + `Prefill of ${count(values.chunk)} tokens is ${prefill.bound}-bound at ${short(prefill.intensity)}: `
+      + `at most ${rate(prefill.tokensPerSecond)} tokens/s.${beyond}`;
+  }
+
+  yaie.controlled('roofline', {
+    controls: (data) => {
+      const options = (table) => Object.entries(table).map(([key, { label }]) => [key, label]);
+      const power = (exponent) => count(2 ** exponent);
+      return [
+        { name: 'machine', label: 'machine', options: options(data.machines), value: 'h200' },
+        { name: 'model', label: 'model', options: options(data.models), value: 'llama-8b' },
+        { name: 'batch', label: 'decode: requests', min: 0, max: 10, step: 1, value: 0, format: power },
+        { name: 'context', label: 'decode: tokens before', min: 4, max: 17, step: 1, value: 10, format: power },
+        { name: 'chunk', label: 'prefill: prompt tokens', min: 0, max: 14, step: 1, value: 10, format: power },
+      ];
+    },
+    draw(stage, values, data) {
+      const [machine, model] = [data.machines[values.machine], data.models[values.model]];
+      const [sequences, cached, chunk] = [values.batch, values.context, values.chunk].map((value) => 2 ** value);
+      const decode = roofline.step(model, machine, { sequences, tokens: 1, cached });
+      const prefill = roofline.step(model, machine, { sequences: 1, tokens: chunk, cached: 0 });
+
+      const places = axes(machine.compute[1]);
+      const said = say(decode, prefill, { sequences, cached, chunk }, model);
+      stage.dataset.wide = 460;
+      stage.append(
+        svg('svg', { viewBox: `0 0 ${BOX.width} ${BOX.height}`, role: 'img',
+          'aria-label': `Roofline of ${machine.label}. ${said}` },
+        grid(places), roof(machine, places), point('P', prefill, places), point('D', decode, places)),
+        table({ 'D decode': decode, 'P prefill': prefill }));
+      return said;
+    },
+  });
+})();

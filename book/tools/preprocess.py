@@ -1,0 +1,137 @@
+"""mdBook's preprocessor of this book: directives, numbers, formulas, listings.
+
+mdBook asks `supports RENDERER`; then it sends [context, book] as JSON and reads the book back. By then
+it has expanded its own includes. Every fault of every chapter is reported before the build fails.
+"""
+
+import json
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import PurePosixPath
+from typing import Any
+
+from book.tools.cards import render_card
+from book.tools.evidence import EvidenceError, asked_value
+from book.tools.fences import FENCE, trim_listings
+from book.tools.figures import FigureError, render_figure
+from book.tools.mathml import MathError, convert_math
+from book.tools.quizzes import QuizError, render_quiz, render_review
+from book.tools.reference import render_glossary, render_settings
+from yaie.core.errors import ConfigError
+
+DIRECTIVE = re.compile(r"(?<!\\)\{\{#(?P<name>\w+)(?P<arguments>[^}]*)\}\}")
+QUIZ = re.compile(r"^\{\{#quiz (?P<name>[\w-]+)\}\}$", re.M)
+TITLE = re.compile(r"^# (?P<title>.+)$", re.M)
+PREDICTION = re.compile(r"^> \[!PREDICT\]\n(?P<text>(?:^>.*\n?)+)", re.M)
+DRAWING = re.compile(r"<svg\b.*?</svg>", re.S)
+WORDS_A_MINUTE = 200
+Faults = (ConfigError, EvidenceError, FigureError, MathError, QuizError)
+
+
+def main(arguments: list[str]) -> int:
+    """Exit status: 1 with the faults on standard error, if there are any."""
+    if arguments[:1] == ["supports"]:
+        return 0 if arguments[1:] == ["html"] else 1
+    context, book = json.load(sys.stdin)
+    if not context["mdbook_version"].startswith("0.5."):
+        print(f"this book needs mdBook 0.5, not {context['mdbook_version']}", file=sys.stderr)
+        return 1
+    chapters = list(every_chapter(book["items"]))
+    review = {
+        found["name"]: (chapter["path"].replace(".md", ".html"), title_of(chapter["content"]))
+        for chapter in chapters
+        for found in QUIZ.finditer(chapter["content"])
+    }
+    faults = [fault for chapter in chapters for fault in expand_chapter(chapter, review)]
+    if faults:
+        print("\n".join(f"ERROR {fault}" for fault in faults), file=sys.stderr)
+        return 1
+    json.dump(book, sys.stdout)
+    return 0
+
+
+def every_chapter(items: list[Any]) -> Iterator[dict[str, Any]]:
+    """All chapters that have a page, in the order of the contents."""
+    for item in items:
+        if isinstance(item, dict) and "Chapter" in item:
+            chapter = item["Chapter"]
+            if chapter["path"]:
+                yield chapter
+            yield from every_chapter(chapter["sub_items"])
+
+
+def title_of(markdown: str) -> str:
+    """A chapter's first heading."""
+    found = TITLE.search(markdown)
+    return found["title"] if found else ""
+
+
+def expand_chapter(
+    chapter: dict[str, Any], review: dict[str, tuple[str, str]] | None = None
+) -> Iterator[str]:
+    """Expand one chapter in place; yields its faults."""
+    name = PurePosixPath(chapter["path"]).name
+    text = chapter["content"]
+    expanders: dict[str, Callable[..., str]] = {
+        "minutes": lambda: reading_time(text),
+        "lab": render_card,
+        "figure": render_figure,
+        "quiz": render_quiz,
+        "value": lambda *words: asked_value(" ".join(words)),
+        "settings": render_settings,
+        "glossary": render_glossary,
+        "review": lambda: render_review(review or {}),
+    }
+    faults: list[str] = []
+
+    def expand(found: re.Match[str]) -> str:
+        expander = expanders.get(found["name"])
+        try:
+            return expander(*found["arguments"].split()) if expander else found[0]
+        except Faults as error:
+            faults.append(f"{name}: {error}")
+        except TypeError as error:
+            faults.append(f"{name}: {found[0]}: {error}")
+        return found[0]
+
+    try:
+        text = outside_fences(text, PREDICTION, prediction)
+        # Formulas first: what directives bring has its own, and is HTML already.
+        chapter["content"] = outside_fences(convert_math(text), DIRECTIVE, expand)
+    except MathError as error:
+        faults.append(f"{name}: {error}")
+    chapter["content"] = trim_listings(chapter["content"])
+    yield from faults
+
+
+def prediction(found: re.Match[str]) -> str:
+    """A question to answer before reading on, in the form of mdBook's admonitions."""
+    text = re.sub(r"^> ?", "", found["text"], flags=re.M)
+    return (
+        '<blockquote class="blockquote-tag blockquote-tag-predict">\n'
+        f'<p class="blockquote-tag-title">Predict</p>\n\n{text.strip()}\n\n</blockquote>\n'
+    )
+
+
+def outside_fences(
+    text: str, pattern: re.Pattern[str], replace: Callable[[re.Match[str]], str]
+) -> str:
+    """Substitute in prose; what stands in a fence is shown as it is."""
+    parts, position = [], 0
+    for fence in FENCE.finditer(text):
+        parts += [pattern.sub(replace, text[position : fence.start()]), fence[0]]
+        position = fence.end()
+    return "".join([*parts, pattern.sub(replace, text[position:])])
+
+
+def reading_time(text: str) -> str:
+    """How long a chapter takes at 200 words a minute, listings and transcripts at half their words."""
+    text = DRAWING.sub("", text)
+    code = sum(len(fence["body"].split()) for fence in FENCE.finditer(text))
+    words = len(text.split()) - code / 2
+    return f'<p class="minutes">{max(1, round(words / WORDS_A_MINUTE))} minutes to read</p>'
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

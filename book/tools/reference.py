@@ -1,0 +1,74 @@
+"""Reference pages made from what they describe: the glossary, and the table of settings."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import fields
+from itertools import groupby
+from pathlib import PurePosixPath
+
+from book.tools.mdbook import ROOT
+from yaie.core.config import ENV_PREFIX, EngineConfig
+from yaie.core.curriculum import load_curriculum
+from yaie.models.tutor.glossary import Term, load_knowledge
+
+SUMMARY_LINE = re.compile(r"\[(?P<title>[^]]+)\]\((?P<page>[\w/-]+\.md)\)")
+SWITCHES = {"True": "on", "False": "off", "None": "decided at start"}
+
+
+def render_settings() -> str:
+    """A table of every setting of the engine: name, default, meaning."""
+    rows = [
+        f"| `{item.name}` | {_default(item.default)} | {item.metadata['help']} |"
+        for item in fields(EngineConfig)
+    ]
+    example = f"{ENV_PREFIX}{fields(EngineConfig)[0].name.upper()}"
+    head = f"| setting | default | meaning (in the environment, `{example}` and so on) |"
+    return "\n".join([head, "|---|---|---|", *rows])
+
+
+def _default(value: object) -> str:
+    return SWITCHES.get(str(value), f"`{value}`")
+
+
+def render_glossary() -> str:
+    """Every term that the tutor was taught, by letter, as definition lists."""
+    terms = sorted(
+        (term for term in load_knowledge().terms if not term.is_lab), key=lambda term: _key(term)
+    )
+    pages = _chapter_pages()
+    return "\n".join(
+        f"\n## {letter}\n\n{_definitions(group, pages)}"
+        for letter, group in groupby(terms, key=lambda term: _key(term)[0].upper())
+    )
+
+
+def _key(term: Term) -> str:
+    return re.sub(r"^\W+", "", term.name.lower())
+
+
+def _definitions(terms: Iterable[Term], pages: dict[str, str]) -> str:
+    return "\n".join(_definition(term, pages) for term in terms)
+
+
+def _definition(term: Term, pages: dict[str, str]) -> str:
+    chapter = ""
+    if term.lab in load_curriculum().keys:
+        title = load_curriculum()[term.lab].chapter
+        chapter = f" Chapter: [{title}]({pages[title]})."
+    # The tutor's own words: what it says to "what is ...?" is what stands here.
+    words = " ".join((term.what, term.why, term.example))
+    return f"{_plain(term.name)}\n: {_plain(words)}{chapter}\n"
+
+
+def _plain(text: str) -> str:
+    """Text of which Markdown makes nothing else: names have underscores, stars and angle brackets."""
+    return re.sub(r"([\\`*_<>\[\]|$])", r"\\\1", text)
+
+
+def _chapter_pages() -> dict[str, str]:
+    """The page of each chapter, by title, from the book's contents."""
+    summary = (ROOT / "book/src/SUMMARY.md").read_text("utf-8")
+    return {
+        found["title"]: PurePosixPath(found["page"]).as_posix()
+        for found in SUMMARY_LINE.finditer(summary)
+    }

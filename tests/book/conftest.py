@@ -1,0 +1,53 @@
+"""The built book, and a browser to read it with."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from book.tools.mdbook import ROOT, environment, find_mdbook
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
+FLAGS = [
+    # Nothing but the pages under test may use the network.
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-default-apps",
+    "--disable-sync",
+    "--no-first-run",
+]
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory) -> Path:
+    """The folder of the built pages."""
+    out = tmp_path_factory.mktemp("book")
+    made = subprocess.run(
+        [find_mdbook(), "build"],
+        cwd=ROOT,
+        env={**environment(), "MDBOOK_BUILD__BUILD_DIR": str(out)},
+        capture_output=True,
+        text=True,
+    )
+    assert made.returncode == 0, made.stderr
+    return out
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[object]:
+    """A headless Chromium. For a module, not a session: its event loop would stand in others' way."""
+    found = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if found is None:
+        message = "no Chromium on PATH (on Debian or Ubuntu: apt install chromium)"
+        pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)
+    from playwright.sync_api import sync_playwright
+
+    # Chromium's sandbox does not work for root.
+    flags = [*FLAGS, "--no-sandbox"] if os.geteuid() == 0 else FLAGS
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=found, args=flags)
+        yield chromium
+        chromium.close()

@@ -1,0 +1,176 @@
+"""Each figure and each quiz, by mouse and by keyboard, in both themes; in print, the first state."""
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from book.tools.figures import load_figure
+from book.tools.quizzes import load_quiz
+from tests.book.reading import THEMES, pages_with, reading
+
+FIGURES = pages_with("figure")
+QUIZZES = pages_with("quiz")
+ASKED = [(page, name) for page, name in FIGURES if "predict" in load_figure(name)]
+
+
+def figure_on(opened: Page, name: str) -> Locator:
+    return opened.locator(f"#figure-{name}")
+
+
+def right_answer(name: str) -> tuple[str, int | float]:
+    """("choice", its place) or ("number", the number)."""
+    predict = load_figure(name)["predict"]
+    if "choice" in predict:
+        return "choice", next(i for i, one in enumerate(predict["choice"]) if one.get("right"))
+    return "number", predict["number"]
+
+
+def test_there_are_figures_and_every_chapter_figure_asks_first():
+    assert len(FIGURES) >= 10
+    assert ASKED == FIGURES
+
+
+@pytest.mark.parametrize("theme", THEMES)
+@pytest.mark.parametrize(("page", "name"), FIGURES)
+def test_a_figure_by_mouse(browser, built, page, name, theme):
+    with reading(browser, built, page, theme) as (opened, wrong):
+        figure = figure_on(opened, name)
+        expect(figure.locator(".panel")).to_be_hidden()
+        kind, answer = right_answer(name)
+        if kind == "choice":
+            figure.locator(".predict label").nth(int(answer)).click()
+        else:
+            figure.locator(".predict input").fill(str(answer))
+        figure.get_by_role("button", name="Check").click()
+        expect(figure.locator(".predict .verdict")).to_contain_text("Right")
+        expect(figure.locator(".panel")).to_be_visible()
+        use_controls(figure, by_mouse=True)
+        assert wrong == []
+
+
+@pytest.mark.parametrize("theme", THEMES)
+@pytest.mark.parametrize(("page", "name"), FIGURES)
+def test_a_figure_by_keyboard(browser, built, page, name, theme):
+    with reading(browser, built, page, theme) as (opened, wrong):
+        figure = figure_on(opened, name)
+        first = figure.locator(".predict input").first
+        first.focus()
+        if right_answer(name)[0] == "choice":
+            opened.keyboard.press("Space")
+        else:
+            opened.keyboard.type("7")
+        opened.keyboard.press("Tab")
+        expect(figure.get_by_role("button", name="Check")).to_be_focused()
+        opened.keyboard.press("Enter")
+        expect(figure.locator(".predict .verdict")).not_to_be_empty()
+        inside = "element => document.activeElement.closest('figure') === element"
+        assert figure.evaluate(inside), "the focus left the figure when it was revealed"
+        use_controls(figure, by_mouse=False)
+        assert wrong == []
+
+
+def use_controls(figure: Locator, *, by_mouse: bool) -> None:
+    """Step through all of a figure, or move every control; what is said must follow."""
+    back, forward = (
+        figure.get_by_role("button", name="Back"),
+        figure.get_by_role("button", name="Next"),
+    )
+    said = figure.locator(".said")
+    keyboard = figure.page.keyboard
+    if forward.count():
+        seen = {said.inner_text()}
+        forward.focus()
+        while forward.is_enabled():
+            forward.click() if by_mouse else keyboard.press("ArrowRight")
+            seen.add(said.inner_text())
+            assert len(seen) < 200
+        assert len(seen) > 2, "its captions do not change"
+        back.click() if by_mouse else keyboard.press("ArrowLeft")
+        expect(forward).to_be_enabled()
+        return
+    before = figure.locator(".stage").inner_html()
+    for control in figure.locator(".panel input[type=range]").all():
+        control.focus()
+        keyboard.press("Home")
+        assert figure.locator(".stage").inner_html() != before or control.input_value() == "0"
+        keyboard.press("End")
+    assert figure.locator(".stage").inner_html() != before
+    expect(said).not_to_be_empty()
+
+
+@pytest.mark.parametrize(("page", "name"), FIGURES)
+def test_what_was_answered_is_not_asked_again(browser, built, page, name):
+    with reading(browser, built, page) as (opened, _):
+        figure_on(opened, name).get_by_role("button", name="Show without guessing").click()
+        opened.reload()
+        expect(figure_on(opened, name).locator(".panel")).to_be_visible()
+
+
+@pytest.mark.parametrize(("page", "name"), FIGURES)
+def test_print_shows_the_first_state(browser, built, page, name):
+    with reading(browser, built, page) as (opened, _):
+        figure = figure_on(opened, name)
+        first = figure.locator(".stage").inner_html()
+        figure.get_by_role("button", name="Show without guessing").click()
+        use_controls(figure, by_mouse=False)
+        moved = figure.locator(".stage").inner_html()
+        assert moved != first
+        opened.evaluate("dispatchEvent(new Event('beforeprint'))")
+        assert figure.locator(".stage").inner_html() == first
+        opened.evaluate("dispatchEvent(new Event('afterprint'))")
+        assert figure.locator(".stage").inner_html() == moved
+
+
+def test_the_print_page_holds_every_figure(browser, built):
+    with reading(browser, built, "print") as (opened, wrong):
+        assert opened.locator(
+            "figure.moving .stage svg, figure.moving .stage table"
+        ).count() >= len(FIGURES)
+        assert wrong == []
+
+
+@pytest.mark.parametrize("theme", THEMES)
+@pytest.mark.parametrize(("page", "name"), QUIZZES)
+def test_a_quiz_by_mouse_and_by_keyboard(browser, built, page, name, theme):
+    with reading(browser, built, page, theme) as (opened, wrong):
+        for number, question in enumerate(load_quiz(name)):
+            asked = opened.locator("yaie-question").nth(number)
+            rights = [choice.get("right", False) for choice in question["choice"]]
+            asked.locator("input").nth(rights.index(False)).focus()
+            opened.keyboard.press("Space")
+            check = asked.get_by_role("button", name="Check")
+            check.focus()
+            opened.keyboard.press("Enter")
+            expect(asked.locator(".verdict")).to_contain_text("Not so")
+            expect(asked.locator(".why:visible")).to_have_count(1)
+            asked.locator("label").nth(rights.index(True)).click()
+            check.click()
+            expect(asked.locator(".verdict")).to_have_text("Right.")
+        assert wrong == []
+
+
+def test_the_review_page_asks_missed_questions_again(browser, built):
+    page, name = QUIZZES[0]
+    question = load_quiz(name)[0]
+    rights = [choice.get("right", False) for choice in question["choice"]]
+    with reading(browser, built, page) as (opened, wrong):
+        asked = opened.locator("yaie-question").first
+        asked.locator("label").nth(rights.index(False)).click()
+        asked.get_by_role("button", name="Check").click()
+        opened.goto((built / "review.html").as_uri())
+        again = opened.locator("yaie-question:visible")
+        expect(again).to_have_count(1)
+        expect(opened.locator(".review-status")).to_contain_text("1 went wrong")
+        again.locator("label").nth(rights.index(True)).click()
+        again.get_by_role("button", name="Check").click()
+        expect(opened.locator(".review-status")).to_contain_text("Nothing to review")
+        assert wrong == []
+
+
+def test_without_scripts_questions_and_figures_have_their_text(browser, built):
+    page, name = FIGURES[0]
+    context = browser.new_context(java_script_enabled=False)
+    opened = context.new_page()
+    opened.goto((built / f"{page}.html").as_uri())
+    expect(figure_on(opened, name)).to_contain_text("needs scripts")
+    assert opened.locator("yaie-question details summary").count() > 0
+    context.close()

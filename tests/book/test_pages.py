@@ -1,0 +1,43 @@
+"""Every page in a real browser: no error, no request, accessible, and it fits a phone."""
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+
+from tests.book.reading import PAGES, PHONE, THEMES, reading
+
+WCAG = {
+    "runOnly": {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]},
+    "preload": False,  # axe would fetch style sheets, which a page opened from a folder may not
+}
+TOO_WIDE = """() => {
+  const width = document.documentElement.clientWidth;
+  if (document.documentElement.scrollWidth <= width) return [];
+  const wide = [...document.querySelectorAll('main *')].filter(
+    (element) => element.getBoundingClientRect().right > width + 1);
+  return wide.slice(0, 5).map((element) => element.outerHTML.slice(0, 120));
+}"""
+
+
+@pytest.mark.parametrize("theme", THEMES)
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_has_no_fault(browser, built, page, theme):
+    with reading(browser, built, page, theme) as (opened, wrong):
+        found = Axe().run(opened, options=WCAG)
+        assert found.violations_count == 0, found.generate_report()
+        opened.set_viewport_size(PHONE)
+        assert opened.evaluate(TOO_WIDE) == [], "wider than a phone of 360 pixels"
+        assert wrong == []
+
+
+@pytest.mark.parametrize(
+    ("term", "page"),
+    [("watermark", "paged-cache"), ("gumbel", "sampler"), ("copy-on-write", "paging")],
+)
+def test_the_search_finds_terms(browser, built, term, page):
+    with reading(browser, built, "index") as (opened, wrong):
+        opened.keyboard.press("s")
+        opened.keyboard.type(term)
+        hits = opened.locator("#mdbook-searchresults a")
+        hits.first.wait_for()
+        assert any(page in (hit.get_attribute("href") or "") for hit in hits.all())
+        assert wrong == []
