@@ -122,6 +122,7 @@ def validation_error(errors: Sequence[Any]) -> InvalidRequestError:
 # ANCHOR_END: validation_error
 
 
+# ANCHOR: complaint
 def complaint(error: Any) -> str:
     """What one of pydantic's complaints means, in words for someone who has never seen pydantic."""
     match error["type"]:
@@ -141,6 +142,9 @@ def complaint(error: Any) -> str:
             return "This parameter is not supported; leave it out."
         case _:
             return str(error["msg"])
+
+
+# ANCHOR_END: complaint
 
 
 def install_error_handlers(app: FastAPI) -> None:

@@ -18,6 +18,7 @@ from yaie.core.request import FinishReason, Request, RequestOutput
 Json = dict[str, Any]
 
 
+# ANCHOR: given
 class Reply:
     """One answer to one call. Choices are numbered as `requests` are: by prompt, then by `n`.
 
@@ -42,6 +43,8 @@ class Reply:
         self._index = {request.request_id: index for index, request in enumerate(requests)}
         self._texts: list[list[str]] = [[] for _ in requests]
         self._begun = [False] * len(requests)
+
+    # ANCHOR_END: given
 
     # ANCHOR: whole
     def add(self, output: RequestOutput) -> None:

@@ -13,6 +13,7 @@ from yaie.core.errors import InvalidRequestError
 from yaie.core.request import FinishReason, Request, RequestOutput
 
 
+# ANCHOR: given
 @dataclass(slots=True)
 class Output:
     """A live request with the makers of its text."""
@@ -62,6 +63,8 @@ class EngineCore:
             request, self._make_detokenizer(), self._make_stop_checker(request.params.stop)
         )
         self._scheduler.add(request)
+
+    # ANCHOR_END: given
 
     # ANCHOR: abort
     def abort(self, request_id: str) -> bool:

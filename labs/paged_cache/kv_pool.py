@@ -9,6 +9,7 @@ from torch import Tensor
 from yaie.core.batch import KVLayerSpec
 
 
+# ANCHOR: pool
 class KVPool:
     """See `yaie.core.contracts.KVPool`.
 
@@ -40,6 +41,8 @@ class KVPool:
 
         self._device = make(num_blocks, device)
         self._host = make(num_host_blocks, torch.device("cpu"))
+
+    # ANCHOR_END: pool
 
     def blocks(self, layer: int) -> tuple[Tensor, Tensor]:
         """K and V of a layer as they lie in memory."""

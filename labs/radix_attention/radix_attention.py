@@ -19,6 +19,7 @@ from .grouping import groups_of
 Masks = dict[int | None, Tensor]
 
 
+# ANCHOR: group
 @dataclass(frozen=True, slots=True)
 class Group:
     """Sequences that are attended in one call: n of them with tq queries each.
@@ -44,6 +45,9 @@ class AttentionPlan:
 
     slot_mapping: Tensor
     groups: list[Group]
+
+
+# ANCHOR_END: group
 
 
 class RadixAttention:

@@ -21,35 +21,35 @@ class FCFS:
         """By arrival."""
         # TODO 6.1: your code here (the reference: 1 line).
         raise NotImplementedError(
-            "scheduler task 6.1: not implemented yet; see chapter Continuous batching"
+            "scheduler task 6.1: not implemented yet; see chapter The scheduler"
         )
 
     def push(self, request: Request) -> None:
         """Join at the end."""
         # TODO 6.1: your code here (the reference: 1 line).
         raise NotImplementedError(
-            "scheduler task 6.1: not implemented yet; see chapter Continuous batching"
+            "scheduler task 6.1: not implemented yet; see chapter The scheduler"
         )
 
     def push_front(self, request: Request) -> None:
         """Join at the front."""
         # TODO 6.1: your code here (the reference: 2 lines).
         raise NotImplementedError(
-            "scheduler task 6.1: not implemented yet; see chapter Continuous batching"
+            "scheduler task 6.1: not implemented yet; see chapter The scheduler"
         )
 
     def peek(self) -> Request | None:
         """The first in the queue."""
         # TODO 6.1: your code here (the reference: 1 line).
         raise NotImplementedError(
-            "scheduler task 6.1: not implemented yet; see chapter Continuous batching"
+            "scheduler task 6.1: not implemented yet; see chapter The scheduler"
         )
 
     def remove(self, request: Request) -> None:
         """Leave the queue from anywhere, in O(1)."""
         # TODO 6.1: your code here (the reference: 1 line).
         raise NotImplementedError(
-            "scheduler task 6.1: not implemented yet; see chapter Continuous batching"
+            "scheduler task 6.1: not implemented yet; see chapter The scheduler"
         )
 
     def __len__(self) -> int:
@@ -71,35 +71,35 @@ class Priority:
         """By priority, then arrival, which no two requests share."""
         # TODO 6.2: your code here (the reference: 1 line).
         raise NotImplementedError(
-            "scheduler task 6.2: not implemented yet; see chapter Continuous batching"
+            "scheduler task 6.2: not implemented yet; see chapter The scheduler"
         )
 
     def push(self, request: Request) -> None:
         """Join in order of rank."""
         # TODO 6.2: your code here (the reference: 2 lines).
         raise NotImplementedError(
-            "scheduler task 6.2: not implemented yet; see chapter Continuous batching"
+            "scheduler task 6.2: not implemented yet; see chapter The scheduler"
         )
 
     def push_front(self, request: Request) -> None:
         """Join in order of rank, which already favours the earlier arrival."""
         # TODO 6.2: your code here (the reference: 1 line).
         raise NotImplementedError(
-            "scheduler task 6.2: not implemented yet; see chapter Continuous batching"
+            "scheduler task 6.2: not implemented yet; see chapter The scheduler"
         )
 
     def peek(self) -> Request | None:
         """The smallest rank still waiting."""
         # TODO 6.2: your code here (the reference: 3 lines).
         raise NotImplementedError(
-            "scheduler task 6.2: not implemented yet; see chapter Continuous batching"
+            "scheduler task 6.2: not implemented yet; see chapter The scheduler"
         )
 
     def remove(self, request: Request) -> None:
         """Forget a request; its heap entry is dropped when it comes up, or when half are such."""
         # TODO 6.2: your code here (the reference: 6 lines).
         raise NotImplementedError(
-            "scheduler task 6.2: not implemented yet; see chapter Continuous batching"
+            "scheduler task 6.2: not implemented yet; see chapter The scheduler"
         )
 
     def __len__(self) -> int:
@@ -129,14 +129,14 @@ class LongestPrefixMatch(FCFS):
         """Of equals the one that waits longest."""
         # TODO 6.3: your code here (the reference: 4 lines).
         raise NotImplementedError(
-            "scheduler task 6.3: not implemented yet; see chapter Continuous batching"
+            "scheduler task 6.3: not implemented yet; see chapter The scheduler"
         )
 
     def remove(self, request: Request) -> None:
         """Count how often the first in line is passed over."""
         # TODO 6.3: your code here (the reference: 2 lines).
         raise NotImplementedError(
-            "scheduler task 6.3: not implemented yet; see chapter Continuous batching"
+            "scheduler task 6.3: not implemented yet; see chapter The scheduler"
         )
 
 

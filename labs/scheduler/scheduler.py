@@ -16,6 +16,7 @@ from yaie.core.errors import InvariantError
 from yaie.core.request import FinishReason, Request, RequestStatus
 
 
+# ANCHOR: given
 class Scheduler:
     """See `yaie.core.contracts.Scheduler`.
 
@@ -44,6 +45,8 @@ class Scheduler:
         self._watermark = watermark
         self._running: list[Request] = []  # in order of rank
 
+    # ANCHOR_END: given
+
     @property
     def num_running(self) -> int:
         return len(self._running)
@@ -69,21 +72,21 @@ class Scheduler:
         """
         # TODO 6.4: your code here (the reference: 7 lines).
         raise NotImplementedError(
-            "scheduler task 6.4: not implemented yet; see chapter Continuous batching"
+            "scheduler task 6.4: not implemented yet; see chapter The scheduler"
         )
 
     def _continue_running(self, plan: StepPlan) -> int:
         """Schedule the running requests in order of rank; returns the budget that is left."""
         # TODO 6.4: your code here (the reference: 9 lines).
         raise NotImplementedError(
-            "scheduler task 6.4: not implemented yet; see chapter Continuous batching"
+            "scheduler task 6.4: not implemented yet; see chapter The scheduler"
         )
 
     def _put(self, plan: StepPlan, request: Request, num_tokens: int) -> None:
         """Enter a request's share into the plan."""
         # TODO 6.4: your code here (the reference: 11 lines).
         raise NotImplementedError(
-            "scheduler task 6.4: not implemented yet; see chapter Continuous batching"
+            "scheduler task 6.4: not implemented yet; see chapter The scheduler"
         )
 
     # ANCHOR_END: schedule
@@ -93,7 +96,7 @@ class Scheduler:
         """Let the queue in, one by one, until budget, seats or blocks run out."""
         # TODO 6.5: your code here (the reference: 11 lines).
         raise NotImplementedError(
-            "scheduler task 6.5: not implemented yet; see chapter Continuous batching"
+            "scheduler task 6.5: not implemented yet; see chapter The scheduler"
         )
 
     def _try_admit(self, request: Request, budget: int) -> int:
@@ -104,9 +107,10 @@ class Scheduler:
         """
         # TODO 6.5: your code here (the reference: 18 lines).
         raise NotImplementedError(
-            "scheduler task 6.5: not implemented yet; see chapter Continuous batching"
+            "scheduler task 6.5: not implemented yet; see chapter The scheduler"
         )
 
+    # ANCHOR: fail
     def _fail(self, request: Request, plan: StepPlan) -> None:
         """End a request that does not fit even alone, so that the queue behind it moves on."""
         request.error = (
@@ -116,6 +120,7 @@ class Scheduler:
         self.finish(request, FinishReason.ERROR)
         plan.failed.append(request)
 
+    # ANCHOR_END: fail
     # ANCHOR_END: admit
 
     # ANCHOR: preempt
@@ -126,14 +131,14 @@ class Scheduler:
         """
         # TODO 6.6: your code here (the reference: 7 lines).
         raise NotImplementedError(
-            "scheduler task 6.6: not implemented yet; see chapter Continuous batching"
+            "scheduler task 6.6: not implemented yet; see chapter The scheduler"
         )
 
     def _preempt_last(self, plan: StepPlan) -> Request:
         """Take the last request's seat and blocks; it goes back to the front of the queue."""
         # TODO 6.6: your code here (the reference: 11 lines).
         raise NotImplementedError(
-            "scheduler task 6.6: not implemented yet; see chapter Continuous batching"
+            "scheduler task 6.6: not implemented yet; see chapter The scheduler"
         )
 
     # ANCHOR_END: preempt
@@ -146,14 +151,14 @@ class Scheduler:
         """
         # TODO 6.7: your code here (the reference: 14 lines).
         raise NotImplementedError(
-            "scheduler task 6.7: not implemented yet; see chapter Continuous batching"
+            "scheduler task 6.7: not implemented yet; see chapter The scheduler"
         )
 
     def finish(self, request: Request, reason: FinishReason) -> None:
         """End a request, wherever it stands, and give back what it holds; harmless if it has ended."""
         # TODO 6.7: your code here (the reference: 10 lines).
         raise NotImplementedError(
-            "scheduler task 6.7: not implemented yet; see chapter Continuous batching"
+            "scheduler task 6.7: not implemented yet; see chapter The scheduler"
         )
 
     def _release(self, request: Request, reason: FinishReason) -> None:

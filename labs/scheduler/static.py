@@ -25,6 +25,7 @@ class StaticScheduler(Scheduler):
     def _num_seats_taken(self) -> int:
         return len(self._running) + len(self._ended_rows)
 
+    # ANCHOR: static_schedule
     def schedule(self) -> StepPlan:
         """Those that go on, new ones only while the batch is being filled, and the rows that ended."""
         self._cache.begin_step()
@@ -39,6 +40,8 @@ class StaticScheduler(Scheduler):
             self._put(plan, request, 1)
         plan.swap_out, plan.swap_in, plan.copies = self._cache.take_moves()
         return plan
+
+    # ANCHOR_END: static_schedule
 
     def _make_room(self, request: Request, num_tokens: int, plan: StepPlan) -> bool:
         """Rows that ended give way before anybody who is alive."""

@@ -13,6 +13,7 @@ from .agreement import check_agreement
 Pairs = list[tuple[int, int]]
 
 
+# ANCHOR: tables
 class KVCacheManager:
     """See `yaie.core.contracts.KVCacheManager`.
 
@@ -31,6 +32,8 @@ class KVCacheManager:
         self._computing: set[tuple[int, tuple[int, ...]]] = set()
         self._moves: tuple[Pairs, Pairs, Pairs] = ([], [], [])
         self._evicted = 0
+
+    # ANCHOR_END: tables
 
     # ANCHOR: admit
     def cached_tokens(self, request: Request) -> int:

@@ -18,6 +18,7 @@ from .grouping import groups_of
 Masks = dict[int | None, Tensor]
 
 
+# ANCHOR: group
 @dataclass(frozen=True, slots=True)
 class Group:
     """Sequences that are attended in one call: n of them with tq queries each.
@@ -43,6 +44,9 @@ class AttentionPlan:
 
     slot_mapping: Tensor
     groups: list[Group]
+
+
+# ANCHOR_END: group
 
 
 class RadixAttention:

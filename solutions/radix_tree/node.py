@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Optional
 
 
+# ANCHOR: node
 @dataclass(slots=True, eq=False)
 class Node:
     """An edge's tokens and the node at its end. `tokens` holds block_size tokens for each block.
@@ -25,6 +26,9 @@ class Node:
     def is_evictable(self) -> bool:
         """An unlocked leaf. The root is never one: it has no parent."""
         return self.lock_count == 0 and not self.children and self.parent is not None
+
+
+# ANCHOR_END: node
 
 
 class LeafQueue:

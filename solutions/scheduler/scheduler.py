@@ -15,6 +15,7 @@ from yaie.core.errors import InvariantError
 from yaie.core.request import FinishReason, Request, RequestStatus
 
 
+# ANCHOR: given
 class Scheduler:
     """See `yaie.core.contracts.Scheduler`.
 
@@ -42,6 +43,8 @@ class Scheduler:
         self._swap = swap
         self._watermark = watermark
         self._running: list[Request] = []  # in order of rank
+
+    # ANCHOR_END: given
 
     @property
     def num_running(self) -> int:
@@ -154,6 +157,7 @@ class Scheduler:
         return num_tokens
         # END SOLUTION
 
+    # ANCHOR: fail
     def _fail(self, request: Request, plan: StepPlan) -> None:
         """End a request that does not fit even alone, so that the queue behind it moves on."""
         request.error = (
@@ -163,6 +167,7 @@ class Scheduler:
         self.finish(request, FinishReason.ERROR)
         plan.failed.append(request)
 
+    # ANCHOR_END: fail
     # ANCHOR_END: admit
 
     # ANCHOR: preempt

@@ -6,6 +6,7 @@ from torch import Tensor
 from yaie.core.batch import AttentionSpec
 
 
+# ANCHOR: naive_attention
 def naive_attention(
     q: Tensor, k: Tensor, v: Tensor, spec: AttentionSpec, kv_lens: Tensor | None = None
 ) -> Tensor:
@@ -35,3 +36,6 @@ def _attend_one(q: Tensor, keys: Tensor, values: Tensor, spec: AttentionSpec, he
     if spec.sinks is not None:
         total = total + spec.sinks[head].double().exp()
     return (weights / total) @ values
+
+
+# ANCHOR_END: naive_attention

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+# ANCHOR: step_plan
 @dataclass(slots=True)
 class ScheduledRequest:
     """One request's share of a step: compute tokens [start, start + num_tokens).
@@ -50,6 +51,10 @@ class StepPlan:
         return sum(item.num_tokens for item in self.scheduled)
 
 
+# ANCHOR_END: step_plan
+
+
+# ANCHOR: attention_batch
 @dataclass(slots=True)
 class AttentionBatch:
     """A flat batch of n sequences and T query tokens, sequence after sequence.
@@ -74,6 +79,10 @@ class AttentionBatch:
     positions: "Tensor"
 
 
+# ANCHOR_END: attention_batch
+
+
+# ANCHOR: attention_spec
 @dataclass(frozen=True, slots=True)
 class AttentionSpec:
     """What kind of attention a layer wants.
@@ -90,6 +99,9 @@ class AttentionSpec:
     sinks: "Tensor | None" = None
 
 
+# ANCHOR_END: attention_spec
+
+
 @dataclass(frozen=True, slots=True)
 class KVLayerSpec:
     """The shape of one layer's keys and values: heads x head_dim, for K and for V."""
@@ -98,6 +110,7 @@ class KVLayerSpec:
     head_dim: int
 
 
+# ANCHOR: sampling_batch
 @dataclass(slots=True)
 class SamplingBatch:
     """Sampling parameters of n rows, one tensor each, on the logits' device.
@@ -122,6 +135,10 @@ class SamplingBatch:
     penalties: "PenaltyBatch | None" = None
 
 
+# ANCHOR_END: sampling_batch
+
+
+# ANCHOR: penalty_batch
 @dataclass(slots=True)
 class PenaltyBatch:
     """What the penalties of n rows need.
@@ -136,3 +153,6 @@ class PenaltyBatch:
     repetition: "Tensor"
     output_counts: "Tensor"
     prompt_mask: "Tensor"
+
+
+# ANCHOR_END: penalty_batch

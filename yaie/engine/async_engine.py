@@ -202,6 +202,7 @@ class AsyncEngine:
 
     # --- on the engine thread ---
 
+    # ANCHOR: run
     def _run(self) -> None:
         try:
             self._engine = self._load()
@@ -221,6 +222,8 @@ class AsyncEngine:
             self._inbox.get()()
         while not self._inbox.empty():  # nobody else takes from it
             self._inbox.get()()
+
+    # ANCHOR_END: run
 
     def _admit(
         self,

@@ -35,12 +35,15 @@ class ContiguousKV:
 
         return attend
 
+    # ANCHOR: append
     def _append(self, layer: int, name: str, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         if (layer, name) in self._kept:
             old_k, old_v = self._kept[layer, name]
             k, v = torch.cat([old_k, k]), torch.cat([old_v, v])
         self._kept[layer, name] = k, v
         return k, v
+
+    # ANCHOR_END: append
 
 
 def causal_attention(q: Tensor, k: Tensor, v: Tensor, spec: AttentionSpec) -> Tensor:

@@ -120,6 +120,7 @@ class LlamaAdapter(ModelAdapter):
         if self.config.tie_word_embeddings:
             self.head = self.tied_head(self.embedding)
 
+    # ANCHOR: forward
     def forward(self, token_ids: Tensor, positions: Tensor, attend: Attend) -> Tensor:
         residual = F.embedding(token_ids, self.embedding)
         hidden = self.ops.rms_norm(residual, self.layers[0].attention_norm, self.eps)
@@ -143,6 +144,8 @@ class LlamaAdapter(ModelAdapter):
         )
         q, k = self.rotate(index, q, k, positions)
         return layer.output(attend(index, q, k, v, layer.attention).flatten(1))
+
+    # ANCHOR_END: forward
 
     def rotate(self, layer: int, q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Give queries [T, heads, d] and keys [T, kv_heads, d] of a layer their positions."""
