@@ -87,8 +87,8 @@ pdf: docs ## Print the whole book into book/out/yaie.pdf, with Chromium
 traces: $(READY) ## Record the data of the book's figures from the reference
 	$(BIN)/python -m book.tools.traces $(ARGS)
 
-notebooks: $(READY) ## Run the labs' notebooks on the reference, into the book
-	$(BIN)/python -m book.tools.notebooks $(ARGS)
+notebooks: $(READY) ## Run the labs' notebooks on the reference, into the book [LAB]
+	$(BIN)/python -m book.tools.notebooks $(LAB) $(ARGS)
 
 test: $(READY) ## Run the tests [ARGS, for example ARGS='-m "not slow"']
 	$(BIN)/python -m pytest $(ARGS)

@@ -1,1 +1,1 @@
-"""What builds, checks and serves the book. Only the standard library and mdBook itself."""
+"""What builds, checks, records, runs and serves the book. Nothing of the engine imports it."""

@@ -9,6 +9,7 @@ is right, 1 if one is not, 2 if the chapter cannot be run. `book/README.md` has 
 
 import argparse
 import re
+import signal
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ from book.tools.mdbook import ROOT
 SOURCE = ROOT / "book/src"
 REASONS = ("installs", "browser", "interactive", "network", "gpu", "long")
 PORT = "8000"  # what a chapter writes for the server's port
+# Directly above a block: what its reader does by hand before, say in an editor.
+BEFORE = re.compile(r"<!-- before: (?P<command>[^\n]+) -->\n\Z")
 
 _UNITS = {
     "time": r"(?:ns|µs|us|ms|s|min|h|seconds?|minutes?|hours?)",
@@ -48,13 +51,17 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One fence. solved: labs that are filled in first. unrun: why it is not run, or empty."""
+    """One fence. solved: labs that are filled in first. unrun: why it is not run, or empty.
+
+    before: a command that is run first and not shown, or empty.
+    """
 
     line: int
     commands: tuple[Command, ...]
     server: bool = False
     solved: tuple[str, ...] = ()
     unrun: str = ""
+    before: str = ""
 
 
 def parse(text: str, name: str) -> list[Block]:
@@ -93,7 +100,9 @@ def _block(fence: re.Match[str], text: str, name: str) -> Block:
             raise ConsoleError(f"{where}: solved={lab}: there is no such lab")
     indent = len(fence["indent"])
     lines = [row[indent:] for row in fence["body"].splitlines()]
-    return Block(line, tuple(_commands(lines, line + 1, where)), server, solved, unrun)
+    before = BEFORE.search(text, 0, fence.start())
+    commands = tuple(_commands(lines, line + 1, where))
+    return Block(line, commands, server, solved, unrun, before["command"] if before else "")
 
 
 def _commands(lines: list[str], first: int, where: str) -> Iterator[Command]:
@@ -245,4 +254,6 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    # Asked to end, by `timeout` say, it still stops what it started and removes the copy.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     sys.exit(main())

@@ -51,6 +51,8 @@ def run_chapter(blocks: list[Block], name: str, root: Path = ROOT) -> Iterator[R
         for block in todo:
             for lab in block.solved:
                 sandbox.solve(lab)
+            if block.before:
+                sandbox.prepare(block, f"{name}:{block.line}")
             if block.server:
                 sandbox.serve(f"{name}:{block.line}")
             for command in block.commands:
@@ -82,6 +84,12 @@ class Sandbox:
         for file in sorted((self.root / "solutions" / lab).glob("*.py")):
             if file.name != NOTEBOOK_SOURCE:
                 (self.copy / "labs" / lab / file.name).write_bytes(file.read_bytes())
+
+    def prepare(self, block: Block, where: str) -> None:
+        """Do what the reader has done by hand before. Raises ConsoleError if it says anything."""
+        said = self.run(Command(block.before, (), block.line), where).output
+        if said:
+            raise ConsoleError(f"{where}: {block.before}: {' '.join(said)}")
 
     def run(self, command: Command, where: str) -> Result:
         """Run one command in a shell of its own, without a terminal and with nothing to read."""

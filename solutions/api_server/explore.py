@@ -29,7 +29,7 @@ QUESTION = {
     "temperature": 0,
     "max_tokens": 12,
 }
-client.post(CHAT, QUESTION)  # so that no picture pays for the first call
+_ = client.post(CHAT, QUESTION)  # so that no picture pays for the first call
 
 # %% [markdown]
 # ## A streamed answer

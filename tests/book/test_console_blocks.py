@@ -56,6 +56,19 @@ def test_other_fences_and_a_block_shown_inside_one_are_left_alone():
     assert parse("```text\n$ one\n```\n````md\n```console\n$ one\n```\n````\n", "x") == []
 
 
+def test_what_is_done_by_hand_before_a_block_stands_directly_above_it():
+    above = "<!-- before: touch x -->\n"
+    [block] = parse("Text.\n\n" + above + console("$ ls"), "x")
+    assert block.before == "touch x"
+    [block] = parse(above + "\n" + console("$ ls"), "x")
+    assert block.before == ""
+
+
+def test_what_is_done_before_must_work():
+    with pytest.raises(ConsoleError, match="x:2: rm nothing"):
+        list(run_chapter(parse("<!-- before: rm nothing -->\n" + console("$ true"), "x"), "x"))
+
+
 def test_options_are_read():
     [block] = parse(console("$ a", info="console,server,solved=sampler+scheduler"), "x")
     assert (block.server, block.solved, block.unrun) == (True, ("sampler", "scheduler"), "")
