@@ -1,11 +1,18 @@
 """What every test run has in common."""
 
+import os
 import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+# Beside other workers (`pytest -n 2`), a test and what it starts use this worker's share of the cores.
+# PyTorch reads the number when it is imported.
+WORKERS = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+if WORKERS > 1:
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // WORKERS)))
 
 
 def pytest_configure() -> None:

@@ -2,15 +2,25 @@
 
 import dataclasses
 import re
+import time
 import xml.etree.ElementTree as ET
+from functools import cache
+from typing import Any
 
 import pytest
 
 from book.tools import notebooks
-from book.tools.notebook_pages import Page, alike, faults, read_page, render, write_page
+from book.tools.notebook_pages import (
+    Page,
+    alike,
+    execute,
+    faults,
+    read_page,
+    render,
+    write_page,
+)
 from book.tools.notebooks import FOLDER, ORIGIN, digest, labs, main, origin, stale, title
 from book.tools.plots import for_page
-from tests.notebook_runs import executed
 
 DRAWN = """<?xml version="1.0"?>
 <svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"
@@ -27,6 +37,25 @@ DRAWN = """<?xml version="1.0"?>
  </g></g>
  <defs><path id="m1" d="M 0 0"/><clipPath id="pabc"><rect x="0.12345"/></clipPath></defs>
 </svg>"""
+
+
+@cache
+def executed(lab: str) -> Any:
+    """The notebook of a lab with its outputs, run once. Not to be changed: others look at it, too."""
+    begin = time.perf_counter()
+    notebook = execute(lab)
+    print(f"{lab}: {time.perf_counter() - begin:.1f} s")
+    return notebook
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lab", labs())
+def test_a_notebook_runs_on_the_reference_and_draws(lab):
+    outputs = [output for cell in executed(lab).cells for output in cell.get("outputs", [])]
+    pictures = [output for output in outputs if "image/svg+xml" in output.get("data", {})]
+    assert len(pictures) >= 4
+    warnings = [o.text for o in outputs if o.output_type == "stream" and o.name == "stderr"]
+    assert warnings == []
 
 
 @pytest.mark.slow
