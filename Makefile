@@ -24,6 +24,9 @@ IMPL_PATH = $(if $(filter labs solutions /% ~%,$(IMPL)),$(IMPL),$(or $(PWD),$(CU
 BIN := $(VENV)/bin
 READY := $(VENV)/.yaie-ready
 
+# A recipe's first line where a lab must be named.
+NAMED = @test -n "$(LAB)" || { echo "Name a lab: make $@ LAB=radix_tree" >&2; exit 2; }
+
 .DEFAULT_GOAL := help
 .PHONY: help setup grade watch hint reset notebook show serve chat \
         bench stubs selfcheck docs docs-serve pdf traces notebooks test check clean
@@ -43,21 +46,25 @@ grade: $(READY) ## Grade a lab, or all of them [LAB, TASK, SEED, IMPL, ARGS]
 	  $(if $(IMPL),--impl "$(IMPL_PATH)") $(ARGS)
 
 watch: $(READY) ## Grade a lab again whenever you save [LAB, SEED]
+	$(NAMED)
 	@$(BIN)/python -m grader watch $(LAB) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 hint: $(READY) ## One more hint, of four, for a task [LAB, TASK, ARGS=--again]
+	$(NAMED)
 	@$(BIN)/python -m grader hint $(LAB) $(if $(TASK),--task $(TASK)) $(ARGS)
 
 reset: $(READY) ## Restore a lab's stubs; your files are kept [LAB, ARGS=--yes]
+	$(NAMED)
 	@$(BIN)/python -m grader reset $(LAB) $(ARGS)
 
 notebook: $(READY) ## Open a lab's notebook in the browser [LAB, ARGS=--no-browser]
-	@test -f "labs/$(LAB)/explore.ipynb" || { echo "Name a lab: make notebook LAB=radix_tree" >&2; exit 2; }
+	@test -f "labs/$(LAB)/explore.ipynb" || { echo "Name a lab: make $@ LAB=radix_tree" >&2; exit 2; }
 	$(BIN)/jupyter lab --ServerApp.root_dir="$(CURDIR)/labs/$(LAB)" \
 	  --FileCheckpoints.checkpoint_dir="$(CURDIR)/.yaie/checkpoints/$(LAB)" \
 	  --LabApp.default_url=/lab/tree/explore.ipynb $(ARGS)
 
 show: $(READY) ## The chapter's figures, recorded from your part of a lab [LAB, ARGS=--no-browser]
+	$(NAMED)
 	@$(BIN)/python -m book.tools.traces.show $(LAB) $(ARGS)
 
 serve: $(READY) ## Serve a model over HTTP [MODEL, PORT, ARGS]

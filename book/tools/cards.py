@@ -82,14 +82,16 @@ def _points(lab: Lab, passed: tuple[str, ...] | None) -> str:
     if passed is None:
         return ""
     points = sum(task.points for task in lab.tasks if task.id in passed)
+    says = f"You have {points} of {lab.points} points."
     record = Progress.load(ROOT).records.get(lab.key)
-    note = ""
     if record and record.digest != part_digest(ROOT / "labs" / lab.key):
-        note = f" Your code has changed since it was graded with {record.points} points."
+        says = (
+            f"{record.points} of {lab.points} points when last graded; your code has changed since."
+        )
     return (
         f'<p class="lab-points"><progress max="{lab.points}" value="{points}"'
         f' aria-label="points in this lab"></progress>'
-        f" You have {points} of {lab.points} points.{note}</p>"
+        f" {says}</p>"
     )
 
 

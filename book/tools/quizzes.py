@@ -1,5 +1,6 @@
 """Questions to answer in the page: book/quizzes/<name>.toml."""
 
+from hashlib import sha256
 from typing import Any
 
 from book.tools.markup import inline
@@ -57,7 +58,10 @@ def render_question(quiz: str, question: dict[str, Any], suffix: str = "") -> st
 
 
 def load_quiz(name: str) -> list[dict[str, Any]]:
-    """The questions of one file, with what they must have. Raises QuizError."""
+    """The questions of one file, with what they must have, their choices shuffled. Raises QuizError.
+
+    The same way each time: whoever writes a quiz need not think of where the right answer stands.
+    """
     path = QUIZZES / f"{name}.toml"
     if not path.is_file():
         raise QuizError(f"there is no book/quizzes/{name}.toml")
@@ -68,7 +72,12 @@ def load_quiz(name: str) -> list[dict[str, Any]]:
         raise QuizError(f"quiz {name}: two questions have the same id")
     for question in questions:
         _require_sense(name, question)
+        question["choice"].sort(key=lambda choice: _place(name, question["id"], choice["text"]))
     return questions
+
+
+def _place(*words: str) -> str:
+    return sha256("\n".join(words).encode()).hexdigest()
 
 
 def _require_sense(quiz: str, question: dict[str, Any]) -> None:

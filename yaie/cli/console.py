@@ -52,9 +52,15 @@ def show_parts(parts: Sequence["Part"], *, brief: bool = False) -> None:
     if not brief or any(part.is_yours for part in parts):
         err.print(parts_table(parts))
         return
-    reasons = Counter(part.reason for part in parts)
-    counts = ", ".join(f"{count} {reason}" for reason, count in reasons.items())
+    counts = ", ".join(f"{whose} {reason}" for reason, whose in _by_reason(parts).items())
     err.print(f"[dim]All parts are the reference: {escape(counts)}.[/]", soft_wrap=True)
+
+
+def _by_reason(parts: Sequence["Part"]) -> dict[str, str]:
+    """By reason, how many parts have it; where it counts tasks itself, which part."""
+    reasons = Counter(part.reason for part in parts)
+    named = {part.reason: f"{part.lab}" for part in parts if part.reason[0].isdigit()}
+    return {reason: named.get(reason, str(count)) for reason, count in reasons.items()}
 
 
 def log_to_stderr() -> None:

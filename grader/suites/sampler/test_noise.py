@@ -60,7 +60,7 @@ def test_noise_is_finite(part: ModuleType) -> None:
     noise = noise_of(part, seeds, steps, 50_000)
     why = (
         "u must stay inside (0, 1): at 0 and at 1 the logarithms are infinite. float32 rounds a u close "
-        "below 1 to 1, and a hash may be 0."
+        "below 1 to 1, and 1 - u to 1 where u is tiny; and a hash may be 0."
     )
     for row, token in (~noise.isfinite()).nonzero().tolist():
         where = f"seed {seeds[row]}, step {steps[row]}, token {token}"
