@@ -94,7 +94,7 @@ def forget_part(lab: str) -> None:
 
 def open_tasks(lab: str) -> list[str]:
     """Ids of the tasks that a learner's part leaves as stubs, in order."""
-    folder = _find_mine(lab)
+    folder = find_mine(lab)
     files = source_files(folder) if folder else []
     found = [stub["message"] for file in files for stub in _STUB.finditer(file.read_text("utf-8"))]
     return sorted({task[1] for message in found if (task := _TASK.search(message))})
@@ -102,7 +102,7 @@ def open_tasks(lab: str) -> list[str]:
 
 def _choice(mine: str, progress: Progress | None) -> Choice:
     if mine == "auto":
-        return lambda lab: _by_progress(load_curriculum()[lab], progress)
+        return lambda lab: by_progress(load_curriculum()[lab], progress)
     if mine == "none":
         return lambda lab: (REFERENCE, "chosen by --mine none")
     if mine == "all":
@@ -122,8 +122,9 @@ def _named_labs(mine: str) -> frozenset[str]:
     return labs
 
 
-def _by_progress(lab: Lab, progress: Progress | None) -> tuple[str, str]:
-    folder = _find_mine(lab.key)
+def by_progress(lab: Lab, progress: Progress | None = None) -> tuple[str, str]:
+    """Whose part of a lab `auto` takes, and why."""
+    folder = find_mine(lab.key)
     if folder is None:
         return REFERENCE, "not in labs/"
     progress = progress or Progress.load(folder.parent.parent)
@@ -137,7 +138,7 @@ def _by_progress(lab: Lab, progress: Progress | None) -> tuple[str, str]:
     return REFERENCE, f"{passed} of {len(lab.tasks)} tasks passed"
 
 
-def _find_mine(lab: str) -> Path | None:
+def find_mine(lab: str) -> Path | None:
     """The folder that `labs.<lab>` would be imported from."""
     try:
         spec = find_spec(f"labs.{lab}")
@@ -151,7 +152,7 @@ def _find_mine(lab: str) -> Path | None:
 def _load(lab: str, owner: str, reason: str) -> Part:
     if owner == REFERENCE:
         return Part(lab, owner, f"solutions.{lab}", reason)
-    folder = _find_mine(lab)
+    folder = find_mine(lab)
     if folder is None:
         raise PartError(f"labs/{lab} is missing; `make stubs` writes it")
     _refuse_unfinished(lab, folder)

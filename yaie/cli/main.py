@@ -1,4 +1,4 @@
-"""The entry point: `yaie serve | chat | generate | bench | doctor`.
+"""The entry point: `yaie serve | chat | generate | bench | doctor | lab`.
 
 Errors that were raised on purpose are one paragraph on stderr and exit code 2; any other shows its
 traceback, because it is a bug.
@@ -14,6 +14,7 @@ from yaie.cli.chat import chat
 from yaie.cli.console import show_error
 from yaie.cli.doctor import doctor
 from yaie.cli.generate import generate
+from yaie.cli.lab import lab_app
 from yaie.cli.serve import serve
 from yaie.core.errors import YaieError
 
@@ -30,6 +31,7 @@ app.command()(chat)
 app.command()(generate)
 app.command()(doctor)
 app.add_typer(bench_app, name="bench")
+app.add_typer(lab_app, name="lab")
 
 
 def _print_version(wanted: bool) -> None:

@@ -1,0 +1,82 @@
+"""`yaie lab`: where you stand in the labs, and the grader's commands under the same roof.
+
+The grader is run as a program of its own and never imported: an engine that is installed without it
+works the same.
+"""
+
+import subprocess
+import sys
+from importlib.util import find_spec
+
+import typer
+from rich.table import Table
+
+from yaie.cli.console import out, say
+from yaie.core.curriculum import Lab, load_curriculum
+from yaie.core.errors import ConfigError
+from yaie.core.progress import Progress
+from yaie.parts import by_progress, find_mine
+
+lab_app = typer.Typer(
+    name="lab",
+    help="Where you stand in the labs; and grade, watch, hint, reset, as in make.",
+    invoke_without_command=True,
+)
+
+
+@lab_app.callback()
+def overview(context: typer.Context) -> None:
+    """List the labs with your points, and what comes next."""
+    if context.invoked_subcommand is not None:
+        return
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column("lab")
+    table.add_column("package", no_wrap=True)
+    table.add_column("points", justify="right", no_wrap=True)
+    table.add_column("why")
+    table.add_column("chapter")
+    unfinished = []
+    for lab in load_curriculum().labs:
+        points = points_of(lab)
+        _, why = by_progress(lab)
+        style = "bold green" if points == lab.points else ""
+        cells = (str(lab.number), lab.key, f"{points}/{lab.points}", why, lab.chapter)
+        table.add_row(*cells, style=style)
+        if points < lab.points:
+            unfinished.append(lab.key)
+    out.print(table)
+    if unfinished:
+        say(f"\nNext: yaie lab grade {unfinished[0]}, or make grade LAB={unfinished[0]}")
+    else:
+        say("\nEvery lab has passed: yaie serve runs on your parts alone.")
+
+
+def points_of(lab: Lab) -> int:
+    """The points that hold on the learner's source as it is now."""
+    folder = find_mine(lab.key)
+    if folder is None:
+        return 0
+    passed = Progress.load(folder.parent.parent).passed_tasks(lab, folder)
+    return sum(task.points for task in lab.tasks if task.id in passed)
+
+
+def _hand_on(context: typer.Context) -> None:
+    """Run the grader's command of this name with the same words, and end as it ends."""
+    if find_spec("grader") is None:
+        raise ConfigError("the graders are not installed here; work in a clone of the repository")
+    command = [sys.executable, "-m", "grader", str(context.info_name), *context.args]
+    raise typer.Exit(subprocess.run(command).returncode)
+
+
+for _name, _help in {
+    "grade": "Grade a lab, or all of them.",
+    "watch": "Grade a lab again whenever you save.",
+    "hint": "One more hint, of four, for a task.",
+    "reset": "Restore a lab's stubs; your files are kept.",
+}.items():
+    lab_app.command(
+        _name,
+        help=_help,
+        add_help_option=False,  # the grader has a better one
+        context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+    )(_hand_on)
