@@ -11,6 +11,32 @@ def test_the_book_builds_without_a_fault(capsys):
     assert build.main() == 0, capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("settings", "chapter", "fault"),
+    [
+        ("no-such-option = true", "", "output.html"),
+        ("", "{{#include gone.py}}", "includes gone.py, which does not exist"),
+        ("", "```python\n{{#include ../../code.py:lake}}\n```", "0 times ANCHOR: lake"),
+        ("", "[away](gone.md)", "a dead link: gone.html"),
+    ],
+)
+def test_what_mdbook_lets_pass_fails_the_build(
+    tmp_path, monkeypatch, capsys, settings, chapter, fault
+):
+    source = tmp_path / "book/src"
+    source.mkdir(parents=True)
+    (tmp_path / "code.py").write_text("# ANCHOR: pond\n# ANCHOR_END: pond\n")
+    (source / "SUMMARY.md").write_text("[One](one.md)\n")
+    (source / "one.md").write_text(f"# One\n\n{chapter}\n")
+    (tmp_path / "book.toml").write_text(
+        '[book]\ntitle = "T"\nsrc = "book/src"\n[build]\nbuild-dir = "book/out"\n'
+        f"[output.html]\n{settings}\n"
+    )
+    monkeypatch.setattr(build, "ROOT", tmp_path)
+    assert build.main() == 1
+    assert fault in capsys.readouterr().err
+
+
 def test_errors_and_warnings_in_the_log_are_complaints():
     log = " INFO Book building has started\n ERROR unknown field `x`\n WARN no such file\n"
     assert build.complaints(log) == ["ERROR unknown field `x`", "WARN no such file"]
