@@ -12,7 +12,9 @@ from book.tools.mdbook import ROOT
 
 EVIDENCE = ROOT / "book/evidence"
 # Keys may hold spaces; how to write the number stands last, if it stands there.
-ASKED = re.compile(r"(?P<address>.+?)(?:\s+(?P<form>,|[+,]*(?:\.\d+)?[%dfeg]))?")
+ASKED = re.compile(
+    r"(?P<address>.+?)(?:\s+/(?P<unit>1e\d+))?(?:\s+(?P<form>,|[+,]*(?:\.\d+)?[%dfeg]))?"
+)
 OF_RUNS: dict[str, Callable[[list[float]], float]] = {"median": median, "low": min, "high": max}
 """What may be asked of a list of repeated measurements."""
 
@@ -22,19 +24,19 @@ class EvidenceError(ValueError):
 
 
 def asked_value(text: str) -> str:
-    """What a directive asks for: an address and perhaps a form. Raises EvidenceError."""
+    """What a directive asks for: an address, perhaps a unit (/1e9) and a form. Raises EvidenceError."""
     found = ASKED.fullmatch(text.strip())
     if found is None:
         raise EvidenceError("{{#value}} needs a file and keys, as in memory:shares.paged")
-    return value(found["address"], found["form"] or "")
+    return value(found["address"], found["form"] or "", unit=float(found["unit"] or 1))
 
 
-def value(address: str, form: str = "") -> str:
+def value(address: str, form: str = "", *, unit: float = 1) -> str:
     """A recorded number as text.
 
     address: file and keys, "memory:shares.paged"; items of a list by number, or its median, low and
     high. form: a format specification of Python's; without one, text and whole numbers as they are.
-    Raises EvidenceError.
+    unit: what the number is counted in, 1e9 for billions. Raises EvidenceError.
     """
     name, _, keys = address.partition(":")
     found: Any = load(name)
@@ -47,7 +49,7 @@ def value(address: str, form: str = "") -> str:
     if not form and not isinstance(found, str | int):
         raise EvidenceError(f"{address} is {found!r}: say how to write it, for example .1f")
     try:
-        return format(found, form)
+        return format(found if unit == 1 else found / unit, form)
     except (ValueError, TypeError) as error:
         raise EvidenceError(f"{address} is {found!r}: {error}") from None
 

@@ -146,6 +146,7 @@ def test_of_repeated_measurements_the_median_and_the_ends_can_be_asked(records):
     assert expanded("{{#value run:power of two.median .1f}}") == "2.0"
     assert expanded("{{#value run:power of two.low .1f}}") == "1.0"
     assert expanded("{{#value run:power of two.high .1f}}") == "3.0"
+    assert expanded("{{#value run:power of two.high /1e1 .1f}}") == "0.3"
 
 
 @pytest.mark.parametrize(
