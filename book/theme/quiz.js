@@ -10,8 +10,9 @@
       if (this.button) return;
       this.choices = [...this.querySelectorAll('.choice')];
       this.button = html('button', { type: 'button' }, 'Check');
-      this.verdict = html('p', { class: 'verdict', role: 'status' });
-      this.querySelector('details').replaceWith(this.button, this.verdict);
+      this.verdict = html('span', { class: 'verdict', role: 'status' });
+      this.querySelector('details').remove();
+      this.querySelector('fieldset').append(html('p', { class: 'check' }, this.button, this.verdict));
       this.button.onclick = () => this.check();
       const last = store.get(this.key);
       if (last && !this.closest('yaie-review')) {
