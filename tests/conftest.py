@@ -15,6 +15,10 @@ if WORKERS > 1:
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // WORKERS)))
 
 
+# A console that is made while this is set keeps that width; workers have it set.
+os.environ.pop("COLUMNS", None)
+
+
 def pytest_configure() -> None:
     """A shell starts what runs in the background deaf to Ctrl-C, and children inherit that."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

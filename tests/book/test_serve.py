@@ -39,7 +39,8 @@ def test_a_mirror_is_written_when_its_source_changes_and_only_then(tmp_path):
 
 def test_the_folders_of_the_book_stay_watched():
     folders = serve.watched(ROOT)
-    assert {"solutions", "labs", "book/figures"} <= set(folders)
+    assert {"solutions", "book/quizzes", "book/figures"} <= set(folders)
+    assert "labs" not in folders  # a lab that is saved is no reason to build the book
     assert all((ROOT / folder).is_dir() for folder in folders)
 
 
