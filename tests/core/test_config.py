@@ -63,7 +63,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"swap_space": -1.0}, "swap_space"),
     ({"preemption": "swap"}, "swap_space"),
     ({"policy": "fifo"}, "policy"),
-    ({"backend": "triton"}, "backend"),
+    ({"backend": "rocm"}, "backend"),
     ({"model": ""}, "model"),
     ({"seed": "1"}, "seed"),
     ({"threads": 0}, "threads"),

@@ -10,6 +10,7 @@ STATUSES = {
     "ConfigError": (400, "invalid_request_error", "invalid_config"),
     "ModelError": (400, "invalid_request_error", "model_error"),
     "PartError": (500, "server_error", "part_error"),
+    "KernelError": (500, "server_error", "kernel_error"),
     "InvalidRequestError": (400, "invalid_request_error", "invalid_value"),
     "ContextLengthError": (400, "invalid_request_error", "context_length_exceeded"),
     "KVPoolTooSmallError": (400, "invalid_request_error", "kv_pool_too_small"),

@@ -1,5 +1,6 @@
 """What flows through one step: the plan, the attention batch, the sampling batch."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -7,6 +8,8 @@ from yaie.core.request import Request
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    Rope = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
 
 
 # ANCHOR: step_plan
@@ -100,6 +103,28 @@ class AttentionSpec:
 
 
 # ANCHOR_END: attention_spec
+
+
+# ANCHOR: rotation
+@dataclass(frozen=True, slots=True)
+class Rotation:
+    """A rotary embedding that queries and keys are still to be given.
+
+    An adapter hands it to `attend` instead of rotating, so that a kernel may do it on the way to the
+    pool; whatever has no such kernel calls `apply` first. The fields are as in `TransformerOps.rope`.
+    """
+
+    rope: "Rope"
+    positions: "Tensor"
+    cos: "Tensor"
+    sin: "Tensor"
+
+    def apply(self, q: "Tensor", k: "Tensor") -> "tuple[Tensor, Tensor]":
+        """q [T, heads, d] and k [T, kv_heads, d], rotated."""
+        return self.rope(q, k, self.positions, self.cos, self.sin)
+
+
+# ANCHOR_END: rotation
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,9 @@ class EngineConfig:
         "auto", "Of weights and KV pool; auto is float32 on a CPU, the checkpoint's on a GPU."
     )
     device: Literal["auto", "cpu", "cuda"] = _setting("auto", "Where the model runs.")
-    backend: Literal["auto", "torch"] = _setting("auto", "Whose kernels run.")
+    backend: Literal["auto", "torch", "triton", "cuda"] = _setting(
+        "auto", "What the kernels are written in; auto is torch on a CPU, triton on a GPU."
+    )
     block_size: int = _setting(16, "Token slots in a block.")
     num_blocks: int | None = _setting(
         None, "Blocks in the KV pool; sized from memory if not given."

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from yaie.core.batch import AttentionBatch, AttentionSpec, SamplingBatch, StepPlan
+    from yaie.core.batch import AttentionBatch, AttentionSpec, Rotation, SamplingBatch, StepPlan
     from yaie.core.params import SamplingParams
     from yaie.core.request import FinishReason, Request, RequestOutput
 
@@ -702,8 +702,23 @@ class ModelRunner(Protocol):
 
 
 # ANCHOR: attend
-Attend = Callable[["int", "Tensor", "Tensor", "Tensor", "AttentionSpec"], "Tensor"]
-"""attend(layer, q [T, heads, d], k [T, kv_heads, d], v [T, kv_heads, d], spec) -> [T, heads, d].
+class Attend(Protocol):
+    """What a model adapter calls in each layer: it writes K and V to the pool and attends."""
 
-What a model adapter calls in each layer: it writes K and V to the pool and attends."""
+    def __call__(
+        self,
+        layer: int,
+        q: "Tensor",
+        k: "Tensor",
+        v: "Tensor",
+        spec: "AttentionSpec",
+        rotation: "Rotation | None" = None,
+    ) -> "Tensor":
+        """q [T, heads, d]; k, v [T, kv_heads, d]. Returns [T, heads, d].
+
+        rotation: what q and k still lack; with it they may be overwritten.
+        """
+        ...
+
+
 # ANCHOR_END: attend

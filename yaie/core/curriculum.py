@@ -46,6 +46,11 @@ class Lab:
     def points(self) -> int:
         return sum(task.points for task in self.tasks)
 
+    @property
+    def is_kernel(self) -> bool:
+        """Whether it is written in Triton or CUDA C++, for the backends of these names alone."""
+        return "cpu" not in self.verify
+
     def task(self, name: str) -> Task:
         """A task by its id ("4.2") or its number in the lab ("2"). Raises ConfigError."""
         for task in self.tasks:

@@ -44,6 +44,12 @@ class PartError(YaieError):
     code = "part_error"
 
 
+class KernelError(YaieError):
+    """A CUDA kernel cannot be compiled, or failed. The message says how to get on."""
+
+    code = "kernel_error"
+
+
 class InvalidRequestError(YaieError):
     """A request that no engine state could serve; the client must change it."""
 

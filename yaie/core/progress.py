@@ -14,7 +14,8 @@ from typing import Any
 from yaie.core.curriculum import ROOT, Lab
 
 PROGRESS = Path(".yaie/progress.json")
-SOURCES = {".py", ".cu", ".cuh"}
+CUDA_SOURCES = {".cu", ".cuh"}
+SOURCES = {".py", *CUDA_SOURCES}
 
 
 def source_files(folder: Path) -> list[Path]:

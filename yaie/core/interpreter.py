@@ -1,0 +1,65 @@
+"""Repairs to Triton's interpreter, which runs kernels on the CPU (TRITON_INTERPRET=1).
+
+Of Triton 3.4 to 3.6, with NumPy 2.4. Compiled kernels are not touched.
+"""
+
+import functools
+from typing import Any
+
+
+@functools.cache
+def repair() -> None:
+    """Called by every package of Triton kernels; does nothing where kernels are compiled.
+
+    A loop whose bounds are tensors: they have one dimension, and NumPy turns only those without into an
+    int. `tl.dot` of bfloat16: it multiplies the bit patterns, taken for whole numbers. And speed: for
+    every call of a helper it patches the language anew, where once a launch is enough.
+    """
+    import triton
+
+    if not triton.knobs.runtime.interpret:
+        return
+    import numpy as np
+    import triton.language as tl
+    from triton.runtime import interpreter
+
+    patch_tensor = interpreter._patch_lang_tensor
+    create_dot = interpreter.InterpreterBuilder.create_dot
+
+    def patch_tensor_with_index(tensor: Any, scope: Any) -> None:
+        patch_tensor(tensor, scope)
+        scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.item()))
+
+    def widened(operand: Any) -> Any:
+        """bfloat16 is the upper half of a float32."""
+        if operand.dtype.scalar != tl.bfloat16:
+            return operand
+        bits = operand.data.astype(np.uint32) << np.uint32(16)
+        return interpreter.TensorHandle(bits.view(np.float32), tl.float32)
+
+    def create_dot_widened(self: Any, a: Any, b: Any, *rest: Any) -> Any:
+        return create_dot(self, widened(a), widened(b), *rest)
+
+    patch_language = interpreter._patch_lang
+    launch = interpreter.GridExecutor.__call__
+    patched: set[int] = set()  # modules of triton.language, during a launch
+
+    def patch_language_once(function: Any) -> Any:
+        modules = {id(interpreter.tl), id(interpreter.tl.core)}
+        found = {id(value) for value in function.__globals__.values()} & modules
+        if found <= patched:
+            return interpreter._LangPatchScope()
+        patched.update(found)
+        return patch_language(function)
+
+    def launch_and_forget(self: Any, *args: Any, **kwargs: Any) -> None:
+        patched.clear()
+        try:
+            launch(self, *args, **kwargs)
+        finally:
+            patched.clear()
+
+    interpreter._patch_lang = patch_language_once
+    interpreter.GridExecutor.__call__ = launch_and_forget
+    interpreter._patch_lang_tensor = patch_tensor_with_index
+    interpreter.InterpreterBuilder.create_dot = create_dot_widened
