@@ -17,6 +17,8 @@ LAB ?=
 TASK ?=
 SEED ?=
 IMPL ?=
+# Of build-kernels: GPU architectures, such as "80;90" (empty: this machine's).
+ARCH ?=
 
 # A folder is meant as seen from where make was called, even with `make -C`.
 IMPL_PATH = $(if $(filter labs solutions /% ~%,$(IMPL)),$(IMPL),$(or $(PWD),$(CURDIR))/$(IMPL))
@@ -29,10 +31,10 @@ NAMED = @test -n "$(LAB)" || { echo "Name a lab: make $@ LAB=radix_tree" >&2; ex
 
 .DEFAULT_GOAL := help
 .PHONY: help setup grade watch hint reset notebook show serve chat \
-        bench stubs selfcheck docs docs-serve pdf traces notebooks test check clean
+        bench build-kernels stubs selfcheck docs docs-serve pdf traces notebooks test check clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
 	@echo "Variables: LAB=radix_tree  TASK=4.2  SEED=number  IMPL=labs|solutions|folder"
 	@echo "           MODEL=hub-id-or-folder  PORT=number  ARGS='more arguments'"
@@ -73,8 +75,11 @@ serve: $(READY) ## Serve a model over HTTP [MODEL, PORT, ARGS]
 chat: $(READY) ## Talk to a model in the terminal [MODEL, ARGS]
 	$(BIN)/yaie chat $(MODEL) $(ARGS)
 
-bench: $(READY) ## Measure [BENCH=throughput|latency|memory|prefix|bookkeeping|ladder, MODEL, ARGS]
+bench: $(READY) ## Measure [BENCH=throughput|latency|memory|prefix|bookkeeping|ladder|kernels, MODEL, ARGS]
 	$(BIN)/yaie bench $(BENCH) $(MODEL) $(ARGS)
+
+build-kernels: $(READY) ## Compile the CUDA labs, without a GPU too [ARCH="80;90", IMPL=labs]
+	@$(BIN)/yaie build-kernels $(if $(ARCH),--arch "$(ARCH)") $(if $(filter labs,$(IMPL)),--yours) $(ARGS)
 
 stubs: $(READY) ## Generate labs/ from solutions/ [ARGS=--force overwrites your own work]
 	$(BIN)/python -m grader.stubs $(ARGS)

@@ -5,7 +5,7 @@ A lab's package is imported by name from `labs` or from `solutions`; nothing els
 
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
@@ -18,8 +18,12 @@ from yaie.core.errors import ConfigError, PartError
 from yaie.core.progress import Progress, part_digest, source_files
 
 LABS = load_curriculum().keys
+PLAIN_LABS = tuple(lab.key for lab in load_curriculum().labs if not lab.is_kernel)
 YOURS, REFERENCE = "yours", "reference"
-_STUB = re.compile(r"""raise NotImplementedError\(\s*(["'])(?P<message>.+?)\1""", re.S)
+_STUB = re.compile(
+    r"""(?:raise NotImplementedError|\bNOT_IMPLEMENTED)\(\s*(["'])(?P<message>.+?)\1""", re.S
+)
+"""As `grader.stubs` writes it, in Python and in CUDA C++."""
 _TASK = re.compile(r"\btask (\d+\.\d+)\b")
 
 
@@ -66,18 +70,18 @@ Choice = Callable[[str], tuple[str, str]]
 """(owner, reason) of a lab."""
 
 
-def load_parts(mine: str, progress: Progress | None = None) -> Parts:
+def load_parts(mine: str, progress: Progress | None = None, *, labs: Sequence[str] = LABS) -> Parts:
     """Choose every part, and import the learner's.
 
     mine: "auto", "all", "none", or lab names joined by commas. "auto" takes a learner's part once every
     task of its lab has passed on exactly the source that would be imported. progress: of the checkout
-    that `labs` lies in, if not given.
+    that `labs` lies in, if not given. labs: those that are wanted (an engine runs on one backend's).
 
     Raises ConfigError for a lab that does not exist and PartError for a learner's part that is
     unfinished or cannot be imported: what was chosen is never replaced in silence.
     """
     choose = _choice(mine, progress)
-    return Parts([_load(lab, *choose(lab)) for lab in LABS])
+    return Parts([_load(lab, *choose(lab)) for lab in labs])
 
 
 def load_part(lab: str, mine: str) -> Part:
@@ -107,11 +111,19 @@ def _choice(mine: str, progress: Progress | None) -> Choice:
         return lambda lab: (REFERENCE, "chosen by --mine none")
     if mine == "all":
         return lambda lab: (YOURS, "forced by --mine all")
-    named = _named_labs(mine)
+    named = named_labs(mine)
     return lambda lab: (YOURS, "forced by --mine") if lab in named else (REFERENCE, "not in --mine")
 
 
-def _named_labs(mine: str) -> frozenset[str]:
+def whose(lab: str, mine: str) -> tuple[str, str]:
+    """Owner and reason of a lab's part, without importing it."""
+    return _choice(mine, None)(lab)
+
+
+def named_labs(mine: str) -> frozenset[str]:
+    """The labs that `mine` names one by one. Raises ConfigError for one that does not exist."""
+    if mine in ("auto", "all", "none"):
+        return frozenset()
     labs = frozenset(name.strip() for name in mine.split(","))
     if unknown := sorted(labs - set(LABS)):
         raise ConfigError(

@@ -69,3 +69,10 @@ def test_bug_shows_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cli, "app", broken)
     with pytest.raises(ZeroDivisionError):
         cli.main()
+
+
+def test_it_runs_as_a_module_too() -> None:
+    ran = subprocess.run(
+        [sys.executable, "-m", "yaie", "--version"], capture_output=True, text=True
+    )
+    assert ran.stdout == f"yaie {__version__}\n"

@@ -16,6 +16,7 @@ from yaie.core.config import EngineConfig
 from yaie.core.errors import ContextLengthError, InvalidRequestError
 from yaie.core.params import SamplingParams
 from yaie.core.request import FinishReason, Request, RequestOutput, RequestStatus
+from yaie.engine.backends import Backend
 from yaie.parts import load_part
 
 
@@ -38,6 +39,7 @@ class FakeEngine:
         self.max_model_len = max_model_len
         self.tokenizer = FakeTokenizer()
         self.parts: list[Any] = []
+        self.backend = Backend("torch", {}, ())
         self.api = load_part("api_server", "none").package
         self.sampling_defaults: dict[str, Any] = {}
         self.pool_tokens = 16 * max_model_len

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.markup import escape
 
-from yaie.cli.console import err, printable, say, show_error, show_parts, state_dir
+from yaie.cli.console import err, printable, say, show_backend, show_error, show_parts, state_dir
 from yaie.cli.options import engine_options, sampling_options
 from yaie.core.compat import Runner
 from yaie.core.config import EngineConfig
@@ -53,6 +53,7 @@ def chat(
     with Runner() as runner:
         runner.run(engine.start())
         (state_dir() / "last_model").write_text(config.model, encoding="utf-8")
+        show_backend(engine.engine.backend)
         show_parts(engine.engine.parts, brief=True)
         if sys.stdin.isatty():
             err.print("[dim]/help lists the commands, Ctrl-D leaves.[/]")

@@ -16,6 +16,7 @@ from rich.table import Table
 from yaie.core.errors import YaieError
 
 if TYPE_CHECKING:
+    from yaie.engine.backends import Backend
     from yaie.parts import Part
 
 out = Console(highlight=False)
@@ -54,6 +55,12 @@ def show_parts(parts: Sequence["Part"], *, brief: bool = False) -> None:
         return
     counts = ", ".join(f"{whose} {reason}" for reason, whose in _by_reason(parts).items())
     err.print(f"[dim]All parts are the reference: {escape(counts)}.[/]", soft_wrap=True)
+
+
+def show_backend(backend: "Backend") -> None:
+    """On stderr, if there is something to know about it."""
+    if backend.note:
+        err.print(f"[yellow]Backend {backend.name}: {escape(backend.note)}.[/]", soft_wrap=True)
 
 
 def _by_reason(parts: Sequence["Part"]) -> dict[str, str]:

@@ -1,16 +1,13 @@
 """`yaie doctor`: what this machine can run, and what is missing.
 
-Every check is a function that returns one `Finding`; a check that is not `needed` may be missing
-without harm to the CPU engine.
+Every check is a function that returns a `Finding` or several; one that is not `needed` may be missing
+without harm to the CPU engine. What kernels need stands in `doctor_kernels.py`.
 """
 
-import importlib.util
 import platform
-import shutil
 import sys
 import urllib.error
 import urllib.request
-from dataclasses import dataclass
 from typing import Annotated
 
 import typer
@@ -19,20 +16,11 @@ from rich.table import Table
 
 from yaie import __version__
 from yaie.cli.console import out, parts_table, say
+from yaie.cli.doctor_kernels import Finding, kernel_findings
+from yaie.core.config import EngineConfig
 from yaie.core.errors import YaieError
 
 GIB = 2**30
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """What a check saw. `todo` says what to do about it if it is not `ok`."""
-
-    subject: str
-    ok: bool
-    seen: str
-    todo: str = ""
-    needed: bool = False
 
 
 def doctor(
@@ -42,7 +30,7 @@ def doctor(
     port: Annotated[int, typer.Option(help="The port that the server would use.")] = 8000,
 ) -> None:
     """Say what this machine can run and what is missing. Exit code 0 if the engine runs on the CPU."""
-    findings = [_python(), *_torch(), _memory(), _tutor(), _triton(), _nvcc(), _port(port)]
+    findings = [_python(), *_torch(), _memory(), _tutor(), *kernel_findings(), _port(port)]
     if online:
         findings.append(_hub())
     _print(findings)
@@ -64,11 +52,15 @@ def _print(findings: list[Finding]) -> None:
 
 
 def _print_parts() -> None:
+    from yaie.engine.backends import choose_backend
+    from yaie.models.loader import resolve_device
     from yaie.parts import load_parts
 
+    config = EngineConfig()
     try:
-        out.print()
-        out.print(parts_table(load_parts("auto").table()))
+        backend = choose_backend(config, resolve_device(config))
+        say(f"\nBackend {backend.name}:")
+        out.print(parts_table(load_parts("auto", labs=backend.labs).table()))
     except YaieError as error:
         say(error.message)
 
@@ -124,18 +116,6 @@ def _tutor() -> Finding:
     ok = (folder / "config.json").exists() and any(folder.glob("*.safetensors"))
     todo = "" if ok else "Its files are part of the repository; fetch them again."
     return Finding("tutor model", ok, "embedded" if ok else "not there", todo)
-
-
-def _triton() -> Finding:
-    found = importlib.util.find_spec("triton") is not None
-    todo = "" if found else "For the Triton labs: pip install 'yaie[gpu]' (Linux)."
-    return Finding("Triton", found, "installed" if found else "not installed", todo)
-
-
-def _nvcc() -> Finding:
-    path = shutil.which("nvcc")
-    todo = "" if path else "For CUDA on a GPU: install the CUDA toolkit."
-    return Finding("nvcc", path is not None, path or "not on the path", todo)
 
 
 def _port(port: int) -> Finding:

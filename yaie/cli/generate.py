@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from yaie.cli.console import out, show_parts
+from yaie.cli.console import out, show_backend, show_parts
 from yaie.cli.options import engine_options, sampling_options
 from yaie.cli.steps import StepLog, name_of
 from yaie.core.config import EngineConfig
@@ -48,6 +48,7 @@ def generate(
     from yaie.engine.llm_engine import LLMEngine
 
     engine = LLMEngine(config)
+    show_backend(engine.backend)
     show_parts(engine.parts, brief=True)
     use_chat = engine.tokenizer.has_chat_template if chat is None else chat
     if system is not None and not use_chat:

@@ -1,4 +1,4 @@
-"""The entry point: `yaie serve | chat | generate | bench | doctor | lab`.
+"""The entry point: `yaie serve | chat | generate | bench | doctor | build-kernels | lab`.
 
 Errors that were raised on purpose are one paragraph on stderr and exit code 2; any other shows its
 traceback, because it is a bug.
@@ -10,6 +10,7 @@ import typer
 
 from yaie import __version__
 from yaie.cli.bench import bench_app
+from yaie.cli.build_kernels import build_kernels
 from yaie.cli.chat import chat
 from yaie.cli.console import show_error
 from yaie.cli.doctor import doctor
@@ -30,6 +31,7 @@ app.command()(serve)
 app.command()(chat)
 app.command()(generate)
 app.command()(doctor)
+app.command()(build_kernels)
 app.add_typer(bench_app, name="bench")
 app.add_typer(lab_app, name="lab")
 

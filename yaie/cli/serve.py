@@ -69,6 +69,9 @@ def _announce(engine: "LLMEngine", name: str, url: str) -> None:
     changed = ", ".join(f"{key}={options[key]}" for key in options if key != "model")
     say(f"model        {name} (context {engine.max_model_len:,} tokens)")
     say(f"options      {changed or 'all at their defaults'}")
+    if engine.backend.name != "torch":
+        note = f" ({engine.backend.note})" if engine.backend.note else ""
+        say(f"backend      {engine.backend.name}{note}")
     say(f"KV pool      {engine.pool_tokens:,} tokens: {_concurrency(engine)}")
     out.print(parts_table(engine.parts))
     say(f"\nServing at {url}/v1 (Ctrl-C stops). Try:\n")

@@ -5,6 +5,7 @@ from functools import partial
 
 from yaie.core.config import EngineConfig
 from yaie.core.contracts import EngineCore, KVCacheManager, Scheduler
+from yaie.engine.backends import Backend, make_attention, make_pool, make_sampler
 from yaie.engine.model_runner import ModelRunner
 from yaie.engine.sizing import block_bytes, num_device_blocks, num_host_blocks
 from yaie.models.loader import LoadedModel
@@ -22,7 +23,9 @@ class Machine:
     bytes_per_block: int
 
 
-def assemble(config: EngineConfig, parts: Parts, model: LoadedModel, max_model_len: int) -> Machine:
+def assemble(
+    config: EngineConfig, backend: Backend, parts: Parts, model: LoadedModel, max_model_len: int
+) -> Machine:
     """Build pool, cache, scheduler, runner and step loop for a loaded model."""
     layers = model.adapter.kv_layers
     bytes_per_block = block_bytes(layers, config.block_size, model.dtype)
@@ -33,10 +36,10 @@ def assemble(config: EngineConfig, parts: Parts, model: LoadedModel, max_model_l
     blocks = paged_cache.BlockManager(num_blocks, config.block_size, num_host)
     tree = parts["radix_tree"].RadixTree(config.block_size) if config.prefix_caching else None
     cache: KVCacheManager = paged_cache.KVCacheManager(blocks, tree)
-    pool = paged_cache.KVPool(
-        layers, num_blocks, config.block_size, model.dtype, model.device, num_host
+    pool = make_pool(
+        backend, parts, config, layers, num_blocks, num_host, model.dtype, model.device
     )
-    attention = parts["radix_attention"].RadixAttention(pool, model.adapter.ops)
+    attention = make_attention(backend, parts, pool)
     scheduler = _scheduler(config, parts, cache, num_blocks, max_model_len)
     runner = ModelRunner(
         model.adapter, attention, pool, model.device, config.max_num_seqs, max_model_len
@@ -45,7 +48,7 @@ def assemble(config: EngineConfig, parts: Parts, model: LoadedModel, max_model_l
     core = engine.EngineCore(
         scheduler,
         runner,
-        parts["sampler"].Sampler(),
+        make_sampler(backend, parts),
         partial(engine.Detokenizer, model.tokenizer.decode),
         engine.StopChecker,
         model.eos_token_ids,

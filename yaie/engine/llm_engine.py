@@ -17,9 +17,10 @@ from yaie.core.params import SamplingParams
 from yaie.core.request import FinishReason, Request, RequestOutput
 from yaie.engine.admission import check_messages, check_prompt, resolve_max_tokens
 from yaie.engine.assembly import Machine
+from yaie.engine.backends import choose_backend, fitted, make_ops, prepare
 from yaie.engine.recovery import Supervisor
 from yaie.engine.sampling import resolve_seed
-from yaie.models.loader import ModelLoader
+from yaie.models.loader import ModelLoader, resolve_device
 from yaie.parts import Part, load_parts
 
 Prompt = str | list[int]
@@ -31,22 +32,28 @@ class LLMEngine:
 
     max_model_len: longest sequence, prompt and output together.
     pool_tokens: token slots in the KV pool.
+    backend: what the kernels are written in, and which labs they come from.
     """
 
     def __init__(self, config: EngineConfig | None = None, **settings: Any) -> None:
         """Settings override `config`; without one, environment and file are read too.
 
-        Raises ConfigError, ModelError or PartError.
+        Raises ConfigError, ModelError, PartError, or KernelError for CUDA that does not compile.
         """
         self.config = _configured(config, settings)
         if self.config.threads is not None:
             torch.set_num_threads(self.config.threads)
-        self._parts = load_parts(self.config.mine)
-        self._model = ModelLoader(
-            self.config, self._parts["transformer_ops"].TransformerOps()
-        ).load()
+        device = resolve_device(self.config)
+        self.backend = choose_backend(self.config, device)
+        self._parts = load_parts(self.config.mine, labs=self.backend.labs)
+        prepare(self.backend, self._parts, device)
+        self._model = ModelLoader(self.config, make_ops(self.backend, self._parts)).load()
+        self.backend = fitted(self.backend, self.config, self._model.adapter.kv_layers)
+        self._parts = load_parts(self.config.mine, labs=self.backend.labs)
         self.max_model_len = self._model.max_length
-        self._supervisor = Supervisor(self.config, self._parts, self._model, self.max_model_len)
+        self._supervisor = Supervisor(
+            self.config, self.backend, self._parts, self._model, self.max_model_len
+        )
         self.pool_tokens = self._machine.num_blocks * self.config.block_size
         self._num_arrived = 0
         self._counters = dict.fromkeys(

@@ -1,7 +1,6 @@
 """Carries out a plan: moves blocks, flattens the batch, runs the model, returns the logits needed."""
 
 from collections.abc import Sequence
-from functools import partial
 
 import numpy as np
 import torch
@@ -10,6 +9,7 @@ from torch import Tensor
 from yaie.core.batch import AttentionBatch, SamplingBatch, ScheduledRequest, StepPlan
 from yaie.core.contracts import KVPool, RadixAttention
 from yaie.core.request import Request
+from yaie.engine.backends.attention import attend_through
 from yaie.engine.block_table_mirror import BlockTableMirror
 from yaie.engine.sampling import SamplingBatchBuilder
 from yaie.models.adapter import ModelAdapter
@@ -43,12 +43,12 @@ class ModelRunner:
         self._pool.swap_out(plan.swap_out)
         self._pool.swap_in(plan.swap_in)
         self._pool.copy_blocks(plan.copies)
-        # Sequences that attention may treat alike stand side by side: equal query lengths, then by
-        # length, so that its groups are slices of the batch and need no copies.
+        # Sequences that attention may treat alike stand side by side (decodes, chunks, whole prompts;
+        # equal query lengths, then by length), so that its groups are slices and need no copies.
         order = sorted(range(len(plan.scheduled)), key=lambda i: _shape(plan.scheduled[i]))
         scheduled = [plan.scheduled[i] for i in order]
         batch = self._attention_batch(scheduled)
-        attend = partial(self._attention.run, plan=self._attention.plan(batch))
+        attend = attend_through(self._attention, self._attention.plan(batch))
         token_ids = self._tensor(np.array(_token_ids(scheduled), dtype=np.int64))
         hidden = self._adapter.forward(token_ids, batch.positions, attend)
         ends = np.empty(len(order), dtype=np.int64)
@@ -82,9 +82,9 @@ class ModelRunner:
         return torch.from_numpy(array).to(self._device, non_blocking=True)
 
 
-def _shape(item: ScheduledRequest) -> tuple[int, int]:
-    """By number of queries; among those, the longest sequence first."""
-    return item.num_tokens, -item.start
+def _shape(item: ScheduledRequest) -> tuple[bool, int, int]:
+    """Whole prompts last; by number of queries; among those, the longest sequence first."""
+    return item.start == 0 and item.num_tokens > 1, item.num_tokens, -item.start
 
 
 def _token_ids(scheduled: Sequence[ScheduledRequest]) -> list[int]:

@@ -31,6 +31,7 @@ from yaie.core.errors import (
 )
 from yaie.core.request import FinishReason, Request, RequestOutput, RequestStatus
 from yaie.engine.assembly import Machine, assemble
+from yaie.engine.backends import Backend
 from yaie.models.loader import LoadedModel
 from yaie.parts import Part, Parts
 
@@ -46,11 +47,18 @@ class Supervisor:
     """The machine in use, and the requests that it owes an end, whatever its step loop forgets."""
 
     def __init__(
-        self, config: EngineConfig, parts: Parts, model: LoadedModel, max_model_len: int
+        self,
+        config: EngineConfig,
+        backend: Backend,
+        parts: Parts,
+        model: LoadedModel,
+        max_model_len: int,
     ) -> None:
         """Raises ConfigError, or PartError for a learner's part that cannot be made."""
         self._mine = parts_in_steps(parts.table())
-        self._assemble = partial(assemble, parts=parts, model=model, max_model_len=max_model_len)
+        self._assemble = partial(
+            assemble, backend=backend, parts=parts, model=model, max_model_len=max_model_len
+        )
         self._config = config
         self._live: dict[str, Request] = {}
         self._closed: list[RequestOutput] = []

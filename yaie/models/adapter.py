@@ -42,6 +42,8 @@ class ModelAdapter(ABC):
             def logits(self, hidden):
                 return self.head(hidden).float()
 
+    A family with rotary positions hands `attend` a `Rotation` as well, instead of rotating itself.
+
     Three rules make it fast and right. The T tokens of a call are a flat batch of several sequences,
     prompt chunks and single tokens side by side: whatever depends on a token's place must use
     `positions`, and only `attend` may mix tokens. What several products share as input is one

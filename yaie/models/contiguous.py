@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from yaie.core.batch import AttentionSpec
+from yaie.core.batch import AttentionSpec, Rotation
 from yaie.core.contracts import Attend
 
 
@@ -24,7 +24,16 @@ class ContiguousKV:
         names = [name for name, _ in batch]
         lengths = [length for _, length in batch]
 
-        def attend(layer: int, q: Tensor, k: Tensor, v: Tensor, spec: AttentionSpec) -> Tensor:
+        def attend(
+            layer: int,
+            q: Tensor,
+            k: Tensor,
+            v: Tensor,
+            spec: AttentionSpec,
+            rotation: Rotation | None = None,
+        ) -> Tensor:
+            if rotation is not None:
+                q, k = rotation.apply(q, k)
             rows = zip(names, q.split(lengths), k.split(lengths), v.split(lengths), strict=True)
             return torch.cat(
                 [

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from yaie.core.batch import AttentionSpec, KVLayerSpec
+from yaie.core.batch import AttentionSpec, KVLayerSpec, Rotation
 from yaie.core.contracts import Attend, TransformerOps
 from yaie.models.adapter import ModelAdapter, register
 from yaie.models.linear import Linear, Slot
@@ -50,7 +50,7 @@ class DecoderLayer:
 class LlamaAdapter(ModelAdapter):
     """RMSNorm before attention and feed-forward, rotary positions, grouped queries, SwiGLU.
 
-    Subclasses say where they differ: `biases`, `window`, `rotate`.
+    Subclasses say where they differ: `biases`, `window`, `before_rotation`.
     """
 
     checkpoint_prefix = "model."
@@ -142,14 +142,15 @@ class LlamaAdapter(ModelAdapter):
             part.unflatten(1, (-1, self.head_dim))
             for part in layer.qkv(hidden).split(layer.qkv.sizes, dim=1)
         )
-        q, k = self.rotate(index, q, k, positions)
-        return layer.output(attend(index, q, k, v, layer.attention).flatten(1))
+        q, k = self.before_rotation(index, q, k)
+        rotation = Rotation(self.ops.rope, positions, self.cos, self.sin)
+        return layer.output(attend(index, q, k, v, layer.attention, rotation).flatten(1))
 
     # ANCHOR_END: forward
 
-    def rotate(self, layer: int, q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """Give queries [T, heads, d] and keys [T, kv_heads, d] of a layer their positions."""
-        return self.ops.rope(q, k, positions, self.cos, self.sin)
+    def before_rotation(self, layer: int, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        """What a family does to the queries [T, heads, d] and keys [T, kv_heads, d] of a layer first."""
+        return q, k
 
     def logits(self, hidden: Tensor) -> Tensor:
         return self.head(hidden).float()

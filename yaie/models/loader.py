@@ -80,7 +80,7 @@ class ModelLoader:
         files = checkpoint_files(folder)
         tokenizer = Tokenizer.load(folder, config.model_type)
         generation = read_generation_config(folder)
-        device = self._device()
+        device = resolve_device(self._config)
         dtype = self._dtype(config, device)
         adapter_class = self._adapter_class(architecture, config)
         adapter = adapter_class(config, self._ops, dtype, device, self._max_length(config))
@@ -109,18 +109,6 @@ class ModelLoader:
             adapter = GenericAdapter
         return adapter
 
-    def _device(self) -> torch.device:
-        wanted = self._config.device
-        if wanted == "cuda" and not torch.cuda.is_available():
-            raise ConfigError(
-                "device 'cuda' was asked for, but torch sees no GPU. Use device 'cpu', or install a "
-                "torch with CUDA and check that nvidia-smi lists the GPU.",
-                param="device",
-            )
-        if wanted == "auto":
-            wanted = "cuda" if torch.cuda.is_available() else "cpu"
-        return torch.device(wanted)
-
     def _dtype(self, config: Any, device: torch.device) -> torch.dtype:
         name = self._config.dtype
         if name == "auto" and device.type == "cpu":
@@ -141,6 +129,20 @@ class ModelLoader:
                 param="max_model_len",
             )
         return limit if wanted is None else wanted
+
+
+def resolve_device(config: EngineConfig) -> torch.device:
+    """Where the model runs. Raises ConfigError for a GPU that is not there."""
+    wanted = config.device
+    if wanted == "cuda" and not torch.cuda.is_available():
+        raise ConfigError(
+            "device 'cuda' was asked for, but torch sees no GPU. Use device 'cpu', or install a "
+            "torch with CUDA and check that nvidia-smi lists the GPU.",
+            param="device",
+        )
+    if wanted == "auto":
+        wanted = "cuda" if torch.cuda.is_available() else "cpu"
+    return torch.device(wanted)
 
 
 def read_config(folder: Path) -> Any:

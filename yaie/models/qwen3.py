@@ -39,7 +39,7 @@ class Qwen3Adapter(Qwen2Adapter):
             slots[f"layers.{index}.self_attn.k_norm.weight"] = Slot(k_norm)
         return slots
 
-    def rotate(self, layer: int, q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+    def before_rotation(self, layer: int, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         q = self.ops.rms_norm(q, self.q_norms[layer], self.eps)
         k = self.ops.rms_norm(k, self.k_norms[layer], self.eps)
-        return super().rotate(layer, q, k, positions)
+        return q, k

@@ -16,11 +16,12 @@ def health_router(service: Service) -> APIRouter:
 
     @router.get("/health")
     async def health() -> Response:
-        """200 when ready; 503 while loading or draining, and when dead. Says whose parts run."""
+        """200 when ready; 503 while loading or draining, and when dead. Says what runs, and whose."""
         state = service.engine.state
         body: dict[str, Any] = {"status": state.value, "version": __version__}
         if state in (EngineState.READY, EngineState.DRAINING):
             body["model"] = service.model_name
+            body["backend"] = service.engine.engine.backend.name
             body["parts"] = [
                 {
                     "lab": part.lab,

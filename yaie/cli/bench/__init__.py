@@ -128,3 +128,20 @@ def bookkeeping(
     from yaie.cli.bench.bookkeeping import run
 
     run(running, waiting, cached, steps, policy, mine, json)
+
+
+@bench_app.command()
+def kernels(
+    operation: Annotated[
+        list[str] | None, typer.Option(help="An operation, such as rms_norm; repeatable.")
+    ] = None,
+    only: Annotated[
+        list[str] | None, typer.Option(help="One of those compared, such as triton; repeatable.")
+    ] = None,
+    mine: Annotated[str, typer.Option(help="Whose parts: auto, all, none or a list.")] = "auto",
+    json: Json = None,
+) -> None:
+    """Each kernel on a GPU: Triton, CUDA C++ and PyTorch, beside libraries and what the GPU can do."""
+    from yaie.cli.bench.kernels import run
+
+    run(operation or [], only or [], mine, json)

@@ -10,7 +10,7 @@ from yaie.cli.console import show_parts
 from yaie.core.contracts import KVCacheManager, Scheduler
 from yaie.core.params import SamplingParams
 from yaie.core.request import Request
-from yaie.parts import Parts, load_parts
+from yaie.parts import PLAIN_LABS, Parts, load_parts
 
 BLOCK_SIZE = 16
 PROMPT_TOKENS = 256
@@ -27,7 +27,7 @@ def run(
     json: str | None,
 ) -> None:
     """Time schedule + update of a step in which every running request decodes one token."""
-    parts = load_parts(mine)
+    parts = load_parts(mine, labs=PLAIN_LABS)
     show_parts(parts.table())
     rows, figures = [], []
     with progress() as bar:

@@ -11,8 +11,10 @@ from yaie.cli.bench.workload import Job, Lengths, draw_jobs, run_jobs, spread
 from yaie.cli.console import show_parts
 from yaie.core.config import EngineConfig
 from yaie.core.errors import ConfigError, YaieError
+from yaie.engine.backends import choose_backend
 from yaie.engine.llm_engine import LLMEngine
 from yaie.engine.recovery import parts_in_steps
+from yaie.models.loader import resolve_device
 from yaie.parts import load_parts
 
 SHARED_TOKENS = 64
@@ -42,7 +44,7 @@ def run(
 
     Raises ConfigError if no part of the learner's runs, and whatever the reference raises.
     """
-    rungs = _rungs(config.mine)
+    rungs = _rungs(config)
     reference = LLMEngine(replace(config, mine="none"))
     name, vocab_size = reference.model_name, reference.tokenizer.vocab_size
     del reference
@@ -68,8 +70,9 @@ def run(
     save(json, {"workload": workload, "rungs": {r.name: _figures(r, rungs[0]) for r in rungs}})
 
 
-def _rungs(mine: str) -> list[Rung]:
-    parts = load_parts(mine).table()
+def _rungs(config: EngineConfig) -> list[Rung]:
+    labs_in_use = choose_backend(config, resolve_device(config)).labs
+    parts = load_parts(config.mine, labs=labs_in_use).table()
     show_parts(parts)
     labs = [part.lab for part in parts_in_steps(parts)]
     if not labs:
