@@ -1,0 +1,183 @@
+"""Task 10.1: the forward kernel, one tile of keys after another. No mask, no groups."""
+
+import math
+from types import ModuleType
+
+import torch
+from hypothesis import given
+
+from grader.kit import examples, expect, expect_equal, task
+from grader.kit.kernels import random
+from grader.suites.triton_flash_attention.problems import (
+    BF16,
+    F16,
+    F32,
+    Problem,
+    expect_forward,
+    expect_lse,
+    forward,
+    problem,
+    problems,
+)
+
+
+def scored(scores: list[float], values: list[float], dtype: torch.dtype = F32) -> Problem:
+    """One query whose key i has score scores[i] and value values[i]; scale 1."""
+    q, k = torch.zeros(1, 1, 1, 16), torch.zeros(1, len(scores), 1, 16)
+    q[..., 0], k[0, :, 0, 0] = 1.0, torch.tensor(scores)
+    v = torch.tensor(values)[None, :, None, None].expand(1, -1, 1, 16)
+    return Problem(q.to(dtype), k.to(dtype), v.to(dtype).contiguous(), scale=1.0)
+
+
+@task("10.1")
+def test_one_tile_is_a_softmax(part: ModuleType) -> None:
+    """Eight keys with score 0 and eight with ln 3 weigh 1 to 3, and lse is ln 32."""
+    given_problem = scored([0.0, math.log(3.0)] * 8, [4.0, 8.0] * 8)
+    why = "Weights are exp(score * scale) over their sum. With exp2, the scale takes a factor log2(e)."
+    expect_forward(part, given_problem, "10.1", "scores 0 and ln 3 in turn, values 4 and 8", why)
+
+
+@task("10.1")
+def test_the_tail_of_the_keys_is_masked(part: ModuleType) -> None:
+    """Keys that are no multiple of the tile: what pads the last tile has no weight."""
+    why = (
+        "A lane past the end of the keys was loaded as 0: its score of 0 is larger than -20. The tail "
+        "must be masked: its scores become -inf before the softmax, not only its loads 0."
+    )
+    for tk in (3, 19, 150):
+        expect_forward(
+            part, scored([-20.0] * tk, [1.0] * tk), "10.1", f"{tk} keys with score -20", why
+        )
+
+
+@task("10.1")
+def test_the_scale_is_applied_once(part: ModuleType) -> None:
+    """Scores are multiplied by `scale`, once, whatever the head's size."""
+    for scale in (0.25, 2.0):
+        given_problem = scored([0.0, 1.0], [0.0, 1.0])
+        given_problem.scale = scale
+        out, _, _ = forward(part, given_problem, "10.1")
+        weight = float(out.flatten()[0])
+        if math.isclose(weight, 1 / (1 + math.exp(-scale * scale)), rel_tol=1e-3):
+            why = "The scale is applied twice: to the queries or the scores, and in the exponent."
+            expect(False, f"with scale {scale} a score of 1 becomes {scale * scale}", why=why)
+        what = f"scores 0 and 1 at scale {scale}, values 0 and 1"
+        expect_forward(part, given_problem, "10.1", what, "The scale multiplies each score, once.")
+
+
+@task("10.1")
+def test_the_lse_is_a_natural_logarithm(part: ModuleType) -> None:
+    """One key with score 3: lse is 3, the logarithm of exp(3)."""
+    _, lse, _ = forward(part, scored([3.0], [1.0]), "10.1")
+    exact = scored([3.0], [1.0]).exact()[1]
+    expect_lse(lse, exact, "one key with score 3", "lse = peak + log(total), of scaled scores.")
+
+
+@task("10.1")
+def test_a_later_peak_rescales_what_was_summed(part: ModuleType) -> None:
+    """Scores that rise from tile to tile: what was summed before a new peak shrinks with it."""
+    scores = [float(i // 16) for i in range(300)]
+    values = [float(i % 7) for i in range(300)]
+    why = (
+        "When a tile raises the peak, total and acc were summed against the old one: both must be "
+        "rescaled by exp(old peak - new peak) before the tile is added."
+    )
+    expect_forward(part, scored(scores, values), "10.1", "300 keys with rising scores", why)
+
+
+@task("10.1")
+def test_large_scores_do_not_overflow(part: ModuleType) -> None:
+    """Scores of 1,000 and -1,000: the peak is subtracted before anything is raised to a power."""
+    why = (
+        "exp(1000) is inf in float32: subtract the peak, in the same units as the exponent, first."
+    )
+    for scores in ([1000.0, 999.0], [-1000.0, -1001.0]):
+        expect_forward(part, scored(scores, [1.0, 2.0]), "10.1", f"scores {scores}", why)
+
+
+@task("10.1")
+def test_an_early_peak_stays(part: ModuleType) -> None:
+    """The largest score in the first tile: later tiles are weighed against it."""
+    scores = [200.0 if i == 3 else float(i % 5) for i in range(300)]
+    why = (
+        "The new peak is the larger one of the old peak and the tile's: with the tile's alone, the old "
+        "sums would grow by exp(196)."
+    )
+    given_problem = scored(scores, [float(i) for i in range(300)])
+    expect_forward(part, given_problem, "10.1", "300 keys, number 3 with a score of 200", why)
+
+
+@task("10.1")
+def test_sums_are_kept_in_float32(part: ModuleType) -> None:
+    """In float16, a small value in every tile after a large first one: none is lost."""
+    keys = 2048
+    values = [16.0] * 128 + [0.006] * (keys - 128)
+    why = (
+        "The sum is in half precision: near 2,048 the next float16 is 2 away, and what a tile adds is "
+        "rounded off. acc and total are float32, from the first tile to the last."
+    )
+    expect_forward(part, scored([0.0] * keys, values, F16), "10.1", f"{keys} keys in float16", why)
+
+
+@task("10.1")
+def test_every_dtype(part: ModuleType) -> None:
+    """out has the dtype of q, lse is float32."""
+    for dtype in (F32, F16, BF16):
+        given_problem = problem(20, 40, dtype=dtype)
+        expect_forward(part, given_problem, "10.1", f"{dtype}", "Round once, at the end.")
+
+
+@task("10.1")
+def test_every_batch_and_head_is_its_own(part: ModuleType) -> None:
+    """Two sequences of three heads, 70 queries each, in tensors with strides of their own."""
+    why = "Batch, head and query tile are three coordinates of the grid, each with its stride."
+    expect_forward(part, problem(70, 40, n=2, heads=3, kv_heads=3), "10.1", "2 x 3 heads", why)
+
+
+@task("10.1")
+def test_head_sizes(part: ModuleType) -> None:
+    """Heads of 64, 80, 96, 128 and 256: columns beyond the head are padding."""
+    for dim in (64, 80, 96, 128, 256):
+        why = "A tile has a power of two of columns; those from d on are 0, and are not written."
+        expect_forward(part, problem(17, 33, dim=dim), "10.1", f"heads of {dim}", why)
+
+
+@task("10.1")
+def test_nothing_to_see(part: ModuleType) -> None:
+    """Without any keys, out is 0 and lse is -inf; without queries, both are empty."""
+    why = (
+        "An empty sum is 0, its logarithm -inf, and 0 / 0 is NaN: divide only where a key was seen."
+    )
+    expect_forward(part, problem(3, 0), "10.1", "3 queries and no keys", why)
+    out, _, _ = forward(part, problem(0, 3), "10.1")
+    expect_equal([*out.shape], [1, 0, 1, 16], "the shape of out without queries")
+
+
+@task("10.1")
+def test_no_scores_are_written(part: ModuleType) -> None:
+    """out and lse are all that is written, once, and each query is read once, in one launch."""
+    given_problem = problem(70, 150)
+    out, lse, seen = forward(part, given_problem, "10.1")
+    why = "Scores and weights live in registers: writing them is what FlashAttention avoids."
+    written = seen.total().stores
+    expect_equal(written, out.numel() + lse.numel(), "the numbers that are written", why=why)
+    expect_equal(
+        seen.loads(given_problem.q), given_problem.q.numel(), "the numbers of q that are read",
+        why="A program holds its query tile while it walks over the keys: load it before the loop.",
+    )  # fmt: skip
+
+
+@task("10.1")
+@examples(14)
+@given(problems())
+def test_any_problem(part: ModuleType, problem: Problem) -> None:
+    """Any shapes, any scale: out and lse are those of float64."""
+    expect_forward(part, problem, "10.1")
+
+
+@task("10.1")
+def test_long_rows_in_bfloat16(part: ModuleType) -> None:
+    """A thousand keys in bfloat16 are as good as ten."""
+    given_problem = problem(4, 1000, dtype=BF16, scale=1.0)
+    given_problem.v = random(1, 1000, 1, 16, seed=5, dtype=BF16)
+    expect_forward(part, given_problem, "10.1", "1,000 keys in bfloat16", "Sum in float32.")

@@ -1,0 +1,150 @@
+"""Task 9.4: the rotary embedding, of q and k in one launch and in place."""
+
+from types import ModuleType
+
+import torch
+from hypothesis import given as drawn
+from hypothesis import strategies as st
+from torch import Tensor
+
+from grader.kit import examples, expect, expect_equal, kernels, task
+from grader.kit.kernels import expect_near, random
+from grader.suites.triton_ops.launches import (
+    F16,
+    F32,
+    WIDE,
+    expect_mostly,
+    expect_one_launch,
+    expect_work,
+    product,
+    run,
+)
+
+QUARTER = (
+    torch.tensor([[1.0, 1.0], [0.0, 1.0], [-1.0, 1.0]]),
+    torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 0.0]]),
+)
+"""cos and sin: pair 0 turns by 0, 90 and 180 degrees at positions 0, 1 and 2, pair 1 never."""
+HEADS = "A tile has a power of two of heads: those that a token does not have must be masked."
+
+
+def expect_turned(part: ModuleType, q: Tensor, k: Tensor, *rest: Tensor, why: str = "") -> None:
+    """`rope` turns q and k, where they lie, as the definition says."""
+    right = [kernels.rope(x, *rest) for x in (q, k)]
+    got, _ = run(part, "rope", q, k, *rest)
+    for name, tensor, exact in zip("qk", (q, k), right, strict=True):
+        expect_near(tensor, exact, q.dtype, f"{name} of shape {list(tensor.shape)}", why=why)
+    expect_equal([x.data_ptr() for x in got], [q.data_ptr(), k.data_ptr()], "where the results lie")
+
+
+@task("9.4")
+def test_halves_are_paired(part: ModuleType) -> None:
+    """Dimension i turns together with dimension i + rotary_dim / 2, in place."""
+    q, k = torch.tensor([[[1.0, 2.0, 3.0, 4.0]]] * 2), torch.tensor([[[0.0, 0.0, 1.0, 0.0]]] * 2)
+    before = q.clone()
+    run(part, "rope", q, k, torch.tensor([0, 1]), *QUARTER)
+    why = (
+        "A pair is (x[0], x[2]) here, not the neighbours (x[0], x[1]). By 90 degrees (1, 3) becomes "
+        "(-3, 1): the minus goes to the first half, and both halves are computed from the old ones."
+    )
+    right = torch.stack((before[0], torch.tensor([[-3.0, 2.0, 1.0, 4.0]])))
+    expect_near(q, right, F32, "q = (1, 2, 3, 4), turned by 0 and by 90 degrees", why=why)
+    right = torch.stack((torch.tensor([[0.0, 0.0, 1.0, 0.0]]), torch.tensor([[-1.0, 0, 0, 0]])))
+    expect_near(k, right, F32, "k = (0, 0, 1, 0), turned by 0 and by 90 degrees", why=why)
+
+
+@task("9.4")
+def test_positions_pick_the_row_of_the_tables(part: ModuleType) -> None:
+    """Each token is turned by its own position, which is not its place in the batch."""
+    x = torch.tensor([[[1.0, 0.0, 0.0, 0.0]]]).repeat(3, 1, 1)
+    why = "A flat batch holds tokens of many sequences: `positions` says where each one stands."
+    expect_turned(part, x, x.clone(), torch.tensor([1, 0, 1]), *QUARTER, why=why)
+
+
+@task("9.4")
+def test_dimensions_beyond_the_rotary_ones_stay(part: ModuleType) -> None:
+    """With rotary_dim below the head's size the rest of the head is neither read nor written."""
+    q = torch.arange(1.0, 9.0).reshape(1, 1, 8)
+    k = q.clone()
+    _, seen = run(part, "rope", q, k, torch.tensor([1]), *QUARTER)
+    why = "The tables have 2 columns, so rotary_dim is 4: (x[0], x[2]) turns, x[4] to x[7] stay."
+    right = torch.tensor([[[-3.0, 2.0, 1.0, 4.0, 5.0, 6.0, 7.0, 8.0]]])
+    expect_near(q, right, F32, "q of 8 dimensions with rotary_dim 4", why=why)
+    expect_work(seen.loads(q), 4, "numbers read of q", "What does not turn need not move.")
+
+
+@task("9.4")
+def test_heads_that_no_tile_divides(part: ModuleType) -> None:
+    """5 heads of q and 3 of k, beside v in one product: v stays, and so does every neighbour."""
+    q, k, v = product(3, 5, 3, 6)
+    value = v.clone()
+    tables = kernels.rotary_tables(40, 3)
+    expect_turned(part, q, k, torch.tensor([39, 0, 8]), *tables, why=HEADS)
+    expect(torch.equal(v, value), "v, which lies behind k, has changed", why=HEADS)
+
+
+@task("9.4")
+def test_many_heads(part: ModuleType) -> None:
+    """40 heads of q on 9 of k, more than one tile of each."""
+    q, k = random(2, 40, 4), random(2, 9, 4, seed=1)
+    expect_turned(part, q, k, torch.tensor([1, 2]), *kernels.rotary_tables(3, 2), why=HEADS)
+
+
+@task("9.4")
+def test_rope_is_one_launch(part: ModuleType) -> None:
+    """q and k are turned in one launch, and each number is read and written once."""
+    q, k, _ = product(3, 4, 2, 8)
+    _, seen = run(part, "rope", q, k, torch.tensor([0, 1, 2]), *kernels.rotary_tables(3, 4))
+    why = "At batch 1 a launch costs more than the rotation: programs of one grid can do q or k."
+    expect_one_launch(seen, "rope", why)
+    once = "What is turned in place is read once and written once."
+    for name, x in (("q", q), ("k", k)):
+        expect_work(seen.loads(x), x.numel(), f"numbers read of {name}", once)
+        expect_work(seen.stores(x), x.numel(), f"numbers written to {name}", once)
+
+
+@task("9.4")
+def test_heads_share_their_angles(part: ModuleType) -> None:
+    """A program turns several heads of a token, and reads the token's angles once for them."""
+    q, k = random(2, 16, 8), random(2, 4, 8, seed=1)
+    cos, sin = kernels.rotary_tables(9, 4)
+    _, seen = run(part, "rope", q, k, torch.tensor([8, 3]), cos, sin)
+    why = (
+        "All heads of a token turn by the same angles, which are float32, as many bytes as a head of "
+        "bfloat16: read anew for each head, they are as much traffic as the head itself."
+    )
+    expect_work(seen.loads(cos), 2 * 20 * 4 // 2, "cosines read for 2 tokens of 20 heads", why)
+
+
+@task("9.4")
+def test_rope_rounds_once(part: ModuleType) -> None:
+    """In float16 the rotation is computed in float32 and rounded once, at the end."""
+    q, (cos, sin) = random(4, 4, 32, dtype=F16), kernels.rotary_tables(500, 16)
+    positions = torch.tensor([7, 100, 499, 0])
+    right = kernels.rope(q, positions, cos, sin).to(F16)
+    run(part, "rope", q, q.clone(), positions, cos, sin)
+    why = f"float16 has 11 bits: a cos of it is off by up to 0.05%, at every layer again. {WIDE}"
+    expect_mostly(q, right, "q are the exact ones rounded to float16", why)
+
+
+@st.composite
+def rotations(draw: st.DrawFn) -> tuple[Tensor, ...]:
+    """(q, k, positions, cos, sin)."""
+    tokens, heads, kv_heads = (
+        draw(st.integers(1, 2)),
+        draw(st.integers(1, 6)),
+        draw(st.integers(1, 3)),
+    )
+    half, rest, seed = draw(st.integers(1, 6)), draw(st.integers(0, 3)), draw(st.integers(0, 99))
+    positions = draw(st.lists(st.integers(0, 29), min_size=tokens, max_size=tokens))
+    q = random(tokens, heads, 2 * half + rest, seed=seed)
+    k = random(tokens, kv_heads, 2 * half + rest, seed=seed + 1)
+    return q, k, torch.tensor(positions), *kernels.rotary_tables(30, half)
+
+
+@task("9.4")
+@examples(10)
+@drawn(rotations())
+def test_any_rotation(part: ModuleType, case: tuple[Tensor, ...]) -> None:
+    """Any q and k turn as their definition says, pair by pair."""
+    expect_turned(part, *case)

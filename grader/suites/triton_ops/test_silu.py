@@ -1,0 +1,99 @@
+"""Task 9.3: SiLU and multiply."""
+
+from types import ModuleType
+
+import torch
+from hypothesis import given as drawn
+from hypothesis import strategies as st
+
+from grader.kit import examples, expect_equal, kernels, task
+from grader.kit.kernels import expect_near, random
+from grader.suites.triton_ops.launches import (
+    F16,
+    F32,
+    TAIL,
+    WIDE,
+    expect_gaps_kept,
+    expect_mostly,
+    expect_one_launch,
+    expect_work,
+    run,
+    with_gaps,
+)
+from solutions.transformer_ops import TransformerOps
+
+
+@task("9.3")
+def test_the_first_half_is_the_gate(part: ModuleType) -> None:
+    """The first half of x goes through SiLU, and the second half multiplies it."""
+    got, _ = run(part, "silu_mul", torch.tensor([[0.0, 20.0, 3.0, 5.0]]))
+    why = "x is [gate | up]: two halves one after the other, gate first, not in turns."
+    what = "silu_mul of gate (0, 20) and up (3, 5)"
+    expect_near(got, torch.tensor([[0.0, 100.0]]), F32, what, why=why)
+
+
+@task("9.3")
+def test_silu_is_x_times_its_sigmoid(part: ModuleType) -> None:
+    """SiLU is x * sigmoid(x): below zero it dips and comes back, and far out it does not overflow."""
+    gate = [1.0, -1.0, -2.0, -1000.0, 1000.0]
+    got, _ = run(part, "silu_mul", torch.tensor([gate + [1.0] * 5]))
+    right = torch.tensor([[0.7310586, -0.2689414, -0.2384058, 0.0, 1000.0]])
+    why = "exp(1000) is infinite, and infinite / infinite is NaN: divide g by 1 + exp(-g)."
+    expect_near(got, right, F32, f"silu of {gate}", why=why)
+
+
+@task("9.3")
+def test_the_tail_of_a_half(part: ModuleType) -> None:
+    """Halves of 5, in rows with memory between them: the tile's last lanes lie in other numbers."""
+    x = with_gaps(3, 10)
+    got, _ = run(part, "silu_mul", x)
+    expect_equal(list(got.shape), [3, 5], "the shape of silu_mul")
+    expect_near(got, kernels.silu_mul(x), F32, "silu_mul of halves of 5", why=TAIL)
+    expect_gaps_kept(x, "x")
+
+
+@task("9.3")
+def test_a_wide_row_is_cut_into_tiles(part: ModuleType) -> None:
+    """A half of 3,000 numbers takes more than one program, and each takes its own part."""
+    x = random(2, 6000)
+    got, _ = run(part, "silu_mul", x)
+    expect_near(got, kernels.silu_mul(x), F32, "silu_mul of halves of 3,000", why=TAIL)
+
+
+@task("9.3")
+def test_silu_mul_rounds_where_lab_2_does(part: ModuleType) -> None:
+    """In float16 the results are those of lab 2."""
+    x = random(4, 400, dtype=F16)
+    got, _ = run(part, "silu_mul", x)
+    why = f"Lab 2 rounds silu(gate) to the input's dtype before it multiplies. {WIDE}"
+    expect_mostly(got, TransformerOps().silu_mul(x), "silu_mul in float16 are those of lab 2", why)
+
+
+@task("9.3")
+def test_nothing_is_read_twice(part: ModuleType) -> None:
+    """One launch reads each number once and writes each result once."""
+    x = random(3, 600)
+    got, seen = run(part, "silu_mul", x)
+    why = (
+        "An activation that goes through memory on its way to the product costs half as much again."
+    )
+    expect_one_launch(seen, "silu_mul", why)
+    expect_work(seen.loads(x), x.numel(), "numbers read of x", why)
+    expect_work(seen.stores(got), got.numel(), "numbers written", why)
+
+
+@task("9.3")
+@examples(10)
+@drawn(
+    st.lists(st.integers(1, 3), max_size=2),
+    st.integers(1, 40),
+    st.sampled_from([F32, F16]),
+    st.integers(0, 99),
+)
+def test_any_silu_mul(
+    part: ModuleType, lead: list[int], d: int, dtype: torch.dtype, seed: int
+) -> None:
+    """For any shape and dtype silu_mul is its definition in float64, rounded."""
+    x = random(*lead, 2 * d, seed=seed, dtype=dtype)
+    got, _ = run(part, "silu_mul", x)
+    expect_near(got, kernels.silu_mul(x), dtype, f"silu_mul in {dtype}", why=WIDE)

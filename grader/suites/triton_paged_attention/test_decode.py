@@ -1,0 +1,225 @@
+"""Tasks 11.1 and 11.2: one query a sequence over its block table, a group of heads in one tile."""
+
+from dataclasses import replace
+from types import ModuleType
+
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from grader.kit import examples, expect, expect_equal, task
+from grader.suites.triton_paged_attention.bench import (
+    MASK_WHY,
+    Case,
+    attend,
+    expect_attention,
+    expect_rows,
+    filled,
+    make_case,
+)
+
+
+@task("11.1")
+def test_a_position_is_found_through_the_table(part: ModuleType) -> None:
+    """Position p lies in the block of table entry p // block_size, in its row p % block_size."""
+    case = make_case([8] * 8, block_size=2, scale=1.0)
+    # Sequence i asks for position i; the value of a position is its number.
+    case = filled(
+        case, keys=lambda i, p: 1.25 if p == i else 0.0, values=lambda i, p: float(p), q=1.0
+    )
+    out, _ = attend(part, case, splits=1)
+    why = (
+        "The value of position p is p here, and sequence i asks for position i. A table has one entry "
+        "for each block, not for each position, and the blocks of a sequence lie anywhere in the pool."
+    )
+    expect_rows(out, list(range(8)), "the positions that 8 sequences ask for", why)
+
+
+@task("11.1")
+def test_what_lies_behind_the_end_has_no_say(part: ModuleType) -> None:
+    """Slots behind a sequence's last key may hold anything, NaN too."""
+    expect_attention(part, make_case([5, 1, 8], block_size=8, scale=1.0), splits=1, why=MASK_WHY)
+
+
+@task("11.1")
+def test_one_key_is_its_value(part: ModuleType) -> None:
+    """A sequence of a single token returns that token's value."""
+    case = make_case([1, 1], block_size=16)
+    expect_attention(part, case, splits=1, why="One key has all the weight, whatever its score is.")
+
+
+@task("11.1")
+def test_no_sequences(part: ModuleType) -> None:
+    """An empty batch gives an empty result."""
+    out, _ = attend(part, make_case([]), splits=1)
+    expect_equal(list(out.shape), [0, 1, 16], "the shape of the result without sequences")
+
+
+@task("11.1")
+def test_the_scale_counts_once(part: ModuleType) -> None:
+    """Scores are the products of query and key times spec.scale, whatever the size of the head is."""
+    for scale in (0.25, 1.0):
+        case = filled(
+            make_case([2], scale=scale),
+            keys=lambda i, p: float(p) / 4,
+            values=lambda i, p: float(p),
+            q=1.0,
+        )
+        why = (
+            "The products are 0 and 4. The scale comes with the spec and is applied once, and a score "
+            "is a power of e: exp2 needs it times log2(e)."
+        )
+        expect_attention(
+            part, case, splits=1, what=f"the weight of the second key at scale {scale}", why=why
+        )
+
+
+@task("11.1")
+def test_later_tiles_rescale_the_earlier_ones(part: ModuleType) -> None:
+    """However the scores rise and fall along a sequence, every key gets its share."""
+    why = (
+        "Sums were taken relative to the largest score so far. When a later tile has a larger one, the "
+        "sum of weights and the sum of values must both shrink by exp(old largest - new largest)."
+    )
+    for name, height in (("rise", 1.0), ("fall", -1.0)):
+        case = make_case([300], block_size=16, d=16, scale=0.25)
+        case = filled(
+            case,
+            keys=lambda i, p, h=height: h * p / 64,
+            values=lambda i, p: p / 256,
+            q=1.0,
+        )
+        what = f"decode of 300 keys whose scores {name} by 1/16 from key to key"
+        expect_attention(part, case, splits=1, what=what, why=why)
+
+
+@task("11.1")
+def test_large_scores_stay_finite(part: ModuleType) -> None:
+    """Scores far beyond what exp can hold give weights, not infinities."""
+    case = filled(
+        make_case([6], scale=1.0),
+        keys=lambda i, p: 25.0 + p / 32,
+        values=lambda i, p: float(p),
+        q=1.0,
+    )
+    why = "exp(400) is infinite in float32: subtract the largest score before."
+    expect_attention(part, case, splits=1, what="decode of scores from 400 to 402.5", why=why)
+
+
+@task("11.1")
+def test_sums_are_float32(part: ModuleType) -> None:
+    """In bfloat16, scores, weights and sums are computed in float32; only the result is rounded."""
+    case = make_case([1500], block_size=16, d=16, dtype=torch.bfloat16)
+    case = filled(case, keys=lambda i, p: 0.0, values=lambda i, p: 32.0 if p < 128 else 15 / 64)
+    why = (
+        "bfloat16 has 8 bits: a sum of 4096, which 128 values of 32 are, does not grow by what is less "
+        "than 16, and the other 1372 values are 15/64. Keep sums in float32."
+    )
+    out, _ = attend(part, case, splits=1)
+    expect_equal(out.dtype, torch.bfloat16, "the dtype of the result")
+    mean = (128 * 32 + 1372 * 15 / 64) / 1500
+    expect_rows(out, [mean], "the mean of 1500 values in bfloat16", why)
+    case = make_case([40, 3], block_size=16, d=16, dtype=torch.float16)
+    expect_attention(part, case, splits=1, what="decode in float16", why="As in bfloat16.")
+
+
+@task("11.1")
+def test_tensors_may_be_strided(part: ModuleType) -> None:
+    """Queries are a slice of a fused product; blocks of keys and of values alternate in memory."""
+    case = make_case([9, 6], kv_heads=2)
+    fused = torch.full((2, 6, 16), 99.0)
+    fused[:, 2:4] = case.q
+    pool = case.pool
+    pairs = torch.stack((pool.key_blocks, pool.value_blocks), dim=1)
+    pool = replace(pool, key_blocks=pairs[:, 0], value_blocks=pairs[:, 1])
+    why = "Only the last dimensions are packed: take the first dimension's step from its stride."
+    expect_attention(part, replace(case, q=fused[:, 2:4], pool=pool), splits=1, why=why)
+
+
+@task("11.1")
+def test_every_key_is_read_once(part: ModuleType) -> None:
+    """Decode is bound by memory: each key and each value is read once, and nothing else of the pool."""
+    case = make_case([37, 5], kv_heads=2)
+    _, seen = attend(part, case, splits=1)
+    for name, blocks in (("keys", case.pool.key_blocks), ("values", case.pool.value_blocks)):
+        expect_equal(
+            seen.loads(blocks),
+            (37 + 5) * 2 * 16,
+            f"numbers read of the {name} of 37 + 5 positions in 2 heads of 16",
+            why="One pass is enough: the softmax is taken online, tile by tile.",
+        )
+
+
+@st.composite
+def decodes(draw: st.DrawFn, groups: tuple[int, ...]) -> Case:
+    lens = draw(st.lists(st.integers(1, 20), min_size=1, max_size=3))
+    if draw(st.integers(0, 5)) == 0:
+        lens[-1] = draw(st.integers(120, 140))
+    return make_case(
+        lens,
+        block_size=draw(st.sampled_from([1, 2, 8, 16])),
+        kv_heads=draw(st.integers(1, 2)),
+        group=draw(st.sampled_from(groups)),
+        d=draw(st.sampled_from([16, 24, 40])),
+        seed=draw(st.integers(0, 99)),
+    )
+
+
+@task("11.1")
+@examples(10)
+@given(decodes((1,)))
+def test_any_decode(part: ModuleType, case: Case) -> None:
+    """Any batch of decodes is its definition in float64."""
+    expect_attention(part, case, splits=1, why=MASK_WHY)
+
+
+@task("11.2")
+def test_neighbouring_heads_share_a_key_head(part: ModuleType) -> None:
+    """Query head h reads key head h // group: with 6 heads on 2, heads 0 to 2 read the first."""
+    case = filled(
+        make_case([3], kv_heads=2, group=3),
+        values=lambda i, p: torch.tensor([[1.0], [2.0]]),
+    )
+    out, _ = attend(part, case, splits=1)
+    why = "h % kv_heads would give 1, 2, 1, 2, 1, 2. The heads of a group are neighbours."
+    what = "what 6 heads get from value heads that hold 1 and 2"
+    expect_rows(out, [1.0, 1.0, 1.0, 2.0, 2.0, 2.0], what, why)
+
+
+@task("11.2")
+def test_a_group_reads_its_keys_once(part: ModuleType) -> None:
+    """The keys of a head are read once for all query heads of its group."""
+    for group in (2, 5):
+        case = make_case([21], kv_heads=2, group=group)
+        seen = expect_attention(part, case, splits=1)
+        read, size = seen.loads(case.pool.key_blocks), 21 * 2 * 16
+        expect(
+            read == size,
+            f"{read} numbers of keys are read for {group} query heads a group; there are {size}",
+            why="A program of its own for each query head reads the group's keys again for each of "
+            "them. As rows of one tile, the group's queries share every tile of keys.",
+        )
+
+
+@task("11.2")
+def test_a_large_group_fits(part: ModuleType) -> None:
+    """Groups of any size: more heads than 16, and numbers that are no power of two."""
+    why = (
+        "A tile of rows is a power of two, and tl.dot wants 16: rows that are no heads must be masked, "
+        "and a group of 20 needs 32 rows."
+    )
+    for group in (7, 20):
+        case = make_case([6, 3], kv_heads=2, group=group)
+        expect_attention(
+            part, case, splits=1, what=f"{group} query heads on each key head", why=why
+        )
+
+
+@task("11.2")
+@examples(8)
+@given(decodes((2, 3, 4, 7)))
+def test_any_group(part: ModuleType, case: Case) -> None:
+    """Any batch of decodes with grouped heads is its definition in float64."""
+    expect_attention(
+        part, case, splits=1, why="Row r of a group's tile is head kv_head * group + r."
+    )

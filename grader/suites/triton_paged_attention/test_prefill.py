@@ -1,0 +1,164 @@
+"""Task 11.5: chunks of several sequences, each query at its position, over block tables."""
+
+from dataclasses import replace
+from types import ModuleType
+
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from grader.kit import examples, expect, expect_equal, task
+from grader.suites.triton_paged_attention.bench import (
+    MASK_WHY,
+    Case,
+    attend,
+    expect_attention,
+    expect_rows,
+    filled,
+    loads_by_program,
+    make_case,
+)
+
+POSITION_WHY = (
+    "Query j of a chunk of c queries stands at position seq_len - c + j, and sees the keys up to there: "
+    "all that came before the chunk, and of the chunk what is not ahead of it."
+)
+
+
+def means(lens: list[int], queries: list[int], **spec: object) -> Case:
+    """All scores are 0, the value of position p is p: a query gets the mean of what it sees."""
+    case = make_case(lens, queries=queries, block_size=4, **spec)  # type: ignore[arg-type]
+    return filled(case, keys=lambda i, p: 0.0, values=lambda i, p: float(p))
+
+
+@task("11.5")
+def test_a_query_sees_what_is_not_ahead(part: ModuleType) -> None:
+    """In a chunk that begins its sequence, query j sees keys 0 to j."""
+    out, _ = attend(part, means([5], [5]))
+    what = "the means of positions 0 to j for 5 queries"
+    expect_rows(out, [0.0, 0.5, 1.0, 1.5, 2.0], what, POSITION_WHY)
+
+
+@task("11.5")
+def test_a_later_chunk_sees_the_earlier_ones(part: ModuleType) -> None:
+    """The queries of a chunk are the last positions of their sequence."""
+    out, _ = attend(part, means([9], [3]))
+    what = "the means of what the last 3 of 9 positions see"
+    expect_rows(out, [3.0, 3.5, 4.0], what, POSITION_WHY)
+
+
+@task("11.5")
+def test_every_chunk_has_its_sequence(part: ModuleType) -> None:
+    """Chunks of any length stand in one flat batch, empty ones and single queries among them."""
+    why = (
+        "query_start_loc says where each sequence's queries begin. A tile of queries belongs to one "
+        "sequence: to the table and the length of that one."
+    )
+    for queries in ([2, 0, 1, 6], [0, 1], [1, 1, 1, 0, 0, 1]):
+        lens = [6 + 3 * i for i in range(len(queries))]
+        case = make_case(lens, queries=queries)
+        expect_attention(part, case, what=f"chunks of {queries} queries", why=why)
+
+
+@task("11.5")
+def test_no_tokens(part: ModuleType) -> None:
+    """Without queries there is nothing to compute."""
+    for lens, queries in (([], []), ([3, 4], [0, 0])):
+        out, _ = attend(part, make_case(lens, queries=queries))
+        expect_equal(list(out.shape), [0, 1, 16], f"the shape of the result of {queries} queries")
+
+
+@task("11.5")
+def test_a_chunk_of_many_tiles(part: ModuleType) -> None:
+    """Chunks that are longer than a tile of queries, and no multiple of it."""
+    why = "Every query is in one tile, the last tile of a chunk is cut at the chunk's end."
+    for group, queries in ((1, [70, 33]), (3, [45, 7])):
+        case = make_case([80, 33], queries=queries, group=group, block_size=16)
+        what = f"chunks of {queries} queries in {group} heads, of 80 and 33 keys"
+        expect_attention(part, case, what=what, why=why)
+
+
+@task("11.5")
+def test_what_lies_behind_the_end_has_no_say_in_prefill(part: ModuleType) -> None:
+    """Slots behind a sequence's last key may hold anything, NaN too."""
+    expect_attention(part, make_case([5, 9], queries=[5, 2], block_size=8), why=MASK_WHY)
+
+
+@task("11.5")
+def test_a_window_moves_with_the_query(part: ModuleType) -> None:
+    """With a window each query of a chunk sees the last `window` keys up to its own."""
+    out, _ = attend(part, means([8], [4], window=3))
+    why = "The query at position p sees p - window + 1 to p: 2 to 4, 3 to 5, 4 to 6, 5 to 7."
+    expect_rows(out, [3.0, 4.0, 5.0, 6.0], "means of the last 4 of 8 positions, window 3", why)
+    case = make_case([150], queries=[60], window=20, block_size=16)
+    expect_attention(part, case, what="60 queries of 150 keys with a window of 20", why=why)
+
+
+@task("11.5")
+def test_what_is_ahead_is_not_read(part: ModuleType) -> None:
+    """Tiles of keys that all queries of a tile are before, or far behind, are not read."""
+    case = make_case([320], queries=[320], block_size=16)
+    with loads_by_program(case.pool.key_blocks) as loads:
+        expect_attention(part, case)
+    busy = [count // 16 for count in loads.values() if count]
+    expect(
+        sum(busy) <= 0.75 * len(busy) * 320,
+        f"{len(busy)} programs read {sum(busy)} of 320 keys for 320 queries, "
+        f"{sum(busy) / len(busy):.0f} each",
+        why="A tile of queries needs the keys up to its last query: about half of them.",
+    )
+    case = make_case([320], queries=[32], block_size=16, window=16)
+    with loads_by_program(case.pool.key_blocks) as loads:
+        expect_attention(part, case)
+    most = max(loads.values()) // 16
+    expect(
+        most <= 32 + 16 + 128,
+        f"a program reads {most} keys for 32 queries with a window of 16 after 288 other keys",
+        why="Begin at the window of the tile's first query.",
+    )
+
+
+@task("11.5")
+def test_queries_may_be_strided(part: ModuleType) -> None:
+    """Queries are a slice of a fused product."""
+    case = make_case([9, 6], queries=[4, 6], kv_heads=2)
+    fused = torch.full((10, 6, 16), 99.0)
+    fused[:, 2:4] = case.q
+    expect_attention(
+        part, replace(case, q=fused[:, 2:4]), why="The step from token to token is a stride."
+    )
+
+
+@task("11.5")
+def test_prefill_in_half_precision(part: ModuleType) -> None:
+    """In float16 and bfloat16 only the result is rounded."""
+    for dtype in (torch.float16, torch.bfloat16):
+        case = make_case([40, 90], queries=[40, 30], group=2, block_size=16, dtype=dtype)
+        expect_attention(part, case, what=f"prefill in {dtype}")
+
+
+@st.composite
+def prefills(draw: st.DrawFn) -> Case:
+    queries = draw(st.lists(st.integers(0, 20), min_size=1, max_size=3))
+    lens = [max(1, count) + draw(st.integers(0, 20)) for count in queries]
+    spec: dict[str, object] = {}
+    if draw(st.booleans()):
+        spec["window"] = draw(st.integers(1, 20))
+    return make_case(
+        lens,
+        queries=queries,
+        block_size=draw(st.sampled_from([1, 2, 8, 16])),
+        kv_heads=draw(st.integers(1, 2)),
+        group=draw(st.sampled_from([1, 2, 3])),
+        d=draw(st.sampled_from([16, 24])),
+        seed=draw(st.integers(0, 99)),
+        **spec,  # type: ignore[arg-type]
+    )
+
+
+@task("11.5")
+@examples(10)
+@given(prefills())
+def test_any_prefill(part: ModuleType, case: Case) -> None:
+    """Any batch of chunks is its definition in float64."""
+    expect_attention(part, case, why=POSITION_WHY)

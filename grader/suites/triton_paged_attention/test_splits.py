@@ -1,0 +1,183 @@
+"""Task 11.3: the keys of a sequence divided among programs, and what they find joined."""
+
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from grader.kit import examples, expect, expect_equal, note, task
+from grader.suites.triton_paged_attention.bench import (
+    Case,
+    attend,
+    expect_attention,
+    filled,
+    loads_by_program,
+    make_case,
+)
+
+SHARE_WHY = (
+    "Each part is divided by its own sum of weights, relative to its own largest score: combined, it "
+    "counts with exp2(its lse - the largest lse)."
+)
+
+
+def choose(part: ModuleType, n: int, kv_heads: int, max_keys: int, tile: int, places: int) -> int:
+    splits: Any = import_module(f"{part.__name__}.splits")
+    found = splits.choose_splits(n, kv_heads, max_keys, tile, places)
+    note(f"choose_splits({n}, {kv_heads}, {max_keys}, {tile}, {places})  # -> {found!r}")
+    expect(isinstance(found, int), f"choose_splits gives {found!r}, which is no int")
+    limit = min(64, max(1, -(-max_keys // tile)))
+    expect(
+        1 <= found <= limit,
+        f"{found} splits of {max_keys} keys in tiles of {tile}",
+        why=f"A part has at least a tile, and there are at most 64: 1 to {limit} here.",
+    )
+    return found
+
+
+@task("11.3")
+def test_few_sequences_fill_the_machine(part: ModuleType) -> None:
+    """Where sequences times key heads leave places empty, the keys are divided until they do not."""
+    for n, kv_heads, places in ((1, 8, 396), (4, 8, 264), (1, 1, 40), (30, 4, 396)):
+        found = choose(part, n, kv_heads, 32768, 64, places)
+        programs = n * kv_heads * found
+        expect(
+            places / 2 < programs <= places or found == 64,
+            f"{n} sequences of 32768 keys on {kv_heads} heads, {places} places: {found} splits are "
+            f"{programs} programs",
+            why="More than half of the places should work, and what does not fit into them at once runs "
+            "alone at the end.",
+        )
+
+
+@task("11.3")
+def test_many_sequences_are_not_split(part: ModuleType) -> None:
+    """Where sequences and key heads alone fill the machine, there is nothing to gain."""
+    for n in (50, 256):
+        found = choose(part, n, 8, 4096, 64, 396)
+        why = (
+            "Each split writes a partial result that another kernel reads: it must bring something."
+        )
+        expect_equal(found, 1, f"splits of {n} sequences on 8 heads, with 396 places", why=why)
+
+
+@task("11.3")
+def test_no_split_is_smaller_than_a_tile(part: ModuleType) -> None:
+    """Short keys are divided into as many tiles as they have, or fewer."""
+    for max_keys in (1, 64, 65, 1024):
+        choose(part, 1, 8, max_keys, 64, 396)
+
+
+@task("11.3")
+def test_parts_are_weighed(part: ModuleType) -> None:
+    """Parts whose scores differ much are joined by the weight of each."""
+    for height in (1.0, -1.0):
+        case = filled(
+            make_case([500], block_size=16),
+            keys=lambda i, p, h=height: h * p / 256,
+            values=lambda i, p: p / 256,
+            q=1.0,
+        )
+        what = f"500 keys in 4 parts, scores that {'rise' if height > 0 else 'fall'} by 1/64 a key"
+        expect_attention(part, case, splits=4, what=what, why=SHARE_WHY)
+
+
+@task("11.3")
+def test_equal_parts_of_unequal_length(part: ModuleType) -> None:
+    """A part with more keys counts for more."""
+    case = filled(
+        make_case([300], block_size=16), keys=lambda i, p: 0.0, values=lambda i, p: float(p >= 256)
+    )
+    what = "the weight of the last 44 of 300 keys that score alike, in 3 parts"
+    expect_attention(part, case, splits=3, what=what, why=SHARE_WHY)
+
+
+@task("11.3")
+def test_an_empty_part_leaves_no_trace(part: ModuleType) -> None:
+    """A sequence shorter than the number of parts has empty ones, which count for nothing."""
+    why = (
+        "A part without keys has seen no score: its largest is -inf, and -inf - -inf is NaN. What it "
+        "would have written is whatever lay in that memory: the combination must not read it, or must "
+        "give it no weight and no NaN."
+    )
+    what = "sequences of 5 and 300 keys in 4 parts"
+    expect_attention(part, make_case([5, 300, 1], block_size=16), splits=4, what=what, why=why)
+
+
+@task("11.3")
+def test_one_long_sequence_is_shared(part: ModuleType) -> None:
+    """Left alone, decode divides one long sequence among programs, evenly and without overlap."""
+    case = make_case([1500], block_size=16)
+    with loads_by_program(case.pool.key_blocks) as loads:
+        attend(part, case)
+    busy = [count // 16 for count in loads.values() if count]
+    expect(
+        len(busy) >= 6,
+        f"{len(busy)} programs read the 1500 keys of the only sequence",
+        why="One program for each key head leaves 131 of 132 multiprocessors idle.",
+    )
+    expect_equal(sum(busy), 1500, "keys that all programs read together", why="Each key once.")
+    expect(
+        max(busy) <= 256,
+        f"one program reads {max(busy)} of 1500 keys while there are {len(busy)}: {busy}",
+        why="The slowest program decides: all take the same number of tiles, the last perhaps less.",
+    )
+
+
+@task("11.3")
+def test_a_key_belongs_to_one_part(part: ModuleType) -> None:
+    """However often they are divided, all keys are read once."""
+    for splits in (3, 7):
+        case = make_case([390, 129], block_size=16, kv_heads=2)
+        _, seen = attend(part, case, splits=splits)
+        for name, blocks in (("keys", case.pool.key_blocks), ("values", case.pool.value_blocks)):
+            expect_equal(
+                seen.loads(blocks),
+                (390 + 129) * 2 * 16,
+                f"numbers read of the {name} of 390 + 129 positions, in {splits} parts",
+                why="Parts neither overlap nor leave anything out, and nobody reads what is not there.",
+            )
+
+
+@task("11.3")
+def test_the_bound_is_only_a_bound(part: ModuleType) -> None:
+    """max_seq_len is for choosing splits: a bound far beyond the real lengths changes no result."""
+    case = make_case([9, 30])
+    pool, spec = case.pool, case.spec
+    out = part.PagedAttention().decode(
+        case.q,
+        pool.key_blocks,
+        pool.value_blocks,
+        pool.block_tables,
+        pool.seq_lens,
+        spec,
+        max_seq_len=5000,
+    )
+    attend_exact(out, case)
+
+
+def attend_exact(out: Any, case: Case) -> None:
+    from grader.kit.kernels import expect_near
+
+    why = "A program learns from seq_lens, on the device, where its sequence ends."
+    expect_near(out, case.exact(), case.q.dtype, "decode with max_seq_len=5000", why=why)
+
+
+@st.composite
+def split_decodes(draw: st.DrawFn) -> tuple[Case, int]:
+    lens = draw(st.lists(st.integers(1, 12), min_size=1, max_size=2))
+    lens.append(draw(st.integers(1, 400)))
+    case = make_case(
+        lens, block_size=16, kv_heads=draw(st.integers(1, 2)), seed=draw(st.integers(0, 99))
+    )
+    return case, draw(st.integers(1, 5))
+
+
+@task("11.3")
+@examples(8)
+@given(split_decodes())
+def test_any_number_of_parts(part: ModuleType, case: tuple[Case, int]) -> None:
+    """Divided or not, the result is the same."""
+    expect_attention(part, case[0], splits=case[1], why=SHARE_WHY)

@@ -1,0 +1,144 @@
+"""A learner's part of one task in the reference sampler, and the draws that come out.
+
+Each task of this lab is a few functions with names and parameters that the stub gives. To grade one
+task, the reference's sampler runs with the learner's functions of that task, and these run on the
+reference's helpers of every other: a mistake shows in its own task alone. A design without those
+functions is graded as a whole.
+"""
+
+import inspect
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from types import ModuleType
+from typing import Any
+from unittest.mock import patch
+
+import torch
+from torch import Tensor
+
+from grader.kit import expect, expect_equal, note, watch
+from grader.kit.kernels import sampling_batch
+from grader.kit.script import show
+from grader.kit.triton_watch import Seen, watching
+from solutions import triton_sampling as reference
+from solutions.sampler import Sampler as SortingSampler
+from solutions.triton_sampling import draw, noise, race, rounds, scan, top_k
+from yaie.core.batch import SamplingBatch
+
+TASKS: dict[str, dict[str, Any]] = {
+    "12.1": {"race_time": noise.race_time},
+    "12.2": {
+        "absorb": race.absorb,
+        "take_lead": race.take_lead,
+        "finish_race": race.finish_race,
+    },
+    "12.3": {"race_above": rounds.race_above, "judge": draw.judge},
+    "12.4": {"narrow": top_k.narrow, "least_exponent": rounds.least_exponent},
+}
+"""The functions of each task that others call."""
+
+INF = float("inf")
+MOST_ROWS_SHOWN = 4
+SAME_NOISE = (
+    "The noise is that of lab 1, a function of seed, step and token: a request draws the same tokens "
+    "with either sampler, alone or in a batch."
+)
+
+
+def _parameters(function: Any) -> list[str] | None:
+    function = getattr(function, "fn", function)
+    return list(inspect.signature(function).parameters) if callable(function) else None
+
+
+def _modules(package: ModuleType) -> list[ModuleType]:
+    found = [m for m in vars(package).values() if isinstance(m, ModuleType)]
+    return [m for m in found if m.__name__.startswith(package.__name__)]
+
+
+def _theirs(part: ModuleType, task: str) -> dict[str, Any] | None:
+    """The learner's functions of a task by name; None if the design has others."""
+    found = {}
+    for name, ours in TASKS[task].items():
+        for module in _modules(part):
+            if _parameters(vars(module).get(name)) == _parameters(ours):
+                found[name] = vars(module)[name]
+    return found if len(found) == len(TASKS[task]) else None
+
+
+@contextmanager
+def sampler_of(part: ModuleType, task: str) -> Iterator[Any]:
+    """A Sampler in which `task` is the learner's and the rest, where it can be, the reference's."""
+    with ExitStack() as stack:
+
+        def plug(package: ModuleType, functions: dict[str, Any]) -> None:
+            for module in _modules(package):
+                for name, function in functions.items():
+                    # Not patch.dict: the interpreter adds names of its own to a module, for good.
+                    if _parameters(vars(module).get(name)) == _parameters(function):
+                        stack.enter_context(patch.object(module, name, function))
+
+        for other in TASKS:
+            if other != task and _theirs(part, other) is not None:
+                plug(part, TASKS[other])
+        theirs = _theirs(part, task) if task in TASKS else None
+        if theirs is not None:
+            plug(reference, theirs)
+        yield (reference if theirs is not None else part).Sampler()
+
+
+def draw_tokens(
+    part: ModuleType, task: str, logits: Tensor, batch: SamplingBatch
+) -> tuple[list[int], Seen]:
+    """One call of that sampler, watched. Checks what it returns and gives it as a list."""
+    _note_rows(logits, batch)
+    with sampler_of(part, task) as sampler, watching() as seen:
+        tokens = watch(sampler, "sampler").sample(logits, batch)
+    expect(isinstance(tokens, Tensor), f"sample gives {type(tokens).__name__} instead of a tensor")
+    expect_equal(tokens.dtype, torch.int64, "the dtype of the tokens")
+    expect_equal(list(tokens.shape), [len(logits)], "the shape of the tokens, one for each row")
+    return [int(token) for token in tokens], seen
+
+
+def bounds_of(part: ModuleType, logits: Tensor, batch: SamplingBatch) -> Tensor | None:
+    """What top-k asks of each row, searched with the learner's `narrow`; None if there is none."""
+    if _theirs(part, "12.4") is None:
+        return None
+    _note_rows(logits, batch)
+    with sampler_of(part, "12.4"), watching():
+        return top_k.top_k_bounds(logits, batch, scan.scan_rows(logits, batch))
+
+
+def _note_rows(logits: Tensor, batch: SamplingBatch) -> None:
+    note(f"logits = {show(logits)}")
+    for row in range(min(len(logits), MOST_ROWS_SHOWN)):
+        names = ("temperature", "top_k", "top_p", "min_p", "seeds", "steps")
+        given = ", ".join(f"{name} {getattr(batch, name)[row].item():g}" for name in names)
+        note(f"    # row {row}: {given}")
+
+
+def expect_draws(
+    part: ModuleType, task: str, logits: Tensor, batch: SamplingBatch, what: str, *, why: str
+) -> Seen:
+    """The draws are those of lab 1's sampler. Gives what the launches did."""
+    right = SortingSampler().sample(logits.clone(), batch).tolist()
+    got, seen = draw_tokens(part, task, logits, batch)
+    expect_equal(got, right, what, why=why)
+    return seen
+
+
+def expect_all_of(
+    part: ModuleType, task: str, row: Tensor, tokens: set[int], what: str, *, why: str, **given: Any
+) -> None:
+    """10 requests with these logits draw every one of `tokens`, and no other."""
+    batch = sampling_batch(10, **given, seeds=list(range(3, 13)))
+    got, _ = draw_tokens(part, task, row.repeat(10, 1), batch)
+    expect_equal(sorted(set(got)), sorted(tokens), what, why=why)
+
+
+def random_logits(n: int, vocab: int, seed: int = 0, scale: float = 3.0) -> Tensor:
+    return torch.randn(n, vocab, generator=torch.Generator().manual_seed(seed)) * scale
+
+
+def logs(*probabilities: float) -> Tensor:
+    """One row of logits whose softmax is this."""
+    return torch.tensor([probabilities], dtype=torch.float64).log().float()

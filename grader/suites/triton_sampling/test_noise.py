@@ -1,0 +1,99 @@
+"""Task 12.1: Gumbel noise in a kernel."""
+
+from types import ModuleType
+
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from grader.kit import examples, expect, expect_close, task, watch
+from grader.kit.triton_watch import watching
+from grader.suites.triton_sampling.plugged import SAME_NOISE
+from solutions.sampler.noise import gumbel_noise
+
+LUCKY, UNLUCKY = 147_223_840, 2_285_169_398
+"""Seeds whose token 0 has the bits 1 and 2**32 - 1 at step 0: the hash can be computed backwards."""
+
+
+def noise_of(part: ModuleType, seeds: list[int], steps: list[int], vocab: int) -> torch.Tensor:
+    with watching():
+        made: torch.Tensor = watch(part.noise, "noise").gumbel_noise(
+            torch.tensor(seeds), torch.tensor(steps), vocab
+        )
+    return made
+
+
+def expect_noise(
+    part: ModuleType, seeds: list[int], steps: list[int], vocab: int, what: str, *, why: str
+) -> None:
+    right = gumbel_noise(torch.tensor(seeds), torch.tensor(steps), vocab)
+    got = noise_of(part, seeds, steps, vocab)
+    expect_close(got, right, what, rtol=2e-6, atol=2e-6, why=why)
+
+
+@task("12.1")
+def test_the_noise_is_that_of_lab_1(part: ModuleType) -> None:
+    """Seed, step and token give the noise of lab 1, up to rounding."""
+    why = (
+        f"{SAME_NOISE} G = -log(E) with E = -log(1 - u) and u = (bits + 1/2) / 2**32: two logarithms, "
+        "two signs."
+    )
+    expect_noise(part, [1, 7], [0, 3], 200, "the noise of seeds 1 and 7", why=why)
+
+
+@task("12.1")
+def test_every_bit_of_a_seed_matters(part: ModuleType) -> None:
+    """Seeds beyond 32 bits and negative ones have a noise of their own."""
+    why = "Both halves of the seed go into the key; `row_key` does that, and takes int64."
+    seeds = [5, 5 + 2**32, -5, 2**63 - 1]
+    expect_noise(part, seeds, [0, 0, 1, 2**31], 20, f"the noise of seeds {seeds}", why=why)
+
+
+@task("12.1")
+def test_the_luckiest_token(part: ModuleType) -> None:
+    """Where u is tiny, E is u and not what is left of log(1 - u) after rounding."""
+    why = (
+        "Token 0 has the bits 1, u = 3.5e-10. In float32 1 - u is 1 and its logarithm 0: no digit of u "
+        "is left, and it is the token with the smallest u that wins."
+    )
+    got = noise_of(part, [LUCKY], [0], 3)
+    expect(bool(got.isfinite().all()), "the noise of the luckiest token is not finite", why=why)
+    right = gumbel_noise(torch.tensor([LUCKY]), torch.tensor([0]), 3)
+    expect_close(got, right, "the noise of a lucky token", rtol=2e-6, atol=2e-6, why=why)
+
+
+@task("12.1")
+def test_the_unluckiest_token(part: ModuleType) -> None:
+    """Where u rounds to 1, E is that of the largest u below 1, and not infinite."""
+    why = (
+        "float32 rounds the largest u to 1, where E would be infinite: LARGEST_UNIFORM is the most."
+    )
+    got = noise_of(part, [UNLUCKY], [0], 3)
+    expect(bool(got.isfinite().all()), "the noise of the unluckiest token is not finite", why=why)
+    right = gumbel_noise(torch.tensor([UNLUCKY]), torch.tensor([0]), 3)
+    expect_close(got, right, "the noise of an unlucky token", rtol=2e-6, atol=2e-6, why=why)
+
+
+@task("12.1")
+def test_noise_of_a_whole_vocabulary(part: ModuleType) -> None:
+    """A vocabulary that no tile divides; the noise of every token is finite."""
+    got = noise_of(part, [3], [5], 3001)
+    why = (
+        "float32 rounds the largest u to 1, where E would be infinite: LARGEST_UNIFORM is the most."
+    )
+    expect(bool(got.isfinite().all()), "the noise of some token is not finite", why=why)
+    right = gumbel_noise(torch.tensor([3]), torch.tensor([5]), 3001)
+    expect_close(got, right, "the noise of 3,001 tokens", rtol=2e-6, atol=2e-6, why=SAME_NOISE)
+
+
+@task("12.1")
+@examples(5)
+@given(
+    st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=3),
+    st.integers(0, 2**31),
+    st.integers(1, 150),
+)
+def test_any_noise(part: ModuleType, seeds: list[int], step: int, vocab: int) -> None:
+    """Any seeds, step and vocabulary give the noise of lab 1."""
+    what = f"the noise of seeds {seeds} at step {step}"
+    expect_noise(part, seeds, [step] * len(seeds), vocab, what, why=SAME_NOISE)
