@@ -1,0 +1,165 @@
+"""Tiles, rows and attentions for the kernels, in tiny shapes: every access of every thread is checked.
+
+The device functions of tasks 15.1, 15.2 and 15.4 are graded by the kernels of `probe.cu`, which run one
+thread block; the loops of 15.3, 15.5 and 15.6 through the contract.
+"""
+
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from grader.kit import Mismatch, expect_close, note
+from grader.kit.kernels import attention, attention_gradients, expect_near, random
+from yaie.core.batch import AttentionSpec
+
+F32 = torch.float32
+DIM = 32  # of the probes' tiles
+ROWS = 32
+Rules = dict[str, Any]
+
+
+def library(part: ModuleType) -> Any:
+    """The lab's compiled kernels, probes included."""
+    return part.flash_attention.LIBRARY
+
+
+def probe_tile(part: ModuleType, source: Tensor, rows: int, dim: int) -> Tensor:
+    """What `load_tile` makes of `rows` rows of `dim` elements of a source: [32, 32]."""
+    tile = torch.empty(ROWS, DIM)
+    note(f"load_tile<32, 32>: rows={rows}, dim={dim}, stride={source.stride(0)}, {source.dtype}")
+    library(part).call("probe_tile", source, tile, source.dtype, source.stride(0), rows, dim)
+    return tile
+
+
+def probe_products(part: ModuleType, a: Tensor, b: Tensor) -> Tensor:
+    """`rows_times_rows` on tiles a and b [32, 32]: a times b transposed."""
+    out = torch.empty(ROWS, ROWS)
+    note("rows_times_rows<32> on two tiles of 32 rows")
+    library(part).call("probe_products", a, b, out, None)
+    return out
+
+
+def probe_sums(part: ModuleType, weights: Tensor, rows: Tensor) -> Tensor:
+    """`weights_times_rows` on weights and rows [32, 32]: their product."""
+    out = torch.empty(ROWS, DIM)
+    note("weights_times_rows<32> on 32 rows of weights and 32 rows")
+    library(part).call("probe_products", weights, rows, None, out)
+    return out
+
+
+def probe_softmax(part: ModuleType, scores: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """SoftmaxRows over tiles of scores [tiles, 32, 32]: (share, lse, acc, weights of the last tile)."""
+    share, lse, acc = (torch.empty(ROWS) for _ in range(3))
+    weights = torch.empty(ROWS, DIM)
+    note(f"SoftmaxRows.update with {len(scores)} tiles of scores")
+    library(part).call("probe_softmax", scores.contiguous(), share, lse, acc, weights, len(scores))
+    return share, lse, acc, weights
+
+
+def probe_mask(
+    part: ModuleType, tq: int, tk: int, size: int, **rules: Any
+) -> tuple[Tensor, list[list[int]], list[list[int]], Tensor]:
+    """The methods of Mask: (sees [tq, tk], keys_of and queries_of of each tile, any_block)."""
+    blocks, mask_block = rules.get("block_mask"), rules.get("mask_block", 128)
+    rows, columns = -(-tq // size), -(-tk // size)
+    sees = torch.empty(tq, tk, dtype=torch.bool)
+    key_spans = torch.empty(rows, 2, dtype=torch.int32)
+    query_spans = torch.empty(columns, 2, dtype=torch.int32)
+    any_block = torch.empty(rows, columns, dtype=torch.bool)
+    note(f"Mask: {tq} queries, {tk} keys, {said(rules)}")
+    library(part).call(
+        "probe_mask", blocks, sees, key_spans, query_spans, any_block, tq, tk,
+        int(rules.get("causal", True)), rules.get("window") or 0, mask_block.bit_length() - 1,
+        -(-tk // mask_block), size,
+    )  # fmt: skip
+    return sees, key_spans.tolist(), query_spans.tolist(), any_block
+
+
+def said(rules: Rules) -> str:
+    """Rules in words."""
+    shown = [f"{name}={value}" for name, value in rules.items() if name != "block_mask"]
+    return ", ".join(shown + ["block_mask"] * ("block_mask" in rules)) or "causal"
+
+
+def inputs(
+    n: int, tq: int, tk: int, heads: int, kv_heads: int, dim: int, dtype: torch.dtype = F32
+) -> tuple[Tensor, Tensor, Tensor]:
+    q = random(n, tq, heads, dim, seed=1, dtype=dtype)
+    k, v = (random(n, tk, kv_heads, dim, seed=seed, dtype=dtype) for seed in (2, 3))
+    return q, k, v
+
+
+def spec_of(scale: float, rules: Rules) -> tuple[AttentionSpec, Rules]:
+    """The oracle has the window in its spec."""
+    rest = {name: value for name, value in rules.items() if name != "window"}
+    return AttentionSpec(scale, window=rules.get("window")), rest
+
+
+def expect_forward(
+    part: ModuleType,
+    qkv: tuple[Tensor, Tensor, Tensor],
+    what: str,
+    why: str,
+    *,
+    scale: float | None = None,
+    **rules: Any,
+) -> None:
+    """`forward` gives the output and the lse of attention in float64."""
+    q, k, v = qkv
+    scale = q.shape[-1] ** -0.5 if scale is None else scale
+    note(
+        f"forward: q {list(q.shape)}, k and v {list(k.shape)}, {q.dtype}, scale {scale:.4g}, "
+        f"{said(rules)}"
+    )
+    out, lse = part.FlashAttention().forward(q, k, v, scale=scale, **rules)
+    spec, rest = spec_of(scale, rules)
+    exact, exact_lse = attention(q, k, v, spec, **rest)
+    expect_near(out, exact, q.dtype, f"out of {what}", why=why)
+    expect_close(lse, exact_lse, f"lse of {what}", rtol=1e-4, atol=1e-4, why=why)
+
+
+def gradients(
+    part: ModuleType,
+    which: str,
+    grad_out: Tensor,
+    qkv: tuple[Tensor, Tensor, Tensor],
+    scale: float,
+    **rules: Any,
+) -> Any:
+    """One of the kernels of the backward pass, on what an exact forward pass would hand it."""
+    q, k, v = qkv
+    spec, rest = spec_of(scale, rules)
+    out, lse = attention(q, k, v, spec, **rest)
+    delta = (grad_out.double() * out).sum(-1).transpose(1, 2)
+    note(f"{which}: q {list(q.shape)}, k {list(k.shape)}, {q.dtype}, {said(rules)}")
+    arguments = part.flash_attention.rules_of(
+        q, k, v, scale, rules.get("causal", True), rules.get("window"), rules.get("block_mask"),
+        rules.get("mask_block", 128),
+    )  # fmt: skip
+    run = getattr(part.FlashAttention(), which)
+    return run(grad_out, q, k, v, lse.float().contiguous(), delta.float().contiguous(), arguments)
+
+
+def expect_gradients(
+    part: ModuleType,
+    which: str,
+    qkv: tuple[Tensor, Tensor, Tensor],
+    what: str,
+    why: str,
+    **rules: Any,
+) -> None:
+    """`backward_kv` or `backward_q` gives the gradients of attention in float64."""
+    q, k, v = qkv
+    grad_out, scale = random(*q.shape, seed=4, dtype=q.dtype), q.shape[-1] ** -0.5
+    got = gradients(part, which, grad_out, qkv, scale, **rules)
+    spec, rest = spec_of(scale, rules)
+    dq, dk, dv = attention_gradients(grad_out, q, k, v, spec, **rest)
+    if which == "backward_q":
+        expect_near(got, dq, q.dtype, f"dq of {what}", why=why, roundings=4)
+        return
+    if not isinstance(got, tuple) or len(got) != 2:
+        raise Mismatch("backward_kv does not give (dk, dv)", why=why)
+    expect_near(got[1], dv, q.dtype, f"dv of {what}", why=why, roundings=4)
+    expect_near(got[0], dk, q.dtype, f"dk of {what}", why=why, roundings=4)

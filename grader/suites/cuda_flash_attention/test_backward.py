@@ -1,0 +1,99 @@
+"""Tasks 15.5 and 15.6: gradients, each kernel by itself on an exact forward pass."""
+
+from types import ModuleType
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from grader.kit import examples
+from grader.kit.kernels import random
+from grader.suites.cuda_flash_attention.bench import F32, expect_gradients, gradients, inputs
+
+SUMS = (
+    "weight = exp(scale * q . k - lse), and the score's gradient is weight * (grad_out . v - delta). "
+    "dv sums weight * grad_out, dk gradient * q, dq gradient * k; the scale of the last two counts "
+    "once, when the sums are stored."
+)
+KINDS = {"backward_kv": "15.5", "backward_q": "15.6"}
+BOTH = [pytest.param(name, marks=pytest.mark.task(id)) for name, id in KINDS.items()]
+
+
+def both(test: object) -> object:
+    """The same claim for both kernels, each under its own task."""
+    return pytest.mark.parametrize("which", BOTH)(test)
+
+
+@both
+def test_one_tile(part: ModuleType, which: str) -> None:
+    """Without a mask, and with one tile of queries and keys, gradients are those of attention."""
+    expect_gradients(part, which, inputs(1, 3, 5, 1, 1, 16), "3 x 5", SUMS, causal=False)
+
+
+@both
+def test_several_tiles(part: ModuleType, which: str) -> None:
+    """Rows of several tiles are all summed, the last tile's partly missing ones not."""
+    why = "Tiles that come by have 32 rows, of which the last has fewer: they add nothing."
+    expect_gradients(part, which, inputs(1, 37, 70, 1, 1, 16), "37 x 70", why, causal=False)
+
+
+@both
+def test_heads_of_a_group(part: ModuleType, which: str) -> None:
+    """Key and value heads gather the gradients of all query heads that read them."""
+    why = "Heads 0 and 1 read key head 0, heads 2 and 3 key head 1: sum over the group."
+    expect_gradients(part, which, inputs(2, 3, 4, 4, 2, 16), "4 heads on 2", why, causal=False)
+
+
+@both
+def test_masks(part: ModuleType, which: str) -> None:
+    """What a query does not see has no weight, and no gradient."""
+    why = "Hidden pairs count 0 in every sum, also where lse is -infinity: a query without keys."
+    expect_gradients(part, which, inputs(1, 40, 40, 1, 1, 16), "causal", why)
+    expect_gradients(part, which, inputs(1, 9, 4, 1, 1, 16), "queries without keys", why)
+    expect_gradients(part, which, inputs(1, 40, 45, 1, 1, 16), "a window of 7", why, window=7)
+    mask = torch.tensor([[True, False, True]])
+    expect_gradients(
+        part, which, inputs(1, 8, 40, 1, 1, 16), "a block mask", why, causal=False, block_mask=mask,
+        mask_block=16,
+    )  # fmt: skip
+
+
+@both
+def test_half_types(part: ModuleType, which: str) -> None:
+    """Sums over many rows are float32, whatever the inputs are."""
+    qkv = inputs(1, 40, 40, 1, 1, 16, torch.bfloat16)
+    expect_gradients(part, which, qkv, "bfloat16", "Convert once, when you load.", causal=False)
+
+
+@both
+def test_nothing_is_added_twice(part: ModuleType, which: str) -> None:
+    """The same call gives the same bits: no atomics, no order that changes."""
+    qkv = inputs(1, 33, 20, 2, 1, 16)
+    grad_out = random(*qkv[0].shape, seed=4)
+    first, second = (gradients(part, which, grad_out, qkv, 0.25) for _ in range(2))
+    for one, other in zip(first, second, strict=True):
+        assert torch.equal(one, other)
+
+
+@both
+@examples(5)
+@given(
+    tq=st.integers(1, 40),
+    tk=st.integers(1, 40),
+    heads=st.sampled_from([(1, 1), (2, 1)]),
+    dim=st.sampled_from([16, 80]),
+    window=st.none() | st.integers(1, 12),
+)
+def test_any_gradients(
+    part: ModuleType,
+    which: str,
+    tq: int,
+    tk: int,
+    heads: tuple[int, int],
+    dim: int,
+    window: int | None,
+) -> None:
+    """Any lengths, heads, head sizes and windows."""
+    what = f"{tq} queries, {tk} keys, {heads[0]} heads of {dim} on {heads[1]}, window {window}"
+    expect_gradients(part, which, inputs(1, tq, tk, *heads, dim, F32), what, SUMS, window=window)

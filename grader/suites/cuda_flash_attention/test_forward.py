@@ -1,0 +1,224 @@
+"""Tasks 15.3 and 15.4: the loop over tiles of keys, and what the mask leaves of it."""
+
+from types import ModuleType
+from typing import Any
+
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from grader.kit import Mismatch, examples, expect, expect_equal, note, task
+from grader.kit.kernels import attention, seen
+from grader.suites.cuda_flash_attention.bench import (
+    F32,
+    expect_forward,
+    inputs,
+    probe_mask,
+    said,
+)
+from yaie.core.batch import AttentionSpec
+
+LOOP = (
+    "Keys are loaded, then read by all threads, then overwritten by values, then those by the next "
+    "keys: between any two of these lies a barrier."
+)
+
+
+@task("15.3")
+def test_one_tile_of_keys(part: ModuleType) -> None:
+    """Without a mask, and with keys that fill one tile, out is softmax(scale q k^T) v."""
+    why = "Scores are multiplied by the scale once, weighted values divided by the sum at the end."
+    expect_forward(part, inputs(1, 3, 64, 1, 1, 16), "3 queries, 64 keys", why, causal=False)
+
+
+@task("15.3")
+def test_the_scale_is_the_callers(part: ModuleType) -> None:
+    """Scores are scale * q . k, once, whatever the head size is."""
+    why = "A scale of 0.5 is 1 / sqrt(4) for heads of 16: it is the argument that counts, once."
+    qkv = inputs(1, 2, 64, 1, 1, 16)
+    expect_forward(part, qkv, "2 queries, 64 keys", why, scale=0.5, causal=False)
+
+
+@task("15.3")
+def test_several_tiles_of_keys(part: ModuleType) -> None:
+    """Keys of several tiles are all taken in; the last tile may be partly empty."""
+    why = f"{LOOP} Keys past the last one are no keys: their score is -infinity, not 0."
+    expect_forward(part, inputs(1, 5, 131, 1, 1, 16), "5 queries, 131 keys", why, causal=False)
+
+
+@task("15.3")
+def test_several_tiles_of_queries(part: ModuleType) -> None:
+    """Every thread block has its own queries, sequence and head."""
+    why = "Queries past the last one are not written: behind them lies the next sequence's first."
+    expect_forward(part, inputs(2, 70, 5, 2, 2, 16), "2 x 70 queries, 5 keys", why, causal=False)
+
+
+@task("15.3")
+def test_query_heads_share_key_heads(part: ModuleType) -> None:
+    """Head h reads key and value head h // (heads / kv_heads)."""
+    q, k, v = inputs(1, 2, 4, 6, 2, 16)
+    v[:, :, 0], v[:, :, 1] = 1.0, 2.0
+    why = (
+        "Heads 0 to 2 read key head 0, whose values are 1; heads 3 to 5 read key head 1, values 2."
+    )
+    expect_forward(part, (q, k, v), "6 heads on 2", why, causal=False)
+
+
+@task("15.3")
+def test_half_types_are_summed_in_float32(part: ModuleType) -> None:
+    """bfloat16 and float16 inputs: tiles, scores and sums are float32, only out is rounded."""
+    for dtype in (torch.bfloat16, torch.float16):
+        q, k, v = inputs(1, 2, 100, 1, 1, 16, dtype)
+        why = "Weights or sums in half precision would be off in the third digit."
+        expect_forward(part, (q, k, v), f"100 keys in {dtype}", why, causal=False)
+
+
+@task("15.3")
+def test_sums_of_many_tiles(part: ModuleType) -> None:
+    """Over many tiles the error in bfloat16 is that of rounding the result, not of every step."""
+    q, k, v = inputs(1, 4, 400, 1, 1, 64, torch.bfloat16)
+    note("forward: 4 queries, 400 keys in bfloat16, causal=False")
+    out, _ = part.FlashAttention().forward(q, k, v + 1, scale=0.05, causal=False)
+    exact, _ = attention(q, k, v + 1, AttentionSpec(0.05), causal=False)
+    error, rounding = (
+        float((x.double() - exact).norm() / exact.norm()) for x in (out, exact.bfloat16())
+    )
+    expect(
+        error < 1.5 * rounding,
+        f"the relative error is {error:.5f}; rounding the exact result gives {rounding:.5f}",
+        why="acc stays float32 from tile to tile: in half precision each tile adds its own rounding.",
+    )
+
+
+@task("15.3")
+def test_views_of_one_product(part: ModuleType) -> None:
+    """q, k and v may be views of one tensor [n, t, (heads + 2 kv_heads) * d]: strides count."""
+    fused = inputs(1, 6, 6, 4, 4, 16)[0].flatten(2)
+    q, k, v = (piece.unflatten(2, (-1, 16)) for piece in fused.split([32, 16, 16], dim=2))
+    why = "The next token of q lies 64 elements on, not 32: use token_stride."
+    expect_forward(part, (q, k, v), "views of a fused product", why, causal=False)
+
+
+@task("15.3")
+@examples(6)
+@given(
+    tq=st.integers(1, 10),
+    tk=st.integers(1, 70),
+    heads=st.sampled_from([(1, 1), (2, 1)]),
+    dim=st.sampled_from([16, 24, 80, 96, 128]),
+    dtype=st.sampled_from([F32, torch.float16]),
+)
+def test_any_full_attention(
+    part: ModuleType, tq: int, tk: int, heads: tuple[int, int], dim: int, dtype: torch.dtype
+) -> None:
+    """Any lengths, heads, head sizes and dtypes, without a mask."""
+    what = f"{tq} queries, {tk} keys, {heads[0]} heads of {dim} on {heads[1]}"
+    expect_forward(part, inputs(1, tq, tk, *heads, dim, dtype), what, LOOP, causal=False)
+
+
+def expect_mask(part: ModuleType, tq: int, tk: int, size: int, why: str, **rules: Any) -> None:
+    """All methods of Mask agree with which keys each query sees."""
+    sees, key_spans, query_spans, any_block = probe_mask(part, tq, tk, size, **rules)
+    right = seen(tq, tk, **rules)
+    if not torch.equal(sees, right):
+        query, key = (int(i) for i in (sees != right).nonzero()[0])
+        raise Mismatch(
+            f"sees(query {query}, key {key}) with {tq} queries and {tk} keys, {said(rules)}",
+            str(bool(right[query, key])),
+            str(bool(sees[query, key])),
+            f"Query {query} stands at position {tk - tq + query}. {why}",
+        )
+    in_order = {name: rule for name, rule in rules.items() if "block" not in name}
+    ranges = seen(tq, tk, **in_order)
+    for name, spans, table in (
+        ("keys_of", key_spans, ranges),
+        ("queries_of", query_spans, ranges.T),
+    ):
+        for tile, span in enumerate(spans):
+            rows = table[tile * size : (tile + 1) * size].any(0).nonzero().flatten().tolist()
+            first, end = tile * size, min((tile + 1) * size, len(table))
+            got = list(span) if span[0] < span[1] else "none"
+            expect_equal(
+                got,
+                [rows[0], rows[-1] + 1] if rows else "none",
+                f"{name}({first}, {end}) of {tq} queries and {tk} keys, {said(rules)}",
+                why=why,
+            )
+    blocks: Tensor | None = rules.get("block_mask")
+    if blocks is not None:
+        wide = seen(tq, tk, causal=False, block_mask=blocks, mask_block=rules["mask_block"])
+        for row in range(-(-tq // size)):
+            for column in range(-(-tk // size)):
+                pairs = wide[row * size : (row + 1) * size, column * size : (column + 1) * size]
+                expect_equal(
+                    bool(any_block[row, column]), bool(pairs.any()),
+                    f"any_block of queries from {row * size} and keys from {column * size} on, "
+                    f"{size} each, blocks of {rules['mask_block']}", why=why,
+                )  # fmt: skip
+
+
+@task("15.4")
+def test_the_causal_mask(part: ModuleType) -> None:
+    """A query sees the keys up to its position, tk - tq + j; tiles end where their last query stands."""
+    why = (
+        "The triangle is aligned to the last key: a prompt's second half sees its first. A span longer "
+        "than what its tile sees computes tiles for nothing."
+    )
+    for tq, tk in ((6, 6), (3, 9), (9, 4)):
+        expect_mask(part, tq, tk, 4, why, causal=True)
+    expect_mask(part, 3, 5, 4, "Without causality all keys are seen.", causal=False)
+
+
+@task("15.4")
+def test_the_window(part: ModuleType) -> None:
+    """Under a window of w a query sees the last w keys up to its position, its own included."""
+    why = "A window of 3 at position 7 is keys 5, 6 and 7: neither two nor four of them."
+    for tq, tk, window in ((8, 8, 3), (4, 12, 1), (10, 6, 4)):
+        expect_mask(part, tq, tk, 4, why, causal=True, window=window)
+
+
+def blocks_of(*rows: str) -> Tensor:
+    return torch.tensor([[mark == "x" for mark in row] for row in rows])
+
+
+@task("15.4")
+def test_the_block_mask(part: ModuleType) -> None:
+    """Query i and key j meet where block_mask[i // size][j // size] is True; tiles may touch several."""
+    why = (
+        "Both numbers are divided by the size of the mask's blocks, and rows are those of queries."
+    )
+    square = blocks_of(".x.", "x..", "xx.")
+    expect_mask(part, 40, 40, 16, why, causal=False, block_mask=square, mask_block=16)
+    mask = blocks_of(".x.", "x..")
+    for tile in (8, 16, 32):
+        expect_mask(part, 20, 40, tile, why, causal=False, block_mask=mask, mask_block=16)
+    expect_mask(part, 20, 40, 16, why, causal=True, block_mask=mask, mask_block=16)
+
+
+@task("15.4")
+@examples(30)
+@given(
+    tq=st.integers(1, 40),
+    tk=st.integers(1, 40),
+    window=st.none() | st.integers(1, 12),
+    size=st.sampled_from([4, 16, 32]),
+)
+def test_any_mask(part: ModuleType, tq: int, tk: int, window: int | None, size: int) -> None:
+    """Any lengths and windows: spans hold every visible pair, and end at the last one."""
+    why = "A span too short loses keys, a span too long computes tiles for nothing."
+    expect_mask(part, tq, tk, size, why, causal=True, window=window)
+
+
+@task("15.4")
+def test_masks_in_the_forward_pass(part: ModuleType) -> None:
+    """forward applies the mask: causal, window, block mask, and queries that see nothing."""
+    why = "Hidden scores are -infinity before the softmax; a query without keys gives 0 and -infinity."
+    expect_forward(part, inputs(1, 70, 70, 1, 1, 16), "70 causal", why)
+    expect_forward(part, inputs(1, 9, 4, 1, 1, 16), "9 queries on 4 keys", why)
+    expect_forward(part, inputs(1, 8, 140, 1, 1, 16), "a window of 5", why, window=5)
+    mask = blocks_of(".x.x.")
+    expect_forward(
+        part, inputs(1, 8, 75, 1, 1, 16), "a block mask", why, causal=False, block_mask=mask,
+        mask_block=16,
+    )  # fmt: skip

@@ -1,0 +1,202 @@
+"""Tasks 15.1 and 15.2: tiles, products of tiles, and the softmax of rows that come tile by tile."""
+
+import math
+from collections.abc import Callable
+from types import ModuleType
+
+import pytest
+import torch
+from torch import Tensor
+
+from grader.kit import expect, expect_close, expect_equal, task
+from grader.kit.cuda_watch import watching
+from grader.kit.kernels import random
+from grader.suites.cuda_flash_attention.bench import (
+    probe_products,
+    probe_softmax,
+    probe_sums,
+    probe_tile,
+)
+from yaie.core.cuda.on_cpu import Launch
+
+INF = math.inf
+
+
+@task("15.1")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_tile_is_copied(part: ModuleType, dtype: torch.dtype) -> None:
+    """Every element of the rows lands in its place of the tile, as float."""
+    source = random(32, 32, seed=1, dtype=dtype)
+    why = "128 threads copy 32 x 32 elements, 4 at a time: each thread has several turns."
+    tile = probe_tile(part, source, 32, 32)
+    expect_close(tile, source.float(), f"a tile of {dtype}", why=why)
+
+
+@task("15.1")
+def test_what_does_not_exist_becomes_zero(part: ModuleType) -> None:
+    """Rows from `rows` on and columns from `dim` on are not read, and are zero in the tile."""
+    source = torch.full((32, 40), math.nan)
+    source[:5, :24] = random(5, 24, seed=2)
+    right = torch.zeros(32, 32)
+    right[:5, :24] = source[:5, :24]
+    why = (
+        "Behind the last row lies another tensor, or NaN: a product with it would spoil even what is "
+        "multiplied by 0. Test before you read, and write zeros."
+    )
+    tile = probe_tile(part, source, 5, 24)
+    expect_close(tile, right, "a tile of which 5 rows of 24 elements exist", why=why)
+    expect_close(
+        probe_tile(part, source[:5], 0, 24), torch.zeros(32, 32), "a tile without rows", why=why
+    )
+
+
+@task("15.1")
+def test_rows_lie_a_stride_apart(part: ModuleType) -> None:
+    """The next row begins `stride` elements on: heads lie between two tokens of one head."""
+    source = random(32, 3, 16, seed=3)
+    right = torch.zeros(32, 32)
+    right[:, :16] = source[:, 1]
+    why = "q.stride(token) is heads * dim here, not dim."
+    tile = probe_tile(part, source[:, 1], 32, 16)
+    expect_close(tile, right, "the tile of head 1 of 3", why=why)
+
+
+@task("15.1")
+def test_rows_times_rows(part: ModuleType) -> None:
+    """out[r][c] is the product of row r * 8 + y of a with row c * 16 + x of b."""
+    a, b = random(32, 32, seed=4), random(32, 32, seed=5)
+    one = torch.zeros(32, 32)
+    one[9, 3] = 1.0
+    marks = torch.arange(32.0)[:, None].expand(32, 32).contiguous()
+    why = (
+        "Thread (y, x) has rows y, y + 8, ... and columns x, x + 16, ...: the sum goes over all 32 "
+        "elements of both rows."
+    )
+    got = probe_products(part, one, marks)
+    expect_close(
+        got, one @ marks.T, "row 9 of a is 1 in place 3, row j of b is j everywhere", why=why
+    )
+    got = probe_products(part, a, b)
+    expect_close(got, a @ b.T, "a times b transposed", rtol=1e-4, atol=1e-4, why=why)
+
+
+@task("15.1")
+def test_weights_times_rows(part: ModuleType) -> None:
+    """acc[r][c] gains the sum over j of weights[row][j] * rows[j][column]."""
+    weights, rows = random(32, 32, seed=6), random(32, 32, seed=7)
+    one = torch.zeros(32, 32)
+    one[9, 3] = 1.0
+    why = "Row i of the result is the rows, weighted by row i of the weights."
+    got = probe_sums(part, one, rows)
+    expect_close(got, one @ rows, "row 9 of the weights picks row 3", why=why)
+    got = probe_sums(part, weights, rows)
+    expect_close(got, weights @ rows, "weights times rows", rtol=1e-4, atol=1e-4, why=why)
+
+
+@task("15.1")
+def test_what_is_read_is_used_again(part: ModuleType) -> None:
+    """A number read from shared memory serves several products: registers hold a small tile of them."""
+    a, b = random(32, 32, seed=4), random(32, 32, seed=5)
+    work = launches_of(lambda: probe_products(part, a, b))
+    expect(
+        work.shared_loads.count < 10_000,
+        f"rows_times_rows: {work.shared_loads.count} loads from shared memory for 32 x 32 products",
+        why="A thread has 4 x 2 of them: 6 rows, read 4 elements at a time, give 32 multiplications "
+        "for 6 loads: 6,144 in all. An element at a time would take four times as many.",
+    )
+    work = launches_of(lambda: probe_sums(part, a, b))
+    expect(
+        work.shared_loads.count < 20_000,
+        f"weights_times_rows: {work.shared_loads.count} loads from shared memory for 32 x 32 sums",
+        why="4 weights of each row in one load, and each element of the rows for all of a thread's "
+        "rows: 12,288 loads.",
+    )
+    source = random(32, 32, seed=1)
+    work = launches_of(lambda: probe_tile(part, source, 32, 32))
+    expect(
+        work.global_loads.count == 256 and work.global_loads.efficiency > 0.9,
+        f"load_tile: {work.global_loads.count} loads in {work.global_loads.sectors} sectors of 32 bytes",
+        why="1,024 elements are 256 loads of four; neighbours load neighbours: 128 sectors.",
+    )
+
+
+def launches_of(call: Callable[[], object]) -> Launch:
+    """The counts of the one kernel that a call launches."""
+    with watching() as launches:
+        call()
+    return launches[0]
+
+
+def exact_rows(scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """(lse, sum relative to the maximum, sum of the first columns' weights relative to it), float64."""
+    joined = scores.double().transpose(0, 1).flatten(1)
+    top = joined.amax(1)
+    safe = top.masked_fill(top == -INF, 0.0)
+    first = (scores[:, :, 0].double() - safe).exp().sum(0)
+    return joined.logsumexp(1), (joined - safe[:, None]).exp().sum(1), first
+
+
+def expect_softmax(part: ModuleType, scores: Tensor, what: str, why: str) -> None:
+    """share, lse and acc of rows after these tiles of scores."""
+    share, lse, acc, weights = probe_softmax(part, scores)
+    exact_lse, total, first = exact_rows(scores)
+    tops = scores.double().amax(dim=(0, 2))
+    right = (scores[-1].double() - tops.masked_fill(tops == -INF, 0.0)[:, None]).exp()
+    expect_close(weights, right, f"the weights of the last tile, {what}", rtol=1e-4, why=why)
+    expect_close(lse, exact_lse, f"lse, {what}", rtol=1e-4, atol=1e-4, why=why)
+    whole = torch.where(total > 0, 1 / total, 0.0)
+    expect_close(share, whole, f"share (1 / sum), {what}", rtol=1e-4, why=why)
+    expect_close(acc, first, f"acc, {what}", rtol=1e-4, why=why)
+
+
+@task("15.2")
+def test_one_tile(part: ModuleType) -> None:
+    """After one tile: weights are exp(score - the row's maximum), the sum is theirs, over 16 lanes."""
+    scores = random(1, 32, 32, seed=8, scale=2.0)
+    why = (
+        "A row's 32 scores lie in 16 lanes, 2 in each: maximum and sum go over the lane's own scores, "
+        "then over the lanes. The other 16 lanes of the warp have another row."
+    )
+    expect_softmax(part, scores, "one tile", why)
+
+
+@task("15.2")
+def test_the_maximum_may_rise(part: ModuleType) -> None:
+    """A larger maximum rescales the sum and acc of earlier tiles."""
+    scores = random(3, 32, 32, seed=9) + torch.tensor([0.0, 3.0, 6.0])[:, None, None]
+    why = "sum and acc are relative to the old maximum: both are multiplied by exp(old - new)."
+    expect_softmax(part, scores, "three tiles with rising scores", why)
+
+
+@task("15.2")
+def test_the_maximum_may_stay(part: ModuleType) -> None:
+    """A tile of smaller scores leaves the maximum as it is."""
+    scores = random(3, 32, 32, seed=10) - torch.tensor([0.0, 4.0, 8.0])[:, None, None]
+    why = "The new maximum is the larger of the old one and the tile's."
+    expect_softmax(part, scores, "three tiles with falling scores", why)
+
+
+@task("15.2")
+def test_large_scores(part: ModuleType) -> None:
+    """Scores of 300 are fine: exp is only taken of differences."""
+    scores = random(2, 32, 32, seed=11) + 300.0
+    expect_softmax(part, scores, "scores about 300", "exp(300) is infinite in float32.")
+
+
+@task("15.2")
+def test_tiles_without_a_visible_key(part: ModuleType) -> None:
+    """Rows that see nothing in a tile, at first or at all, hold no NaN: share 0 and lse -infinity."""
+    scores = random(2, 32, 32, seed=12)
+    scores[0, ::2] = -INF
+    scores[:, 5] = -INF
+    share, lse, acc, weights = probe_softmax(part, scores)
+    why = "(-inf) - (-inf) is NaN: a finite first maximum avoids it. 1 / 0 and log(0) have their cases."
+    seen = {"share": float(share[5]), "lse": float(lse[5]), "acc": float(acc[5])}
+    right = {"share": 0.0, "lse": -INF, "acc": 0.0}
+    expect_equal(seen, right, "a row that saw no key in two tiles", why=why)
+    expect(not bool(weights.isnan().any()), "some weights are NaN", why=why)
+    rows = [row for row in range(32) if row != 5]
+    exact_lse, total, first = exact_rows(scores[:, rows])
+    expect_close(lse[rows], exact_lse, "lse, first tile hidden from even rows", atol=1e-4, why=why)
+    expect_close(share[rows], 1 / total, "share, first tile hidden from even rows", rtol=1e-4)
+    expect_close(acc[rows], first, "acc, first tile hidden from even rows", rtol=1e-4)

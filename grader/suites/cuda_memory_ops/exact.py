@@ -1,0 +1,85 @@
+"""What the memory operations must leave behind, by PyTorch's indexing, and what their work may be."""
+
+from types import ModuleType
+from typing import Any
+
+import torch
+from hypothesis import strategies as st
+from torch import Tensor
+
+from grader.kit import Mismatch, expect_equal, watch
+from grader.kit.kernels import random
+
+F32, F16, BF16 = torch.float32, torch.float16, torch.bfloat16
+DTYPES = st.sampled_from([F32, F16, BF16])
+
+
+def memory_of(part: ModuleType) -> Any:
+    """The operations under test; their calls are written down."""
+    return watch(part.MemoryKernels(), "memory")
+
+
+def blocks_of(*shape: int, seed: int = 0, dtype: torch.dtype = F32) -> Tensor:
+    """Blocks [num_blocks, ...] that hold something, so that a stray write shows."""
+    return random(*shape, seed=seed, dtype=dtype)
+
+
+def at_offset(x: Tensor, offset: int) -> Tensor:
+    """A contiguous copy of x that begins `offset` numbers behind an aligned address."""
+    room = torch.zeros(x.numel() + offset, dtype=x.dtype)
+    copy = room[offset:].view(x.shape)
+    return copy.copy_(x)
+
+
+def moved(source: Tensor, target: Tensor, pairs: list[tuple[int, int]]) -> Tensor:
+    """`target` with the blocks of `pairs` out of `source`."""
+    result = target.clone()
+    for here, there in pairs:
+        result[there] = source[here]
+    return result
+
+
+def expect_same(got: Any, right: Tensor, what: str, *, why: str = "") -> None:
+    """Equal bit by bit; in a report the first place is that of a block or a row, then inside it."""
+    if not isinstance(got, Tensor):
+        raise Mismatch(f"{what}: {type(got).__name__} instead of a tensor", why=why)
+    expect_equal(list(got.shape), list(right.shape), f"the shape of {what}", why=why)
+    expect_equal(got.dtype, right.dtype, f"the dtype of {what}", why=why)
+    if torch.equal(got, right):
+        return
+    wrong = (got != right) & ~(got.isnan() & right.isnan())
+    index = tuple(int(i) for i in wrong.nonzero()[0])
+    raise Mismatch(
+        f"{what}: {int(wrong.sum())} of {wrong.numel()} numbers differ, the first at {list(index)}",
+        str(right[index].item()),
+        str(got[index].item()),
+        why,
+    )
+
+
+@st.composite
+def stores(draw: st.DrawFn) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """(k, v, key_blocks, value_blocks, slot_mapping), k and v views of one product or on their own."""
+    tokens, heads = draw(st.integers(0, 5)), draw(st.integers(1, 3))
+    d = draw(st.sampled_from([1, 3, 8, 20, 33, 64]))
+    size, dtype, seed = draw(st.integers(1, 4)), draw(DTYPES), draw(st.integers(0, 99))
+    num_blocks = -(-(tokens + 2) // size)
+    slots = torch.randperm(num_blocks * size, generator=torch.Generator().manual_seed(seed))
+    slots = slots[:tokens]
+    for i in range(tokens):
+        if draw(st.integers(0, 3)) == 0:
+            slots[i] = -1
+    before = draw(st.integers(0, 3))
+    product = random(tokens, before + 2 * heads * d, seed=seed, dtype=dtype)
+    k, v = product[:, before:].unflatten(1, (2, heads, d)).unbind(1)
+    shape = (num_blocks, size, heads, d)
+    keys = at_offset(blocks_of(*shape, seed=seed + 1, dtype=dtype), draw(st.integers(0, 2)))
+    return k, v, keys, blocks_of(*shape, seed=seed + 2, dtype=dtype), slots
+
+
+@st.composite
+def pairs_of(draw: st.DrawFn, num_blocks: int) -> list[tuple[int, int]]:
+    """Pairs in which no block occurs twice."""
+    order = draw(st.permutations(range(num_blocks)))
+    count = draw(st.integers(0, num_blocks // 2))
+    return [(order[2 * i], order[2 * i + 1]) for i in range(count)]

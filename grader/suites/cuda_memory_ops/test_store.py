@@ -1,0 +1,169 @@
+"""Task 13.1: each token's keys and values go to their slot."""
+
+from types import ModuleType
+
+import torch
+from hypothesis import given
+from torch import Tensor
+
+from grader.kit import examples, task
+from grader.kit.cuda_work import (
+    blamed,
+    expect_no_wrap,
+    expect_whole_sectors,
+    expect_wide,
+    work_of,
+)
+from grader.kit.kernels import random, store_kv
+from grader.suites.cuda_memory_ops.exact import (
+    BF16,
+    at_offset,
+    blocks_of,
+    expect_same,
+    memory_of,
+    stores,
+)
+
+OFFSETS = (
+    "Reading 16 bytes at once needs an address that is a multiple of 16, and so does reading 8 or 4: "
+    "both tensors of a copy, the row's size and both strides have a say in how wide a copy may be."
+)
+OUT_THERE = (
+    "The last block of threads has more of them than there are tokens, and the last step along a row "
+    "more than the row has numbers: threads out there have nothing to read and nothing to write."
+)
+
+
+def expect_stored(
+    part: ModuleType,
+    k: Tensor,
+    v: Tensor,
+    slots: list[int] | Tensor,
+    what: str,
+    why: str,
+    *,
+    outside: str = OUT_THERE,
+) -> None:
+    """k and v reach their slots of blocks of 2, and nothing else changes."""
+    mapping = torch.as_tensor(slots, dtype=torch.int64)
+    num_blocks = (int(mapping.max()) + 4) // 2
+    keys, values = (blocks_of(num_blocks, 2, *k.shape[1:], seed=s, dtype=k.dtype) for s in (8, 9))
+    right = store_kv(k, v, keys, values, mapping)
+    with blamed("out_of_bounds", outside), blamed("misaligned", OFFSETS):
+        memory_of(part).store_kv(k, v, keys, values, mapping)
+    for name, got, exact in (("key", keys, right[0]), ("value", values, right[1])):
+        expect_same(got, exact, f"the {name} blocks after {what}", why=why)
+
+
+@task("13.1")
+def test_rows_go_to_their_slots(part: ModuleType) -> None:
+    """Token t's row goes to slot slot_mapping[t]: row slot % block_size of block slot // block_size."""
+    why = (
+        "Slots are rows of the pool, whose blocks lie one after the other: slot s begins at s rows."
+    )
+    k, v = random(3, 1, 4), random(3, 1, 4, seed=1)
+    expect_stored(part, k, v, [5, 0, 3], "storing 3 tokens in slots 5, 0, 3", why)
+
+
+@task("13.1")
+def test_a_negative_slot_stores_nothing(part: ModuleType) -> None:
+    """A token whose slot is negative is passed over."""
+    why = (
+        "Slot -1 marks padding of a batch. Its row would lie before the pool, in another's memory."
+    )
+    k, v = random(3, 1, 4), random(3, 1, 4, seed=1)
+    expect_stored(part, k, v, [2, -1, 0], "storing 3 tokens in slots 2, -1, 0", why, outside=why)
+
+
+@task("13.1")
+def test_every_number_of_a_row_is_stored(part: ModuleType) -> None:
+    """Rows may be of any length, longer than a block of threads or no multiple of it."""
+    why = (
+        "A thread goes on in steps of all threads that share the row, up to its end and no further."
+    )
+    for heads, d in ((3, 100), (2, 700), (1, 7)):
+        k, v = random(2, heads, d), random(2, heads, d, seed=1)
+        expect_stored(part, k, v, [1, 2], f"storing rows of {heads} x {d}", why)
+
+
+@task("13.1")
+def test_more_tokens_than_a_block_of_threads(part: ModuleType) -> None:
+    """Any number of tokens is stored, also where the grid has threads to spare."""
+    for tokens in (1, 33, 300):
+        k, v = random(tokens, 1, 2), random(tokens, 1, 2, seed=1)
+        slots = torch.arange(tokens).flip(0)
+        expect_stored(part, k, v, slots, f"storing {tokens} tokens", OUT_THERE)
+
+
+@task("13.1")
+def test_k_and_v_are_views_of_one_product(part: ModuleType) -> None:
+    """A token of k may be any number of numbers after the one before; k and v each have their stride."""
+    product, other = random(3, 20), random(3, 24, seed=1)
+    k, v = product[:, 8:16].view(3, 2, 4), other[:, 4:12].view(3, 2, 4)
+    why = (
+        "The query's projection lies between: k_stride and v_stride say how far the next token is."
+    )
+    expect_stored(part, k, v, [3, 0, 1], "storing slices of wider rows", why, outside=why)
+
+
+@task("13.1")
+def test_addresses_that_suit_no_wide_copy(part: ModuleType) -> None:
+    """Views at odd addresses are stored as well, with narrower copies."""
+    k, v = random(2, 2, 4, dtype=BF16), random(2, 2, 4, seed=1, dtype=BF16)
+    for first, second in ((1, 0), (0, 2), (4, 4)):
+        shifted = at_offset(k, first), at_offset(v, second)
+        what = f"storing k at {2 * first} and v at {2 * second} bytes past an aligned address"
+        expect_stored(part, *shifted, [2, 0], what, OFFSETS, outside=OFFSETS)
+    wide = random(2, 17, dtype=BF16)
+    k, v = wide[:, :8].view(2, 2, 4), wide[:, 8:16].view(2, 2, 4)
+    what = "storing rows that are 34 bytes apart"
+    expect_stored(part, k, v, [2, 0], what, OFFSETS, outside=OFFSETS)
+
+
+@task("13.1")
+@examples(30)
+@given(stores())
+def test_any_store(part: ModuleType, case: tuple[Tensor, Tensor, Tensor, Tensor, Tensor]) -> None:
+    """Any store leaves what indexing leaves."""
+    k, v, keys, values, slots = case
+    right = store_kv(k, v, keys, values, slots)
+    memory_of(part).store_kv(k, v, keys, values, slots)
+    what = f"storing {len(k)} rows of {list(k.shape[1:])} {k.dtype}"
+    expect_same(keys, right[0], f"the key blocks after {what}", why=OFFSETS)
+    expect_same(values, right[1], f"the value blocks after {what}", why=OFFSETS)
+
+
+def a_batch() -> tuple[Tensor, ...]:
+    """16 tokens of 2 heads of 64 in bfloat16, out of a product: rows of 256 bytes, aligned."""
+    k, v = random(16, 6, 64, dtype=BF16)[:, 2:].unflatten(1, (2, 2)).unbind(1)
+    keys, values = (blocks_of(5, 4, 2, 64, seed=s, dtype=BF16) for s in (1, 2))
+    return k, v, keys, values, torch.arange(20).flip(0)[:16]
+
+
+@task("13.1")
+def test_a_warp_touches_whole_sectors(part: ModuleType) -> None:
+    """Neighbouring threads move neighbouring addresses: what a warp touches fills its sectors."""
+    memory, batch = memory_of(part), a_batch()
+    expect_whole_sectors(work_of(lambda: memory.store_kv(*batch)), "storing 16 rows of 256 bytes")
+
+
+@task("13.1")
+def test_a_thread_moves_16_bytes(part: ModuleType) -> None:
+    """Where addresses allow it, a thread moves 16 bytes with one load and one store."""
+    memory, batch = memory_of(part), a_batch()
+    expect_wide(
+        work_of(lambda: memory.store_kv(*batch)), 2 * 16 * 256, "storing 16 rows of 256 bytes"
+    )
+
+
+@task("13.1")
+def test_slots_past_32_bits(part: ModuleType) -> None:
+    """Where a slot begins is computed in 64 bits."""
+    k, v, keys, values, _ = a_batch()
+    slots = 2**28 + torch.arange(16)  # from 2**32 units of 16 bytes on, 2**35 numbers
+    memory, before = memory_of(part), keys.clone()
+    expect_no_wrap(
+        lambda: memory.store_kv(k, v, keys, values, slots),
+        lambda: expect_same(keys, before, "the pool after a store far beyond its end"),
+        "slots from 2**28 on, with rows of 16 units",
+    )

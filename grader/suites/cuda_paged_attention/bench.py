@@ -1,0 +1,94 @@
+"""Pools, parts and what they must hold. Shapes are tiny: every access of every thread is checked.
+
+A part of the keys is graded before there is a combine kernel: `joined` is one, in float64.
+"""
+
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from grader.kit import expect, note
+from grader.kit.kernels import Pool, expect_near, paged_decode, random
+from yaie.core.batch import AttentionSpec
+
+F32 = torch.float32
+HIDDEN = "What lies in slots past a sequence's end is NaN here: it must not be read, or not count."
+
+
+def spec_of(dim: int, **rules: Any) -> AttentionSpec:
+    return AttentionSpec(dim**-0.5, **rules)
+
+
+def queries(n: int, heads: int, dim: int, seed: int = 9, dtype: torch.dtype = F32) -> Tensor:
+    return random(n, heads, dim, seed=seed, dtype=dtype)
+
+
+def exact_decode(q: Tensor, pool: Pool, spec: AttentionSpec) -> Tensor:
+    """Attention in float64; a sequence without keys gives 0."""
+    out = torch.zeros(q.shape, dtype=torch.float64)
+    for i, length in enumerate(pool.seq_lens.tolist()):
+        if length:
+            tables, lens = pool.block_tables[i : i + 1], pool.seq_lens[i : i + 1]
+            row = Pool(pool.key_blocks, pool.value_blocks, tables, lens)
+            out[i] = paged_decode(q[i : i + 1], row, spec)[0]
+    return out
+
+
+def used_parts(pool: Pool, spec: AttentionSpec, keys_per_part: int) -> list[int]:
+    """How many parts of each sequence have keys."""
+    lens = [int(length) for length in pool.seq_lens]
+    visible = [min(length, spec.window or length) for length in lens]
+    return [-(-keys // keys_per_part) for keys in visible]
+
+
+def run_parts(
+    part: ModuleType, q: Tensor, pool: Pool, spec: AttentionSpec, parts: int, keys_per_part: int
+) -> Any:
+    """`decode_parts` of the lab under test."""
+    split = part.Split(parts, keys_per_part)
+    rules = f"window={spec.window}, softcap={spec.softcap}"
+    note(
+        f"decode_parts: {q.shape[1]} heads of {q.shape[2]} on {pool.key_blocks.shape[2]}, "
+        f"{q.dtype}, lens {pool.seq_lens.tolist()}, blocks of {pool.key_blocks.shape[1]}, {rules}, "
+        f"parts={parts}, keys_per_part={keys_per_part}"
+    )
+    return part.PagedAttention().decode_parts(
+        q, pool.key_blocks, pool.value_blocks, pool.block_tables, pool.seq_lens, spec, split
+    )
+
+
+def joined(parts: Any, used: list[int], sinks: Tensor | None = None) -> Tensor:
+    """The parts of each sequence as one softmax, in float64: [n, heads, d]."""
+    out = torch.zeros(*parts.acc.shape[:2], parts.acc.shape[3], dtype=torch.float64)
+    for row, count in enumerate(used):
+        if not count:
+            continue
+        acc, stats = parts.acc[row, :, :count].double(), parts.stats[row, :, :count].double()
+        weight = (stats[..., 0] - stats[..., 0].amax(dim=1, keepdim=True)).exp()
+        total = (weight * stats[..., 1]).sum(dim=1)
+        if sinks is not None:
+            total += (sinks.double() - stats[..., 0].amax(dim=1)).exp()
+        out[row] = (weight[..., None] * acc).sum(dim=1) / total[:, None]
+    return out
+
+
+def expect_decode(
+    part: ModuleType,
+    q: Tensor,
+    pool: Pool,
+    spec: AttentionSpec,
+    what: str,
+    why: str,
+    *,
+    parts: int = 1,
+    keys_per_part: int = 256,
+    exact: Tensor | None = None,
+) -> None:
+    """`decode_parts`, joined, is attention over each sequence's visible keys."""
+    found = run_parts(part, q, pool, spec, parts, keys_per_part)
+    expect(found.acc.dtype == F32, f"{what}: parts are {found.acc.dtype}, not float32", why=why)
+    used = used_parts(pool, spec, keys_per_part)
+    right = exact_decode(q, pool, spec) if exact is None else exact
+    expect_near(joined(found, used).float(), right, F32, what, why=why)

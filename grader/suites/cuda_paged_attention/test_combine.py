@@ -1,0 +1,162 @@
+"""Task 16.4: the parts as one softmax, and the whole of decode."""
+
+import math
+from types import ModuleType
+
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from grader.kit import examples, note, task
+from grader.kit.kernels import expect_near, paged_pool, random
+from grader.suites.cuda_paged_attention.bench import (
+    HIDDEN,
+    exact_decode,
+    joined,
+    queries,
+    spec_of,
+)
+from yaie.core.batch import AttentionSpec
+
+F32 = torch.float32
+PLAIN = AttentionSpec(1.0)
+
+
+def combined(
+    part: ModuleType,
+    weights: list[list[float]],
+    values: list[list[float]],
+    lens: list[int],
+    *,
+    maxima: list[list[float]] | None = None,
+    spec: AttentionSpec = PLAIN,
+    keys_per_part: int = 4,
+) -> Tensor:
+    """What `combine` makes of parts [n][parts] of one head of 16, each with a sum of weights, a maximum
+    and a mean value."""
+    sums, means = torch.tensor(weights), torch.tensor(values)
+    tops = torch.zeros_like(sums) if maxima is None else torch.tensor(maxima)
+    acc = (sums * means)[:, None, :, None].expand(-1, 1, -1, 16).contiguous()
+    stats = torch.stack((tops, sums), dim=-1)[:, None].contiguous()
+    note(f"combine: sums {weights}, maxima {tops.tolist()}, mean values {values}, lens {lens}")
+    split = part.Split(sums.shape[1], keys_per_part)
+    seq_lens = torch.tensor(lens, dtype=torch.int32)
+    out: Tensor = part.PagedAttention().combine(part.Parts(acc, stats, split), seq_lens, spec, F32)
+    return out
+
+
+def expect_values(out: Tensor, values: list[float], what: str, why: str) -> None:
+    exact = torch.tensor(values, dtype=torch.float64)[:, None, None].expand(-1, 1, 16)
+    expect_near(out, exact, F32, what, why=why)
+
+
+@task("16.4")
+def test_parts_count_by_their_sums(part: ModuleType) -> None:
+    """The share of a part is the sum of its weights, not one part's."""
+    out = combined(part, [[1.0, 3.0]], [[8.0, 4.0]], [8])
+    why = "Sums 1 and 3 at the same maximum: 1/4 of 8 and 3/4 of 4. Without weights it would be 6."
+    expect_values(out, [5.0], "two parts with means 8 and 4", why)
+
+
+@task("16.4")
+def test_parts_are_relative_to_one_maximum(part: ModuleType) -> None:
+    """Sums and accumulated values of a part are relative to its own maximum."""
+    out = combined(part, [[1.0, 1.0]], [[8.0, 4.0]], [8], maxima=[[0.0, math.log(3.0)]])
+    why = "Equal sums, but a maximum larger by log 3 makes the second weigh 3 times as much: 5."
+    expect_values(out, [5.0], "two parts with means 8 and 4", why)
+    out = combined(part, [[1.0, 1.0]], [[8.0, 4.0]], [8], maxima=[[200.0, 200.0]])
+    why = "exp(200) is infinite in float32: subtract the largest maximum of the parts first."
+    expect_values(out, [6.0], "two parts whose maxima are 200", why)
+
+
+@task("16.4")
+def test_parts_without_keys_are_not_read(part: ModuleType) -> None:
+    """A short sequence has fewer parts; what the others hold was never written."""
+    nan = math.nan
+    out = combined(
+        part, [[2.0, nan, nan], [1.0, 1.0, nan]], [[3.0, nan, nan], [2.0, 4.0, nan]], [4, 5]
+    )
+    why = "With 4 keys a part, 4 keys fill one part and 5 keys begin a second: the rest holds NaN."
+    expect_values(out, [3.0, 3.0], "sequences of 4 and 5 keys, in parts of 4", why)
+
+
+@task("16.4")
+def test_a_window_has_fewer_parts(part: ModuleType) -> None:
+    """Under a window only the visible keys have parts."""
+    nan, spec = math.nan, AttentionSpec(1.0, window=4)
+    out = combined(part, [[2.0, nan], [1.0, nan]], [[3.0, nan], [2.0, nan]], [8, 3], spec=spec)
+    why = "A window of 4 leaves 4 of 8 keys: one part of 4. The second was never written."
+    expect_values(out, [3.0, 2.0], "8 and 3 keys under a window of 4, in parts of 4", why)
+
+
+@task("16.4")
+def test_a_sequence_without_keys_gives_zero(part: ModuleType) -> None:
+    """No keys, no parts: the output is 0, with a sink too."""
+    for sinks in (None, torch.tensor([1.0])):
+        spec = AttentionSpec(1.0, sinks=sinks)
+        out = combined(part, [[math.nan], [1.0]], [[math.nan], [0.0]], [0, 2], spec=spec)
+        expect_values(out, [0.0, 0.0], "a sequence of no keys", "0 / 0 would be NaN.")
+
+
+@task("16.4")
+def test_a_sink_counts_once(part: ModuleType) -> None:
+    """The sink joins the softmax once, however many parts there are, and relative to the maximum."""
+    spec = AttentionSpec(1.0, sinks=torch.tensor([math.log(2.0)]))
+    for parts in (1, 3):
+        out = combined(part, [[2.0 / parts] * parts], [[8.0] * parts], [4 * parts], spec=spec)
+        why = (
+            "Keys weigh 2 together, the sink 2: half of 8 is left. A sink a part would leave less."
+        )
+        expect_values(out, [4.0], f"{parts} parts and a sink", why)
+    spec = AttentionSpec(1.0, sinks=torch.tensor([5.0]))
+    out = combined(part, [[1.0]], [[8.0]], [4], maxima=[[5.0]], spec=spec)
+    why = "Sums are relative to the maximum 5, and so must be the sink: exp(5 - 5) = 1, as the key."
+    expect_values(out, [4.0], "a key and a sink of score 5", why)
+    spec = AttentionSpec(1.0, sinks=torch.tensor([200.0]))
+    out = combined(part, [[1.0]], [[8.0]], [4], spec=spec)
+    why = "A sink may be the largest: exp(200) is infinite, unless the sink joins the maximum."
+    expect_values(out, [0.0], "a key of score 0 and a sink of 200", why)
+
+
+@task("16.4")
+@examples(12)
+@given(
+    lens=st.lists(st.integers(0, 12), min_size=1, max_size=3),
+    dim=st.sampled_from([16, 80, 256]),
+    dtype=st.sampled_from([torch.float32, torch.bfloat16]),
+    sink=st.booleans(),
+    seed=st.integers(0, 99),
+)
+def test_any_parts(
+    part: ModuleType, lens: list[int], dim: int, dtype: torch.dtype, sink: bool, seed: int
+) -> None:
+    """Any parts, heads, sinks and dtypes give one softmax, rounded once at the end."""
+    heads, parts = 2, 4
+    acc = random(len(lens), heads, parts, dim, seed=seed)
+    sums = random(len(lens), heads, parts, seed=seed + 1).abs() + 1.0
+    stats = torch.stack((random(len(lens), heads, parts, seed=seed + 2, scale=3.0), sums), dim=-1)
+    sinks = random(heads, seed=seed + 3) if sink else None
+    seq_lens = torch.tensor(lens, dtype=torch.int32)
+    note(f"combine: parts of 3 keys, 2 heads of {dim}, lens {lens}, sinks {sinks}, {dtype}")
+    made = part.Parts(acc, stats, part.Split(parts, 3))
+    spec = AttentionSpec(1.0, sinks=sinks)
+    out = part.PagedAttention().combine(made, seq_lens, spec, dtype)
+    exact = joined(made, [-(-length // 3) for length in lens], sinks)
+    why = "Every head has its own parts, its own maximum and its own sink."
+    expect_near(out, exact, dtype, f"{heads} heads of {dim} of sequences of {lens} keys", why=why)
+
+
+@task("16.4")
+def test_the_whole_of_decode(part: ModuleType) -> None:
+    """Plan, parts and combine together are the contract's decode."""
+    lens = [300, 0, 7]
+    pool = paged_pool(lens, block_size=16)
+    spec = spec_of(16, window=290, softcap=5.0, sinks=torch.tensor([1.0, -2.0, 0.5, 3.0]))
+    q = queries(3, 4, 16)
+    note(f"decode: 4 heads of 16 on 2, lens {lens}, window 290, softcap 5, sinks")
+    out = part.PagedAttention().decode(
+        q, pool.key_blocks, pool.value_blocks, pool.block_tables, pool.seq_lens, spec,
+        max_seq_len=300,
+    )  # fmt: skip
+    expect_near(out, exact_decode(q, pool, spec), F32, f"decode of lens {lens}", why=HIDDEN)

@@ -1,0 +1,290 @@
+"""Tasks 16.1 to 16.3: the softmax of a part of the keys."""
+
+from types import ModuleType
+
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from grader.kit import examples, expect, expect_equal, task
+from grader.kit.cuda_work import work_of
+from grader.kit.kernels import Pool, paged_decode, paged_pool
+from grader.suites.cuda_paged_attention.bench import (
+    HIDDEN,
+    expect_decode,
+    joined,
+    queries,
+    run_parts,
+    spec_of,
+)
+
+TEAMS = "a key is one team's, a team holds 8 elements a lane: 4 teams of 32 lanes for a head of 256"
+TURN = 8
+"""Keys that 4 teams of a float32 head of 256 take in a turn: key p is the p // 4-th of team p % 4."""
+
+
+def marked(lens: list[int], kv_heads: int = 1, dim: int = 256, block_size: int = 4) -> Pool:
+    """Keys of zero, so that weights are equal; the value at position p of key head h is p + 100 * h."""
+    pool = paged_pool(lens, block_size=block_size, kv_heads=kv_heads, head_dim=dim)
+    pool.key_blocks[~pool.key_blocks.isnan()] = 0.0
+    for row, length in enumerate(lens):
+        for position in range(length):
+            for head in range(kv_heads):
+                pool.value_blocks[slot(pool, row, position)][head] = position + 100.0 * head
+    return pool
+
+
+def slot(pool: Pool, row: int, position: int) -> tuple[int, int]:
+    """Where a key lies: its block, and its place there."""
+    size = pool.key_blocks.shape[1]
+    return int(pool.block_tables[row, position // size]), position % size
+
+
+def means(values: list[float], heads: int = 1, dim: int = 256) -> Tensor:
+    return torch.tensor(values, dtype=torch.float64)[:, None, None].expand(-1, heads, dim)
+
+
+@task("16.1")
+def test_keys_are_found_through_the_table(part: ModuleType) -> None:
+    """Position p lies in slot p % block_size of block p // block_size of the sequence's own table."""
+    pool = marked([TURN, TURN])
+    what = "8 keys of zero, values 0 to 7, twice: their means, from blocks "
+    what += str([row[:2].tolist() for row in pool.block_tables])
+    why = "Blocks lie anywhere in the pool: the table's entry counts, not the block's number."
+    expect_decode(part, queries(2, 1, 256), pool, spec_of(256), what, why, exact=means([3.5, 3.5]))
+
+
+@task("16.1")
+def test_the_scale_is_applied_once(part: ModuleType) -> None:
+    """A score is scale * query . key."""
+    pool = marked([TURN])
+    for position in range(TURN):
+        # Each team has a key of score 0 and one of score 2: merging is not what this is about.
+        pool.key_blocks[slot(pool, 0, position)] = 0.125 * (position // 4)
+        pool.value_blocks[slot(pool, 0, position)] = position // 4
+    found = run_parts(part, torch.ones(1, 1, 256), pool, spec_of(256), 1, 256)
+    why = (
+        "Half of the keys are 0, half 0.125 in all 256 dimensions; query 1, scale 1/16: scores 0 and 2, "
+        "so that half weighs e^2 / (1 + e^2) = 0.881. Without the scale 1, with the scale twice 0.531."
+    )
+    weight = float(joined(found, [1])[0, 0, 0])
+    expect(abs(weight - 0.8807971) < 1e-4, f"the keys of score 2 weigh {weight:.4f}", why=why)
+
+
+@task("16.1")
+def test_neighbouring_heads_share_a_key_head(part: ModuleType) -> None:
+    """Head h reads key head h // group, with its own query, and writes its own row."""
+    why = "Neighbours share: with 4 heads on 2, heads 0 and 1 read key head 0, heads 2 and 3 key head 1."
+    for heads in (4, 6):
+        pool = marked([TURN], kv_heads=2)
+        for position in range(TURN):
+            at = slot(pool, 0, position)
+            for head in range(2):
+                pool.key_blocks[at][head] = (1 + head) * (position // 4) / 32
+                pool.value_blocks[at][head] = position // 4 + 10.0 * head
+        q = (torch.arange(heads) / 4 - 0.5)[None, :, None].expand(1, heads, 256).contiguous()
+        expect_decode(part, q, pool, spec_of(256), f"{heads} heads on 2 key heads", why)
+
+
+@task("16.1")
+def test_the_last_keys_of_a_sequence(part: ModuleType) -> None:
+    """Any number of keys is right, also one that fills no team's turn and no block."""
+    lens = [1, 3, 4, 5, 15, 16, 17, 18]
+    why = (
+        f"{HIDDEN} A key that does not exist has no score at all: one of 0 would count. And no key is "
+        f"left out: {TEAMS}."
+    )
+    what = f"sequences of {lens} keys of zero"
+    exact = means([(length - 1) / 2 for length in lens])
+    expect_decode(part, queries(8, 1, 256), marked(lens), spec_of(256), what, why, exact=exact)
+
+
+@task("16.1")
+def test_teams_are_merged_by_their_weights(part: ModuleType) -> None:
+    """Each team's sums count relative to the largest maximum of all teams."""
+    pool = paged_pool([4], head_dim=256, kv_heads=1)
+    for position, score in enumerate((0.0, 2.0, -1.0, 1.0)):
+        pool.key_blocks[slot(pool, 0, position)] = score
+    why = (
+        f"Four keys of different scores, one for each of four teams ({TEAMS}). Every team's acc and sum "
+        "are multiplied by exp(its maximum - the largest) before they are added; each team has its "
+        "own place in shared memory, by the team's number."
+    )
+    q = torch.full((1, 1, 256), 0.0625)
+    expect_decode(part, q, pool, spec_of(256), "4 keys, a team each", why)
+
+
+@task("16.1")
+def test_a_late_maximum_rescales_what_was_summed(part: ModuleType) -> None:
+    """When a larger score arrives, sums and accumulated values of earlier keys are rescaled."""
+    pool = paged_pool([40], head_dim=256, kv_heads=1)
+    for position in range(40):
+        pool.key_blocks[slot(pool, 0, position)] = position / 8
+    why = (
+        "Scores rise from key to key, over several turns of each team. What a team has summed is "
+        "relative to its maximum: when that rises, sum and acc are multiplied by exp(old - new)."
+    )
+    what = "40 keys whose scores rise"
+    expect_decode(part, torch.full((1, 1, 256), 0.125), pool, spec_of(256), what, why)
+
+
+@task("16.1")
+def test_a_team_is_as_wide_as_its_row(part: ModuleType) -> None:
+    """Rows of 16 to 128 elements belong to 2 to 16 lanes; rows of 80 and 96 leave some lanes idle."""
+    why = (
+        "A head of 64 has 8 lanes a key, so a warp holds 4 teams: each has scores of its own keys."
+    )
+    for dim in (64, 16, 80, 96, 128):
+        pool, q = paged_pool([20], head_dim=dim, kv_heads=1), queries(1, 2, dim)
+        expect_decode(part, q, pool, spec_of(dim), f"20 keys, 2 heads of {dim}", why)
+
+
+@task("16.1")
+def test_sums_are_in_float32(part: ModuleType) -> None:
+    """With bfloat16 keys and values, scores, weights and sums are float32."""
+    lens = [90]
+    pool = paged_pool(lens, head_dim=64, kv_heads=1, block_size=16, dtype=torch.bfloat16)
+    q = queries(1, 2, 64, dtype=torch.bfloat16)
+    why = "A sum in half precision keeps 3 digits: convert what was loaded, then compute in float."
+    expect_decode(part, q, pool, spec_of(64), "90 keys in bfloat16, joined", why)
+
+
+@task("16.1")
+def test_a_key_is_read_once_for_its_heads(part: ModuleType) -> None:
+    """Each key and value is loaded once for all heads of its group, 16 bytes at a time."""
+    lens = [128]
+    pool = paged_pool(lens, head_dim=64, kv_heads=1, block_size=16, dtype=torch.bfloat16)
+    q = queries(1, 4, 64, dtype=torch.bfloat16)
+    work = work_of(lambda: run_parts(part, q, pool, spec_of(64), 1, 256))
+    stored = 2 * 128 * 64 * 2
+    expect(
+        work.loads.bytes < 2 * stored,
+        f"keys and values are {stored} bytes, but {work.loads.bytes} were loaded for 4 heads on one",
+        why="The four heads of a group want the same keys: load one, use it four times.",
+    )
+    expect(
+        work.loads.count < 8000,
+        f"threads executed {work.loads.count} loads for {stored} bytes of keys and values",
+        why="Row.load takes 16 bytes with each of its loads: 2,048 are enough, and some for q.",
+    )
+
+
+HEAD_SIZES = st.sampled_from([16, 64, 80, 96, 128, 256])
+
+
+@task("16.1")
+@examples(12)
+@given(
+    lens=st.lists(st.integers(0, 40), min_size=1, max_size=2),
+    heads=st.sampled_from([(1, 1), (2, 1), (4, 2), (3, 1), (5, 1), (9, 1)]),
+    dim=HEAD_SIZES,
+    block_size=st.sampled_from([1, 4, 16, 5]),
+    dtype=st.sampled_from([torch.float32, torch.float16]),
+)
+def test_any_decode(
+    part: ModuleType,
+    lens: list[int],
+    heads: tuple[int, int],
+    dim: int,
+    block_size: int,
+    dtype: torch.dtype,
+) -> None:
+    """Any lengths, heads, head sizes, block sizes and dtypes give attention over the table's keys."""
+    pool = paged_pool(lens, block_size=block_size, kv_heads=heads[1], head_dim=dim, dtype=dtype)
+    what = f"{heads[0]} heads of {dim} on {heads[1]}, lens {lens}, blocks of {block_size}"
+    q = queries(len(lens), heads[0], dim, dtype=dtype)
+    expect_decode(part, q, pool, spec_of(dim), what, HIDDEN)
+
+
+@task("16.2")
+def test_a_window_is_its_last_keys(part: ModuleType) -> None:
+    """With a window of w a decode sees the last w keys, itself included; all of a shorter sequence."""
+    pool = marked([9, 2], dim=16)
+    exact = means([7.0, 0.5], dim=16)
+    why = (
+        "The query stands at seq_len - 1: of 9 keys a window of 3 leaves 6, 7 and 8, mean 7. One key "
+        "more would give 6.5, one less 7.5. A sequence of 2 keys is seen whole, from key 0 on."
+    )
+    what = "values 0, 1, 2, ... under a window of 3, lens 9 and 2"
+    expect_decode(part, queries(2, 1, 16), pool, spec_of(16, window=3), what, why, exact=exact)
+
+
+@task("16.2")
+def test_keys_before_the_window_are_not_read(part: ModuleType) -> None:
+    """Blocks before the window may be gone: their entries mean nothing."""
+    pool = paged_pool([14, 10])
+    pool.block_tables[0, :2] = 2**30
+    right = spec_of(16, window=5)
+    why = "A window of 5 of 14 keys begins at key 9, in the third block of 4: start there."
+    restored = paged_pool([14, 10])
+    exact = paged_decode(queries(2, 4, 16), restored, right)
+    what = "a window of 5 where the first blocks of a table were given away"
+    expect_decode(part, queries(2, 4, 16), pool, right, what, why, exact=exact)
+
+
+@task("16.2")
+def test_a_softcap_bounds_the_scores(part: ModuleType) -> None:
+    """A scaled score s becomes softcap * tanh(s / softcap)."""
+    why = (
+        "Scores 0 and 10 (after the scale): 2 * tanh(10 / 2) is nearly 2, so the second weighs 0.881; "
+        "tanh alone gives 0.731. Scores 0 and 1: 2 * tanh(1 / 2) is 0.924, so 0.716."
+    )
+    for score, right in ((10.0, 0.8807780), (1.0, 0.7159041)):
+        pool = marked([2], dim=16)
+        pool.key_blocks[slot(pool, 0, 1)] = score / 4
+        spec = spec_of(16, softcap=2.0)
+        found = run_parts(part, torch.ones(1, 1, 16), pool, spec, 1, 256)
+        weight = float(joined(found, [1])[0, 0, 0])
+        problem = f"at softcap 2, score {score:g} beside score 0 weighs {weight:.4f}"
+        expect(abs(weight - right) < 1e-4, problem, why=why)
+
+
+@task("16.3")
+def test_a_part_has_its_own_keys(part: ModuleType) -> None:
+    """Part i holds the visible keys first + i * keys_per_part up to the next part, or to the end."""
+    pool = marked([11], dim=16)
+    found = run_parts(part, queries(1, 1, 16), pool, spec_of(16), 3, 4)
+    each = (found.acc[0, 0, :, 0] / found.stats[0, 0, :, 1]).tolist()
+    expect_equal(
+        [round(mean, 3) for mean in each],
+        [1.5, 5.5, 9.0],
+        "the mean values of 3 parts of 4 keys, of 11 keys with values 0, 1, 2, ...",
+        why="Keys 0-3, 4-7, 8-10. Every key is in one part, and none is past the end.",
+    )
+
+
+@task("16.3")
+def test_parts_begin_where_the_window_begins(part: ModuleType) -> None:
+    """It is the visible keys that are cut, not all of them."""
+    pool = marked([20], dim=16)
+    found = run_parts(part, queries(1, 1, 16), pool, spec_of(16, window=6), 2, 4)
+    each = (found.acc[0, 0, :, 0] / found.stats[0, 0, :, 1]).tolist()
+    expect_equal(
+        [round(mean, 3) for mean in each],
+        [15.5, 18.5],
+        "the mean values of 2 parts of 4 keys under a window of 6, of 20 keys",
+        why="The window leaves keys 14 to 19: the first part is 14-17, the second 18 and 19.",
+    )
+
+
+@task("16.3")
+@examples(8)
+@given(
+    lens=st.lists(st.integers(0, 30), min_size=1, max_size=2),
+    keys_per_part=st.sampled_from([1, 3, 8, 16]),
+    window=st.none() | st.integers(1, 12),
+)
+def test_any_split_joins_to_the_whole(
+    part: ModuleType, lens: list[int], keys_per_part: int, window: int | None
+) -> None:
+    """However the keys are cut, the parts join to the same attention."""
+    pool = paged_pool(lens)
+    parts = max(1, -(-max(lens) // keys_per_part))
+    what = f"lens {lens} in parts of {keys_per_part} keys, window {window}"
+    why = "Every visible key belongs to one part."
+    spec = spec_of(16, window=window)
+    expect_decode(
+        part, queries(len(lens), 4, 16), pool, spec, what, why, parts=parts,
+        keys_per_part=keys_per_part,
+    )  # fmt: skip

@@ -1,0 +1,5 @@
+"""Lab 13: the operations that move keys and values, in CUDA C++."""
+
+from .memory_kernels import MemoryKernels
+
+__all__ = ["MemoryKernels"]
