@@ -8,6 +8,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from solutions import (
         api_server,
+        cuda_flash_attention,
+        cuda_memory_ops,
+        cuda_ops,
+        cuda_paged_attention,
         engine,
         paged_cache,
         radix_attention,
@@ -15,8 +19,15 @@ if TYPE_CHECKING:
         sampler,
         scheduler,
         transformer_ops,
+        triton_flash_attention,
+        triton_ops,
+        triton_paged_attention,
+        triton_sampling,
     )
-    from yaie.core import contracts
+    from yaie.core import contracts, kernels
+    from yaie.engine.backends.attention import KernelAttention
+    from yaie.engine.backends.ops import KernelOps
+    from yaie.engine.backends.pool import KernelPool
     from yaie.engine.model_runner import ModelRunner
     from yaie.engine.request_stream import RequestStream
     from yaie.server.service import Service
@@ -37,3 +48,18 @@ if TYPE_CHECKING:
     _api: contracts.ApiServer = api_server
     _stream: type[contracts.OutputStream] = RequestStream
     _backend: type[contracts.ServingBackend] = Service
+
+    _kernel_ops: type[contracts.TransformerOps] = KernelOps
+    _kernel_attention: type[contracts.RadixAttention] = KernelAttention
+    _kernel_pool: type[contracts.KVPool] = KernelPool
+
+    _triton_layer: type[kernels.LayerKernels] = triton_ops.LayerKernels
+    _triton_store: type[kernels.StoreKernel] = triton_ops.LayerKernels
+    _triton_flash: type[kernels.FlashAttention] = triton_flash_attention.FlashAttention
+    _triton_paged: type[kernels.PagedAttention] = triton_paged_attention.PagedAttention
+    _triton_sampler: type[contracts.Sampler] = triton_sampling.Sampler
+    _cuda_memory: type[kernels.MemoryKernels] = cuda_memory_ops.MemoryKernels
+    _cuda_layer: type[kernels.LayerKernels] = cuda_ops.LayerKernels
+    _cuda_flash: type[kernels.FlashAttention] = cuda_flash_attention.FlashAttention
+    _cuda_paged: type[kernels.PagedAttention] = cuda_paged_attention.PagedAttention
+    _cuda_prefix: type[kernels.PrefixKernel] = cuda_paged_attention.PrefixKernel

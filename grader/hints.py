@@ -12,7 +12,7 @@ from grader.report.text import chapter_address
 from yaie.core.compat import tomllib
 from yaie.core.curriculum import ROOT, Lab, Task
 from yaie.core.errors import ConfigError
-from yaie.core.progress import Progress
+from yaie.core.progress import Progress, source_files
 
 HINTS = Path("grader/hints")
 RUNGS = {
@@ -111,7 +111,7 @@ def _unwrap(text: str) -> str:
 
 def _after_the_pass(lab: Lab, task: Task, root: Path) -> list[Text]:
     lines = [Text(f"Task {task.id} has passed. Compare with the reference:")]
-    for file in sorted((root / "solutions" / lab.key).rglob("*.py")):
+    for file in source_files(root / "solutions" / lab.key):
         shown = file.relative_to(root).as_posix()
         regions = find_regions(file.read_text("utf-8").splitlines(), Path(shown))
         mine = (region for region in regions if region.task == task.id)

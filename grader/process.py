@@ -17,8 +17,9 @@ from typing import IO, Any
 
 import psutil
 
+from grader.machine import environment
 from grader.worker import LOST_CHANNEL, Order
-from yaie.core.curriculum import ROOT
+from yaie.core.curriculum import ROOT, load_curriculum
 
 KEPT_OUTPUT = 16_384
 MOST_PROCESSES = 32
@@ -99,7 +100,7 @@ class WorkerProcess:
             MARK: self._token,
         }
         kept = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}
-        return kept | ONE_THREAD | ours
+        return kept | ONE_THREAD | ours | environment(load_curriculum()[self._order.lab])
 
     def _read(self, target: Callable[..., None], *args: Any) -> None:
         reader = threading.Thread(target=target, args=args, daemon=True)

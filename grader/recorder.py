@@ -5,6 +5,7 @@ failures. Runs in the worker's process; what it emits is read by `runner.py`.
 """
 
 import os
+import re
 import signal
 import time
 from collections.abc import Callable, Collection, Generator
@@ -15,10 +16,10 @@ from typing import Any
 import pytest
 from hypothesis.errors import Flaky
 
-from grader.kit.expect import Mismatch
+from grader.kit.expect import Fault, Mismatch
 from grader.kit.generate import LATER_SHRINK_SECONDS, allow_shrinking
 from grader.kit.script import current_script, start_script
-from grader.submission import STUB, Submission, locate, told
+from grader.submission import STUB, Submission, locate, place, told
 from grader.surroundings import Surroundings
 from grader.verdict import Explanation, TestResult, Verdict, to_json
 
@@ -159,9 +160,9 @@ class Recorder:
         if isinstance(error, pytest.skip.Exception):
             verdict = Verdict.NOT_VERIFIED
             explanation = Explanation(claim_of(item), str(error))
-        elif isinstance(error, NotImplementedError) and (stub := STUB.match(str(error))):
+        elif (stub := _stub_in(error)) is not None:
             verdict, waits_for = Verdict.NOT_IMPLEMENTED, stub["task"]
-            explanation = Explanation(claim_of(item), str(error))
+            explanation = Explanation(claim_of(item), stub.string)
         elif error is not None:
             verdict = Verdict.FAILED
             explanation = explain(error, claim_of(item), self._submission, self._test_seconds)
@@ -181,10 +182,38 @@ def claim_of(item: pytest.Item) -> str:
     return " ".join((getattr(item, "obj", None).__doc__ or item.name).split())
 
 
+def unwrapped(error: BaseException) -> BaseException:
+    """Triton's interpreter wraps what a kernel raises, once for each call inside it."""
+    while type(error).__name__ == "InterpreterError" and error.__cause__ is not None:
+        error = error.__cause__
+    return error
+
+
+def _plain(error: BaseException, submission: Submission) -> BaseException:
+    """A fault of a CUDA kernel as a failure with file and line; any other error as it is."""
+    if type(error).__name__ != "KernelFault":
+        return error
+    from grader.kit.cuda_watch import KernelFault, as_fault
+
+    if not isinstance(error, KernelFault):
+        return error
+    where = ""
+    if error.file is not None and submission.owns(str(error.file)):
+        where = place(submission, str(error.file), error.line, error.kernel)
+    return as_fault(error, where)
+
+
+def _stub_in(error: BaseException | None) -> "re.Match[str] | None":
+    """What a stub has raised, taken apart; None for anything else."""
+    inner = None if error is None else unwrapped(error)
+    return STUB.match(str(inner)) if isinstance(inner, NotImplementedError) else None
+
+
 def explain(
     error: BaseException, claim: str, submission: Submission, seconds: float
 ) -> Explanation:
     """A failure in words: what was checked, what happened, the calls before it, and where."""
+    error = _plain(unwrapped(error), submission)
     script = current_script()
     common: dict[str, Any] = {
         "claim": claim,
@@ -195,7 +224,7 @@ def explain(
     }
     match error:
         case Mismatch():
-            common["where"] = ""
+            common["where"] = (error.where or common["where"]) if isinstance(error, Fault) else ""
             return Explanation(
                 problem=error.problem,
                 expected=error.expected,

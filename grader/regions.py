@@ -5,9 +5,9 @@
     # END SOLUTION
 
 The comment may be any of `# ...`, `// ...` and `/* ... */`. 3.2 is the task, as the chapter and
-the grader number it. Regions do not nest. A region inside a Python function becomes a raise that
-names lab, task and chapter. Anywhere else it leaves a comment: a helper that only the reference
-needs is simply gone, since a raise in its place would stop the import.
+the grader number it. Regions do not nest. A region inside a function becomes a statement that names
+lab, task and chapter: a raise in Python, `NOT_IMPLEMENTED("...");` in CUDA C++. Anywhere else it leaves
+a comment: a helper that only the reference needs is simply gone, since nothing may stop the import.
 """
 
 import ast
@@ -17,7 +17,9 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import NoReturn
 
+from grader.cuda_source import BraceError, find_bodies
 from yaie.core.curriculum import Lab
+from yaie.core.progress import CUDA_SOURCES
 
 MARKER = re.compile(
     r"^(?P<indent>\s*)(?P<open>#|//|/\*)\s*(?P<edge>BEGIN|END) SOLUTION\b(?P<rest>.*)$"
@@ -57,17 +59,21 @@ def make_stub(source: str, path: PurePath, lab: Lab) -> str:
     """
     lines = source.splitlines()
     regions = find_regions(lines, path)
-    is_python = path.suffix == ".py"
-    functions = _function_spans(source, path) if is_python and regions else []
+    is_python, is_cuda = path.suffix == ".py", path.suffix in CUDA_SOURCES
+    functions: list[tuple[int, int]] = []
+    if regions and is_python:
+        functions = _spans_in_python(source, path)
+    elif regions and is_cuda:
+        functions = _spans_in_cuda(source, path)
     out: list[str] = _header(regions, lab)
     position = 0
     for region in regions:
         out += lines[position : region.begin]
         inside = any(first <= region.begin < last for first, last in functions)
-        out += _placeholder(region, lab, raises=inside)
+        out += _placeholder(region, lab, stops=inside, is_cuda=is_cuda)
         position = region.end + 1
     out += lines[position:]
-    stub = _turn_to_labs("\n".join(out) + "\n") if lines else ""
+    stub = _turn_to_labs("\n".join(out) + "\n", is_cuda) if lines else ""
     if is_python:
         _parse(stub, path, of=" of its stub")
     return stub
@@ -131,29 +137,42 @@ def _header(regions: list[Region], lab: Lab) -> list[str]:
     return [f"{comment} Lab {lab.number}, your part: {noun} {', '.join(tasks)}. The rest is given."]
 
 
-def _placeholder(region: Region, lab: Lab, raises: bool) -> list[str]:
+def _placeholder(region: Region, lab: Lab, *, stops: bool, is_cuda: bool) -> list[str]:
     lines = "1 line" if region.size == 1 else f"{region.size} lines"
     todo = f"{region.margin} TODO {region.task}: your code here (the reference: {lines})."
-    if not raises:
+    if not stops:
         return [todo]
     message = f"{lab.key} task {region.task}: not implemented yet; see chapter {lab.chapter}"
+    quoted = json.dumps(message, ensure_ascii=False)
+    if is_cuda:
+        return [todo, f"{region.indent}NOT_IMPLEMENTED({quoted});"]
     return [
         todo,
         f"{region.indent}raise NotImplementedError(",
-        f"{region.indent}    {json.dumps(message, ensure_ascii=False)}",
+        f"{region.indent}    {quoted}",
         f"{region.indent})",
     ]
 
 
-def _function_spans(source: str, path: PurePath) -> list[tuple[int, int]]:
+def _spans_in_python(source: str, path: PurePath) -> list[tuple[int, int]]:
     """First and last line of each function, 0-based. Markers are comments: the source parses."""
     functions = (ast.FunctionDef, ast.AsyncFunctionDef)
     found = (node for node in ast.walk(_parse(source, path)) if isinstance(node, functions))
     return [(node.lineno - 1, (node.end_lineno or node.lineno) - 1) for node in found]
 
 
-def _turn_to_labs(source: str) -> str:
-    """A learner's part imports its siblings from `labs`."""
+def _spans_in_cuda(source: str, path: PurePath) -> list[tuple[int, int]]:
+    """First and last line of each function's body, 0-based."""
+    try:
+        return [(body.begin, body.end) for body in find_bodies(source)]
+    except BraceError as error:
+        _fail(path, error.line, str(error))
+
+
+def _turn_to_labs(source: str, is_cuda: bool) -> str:
+    """A learner's part imports, or includes, its siblings from `labs`."""
+    if is_cuda:
+        return re.sub(r"\bsolutions/(?=[a-z_])", "labs/", source)
     return re.sub(r"\bsolutions\.(?=[a-z_])", "labs.", source)
 
 

@@ -13,15 +13,18 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
+from grader.machine import what_is_missing
 from grader.process import GIB, KEPT_OUTPUT, WorkerProcess
 from grader.submission import Submission, locate_in_trace
 from grader.verdict import Explanation, LabResult, TaskResult, TestResult, Verdict, from_json
 from grader.worker import SUITES, Order
+from yaie.core.curriculum import Lab
 from yaie.core.progress import part_digest
 
 POLL_SECONDS = 0.05
 GRACE_SECONDS = 1.5
 """After its time a test is interrupted; after this much more, deaf to that, the worker is killed."""
+COMPILERS_GIB = 6.0
 LOOP_WHY = "A loop that never ends, or work that grows much faster than its input."
 
 
@@ -44,7 +47,7 @@ Told = Callable[[Submission, int, int], None]
 class _Session:
     """What the workers of one lab have told so far. planned: (name, task, claim) of every test.
 
-    at: (name, task) of what runs; the names "start", "import" and "collect" have no task.
+    at: (name, task) of what runs; the names "start", "import", "compile" and "collect" have no task.
     since: when it began.
     """
 
@@ -89,6 +92,14 @@ class _Session:
         explanation = Explanation(claim, problem, **more)
         self.results[name] = TestResult(name, task, verdict, explanation=explanation)
 
+    def leave_open(self, lab: Lab, lack: str) -> None:
+        """Nothing of this lab can be verified on this machine."""
+        self.planned = [
+            (f"task {task.id}", task.id, "This machine can grade it.") for task in lab.tasks
+        ]
+        for name, task, _ in self.planned:
+            self.settle(name, task, Verdict.NOT_VERIFIED, lack)
+
     def bury(self, death: str, where: str, output: str) -> None:
         """The worker died at a test, or before the first."""
         name, task = self.at
@@ -97,6 +108,8 @@ class _Session:
             self.settle(name, task, Verdict.FAILED, death, where=where, why=why)
         elif name == "import":
             self.broken = Explanation("The part can be imported.", death, where=where, why=why)
+        elif name == "compile":
+            self.broken = Explanation("The part compiles.", death)
         elif not task:
             said = output.strip().splitlines()[-1:]
             problem = f"{death} {' '.join(said)}".strip()
@@ -172,6 +185,8 @@ def grade_lab(
     if not has_suite(submission.lab.key):
         problem = f"There are no tests for lab {submission.lab.key} yet."
         session.broken = Explanation("The lab has a grader.", problem)
+    elif lack := what_is_missing(submission.lab):
+        session.leave_open(submission.lab, lack)
     digest = part_digest(submission.folder)
     output = b""
     while not session.is_over and not stop.is_set():
@@ -231,9 +246,14 @@ def _watch(
             return f"It was still running when the lab's {limits.seconds:g} seconds were over."
         if now - session.since > patience:
             return f"It was still running after {patience - GRACE_SECONDS:g} seconds."
-        if excess := worker.excess(limits.memory_gib):
+        if excess := worker.excess(_allowed_gib(session, limits)):
             return excess
     return ""
+
+
+def _allowed_gib(session: _Session, limits: Limits) -> float:
+    """Compilers run several at once, and are not the part."""
+    return limits.memory_gib + (COMPILERS_GIB if session.at[0] == "compile" else 0)
 
 
 def _patience(session: _Session, limits: Limits) -> float:

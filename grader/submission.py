@@ -125,20 +125,22 @@ def locate(error: BaseException, submission: Submission) -> str:
     """The innermost line of the part that an error passed through, with its source; "" if none."""
     frames = traceback.extract_tb(error.__traceback__)
     mine = [frame for frame in frames if submission.owns(frame.filename)]
-    return _line(submission, mine[-1].filename, mine[-1].lineno or 0, mine[-1].name) if mine else ""
+    return place(submission, mine[-1].filename, mine[-1].lineno or 0, mine[-1].name) if mine else ""
 
 
 def locate_in_trace(trace: str, submission: Submission) -> str:
     """The same, from what faulthandler wrote: the innermost line comes first there."""
     for file, line, name in FRAME.findall(trace):
         if submission.owns(file):
-            return _line(submission, file, int(line), name)
+            return place(submission, file, int(line), name)
     return ""
 
 
-def _line(submission: Submission, file: str, line: int, name: str) -> str:
+def place(submission: Submission, file: str, line: int, name: str = "") -> str:
+    """A line of the part as a report shows it, with its source. name: of the function."""
     source = linecache.getline(file, line).strip()
-    return f"{submission.shown(file)}, line {line}, in {name}" + (
+    function = f", in {name}" if name else ""
+    return f"{submission.shown(file)}, line {line}{function}" + (
         f"\n    {source}" if source else ""
     )
 

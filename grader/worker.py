@@ -87,6 +87,7 @@ def grade(order: Order, emit: Any, exit_first: bool = False) -> None:
 
     Torch is imported only if the part or its suite does: that takes longer than many a suite.
     """
+    from grader.compiling import compile_part
     from grader.recorder import Recorder
     from grader.submission import Submission, explain_import, load
     from grader.surroundings import Surroundings
@@ -107,6 +108,10 @@ def grade(order: Order, emit: Any, exit_first: bool = False) -> None:
     if os.getpid() != pid:
         os._exit(0)
     surroundings.restore()
+    emit({"event": "test", "name": "compile", "task": ""})
+    if complaint := compile_part(submission):
+        emit({"event": "broken", "explanation": asdict(complaint)})
+        return
     emit({"event": "test", "name": "collect", "task": ""})
     recorder = Recorder(
         submission,

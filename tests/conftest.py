@@ -19,6 +19,19 @@ if WORKERS > 1:
 os.environ.pop("COLUMNS", None)
 
 
+def has_gpu() -> bool:
+    """Asked only when there is a driver, or a test needs to know: importing torch takes seconds."""
+    import torch
+
+    return torch.cuda.is_available()
+
+
+# Triton decides when a kernel is defined whether it will be compiled or interpreted.
+DRIVERS = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg", "/proc/driver/nvidia/version")
+if not any(Path(driver).exists() for driver in DRIVERS) or not has_gpu():
+    os.environ.setdefault("TRITON_INTERPRET", "1")
+
+
 def pytest_configure() -> None:
     """A shell starts what runs in the background deaf to Ctrl-C, and children inherit that."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -31,13 +44,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if marked and not has_gpu():
         for item in marked:
             item.add_marker(pytest.mark.skip(reason="needs a CUDA GPU, and this machine has none"))
-
-
-def has_gpu() -> bool:
-    """Asked only when a test needs it: importing torch takes seconds."""
-    import torch
-
-    return torch.cuda.is_available()
 
 
 @pytest.fixture

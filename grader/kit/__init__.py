@@ -4,15 +4,19 @@ task("4.2")      which task a test grades; its docstring is the claim that the r
 expect(...)      a check that explains itself
 watch(obj, ...)  an object whose calls are written down, so that a failure is a script of calls
 examples(...)    a Hypothesis test; run_machine(...) a Hypothesis state machine
+
+For kernels, imported on their own because they need torch and triton: `kernels` (what must come out, in
+float64), `triton_watch` and `cuda_watch` (every address checked, all work counted).
 """
 
 from grader.kit.cost import count_calls
-from grader.kit.expect import Mismatch, expect, expect_close, expect_equal, expect_raises
+from grader.kit.expect import Fault, Mismatch, expect, expect_close, expect_equal, expect_raises
 from grader.kit.generate import Machine, examples, run_machine
 from grader.kit.script import note, quietly, start_script, watch
 from grader.kit.task import task
 
 __all__ = [
+    "Fault",
     "Machine",
     "Mismatch",
     "count_calls",

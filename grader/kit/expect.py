@@ -21,6 +21,19 @@ class Mismatch(AssertionError):
         self.why = why
 
 
+class Fault(Mismatch):
+    """A Mismatch inside the part's own code: the report names the line that it happened on.
+
+    where: file and line, if no line of Python is at fault.
+    """
+
+    def __init__(
+        self, problem: str, expected: str = "", got: str = "", why: str = "", where: str = ""
+    ) -> None:
+        super().__init__(problem, expected, got, why)
+        self.where = where
+
+
 def expect(condition: object, problem: str, *, why: str = "") -> None:
     """problem: what is the case if the condition does not hold."""
     if not condition:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+from grader.machine import not_verified_here
 from grader.report.lines import clean
 from grader.report.text import explanation_lines, remark
 from grader.verdict import Explanation, LabResult, TaskResult, TestResult, Verdict, to_json
@@ -31,6 +32,7 @@ def lab_table(result: LabResult, withdrawn: Sequence[str] = ()) -> dict[str, Any
         "digest": result.digest,
         "only": list(result.only),
         "problem": None if result.problem is None else asdict(result.problem),
+        "not_verified_here": not_verified_here(lab) if result.passed else "",
         "withdrawn": list(withdrawn),
         "tasks": [_task_table(task) for task in result.tasks],
         "output": result.output,

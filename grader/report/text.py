@@ -5,6 +5,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
+from grader.machine import not_verified_here
 from grader.report.lines import columns, one_line, prose, show, verbatim
 from grader.verdict import Explanation, LabResult, TaskResult, Verdict
 from yaie.core.curriculum import ROOT
@@ -32,7 +33,7 @@ def report_lines(
     lines = [heading(result), Text("")]
     if result.problem is not None:
         return [*lines, *explanation_lines(result.problem, width, indent=2), *lost]
-    lines += [*task_lines(result), *lost, *failure_lines(result, width)]
+    lines += [*task_lines(result), *open_lines(result, width), *lost, *failure_lines(result, width)]
     return [*lines, Text(""), *next_step(result, width, impl)]
 
 
@@ -55,6 +56,13 @@ def task_lines(result: LabResult) -> list[Text]:
         ),
         right=frozenset({2}),
     )
+
+
+def open_lines(result: LabResult, width: int) -> list[Text]:
+    """What passing leaves open on this machine; nothing before something has passed."""
+    left = not_verified_here(result.lab) if result.passed else ""
+    mark, style = MARKS[Verdict.NOT_VERIFIED]
+    return prose(f"{mark} not verified here: {left}", style, width=width, indent=2) if left else []
 
 
 def remark(task: TaskResult) -> str:
@@ -84,6 +92,9 @@ def failure_lines(result: LabResult, width: int) -> list[Text]:
     unverified = [t for t in result.tasks if t.verdict is Verdict.NOT_VERIFIED and t.tests]
     others = [*failed[1:], *unverified]
     lines += [Text("")] if others else []
+    if unverified and len({_why(task).problem for task in unverified}) == 1 < len(unverified):
+        lines += prose(_why(unverified[0]).problem, MARKS[Verdict.NOT_VERIFIED][1], width=width)
+        others = failed[1:]
     for task in others:
         line = one_line(f"Task {task.task.id}: {_why(task).problem}", width=width)
         lines.append(Text(line, style=MARKS[task.verdict][1]))

@@ -6,14 +6,18 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from grader.cuda_source import without_comments
 from grader.regions import find_regions
 from grader.runner import grade_lab
 from grader.selfcheck.farm import Farm, Job, Outcome
-from grader.selfcheck.mutants import Mutant, mutants_of
+from grader.selfcheck.mutant import Mutant
+from grader.selfcheck.mutants import mutants_of
+from grader.selfcheck.plan import SEEDS, WHOLE, Plan
 from grader.selfcheck.variants import (
     GRADER,
     IGNORED,
@@ -26,11 +30,11 @@ from grader.selfcheck.variants import (
     write_wrong,
 )
 from grader.submission import find_submission
-from grader.verdict import TestResult, Verdict
+from grader.verdict import LabResult, TestResult, Verdict
 from yaie.core.compat import tomllib
 from yaie.core.curriculum import Lab
+from yaie.core.progress import CUDA_SOURCES, source_files
 
-SEEDS = (0, 1, 2, 3, 4)
 LEAST_WRONG = 5
 LEAST_RIGHT = 1
 LEAST_KILLED = 0.95
@@ -42,14 +46,20 @@ RUNGS = ("question", "invariant", "example", "shape")
 SHORTEST_LINE = 14
 """Lines of the reference below this many characters, spaces aside, may stand in a hint: `return []`."""
 
+DOES_NOT_COMPILE = "does not compile"
+"""In what is said of a mutant of CUDA C++ that is no program, and so no mutant."""
+
 Advance = Callable[[int], None]
 
 
 @dataclass(slots=True)
 class LabCheck:
-    """The figures of one lab. problems: what does not hold, a line each; none is the aim."""
+    """The figures of one lab. num_seeds: under how many it was graded. is_recorded: the figures of its
+    mutants are those of an earlier check. problems: what does not hold, a line each; none is the aim."""
 
     lab: Lab
+    num_seeds: int = SEEDS
+    is_recorded: bool = False
     num_tests: int = 0
     slowest_test: float = 0.0
     seeds: int = 0
@@ -69,24 +79,33 @@ class LabCheck:
         return self.killed / self.num_mutants if self.num_mutants else 1.0
 
 
-def check_lab(lab: Lab, jobs: int, mutate: bool, advance: Advance = lambda count: None) -> LabCheck:
+def check_lab(
+    lab: Lab, jobs: int, plan: Plan = WHOLE, advance: Advance = lambda count: None
+) -> LabCheck:
     """Everything about one lab. advance: told how many submissions were graded since."""
-    check = LabCheck(lab)
+    check = LabCheck(lab, plan.seeds)
     began = time.monotonic()
     _check_hints(check)
-    _check_runner(check, advance)
-    with _scratch() as scratch, Farm(lab.key, jobs) as farm:
-        _check_known(check, farm, scratch, advance)
-        if mutate:
+    with ThreadPoolExecutor(1) as pool, _scratch() as scratch, Farm(lab.key, jobs) as farm:
+        # Meanwhile the farm warms up, which would leave all cores but one idle.
+        in_runner = pool.submit(grade_lab, find_submission(lab, "solutions"))
+        _check_known(check, farm, scratch, plan, advance)
+        _check_runner(check, in_runner.result())
+        advance(1)
+        if plan.grades_mutants_of(lab):
             _check_mutants(check, farm, scratch, advance)
+        elif proof := plan.proofs.get(lab.key):
+            check.killed, check.num_mutants, check.is_recorded = proof.killed, proof.mutants, True
     check.seconds = time.monotonic() - began
     return check
 
 
-def num_submissions(lab: Lab, mutate: bool) -> int:
+def num_submissions(lab: Lab, plan: Plan) -> int:
     """How many `check_lab` grades, for a progress bar."""
-    count = len(SEEDS) + 1 + len(known_wrong(lab)) + len(known_right(lab))
-    return count + (sum(1 for _ in mutants_of(reference_folder(lab), lab)) if mutate else 0)
+    count = plan.seeds + 1 + len(plan.known_wrong(lab)) + len(known_right(lab))
+    if plan.grades_mutants_of(lab):
+        count += sum(1 for _ in mutants_of(reference_folder(lab), lab))
+    return count
 
 
 @contextmanager
@@ -98,15 +117,15 @@ def _scratch() -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _check_runner(check: LabCheck, advance: Advance) -> None:
+def _check_runner(check: LabCheck, result: LabResult) -> None:
     """The reference earns full marks in the runner that learners use; and what that takes."""
-    result = grade_lab(find_submission(check.lab, "solutions"), seed=SEEDS[0])
-    advance(1)
     if result.points == check.lab.points:
         check.seeds += 1
     else:
-        failed = [t.task.id for t in result.tasks if t.verdict is not Verdict.PASSED]
-        check.problems.append(f"the reference fails {failed or 'to import'} in the runner")
+        failed = {t.task.id: t.worst for t in result.tasks if t.verdict is not Verdict.PASSED}
+        reasons = [test.explanation for test in failed.values() if test and test.explanation]
+        told = next((why.problem for why in (result.problem, *reasons) if why), "no tests")
+        check.problems.append(f"the reference fails {[*failed]} in the runner: {told}")
     check.grade_seconds = result.seconds
     tests = [test for task in result.tasks for test in task.tests]
     check.num_tests = len(tests)
@@ -116,11 +135,11 @@ def _check_runner(check: LabCheck, advance: Advance) -> None:
     ]
 
 
-def _check_known(check: LabCheck, farm: Farm, scratch: Path, advance: Advance) -> None:
+def _check_known(check: LabCheck, farm: Farm, scratch: Path, plan: Plan, advance: Advance) -> None:
     """Stub, known wrong and known right, and the reference under the other seeds."""
     lab = check.lab
-    seeds = {f"seed {seed}": seed for seed in SEEDS[1:]}
-    wrongs = {f"known_wrong/{wrong.name}": wrong for wrong in known_wrong(lab)}
+    seeds = {f"seed {seed}": seed for seed in range(1, check.num_seeds)}
+    wrongs = {f"known_wrong/{wrong.name}": wrong for wrong in plan.known_wrong(lab)}
     rights = {f"known_right/{folder.name}": folder for folder in known_right(lab)}
     folders = {"stub": write_stub(lab, scratch / "stub")}
     folders |= {id: write_wrong(wrong, lab, scratch / id) for id, wrong in wrongs.items()}
@@ -147,9 +166,9 @@ def _check_known(check: LabCheck, farm: Farm, scratch: Path, advance: Advance) -
         if problem:
             check.problems.append(f"{outcome.id}: {problem}")
     check.num_wrong, check.num_right = len(wrongs), len(rights)
-    if len(wrongs) < LEAST_WRONG or len(rights) < LEAST_RIGHT:
+    if (written := len(known_wrong(lab))) < LEAST_WRONG or len(rights) < LEAST_RIGHT:
         check.problems.append(
-            f"{len(wrongs)} known wrong and {len(rights)} known right submissions, fewer than "
+            f"{written} known wrong and {len(rights)} known right submissions, fewer than "
             f"{LEAST_WRONG} and {LEAST_RIGHT}"
         )
 
@@ -219,11 +238,14 @@ def _check_mutants(check: LabCheck, farm: Farm, scratch: Path, advance: Advance)
         stages = [([mutant.task], 1.0), (others, ELSEWHERE_EFFORT)]
         patience = MUTANT_PATIENCE * check.slowest_test + 1
         jobs.append(Job(str(index), str(folder), stages, True, patience))
+    check.num_mutants = len(mutants)
     for outcome in farm.run(jobs):
         advance(1)
-        if not outcome.problem and not _failures(outcome):
+        if DOES_NOT_COMPILE in outcome.problem:
+            check.num_mutants -= 1
+        elif not outcome.problem and not _failures(outcome):
             check.survivors.append((mutants[int(outcome.id)], ""))
-    check.num_mutants, check.killed = len(mutants), len(mutants) - len(check.survivors)
+    check.killed = check.num_mutants - len(check.survivors)
     _report_survivors(check, reasons.keys() - {mutant.key for mutant in mutants})
 
 
@@ -273,10 +295,13 @@ def _check_hints(check: LabCheck) -> None:
 def _reference_lines(lab: Lab) -> set[str]:
     """Lines of code in solution regions, without spaces; short ones are anybody's."""
     found = set()
-    for path in reference_folder(lab).rglob("*.py"):
-        lines = path.read_text("utf-8").splitlines()
-        for region in find_regions(lines, path):
-            found |= {_squeezed(line) for line in lines[region.begin + 1 : region.end]}
+    for path in source_files(reference_folder(lab)):
+        text = path.read_text("utf-8")
+        regions = find_regions(text.splitlines(), path)
+        code = without_comments(text) if path.suffix in CUDA_SOURCES else text
+        for region in regions:
+            lines = code.splitlines()[region.begin + 1 : region.end]
+            found |= {_squeezed(line) for line in lines}
     return {line for line in found if len(line) >= SHORTEST_LINE and not line.startswith("#")}
 
 

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from yaie.core.curriculum import load_curriculum
+from yaie.core.errors import ConfigError
 
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
@@ -17,28 +18,50 @@ err = Console(stderr=True, highlight=False)
 def selfcheck(
     labs: Annotated[list[str] | None, typer.Argument(help="Labs, or nothing for all.")] = None,
     jobs: Annotated[int, typer.Option(help="At once; 0 is one for each core.")] = 0,
+    seeds: Annotated[int, typer.Option(help="For the reference.", min=1)] = 5,
     mutants: Annotated[bool, typer.Option(help="Grade mutants of the reference too.")] = True,
-    write: Annotated[bool, typer.Option(help="Keep the figures in grader/SELFCHECK.md.")] = False,
+    sample: Annotated[
+        int, typer.Option(help="Known mistakes to grade of each lab; 0 is all.", min=0)
+    ] = 0,
+    recorded: Annotated[
+        bool, typer.Option(help="Mutants only of labs that have changed since they were proven.")
+    ] = False,
+    write: Annotated[
+        bool, typer.Option(help="Keep what was proven, and the figures in grader/SELFCHECK.md.")
+    ] = False,
 ) -> None:
     """Prove the graders: stubs, seeds, known mistakes, other right designs, mutants, hints."""
     from grader.selfcheck.checks import check_lab, num_submissions
-    from grader.selfcheck.report import print_problems, print_table, write_figures
+    from grader.selfcheck.plan import Plan
+    from grader.selfcheck.proof import digest_of, read_proofs
+    from grader.selfcheck.report import keep, print_problems, print_table
 
+    if write and (recorded or sample or not mutants):
+        raise ConfigError(
+            "--write keeps what was proven in full: no --recorded, --sample or --no-mutants"
+        )
     curriculum = load_curriculum()
     chosen = [curriculum[key] for key in labs] if labs else list(curriculum.labs)
+    proofs = read_proofs() if recorded else {}
+    known = {
+        lab.key: proof
+        for lab in chosen
+        if (proof := proofs.get(lab.key)) and proof.digest == digest_of(lab)
+    }
+    plan = Plan(seeds, mutants, sample, known)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     checks = []
     with Progress(*columns, TimeElapsedColumn(), console=err, transient=True) as bar:
         for lab in chosen:
-            total = num_submissions(lab, mutants)
+            total = num_submissions(lab, plan)
             shown = bar.add_task(lab.key, total=total)
             advance = partial(bar.advance, shown)
-            checks.append(check_lab(lab, jobs or os.cpu_count() or 1, mutants, advance))
+            checks.append(check_lab(lab, jobs or os.cpu_count() or 1, plan, advance))
             if not err.is_terminal:
                 err.print(f"{lab.key}: {total} submissions, {checks[-1].seconds:.0f} s")
     print_problems(out, checks)
     print_table(out, checks)
     if write:
-        write_figures(checks)
+        keep(checks, curriculum)
     if any(check.problems for check in checks):
         raise typer.Exit(1)

@@ -14,6 +14,7 @@ import select
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -24,7 +25,9 @@ from typing import Any, TextIO
 
 import pytest
 
+from grader.compiling import compile_part
 from grader.kit.session import SESSION
+from grader.machine import environment
 from grader.recorder import Emit, Recorder, task_of
 from grader.submission import Submission, explain_import, load
 from grader.verdict import TestResult, from_json
@@ -63,7 +66,10 @@ class Farm:
     """A warm process for one lab. Use as a context manager."""
 
     def __init__(self, lab: str, jobs: int) -> None:
-        environment = os.environ | {
+        # What is compiled here is of no use to anybody afterwards.
+        self._cache = tempfile.TemporaryDirectory(prefix="yaie-farm-")
+        ours = {
+            "YAIE_CACHE": self._cache.name,
             "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
             "OMP_NUM_THREADS": "1",
             "TOKENIZERS_PARALLELISM": "false",
@@ -73,7 +79,7 @@ class Farm:
             [sys.executable, "-m", "grader.selfcheck.farm", lab, str(jobs)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env=environment,
+            env=os.environ | ours | environment(load_curriculum()[lab]),
             text=True,
         )
 
@@ -83,6 +89,7 @@ class Farm:
     def __exit__(self, *error: object) -> None:
         self._process.kill()
         self._process.wait()
+        self._cache.cleanup()
 
     def run(self, jobs: Iterable[Job]) -> Iterator[Outcome]:
         """Outcomes in the order in which they are there."""
@@ -114,8 +121,10 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # what a suite prints is not an answer
     SESSION.shrink = False
-    # Grade the reference once: whatever the suite imports, it has imported then.
+    # Grade the reference once, on few examples: whatever the suite imports, it has imported then.
+    SESSION.effort = 0.0
     grade(Order(lab.key, str(ROOT / "solutions" / lab.key), str(ROOT), fd=-1), lambda event: None)
+    SESSION.effort = 1.0
     run_suite(lab.key, _Suite(lab, jobs, answers))
 
 
@@ -145,6 +154,9 @@ class _Suite(Recorder):
             part = load(submission)
         except BaseException as error:  # noqa: BLE001, a part may raise anything
             emit({"event": "broken", "explanation": asdict(explain_import(error, submission))})
+            return
+        if complaint := compile_part(submission):
+            emit({"event": "broken", "explanation": asdict(complaint)})
             return
         SESSION.seed = job.seed
         for tasks, SESSION.effort in job.stages:
@@ -227,7 +239,7 @@ def _reap(child: _Child, problem: str = "") -> dict[str, Any]:
             case "result":
                 tests.append(event["test"])
             case "broken":
-                problem = f"cannot be imported: {event['explanation']['problem']}"
+                problem = f"cannot be graded: {event['explanation']['problem']}"
             case "end":
                 ended = True
     if not ended and not problem:

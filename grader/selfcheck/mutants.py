@@ -8,11 +8,13 @@ import ast
 import copy
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from grader.regions import find_regions
+from grader.selfcheck.cuda_mutants import mutants_of_cuda
+from grader.selfcheck.mutant import Mutant
 from yaie.core.curriculum import Lab
+from yaie.core.progress import CUDA_SOURCES, source_files
 
 COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE,
@@ -56,27 +58,9 @@ Change = Callable[[ast.AST, ast.AST], None]
 """Changes a node in place; also given the whole tree, for changes that need the parent."""
 
 
-@dataclass(frozen=True, slots=True)
-class Mutant:
-    """file: below the lab's folder. line: the source line that is changed, stripped. source: the whole
-    file as changed. task: of the region."""
-
-    file: str
-    function: str
-    line: str
-    change: str
-    task: str
-    source: str
-
-    @property
-    def key(self) -> tuple[str, str, str, str]:
-        """Names the mutant as long as its line stays what it is, wherever that line moves."""
-        return self.file, self.function, self.line, self.change
-
-
 def mutants_of(folder: Path, lab: Lab) -> Iterator[Mutant]:
     """Every mutant of a lab's reference, file by file."""
-    for path in sorted(folder.rglob("*.py")):
+    for path in source_files(folder):
         text = path.read_text("utf-8")
         lines = text.splitlines()
         regions = find_regions(lines, path)
@@ -85,7 +69,8 @@ def mutants_of(folder: Path, lab: Lab) -> Iterator[Mutant]:
         task_at = {
             line: region.task for region in regions for line in range(region.begin, region.end)
         }
-        yield from _mutants_of_file(text, path.relative_to(folder).as_posix(), task_at)
+        of_file = mutants_of_cuda if path.suffix in CUDA_SOURCES else _mutants_of_file
+        yield from of_file(text, path.relative_to(folder).as_posix(), task_at)
 
 
 def _mutants_of_file(text: str, file: str, task_at: dict[int, str]) -> Iterator[Mutant]:

@@ -6,8 +6,10 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from grader.selfcheck.checks import SEEDS, LabCheck
+from grader.selfcheck.checks import LabCheck
+from grader.selfcheck.proof import RECORD, Proof, digest_of, read_proofs, write_proofs
 from grader.selfcheck.variants import GRADER
+from yaie.core.curriculum import Curriculum
 
 HEADS = (
     "lab",
@@ -27,7 +29,10 @@ stub: points of an unwritten lab, which hears only "not implemented yet". seeds:
 reference earns full marks. wrong: known mistakes, each caught by the task that must catch it, in
 words that name it. right: other designs that are right, and pass. mutants: how many were killed of
 those that change one operator, constant, condition or statement of the reference. grade, check: seconds
-on one machine with two cores, a hint only."""
+on one machine, a hint only."""
+TAKEN = (
+    "*: as recorded in grader/selfcheck.sha256; nothing that these mutants depend on has changed."
+)
 
 
 def rows(checks: Sequence[LabCheck]) -> list[tuple[str, ...]]:
@@ -58,10 +63,10 @@ def _row(check: LabCheck) -> tuple[str, ...]:
         str(len(check.lab.tasks)),
         str(check.num_tests),
         "0" if stub_holds else "wrong",
-        f"{check.seeds}/{len(SEEDS)}",
+        f"{check.seeds}/{check.num_seeds}",
         f"{check.wrong}/{check.num_wrong}",
         f"{check.right}/{check.num_right}",
-        _share(check.killed, check.num_mutants),
+        _share(check.killed, check.num_mutants) + "*" * check.is_recorded,
         f"{check.grade_seconds:.1f}",
         f"{check.seconds:.0f}",
     )
@@ -78,6 +83,8 @@ def print_table(console: Console, checks: Sequence[LabCheck]) -> None:
     for row in rows(checks):
         table.add_row(*row)
     console.print(table)
+    if any(check.is_recorded for check in checks):
+        console.print(TAKEN, soft_wrap=True)
 
 
 def print_problems(console: Console, checks: Sequence[LabCheck]) -> None:
@@ -99,6 +106,22 @@ def print_problems(console: Console, checks: Sequence[LabCheck]) -> None:
 def _toml(text: str) -> str:
     """A TOML string as is; a line of code may hold either quote, seldom three of one."""
     return f"'{text}'" if "'" not in text else f"'''{text}'''"
+
+
+def keep(checks: Sequence[LabCheck], curriculum: Curriculum) -> None:
+    """Record what was proven of these labs, and the figures if these are all labs.
+
+    A lab with problems has proven nothing, and loses the record that it had.
+    """
+    proofs = read_proofs()
+    for check in checks:
+        proofs.pop(check.lab.key, None)
+        if not check.problems:
+            digest = digest_of(check.lab)
+            proofs[check.lab.key] = Proof(digest, check.killed, check.num_mutants)
+    write_proofs({key: proofs[key] for key in curriculum.keys if key in proofs}, RECORD)
+    if len(checks) == len(curriculum.labs):
+        write_figures(checks)
 
 
 def write_figures(checks: Sequence[LabCheck], path: Path = FIGURES) -> None:

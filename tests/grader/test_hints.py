@@ -120,3 +120,11 @@ def test_lines_that_the_margin_of_the_file_broke_are_joined_and_short_ones_are_n
     broken = "word " * 16
     assert _unwrap(f"{broken}\nand on\nnew") == f"{broken} and on\nnew"
     assert _unwrap(f"{broken}\n\nnext") == f"{broken}\n\nnext"
+
+
+def test_after_a_pass_the_reference_is_named_in_cuda_files_too(root):
+    (root / "solutions/radix_tree/walk.cu").write_text(
+        "__global__ void walk() {\n    // BEGIN SOLUTION 4.1\n    go();\n    // END SOLUTION\n}\n"
+    )
+    note_passed(root, "4.1")
+    assert "solutions/radix_tree/walk.cu, line 3" in hint(root, "4.1")

@@ -114,15 +114,65 @@ def test_the_word_solutions_in_prose_stays():
 
 
 @pytest.mark.parametrize("marker", ["// {} SOLUTION{}", "/* {} SOLUTION{} */"])
-def test_a_region_in_cuda_leaves_a_comment_in_its_own_syntax(marker):
+def test_a_region_in_a_cuda_function_says_so_in_its_own_syntax(marker):
     begin, end = marker.format("BEGIN", " 13.1"), marker.format("END", "")
     source = f"__global__ void copy() {{\n  {begin}\n  work();\n  {end}\n}}\n"
     assert stub_of(source, "solutions/cuda_memory_ops/copy.cu") == (
         "// Lab 3, your part: task 13.1. The rest is given.\n"
         "__global__ void copy() {\n"
         "  // TODO 13.1: your code here (the reference: 1 line).\n"
+        '  NOT_IMPLEMENTED("paged_cache task 13.1: not implemented yet; '
+        'see chapter The paged KV cache");\n'
         "}\n"
     )
+
+
+CUDA_REGION = "// BEGIN SOLUTION 3.1\nwork();\n// END SOLUTION\n"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "int f(int a) {{\n{}}}\n",
+        "template <typename T>\n__global__ void f(T* x,\n                  int n) {{\n{}}}\n",
+        "namespace lab {{\nint f() {{\nif (true) {{\n{}}}\n}}\n}}\n",
+        'extern "C" {{\nint f() {{\n{}}}\n}}\n',
+        "struct Pair {{\n  int sum() const {{\n{}}}\n}};\n",
+        '// a { in a comment\nconst char* text = "{{";\nint f() {{\n{}}}\n'.replace("a {", "a {{"),
+    ],
+)
+def test_where_a_cuda_function_is_does_not_depend_on_what_is_around_it(source):
+    assert "NOT_IMPLEMENTED" in stub_of(source.format(CUDA_REGION), "solutions/paged_cache/a.cu")
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{}",
+        "namespace lab {{\n{}}}\n",
+        "struct Pair {{\n{}}};\n",
+        "int f() {{ return 1; }}\n{}",
+        "constexpr int SIZES[] = {{\n{}}};\n",
+    ],
+)
+def test_a_cuda_region_outside_any_function_leaves_a_comment(source):
+    stub = stub_of(source.format(CUDA_REGION), "solutions/paged_cache/a.cuh")
+    assert "// TODO 3.1: your code here (the reference: 1 line).\n" in stub
+    assert "NOT_IMPLEMENTED" not in stub
+    assert "work" not in stub
+
+
+def test_a_cuda_file_includes_its_siblings_from_labs():
+    source = '#include "solutions/paged_cache/warp.cuh"\n'
+    assert stub_of(source, "solutions/paged_cache/a.cu") == source.replace("solutions", "labs")
+
+
+@pytest.mark.parametrize(
+    ("tail", "complaint"), [("}\n", "closes nothing"), ("int f() {\n", "nothing closes")]
+)
+def test_a_cuda_file_whose_braces_do_not_match_is_refused(tail, complaint):
+    with pytest.raises(MarkerError, match=complaint):
+        stub_of(CUDA_REGION + tail, "solutions/paged_cache/a.cu")
 
 
 def test_the_end_may_repeat_the_task():

@@ -7,8 +7,10 @@ import pytest
 
 from grader.selfcheck import checks
 from grader.selfcheck.checks import LabCheck, _judge_right, _judge_stub, _judge_wrong
+from grader.selfcheck.cuda_mutants import mutants_of_cuda
 from grader.selfcheck.farm import Farm, Job, Outcome
-from grader.selfcheck.mutants import Mutant, _mutants_of_file, mutants_of
+from grader.selfcheck.mutant import Mutant
+from grader.selfcheck.mutants import _mutants_of_file, mutants_of
 from grader.selfcheck.report import rows, write_figures
 from grader.selfcheck.variants import (
     KnownWrong,
@@ -61,6 +63,61 @@ def test_a_mutant_differs_from_the_source_in_one_place() -> None:
         before = ast.unparse(ast.parse("def f(a, b):\n    c = a + b\n    return c * 2")).split("\n")
         after = mutant.source.rstrip().split("\n")
         assert sum(old != new for old, new in zip(before, after, strict=True)) == 1
+
+
+CUDA = """\
+__global__ void scale(float* x, int n) {
+    // BEGIN SOLUTION 4.1
+    const int i = threadIdx.x;
+    if (i < n && !done) x[i] *= 2.5f;  // i < n
+    __syncthreads();
+    total = fmaxf(total, -x[i]);
+    return;
+    // END SOLUTION
+}
+"""
+
+
+def test_cuda_is_changed_by_token_and_by_line() -> None:
+    found = list(mutants_of_cuda(CUDA, "a.cu", dict.fromkeys(range(1, 7), "4.1")))
+    assert [(m.line.split("  //")[0], m.change) for m in found] == [
+        ("if (i < n && !done) x[i] *= 2.5f;", "< -> <="),
+        ("if (i < n && !done) x[i] *= 2.5f;", "&& -> ||"),
+        ("if (i < n && !done) x[i] *= 2.5f;", "*= -> /="),
+        ("if (i < n && !done) x[i] *= 2.5f;", "2.5f -> 3.5f"),
+        ("if (i < n && !done) x[i] *= 2.5f;", "! -> nothing"),
+        ("if (i < n && !done) x[i] *= 2.5f;", "negate the condition"),
+        ("if (i < n && !done) x[i] *= 2.5f;", "delete the statement"),
+        ("__syncthreads();", "delete the statement"),
+        ("total = fmaxf(total, -x[i]);", "- -> +"),
+        ("total = fmaxf(total, -x[i]);", "fmaxf( -> fminf("),
+        ("total = fmaxf(total, -x[i]);", "delete the statement"),
+        ("return;", "delete the statement"),
+    ]
+    assert {m.function for m in found} == {"scale"}
+    assert all(
+        sum(a != b for a, b in zip(CUDA.splitlines(), m.source.splitlines(), strict=True)) == 1
+        for m in found
+    )
+    [negated] = [m for m in found if m.change.startswith("negate")]
+    assert "if (!(i < n && !done)) x[i] *= 2.5f;" in negated.source
+
+
+def test_part_of_a_statement_is_no_statement_and_templates_are_no_comparison() -> None:
+    text = "int f() {\n    g<int>(a,\n      b);\n    return g<4>(a);\n}\n"
+    found = mutants_of_cuda(text, "a.cu", dict.fromkeys((1, 2, 3), "4.1"))
+    assert [m.change for m in found] == ["4 -> 5", "return {}"]
+
+
+def test_what_hands_the_status_of_a_launch_on_is_left_alone() -> None:
+    text = (
+        "int f() {\n    int error = 0;\n    error = launch(k<T>, dim3(1), dim3(2), 0, stream, x, 0);\n"
+        "    launch(k<T>, dim3(1), dim3(2), 0,\n           stream);\n    return error;\n}\n"
+    )
+    found = mutants_of_cuda(text, "a.cu", dict.fromkeys(range(1, 6), "4.1"))
+    assert [m.change for m in found] == [
+        "1 -> 2", "2 -> 3", "0 -> 1", "delete the statement", "1 -> 2", "2 -> 3",
+    ]  # fmt: skip
 
 
 def test_equal_changes_on_one_line_have_different_keys() -> None:
@@ -135,6 +192,17 @@ def test_a_hint_that_holds_a_line_of_the_reference_is_a_problem(
     assert check.problems == ["hint shape of task 4.1 holds the reference's blocks+=end.blocks"]
 
 
+def test_lines_of_cuda_are_no_hint_either(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.cu").write_text(CUDA)
+    monkeypatch.setattr(checks, "reference_folder", lambda lab: tmp_path)
+    assert checks._reference_lines(TREE) == {
+        "constinti=threadIdx.x;",
+        "if(i<n&&!done)x[i]*=2.5f;",
+        "__syncthreads();",
+        "total=fmaxf(total,-x[i]);",
+    }
+
+
 def test_the_farm_grades_forked_copies_apart(tmp_path: Path) -> None:
     """A copy that dies or never ends is an outcome, and the next one is graded as if nothing was."""
     source = (reference_folder(TREE) / "radix_tree.py").read_text()
@@ -166,3 +234,28 @@ def test_the_figures_are_kept_as_a_table_with_every_survivor_and_its_reason(tmp_
     assert "3/4 75.0%" in text
     assert "`a.py`, `f`: `` return 1 ``, 1 -> 2. Nobody reads it." in text
     assert rows([check])[0][0] == "radix_tree"
+
+
+class Answers:
+    """A farm that knows what becomes of each submission."""
+
+    def __init__(self, problems: list[str]) -> None:
+        self.problems = problems
+
+    def run(self, jobs):
+        for job, problem in zip(jobs, self.problems, strict=True):
+            tests = () if problem else (result("4.1", Verdict.PASSED),)
+            yield Outcome(job.id, tests, problem, 0.0)
+
+
+def test_a_mutant_that_is_no_program_does_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    three = [Mutant("a.cu", "f", f"line {i};", "1 -> 2", "4.1", "") for i in range(3)]
+    monkeypatch.setattr(checks, "mutants_of", lambda folder, lab: three)
+    monkeypatch.setattr(checks, "survivors", lambda lab: {})
+    said = ["cannot be graded: It does not compile: expected ';'", "the process died", ""]
+    check = LabCheck(TREE)
+    checks._check_mutants(check, Answers(said), tmp_path, lambda count: None)
+    assert (check.num_mutants, check.killed) == (2, 1)
+    assert [mutant for mutant, _ in check.survivors] == [three[2]]

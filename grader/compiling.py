@@ -1,0 +1,33 @@
+"""A CUDA part is compiled before it is graded: a file that is no C++ fails once, not in every test."""
+
+import re
+
+from grader.machine import CUDA
+from grader.submission import Submission, place
+from grader.verdict import Explanation
+from yaie.core.errors import KernelError
+
+WHERE = re.compile(r"(?P<file>[\w.-]+\.cuh?):(?P<line>\d+)(?::\d+)?: (?P<what>[^;]*)")
+CLAIM = "The part compiles."
+
+
+def compile_part(submission: Submission) -> Explanation | None:
+    """Compile the part's kernels for the CPU, into the cache. Returns why that cannot be done."""
+    if CUDA not in submission.lab.verify:
+        return None
+    from yaie.core.cuda.on_cpu.build import build
+
+    try:
+        build(submission.folder)
+    except KernelError as error:
+        return explain_compiler(error, submission)
+    return None
+
+
+def explain_compiler(error: KernelError, submission: Submission) -> Explanation:
+    """The first complaint, with its line."""
+    found = WHERE.search(error.message)
+    if found is None:
+        return Explanation(CLAIM, f"It does not compile: {error.message}")
+    where = place(submission, str(submission.folder / found["file"]), int(found["line"]))
+    return Explanation(CLAIM, f"It does not compile: {found['what'].strip()}", where=where)

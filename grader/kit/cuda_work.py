@@ -1,0 +1,150 @@
+"""What a call's kernels did to memory, and what they may do: shared by the suites of labs 13 to 16.
+
+work = work_of(lambda: kernels.store_kv(...))     everything that was launched, added up
+expect_whole_sectors(work, what)                  coalesced: warps use the sectors that they touch
+expect_wide(work, bytes, what)                    16 bytes with each store
+expect_read_once(work, bytes, extra, what)        nothing is loaded a second time
+expect_many_threads(work, bytes, what)            the work is spread over threads and blocks
+expect_no_wrap(call, unchanged, where)            offsets are computed in 64 bits
+with blamed("misaligned", why): ...               why this fault, should it happen, happens here
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from grader.kit.cuda_watch import watching
+from grader.kit.expect import Mismatch, expect
+from yaie.core.cuda.on_cpu import KernelFault, Launch, Traffic
+
+COALESCED = (
+    "Memory is moved in sectors of 32 bytes, for a whole warp at once. 32 threads that read neighbours "
+    "fill every sector that they touch; 32 threads that each read a row of their own touch a sector for "
+    "every number."
+)
+PACKED = (
+    "Addresses and sizes here are multiples of 16 bytes. A thread that moves 2 bytes at a time needs "
+    "eight instructions for what one can do, and keeps an eighth of the bytes on their way."
+)
+KEPT = (
+    "What is needed twice, for a sum and then for the result, stays on the chip in between, in "
+    "registers or in shared memory: loads from global memory are what takes the time."
+)
+SHARED_WORK = (
+    "A GPU hides the time of a load behind thousands of others: a thread that copies a whole block "
+    "alone waits for each of its own."
+)
+IN_64_BITS = (
+    "A slot times a row's size passes 2**31 in any large pool: int64_t, before the product."
+)
+MOST_WASTE = 1.3
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """threads, blocks: of all launches. barriers: of blocks. collectives: of warps."""
+
+    launches: int
+    threads: int
+    blocks: int
+    loads: Traffic
+    stores: Traffic
+    barriers: int
+    collectives: int
+
+
+def work_of(call: Callable[[], object]) -> Work:
+    with watching() as seen:
+        call()
+    expect(seen, "no kernel was launched")
+    return Work(
+        len(seen),
+        sum(launch.threads * launch.blocks for launch in seen),
+        sum(launch.blocks for launch in seen),
+        _total(seen, "global_loads"),
+        _total(seen, "global_stores"),
+        sum(launch.barriers for launch in seen),
+        sum(launch.collectives for launch in seen),
+    )
+
+
+def _total(launches: list[Launch], kind: str) -> Traffic:
+    return sum((getattr(launch, kind) for launch in launches), Traffic())
+
+
+def expect_whole_sectors(work: Work, what: str, *, loads: bool = True) -> None:
+    """Warps use nearly all of the sectors that they touch. loads: count those, too."""
+    for verb, traffic in (("load", work.loads), ("store", work.stores))[not loads :]:
+        if traffic.sectors > MOST_WASTE * traffic.ideal_sectors:
+            raise Mismatch(
+                f"{what}: its warps {verb} far apart, not side by side",
+                f"about {traffic.ideal_sectors} sectors of 32 bytes",
+                f"{traffic.sectors}",
+                COALESCED,
+            )
+
+
+def expect_wide(work: Work, writes: int, what: str) -> None:
+    """`writes` bytes are stored, 16 with each store."""
+    if work.stores.bytes != writes:
+        why = "Each number of the result is written by one thread, once."
+        raise Mismatch(f"{what}: bytes stored", str(writes), str(work.stores.bytes), why)
+    if work.stores.count != writes // 16:
+        raise Mismatch(
+            f"{what}: stores that threads execute",
+            f"{writes // 16}, of 16 bytes each",
+            f"{work.stores.count}, of {work.stores.bytes / work.stores.count:g} on average",
+            PACKED,
+        )
+
+
+def expect_read_once(work: Work, reads: int, extra: int, what: str) -> None:
+    """At most `reads` bytes of input are loaded, and `extra` that every row may read again."""
+    if work.loads.bytes > reads + extra:
+        raise Mismatch(
+            f"{what}: bytes loaded",
+            f"at most {reads + extra}, of which {reads} are its input",
+            str(work.loads.bytes),
+            KEPT,
+        )
+
+
+def expect_many_threads(work: Work, moves: int, what: str) -> None:
+    """No thread moves more than 128 bytes, and there is more than one block."""
+    least = moves // 128
+    expect(
+        work.threads >= least and work.blocks > 1,
+        f"{what}: {work.threads} threads in {work.blocks} blocks, not at least {least} in two",
+        why=SHARED_WORK,
+    )
+
+
+def expect_no_wrap(call: Callable[[], object], unchanged: Callable[[], None], where: str) -> None:
+    """What lies 2**32 units further on is not taken for the beginning of the tensor.
+
+    where: the place, which does not exist: a right kernel is stopped there, or leaves it alone.
+    unchanged: raises Mismatch if the beginning was used instead.
+    """
+    try:
+        call()
+    except KernelFault as fault:
+        if fault.kind == "undefined":
+            raise Mismatch(f"{where}: {fault.message}", why=IN_64_BITS) from fault
+        if fault.kind != "out_of_bounds":
+            raise
+        return
+    try:
+        unchanged()
+    except Mismatch as found:
+        raise Mismatch(f"{where}: its address wraps to the beginning", why=IN_64_BITS) from found
+
+
+@contextmanager
+def blamed(kind: str, why: str) -> Iterator[None]:
+    """A fault of this kind within is what this test looks for: `why` says what leads to it here."""
+    try:
+        yield
+    except KernelFault as fault:
+        if fault.kind == kind:
+            vars(fault)["blame"] = why
+        raise

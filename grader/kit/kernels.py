@@ -1,0 +1,321 @@
+"""What the kernels must compute, in float64: shared by the suites of labs 9 to 16.
+
+Tensors and tolerances:
+  random(*shape, seed, dtype, scale)        multiples of 1/8, exact in every dtype
+  expect_near(got, exact, dtype, what)      dtype, shape and values, within a few roundings of the dtype
+  TOLERANCE[dtype]
+Between the products of a layer (float64 out of any dtype):
+  rms_norm(x, weight, eps)                  fused_add_rms_norm(x, residual, weight, eps) -> (norm, sum)
+  silu_mul(x)                               rope(x, positions, cos, sin)
+  rotary_tables(positions, half) -> (cos, sin) float32
+Attention, with window, softcap, sinks and a block mask:
+  seen(tq, tk, causal=, window=, block_mask=, mask_block=)                       [tq, tk] bool
+  attention(q, k, v, spec, causal=, block_mask=, mask_block=)                    (out, lse)
+  attention_gradients(grad_out, q, k, v, spec, causal=, ...)                     (dq, dk, dv)
+The pool of keys and values:
+  paged_pool(lens, block_size=, kv_heads=, head_dim=, seed=, dtype=) -> Pool     blocks in no order, NaN
+                                            wherever no key lies, nonsense behind the end of each table
+  paged_gather(blocks, table, length)       [length, kv_heads, d], the blocks of one table in order
+  paged_decode(q, pool, spec)               paged_prefill(q, pool, query_lens, spec)
+  store_kv(k, v, key_blocks, value_blocks, slot_mapping) -> (keys, values)       new tensors
+Sampling:
+  sampling_batch(n, temperature=, top_k=, top_p=, min_p=, seeds=, steps=)        a SamplingBatch
+  probabilities(logits, batch)              [n, vocab] float64: what each token's chance must be
+  gumbel_noise(seeds, steps, vocab)         [n, vocab] float64, the noise of lab 1 without its roundings
+
+`AttentionSpec(scale, window, softcap, sinks)` is in yaie/core/batch.py.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from grader.kit.expect import Mismatch, expect_close
+from yaie.core.batch import AttentionSpec, SamplingBatch
+
+TOLERANCE = {torch.float32: 2e-5, torch.float16: 2.0**-9, torch.bfloat16: 2.0**-6}
+"""Relative, and absolute for values below 1: a few roundings. Triton's interpreter rounds to bfloat16 by
+cutting off, which is an error of up to 2**-7 each time."""
+NOWHERE = 2**30
+"""A block that no pool has: what stands in a table behind a sequence's last block."""
+
+
+def random(
+    *shape: int, seed: int = 0, dtype: torch.dtype = torch.float32, scale: float = 1.0
+) -> Tensor:
+    """Normal numbers times `scale`, rounded to multiples of 1/8: a report can show them."""
+    numbers = torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+    return ((numbers * scale * 8).round() / 8).to(dtype)
+
+
+def expect_near(
+    got: Any, exact: Tensor, dtype: torch.dtype, what: str, *, why: str = "", roundings: float = 1.0
+) -> None:
+    """`got` is of this dtype and close to `exact`. roundings: multiplies the tolerance."""
+    if isinstance(got, Tensor) and got.dtype != dtype:
+        raise Mismatch(f"{what}: wrong dtype", str(dtype), str(got.dtype), why)
+    if isinstance(got, Tensor) and got.isnan().any() and not exact.isnan().any():
+        lost = int(got.isnan().sum())
+        index = got.isnan().nonzero()[0].tolist()
+        raise Mismatch(
+            f"{what}: {lost} of {got.numel()} values are NaN, the first at {index}: "
+            "never written, or made of what must not be read",
+            why=why,
+        )
+    tolerance = TOLERANCE[dtype] * roundings
+    expect_close(got, exact.double(), what, rtol=tolerance, atol=tolerance, why=why)
+
+
+def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    """x / sqrt(mean(x**2) + eps) * weight over the last dimension."""
+    wide = x.double()
+    return wide / (wide.square().mean(dim=-1, keepdim=True) + eps).sqrt() * weight.double()
+
+
+def fused_add_rms_norm(
+    x: Tensor, residual: Tensor, weight: Tensor, eps: float
+) -> tuple[Tensor, Tensor]:
+    """The norm of the sum, after the sum was rounded to the residual's dtype; and that sum."""
+    total = (x.double() + residual.double()).to(residual.dtype).double()
+    return rms_norm(total, weight, eps), total
+
+
+def silu_mul(x: Tensor) -> Tensor:
+    """silu(gate) * up for x = [gate | up]."""
+    gate, up = x.double().chunk(2, dim=-1)
+    return gate / (1 + (-gate).exp()) * up
+
+
+def rotary_tables(positions: int, half: int, base: float = 100.0) -> tuple[Tensor, Tensor]:
+    """cos and sin [positions, half], float32."""
+    frequencies = base ** (-torch.arange(half).double() / half)
+    angles = torch.outer(torch.arange(positions).double(), frequencies)
+    return angles.cos().float(), angles.sin().float()
+
+
+def rope(x: Tensor, positions: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """x [T, heads, d] turned to `positions`: pair (i, i + half) by the angle of its position."""
+    half = cos.shape[1]
+    out = x.double().clone()
+    c, s = (table.double()[positions.long()][:, None] for table in (cos, sin))
+    first, second = x.double()[..., :half], x.double()[..., half : 2 * half]
+    out[..., :half] = first * c - second * s
+    out[..., half : 2 * half] = second * c + first * s
+    return out
+
+
+def seen(
+    tq: int,
+    tk: int,
+    *,
+    causal: bool = True,
+    window: int | None = None,
+    block_mask: Tensor | None = None,
+    mask_block: int = 128,
+) -> Tensor:
+    """Which of tk keys each of tq queries sees; query j stands at position tk - tq + j."""
+    position = torch.arange(tk - tq, tk)[:, None]
+    key = torch.arange(tk)[None, :]
+    mask = torch.ones(tq, tk, dtype=torch.bool)
+    if causal:
+        mask &= key <= position
+    if window is not None:
+        mask &= key > position - window
+    if block_mask is not None:
+        rows, columns = torch.arange(tq) // mask_block, torch.arange(tk) // mask_block
+        mask &= block_mask[rows][:, columns]
+    return mask
+
+
+def attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    spec: AttentionSpec,
+    *,
+    causal: bool = True,
+    block_mask: Tensor | None = None,
+    mask_block: int = 128,
+) -> tuple[Tensor, Tensor]:
+    """q [n, tq, heads, d], k and v [n, tk, kv_heads, d]: (out like q, lse [n, heads, tq]), float64.
+
+    A query without a key gives 0, and -inf as its lse (a sink's logit, if there are sinks).
+    """
+    tq, heads, tk = q.shape[1], q.shape[2], k.shape[1]
+    group = heads // k.shape[2]
+    keys, values = (x.double().repeat_interleave(group, dim=2) for x in (k, v))
+    scores = torch.einsum("nqhd,nkhd->nhqk", q.double(), keys) * spec.scale
+    if spec.softcap is not None:
+        scores = spec.softcap * torch.tanh(scores / spec.softcap)
+    visible = seen(
+        tq, tk, causal=causal, window=spec.window, block_mask=block_mask, mask_block=mask_block
+    )
+    scores = scores.masked_fill(~visible, -math.inf)
+    highest = scores.detach().amax(dim=-1)
+    sinks = torch.full((1, heads, 1), -math.inf, dtype=torch.float64)
+    if spec.sinks is not None:
+        sinks = spec.sinks.double()[None, :, None]
+    highest = torch.maximum(highest, sinks)
+    highest = highest.masked_fill(highest == -math.inf, 0.0)
+    weights = (scores - highest[..., None]).exp()
+    total = weights.sum(dim=-1) + (sinks - highest).exp()
+    # Nothing seen, nothing divided: without this a gradient would be NaN, not 0.
+    divisor = total.masked_fill(total == 0, 1.0)
+    out = torch.einsum("nhqk,nkhd->nqhd", weights / divisor[..., None], values)
+    return out, highest + total.log()
+
+
+def attention_gradients(
+    grad_out: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    spec: AttentionSpec,
+    *,
+    causal: bool = True,
+    block_mask: Tensor | None = None,
+    mask_block: int = 128,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """(dq, dk, dv) in float64, by differentiating `attention`."""
+    q, k, v = (x.detach().double().requires_grad_() for x in (q, k, v))
+    out, _ = attention(q, k, v, spec, causal=causal, block_mask=block_mask, mask_block=mask_block)
+    dq, dk, dv = torch.autograd.grad(out, (q, k, v), grad_out.double())
+    return dq, dk, dv
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """Keys and values of n sequences in blocks. block_tables, seq_lens: int32, as kernels get them."""
+
+    key_blocks: Tensor
+    value_blocks: Tensor
+    block_tables: Tensor
+    seq_lens: Tensor
+
+
+def paged_pool(
+    lens: list[int],
+    *,
+    block_size: int = 4,
+    kv_heads: int = 2,
+    head_dim: int = 16,
+    seed: int = 0,
+    dtype: torch.dtype = torch.float32,
+) -> Pool:
+    """A pool with sequences of `lens` keys, in blocks that are scattered over it."""
+    counts = [-(-length // block_size) for length in lens]
+    num_blocks = sum(counts) + 2
+    shape = (num_blocks, block_size, kv_heads, head_dim)
+    keys, values = (torch.full(shape, math.nan, dtype=dtype) for _ in range(2))
+    order = torch.randperm(num_blocks, generator=torch.Generator().manual_seed(seed)).tolist()
+    tables = torch.full((len(lens), max(counts, default=0) + 1), NOWHERE, dtype=torch.int32)
+    for row, (length, count) in enumerate(zip(lens, counts, strict=True)):
+        blocks = [order.pop() for _ in range(count)]
+        tables[row, :count] = torch.tensor(blocks, dtype=torch.int32)
+        for position in range(length):
+            place = blocks[position // block_size], position % block_size
+            for half, pool in enumerate((keys, values)):
+                name = seed + 7919 * (2 * position + half) + 104_729 * row
+                pool[place] = random(kv_heads, head_dim, seed=name, dtype=dtype)
+    return Pool(keys, values, tables, torch.tensor(lens, dtype=torch.int32))
+
+
+def paged_gather(blocks: Tensor, table: Tensor, length: int) -> Tensor:
+    """The first `length` slots of one table's blocks, in order: [length, ...]."""
+    size = blocks.shape[1]
+    return blocks[table[: -(-length // size)].long()].flatten(0, 1)[:length]
+
+
+def paged_decode(q: Tensor, pool: Pool, spec: AttentionSpec) -> Tensor:
+    """One query for each sequence, at its last position: q [n, heads, d]. float64, like q."""
+    return paged_prefill(q, pool, [1] * len(q), spec)
+
+
+def paged_prefill(q: Tensor, pool: Pool, query_lens: list[int], spec: AttentionSpec) -> Tensor:
+    """The last `query_lens` positions of each sequence, one after the other: q [T, heads, d]."""
+    parts = []
+    for row, queries in enumerate(q.split(query_lens)):
+        length = int(pool.seq_lens[row])
+        k, v = (
+            paged_gather(blocks, pool.block_tables[row], length)[None]
+            for blocks in (pool.key_blocks, pool.value_blocks)
+        )
+        parts.append(attention(queries[None], k, v, spec)[0][0])
+    return torch.cat(parts) if parts else q.double()
+
+
+def store_kv(
+    k: Tensor, v: Tensor, key_blocks: Tensor, value_blocks: Tensor, slot_mapping: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Copies of the blocks in which k, v [T, kv_heads, d] lie in their slots."""
+    stored = key_blocks.clone(), value_blocks.clone()
+    size = key_blocks.shape[1]
+    for token, slot in enumerate(slot_mapping.tolist()):
+        if slot >= 0:
+            for new, blocks in zip((k, v), stored, strict=True):
+                blocks[slot // size, slot % size] = new[token]
+    return stored
+
+
+def sampling_batch(
+    n: int,
+    *,
+    temperature: float | list[float] = 1.0,
+    top_k: int | list[int] = 0,
+    top_p: float | list[float] = 1.0,
+    min_p: float | list[float] = 0.0,
+    seeds: list[int] | None = None,
+    steps: list[int] | None = None,
+) -> SamplingBatch:
+    """n rows; one number means all rows."""
+
+    def rows(value: Any, dtype: torch.dtype) -> Tensor:
+        return torch.tensor(value if isinstance(value, list) else [value] * n, dtype=dtype)
+
+    heat, p, floor = (rows(x, torch.float32) for x in (temperature, top_p, min_p))
+    k = rows(top_k, torch.int64)
+    return SamplingBatch(
+        temperature=heat,
+        top_k=k,
+        top_p=p,
+        min_p=floor,
+        seeds=rows(list(range(n)) if seeds is None else seeds, torch.int64),
+        steps=rows(0 if steps is None else steps, torch.int64),
+        all_greedy=bool((heat == 0).all()),
+        any_top_k=bool((k > 0).any()),
+        any_top_p=bool((p < 1).any()),
+        any_min_p=bool((floor > 0).any()),
+    )
+
+
+def probabilities(logits: Tensor, batch: SamplingBatch) -> Tensor:
+    """The distribution of each row after temperature, top-k, top-p and min-p, in that order."""
+    found = torch.zeros(logits.shape, dtype=torch.float64)
+    for row, values in enumerate(logits.double()):
+        heat = float(batch.temperature[row])
+        if heat == 0:
+            found[row, values.argmax()] = 1.0
+            continue
+        values = values / heat
+        if 0 < (k := int(batch.top_k[row])) < len(values):
+            values = values.masked_fill(values < values.topk(k).values[-1], -math.inf)
+        if (p := float(batch.top_p[row])) < 1:
+            ordered, order = values.softmax(0).sort(descending=True, stable=True)
+            num_kept = max(1, int((ordered.cumsum(0) - ordered < p).sum()))
+            values = values.index_fill(0, order[num_kept:], -math.inf)
+        chances = values.softmax(0)
+        floor = float(batch.min_p[row]) * chances.max()
+        found[row] = chances.where(chances >= floor, 0.0)
+        found[row] /= found[row].sum()
+    return found
+
+
+def gumbel_noise(seeds: Tensor, steps: Tensor, vocab: int) -> Tensor:
+    """-log(-log(1 - u)), u = (hash of seed, step and token + 1/2) / 2**32; see solutions/sampler."""
+    from solutions.sampler.noise import hash_32, row_keys
+
+    bits = hash_32(row_keys(seeds, steps)[:, None] ^ hash_32(torch.arange(vocab))[None, :])
+    return -(-torch.log1p(-(bits.double() + 0.5) * 2.0**-32)).log()

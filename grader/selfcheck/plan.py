@@ -1,0 +1,34 @@
+"""How much of a self-check is done."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from grader.selfcheck.proof import Proof
+from grader.selfcheck.variants import KnownWrong, known_wrong
+from yaie.core.curriculum import Lab
+
+SEEDS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How much is proven. seeds: under how many the reference is graded. mutate: grade its mutants.
+    sample: this many known mistakes of each lab, 0 for all. proofs: labs that are as they were when
+    their mutants were graded: that is not done again."""
+
+    seeds: int = SEEDS
+    mutate: bool = True
+    sample: int = 0
+    proofs: Mapping[str, Proof] = field(default_factory=dict)
+
+    def grades_mutants_of(self, lab: Lab) -> bool:
+        return self.mutate and lab.key not in self.proofs
+
+    def known_wrong(self, lab: Lab) -> list[KnownWrong]:
+        """The known mistakes to grade: of a sample, evenly spread over the names."""
+        every = known_wrong(lab)
+        step = max(1, len(every) // self.sample) if self.sample else 1
+        return every[::step][: self.sample or None]
+
+
+WHOLE = Plan()
