@@ -8,7 +8,7 @@ import pytest
 from tests.learner import hand_in, record_pass
 from yaie.core.errors import ConfigError, PartError
 from yaie.core.progress import Progress
-from yaie.parts import LABS, Part, load_part, load_parts
+from yaie.parts import LABS, PLAIN_LABS, Part, load_part, load_parts, open_tasks, whose
 
 
 def part_of(lab: str, mine: str = "auto", progress: Progress | None = None) -> Part:
@@ -54,6 +54,16 @@ def test_a_part_that_cannot_be_imported_names_file_and_line(labs: Path) -> None:
     (labs / "sampler/__init__.py").write_text("x = 1\nraise ValueError('mine')\n")
     with pytest.raises(PartError, match=r"sampler.*ValueError: mine.*__init__\.py, line 2"):
         load_parts("sampler")
+
+
+def test_a_stub_in_cuda_is_unfinished_like_one_in_python(labs: Path) -> None:
+    folder = hand_in(labs, "sampler")
+    (folder / "draw.cu").write_text(
+        '    NOT_IMPLEMENTED("sampler task 1.6: not implemented yet; see chapter X");\n'
+    )
+    with pytest.raises(PartError, match=r"unfinished: sampler task 1\.6: not implemented yet"):
+        load_parts("sampler")
+    assert open_tasks("sampler") == ["1.6"]
 
 
 def test_a_part_that_is_missing_says_how_to_get_it(labs: Path) -> None:
@@ -126,3 +136,26 @@ def test_one_part_can_be_loaded_without_the_others() -> None:
     assert (part.module, part.reason) == ("solutions.api_server", "chosen by --mine none")
     with pytest.raises(PartError, match="api_server task 8"):
         load_part("api_server", "all")
+
+
+def test_an_engine_asks_for_the_labs_that_it_runs_on() -> None:
+    table = load_parts("none", labs=("sampler", "triton_ops")).table()
+    assert [part.lab for part in table] == ["sampler", "triton_ops"]
+
+
+def test_all_demands_no_more_than_what_is_asked_for(labs: Path) -> None:
+    hand_in(labs, "sampler")
+    (part,) = load_parts("all", labs=("sampler",)).table()
+    assert part.is_yours
+
+
+def test_kernel_labs_are_those_that_no_cpu_runs_as_they_are() -> None:
+    assert LABS[:8] == PLAIN_LABS
+    assert all(lab.startswith(("triton_", "cuda_")) for lab in set(LABS) - set(PLAIN_LABS))
+
+
+def test_whose_part_it_would_be_is_known_without_importing_it(labs: Path) -> None:
+    hand_in(labs, "sampler", "\nraise ValueError('imported')\n")
+    record_pass(labs, "sampler")
+    assert whose("sampler", "auto") == ("yours", "all tasks passed")
+    assert whose("sampler", "none") == ("reference", "chosen by --mine none")

@@ -21,8 +21,9 @@ from yaie.core.config import EngineConfig
 from yaie.core.params import SamplingParams
 from yaie.core.request import Request
 from yaie.engine.assembly import Machine, assemble
+from yaie.engine.backends import choose_backend
 from yaie.engine.llm_engine import LLMEngine
-from yaie.models.loader import ModelLoader
+from yaie.models.loader import ModelLoader, resolve_device
 from yaie.parts import Parts, load_parts
 
 OUT = Path(__file__).parents[1] / "evidence/start_phases.json"
@@ -61,6 +62,7 @@ class TimedParts:
     def __init__(self, parts: Parts, clock: Clock) -> None:
         self._packages = {}
         for lab in (
+            "transformer_ops",
             "paged_cache",
             "radix_tree",
             "radix_attention",
@@ -83,12 +85,14 @@ class TimedParts:
 
 def main() -> None:
     clock, parts = Clock(), load_parts("none")
-    config = EngineConfig(prefix_caching=False)
+    config = EngineConfig(prefix_caching=False, device="cpu", backend="torch")
+    backend = choose_backend(config, resolve_device(config))
     model = ModelLoader(config, parts["transformer_ops"].TransformerOps()).load()
     # `forward` calls attention, whose time is taken off below.
     model.adapter.forward = clock.timed("weights", model.adapter.forward)  # type: ignore[method-assign]
     model.adapter.logits = clock.timed("logits", model.adapter.logits)  # type: ignore[method-assign]
-    machine = assemble(config, TimedParts(parts, clock), model, model.max_length)  # type: ignore[arg-type]
+    timed: Any = TimedParts(parts, clock)
+    machine = assemble(config, backend, timed, model, model.max_length)
     vocab, steps = model.tokenizer.vocab_size, {}
     for size in SIZES:
         prompts = [job.prompt for job in draw_jobs(size, Lengths((64, 64), (1, 1)), vocab)]

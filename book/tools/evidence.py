@@ -15,6 +15,7 @@ EVIDENCE = ROOT / "book/evidence"
 ASKED = re.compile(
     r"(?P<address>.+?)(?:\s+/(?P<unit>1e\d+))?(?:\s+(?P<form>,|[+,]*(?:\.\d+)?[%dfeg]))?"
 )
+KEY = re.compile(r"`([^`]+)`|([^.`]+)")
 OF_RUNS: dict[str, Callable[[list[float]], float]] = {"median": median, "low": min, "high": max}
 """What may be asked of a list of repeated measurements."""
 
@@ -40,7 +41,7 @@ def value(address: str, form: str = "", *, unit: float = 1) -> str:
     """
     name, _, keys = address.partition(":")
     found: Any = load(name)
-    for key in keys.split("."):
+    for key in _keys(keys):
         try:
             found = _item(found, key)
         except (KeyError, IndexError, TypeError, ValueError):
@@ -52,6 +53,11 @@ def value(address: str, form: str = "", *, unit: float = 1) -> str:
         return format(found if unit == 1 else found / unit, form)
     except (ValueError, TypeError) as error:
         raise EvidenceError(f"{address} is {found!r}: {error}") from None
+
+
+def _keys(path: str) -> list[str]:
+    """ "runs.`torch.compile`.ms" as its keys: a dot between backquotes belongs to a key."""
+    return [quoted or plain for quoted, plain in KEY.findall(path)]
 
 
 def _item(found: Any, key: str) -> Any:

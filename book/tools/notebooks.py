@@ -19,6 +19,7 @@ from book.tools.mdbook import ROOT
 from grader.notebooks import SOURCE
 from yaie.core.curriculum import load_curriculum
 from yaie.core.errors import ConfigError
+from yaie.core.progress import source_files
 
 FOLDER = ROOT / "book/src/explore"
 SUMMARY = ROOT / "book/src/SUMMARY.md"
@@ -38,10 +39,11 @@ def digest(lab: str, root: Path = ROOT) -> str:
     where they are its text; an anchor for a listing changes no picture."""
     total = hashlib.sha256()
     for folder in (root / "yaie/explore", root / "solutions" / lab):
-        for file in sorted(folder.glob("*.py")):
+        for file in source_files(folder):
             text = file.read_text("utf-8")
             if file.name != SOURCE:
-                text = re.sub(r"^[ \t]*(#.*)?\n", "", text, flags=re.M)
+                comment = "#" if file.suffix == ".py" else "//"
+                text = re.sub(rf"^[ \t]*({comment}.*)?\n", "", text, flags=re.M)
             content = text.encode()
             total.update(b"%s %d " % (file.name.encode(), len(content)) + content)
     return total.hexdigest()[:32]

@@ -15,6 +15,7 @@ from book.tools.cards import render_card
 from book.tools.evidence import EvidenceError, asked_value
 from book.tools.fences import FENCE, trim_listings
 from book.tools.figures import FigureError, render_figure
+from book.tools.kernels import render_kernels
 from book.tools.mathml import MathError, convert_math
 from book.tools.quizzes import QuizError, render_quiz, render_review
 from book.tools.reference import render_glossary, render_settings
@@ -80,6 +81,7 @@ def expand_chapter(
         "quiz": render_quiz,
         "value": lambda *words: asked_value(" ".join(words)),
         "settings": render_settings,
+        "kernels": render_kernels,
         "glossary": render_glossary,
         "review": lambda: render_review(review or {}),
     }

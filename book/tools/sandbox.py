@@ -25,6 +25,7 @@ from book.tools.console import PORT, Block, Command, ConsoleError, tidy
 from book.tools.mdbook import ROOT
 from grader.notebooks import SOURCE as NOTEBOOK_SOURCE
 from grader.stubs import generate
+from yaie.core.progress import source_files
 
 COPIED = ("solutions", "yaie", "grader", "book")
 FILES = ("Makefile", "pyproject.toml", "constraints.txt", "README.md", "book.toml")
@@ -81,7 +82,7 @@ class Sandbox:
 
     def solve(self, lab: str) -> None:
         """Fill in a lab: the reference's files over the stubs."""
-        for file in sorted((self.root / "solutions" / lab).glob("*.py")):
+        for file in source_files(self.root / "solutions" / lab):
             if file.name != NOTEBOOK_SOURCE:
                 (self.copy / "labs" / lab / file.name).write_bytes(file.read_bytes())
 

@@ -141,6 +141,11 @@ def test_a_recorded_number_is_written_as_asked(records):
     assert evidence.value("run:name") == "A"
 
 
+def test_a_key_with_a_dot_is_asked_for_between_backquotes(records):
+    (records / "run.json").write_text('{"runs": {"torch.compile": {"ms": 0.25}}}')
+    assert expanded("{{#value run:runs.`torch.compile`.ms .2f}}") == "0.25"
+
+
 def test_of_repeated_measurements_the_median_and_the_ends_can_be_asked(records):
     (records / "run.json").write_text('{"power of two": [3.0, 1.0, 2.0]}')
     assert expanded("{{#value run:power of two.median .1f}}") == "2.0"
