@@ -17,7 +17,7 @@ __global__ void probe_tile_kernel(const T *from, int64_t stride, int rows, int d
         tile[i] = shared[i / PROBE_DIM * (PROBE_DIM + PAD) + i % PROBE_DIM];
 }
 
-// a, b: [PROBE_ROWS, PROBE_DIM]. products: a times b transposed; sums: products times b.
+// a, b: [PROBE_ROWS, PROBE_DIM]. products: a times b transposed; sums: a times b, added to ones.
 __global__ void probe_products_kernel(const float *a, const float *b, float *products,
                                       float *sums) {
     constexpr int TILE = PROBE_ROWS * (PROBE_DIM + PAD);
@@ -39,7 +39,9 @@ __global__ void probe_products_kernel(const float *a, const float *b, float *pro
         for (int i = threadIdx.x; i < PROBE_ROWS * PROBE_ROWS; i += THREADS)
             weights[i / PROBE_ROWS * (PROBE_ROWS + PAD) + i % PROBE_ROWS] = a[i];
         __syncthreads();
-        float sum[PROBE_R][PROBE_COLUMNS] = {};
+        float sum[PROBE_R][PROBE_COLUMNS];
+        for (int r = 0; r < PROBE_R; ++r)
+            for (int c = 0; c < PROBE_COLUMNS; ++c) sum[r][c] = 1.0f;
         weights_times_rows<PROBE_ROWS>(weights, right, sum);
         store_rows(sums, PROBE_DIM, PROBE_ROWS, PROBE_DIM, sum, ones);
     }

@@ -42,7 +42,7 @@ def probe_products(part: ModuleType, a: Tensor, b: Tensor) -> Tensor:
 
 
 def probe_sums(part: ModuleType, weights: Tensor, rows: Tensor) -> Tensor:
-    """`weights_times_rows` on weights and rows [32, 32]: their product."""
+    """`weights_times_rows` on weights and rows [32, 32]: their product, added to ones."""
     out = torch.empty(ROWS, DIM)
     note("weights_times_rows<32> on 32 rows of weights and 32 rows")
     library(part).call("probe_products", weights, rows, None, out)

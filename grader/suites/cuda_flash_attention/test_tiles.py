@@ -86,11 +86,16 @@ def test_weights_times_rows(part: ModuleType) -> None:
     weights, rows = random(32, 32, seed=6), random(32, 32, seed=7)
     one = torch.zeros(32, 32)
     one[9, 3] = 1.0
-    why = "Row i of the result is the rows, weighted by row i of the weights."
+    why = (
+        "Row i of acc gains the rows, weighted by row i of the weights; what it held before, 1, stays: "
+        "earlier tiles are in it."
+    )
     got = probe_sums(part, one, rows)
-    expect_close(got, one @ rows, "row 9 of the weights picks row 3", why=why)
+    expect_close(got, 1 + one @ rows, "1, and row 9 of the weights picks row 3", why=why)
     got = probe_sums(part, weights, rows)
-    expect_close(got, weights @ rows, "weights times rows", rtol=1e-4, atol=1e-4, why=why)
+    expect_close(
+        got, 1 + weights @ rows, "1, and weights times rows", rtol=1e-4, atol=1e-4, why=why
+    )
 
 
 @task("15.1")

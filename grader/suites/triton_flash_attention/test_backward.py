@@ -85,6 +85,8 @@ def test_dk_sums_over_the_heads_of_its_group(part: ModuleType) -> None:
     why = "Key head i has heads i * group to i * group + group - 1: all of them, and no others."
     given_problem = problem(70, 40, heads=4, kv_heads=2, n=2)
     expect_gradients(part, given_problem, "10.5", "4 heads on 2", why)
+    given_problem = problem(20, 20, heads=2, n=2)
+    expect_gradients(part, given_problem, "10.5", "2 heads on 1, of 2 sequences", why)
 
 
 @task("10.5")
