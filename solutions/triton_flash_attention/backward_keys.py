@@ -53,6 +53,13 @@ def load_lse(lse, start_m, tq, BLOCK_M: tl.constexpr):
     return tl.where(values == float("-inf"), float("inf"), values * LOG2_E)
 
 
+@triton.jit
+def load_delta(delta, start_m, tq, BLOCK_M: tl.constexpr):
+    """delta of a query tile; 0 from tq on."""
+    rows = start_m + tl.arange(0, BLOCK_M)
+    return tl.load(delta + rows, mask=rows < tq, other=0.0)
+
+
 # ANCHOR: queries_that_see
 @triton.jit
 def queries_that_see(first, last, tq, offset, window, WINDOW: tl.constexpr, BLOCK_M: tl.constexpr):
@@ -120,23 +127,21 @@ def gather_queries(
     columns = start_n + tl.arange(0, BLOCK_N)
     for start in range(begin, end, BLOCK_M):
         kept = True
-        if MASK_BLOCK > 0:
+        if MASK_BLOCK:
             kept = is_kept(block_mask, start, start_n, mask_columns, MASK_BLOCK)
         if kept:
             # Keys go down, queries across: no tile of probabilities has to be turned.
             queries = load_rows(q, q_stride, start, tq, BLOCK_M, D, BLOCK_D, EDGE)
             exponents = tl.dot(keys, queries.T, input_precision="ieee") * scale
             probs = tl.exp2(exponents - load_lse(lse, start, tq, BLOCK_M)[None, :])
-            rows = start + tl.arange(0, BLOCK_M)
             if EDGE:
-                positions = tk - tq + rows
+                positions = tk - tq + start + tl.arange(0, BLOCK_M)
                 seen = is_visible(positions[None, :], columns[:, None], tk, window, CAUSAL, WINDOW)
                 probs = tl.where(seen, probs, 0.0)
             grads = load_rows(grad_out, grad_stride, start, tq, BLOCK_M, D, BLOCK_D, EDGE)
             dv = tl.dot(probs.to(grads.dtype), grads, dv, input_precision="ieee")
             dp = tl.dot(values, grads.T, input_precision="ieee")
-            deltas = tl.load(delta + rows, mask=rows < tq, other=0.0)
-            ds = probs * (dp - deltas[None, :])
+            ds = probs * (dp - load_delta(delta, start, tq, BLOCK_M)[None, :])
             dk = tl.dot(ds.to(queries.dtype), queries, dk, input_precision="ieee")
     return dk, dv
     # END SOLUTION

@@ -7,7 +7,7 @@ forward kernel; there is no softmax to build any more, since lse is known.
 import triton
 import triton.language as tl
 
-from .backward_keys import load_lse
+from .backward_keys import load_delta, load_lse
 from .tiles import is_kept, is_visible, key_head_of, load_rows, store_rows, visible_keys
 
 LOG2_E = tl.constexpr(1.4426950408889634)
@@ -52,7 +52,7 @@ def gather_keys(
     positions = tk - tq + start_m + tl.arange(0, BLOCK_M)
     for start in range(begin, end, BLOCK_N):
         kept = True
-        if MASK_BLOCK > 0:
+        if MASK_BLOCK:
             kept = is_kept(block_mask, start_m, start, mask_columns, MASK_BLOCK)
         if kept:
             keys = load_rows(k, k_stride, start, tk, BLOCK_N, D, BLOCK_D, EDGE)
@@ -127,9 +127,8 @@ def query_kernel(
     # BEGIN SOLUTION 10.6
     queries = load_rows(q, q_strides[1], start_m, tq, BLOCK_M, D, BLOCK_D, True)
     grads = load_rows(grad_out, grad_strides[1], start_m, tq, BLOCK_M, D, BLOCK_D, True)
-    rows = start_m + tl.arange(0, BLOCK_M)
     exponents = load_lse(lse, start_m, tq, BLOCK_M)
-    deltas = tl.load(delta + rows, mask=rows < tq, other=0.0)
+    deltas = load_delta(delta, start_m, tq, BLOCK_M)
     dq_acc = tl.zeros([BLOCK_M, BLOCK_D], tl.float32)
     if WINDOW:
         dq_acc = gather_keys(

@@ -79,7 +79,7 @@ def attend_keys(
     positions = tk - tq + start_m + tl.arange(0, BLOCK_M)
     for start in range(begin, end, BLOCK_N):
         kept = True
-        if MASK_BLOCK > 0:
+        if MASK_BLOCK:
             kept = is_kept(block_mask, start_m, start, mask_columns, MASK_BLOCK)
         if kept:
             keys = load_rows(k, k_stride, start, tk, BLOCK_N, D, BLOCK_D, EDGE)

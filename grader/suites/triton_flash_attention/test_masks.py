@@ -35,6 +35,9 @@ def test_causal_over_many_tiles(part: ModuleType) -> None:
     """150 queries over 150 keys: query j sees keys 0 to j, whatever the tiles are."""
     why = "Tiles before the diagonal are seen whole; those on it need a mask for every query."
     expect_spans(part, counting(150, 150, causal=True), "10.2", why)
+    everything = torch.ones(3, 3, dtype=torch.bool)
+    given_problem = counting(40, 40, causal=True, block_mask=everything, mask_block=16)
+    expect_spans(part, given_problem, "10.2", why)
 
 
 @task("10.2")
@@ -71,7 +74,7 @@ def test_a_window_over_many_tiles(part: ModuleType) -> None:
         "The first tile that a query tile visits holds the first key that its first query sees; a tile "
         "is seen whole only if its last query sees all of it."
     )
-    for window in (16, 33, 64, 129, 400):
+    for window in (16, 31, 33, 63, 127, 129, 400):
         expect_spans(part, counting(150, 150, causal=True, window=window), "10.2", why)
     expect_spans(part, counting(70, 200, causal=True, window=100), "10.2", f"{why} {OFFSET}")
 

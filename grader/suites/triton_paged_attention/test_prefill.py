@@ -61,6 +61,19 @@ def test_every_chunk_has_its_sequence(part: ModuleType) -> None:
 
 
 @task("11.5")
+def test_a_row_of_a_tile_is_a_query_and_its_head(part: ModuleType) -> None:
+    """Of every query, head h reads key head h // group."""
+    case = filled(
+        make_case([2], queries=[2], kv_heads=2, group=2),
+        values=lambda i, p: torch.tensor([[1.0], [2.0]]),
+    )
+    out, _ = attend(part, case)
+    why = "The group's heads are neighbours: h // group. h % kv_heads would give 1, 2, 1, 2."
+    what = "what 4 heads get from value heads that hold 1 and 2"
+    expect_rows(out[1:], [1.0, 1.0, 2.0, 2.0], what, why)
+
+
+@task("11.5")
 def test_no_tokens(part: ModuleType) -> None:
     """Without queries there is nothing to compute."""
     for lens, queries in (([], []), ([3, 4], [0, 0])):

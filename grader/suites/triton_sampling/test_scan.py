@@ -50,21 +50,21 @@ def test_greedy_rows(part: ModuleType) -> None:
 @task(TASK)
 def test_lanes_see_several_tiles(part: ModuleType) -> None:
     """5,000 tokens are several tiles: in every lane the race goes on from one to the next."""
-    logits = random_logits(3, 5000, scale=4.0)
+    logits = random_logits(8, 5000, scale=3.0)
     why = (
         "A lane has one token of each of several tiles. The one with the smallest time / weight leads, "
         "weights relative to one maximum: a token that is the new maximum has weight 1."
     )
-    batch = sampling_batch(3, seeds=[21, 22, 23])
+    batch = sampling_batch(8, seeds=list(range(21, 29)))
     expect_draws(part, TASK, logits, batch, "the draws of rows of 5,000 tokens", why=why)
 
 
 @task(TASK)
 def test_the_maximum_grows_from_tile_to_tile(part: ModuleType) -> None:
     """Logits that rise over 5,000 tokens: every tile has a new maximum."""
-    rising = torch.linspace(-4, 2, 5000)
-    batch = sampling_batch(4, seeds=[3, 4, 5, 6], top_p=[1.0, 0.2, 0.2, 0.2])
-    expect_draws(part, TASK, rising.repeat(4, 1), batch, "the draws of rising logits", why=RESCALE)
+    rising = torch.linspace(-30, 5, 5000)
+    batch = sampling_batch(8, seeds=list(range(3, 11)), top_p=[1.0, 1.0] + [0.2] * 6)
+    expect_draws(part, TASK, rising.repeat(8, 1), batch, "the draws of rising logits", why=RESCALE)
 
 
 @task(TASK)
