@@ -54,6 +54,13 @@ def load_lse(lse, start_m, tq, BLOCK_M: tl.constexpr):
     return tl.where(values == float("-inf"), float("inf"), values * LOG2_E)
 
 
+@triton.jit
+def load_delta(delta, start_m, tq, BLOCK_M: tl.constexpr):
+    """delta of a query tile; 0 from tq on."""
+    rows = start_m + tl.arange(0, BLOCK_M)
+    return tl.load(delta + rows, mask=rows < tq, other=0.0)
+
+
 # ANCHOR: queries_that_see
 @triton.jit
 def queries_that_see(first, last, tq, offset, window, WINDOW: tl.constexpr, BLOCK_M: tl.constexpr):

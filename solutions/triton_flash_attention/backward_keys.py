@@ -134,14 +134,16 @@ def gather_queries(
             queries = load_rows(q, q_stride, start, tq, BLOCK_M, D, BLOCK_D, EDGE)
             exponents = tl.dot(keys, queries.T, input_precision="ieee") * scale
             probs = tl.exp2(exponents - load_lse(lse, start, tq, BLOCK_M)[None, :])
+            rows = start + tl.arange(0, BLOCK_M)
             if EDGE:
-                positions = tk - tq + start + tl.arange(0, BLOCK_M)
+                positions = tk - tq + rows
                 seen = is_visible(positions[None, :], columns[:, None], tk, window, CAUSAL, WINDOW)
                 probs = tl.where(seen, probs, 0.0)
             grads = load_rows(grad_out, grad_stride, start, tq, BLOCK_M, D, BLOCK_D, EDGE)
             dv = tl.dot(probs.to(grads.dtype), grads, dv, input_precision="ieee")
             dp = tl.dot(values, grads.T, input_precision="ieee")
-            ds = probs * (dp - load_delta(delta, start, tq, BLOCK_M)[None, :])
+            deltas = load_delta(delta, start, tq, BLOCK_M)
+            ds = probs * (dp - deltas[None, :])
             dk = tl.dot(ds.to(queries.dtype), queries, dk, input_precision="ieee")
     return dk, dv
     # END SOLUTION

@@ -3,7 +3,6 @@
 from dataclasses import dataclass, replace
 
 import torch
-import triton
 
 
 # ANCHOR: tiles
@@ -21,16 +20,23 @@ class Tiles:
 
     def within(self, tq: int, tk: int, mask_block: int | None) -> "Tiles":
         """No larger than the sequences need, and within one entry of the block mask."""
-        queries = min(self.queries, max(16, triton.next_power_of_2(tq)))
-        keys = min(self.keys, max(16, triton.next_power_of_2(tk)))
+        queries = min(self.queries, _power_of_two(tq))
+        keys = min(self.keys, _power_of_two(tk))
         if mask_block is not None:
             queries, keys = min(queries, mask_block), min(keys, mask_block)
+        if (queries, keys) == (self.queries, self.keys):
+            return self
         return replace(self, queries=queries, keys=keys)
+
+
+def _power_of_two(number: int) -> int:
+    """The smallest that is no smaller than `number`, nor than the 16 that `tl.dot` asks for."""
+    return 1 << max(4, (number - 1).bit_length())
 
 
 def padded_head_dim(dim: int) -> int:
     """Tiles have a power of two of columns, at least 16; those from `dim` on hold 0."""
-    return max(16, triton.next_power_of_2(dim))
+    return _power_of_two(dim)
 
 
 # By padded head size, for 16-bit inputs; the fastest of some twenty measured on an H200 (8,192 tokens,
