@@ -1,5 +1,7 @@
 """Each chapter's commands print what the chapter says that they print, in a fresh copy."""
 
+from typing import Any
+
 import pytest
 
 from book.tools.console import ConsoleError, chapters, difference, matches, read_chapter
@@ -15,9 +17,15 @@ def runs_something(chapter: str) -> bool:
         return True  # for the test to say
 
 
+def when(chapter: str) -> Any:
+    """Those of kernels compile and interpret: minutes in all."""
+    late = chapter.startswith(("triton-", "cuda-"))
+    return pytest.param(chapter, marks=pytest.mark.nightly) if late else chapter
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("chapter", [name for name in chapters() if runs_something(name)])
+@pytest.mark.parametrize("chapter", [when(name) for name in chapters() if runs_something(name)])
 def test_its_commands_print_what_the_chapter_says(chapter):
     wrong = [
         difference(result.command, result.output, chapter)

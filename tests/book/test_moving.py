@@ -93,6 +93,8 @@ def use_controls(figure: Locator, *, by_mouse: bool) -> None:
         keyboard.press("Home")
         assert figure.locator(".stage").inner_html() != before or control.input_value() == "0"
         keyboard.press("End")
+    for choice in figure.locator(".panel select").all():
+        choice.select_option(index=0)
     assert figure.locator(".stage").inner_html() != before
     expect(said).not_to_be_empty()
 

@@ -76,7 +76,7 @@ const copyRows = (() => {
     controls: () => [
       { name: 'map', label: 'who reads what', value: 'token',
         options: Object.entries(MAPS).map(([key, { label }]) => [key, label]) },
-      { name: 'done', label: 'instructions done', min: 1, max: NUMBERS, step: 1, value: 1 },
+      { name: 'done', label: 'instructions done', min: 1, max: NUMBERS, step: 1, value: 2 },
     ],
     draw(stage, values) {
       const map = MAPS[values.map];
