@@ -231,6 +231,7 @@ def test_errors_of_nvcc_have_file_and_line(lab: Path) -> None:
         build(lab, ("90",))
 
 
+@pytest.mark.nightly
 @needs_nvcc
 @pytest.mark.slow
 @pytest.mark.parametrize("name", LABS)
