@@ -9,6 +9,8 @@ from tests.book.reading import THEMES, pages_with, reading
 
 FIGURES = pages_with("figure")
 QUIZZES = pages_with("quiz")
+ONE_AND_OTHERS = [THEMES[0], *(pytest.param(name, marks=pytest.mark.nightly) for name in THEMES[1:])]
+"""Colours change nothing in how a figure works; `test_pages.py` looks at them in every theme."""
 ASKED = [(page, name) for page, name in FIGURES if "predict" in load_figure(name)]
 
 
@@ -29,7 +31,7 @@ def test_there_are_figures_and_every_chapter_figure_asks_first():
     assert ASKED == FIGURES
 
 
-@pytest.mark.parametrize("theme", THEMES)
+@pytest.mark.parametrize("theme", ONE_AND_OTHERS)
 @pytest.mark.parametrize(("page", "name"), FIGURES)
 def test_a_figure_by_mouse(browser, built, page, name, theme):
     with reading(browser, built, page, theme) as (opened, wrong):
@@ -47,7 +49,7 @@ def test_a_figure_by_mouse(browser, built, page, name, theme):
         assert wrong == []
 
 
-@pytest.mark.parametrize("theme", THEMES)
+@pytest.mark.parametrize("theme", ONE_AND_OTHERS)
 @pytest.mark.parametrize(("page", "name"), FIGURES)
 def test_a_figure_by_keyboard(browser, built, page, name, theme):
     with reading(browser, built, page, theme) as (opened, wrong):
@@ -136,7 +138,7 @@ def test_the_print_page_holds_every_figure(browser, built):
         assert wrong == []
 
 
-@pytest.mark.parametrize("theme", THEMES)
+@pytest.mark.parametrize("theme", ONE_AND_OTHERS)
 @pytest.mark.parametrize(("page", "name"), QUIZZES)
 def test_a_quiz_by_mouse_and_by_keyboard(browser, built, page, name, theme):
     with reading(browser, built, page, theme) as (opened, wrong):
