@@ -9,7 +9,10 @@ from tests.book.reading import THEMES, pages_with, reading
 
 FIGURES = pages_with("figure")
 QUIZZES = pages_with("quiz")
-ONE_AND_OTHERS = [THEMES[0], *(pytest.param(name, marks=pytest.mark.nightly) for name in THEMES[1:])]
+ONE_AND_OTHERS = [
+    THEMES[0],
+    *(pytest.param(name, marks=pytest.mark.nightly) for name in THEMES[1:]),
+]
 """Colours change nothing in how a figure works; `test_pages.py` looks at them in every theme."""
 ASKED = [(page, name) for page, name in FIGURES if "predict" in load_figure(name)]
 
