@@ -42,14 +42,21 @@
   class Review extends HTMLElement {
     connectedCallback() {
       this.status = this.querySelector('.review-status');
+      for (const question of this.querySelectorAll('yaie-question')) question.hidden = true;
+      this.show();
+      this.addEventListener('yaie-answer', () => this.count());
+      // What is answered in another tab shows here too.
+      addEventListener('storage', () => this.show());
+    }
+
+    show() {
       for (const section of this.querySelectorAll('section')) {
         for (const question of section.querySelectorAll('yaie-question')) {
-          question.hidden = this.answered(question)?.right ?? true;
+          question.hidden &&= this.answered(question)?.right ?? true;
           section.hidden &&= question.hidden;
         }
       }
       this.count();
-      this.addEventListener('yaie-answer', () => this.count());
     }
 
     answered(question) { return store.get(`quiz:${question.dataset.key}`); }

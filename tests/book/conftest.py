@@ -1,8 +1,11 @@
 """The built book, and a browser to read it with."""
 
+import functools
+import http.server
 import os
 import shutil
 import subprocess
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -34,6 +37,24 @@ def built(tmp_path_factory) -> Path:
     )
     assert made.returncode == 0, made.stderr
     return out
+
+
+@pytest.fixture(scope="module")
+def served(built) -> Iterator[str]:
+    """The address of the built pages, as `make docs-serve` has them.
+
+    For what pages keep: Chromium tells a page of a folder late, or never, what another kept.
+    """
+    handler = functools.partial(QuietHandler, directory=str(built))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+class QuietHandler(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_args: object) -> None:
+        pass
 
 
 @pytest.fixture(scope="module")

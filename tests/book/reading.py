@@ -32,9 +32,17 @@ def pages_with(directive: str) -> list[tuple[str, str]]:
 
 @contextmanager
 def reading(
-    browser: Browser, built: Path, page: str, theme: str = "light", size: dict[str, int] = LAPTOP
+    browser: Browser,
+    built: Path | str,
+    page: str,
+    theme: str = "light",
+    size: dict[str, int] = LAPTOP,
 ) -> Iterator[tuple[Page, list[str]]]:
-    """A page opened from its folder in a fresh browser profile, and the list of what went wrong."""
+    """A page in a fresh browser profile, and the list of what went wrong.
+
+    built: the book's folder, or the address at which it is served.
+    """
+    book = built if isinstance(built, str) else built.as_uri()
     context = browser.new_context(viewport=size, reduced_motion="reduce")
     context.add_init_script(f"localStorage.setItem('mdbook-theme', '{theme}')")
     opened = context.new_page()
@@ -44,13 +52,11 @@ def reading(
     opened.on(
         "request",
         lambda request: (
-            None
-            if request.url.startswith(("file:", "data:", "blob:"))
-            else wrong.append(request.url)
+            None if request.url.startswith((book, "data:", "blob:")) else wrong.append(request.url)
         ),
     )
     try:
-        opened.goto((built / f"{page}.html").as_uri())
+        opened.goto(f"{book}/{page}.html")
         yield opened, wrong
     finally:
         context.close()

@@ -161,21 +161,36 @@ def test_a_quiz_by_mouse_and_by_keyboard(browser, built, page, name, theme):
         assert wrong == []
 
 
-def test_the_review_page_asks_missed_questions_again(browser, built):
+def test_the_review_page_asks_missed_questions_again(browser, served):
     page, name = QUIZZES[0]
     question = load_quiz(name)[0]
     rights = [choice.get("right", False) for choice in question["choice"]]
-    with reading(browser, built, page) as (opened, wrong):
+    with reading(browser, served, page) as (opened, wrong):
         asked = opened.locator("yaie-question").first
         asked.locator("label").nth(rights.index(False)).click()
         asked.get_by_role("button", name="Check").click()
-        opened.goto((built / "review.html").as_uri())
+        expect(asked.locator(".verdict")).to_contain_text("Not so")
+        opened.goto(f"{served}/review.html")
         again = opened.locator("yaie-question:visible")
         expect(again).to_have_count(1)
         expect(opened.locator(".review-status")).to_contain_text("1 went wrong")
         again.locator("label").nth(rights.index(True)).click()
         again.get_by_role("button", name="Check").click()
         expect(opened.locator(".review-status")).to_contain_text("Nothing to review")
+        assert wrong == []
+
+
+def test_an_open_review_page_shows_what_another_tab_misses(browser, served):
+    page, name = QUIZZES[0]
+    rights = [choice.get("right", False) for choice in load_quiz(name)[0]["choice"]]
+    with reading(browser, served, "review") as (review, wrong):
+        expect(review.locator(".review-status")).to_contain_text("Nothing to review")
+        other = review.context.new_page()
+        other.goto(f"{served}/{page}.html")
+        asked = other.locator("yaie-question").first
+        asked.locator("label").nth(rights.index(False)).click()
+        asked.get_by_role("button", name="Check").click()
+        expect(review.locator("yaie-question:visible")).to_have_count(1)
         assert wrong == []
 
 
