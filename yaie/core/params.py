@@ -1,9 +1,15 @@
 """How one request wants its tokens drawn."""
 
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from yaie.core.errors import InvalidRequestError
+
+MAX_LOGPROBS = 20
+MAX_LOGIT_BIASES = 1024
+MAX_BIAS = 100.0
 
 LARGEST = sys.float_info.max
 """Comparing with it tells NaN, infinity and integers that no float can hold from numbers."""
@@ -12,6 +18,18 @@ LARGEST = sys.float_info.max
 def _require(condition: bool, param: str, message: str) -> None:
     if not condition:
         raise InvalidRequestError(f"{param} {message}", param=param)
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """A language that the output must belong to.
+
+    kind: "json_object" (any JSON object, `text` is ""), "json_schema" (`text` is the schema, as JSON) or
+        "lark" (`text` is a grammar in the dialect of llguidance).
+    """
+
+    kind: Literal["json_object", "json_schema", "lark"]
+    text: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +50,13 @@ class SamplingParams:
     ignore_eos: go on after the end-of-sequence token (benchmarks).
     seed: makes this request's draws repeatable, whatever else is in the batch.
     n: how many independent outputs to generate for the prompt.
+    logprobs: note the log-probability of each token drawn, and of this many most likely ones.
+    prompt_logprobs: the same for each token of the prompt. Its K and V are then computed anew, because
+        a cached prefix has no logits.
+    logit_bias: (token id, what is added to its logit) pairs; a mapping is taken too.
+    constraint: what the output must look like, whatever the model would like to say.
+    truncate_prompt_tokens: keep this many tokens of a longer prompt, the last ones; -1 keeps as many as
+        the context holds.
     """
 
     temperature: float = 1.0
@@ -47,6 +72,11 @@ class SamplingParams:
     ignore_eos: bool = False
     seed: int | None = None
     n: int = 1
+    logprobs: int | None = None
+    prompt_logprobs: int | None = None
+    logit_bias: tuple[tuple[int, float], ...] = ()
+    constraint: Constraint | None = None
+    truncate_prompt_tokens: int | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.stop, str):
@@ -55,6 +85,8 @@ class SamplingParams:
             object.__setattr__(self, "stop", tuple(self.stop))
         if isinstance(self.stop_token_ids, list):
             object.__setattr__(self, "stop_token_ids", tuple(self.stop_token_ids))
+        if isinstance(self.logit_bias, Mapping):
+            object.__setattr__(self, "logit_bias", tuple(self.logit_bias.items()))
         self._check_types()
         self._check_ranges()
 
@@ -69,7 +101,9 @@ class SamplingParams:
         for name in ("top_k", "n"):
             value = getattr(self, name)
             _require(type(value) is int, name, f"must be an integer, got {value!r}")
-        for name in ("max_tokens", "seed"):
+        for name in (
+            "max_tokens", "seed", "logprobs", "prompt_logprobs", "truncate_prompt_tokens",
+        ):  # fmt: skip
             value = getattr(self, name)
             _require(
                 value is None or type(value) is int, name, f"must be an integer, got {value!r}"
@@ -85,6 +119,9 @@ class SamplingParams:
             type(token) is int for token in self.stop_token_ids
         )
         _require(ids_are_ints, "stop_token_ids", "must be a list of integers")
+        _require(_are_biases(self.logit_bias), "logit_bias", "must map token ids to finite numbers")
+        is_constraint = self.constraint is None or isinstance(self.constraint, Constraint)
+        _require(is_constraint, "constraint", "must be a Constraint")
 
     def _check_ranges(self) -> None:
         _require(0.0 <= self.temperature <= 100.0, "temperature", "must be between 0 and 100")
@@ -101,6 +138,17 @@ class SamplingParams:
         _require(1 <= self.n <= 128, "n", "must be between 1 and 128")
         _require(self.seed is None or -(2**63) <= self.seed < 2**63, "seed", "must fit in 64 bits")
         _require(len(self.stop) <= 64, "stop", "may list at most 64 strings")
+        for name in ("logprobs", "prompt_logprobs"):
+            value = getattr(self, name)
+            _require(value is None or 0 <= value <= MAX_LOGPROBS, name,
+                     f"must be between 0 and {MAX_LOGPROBS}")  # fmt: skip
+        _require(len(self.logit_bias) <= MAX_LOGIT_BIASES, "logit_bias",
+                 f"may name at most {MAX_LOGIT_BIASES} tokens")  # fmt: skip
+        _require(all(abs(bias) <= MAX_BIAS for _, bias in self.logit_bias), "logit_bias",
+                 f"must be between {-MAX_BIAS:.0f} and {MAX_BIAS:.0f} for every token")  # fmt: skip
+        kept = self.truncate_prompt_tokens
+        _require(kept is None or kept == -1 or kept >= 1, "truncate_prompt_tokens",
+                 "must be -1 (what fits) or at least 1")  # fmt: skip
 
     @property
     def is_greedy(self) -> bool:
@@ -115,3 +163,10 @@ class SamplingParams:
             or self.frequency_penalty != 0.0
             or self.repetition_penalty != 1.0
         )
+
+
+def _are_biases(pairs: object) -> bool:
+    return isinstance(pairs, tuple) and all(
+        type(token) is int and isinstance(bias, int | float) and abs(bias) <= LARGEST
+        for token, bias in pairs
+    )

@@ -25,6 +25,20 @@ class FinishReason(StrEnum):
     ERROR = "error"
 
 
+@dataclass(frozen=True, slots=True)
+class TokenLogprob:
+    """The log-probability of one token, and of the most likely tokens in its place.
+
+    They are the model's own: neither `logit_bias` nor penalties nor a constraint nor temperature nor
+    filters have a part in them.
+    top: (token id, log-probability), the most likely first; as many as were asked for.
+    """
+
+    token_id: int
+    logprob: float
+    top: tuple[tuple[int, float], ...] = ()
+
+
 class _Referable:
     """Slots leave out what weak references need."""
 
@@ -44,6 +58,11 @@ class Request(_Referable):
     priority: smaller goes first; ties go by `arrival` (a running number given by the engine).
     fork_of: the sibling whose prompt blocks this one shares (`n` > 1), or None.
     stop_reason: the stop string or token id that ended it, if one did.
+    logprobs: one for each output token, if `params.logprobs` asks for it. Only ever grows, before the
+        output of the step is told, so whoever takes outputs may read it on another thread.
+    prompt_logprobs: one for each prompt token, if `params.prompt_logprobs` asks for it; None for the
+        first, before which nothing stands. Complete with the first output. Of `n` siblings the first
+        has it.
     """
 
     request_id: str
@@ -64,6 +83,8 @@ class Request(_Referable):
     error: str | None = None
     arrival_time: float = 0.0
     first_token_time: float | None = None
+    logprobs: list[TokenLogprob] = field(default_factory=list)
+    prompt_logprobs: list[TokenLogprob | None] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.num_prompt_tokens = len(self.token_ids)
@@ -80,6 +101,11 @@ class Request(_Referable):
     @property
     def output_token_ids(self) -> list[int]:
         return self.token_ids[self.num_prompt_tokens :]
+
+    @property
+    def may_reuse_prefix(self) -> bool:
+        """Whether it may start from K and V that others computed; not if it needs the prompt's logits."""
+        return self.params.prompt_logprobs is None
 
     @property
     def is_finished(self) -> bool:
