@@ -104,7 +104,7 @@ class Request(_Referable):
 
     @property
     def may_reuse_prefix(self) -> bool:
-        """Whether it may start from K and V that others computed; not if it needs the prompt's logits."""
+        """Whether K and V that others computed will do; not if it needs the logits of its prompt."""
         return self.params.prompt_logprobs is None
 
     @property
