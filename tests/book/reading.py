@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from book.tools.mdbook import ROOT
@@ -13,6 +14,11 @@ expect.set_options(timeout=20_000)  # ms; a busy machine is slow, not wrong
 
 SOURCE = ROOT / "book/src"
 THEMES = ("light", "navy")
+ONE_AND_OTHERS = [
+    THEMES[0],
+    *(pytest.param(name, marks=pytest.mark.nightly) for name in THEMES[1:]),
+]
+"""CI looks at every page and figure in one theme, `make test` in all: they differ in colours alone."""
 PHONE = {"width": 360, "height": 740}
 LAPTOP = {"width": 1280, "height": 800}
 LISTED = re.compile(r"\]\((?P<page>[\w/-]+)\.md\)")

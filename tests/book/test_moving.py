@@ -5,15 +5,10 @@ from playwright.sync_api import Locator, Page, expect
 
 from book.tools.figures import load_figure
 from book.tools.quizzes import load_quiz
-from tests.book.reading import THEMES, pages_with, reading
+from tests.book.reading import ONE_AND_OTHERS, pages_with, reading
 
 FIGURES = pages_with("figure")
 QUIZZES = pages_with("quiz")
-ONE_AND_OTHERS = [
-    THEMES[0],
-    *(pytest.param(name, marks=pytest.mark.nightly) for name in THEMES[1:]),
-]
-"""Colours change nothing in how a figure works; `test_pages.py` looks at them in every theme."""
 ASKED = [(page, name) for page, name in FIGURES if "predict" in load_figure(name)]
 
 
@@ -105,16 +100,11 @@ def use_controls(figure: Locator, *, by_mouse: bool) -> None:
 
 
 @pytest.mark.parametrize(("page", "name"), FIGURES)
-def test_what_was_answered_is_not_asked_again(browser, built, page, name):
-    with reading(browser, built, page) as (opened, _):
+def test_what_was_answered_is_not_asked_again(browser, served, page, name):
+    with reading(browser, served, page) as (opened, _):
         figure = figure_on(opened, name)
-        # Chromium keeps what a page stores a moment later; reloaded at once, it may have forgotten.
-        for patience in (300, 1000, 3000):
-            figure.get_by_role("button", name="Show without guessing").click()
-            opened.wait_for_timeout(patience)
-            opened.reload()
-            if figure.locator(".panel").is_visible():
-                break
+        figure.get_by_role("button", name="Show without guessing").click()
+        opened.reload()
         expect(figure.locator(".panel")).to_be_visible()
 
 
