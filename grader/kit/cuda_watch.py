@@ -12,22 +12,14 @@ line; see yaie/core/cuda/on_cpu/launches.py. Memory from `torch.empty` holds NaN
 number, for integers). `orders(n)` gives seeds under each of which threads run in another order.
 
 A fault needs no `watching` to be reported well: the recorder turns any into a `Fault` by `as_fault`.
-`expect_compiles` compiles for a GPU where nvcc is installed.
 """
 
-import re
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
-import pytest
-
-from grader.kit.expect import Fault, Mismatch
+from grader.kit.expect import Fault
 from grader.kit.poison import nothing, poisoned
 from grader.kit.session import SESSION
-from yaie.core.cuda.compiler import INCLUDE
-from yaie.core.cuda.nvcc import find_nvcc
 from yaie.core.cuda.on_cpu import KernelFault, Launch, recording, settings
 
 WHY = {
@@ -82,30 +74,3 @@ def as_fault(fault: KernelFault, where: str) -> Fault:
     (`blamed` in cuda_work.py). where: as a report names it."""
     why = getattr(fault, "blame", "") or WHY.get(fault.kind, "")
     return Fault(fault.message, why=why, where=where)
-
-
-def expect_compiles(folder: Path, architecture: str = "90") -> None:
-    """nvcc compiles every `.cu` file for sm_<architecture>. Where there is no nvcc, the verdict of the
-    test is "not verified here"."""
-    nvcc = find_nvcc()
-    if nvcc is None:
-        pytest.skip("There is no nvcc to compile the kernels for a GPU.")
-    for file in sorted(folder.glob("*.cu")):
-        if complaint := _compile(str(nvcc.path), file, architecture):
-            raise Mismatch(
-                f"nvcc does not compile {complaint}", why="It must run on a GPU as well."
-            )
-
-
-def _compile(nvcc: str, file: Path, architecture: str) -> str:
-    """The first error, "" if there is none."""
-    options = ["-std=c++17", f"-arch=sm_{architecture}", "--ptx", "-I", str(INCLUDE)]
-    ran = subprocess.run(
-        [nvcc, *options, str(file), "-o", "/dev/null"], capture_output=True, text=True
-    )
-    if ran.returncode == 0:
-        return ""
-    found = re.search(r"([^\s/]+)\((\d+)\): error: (.*)", ran.stderr + ran.stdout)
-    return (
-        f"{found[1]}, line {found[2]}: {found[3]}" if found else f"{file.name}: {ran.stderr[-300:]}"
-    )
