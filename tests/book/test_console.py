@@ -17,10 +17,20 @@ def runs_something(chapter: str) -> bool:
         return True  # for the test to say
 
 
+ALWAYS = (
+    "index",
+    "whole-game",
+    "cli",
+    "configuration",
+    "api-server",
+    "http-reference",
+    "paged-cache",
+)
+"""What CI runs too: how everybody begins, and one chapter of a lab. All of them take minutes."""
+
+
 def when(chapter: str) -> Any:
-    """Those of kernels compile and interpret: minutes in all."""
-    late = chapter.startswith(("triton-", "cuda-"))
-    return pytest.param(chapter, marks=pytest.mark.nightly) if late else chapter
+    return chapter if chapter in ALWAYS else pytest.param(chapter, marks=pytest.mark.nightly)
 
 
 @pytest.mark.slow
