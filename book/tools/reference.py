@@ -10,24 +10,30 @@ from book.tools.mdbook import ROOT
 from yaie.core.config import ENV_PREFIX, EngineConfig
 from yaie.core.curriculum import load_curriculum
 from yaie.models.tutor.glossary import Term, load_knowledge
+from yaie.server.settings import ServerSettings
 
 SUMMARY_LINE = re.compile(r"\[(?P<title>[^]]+)\]\((?P<page>[\w/-]+\.md)\)")
-SWITCHES = {"True": "on", "False": "off", "None": "decided at start"}
+SWITCHES = {"True": "on", "False": "off", "()": "none"}
 
 
-def render_settings() -> str:
-    """A table of every setting of the engine: name, default, meaning."""
+def render_settings(whose: str = "engine") -> str:
+    """A table of every setting of the engine, or of the "server": name, default, meaning."""
+    kind, absent = {
+        "engine": (EngineConfig, "decided at start"),
+        "server": (ServerSettings, "none"),
+    }[whose]
+    settings = fields(kind)
     rows = [
-        f"| `{item.name}` | {_default(item.default)} | {item.metadata['help']} |"
-        for item in fields(EngineConfig)
+        f"| `{item.name}` | {_default(item.default, absent)} | {item.metadata['help']} |"
+        for item in settings
     ]
-    example = f"{ENV_PREFIX}{fields(EngineConfig)[0].name.upper()}"
+    example = next(f"{ENV_PREFIX}{one.name.upper()}" for one in settings if one.metadata["env"])
     head = f"| setting | default | meaning (in the environment, `{example}` and so on) |"
     return "\n".join([head, "|---|---|---|", *rows])
 
 
-def _default(value: object) -> str:
-    return SWITCHES.get(str(value), f"`{value}`")
+def _default(value: object, absent: str) -> str:
+    return absent if value is None else SWITCHES.get(str(value), f"`{value}`")
 
 
 def render_glossary() -> str:

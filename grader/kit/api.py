@@ -104,8 +104,8 @@ def scripted(
 class FakeBackend:
     """Answers each prompt in `pieces` of text; `fault` is raised by a submission if it is set.
 
-    hangs: after its first pieces a stream waits for ever. calls: what it was asked, in order. streams:
-    those that it handed out.
+    hangs: after its first pieces a stream waits for ever. calls: what it was asked, in order. extended:
+    replies and bodies that it was to extend. streams: those that it handed out.
     """
 
     def __init__(self, pieces: Sequence[str] = ("Hel", "lo")) -> None:
@@ -116,11 +116,14 @@ class FakeBackend:
         self.fault: Exception | None = None
         self.hangs = False
         self.calls: list[Any] = []
+        self.extended: list[Any] = []
         self.streams: list[FakeStream] = []
 
-    async def encode_chat(self, messages: list[dict[str, Any]]) -> list[int]:
-        note(f"backend.encode_chat({show(messages)})")
-        self.calls.append(("encode_chat", messages))
+    async def encode_chat(
+        self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None
+    ) -> list[int]:
+        note(f"backend.encode_chat({show(messages)}, {show(tools)})")
+        self.calls.append(("encode_chat", messages, tools))
         if messages[0]["role"] == "robot":
             raise InvalidRequestError("no such role", param="messages[0].role")
         return [7] * 5
@@ -144,6 +147,28 @@ class FakeBackend:
         stream = FakeStream(requests, [*script, None] if self.hangs else script)
         self.streams.append(stream)
         return stream
+
+    def extend(self, reply: Any, body: Any) -> Any:
+        note("backend.extend(reply, body)")
+        self.extended.append((reply, body))
+        return Extended(reply)
+
+
+class Extended:
+    """A reply that adds "extended": True to what another one says."""
+
+    def __init__(self, reply: Any) -> None:
+        self._reply = reply
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._reply, name)
+
+    def result(self) -> dict[str, Any]:
+        return {**self._reply.result(), "extended": True}
+
+    def chunks(self, output: RequestOutput) -> Iterator[dict[str, Any]]:
+        for chunk in self._reply.chunks(output):
+            yield {**chunk, "extended": True}
 
 
 class Wire:

@@ -2,7 +2,7 @@
 
 `errors.py` turns every failure into OpenAI's error object; `replies.py` shapes answers; `sending.py`
 puts them on the wire; `leaving.py` notices clients that go away; `routes.py` wires the endpoints;
-`schemas.py`, given, says what a request may hold.
+`schemas.py` and `conversation.py`, given, say what a request may hold.
 """
 
 from .errors import (

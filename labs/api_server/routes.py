@@ -77,9 +77,9 @@ async def answer_chat(backend: ServingBackend, body: ChatRequest) -> Response:
 
     In this order, so that the first thing wrong is the one reported: the model is the served one, the
     sampling parameters are right (`body.sampling_params` with the backend's defaults), the messages
-    (each `for_template`) make a prompt (`backend.encode_chat`). Then `answer`.
+    (each `for_template`) and `body.prompt_tools` make a prompt (`backend.encode_chat`). Then `answer`.
     """
-    # TODO 8.6: your code here (the reference: 4 lines).
+    # TODO 8.6: your code here (the reference: 5 lines).
     raise NotImplementedError(
         "api_server task 8.6: not implemented yet; see chapter The HTTP API"
     )
@@ -102,10 +102,11 @@ async def answer(
 ) -> Response:
     """Submit the prompts with the body's priority (0 if it gives none) and send what comes.
 
-    make_reply(model name, requests of the stream, include_usage=...) shapes it; `streamed_answer` or
-    `whole_answer` sends it, as `body.stream` says.
+    make_reply(model name, requests of the stream, include_usage=...) shapes it, and `backend.extend`
+    adds what the body asks for beyond text; `streamed_answer` or `whole_answer` sends it, as
+    `body.stream` says.
     """
-    # TODO 8.6: your code here (the reference: 3 lines).
+    # TODO 8.6: your code here (the reference: 4 lines).
     raise NotImplementedError(
         "api_server task 8.6: not implemented yet; see chapter The HTTP API"
     )

@@ -44,8 +44,8 @@ class KVCacheManager:
     def admit(self, request: Request) -> int:
         """Start the table with the cached prefix, or the prompt blocks of the `fork_of` sibling.
 
-        Sets and returns `num_computed_tokens`, at most num_tokens - 1: without a token to compute there
-        would be no logits.
+        A request that may not reuse a prefix starts with nothing, whatever is cached. Sets and returns
+        `num_computed_tokens`, at most num_tokens - 1: without a token to compute there were no logits.
         """
         # TODO 3.5: your code here (the reference: 14 lines).
         raise NotImplementedError(
@@ -92,7 +92,7 @@ class KVCacheManager:
         )
 
     def _peek(self, request: Request) -> list[int]:
-        if self._tree is None:
+        if self._tree is None or not request.may_reuse_prefix:
             return []
         return self._tree.peek(request.token_ids, (request.num_tokens - 1) // self.block_size)
 

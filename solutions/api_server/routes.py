@@ -105,12 +105,13 @@ async def answer_chat(backend: ServingBackend, body: ChatRequest) -> Response:
 
     In this order, so that the first thing wrong is the one reported: the model is the served one, the
     sampling parameters are right (`body.sampling_params` with the backend's defaults), the messages
-    (each `for_template`) make a prompt (`backend.encode_chat`). Then `answer`.
+    (each `for_template`) and `body.prompt_tools` make a prompt (`backend.encode_chat`). Then `answer`.
     """
     # BEGIN SOLUTION 8.6
     check_model(backend, body.model)
     params = body.sampling_params(backend.sampling_defaults)
-    prompt = await backend.encode_chat([message.for_template() for message in body.messages])
+    messages = [message.for_template() for message in body.messages]
+    prompt = await backend.encode_chat(messages, body.prompt_tools)
     return await answer(backend, body, [prompt], params, ChatReply)
     # END SOLUTION
 
@@ -133,13 +134,15 @@ async def answer(
 ) -> Response:
     """Submit the prompts with the body's priority (0 if it gives none) and send what comes.
 
-    make_reply(model name, requests of the stream, include_usage=...) shapes it; `streamed_answer` or
-    `whole_answer` sends it, as `body.stream` says.
+    make_reply(model name, requests of the stream, include_usage=...) shapes it, and `backend.extend`
+    adds what the body asks for beyond text; `streamed_answer` or `whole_answer` sends it, as
+    `body.stream` says.
     """
     # BEGIN SOLUTION 8.6
     stream = await backend.submit_all(prompts, params, priority=body.priority or 0)
     reply = make_reply(backend.model_name, stream.requests, include_usage=body.include_usage)
-    return await (streamed_answer if body.stream else whole_answer)(stream, reply)
+    extended = backend.extend(reply, body)
+    return await (streamed_answer if body.stream else whole_answer)(stream, extended)
     # END SOLUTION
 
 

@@ -1,97 +1,82 @@
 """What a request may hold. Types are checked here, ranges by SamplingParams, lengths by the engine.
 
 A parameter that is accepted is honoured. One that is not supported is refused by name, unless it
-asks for what happens anyway (`logprobs: false`): clients send such defaults without being asked to.
+asks for what happens anyway (`store: false`): clients and routers send such defaults without being
+asked to. `conversation.py` has what a conversation is made of. Given.
 """
 
-from collections.abc import Callable
-from dataclasses import fields
-from typing import Annotated, Any, Literal, TypeVar, cast
+import json
+from typing import Annotated, Any, Literal, cast
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    Strict,
-    ValidationError,
-    WrapValidator,
-    model_validator,
-)
-from pydantic_core import PydanticCustomError
+from pydantic import Field, model_validator
 
 from yaie.core.errors import InvalidRequestError
-from yaie.core.params import SamplingParams
+from yaie.core.fields import (
+    MAX_CHOICES,
+    MAX_MESSAGES,
+    MAX_PROMPTS,
+    MAX_TOOLS,
+    Always,
+    Fields,
+    Flag,
+    Integer,
+    LogitBias,
+    Never,
+    Nothing,
+    Number,
+    Stops,
+    Text,
+    or_say,
+    ranged,
+)
+from yaie.core.params import MAX_LOGPROBS, MAX_STOP_TOKEN_IDS, Constraint, SamplingParams
 
-T = TypeVar("T")
-
-
-def _encodable(text: str) -> str:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        message = "It must not hold half of a surrogate pair, which is not a character."
-        raise PydanticCustomError("surrogate", "{message}", {"message": message}) from None
-    return text
-
-
-Text = Annotated[str, AfterValidator(_encodable)]
-Integer = Annotated[int, Strict()]
-Number = Annotated[float, Strict()]
-Flag = Annotated[bool, Strict()]
-Nothing = Annotated[list[Any], Field(max_length=0)]
+from .conversation import Message, NamedTool, ResponseFormat, Tool, ToolChoice
 
 COMPLETION_MAX_TOKENS = 16
 """OpenAI's default for `/v1/completions`."""
 
 
-def _or_say(message: str) -> WrapValidator:
-    """One message for a union, instead of a complaint from each of its members."""
-
-    def check(value: Any, handler: Callable[[Any], T]) -> T:
-        try:
-            return handler(value)
-        except ValidationError:
-            raise PydanticCustomError("shape", "{message}", {"message": message}) from None
-
-    return WrapValidator(check)
-
-
-class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-
-class StreamOptions(_Model):
+class StreamOptions(Fields):
     include_usage: Flag = False
-    include_obfuscation: Literal[False] = False
+    include_obfuscation: Never = False
 
 
-class _Request(_Model):
+class _Request(Fields):
     """What both kinds of completion share."""
 
     model: str | None = Field(None, description="The served model; may be left out.")
     stream: Flag | None = None
     stream_options: StreamOptions | None = None
-    temperature: Number | None = None
-    top_p: Number | None = None
-    top_k: Integer | None = Field(None, description="Extension. 0 or -1 is off.")
-    min_p: Number | None = Field(None, description="Extension.")
-    presence_penalty: Number | None = None
-    frequency_penalty: Number | None = None
-    repetition_penalty: Number | None = Field(None, description="Extension.")
-    max_tokens: Integer | None = None
-    stop: Annotated[
-        Text | list[Text] | None, _or_say("It must be a string or a list of strings.")
-    ] = None
-    stop_token_ids: list[Integer] | None = Field(None, description="Extension.")
+    temperature: Number | None = ranged("temperature")
+    top_p: Number | None = ranged("top_p")
+    top_k: Integer | None = ranged("top_k", "Extension. 0 or -1 is off.")
+    min_p: Number | None = ranged("min_p", "Extension.")
+    presence_penalty: Number | None = ranged("presence_penalty")
+    frequency_penalty: Number | None = ranged("frequency_penalty")
+    repetition_penalty: Number | None = ranged("repetition_penalty", "Extension.")
+    max_tokens: Integer | None = ranged("max_tokens")
+    stop: Stops | None = None
+    stop_token_ids: list[Integer] | None = Field(
+        None, description="Extension.", max_length=MAX_STOP_TOKEN_IDS
+    )
     ignore_eos: Flag | None = Field(None, description="Extension.")
-    seed: Integer | None = None
-    n: Integer | None = None
-    priority: Integer | None = Field(None, description="Extension. Smaller goes first.")
+    logit_bias: LogitBias | None = None
+    seed: Integer | None = ranged("seed")
+    n: Integer | None = ranged("n")
+    truncate_prompt_tokens: Integer | None = ranged(
+        "truncate_prompt_tokens",
+        "Extension. Keep this many tokens of a longer prompt, the last ones; -1 keeps what fits.",
+    )
+    priority: Integer | None = Field(
+        None, description="Extension. Smaller goes first, with --policy priority."
+    )
     user: str | None = Field(None, description="A label; has no effect.")
     metadata: dict[str, str] | None = Field(None, description="Labels; have no effect.")
-    # Not supported yet: only what happens anyway.
-    logit_bias: Annotated[dict[str, Any], Field(max_length=0)] | None = None
+    # Not supported: only what happens anyway. Routers send these with every request.
+    no_stop_trim: Never | None = None
+    skip_special_tokens: Always | None = None
+    return_hidden_states: Never | None = None
 
     @model_validator(mode="after")
     def _usage_needs_a_stream(self) -> "_Request":
@@ -110,8 +95,10 @@ class _Request(_Model):
 
         defaults: for absent ones, where they differ from those of SamplingParams, which are OpenAI's.
         """
-        given = {item.name: getattr(self, item.name) for item in fields(SamplingParams)}
-        given["max_tokens"] = self.token_limit
+        given = {name: getattr(self, name) for name in _SAMPLING}
+        given |= {"max_tokens": self.token_limit, **self._beyond_text()}
+        if self.logit_bias is not None:
+            given["logit_bias"] = {int(token): bias for token, bias in self.logit_bias.items()}
         present = {name: value for name, value in given.items() if value is not None}
         return SamplingParams(**(defaults | present))
 
@@ -120,50 +107,37 @@ class _Request(_Model):
         """Tokens to generate at most, under whichever name it was given."""
         return self.max_tokens
 
-
-class Message(_Model):
-    """One turn. Roles and parts are checked by `LLMEngine.encode_chat`, which knows them."""
-
-    role: Text
-    content: Annotated[
-        Text | list[dict[str, Any]], _or_say("It must be a string or a list of text parts.")
-    ]
-    name: Text | None = None
-    # What a client sends back when it repeats an answer of ours.
-    refusal: None = None
-    annotations: Nothing | None = None
-    audio: None = None
-    function_call: None = None
-    tool_calls: Nothing | None = None
-
-    def for_template(self) -> dict[str, Any]:
-        """Without the fields that no template knows, and without nulls."""
-        return self.model_dump(include={"role", "content", "name"}, exclude_none=True)
+    def _beyond_text(self) -> dict[str, Any]:
+        """Sampling parameters that are called otherwise in a request."""
+        raise NotImplementedError
 
 
-class ResponseFormat(_Model):
-    type: Literal["text"]
+_SAMPLING = SamplingParams.__dataclass_fields__.keys() & _Request.model_fields.keys()
 
 
 class ChatRequest(_Request):
     """The body of `POST /v1/chat/completions`."""
 
-    messages: Annotated[list[Message], Field(min_length=1)]
+    messages: Annotated[list[Message], Field(min_length=1, max_length=MAX_MESSAGES)]
     max_completion_tokens: Annotated[Integer, Field(ge=1)] | None = None
+    logprobs: Flag | None = None
+    top_logprobs: Annotated[Integer, Field(ge=0, le=MAX_LOGPROBS)] | None = None
+    response_format: ResponseFormat | None = None
+    tools: Annotated[list[Tool], Field(max_length=MAX_TOOLS)] | None = None
+    tool_choice: ToolChoice | None = None
+    parallel_tool_calls: Flag | None = Field(None, description="False: one call at most.")
     safety_identifier: str | None = Field(None, description="A label; has no effect.")
     prompt_cache_key: str | None = Field(None, description="A hint; every prefix is cached.")
-    # Not supported yet: only what happens anyway.
-    logprobs: Literal[False] | None = None
-    top_logprobs: Literal[0] | None = None
-    tools: Nothing | None = None
-    tool_choice: Literal["none", "auto"] | None = None
-    parallel_tool_calls: Flag | None = Field(None, description="Has no effect without tools.")
-    functions: Nothing | None = None
+    # Not supported: only what happens anyway.
+    functions: Nothing | None = Field(None, description="Not supported; use tools.")
     function_call: Literal["none", "auto"] | None = None
-    response_format: ResponseFormat | None = None
     modalities: list[Literal["text"]] | None = None
-    store: Literal[False] | None = None
+    store: Never | None = None
     service_tier: Literal["auto", "default"] | None = None
+    continue_final_message: Never | None = None
+    separate_reasoning: Flag | None = Field(None, description="Has no effect: there is none.")
+    stream_reasoning: Flag | None = Field(None, description="Has no effect: there is none.")
+    include_reasoning: Flag | None = Field(None, description="Has no effect: there is none.")
 
     @model_validator(mode="after")
     def _one_limit(self) -> "ChatRequest":
@@ -173,23 +147,107 @@ class ChatRequest(_Request):
             raise InvalidRequestError(message, param="max_completion_tokens")
         return self
 
+    @model_validator(mode="after")
+    def _alternatives_need_logprobs(self) -> "ChatRequest":
+        if self.top_logprobs and not self.logprobs:
+            message = "top_logprobs may only be given together with logprobs: true."
+            raise InvalidRequestError(message, param="top_logprobs")
+        return self
+
+    @model_validator(mode="after")
+    def _schema_belongs_to_its_type(self) -> "ChatRequest":
+        wanted = self.response_format
+        if wanted and (wanted.type == "json_schema") != (wanted.json_schema is not None):
+            message = "response_format.json_schema belongs to the type json_schema, which needs it."
+            raise InvalidRequestError(message, param="response_format.json_schema")
+        return self
+
+    @model_validator(mode="after")
+    def _choice_is_among_the_tools(self) -> "ChatRequest":
+        names = [tool.function.name for tool in self.tools or []]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise InvalidRequestError(f"tools has {twice[0]!r} twice.", param="tools")
+        if not names and self.tool_choice not in (None, "none", "auto"):
+            raise InvalidRequestError("tool_choice demands a tool, but tools has none.",
+                                      param="tool_choice")  # fmt: skip
+        if isinstance(self.tool_choice, NamedTool) and self.tool_choice.function.name not in names:
+            name = self.tool_choice.function.name
+            raise InvalidRequestError(f"tool_choice demands {name!r}, which is not among the tools.",
+                                      param="tool_choice")  # fmt: skip
+        return self
+
     @property
     def token_limit(self) -> int | None:
         return self.max_completion_tokens or self.max_tokens
+
+    @property
+    def may_call_tools(self) -> bool:
+        """Whether calls are looked for in the answer."""
+        return bool(self.tools) and self.tool_choice != "none"
+
+    @property
+    def prompt_tools(self) -> list[dict[str, Any]] | None:
+        """The tools that the model is told about, as chat templates expect them."""
+        tools = self.tools if self.may_call_tools else None
+        return [tool.for_template() for tool in tools] if tools else None
+
+    def _beyond_text(self) -> dict[str, Any]:
+        return {
+            "logprobs": (self.top_logprobs or 0) if self.logprobs else None,
+            "constraint": self._tool_constraint()
+            if self.may_call_tools
+            else self._json_constraint(),
+        }
+
+    def _json_constraint(self) -> Constraint | None:
+        return None if self.response_format is None else self.response_format.constraint
+
+    def _tool_constraint(self) -> Constraint | None:
+        """None where the model may say what it likes. See `yaie.server.tools.ToolDemand`."""
+        chosen = self.tool_choice
+        functions = [tool.function for tool in self.tools or []]
+        if isinstance(chosen, NamedTool):
+            functions = [it for it in functions if it.name == chosen.function.name]
+        is_required = chosen not in (None, "auto")
+        must_be_one = self.parallel_tool_calls is False or isinstance(chosen, NamedTool)
+        answer = self._json_constraint()
+        is_strict = any(function.strict for function in functions)
+        if not (is_required or must_be_one or is_strict or answer):
+            return None
+        demand = {
+            "functions": {
+                it.name: it.schema_of_arguments if is_required or it.strict else {"type": "object"}
+                for it in functions
+            },
+            "is_required": is_required,
+            "may_be_several": not must_be_one,
+            "answer": answer and json.loads(answer.text or '{"type": "object"}'),
+        }
+        return Constraint("tools", json.dumps(demand))
+
+
+Prompt = Annotated[
+    Text
+    | Annotated[list[Text], Field(max_length=MAX_PROMPTS)]
+    | list[Integer]
+    | Annotated[list[list[Integer]], Field(max_length=MAX_PROMPTS)],
+    or_say(
+        f"It must be a string, token ids, or a list of at most {MAX_PROMPTS} strings or of lists of "
+        "token ids."
+    ),
+]
 
 
 class CompletionRequest(_Request):
     """The body of `POST /v1/completions`."""
 
-    prompt: Annotated[
-        Text | list[Text] | list[Integer] | list[list[Integer]],
-        _or_say("It must be a string, a list of strings, token ids, or lists of token ids."),
-    ]
-    # Not supported yet: only what happens anyway.
-    echo: Literal[False] | None = None
+    prompt: Prompt
+    max_tokens: Integer | None = ranged("max_tokens", "0 only with echo.", minimum=0)
+    echo: Flag | None = Field(None, description="The prompt comes back in front of the text.")
+    logprobs: Integer | None = ranged("logprobs")
+    # Not supported: only what happens anyway.
     suffix: None = None
-    logprobs: None = None
-    best_of: Integer | None = None
+    best_of: Integer | None = Field(None, description="Not supported unless it is n.")
 
     @model_validator(mode="after")
     def _best_of_is_n(self) -> "CompletionRequest":
@@ -199,11 +257,28 @@ class CompletionRequest(_Request):
 
     @property
     def token_limit(self) -> int | None:
+        if self.is_only_echo:
+            return 1  # the engine generates at least one; `yaie.server.extras` hides it
         return COMPLETION_MAX_TOKENS if self.max_tokens is None else self.max_tokens
 
+    @property
+    def is_only_echo(self) -> bool:
+        """Whether nothing but the prompt is wanted, for its log-probabilities as a rule."""
+        return bool(self.echo) and self.max_tokens == 0
+
+    def _beyond_text(self) -> dict[str, Any]:
+        of_prompt = self.logprobs if self.echo else None
+        return {"logprobs": self.logprobs, "prompt_logprobs": of_prompt}
+
     def prompts(self) -> list[str | list[int]]:
-        """The prompts, one or many. Raises InvalidRequestError if there is none."""
+        """The prompts, one or many. Raises InvalidRequestError if there is none, or too many choices."""
         if self.prompt == []:
             raise InvalidRequestError("prompt: It must not be empty.", param="prompt")
         is_one = isinstance(self.prompt, str) or isinstance(self.prompt[0], int)
-        return cast("list[str | list[int]]", [self.prompt] if is_one else self.prompt)
+        prompts = cast("list[str | list[int]]", [self.prompt] if is_one else self.prompt)
+        if len(prompts) * (self.n or 1) > MAX_CHOICES:
+            message = (
+                f"n times the prompts is more than {MAX_CHOICES}, which one request may ask for."
+            )
+            raise InvalidRequestError(message, param="n")
+        return prompts

@@ -43,8 +43,8 @@ class KVCacheManager:
     def admit(self, request: Request) -> int:
         """Start the table with the cached prefix, or the prompt blocks of the `fork_of` sibling.
 
-        Sets and returns `num_computed_tokens`, at most num_tokens - 1: without a token to compute there
-        would be no logits.
+        A request that may not reuse a prefix starts with nothing, whatever is cached. Sets and returns
+        `num_computed_tokens`, at most num_tokens - 1: without a token to compute there were no logits.
         """
         # BEGIN SOLUTION 3.5
         sibling = request.fork_of
@@ -68,7 +68,7 @@ class KVCacheManager:
     def _start_table(self, request: Request, max_blocks: int) -> int:
         """Make a table of the cached blocks; returns how many those are."""
         # BEGIN SOLUTION 3.5
-        matched = self._lock_prefix(request, max_blocks)
+        matched = self._lock_prefix(request, max_blocks if request.may_reuse_prefix else 0)
         self._blocks.share(request.request_id, matched)
         self._filed[request.request_id] = len(matched)
         return len(matched)
@@ -113,7 +113,7 @@ class KVCacheManager:
             and _lacks_prompt(sibling)
         ):
             return True
-        if self._tree is None or not self._computing:
+        if self._tree is None or not self._computing or not request.may_reuse_prefix:
             return False
         matched = self._peek(request)
         if len(matched) >= (request.num_tokens - 1) // self.block_size:
@@ -122,7 +122,7 @@ class KVCacheManager:
         # END SOLUTION
 
     def _peek(self, request: Request) -> list[int]:
-        if self._tree is None:
+        if self._tree is None or not request.may_reuse_prefix:
             return []
         return self._tree.peek(request.token_ids, (request.num_tokens - 1) // self.block_size)
 

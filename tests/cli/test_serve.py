@@ -147,7 +147,7 @@ def test_engine_that_dies_ends_the_process_with_1(
     fake.fault = RuntimeError("boom")
     answers: list[int] = []
 
-    def announce(engine: FakeEngine, name: str, url: str) -> None:
+    def announce(engine: FakeEngine, settings: object, url: str) -> None:
         def ask() -> None:
             answers.append(httpx.post(f"{url}/v1/completions", json=LONG, timeout=10).status_code)
 

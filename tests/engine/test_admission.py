@@ -16,7 +16,7 @@ from yaie.core.errors import (
     KVPoolTooSmallError,
 )
 from yaie.core.request import FinishReason
-from yaie.engine.admission import resolve_max_tokens
+from yaie.engine.admission import resolve_max_tokens, truncated
 
 GREEDY = SamplingParams(temperature=0, max_tokens=8, ignore_eos=True)
 
@@ -151,3 +151,61 @@ def test_unknown_parameter_beside_params_is_named(engine: LLMEngine) -> None:
 def test_huge_top_k_does_not_break_the_step(engine: LLMEngine) -> None:
     texts = engine.generate([[5], [6]], temperature=1, top_k=10**30, max_tokens=2, ignore_eos=True)
     assert len(texts) == 2
+
+
+@pytest.mark.parametrize(
+    ("kept", "wanted", "left"),
+    [(None, 5, 10), (4, 5, 4), (10, 5, 10), (99, 5, 10), (-1, 5, 10), (-1, 95, 5), (-1, None, 10),
+     (-1, 99, 1), (-1, 200, 1)],
+)  # fmt: skip
+def test_truncation_keeps_the_end_of_a_prompt(
+    kept: int | None, wanted: int | None, left: int
+) -> None:
+    params = SamplingParams(truncate_prompt_tokens=kept, max_tokens=wanted)
+    prompt = list(range(10))
+    assert truncated(prompt, params, max_model_len=100, pool_tokens=999) == prompt[10 - left :]
+
+
+def test_truncation_makes_room_in_a_small_pool_too() -> None:
+    params = SamplingParams(truncate_prompt_tokens=-1, max_tokens=8)
+    assert len(truncated([5] * 50, params, max_model_len=100, pool_tokens=32)) == 25
+
+
+@pytest.mark.parametrize("max_tokens", [1, 100, None])
+def test_prompt_beyond_the_context_is_cut_to_fit(engine: LLMEngine, max_tokens: int | None) -> None:
+    prompt = [5 + i % 300 for i in range(2000)]
+    params = SamplingParams(truncate_prompt_tokens=-1, max_tokens=max_tokens, ignore_eos=True)
+    (request,) = engine.add_request(prompt, params)
+    assert request.num_prompt_tokens == 1024 - (max_tokens or 1)
+    assert request.token_ids == prompt[-request.num_prompt_tokens :]
+    assert request.num_prompt_tokens + request.max_tokens == 1024
+
+
+def test_output_that_no_truncation_makes_room_for_is_refused(engine: LLMEngine) -> None:
+    with pytest.raises(ContextLengthError, match=r"asks for 1024"):
+        engine.add_request([5] * 9, SamplingParams(truncate_prompt_tokens=-1, max_tokens=1024))
+
+
+@pytest.mark.parametrize("token", [-1, 384, 10**30])
+def test_bias_for_a_token_that_the_model_does_not_have_is_refused(
+    engine: LLMEngine, token: int
+) -> None:
+    with pytest.raises(InvalidRequestError, match=r"0 to 383") as error:
+        engine.add_request([5], SamplingParams(logit_bias=((token, 1.0),)))
+    assert error.value.param == "logit_bias"
+
+
+@pytest.mark.parametrize("policy", ["fcfs", "lpm"])
+def test_priority_that_nothing_heeds_is_refused(folder: Path, policy: str) -> None:
+    engine = LLMEngine(model=str(folder), num_blocks=16, policy=policy)
+    with pytest.raises(InvalidRequestError, match=r"--policy priority") as error:
+        engine.add_request([5], GREEDY, priority=-1)
+    assert error.value.param == "priority"
+    engine.add_request([5], GREEDY, priority=0)
+
+
+def test_priority_is_heeded_where_it_decides(folder: Path) -> None:
+    engine = LLMEngine(model=str(folder), num_blocks=16, policy="priority", max_num_seqs=1)
+    late, early = (engine.add_request([5, 6], GREEDY, priority=p)[0] for p in (3, -3))
+    engine.step()
+    assert (early.num_output_tokens, late.num_output_tokens) == (1, 0)

@@ -20,6 +20,7 @@ from yaie.parts import load_parts
 from yaie.server.app import create_app
 from yaie.server.listen import listen, url_of
 from yaie.server.run import run_server
+from yaie.server.settings import ServerSettings
 
 
 @dataclass
@@ -49,13 +50,15 @@ class LiveServer:
 def serving(
     load: Callable[[], Any], *, wait: bool = True, api: Any = None, **app_options: Any
 ) -> Iterator[LiveServer]:
-    """Serve until the block ends. `wait`: for the engine to be ready. `api`: not the reference part."""
-    engine = AsyncEngine(load)
+    """Serve until the block ends. `wait`: for the engine to be ready. `api`: not the reference part.
+    `app_options`: fields of ServerSettings."""
+    settings = ServerSettings(**{"drain_seconds": 0.0, **app_options})
+    engine = AsyncEngine(load, **settings.engine_limits)
     listener = listen("127.0.0.1", 0)
     url = url_of(listener)
-    app = create_app(engine, api or load_parts("none")["api_server"], **app_options)
+    app = create_app(engine, api or load_parts("none")["api_server"], settings)
     loop, ready = asyncio.new_event_loop(), threading.Event()
-    run = run_server(engine, app, listener, drain_seconds=0, on_ready=ready.set)
+    run = run_server(engine, app, listener, settings, on_ready=ready.set)
     thread = threading.Thread(target=loop.run_until_complete, args=(run,), daemon=True)
     thread.start()
     assert not wait or ready.wait(60)

@@ -24,9 +24,13 @@ class FakeTokenizer:
     """A token is a character."""
 
     has_chat_template = True
+    chat_template = ""
 
     def encode(self, text: str, add_special_tokens: bool = True) -> list[int]:
         return [ord(char) for char in text]
+
+    def special_token_id(self, text: str) -> None:
+        return None
 
     def decode(self, ids: Sequence[int]) -> str:
         return "".join(chr(token) for token in ids)
@@ -53,6 +57,7 @@ class FakeEngine:
         self.aborted: list[str] = []
         self.priorities: list[int] = []
         self.steps = 0
+        self.num_waiting = 0
         self.alive: dict[str, Request] = {}
         self._numbers = count()
 
@@ -71,7 +76,14 @@ class FakeEngine:
         if len(ids) >= self.max_model_len:
             raise ContextLengthError(f"{len(ids)} tokens do not fit {self.max_model_len}")
         requests = [
-            Request(f"fake-{next(self._numbers)}", list(ids), params) for _ in range(params.n)
+            Request(
+                f"fake-{next(self._numbers)}",
+                list(ids),
+                params,
+                max_tokens=min(params.max_tokens or len(ids), len(ids)),
+                arrival_time=time.monotonic(),
+            )
+            for _ in range(params.n)
         ]
         self.alive |= {request.request_id: request for request in requests}
         self.priorities.append(priority)
@@ -95,6 +107,7 @@ class FakeEngine:
         return [self._advance(request) for request in list(self.alive.values())]
 
     def _advance(self, request: Request) -> RequestOutput:
+        request.scheduled_time = request.scheduled_time or time.monotonic()
         prompt = request.token_ids[: request.num_prompt_tokens]
         if self.tokenizer.decode(prompt) == self.poison:
             del self.alive[request.request_id]
@@ -121,4 +134,4 @@ class FakeEngine:
         return bool(self.alive)
 
     def stats(self) -> dict[str, float]:
-        return {"num_running": len(self.alive), "num_waiting": 0, "kv_usage": 0.0}
+        return {"num_running": len(self.alive), "num_waiting": self.num_waiting, "kv_usage": 0.0}

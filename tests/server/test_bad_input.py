@@ -23,6 +23,23 @@ def error_of(response: httpx.Response, status: int) -> dict[str, Any]:
     return error
 
 
+def tool(name: str, parameters: Any = None) -> dict[str, Any]:
+    return {"type": "function", "function": {"name": name, "parameters": parameters}}
+
+
+def called(arguments: str) -> list[dict[str, Any]]:
+    function = {"name": "f", "arguments": arguments}
+    call = {"id": "1", "type": "function", "function": function}
+    return [{"role": "assistant", "content": None, "tool_calls": [call]}]
+
+
+def nested(levels: int) -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": "object"}
+    for _ in range(levels):
+        schema = {"type": "object", "properties": {"a": schema}}
+    return schema
+
+
 SHARED = [
     ("temperature", "hot"),
     ("temperature", "0.5"),
@@ -57,7 +74,16 @@ SHARED = [
     ("stream_options", {"include_usage": True}),
     ("priority", "high"),
     ("model", 5),
-    ("logit_bias", {"1": 5}),
+    ("logit_bias", {"1": 101}),
+    ("logit_bias", {"one": 1}),
+    ("logit_bias", {"1": "5"}),
+    ("logit_bias", {"1": float("nan")}),
+    ("logit_bias", {str(i): 1 for i in range(1025)}),
+    ("logit_bias", [1]),
+    ("stop_token_ids", list(range(1025))),
+    ("truncate_prompt_tokens", 0),
+    ("truncate_prompt_tokens", -2),
+    ("truncate_prompt_tokens", 1.5),
     ("no_such_parameter", 1),
 ]
 CHAT_ONLY = [
@@ -70,15 +96,49 @@ CHAT_ONLY = [
     ("messages[0].content", [{"role": "user", "content": "\ud800"}]),
     ("messages[0].content[0].type", [{"role": "user", "content": [{"type": "image_url"}]}]),
     ("messages[0].role", [{"role": "wizard", "content": "x"}]),
-    ("messages[0].tool_calls", [{"role": "assistant", "content": "x", "tool_calls": [{}]}]),
+    ("messages[0].content", [{"role": "assistant", "content": None}]),
+    ("messages[0].content", [{"role": "assistant", "content": None, "tool_calls": []}]),
+    ("messages[0].tool_calls[0].id", [{"role": "assistant", "content": "x", "tool_calls": [{}]}]),
+    ("messages[0].tool_calls[0].function.arguments", called("[]")),
+    ("messages[0].tool_calls[0].function.arguments", called("{")),
+    ("messages[0].tool_calls[0].function.arguments", called("[" * 100_000)),
+    ("messages", [{"role": "user", "content": "x"}] * 4097),
     ("messages[1]", [{"role": "user", "content": "x"}, "y"]),
     ("max_completion_tokens", 0),
     ("max_completion_tokens", 3),
-    ("logprobs", True),
+    ("max_completion_tokens", True),
+    ("logprobs", 1),
     ("top_logprobs", 3),
-    ("tools", [{"type": "function"}]),
+    ("top_logprobs", -1),
+    ("top_logprobs", 21),
+    ("tools[0].function", [{"type": "function"}]),
+    ("tools[0].type", [{"type": "retrieval", "function": {"name": "f"}}]),
+    ("tools[0].function.name", [tool("no spaces")]),
+    ("tools[0].function.name", [tool("")]),
+    ("tools[0].function.name", [tool("f" * 129)]),
+    ("tools[0].function.parameters", [tool("f", [])]),
+    ("tools[0].function.parameters", [tool("f", {"type": "string"})]),
+    ("tools[0].function.parameters", [tool("f", {"maximum": float("inf")})]),
+    ("tools[0].function.parameters", [tool("f", {"description": "\ud800"})]),
+    ("tools[0].function.parameters", [tool("f", nested(100))]),
+    ("tools", [tool("f"), tool("f")]),
+    ("tools", [tool(f"f{i}") for i in range(129)]),
+    ("tools", [tool("f")]),  # a template that does not know of tools
     ("tool_choice", "required"),
-    ("response_format.type", {"type": "json_object"}),
+    ("tool_choice", "any"),
+    ("tool_choice", {"type": "function", "function": {"name": "f"}}),
+    ("parallel_tool_calls", "no"),
+    ("functions", [{"name": "f"}]),
+    ("function_call", {"name": "f"}),
+    ("response_format", "json"),
+    ("response_format.type", {"type": "xml"}),
+    ("response_format.json_schema", {"type": "json_schema"}),
+    ("response_format.json_schema", {"type": "text", "json_schema": {"name": "x", "schema": {}}}),
+    ("response_format.json_schema.schema", {"type": "json_schema", "json_schema": {"name": "x"}}),
+    (
+        "response_format.json_schema.schema",
+        {"type": "json_schema", "json_schema": {"name": "x", "schema": nested(100)}},
+    ),
     ("store", True),
 ]
 TEXT_ONLY = [
@@ -91,9 +151,13 @@ TEXT_ONLY = [
     ("prompt", [10**9]),
     ("prompt", [-1]),
     ("prompt", "\ud800"),
-    ("echo", True),
+    ("prompt", ["x"] * 257),
+    ("prompt", [[1]] * 257),
+    ("echo", "yes"),
     ("suffix", "x"),
-    ("logprobs", 1),
+    ("logprobs", True),
+    ("logprobs", -1),
+    ("logprobs", 21),
     ("best_of", 3),
 ]
 
@@ -120,6 +184,13 @@ def test_chat_refuses(live: LiveServer, param: str, value: Any) -> None:
 @pytest.mark.parametrize(("param", "value"), SHARED + TEXT_ONLY)
 def test_completions_refuse(live: LiveServer, param: str, value: Any) -> None:
     refuses(live, "/v1/completions", TEXT, param, value)
+
+
+def test_more_choices_than_one_request_may_have_are_refused(live: LiveServer) -> None:
+    body = {"prompt": ["x"] * 256, "n": 5}
+    error = error_of(live.http.post("/v1/completions", json=body), 400)
+    assert error["param"] == "n"
+    assert "1024" in error["message"]
 
 
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/completions"])

@@ -165,7 +165,7 @@ def test_an_answer_can_be_sent_back_as_part_of_the_conversation(client: OpenAI) 
 
 def test_extensions_are_honoured(client: OpenAI) -> None:
     greedy = complete(client, "hello").choices[0].text
-    extensions = {**LONG, "top_k": 1, "min_p": 0.1, "repetition_penalty": 1.0, "priority": -1}
+    extensions = {**LONG, "top_k": 1, "min_p": 0.1, "repetition_penalty": 1.0, "priority": 0}
     answer = complete(client, "hello", temperature=1, extra_body=extensions)
     assert answer.choices[0].text == greedy
 

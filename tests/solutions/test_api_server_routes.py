@@ -129,13 +129,21 @@ def test_parameters_priority_and_defaults_reach_the_backend(backend: FakeBackend
     body = {"messages": USER, "top_k": 5, "stop": "END", "priority": -2}
     assert ask(backend, "POST", "/v1/chat/completions", body).status_code == 200
     encoded, (_, prompts, params, priority) = backend.calls
-    assert encoded == ("encode_chat", USER)
+    assert encoded == ("encode_chat", USER, None)
     assert prompts == [[7] * 5]
     assert (params.temperature, params.top_k, params.stop) == (0.3, 5, ("END",))
     assert priority == -2
     backend.calls.clear()
     ask(backend, "POST", "/v1/completions", {"prompt": "x"})
     assert backend.calls[0][3] == 0
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_the_reply_that_is_sent_is_the_extended_one(backend: FakeBackend, stream: bool) -> None:
+    response = ask(backend, "POST", "/v1/completions", {"prompt": "x", "stream": stream})
+    assert '"extended":true' in response.text
+    (extended,) = backend.extended
+    assert extended[1].prompt == "x"
 
 
 @pytest.mark.parametrize("stream", [False, True])

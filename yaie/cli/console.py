@@ -1,9 +1,7 @@
 """How the command line speaks: results on stdout, everything else on stderr, colour on a terminal."""
 
-import logging
 import os
 import re
-import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -23,7 +21,6 @@ out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
 
 _TERMINAL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 def say(text: str) -> None:
@@ -70,14 +67,6 @@ def _by_reason(parts: Sequence["Part"]) -> dict[str, str]:
     return {reason: named.get(reason, str(count)) for reason, count in reasons.items()}
 
 
-def log_to_stderr() -> None:
-    """One line for each event; a line break that a client sent cannot start a line of its own."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_OneLine("%(asctime)s %(levelname)-8s %(message)s"))
-    logging.basicConfig(level=logging.INFO, handlers=[handler])
-    logging.getLogger("uvicorn").setLevel(logging.WARNING)
-
-
 def state_dir() -> Path:
     """Where history and the last model are kept; made if missing."""
     base = os.environ.get("XDG_STATE_HOME") or os.environ.get("LOCALAPPDATA")
@@ -89,13 +78,3 @@ def state_dir() -> Path:
 def printable(text: str) -> str:
     """Text without control characters: a model must not move the cursor or change the colours."""
     return _TERMINAL.sub("", text)
-
-
-def _escape_sequence(control: re.Match[str]) -> str:
-    return control[0].encode("unicode_escape").decode()
-
-
-class _OneLine(logging.Formatter):
-    def formatMessage(self, record: logging.LogRecord) -> str:
-        record.message = _CONTROL.sub(_escape_sequence, record.message)
-        return super().formatMessage(record)

@@ -9,12 +9,13 @@ from collections.abc import Callable
 from dataclasses import fields, replace
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, get_origin, get_type_hints
 
 import typer
 
 from yaie.core.config import EngineConfig
 from yaie.core.params import SamplingParams
+from yaie.server.settings import ServerSettings
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -77,6 +78,27 @@ def sampling_options(command: Command) -> Command:
     return with_sampling  # type: ignore[return-value]
 
 
+def server_options(command: Command) -> Command:
+    """The command's parameter `settings: ServerSettings` becomes a flag for each field."""
+
+    @wraps(command)
+    def with_settings(**values: Any) -> Any:
+        given = {item.name: values.pop(item.name) for item in fields(ServerSettings)}
+        given = {key: tuple(v) if isinstance(v, list) else v for key, v in given.items()}
+        return command(settings=ServerSettings.load(given), **values)
+
+    hints = get_type_hints(ServerSettings)
+    flags = [
+        _flag(
+            item.name, hints[item.name], item.metadata["help"], item.metadata["panel"], item.default
+        )
+        for item in fields(ServerSettings)
+    ]
+    own = [p for p in _parameters(command) if p.name != "settings"]
+    _set_signature(with_settings, [*own, *flags])
+    return with_settings  # type: ignore[return-value]
+
+
 def _model(model_as: str) -> inspect.Parameter:
     help = next(item for item in fields(EngineConfig) if item.name == "model").metadata["help"]
     if model_as == "argument":
@@ -107,7 +129,9 @@ def _flag(name: str, hint: Any, help: str, panel: str, default: Any) -> inspect.
     flag = f"--{name.replace('_', '-')}"
     if hint is bool:
         flag = f"{flag}/--no-{flag[2:]}"
-    if default is not None:
+    if get_origin(hint) is tuple:
+        hint = list[str]
+    elif default is not None:
         help = f"{help} (default: {str(default).lower()})"
     option = typer.Option(flag, help=help, rich_help_panel=panel)
     return _parameter(name, hint | None, option)

@@ -1,42 +1,35 @@
 """`yaie serve`: the HTTP server."""
 
 import asyncio
+import logging
 import os
-from typing import TYPE_CHECKING, Annotated
+import sys
+from typing import TYPE_CHECKING
 
 import typer
 
 from yaie import __version__
-from yaie.cli.console import err, log_to_stderr, out, parts_table, say
-from yaie.cli.options import engine_options
+from yaie.cli.console import err, out, parts_table, say
+from yaie.cli.options import engine_options, server_options
 from yaie.core.config import EngineConfig
 from yaie.core.errors import YaieError
 from yaie.server.listen import listen, url_of
+from yaie.server.settings import ServerSettings
 
 if TYPE_CHECKING:
     from yaie.engine.llm_engine import LLMEngine
 
 
 @engine_options(model_as="argument")
-def serve(
-    config: EngineConfig,
-    host: Annotated[
-        str, typer.Option(help="Address to listen on; 0.0.0.0 for all networks.")
-    ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.")] = 8000,
-    served_model_name: Annotated[
-        str | None, typer.Option(help="What clients call the model; its own name if not given.")
-    ] = None,
-    drain_seconds: Annotated[
-        float, typer.Option(min=0, help="After a signal, how long running requests may take.")
-    ] = 30.0,
-) -> None:
+@server_options
+def serve(config: EngineConfig, settings: ServerSettings) -> None:
     """Serve a model over an HTTP API that OpenAI clients understand."""
-    listener = listen(host, port)
+    listener = listen(settings.host, settings.port)
     say(f"YAIE {__version__}: loading {config.model} ...")
     from yaie.engine.async_engine import AsyncEngine
     from yaie.parts import load_part
     from yaie.server.app import create_app
+    from yaie.server.logs import start_logging
     from yaie.server.run import run_server
 
     def load() -> "LLMEngine":  # on its own thread, while the server answers already
@@ -44,28 +37,39 @@ def serve(
 
         return LLMEngine(config)
 
-    log_to_stderr()
-    engine = AsyncEngine(load)
+    start_logging(settings.log_level, settings.log_file, settings.log_json)
+    engine = AsyncEngine(load, **settings.engine_limits)
     api = load_part("api_server", config.mine).package
-    app = create_app(engine, api, served_model_name=served_model_name)
-    url = url_of(listener)
+    app = create_app(engine, api, settings)
+    url = url_of(listener, secure=settings.ssl_certfile is not None)
 
     def announce() -> None:
-        _announce(engine.engine, served_model_name or engine.engine.model_name, url)
+        _announce(engine.engine, settings, url)
 
-    asyncio.run(run_server(engine, app, listener, drain_seconds=drain_seconds, on_ready=announce))
+    asyncio.run(run_server(engine, app, listener, settings, on_ready=announce))
+    if engine.failure is None:
+        err.print("Stopped.")
+    if engine.is_stuck:
+        _leave(engine.failure)
     if isinstance(engine.failure, YaieError):
         raise engine.failure
     if engine.failure is not None:  # logged with its traceback when it happened
         raise typer.Exit(1)
-    err.print("Stopped.")
-    if engine.is_stuck:
-        os._exit(0)  # the interpreter would take its thread down in the middle of C++ code
 
 
-def _announce(engine: "LLMEngine", name: str, url: str) -> None:
-    """What this server runs, and how to talk to it."""
-    options = engine.config.non_default()
+def _leave(failure: BaseException | None) -> None:
+    """End the process beside a thread that does not end, which the interpreter would take down in the
+    middle of C++ code, or wait for."""
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0 if failure is None else 1)
+
+
+def _announce(engine: "LLMEngine", settings: ServerSettings, url: str) -> None:
+    """What this server runs, and how to talk to it. Keys are not shown."""
+    name = settings.served_model_name or engine.model_name
+    options = engine.config.non_default() | settings.non_default()
     changed = ", ".join(f"{key}={options[key]}" for key in options if key != "model")
     say(f"model        {name} (context {engine.max_model_len:,} tokens)")
     say(f"options      {changed or 'all at their defaults'}")
@@ -75,8 +79,9 @@ def _announce(engine: "LLMEngine", name: str, url: str) -> None:
     say(f"KV pool      {engine.pool_tokens:,} tokens: {_concurrency(engine)}")
     out.print(parts_table(engine.parts))
     say(f"\nServing at {url}/v1 (Ctrl-C stops). Try:\n")
+    key = "-H 'Authorization: Bearer YOUR_KEY' " if settings.api_key else ""
     say(
-        f"curl {url}/v1/chat/completions -H 'Content-Type: application/json' "
+        f"curl {url}/v1/chat/completions {key}-H 'Content-Type: application/json' "
         """-d '{"messages": [{"role": "user", "content": "What is a paged KV cache?"}]}'"""
     )
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from yaie.core.batch import AttentionBatch, AttentionSpec, Rotation, SamplingBatch, StepPlan
+    from yaie.core.errors import InvalidRequestError
     from yaie.core.params import SamplingParams
     from yaie.core.request import FinishReason, Request, RequestOutput
 
@@ -238,13 +239,14 @@ class KVCacheManager(Protocol):
     block_size: int
 
     def cached_tokens(self, request: "Request") -> int:
-        """How many leading tokens a new table for this request would find cached. Changes nothing."""
+        """How many leading tokens a new table for this request would find cached, or 0 for one that may
+        not use them (`Request.may_reuse_prefix`). Changes nothing."""
         ...
 
     def is_pending(self, request: "Request") -> bool:
         """Whether a request scheduled in this step computes the next block that this one lacks.
 
-        Waiting one step then saves computing it twice.
+        Waiting one step then saves computing it twice, unless the request may not reuse a prefix.
         """
         ...
 
@@ -261,6 +263,7 @@ class KVCacheManager(Protocol):
     def admit(self, request: "Request") -> int:
         """Start the request's table with the cached prefix (or its `fork_of` sibling's prompt blocks).
 
+        One that may not reuse a prefix (`Request.may_reuse_prefix`) computes all of its tokens.
         Sets and returns `num_computed_tokens`: at most num_tokens - 1, since a step must compute at
         least one token to have logits. Sets `num_cached_tokens` too, unless the request was preempted.
         `free` undoes it.
@@ -610,8 +613,13 @@ class ServingBackend(Protocol):
         """Fields of SamplingParams that hold for a request which does not give them."""
         ...
 
-    async def encode_chat(self, messages: list[dict[str, Any]]) -> list[int]:
-        """The prompt of a conversation. Raises InvalidRequestError that names the bad message."""
+    async def encode_chat(
+        self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None
+    ) -> list[int]:
+        """The prompt of a conversation, with the functions that the model may call.
+
+        Raises InvalidRequestError that names the bad message, or tools that the model cannot call.
+        """
         ...
 
     async def submit_all(
@@ -621,6 +629,11 @@ class ServingBackend(Protocol):
 
         Raises InvalidRequestError, EngineOverloadedError, EngineUnavailableError or EngineDeadError.
         """
+        ...
+
+    def extend(self, reply: "Reply", body: Any) -> "Reply":
+        """The reply to a request, with what its body asks for beyond text: log-probabilities, the
+        prompt's echo, tool calls. It is used in the place of `reply`, which it may be itself."""
         ...
 
 
@@ -665,6 +678,16 @@ class ApiServer(Protocol):
         """Makes the Reply of prompts to continue."""
         ...
 
+    @property
+    def ChatRequest(self) -> Any:
+        """The body of `/v1/chat/completions`, a model of pydantic."""
+        ...
+
+    @property
+    def CompletionRequest(self) -> Any:
+        """The body of `/v1/completions`, a model of pydantic."""
+        ...
+
     def usage(self, requests: "Sequence[Request]") -> dict[str, Any]:
         """OpenAI's token counts of the requests of one call."""
         ...
@@ -679,6 +702,30 @@ class ApiServer(Protocol):
 
     def http_error(self, status: int, message: str, headers: dict[str, str] | None = None) -> Any:
         """The Starlette response to a failure that has no exception of ours."""
+        ...
+
+    def error_body(self, error: Exception) -> dict[str, Any]:
+        """The error object of an exception."""
+        ...
+
+    def validation_error(self, errors: "Sequence[Any]") -> "InvalidRequestError":
+        """The first of pydantic's complaints about a body as one of our errors."""
+        ...
+
+    def check_model(self, backend: ServingBackend, name: str | None) -> None:
+        """Raises ModelNotFoundError unless `name` is the served model, or None."""
+        ...
+
+    async def whole_answer(self, stream: OutputStream, reply: Reply) -> Any:
+        """The Starlette response with the answer in one piece."""
+        ...
+
+    async def until_disconnect(self, receive: Any, work: Any) -> Any:
+        """What `work` returns. Raises ClientDisconnect, and cancels it, if the client leaves first."""
+        ...
+
+    def Answering(self, stream: OutputStream, reply: Reply) -> Any:
+        """Stands around all that takes outputs from a stream, and closes it."""
         ...
 
 

@@ -86,6 +86,19 @@ class EngineOverloadedError(YaieError):
     code = "overloaded"
 
 
+class QueueTimeoutError(EngineOverloadedError):
+    """The request waited too long for its first turn; try again later."""
+
+    code = "queue_timeout"
+
+
+class RequestTimeoutError(YaieError):
+    """The request ran for longer than this server allows; ask for less."""
+
+    status = 504
+    code = "request_timeout"
+
+
 class EngineUnavailableError(YaieError):
     """The engine is still loading, or already shutting down; another replica may be ready."""
 

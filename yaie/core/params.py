@@ -10,6 +10,26 @@ from yaie.core.errors import InvalidRequestError
 MAX_LOGPROBS = 20
 MAX_LOGIT_BIASES = 1024
 MAX_BIAS = 100.0
+ROLES = ("system", "developer", "user", "assistant", "tool")
+MAX_STOPS = 64
+MAX_STOP_TOKEN_IDS = 1024
+
+RANGES: dict[str, dict[str, float]] = {
+    "temperature": {"minimum": 0, "maximum": 100},
+    "top_k": {"minimum": -1},
+    "top_p": {"exclusiveMinimum": 0, "maximum": 1},
+    "min_p": {"minimum": 0, "maximum": 1},
+    "presence_penalty": {"minimum": -2, "maximum": 2},
+    "frequency_penalty": {"minimum": -2, "maximum": 2},
+    "repetition_penalty": {"exclusiveMinimum": 0, "maximum": 10},
+    "max_tokens": {"minimum": 1},
+    "n": {"minimum": 1, "maximum": 128},
+    "seed": {"minimum": -(2**63), "maximum": 2**63 - 1},
+    "logprobs": {"minimum": 0, "maximum": MAX_LOGPROBS},
+    "prompt_logprobs": {"minimum": 0, "maximum": MAX_LOGPROBS},
+    "truncate_prompt_tokens": {"minimum": -1},
+}
+"""What each number may be, in the words of JSON Schema, which the API says to its clients."""
 
 LARGEST = sys.float_info.max
 """Comparing with it tells NaN, infinity and integers that no float can hold from numbers."""
@@ -25,10 +45,11 @@ class Constraint:
     """A language that the output must belong to.
 
     kind: "json_object" (any JSON object, `text` is ""), "json_schema" (`text` is the schema, as JSON) or
-        "lark" (`text` is a grammar in the dialect of llguidance).
+        "lark" (`text` is a grammar in the dialect of llguidance). "tools" never reaches the engine: it
+        is what `yaie.server.tools.ToolFormat.grammar` is given, as JSON, and becomes "lark".
     """
 
-    kind: Literal["json_object", "json_schema", "lark"]
+    kind: Literal["json_object", "json_schema", "lark", "tools"]
     text: str = ""
 
 
@@ -124,31 +145,18 @@ class SamplingParams:
         _require(is_constraint, "constraint", "must be a Constraint")
 
     def _check_ranges(self) -> None:
-        _require(0.0 <= self.temperature <= 100.0, "temperature", "must be between 0 and 100")
-        _require(self.top_k >= -1, "top_k", "must be -1 or 0 (off) or a positive integer")
-        _require(0.0 < self.top_p <= 1.0, "top_p", "must be above 0 and at most 1")
-        _require(0.0 <= self.min_p <= 1.0, "min_p", "must be between 0 and 1")
-        for name in ("presence_penalty", "frequency_penalty"):
-            _require(-2.0 <= getattr(self, name) <= 2.0, name, "must be between -2 and 2")
-        _require(0.0 < self.repetition_penalty <= 10.0, "repetition_penalty",
-                 "must be above 0 and at most 10")  # fmt: skip
-        _require(
-            self.max_tokens is None or self.max_tokens >= 1, "max_tokens", "must be at least 1"
-        )
-        _require(1 <= self.n <= 128, "n", "must be between 1 and 128")
-        _require(self.seed is None or -(2**63) <= self.seed < 2**63, "seed", "must fit in 64 bits")
-        _require(len(self.stop) <= 64, "stop", "may list at most 64 strings")
-        for name in ("logprobs", "prompt_logprobs"):
+        for name, limits in RANGES.items():
             value = getattr(self, name)
-            _require(value is None or 0 <= value <= MAX_LOGPROBS, name,
-                     f"must be between 0 and {MAX_LOGPROBS}")  # fmt: skip
+            _require(value is None or _is_within(value, limits), name, _told(limits))
+        _require(self.truncate_prompt_tokens != 0, "truncate_prompt_tokens",
+                 "must be -1 (what fits) or at least 1")  # fmt: skip
+        _require(len(self.stop) <= MAX_STOPS, "stop", f"may list at most {MAX_STOPS} strings")
+        _require(len(self.stop_token_ids) <= MAX_STOP_TOKEN_IDS, "stop_token_ids",
+                 f"may list at most {MAX_STOP_TOKEN_IDS} tokens")  # fmt: skip
         _require(len(self.logit_bias) <= MAX_LOGIT_BIASES, "logit_bias",
                  f"may name at most {MAX_LOGIT_BIASES} tokens")  # fmt: skip
         _require(all(abs(bias) <= MAX_BIAS for _, bias in self.logit_bias), "logit_bias",
                  f"must be between {-MAX_BIAS:.0f} and {MAX_BIAS:.0f} for every token")  # fmt: skip
-        kept = self.truncate_prompt_tokens
-        _require(kept is None or kept == -1 or kept >= 1, "truncate_prompt_tokens",
-                 "must be -1 (what fits) or at least 1")  # fmt: skip
 
     @property
     def is_greedy(self) -> bool:
@@ -163,6 +171,23 @@ class SamplingParams:
             or self.frequency_penalty != 0.0
             or self.repetition_penalty != 1.0
         )
+
+
+def _is_within(value: float, limits: dict[str, float]) -> bool:
+    return (
+        value >= limits.get("minimum", value)
+        and value <= limits.get("maximum", value)
+        and not value <= limits.get("exclusiveMinimum", -LARGEST)
+    )
+
+
+def _told(limits: dict[str, float]) -> str:
+    """A range in words."""
+    most = limits.get("maximum")
+    if "exclusiveMinimum" in limits:
+        return f"must be above {limits['exclusiveMinimum']} and at most {most}"
+    least = limits["minimum"]
+    return f"must be at least {least}" if most is None else f"must be between {least} and {most}"
 
 
 def _are_biases(pairs: object) -> bool:

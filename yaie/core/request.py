@@ -1,6 +1,7 @@
 """One sequence on its way through the engine, and what comes out of it."""
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from yaie.core.compat import StrEnum
 from yaie.core.params import SamplingParams
@@ -58,11 +59,14 @@ class Request(_Referable):
     priority: smaller goes first; ties go by `arrival` (a running number given by the engine).
     fork_of: the sibling whose prompt blocks this one shares (`n` > 1), or None.
     stop_reason: the stop string or token id that ended it, if one did.
+    arrival_time, scheduled_time, first_token_time: when it came, had its first turn and got its first
+        token, on the clock of `time.monotonic`; the last two are None until then.
     logprobs: one for each output token, if `params.logprobs` asks for it. Only ever grows, before the
         output of the step is told, so whoever takes outputs may read it on another thread.
     prompt_logprobs: one for each prompt token, if `params.prompt_logprobs` asks for it; None for the
         first, before which nothing stands. Complete with the first output. Of `n` siblings the first
         has it.
+    matcher: what follows the output through the grammar of `params.constraint`; the engine's affair.
     """
 
     request_id: str
@@ -82,9 +86,11 @@ class Request(_Referable):
     stop_reason: str | int | None = None
     error: str | None = None
     arrival_time: float = 0.0
+    scheduled_time: float | None = None
     first_token_time: float | None = None
     logprobs: list[TokenLogprob] = field(default_factory=list)
     prompt_logprobs: list[TokenLogprob | None] = field(default_factory=list)
+    matcher: Any = None
 
     def __post_init__(self) -> None:
         self.num_prompt_tokens = len(self.token_ids)
@@ -104,8 +110,9 @@ class Request(_Referable):
 
     @property
     def may_reuse_prefix(self) -> bool:
-        """Whether K and V that others computed will do; not if it needs the logits of its prompt."""
-        return self.params.prompt_logprobs is None
+        """Whether K and V that others computed will do; not if it needs the logits of its prompt, which
+        of `n` siblings the first does."""
+        return self.params.prompt_logprobs is None or self.fork_of is not None
 
     @property
     def is_finished(self) -> bool:

@@ -3,9 +3,7 @@
 from typing import Any
 
 from yaie.core.errors import ContextLengthError, InvalidRequestError, KVPoolTooSmallError
-from yaie.core.params import SamplingParams
-
-ROLES = ("system", "developer", "user", "assistant", "tool")
+from yaie.core.params import ROLES, SamplingParams
 
 
 def check_prompt(token_ids: list[int], vocab_size: int) -> None:
@@ -48,6 +46,33 @@ def resolve_max_tokens(
     return wanted or min(max_model_len, pool_tokens + 1) - num_prompt
 
 
+def truncated(
+    token_ids: list[int], params: SamplingParams, max_model_len: int, pool_tokens: int
+) -> list[int]:
+    """What `truncate_prompt_tokens` leaves of a prompt: its end.
+
+    -1 leaves as much as context and pool hold beside `max_tokens`, or beside one token.
+    """
+    kept = params.truncate_prompt_tokens
+    if kept is None:
+        return token_ids
+    if kept == -1:
+        # The last token generated is never computed, so it needs no slot.
+        kept = max(1, min(max_model_len, pool_tokens + 1) - (params.max_tokens or 1))
+    return token_ids[-kept:]
+
+
+def check_biases(params: SamplingParams, vocab_size: int) -> None:
+    """Raise InvalidRequestError if `logit_bias` names a token that the model does not have."""
+    for token, _ in params.logit_bias:
+        if not 0 <= token < vocab_size:
+            raise InvalidRequestError(
+                f"logit_bias names the token id {token}; this model's ids go from 0 to "
+                f"{vocab_size - 1}",
+                param="logit_bias",
+            )
+
+
 def check_messages(messages: Any) -> list[dict[str, Any]]:
     """The messages as chat templates expect them: contents are plain text, lists of text parts are
     joined, and the role `developer` goes by its older name, `system`.
@@ -70,7 +95,10 @@ def _check_message(message: Any, where: str) -> dict[str, Any]:
             param=f"{where}.role",
         )
     role = "system" if message["role"] == "developer" else message["role"]
-    content = _text(message.get("content"), f"{where}.content")
+    content = message.get("content")
+    if content is None and message["role"] == "assistant" and message.get("tool_calls"):
+        content = ""  # templates print what they are given, and None is no word
+    content = _text(content, f"{where}.content")
     return {**message, "role": role, "content": content}
 
 

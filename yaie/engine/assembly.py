@@ -1,12 +1,16 @@
 """Puts the parts together: each is handed what it needs, none looks for it."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
+from yaie.core.batch import StepPlan
 from yaie.core.config import EngineConfig
-from yaie.core.contracts import EngineCore, KVCacheManager, Scheduler
+from yaie.core.contracts import EngineCore, KVCacheManager, Sampler, Scheduler
 from yaie.engine.backends import Backend, make_attention, make_pool, make_sampler
+from yaie.engine.deterministic import LoneAttention, LoneSampler, TiledAdapter
 from yaie.engine.model_runner import ModelRunner
+from yaie.engine.request_sampler import RequestSampler
 from yaie.engine.sizing import block_bytes, num_device_blocks, num_host_blocks
 from yaie.models.loader import LoadedModel
 from yaie.parts import Parts
@@ -24,9 +28,14 @@ class Machine:
 
 
 def assemble(
-    config: EngineConfig, backend: Backend, parts: Parts, model: LoadedModel, max_model_len: int
+    config: EngineConfig,
+    backend: Backend,
+    parts: Parts,
+    model: LoadedModel,
+    max_model_len: int,
+    on_plan: Callable[[StepPlan], None] | None = None,
 ) -> Machine:
-    """Build pool, cache, scheduler, runner and step loop for a loaded model."""
+    """Build pool, cache, scheduler, runner and step loop for a loaded model. on_plan: for the runner."""
     layers = model.adapter.kv_layers
     bytes_per_block = block_bytes(layers, config.block_size, model.dtype)
     num_blocks = num_device_blocks(config, bytes_per_block, max_model_len, model.device)
@@ -39,16 +48,20 @@ def assemble(
     pool = make_pool(
         backend, parts, config, layers, num_blocks, num_host, model.dtype, model.device
     )
-    attention = make_attention(backend, parts, pool)
+    adapter, attention = model.adapter, make_attention(backend, parts, pool)
+    sampler: Sampler = RequestSampler(make_sampler(backend, parts))
+    if config.deterministic:
+        adapter, attention = TiledAdapter(adapter), LoneAttention(attention, config.block_size)
+        sampler = LoneSampler(sampler, adapter.vocab_size, model.device)
     scheduler = _scheduler(config, parts, cache, num_blocks, max_model_len)
     runner = ModelRunner(
-        model.adapter, attention, pool, model.device, config.max_num_seqs, max_model_len
+        adapter, attention, pool, model.device, config.max_num_seqs, max_model_len, on_plan
     )
     engine = parts["engine"]
     core = engine.EngineCore(
         scheduler,
         runner,
-        make_sampler(backend, parts),
+        sampler,
         partial(engine.Detokenizer, model.tokenizer.decode),
         engine.StopChecker,
         model.eos_token_ids,

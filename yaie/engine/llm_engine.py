@@ -3,7 +3,6 @@
 `AsyncEngine` runs it behind the server; `generate` and `chat_completion` run it to the end here.
 """
 
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -15,15 +14,16 @@ from yaie.core.contracts import ApiServer
 from yaie.core.errors import ConfigError, EngineOverloadedError, InvalidRequestError, YaieError
 from yaie.core.params import SamplingParams
 from yaie.core.request import FinishReason, Request, RequestOutput
-from yaie.engine.admission import check_messages, check_prompt, resolve_max_tokens
+from yaie.engine.admission import check_messages
 from yaie.engine.assembly import Machine
 from yaie.engine.backends import choose_backend, fitted, make_ops, prepare
+from yaie.engine.counters import Counters
+from yaie.engine.deterministic import check_deterministic
+from yaie.engine.intake import Intake, Prompt
 from yaie.engine.recovery import Supervisor
-from yaie.engine.sampling import resolve_seed
 from yaie.models.loader import ModelLoader, resolve_device
 from yaie.parts import Part, load_parts
 
-Prompt = str | list[int]
 Json = dict[str, Any]
 
 
@@ -45,20 +45,24 @@ class LLMEngine:
             torch.set_num_threads(self.config.threads)
         device = resolve_device(self.config)
         self.backend = choose_backend(self.config, device)
+        check_deterministic(self.config, self.backend, device)
         self._parts = load_parts(self.config.mine, labs=self.backend.labs)
         prepare(self.backend, self._parts, device)
         self._model = ModelLoader(self.config, make_ops(self.backend, self._parts)).load()
         self.backend = fitted(self.backend, self.config, self._model.adapter.kv_layers)
         self._parts = load_parts(self.config.mine, labs=self.backend.labs)
         self.max_model_len = self._model.max_length
+        self._counters = Counters()
         self._supervisor = Supervisor(
-            self.config, self.backend, self._parts, self._model, self.max_model_len
+            self.config,
+            self.backend,
+            self._parts,
+            self._model,
+            self.max_model_len,
+            self._counters.planned,
         )
         self.pool_tokens = self._machine.num_blocks * self.config.block_size
-        self._num_arrived = 0
-        self._counters = dict.fromkeys(
-            ("steps", "prompt_tokens", "cached_tokens", "generation_tokens", "failed_requests"), 0
-        )
+        self._intake = Intake(self.config, self._model, self.max_model_len, self.pool_tokens)
 
     @property
     def model_name(self) -> str:
@@ -98,6 +102,13 @@ class LLMEngine:
         """Whether any request is not finished."""
         return self._supervisor.has_work
 
+    def check_params(self, params: SamplingParams) -> None:
+        """Raise InvalidRequestError for what `add_request` would refuse in them whatever the prompt.
+
+        Compiles their constraint, so that `add_request` need not. May be called on another thread.
+        """
+        self._intake.check(params)
+
     def add_request(
         self,
         prompt: Prompt,
@@ -126,45 +137,8 @@ class LLMEngine:
         priority: int = 0,
     ) -> list[Request]:
         """`add_request` for a caller who will wait, however long the queue."""
-        if not isinstance(prompt, str | list | tuple):
-            raise InvalidRequestError(
-                f"prompt must be text or a list of token ids, got {prompt!r}", param="prompt"
-            )
-        token_ids = self.tokenizer.encode(prompt) if isinstance(prompt, str) else list(prompt)
-        check_prompt(token_ids, self._model.adapter.vocab_size)
-        max_tokens = resolve_max_tokens(
-            len(token_ids), params, self.max_model_len, self.pool_tokens
-        )
-        requests = self._make_requests(token_ids, params, max_tokens, request_id, priority)
+        requests = self._intake.requests(prompt, params, request_id, priority)
         self._supervisor.add(requests)
-        return requests
-
-    def _make_requests(
-        self,
-        token_ids: list[int],
-        params: SamplingParams,
-        max_tokens: int,
-        request_id: str | None,
-        priority: int,
-    ) -> list[Request]:
-        arrival_time = time.monotonic()
-        requests: list[Request] = []
-        for index in range(params.n):
-            arrival, self._num_arrived = self._num_arrived, self._num_arrived + 1
-            base = request_id or f"request-{arrival - index}"
-            requests.append(
-                Request(
-                    request_id=base if params.n == 1 else f"{base}.{index}",
-                    token_ids=list(token_ids),
-                    params=params,
-                    seed=resolve_seed(params, self.config.seed, arrival - index, index),
-                    priority=priority,
-                    arrival=arrival,
-                    fork_of=requests[0] if requests else None,
-                    max_tokens=max_tokens,
-                    arrival_time=arrival_time,
-                )
-            )
         return requests
 
     def step(self) -> list[RequestOutput]:
@@ -172,16 +146,15 @@ class LLMEngine:
 
         If a learner's part fails, the requests it was at end with FinishReason.ERROR (`recovery.py`).
         """
+        scheduler = (
+            self._machine.scheduler
+        )  # not the machine: its pool must go before the next comes
         outputs = self._supervisor.step()
-        self._counters["steps"] += 1
         for output in outputs:
-            request = output.request
-            self._counters["generation_tokens"] += len(output.token_ids)
-            if output.token_ids and request.num_output_tokens == 1:
-                self._counters["prompt_tokens"] += request.num_prompt_tokens
-                self._counters["cached_tokens"] += request.num_cached_tokens
-            if output.finish_reason is FinishReason.ERROR:
-                self._counters["failed_requests"] += 1
+            matcher = output.request.matcher
+            if matcher is not None and output.finish_reason is FinishReason.ERROR:
+                output.request.error = matcher.error or output.request.error
+        self._counters.stepped(outputs, intact=self._machine.scheduler is scheduler)
         return outputs
 
     def abort(self, request_id: str) -> bool:
@@ -212,10 +185,16 @@ class LLMEngine:
             raise
         return ["".join(texts[request.request_id]) for request in requests]
 
-    def encode_chat(self, messages: list[Json], tools: list[Json] | None = None) -> list[int]:
+    def encode_chat(
+        self,
+        messages: list[Json],
+        tools: list[Json] | None = None,
+        *,
+        add_generation_prompt: bool = True,
+    ) -> list[int]:
         """The prompt of a conversation, by the model's chat template. Raises InvalidRequestError."""
         token_ids: list[int] = self.tokenizer.apply_chat_template(
-            check_messages(messages), tools=tools
+            check_messages(messages), tools=tools, add_generation_prompt=add_generation_prompt
         )
         return token_ids
 
@@ -269,13 +248,13 @@ class LLMEngine:
     def stats(self) -> dict[str, float]:
         """How busy the engine is now, and what it has done since it started."""
         cache = self._machine.cache.stats()
-        prompt_tokens = self._counters["prompt_tokens"]
+        counters = self._counters
         return {
             "num_running": self._machine.scheduler.num_running,
             "num_waiting": self._machine.scheduler.num_waiting,
             "kv_usage": cache["used_blocks"] / cache["total_blocks"],
-            "prefix_hit_rate": self._counters["cached_tokens"] / max(1, prompt_tokens),
-            **self._counters,
+            "prefix_hit_rate": counters.cached_tokens / max(1, counters.prompt_tokens),
+            **counters.as_dict(),
             **cache,
         }
 

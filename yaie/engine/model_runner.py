@@ -1,6 +1,6 @@
 """Carries out a plan: moves blocks, flattens the batch, runs the model, returns the logits needed."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -11,6 +11,7 @@ from yaie.core.contracts import KVPool, RadixAttention
 from yaie.core.request import Request
 from yaie.engine.backends.attention import attend_through
 from yaie.engine.block_table_mirror import BlockTableMirror
+from yaie.engine.logprobs import lacks_prompt_logprobs, note_prompt_logprobs
 from yaie.engine.sampling import SamplingBatchBuilder
 from yaie.models.adapter import ModelAdapter
 
@@ -27,7 +28,10 @@ class ModelRunner:
         device: torch.device,
         max_num_seqs: int,
         max_model_len: int,
+        on_plan: Callable[[StepPlan], None] | None = None,
     ) -> None:
+        """`on_plan` is told of each plan before it is carried out."""
+        self._on_plan = on_plan
         self._adapter = adapter
         self._attention = attention
         self._pool = pool
@@ -40,6 +44,8 @@ class ModelRunner:
     @torch.inference_mode()
     def run(self, plan: StepPlan) -> Tensor:
         """Logits [num_sampling, vocab] float32 of the scheduled requests that sample, in order."""
+        if self._on_plan is not None:
+            self._on_plan(plan)
         self._pool.swap_out(plan.swap_out)
         self._pool.swap_in(plan.swap_in)
         self._pool.copy_blocks(plan.copies)
@@ -51,6 +57,7 @@ class ModelRunner:
         attend = attend_through(self._attention, self._attention.plan(batch))
         token_ids = self._tensor(np.array(_token_ids(scheduled), dtype=np.int64))
         hidden = self._adapter.forward(token_ids, batch.positions, attend)
+        self._note_prompt_logprobs(scheduled, hidden)
         ends = np.empty(len(order), dtype=np.int64)
         ends[order] = np.cumsum(batch.query_lens) - 1
         wanted = ends[[item.samples for item in plan.scheduled]]
@@ -59,6 +66,14 @@ class ModelRunner:
     def sampling_batch(self, requests: Sequence[Request]) -> SamplingBatch:
         """The sampling parameters of these requests as tensors on the device."""
         return self._sampling.build(requests)
+
+    def _note_prompt_logprobs(self, scheduled: Sequence[ScheduledRequest], hidden: Tensor) -> None:
+        start = 0
+        for item in scheduled:
+            if lacks_prompt_logprobs(item):
+                states = hidden[start : start + item.num_tokens]
+                note_prompt_logprobs(item, states, self._adapter.logits)
+            start += item.num_tokens
 
     def _attention_batch(self, scheduled: Sequence[ScheduledRequest]) -> AttentionBatch:
         query_lens = [item.num_tokens for item in scheduled]

@@ -19,6 +19,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar, cast
 
+from yaie.core.batch import StepPlan
 from yaie.core.blame import line_in, line_of_ours, lines_of, summarize
 from yaie.core.config import EngineConfig
 from yaie.core.contracts import EngineCore
@@ -53,11 +54,17 @@ class Supervisor:
         parts: Parts,
         model: LoadedModel,
         max_model_len: int,
+        on_plan: Callable[[StepPlan], None] | None = None,
     ) -> None:
-        """Raises ConfigError, or PartError for a learner's part that cannot be made."""
+        """on_plan: for the runner. Raises ConfigError, or PartError for a part that cannot be made."""
         self._mine = parts_in_steps(parts.table())
         self._assemble = partial(
-            assemble, backend=backend, parts=parts, model=model, max_model_len=max_model_len
+            assemble,
+            backend=backend,
+            parts=parts,
+            model=model,
+            max_model_len=max_model_len,
+            on_plan=on_plan,
         )
         self._config = config
         self._live: dict[str, Request] = {}

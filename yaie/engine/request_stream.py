@@ -38,11 +38,19 @@ class RequestStream:
         """Whether the engine has nothing more to say; some of it may still wait to be taken."""
         return self._error is not None or self._unfinished == 0
 
+    @property
+    def has_started(self) -> bool:
+        """Whether any of its requests has had its first turn."""
+        return self.first_output_at is not None or any(
+            request.scheduled_time is not None for request in self.requests
+        )
+
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> RequestOutput:
-        """The next output. Raises EngineDeadError or EngineUnavailableError if the engine ended."""
+        """The next output. Raises EngineDeadError or EngineUnavailableError if the engine ended, and
+        QueueTimeoutError or RequestTimeoutError if it waited or ran for too long."""
         while not self._pending:
             if self._error is not None:
                 raise self._error
@@ -67,6 +75,8 @@ class RequestStream:
 
     def put(self, output: RequestOutput) -> None:
         """One more output, merged with what the consumer has not taken yet."""
+        if self._error is not None:  # it has been told that nothing more comes
+            return
         self.first_output_at = self.first_output_at or time.perf_counter()
         waiting = self._pending.setdefault(output.request.request_id, output)
         if waiting is not output:
@@ -81,5 +91,5 @@ class RequestStream:
         """Nothing more will come; `error` is raised once what came before has been taken."""
         if not self.admitted.done():
             self.admitted.set_exception(error)
-        self._error = error
+        self._error = self._error or error
         self._wakeup.set()

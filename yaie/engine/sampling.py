@@ -9,6 +9,7 @@ from torch import Tensor
 from yaie.core.batch import PenaltyBatch, SamplingBatch
 from yaie.core.params import SamplingParams
 from yaie.core.request import Request
+from yaie.engine.request_sampler import RequestBatch, wishes_of
 
 
 class SamplingBatchBuilder:
@@ -18,7 +19,7 @@ class SamplingBatchBuilder:
         self._vocab_size = vocab_size
         self._device = device
         self._requests: list[Request] = []
-        self._batch: SamplingBatch | None = None
+        self._batch: RequestBatch | None = None
         self._seen: WeakKeyDictionary[Request, TokenCounts] = WeakKeyDictionary()
 
     def build(self, requests: Sequence[Request]) -> SamplingBatch:
@@ -39,11 +40,11 @@ class SamplingBatchBuilder:
     def _column(self, requests: Sequence[Request], name: str) -> Tensor:
         return self._tensor([getattr(request.params, name) for request in requests], torch.float32)
 
-    def _parameters(self, requests: Sequence[Request]) -> SamplingBatch:
+    def _parameters(self, requests: Sequence[Request]) -> RequestBatch:
         def any_has(name: str, off: float) -> bool:
             return any(getattr(request.params, name) != off for request in requests)
 
-        return SamplingBatch(
+        return RequestBatch(
             temperature=self._column(requests, "temperature"),
             # More than the vocabulary is all of it, and may be more than 64 bits hold.
             top_k=self._tensor(
@@ -57,6 +58,8 @@ class SamplingBatchBuilder:
             any_top_k=any(request.params.top_k > 0 for request in requests),
             any_top_p=any_has("top_p", 1.0),
             any_min_p=any_has("min_p", 0.0),
+            requests=list(requests),
+            wishes=wishes_of(requests, self._device),
         )
 
     def _penalties(self, requests: Sequence[Request]) -> PenaltyBatch:

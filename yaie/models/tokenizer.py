@@ -1,10 +1,11 @@
 """`Tokenizer`: text to token ids and back, and chats to prompts."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from yaie.core.errors import InvalidRequestError, ModelError
+from yaie.models.token_bytes import TokenBytes, decoder
 
 _VOCABULARIES = (
     "tokenizer.json",
@@ -27,7 +28,8 @@ class Tokenizer:
         """tokenizer: a transformers tokenizer. model_type: of the config, for the chat fallback."""
         self._tokenizer = tokenizer
         self._joins_turns = model_type == "gpt2"
-        self._decode = _decoder(tokenizer)
+        self._bytes = TokenBytes(tokenizer)
+        self._decode = decoder(tokenizer, self._bytes.shown)
         self.eos_token_id: int | None = tokenizer.eos_token_id
         self.bos_token_id: int | None = tokenizer.bos_token_id
         self.vocab_size: int = len(tokenizer)
@@ -53,6 +55,11 @@ class Tokenizer:
             ) from error
         return cls(tokenizer, model_type)
 
+    @property
+    def of_transformers(self) -> Any:
+        """The tokenizer of transformers that does the work."""
+        return self._tokenizer
+
     def encode(self, text: str, add_special_tokens: bool = True) -> list[int]:
         """Token ids of a text, with what the model wants around it (such as a first BOS) by default."""
         ids: list[int] = self._tokenizer.encode(
@@ -61,12 +68,54 @@ class Tokenizer:
         return ids
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of these tokens, special tokens left out.
+        """The text of these tokens, special tokens left out, except for those around calls of tools.
 
         Bytes that do not yet make a whole character show as U+FFFD. Called once for each token that is
         generated, so it takes the shortest way to the Rust decoder.
         """
         return self._decode(ids)
+
+    def decode_all(self, ids: Sequence[int]) -> str:
+        """The text of these tokens, special tokens as they are written."""
+        text: str = self._tokenizer.decode(
+            list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False
+        )
+        return text
+
+    def token_strings(self, ids: Sequence[int]) -> list[str]:
+        """Each token as the vocabulary spells it: bytes of a byte-level one stand as letters."""
+        return [token or "" for token in self._tokenizer.convert_ids_to_tokens(list(ids))]
+
+    def describe(self) -> dict[str, Any]:
+        """What a client needs to do the same work: class, special tokens, chat template."""
+        special = ("bos_token", "eos_token", "pad_token", "unk_token")
+        return {
+            "tokenizer_class": type(self._tokenizer).__name__,
+            "vocab_size": self.vocab_size,
+            **{name: getattr(self._tokenizer, name, None) for name in special},
+            "chat_template": self.chat_template or None,
+        }
+
+    def token_bytes(self, token_id: int) -> bytes | None:
+        """What a token adds to a text, in UTF-8; it may be part of a character. None for a special
+        token that `decode` leaves out. The space in front of a SentencePiece token is always there,
+        while `decode` drops it at the start of a text.
+        """
+        return self._bytes.of(token_id)
+
+    def token_name(self, token_id: int) -> str:
+        """A token as the vocabulary writes it: what is left to show of a special one."""
+        return self._bytes.piece(token_id)
+
+    def special_token_id(self, text: str) -> int | None:
+        """The special token that is written so; None if there is none."""
+        return self._bytes.special_id(text)
+
+    @property
+    def chat_template(self) -> str:
+        """The Jinja text; all of them, if there are several; "" if there is none."""
+        template = getattr(self._tokenizer, "chat_template", None) or ""
+        return template if isinstance(template, str) else "\n".join(template.values())
 
     @property
     def has_chat_template(self) -> bool:
@@ -123,16 +172,6 @@ class Tokenizer:
         if add_generation_prompt:
             lines.append("assistant:")
         return self.encode("\n".join(lines))
-
-
-def _decoder(tokenizer: Any) -> Callable[[Sequence[int]], str]:
-    """The fastest function that decodes ids without special tokens."""
-    if getattr(tokenizer, "is_fast", False):
-        decode = tokenizer.backend_tokenizer.decode  # skips special tokens by default
-        return lambda ids: decode(list(ids))
-    return lambda ids: tokenizer.decode(
-        list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False
-    )
 
 
 def _first_line(error: Exception) -> str:

@@ -1,5 +1,8 @@
 """The HTTP server around the API that OpenAI clients speak, which is a part (`parts["api_server"]`).
 
-`app.py` puts it together; `service.py` is the backend that the part is given; `health.py` answers
-`/health`; `limits.py` refuses bodies that are too large; `run.py` binds, loads, serves and drains.
+`settings.py` says what can be set; `app.py` puts the application together; `run.py` serves and drains
+it, on what `listen.py` bound and within the limits of `connections.py`. A request passes through
+`request_id.py`, `keys.py` and `limits.py`. `service.py` is the backend that the part is given;
+`extras/`, `tools/` and `responses/` are what clients may ask for beyond text. `health.py`, `metrics.py`
+and `logs.py` are for those who watch; `info.py`, `tokens.py` and `openapi.py` say what is here.
 """

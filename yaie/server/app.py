@@ -1,30 +1,43 @@
 """Puts the HTTP application together. It has no life of its own: `run.py` starts and stops it."""
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI
+from starlette.middleware.cors import CORSMiddleware
 
 from yaie import __version__
 from yaie.engine.async_engine import AsyncEngine
 from yaie.server.health import health_router
-from yaie.server.limits import MAX_BODY_BYTES, BodyLimit
+from yaie.server.info import info_router
+from yaie.server.keys import KeyGuard
+from yaie.server.limits import BodyLimit, ConcurrencyLimit
+from yaie.server.metrics import metrics_router
+from yaie.server.openapi import install_document
+from yaie.server.request_id import HEADER
+from yaie.server.responses.routes import responses_router
 from yaie.server.service import Service
+from yaie.server.settings import ServerSettings
+from yaie.server.tokens import tokens_router
 
 if TYPE_CHECKING:
     from yaie.core.contracts import ApiServer
+
+OPEN_PATHS = frozenset({"/health", "/ready", "/metrics"})
+"""For those who watch the server: without a key, and however busy it is."""
 
 
 def create_app(
     engine: AsyncEngine,
     api: "ApiServer",
-    *,
-    served_model_name: str | None = None,
-    max_body_bytes: int = MAX_BODY_BYTES,
+    settings: ServerSettings | None = None,
+    **changes: Any,
 ) -> FastAPI:
     """The application around an engine, which may still be loading.
 
-    api: the part that speaks OpenAI's API, `parts["api_server"]`.
+    api: the part that speaks OpenAI's API, `parts["api_server"]`. changes: to the settings.
     """
+    settings = replace(settings or ServerSettings(), **changes)
     app = FastAPI(
         title="YAIE",
         version=__version__,
@@ -33,9 +46,44 @@ def create_app(
         docs_url=None,
         redoc_url=None,
     )
-    service = Service(engine, served_model_name)
+    service = Service(engine, settings.served_model_name, tool_parser=settings.tool_parser)
     api.install_error_handlers(app)
-    app.add_middleware(BodyLimit, refuse=api.http_error, max_bytes=max_body_bytes)
+    _add_middleware(app, api, settings)
     app.include_router(health_router(service))
+    app.include_router(metrics_router(service))
     app.include_router(api.make_router(service))
+    app.include_router(responses_router(service, api))
+    app.include_router(tokens_router(service, api))
+    app.include_router(info_router(service))
+    install_document(
+        app, api, max_body_bytes=settings.max_body_bytes, with_keys=bool(settings.api_key)
+    )
     return app
+
+
+def _add_middleware(app: FastAPI, api: "ApiServer", settings: ServerSettings) -> None:
+    """From the inside out: a client is let in by its origin, then by its key, then if there is room."""
+    app.add_middleware(
+        BodyLimit,
+        refuse=api.http_error,
+        max_bytes=settings.max_body_bytes,
+        seconds=settings.receive_timeout,
+    )
+    app.add_middleware(
+        ConcurrencyLimit,
+        refuse=api.http_error,
+        limit=settings.max_concurrent_requests,
+        exempt=OPEN_PATHS,
+    )
+    if settings.api_key:
+        app.add_middleware(
+            KeyGuard, refuse=api.http_error, keys=settings.api_key, exempt=OPEN_PATHS
+        )
+    if settings.allowed_origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=settings.allowed_origins,
+            allow_methods=["GET", "POST"],
+            allow_headers=["*"],
+            expose_headers=[HEADER],
+        )

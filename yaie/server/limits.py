@@ -1,54 +1,155 @@
-"""Refuses a body that is too large before it fills the memory."""
+"""What a client may send, and how much of it at a time: refuses before memory or time is gone.
 
-from collections.abc import Callable
+Plain ASGI middleware, see `solutions/api_server/leaving.py` for the reason.
+"""
 
-from fastapi import HTTPException
+import asyncio
+from collections.abc import Callable, Collection
+
+import numpy as np
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-MAX_BODY_BYTES = 16 * 2**20
+Refuse = Callable[[int, str, dict[str, str] | None], ASGIApp]
+"""The response with a status, a message and headers."""
+
+MAX_DEPTH = 256
+"""Levels of nesting in a body. What works on JSON calls itself for each, and Python's stack ends."""
+BODIES_AT_ONCE = 8
+"""How many of the largest bodies may be held at the same time."""
+COME_BACK = {"Retry-After": "1"}
+
+_BRACKET_STEPS = np.zeros(256, dtype=np.int8)
+_BRACKET_STEPS[list(b"[{")] = 1
+_BRACKET_STEPS[list(b"]}")] = -1
+_PIECE = 1 << 16
+
+
+class ConcurrencyLimit:
+    """503 while `limit` requests are in progress. Paths in `exempt` are always answered."""
+
+    def __init__(self, app: ASGIApp, refuse: Refuse, limit: int, exempt: Collection[str]) -> None:
+        self._app = app
+        self._refuse = refuse
+        self._limit = limit
+        self._exempt = exempt
+        self._count = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["path"] in self._exempt:
+            await self._app(scope, receive, send)
+        elif self._count >= self._limit:
+            message = f"{self._count} requests are in progress already; try again later."
+            await self._refuse(503, message, COME_BACK)(scope, receive, send)
+        else:
+            self._count += 1
+            try:
+                await self._app(scope, receive, send)
+            finally:
+                self._count -= 1
+
+
+class _RefusedError(Exception):
+    def __init__(self, status: int, message: str, headers: dict[str, str] | None = None) -> None:
+        self.args_for_refuse = status, message, headers
 
 
 class BodyLimit:
-    """Plain ASGI middleware: 413 as soon as a body is announced or grows beyond `max_bytes`."""
+    """Reads a body before anybody works on it, so that these come before any other complaint:
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        refuse: Callable[[int, str], ASGIApp],
-        max_bytes: int = MAX_BODY_BYTES,
-    ) -> None:
-        """`refuse`: the response with a status and a message."""
+    413 if it is announced or grows larger than `max_bytes`, 408 if it has not come within `seconds`,
+    503 if too many bytes are held for other requests, 400 if it is nested too deeply.
+    """
+
+    def __init__(self, app: ASGIApp, refuse: Refuse, max_bytes: int, seconds: float = 60.0) -> None:
         self._app = app
         self._refuse = refuse
         self._max_bytes = max_bytes
-        self._message = f"The body is larger than {max_bytes} bytes."
+        self._seconds = seconds
+        self._held = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
+        if scope["type"] != "http" or scope["method"] in ("GET", "HEAD", "OPTIONS"):
             await self._app(scope, receive, send)
             return
+        body = bytearray()
+        try:
+            left = await self._read(scope, receive, body)
+            if not left:
+                message = {"type": "http.request", "body": bytes(body), "more_body": False}
+                await self._app(scope, _first(message, receive), send)
+        except _RefusedError as refused:
+            await self._refuse(*refused.args_for_refuse)(scope, receive, send)
+        finally:
+            self._held -= len(body)
+
+    async def _read(self, scope: Scope, receive: Receive, body: bytearray) -> bool:
+        """Fill `body`; whether the client left before it was complete. Raises _RefusedError."""
         if _announced(scope) > self._max_bytes:
-            response = self._refuse(413, self._message)
-            await response(scope, receive, send)
-        else:
-            await self._app(scope, self._counted(receive), send)
+            raise self._too_large()
+        try:
+            left = await asyncio.wait_for(self._fill(receive, body), self._seconds)
+        except asyncio.TimeoutError:
+            message = f"The body has not come within {self._seconds:g} seconds."
+            raise _RefusedError(408, message, {"Connection": "close"}) from None
+        except asyncio.CancelledError:  # the server ends without waiting for the rest
+            raise _RefusedError(503, "The server is shutting down.") from None
+        if is_too_deep(bytes(body)):
+            message = f"The body is nested too deeply: more than {MAX_DEPTH} levels."
+            raise _RefusedError(400, message)
+        return left
 
-    def _counted(self, receive: Receive) -> Receive:
-        seen = 0
-
-        async def counted() -> Message:
-            nonlocal seen
+    async def _fill(self, receive: Receive, body: bytearray) -> bool:
+        while True:
             message = await receive()
-            seen += len(message.get("body", b""))
-            if seen > self._max_bytes:
-                raise HTTPException(413, self._message)  # the one exception that FastAPI lets pass
-            return message
+            if message["type"] == "http.disconnect":
+                return True
+            chunk = message.get("body", b"")
+            body += chunk
+            self._held += len(chunk)
+            if len(body) > self._max_bytes:
+                raise self._too_large()
+            if self._held > BODIES_AT_ONCE * self._max_bytes:
+                raise _RefusedError(503, "The server holds too many large requests.", COME_BACK)
+            if not message.get("more_body", False):
+                return False
 
-        return counted
+    def _too_large(self) -> _RefusedError:
+        message = f"The body is larger than {self._max_bytes} bytes."
+        return _RefusedError(413, message, {"Connection": "close"})
+
+
+def _first(message: Message, receive: Receive) -> Receive:
+    """A `receive` that gives this message, then what comes behind it: that the client leaves."""
+    waiting = [message]
+
+    async def receive_all() -> Message:
+        return waiting.pop() if waiting else await receive()
+
+    return receive_all
+
+
+def is_too_deep(body: bytes) -> bool:
+    """Whether JSON is nested more than MAX_DEPTH levels.
+
+    Of what is no JSON it only says that it opens more than it closes; then the parser will not get far.
+    No loop of Python's own runs over single bytes: that would hold up everybody else for seconds.
+    """
+    if body.count(b"[") + body.count(b"{") <= MAX_DEPTH:
+        return False
+    text = np.frombuffer(body.replace(rb"\\", b"").replace(rb"\"", b""), dtype=np.uint8)
+    num_quotes = depth = 0
+    for start in range(0, len(text), _PIECE):
+        piece = text[start : start + _PIECE]
+        quotes = num_quotes + np.cumsum(piece == ord('"'), dtype=np.int32)
+        depths = depth + np.cumsum(_BRACKET_STEPS[piece[quotes % 2 == 0]], dtype=np.int32)
+        if depths.max(initial=0) > MAX_DEPTH:
+            return True
+        num_quotes, depth = quotes[-1] % 2, depths[-1] if len(depths) else depth
+    return False
 
 
 def _announced(scope: Scope) -> int:
     for name, value in scope["headers"]:
         if name == b"content-length" and value.isdigit():
-            return int(value)
+            return int(value[:20])
     return 0

@@ -37,12 +37,13 @@ def listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-def url_of(listener: socket.socket) -> str:
-    """Where a client on this machine reaches it."""
+def url_of(listener: socket.socket, secure: bool = False) -> str:
+    """Where a client on this machine reaches it. secure: by HTTPS."""
+    scheme = "https" if secure else "http"
     host, port = listener.getsockname()[:2]
     if host in ("0.0.0.0", "::"):
         host = "127.0.0.1"
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
 def _advice(error: OSError, host: str, port: int) -> str:

@@ -14,7 +14,14 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from yaie.engine.async_engine import AsyncEngine
+from yaie.server.connections import MAX_HEAD_BYTES, allowed_connections, connection_class
+from yaie.server.logs import log_activity
+from yaie.server.request_id import RequestId
+from yaie.server.settings import ServerSettings
 
+KEEP_ALIVE_SECONDS = 75
+"""How long an idle connection is kept. Longer than clients and load balancers keep theirs (5 to 60), so
+that none of them sends a request into a connection that is just being closed."""
 FLUSH_SECONDS = 5
 """How long clients have to read the end of their answers once the engine has stopped."""
 
@@ -39,23 +46,31 @@ async def run_server(
     engine: AsyncEngine,
     app: ASGIApp,
     listener: socket.socket,
+    settings: ServerSettings,
     *,
-    drain_seconds: float,
     on_ready: Callable[[], None],
 ) -> None:
-    """Serve until a signal comes or the engine dies (see `engine.failure`).
+    """Serve until a signal comes or the engine dies or hangs (see `engine.failure`).
 
     Raises what loading the model raised.
     """
     loop = asyncio.get_running_loop()
     leave = asyncio.Event()
     config = uvicorn.Config(
-        app,
+        RequestId(app),
+        http=connection_class(
+            allowed_connections(settings.max_connections), settings.receive_timeout
+        ),
+        ws="none",
+        h11_max_incomplete_event_size=MAX_HEAD_BYTES,
         lifespan="off",
         log_config=None,
         access_log=False,
         server_header=False,
         timeout_graceful_shutdown=FLUSH_SECONDS,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        ssl_certfile=settings.ssl_certfile,
+        ssl_keyfile=settings.ssl_keyfile,
     )
 
     def on_signal() -> None:
@@ -66,16 +81,17 @@ async def run_server(
     loading = asyncio.create_task(engine.start())
     leaving = asyncio.create_task(leave.wait())
     ended = asyncio.create_task(engine.wait_ended())
+    logging_activity = asyncio.create_task(log_activity(engine))
     try:
         await asyncio.wait({loading, leaving}, return_when=asyncio.FIRST_COMPLETED)
         if loading.done() and loading.exception() is None:
             on_ready()
         await asyncio.wait({ended, leaving}, return_when=asyncio.FIRST_COMPLETED)
-        await engine.shutdown(drain_seconds)
+        await engine.shutdown(settings.drain_seconds)
         server.should_exit = True
         await serving
         if loading.done():
             await loading
     finally:
-        for task in (serving, loading, leaving, ended):
+        for task in (serving, loading, leaving, ended, logging_activity):
             task.cancel()

@@ -133,7 +133,7 @@ def test_what_was_asked_reaches_the_backend(part: ModuleType) -> None:
     ask(app, "POST", CHAT, body)
     encoded, (_, prompts, params, priority) = backend.calls
     why = "Templates do not know fields that are null: give them each message `for_template`."
-    expect_equal(encoded, ("encode_chat", USER), "what encode_chat was given", why=why)
+    expect_equal(encoded, ("encode_chat", USER, None), "what encode_chat was given", why=why)
     expect_equal(prompts, [[7] * 5], "the prompts that were submitted")
     why = "The model's own defaults hold for what a client leaves out, and only for that."
     got = (params.temperature, params.top_k)
@@ -145,6 +145,38 @@ def test_what_was_asked_reaches_the_backend(part: ModuleType) -> None:
         *_, (_, _, params, priority) = backend.calls
         expect_equal(params.temperature, 0.3, f"the temperature, a default, for {path}", why=why)
         expect_equal(priority, 0, f"the priority that nobody gave, for {path}")
+
+
+@task("8.6")
+def test_tools_reach_the_prompt(part: ModuleType) -> None:
+    """encode_chat is given the tools of the request, as `body.prompt_tools` has them."""
+    backend = FakeBackend()
+    function = {"name": "get_weather", "description": "Now."}
+    ask(app_on(part, backend), "POST", CHAT,
+        body_for(CHAT, tools=[{"type": "function", "function": function}]))  # fmt: skip
+    why = "A model can only call what its prompt tells it about."
+    _, _, tools = backend.calls[0]
+    names = [tool["function"]["name"] for tool in tools or []]
+    expect_equal(names, ["get_weather"], "the tools that encode_chat was given", why=why)
+
+
+@task("8.6")
+def test_what_is_beyond_text_is_added_by_the_backend(part: ModuleType) -> None:
+    """The reply that is sent is the one that backend.extend returns, given the reply and the body."""
+    why = "Log-probabilities and tool calls are in the extended reply alone."
+    for path in (CHAT, TEXT):
+        for stream in (False, True):
+            backend = FakeBackend()
+            answer = ask(app_on(part, backend), "POST", path, body_for(path, stream=stream))
+            expect_equal(
+                len(backend.extended), 1, f"how often {path} calls backend.extend", why=why
+            )
+            reply, body = backend.extended[0]
+            expect_equal(reply.requests, backend.streams[0].requests, "the requests of the reply")
+            expect_equal(body.stream, stream, "stream of the body that backend.extend was given")
+            said = events_of(answer.body) if stream else [answer.json()]
+            what = f"whether what is sent is of the extended reply, with stream={stream}"
+            expect_equal([it.get("extended") for it in said], [True] * len(said), what, why=why)
 
 
 @task("8.6")

@@ -72,18 +72,24 @@ class CacheDesk:
         self.blocks.release(evicted)
         note(f"# the tree has lost blocks {evicted}")
 
-    def request(self, prompt: Sequence[int], fork_of: Request | None = None) -> Request:
-        """A request that waits."""
+    def request(
+        self, prompt: Sequence[int], fork_of: Request | None = None, *, may_reuse: bool = True
+    ) -> Request:
+        """A request that waits. may_reuse: its `may_reuse_prefix`."""
         name = f"r{len(self.requests)}"
-        request = Request(name, list(prompt), SamplingParams(), fork_of=fork_of)
+        params = SamplingParams(prompt_logprobs=None if may_reuse else 0)
+        request = Request(name, list(prompt), params, fork_of=fork_of)
         self.requests.append(request)
         fork = f", fork_of={fork_of.request_id}" if fork_of else ""
-        note(f"{name} = Request({list(prompt)}{fork})")
+        alone = "" if may_reuse else ", SamplingParams(prompt_logprobs=0)"
+        note(f"{name} = Request({list(prompt)}{alone}{fork})")
         return request
 
-    def admit(self, prompt: Sequence[int], fork_of: Request | None = None) -> Request:
+    def admit(
+        self, prompt: Sequence[int], fork_of: Request | None = None, *, may_reuse: bool = True
+    ) -> Request:
         """A request with a table, that has computed nothing itself yet."""
-        request = self.request(prompt, fork_of)
+        request = self.request(prompt, fork_of, may_reuse=may_reuse)
         self.cache.admit(request)
         request.status = RUNNING
         return request

@@ -158,6 +158,17 @@ def test_a_prefix_computed_twice_is_kept_once(part: ModuleType) -> None:
 
 
 @task("3.6")
+def test_who_may_not_reuse_a_prefix_files_its_own(part: ModuleType) -> None:
+    """A request that computed a cached prefix again has the tree's blocks for it afterwards."""
+    desk = CacheDesk(part)
+    path = desk.file(A[:8])
+    request = desk.admit(A[:11], may_reuse=False)
+    expect(desk.compute(request, commit=True), "allocate refused 3 of 6 free blocks")
+    expect_equal(desk.table(request)[:2], path, "the first two blocks of the table", why=ONCE)
+    desk.check()
+
+
+@task("3.6")
 def test_who_is_overtaken_takes_over_the_rest(part: ModuleType) -> None:
     """Only the blocks from where this request had filed to where the tree ends are replaced."""
     desk = CacheDesk(part, num_blocks=12)

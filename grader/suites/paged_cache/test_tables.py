@@ -59,6 +59,22 @@ def test_a_fully_cached_prompt_computes_its_last_token(part: ModuleType) -> None
 
 
 @task("3.5")
+def test_who_may_not_reuse_a_prefix_starts_with_nothing(part: ModuleType) -> None:
+    """A request whose may_reuse_prefix is False finds nothing cached, and takes nothing."""
+    why = (
+        "It was asked for the log-probabilities of its prompt, and cached keys and values have no "
+        "logits: it computes all of its tokens. `may_reuse_prefix` says so."
+    )
+    desk = CacheDesk(part)
+    desk.file(A[:8])
+    request = desk.request(A[:11], may_reuse=False)
+    expect_equal(desk.cache.cached_tokens(request), 0, "cached_tokens", why=why)
+    expect_equal(desk.cache.admit(request), 0, "what admit returned", why=why)
+    seen = (request.num_computed_tokens, request.num_cached_tokens, desk.table(request))
+    expect_equal(seen, (0, 0, []), "num_computed_tokens, num_cached_tokens, the table", why=why)
+
+
+@task("3.5")
 def test_a_preempted_request_counts_what_it_finds_now(part: ModuleType) -> None:
     """A request that comes back counts what it finds, generated tokens too, and no stale count."""
     desk = CacheDesk(part)

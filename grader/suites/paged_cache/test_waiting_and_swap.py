@@ -78,6 +78,15 @@ def test_nothing_is_pending_in_the_next_step(part: ModuleType) -> None:
 
 
 @task("3.7")
+def test_who_may_not_reuse_a_prefix_does_not_wait_for_one(part: ModuleType) -> None:
+    """A request whose may_reuse_prefix is False is not pending: it computes the block in any case."""
+    desk = computing(part, 0, 12)
+    late = desk.request(A[:12], may_reuse=False)
+    got = desk.cache.is_pending(late)
+    expect_equal(bool(got), False, "whether the same prompt is pending", why=NOTHING_GAINED)
+
+
+@task("3.7")
 def test_without_a_tree_nobody_waits(part: ModuleType) -> None:
     """Given no tree, what another computes is not found in the next step either."""
     desk = CacheDesk(part, caching=False)

@@ -71,7 +71,8 @@ async def answer_chat(backend: ServingBackend, body: ChatRequest) -> Response:
     """Answer a conversation."""
     params = _checked(backend, body)
     messages = list(map(type(body.messages[0]).for_template, body.messages))
-    return await answer(backend, body, [await backend.encode_chat(messages)], params, ChatReply)
+    prompt = await backend.encode_chat(messages, tools=body.prompt_tools)
+    return await answer(backend, body, [prompt], params, ChatReply)
 
 
 async def answer_text(backend: ServingBackend, body: CompletionRequest) -> Response:
@@ -95,7 +96,8 @@ async def answer(
     """Submit the prompts and send what comes."""
     priority = 0 if body.priority is None else body.priority
     stream = await backend.submit_all(prompts, params, priority=priority)
-    reply = make_reply(backend.model_name, stream.requests, include_usage=body.include_usage)
+    plain = make_reply(backend.model_name, stream.requests, include_usage=body.include_usage)
+    reply = backend.extend(plain, body)
     if body.stream:
         return await streamed_answer(stream, reply)
     return await whole_answer(stream, reply)

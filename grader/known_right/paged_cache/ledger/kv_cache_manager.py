@@ -42,7 +42,8 @@ class KVCacheManager:
 
     def _find(self, request: Request) -> list[int]:
         most = (request.num_tokens - 1) // self.block_size
-        return self._tree.peek(request.token_ids, most) if self._tree else []
+        reuses = self._tree and request.may_reuse_prefix
+        return self._tree.peek(request.token_ids, most) if reuses else []
 
     def _sit(self, request: Request, max_blocks: int) -> tuple[_Seat, list[int]]:
         """A seat with the cached prefix locked, and the blocks of that."""
@@ -61,7 +62,8 @@ class KVCacheManager:
         key, size, sibling = request.request_id, self.block_size, request.fork_of
         forks = sibling is not None and self._is_ready(sibling)
         known = request.num_prompt_tokens if forks else request.num_tokens
-        seat, table = self._sit(request, (known - 1) // size)
+        reused = (known - 1) // size if request.may_reuse_prefix else 0
+        seat, table = self._sit(request, reused)
         if sibling is not None and forks:
             table = table + self.block_table(sibling)[len(table) : self._blocks_for(known)]
         self._seats[key] = seat
@@ -90,6 +92,8 @@ class KVCacheManager:
         sibling = request.fork_of
         if sibling and sibling.status is RequestStatus.RUNNING and _is_behind(sibling):
             return True
+        if not request.may_reuse_prefix:
+            return False
         end = self.cached_tokens(request) + self.block_size
         return end < request.num_tokens and tuple(request.token_ids[:end]) in self._computing
 

@@ -1,0 +1,142 @@
+"""What others than submissions ask of an AsyncEngine, and how much may wait for it at a time."""
+
+import asyncio
+import threading
+
+import pytest
+
+from tests.engine.test_async_engine import LONG, on_engine, text_of, until
+from tests.server.fake_engine import FakeEngine
+from yaie.core.errors import EngineDeadError, EngineOverloadedError, EngineUnavailableError
+from yaie.engine import async_engine
+from yaie.engine.async_engine import AsyncEngine
+
+
+def test_call_runs_between_two_steps_on_the_engines_thread() -> None:
+    async def test(fake: FakeEngine, engine: AsyncEngine) -> None:
+        fake.step_seconds = 0.001
+        stream = await engine.submit(LONG)
+        assert await engine.call(lambda _: threading.current_thread().name) == "yaie-engine"
+        assert await engine.call(lambda llm: llm) is fake  # type: ignore[comparison-overlap]
+        await stream.aclose()
+
+    on_engine(test)
+
+
+def test_what_a_call_raises_reaches_the_caller_and_nobody_else() -> None:
+    async def test(fake: FakeEngine, engine: AsyncEngine) -> None:
+        with pytest.raises(ZeroDivisionError):
+            await engine.call(lambda _: 1 // 0)
+        assert await text_of(await engine.submit("abc")) == "cba"
+
+    on_engine(test)
+
+
+def test_call_does_not_wait_for_a_long_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(async_engine, "CALL_SECONDS", 0.1)
+
+    async def test(fake: FakeEngine, engine: AsyncEngine) -> None:
+        fake.gate.clear()
+        await engine.submit(LONG)
+        called: list[object] = []
+        with pytest.raises(EngineOverloadedError):
+            await engine.call(called.append)
+        fake.gate.set()
+        await engine.stats()
+        assert called == []  # nobody wanted it any more
+
+    on_engine(test)
+
+
+def test_stats_are_those_of_the_engine() -> None:
+    async def test(fake: FakeEngine, engine: AsyncEngine) -> None:
+        assert await engine.stats() == fake.stats()
+
+    on_engine(test)
+
+
+def test_dead_engine_is_not_asked() -> None:
+    async def test(fake: FakeEngine, engine: AsyncEngine) -> None:
+        fake.fault = RuntimeError("boom")
+        with pytest.raises(EngineDeadError):
+            await text_of(await engine.submit("abc"))
+        with pytest.raises(EngineDeadError):
+            await engine.stats()
+
+    on_engine(test)
+
+
+def test_loading_engine_is_not_asked() -> None:
+    async def run() -> None:
+        with pytest.raises(EngineUnavailableError):
+            await AsyncEngine(FakeEngine).stats()  # type: ignore[arg-type]
+
+    asyncio.run(run())
+
+
+def small_inbox(fake: FakeEngine) -> None:
+    object.__setattr__(fake.config, "max_waiting", 3)
+
+
+def test_inbox_is_bounded_while_a_step_takes_long() -> None:
+    async def test(fake: FakeEngine, engine: AsyncEngine) -> None:
+        small_inbox(fake)
+        fake.gate.clear()
+        await engine.submit(LONG)
+        await until(lambda: engine._thread.num_commands == 0)
+        waiting = [asyncio.create_task(engine.submit([5] * 3)) for _ in range(3)]
+        await until(lambda: engine._thread.num_commands == 3)
+        with pytest.raises(EngineOverloadedError):
+            await engine.submit([5] * 3)
+        with pytest.raises(EngineOverloadedError):
+            await engine.stats()
+        assert engine.is_full
+        fake.gate.set()
+        for stream in await asyncio.gather(*waiting):
+            await text_of(stream)
+        assert not engine.is_full
+
+    on_engine(test)
+
+
+def test_texts_that_wait_for_the_tokenizer_are_bounded() -> None:
+    async def test(fake: FakeEngine, engine: AsyncEngine) -> None:
+        small_inbox(fake)
+        gate = threading.Event()
+        encode = fake.tokenizer.encode
+
+        def slow(text: str) -> list[int]:
+            gate.wait(5)
+            return encode(text)
+
+        fake.tokenizer.encode = slow  # type: ignore[method-assign, assignment]
+        waiting = [asyncio.create_task(engine.submit("abc")) for _ in range(3)]
+        await until(lambda: engine._tokenizer_thread.num_pending == 3)
+        with pytest.raises(EngineOverloadedError):
+            await engine.submit("abc")
+        gate.set()
+        assert [await text_of(stream) for stream in await asyncio.gather(*waiting)] == ["cba"] * 3
+
+    on_engine(test)
+
+
+def test_text_whose_caller_has_left_is_not_tokenized() -> None:
+    async def test(fake: FakeEngine, engine: AsyncEngine) -> None:
+        gate, seen = threading.Event(), []
+
+        def slow(text: str) -> list[int]:
+            seen.append(text)
+            gate.wait(5)
+            return [5]
+
+        fake.tokenizer.encode = slow  # type: ignore[method-assign, assignment]
+        tasks = [asyncio.create_task(engine.submit(text)) for text in ("one", "two")]
+        await until(lambda: seen == ["one"] and engine._tokenizer_thread.num_pending == 2)
+        tasks[1].cancel()
+        await asyncio.gather(tasks[1], return_exceptions=True)
+        gate.set()
+        await text_of(await tasks[0])
+        await until(lambda: engine._tokenizer_thread.num_pending == 0)
+        assert seen == ["one"]
+
+    on_engine(test)

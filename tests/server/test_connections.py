@@ -1,0 +1,73 @@
+"""Connections that never become a request, or that are too many."""
+
+import pytest
+
+from tests.server.conftest import LiveServer, serving, within
+from tests.server.fake_engine import FakeEngine
+from tests.server.test_limits import connect, raw, status_and_error, still_well
+from yaie.server.connections import SPARE_FILES, allowed_connections
+
+
+@pytest.mark.parametrize(
+    "start", [b"", b"POST /v1/comp", b"POST / HTTP/1.1\r\nHost: x\r\nA: b\r\n"]
+)
+def test_head_that_does_not_come_is_a_408(fake: FakeEngine, start: bytes) -> None:
+    with serving(lambda: fake, receive_timeout=0.3) as server:
+        assert status_and_error(raw(server, start))[0] == 408
+        still_well(server)
+
+
+def test_second_head_on_a_connection_has_its_time_too(fake: FakeEngine) -> None:
+    with serving(lambda: fake, receive_timeout=0.3) as server:
+        get = b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n"
+        answer = raw(server, get, b"GET /hea", pause=0.1)
+        assert answer.startswith(b"HTTP/1.1 200")
+        assert b"HTTP/1.1 408" in answer
+
+
+@pytest.mark.parametrize(
+    "request_bytes",
+    [
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",  # somebody speaks TLS
+        b"nonsense\r\n\r\n",
+        b"GET /health HTTP/1.1\r\n\r\n",  # no Host
+        b"GET /health HTTP/1.1\r\nHost: x\r\nX: " + b"a" * 10**6 + b"\r\n\r\n",
+        b"GET /health HTTP/1.1\r\nHost: x\r\n" + b"A: b\r\n" * 200_000 + b"\r\n",
+        b"GET /" + b"a" * 10**6 + b" HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: -5\r\n\r\n",
+        b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n",
+        b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+    ],
+)
+def test_what_is_no_http_is_a_400_in_our_shape(fake_live: LiveServer, request_bytes: bytes) -> None:
+    try:
+        answer = raw(fake_live, request_bytes)
+    except OSError:  # it hung up while the client was still sending
+        answer = b""
+    if answer:
+        assert status_and_error(answer)[0] == 400
+    still_well(fake_live)
+
+
+def test_connections_beyond_the_limit_are_told_and_closed(fake: FakeEngine) -> None:
+    with serving(lambda: fake, max_connections=20) as server:
+        idle = [connect(server) for _ in range(20)]
+        status, _ = status_and_error(raw(server))
+        assert status == 503
+        for connection in idle:
+            connection.close()
+        within(5, lambda: server.http.get("/health").status_code == 200)
+
+
+def test_no_more_connections_are_allowed_than_there_are_files(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    resource = pytest.importorskip("resource")
+    limits = [256, 1000]
+    monkeypatch.setattr(resource, "getrlimit", lambda _: tuple(limits))
+    monkeypatch.setattr(resource, "setrlimit", lambda _, wanted: limits.__setitem__(0, wanted[0]))
+    assert allowed_connections(100) == 100
+    assert limits[0] == 256  # enough already
+    assert allowed_connections(500) == 500
+    assert limits[0] == 500 + SPARE_FILES  # raised as far as needed
+    assert allowed_connections(5000) == 1000 - SPARE_FILES  # as far as allowed

@@ -1,0 +1,99 @@
+"""Connections before they are requests: how long a head may take, how many may be open.
+
+Uvicorn leaves a connection alone that is opened and never used, and answers what is no HTTP in plain
+text. h11 bounds a request's head (16 KiB) and refuses what is malformed.
+"""
+
+import asyncio
+import contextlib
+import json
+from http import HTTPStatus
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+MAX_HEAD_BYTES = 16 * 2**10
+SPARE_FILES = 128
+"""File descriptors for all that is no connection."""
+
+
+def connection_class(limit: int, head_seconds: float) -> type[asyncio.Protocol]:
+    """What `uvicorn.Config(http=...)` takes.
+
+    limit: connections that may be open. head_seconds: how long a client may take from the start of the
+    connection, or from the first byte of a further request, to the end of the request's head.
+    """
+
+    class Connection(H11Protocol):
+        _head_timer: asyncio.TimerHandle | None = None
+
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            super().connection_made(transport)
+            if len(self.connections) > limit:
+                self._answer(503, "Too many connections are open; try again later.")
+            else:
+                self._wait_for_head()
+
+        def data_received(self, data: bytes) -> None:
+            super().data_received(data)
+            if self.conn.their_state is not h11.IDLE:
+                self._stop_waiting()
+            elif self._head_timer is None and not self.transport.is_closing():
+                self._wait_for_head()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._stop_waiting()
+            super().connection_lost(exc)
+
+        def send_400_response(self, msg: str) -> None:
+            self._answer(400, "This is no valid HTTP request, or its head is too long.")
+
+        def _wait_for_head(self) -> None:
+            self._head_timer = self.loop.call_later(head_seconds, self._head_is_late)
+
+        def _stop_waiting(self) -> None:
+            if self._head_timer is not None:
+                self._head_timer.cancel()
+                self._head_timer = None
+
+        def _head_is_late(self) -> None:
+            self._head_timer = None
+            self._answer(408, f"The request has not come within {head_seconds:g} seconds.")
+
+        def _answer(self, status: int, message: str) -> None:
+            """A whole response outside of any request; then the connection is closed."""
+            answering = self.cycle is not None and self.cycle.response_started
+            if not answering or self.cycle.response_complete:
+                self.transport.write(refusal(status, message))
+            self.transport.close()
+
+    return Connection
+
+
+def refusal(status: int, message: str) -> bytes:
+    """A response with OpenAI's error object, from the first byte to the last."""
+    kind = "invalid_request_error" if status < 500 else "server_error"
+    error = {"message": message, "type": kind, "param": None, "code": None}
+    body = json.dumps({"error": error}).encode()
+    head = (
+        f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+    )
+    return head.encode() + body
+
+
+def allowed_connections(wanted: int) -> int:
+    """How many connections may be open, at most `wanted`: each needs a file descriptor, of which this
+    process takes as many as the system gives it."""
+    try:
+        import resource
+    except ImportError:  # Windows, which has no such limit
+        return wanted
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = wanted + SPARE_FILES
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        soft = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return wanted if soft == resource.RLIM_INFINITY else max(1, min(wanted, soft - SPARE_FILES))

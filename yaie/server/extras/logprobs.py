@@ -1,0 +1,193 @@
+"""Log-probabilities in OpenAI's two shapes, for answers of both kinds, whole and streamed.
+
+Every token that the model drew has one entry, the one that ended the answer and those of a stop string
+included, as in vLLM: there are as many entries as `completion_tokens`. In a stream the entries of tokens
+whose text is held back travel with the next piece that has text, or with the last chunk.
+"""
+
+import codecs
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+from yaie.core.contracts import Reply
+from yaie.core.request import RequestOutput, TokenLogprob
+from yaie.server.extras.wrapper import Json, Wrapper, has_content
+
+LEAST = -9999.0
+"""What OpenAI says for a probability of zero: JSON has no infinity."""
+
+
+def finite(logprob: float) -> float:
+    """A number that JSON can hold."""
+    return logprob if logprob > LEAST else LEAST
+
+
+class _Logprobs(Wrapper):
+    """Keeps count of each choice's tokens: how many were told of, and how many there are.
+
+    broken: what stands in front of the name of a token that is a part of a character.
+    """
+
+    broken: ClassVar[str] = ""
+
+    def __init__(self, reply: Reply, tokenizer: Any) -> None:
+        super().__init__(reply)
+        self._tokenizer = tokenizer
+        self._told = [0] * len(self.requests)
+        self._come = [0] * len(self.requests)
+        self._known: dict[tuple[int, bool], tuple[str, list[int] | None]] = {}
+
+    def add(self, output: RequestOutput) -> None:
+        """Take over an output. Raises YaieError if its request failed."""
+        super().add(output)
+        self._come[self.index_of(output)] += len(output.token_ids)
+
+    def result(self) -> Json:
+        """The whole answer, each choice with all its entries."""
+        answer = self._reply.result()
+        for choice in answer["choices"]:
+            choice["logprobs"] = self._take(choice["index"])
+        return answer
+
+    def chunks(self, output: RequestOutput) -> Iterator[Json]:
+        """The chunks, with the entries that are due."""
+        index = self.index_of(output)
+        self._come[index] += len(output.token_ids)
+        for chunk in self._reply.chunks(output):
+            choice = chunk["choices"][0]
+            is_due = has_content(choice) or choice["finish_reason"] is not None
+            if is_due and self._has_untold(index):
+                choice["logprobs"] = self._take(index)
+            yield chunk
+
+    def _has_untold(self, index: int) -> bool:
+        return self._told[index] < self._come[index]
+
+    def _take(self, index: int) -> Json:
+        """The entries of a choice's tokens that were not told yet, in the endpoint's shape."""
+        begin, self._told[index] = self._told[index], self._come[index]
+        request = self.requests[index]
+        return self._shape(index, begin, request.logprobs[begin : self._told[index]])
+
+    def _shape(self, index: int, begin: int, entries: list[TokenLogprob]) -> Json:
+        """begin: how many of the choice's tokens come before."""
+        raise NotImplementedError
+
+    def _named(self, token_id: int, is_first: bool) -> tuple[str, list[int] | None]:
+        """A token as text, and what it adds to the answer, in bytes.
+
+        is_first: before it there is no text to set it apart from, and the decoders of SentencePiece drop
+            its space.
+        """
+        known = self._known.get((token_id, is_first))
+        if known is not None:
+            return known
+        data: bytes | None = self._tokenizer.token_bytes(token_id)
+        named: tuple[str, list[int] | None]
+        if data is None:
+            named = self._tokenizer.token_name(token_id), None
+        else:
+            if is_first and data[:1] == b" " and data == b" " + self._alone(token_id):
+                data = data[1:]
+            named = _escaped(data, self.broken), list(data)
+        self._known[token_id, is_first] = named
+        return named
+
+    def _alone(self, token_id: int) -> bytes:
+        text: str = self._tokenizer.decode([token_id])
+        return text.encode()
+
+
+class ChatLogprobs(_Logprobs):
+    """`logprobs: {"content": [...], "refusal": null}` of `/v1/chat/completions`."""
+
+    def _shape(self, index: int, begin: int, entries: list[TokenLogprob]) -> Json:
+        is_first = begin == 0
+        content = []
+        for entry in entries:
+            shown = self._one(entry.token_id, entry.logprob, is_first)
+            top = [self._one(token, logprob, is_first) for token, logprob in entry.top]
+            content.append({**shown, "top_logprobs": top})
+            is_first = is_first and shown["bytes"] is None
+        return {"content": content, "refusal": None}
+
+    def _one(self, token_id: int, logprob: float, is_first: bool) -> Json:
+        name, data = self._named(token_id, is_first)
+        return {"token": name, "logprob": finite(logprob), "bytes": data}
+
+
+class TextLogprobs(_Logprobs):
+    """`logprobs: {"tokens", "token_logprobs", "top_logprobs", "text_offset"}` of `/v1/completions`.
+
+    Offsets count characters from the start of the choice's text. The most likely tokens are an object
+    with a number for each text, and the token that was drawn is always among them, as in OpenAI's API.
+    """
+
+    broken = "bytes:"
+
+    def __init__(self, reply: Reply, tokenizer: Any, *, with_prompt: bool) -> None:
+        """with_prompt: the text begins with the prompt (`Echo`), and so do the entries."""
+        super().__init__(reply, tokenizer)
+        self._with_prompt = with_prompt
+        self._prompt_told = [not with_prompt] * len(self.requests)
+        self._offsets = [_Offset() for _ in self.requests]
+
+    def _has_untold(self, index: int) -> bool:
+        return not self._prompt_told[index] or super()._has_untold(index)
+
+    def _shape(self, index: int, begin: int, entries: list[TokenLogprob]) -> Json:
+        shape: Json = {"tokens": [], "token_logprobs": [], "top_logprobs": [], "text_offset": []}
+        if not self._prompt_told[index]:
+            self._prompt_told[index] = True
+            self._add_prompt(shape, index)
+        for entry in entries:
+            self._add(shape, index, entry.token_id, entry)
+        return shape
+
+    def _add_prompt(self, shape: Json, index: int) -> None:
+        request = self.requests[index]
+        holder = request.fork_of or request  # of `n` siblings the first has it
+        prompt = request.token_ids[: request.num_prompt_tokens]
+        for token_id, entry in zip(prompt, holder.prompt_logprobs, strict=True):
+            self._add(shape, index, token_id, entry)
+
+    def _add(self, shape: Json, index: int, token_id: int, entry: TokenLogprob | None) -> None:
+        """entry: None for the first token of a prompt, before which nothing stands."""
+        offset = self._offsets[index]
+        is_first = offset.is_at_start
+        name, data = self._named(token_id, is_first)
+        shape["tokens"].append(name)
+        shape["text_offset"].append(offset.characters)
+        offset.advance(data)
+        shape["token_logprobs"].append(None if entry is None else finite(entry.logprob))
+        shape["top_logprobs"].append(None if entry is None else self._top(entry, is_first))
+
+    def _top(self, entry: TokenLogprob, is_first: bool) -> dict[str, float]:
+        top: dict[str, float] = {}
+        for token_id, logprob in (*entry.top, (entry.token_id, entry.logprob)):
+            # Two tokens may look the same: the more likely one comes first and stays.
+            top.setdefault(self._named(token_id, is_first)[0], finite(logprob))
+        return top
+
+
+class _Offset:
+    """How many characters come before the next token of a text."""
+
+    def __init__(self) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self.characters = 0
+        self.is_at_start = True
+
+    def advance(self, data: list[int] | None) -> None:
+        """One more token. data: None for one that adds nothing."""
+        if data is not None:
+            self.is_at_start = False
+            self.characters += len(self._decoder.decode(bytes(data)))
+
+
+def _escaped(data: bytes, prefix: str) -> str:
+    """A token's text; where it is no whole text, its bytes as OpenAI writes them, after `prefix`."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return prefix + "".join(f"\\x{byte:02x}" for byte in data)

@@ -1,0 +1,99 @@
+"""Calls of tools in OpenAI's shape: `message.tool_calls`, and `delta.tool_calls` of streams."""
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field, replace
+
+from yaie.core.contracts import Reply
+from yaie.core.request import FinishReason, RequestOutput
+from yaie.server.extras.wrapper import Json, Wrapper, has_content
+from yaie.server.tools import ToolFormat
+from yaie.server.tools.parser import Arguments, Call, CallParser, Content, Event
+
+PLACE = "."
+"""The text of a piece whose delta will be a call: a reply says nothing for an output without text."""
+
+
+@dataclass(slots=True)
+class _Choice:
+    """What was read of one answer so far."""
+
+    parser: CallParser
+    content: str = ""
+    calls: list[Json] = field(default_factory=list)
+
+
+class ToolCalls(Wrapper):
+    """Takes the calls out of the text."""
+
+    def __init__(self, reply: Reply, tool_format: ToolFormat, names: Collection[str]) -> None:
+        """names: of the tools of the request."""
+        super().__init__(reply)
+        self._format = tool_format
+        self._choices = [_Choice(tool_format.parser(names)) for _ in self.requests]
+
+    def add(self, output: RequestOutput) -> None:
+        """Take over an output. Raises YaieError if its request failed."""
+        super().add(output)
+        choice = self._choices[self.index_of(output)]
+        for event in _events(choice.parser, output):
+            match event:
+                case Content(text):
+                    choice.content += text
+                case Call(_, name):
+                    function = {"name": name, "arguments": ""}
+                    call = {"id": self._format.new_id(), "type": "function", "function": function}
+                    choice.calls.append(call)
+                case Arguments(index, text):
+                    choice.calls[index]["function"]["arguments"] += text
+
+    def result(self) -> Json:
+        """The whole answer."""
+        answer = self._reply.result()
+        for shape in answer["choices"]:
+            choice = self._choices[shape["index"]]
+            if choice.calls:
+                shape["message"]["content"] = choice.content or None
+                shape["message"]["tool_calls"] = choice.calls
+            _tell_reason(shape, choice.parser)
+        return answer
+
+    def chunks(self, output: RequestOutput) -> Iterator[Json]:
+        """The chunks: of content as ever, of a call first its name, then its arguments in pieces."""
+        if output.finish_reason is FinishReason.ERROR:
+            yield from self._reply.chunks(output)
+            return
+        parser = self._choices[self.index_of(output)].parser
+        tokens = output.token_ids  # they travel with the first piece
+        for event in _events(parser, output):
+            text = event.text if isinstance(event, Content) else PLACE
+            piece = replace(output, text=text, token_ids=tokens, finish_reason=None)
+            tokens = []
+            for chunk in self._reply.chunks(piece):
+                shape = chunk["choices"][0]
+                if has_content(shape) and not isinstance(event, Content):
+                    shape["delta"] = {"tool_calls": [self._delta(event)]}
+                yield chunk
+        for chunk in self._reply.chunks(replace(output, text="", token_ids=tokens)):
+            _tell_reason(chunk["choices"][0], parser)
+            yield chunk
+
+    def _delta(self, event: Call | Arguments) -> Json:
+        if isinstance(event, Arguments):
+            return {"index": event.index, "function": {"arguments": event.text}}
+        return {
+            "index": event.index,
+            "id": self._format.new_id(),
+            "type": "function",
+            "function": {"name": event.name, "arguments": ""},
+        }
+
+
+def _events(parser: CallParser, output: RequestOutput) -> list[Event]:
+    events = parser.push(output.text)
+    return events if output.finish_reason is None else events + parser.end()
+
+
+def _tell_reason(shape: Json, parser: CallParser) -> None:
+    """An answer that stopped after complete calls stopped for their sake."""
+    if shape["finish_reason"] == FinishReason.STOP.value and parser.has_called:
+        shape["finish_reason"] = "tool_calls"

@@ -1,0 +1,46 @@
+"""The reply around a reply, which passes everything on: what the others begin with."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from yaie.core.contracts import Reply
+from yaie.core.request import Request, RequestOutput
+
+Json = dict[str, Any]
+
+
+class Wrapper:
+    """See `yaie.core.contracts.Reply`."""
+
+    def __init__(self, reply: Reply) -> None:
+        self._reply = reply
+        self.id: str = reply.id
+        self.requests: Sequence[Request] = reply.requests
+        self.include_usage: bool = reply.include_usage
+        self._index = {request.request_id: index for index, request in enumerate(self.requests)}
+
+    def index_of(self, output: RequestOutput) -> int:
+        """The number of the choice that an output belongs to."""
+        return self._index[output.request.request_id]
+
+    def add(self, output: RequestOutput) -> None:
+        """Take over an output. Raises YaieError if its request failed."""
+        self._reply.add(output)
+
+    def result(self) -> Json:
+        """The whole answer."""
+        return self._reply.result()
+
+    def chunks(self, output: RequestOutput) -> Iterator[Json]:
+        """The chunks that an output makes."""
+        yield from self._reply.chunks(output)
+
+    def usage_chunk(self) -> Json:
+        """The last chunk of a stream that was asked for its usage."""
+        return self._reply.usage_chunk()
+
+
+def has_content(choice: Json) -> bool:
+    """Whether a piece of a streamed choice says something, beyond its role."""
+    delta = choice.get("delta")
+    return bool(choice.get("text") if delta is None else delta.get("content"))

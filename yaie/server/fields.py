@@ -1,0 +1,67 @@
+"""Bodies with unions in them, and how what is wrong in one is told.
+
+Pydantic puts the member of a union that it tried into the way to a fault. The members here carry tags,
+which are taken out again, so that a client reads the name of the field as it wrote it.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from fastapi.exceptions import RequestValidationError
+from pydantic import Discriminator, Tag, ValidationError, model_validator
+
+from yaie.core.fields import Fields
+
+
+class Body(Fields):
+    """A whole body. Complaints about it name fields, without the members of unions that were tried."""
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _report(cls, value: Any, handler: Callable[[Any], Any]) -> Any:
+        try:
+            return handler(value)
+        except ValidationError as error:
+            raise located(error) from None
+
+
+def located(error: ValidationError) -> RequestValidationError:
+    """The complaints of pydantic as FastAPI would have raised them, with our tags taken out."""
+    return RequestValidationError(
+        [
+            {**fault, "loc": ("body", *(step for step in fault["loc"] if not _is_tag(step)))}
+            for fault in error.errors(include_url=False)
+        ]
+    )
+
+
+def tag(name: str) -> Tag:
+    """Marks a member of a union; `choice` picks it."""
+    return Tag(f"<{name}>")
+
+
+def choice(pick: Callable[[Any], str | None], message: str) -> Discriminator:
+    """Tells the members of a union apart. `message`: what to say when `pick` returns none of them."""
+
+    def discriminate(value: Any) -> str | None:
+        picked = pick(value)
+        return None if picked is None else f"<{picked}>"
+
+    return Discriminator(discriminate, custom_error_type="wrong", custom_error_message=message)
+
+
+def kind_of(value: Any) -> str | None:
+    """The "type" of an object, parsed or not; for `choice`."""
+    kind = value.get("type") if isinstance(value, dict) else getattr(value, "type", None)
+    return kind if isinstance(kind, str) else None
+
+
+def text_or_list(value: Any) -> str | None:
+    """For `choice` between "text" and "list"."""
+    if isinstance(value, str):
+        return "text"
+    return "list" if isinstance(value, list) else None
+
+
+def _is_tag(step: int | str) -> bool:
+    return isinstance(step, str) and step.startswith("<") and step.endswith(">")

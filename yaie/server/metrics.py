@@ -1,0 +1,142 @@
+"""`GET /metrics`: the engine's telemetry for Prometheus, under the names and labels of vLLM.
+
+So dashboards, autoscalers and gateways that were made for it find what they look for. prometheus_client
+writes the text; the numbers are read when somebody asks (`Telemetry`), so the engine does nothing for
+it. While the model loads there is no engine to speak of: then there are the process's figures alone.
+"""
+
+from collections.abc import Iterator
+from itertools import accumulate
+from typing import Any
+
+from fastapi import APIRouter
+from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.metrics_core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+from prometheus_client.registry import Collector
+from starlette.requests import Request
+from starlette.responses import Response
+
+from yaie.core.request import FinishReason
+from yaie.engine.telemetry import Histogram, Telemetry
+from yaie.server.service import Service
+
+# name: (attribute of the statistics, help)
+GAUGES = {
+    "num_requests_running": ("num_running", "Requests that the engine computes now."),
+    "num_requests_waiting": ("num_waiting", "Requests that wait for their turn."),
+    "kv_cache_usage_perc": ("kv_usage", "Share of the KV pool in use by requests; 1 is all of it."),
+}
+COUNTERS = {
+    "prefix_cache_queries": ("prompt_tokens", "Prompt tokens looked up in the prefix cache."),
+    "prefix_cache_hits": ("cached_tokens", "Prompt tokens taken from the prefix cache."),
+    "num_preemptions": ("preemptions", "Times that a request lost its place to another one."),
+    "prompt_tokens": ("prompt_tokens", "Prompt tokens of requests that got their first token."),
+    "generation_tokens": ("generation_tokens", "Tokens generated."),
+    "corrupted_requests": ("corrupted_requests", "Requests whose logits were NaN or infinite."),
+}
+HISTOGRAMS = {
+    "iteration_tokens_total": ("step_tokens", "Tokens computed in a step."),
+    "time_to_first_token_seconds": ("time_to_first_token", "From arrival to the first token."),
+    "inter_token_latency_seconds": ("inter_token_latency", "Between two tokens of a request."),
+    "request_time_per_output_token_seconds": (
+        "time_per_output_token",
+        "Mean time between tokens, of each request.",
+    ),
+    "e2e_request_latency_seconds": ("e2e_latency", "From arrival to the last token."),
+    "request_queue_time_seconds": ("queue_time", "From arrival to the first turn."),
+    "request_inference_time_seconds": ("inference_time", "From the first turn to the last token."),
+    "request_prefill_time_seconds": ("prefill_time", "From the first turn to the first token."),
+    "request_decode_time_seconds": ("decode_time", "From the first token to the last."),
+    "request_prompt_tokens": ("prompt_tokens", "Prompt tokens of a request."),
+    "request_generation_tokens": ("generation_tokens", "Tokens generated for a request."),
+    "request_params_max_tokens": ("max_tokens", "Tokens that a request may generate."),
+    "request_params_n": ("choices", "Choices that were asked for (n)."),
+}
+
+
+class EngineCollector(Collector):
+    """Makes metrics of one engine's telemetry. Labels: the served model, and engine 0, the only one."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    def collect(self) -> Iterator[Metric]:
+        """The metrics as they stand."""
+        telemetry = self._service.engine.telemetry
+        if not telemetry.stats:
+            return
+        labels = {"model_name": self._service.model_name, "engine": "0"}
+        yield from self._gauges(telemetry, labels)
+        yield from self._counters(telemetry, labels)
+        for name, (attribute, help) in HISTOGRAMS.items():
+            histogram = HistogramMetricFamily(f"vllm:{name}", help, labels=list(labels))
+            observed: Histogram = getattr(telemetry, attribute)
+            buckets = cumulative(observed)
+            histogram.add_metric(list(labels.values()), buckets, observed.total)
+            yield histogram
+
+    def _gauges(self, telemetry: Telemetry, labels: dict[str, str]) -> Iterator[Metric]:
+        for name, (key, help) in GAUGES.items():
+            gauge = GaugeMetricFamily(f"vllm:{name}", help, labels=list(labels))
+            gauge.add_metric(list(labels.values()), telemetry.stats.get(key, 0))
+            yield gauge
+        facts = self._cache_config()
+        info = GaugeMetricFamily(
+            "vllm:cache_config_info", "How the KV cache is set up.", labels=["engine", *facts]
+        )
+        info.add_metric(["0", *facts.values()], 1)
+        yield info
+
+    def _counters(self, telemetry: Telemetry, labels: dict[str, str]) -> Iterator[Metric]:
+        for name, (key, help) in COUNTERS.items():
+            counter = CounterMetricFamily(f"vllm:{name}", help, labels=list(labels))
+            counter.add_metric(list(labels.values()), telemetry.stats.get(key, 0))
+            yield counter
+        success = CounterMetricFamily(
+            "vllm:request_success",
+            "Requests that ended, by reason; error and abort among them.",
+            labels=[*labels, "finished_reason"],
+        )
+        for reason in FinishReason:
+            success.add_metric([*labels.values(), reason.value], telemetry.finished[reason])
+        yield success
+
+    def _cache_config(self) -> dict[str, str]:
+        engine = self._service.engine.engine
+        config = engine.config
+        return {
+            "block_size": str(config.block_size),
+            "num_gpu_blocks": str(engine.pool_tokens // config.block_size),
+            "enable_prefix_caching": str(config.prefix_caching),
+            "swap_space": str(config.swap_space),
+        }
+
+
+def cumulative(histogram: Histogram) -> list[tuple[str, float]]:
+    """(upper bound, how many were not above it), as Prometheus wants buckets."""
+    bounds = [str(bound) for bound in histogram.bounds] + ["+Inf"]
+    return list(zip(bounds, accumulate(histogram.counts), strict=True))
+
+
+def metrics_router(service: Service) -> APIRouter:
+    """The router with `/metrics`, on a registry of its own."""
+    registry = CollectorRegistry()
+    for collector in (ProcessCollector, PlatformCollector, GCCollector):
+        collector(registry=registry)
+    registry.register(EngineCollector(service))
+    router = APIRouter()
+
+    @router.get("/metrics")
+    async def metrics(request: Request) -> Response:
+        """The metrics, as Prometheus or OpenMetrics text."""
+        encode: Any
+        encode, content_type = choose_encoder(request.headers.get("accept", ""))
+        return Response(encode(registry), headers={"Content-Type": content_type})
+
+    return router

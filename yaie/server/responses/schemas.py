@@ -1,0 +1,254 @@
+"""What `POST /v1/responses` takes. Types and ranges are checked here, lengths by the engine.
+
+As with chat completions, what is accepted is honoured, and what is not supported is refused by name.
+The server keeps nothing between two calls, so all that would need a memory is refused.
+"""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field
+
+from yaie.core.fields import (
+    MAX_MESSAGES,
+    MAX_TOOLS,
+    Fields,
+    Flag,
+    Integer,
+    JsonObject,
+    Never,
+    Nothing,
+    Number,
+    Text,
+    or_say,
+    ranged,
+)
+from yaie.core.params import MAX_LOGPROBS
+from yaie.server.fields import Body, choice, kind_of, tag, text_or_list
+
+Status = Literal["in_progress", "completed", "incomplete"]
+Id = Annotated[Text | None, Field(description="As an earlier answer gave it; has no effect.")]
+STATELESS = "This server keeps no responses; send the whole conversation as input."
+
+
+class TextPart(Fields):
+    """A text that a client wrote."""
+
+    type: Literal["input_text"]
+    text: Text
+
+
+class OutputTextPart(Fields):
+    """A text that a model wrote, sent back."""
+
+    type: Literal["output_text"]
+    text: Text
+    annotations: Nothing | None = None
+    logprobs: list[dict[str, Any]] | None = None
+
+
+class RefusalPart(Fields):
+    """A refusal that a model wrote, sent back."""
+
+    type: Literal["refusal"]
+    refusal: Text
+
+
+Part = Annotated[
+    Annotated[TextPart, tag("input_text")]
+    | Annotated[OutputTextPart, tag("output_text")]
+    | Annotated[RefusalPart, tag("refusal")],
+    choice(kind_of, "Only parts of the types input_text, output_text and refusal are supported."),
+]
+Content = Annotated[
+    Annotated[Text, tag("text")] | Annotated[list[Part], tag("list")],
+    choice(text_or_list, "It must be a string or a list of text parts."),
+]
+
+
+class InputMessage(Fields):
+    """One turn of the conversation."""
+
+    type: Literal["message"] = "message"
+    role: Literal["user", "assistant", "system", "developer"]
+    content: Content
+    id: Id = None
+    status: Status | None = None
+    phase: Literal["commentary", "final_answer"] | None = None
+
+
+class FunctionCallItem(Fields):
+    """A call that the model made, sent back."""
+
+    type: Literal["function_call"]
+    call_id: Text
+    name: Text
+    arguments: Annotated[Text, Field(description="The arguments, as JSON.")]
+    id: Id = None
+    status: Status | None = None
+    # What the openai client writes when it dumps a call.
+    namespace: None = None
+    caller: None = None
+    async_: None = None
+
+
+class FunctionOutputItem(Fields):
+    """What the client's function returned."""
+
+    type: Literal["function_call_output"]
+    call_id: Text
+    output: Content
+    id: Id = None
+    status: Status | None = None
+
+
+InputItem = Annotated[
+    Annotated[InputMessage, tag("message")]
+    | Annotated[FunctionCallItem, tag("function_call")]
+    | Annotated[FunctionOutputItem, tag("function_call_output")],
+    choice(
+        lambda item: "message" if _is_untyped(item) else kind_of(item),
+        "Only items of the types message, function_call and function_call_output are supported.",
+    ),
+]
+
+
+def _is_untyped(item: Any) -> bool:
+    return isinstance(item, dict) and "type" not in item
+
+
+class FunctionTool(Fields):
+    """A function that the model may ask the client to call."""
+
+    type: Literal["function"]
+    name: Annotated[Text, Field(pattern="^[a-zA-Z0-9_.:/-]+$", max_length=128)]
+    description: Text | None = None
+    parameters: JsonObject | None = Field(None, description="A JSON schema of the arguments.")
+    strict: Flag | None = None
+
+
+class NamedFunctionTool(Fields):
+    """Call this function."""
+
+    type: Literal["function"]
+    name: Text
+
+
+ToolChoice = Annotated[
+    Annotated[Literal["none", "auto", "required"], tag("mode")]
+    | Annotated[NamedFunctionTool, tag("function")],
+    choice(
+        lambda value: "mode" if isinstance(value, str) else kind_of(value),
+        "It must be none, auto, required, or a function by name.",
+    ),
+]
+
+
+class PlainTextFormat(Fields):
+    """Whatever the model says."""
+
+    type: Literal["text"]
+
+
+class JsonObjectFormat(Fields):
+    """Any JSON object."""
+
+    type: Literal["json_object"]
+
+
+class JsonSchemaFormat(Fields):
+    """JSON that a schema describes."""
+
+    model_config = ConfigDict(serialize_by_alias=True)
+
+    type: Literal["json_schema"]
+    name: Text
+    schema_: Annotated[JsonObject, Field(alias="schema")]
+    description: Text | None = None
+    strict: Flag | None = None
+
+
+Format = Annotated[
+    Annotated[PlainTextFormat, tag("text")]
+    | Annotated[JsonObjectFormat, tag("json_object")]
+    | Annotated[JsonSchemaFormat, tag("json_schema")],
+    choice(kind_of, "Only the types text, json_object and json_schema are supported."),
+]
+
+
+class TextConfig(Fields):
+    """What the text of the answer must look like."""
+
+    format: Format | None = None
+    verbosity: Literal["medium"] | None = None
+
+
+class NoReasoning(Fields):
+    """There is none, and may be asked for none."""
+
+    effort: Literal["none"] | None = None
+    summary: None = None
+
+
+class ResponseStreamOptions(Fields):
+    include_obfuscation: Never | None = None
+
+
+class ResponsesRequest(Body):
+    """The body of `POST /v1/responses`."""
+
+    input: Annotated[
+        Annotated[Text, tag("text")]
+        | Annotated[list[InputItem], Field(min_length=1, max_length=MAX_MESSAGES), tag("list")],
+        choice(text_or_list, "It must be a string or a list of items."),
+    ]
+    model: Text | None = Field(None, description="The served model; may be left out.")
+    instructions: Text | None = Field(None, description="A system message before all input.")
+    max_output_tokens: Integer | None = ranged("max_tokens")
+    temperature: Number | None = ranged("temperature")
+    top_p: Number | None = ranged("top_p")
+    text: TextConfig | None = None
+    tools: Annotated[list[FunctionTool], Field(max_length=MAX_TOOLS)] | None = None
+    tool_choice: ToolChoice | None = None
+    parallel_tool_calls: Flag | None = None
+    top_logprobs: Annotated[Integer, Field(ge=0, le=MAX_LOGPROBS)] | None = None
+    include: list[Literal["message.output_text.logprobs", "reasoning.encrypted_content"]] | None = (
+        Field(
+            None, description="Log-probabilities of the text. Encrypted reasoning: there is none."
+        )
+    )
+    stream: Flag | None = None
+    stream_options: ResponseStreamOptions | None = None
+    metadata: dict[Text, Text] | None = Field(None, description="Labels, repeated in the answer.")
+    user: Text | None = Field(None, description="A label, repeated in the answer.")
+    safety_identifier: Text | None = Field(None, description="A label, repeated in the answer.")
+    prompt_cache_key: Text | None = Field(None, description="A hint; every prefix is cached.")
+    top_k: Integer | None = ranged("top_k", "Extension.")
+    min_p: Number | None = ranged("min_p", "Extension.")
+    presence_penalty: Number | None = ranged("presence_penalty", "Extension.")
+    frequency_penalty: Number | None = ranged("frequency_penalty", "Extension.")
+    repetition_penalty: Number | None = ranged("repetition_penalty", "Extension.")
+    seed: Integer | None = ranged("seed", "Extension.")
+    ignore_eos: Flag | None = Field(None, description="Extension.")
+    priority: Integer | None = Field(None, description="Extension. Smaller goes first.")
+    # Only what happens anyway.
+    store: Flag | None = Field(
+        None, description="Nothing is stored, whatever is asked: `store` is false in the answer."
+    )
+    previous_response_id: Annotated[None, or_say(STATELESS)] = None
+    conversation: Annotated[None, or_say(STATELESS)] = None
+    prompt: Annotated[None, or_say("This server keeps no prompts; send it as input.")] = None
+    background: Annotated[
+        Never | None, or_say("This server keeps no responses; wait for the answer.")
+    ] = None
+    truncation: Annotated[
+        Literal["disabled"] | None,
+        or_say("Only disabled is supported: shorten the input that does not fit."),
+    ] = None
+    reasoning: NoReasoning | None = None
+    max_tool_calls: Annotated[None, or_say("It limits built-in tools, and there is none.")] = None
+    service_tier: Literal["auto", "default"] | None = None
+
+    @property
+    def wants_logprobs(self) -> bool:
+        """Whether the answer tells how likely its tokens were."""
+        return bool(self.top_logprobs) or "message.output_text.logprobs" in (self.include or [])

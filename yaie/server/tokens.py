@@ -1,0 +1,150 @@
+"""`/tokenize`, `/detokenize`, `/tokenizer_info`: the model's tokenizer, for clients that count tokens.
+
+Paths and fields are vLLM's: routers and evaluation harnesses ask for them.
+"""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+from fastapi import APIRouter
+from pydantic import BaseModel, Field, ValidationError
+
+from yaie.core.errors import InvalidRequestError
+from yaie.core.fields import Flag, Integer, Never, Text
+from yaie.server.fields import Body, choice, located, tag
+from yaie.server.service import Service
+
+if TYPE_CHECKING:
+    from yaie.core.contracts import ApiServer
+
+MAX_CHARS = 1 << 20
+"""Of one text to tokenize: about a second of work, in which no other prompt is tokenized."""
+MAX_TOKENS = 1 << 17
+
+
+class TokenizeText(Body):
+    """A text to tokenize."""
+
+    prompt: Annotated[Text, Field(max_length=MAX_CHARS)]
+    model: Text | None = Field(None, description="The served model; may be left out.")
+    add_special_tokens: Flag = Field(True, description="Such as a first BOS, if the model has one.")
+    return_token_strs: Flag | None = None
+
+
+class TokenizeChat(Body):
+    """A conversation to tokenize, by the model's chat template."""
+
+    messages: Annotated[list[dict[str, Any]], Field(min_length=1)]
+    model: Text | None = Field(None, description="The served model; may be left out.")
+    tools: list[dict[str, Any]] | None = None
+    add_generation_prompt: Flag = Field(
+        True, description="End where the assistant begins to speak."
+    )
+    return_token_strs: Flag | None = None
+    # Only what happens anyway.
+    add_special_tokens: Never | None = None
+    continue_final_message: Never | None = None
+
+
+TokenizeRequest = Annotated[
+    Annotated[TokenizeText, tag("text")] | Annotated[TokenizeChat, tag("chat")],
+    choice(lambda body: _kind(body), "The body must be a JSON object with prompt or messages."),
+]
+
+
+class DetokenizeRequest(Body):
+    """Tokens to put together."""
+
+    tokens: Annotated[list[Annotated[Integer, Field(ge=0)]], Field(max_length=MAX_TOKENS)]
+    model: Text | None = Field(None, description="The served model; may be left out.")
+
+
+class Tokens(BaseModel):
+    """Tokens of a text or of a conversation."""
+
+    count: int
+    max_model_len: int = Field(description="The longest sequence, prompt and output together.")
+    tokens: list[int]
+    token_strs: list[str] | None = Field(description="As the vocabulary spells them, if asked for.")
+
+
+class Detokenized(BaseModel):
+    """The text of tokens, special tokens as they are written."""
+
+    prompt: str
+
+
+class TokenizerInfo(BaseModel):
+    """The tokenizer and the chat template."""
+
+    tokenizer_class: str
+    vocab_size: int
+    model_max_length: int
+    bos_token: str | None
+    eos_token: str | None
+    pad_token: str | None
+    unk_token: str | None
+    chat_template: str | None
+
+
+def _kind(body: Any) -> str | None:
+    if isinstance(body, dict):
+        return "chat" if "messages" in body else "text"
+    return None
+
+
+def tokens_router(service: Service, api: "ApiServer") -> APIRouter:
+    """The router with the three endpoints. api: the part that knows what a conversation may hold."""
+    router = APIRouter()
+    in_tokenizer = service.engine.in_tokenizer
+
+    @router.post("/tokenize")
+    async def tokenize(body: TokenizeRequest) -> Tokens:
+        """The tokens of a text or of a conversation."""
+        api.check_model(service, body.model)
+        tokenizer = service.engine.engine.tokenizer
+        if isinstance(body, TokenizeText):
+            tokens = await in_tokenizer(tokenizer.encode, body.prompt, body.add_special_tokens)
+        else:
+            tokens = await in_tokenizer(_encode_chat, service, _checked(api, body), body)
+        spelled = None
+        if body.return_token_strs:
+            spelled = await in_tokenizer(tokenizer.token_strings, tokens)
+        length = service.max_model_len
+        return Tokens(count=len(tokens), max_model_len=length, tokens=tokens, token_strs=spelled)
+
+    @router.post("/detokenize")
+    async def detokenize(body: DetokenizeRequest) -> Detokenized:
+        """The text of tokens."""
+        api.check_model(service, body.model)
+        tokenizer = service.engine.engine.tokenizer
+        for index, token in enumerate(body.tokens):
+            if token >= tokenizer.vocab_size:
+                raise InvalidRequestError(
+                    f"tokens[{index}] is {token}; ids go from 0 to {tokenizer.vocab_size - 1}",
+                    param=f"tokens[{index}]",
+                )
+        return Detokenized(prompt=await in_tokenizer(tokenizer.decode_all, body.tokens))
+
+    @router.get("/tokenizer_info")
+    async def tokenizer_info() -> TokenizerInfo:
+        """What a client needs to tokenize by itself."""
+        described = service.engine.engine.tokenizer.describe()
+        return TokenizerInfo(**described, model_max_length=service.max_model_len)
+
+    return router
+
+
+def _checked(api: "ApiServer", body: TokenizeChat) -> Any:
+    """The conversation as that of a chat completion. Raises InvalidRequestError."""
+    try:
+        return api.ChatRequest.model_validate({"messages": body.messages, "tools": body.tools})
+    except ValidationError as error:
+        raise located(error) from None
+
+
+def _encode_chat(service: Service, chat: Any, body: TokenizeChat) -> list[int]:
+    return service.engine.engine.encode_chat(
+        [message.for_template() for message in chat.messages],
+        chat.prompt_tools,
+        add_generation_prompt=body.add_generation_prompt,
+    )

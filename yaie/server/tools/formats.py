@@ -1,0 +1,231 @@
+"""How families of models write calls, as parsers and as grammars.
+
+Hermes, Qwen    <tool_call>{"name": "f", "arguments": {}}</tool_call>, one after the other
+Llama 3         {"name": "f", "parameters": {}} and nothing before it, or behind <|python_tag|>; between
+                calls a semicolon
+Mistral         [TOOL_CALLS] [{"name": "f", "arguments": {}}, ...], or from 2025 on, for each call,
+                [TOOL_CALLS]f[ARGS]{}
+"""
+
+import json
+import re
+import secrets
+import string
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from yaie.server.tools.json_scanner import Malformed
+from yaie.server.tools.parser import CallParser, Reading
+
+_NAME = re.compile(r"[a-zA-Z0-9_.:/-]")
+
+SpecialId = Callable[[str], int | None]
+"""The id of the special token that is written so, if there is one."""
+
+
+class HermesParser(CallParser):
+    markers = ("<tool_call>",)
+
+    def _calls(self, marker: str) -> Reading[None]:
+        if (yield from self._solid()) != "{":
+            raise Malformed
+        yield from self._object()
+        yield from self._literal("</tool_call>")
+
+
+class Llama3Parser(CallParser):
+    markers = ("<|python_tag|>",)
+
+    def _content(self) -> Reading[str]:
+        """Without a marker, a call stands at the beginning of the text alone."""
+        if not self._has_begun:
+            self._has_begun = True
+            first = yield from self._solid()
+            self._give_back()
+            if first == "{":
+                return ""
+        return (yield from super()._content())
+
+    _has_begun = False
+
+    def _calls(self, marker: str) -> Reading[None]:
+        if (yield from self._solid()) != "{":
+            raise Malformed
+        yield from self._object()
+        while (yield from self._solid()) == ";":
+            if (yield from self._solid()) != "{":
+                raise Malformed
+            yield from self._object()
+        self._give_back()
+
+
+class MistralParser(CallParser):
+    markers = ("[TOOL_CALLS]",)
+
+    def _calls(self, marker: str) -> Reading[None]:
+        character = yield from self._solid()
+        if character == "[":
+            yield from self._list()
+        else:
+            yield from self._named(character)
+
+    def _list(self) -> Reading[None]:
+        character = ","
+        while character == ",":
+            if (yield from self._solid()) != "{":
+                raise Malformed
+            yield from self._object()
+            character = yield from self._solid()
+        if character != "]":
+            raise Malformed
+        self._held = ""
+
+    def _named(self, character: str) -> Reading[None]:
+        name = ""
+        while _NAME.match(character):
+            name += character
+            character = yield from self._next()
+        self._known(name)
+        while character == "[":  # [CALL_ID]...[ARGS], the first of which may be missing
+            tag = ""
+            while character != "]":
+                character = yield from self._next()
+                tag += character
+                if len(tag) > len("CALL_ID]"):
+                    raise Malformed
+            if tag not in ("CALL_ID]", "ARGS]"):
+                raise Malformed
+            character = yield from self._solid()
+            while tag == "CALL_ID]" and character.isalnum():
+                character = yield from self._next()
+        if character != "{":
+            raise Malformed
+        yield from self._arguments(name)
+
+
+class ToolFormat(ABC):
+    """How one family of models writes calls."""
+
+    parser: ClassVar[type[CallParser]]
+    arguments_key = "arguments"
+
+    def __init__(self, special_id: SpecialId) -> None:
+        self._special_id = special_id
+
+    def new_id(self) -> str:
+        """A name for a call, by which a tool's answer will refer to it."""
+        return f"call_{uuid.uuid4().hex}"
+
+    def grammar(self, demand: dict[str, Any]) -> str:
+        """What an answer may look like, in llguidance's dialect of Lark.
+
+        demand: "functions" (name -> schema of its arguments), "is_required" (nothing but calls),
+            "may_be_several" (calls), "answer" (a schema for an answer without calls, or None for text).
+        """
+        rules = [self._calls_rule(demand["may_be_several"])]
+        for index, (name, schema) in enumerate(demand["functions"].items()):
+            rules.append(f"function_{index}: {self._function(name, f'arguments_{index}')}")
+            rules.append(f"arguments_{index}: {_json(schema)}")
+        alternatives = [f"function_{index}" for index in range(len(demand["functions"]))]
+        rules.append(f"function: {' | '.join(alternatives)}")
+        if demand["is_required"]:
+            rules.insert(0, "start: calls")
+        elif demand["answer"] is not None:
+            rules.insert(0, f"start: calls | answer\nanswer: {_json(demand['answer'])}")
+        else:
+            rules.insert(0, self._free_text())
+        return "\n".join(rules) + "\n"
+
+    @abstractmethod
+    def _calls_rule(self, may_be_several: bool) -> str:
+        """The rule `calls`, made of the rule `function`."""
+
+    @abstractmethod
+    def _free_text(self) -> str:
+        """The rule `start` for text in which calls may follow, at its end."""
+
+    def _function(self, name: str, arguments: str) -> str:
+        # In the same pieces as those of a schema: where an answer may be any JSON, the lexer has to
+        # decide on each piece without looking ahead.
+        key, name = json.dumps(self.arguments_key), json.dumps(name)
+        pieces = ["{", '"name"', ": ", name, ", ", key, ": "]
+        return f"{' '.join(map(json.dumps, pieces))} {arguments} {json.dumps('}')}"
+
+    def _marker(self, text: str) -> str:
+        """A special token, which no text can stand for, or the text itself."""
+        token_id = self._special_id(text)
+        return json.dumps(text) if token_id is None else f"<[{token_id}]>"
+
+
+class HermesFormat(ToolFormat):
+    parser = HermesParser
+
+    def _calls_rule(self, may_be_several: bool) -> str:
+        begin, end = self._marker("<tool_call>"), self._marker("</tool_call>")
+        more = f'("\\n" {begin} one_call)*' if may_be_several else ""
+        one = f'one_call: "\\n" function "\\n" {end}'
+        return f"calls: {begin} more_calls\nmore_calls: one_call {more}\n{one}"
+
+    def _free_text(self) -> str:
+        return f"start: TEXT | head more_calls\n{_head(self._marker('<tool_call>'))}"
+
+
+class Llama3Format(ToolFormat):
+    parser = Llama3Parser
+    arguments_key = "parameters"
+
+    def _calls_rule(self, may_be_several: bool) -> str:
+        """One in any case: the templates of Llama 3 refuse a turn with several when it comes back."""
+        return "calls: function"
+
+    def _free_text(self) -> str:
+        text = r"start: OTHER | calls" + "\n" + r"OTHER: /(\s*[^{\s](.|\n)*)?/"
+        if self._special_id("<|python_tag|>") is None:
+            return text
+        tag = self._marker("<|python_tag|>")
+        return text.replace("| calls", f"| calls | OTHER {tag} calls", 1)
+
+
+class MistralFormat(ToolFormat):
+    """A list of calls. Their names must have nine letters or digits: the templates insist."""
+
+    parser = MistralParser
+
+    def new_id(self) -> str:
+        """See ToolFormat."""
+        return "".join(secrets.choice(string.ascii_letters + string.digits) for _ in range(9))
+
+    def _calls_rule(self, may_be_several: bool) -> str:
+        more = ' (", " function)*' if may_be_several else ""
+        return f'calls: {self._marker("[TOOL_CALLS]")} list\nlist: (" ")? "[" function{more} "]"'
+
+    def _free_text(self) -> str:
+        return f"start: TEXT | head list\n{_head(self._marker('[TOOL_CALLS]'))}"
+
+
+class MistralNamedFormat(MistralFormat):
+    """Each call behind a marker of its own, its name in front of its arguments."""
+
+    def _calls_rule(self, may_be_several: bool) -> str:
+        begin = self._marker("[TOOL_CALLS]")
+        more = f" ({begin} function)*" if may_be_several else ""
+        return f"calls: {begin} list\nlist: function{more}"
+
+    def _function(self, name: str, arguments: str) -> str:
+        return f"{json.dumps(name)} {self._marker('[ARGS]')} {arguments}"
+
+
+def _head(marker: str) -> str:
+    """Text up to the first marker; there it ends, whatever else it could go on with."""
+    if marker.startswith("<["):
+        return f"head: TEXT {marker}\nTEXT: /(.|\\n)*/"
+    return f"head[lazy]: TEXT {marker}\nTEXT: /(.|\\n)*/"
+
+
+def _json(schema: dict[str, Any]) -> str:
+    """Values of a schema, with the spaces that `json.dumps` writes and no others: a model that may go
+    on with spaces for ever sometimes does."""
+    spaces = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
+    return f"%json {json.dumps({'x-guidance': spaces, **schema})}"
