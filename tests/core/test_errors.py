@@ -16,6 +16,8 @@ STATUSES = {
     "KVPoolTooSmallError": (400, "invalid_request_error", "kv_pool_too_small"),
     "ModelNotFoundError": (404, "not_found_error", "model_not_found"),
     "EngineOverloadedError": (503, "overloaded_error", "overloaded"),
+    "QueueTimeoutError": (503, "overloaded_error", "queue_timeout"),
+    "RequestTimeoutError": (504, "server_error", "request_timeout"),
     "EngineUnavailableError": (503, "server_error", "engine_unavailable"),
     "EngineDeadError": (503, "server_error", "engine_dead"),
     "OutOfBlocksError": (500, "server_error", "out_of_blocks"),
