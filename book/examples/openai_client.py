@@ -82,7 +82,7 @@ def left(client: OpenAI) -> None:
         messages=chat("D"),
         temperature=0,
         stream=True,
-        extra_body={"priority": 5},  # an extension: parameters that the package does not know
+        extra_body={"ignore_eos": True},  # an extension: parameters that the package does not know
     ) as chunks:
         pieces = [chunk.choices[0].delta.content or "" for chunk in islice(chunks, 5)]
     print("left:", "".join(pieces), "...")

@@ -9,6 +9,8 @@ from tests.book.reading import ONE_AND_OTHERS, pages_with, reading
 
 FIGURES = pages_with("figure")
 QUIZZES = pages_with("quiz")
+FEW = [*FIGURES[:4], *(pytest.param(*one, marks=pytest.mark.nightly) for one in FIGURES[4:])]
+"""What all figures inherit, CI tries on some of them."""
 ASKED = [(page, name) for page, name in FIGURES if "predict" in load_figure(name)]
 
 
@@ -48,7 +50,7 @@ def test_a_figure_by_mouse(browser, built, page, name, theme):
 
 
 @pytest.mark.parametrize("theme", ONE_AND_OTHERS)
-@pytest.mark.parametrize(("page", "name"), FIGURES)
+@pytest.mark.parametrize(("page", "name"), FEW)
 def test_a_figure_by_keyboard(browser, built, page, name, theme):
     with reading(browser, built, page, theme) as (opened, wrong):
         figure = figure_on(opened, name)
@@ -99,7 +101,7 @@ def use_controls(figure: Locator, *, by_mouse: bool) -> None:
     expect(said).not_to_be_empty()
 
 
-@pytest.mark.parametrize(("page", "name"), FIGURES)
+@pytest.mark.parametrize(("page", "name"), FEW)
 def test_what_was_answered_is_not_asked_again(browser, served, page, name):
     with reading(browser, served, page) as (opened, _):
         figure = figure_on(opened, name)
@@ -108,7 +110,7 @@ def test_what_was_answered_is_not_asked_again(browser, served, page, name):
         expect(figure.locator(".panel")).to_be_visible()
 
 
-@pytest.mark.parametrize(("page", "name"), FIGURES)
+@pytest.mark.parametrize(("page", "name"), FEW)
 def test_print_shows_the_first_state(browser, built, page, name):
     with reading(browser, built, page) as (opened, _):
         figure = figure_on(opened, name)
