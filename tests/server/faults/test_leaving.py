@@ -9,6 +9,7 @@ import pytest
 from tests.server.conftest import within
 from tests.server.faults.clients import ask, port_of
 from tests.server.faults.conftest import Patient
+from tests.server.faults.watch import SOON
 from yaie.core.request import Request, RequestStatus
 
 MARK = 203
@@ -53,9 +54,9 @@ def leave_at(server: Patient, reached: Callable[[Request], bool], stream: bool) 
         within(10, lambda: server.engine.num_streams == company.size + 1)
         watch.run_until(is_there)
         connection.close()
-        within(1, lambda: not _is_served(server, seen[0]))
+        within(SOON, lambda: not _is_served(server, seen[0]))
         watch.release()
-        within(1, lambda: _holds_nothing(server, seen[0]))
+        within(SOON, lambda: _holds_nothing(server, seen[0]))
     assert seen[0].is_finished
 
 
@@ -126,4 +127,4 @@ def test_client_process_that_is_killed_counts_as_gone(small: Patient, stream: st
         client.kill()
         client.wait(10)
         watch.release()
-        within(1, lambda: all(request.max_tokens != MARK for request in watch.live()))
+        within(SOON, lambda: all(request.max_tokens != MARK for request in watch.live()))

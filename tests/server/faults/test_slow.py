@@ -9,6 +9,7 @@ from typing import Any
 from tests.server.conftest import within
 from tests.server.faults.clients import ask, connect, head, read_all
 from tests.server.faults.conftest import Patient
+from tests.server.faults.watch import SOON
 from yaie.engine.request_stream import RequestStream
 
 CHOICES, TOKENS = 8, 400
@@ -79,7 +80,7 @@ def test_reader_who_stops_reading_and_leaves_is_let_go(roomy: Patient) -> None:
         reader.recv(1)
         within(30, lambda: most_unsent() > 0)
     reader.close()
-    within(1, lambda: roomy.engine.num_streams == 0)
+    within(SOON, lambda: roomy.engine.num_streams == 0)
 
 
 def test_half_a_body_holds_up_nobody(roomy: Patient) -> None:

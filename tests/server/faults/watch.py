@@ -13,6 +13,8 @@ from tests.server.conftest import LiveServer, within
 from yaie.core.request import Request
 
 PATIENCE = 20
+SOON = 4
+"""Seconds. The server promises one; the tests of other workers may hold the machine meanwhile."""
 PROBE = {"prompt": list(range(100, 140)), "max_tokens": 8, "temperature": 0, "ignore_eos": True}
 
 
