@@ -38,6 +38,7 @@ def test_call_does_not_wait_for_a_long_step(monkeypatch: pytest.MonkeyPatch) -> 
     async def test(fake: FakeEngine, engine: AsyncEngine) -> None:
         fake.gate.clear()
         await engine.submit(LONG)
+        await until(fake.held.is_set)
         called: list[object] = []
         with pytest.raises(EngineOverloadedError):
             await engine.call(called.append)
@@ -83,7 +84,7 @@ def test_inbox_is_bounded_while_a_step_takes_long() -> None:
         small_inbox(fake)
         fake.gate.clear()
         await engine.submit(LONG)
-        await until(lambda: engine._thread.num_commands == 0)
+        await until(fake.held.is_set)
         waiting = [asyncio.create_task(engine.submit([5] * 3)) for _ in range(3)]
         await until(lambda: engine._thread.num_commands == 3)
         with pytest.raises(EngineOverloadedError):

@@ -1,9 +1,9 @@
 """An engine without a model, for what a real one cannot be made to do on demand.
 
 It answers a prompt with the prompt, upside down, one character a step. `step` waits at `gate` while
-that is closed, and raises `fault` once one is set. `pause_after` closes the gate by itself after so
-many steps and sets `paused`. Each step takes `step_seconds`. A prompt that is `poison` fails.
-`aborted` and `steps` tell what happened.
+that is closed (`held` is set from then on), and raises `fault` once one is set. `pause_after` closes
+the gate by itself after so many steps and sets `paused`. Each step takes `step_seconds`. A prompt that
+is `poison` fails. `aborted` and `steps` tell what happened.
 """
 
 import threading
@@ -49,6 +49,7 @@ class FakeEngine:
         self.pool_tokens = 16 * max_model_len
         self.gate = threading.Event()
         self.gate.set()
+        self.held = threading.Event()
         self.fault: BaseException | None = None
         self.poison: str | None = None
         self.paused = threading.Event()
@@ -99,6 +100,8 @@ class FakeEngine:
         if self.steps == self._pause_at:
             self.gate.clear()
             self.paused.set()
+        if not self.gate.is_set():
+            self.held.set()
         self.gate.wait()
         time.sleep(self.step_seconds)
         self.steps += 1
