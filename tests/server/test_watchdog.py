@@ -86,9 +86,9 @@ def test_step_that_ends_late_after_all_changes_nothing(fake: FakeEngine) -> None
 
 
 def test_steps_that_end_in_time_are_left_alone(fake: FakeEngine) -> None:
-    fake.step_seconds = 0.02
-    with serving(lambda: fake, step_timeout=0.5) as server:
-        body = {"prompt": "x" * 40, "max_tokens": 40}  # twice as long as a step may take
+    fake.step_seconds = 0.05
+    with serving(lambda: fake, step_timeout=1.5) as server:
+        body = {"prompt": "x" * 40, "max_tokens": 40}  # longer in all than a step may take
         assert server.http.post("/v1/completions", json=body).status_code == 200
         assert server.engine.state is EngineState.READY
 
