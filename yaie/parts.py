@@ -12,10 +12,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 
-from yaie.core.blame import line_in, summarize
-from yaie.core.curriculum import Lab, load_curriculum
 from yaie.core.errors import ConfigError, PartError
-from yaie.core.progress import Progress, part_digest, source_files
+from yaie.curriculum.blame import line_in, summarize
+from yaie.curriculum.manifest import Lab, load_curriculum
+from yaie.curriculum.progress import Progress, part_digest, source_files
 
 LABS = load_curriculum().keys
 PLAIN_LABS = tuple(lab.key for lab in load_curriculum().labs if not lab.is_kernel)
@@ -60,6 +60,11 @@ class Parts:
 
     def __getitem__(self, lab: str) -> ModuleType:
         return self._parts[lab].package
+
+    @property
+    def labs(self) -> tuple[str, ...]:
+        """Which labs there are parts of."""
+        return tuple(self._parts)
 
     def table(self) -> list[Part]:
         """Every part, for the start-up table and `/health`."""

@@ -1,6 +1,6 @@
 """What flows through one step: the plan, the attention batch, the sampling batch."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -21,16 +21,17 @@ class ScheduledRequest:
     block_table: its physical blocks, covering at least start + num_tokens tokens. Read only. The
         list object grows in place; any other change to a table makes a new list, so a holder may
         copy just the tail while the object is the same.
-    slots: where the K and V of these tokens go.
-    samples: whether the last of these tokens is the last one known, so that its logits are needed.
+    samples: whether the last token of the request is among these, so that its logits are needed.
+    drafts: guesses for the tokens that follow it, to be verified. They are the last of the `num_tokens`,
+        and none of them counts in the request's `num_tokens`.
     """
 
     request: Request
     start: int
     num_tokens: int
     block_table: list[int]
-    slots: list[int]
     samples: bool
+    drafts: Sequence[int] = ()
 
 
 @dataclass(slots=True)
@@ -38,6 +39,7 @@ class StepPlan:
     """What `Scheduler.schedule` decided. Block moves happen before the forward pass, in this order:
     `swap_out` (device, host), `swap_in` (host, device), `copies` (device, device).
 
+    scheduled: single tokens first, then chunks, as attention likes them.
     preempted: requests that lost their place in this step.
     failed: requests that can never run; `error` is set on each and they hold nothing.
     """
@@ -52,6 +54,25 @@ class StepPlan:
     @property
     def num_tokens(self) -> int:
         return sum(item.num_tokens for item in self.scheduled)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether a worker has nothing to do for it: nothing to compute and nothing to move."""
+        return not (self.scheduled or self.swap_out or self.swap_in or self.copies)
+
+
+@dataclass(slots=True)
+class StepOutcome:
+    """What came of a plan.
+
+    token_ids: for each scheduled request that samples, in order, the tokens it drew: one, more where
+        drafts were accepted, none if it failed.
+    failed: requests for which the step went wrong, those that do not sample included; `error` and
+        `failure` are set on each. Nothing that the step computed for them may be kept.
+    """
+
+    token_ids: list[list[int]] = field(default_factory=list)
+    failed: list[Request] = field(default_factory=list)
 
 
 # ANCHOR_END: step_plan
@@ -68,7 +89,7 @@ class AttentionBatch:
     query_lens, kv_lens: n Python integers each (host copies, for planning).
     query_start_loc: [n + 1] int32, where each sequence's queries start in the flat batch.
     seq_lens: [n] int32, `kv_lens` on the device.
-    block_tables: [n, max_blocks] int32, rows padded with 0.
+    block_tables: [n, max_blocks] int32; entries past a sequence's blocks name any block of the pool.
     slot_mapping: [T] int64, the slot that each token's K and V are written to.
     positions: [T] int64, each token's position in its sequence.
     """

@@ -47,6 +47,9 @@ class EngineConfig:
     batching: Literal["continuous", "static"] = setting(
         "continuous", "static waits for a whole batch to end before the next (for comparison)."
     )
+    overlap: Literal["auto", "on", "off"] = setting(
+        "auto", "Send a step before the last one's tokens are read; auto is on a GPU alone."
+    )
     prefix_caching: bool = setting(True, "Reuse the KV blocks of shared prefixes.")
     chunked_prefill: bool = setting(True, "Split prompts over steps when the budget is short.")
     preemption: Literal["recompute", "swap"] = setting(
@@ -80,6 +83,12 @@ class EngineConfig:
         swap = self.swap_space
         require(0 <= swap <= MOST_GIB, "swap_space", f"must be between 0 and {MOST_GIB:,}", swap)
         require(self.model != "", "model", "must not be empty", self.model)
+        if self.overlap == "on" and self.batching == "static":
+            raise ConfigError(
+                "overlap 'on' does not go with batching 'static', whose rows end together: leave out "
+                "one of the two",
+                param="overlap",
+            )
         if self.preemption == "swap" and self.swap_space == 0:
             raise ConfigError(
                 "preemption 'swap' needs swap_space above 0 (in GiB)", param="swap_space"

@@ -26,6 +26,16 @@ class FinishReason(StrEnum):
     ERROR = "error"
 
 
+class FailureKind(StrEnum):
+    """Why a request ended with `FinishReason.ERROR`."""
+
+    CORRUPTED = "corrupted"  # the model computed NaN or infinity
+    CONSTRAINT = "constraint"  # its output cannot be kept to its grammar
+    CAPACITY = "capacity"  # it does not fit the engine, even alone
+    PART = "part"  # a learner's part failed
+    ENGINE = "engine"  # something else
+
+
 @dataclass(frozen=True, slots=True)
 class TokenLogprob:
     """The log-probability of one token, and of the most likely tokens in its place.
@@ -51,18 +61,23 @@ class Request(_Referable):
     """One sequence and its state. Compared by identity; `request_id` is unique in an engine.
 
     token_ids: prompt and output in one list; output starts at `num_prompt_tokens`.
-    num_computed_tokens: how many leading tokens have their K and V in the cache. A step computes the
-        tokens from here on, so prefill, chunked prefill, decode and recomputation after a preemption
-        are one thing with different token counts.
+    num_computed_tokens: how many leading tokens have their K and V in the cache, or will have them when
+        the steps in flight have ended. The next step computes the tokens from here on, so prefill,
+        chunked prefill, decode and recomputation after a preemption are one thing with different token
+        counts.
+    num_in_flight: how many of the computed tokens belong to steps whose result has not been read.
+    num_unread: tokens that steps in flight draw. They count in `num_tokens` before they are
+        known.
     num_cached_tokens: prompt tokens taken from the prefix cache when it was first admitted.
     seed: of this request's draws (64 bits); never None, the engine picks one if the client did not.
     priority: smaller goes first; ties go by `arrival` (a running number given by the engine).
     fork_of: the sibling whose prompt blocks this one shares (`n` > 1), or None.
+    index: the number of its choice among the `n` of its prompt.
     stop_reason: the stop string or token id that ended it, if one did.
+    error, failure: why it failed, in words and by kind.
     arrival_time, scheduled_time, first_token_time: when it came, had its first turn and got its first
         token, on the clock of `time.monotonic`; the last two are None until then.
-    logprobs: one for each output token, if `params.logprobs` asks for it. Only ever grows, before the
-        output of the step is told, so whoever takes outputs may read it on another thread.
+    logprobs: one for each output token, if `params.logprobs` asks for it.
     prompt_logprobs: one for each prompt token, if `params.prompt_logprobs` asks for it; None for the
         first, before which nothing stands. Complete with the first output. Of `n` siblings the first
         has it.
@@ -76,8 +91,11 @@ class Request(_Referable):
     priority: int = 0
     arrival: int = 0
     fork_of: "Request | None" = None
+    index: int = 0
     num_prompt_tokens: int = field(init=False)
     num_computed_tokens: int = 0
+    num_in_flight: int = 0
+    num_unread: int = 0
     num_cached_tokens: int = 0
     num_preemptions: int = 0
     max_tokens: int = 0
@@ -85,6 +103,7 @@ class Request(_Referable):
     finish_reason: FinishReason | None = None
     stop_reason: str | int | None = None
     error: str | None = None
+    failure: FailureKind | None = None
     arrival_time: float = 0.0
     scheduled_time: float | None = None
     first_token_time: float | None = None
@@ -97,11 +116,21 @@ class Request(_Referable):
 
     @property
     def num_tokens(self) -> int:
-        """Prompt and output tokens known so far."""
-        return len(self.token_ids)
+        """Prompt and output tokens, those included that steps in flight draw."""
+        return len(self.token_ids) + self.num_unread
+
+    @property
+    def num_settled_tokens(self) -> int:
+        """Leading tokens whose K and V a step with a result has computed: what others may be given.
+
+        Tokens that were dropped after the end (`drop_last`) are not among them.
+        """
+        settled = self.num_computed_tokens - self.num_in_flight
+        return max(0, min(settled, len(self.token_ids)))
 
     @property
     def num_output_tokens(self) -> int:
+        """Output tokens that are known."""
         return len(self.token_ids) - self.num_prompt_tokens
 
     @property
@@ -118,17 +147,8 @@ class Request(_Referable):
     def is_finished(self) -> bool:
         return self.status is RequestStatus.FINISHED
 
-
-@dataclass(slots=True)
-class RequestOutput:
-    """What one step added to one request.
-
-    text: the new text, safe to show: whole characters, nothing that may still become a stop string.
-    token_ids: the new tokens (at most one a step today; speculative decoding yields more).
-    finish_reason: set in a request's last output, and only there.
-    """
-
-    request: Request
-    text: str
-    token_ids: list[int]
-    finish_reason: FinishReason | None = None
+    def drop_last(self, num_tokens: int) -> None:
+        """Take back the newest output tokens, which came after the one that ends the request."""
+        if num_tokens:
+            del self.token_ids[-num_tokens:]
+            del self.logprobs[self.num_output_tokens :]

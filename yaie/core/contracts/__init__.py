@@ -1,0 +1,45 @@
+"""The contract of every part: what the engine calls, and all that it calls. A file for each floor.
+
+A learner's part and the reference satisfy the same `Protocol`; a grader grades through it and through
+nothing private. Shapes are written `[n, d]`; T is the number of query tokens in a step's flat batch.
+
+    sampling    lab 1            scheduling   lab 6        kernels   labs 9 to 16
+    layers      lab 2            stepping     lab 7
+    memory      lab 3            serving      lab 8
+    prefixes    lab 4            worker       given: what runs on a device
+    attention   lab 5
+"""
+
+from .attention import BatchAttention
+from .layers import Attend, TransformerOps
+from .memory import BlockManager, KVCacheManager, KVPool
+from .prefixes import RadixTree
+from .sampling import Sampler
+from .scheduling import Scheduler, SchedulingPolicy
+from .serving import ApiServer, ModelService, OutputStream, Reply
+from .stepping import Detokenizer, EngineCore, StopChecker
+from .worker import Executor, PendingStep, StepHandle, Worker
+
+__all__ = [
+    "ApiServer",
+    "Attend",
+    "BatchAttention",
+    "BlockManager",
+    "Detokenizer",
+    "EngineCore",
+    "Executor",
+    "KVCacheManager",
+    "KVPool",
+    "ModelService",
+    "OutputStream",
+    "PendingStep",
+    "RadixTree",
+    "Reply",
+    "Sampler",
+    "Scheduler",
+    "SchedulingPolicy",
+    "StepHandle",
+    "StopChecker",
+    "TransformerOps",
+    "Worker",
+]

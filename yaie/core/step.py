@@ -1,0 +1,165 @@
+"""A step as data: what control sends to a worker, and what a worker sends back.
+
+Arrays and numbers only, no `Request` and no tensor on a device: the same step can go to a worker in
+this thread, on another thread, in another process, to every rank of a group, or to a file.
+
+A running request has a *seat* for as long as it runs: a number under which the worker keeps what does
+not change from step to step (prompt, sampling parameters) and what it can move on by itself (block
+table, last token, number of tokens drawn, penalty counts). A StepInput holds just what the worker does
+not have yet.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from yaie.core.request import TokenLogprob
+
+Ints = NDArray[np.int32]
+Pairs = NDArray[np.int64]
+
+
+def no_ints() -> Ints:
+    """An array of nothing."""
+    return np.empty(0, dtype=np.int32)
+
+
+def no_pairs() -> Pairs:
+    """No moves of blocks: [0, 2]."""
+    return np.empty((0, 2), dtype=np.int64)
+
+
+# ANCHOR: new_seats
+@dataclass(slots=True)
+class NewSeats:
+    """Requests that begin to run, or begin anew after a preemption: m of them.
+
+    seats: [m] int32. tokens: the tokens of all of them, flat; `num_tokens` and `num_prompt_tokens` [m]
+        say whose they are and how many of each are prompt. What comes after is drawn by the worker.
+    temperature, top_p, min_p, presence, frequency, repetition: [m] float32. top_k: [m] int64.
+    random_seeds: [m] int64. steps: [m] int64, output tokens drawn so far.
+    logprobs, prompt_logprobs: [m] int32, how many top tokens are wanted; -1 for no log-probabilities.
+    biases: [b, 2] int64, (position in `seats`, token id), with `bias_values` [b] float32.
+    constrained: [m] bool, whether each of its draws waits for a mask (`StepMasks`).
+    """
+
+    seats: Ints
+    tokens: Ints
+    num_tokens: Ints
+    num_prompt_tokens: Ints
+    temperature: NDArray[np.float32]
+    top_k: NDArray[np.int64]
+    top_p: NDArray[np.float32]
+    min_p: NDArray[np.float32]
+    presence: NDArray[np.float32]
+    frequency: NDArray[np.float32]
+    repetition: NDArray[np.float32]
+    random_seeds: NDArray[np.int64]
+    steps: NDArray[np.int64]
+    logprobs: Ints
+    prompt_logprobs: Ints
+    biases: Pairs
+    bias_values: NDArray[np.float32]
+    constrained: NDArray[np.bool_]
+
+
+# ANCHOR_END: new_seats
+
+
+# ANCHOR: step_input
+@dataclass(slots=True)
+class StepInput:
+    """One step of n seats. Everything in it happens in the order of the fields.
+
+    step: a running number. new: seats that change hands.
+    table_seats, table_columns, table_blocks: [k] int32, entries of block tables that are new: block
+        `table_blocks[i]` at column `table_columns[i]` of seat `table_seats[i]`.
+    swap_out, swap_in, copies: [j, 2] int64, blocks to move before the forward pass, as in `StepPlan`.
+    seats, starts, num_tokens: [n] int32, whose tokens [start, start + num_tokens) are computed. Single
+        tokens come first.
+    samples: [n] bool, whether a token is drawn after the last of them. masked: whether one of those
+        seats is constrained; then StepMasks follow.
+    drafts: [d] int32, flat, the last tokens of their seats' share; num_drafts: [n] int32.
+    prompt_logprobs: [p] int32, rows (positions in `seats`) whose computed tokens are to tell the
+        log-probabilities of the prompt tokens that follow them.
+    """
+
+    step: int
+    seats: Ints
+    starts: Ints
+    num_tokens: Ints
+    samples: NDArray[np.bool_]
+    masked: bool = False
+    new: NewSeats | None = None
+    table_seats: Ints = field(default_factory=no_ints)
+    table_columns: Ints = field(default_factory=no_ints)
+    table_blocks: Ints = field(default_factory=no_ints)
+    swap_out: Pairs = field(default_factory=no_pairs)
+    swap_in: Pairs = field(default_factory=no_pairs)
+    copies: Pairs = field(default_factory=no_pairs)
+    drafts: Ints = field(default_factory=no_ints)
+    num_drafts: Ints = field(default_factory=no_ints)
+    prompt_logprobs: Ints = field(default_factory=no_ints)
+
+
+# ANCHOR_END: step_input
+
+
+# ANCHOR: step_masks
+@dataclass(slots=True)
+class StepMasks:
+    """Which tokens a step's constrained seats may draw. It follows its StepInput, because a grammar must
+    have seen the token before; only sampling waits for it.
+
+    seats: [m] int32, those that are constrained and sample. bits: [m, ceil(vocab / 8)] uint8, the lowest
+    bit first; a set bit allows its token. A seat of which nothing is allowed draws nothing.
+    """
+
+    step: int
+    seats: Ints
+    bits: NDArray[np.uint8]
+
+
+# ANCHOR_END: step_masks
+
+
+# ANCHOR: fault
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """An exception in a worker, as data: it may have been raised in another process.
+
+    lab: of the learner's part that failed, or "" if none did. where: file and line in this repository.
+    """
+
+    message: str
+    lab: str = ""
+    where: str = ""
+
+
+# ANCHOR_END: fault
+
+
+# ANCHOR: step_result
+@dataclass(slots=True)
+class StepResult:
+    """What came out of a step.
+
+    token_ids: for each row that samples, in the order of `StepInput.seats`, the tokens drawn: one, more
+        where drafts were accepted, none if its logits were not finite or nothing was allowed.
+    corrupted: rows (positions in `seats`) whose hidden states or logits hold NaN or infinity. Nothing
+        that they computed may be kept.
+    logprobs: by row, one for each drawn token, where they were asked for.
+    prompt_logprobs: by row, of the prompt tokens that follow the computed ones.
+    fault: what broke the step, if something did; then everything else is empty.
+    """
+
+    step: int
+    token_ids: list[list[int]] = field(default_factory=list)
+    corrupted: list[int] = field(default_factory=list)
+    logprobs: dict[int, list[TokenLogprob]] = field(default_factory=dict)
+    prompt_logprobs: dict[int, list[TokenLogprob]] = field(default_factory=dict)
+    fault: Fault | None = None
+
+
+# ANCHOR_END: step_result

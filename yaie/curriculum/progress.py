@@ -1,0 +1,102 @@
+"""What a learner has passed, and on which source: `.yaie/progress.json`, readable and small.
+
+A pass counts for the exact source it was graded on, named by a hash of the part's files. The grader
+writes it; `yaie/parts.py` reads it to decide whose part runs.
+"""
+
+import hashlib
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from yaie.curriculum.manifest import ROOT, Lab
+
+PROGRESS = Path(".yaie/progress.json")
+CUDA_SOURCES = {".cu", ".cuh"}
+SOURCES = {".py", *CUDA_SOURCES}
+
+
+def source_files(folder: Path) -> list[Path]:
+    """A part's files in the order of their names, without what editors keep in hidden folders."""
+    return sorted(
+        path
+        for path in folder.rglob("*")
+        if path.suffix in SOURCES
+        and not any(part.startswith(".") for part in path.relative_to(folder).parts)
+    )
+
+
+def part_digest(folder: Path) -> str:
+    """SHA-256 over names and contents of a part's source files, in the order of their names."""
+    digest = hashlib.sha256()
+    for file in source_files(folder):
+        name = file.relative_to(folder).as_posix().encode()
+        content = file.read_bytes()
+        # Lengths keep one file's end apart from the next one's beginning.
+        digest.update(b"%d %d " % (len(name), len(content)) + name + content)
+    return digest.hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class LabRecord:
+    """The last grading of a lab. passed: task ids. graded_at: ISO 8601, UTC."""
+
+    digest: str
+    passed: tuple[str, ...]
+    points: int
+    graded_at: str
+
+
+class Progress:
+    """The file in memory. `hints` counts the rungs that were shown, by task id."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.records: dict[str, LabRecord] = {}
+        self.hints: dict[str, int] = {}
+
+    @classmethod
+    def load(cls, root: Path = ROOT) -> "Progress":
+        """Read a checkout's progress. A file that is missing or was garbled counts as empty."""
+        progress = cls(root / PROGRESS)
+        try:
+            table = json.loads(progress.path.read_text("utf-8"))
+            for key, entry in table["labs"].items():
+                progress.records[key] = _record(entry)
+            progress.hints = {str(task): int(rung) for task, rung in table["hints"].items()}
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return cls(progress.path)
+        return progress
+
+    def save(self) -> None:
+        """Write the file, in one piece even if two processes do so at once."""
+        table = {
+            "labs": {key: asdict(record) for key, record in sorted(self.records.items())},
+            "hints": dict(sorted(self.hints.items())),
+        }
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        draft = self.path.with_name(f"{self.path.name}.{os.getpid()}")
+        draft.write_text(json.dumps(table, indent=2) + "\n", "utf-8")
+        draft.replace(self.path)
+
+    def passed_tasks(self, lab: Lab, folder: Path) -> tuple[str, ...]:
+        """The tasks whose pass still holds: those of the last grading, if the source is the same."""
+        record = self.records.get(lab.key)
+        if record is None or not folder.is_dir() or record.digest != part_digest(folder):
+            return ()
+        return tuple(task.id for task in lab.tasks if task.id in record.passed)
+
+    def is_complete(self, lab: Lab, folder: Path) -> bool:
+        """Whether every task of the lab has passed on exactly this source."""
+        return len(self.passed_tasks(lab, folder)) == len(lab.tasks)
+
+
+def _record(entry: dict[str, Any]) -> LabRecord:
+    return LabRecord(
+        str(entry["digest"]),
+        tuple(str(task) for task in entry["passed"]),
+        int(entry["points"]),
+        str(entry["graded_at"]),
+    )
