@@ -8,7 +8,6 @@ import torch
 
 from tests.models.tiny import tiny_model
 from yaie import LLMEngine, SamplingParams
-from yaie.core.batch import StepPlan
 from yaie.core.errors import (
     ContextLengthError,
     EngineOverloadedError,
@@ -16,7 +15,8 @@ from yaie.core.errors import (
     KVPoolTooSmallError,
 )
 from yaie.core.request import FinishReason
-from yaie.engine.admission import resolve_max_tokens, truncated
+from yaie.engine.intake.limits import resolve_max_tokens, truncated
+from yaie.engine.step.executor import StepFaultError
 
 GREEDY = SamplingParams(temperature=0, max_tokens=8, ignore_eos=True)
 
@@ -92,7 +92,7 @@ def test_exception_in_a_step_ends_every_request_of_the_call(
     expected = engine.generate([[5, 6, 7], [8] * 40], GREEDY)
     engine.reset_prefix_cache()
     break_down(engine, monkeypatch, after)
-    with pytest.raises(RuntimeError, match="out of memory"):
+    with pytest.raises(StepFaultError, match=r"RuntimeError: .*out of memory"):
         engine.generate([[5, 6, 7], [8] * 40], GREEDY)
     assert not engine.has_work
     assert engine.stats()["used_blocks"] == 0
@@ -103,10 +103,10 @@ def test_exception_in_a_step_ends_every_request_of_the_call(
 def test_interrupt_ends_every_request_of_the_call(
     engine: LLMEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(plan: StepPlan) -> torch.Tensor:
+    def interrupted(*_: object) -> torch.Tensor:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(engine._machine.core._runner, "run", interrupted)  # type: ignore[attr-defined]
+    monkeypatch.setattr(engine.model.adapter, "forward", interrupted)
     with pytest.raises(KeyboardInterrupt):
         engine.generate([[5], [6]], GREEDY)
     assert not engine.has_work

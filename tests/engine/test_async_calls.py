@@ -7,17 +7,23 @@ import pytest
 
 from tests.engine.test_async_engine import LONG, on_engine, text_of, until
 from tests.server.fake_engine import FakeEngine
-from yaie.core.errors import EngineDeadError, EngineOverloadedError, EngineUnavailableError
-from yaie.engine import async_engine
-from yaie.engine.async_engine import AsyncEngine
+from yaie.core.errors import (
+    EngineDeadError,
+    EngineOverloadedError,
+    EngineUnavailableError,
+    InvalidRequestError,
+)
+from yaie.core.params import Constraint, SamplingParams
+from yaie.engine.background import async_engine
+from yaie.engine.background.async_engine import AsyncEngine
 
 
 def test_call_runs_between_two_steps_on_the_engines_thread() -> None:
     async def test(fake: FakeEngine, engine: AsyncEngine) -> None:
         fake.step_seconds = 0.001
+        fake.where = lambda *args: (threading.current_thread().name, *args)  # type: ignore[attr-defined]
         stream = await engine.submit(LONG)
-        assert await engine.call(lambda _: threading.current_thread().name) == "yaie-engine"
-        assert await engine.call(lambda llm: llm) is fake  # type: ignore[comparison-overlap]
+        assert await engine.call("where", 1, "two") == ("yaie-engine", 1, "two")
         await stream.aclose()
 
     on_engine(test)
@@ -25,8 +31,9 @@ def test_call_runs_between_two_steps_on_the_engines_thread() -> None:
 
 def test_what_a_call_raises_reaches_the_caller_and_nobody_else() -> None:
     async def test(fake: FakeEngine, engine: AsyncEngine) -> None:
+        fake.divide = lambda: 1 // 0  # type: ignore[attr-defined]
         with pytest.raises(ZeroDivisionError):
-            await engine.call(lambda _: 1 // 0)
+            await engine.call("divide")
         assert await text_of(await engine.submit("abc")) == "cba"
 
     on_engine(test)
@@ -40,11 +47,72 @@ def test_call_does_not_wait_for_a_long_step(monkeypatch: pytest.MonkeyPatch) -> 
         await engine.submit(LONG)
         await until(fake.held.is_set)
         called: list[object] = []
+        fake.note = called.append  # type: ignore[attr-defined]
         with pytest.raises(EngineOverloadedError):
-            await engine.call(called.append)
+            await engine.call("note", 1)
         fake.gate.set()
         await engine.stats()
-        assert called == []  # nobody wanted it any more
+        assert called == []  # its caller had left
+
+    on_engine(test)
+
+
+def test_call_ends_with_the_engine() -> None:
+    async def test(fake: FakeEngine, engine: AsyncEngine) -> None:
+        fake.gate.clear()
+        await engine.submit(LONG)
+        await until(fake.held.is_set)
+        asking = asyncio.create_task(engine.stats())
+        await asyncio.sleep(0)
+        fake.fault = RuntimeError("boom")
+        fake.gate.set()
+        with pytest.raises(EngineDeadError):
+            await asyncio.wait_for(asking, 2)
+
+    on_engine(test)
+
+
+GRAMMAR = SamplingParams(constraint=Constraint("lark", "start: /a/"))
+
+
+def test_grammar_is_compiled_beside_the_steps() -> None:
+    async def test(fake: FakeEngine, engine: AsyncEngine) -> None:
+        gate, compiling = threading.Event(), threading.Event()
+        fake.check_params = lambda params: compiling.set() or gate.wait(5)  # type: ignore[method-assign, assignment, func-returns-value]
+        asking = asyncio.create_task(engine.submit("slow", GRAMMAR))
+        await until(compiling.is_set)
+        assert await text_of(await engine.submit("abc")) == "cba"
+        gate.set()
+        assert await text_of(await asking) == "wols"
+
+    on_engine(test)
+
+
+def test_grammar_that_does_not_compile_is_refused() -> None:
+    async def test(fake: FakeEngine, engine: AsyncEngine) -> None:
+        def refuse(params: SamplingParams) -> None:
+            raise InvalidRequestError("no such rule", param="response_format")
+
+        fake.check_params = refuse  # type: ignore[method-assign]
+        with pytest.raises(InvalidRequestError, match="no such rule"):
+            await engine.submit("abc", GRAMMAR)
+        assert fake.priorities == []
+        assert engine.num_streams == 0
+
+    on_engine(test)
+
+
+def test_caller_that_leaves_while_its_grammar_compiles_is_never_queued() -> None:
+    async def test(fake: FakeEngine, engine: AsyncEngine) -> None:
+        gate, compiling = threading.Event(), threading.Event()
+        fake.check_params = lambda params: compiling.set() or gate.wait(5)  # type: ignore[method-assign, assignment, func-returns-value]
+        asking = asyncio.create_task(engine.submit("slow", GRAMMAR))
+        await until(compiling.is_set)
+        asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)
+        gate.set()
+        await until(lambda: not engine._unanswered)
+        assert fake.priorities == []
 
     on_engine(test)
 
@@ -86,7 +154,7 @@ def test_inbox_is_bounded_while_a_step_takes_long() -> None:
         await engine.submit(LONG)
         await until(fake.held.is_set)
         waiting = [asyncio.create_task(engine.submit([5] * 3)) for _ in range(3)]
-        await until(lambda: engine._thread.num_commands == 3)
+        await until(lambda: len(engine._unanswered) == 3)
         with pytest.raises(EngineOverloadedError):
             await engine.submit([5] * 3)
         with pytest.raises(EngineOverloadedError):
@@ -100,6 +168,13 @@ def test_inbox_is_bounded_while_a_step_takes_long() -> None:
     on_engine(test)
 
 
+@pytest.fixture
+def no_short_prompts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every text goes to the tokenizer's thread."""
+    monkeypatch.setattr(async_engine, "SHORT_PROMPT", -1)
+
+
+@pytest.mark.usefixtures("no_short_prompts")
 def test_texts_that_wait_for_the_tokenizer_are_bounded() -> None:
     async def test(fake: FakeEngine, engine: AsyncEngine) -> None:
         small_inbox(fake)
@@ -121,6 +196,7 @@ def test_texts_that_wait_for_the_tokenizer_are_bounded() -> None:
     on_engine(test)
 
 
+@pytest.mark.usefixtures("no_short_prompts")
 def test_text_whose_caller_has_left_is_not_tokenized() -> None:
     async def test(fake: FakeEngine, engine: AsyncEngine) -> None:
         gate, seen = threading.Event(), []
@@ -139,5 +215,29 @@ def test_text_whose_caller_has_left_is_not_tokenized() -> None:
         await text_of(await tasks[0])
         await until(lambda: engine._tokenizer_thread.num_pending == 0)
         assert seen == ["one"]
+
+    on_engine(test)
+
+
+def test_short_text_is_tokenized_on_the_event_loop_unless_its_thread_is_busy() -> None:
+    async def test(fake: FakeEngine, engine: AsyncEngine) -> None:
+        seen = []
+        encode = fake.tokenizer.encode
+
+        def watched(text: str) -> list[int]:
+            seen.append((text, threading.current_thread() is threading.main_thread()))
+            return encode(text)
+
+        fake.tokenizer.encode = watched  # type: ignore[method-assign, assignment]
+        await text_of(await engine.submit("abc"))
+        gate = threading.Event()
+        busy = asyncio.create_task(engine.in_tokenizer(gate.wait, 5))
+        await until(lambda: engine._tokenizer_thread.num_pending == 1)
+        second = asyncio.create_task(engine.submit("def"))
+        await asyncio.sleep(0)
+        gate.set()
+        await busy
+        await text_of(await second)
+        assert seen == [("abc", True), ("def", False)]
 
     on_engine(test)

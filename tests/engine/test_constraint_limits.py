@@ -15,8 +15,8 @@ from tests.models.tiny import tiny_model
 from yaie import LLMEngine
 from yaie.core.errors import InvalidRequestError
 from yaie.core.params import Constraint
-from yaie.engine import constraints
-from yaie.engine.async_engine import AsyncEngine
+from yaie.engine.background.async_engine import AsyncEngine
+from yaie.engine.intake import grammars
 
 
 @pytest.fixture(scope="module")
@@ -91,8 +91,8 @@ def test_tokenizer_that_cannot_be_followed_is_refused(folder: Path) -> None:
 
 def test_grammar_is_compiled_once(engine: LLMEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[str] = []
-    grammar_of = constraints._grammar
-    monkeypatch.setattr(constraints, "_grammar", lambda c: (made.append(c.text), grammar_of(c))[1])
+    grammar_of = grammars._grammar
+    monkeypatch.setattr(grammars, "_grammar", lambda c: (made.append(c.text), grammar_of(c))[1])
     for seed in range(3):
         ask(engine, schema({"enum": ["only here"]}), seed)
     run(engine)
@@ -103,7 +103,7 @@ def test_grammar_is_compiled_off_the_engine_s_thread(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     threads: list[str] = []
-    grammar_of = constraints._grammar
+    grammar_of = grammars._grammar
 
     def noted(constraint: Constraint) -> str:
         threads.append(threading.current_thread().name)
@@ -122,7 +122,7 @@ def test_grammar_is_compiled_off_the_engine_s_thread(
             await server.shutdown()
         return text
 
-    monkeypatch.setattr(constraints, "_grammar", noted)
+    monkeypatch.setattr(grammars, "_grammar", noted)
     assert json.loads(asyncio.run(serve())) in (True, False)
     assert len(threads) == 2
-    assert all("tokenizer" in name for name in threads)
+    assert all("grammars" in name for name in threads)

@@ -110,27 +110,33 @@ def test_neighbours_draw_what_they_draw_alone(engine: LLMEngine) -> None:
         assert one.output_token_ids == other.output_token_ids
 
 
-def test_rows_without_a_constraint_keep_their_bits(engine: LLMEngine) -> None:
-    from yaie.engine.request_sampler import RequestSampler
-    from yaie.engine.sampling import SamplingBatchBuilder
+def test_rows_without_a_constraint_keep_their_bits(
+    engine: LLMEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sampler = engine._machine.worker.sampler  # type: ignore[attr-defined]
+    seen: list[torch.Tensor] = []
+    sample, logits_of = sampler.sample, engine.model.adapter.logits
 
-    class Seen:
-        def sample(self, logits: torch.Tensor, batch: Any) -> torch.Tensor:
-            self.logits = logits.clone()
-            return logits.argmax(dim=1)
+    def head(hidden: torch.Tensor) -> torch.Tensor:
+        logits: torch.Tensor = logits_of(hidden)
+        seen.append(logits.clone())
+        return logits
 
-    free, bound = (
-        engine.add_request([5, 6], SAMPLED)[0],
-        ask(engine, schema({"type": "boolean"})),
-    )
-    batch = SamplingBatchBuilder(VOCAB, torch.device("cpu")).build([free, bound])
-    logits = torch.randn(2, VOCAB)
-    seen = Seen()
-    RequestSampler(seen).sample(logits.clone(), batch)
-    assert torch.equal(seen.logits[0], logits[0])
-    kept = seen.logits[1].isfinite()
-    assert torch.equal(seen.logits[1][kept], logits[1][kept])
+    def watched(logits: torch.Tensor, batch: Any) -> torch.Tensor:
+        seen.append(logits.clone())
+        return sample(logits, batch)  # type: ignore[no-any-return]
+
+    monkeypatch.setattr(engine.model.adapter, "logits", head)
+    monkeypatch.setattr(sampler, "sample", watched)
+    engine.add_request([5, 6], SAMPLED)
+    ask(engine, schema({"type": "boolean"}))
+    engine.step()
+    (free, bound), (masked_free, masked) = seen
+    assert torch.equal(free, masked_free)
+    kept = masked.isfinite()
+    assert torch.equal(masked[kept], bound[kept])
     assert 0 < kept.sum() < VOCAB // 4
+    monkeypatch.undo()
     run(engine)
 
 

@@ -1,6 +1,7 @@
 """What goes wrong inside costs the request that it happens to, and nobody else."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -8,7 +9,8 @@ import torch
 from tests.models.tiny import tiny_model
 from yaie import LLMEngine, SamplingParams
 from yaie.core.errors import YaieError
-from yaie.core.request import FinishReason, Request
+from yaie.core.request import FailureKind, FinishReason, Request
+from yaie.engine.step.executor import StepFaultError
 
 POISON = 300
 PARAMS = SamplingParams(temperature=0, max_tokens=12, ignore_eos=True)
@@ -67,3 +69,47 @@ def test_generate_says_which_error_ended_it_and_leaves_nothing_behind(folder: Pa
         engine.generate([[POISON, 5], [5, 6, 7]], PARAMS)
     assert not engine.has_work
     assert engine.stats()["used_blocks"] == 0
+
+
+def test_one_nan_in_a_middle_chunk_leaves_nothing_behind(folder: Path) -> None:
+    prompt = [(3 * i) % 200 + 20 for i in range(90)]
+    expected = run(poisoned_engine(folder, 0.0), [prompt])[0].output_token_ids
+    engine = poisoned_engine(folder, 0.0)
+    forward, calls = engine.model.adapter.forward, []
+
+    def once(*args: Any) -> torch.Tensor:
+        hidden: torch.Tensor = forward(*args)
+        calls.append(len(hidden))
+        # The second of three chunks, which draws nothing.
+        return hidden * float("nan") if len(calls) == 2 else hidden
+
+    engine.model.adapter.forward = once
+    (failed,) = run(engine, [prompt])
+    assert failed.finish_reason is FinishReason.ERROR
+    assert failed.failure is FailureKind.CORRUPTED
+    (again,) = run(engine, [prompt])
+    assert again.output_token_ids == expected
+    # What the first chunk computed may be kept; the second chunk's blocks may not.
+    assert again.num_cached_tokens == 32
+
+
+@pytest.mark.parametrize("policy", ["fcfs", "priority", "lpm"])
+def test_a_long_prompt_of_high_rank_starves_no_running_decode(folder: Path, policy: str) -> None:
+    engine = LLMEngine(model=str(folder), num_blocks=60, token_budget=16, policy=policy)
+    talkers = [engine.add_request([5 + i, 6, 7], PARAMS)[0] for i in range(4)]
+    engine.step()
+    first = -1 if policy == "priority" else 0
+    (long,) = engine.add_request(list(range(20, 200)), PARAMS, priority=first)
+    for _ in range(6):
+        before = [talker.num_output_tokens for talker in talkers]
+        engine.step()
+        assert [talker.num_output_tokens for talker in talkers] == [n + 1 for n in before]
+    assert long.num_computed_tokens == 6 * 12
+
+
+def test_what_breaks_a_step_is_told_with_its_place(folder: Path) -> None:
+    engine = LLMEngine(model=str(folder), num_blocks=40)
+    engine._machine.worker.sampler.sample = None  # type: ignore[union-attr]
+    engine.add_request([5, 6], PARAMS)
+    with pytest.raises(StepFaultError, match=r"NoneType.*yaie/worker/worker\.py, line \d+"):
+        engine.step()

@@ -9,7 +9,7 @@ import torch
 from tests.engine.oracle import greedy, last_logits, make_prompts
 from tests.models.tiny import tiny_model
 from yaie import LLMEngine, SamplingParams
-from yaie.core.batch import StepPlan
+from yaie.core.batch import SamplingBatch, StepPlan
 from yaie.core.request import Request
 
 MAX_TOKENS = 24
@@ -38,7 +38,7 @@ class Case:
 def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Case:
     torch.set_num_threads(1)
     if request.param == "tutor":
-        from yaie.models.tutor import TUTOR_PATH
+        from yaie.tutor import TUTOR_PATH
 
         folder = TUTOR_PATH
     else:
@@ -85,17 +85,18 @@ def test_logits_are_within_1e_4_of_transformers(
     """In the step that ends each prompt, with chunks and decodes of others in the same batch."""
     engine = case.engine(token_budget=64)
     seen: dict[str, torch.Tensor] = {}
-    runner = engine._machine.core._runner
-    run_plan = runner.run
+    plans: list[StepPlan] = []
+    monkeypatch.setattr(engine._machine.core._executor, "_on_plan", plans.append)
+    sampler = engine._machine.worker.sampler
+    sample = sampler.sample
 
-    def recording(plan: StepPlan) -> torch.Tensor:
-        logits = run_plan(plan)
-        requests = [item.request for item in plan.scheduled if item.samples]
+    def recording(logits: torch.Tensor, batch: SamplingBatch) -> torch.Tensor:
+        requests = [item.request for item in plans[-1].scheduled if item.samples]
         for request, row in zip(requests, logits, strict=True):
             seen.setdefault(request.request_id, row.clone())
-        return logits
+        return sample(logits, batch)
 
-    monkeypatch.setattr(runner, "run", recording)
+    monkeypatch.setattr(sampler, "sample", recording)
     requests = run(engine, case.prompts[:24])
     expected = last_logits(case.folder, case.prompts[:24])
     for request, wanted in zip(requests, expected, strict=True):

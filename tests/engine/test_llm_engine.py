@@ -1,5 +1,9 @@
 """LLMEngine as its callers see it."""
 
+import pickle
+from collections.abc import Iterator
+from dataclasses import fields
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +20,8 @@ from yaie.core.errors import (
     KVPoolTooSmallError,
     ModelError,
 )
-from yaie.core.request import FinishReason
+from yaie.core.output import Submitted
+from yaie.core.request import FinishReason, Request
 
 GREEDY = SamplingParams(temperature=0, max_tokens=8, ignore_eos=True)
 
@@ -231,3 +236,62 @@ def test_prompts_wait_whole_without_chunked_prefill(folder: Path) -> None:
     (request,) = engine.add_request([5] * 700, GREEDY)
     engine.step()
     assert request.num_computed_tokens == 700
+
+
+def stream(engine: LLMEngine, prompt: str) -> Iterator[str]:
+    """The pieces of an answer as they come."""
+    messages = [{"role": "user", "content": prompt}]
+    for chunk in engine.chat_completion_stream(messages, temperature=0, max_tokens=12):
+        yield chunk["choices"][0]["delta"].get("content") or ""
+
+
+def test_two_streams_consumed_in_turn_keep_their_own_text(folder: Path) -> None:
+    engine = LLMEngine(model=str(folder), num_blocks=60)
+    alone = ["".join(stream(engine, prompt)) for prompt in ("one", "the other, longer")]
+    streams = [stream(engine, prompt) for prompt in ("one", "the other, longer")]
+    both = ["", ""]
+    for pieces in zip_longest(*streams, fillvalue=""):
+        both = [text + piece for text, piece in zip(both, pieces, strict=True)]
+    assert both == alone
+    late = [stream(engine, prompt) for prompt in ("one", "the other, longer")]
+    first = next(late[0])
+    rest = "".join(late[1])  # steps the other's request to its end as well
+    assert [first + "".join(late[0]), rest] == alone
+
+
+def test_a_request_keeps_its_outputs_while_generate_runs(folder: Path) -> None:
+    engine = LLMEngine(model=str(folder), num_blocks=60)
+    params = SamplingParams(temperature=0, max_tokens=10, ignore_eos=True)
+    (request,) = engine.add_request([5, 6, 7], params)
+    engine.generate([[9, 8], [7, 6]], params)
+    assert request.is_finished
+    assert engine.has_work  # its outputs have not been taken
+    outputs = engine.step()
+    assert [output.request_id for output in outputs] == [request.request_id] * 10
+    assert [token for output in outputs for token in output.token_ids] == request.output_token_ids
+    assert outputs[-1].finish_reason is FinishReason.LENGTH
+    assert not engine.has_work
+
+
+def test_automatic_ids_meet_no_id_that_a_client_may_choose(folder: Path) -> None:
+    engine = LLMEngine(model=str(folder), num_blocks=60)
+    params = SamplingParams(temperature=0, max_tokens=2)
+    for number in range(9):
+        engine.add_request([5, 6], params, request_id=f"request-{number}")
+    ids = {engine.add_request([5, 6], params)[0].request_id for _ in range(9)}
+    assert len(ids) == 9
+    with pytest.raises(InvalidRequestError, match="must not begin with '#'"):
+        engine.add_request([5, 6], params, request_id=ids.pop())
+
+
+def test_an_output_holds_all_that_a_reply_needs_and_can_be_sent(folder: Path) -> None:
+    engine = LLMEngine(model=str(folder), num_blocks=60)
+    params = SamplingParams(temperature=0, max_tokens=3, ignore_eos=True, logprobs=1)
+    (request,) = engine.add_request([5] * 20, params)
+    outputs = [output for _ in range(3) for output in engine.step()]
+    assert pickle.loads(pickle.dumps(outputs)) == outputs
+    last = outputs[-1]
+    assert (last.num_prompt_tokens, last.num_output_tokens, last.finish_reason) == (20, 3, "length")
+    assert [len(output.logprobs or ()) for output in outputs] == [1, 1, 1]
+    assert not any(isinstance(getattr(last, item.name), Request) for item in fields(last))
+    assert Submitted.of(request).prompt_token_ids == [5] * 20

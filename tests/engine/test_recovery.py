@@ -47,16 +47,20 @@ def add(engine: LLMEngine, prompts: list[list[int]]) -> list[Request]:
     return [engine.add_request(prompt, PARAMS)[0] for prompt in prompts]
 
 
-def drain(engine: LLMEngine) -> dict[Request, FinishReason]:
+def drain(engine: LLMEngine) -> dict[str, FinishReason]:
     """Step to the end; how each request ended, as its outputs tell it."""
     ends = {}
     while engine.has_work:
         for output in engine.step():
             if output.finish_reason is not None:
-                assert output.request not in ends
-                ends[output.request] = output.finish_reason
+                assert output.request_id not in ends
+                ends[output.request_id] = output.finish_reason
         engine.check()
     return ends
+
+
+def all_failed(requests: list[Request]) -> dict[str, FinishReason]:
+    return {request.request_id: FinishReason.ERROR for request in requests}
 
 
 def finish(engine: LLMEngine, prompts: list[list[int]]) -> list[list[int]]:
@@ -77,7 +81,7 @@ def test_a_part_that_raises_ends_what_ran_and_the_engine_goes_on(
         running += add(engine, [[1, 2, 3]])
     faults_of(lab).append(IndexError("boom"))
     ends = drain(engine)
-    failed = [request for request in running if ends[request] is FinishReason.ERROR]
+    failed = [request for request in running if ends[request.request_id] is FinishReason.ERROR]
     assert running[:3] == failed[:3]
     for request in failed:
         assert (request.error or "").startswith(
@@ -94,7 +98,7 @@ def test_a_first_step_that_fails_ends_all_that_waited(
     engine = make(folder, "scheduler")
     requests = add(engine, PROMPTS)
     faults_of("scheduler").append(RuntimeError("at once"))
-    assert drain(engine) == dict.fromkeys(requests, FinishReason.ERROR)
+    assert drain(engine) == all_failed(requests)
     assert finish(engine, PROMPTS) == expected
 
 
@@ -107,7 +111,7 @@ def test_requests_that_had_not_started_survive(
     engine.step()
     faults_of("sampler").append(IndexError("boom"))
     ends = drain(engine)
-    assert [ends[request].value for request in requests] == ["error", "length", "length"]
+    assert [ends[request.request_id].value for request in requests] == ["error", "length", "length"]
     assert [request.output_token_ids for request in requests[1:]] == expected[1:]
 
 
@@ -116,9 +120,9 @@ def test_survivors_that_fail_again_on_their_way_back_end_too(labs: Path, folder:
     engine = make(folder, "scheduler", max_num_seqs=1)
     requests = add(engine, PROMPTS)
     engine.step()
-    engine._machine.core._runner.run = None  # type: ignore[attr-defined]
+    engine._machine.worker.sampler.sample = None  # type: ignore[attr-defined]
     faults_of("scheduler").extend([None, KeyError("again")])
-    assert drain(engine) == dict.fromkeys(requests, FinishReason.ERROR)
+    assert drain(engine) == all_failed(requests)
     assert "NoneType" in (requests[0].error or "")
     assert "your part scheduler failed: KeyError: 'again'" in (requests[1].error or "")
 
@@ -153,7 +157,7 @@ def test_what_a_part_returns_wrongly_counts_as_its_failure(
     hand_in(labs, lab, f"\n{code}\n")
     engine = make(folder, lab)
     requests = add(engine, PROMPTS)
-    assert drain(engine) == dict.fromkeys(requests, FinishReason.ERROR)
+    assert drain(engine) == all_failed(requests)
     for request in requests:
         assert (request.error or "").startswith(f"the engine failed on your {lab}: ")
         assert message in (request.error or "")
@@ -170,7 +174,7 @@ def test_a_part_that_fails_on_a_new_request_refuses_it_and_keeps_who_waits(
     faults_of("engine").append(IndexError("boom"))
     with pytest.raises(PartError, match="your part engine failed: IndexError: boom"):
         add(engine, PROMPTS[1:2])
-    assert drain(engine) == {waiting: FinishReason.LENGTH}
+    assert drain(engine) == {waiting.request_id: FinishReason.LENGTH}
     assert waiting.output_token_ids == expected[0]
 
 
@@ -181,7 +185,7 @@ def test_a_part_that_fails_in_abort_ends_the_others_that_ran(labs: Path, folder:
     engine.step()
     faults_of("engine").append(IndexError("boom"))
     assert engine.abort(first.request_id)
-    assert drain(engine) == {second: FinishReason.ERROR}
+    assert drain(engine) == all_failed([second])
     assert not engine.abort(second.request_id)
 
 
@@ -212,24 +216,25 @@ def test_the_old_pool_is_gone_before_the_new_one_comes_and_is_as_large(
     labs: Path, folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The log keeps the error under pytest, and with it the frames.
-    monkeypatch.setattr(logging.getLogger("yaie.engine.recovery"), "error", lambda *_, **__: None)
+    for name in ("yaie.engine.step.recovery", "yaie.worker.worker"):
+        monkeypatch.setattr(logging.getLogger(name), "error", lambda *_, **__: None)
     hand_in_faulty(labs, "sampler", "Sampler.sample")
     engine = make(folder, "sampler", num_blocks=None, kv_memory_share=0.001)
-    pool = weakref.ref(engine._machine.core._runner._pool)  # type: ignore[attr-defined]
+    pool = weakref.ref(engine._machine.worker.pool)  # type: ignore[attr-defined]
     alive: list[bool] = []
-    assembled = engine._supervisor._assembled
+    assembled = engine._machine._made  # type: ignore[union-attr]
 
     def watched():
         alive.append(pool() is not None)
         return assembled()
 
-    monkeypatch.setattr(engine._supervisor, "_assembled", watched)
+    monkeypatch.setattr(engine._machine, "_made", watched)
     add(engine, PROMPTS[:1])
     faults_of("sampler").append(IndexError("boom"))
     drain(engine)
     gc.collect()
     assert alive == [False]
-    assert engine._machine.num_blocks * engine.config.block_size == engine.pool_tokens
+    assert engine._machine.sizes.num_blocks * engine.config.block_size == engine.pool_tokens
 
 
 def test_parts_that_cannot_be_made_a_second_time_end_the_engine(labs: Path, folder: str) -> None:
@@ -237,7 +242,7 @@ def test_parts_that_cannot_be_made_a_second_time_end_the_engine(labs: Path, fold
     engine = make(folder, "sampler")
     add(engine, PROMPTS[:1])
     faults_of("sampler").append(IndexError("boom"))
-    engine._parts["sampler"].Sampler.__init__ = None
+    engine.backend.parts["sampler"].Sampler.__init__ = None
     with pytest.raises(EngineDeadError, match="cannot start again"):
         engine.step()
 
@@ -247,6 +252,6 @@ def test_an_engine_of_reference_parts_is_not_kept_alive(
 ) -> None:
     engine = make(folder, "none")
     add(engine, PROMPTS)
-    monkeypatch.setattr(engine._machine.core, "_runner", None)
+    monkeypatch.setattr(engine._machine.core, "_executor", None)
     with pytest.raises(AttributeError):
         engine.step()

@@ -13,9 +13,9 @@ from tests.models.tiny import tiny_model
 from tests.server.conftest import LiveServer, serving
 from yaie.core.params import SamplingParams
 from yaie.core.request import FinishReason
-from yaie.engine.async_engine import AsyncEngine, EngineState
+from yaie.engine.background.async_engine import AsyncEngine, EngineState
+from yaie.engine.background.request_stream import RequestStream
 from yaie.engine.llm_engine import LLMEngine
-from yaie.engine.request_stream import RequestStream
 
 PARAMS = SamplingParams(temperature=0, max_tokens=6, ignore_eos=True)
 BODY: dict[str, Any] = {"prompt": "hello", "max_tokens": 6, "temperature": 0, "ignore_eos": True}

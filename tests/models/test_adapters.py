@@ -27,7 +27,7 @@ def load(
     folder: Path, *, force_generic: bool = False, device: Any = "cpu", **settings: Any
 ) -> LoadedModel:
     config = EngineConfig(model=str(folder), device=device, **settings)
-    return ModelLoader(config, PlainOps(), progress=False, force_generic=force_generic).load()
+    return ModelLoader(config, progress=False, force_generic=force_generic).load(PlainOps())
 
 
 def reference_logits(folder: Path, sequences: list[Tensor]) -> list[Tensor]:
@@ -122,7 +122,7 @@ def test_generic_adapter_reads_each_layers_window_off_its_mask(
 ) -> None:
     adapter = load(checkpoint(family)).adapter
     assert isinstance(adapter, GenericAdapter)
-    assert adapter.route.windows == windows
+    assert adapter.model.route.windows == windows
 
 
 @pytest.mark.parametrize("family", ["llama-longrope", "phi3-longrope"])
@@ -195,6 +195,15 @@ def test_bfloat16_is_close_to_float32(family: str, checkpoint: Checkpoint) -> No
     (got,) = logits_in_two_chunks(model.adapter, [sequence])
     assert got.dtype == torch.float32
     assert (got - expected).norm() / expected.norm() < 0.1
+
+
+@pytest.mark.parametrize("family", SERVED)
+def test_the_config_tells_the_widest_head_before_weights_are_read(
+    family: str, checkpoint: Checkpoint
+) -> None:
+    loader = ModelLoader(EngineConfig(model=str(checkpoint(family)), device="cpu"), progress=False)
+    layers = loader.load(PlainOps()).adapter.kv_layers
+    assert max(loader.head_dims) == max(layer.head_dim for layer in layers)
 
 
 @pytest.mark.gpu

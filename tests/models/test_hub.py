@@ -13,7 +13,7 @@ from tests.models.plain_ops import PlainOps
 from yaie.core.config import EngineConfig
 from yaie.core.errors import ModelError
 from yaie.models import ModelLoader
-from yaie.models.hub import resolve_model
+from yaie.models.hub import fetch_model, find_model, resolve_model
 
 Checkpoint = Callable[[str], Path]
 MODEL = "authors/tiny-llama"
@@ -52,11 +52,30 @@ def test_a_folder_is_served_under_its_own_name(tmp_path: Path) -> None:
     assert resolve_model(str(tmp_path), None, False) == (tmp_path, tmp_path.name)
 
 
+def test_config_json_comes_before_the_weights(hub: FakeHub, checkpoint: Checkpoint) -> None:
+    hub.add_folder(MODEL, checkpoint("llama"))
+    source = find_model(MODEL, None)
+    assert [path.name for path in source.folder.iterdir()] == ["config.json"]
+    assert fetch_model(source, False) == source.folder
+    assert (source.folder / "model.safetensors").is_file()
+
+
+def test_a_branch_that_moves_on_between_config_and_weights_is_not_followed(
+    hub: FakeHub, checkpoint: Checkpoint
+) -> None:
+    hub.add_folder(MODEL, checkpoint("llama"))
+    source = find_model(MODEL, None)
+    hub.requests.clear()
+    assert fetch_model(source, False) == source.folder
+    assert any(COMMIT in path for _, path in hub.requests)
+    assert not any("main" in path for _, path in hub.requests)
+
+
 def test_a_model_is_downloaded_and_loaded(
     hub: FakeHub, checkpoint: Checkpoint, capsys: pytest.CaptureFixture[str]
 ) -> None:
     hub.add_folder(MODEL, checkpoint("llama"))
-    model = ModelLoader(EngineConfig(model=MODEL, device="cpu"), PlainOps(), progress=False).load()
+    model = ModelLoader(EngineConfig(model=MODEL, device="cpu"), False).load(PlainOps())
     assert model.name == MODEL
     assert model.num_parameters > 100_000
     assert capsys.readouterr().err == ""

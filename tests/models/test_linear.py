@@ -4,18 +4,21 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from yaie.models.linear import EXACT_ROWS, Linear, can_pack, tied_linear
+from yaie.models.layout import Layout, stacked, whole
+from yaie.models.linear import Linear, tied_linear
+from yaie.models.schemes import choose_scheme
+from yaie.models.schemes.packed import EXACT_ROWS, PackedScheme
 
 CPU = torch.device("cpu")
 
 
 def filled(linear: Linear, weights: list[torch.Tensor], biases: list[torch.Tensor]) -> Linear:
     names = [f"part{index}" for index in range(len(weights))]
-    slots = linear.slots(*names)
+    places = linear.destinations(*names)
     for name, weight in zip(names, weights, strict=True):
-        slots[f"{name}.weight"].fill(weight)
+        places[f"{name}.weight"].fill(weight)
     for name, bias in zip(names, biases, strict=False):
-        slots[f"{name}.bias"].fill(bias)
+        places[f"{name}.bias"].fill(bias)
     return linear
 
 
@@ -26,32 +29,60 @@ def test_fused_parts_are_their_products_side_by_side(shape: tuple[int, int], bia
     sizes = [outputs, outputs // 2, outputs // 2]
     weights = [torch.randn(size, inputs) / inputs**0.5 for size in sizes]
     biases = [torch.randn(size) for size in sizes] if bias else []
-    linear = filled(Linear(inputs, sizes, torch.float32, CPU, bias=bias), weights, biases)
-    stacked = torch.cat(biases) if bias else None
+    linear = filled(Linear(stacked(inputs, sizes, bias=bias), torch.float32, CPU), weights, biases)
+    all_biases = torch.cat(biases) if bias else None
     for rows in (0, 1, 2, 17, EXACT_ROWS, EXACT_ROWS + 1, 200):
         x = torch.randn(rows, inputs)
         got = linear(x)
-        expected = F.linear(x, torch.cat(weights), stacked)
+        expected = F.linear(x, torch.cat(weights), all_biases)
         assert got.shape == expected.shape
         assert torch.allclose(got, expected, rtol=1e-5, atol=1e-5)
 
 
 def test_transposed_weights_fill_the_same_product() -> None:
     weight = torch.randn(24, 16)
-    linear = filled(Linear(16, 24, torch.float32, CPU, transpose=True), [weight.t()], [])
+    linear = filled(Linear(whole(16, 24, transposed=True), torch.float32, CPU), [weight.t()], [])
     x = torch.randn(3, 16)
     assert torch.allclose(linear(x), F.linear(x, weight), atol=1e-5)
 
 
-def test_a_large_weight_is_packed_and_not_kept_twice() -> None:
-    if not can_pack(torch.empty(512, 512)):
+def scheme_of(rows: int, columns: int, dtype: torch.dtype, device: str = "cpu") -> str:
+    return choose_scheme(rows, columns, dtype, torch.device(device)).name
+
+
+def test_a_scheme_is_chosen_by_size_dtype_and_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    if not torch.backends.mkldnn.is_available():
         pytest.skip("oneDNN is not available")
-    linear = filled(Linear(512, 512, torch.float32, CPU), [torch.randn(512, 512)], [])
-    assert linear.weight.numel() == 0
+    assert scheme_of(512, 512, torch.float32) == "onednn_packed"
+    assert scheme_of(64, 64, torch.float32) == "plain"
+    assert scheme_of(512, 512, torch.float16) == "plain"
+    assert scheme_of(512, 512, torch.float32, "cuda") == "plain"
+    monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
+    assert scheme_of(512, 512, torch.float32) == "plain"
 
 
-def test_a_small_weight_stays_plain() -> None:
-    assert not can_pack(torch.empty(64, 64))
+def test_a_weight_is_packed_when_its_last_part_is_there_and_not_before() -> None:
+    if scheme_of(512, 512, torch.float32) != "onednn_packed":
+        pytest.skip("oneDNN is not available")
+    linear = Linear(stacked(512, [256, 256]), torch.float32, CPU)
+    assert isinstance(linear.scheme, PackedScheme)
+    places = linear.destinations("query", "key")
+    places["query.weight"].fill(torch.randn(256, 512))
+    assert not linear.scheme._weight.is_mkldnn
+    places["key.weight"].fill(torch.randn(256, 512))
+    assert linear.scheme._weight.is_mkldnn
+    assert linear.scheme.extra_bytes == 0
+
+
+def test_the_parts_of_a_layout_are_named_in_their_order() -> None:
+    layout = stacked(4, [3, 1, 1], bias=True)
+    weight, bias = layout.empty(torch.float32, CPU)
+    places = layout.destinations(["q", "k", "v"], weight, bias)
+    assert list(places) == ["q.weight", "k.weight", "v.weight", "q.bias", "k.bias", "v.bias"]
+    assert [place.shape for place in places.values()] == [(3, 4), (1, 4), (1, 4), (3,), (1,), (1,)]
+    places["k.weight"].fill(torch.full((1, 4), 7.0))
+    assert (weight[3] == 7).all()
+    assert layout == Layout(4, (3, 1, 1), bias=True)
 
 
 def test_a_tied_head_leaves_the_table_to_look_up() -> None:
@@ -64,20 +95,20 @@ def test_a_tied_head_leaves_the_table_to_look_up() -> None:
 
 def test_a_strided_input_is_read_as_it_lies() -> None:
     weight = torch.randn(512, 512)
-    linear = filled(Linear(512, 512, torch.float32, CPU), [weight], [])
+    linear = filled(Linear(whole(512, 512), torch.float32, CPU), [weight], [])
     x = torch.randn(6, 1024)[:, 512:]
     assert torch.allclose(linear(x), F.linear(x, weight), rtol=1e-5, atol=1e-4)
 
 
 def test_a_wrong_shape_is_refused() -> None:
-    slot = Linear(16, 24, torch.float32, CPU).slots("only")["only.weight"]
+    place = Linear(whole(16, 24), torch.float32, CPU).destinations("only")["only.weight"]
     with pytest.raises(ValueError, match=r"has shape \[16, 24\] instead of \[24, 16\]"):
-        slot.fill(torch.empty(16, 24))
+        place.fill(torch.empty(16, 24))
 
 
 def test_bfloat16_is_close() -> None:
     weight = torch.randn(512, 512) / 512**0.5
-    linear = filled(Linear(512, 512, torch.bfloat16, CPU), [weight], [])
+    linear = filled(Linear(whole(512, 512), torch.bfloat16, CPU), [weight], [])
     x = torch.randn(9, 512)
     got = linear(x.bfloat16()).float()
     assert (got - F.linear(x, weight)).abs().max() < 0.1

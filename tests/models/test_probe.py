@@ -65,7 +65,7 @@ def test_other_masks_are_refused(mask_function: Callable[..., Tensor]) -> None:
 
 def load(folder: Path) -> Any:
     config = EngineConfig(model=str(folder), device="cpu")
-    return ModelLoader(config, PlainOps(), progress=False, force_generic=True).load().adapter
+    return ModelLoader(config, progress=False, force_generic=True).load(PlainOps()).adapter
 
 
 def test_a_model_that_counts_positions_itself_is_refused(
@@ -101,4 +101,4 @@ def test_a_model_that_mixes_neighbouring_tokens_is_refused(
 def test_a_model_outside_of_its_adapter_does_not_run(checkpoint: Checkpoint) -> None:
     adapter = load(checkpoint("llama"))
     with pytest.raises(RuntimeError, match="outside of its forward"):
-        adapter._body(input_ids=torch.tensor([[5, 6]]), use_cache=False)
+        adapter.model.body(input_ids=torch.tensor([[5, 6]]), use_cache=False)

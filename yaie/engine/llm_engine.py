@@ -9,20 +9,23 @@ from typing import Any
 
 import torch
 
+from yaie.backends import Backend, choose_backend
 from yaie.core.config import EngineConfig
 from yaie.core.contracts import ApiServer
 from yaie.core.errors import ConfigError, EngineOverloadedError, InvalidRequestError, YaieError
+from yaie.core.output import RequestOutput, Submitted
 from yaie.core.params import SamplingParams
-from yaie.core.request import FinishReason, Request, RequestOutput
-from yaie.engine.admission import check_messages
-from yaie.engine.assembly import Machine
-from yaie.engine.backends import choose_backend, fitted, make_ops, prepare
-from yaie.engine.counters import Counters
-from yaie.engine.deterministic import check_deterministic
-from yaie.engine.intake import Intake, Prompt
-from yaie.engine.recovery import Supervisor
+from yaie.core.request import FinishReason, Request
+from yaie.engine.facts import EngineFacts
+from yaie.engine.intake.chat import encode_chat
+from yaie.engine.intake.requests import Intake, Prompt
+from yaie.engine.mailbox import Mailbox
+from yaie.engine.step.assembly import Machine, assemble
+from yaie.engine.step.counters import Counters
+from yaie.engine.step.recovery import RecoveringMachine, parts_in_steps
 from yaie.models.loader import ModelLoader, resolve_device
-from yaie.parts import Part, load_parts
+from yaie.parts import Part
+from yaie.worker.deterministic import check_deterministic
 
 Json = dict[str, Any]
 
@@ -44,25 +47,25 @@ class LLMEngine:
         if self.config.threads is not None:
             torch.set_num_threads(self.config.threads)
         device = resolve_device(self.config)
-        self.backend = choose_backend(self.config, device)
-        check_deterministic(self.config, self.backend, device)
-        self._parts = load_parts(self.config.mine, labs=self.backend.labs)
-        prepare(self.backend, self._parts, device)
-        self._model = ModelLoader(self.config, make_ops(self.backend, self._parts)).load()
-        self.backend = fitted(self.backend, self.config, self._model.adapter.kv_layers)
-        self._parts = load_parts(self.config.mine, labs=self.backend.labs)
+        loader = ModelLoader(self.config)
+        self.backend: Backend = choose_backend(self.config, device, loader.head_dims)
+        check_deterministic(self.config, self.backend.name, device)
+        self.backend.prepare(device)
+        self._model = loader.load(self.backend.make_ops())
         self.max_model_len = self._model.max_length
         self._counters = Counters()
-        self._supervisor = Supervisor(
-            self.config,
-            self.backend,
-            self._parts,
-            self._model,
-            self.max_model_len,
-            self._counters.planned,
-        )
-        self.pool_tokens = self._machine.num_blocks * self.config.block_size
+        self._mailbox = Mailbox()
+        self._machine: Machine | RecoveringMachine = self._assembled()
+        self.pool_tokens = self._machine.sizes.num_blocks * self.config.block_size
         self._intake = Intake(self.config, self._model, self.max_model_len, self.pool_tokens)
+
+    def _assembled(self) -> Machine | RecoveringMachine:
+        def make(config: EngineConfig) -> Machine:
+            return assemble(config, self.backend, self._model, self._counters.planned)
+
+        if parts_in_steps(self.backend.parts):
+            return RecoveringMachine(make, self.config, self.backend.parts)
+        return make(self.config)
 
     @property
     def model_name(self) -> str:
@@ -85,22 +88,41 @@ class LLMEngine:
     @property
     def api(self) -> ApiServer:
         """The part that puts answers into OpenAI's shape."""
-        api: ApiServer = self._parts["api_server"]
+        api: ApiServer = self.backend.parts["api_server"]
         return api
 
     @property
     def parts(self) -> list[Part]:
         """Whose parts run."""
-        return self._parts.table()
+        return self.backend.parts.table()
 
     @property
-    def _machine(self) -> Machine:
-        return self._supervisor.machine
+    def facts(self) -> EngineFacts:
+        """The engine's constants, as plain data."""
+        model = self._model
+        return EngineFacts(
+            config=self.config,
+            model_name=model.name,
+            model_folder=str(model.folder),
+            model_type=model.model_type,
+            architecture=model.architecture,
+            dtype=str(model.dtype).removeprefix("torch."),
+            device=model.device.type,
+            vocab_size=model.adapter.vocab_size,
+            num_parameters=model.num_parameters,
+            weight_bytes=model.weight_bytes,
+            max_model_len=self.max_model_len,
+            pool_tokens=self.pool_tokens,
+            sampling_defaults=model.sampling_defaults,
+            backend=self.backend.name,
+            backend_note=self.backend.note,
+            parts=tuple(self.parts),
+        )
 
     @property
     def has_work(self) -> bool:
-        """Whether any request is not finished."""
-        return self._supervisor.has_work
+        """Whether any request is not finished, or its last outputs have not been taken."""
+        return self._machine.core.has_work or self._mailbox.has_unclaimed
 
     def check_params(self, params: SamplingParams) -> None:
         """Raise InvalidRequestError for what `add_request` would refuse in them whatever the prompt.
@@ -124,7 +146,7 @@ class LLMEngine:
         Whichever it is, nothing is queued.
         """
         params = params or self._sampling_params({})
-        num_waiting = self._supervisor.num_waiting
+        num_waiting = self._machine.num_waiting
         if num_waiting + params.n > self.config.max_waiting:
             raise EngineOverloadedError(f"{num_waiting} requests wait already; try again later")
         return self._queue(prompt, params, request_id, priority)
@@ -138,28 +160,33 @@ class LLMEngine:
     ) -> list[Request]:
         """`add_request` for a caller who will wait, however long the queue."""
         requests = self._intake.requests(prompt, params, request_id, priority)
-        self._supervisor.add(requests)
+        for index, request in enumerate(requests):
+            try:
+                self._machine.core.add_request(request)
+            except BaseException:
+                self._abort_all(requests[:index])
+                raise
         return requests
 
     def step(self) -> list[RequestOutput]:
-        """Compute one step; returns what each request in it gained.
+        """Compute one step; returns what each request gained, also in steps that another caller's
+        `generate` or stream took since the last call.
 
         If a learner's part fails, the requests it was at end with FinishReason.ERROR (`recovery.py`).
         """
-        scheduler = (
-            self._machine.scheduler
-        )  # not the machine: its pool must go before the next comes
-        outputs = self._supervisor.step()
-        for output in outputs:
-            matcher = output.request.matcher
-            if matcher is not None and output.finish_reason is FinishReason.ERROR:
-                output.request.error = matcher.error or output.request.error
-        self._counters.stepped(outputs, intact=self._machine.scheduler is scheduler)
-        return outputs
+        outputs = self._machine.core.step()
+        self._counters.stepped(outputs)
+        self._mailbox.put(outputs)
+        return self._mailbox.take_unclaimed()
+
+    def take_started(self) -> list[str]:
+        """Ids of the requests that had their first turn since the last call."""
+        return self._counters.take_started()
 
     def abort(self, request_id: str) -> bool:
         """End a request now; False if it is unknown or over."""
-        return self._supervisor.abort(request_id)
+        self._mailbox.drop(request_id)
+        return self._machine.core.abort(request_id)
 
     def generate(
         self,
@@ -179,7 +206,7 @@ class LLMEngine:
                 requests += self._queue(prompt, params)  # type: ignore[arg-type]
             texts: dict[str, list[str]] = {request.request_id: [] for request in requests}
             for output in self._run(requests):
-                texts[output.request.request_id].append(output.text)
+                texts[output.request_id].append(output.text)
         except BaseException:
             self._abort_all(requests)
             raise
@@ -193,15 +220,14 @@ class LLMEngine:
         add_generation_prompt: bool = True,
     ) -> list[int]:
         """The prompt of a conversation, by the model's chat template. Raises InvalidRequestError."""
-        token_ids: list[int] = self.tokenizer.apply_chat_template(
-            check_messages(messages), tools=tools, add_generation_prompt=add_generation_prompt
+        return encode_chat(
+            self.tokenizer, messages, tools, add_generation_prompt=add_generation_prompt
         )
-        return token_ids
 
     def chat_completion(self, messages: list[Json], **sampling: Any) -> Json:
         """Answer a conversation; returns an OpenAI `chat.completion`."""
         requests = self.add_request(self.encode_chat(messages), self._sampling_params(sampling))
-        reply = self.api.ChatReply(self.model_name, requests)
+        reply = self.api.ChatReply(self.model_name, [Submitted.of(one) for one in requests])
         for output in self._run(requests):
             reply.add(output)
         return reply.result()
@@ -212,23 +238,25 @@ class LLMEngine:
         Closing the iterator ends the request.
         """
         requests = self.add_request(self.encode_chat(messages), self._sampling_params(sampling))
-        reply = self.api.ChatReply(self.model_name, requests)
+        reply = self.api.ChatReply(self.model_name, [Submitted.of(one) for one in requests])
         for output in self._run(requests):
             yield from reply.chunks(output)
 
     def _run(self, requests: list[Request]) -> Iterator[RequestOutput]:
-        """Step until these requests are over; aborts them if the caller stops or something fails."""
-        mine = set(requests)
+        """Step until these requests are over; aborts them if the caller stops or something fails.
+
+        Raises YaieError if one of them fails.
+        """
+        claim = self._mailbox.claim(requests)
         try:
             while True:
-                for request in requests:
-                    if request.finish_reason is FinishReason.ERROR:
-                        raise YaieError(request.error or "the request failed")
-                if all(request.is_finished for request in requests):
+                for output in claim.take():
+                    if output.finish_reason is FinishReason.ERROR:
+                        raise YaieError(output.error or "the request failed")
+                    yield output
+                if not claim.num_unfinished:
                     return
-                for output in self.step():
-                    if output.request in mine and output.finish_reason is not FinishReason.ERROR:
-                        yield output
+                self._mailbox.put(self.step())  # what others wait for goes back
         finally:
             self._abort_all(requests)
 
@@ -260,7 +288,11 @@ class LLMEngine:
 
     def reset_prefix_cache(self) -> int:
         """Forget every cached prefix that no request uses; returns how many blocks that freed."""
-        return self._supervisor.reset_prefix_cache()
+        return self._machine.reset_prefix_cache()
+
+    def close(self) -> None:
+        """End the thread of the worker, if it has one. No step follows."""
+        self._machine.worker.close()
 
     def check(self) -> None:
         """Verify the invariants of scheduler, tables, tree and blocks; raises InvariantError."""

@@ -10,7 +10,8 @@ from torch import Tensor
 from yaie.core.batch import KVLayerSpec
 from yaie.core.contracts import Attend, TransformerOps
 from yaie.core.errors import ModelError
-from yaie.models.linear import Linear, Slot, tied_linear
+from yaie.models.layout import Destination, Layout
+from yaie.models.linear import Linear, tied_linear
 
 
 class ModelAdapter(ABC):
@@ -27,10 +28,15 @@ class ModelAdapter(ABC):
                 super().__init__(config, ops, dtype, device, max_length)
                 self.kv_layers = [KVLayerSpec(num_kv_heads=2, head_dim=64)] * config.num_hidden_layers
                 self.embedding = self.empty(config.vocab_size, config.hidden_size)
+                self.head = self.linear(whole(config.hidden_size, config.vocab_size))
                 ...
 
-            def slots(self):                        # where each tensor of a checkpoint goes
-                return {"embed_tokens.weight": Slot(self.embedding), ...}
+            def destinations(self):                 # where each tensor of a checkpoint goes
+                return {
+                    "embed_tokens.weight": Destination(self.embedding),
+                    **self.head.destinations("lm_head"),
+                    ...
+                }
 
             def forward(self, token_ids, positions, attend):
                 hidden = self.embedding[token_ids]
@@ -46,9 +52,9 @@ class ModelAdapter(ABC):
 
     Three rules make it fast and right. The T tokens of a call are a flat batch of several sequences,
     prompt chunks and single tokens side by side: whatever depends on a token's place must use
-    `positions`, and only `attend` may mix tokens. What several products share as input is one
-    `Linear` (query, key and value; gate and up). Norms, rotations and activations come from `ops`,
-    the part that a learner writes.
+    `positions`, and only `attend` may mix tokens. Products with the same input are one `Linear` with a
+    `stacked` layout (query, key and value; gate and up). Norms, rotations and activations come from
+    `ops`, the part that a learner writes.
 
     Families without an adapter run through `yaie.models.generic`, slower. An adapter that covers only
     some configurations of its architecture says so in `handles`; the others then run through it too.
@@ -96,9 +102,15 @@ class ModelAdapter(ABC):
         """An uninitialised weight of the model's dtype, on its device."""
         return torch.empty(shape, dtype=self.dtype, device=self.device)
 
-    def slots(self) -> dict[str, Slot]:
+    def linear(self, layout: Layout) -> Linear:
+        """A matrix product whose weight lies so, in the model's dtype, on its device."""
+        return Linear(layout, self.dtype, self.device)
+
+    def destinations(self) -> dict[str, Destination]:
         """Where each tensor of a checkpoint goes, by its name without `checkpoint_prefix`."""
-        raise NotImplementedError(f"{type(self).__name__} needs `slots` or its own `load_weights`")
+        raise NotImplementedError(
+            f"{type(self).__name__} needs `destinations` or its own `load_weights`"
+        )
 
     @torch.inference_mode()
     def load_weights(self, tensors: Iterable[tuple[str, Tensor]]) -> None:
@@ -106,21 +118,21 @@ class ModelAdapter(ABC):
 
         Raises ModelError that names tensors which are missing, unexpected or of a wrong shape.
         """
-        slots = self.slots()
+        missing = self.destinations()
         unexpected: list[str] = []
         misshapen: list[str] = []
         for name, tensor in tensors:
-            slot = slots.pop(name.removeprefix(self.checkpoint_prefix), None)
-            if slot is None:
+            destination = missing.pop(name.removeprefix(self.checkpoint_prefix), None)
+            if destination is None:
                 if not name.endswith(self.ignored_tensors):
                     unexpected.append(name)
                 continue
             try:
-                slot.fill(tensor)
+                destination.fill(tensor)
             except ValueError as error:
                 misshapen.append(f"{name} {error}")
             self.count(tensor.numel())
-        check_weights(slots, unexpected, misshapen)
+        check_weights(missing, unexpected, misshapen)
         self.weights_loaded()
 
     def count(self, num_parameters: int) -> None:
@@ -131,11 +143,11 @@ class ModelAdapter(ABC):
     def tied_head(self, table: Tensor) -> Linear:
         """The output head of a model that uses its embedding table [vocab, hidden] for it."""
         head = tied_linear(table)
-        self.weight_bytes += table.nbytes if head.is_packed else 0
+        self.weight_bytes += head.scheme.extra_bytes
         return head
 
     def weights_loaded(self) -> None:  # noqa: B027 (most adapters have nothing to do here)
-        """Called by `load_weights` when every slot is filled."""
+        """Called by `load_weights` when every destination is filled."""
 
     @abstractmethod
     def forward(self, token_ids: Tensor, positions: Tensor, attend: Attend) -> Tensor:

@@ -12,11 +12,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from yaie.core.batch import KVLayerSpec
 from yaie.core.contracts import Attend, TransformerOps
 from yaie.models.adapter import ModelAdapter, check_weights
-from yaie.models.probe import check_against_transformers, register_attention
-from yaie.models.route import PAGED, Route
+from yaie.models.foreign import ForeignModel
+from yaie.models.probe import register_attention, try_out
+from yaie.models.route import PAGED
 
 
 class GenericAdapter(ModelAdapter):
@@ -37,7 +37,7 @@ class GenericAdapter(ModelAdapter):
     ) -> None:
         super().__init__(config, ops, dtype, device, max_length)
         self.kv_layers = []
-        self.route = Route()
+        self.model: ForeignModel
 
     def load_weights(self, tensors: Iterable[tuple[str, Tensor]]) -> None:
         """Build the model around the weights, and try it.
@@ -49,7 +49,8 @@ class GenericAdapter(ModelAdapter):
             self.num_parameters += parameter.numel()
             self.weight_bytes += parameter.nbytes
         with torch.inference_mode():
-            check_against_transformers(self, model)
+            tried = try_out(model, self.dtype, self.device)
+        self.model, self.kv_layers, self.vocab_size = tried.model, tried.layers, tried.vocab_size
 
     def _build(self, weights: dict[str, Tensor]) -> Any:
         import transformers
@@ -73,58 +74,13 @@ class GenericAdapter(ModelAdapter):
         check_weights(info["missing_keys"], info["unexpected_keys"], misshapen)
         model = model.eval().requires_grad_(False).to(self.device)
         _settle_longrope(model, self.max_length)
-        for module in model.modules():
-            module.yaie_route = self.route
         return model
 
-    def take_apart(self, model: Any) -> None:
-        """Keep the decoder and the head of a model apart, so that only wanted rows meet the head.
-
-        What a family does around the head (scaling, softcap) is its own code: the whole model runs with
-        a stand-in for its decoder.
-        """
-        self._body = model.get_decoder()
-        name = next(name for name, module in model.named_modules() if module is self._body)
-        parent, _, child = name.rpartition(".")
-        setattr(model.get_submodule(parent), child, _StandIn())
-        self._head = model
-
     def forward(self, token_ids: Tensor, positions: Tensor, attend: Attend) -> Tensor:
-        with self.route.through(attend):
-            output = self._body(
-                input_ids=token_ids[None], position_ids=positions[None], use_cache=False
-            )
-        hidden: Tensor = output.last_hidden_state[0]
-        return hidden
+        return self.model.forward(token_ids, positions, attend)
 
     def logits(self, hidden: Tensor) -> Tensor:
-        logits: Tensor = self._head(inputs_embeds=hidden[None], use_cache=False).logits[0]
-        return logits.float()
-
-    def set_layers(self, layers: list[KVLayerSpec], vocab_size: int) -> None:
-        """What the first run showed."""
-        self.kv_layers = layers
-        self.vocab_size = vocab_size
-
-
-class _Finished:
-    """The output of a decoder that is done. Whatever else its model looks for there is None."""
-
-    def __init__(self, hidden: Tensor) -> None:
-        self.last_hidden_state = hidden
-
-    def __getitem__(self, index: int | slice) -> Any:
-        return (self.last_hidden_state,)[index]
-
-    def __getattr__(self, name: str) -> None:
-        return None
-
-
-class _StandIn(torch.nn.Module):
-    """A decoder whose input is its result."""
-
-    def forward(self, *_: Any, inputs_embeds: Tensor, **__: Any) -> _Finished:
-        return _Finished(inputs_embeds)
+        return self.model.logits(hidden)
 
 
 def _settle_longrope(model: torch.nn.Module, max_length: int) -> None:

@@ -10,7 +10,8 @@ from torch import Tensor
 from yaie.core.batch import AttentionSpec, KVLayerSpec
 from yaie.core.contracts import Attend, TransformerOps
 from yaie.models.adapter import ModelAdapter, register
-from yaie.models.linear import Linear, Slot
+from yaie.models.layout import Destination, whole
+from yaie.models.linear import Linear
 
 
 @dataclass(slots=True)
@@ -24,8 +25,11 @@ class LayerNorm:
     def __call__(self, x: Tensor) -> Tensor:
         return F.layer_norm(x, self.weight.shape, self.weight, self.bias, self.eps)
 
-    def slots(self, name: str) -> dict[str, Slot]:
-        return {f"{name}.weight": Slot(self.weight), f"{name}.bias": Slot(self.bias)}
+    def destinations(self, name: str) -> dict[str, Destination]:
+        return {
+            f"{name}.weight": Destination(self.weight),
+            f"{name}.bias": Destination(self.bias),
+        }
 
 
 @dataclass(slots=True)
@@ -40,15 +44,15 @@ class Block:
     down: Linear
     attention: AttentionSpec
 
-    def slots(self) -> dict[str, Slot]:
+    def destinations(self) -> dict[str, Destination]:
         """By name within the layer."""
         return {
-            **self.attention_norm.slots("ln_1"),
-            **self.qkv.slots("attn.c_attn"),
-            **self.output.slots("attn.c_proj"),
-            **self.mlp_norm.slots("ln_2"),
-            **self.up.slots("mlp.c_fc"),
-            **self.down.slots("mlp.c_proj"),
+            **self.attention_norm.destinations("ln_1"),
+            **self.qkv.destinations("attn.c_attn"),
+            **self.output.destinations("attn.c_proj"),
+            **self.mlp_norm.destinations("ln_2"),
+            **self.up.destinations("mlp.c_fc"),
+            **self.down.destinations("mlp.c_proj"),
         }
 
 
@@ -95,7 +99,7 @@ class GPT2Adapter(ModelAdapter):
         hidden, inner = self.hidden_size, self.config.n_inner or 4 * self.hidden_size
 
         def product(inputs: int, outputs: int) -> Linear:
-            return Linear(inputs, outputs, self.dtype, self.device, bias=True, transpose=True)
+            return self.linear(whole(inputs, outputs, bias=True, transposed=True))
 
         return Block(
             attention_norm=self._norm(),
@@ -111,15 +115,15 @@ class GPT2Adapter(ModelAdapter):
         scale: float = self.head_dim**-0.5 if self.config.scale_attn_weights else 1.0
         return scale / (layer + 1) if self.config.scale_attn_by_inverse_layer_idx else scale
 
-    def slots(self) -> dict[str, Slot]:
-        slots = {
-            "wte.weight": Slot(self.embedding),
-            "wpe.weight": Slot(self.position_embedding),
-            **self.norm.slots("ln_f"),
+    def destinations(self) -> dict[str, Destination]:
+        places = {
+            "wte.weight": Destination(self.embedding),
+            "wpe.weight": Destination(self.position_embedding),
+            **self.norm.destinations("ln_f"),
         }
         for index, block in enumerate(self.blocks):
-            slots |= {f"h.{index}.{name}": slot for name, slot in block.slots().items()}
-        return slots
+            places |= {f"h.{index}.{name}": place for name, place in block.destinations().items()}
+        return places
 
     def weights_loaded(self) -> None:
         self.head = self.tied_head(self.embedding)

@@ -7,6 +7,7 @@ import difflib
 import errno
 import re
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -39,20 +40,29 @@ _HUB_ID = re.compile(r"[A-Za-z0-9][\w.\-]*(/[\w.\-]+)?")
 _SPARE_BYTES = 64 << 20
 
 
-def resolve_model(model: str, revision: str | None, progress: bool) -> tuple[Path, str]:
-    """(folder with the model's files, name to serve it under).
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a model comes from. name: to serve it under. folder: has its config.json.
+    hub_id: of a model on the hub, whose other files may have to be downloaded yet."""
+
+    name: str
+    folder: Path
+    hub_id: str | None = None
+
+
+def find_model(model: str, revision: str | None) -> Source:
+    """Find a model; of one on the hub, download no more than config.json.
 
     model: "tutor", a folder, or a hub id, tried in this order.
-    progress: show huggingface_hub's progress bars.
     Raises ModelError: no such model, gated, no network, no space, no usable weights.
     """
     if model == "tutor":
-        from yaie.models.tutor import TUTOR_PATH
+        from yaie.tutor import TUTOR_PATH
 
-        return Path(TUTOR_PATH), "tutor"
+        return Source("tutor", Path(TUTOR_PATH))
     folder = Path(model).expanduser()
     if folder.is_dir():
-        return folder, folder.resolve().name
+        return Source(folder.resolve().name, folder)
     if folder.exists():
         raise ModelError(
             f"{model} is a file. Give the folder that holds config.json and the weights."
@@ -62,19 +72,48 @@ def resolve_model(model: str, revision: str | None, progress: bool) -> tuple[Pat
             f"there is no folder {model}, and that is no hub id either (ids look like Qwen/Qwen3-0.6B). "
             "Check the spelling, or serve the embedded model: yaie serve tutor."
         )
-    return _download(model, revision, progress), model
+    return Source(model, _find_on_hub(model, revision), model)
 
 
-def _download(model: str, revision: str | None, progress: bool) -> Path:
+def fetch_model(source: Source, progress: bool) -> Path:
+    """The folder with all of a model's files, downloaded if need be.
+
+    progress: show huggingface_hub's progress bars. Raises ModelError as `find_model` does.
+    """
+    if source.hub_id is None:
+        return source.folder
     from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import DryRunError
 
-    fetch: dict[str, Any] = {
+    commit = source.folder.name  # huggingface_hub names snapshots so; the branch may have moved on
+    fetch = _snapshot(source.hub_id, commit, progress)
+    try:
+        return Path(snapshot_download(**fetch, allow_patterns=list(WANTED)))
+    except Exception as error:  # noqa: BLE001 (of HTTP library, operating system, hub; _explain raises)
+        _explain(error, source.hub_id, commit)
+
+
+def resolve_model(model: str, revision: str | None, progress: bool) -> tuple[Path, str]:
+    """(folder with all of a model's files, name to serve it under): both of the above."""
+    source = find_model(model, revision)
+    return fetch_model(source, progress), source.name
+
+
+def _snapshot(model: str, revision: str | None, progress: bool) -> dict[str, Any]:
+    """Arguments of snapshot_download, without which files to fetch."""
+    return {
         "repo_id": model,
         "revision": revision,
         "ignore_patterns": list(UNWANTED),
         "tqdm_class": None if progress else _silent_bar(),
     }
+
+
+def _find_on_hub(model: str, revision: str | None) -> Path:
+    """The folder of a snapshot with its config.json, if all that is wanted can be downloaded to it."""
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import DryRunError
+
+    fetch = _snapshot(model, revision, progress=False)
     try:
         files = snapshot_download(**fetch, allow_patterns=[*WANTED, *TELLING], dry_run=True)
         names = [file.filename for file in files]
@@ -82,9 +121,9 @@ def _download(model: str, revision: str | None, progress: bool) -> Path:
             converted = converted_revision(model) if revision is None else None
             if converted is None:
                 raise no_weights(f"{model} on the hub", names)
-            return _download(model, converted, progress)
+            return _find_on_hub(model, converted)
         _check_space(model, files)
-        return Path(snapshot_download(**fetch, allow_patterns=list(WANTED)))
+        return Path(snapshot_download(**fetch, allow_patterns=["config.json"]))
     except DryRunError as error:
         if _is_answer(error.__cause__):
             _explain(error.__cause__, model, revision)

@@ -10,7 +10,8 @@ from torch import Tensor
 from yaie.core.batch import AttentionSpec, KVLayerSpec, Rotation
 from yaie.core.contracts import Attend, TransformerOps
 from yaie.models.adapter import ModelAdapter, register
-from yaie.models.linear import Linear, Slot
+from yaie.models.layout import Destination, stacked, whole
+from yaie.models.linear import Linear
 from yaie.models.rope import rope_tables
 
 
@@ -34,15 +35,15 @@ class DecoderLayer:
     down: Linear
     attention: AttentionSpec
 
-    def slots(self) -> dict[str, Slot]:
+    def destinations(self) -> dict[str, Destination]:
         """By name within the layer."""
         return {
-            "input_layernorm.weight": Slot(self.attention_norm),
-            "post_attention_layernorm.weight": Slot(self.mlp_norm),
-            **self.qkv.slots("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
-            **self.output.slots("self_attn.o_proj"),
-            **self.gate_up.slots("mlp.gate_proj", "mlp.up_proj"),
-            **self.down.slots("mlp.down_proj"),
+            "input_layernorm.weight": Destination(self.attention_norm),
+            "post_attention_layernorm.weight": Destination(self.mlp_norm),
+            **self.qkv.destinations("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
+            **self.output.destinations("self_attn.o_proj"),
+            **self.gate_up.destinations("mlp.gate_proj", "mlp.up_proj"),
+            **self.down.destinations("mlp.down_proj"),
         }
 
 
@@ -77,7 +78,7 @@ class LlamaAdapter(ModelAdapter):
         if config.tie_word_embeddings:
             self.ignored_tensors = (*self.ignored_tensors, "lm_head.weight")
         else:
-            self.head = Linear(config.hidden_size, config.vocab_size, dtype, device)
+            self.head = self.linear(whole(config.hidden_size, config.vocab_size))
 
     @classmethod
     def handles(cls, config: Any) -> bool:
@@ -96,25 +97,30 @@ class LlamaAdapter(ModelAdapter):
         config = self.config
         hidden, intermediate = config.hidden_size, config.intermediate_size
         query, key = self.num_heads * self.head_dim, self.num_kv_heads * self.head_dim
-        kind = (self.dtype, self.device)
         biases = self.biases()
+        # ANCHOR: products
         return DecoderLayer(
             attention_norm=self.empty(hidden),
-            qkv=Linear(hidden, [query, key, key], *kind, bias=biases.qkv),
-            output=Linear(query, hidden, *kind, bias=biases.output),
+            qkv=self.linear(stacked(hidden, [query, key, key], bias=biases.qkv)),
+            output=self.linear(whole(query, hidden, bias=biases.output)),
             mlp_norm=self.empty(hidden),
-            gate_up=Linear(hidden, [intermediate, intermediate], *kind, bias=biases.mlp),
-            down=Linear(intermediate, hidden, *kind, bias=biases.mlp),
+            gate_up=self.linear(stacked(hidden, [intermediate, intermediate], bias=biases.mlp)),
+            down=self.linear(whole(intermediate, hidden, bias=biases.mlp)),
             attention=AttentionSpec(scale=self.head_dim**-0.5, window=self.window(index)),
         )
+        # ANCHOR_END: products
 
-    def slots(self) -> dict[str, Slot]:
-        slots = {"embed_tokens.weight": Slot(self.embedding), "norm.weight": Slot(self.norm)}
+    def destinations(self) -> dict[str, Destination]:
+        places = {
+            "embed_tokens.weight": Destination(self.embedding),
+            "norm.weight": Destination(self.norm),
+        }
         for index, layer in enumerate(self.layers):
-            slots |= {f"layers.{index}.{name}": slot for name, slot in layer.slots().items()}
+            for name, place in layer.destinations().items():
+                places[f"layers.{index}.{name}"] = place
         if not self.config.tie_word_embeddings:
-            slots |= self.head.slots("lm_head")
-        return slots
+            places |= self.head.destinations("lm_head")
+        return places
 
     def weights_loaded(self) -> None:
         if self.config.tie_word_embeddings:

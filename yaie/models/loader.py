@@ -11,13 +11,14 @@ import torch
 
 from yaie.core.config import EngineConfig
 from yaie.core.contracts import TransformerOps
-from yaie.core.errors import ConfigError, ModelError
+from yaie.core.errors import ConfigError
 from yaie.models import gpt2, llama, mistral, qwen2, qwen3  # noqa: F401  (importing registers them)
 from yaie.models.adapter import ModelAdapter, registered_adapter
+from yaie.models.config import head_dims, read_config
 from yaie.models.generation import eos_token_ids, read_generation_config, sampling_defaults
-from yaie.models.hub import resolve_model
+from yaie.models.hub import fetch_model, find_model
 from yaie.models.rope import max_context
-from yaie.models.supported import check_architecture, refuse_quantised
+from yaie.models.supported import check_architecture
 from yaie.models.tokenizer import Tokenizer
 from yaie.models.weights import checkpoint_files, read_tensors, total_bytes
 
@@ -26,7 +27,8 @@ from yaie.models.weights import checkpoint_files, read_tensors, total_bytes
 class LoadedModel:
     """What the engine needs to know of a model.
 
-    name: to serve it under. architecture: as config.json calls it.
+    folder: where its files lie.
+    name: to serve it under. architecture, model_type: as config.json calls it.
     eos_token_ids: any of these ends an output.
     sampling_defaults: fields of SamplingParams that the model's authors recommend.
     max_length: longest sequence, prompt and output together: the model's limit, or
@@ -36,8 +38,10 @@ class LoadedModel:
 
     adapter: ModelAdapter
     tokenizer: Tokenizer
+    folder: Path
     name: str
     architecture: str
+    model_type: str
     eos_token_ids: frozenset[int]
     sampling_defaults: dict[str, Any]
     max_length: int
@@ -48,87 +52,95 @@ class LoadedModel:
 
 
 class ModelLoader:
-    """Loads what `config.model` names. Weights are read from safetensors only, and no code is run
-    that comes with a model (its chat template is, in a sandbox)."""
+    """Loads what `config.model` names: first config.json, which decides what the weights will run on,
+    then the rest. Weights are read from safetensors only, and no code is run that comes with a model
+    (its chat template is, in a sandbox).
+
+    name: to serve the model under. architecture, model_type: as config.json calls it.
+    head_dims: sizes that its heads may have (see `config.head_dims`).
+    max_length, dtype, device: as in `LoadedModel`.
+    """
 
     def __init__(
-        self,
-        config: EngineConfig,
-        ops: TransformerOps,
-        progress: bool | None = None,
-        *,
-        force_generic: bool = False,
+        self, config: EngineConfig, progress: bool | None = None, *, force_generic: bool = False
     ) -> None:
-        """ops: the part that a hand-written adapter computes with.
+        """Find the model and read its config.json. No weight is read or downloaded.
 
         progress: show bars on stderr; only if that is a terminal by default.
         force_generic: use the generic adapter even where there is a hand-written one (for comparison).
-        """
-        self._config = config
-        self._ops = ops
-        self._progress = sys.stderr.isatty() if progress is None else progress
-        self._force_generic = force_generic
-
-    def load(self) -> LoadedModel:
-        """Resolve, download if needed, and load.
-
         Raises ModelError if the model cannot be had or run, ConfigError if a setting does not fit it.
         """
-        folder, name = resolve_model(self._config.model, self._config.revision, self._progress)
-        config = read_config(folder)
-        architecture = config.architectures[0]
+        self._progress = sys.stderr.isatty() if progress is None else progress
+        self.device = resolve_device(config)
+        self._source = find_model(config.model, config.revision)
+        self.name = self._source.name
+        self._config = read_config(self._source.folder)
+        self.architecture: str = self._config.architectures[0]
+        self.model_type: str = self._config.model_type
+        self.head_dims = head_dims(self._config)
+        self._kind = _adapter_class(self.architecture, self._config, force_generic)
+        self.dtype = _dtype(config.dtype, self._config, self.device)
+        self.max_length = _max_length(config.max_model_len, self._config)
+
+    def load(self, ops: TransformerOps) -> LoadedModel:
+        """Download what is missing, and load. ops: the part that a hand-written adapter computes with.
+
+        Raises ModelError if weights or tokenizer cannot be had or do not fit config.json.
+        """
+        folder = fetch_model(self._source, self._progress)
         files = checkpoint_files(folder)
-        tokenizer = Tokenizer.load(folder, config.model_type)
+        tokenizer = Tokenizer.load(folder, self.model_type)
         generation = read_generation_config(folder)
-        device = resolve_device(self._config)
-        dtype = self._dtype(config, device)
-        adapter_class = self._adapter_class(architecture, config)
-        adapter = adapter_class(config, self._ops, dtype, device, self._max_length(config))
-        with _progress_bar(name, total_bytes(files), self._progress) as advance:
+        adapter = self._kind(self._config, ops, self.dtype, self.device, self.max_length)
+        with _progress_bar(self.name, total_bytes(files), self._progress) as advance:
             adapter.load_weights(read_tensors(files, advance))
         return LoadedModel(
             adapter=adapter,
             tokenizer=tokenizer,
-            name=name,
-            architecture=architecture,
-            eos_token_ids=eos_token_ids(generation, config, tokenizer.eos_token_id),
+            folder=folder,
+            name=self.name,
+            architecture=self.architecture,
+            model_type=self.model_type,
+            eos_token_ids=eos_token_ids(generation, self._config, tokenizer.eos_token_id),
             sampling_defaults=sampling_defaults(generation),
             max_length=adapter.max_length,
-            dtype=dtype,
-            device=device,
+            dtype=self.dtype,
+            device=self.device,
             num_parameters=adapter.num_parameters,
             weight_bytes=adapter.weight_bytes,
         )
 
-    def _adapter_class(self, architecture: str, config: Any) -> type[ModelAdapter]:
-        adapter = None if self._force_generic else registered_adapter(architecture, config)
-        if adapter is None:
-            from yaie.models.generic import GenericAdapter
 
-            check_architecture(architecture, config)
-            adapter = GenericAdapter
-        return adapter
+def _adapter_class(architecture: str, config: Any, force_generic: bool) -> type[ModelAdapter]:
+    """Raises ModelError for an architecture that cannot be served."""
+    adapter = None if force_generic else registered_adapter(architecture, config)
+    if adapter is None:
+        from yaie.models.generic import GenericAdapter
 
-    def _dtype(self, config: Any, device: torch.device) -> torch.dtype:
-        name = self._config.dtype
-        if name == "auto" and device.type == "cpu":
-            return torch.float32
-        if name == "auto":
-            stored = getattr(config, "dtype", None)
-            return stored if isinstance(stored, torch.dtype) else torch.bfloat16
-        dtype: torch.dtype = getattr(torch, name)
-        return dtype
+        check_architecture(architecture, config)
+        adapter = GenericAdapter
+    return adapter
 
-    def _max_length(self, config: Any) -> int:
-        wanted = self._config.max_model_len
-        limit = max_context(config, wanted)
-        if wanted is not None and wanted > limit:
-            raise ConfigError(
-                f"max_model_len {wanted} is beyond this model's context of {limit} tokens. Leave it "
-                "out, or set it lower.",
-                param="max_model_len",
-            )
-        return limit if wanted is None else wanted
+
+def _dtype(name: str, config: Any, device: torch.device) -> torch.dtype:
+    if name == "auto" and device.type == "cpu":
+        return torch.float32
+    if name == "auto":
+        stored = getattr(config, "dtype", None)
+        return stored if isinstance(stored, torch.dtype) else torch.bfloat16
+    dtype: torch.dtype = getattr(torch, name)
+    return dtype
+
+
+def _max_length(wanted: int | None, config: Any) -> int:
+    limit = max_context(config, wanted)
+    if wanted is not None and wanted > limit:
+        raise ConfigError(
+            f"max_model_len {wanted} is beyond this model's context of {limit} tokens. Leave it "
+            "out, or set it lower.",
+            param="max_model_len",
+        )
+    return limit if wanted is None else wanted
 
 
 def resolve_device(config: EngineConfig) -> torch.device:
@@ -143,36 +155,6 @@ def resolve_device(config: EngineConfig) -> torch.device:
     if wanted == "auto":
         wanted = "cuda" if torch.cuda.is_available() else "cpu"
     return torch.device(wanted)
-
-
-def read_config(folder: Path) -> Any:
-    """The transformers PretrainedConfig of a model's folder.
-
-    Raises ModelError if there is none, or none that transformers knows without remote code, or if the
-    weights are quantised.
-    """
-    from transformers import AutoConfig
-
-    if not (folder / "config.json").is_file():
-        raise ModelError(
-            f"{folder} has no config.json, so it is not a model in Hugging Face layout. Give the folder "
-            "that save_pretrained wrote, or the id of a model on the hub."
-        )
-    try:
-        config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-    except Exception as error:  # each architecture checks its configuration in its own way
-        raise ModelError(
-            f"{folder / 'config.json'} cannot be used: {str(error).strip().splitlines()[0]} "
-            "Models of architectures that this installation of transformers does not have are not "
-            "supported, nor are those that bring their own code."
-        ) from error
-    if not getattr(config, "architectures", None):
-        raise ModelError(
-            f"{folder / 'config.json'} names no architecture. Add one, such as "
-            '"architectures": ["LlamaForCausalLM"].'
-        )
-    refuse_quantised(folder, config)
-    return config
 
 
 @contextmanager

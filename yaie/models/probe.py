@@ -6,7 +6,8 @@ transformers runs it and once as the engine will, and refused by name if the two
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,14 +15,21 @@ from torch import Tensor
 from yaie.core.batch import KVLayerSpec
 from yaie.core.errors import ModelError
 from yaie.models.contiguous import ContiguousKV
+from yaie.models.foreign import ForeignModel
 from yaie.models.rope import stated_context
-from yaie.models.route import MASK_CHECKED, PAGED, Route, paged_attention
+from yaie.models.route import MASK_CHECKED, PAGED, paged_attention
 from yaie.models.supported import OWN_ATTENTION, unsupported
 
-if TYPE_CHECKING:
-    from yaie.models.generic import GenericAdapter
-
 NUM_TOKENS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """A model that came out the same both ways. layers: in the order in which they attend."""
+
+    model: ForeignModel
+    layers: list[KVLayerSpec]
+    vocab_size: int
 
 
 def register_attention() -> None:
@@ -33,26 +41,26 @@ def register_attention() -> None:
     AttentionMaskInterface.register(MASK_CHECKED, describe_mask)
 
 
-def check_against_transformers(adapter: "GenericAdapter", model: Any) -> None:
-    """Find the layers of a model, and compare it with itself under transformers' own attention.
+def try_out(model: Any, dtype: torch.dtype, device: torch.device) -> Tried:
+    """Find the layers of a transformers model, and compare it with itself under their own attention.
 
-    Leaves the adapter ready to run. Raises ModelError naming the architecture if it cannot be served.
+    The model is taken apart. Raises ModelError naming the architecture if it cannot be served.
     """
     name = type(model).__name__
-    token_ids = torch.arange(NUM_TOKENS, device=adapter.device) * 7919 % adapter.config.vocab_size
+    token_ids = torch.arange(NUM_TOKENS, device=device) * 7919 % model.config.vocab_size
     try:
         expected = _run_eagerly(model, token_ids)
     except Exception as error:  # their code, on this config
         raise unsupported(name, f"transformers itself fails on it ({_short(error)})") from error
     try:
-        adapter.take_apart(model)
-        _find_layers(adapter, model, token_ids)
+        tried = _find_layers(ForeignModel(model), name, token_ids)
         model.config._attn_implementation = PAGED
-        _compare(adapter, name, token_ids, expected)
+        _compare(tried.model, name, token_ids, expected, 1e-3 if dtype == torch.float32 else 0.1)
     except ModelError:
         raise
     except Exception as error:  # their code, in a use that its authors may not have thought of
         raise unsupported(name, f"it fails on a paged cache ({_short(error)})") from error
+    return tried
 
 
 def _short(error: Exception) -> str:
@@ -66,11 +74,10 @@ def _run_eagerly(model: Any, token_ids: Tensor) -> Tensor:
     return logits.float()
 
 
-def _find_layers(adapter: "GenericAdapter", model: Any, token_ids: Tensor) -> None:
+def _find_layers(model: ForeignModel, name: str, token_ids: Tensor) -> Tried:
     """Run once and note, in the order of the calls, which modules attend, how wide and how far."""
     layers: list[KVLayerSpec] = []
-    route: Route = adapter.route
-    name = type(model).__name__
+    route = model.route
 
     def observe(module: Any, key: Tensor, mask: Tensor | None, options: dict[str, Any]) -> None:
         if module in route.layers:
@@ -85,35 +92,37 @@ def _find_layers(adapter: "GenericAdapter", model: Any, token_ids: Tensor) -> No
     route.observer = observe
     try:
         attend = ContiguousKV().attend([("a", NUM_TOKENS)])
-        hidden = adapter.forward(token_ids, torch.arange(NUM_TOKENS, device=adapter.device), attend)
-        adapter.set_layers(layers, adapter.logits(hidden).shape[-1])
+        positions = torch.arange(NUM_TOKENS, device=token_ids.device)
+        vocab_size = model.logits(model.forward(token_ids, positions, attend)).shape[-1]
     except _UnknownMaskError as error:
         raise unsupported(name, str(error)) from None
     finally:
         route.observer = None
     if not layers:
         raise unsupported(name, OWN_ATTENTION)
+    return Tried(model, layers, vocab_size)
 
 
-def _compare(adapter: "GenericAdapter", name: str, token_ids: Tensor, expected: Tensor) -> None:
+def _compare(
+    model: ForeignModel, name: str, token_ids: Tensor, expected: Tensor, tolerance: float
+) -> None:
     """One sequence in two chunks, the second beside the start of another sequence, in one flat batch."""
     if not torch.isfinite(expected).all():
         return  # These weights overflow on these tokens; nothing can be learned from that.
-    device, first, other = adapter.device, 6, 3
+    first, other = 6, 3
     kv = ContiguousKV()
-    positions = torch.arange(NUM_TOKENS, device=device)
-    got = adapter.forward(token_ids[:first], positions[:first], kv.attend([("a", first)]))
+    positions = torch.arange(NUM_TOKENS, device=token_ids.device)
+    got = model.forward(token_ids[:first], positions[:first], kv.attend([("a", first)]))
     mixed = torch.cat([positions[:other], positions[first:]])
     attend = kv.attend([("b", other), ("a", NUM_TOKENS - first)])
-    got_mixed = adapter.forward(token_ids[mixed], mixed, attend)
-    tolerance = 1e-3 if adapter.dtype == torch.float32 else 0.1
+    got_mixed = model.forward(token_ids[mixed], mixed, attend)
     for hidden, rows in (
         (got, positions[:first]),
         (got_mixed[:other], positions[:other]),
         (got_mixed[other:], positions[first:]),
     ):
         wanted = expected[rows]
-        errors = (adapter.logits(hidden) - wanted).norm(dim=1) / wanted.norm(dim=1)
+        errors = (model.logits(hidden) - wanted).norm(dim=1) / wanted.norm(dim=1)
         # The median, since in bfloat16 a router may send single tokens to another expert.
         if not errors.median() <= tolerance:
             raise unsupported(

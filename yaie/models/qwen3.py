@@ -7,7 +7,7 @@ from torch import Tensor
 
 from yaie.core.contracts import TransformerOps
 from yaie.models.adapter import register
-from yaie.models.linear import Slot
+from yaie.models.layout import Destination
 from yaie.models.llama import Biases
 from yaie.models.qwen2 import Qwen2Adapter
 
@@ -32,12 +32,12 @@ class Qwen3Adapter(Qwen2Adapter):
         attention = bool(self.config.attention_bias)
         return Biases(qkv=attention, output=attention)
 
-    def slots(self) -> dict[str, Slot]:
-        slots = super().slots()
+    def destinations(self) -> dict[str, Destination]:
+        places = super().destinations()
         for index, (q_norm, k_norm) in enumerate(zip(self.q_norms, self.k_norms, strict=True)):
-            slots[f"layers.{index}.self_attn.q_norm.weight"] = Slot(q_norm)
-            slots[f"layers.{index}.self_attn.k_norm.weight"] = Slot(k_norm)
-        return slots
+            places[f"layers.{index}.self_attn.q_norm.weight"] = Destination(q_norm)
+            places[f"layers.{index}.self_attn.k_norm.weight"] = Destination(k_norm)
+        return places
 
     def before_rotation(self, layer: int, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         q = self.ops.rms_norm(q, self.q_norms[layer], self.eps)

@@ -70,6 +70,13 @@ class TokenBytes:
             return ""
 
     @cached_property
+    def joins(self) -> bool:
+        """Whether the decoder does nothing but join the bytes of tokens and read them as UTF-8."""
+        backend = getattr(self._tokenizer, "backend_tokenizer", None)
+        decoder = getattr(backend, "decoder", None)
+        return decoder is not None and json.loads(decoder.__getstate__())["type"] == "ByteLevel"
+
+    @cached_property
     def _kind(self) -> str:
         backend = getattr(self._tokenizer, "backend_tokenizer", None)
         decoder = getattr(backend, "decoder", None)

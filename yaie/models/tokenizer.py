@@ -103,6 +103,11 @@ class Tokenizer:
         """
         return self._bytes.of(token_id)
 
+    @property
+    def joins_bytes(self) -> bool:
+        """Whether the text of tokens is the UTF-8 of their bytes (`token_bytes`), all in a row."""
+        return self._bytes.joins
+
     def token_name(self, token_id: int) -> str:
         """A token as the vocabulary writes it: what is left to show of a special one."""
         return self._bytes.piece(token_id)

@@ -1,0 +1,54 @@
+"""`KernelPool` does with lab 13's kernels what lab 3's pool does."""
+
+import shutil
+
+import pytest
+import torch
+
+from solutions.cuda_memory_ops import MemoryKernels
+from solutions.paged_cache import KVPool
+from yaie.backends.pool import KernelPool
+from yaie.core.batch import KVLayerSpec
+
+pytestmark = pytest.mark.skipif(
+    not (shutil.which("g++") or shutil.which("clang++")), reason="needs a C++ compiler"
+)
+LAYERS = [KVLayerSpec(2, 8), KVLayerSpec(1, 16)]
+BLOCKS, HOST_BLOCKS, BLOCK = 6, 3, 4
+CPU = torch.device("cpu")
+
+
+def test_everything_that_a_pool_does() -> None:
+    sizes = (LAYERS, BLOCKS, BLOCK, torch.float32, CPU, HOST_BLOCKS)
+    pool, plain = KernelPool(MemoryKernels(), *sizes), KVPool(*sizes)
+    tables = torch.tensor([[4, 0], [2, 2]])
+    for layer, spec in enumerate(LAYERS):
+        generator = torch.Generator().manual_seed(layer)
+        k, v = (torch.randn(2 * BLOCK * BLOCKS // 2, spec.num_kv_heads, spec.head_dim,
+                            generator=generator) for _ in range(2))  # fmt: skip
+        slots = torch.randperm(BLOCK * BLOCKS, generator=generator)
+        for one in (pool, plain):
+            one.write(layer, k, v, slots)
+    for one in (pool, plain):
+        one.copy_blocks([(1, 5), (1, 3)])
+        one.swap_out([(4, 0), (2, 2)])
+        one.copy_blocks([(0, 4), (0, 2)])
+        one.swap_in([(0, 1), (2, 0)])
+        one.copy_blocks([])
+    for layer in range(len(LAYERS)):
+        for mine, theirs in zip(pool.blocks(layer), plain.blocks(layer), strict=True):
+            assert torch.equal(mine, theirs)
+        for mine, theirs in zip(
+            pool.gather(layer, tables), plain.gather(layer, tables), strict=True
+        ):
+            assert torch.equal(mine, theirs)
+
+
+def test_slots_lie_where_the_plain_pool_says() -> None:
+    sizes = (LAYERS, BLOCKS, BLOCK, torch.float32, CPU, HOST_BLOCKS)
+    tables = torch.tensor([[4, 0], [2, 5]], dtype=torch.int32)
+    rows, positions = torch.tensor([1, 1, 0, 0]), torch.tensor([3, 4, 0, 7])
+    slots = KernelPool(MemoryKernels(), *sizes).slot_mapping(tables, rows, positions)
+    assert slots.dtype == torch.int64
+    assert slots.tolist() == [11, 20, 16, 3]
+    assert torch.equal(slots, KVPool(*sizes).slot_mapping(tables, rows, positions))

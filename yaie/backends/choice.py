@@ -1,0 +1,127 @@
+"""Which backend runs, and from which labs it takes each operation.
+
+    role         in PyTorch         in Triton                 in CUDA C++
+    ops          transformer_ops    triton_ops                cuda_ops
+    attention    radix_attention    triton_flash_attention,   cuda_flash_attention,
+                                    triton_paged_attention    cuda_paged_attention
+    memory       (paged_cache)      (triton_ops stores)       cuda_memory_ops
+    sampler      sampler            triton_sampling           triton_sampling on a GPU, else sampler
+
+The part in PyTorch goes before a role's kernels where --mine names it. With backend `auto` it also does
+where it is the learner's and none of the kernels is: if you have passed lab 1, you see your own sampler
+draw, GPU or not. With `auto` attention is PyTorch's too if a model's heads are too wide for the kernels.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from yaie.backends import cuda, triton  # noqa: F401  (importing registers them)
+from yaie.backends.base import PLAIN, Backend, Roles, registered_backends
+from yaie.core.config import EngineConfig
+from yaie.core.errors import ConfigError
+from yaie.parts import LABS, PLAIN_LABS, YOURS, load_parts, named_labs, whose
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What was decided. labs: all that the engine runs on, in the order of the curriculum."""
+
+    kind: type[Backend]
+    roles: Roles
+    labs: tuple[str, ...]
+    note: str
+
+
+def choose_backend(
+    config: EngineConfig, device: torch.device, head_dims: Sequence[int] = ()
+) -> Backend:
+    """The backend for a device and a model with heads of these sizes, on parts that are loaded here.
+
+    Raises ConfigError, which names the fix, for one that cannot run, and PartError for a learner's part
+    that is unfinished or cannot be imported.
+    """
+    chosen = decide(config, device, head_dims)
+    return chosen.kind(load_parts(config.mine, labs=chosen.labs), chosen.roles, chosen.note)
+
+
+def decide(config: EngineConfig, device: torch.device, head_dims: Sequence[int] = ()) -> Choice:
+    """What `choose_backend` makes, without importing a part. Raises ConfigError."""
+    kind = registered_backends()[_name(config, device)]
+    note = kind.check(device)
+    kernels = kind.kernels_on(device)
+    roles = {
+        role: PLAIN[role] if _plain_wins(config, role, labs) else labs
+        for role, labs in kernels.items()
+    }
+    if roles["attention"] != PLAIN["attention"] and not _fits(config, kind, kernels, head_dims):
+        roles["attention"] = PLAIN["attention"]
+    used = kind.in_use(roles)
+    labs = _labs(used)
+    _refuse_unused(config, kind.name, labs)
+    return Choice(kind, used, labs, note)
+
+
+def _name(config: EngineConfig, device: torch.device) -> str:
+    if config.backend != "auto":
+        return config.backend
+    return "triton" if device.type == "cuda" and triton.has_triton() else "torch"
+
+
+def _plain_wins(config: EngineConfig, role: str, kernels: tuple[str, ...]) -> bool:
+    named = named_labs(config.mine)
+    if not PLAIN[role]:
+        return False
+    if any(lab in named for lab in PLAIN[role]):
+        return True
+    if config.backend != "auto" or config.mine != "auto":
+        return False
+    return _any_yours(PLAIN[role]) and not _any_yours(kernels)
+
+
+def _any_yours(labs: tuple[str, ...]) -> bool:
+    return any(whose(lab, "auto")[0] == YOURS for lab in labs)
+
+
+def _fits(
+    config: EngineConfig, kind: type[Backend], kernels: Roles, head_dims: Sequence[int]
+) -> bool:
+    """Whether the attention kernels take a model's heads. Raises ConfigError if they do not, and backend
+    or kernels were asked for by name."""
+    widest = max(head_dims, default=0)
+    if kind.takes_heads_of(widest):
+        return True
+    named = sorted(named_labs(config.mine).intersection(kernels["attention"]))
+    if config.backend == "auto" and not named:
+        return False
+    fix = f"leave {named[0]} out of mine" if named else "leave the backend to auto"
+    raise ConfigError(
+        f"this model's heads have {widest} dimensions and the attention kernels of backend "
+        f"{kind.name!r} take at most {kind.largest_head_dim}: {fix}",
+        param="mine" if named else "backend",
+    )
+
+
+def _labs(roles: Roles) -> tuple[str, ...]:
+    """All that the engine runs on: those of the roles, and those that no role replaces."""
+    replaced = {lab for labs in PLAIN.values() for lab in labs}
+    used = set(PLAIN_LABS) - replaced
+    used |= {lab for labs in roles.values() for lab in labs}
+    if "radix_attention" in used:
+        used.add("transformer_ops")
+    return tuple(lab for lab in LABS if lab in used)
+
+
+def _refuse_unused(config: EngineConfig, name: str, labs: tuple[str, ...]) -> None:
+    unused = sorted(named_labs(config.mine) - set(labs), key=LABS.index)
+    if not unused:
+        return
+    lab, fix = unused[0], "leave it out"
+    for other, kind in registered_backends().items():
+        if other != name and any(lab in one for one in kind.kernels.values()):
+            fix = f"add backend {other!r} (--backend {other})"
+            break
+    raise ConfigError(
+        f"mine names {lab}, which nothing runs on with backend {name!r}: {fix}", param="mine"
+    )

@@ -1,0 +1,124 @@
+"""The backend in Triton: labs 9 to 12."""
+
+import os
+from collections.abc import Callable
+from importlib import import_module
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from yaie.backends.attention import KernelAttention
+from yaie.backends.base import Roles, register_backend
+from yaie.backends.ops import KernelOps
+from yaie.backends.torch import TorchBackend
+from yaie.core.contracts import BatchAttention, KVPool, TransformerOps
+from yaie.core.contracts.kernels import LayerKernels, StoreKernel
+from yaie.core.errors import ConfigError
+
+INTERPRETER = "TRITON_INTERPRET"
+
+
+class KernelBackend(TorchBackend):
+    """What Triton and CUDA C++ have in common: kernels fill a role, or PyTorch does."""
+
+    largest_head_dim = 256
+    """What the attention kernels hold in registers and shared memory."""
+    worth_a_call: ClassVar[int]
+    """See `plan_calls`; measured on an H200, with 32 heads of 128 dimensions in bfloat16."""
+
+    @property
+    def may_be_captured(self) -> bool:
+        """PyTorch's part of either role may read lengths or values back on the host."""
+        return self.has_kernels("attention") and self.has_kernels("ops")
+
+    def make_ops(self) -> TransformerOps:
+        if not self.has_kernels("ops"):
+            return super().make_ops()
+        plain = None if self.has_kernels("attention") else super().make_ops()
+        return KernelOps(self._layer_kernels(), plain)
+
+    def make_attention(self, pool: KVPool) -> BatchAttention:
+        if not self.has_kernels("attention"):
+            return super().make_attention(pool)
+        flash, paged = (self.parts[lab] for lab in self.roles["attention"])
+        fused = self._layer_kernels().rope_and_store if self.has_kernels("ops") else None
+        return KernelAttention(
+            pool,
+            self._store_kernel(),
+            flash.FlashAttention(),
+            paged.PagedAttention(),
+            fused,
+            self._gather(),
+            self.worth_a_call,
+        )
+
+    def _layer_kernels(self) -> LayerKernels:
+        (lab,) = self.roles["ops"]
+        kernels: LayerKernels = self.parts[lab].LayerKernels()
+        return kernels
+
+    def _store_kernel(self) -> StoreKernel:
+        """What writes keys and values to the pool."""
+        raise NotImplementedError
+
+    def _gather(self) -> Callable[[Tensor, Tensor], Tensor] | None:
+        """What fetches the keys of long chunks, if FlashAttention gains by it."""
+        return None
+
+
+@register_backend("triton")
+class TritonBackend(KernelBackend):
+    """See `Backend`. On a CPU it needs Triton's interpreter."""
+
+    worth_a_call = (
+        2048  # its paged prefill keeps up to there, and a launch takes 0.1 ms of the host
+    )
+    kernels: ClassVar[Roles] = {
+        "ops": ("triton_ops",),
+        "attention": ("triton_flash_attention", "triton_paged_attention"),
+        "memory": ("triton_ops",),
+        "sampler": ("triton_sampling",),
+    }
+
+    @classmethod
+    def check(cls, device: torch.device) -> str:
+        if not has_triton():
+            raise ConfigError(
+                "backend 'triton' needs Triton: pip install 'yaie[gpu]' (Linux)", param="backend"
+            )
+        if device.type == "cpu" and not interpreted():
+            raise ConfigError(
+                "backend 'triton' needs a GPU. On a CPU its kernels run in Triton's interpreter, "
+                f"slowly: set {INTERPRETER}=1 in the environment, or leave the backend to auto.",
+                param="backend",
+            )
+        return "in Triton's interpreter, slowly" if interpreted() else ""
+
+    @classmethod
+    def in_use(cls, roles: Roles) -> Roles:
+        plain = roles["attention"] != cls.kernels["attention"]
+        return {**roles, "memory": ()} if plain else roles  # lab 5 stores with lab 3
+
+    @property
+    def may_be_captured(self) -> bool:
+        return super().may_be_captured and not interpreted()
+
+    def _store_kernel(self) -> StoreKernel:
+        (lab,) = self.roles["memory"]
+        kernels: StoreKernel = self.parts[lab].LayerKernels()
+        return kernels
+
+
+def has_triton() -> bool:
+    """Whether Triton can be imported."""
+    try:
+        import_module("triton")
+    except (ImportError, OSError):
+        return False
+    return True
+
+
+def interpreted() -> bool:
+    """Whether the environment tells Triton to run its kernels in Python."""
+    return os.environ.get(INTERPRETER) == "1"

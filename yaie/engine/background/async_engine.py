@@ -1,0 +1,303 @@
+"""The engine for asynchronous callers: it runs in the background, coroutines await its outputs.
+
+Used by the HTTP server and by `yaie chat`. What runs the engine is a `Driver`: a thread of this process
+(`EngineThread`), or a process of its own (`EngineProcess`). To and fro go `messages`:
+
+    event loop                                 engine thread, over and over
+    ----------                                 ----------------------------
+    submit, aclose ---- commands ------------> obey them: admit, withdraw, call, stop
+                                               step()
+    RequestStream <---- one event a step ----- publish its outputs
+
+The thread sleeps when nothing is left to generate, so an idle engine costs nothing; the event loop never
+waits for a step. No lock is needed: what `EngineThread` holds belongs to that thread, the rest to the
+loop. One event loop is enough for all callers in a process, so an AsyncEngine serves the one that it was
+started on and no other.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Sequence
+from itertools import count
+from typing import Any, TypeVar
+
+from yaie.core.compat import StrEnum
+from yaie.core.errors import (
+    EngineDeadError,
+    EngineOverloadedError,
+    EngineUnavailableError,
+)
+from yaie.core.params import SamplingParams
+from yaie.engine.background import messages
+from yaie.engine.background.driver import Driver
+from yaie.engine.background.engine_thread import EngineThread, Load
+from yaie.engine.background.latencies import Telemetry
+from yaie.engine.background.open_streams import OpenStreams
+from yaie.engine.background.request_stream import RequestStream
+from yaie.engine.background.tokenizer_thread import TokenizerThread
+from yaie.engine.facts import EngineFacts
+from yaie.engine.intake.chat import encode_chat
+from yaie.models.tokenizer import Tokenizer
+
+Prompt = str | list[int]
+T = TypeVar("T")
+
+STOP_SECONDS = 5.0
+"""How long `shutdown` waits for the step in progress; nothing can interrupt a forward pass."""
+CALL_SECONDS = 5.0
+"""How long `call` waits for the step in progress."""
+LOADING = "The model is still loading; try again in a moment."
+STOPPING = "The server is shutting down."
+DEAD = "The engine stopped after an internal failure."
+SHORT_PROMPT = 1000
+"""Characters; about 0.3 ms of tokenizing."""
+
+
+class EngineState(StrEnum):
+    """LOADING -> READY -> DRAINING; a failure, or a step without an end, leads to DEAD from anywhere."""
+
+    LOADING = "loading"
+    READY = "ready"
+    DRAINING = "draining"
+    DEAD = "dead"
+
+
+class AsyncEngine:
+    """Owns what runs an engine in the background. state: of the engine. failure: what killed it."""
+
+    def __init__(
+        self,
+        load: Load,
+        *,
+        make_driver: Callable[[Load, float], Driver] = EngineThread,
+        step_timeout: float = 0.0,
+        queue_timeout: float = 0.0,
+        request_timeout: float = 0.0,
+    ) -> None:
+        """load: makes the engine, where it is to run. make_driver: of `load` and `step_timeout`.
+
+        In seconds, 0 for no limit: step_timeout, after which a step is given up and the engine with it;
+        queue_timeout, for a submission's first turn; request_timeout, for all of it.
+        """
+        self.state = EngineState.LOADING
+        self.failure: BaseException | None = None
+        self._driver = make_driver(load, step_timeout)
+        self._streams = OpenStreams(self._withdraw, queue_timeout, request_timeout)
+        self._answers: dict[int, asyncio.Future[Any]] = {}  # of calls
+        self._unanswered: set[int] = set()  # submissions and calls
+        self._numbers = count()
+        self._ended = asyncio.Event()
+        self._tokenizer_thread = TokenizerThread()
+        self._facts: EngineFacts | None = None
+        self._tokenizer: Tokenizer | None = None
+
+    # --- for callers, on the event loop ---
+
+    async def start(self) -> None:
+        """Load the model; returns when the engine is ready. Raises what loading raised."""
+        self._loop = asyncio.get_running_loop()
+        self._loaded: asyncio.Future[EngineFacts] = self._loop.create_future()
+        self._driver.start(self._tell)
+        facts = await self._loaded
+        try:
+            self._tokenizer = await self._tokenizer_thread.run(self._driver.tokenizer, facts)
+        except Exception as error:
+            self._on_failed(error)
+            self._driver.send(messages.Stop())
+            raise
+        self._facts = facts
+        if self.state is EngineState.LOADING:
+            self.state = EngineState.READY
+
+    @property
+    def facts(self) -> EngineFacts:
+        """The engine's constants. Raises EngineUnavailableError while it loads."""
+        return _known(self._facts)
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The model's tokenizer. It may decode anywhere, but encodes in `in_tokenizer` alone. Raises
+        EngineUnavailableError likewise."""
+        return _known(self._tokenizer)
+
+    @property
+    def telemetry(self) -> Telemetry:
+        """What the engine has done, for those who watch it. It may be a quarter of a second old."""
+        return self._driver.telemetry
+
+    @property
+    def num_streams(self) -> int:
+        """Submissions that wait or are being generated."""
+        return len(self._streams)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether a new request would be refused because too many wait."""
+        waiting = self.telemetry.stats.get("num_waiting", 0) + len(self._unanswered)
+        return waiting >= self.facts.config.max_waiting
+
+    async def call(self, name: str, *args: Any) -> Any:
+        """What this method of the engine returns, between two steps. Raises what it does, and
+        EngineOverloadedError if the step in progress takes longer than CALL_SECONDS."""
+        if self.state is not EngineState.DRAINING:
+            self._raise_unless_ready()
+        self._raise_if_swamped(len(self._unanswered))
+        number = next(self._numbers)
+        self._answers[number] = answer = self._loop.create_future()
+        self._unanswered.add(number)
+        self._driver.send(messages.Call(number, name, args))
+        try:
+            return await asyncio.wait_for(answer, CALL_SECONDS)
+        except asyncio.TimeoutError:
+            raise EngineOverloadedError("The engine is in a long step; try again later.") from None
+        finally:
+            del self._answers[number]
+            if answer.cancelled():
+                self._withdraw(number)
+
+    async def stats(self) -> dict[str, float]:
+        """See `LLMEngine.stats`; raises as `call` does."""
+        return dict(await self.call("stats"))
+
+    async def reset_prefix_cache(self) -> int:
+        """See `LLMEngine.reset_prefix_cache`; raises as `call` does."""
+        return int(await self.call("reset_prefix_cache"))
+
+    async def encode_chat(
+        self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None
+    ) -> list[int]:
+        """The prompt of a conversation. Raises InvalidRequestError."""
+        return await self.in_tokenizer(encode_chat, self.tokenizer, messages, tools)
+
+    async def in_tokenizer(self, function: Callable[..., T], *args: Any) -> T:
+        """What the function returns on the tokenizer's thread. Raises what it does,
+        EngineUnavailableError, and EngineOverloadedError if too many wait for it."""
+        self._raise_unless_ready()
+        self._raise_if_swamped(self._tokenizer_thread.num_pending)
+        return await self._tokenizer_thread.run(function, *args)
+
+    async def submit(
+        self, prompt: Prompt, params: SamplingParams | None = None, *, priority: int = 0
+    ) -> RequestStream:
+        """Queue one prompt; returns when it is admitted. Raises what `LLMEngine.add_request` does,
+        EngineOverloadedError, QueueTimeoutError, EngineUnavailableError, or EngineDeadError."""
+        return await self.submit_all([prompt], params, priority=priority)
+
+    async def submit_all(
+        self, prompts: Sequence[Prompt], params: SamplingParams | None = None, *, priority: int = 0
+    ) -> RequestStream:
+        """Queue several prompts as one stream: all are admitted, or none."""
+        self._raise_unless_ready()
+        encoded = [
+            await self._encode(prompt) if isinstance(prompt, str) else prompt for prompt in prompts
+        ]
+        self._raise_unless_ready()  # that may have changed while the tokenizer worked
+        self._raise_if_swamped(len(self._unanswered))
+        stream = self._streams.open(next(self._numbers))
+        self._unanswered.add(stream.number)
+        self._driver.send(messages.Admit(stream.number, encoded, params, priority))
+        try:
+            await stream.admitted
+        except BaseException:
+            self._streams.close(stream)
+            raise
+        return stream
+
+    async def _encode(self, prompt: str) -> list[int]:
+        """A short text costs less to tokenize than to hand to a thread and back, and may be tokenized
+        here as long as that thread is not at it."""
+        if len(prompt) <= SHORT_PROMPT and self._tokenizer_thread.num_pending == 0:
+            return self.tokenizer.encode(prompt)
+        return await self.in_tokenizer(self.tokenizer.encode, prompt)
+
+    async def shutdown(self, drain_seconds: float = 0.0) -> None:
+        """Admit nothing more, let what runs finish for `drain_seconds`, abort the rest, stop."""
+        was_loading = self.state is EngineState.LOADING
+        if self.state is not EngineState.DEAD:
+            self.state = EngineState.DRAINING
+        await _wait(self._streams.empty, drain_seconds)
+        self._streams.stop()
+        self._streams.fail_all(EngineUnavailableError(STOPPING))
+        self._driver.send(messages.Stop())
+        if not was_loading:  # loading cannot be interrupted and holds nobody's request
+            await _wait(self._ended, STOP_SECONDS)
+        self._driver.close()
+        self._tokenizer_thread.stop()
+
+    @property
+    def is_stuck(self) -> bool:
+        """After `shutdown`: a thread is busy loading, tokenizing, or with a step that does not end."""
+        return self._driver.is_alive or self._tokenizer_thread.num_pending > 0
+
+    async def wait_ended(self) -> None:
+        """Returns when the engine has ended: after `shutdown`, or dead."""
+        await self._ended.wait()
+
+    def _raise_unless_ready(self) -> None:
+        if self.state is EngineState.DEAD:
+            raise EngineDeadError(DEAD)
+        if self.state is EngineState.DRAINING:
+            raise EngineUnavailableError(STOPPING)
+        if self.state is EngineState.LOADING:
+            raise EngineUnavailableError(LOADING)
+
+    def _raise_if_swamped(self, num_before: int) -> None:
+        """What comes in bursts must not pile up before admission either, which counts what waits."""
+        if num_before >= self.facts.config.max_waiting:
+            raise EngineOverloadedError("Too many requests came at once; try again later.")
+
+    def _withdraw(self, number: int) -> None:
+        self._driver.send(messages.Withdraw(number))
+
+    # --- what the engine tells ---
+
+    def _tell(self, event: messages.Event) -> None:
+        """Called on another thread."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed: there is no one left to tell
+            self._loop.call_soon_threadsafe(self._on_event, event)
+
+    def _on_event(self, event: messages.Event) -> None:
+        match event:
+            case messages.Stepped():
+                self._streams.put(event)
+            case messages.Replied(number, value, error):
+                self._unanswered.discard(number)
+                if number in self._answers:
+                    _settle(self._answers[number], value, error)
+                else:
+                    self._streams.accept(number, value, error)
+            case messages.Ready(facts):
+                _settle(self._loaded, facts)
+            case messages.Failed(error):
+                self._on_failed(error)
+            case messages.Ended():
+                self._ended.set()
+
+    def _on_failed(self, error: BaseException) -> None:
+        self.state, self.failure = EngineState.DEAD, self.failure or error
+        _settle(self._loaded, None, error)
+        dead = EngineDeadError(DEAD)
+        self._streams.fail_all(dead)
+        for answer in self._answers.values():
+            _settle(answer, None, dead)
+
+
+def _known(what: T | None) -> T:
+    if what is None:
+        raise EngineUnavailableError(LOADING)
+    return what
+
+
+def _settle(future: asyncio.Future[Any], value: Any, error: BaseException | None = None) -> None:
+    """It is done already where its caller has left, and does not wait any more."""
+    if future.done():
+        return
+    if error is not None:
+        future.set_exception(error)
+    else:
+        future.set_result(value)
+
+
+async def _wait(event: asyncio.Event, seconds: float) -> None:
+    with contextlib.suppress(asyncio.TimeoutError):
+        await asyncio.wait_for(event.wait(), seconds)

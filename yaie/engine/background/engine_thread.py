@@ -1,0 +1,231 @@
+"""The thread on which an engine lives, and the inbox through which it is told what to do.
+
+All that touches the engine's state happens here, between two steps. `AsyncEngine` drives it from its
+event loop, or `EngineProcess` does, in the main thread of a process of its own.
+"""
+
+import contextlib
+import logging
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from queue import SimpleQueue
+from typing import TYPE_CHECKING
+
+from yaie.core.errors import EngineDeadError
+from yaie.core.output import RequestOutput, Submitted
+from yaie.core.request import Request
+from yaie.engine.background.latencies import Latencies, Telemetry
+from yaie.engine.background.messages import (
+    Admit,
+    Call,
+    Command,
+    Ended,
+    Failed,
+    Ready,
+    Replied,
+    Stepped,
+    Stop,
+    Tell,
+    Withdraw,
+)
+from yaie.engine.background.watchdog import Watchdog, log_hang
+from yaie.engine.facts import EngineFacts
+from yaie.models.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from yaie.engine.llm_engine import LLMEngine
+
+logger = logging.getLogger(__name__)
+
+Load = Callable[[], "LLMEngine"]
+
+
+class EngineThread:
+    """Runs an engine until it is stopped or fails. Commands are obeyed in order, between two steps.
+
+    engine: None until it is loaded; only this thread may change it.
+    changed: set when the telemetry has changed, or nothing more will come; a waiter clears it.
+    is_hung: whether the watchdog has given it up.
+    """
+
+    def __init__(self, load: Load, step_timeout: float = 0.0) -> None:
+        """`load` runs on the thread, because torch keeps settings for each thread. step_timeout: in
+        seconds, after which a step is given up and the engine with it; 0 for no limit."""
+        self.engine: LLMEngine | None = None
+        self.telemetry = Telemetry()
+        self.thread = threading.Thread(target=self._run, name="yaie-engine", daemon=True)
+        self.is_hung = False
+        self.changed = threading.Event()
+        self._load = load
+        self._watchdog = Watchdog(step_timeout)
+        self._inbox: SimpleQueue[Command] = SimpleQueue()
+        # Compiling a grammar may take half a second, for which no step should wait.
+        self._checker = ThreadPoolExecutor(1, "yaie-grammars")
+        self._wanted: set[int] = set()  # submissions and calls that have not begun
+        self._running = True
+        self._has_ended = False
+        self._owners: dict[str, int] = {}  # the submission of each request that is alive, and
+        self._live: dict[int, dict[str, Request]] = {}  # its requests that are
+
+    # --- for its driver: see `Driver` ---
+
+    @property
+    def is_alive(self) -> bool:
+        return self.thread.is_alive()
+
+    def start(self, tell: Tell) -> None:
+        self._tell = tell
+        self._watchdog.watch(self._give_up)
+        self.thread.start()
+
+    def send(self, command: Command) -> None:
+        match command:
+            case Admit(number, params=params):
+                self._wanted.add(number)
+                if params is not None and params.constraint is not None:
+                    self._checker.submit(self._check, command)
+                    return
+            case Call(number):
+                self._wanted.add(number)
+            case Withdraw(number):  # at once, though the thread is busy and others wait before it
+                self._wanted.discard(number)
+        self._inbox.put(command)
+
+    def tokenizer(self, facts: EngineFacts) -> Tokenizer:
+        assert self.engine is not None
+        tokenizer: Tokenizer = self.engine.tokenizer
+        return tokenizer
+
+    def close(self) -> None:
+        self._checker.shutdown(wait=False, cancel_futures=True)
+        if self._has_ended and not self.is_hung:
+            # A thread that is still taking itself down while the interpreter does aborts the process.
+            self.thread.join()
+
+    # --- on other threads ---
+
+    def _check(self, command: Admit) -> None:
+        """Compile the grammar of a submission, then queue it."""
+        assert self.engine is not None
+        assert command.params is not None
+        try:
+            if command.number in self._wanted:
+                self.engine.check_params(command.params)
+        except Exception as error:  # noqa: BLE001, the caller gets it
+            self._tell(Replied(command.number, error=error))
+        else:
+            self._inbox.put(command)
+
+    def _give_up(self) -> None:
+        """It hangs in a step. Should that ever end, the thread does too."""
+        self.is_hung, self._running = True, False
+        log_hang(self.thread, self._watchdog.limit)
+        self._tell(
+            Failed(EngineDeadError(f"a step took more than {self._watchdog.limit:g} seconds"))
+        )
+        self._tell(Ended())
+        self.changed.set()
+
+    # --- on the thread ---
+
+    # ANCHOR: run
+    def _run(self) -> None:
+        try:
+            self.engine = engine = self._load()
+            latencies = Latencies(engine, self.changed)
+            self.telemetry = latencies.telemetry
+            self._tell(Ready(engine.facts))
+            while self._running:
+                self._obey(engine, latencies, wait=not engine.has_work)
+                if self._running and engine.has_work:
+                    with self._watchdog:
+                        outputs = engine.step()
+                    self._publish(engine, latencies, outputs)
+        except BaseException as error:  # a learner's part may even raise SystemExit
+            if self.engine is not None:  # what loading raises, `AsyncEngine.start` raises
+                logger.critical("the engine failed and is dead", exc_info=True)
+            self._tell(Failed(error))
+        self._end()
+
+    def _obey(self, engine: "LLMEngine", latencies: Latencies, wait: bool) -> None:
+        while self._running and (wait or not self._inbox.empty()):  # no other thread takes from it
+            self._do(self._inbox.get(), engine, latencies)
+            wait = False
+
+    # ANCHOR_END: run
+
+    def _do(self, command: Command, engine: "LLMEngine", latencies: Latencies) -> None:
+        match command:
+            case Stop():
+                self._running = False
+                for number in list(self._live):
+                    self._abort(number, engine, latencies)
+            case Withdraw(number):
+                self._abort(number, engine, latencies)
+            case Admit(number) | Call(number) if number not in self._wanted:
+                self._tell(Replied(number))
+            case Admit(number):
+                self._wanted.discard(number)
+                self._admit(command, engine, latencies)
+            case Call(number, name, args):
+                self._wanted.discard(number)
+                try:
+                    self._tell(Replied(number, getattr(engine, name)(*args)))
+                except Exception as error:  # noqa: BLE001, the caller gets it
+                    self._tell(Replied(number, error=error))
+
+    def _admit(self, command: Admit, engine: "LLMEngine", latencies: Latencies) -> None:
+        requests: list[Request] = []
+        try:
+            for prompt in command.prompts:
+                requests += engine.add_request(prompt, command.params, priority=command.priority)
+        except Exception as error:  # noqa: BLE001, the caller gets it
+            for request in requests:
+                engine.abort(request.request_id)
+            self._tell(Replied(command.number, error=error))
+        else:
+            alive = {request.request_id: request for request in requests}
+            self._live[command.number] = alive
+            self._owners |= dict.fromkeys(alive, command.number)
+            latencies.refresh()
+            self._tell(Replied(command.number, [Submitted.of(request) for request in requests]))
+
+    def _publish(
+        self, engine: "LLMEngine", latencies: Latencies, outputs: list[RequestOutput]
+    ) -> None:
+        wanted = [
+            (self._live[owner][output.request_id], output)
+            for output in outputs  # without an owner: aborted, and the part in use has not noticed
+            if (owner := self._owners.get(output.request_id)) is not None
+        ]
+        latencies.stepped(wanted)
+        started = engine.take_started()
+        if wanted or started:
+            self._tell(Stepped([output for _, output in wanted], started))
+        for _, output in wanted:
+            if output.finish_reason is not None:
+                self._forget(output.request_id)
+
+    def _forget(self, request_id: str) -> None:
+        owner = self._owners.pop(request_id)
+        del self._live[owner][request_id]
+        if not self._live[owner]:
+            del self._live[owner]
+
+    def _abort(self, number: int, engine: "LLMEngine", latencies: Latencies) -> None:
+        for request_id, request in self._live.pop(number, {}).items():
+            del self._owners[request_id]
+            latencies.aborted(request)
+            engine.abort(request_id)
+        latencies.refresh()
+
+    def _end(self) -> None:
+        self._watchdog.stop()
+        if self.engine is not None:
+            with contextlib.suppress(Exception):  # after a failure, it may be in any state
+                self.engine.close()
+        self._has_ended = True
+        if not self.is_hung:  # told already
+            self._tell(Ended())
+        self.changed.set()

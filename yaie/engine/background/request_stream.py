@@ -1,0 +1,95 @@
+"""What a coroutine holds while the engine works for it: the outputs of one submission, as they come.
+
+Made by `AsyncEngine.submit`; lives on the event loop alone, so it needs no lock.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from yaie.core.compat import Self
+from yaie.core.output import RequestOutput, Submitted
+
+
+class RequestStream:
+    """An async iterator over the outputs of all requests of one submission, for one consumer.
+
+    The position of an output's request in `requests` is the number of its choice. A consumer that is
+    slower than the engine finds what piled up merged into one output for each request: what waits
+    here is never more than the answer itself.
+
+    number: of the submission. has_started: whether any of its requests has had its first turn.
+    submitted_at, first_output_at: when, on the clock of `time.perf_counter`.
+    """
+
+    def __init__(self, number: int, close: "Callable[[RequestStream], None]") -> None:
+        """`close`: how to tell the engine that the rest is not wanted."""
+        self.number = number
+        self.requests: list[Submitted] = []
+        self.has_started = False
+        self.submitted_at = time.perf_counter()
+        self.first_output_at: float | None = None
+        self.admitted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._close = close
+        self._is_closed = False
+        self._unfinished = 1  # until `accept` says how many
+        self._pending: dict[str, RequestOutput] = {}
+        self._error: Exception | None = None
+        self._wakeup = asyncio.Event()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more is to come from the engine; some of it may still wait to be taken."""
+        return self._is_closed or self._error is not None or self._unfinished == 0
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> RequestOutput:
+        """The next output; the end if the stream is closed. Raises EngineDeadError or
+        EngineUnavailableError if the engine ended, and QueueTimeoutError or RequestTimeoutError if it
+        waited or ran for too long."""
+        while not self._pending:
+            if self._error is not None:
+                raise self._error
+            if self.is_over:
+                raise StopAsyncIteration
+            self._wakeup.clear()
+            await self._wakeup.wait()
+        return self._pending.pop(next(iter(self._pending)))
+
+    async def aclose(self) -> None:
+        """Want no more: requests that still run are aborted, between two steps. A reader in another
+        task finds the end."""
+        self._close(self)
+        self._is_closed = True
+        self._pending.clear()
+        self._wakeup.set()
+
+    # --- called by AsyncEngine ---
+
+    def accept(self, requests: list[Submitted]) -> None:
+        """The engine admitted these requests."""
+        self.requests = requests
+        self._unfinished = len(requests)
+        if not self.admitted.done():  # it is cancelled when the caller went away meanwhile
+            self.admitted.set_result(None)
+
+    def put(self, output: RequestOutput) -> None:
+        """One more output, merged with what the consumer has not taken yet."""
+        self.has_started = True
+        self.first_output_at = self.first_output_at or time.perf_counter()
+        if (waiting := self._pending.get(output.request_id)) is not None:
+            waiting.merge(output)
+        else:
+            self._pending[output.request_id] = output
+        if output.finish_reason is not None:
+            self._unfinished -= 1
+        self._wakeup.set()
+
+    def fail(self, error: Exception) -> None:
+        """Nothing more will come; `error` is raised once what came before has been taken."""
+        if not self.admitted.done():
+            self.admitted.set_exception(error)
+        self._error = self._error or error
+        self._wakeup.set()

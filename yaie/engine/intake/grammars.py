@@ -1,0 +1,229 @@
+"""Grammars that an output must belong to: compiled by llguidance, followed token by token.
+
+A grammar is compiled once, before its request is admitted and off the engine's thread; each request
+then follows a copy of its own. Schemas come from clients, so everything here has a limit.
+"""
+
+import json
+import re
+from collections.abc import Sequence
+from decimal import Decimal, InvalidOperation
+from functools import cached_property, lru_cache
+from math import lcm
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from yaie.core.errors import InvalidRequestError
+from yaie.core.params import Constraint
+from yaie.core.request import Request
+from yaie.models.tokenizer import Tokenizer
+
+PARAM = "response_format"
+MOST_CHARS = 1 << 17
+"""Of a schema or grammar. Compiling takes up to about half a second at this size."""
+MOST_COMPILED = 64
+MOST_REASON = 240
+MOST_MULTIPLE = 10_000
+"""A number's remainder is tracked by as many states; at a million they take minutes and gigabytes."""
+MOST_LEXER_STATES = 50_000  # 1 to 2 kB each
+
+# Without a bound, a small model may put nothing but blanks between two tokens until it is cut off.
+WHITESPACE = r"( {0,2}|\r?\n[ \t]{0,64})"
+
+_ASCII_ESCAPE = re.compile(r"\\u00([0-7][0-9a-fA-F])")
+_MULTIPLE = re.compile(r'"multipleOf"\s*:\s*([^\s,}\]]+)')
+
+
+class Matcher:
+    """Follows the output of one request through its grammar.
+
+    error: why it cannot go on; None as long as it can. The request is then to end.
+    """
+
+    def __init__(self, matcher: Any, request: Request, eos_token_ids: Sequence[int]) -> None:
+        """matcher: an LLMatcher at its start, for nobody else."""
+        self._matcher = matcher
+        self._request = request
+        self._eos_token_ids = eos_token_ids
+        self._num_followed = 0
+        self._has_ended = False
+        self.error: str | None = None
+
+    def fill(self, bits: NDArray[np.uint8]) -> None:
+        """Set the bits [width / 8] of the tokens that may come next, the lowest first; none if the
+        matcher has failed.
+
+        The end-of-sequence tokens are among them where the output may end. After one (`ignore_eos`)
+        nothing else is.
+        """
+        bits[:] = 0
+        self._follow()
+        if self._has_ended:
+            for token in self._eos_token_ids:
+                bits[token // 8] |= 1 << token % 8
+        elif self.error is None:
+            mask = np.frombuffer(self._mask(), np.uint8)[: len(bits)]
+            if self.error is None:
+                bits[: len(mask)] = mask
+
+    def _follow(self) -> None:
+        """Take over the tokens that were generated since the last call.
+
+        Not when they are drawn: a draw may yet be thrown away, and after a preemption tokens are
+        computed again but not drawn again.
+        """
+        request = self._request
+        new = request.token_ids[request.num_prompt_tokens + self._num_followed :]
+        self._num_followed += len(new)
+        for token in new:
+            if token in self._eos_token_ids:
+                self._has_ended = True
+            elif not self._has_ended and not self._matcher.consume_token(token):
+                self._fail(_reason(self._matcher))
+                return
+
+    def _mask(self) -> bytes:
+        mask: bytes = self._matcher.compute_bitmask()
+        if self._matcher.is_error():
+            self._fail(_reason(self._matcher))
+        elif self._matcher.is_stopped() and not self._matcher.is_accepting():
+            self._fail("it leaves no token to go on with")
+        return mask
+
+    def _fail(self, reason: str) -> None:
+        self.error = f"the output cannot be kept to its grammar: {reason}"
+
+
+class Grammars:
+    """Compiles constraints for one model's tokenizer. May be called on several threads."""
+
+    def __init__(
+        self, tokenizer: Tokenizer, vocab_size: int, eos_token_ids: frozenset[int]
+    ) -> None:
+        """vocab_size: width of the logits, which may be more than the tokenizer has."""
+        self._tokenizer = tokenizer
+        self._vocab_size = vocab_size
+        self._eos_token_ids = sorted(eos_token_ids)
+        self._compiled = lru_cache(MOST_COMPILED)(self._compile)
+
+    def check(self, constraint: Constraint) -> None:
+        """Compile it, or know that it was. Raises InvalidRequestError if that cannot be done."""
+        self._compiled(constraint)
+
+    def matcher(self, request: Request) -> Matcher:
+        """A matcher for a request with a constraint. Raises InvalidRequestError."""
+        assert request.params.constraint is not None
+        matcher = self._compiled(request.params.constraint).deep_copy()
+        return Matcher(matcher, request, self._eos_token_ids)
+
+    @cached_property
+    def _vocabulary(self) -> Any:
+        """What llguidance knows of the tokenizer; takes up to a second for a large one."""
+        import llguidance.hf
+
+        if not self._eos_token_ids:
+            raise InvalidRequestError(
+                "this model has no end-of-sequence token, without which no output can be kept to a "
+                "grammar",
+                param=PARAM,
+            )
+        size = max(self._vocab_size, self._tokenizer.vocab_size)
+        try:
+            return llguidance.hf.from_tokenizer(
+                self._tokenizer.of_transformers, size, self._eos_token_ids
+            )
+        except Exception as error:  # whatever it finds strange about a tokenizer
+            raise InvalidRequestError(
+                "this model's tokenizer is of a kind whose output cannot be kept to a grammar: "
+                f"{_capped(str(error))}. Ask without one.",
+                param=PARAM,
+            ) from error
+
+    def _compile(self, constraint: Constraint) -> Any:
+        import llguidance
+
+        _check_size(constraint)
+        limits = llguidance.LLParserLimits(max_lexer_states=MOST_LEXER_STATES, verbose_errors=False)
+        matcher = llguidance.LLMatcher(
+            self._vocabulary, _grammar(constraint), log_level=0, limits=limits
+        )
+        if not matcher.is_error():
+            matcher.compute_bitmask()  # some of what it cannot do shows only now
+        if matcher.is_error():
+            raise InvalidRequestError(
+                f"{_NAMES[constraint.kind]} cannot be compiled: {_reason(matcher)}", param=PARAM
+            )
+        return matcher
+
+
+_NAMES = {"json_object": "the grammar", "json_schema": "the schema", "lark": "the grammar"}
+
+
+def _grammar(constraint: Constraint) -> str:
+    """What LLMatcher takes."""
+    import llguidance
+
+    if constraint.kind == "lark":
+        return llguidance.LLMatcher.grammar_from_lark(constraint.text)
+    if constraint.kind not in _NAMES:
+        raise InvalidRequestError(
+            f"the engine does not know constraints of kind {constraint.kind!r}", param="tool_choice"
+        )
+    schema = constraint.text if constraint.kind == "json_schema" else '{"type": "object"}'
+    try:
+        parsed = json.loads(schema)
+    except (ValueError, RecursionError) as error:
+        raise InvalidRequestError(
+            f"the schema is not valid JSON: {_capped(str(error))}", param=PARAM
+        ) from error
+    if parsed is True:  # the schema that anything fits
+        schema = "{}"
+    elif not isinstance(parsed, dict):
+        raise InvalidRequestError("the schema must be a JSON object", param=PARAM)
+    return llguidance.LLMatcher.grammar_from_json_schema(
+        schema, defaults={"whitespace_pattern": WHITESPACE}
+    )
+
+
+def _check_size(constraint: Constraint) -> None:
+    """Raise InvalidRequestError for what llguidance would work on for minutes: it has limits of its
+    own for all but these two."""
+    if len(constraint.text) > MOST_CHARS:
+        raise InvalidRequestError(
+            f"{_NAMES.get(constraint.kind, 'the grammar')} has {len(constraint.text)} characters and "
+            f"may have {MOST_CHARS} at most",
+            param=PARAM,
+        )
+    text = _ASCII_ESCAPE.sub(lambda escape: chr(int(escape[1], 16)), constraint.text)
+    # Several in one `allOf` make one automaton of their least common multiple.
+    multiple = lcm(*(_digits(number) for number in _MULTIPLE.findall(text)))
+    if multiple > MOST_MULTIPLE:
+        raise InvalidRequestError(
+            "the schema's multipleOf is too large to be enforced token by token (the least common "
+            f"multiple of all of them, decimal point left out, may be {MOST_MULTIPLE} at most)",
+            param=PARAM,
+        )
+
+
+def _digits(number: str) -> int:
+    """0.25 -> 25, 1e3 -> 1000. What is no number is left to the compiler."""
+    try:
+        _, digits, exponent = Decimal(number).as_tuple()
+    except InvalidOperation:
+        return 1
+    if not isinstance(exponent, int) or exponent > 9:
+        return MOST_MULTIPLE + 1
+    value = int("".join(map(str, digits))) * 10 ** max(0, exponent)
+    return value or 1
+
+
+def _reason(matcher: Any) -> str:
+    return _capped(matcher.get_error())
+
+
+def _capped(text: str) -> str:
+    """On one line, and not all of what a client sent back to it."""
+    line = " ".join(text.split())
+    return line if len(line) <= MOST_REASON else line[: MOST_REASON - 1] + "…"

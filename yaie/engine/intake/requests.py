@@ -1,0 +1,124 @@
+"""From a prompt and its sampling parameters to requests that may be queued, or to an error that says why
+not. Nothing here costs a request that runs."""
+
+import time
+
+from yaie.core.config import EngineConfig
+from yaie.core.errors import InvalidRequestError
+from yaie.core.params import SamplingParams
+from yaie.core.request import Request
+from yaie.engine.intake.grammars import Grammars
+from yaie.engine.intake.limits import (
+    check_biases,
+    check_prompt,
+    resolve_max_tokens,
+    truncated,
+)
+from yaie.models.loader import LoadedModel
+
+Prompt = str | list[int]
+
+OWN_PREFIX = "#"
+"""Ids that the engine makes up begin with it, and no others."""
+
+
+class Intake:
+    """Makes the requests of one engine.
+
+    max_model_len: longest sequence. pool_tokens: token slots in the KV pool.
+    """
+
+    def __init__(
+        self, config: EngineConfig, model: LoadedModel, max_model_len: int, pool_tokens: int
+    ) -> None:
+        self._config = config
+        self._tokenizer = model.tokenizer
+        self._vocab_size = model.adapter.vocab_size
+        self._max_model_len = max_model_len
+        self._pool_tokens = pool_tokens
+        self._grammars = Grammars(model.tokenizer, self._vocab_size, model.eos_token_ids)
+        self._num_arrived = 0
+
+    def check(self, params: SamplingParams) -> None:
+        """Raise InvalidRequestError if no prompt could be sampled from like this.
+
+        Compiles the constraint, which may take a while; `requests` then finds it compiled. May be
+        called on another thread.
+        """
+        check_biases(params, self._vocab_size)
+        if params.constraint is not None:
+            self._grammars.check(params.constraint)
+
+    def requests(
+        self,
+        prompt: Prompt,
+        params: SamplingParams,
+        request_id: str | None = None,
+        priority: int = 0,
+    ) -> list[Request]:
+        """The `params.n` requests of a prompt.
+
+        Raises InvalidRequestError, ContextLengthError or KVPoolTooSmallError.
+        """
+        if not isinstance(prompt, str | list | tuple):
+            raise InvalidRequestError(
+                f"prompt must be text or a list of token ids, got {prompt!r}", param="prompt"
+            )
+        if request_id is not None and request_id.startswith(OWN_PREFIX):
+            raise InvalidRequestError(
+                f"request_id must not begin with {OWN_PREFIX!r}, as the engine's own ids do; choose "
+                "another, or leave it out",
+                param="request_id",
+            )
+        if priority != 0 and self._config.policy != "priority":
+            raise InvalidRequestError(
+                "priority has no effect with this engine's policy "
+                f"({self._config.policy}); leave it out, or start with --policy priority",
+                param="priority",
+            )
+        self.check(params)
+        token_ids = self._tokenizer.encode(prompt) if isinstance(prompt, str) else list(prompt)
+        limits = (self._max_model_len, self._pool_tokens)
+        token_ids = truncated(token_ids, params, *limits)
+        check_prompt(token_ids, self._vocab_size)
+        max_tokens = resolve_max_tokens(len(token_ids), params, *limits)
+        return self._made(token_ids, params, max_tokens, request_id, priority)
+
+    def _made(
+        self,
+        token_ids: list[int],
+        params: SamplingParams,
+        max_tokens: int,
+        request_id: str | None,
+        priority: int,
+    ) -> list[Request]:
+        arrival_time = time.monotonic()
+        requests: list[Request] = []
+        for index in range(params.n):
+            arrival, self._num_arrived = self._num_arrived, self._num_arrived + 1
+            base = request_id or f"{OWN_PREFIX}{arrival - index}"
+            request = Request(
+                request_id=base if params.n == 1 else f"{base}.{index}",
+                token_ids=list(token_ids),
+                params=params,
+                seed=resolve_seed(params, self._config.seed, arrival - index, index),
+                priority=priority,
+                arrival=arrival,
+                fork_of=requests[0] if requests else None,
+                index=index,
+                max_tokens=max_tokens,
+                arrival_time=arrival_time,
+            )
+            if params.constraint is not None:
+                request.matcher = self._grammars.matcher(request)
+            requests.append(request)
+        return requests
+
+
+def resolve_seed(params: SamplingParams, engine_seed: int, arrival: int, index: int) -> int:
+    """The seed of a request's draws, 63 bits: its own, or one made from the engine's and its arrival.
+
+    Of `n` siblings each gets another one, so choice `index` of a seeded request is repeatable too.
+    """
+    base = params.seed if params.seed is not None else engine_seed + arrival * 0xBF58476D1CE4E5B9
+    return (base + index * 0x9E3779B97F4A7C15) & (2**63 - 1)

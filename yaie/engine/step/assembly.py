@@ -1,0 +1,120 @@
+"""Puts the parts together: each is handed what it needs, none looks for it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from yaie.backends.base import Backend
+from yaie.core.batch import StepPlan
+from yaie.core.config import EngineConfig
+from yaie.core.contracts import Detokenizer, EngineCore, KVCacheManager, Scheduler, Worker
+from yaie.engine.step.byte_text import ByteDetokenizer, TokenTable
+from yaie.engine.step.encoder import StepEncoder
+from yaie.engine.step.executor import StepExecutor
+from yaie.engine.step.overlapped import OverlappedLoop
+from yaie.models.loader import LoadedModel
+from yaie.models.tokenizer import Tokenizer
+from yaie.parts import Parts
+from yaie.worker.build import Sizes, make_worker, sizes_for
+from yaie.worker.threaded import ThreadedWorker
+
+
+@dataclass(slots=True)
+class Machine:
+    """The assembled engine: control above, a worker below."""
+
+    core: EngineCore
+    scheduler: Scheduler
+    cache: KVCacheManager
+    worker: Worker
+    sizes: Sizes
+
+    @property
+    def num_waiting(self) -> int:
+        """Requests in the queue."""
+        return self.scheduler.num_waiting
+
+    def reset_prefix_cache(self) -> int:
+        """See `KVCacheManager`."""
+        return self.cache.reset_prefix_cache()
+
+
+def assemble(
+    config: EngineConfig,
+    backend: Backend,
+    model: LoadedModel,
+    on_plan: Callable[[StepPlan], None] | None = None,
+    wrap_worker: Callable[[Worker], Worker] | None = None,
+) -> Machine:
+    """Cache, scheduler and step loop for a loaded model, and the worker that they send steps to.
+
+    on_plan: told of each plan before it is sent. wrap_worker: what to put in front of the worker.
+    """
+    sizes = sizes_for(config, model)
+    parts = backend.parts
+    cache = _cache(config, parts, sizes)
+    scheduler = _scheduler(config, parts, cache, sizes.num_blocks, model.max_length)
+    worker: Worker = make_worker(config, backend, model, sizes)
+    overlapped = overlaps(config, model)
+    if overlapped and model.device.type == "cpu":
+        worker = ThreadedWorker(worker, config.threads)
+    if wrap_worker is not None:
+        worker = wrap_worker(worker)
+    vocab_size = model.adapter.vocab_size
+    encoder = StepEncoder(sizes.num_seats, vocab_size)
+    executor = StepExecutor(worker, encoder, vocab_size, on_plan)
+    engine = parts["engine"]
+    core: EngineCore = engine.EngineCore(
+        scheduler,
+        executor,
+        _detokenizers(parts, model.tokenizer),
+        engine.StopChecker,
+        model.eos_token_ids,
+    )
+    if overlapped:
+        core = OverlappedLoop(core, scheduler, executor)
+    return Machine(core, scheduler, cache, worker, sizes)
+
+
+def overlaps(config: EngineConfig, model: LoadedModel) -> bool:
+    """Whether the overlapped loop runs; `auto` is where the device works while Python does not."""
+    if config.overlap == "auto":
+        return model.device.type == "cuda" and config.batching == "continuous"
+    return config.overlap == "on"
+
+
+def _detokenizers(parts: Parts, tokenizer: Tokenizer) -> Callable[[], Detokenizer]:
+    """What makes a detokenizer for each request."""
+    is_reference = all(not part.is_yours for part in parts.table() if part.lab == "engine")
+    if is_reference and tokenizer.joins_bytes:
+        return partial(ByteDetokenizer, TokenTable(tokenizer.token_bytes))
+    return partial(parts["engine"].Detokenizer, tokenizer.decode)
+
+
+def _cache(config: EngineConfig, parts: Parts, sizes: Sizes) -> KVCacheManager:
+    paged_cache = parts["paged_cache"]
+    blocks = paged_cache.BlockManager(sizes.num_blocks, config.block_size, sizes.num_host_blocks)
+    tree = parts["radix_tree"].RadixTree(config.block_size) if config.prefix_caching else None
+    cache: KVCacheManager = paged_cache.KVCacheManager(blocks, tree)
+    return cache
+
+
+def _scheduler(
+    config: EngineConfig, parts: Parts, cache: KVCacheManager, num_blocks: int, max_model_len: int
+) -> Scheduler:
+    part = parts["scheduler"]
+    kind = part.StaticScheduler if config.batching == "static" else part.Scheduler
+    # Without chunks a prompt is computed whole, so the longest one must fit the budget.
+    budget = (
+        config.token_budget if config.chunked_prefill else max(config.token_budget, max_model_len)
+    )
+    scheduler: Scheduler = kind(
+        cache,
+        part.POLICIES[config.policy](cache),
+        max_num_seqs=config.max_num_seqs,
+        token_budget=budget,
+        chunked_prefill=config.chunked_prefill,
+        swap=config.preemption == "swap",
+        watermark=int(config.watermark * num_blocks),
+    )
+    return scheduler

@@ -1,0 +1,65 @@
+"""What an engine has done since it started, in numbers that only grow. Kept by `LLMEngine`."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+
+from yaie.core.batch import StepPlan
+from yaie.core.output import RequestOutput
+from yaie.core.request import FailureKind, FinishReason
+
+
+@dataclass(slots=True)
+class Counters:
+    """prompt_tokens, cached_tokens: of requests that got their first token; the second are those of
+    the first that came from the prefix cache.
+    computed_tokens: what the forward passes computed, recomputation after a preemption included.
+    failed_requests: ended with FinishReason.ERROR. corrupted_requests: those among them whose logits
+    or hidden states were not finite.
+    """
+
+    steps: int = 0
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    generation_tokens: int = 0
+    failed_requests: int = 0
+    corrupted_requests: int = 0
+    preemptions: int = 0
+    computed_tokens: int = 0
+    _started: list[str] = field(default_factory=list)
+
+    def planned(self, plan: StepPlan) -> None:
+        """A step is about to be computed. Notes when a request had its first turn."""
+        now = time.monotonic()
+        self.preemptions += len(plan.preempted)
+        self.computed_tokens += plan.num_tokens
+        for item in plan.scheduled:
+            request = item.request
+            if request.scheduled_time is None:
+                request.scheduled_time = now
+                self._started.append(request.request_id)
+
+    def stepped(self, outputs: Sequence[RequestOutput]) -> None:
+        """A step has yielded these."""
+        self.steps += 1
+        for output in outputs:
+            num_tokens = len(output.token_ids)
+            self.generation_tokens += num_tokens
+            if num_tokens and output.num_output_tokens == num_tokens:
+                self.prompt_tokens += output.num_prompt_tokens
+                self.cached_tokens += output.num_cached_tokens
+            if output.finish_reason is FinishReason.ERROR:
+                self.failed_requests += 1
+                self.corrupted_requests += output.failure is FailureKind.CORRUPTED
+
+    def take_started(self) -> list[str]:
+        """Ids of the requests that had their first turn since the last call."""
+        started, self._started = self._started, []
+        return started
+
+    def as_dict(self) -> dict[str, int]:
+        """The numbers by name."""
+        return {name: getattr(self, name) for name in _NAMES}
+
+
+_NAMES = tuple(item.name for item in fields(Counters) if not item.name.startswith("_"))

@@ -1,0 +1,127 @@
+"""From a plan to data: what the worker does not have yet of the requests that are scheduled."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+
+from yaie.core.batch import ScheduledRequest, StepPlan
+from yaie.core.request import Request, RequestStatus
+from yaie.core.step import Ints, Pairs, StepInput, no_pairs
+from yaie.engine.step.new_seats import ints, new_seats
+
+
+@dataclass(slots=True)
+class Seat:
+    """A request's seat, and what has been sent of its block table: the first `length` entries of
+    `table`.
+
+    life: the request's `num_preemptions` when it took the seat; with another one it begins anew.
+    """
+
+    number: int
+    life: int
+    table: list[int]
+    length: int = 0
+
+
+class StepEncoder:
+    """Gives seats to requests, and remembers what the worker knows of each."""
+
+    def __init__(self, num_seats: int, vocab_size: int) -> None:
+        """num_seats: at least twice as many as run at once. Requests that have ended, or wait for
+        their unread token, then give way only to many others at a time."""
+        self._vocab_size = vocab_size
+        self._seats: dict[Request, Seat] = {}
+        self._free = list(range(num_seats))[::-1]
+        self._num_steps = 0
+
+    def encode(self, plan: StepPlan) -> StepInput:
+        """The plan as data. Every StepInput must be sent, in order."""
+        scheduled = plan.scheduled
+        seats, entered, masked = [], [], False
+        columns: list[tuple[int, int, list[int]]] = []
+        for item in scheduled:
+            request, table = item.request, item.block_table
+            seat = self._seats.get(request)
+            if seat is None or seat.life != request.num_preemptions:
+                seat = self._enter(item, scheduled)
+                entered.append(request)
+            # The same list object has only grown; another one may differ anywhere.
+            if seat.table is not table:
+                seat.table, seat.length = table, 0
+            if seat.length < len(table):
+                columns.append((seat.number, seat.length, table[seat.length :]))
+                seat.length = len(table)
+            masked |= item.samples and request.matcher is not None
+            seats.append(seat.number)
+        step = StepInput(
+            step=self._num_steps,
+            seats=ints(seats),
+            starts=ints([item.start for item in scheduled]),
+            num_tokens=ints([item.num_tokens for item in scheduled]),
+            samples=np.array([item.samples for item in scheduled], dtype=np.bool_),
+            masked=masked,
+            new=new_seats(entered, self.seats_of(entered), self._vocab_size) if entered else None,
+            swap_out=_pairs(plan.swap_out),
+            swap_in=_pairs(plan.swap_in),
+            copies=_pairs(plan.copies),
+            prompt_logprobs=_telling_rows(scheduled),
+        )
+        if columns:
+            _set_tables(step, columns)
+        if any(item.drafts for item in scheduled):
+            step.drafts = ints(list(chain.from_iterable(item.drafts for item in scheduled)))
+            step.num_drafts = ints([len(item.drafts) for item in scheduled])
+        self._num_steps += 1
+        return step
+
+    def seats_of(self, requests: Sequence[Request]) -> Ints:
+        """The seats [n] of requests of the last plan."""
+        return ints([self._seats[request].number for request in requests])
+
+    def _enter(self, item: ScheduledRequest, scheduled: Sequence[ScheduledRequest]) -> Seat:
+        request = item.request
+        old = self._seats.get(request)
+        if old is None and not self._free:
+            self._sweep({other.request for other in scheduled})
+        number = self._free.pop() if old is None else old.number
+        seat = self._seats[request] = Seat(number, request.num_preemptions, item.block_table)
+        return seat
+
+    def _sweep(self, scheduled: set[Request]) -> None:
+        """Free the seats of requests that run no more. One that was preempted keeps its seat until its
+        unread token is known."""
+        for request in list(self._seats):
+            waits = request.num_in_flight and not request.is_finished
+            if request.status is RequestStatus.RUNNING or waits or request in scheduled:
+                continue
+            self._free.append(self._seats.pop(request).number)
+
+
+def _telling_rows(scheduled: Sequence[ScheduledRequest]) -> Ints:
+    """Rows whose tokens are to tell log-probabilities of their prompt; of a prompt of one token they
+    tell nothing, but that is told too."""
+    return ints(
+        [
+            row
+            for row, item in enumerate(scheduled)
+            if item.request.params.prompt_logprobs is not None
+            and item.request.fork_of is None
+            and item.start < max(1, item.request.num_prompt_tokens - 1)
+        ]
+    )
+
+
+def _set_tables(step: StepInput, columns: list[tuple[int, int, list[int]]]) -> None:
+    counts = [len(blocks) for _, _, blocks in columns]
+    step.table_seats = np.repeat(ints([seat for seat, _, _ in columns]), counts)
+    step.table_columns = ints(
+        list(chain.from_iterable(range(at, at + len(new)) for _, at, new in columns))
+    )
+    step.table_blocks = ints(list(chain.from_iterable(blocks for _, _, blocks in columns)))
+
+
+def _pairs(moves: list[tuple[int, int]]) -> Pairs:
+    return np.array(moves, dtype=np.int64) if moves else no_pairs()

@@ -1,0 +1,133 @@
+"""Sends plans to a worker as data, and takes over for their requests what comes back."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from yaie.core.batch import ScheduledRequest, StepOutcome, StepPlan
+from yaie.core.contracts import StepHandle, Worker
+from yaie.core.errors import YaieError
+from yaie.core.request import FailureKind, Request
+from yaie.core.step import Fault, StepMasks, StepResult
+from yaie.engine.step.encoder import StepEncoder
+
+CORRUPTED = "the model produced logits that are not finite (NaN or infinity)"
+
+
+class StepFaultError(YaieError):
+    """A worker could not carry out a step. fault: what it told of it."""
+
+    def __init__(self, fault: Fault) -> None:
+        where = f" ({fault.where})" if fault.where else ""
+        super().__init__(f"a step failed: {fault.message}{where}")
+        self.fault = fault
+
+
+class StepExecutor:
+    """See `yaie.core.contracts.Executor`."""
+
+    def __init__(
+        self,
+        worker: Worker,
+        encoder: StepEncoder,
+        vocab_size: int,
+        on_plan: Callable[[StepPlan], None] | None = None,
+    ) -> None:
+        """vocab_size: of the logits. on_plan: told of each plan before it is sent."""
+        self._worker = worker
+        self._encoder = encoder
+        self._mask_bytes = -(-vocab_size // 8)
+        self._on_plan = on_plan
+
+    def execute(self, plan: StepPlan) -> "SentStep":
+        """Begin to carry out a plan."""
+        if self._on_plan is not None:
+            self._on_plan(plan)
+        if plan.is_empty:
+            return SentStep(plan, None)
+        step = self._encoder.encode(plan)
+        handle = self._worker.execute(step)
+        if not step.masked:
+            return SentStep(plan, handle)
+        constrained = (item for item in plan.scheduled if item.request.matcher is not None)
+        waiting = [item.request for item in constrained if item.samples]
+        seats = self._encoder.seats_of(waiting)
+        bits = np.zeros((len(waiting), self._mask_bytes), dtype=np.uint8)
+        return SentStep(plan, handle, waiting, StepMasks(step.step, seats, bits))
+
+
+class SentStep:
+    """See `yaie.core.contracts.PendingStep`."""
+
+    def __init__(
+        self,
+        plan: StepPlan,
+        handle: StepHandle | None,
+        waiting: list[Request] | None = None,
+        masks: StepMasks | None = None,
+    ) -> None:
+        """handle: None for a plan of nothing. waiting: requests that sample under a grammar, for each
+        row of `masks`, which are still to be filled in."""
+        self._plan = plan
+        self._handle = handle
+        self._waiting = waiting or []
+        self._masks = masks
+
+    def send_masks(self) -> None:
+        """Let the step sample. All tokens of its constrained requests are known by now. Twice is
+        harmless."""
+        if self._masks is None or self._handle is None:
+            return
+        masks, self._masks = self._masks, None
+        for row, request in zip(masks.bits, self._waiting, strict=True):
+            if request.is_finished:
+                row[:] = 0xFF  # its draw goes nowhere
+            else:
+                request.matcher.fill(row)
+        self._handle.mask(masks)
+
+    def result(self) -> StepOutcome:
+        """See the contract. Raises StepFaultError."""
+        if self._handle is None:
+            return StepOutcome()
+        self.send_masks()
+        result = self._handle.result()
+        if result.fault is not None:
+            raise StepFaultError(result.fault)
+        for row, entries in result.prompt_logprobs.items():
+            _note_prompt(self._plan.scheduled[row], entries)
+        for row, entries in result.logprobs.items():
+            request = self._plan.scheduled[row].request
+            if not request.is_finished:
+                request.logprobs += entries
+        return StepOutcome(result.token_ids, self._failed(result))
+
+    def _failed(self, result: StepResult) -> list[Request]:
+        """The live requests that this step went wrong for, told why."""
+        failed = []
+        for row in result.corrupted:
+            request = self._plan.scheduled[row].request
+            if request.is_finished:
+                continue
+            reason = request.matcher.error if request.matcher is not None else None
+            kind = FailureKind.CORRUPTED if reason is None else FailureKind.CONSTRAINT
+            request.error, request.failure = reason or CORRUPTED, kind
+            failed.append(request)
+        return failed
+
+
+def _note_prompt(item: ScheduledRequest, entries: list) -> None:
+    """Append what a step told of a prompt; recomputed positions tell nothing new.
+
+    Raises RuntimeError if the request was started from a cached prefix, whose states are not at hand.
+    """
+    request, known = item.request, item.request.prompt_logprobs
+    if not known:
+        known.append(None)
+    new = len(known) - 1 - item.start
+    if new < 0:
+        raise RuntimeError(
+            f"{request.request_id} asks for the log-probabilities of its prompt, but the KV cache "
+            f"manager started it from {item.start} cached tokens: see Request.may_reuse_prefix"
+        )
+    known += entries[new:]

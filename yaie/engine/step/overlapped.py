@@ -1,0 +1,75 @@
+"""The second step loop, given: step n + 1 is on its way before the result of step n is read.
+
+    lab 7's loop      schedule 1, execute 1, result 1, schedule 2, execute 2, result 2, ...
+    here              schedule 1, execute 1, schedule 2, execute 2, result 1, schedule 3, execute 3, ...
+
+The worker computes a step while control takes over the one before it. Control decides without having
+seen the last token of each request; what it learns late, it undoes: a request that ended while its next
+step was in flight has drawn a token too many, which is dropped. Its blocks are free at once, because the
+worker carries steps out in order: whatever writes them next comes later. Where a step needs the token
+itself, for a grammar's mask, only its sampling waits.
+"""
+
+from collections import deque
+
+from yaie.core.batch import StepOutcome, StepPlan
+from yaie.core.contracts import EngineCore, Scheduler
+from yaie.core.output import RequestOutput
+from yaie.core.request import Request
+from yaie.engine.step.executor import SentStep, StepExecutor
+
+
+class OverlappedLoop:
+    """See `yaie.core.contracts.EngineCore`: the core of lab 7, with another order of calls in `step`."""
+
+    def __init__(self, core: EngineCore, scheduler: Scheduler, executor: StepExecutor) -> None:
+        self._core = core
+        self._scheduler = scheduler
+        self._executor = executor
+        self._in_flight: deque[tuple[StepPlan, SentStep]] = deque()
+
+    @property
+    def has_work(self) -> bool:
+        """Whether a request is not finished, or a step has not been read."""
+        return bool(self._in_flight) or self._core.has_work
+
+    def step(self) -> list[RequestOutput]:
+        """Send the next step, then take over the one before it. The first call only sends."""
+        plan = self._scheduler.schedule()
+        outputs = self._ended(plan.failed)
+        sent = self._executor.execute(plan)
+        self._scheduler.advance(plan)
+        if not plan.is_empty:
+            if not self._in_flight:
+                sent.send_masks()  # all tokens are known; the next step must find this one's drawn
+            self._in_flight.append((plan, sent))
+        if len(self._in_flight) > 1 or (self._in_flight and plan.is_empty):
+            outputs += self._take_oldest()
+        return outputs
+
+    def add_request(self, request: Request) -> None:
+        """See the contract."""
+        self._core.add_request(request)
+
+    def abort(self, request_id: str) -> bool:
+        """See the contract."""
+        return self._core.abort(request_id)
+
+    def take(self, plan: StepPlan, outcome: StepOutcome) -> list[RequestOutput]:
+        """See the contract."""
+        return self._core.take(plan, outcome)
+
+    def _take_oldest(self) -> list[RequestOutput]:
+        plan, sent = self._in_flight.popleft()
+        outputs = self._core.take(plan, sent.result())
+        for _, later in self._in_flight:
+            later.send_masks()  # now the tokens before it are known
+        return outputs
+
+    def _ended(self, failed: list[Request]) -> list[RequestOutput]:
+        """The last outputs of requests that can never run; they need not wait for a step."""
+        if not failed:
+            return []
+        alone = StepPlan(failed=list(failed))
+        failed.clear()
+        return self._core.take(alone, StepOutcome())

@@ -1,0 +1,238 @@
+"""Keeps an engine alive that runs a learner's parts: what they raise ends requests, not the engine.
+
+It stands around a machine, and only where a learner's part runs in it. When a part fails,
+
+    requests that had started    end with FinishReason.ERROR and lab, file and line in `error`
+    the machine                  is thrown away: after an exception in the middle of a step its tables
+                                 may disagree. A fresh one is assembled.
+    requests that had not        wait in the fresh machine; if a step fails and none had started, all
+                                 end, which brings the engine forward with every failure
+
+An engine of reference parts alone is not kept alive: there an exception is a bug of ours.
+"""
+
+import gc
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, TypeVar, cast
+
+from yaie.core.batch import StepOutcome, StepPlan
+from yaie.core.config import EngineConfig
+from yaie.core.contracts import EngineCore, KVCacheManager, Scheduler, Worker
+from yaie.core.errors import (
+    ConfigError,
+    EngineDeadError,
+    InvalidRequestError,
+    PartError,
+    YaieError,
+)
+from yaie.core.output import RequestOutput
+from yaie.core.request import FailureKind, FinishReason, Request, RequestStatus
+from yaie.engine.step.assembly import Machine
+from yaie.engine.step.executor import StepFaultError
+from yaie.parts import Part, Parts
+from yaie.worker.build import Sizes, fault_of
+
+logger = logging.getLogger(__name__)
+
+NOT_IN_A_STEP = frozenset({"api_server"})
+"""Labs whose part does not belong to the machine."""
+
+T = TypeVar("T")
+
+
+def parts_in_steps(parts: Parts) -> list[Part]:
+    """The learner's parts that the machine runs."""
+    return [part for part in parts.table() if part.is_yours and part.lab not in NOT_IN_A_STEP]
+
+
+class RecoveringMachine:
+    """A Machine, and the EngineCore of that machine, whose failures end requests.
+
+    It remembers the requests that it owes an end, whatever the step loop inside forgets.
+    """
+
+    def __init__(
+        self, make: Callable[[EngineConfig], Machine], config: EngineConfig, parts: Parts
+    ) -> None:
+        """make: assembles a machine. Raises ConfigError, or PartError for a part that cannot be made."""
+        self._make = make
+        self._config = config
+        self._parts = parts
+        self._live: dict[str, Request] = {}
+        self._closed: list[RequestOutput] = []
+        self._machine = self._made()
+
+    # --- as a Machine ---
+
+    @property
+    def core(self) -> EngineCore:
+        return self
+
+    @property
+    def scheduler(self) -> Scheduler:
+        return self._machine.scheduler
+
+    @property
+    def cache(self) -> KVCacheManager:
+        return self._machine.cache
+
+    @property
+    def worker(self) -> Worker:
+        return self._machine.worker
+
+    @property
+    def sizes(self) -> Sizes:
+        return self._machine.sizes
+
+    @property
+    def num_waiting(self) -> int:
+        """Raises PartError."""
+        return self._guarded(lambda: int(self._machine.num_waiting))
+
+    def reset_prefix_cache(self) -> int:
+        """See `KVCacheManager`. Raises PartError."""
+        return self._guarded(lambda: self._machine.reset_prefix_cache())
+
+    # --- as an EngineCore ---
+
+    @property
+    def has_work(self) -> bool:
+        """Whether a request is not over, or its end has not been told."""
+        return bool(self._live or self._closed)
+
+    def add_request(self, request: Request) -> None:
+        """Queue a request. Raises InvalidRequestError if its id is in use, or PartError."""
+        self._guarded(lambda: self._machine.core.add_request(request), InvalidRequestError)
+        self._live[request.request_id] = request
+
+    def abort(self, request_id: str) -> bool:
+        """End a request now; False if it is unknown or over."""
+        if self._live.pop(request_id, None) is None:
+            return False
+        with suppress(PartError):  # this request is over all the same
+            self._guarded(lambda: self._machine.core.abort(request_id))
+        return True
+
+    def take(self, plan: StepPlan, outcome: StepOutcome) -> list[RequestOutput]:
+        """See the contract."""
+        return self._machine.core.take(plan, outcome)
+
+    def step(self) -> list[RequestOutput]:
+        """One step, or the last outputs of the requests that a failure has ended since the last one."""
+        outputs: list[RequestOutput] = []
+        if not self._closed:
+            with suppress(PartError):  # its victims are closed
+                outputs = self._guarded(self._step, must_end=True)
+        closed, self._closed = self._closed, []
+        return outputs + closed
+
+    # --- calls into the parts ---
+
+    def _guarded(
+        self, call: Callable[[], T], *passes: type[Exception], must_end: bool = False
+    ) -> T:
+        """What `call` returns. If a learner's part raises, recovers, then raises PartError.
+
+        passes: errors that belong to the caller. must_end: at least one request has to end, because
+        `call` would be made again on the same ones.
+        """
+        allowed: tuple[type[BaseException], ...] = (KeyboardInterrupt, *passes)
+        try:
+            return call()
+        except allowed:
+            raise
+        except BaseException as error:  # a learner's part may even raise SystemExit
+            failure = self.explain(error)
+            logger.error("%s", failure, exc_info=True)
+        # Only here are the error's frames gone, and with them the last references to the old pool.
+        self._recover(failure, must_end)
+        raise PartError(failure)
+
+    def _step(self) -> list[RequestOutput]:
+        core = self._machine.core
+        if self._live and not core.has_work:
+            raise RuntimeError(f"the step loop has forgotten {len(self._live)} requests")
+        outputs = core.step()
+        _check(outputs)
+        for output in outputs:
+            if output.finish_reason is not None:
+                self._live.pop(output.request_id, None)
+        return outputs
+
+    def explain(self, error: BaseException) -> str:
+        """Which of the learner's parts failed, why and in which line; with no line in one, which ran."""
+        is_told = isinstance(error, StepFaultError)
+        fault = error.fault if is_told else fault_of(error, self._parts)  # type: ignore[attr-defined]
+        if fault.lab:
+            return f"your part {fault.lab} failed: {fault.message} ({fault.where})"
+        names = ", ".join(part.lab for part in parts_in_steps(self._parts))
+        return f"the engine failed on your {names}: {fault.message} ({fault.where})"
+
+    # --- after a failure ---
+
+    def _recover(self, failure: str, must_end: bool) -> None:
+        """End what had started, assemble afresh, queue the rest again. Raises EngineDeadError."""
+        self._end_started(failure, must_end)
+        # Core and worker hold the pool, which must go before the next one comes. Scheduler and cache
+        # stay until then, for those who ask for figures meanwhile.
+        self._config = replace(self._config, num_blocks=self._machine.sizes.num_blocks)
+        self._machine.worker.close()
+        self._machine.core, self._machine.worker = cast(EngineCore, None), cast(Worker, None)
+        gc.collect()
+        try:
+            self._machine = self._made()
+        except YaieError as error:
+            self._live.clear()
+            raise EngineDeadError(f"the engine cannot start again: {error.message}") from error
+        with suppress(PartError):  # then they are closed as well
+            self._guarded(self._queue_again, must_end=True)
+
+    def _queue_again(self) -> None:
+        for request in list(self._live.values()):
+            self._machine.core.add_request(request)
+
+    def _end_started(self, failure: str, must_end: bool) -> None:
+        started = {request for request in self._live.values() if _has_started(request)}
+        # Forks are one answer with the request whose blocks they would have shared.
+        started |= {request for request in self._live.values() if request.fork_of in started}
+        end_all = must_end and not started
+        for request in list(self._live.values()):
+            if request in started or end_all:
+                request.status, request.finish_reason = RequestStatus.FINISHED, FinishReason.ERROR
+                request.error, request.failure = failure, FailureKind.PART
+                del self._live[request.request_id]
+                self._closed.append(RequestOutput.of(request, "", [], FinishReason.ERROR))
+            else:
+                request.num_computed_tokens = request.num_cached_tokens = 0
+                request.num_in_flight = request.num_unread = 0
+
+    def _made(self) -> Machine:
+        """A machine of the parts. Raises ConfigError, or PartError instead of what a part raised."""
+        try:
+            return self._make(self._config)
+        except ConfigError:
+            raise
+        except (Exception, SystemExit) as error:
+            raise PartError(self.explain(error)) from error
+
+
+def _has_started(request: Request) -> bool:
+    return request.status is not RequestStatus.WAITING or request.num_output_tokens > 0
+
+
+def _check(outputs: Any) -> None:
+    """Raise TypeError for what would otherwise fail elsewhere, on another thread."""
+    if not isinstance(outputs, list):
+        raise TypeError(f"step() must return a list of RequestOutputs, got {outputs!r:.80}")
+    for output in outputs:
+        well_formed = (
+            isinstance(output, RequestOutput)
+            and isinstance(output.request_id, str)
+            and isinstance(output.text, str)
+            and isinstance(output.token_ids, list)
+        )
+        if not well_formed:
+            raise TypeError(f"step() returned {output!r:.80}, which is no whole RequestOutput")

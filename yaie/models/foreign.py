@@ -1,0 +1,68 @@
+"""`ForeignModel`: a model of transformers whose attention modules call `attend`."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from yaie.core.contracts import Attend
+from yaie.models.route import Route
+
+
+class ForeignModel:
+    """Their decoder and their head, apart, so that only wanted rows meet the head.
+
+    What a family does around the head (scaling, softcap) is its own code: the whole model runs with a
+    stand-in for its decoder.
+
+    route: from the model's attention modules to `attend`.
+    """
+
+    def __init__(self, model: Any) -> None:
+        """Takes the model apart: it cannot be run as a whole any more."""
+        self.route = Route()
+        for module in model.modules():
+            module.yaie_route = self.route
+        self.body = model.get_decoder()
+        name = next(name for name, module in model.named_modules() if module is self.body)
+        parent, _, child = name.rpartition(".")
+        setattr(model.get_submodule(parent), child, _StandIn())
+        self._head = model
+
+    @property
+    def config(self) -> Any:
+        return self._head.config
+
+    def forward(self, token_ids: Tensor, positions: Tensor, attend: Attend) -> Tensor:
+        """See `ModelAdapter.forward`."""
+        with self.route.through(attend):
+            output = self.body(
+                input_ids=token_ids[None], position_ids=positions[None], use_cache=False
+            )
+        hidden: Tensor = output.last_hidden_state[0]
+        return hidden
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """See `ModelAdapter.logits`."""
+        logits: Tensor = self._head(inputs_embeds=hidden[None], use_cache=False).logits[0]
+        return logits.float()
+
+
+class _Finished:
+    """The output of a decoder that is done. Whatever else its model looks for there is None."""
+
+    def __init__(self, hidden: Tensor) -> None:
+        self.last_hidden_state = hidden
+
+    def __getitem__(self, index: int | slice) -> Any:
+        return (self.last_hidden_state,)[index]
+
+    def __getattr__(self, name: str) -> None:
+        return None
+
+
+class _StandIn(torch.nn.Module):
+    """A decoder whose input is its result."""
+
+    def forward(self, *_: Any, inputs_embeds: Tensor, **__: Any) -> _Finished:
+        return _Finished(inputs_embeds)

@@ -1,0 +1,67 @@
+"""`Scheme`: how the weight of a product is stored and multiplied. The register of those there are."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import ClassVar, TypeVar
+
+import torch
+from torch import Tensor
+
+from yaie.models.layout import Destination, Layout
+
+
+class Scheme(ABC):
+    """Storage of one weight, and y = x @ weight.T + bias on it.
+
+    extra_bytes: memory that it takes beside a weight that it was given to share.
+    """
+
+    name: ClassVar[str]
+    extra_bytes: int = 0
+
+    @classmethod
+    @abstractmethod
+    def suits(
+        cls, out_features: int, in_features: int, dtype: torch.dtype, device: torch.device
+    ) -> bool:
+        """Whether it takes a weight [out, in] of this kind, and is worth it."""
+
+    @abstractmethod
+    def __init__(
+        self,
+        layout: Layout,
+        dtype: torch.dtype,
+        device: torch.device,
+        shared: Tensor | None = None,
+    ) -> None:
+        """shared: a weight [out, in] that is complete and belongs to another (an embedding table); it is
+        read and not changed. Without one there is memory to fill, see `destinations`."""
+
+    @abstractmethod
+    def destinations(self, names: Sequence[str]) -> dict[str, Destination]:
+        """Where the checkpoint's tensors of the products `names` go, by their full names."""
+
+    @abstractmethod
+    def __call__(self, x: Tensor) -> Tensor:
+        """x: [rows, in_features]; returns [rows, out_features]. Every destination has been filled."""
+
+
+_REGISTRY: dict[str, type[Scheme]] = {}
+
+Kind = TypeVar("Kind", bound=type[Scheme])
+
+
+def register_scheme(name: str) -> Callable[[Kind], Kind]:
+    """Class decorator: a scheme is found under this name."""
+
+    def add(kind: Kind) -> Kind:
+        kind.name = name
+        _REGISTRY[name] = kind
+        return kind
+
+    return add
+
+
+def registered_schemes() -> dict[str, type[Scheme]]:
+    """Every scheme by its name."""
+    return dict(_REGISTRY)

@@ -1,0 +1,40 @@
+"""Weights as they are: `F.linear`, which a GPU needs no help with."""
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from yaie.models.layout import Destination, Layout
+from yaie.models.schemes.base import Scheme, register_scheme
+
+
+@register_scheme("plain")
+class PlainScheme(Scheme):
+    """See `Scheme`. It takes any weight."""
+
+    @classmethod
+    def suits(
+        cls, out_features: int, in_features: int, dtype: torch.dtype, device: torch.device
+    ) -> bool:
+        return True
+
+    def __init__(
+        self,
+        layout: Layout,
+        dtype: torch.dtype,
+        device: torch.device,
+        shared: Tensor | None = None,
+    ) -> None:
+        self._layout = layout
+        if shared is None:
+            self._weight, self._bias = layout.empty(dtype, device)
+        else:
+            self._weight, self._bias = shared, None
+
+    def destinations(self, names: Sequence[str]) -> dict[str, Destination]:
+        return self._layout.destinations(names, self._weight, self._bias)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return F.linear(x, self._weight, self._bias)

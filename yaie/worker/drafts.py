@@ -1,0 +1,85 @@
+"""Several rows for a seat that has drafts, and which of its draws count.
+
+A seat with k drafts draws k + 1 tokens, each as if the drafts before it were right. The first draw
+counts, and each further one while the draft before it equals the draw before it. A draw depends on
+logits, parameters, seed and step alone, so what counts is what would have been drawn one by one (the
+acceptance of Leviathan et al. 2023 for drafts that are single tokens).
+"""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from yaie.core.batch import SamplingBatch
+from yaie.core.step import Ints, StepInput
+
+
+class DraftRows:
+    """The rows of a step whose sampling seats have drafts.
+
+    seats: [n] int32, with those repeated that have drafts. places: [n] int32, the row of the flat batch
+    that each is drawn from. plain: rows of seats without drafts, on the device.
+    """
+
+    def __init__(self, step: StepInput, ends: Ints, device: torch.device) -> None:
+        """ends: behind each seat's last token in the flat batch."""
+        counts = step.num_drafts[step.samples]
+        self._device = device
+        self._counts = counts.tolist()
+        self._drafts = np.split(step.drafts, np.cumsum(step.num_drafts)[:-1])
+        self._drafts = [self._drafts[row] for row in np.flatnonzero(step.samples)]
+        self.seats = np.repeat(step.seats[step.samples], counts + 1)
+        self._offsets = np.concatenate([np.arange(count + 1) for count in counts])
+        last = np.repeat(ends[step.samples] - 1 - counts, counts + 1)
+        self.places = (last + self._offsets).astype(np.int32)
+        alone = np.repeat(counts == 0, counts + 1)
+        self.plain = torch.from_numpy(np.flatnonzero(alone)).to(device)
+
+    def shift(self, batch: SamplingBatch) -> None:
+        """Let each row's step, and its counts, be those after the drafts before it."""
+        batch.steps = batch.steps + torch.from_numpy(self._offsets).to(self._device)
+        if batch.penalties is None:
+            return
+        row = 0
+        for count, drafts in zip(self._counts, self._drafts, strict=True):
+            for offset in range(count + 1):
+                for token in drafts[:offset].tolist():
+                    batch.penalties.output_counts[row, token] += 1
+                row += 1
+
+    def accepted(self, draws: list[int]) -> list[list[int]]:
+        """What each sampling seat gains of its draws; nothing of a draw of -1 or behind it."""
+        gained, row = [], 0
+        for count, drafts in zip(self._counts, self._drafts, strict=True):
+            own: list[int] = []
+            for token, draft in zip(
+                draws[row : row + count + 1], [*drafts.tolist(), None], strict=True
+            ):
+                if token < 0:
+                    break
+                own.append(token)
+                if token != draft:
+                    break
+            gained.append(own)
+            row += count + 1
+        return gained
+
+    def of_drafts(self, gained: list[list[int]]) -> list[tuple[int, int, list[int]]]:
+        """(first row, seat, tokens gained) of each seat that has drafts."""
+        found, row = [], 0
+        for count, own in zip(self._counts, gained, strict=True):
+            if count:
+                found.append((row, int(self.seats[row]), own))
+            row += count + 1
+        return found
+
+
+def last_tokens(gained: list[tuple[int, int, list[int]]]) -> tuple[list[int], list[int]]:
+    """(seats, their last tokens) of those that gained any."""
+    pairs = [(seat, own[-1]) for _, seat, own in gained if own]
+    return [seat for seat, _ in pairs], [token for _, token in pairs]
+
+
+def as_tensor(values: list[int], device: torch.device) -> Tensor:
+    """[n] int64."""
+    return torch.tensor(values, dtype=torch.int64, device=device)

@@ -1,0 +1,120 @@
+"""Steps in a file: recorded while an engine runs, carried out again by a worker in another process.
+
+    python -m yaie.worker.replay recording.pkl
+
+A recording begins with what the worker was made of (the engine's configuration and its sizes) and goes
+on with what it was sent, in order. The second worker has never met the first: whatever it needs stands
+in the steps. It prints how many steps gave the same result; the exit status is 1 if any did not.
+
+A recording is a pickle, which can run code when it is read: replay only your own.
+"""
+
+import argparse
+import pickle
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import torch
+
+from yaie.core.config import EngineConfig
+from yaie.core.contracts import StepHandle, Worker
+from yaie.core.step import StepInput, StepMasks, StepResult
+from yaie.worker.build import Sizes, make_worker
+
+
+class Recorder:
+    """Stands in front of a worker and writes down what it is sent, and what it answers."""
+
+    def __init__(self, worker: Worker, file: BinaryIO, config: EngineConfig, sizes: Sizes) -> None:
+        self._worker = worker
+        self._file = file
+        self.write((config, sizes))
+
+    def write(self, item: Any) -> None:
+        """One more object of the recording."""
+        pickle.dump(item, self._file, protocol=5)
+
+    def execute(self, step: StepInput) -> "RecordedStep":
+        """See `yaie.core.contracts.Worker`."""
+        self.write(step)
+        return RecordedStep(self, self._worker.execute(step))
+
+    def close(self) -> None:
+        """See the contract."""
+        self._worker.close()
+
+
+class RecordedStep:
+    """See `yaie.core.contracts.StepHandle`."""
+
+    def __init__(self, recorder: Recorder, handle: StepHandle) -> None:
+        self._recorder = recorder
+        self._handle = handle
+
+    def mask(self, masks: StepMasks) -> None:
+        """See the contract."""
+        self._recorder.write(masks)
+        self._handle.mask(masks)
+
+    def result(self) -> StepResult:
+        """See the contract."""
+        result = self._handle.result()
+        self._recorder.write(result)
+        return result
+
+
+def replay(path: Path) -> tuple[int, list[int]]:
+    """(steps carried out, numbers of those whose result differs from the recorded one)."""
+    with path.open("rb") as file:
+        handles: dict[int, StepHandle] = {}
+        count, different = 0, []
+        while (item := _next(file)) is not None:
+            if isinstance(item, tuple):  # a worker was made, the first or one after a failure
+                worker = _worker(*item)
+            elif isinstance(item, StepInput):
+                handles[item.step] = worker.execute(item)
+            elif isinstance(item, StepMasks):
+                handles[item.step].mask(item)
+            else:
+                count += 1
+                if handles.pop(item.step).result() != item:
+                    different.append(item.step)
+    return count, different
+
+
+def _next(file: BinaryIO) -> Any:
+    try:
+        return pickle.load(file)
+    except EOFError:
+        return None
+
+
+def _worker(config: EngineConfig, sizes: Sizes) -> Worker:
+    """A worker like the recorded one, without an engine around it."""
+    from yaie.backends import choose_backend
+    from yaie.models.loader import ModelLoader, resolve_device
+
+    if config.threads is not None:  # sums may depend on it
+        torch.set_num_threads(config.threads)
+    config = replace(config, num_blocks=sizes.num_blocks)
+    loader = ModelLoader(config)
+    backend = choose_backend(config, resolve_device(config), loader.head_dims)
+    return make_worker(config, backend, loader.load(backend.make_ops()), sizes)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Replay a recording; the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m yaie.worker.replay", description=__doc__)
+    parser.add_argument("recording", type=Path, help="written by a Recorder; your own, or trusted")
+    count, different = replay(parser.parse_args(arguments).recording)
+    print(f"{count - len(different)} of {count} steps gave the same result")
+    if different:
+        print(f"different: {', '.join(map(str, different[:20]))}")
+    return 1 if different or not count else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

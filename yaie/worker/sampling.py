@@ -1,0 +1,183 @@
+"""The rows to draw for: sampling parameters of seats, and what surrounds the sampler.
+
+    raw logits   copied for the rows that ask for log-probabilities: those are the model's own
+    biases       added
+    masks        what a grammar forbids gets -inf
+    the part     draws (lab 1 or 12)
+
+Where nothing of it is asked for, the part is called and nothing else happens.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from yaie.core.batch import PenaltyBatch, SamplingBatch
+from yaie.core.step import Ints, NewSeats, StepMasks
+from yaie.worker.penalties import TokenCounts
+
+NEG_INF = float("-inf")
+_PARAMETERS = ("temperature", "top_k", "top_p", "min_p", "random_seeds")
+_PENALTIES = ("presence", "frequency", "repetition")
+
+
+@dataclass(slots=True)
+class Rows:
+    """Seats [n] that draw, row by row, and what they ask for.
+
+    index: the seats on the device, int64. biased: rows, token ids and biases, [k] each, or None.
+    constrained: rows that wait for a mask. told, told_index: rows that ask for log-probabilities, and
+    the same on the device; num_top: of how many top tokens each. count_rows: see `TokenCounts`, or None
+    if no row has penalties.
+    """
+
+    seats: list[int]
+    index: Tensor
+    batch: SamplingBatch
+    biased: tuple[Tensor, Tensor, Tensor] | None
+    constrained: list[int]
+    told: list[int]
+    told_index: Tensor
+    num_top: list[int]
+    count_rows: Tensor | None
+
+
+class SamplingState:
+    """Sampling parameters and counters of `num_seats` seats, on the host for decisions and on the device
+    for the sampler. In a run of steps of the same seats only the counters move."""
+
+    def __init__(self, num_seats: int, vocab_size: int, device: torch.device) -> None:
+        self._device = device
+        self._on_host: dict[str, NDArray] = {
+            name: np.zeros(num_seats, np.int64 if name in ("top_k", "random_seeds") else np.float32)
+            for name in (*_PARAMETERS, *_PENALTIES)
+        }
+        self._on_device = {
+            name: torch.from_numpy(array).to(device, copy=True)
+            for name, array in self._on_host.items()
+        }
+        self._steps = torch.zeros(num_seats, dtype=torch.int64, device=device)
+        self._has_penalties = np.zeros(num_seats, np.bool_)
+        self.constrained = np.zeros(num_seats, np.bool_)
+        self._logprobs = np.full(num_seats, -1, np.int32)
+        self.prompt_logprobs = np.full(num_seats, -1, np.int32)
+        self._biases: dict[int, tuple[NDArray, NDArray]] = {}
+        self._counts = TokenCounts(vocab_size, device)
+        self._rows: Rows | None = None
+
+    def enter(self, new: NewSeats) -> None:
+        """Take over seats that change hands."""
+        self._rows = None
+        index = torch.from_numpy(new.seats).long().to(self._device)
+        for name, array in self._on_host.items():
+            array[new.seats] = getattr(new, name)
+            values = torch.from_numpy(getattr(new, name)).to(self._device)
+            self._on_device[name].index_copy_(0, index, values)
+        self._steps.index_copy_(0, index, torch.from_numpy(new.steps).to(self._device))
+        self.constrained[new.seats] = new.constrained
+        self._logprobs[new.seats] = new.logprobs
+        self.prompt_logprobs[new.seats] = new.prompt_logprobs
+        off = (new.presence == 0) & (new.frequency == 0) & (new.repetition == 1)
+        self._has_penalties[new.seats] = ~off
+        tokens = np.split(new.tokens, np.cumsum(new.num_tokens)[:-1])
+        for position, seat in enumerate(new.seats.tolist()):
+            self._biases.pop(seat, None)
+            self._counts.drop(seat)
+            if not off[position]:
+                num_prompt = new.num_prompt_tokens[position]
+                own = tokens[position]
+                self._counts.add(seat, own[:num_prompt], own[num_prompt:])
+        for position in np.unique(new.biases[:, 0]).tolist():
+            mine = new.biases[:, 0] == position
+            self._biases[int(new.seats[position])] = (new.biases[mine, 1], new.bias_values[mine])
+
+    def rows(self, seats: Ints) -> Rows:
+        """The rows of these seats, in order."""
+        order = seats.tolist()
+        if self._rows is None or self._rows.seats != order:
+            self._rows = self._made(seats, order)
+        rows = self._rows
+        rows.batch.steps = self._steps[rows.index]
+        if rows.count_rows is not None:
+            rows.batch.penalties = self._penalties(rows)
+        return rows
+
+    def advance(self, rows: Rows, token_ids: Tensor, chosen: Tensor | None = None) -> None:
+        """Each row, or each of the `chosen` [m] int64, has drawn its token of `token_ids` [n] int64."""
+        index, counted = rows.index, rows.count_rows
+        if chosen is not None:
+            index, token_ids = index[chosen], token_ids[chosen]
+            counted = None if counted is None else counted[chosen]
+        self._steps.index_add_(0, index, torch.ones_like(index))
+        if counted is not None:
+            self._counts.count(counted, token_ids)
+
+    def _made(self, seats: Ints, order: list[int]) -> Rows:
+        index = torch.from_numpy(seats).long().to(self._device)
+        values = {name: self._on_device[name][index] for name in _PARAMETERS}
+        host = {name: self._on_host[name][seats] for name in _PARAMETERS}
+        told = np.flatnonzero(self._logprobs[seats] >= 0).tolist()
+        has_penalties = bool(self._has_penalties[seats].any())
+        batch = SamplingBatch(
+            temperature=values["temperature"],
+            top_k=values["top_k"],
+            top_p=values["top_p"],
+            min_p=values["min_p"],
+            seeds=values["random_seeds"],
+            steps=self._steps[index],
+            all_greedy=bool((host["temperature"] == 0).all()),
+            any_top_k=bool((host["top_k"] > 0).any()),
+            any_top_p=bool((host["top_p"] != 1).any()),
+            any_min_p=bool((host["min_p"] != 0).any()),
+        )
+        return Rows(
+            seats=order,
+            index=index,
+            batch=batch,
+            biased=self._biased(order),
+            constrained=np.flatnonzero(self.constrained[seats]).tolist(),
+            told=told,
+            told_index=torch.tensor(told, dtype=torch.int64, device=self._device),
+            num_top=self._logprobs[seats][told].tolist(),
+            count_rows=self._counts.rows(order) if has_penalties else None,
+        )
+
+    def _penalties(self, rows: Rows) -> PenaltyBatch:
+        assert rows.count_rows is not None
+        output, prompt = self._counts.of(rows.count_rows)
+        values = {name: self._on_device[name][rows.index] for name in _PENALTIES}
+        return PenaltyBatch(**values, output_counts=output, prompt_mask=prompt)
+
+    def _biased(self, order: list[int]) -> tuple[Tensor, Tensor, Tensor] | None:
+        found = [
+            (row, *self._biases[seat]) for row, seat in enumerate(order) if seat in self._biases
+        ]
+        if not found:
+            return None
+        rows = np.concatenate([np.full(len(tokens), row) for row, tokens, _ in found])
+        tokens = np.concatenate([tokens for _, tokens, _ in found])
+        values = np.concatenate([values for _, _, values in found])
+        parts = (torch.from_numpy(array).to(self._device) for array in (rows, tokens, values))
+        rows_, tokens_, values_ = parts
+        return rows_, tokens_, values_
+
+
+def apply_biases(logits: Tensor, rows: Rows) -> None:
+    """Add the biases to `logits` [n, vocab], in place."""
+    if rows.biased is not None:
+        index, tokens, values = rows.biased
+        logits.index_put_((index, tokens), values, accumulate=True)
+
+
+def apply_masks(logits: Tensor, rows: Rows, masks: StepMasks) -> None:
+    """Give what a grammar forbids -inf, in place. `masks` has the constrained rows' seats, in order."""
+    seats = [rows.seats[row] for row in rows.constrained]
+    assert masks.seats.tolist() == seats, f"masks for seats {masks.seats.tolist()}, not {seats}"
+    bits = torch.from_numpy(np.unpackbits(masks.bits, axis=1, bitorder="little"))
+    allowed = bits[:, : logits.shape[1]].bool().to(logits.device)
+    # Added, not filled in: a row with NaN must stay one.
+    forbidden = torch.zeros(allowed.shape, device=logits.device).masked_fill_(~allowed, NEG_INF)
+    logits.index_add_(0, torch.tensor(rows.constrained, device=logits.device), forbidden)

@@ -1,0 +1,85 @@
+"""A worker on a thread of its own: on a CPU, control then goes on while a step computes."""
+
+import threading
+import weakref
+from concurrent.futures import Future
+from queue import SimpleQueue
+
+import torch
+
+from yaie.core.contracts import Worker as AnyWorker
+from yaie.core.step import StepInput, StepMasks, StepResult
+
+
+class ThreadedStep:
+    """See `yaie.core.contracts.StepHandle`."""
+
+    def __init__(self, step: StepInput) -> None:
+        self.step = step
+        self.masks: Future[StepMasks | None] = Future()
+        self.done: Future[StepResult] = Future()
+
+    def mask(self, masks: StepMasks) -> None:
+        """See the contract."""
+        self.masks.set_result(masks)
+
+    def result(self) -> StepResult:
+        """See the contract."""
+        return self.done.result()
+
+
+Inbox = SimpleQueue[ThreadedStep | None]
+
+
+class ThreadedWorker:
+    """Another worker, called on one thread, step after step. See `yaie.core.contracts.Worker`."""
+
+    def __init__(self, worker: AnyWorker, num_threads: int | None = None) -> None:
+        """num_threads: that PyTorch may use there; it keeps this setting for each thread."""
+        self._inbox: Inbox = SimpleQueue()
+        self._unmasked: list[ThreadedStep] = []
+        # The thread knows the inbox and not this object, which may thus be collected while it waits.
+        arguments = (self._inbox, worker, num_threads)
+        thread = threading.Thread(target=_run, args=arguments, name="yaie-worker", daemon=True)
+        thread.start()
+        self._end = weakref.finalize(self, _end, self._inbox, thread, self._unmasked)
+
+    def execute(self, step: StepInput) -> ThreadedStep:
+        """See the contract."""
+        handle = ThreadedStep(step)
+        if step.masked:
+            self._unmasked[:] = [one for one in self._unmasked if not one.masks.done()] + [handle]
+        self._inbox.put(handle)
+        return handle
+
+    def close(self) -> None:
+        """End the thread, after the steps that were sent."""
+        self._end()
+
+
+def _end(inbox: Inbox, thread: threading.Thread, unmasked: list[ThreadedStep]) -> None:
+    inbox.put(None)
+    for handle in unmasked:
+        if not handle.masks.done():
+            handle.masks.set_result(None)  # they are not sent any more
+    if thread is not threading.current_thread():
+        thread.join()
+
+
+def _run(inbox: Inbox, worker: AnyWorker, num_threads: int | None) -> None:
+    if num_threads is not None:
+        torch.set_num_threads(num_threads)
+    while (item := inbox.get()) is not None:
+        _carry_out(worker, item)
+        del item  # what a step holds must not outlive it here
+    worker.close()
+
+
+def _carry_out(worker: AnyWorker, item: ThreadedStep) -> None:
+    try:
+        handle = worker.execute(item.step)
+        if item.step.masked and (masks := item.masks.result()) is not None:
+            handle.mask(masks)
+        item.done.set_result(handle.result())
+    except BaseException as error:  # noqa: BLE001, it is raised where the result is read
+        item.done.set_exception(error)
