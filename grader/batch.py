@@ -18,8 +18,8 @@ from grader.report.formats import VERSION, lab_table
 from grader.report.lines import columns, show
 from grader.submission import Submission, submission_in
 from grader.verdict import LabResult
-from yaie.core.curriculum import Lab
 from yaie.core.errors import ConfigError
+from yaie.curriculum.manifest import Lab
 
 MISSING = "missing"
 BROKEN = "broken"

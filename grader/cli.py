@@ -125,7 +125,7 @@ def hint(
     """Climb one rung of a task's hints: a question, the invariant, an example, the shape of the code."""
     from grader.hints import give_hint
     from grader.report.lines import show
-    from yaie.core.curriculum import load_curriculum
+    from yaie.curriculum.manifest import load_curriculum
 
     show(out, give_hint(load_curriculum()[lab], task, again=again, width=out.width))
 
@@ -137,7 +137,7 @@ def reset(
 ) -> None:
     """Restore a lab's stubs. Your files are kept in .yaie/backups."""
     from grader.reset import reset_lab
-    from yaie.core.curriculum import load_curriculum
+    from yaie.curriculum.manifest import load_curriculum
 
     chosen = load_curriculum()[lab]
     if not yes:

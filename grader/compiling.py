@@ -15,7 +15,7 @@ def compile_part(submission: Submission) -> Explanation | None:
     """Compile the part's kernels for the CPU, into the cache. Returns why that cannot be done."""
     if CUDA not in submission.lab.verify:
         return None
-    from yaie.core.cuda.on_cpu.build import build
+    from yaie.cuda.on_cpu.build import build
 
     try:
         build(submission.folder)

@@ -24,13 +24,17 @@ if TYPE_CHECKING:
         triton_paged_attention,
         triton_sampling,
     )
-    from yaie.core import contracts, kernels
-    from yaie.engine.backends.attention import KernelAttention
-    from yaie.engine.backends.ops import KernelOps
-    from yaie.engine.backends.pool import KernelPool
-    from yaie.engine.model_runner import ModelRunner
-    from yaie.engine.request_stream import RequestStream
+    from yaie.backends.attention import KernelAttention
+    from yaie.backends.ops import KernelOps
+    from yaie.backends.pool import KernelPool
+    from yaie.core import contracts
+    from yaie.core.contracts import kernels
+    from yaie.engine.background.request_stream import RequestStream
+    from yaie.engine.step.executor import SentStep, StepExecutor
+    from yaie.engine.step.overlapped import OverlappedLoop
     from yaie.server.service import Service
+    from yaie.worker.threaded import ThreadedStep, ThreadedWorker
+    from yaie.worker.worker import RunningStep, Worker
 
     _sampler: type[contracts.Sampler] = sampler.Sampler
     _ops: type[contracts.TransformerOps] = transformer_ops.TransformerOps
@@ -38,19 +42,25 @@ if TYPE_CHECKING:
     _pool: type[contracts.KVPool] = paged_cache.KVPool
     _cache: type[contracts.KVCacheManager] = paged_cache.KVCacheManager
     _tree: type[contracts.RadixTree] = radix_tree.RadixTree
-    _attention: type[contracts.RadixAttention] = radix_attention.RadixAttention
+    _attention: type[contracts.BatchAttention] = radix_attention.RadixAttention
     _scheduler: type[contracts.Scheduler] = scheduler.Scheduler
     _static: type[contracts.Scheduler] = scheduler.StaticScheduler
     _detokenizer: type[contracts.Detokenizer] = engine.Detokenizer
     _stop_checker: type[contracts.StopChecker] = engine.StopChecker
     _core: type[contracts.EngineCore] = engine.EngineCore
-    _runner: type[contracts.ModelRunner] = ModelRunner
+    _overlapped: type[contracts.EngineCore] = OverlappedLoop
+    _executor: type[contracts.Executor] = StepExecutor
+    _pending: type[contracts.PendingStep] = SentStep
+    _worker: type[contracts.Worker] = Worker
+    _handle: type[contracts.StepHandle] = RunningStep
+    _threaded: type[contracts.Worker] = ThreadedWorker
+    _threaded_handle: type[contracts.StepHandle] = ThreadedStep
     _api: contracts.ApiServer = api_server
     _stream: type[contracts.OutputStream] = RequestStream
-    _backend: type[contracts.ServingBackend] = Service
+    _service: type[contracts.ModelService] = Service
 
     _kernel_ops: type[contracts.TransformerOps] = KernelOps
-    _kernel_attention: type[contracts.RadixAttention] = KernelAttention
+    _kernel_attention: type[contracts.BatchAttention] = KernelAttention
     _kernel_pool: type[contracts.KVPool] = KernelPool
 
     _triton_layer: type[kernels.LayerKernels] = triton_ops.LayerKernels

@@ -17,8 +17,8 @@ from grader.report.text import print_report
 from grader.runner import Limits, grade_labs
 from grader.submission import Submission, find_submission, submission_in
 from grader.verdict import Explanation, LabResult, TaskResult
-from yaie.core.curriculum import ROOT, Curriculum, Lab, load_curriculum
 from yaie.core.errors import ConfigError
+from yaie.curriculum.manifest import ROOT, Curriculum, Lab, load_curriculum
 
 FORMATS = ("text", "json", "junit", "gradescope")
 

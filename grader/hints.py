@@ -10,9 +10,9 @@ from grader.regions import find_regions
 from grader.report.lines import prose, verbatim
 from grader.report.text import chapter_address
 from yaie.core.compat import tomllib
-from yaie.core.curriculum import ROOT, Lab, Task
 from yaie.core.errors import ConfigError
-from yaie.core.progress import Progress, source_files
+from yaie.curriculum.manifest import ROOT, Lab, Task
+from yaie.curriculum.progress import Progress, source_files
 
 HINTS = Path("grader/hints")
 RUNGS = {

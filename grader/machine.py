@@ -1,6 +1,6 @@
 """What grading a lab takes of this machine, and what it cannot find out here.
 
-A Triton lab is graded in Triton's interpreter, a CUDA lab on the CPU runtime of `yaie.core.cuda.on_cpu`.
+A Triton lab is graded in Triton's interpreter, a CUDA lab on the CPU runtime of `yaie.cuda.on_cpu`.
 Where one of these is missing, the verdict of every task is "not verified here". Speed and tensor cores
 are verified nowhere but on a GPU, and a report says so.
 """
@@ -10,7 +10,7 @@ import shutil
 import sys
 from importlib.util import find_spec
 
-from yaie.core.curriculum import Lab
+from yaie.curriculum.manifest import Lab
 
 TRITON, CUDA, GPU = "triton-interpreter", "cuda-on-cpu", "gpu"
 COMPILERS = ("g++", "clang++", "c++")

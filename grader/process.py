@@ -19,7 +19,7 @@ import psutil
 
 from grader.machine import environment
 from grader.worker import LOST_CHANNEL, Order
-from yaie.core.curriculum import ROOT, load_curriculum
+from yaie.curriculum.manifest import ROOT, load_curriculum
 
 KEPT_OUTPUT = 16_384
 MOST_PROCESSES = 32

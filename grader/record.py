@@ -4,8 +4,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from grader.verdict import LabResult, Verdict
-from yaie.core.curriculum import ROOT
-from yaie.core.progress import LabRecord, Progress
+from yaie.curriculum.manifest import ROOT
+from yaie.curriculum.progress import LabRecord, Progress
 
 
 def record(result: LabResult, root: Path = ROOT) -> tuple[str, ...]:

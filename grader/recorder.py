@@ -225,6 +225,7 @@ def explain(
     match error:
         case Mismatch():
             common["where"] = (error.where or common["where"]) if isinstance(error, Fault) else ""
+            common["claim"] = error.claim or claim
             return Explanation(
                 problem=error.problem,
                 expected=error.expected,
@@ -251,7 +252,7 @@ def explain(
     if common["where"]:
         return Explanation(problem=told(error), **common)
     if isinstance(error, AttributeError) and (missing := missing_name(error, submission)):
-        why = "yaie/core/contracts.py lists what a part must have."
+        why = "yaie/core/contracts lists what a part must have."
         return Explanation(problem=missing, why=why, **common)
     return Explanation(problem=f"What it returned cannot be used: {told(error)}", **common)
 

@@ -18,8 +18,8 @@ from pathlib import PurePath
 from typing import NoReturn
 
 from grader.cuda_source import BraceError, find_bodies
-from yaie.core.curriculum import Lab
-from yaie.core.progress import CUDA_SOURCES
+from yaie.curriculum.manifest import Lab
+from yaie.curriculum.progress import CUDA_SOURCES
 
 MARKER = re.compile(
     r"^(?P<indent>\s*)(?P<open>#|//|/\*)\s*(?P<edge>BEGIN|END) SOLUTION\b(?P<rest>.*)$"

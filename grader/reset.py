@@ -6,7 +6,7 @@ from datetime import datetime
 from pathlib import Path
 
 from grader.stubs import generate
-from yaie.core.curriculum import ROOT, Lab
+from yaie.curriculum.manifest import ROOT, Lab
 
 BACKUPS = Path(".yaie/backups")
 

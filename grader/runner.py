@@ -18,8 +18,8 @@ from grader.process import GIB, KEPT_OUTPUT, WorkerProcess
 from grader.submission import Submission, locate_in_trace
 from grader.verdict import Explanation, LabResult, TaskResult, TestResult, Verdict, from_json
 from grader.worker import SUITES, Order
-from yaie.core.curriculum import Lab
-from yaie.core.progress import part_digest
+from yaie.curriculum.manifest import Lab
+from yaie.curriculum.progress import part_digest
 
 POLL_SECONDS = 0.05
 GRACE_SECONDS = 1.5

@@ -23,8 +23,8 @@ from pathlib import Path
 
 from grader.notebooks import NOTEBOOK, SOURCE, make_notebook
 from grader.regions import MarkerError, make_stub
-from yaie.core.curriculum import MANIFEST, ROOT, load_curriculum
 from yaie.core.errors import ConfigError
+from yaie.curriculum.manifest import MANIFEST, ROOT, load_curriculum
 
 RECORD = Path("labs/stubs.sha256")
 

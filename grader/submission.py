@@ -16,8 +16,8 @@ from pathlib import Path
 from types import ModuleType
 
 from grader.verdict import Explanation
-from yaie.core.curriculum import ROOT, Lab
 from yaie.core.errors import ConfigError
+from yaie.curriculum.manifest import ROOT, Lab
 
 MOST_CHARACTERS = 2000
 FRAME = re.compile(r'File "(?P<file>.+?)", line (?P<line>\d+) in (?P<name>\S+)')
@@ -99,7 +99,7 @@ def explain_import(error: BaseException, submission: Submission) -> Explanation:
         if error.filename:
             where = f"{submission.shown(error.filename)}, line {error.lineno}{_caret(error)}"
         return Explanation(
-            claim="The part is Python.",
+            claim="The part can be read as Python.",
             problem=f"{type(error).__name__}: {error.msg}",
             where=where,
         )

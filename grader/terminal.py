@@ -18,9 +18,9 @@ from grader.runner import grade_lab
 from grader.submission import find_submission
 from grader.verdict import Explanation, LabResult, TaskResult
 from grader.watch import Graded, Watch
-from yaie.core.curriculum import ROOT, Lab, load_curriculum
 from yaie.core.errors import ConfigError
-from yaie.core.progress import Progress, part_digest
+from yaie.curriculum.manifest import ROOT, Lab, load_curriculum
+from yaie.curriculum.progress import Progress, part_digest
 
 TICK_SECONDS = 0.2
 

@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from yaie.core.compat import StrEnum
-from yaie.core.curriculum import Lab, Task
+from yaie.curriculum.manifest import Lab, Task
 
 
 class Verdict(StrEnum):

@@ -10,8 +10,8 @@ from rich.text import Text
 
 from grader.report.text import report_lines
 from grader.verdict import LabResult
-from yaie.core.curriculum import Lab
 from yaie.core.errors import ConfigError
+from yaie.curriculum.manifest import Lab
 
 Graded = tuple[LabResult, tuple[str, ...]]
 """A result, and the tasks that passed before and now fail."""

@@ -91,7 +91,7 @@ def grade(order: Order, emit: Any, exit_first: bool = False) -> None:
     from grader.recorder import Recorder
     from grader.submission import Submission, explain_import, load
     from grader.surroundings import Surroundings
-    from yaie.core.curriculum import load_curriculum
+    from yaie.curriculum.manifest import load_curriculum
 
     lab = load_curriculum()[order.lab]
     submission = Submission(lab, Path(order.folder), Path(order.shown_from))

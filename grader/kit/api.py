@@ -1,4 +1,4 @@
-"""A backend without an engine, and a connection without a network: the bench on which HTTP is tested.
+"""A model service without an engine, a connection without a network: the bench on which HTTP is tested.
 
 Whatever happens on it is noted, so that a failure reads as what the stream gave and what was sent. No
 wait on it is long: `waiting.py` gives up and says what was awaited. Not imported by
@@ -10,6 +10,7 @@ import json
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
@@ -18,36 +19,57 @@ from grader.kit.script import note, show
 from grader.kit.waiting import run, within
 from solutions import api_server as reference
 from yaie.core.errors import InvalidRequestError
+from yaie.core.output import RequestOutput, Submitted
 from yaie.core.params import SamplingParams
-from yaie.core.request import FinishReason, Request, RequestOutput, RequestStatus
+from yaie.core.request import FailureKind, FinishReason
 
 STOP, LENGTH, ERROR = FinishReason.STOP, FinishReason.LENGTH, FinishReason.ERROR
 
 Step = RequestOutput | Exception | None
 
 
-def make_request(
-    name: str = "r0", *, prompt: int = 4, output: int = 0, cached: int = 0, **params: Any
-) -> Request:
-    """A request that has so many prompt, output and cached tokens."""
-    request = Request(name, list(range(prompt)), SamplingParams(**params))
-    request.token_ids += range(output)
-    request.num_cached_tokens = cached
-    return request
+@dataclass(slots=True, eq=False)
+class FakeRequest:
+    """A request as callers see it: what was submitted, and the outputs that it makes one by one.
+
+    cached: tokens of the prompt from the prefix cache, as every output tells. stop_reason: what the
+    last output tells. made: output tokens so far.
+    """
+
+    submitted: Submitted
+    cached: int = 0
+    stop_reason: str | int | None = None
+    made: int = 0
+
+    def says(
+        self, text: str, reason: FinishReason | None = None, *, tokens: int = 1
+    ) -> RequestOutput:
+        """The next output, which is its last one if it has a reason."""
+        self.made += tokens
+        output = RequestOutput(self.submitted.request_id, text, [1] * tokens, reason)
+        output.stop_reason = None if reason is None else self.stop_reason
+        output.num_prompt_tokens = self.submitted.num_prompt_tokens
+        output.num_output_tokens, output.num_cached_tokens = self.made, self.cached
+        return output
+
+    def fails(self, error: str) -> RequestOutput:
+        """The last output of a request that failed in the engine."""
+        output = self.says("", ERROR, tokens=0)
+        output.error, output.failure = error, FailureKind.CORRUPTED
+        return output
 
 
-def piece(request: Request, text: str, reason: FinishReason | None = None) -> RequestOutput:
-    """An output of one token, which ends the request if it has a reason."""
-    request.token_ids.append(1)
-    if reason is not None:
-        request.finish_reason, request.status = reason, RequestStatus.FINISHED
-    return RequestOutput(request, text, [1], reason)
+def make_request(name: str = "r0", *, prompt: int = 4, **fields: Any) -> FakeRequest:
+    """A request with a prompt of so many tokens. fields: of FakeRequest and of its SamplingParams."""
+    own = {key: fields.pop(key) for key in ("cached", "stop_reason") if key in fields}
+    return FakeRequest(Submitted(name, list(range(prompt)), SamplingParams(**fields)), **own)
 
 
 def tell(output: RequestOutput) -> str:
     """An output in words."""
+    tokens = "" if len(output.token_ids) == 1 else f" ({len(output.token_ids)} tokens)"
     end = f", finished: {output.finish_reason.value}" if output.finish_reason else ""
-    return f"output of {output.request.request_id}: {show(output.text)}{end}"
+    return f"output of {output.request_id}: {show(output.text)}{tokens}{end}"
 
 
 class FakeStream:
@@ -56,8 +78,8 @@ class FakeStream:
     closed: how often it was. Closed, it yields nothing more, as a real one.
     """
 
-    def __init__(self, requests: list[Request], script: Sequence[Step]) -> None:
-        self.requests = requests
+    def __init__(self, requests: Sequence[FakeRequest], script: Sequence[Step]) -> None:
+        self.requests = [request.submitted for request in requests]
         self.submitted_at = time.perf_counter()
         self.first_output_at: float | None = None
         self.closed = 0
@@ -92,17 +114,16 @@ def scripted(
     """A stream of one request and its reply. A text that ends with "." is the last."""
     request = make_request()
     steps: list[Step] = [
-        piece(request, step, STOP if step.endswith(".") else None)
-        if isinstance(step, str)
-        else step
+        request.says(step, STOP if step.endswith(".") else None) if isinstance(step, str) else step
         for step in script
     ]
     stream = FakeStream([request], steps)
-    return stream, reference.TextReply("m", [request], include_usage=usage)
+    return stream, reference.TextReply("m", stream.requests, include_usage=usage)
 
 
-class FakeBackend:
-    """Answers each prompt in `pieces` of text; `fault` is raised by a submission if it is set.
+class FakeService:
+    """Answers each prompt in `pieces` of text. `fault`, if set, is raised by a submission, and
+    `extend_fault` by `extend`.
 
     hangs: after its first pieces a stream waits for ever. calls: what it was asked, in order. extended:
     replies and bodies that it was to extend. streams: those that it handed out.
@@ -114,6 +135,7 @@ class FakeBackend:
         self.sampling_defaults: dict[str, Any] = {}
         self.pieces = pieces
         self.fault: Exception | None = None
+        self.extend_fault: Exception | None = None
         self.hangs = False
         self.calls: list[Any] = []
         self.extended: list[Any] = []
@@ -122,7 +144,7 @@ class FakeBackend:
     async def encode_chat(
         self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None
     ) -> list[int]:
-        note(f"backend.encode_chat({show(messages)}, {show(tools)})")
+        note(f"service.encode_chat({show(messages)}, {show(tools)})")
         self.calls.append(("encode_chat", messages, tools))
         if messages[0]["role"] == "robot":
             raise InvalidRequestError("no such role", param="messages[0].role")
@@ -131,26 +153,29 @@ class FakeBackend:
     async def submit_all(
         self, prompts: Sequence[str | list[int]], params: SamplingParams, *, priority: int = 0
     ) -> FakeStream:
-        note(f"backend.submit_all({show(prompts)}, n={params.n}, priority={show(priority)})")
+        note(f"service.submit_all({show(prompts)}, n={params.n}, priority={show(priority)})")
         self.calls.append(("submit_all", prompts, params, priority))
         if self.fault is not None:
             raise self.fault
         requests = [
-            Request(f"{number}.{choice}", list(range(len(prompt))), params)
+            FakeRequest(Submitted(f"{number}.{choice}", [7] * len(prompt), params, choice))
             for number, prompt in enumerate(prompts)
             for choice in range(params.n)
         ]
         script: list[Step] = []
         for position, text in enumerate(self.pieces):
             is_last = position == len(self.pieces) - 1 and not self.hangs
-            script += [piece(request, text, STOP if is_last else None) for request in requests]
+            script += [request.says(text, STOP if is_last else None) for request in requests]
         stream = FakeStream(requests, [*script, None] if self.hangs else script)
         self.streams.append(stream)
         return stream
 
     def extend(self, reply: Any, body: Any) -> Any:
-        note("backend.extend(reply, body)")
+        note("service.extend(reply, body)")
         self.extended.append((reply, body))
+        if self.extend_fault is not None:
+            note(f"# it raises {show(self.extend_fault)}")
+            raise self.extend_fault
         return Extended(reply)
 
 

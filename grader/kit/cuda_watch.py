@@ -8,7 +8,7 @@
 
 `launches` holds a `Launch` for every kernel that ran: kernel, grid, block, barriers, atomics, loads and
 stores of global and shared memory with their bytes, 32-byte sectors and bank conflicts, in all and by
-line; see yaie/core/cuda/on_cpu/launches.py. Memory from `torch.empty` holds NaN meanwhile (the largest
+line; see yaie/cuda/on_cpu/launches.py. Memory from `torch.empty` holds NaN meanwhile (the largest
 number, for integers). `orders(n)` gives seeds under each of which threads run in another order.
 
 A fault needs no `watching` to be reported well: the recorder turns any into a `Fault` by `as_fault`.
@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from grader.kit.expect import Fault
 from grader.kit.poison import nothing, poisoned
 from grader.kit.session import SESSION
-from yaie.core.cuda.on_cpu import KernelFault, Launch, recording, settings
+from yaie.cuda.on_cpu import KernelFault, Launch, recording, settings
 
 WHY = {
     "race": (

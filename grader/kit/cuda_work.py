@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from grader.kit.cuda_watch import watching
 from grader.kit.expect import Mismatch, expect
-from yaie.core.cuda.on_cpu import KernelFault, Launch, Traffic
+from yaie.cuda.on_cpu import KernelFault, Launch, Traffic
 
 COALESCED = (
     "Memory is moved in sectors of 32 bytes, for a whole warp at once. 32 threads that read neighbours "

@@ -11,7 +11,12 @@ if TYPE_CHECKING:
 
 
 class Mismatch(AssertionError):
-    """What must hold does not. why: the misconception that usually leads here."""
+    """What must hold does not. why: the misconception that usually leads here.
+
+    claim: what must hold, if it is not what the test itself claims.
+    """
+
+    claim = ""
 
     def __init__(self, problem: str, expected: str = "", got: str = "", why: str = "") -> None:
         super().__init__(problem)
@@ -32,6 +37,16 @@ class Fault(Mismatch):
     ) -> None:
         super().__init__(problem, expected, got, why)
         self.where = where
+
+
+@contextmanager
+def claiming(claim: str) -> Iterator[None]:
+    """What a check claims, whichever test it fails in."""
+    try:
+        yield
+    except Mismatch as error:
+        error.claim = claim
+        raise
 
 
 def expect(condition: object, problem: str, *, why: str = "") -> None:

@@ -2,28 +2,35 @@
 
     toy = Toy(Settings(num_blocks=6), part)     part.Scheduler on the reference's cache and FCFS queue
     toy.add([1, 2, 3], max_tokens=2)            r0, r1, ... by arrival
-    toy.step()                                  schedule, run, update, finish; every invariant checked
+    toy.step()                                  begin, and take what there is; every invariant checked
     toy.run() == toy.expected()                 to the end, against a model without any cache
 
-A failed check is a `Mismatch` with the script so far and the state around the last call. Who drives the
-scheduler otherwise (a step loop under test) uses `make`, `check_plan`, `runner.run` and `check`.
+    toy.begin()                                 schedule, execute, advance
+    toy.take()                                  read the oldest result, update, end what has enough
+
+A failed check is a `Mismatch` with the script so far and the state around the last call. Its claim is
+the check's own, since it may fail in a test that is about something else. What drives the
+scheduler otherwise (a step loop under test) uses `make`, `check_plan`, `executor` and `check`.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any
 
-import solutions.scheduler as reference
-from grader.kit.expect import Mismatch
+from grader.kit.expect import Mismatch, claiming
 from grader.kit.script import current_script, note
-from grader.kit.toy_checks import Gains, check_empty, check_plan, check_state, check_tokens_stay
-from grader.kit.toy_model import VOCAB, ToyRunner, next_token, prefix_hashes, toy_output
-from grader.kit.toy_words import NamedRequest, tell_plan, tell_request, tell_state
-from solutions.paged_cache import BlockManager, KVCacheManager
-from solutions.radix_tree import RadixTree
+from grader.kit.toy_checks import Advance, Update, check_order, check_plan, check_tokens_stay
+from grader.kit.toy_model import (
+    VOCAB,
+    ToyExecutor,
+    next_token,
+    prefix_hashes,
+    toy_drafts,
+    toy_output,
+)
+from grader.kit.toy_parts import Flight, Settings, ToyParts
+from grader.kit.toy_state import check_empty, check_state
+from grader.kit.toy_words import NamedRequest, tell_drawn, tell_plan, tell_request, tell_state
 from yaie.core.batch import StepPlan
-from yaie.core.contracts import Scheduler, SchedulingPolicy
 from yaie.core.params import SamplingParams
 from yaie.core.request import FinishReason, Request
 
@@ -31,75 +38,29 @@ __all__ = [
     "VOCAB",
     "Settings",
     "Toy",
-    "ToyRunner",
+    "ToyExecutor",
     "next_token",
     "prefix_hashes",
     "toy_output",
 ]
 
-Policies = Mapping[str, Callable[[Any], SchedulingPolicy]]
+Drafts = Mapping[Request, Sequence[int]]
 
 
-@dataclass
-class Settings:
-    """A small engine. swap: to the host blocks, if there are any. static: batches filled once."""
-
-    num_blocks: int = 16
-    block_size: int = 4
-    num_host_blocks: int = 0
-    swap: bool = True
-    max_num_seqs: int = 4
-    token_budget: int = 16
-    chunked_prefill: bool = True
-    watermark: int = 0
-    policy: str = "fcfs"
-    prefix_caching: bool = True
-    static: bool = False
-
-    def __str__(self) -> str:
-        """The settings that a reader of a script needs: the pool, and what is not as usual."""
-        usual = Settings()
-        names = ["num_blocks", "block_size"]
-        names += [
-            n for n in vars(usual) if n not in names and getattr(self, n) != getattr(usual, n)
-        ]
-        return ", ".join(f"{name} {getattr(self, name)}" for name in names)
-
-
-@dataclass
-class Toy:
-    """part: the package with `Scheduler` and `StaticScheduler`. policies: its POLICIES, or another's."""
-
-    settings: Settings = field(default_factory=Settings)
-    part: Any = reference
-    policies: Policies = field(default_factory=lambda: reference.POLICIES)
-    requests: list[Request] = field(default_factory=list)
+class Toy(ToyParts):
+    """See `ToyParts` for what it is made of."""
 
     def __post_init__(self) -> None:
-        s = self.settings
-        self.blocks = BlockManager(s.num_blocks, s.block_size, s.num_host_blocks)
-        self.tree = RadixTree(s.block_size) if s.prefix_caching else None
-        self.cache = KVCacheManager(self.blocks, self.tree)
-        self.runner = ToyRunner(s.block_size)
-        self.policy = self.policies[s.policy](self.cache)
-        kind = self.part.StaticScheduler if s.static else self.part.Scheduler
-        self.scheduler: Scheduler = kind(
-            self.cache,
-            self.policy,
-            max_num_seqs=s.max_num_seqs,
-            token_budget=s.token_budget,
-            chunked_prefill=s.chunked_prefill,
-            swap=s.swap and s.num_host_blocks > 0,
-            watermark=s.watermark,
-        )
-        note(f"an engine with {s}")
+        super().__post_init__()
+        self._num_steps = 0
+        note(f"an engine with {self.settings}")
 
     # What happens to it.
 
     def make(
         self, prompt: Sequence[int], max_tokens: int = 1, *, priority: int = 0, n: int = 1
     ) -> list[Request]:
-        """n siblings, each with a seed of its own; nobody has queued them yet."""
+        """n siblings, each with a seed of its own; they are not queued yet."""
         siblings: list[Request] = []
         for index in range(n):
             siblings.append(
@@ -111,6 +72,7 @@ class Toy:
                     priority=priority,
                     arrival=len(self.requests),
                     fork_of=siblings[0] if siblings else None,
+                    index=index,
                     max_tokens=max_tokens,
                 )
             )
@@ -124,49 +86,98 @@ class Toy:
         siblings = self.make(prompt, max_tokens, priority=priority, n=n)
         for request in siblings:
             note(f"add {tell_request(request)}")
-            current_script().after = ""  # to be told anew when somebody needs it
+            current_script().after = ""  # to be told anew when it is needed
             self.scheduler.add(request)
         return siblings
 
     def finish(self, request: Request, reason: FinishReason = FinishReason.ABORT) -> None:
         """End a request from outside."""
-        with self._told(f"finish {request.request_id} ({reason.value})"):
+        with self.told(f"finish {request.request_id} ({reason.value})"):
             self.scheduler.finish(request, reason)
             self.check()
         current_script().after = ""
 
     def step(self) -> StepPlan:
-        """Schedule, run, update, end those that have enough; checks before and after."""
+        """Begin a step, then take results until no more than `ahead` are left; checks all along."""
+        plan = self.begin()
+        # A step that computes nothing has nothing to be ahead of.
+        most = self.settings.ahead if plan.scheduled else 0
+        while len(self.in_flight) > most:
+            self.take()
+        return plan
+
+    def begin(self, drafts: Drafts | None = None) -> StepPlan:
+        """Schedule, execute, advance. drafts: to be verified; otherwise as `settings` say."""
         plan = self.schedule()
+        self._add_drafts(plan, drafts)
         try:
-            tokens = self.runner.run(plan)
+            pending = self.executor.execute(plan)
         except Mismatch:
             current_script().after = tell_state(self)
             raise
-        self.update(plan, tokens)
+        self._num_steps += 1
+        line = f"step {self._num_steps} up to advance -> {tell_plan(plan)}"
+        current_script().lines[-1] = line
+        advance = Advance(self, plan)
+        self.in_flight.append(Flight(self._num_steps, plan, pending))
+        try:
+            self.scheduler.advance(plan)
+            advance.check()
+            self.check()
+        finally:
+            current_script().after = tell_state(self)
         return plan
 
     def schedule(self) -> StepPlan:
         """The plan of a step, checked; nothing is computed yet."""
         known = {request: list(request.token_ids) for request in self.alive}
-        with self._told("step"):
+        with self.told("schedule"):
             plan = self.scheduler.schedule()
-            current_script().lines[-1] = f"step -> {tell_plan(plan)}"
+            current_script().lines[-1] = f"schedule -> {tell_plan(plan)}"
             check_tokens_stay(known)
-            self.check_plan(plan, had_work=bool(known))
+            check_order(plan)
+            self.check_plan(plan, had_work=bool(known) and not self.in_flight)
         current_script().after = ""
         return plan
 
-    def update(self, plan: StepPlan, tokens: Sequence[int]) -> list[Request]:
-        """Take over the result of a step, and end those that have enough."""
-        gains = Gains(plan, tokens)
-        script = current_script()
-        if not script.lines or not script.lines[-1].startswith("step"):
-            note("update, with the result of that step")
+    def _add_drafts(self, plan: StepPlan, drafts: Drafts | None) -> None:
+        """As an engine does between `schedule` and `advance`: guesses behind decodes, where they fit."""
+        for item in plan.scheduled:
+            request = item.request
+            if not item.samples or item.num_tokens > 1 or request.is_finished or request.num_unread:
+                continue
+            guesses = toy_drafts(request, self.settings.drafts) if drafts is None else drafts.get(
+                request, ()
+            )  # fmt: skip
+            num_tokens = 1 + len(guesses)
+            if guesses and self.cache.allocate(request, item.start + num_tokens):
+                item.num_tokens, item.drafts = num_tokens, guesses
+                item.block_table = self.cache.block_table(request)
+        if any(item.drafts for item in plan.scheduled):
+            plan.copies += self.cache.take_moves()[2]
+
+    def take(self) -> list[Request]:
+        """Take over the oldest result, and end those that have enough; returns what `update` did."""
+        flight = self.in_flight.pop(0)
+        plan, results = flight.plan, iter(flight.pending.result().token_ids)
+        tokens = [
+            [] if item.request.finish_reason is FinishReason.ERROR else drawn
+            for item, drawn in zip(
+                (item for item in plan.scheduled if item.samples), results, strict=True
+            )
+        ]
+        update = Update(self, plan, tokens)
+        script, begun = current_script(), f"step {flight.number} up to advance"
+        if script.lines and script.lines[-1].startswith(begun):
+            with_update = f"step {flight.number} with update"
+            script.lines[-1] = script.lines[-1].replace(begun, with_update)
+        else:
+            note(f"update with the result of step {flight.number}")
             script.before = tell_state(self)
+        script.lines[-1] += f"; {tell_drawn(plan, tokens)}"
         try:
             advanced = self.scheduler.update(plan, tokens)
-            gains.check(advanced)
+            update.check(advanced)
             for request in advanced:
                 if request.num_output_tokens >= request.max_tokens:
                     self.scheduler.finish(request, FinishReason.LENGTH)
@@ -177,20 +188,23 @@ class Toy:
         return advanced
 
     def run(self) -> list[list[int]]:
-        """Step until nobody is left; returns the outputs in the order of arrival."""
-        # The first in rank gains a token in every step, whatever happens to the others.
-        most_steps = sum(r.num_prompt_tokens + r.max_tokens + 1 for r in self.alive)
+        """Step until all have ended and all results are read; returns the outputs by arrival."""
+        # Every step that computes gains an output token, or moves the first in rank on.
+        most_steps = sum(2 * (r.num_prompt_tokens + 2 * r.max_tokens + 1) for r in self.alive)
         for _ in range(most_steps):
             if not self.alive:
                 break
             self.step()
         if names := [request.request_id for request in self.alive]:
-            why = "The first in rank gains a token in every step, so there is an end for everybody."
-            raise Mismatch(f"after {most_steps} steps {names} have not ended", why=why)
+            why = "Every step gains an output token, or computes a chunk of the first in rank."
+            with claiming("Every request ends."):
+                raise Mismatch(f"after {most_steps} steps {names} have not ended", why=why)
+        while self.in_flight:
+            self.take()
         return [request.output_token_ids for request in self.requests]
 
     @contextmanager
-    def _told(self, line: str) -> Iterator[None]:
+    def told(self, line: str) -> Iterator[None]:
         """A line in the script, and the state before it and, should it fail, after it."""
         script = current_script()
         script.before = script.after or tell_state(self)
@@ -203,19 +217,18 @@ class Toy:
 
     # What must be so.
 
-    @property
-    def alive(self) -> list[Request]:
-        return [request for request in self.requests if not request.is_finished]
-
     def expected(self) -> list[list[int]]:
-        """What `run` returns if nobody is ended early."""
+        """What `run` returns if no request is ended early."""
         return [
             toy_output(r.token_ids[: r.num_prompt_tokens], r.max_tokens, r.seed)
             for r in self.requests
         ]
 
     def check_plan(self, plan: StepPlan, had_work: bool) -> None:
-        """A step computes something, within its budget and seats, and each share is what it says."""
+        """A step computes something, within its limits, and each share is what it says.
+
+        had_work: whether requests are alive and no step is in flight.
+        """
         check_plan(self, plan, had_work)
 
     def check(self) -> None:
@@ -223,5 +236,5 @@ class Toy:
         check_state(self)
 
     def check_empty(self) -> None:
-        """Nobody is left: no block is used beyond those that the tree keeps, on host or device."""
+        """All have ended: no block is used beyond those that the tree keeps, on host or device."""
         check_empty(self)

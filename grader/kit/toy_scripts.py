@@ -32,7 +32,7 @@ class Arrive:
 
 @dataclass(frozen=True)
 class Abort:
-    """One of those alive ends: between two steps, or in flight, after a step was planned and run."""
+    """One of those alive ends: between two steps, or after a step has begun."""
 
     index: int
     in_flight: bool = False
@@ -47,11 +47,14 @@ Event = Arrive | Abort | Step
 
 
 @st.composite
-def any_settings(draw: st.DrawFn, least_tokens: int = 14, most_tokens: int = 40) -> Settings:
+def any_settings(
+    draw: st.DrawFn, least_tokens: int = 14, most_tokens: int = 40, most_drafts: int = 0
+) -> Settings:
     """A pool for that many tokens: requests that fit alone and crowd each other out together."""
     block_size = draw(st.sampled_from([1, 2, 4]))
     num_blocks = draw(st.integers(least_tokens, most_tokens)) // block_size
     chunked = draw(st.booleans())
+    drafts = draw(st.integers(0, most_drafts))
     return Settings(
         num_blocks=num_blocks,
         block_size=block_size,
@@ -63,6 +66,8 @@ def any_settings(draw: st.DrawFn, least_tokens: int = 14, most_tokens: int = 40)
         watermark=draw(st.sampled_from([0, 0, 2])),
         policy=draw(st.sampled_from(["fcfs", "priority", "lpm"])),
         prefix_caching=draw(st.booleans()),
+        ahead=draw(st.integers(0, 2)),
+        drafts=drafts,
     )
 
 
@@ -106,14 +111,12 @@ def play(toy: Toy, script: list[Event]) -> None:
 
 
 def _abort(toy: Toy, request: Request, in_flight: bool) -> None:
-    if not in_flight:
-        toy.finish(request)
-        return
-    plan = toy.schedule()
-    tokens = toy.runner.run(plan)
+    if in_flight:
+        toy.begin()
     if not request.is_finished:  # it may have failed in this step
         toy.finish(request)
-    toy.update(plan, tokens)
+    while len(toy.in_flight) > toy.settings.ahead:
+        toy.take()
 
 
 def _expect_right(request: Request, settings: Settings) -> None:

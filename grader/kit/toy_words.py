@@ -1,12 +1,10 @@
 """The toy engine in words: what a script quotes of requests, plans and the state between steps."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
+from grader.kit.toy_parts import ToyParts
 from yaie.core.batch import ScheduledRequest, StepPlan
 from yaie.core.request import Request, RequestStatus
-
-if TYPE_CHECKING:
-    from grader.kit.toy import Toy
 
 MOST_SHOWN = 8
 
@@ -50,18 +48,32 @@ def tell_plan(plan: StepPlan) -> str:
 def tell_share(item: ScheduledRequest) -> str:
     last = item.start + item.num_tokens - 1
     tokens = f"token {last}" if last == item.start else f"tokens {item.start}..{last}"
-    return f"{item.request.request_id}: {tokens}{', samples' * item.samples}"
+    drafts = f", drafts {' '.join(map(str, item.drafts))}" if item.drafts else ""
+    return f"{item.request.request_id}: {tokens}{drafts}{', samples' * item.samples}"
 
 
-def tell_state(toy: "Toy") -> str:
-    """Who waits, who runs, on which blocks, and how many blocks are free."""
+def tell_drawn(plan: StepPlan, token_ids: Sequence[Sequence[int]]) -> str:
+    """r0 draws 3, r1 draws 1 4"""
+    sampling = [item.request for item in plan.scheduled if item.samples]
+    told = [
+        f"{request.request_id} draws {' '.join(map(str, drawn)) or 'nothing'}"
+        for request, drawn in zip(sampling, token_ids, strict=True)
+    ]
+    return ", ".join(told) or "no token is drawn"
+
+
+def tell_state(toy: ToyParts) -> str:
+    """Which requests wait and run, on which blocks, and how many blocks are free."""
     alive = toy.alive
     running = [request for request in alive if request.status is RequestStatus.RUNNING]
     waiting = [_tell_waiting(r) for r in alive if r.status is not RequestStatus.RUNNING]
-    lines = [f"waiting: {_some(waiting)}", f"running: {'nobody' if not running else ''}".rstrip()]
+    lines = [f"waiting: {_some(waiting)}", f"running: {'none' if not running else ''}".rstrip()]
     lines += [f"  {_tell_running(toy, request)}" for request in running[:MOST_SHOWN]]
     if len(running) > MOST_SHOWN:
         lines.append(f"  and {len(running) - MOST_SHOWN} more")
+    counted = (toy.scheduler.num_running, toy.scheduler.num_waiting)
+    if counted != (len(running), len(waiting)):
+        lines.append(f"num_running is {counted[0]}, num_waiting is {counted[1]}")
     stats = toy.cache.stats()
     cached = f", {stats['cached_blocks']} cached and evictable" * bool(stats["cached_blocks"])
     lines.append(f"blocks: {stats['free_blocks']} of {stats['total_blocks']} free{cached}")
@@ -73,16 +85,27 @@ def tell_state(toy: "Toy") -> str:
 
 
 def _tell_waiting(request: Request) -> str:
-    status = "" if request.status is RequestStatus.WAITING else f"{request.status.value}, "
-    return f"{request.request_id} ({status}{request.num_tokens} tokens)"
+    count = request.num_tokens
+    known = f"{count} token{'s' * (count != 1)}{_tell_flight(request)}"
+    if request.status is RequestStatus.WAITING:
+        return f"{request.request_id} ({known})"
+    computed = request.num_computed_tokens
+    return f"{request.request_id} ({request.status.value}, {computed} computed of {known})"
 
 
-def _tell_running(toy: "Toy", request: Request) -> str:
+def _tell_running(toy: ToyParts, request: Request) -> str:
     computed, known = request.num_computed_tokens, request.num_tokens
     table = toy.cache.block_table(request)
-    return f"{request.request_id}: {computed} of {known} tokens computed, blocks {table}"
+    flight = _tell_flight(request)
+    return f"{request.request_id}: {computed} of {known} tokens computed{flight}, blocks {table}"
+
+
+def _tell_flight(request: Request) -> str:
+    """What a step in flight computes and draws, if there is one."""
+    told = f", {request.num_in_flight} in flight" if request.num_in_flight else ""
+    return told + (f", {request.num_unread} unread" if request.num_unread else "")
 
 
 def _some(told: list[str]) -> str:
     more = [f"and {len(told) - MOST_SHOWN} more"] if len(told) > MOST_SHOWN else []
-    return ", ".join(told[:MOST_SHOWN] + more) or "nobody"
+    return ", ".join(told[:MOST_SHOWN] + more) or "none"

@@ -6,12 +6,9 @@ their `attr` is a dictionary in which Triton keeps hints, and in which we keep w
 
 import inspect
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import triton.runtime.interpreter as interpreter
-
-if TYPE_CHECKING:
-    from grader.kit.triton_watch import _Watch
 
 Patch = tuple[Any, str, Callable[..., Any]]
 MOVES = (
@@ -29,7 +26,23 @@ MOVES = (
 """What makes a pointer of a pointer: the first argument that comes from a tensor says from which."""
 
 
-def patches(watch: "_Watch") -> Iterator[Patch]:
+class Watch(Protocol):
+    """What stands between the interpreter and memory; `triton_watch` has it."""
+
+    seen: Any
+
+    def launch(
+        self, kernel: str, grid: tuple[int, int, int], arguments: dict[str, Any]
+    ) -> None: ...
+
+    def origin_of(self, name: str, tensor: Any) -> Any: ...
+
+    def forget(self) -> None: ...
+
+    def check(self, deed: str, pointers: Any, mask: Any) -> Any: ...
+
+
+def patches(watch: Watch) -> Iterator[Patch]:
     """(object, attribute, what to put there while `watch` is on)."""
     builder = interpreter.InterpreterBuilder
     for name in MOVES:
@@ -62,7 +75,7 @@ def _keeping_base(materialize: Callable[..., Any]) -> Callable[..., Any]:
     return materialized
 
 
-def _memory(watch: "_Watch", builder: Any) -> Iterator[Patch]:
+def _memory(watch: Watch, builder: Any) -> Iterator[Patch]:
     """Loads, stores, atomics and products. Plain loads and stores go through the masked ones."""
     load, store = builder.create_masked_load, builder.create_masked_store
     swap, update = builder.create_atomic_cas, builder.create_atomic_rmw
@@ -98,7 +111,7 @@ def _memory(watch: "_Watch", builder: Any) -> Iterator[Patch]:
     yield builder, "create_dot", counted_dot
 
 
-def _calls(watch: "_Watch") -> Iterator[Patch]:
+def _calls(watch: Watch) -> Iterator[Patch]:
     """Launches of kernels, and calls of helpers inside them."""
     launch, convert = interpreter.GridExecutor.__call__, interpreter._implicit_cvt
     patch_language = interpreter._patch_lang

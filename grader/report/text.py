@@ -8,7 +8,7 @@ from rich.text import Text
 from grader.machine import not_verified_here
 from grader.report.lines import columns, one_line, prose, show, verbatim
 from grader.verdict import Explanation, LabResult, TaskResult, Verdict
-from yaie.core.curriculum import ROOT
+from yaie.curriculum.manifest import ROOT
 
 MARKS = {
     Verdict.PASSED: ("✓", "green"),

@@ -32,8 +32,8 @@ from grader.selfcheck.variants import (
 from grader.submission import find_submission
 from grader.verdict import LabResult, TestResult, Verdict
 from yaie.core.compat import tomllib
-from yaie.core.curriculum import Lab
-from yaie.core.progress import CUDA_SOURCES, source_files
+from yaie.curriculum.manifest import Lab
+from yaie.curriculum.progress import CUDA_SOURCES, source_files
 
 LEAST_WRONG = 5
 LEAST_RIGHT = 1

@@ -8,8 +8,8 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from yaie.core.curriculum import load_curriculum
 from yaie.core.errors import ConfigError
+from yaie.curriculum.manifest import load_curriculum
 
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)

@@ -32,7 +32,7 @@ from grader.recorder import Emit, Recorder, task_of
 from grader.submission import Submission, explain_import, load
 from grader.verdict import TestResult, from_json
 from grader.worker import Order, grade, run_suite
-from yaie.core.curriculum import ROOT, Lab, load_curriculum
+from yaie.curriculum.manifest import ROOT, Lab, load_curriculum
 
 EXTRA_ADDRESS_SPACE = 3 * 2**30
 DEVNULL = os.open(os.devnull, os.O_RDWR)

@@ -13,8 +13,8 @@ from pathlib import Path
 from grader.regions import find_regions
 from grader.selfcheck.cuda_mutants import mutants_of_cuda
 from grader.selfcheck.mutant import Mutant
-from yaie.core.curriculum import Lab
-from yaie.core.progress import CUDA_SOURCES, source_files
+from yaie.curriculum.manifest import Lab
+from yaie.curriculum.progress import CUDA_SOURCES, source_files
 
 COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE,

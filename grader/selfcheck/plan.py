@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from grader.selfcheck.proof import Proof
 from grader.selfcheck.variants import KnownWrong, known_wrong
-from yaie.core.curriculum import Lab
+from yaie.curriculum.manifest import Lab
 
 SEEDS = 5
 

@@ -21,11 +21,11 @@ from pathlib import Path
 
 from grader.selfcheck.variants import GRADER, reference_folder
 from yaie.core.compat import tomllib
-from yaie.core.curriculum import MANIFEST, ROOT, Lab
+from yaie.curriculum.manifest import MANIFEST, ROOT, Lab
 
 RECORD = GRADER / "selfcheck.sha256"
 OURS = ("yaie", "solutions", "grader")
-HEADERS = ROOT / "yaie/core/cuda"
+HEADERS = ROOT / "yaie/cuda"
 """What compiles a CUDA lab: no import leads to its headers."""
 GRADING = ("selfcheck/farm.py", "selfcheck/mutants.py", "selfcheck/checks.py")
 BESIDE = ("known_wrong/{}", "known_right/{}", "suites/{}", "hints/{}.toml", "survivors/{}.toml")

@@ -9,7 +9,7 @@ from rich.table import Table
 from grader.selfcheck.checks import LabCheck
 from grader.selfcheck.proof import RECORD, Proof, digest_of, read_proofs, write_proofs
 from grader.selfcheck.variants import GRADER
-from yaie.core.curriculum import Curriculum
+from yaie.curriculum.manifest import Curriculum
 
 HEADS = (
     "lab",

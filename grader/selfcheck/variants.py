@@ -6,7 +6,7 @@ from pathlib import Path
 
 from grader.stubs import generate
 from yaie.core.compat import tomllib
-from yaie.core.curriculum import ROOT, Lab
+from yaie.curriculum.manifest import ROOT, Lab
 
 GRADER = Path(__file__).resolve().parent.parent
 IGNORED = shutil.ignore_patterns("__pycache__")

@@ -17,7 +17,7 @@ from .errors import (
     validation_error,
 )
 from .leaving import Answering, until_disconnect
-from .replies import ChatReply, Reply, TextReply, usage
+from .replies import ChatReply, Reply, TextReply
 from .routes import (
     answer,
     answer_chat,
@@ -56,7 +56,6 @@ __all__ = [
     "send_events",
     "streamed_answer",
     "until_disconnect",
-    "usage",
     "validation_error",
     "whole_answer",
 ]

@@ -20,8 +20,6 @@ from starlette.types import Receive
 
 from yaie.core.contracts import OutputStream, Reply
 
-from .replies import usage
-
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
@@ -65,8 +63,8 @@ class Answering:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """However the block was left, close the stream, so that requests which still run are aborted
-        and give their blocks back; then `log_answer`. An error goes on its way.
+        """However the block was left, close the stream: requests which still run are aborted and give
+        their blocks back. Then `log_answer`. An error goes on its way.
         """
         # TODO 8.5: your code here (the reference: 2 lines).
         raise NotImplementedError(
@@ -82,7 +80,7 @@ def log_answer(stream: OutputStream, reply: Reply, error: BaseException | None) 
     if not logger.isEnabledFor(logging.INFO):
         return
     now = time.perf_counter()
-    count = usage(stream.requests)
+    count = reply.usage()
     logger.info(
         "%s %s: prompt %d (%d cached), output %d, first token %.3f s, total %.3f s",
         reply.id,

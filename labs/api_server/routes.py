@@ -1,7 +1,7 @@
 # Lab 8, your part: task 8.6. The rest is given.
 """The endpoints below `/v1`. Each says what it does; how is in the modules it calls.
 
-`yaie.server.app` puts the router into its application, and hands it the backend that does the work.
+`yaie.server.app` puts the router into its application, and hands it the service that does the work.
 """
 
 import time
@@ -11,7 +11,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from yaie.core.contracts import ServingBackend
+from yaie.core.contracts import ModelService
 from yaie.core.errors import ModelNotFoundError
 from yaie.core.params import SamplingParams
 
@@ -22,8 +22,8 @@ from .sending import streamed_answer, whole_answer
 
 
 # ANCHOR: router
-def make_router(backend: ServingBackend) -> APIRouter:
-    """A router with four endpoints, answered by `backend`:
+def make_router(service: ModelService) -> APIRouter:
+    """A router with four endpoints, answered by `service`:
 
     GET /v1/models               {"object": "list", "data": [the `model_card` of the served model]}
     GET /v1/models/{id}          its card, if the id passes `check_model`. An id may hold slashes.
@@ -31,7 +31,7 @@ def make_router(backend: ServingBackend) -> APIRouter:
     POST /v1/completions         a CompletionRequest as body: `answer_text`
 
     The last two end as soon as their client leaves (`until_disconnect`). Nothing is asked of the
-    backend before a request comes: the model may still be loading. Exceptions are left to the
+    service before a request comes: the model may still be loading. Exceptions are left to the
     handlers of `errors.py`.
     """
     router = APIRouter()
@@ -46,7 +46,7 @@ def make_router(backend: ServingBackend) -> APIRouter:
 
 
 # ANCHOR: models
-def model_card(backend: ServingBackend, created: int) -> Json:
+def model_card(service: ModelService, created: int) -> Json:
     """OpenAI's object for the served model: "id" (its name), "object": "model", "created", "owned_by":
     "yaie", and "max_model_len", an extension that clients of other engines know as well.
     """
@@ -56,11 +56,11 @@ def model_card(backend: ServingBackend, created: int) -> Json:
     )
 
 
-def check_model(backend: ServingBackend, name: str | None) -> None:
+def check_model(service: ModelService, name: str | None) -> None:
     """Raises ModelNotFoundError unless `name` is the served model, or None (not given).
 
-    Its message quotes both names, so that a client learns what it could have asked for; its parameter
-    is "model".
+    Its message quotes both names: a client learns what it could have asked for. Its parameter is
+    "model".
     """
     # TODO 8.6: your code here (the reference: 5 lines).
     raise NotImplementedError(
@@ -72,12 +72,12 @@ def check_model(backend: ServingBackend, name: str | None) -> None:
 
 
 # ANCHOR: answers
-async def answer_chat(backend: ServingBackend, body: ChatRequest) -> Response:
+async def answer_chat(service: ModelService, body: ChatRequest) -> Response:
     """Answer a conversation with a ChatReply.
 
-    In this order, so that the first thing wrong is the one reported: the model is the served one, the
-    sampling parameters are right (`body.sampling_params` with the backend's defaults), the messages
-    (each `for_template`) and `body.prompt_tools` make a prompt (`backend.encode_chat`). Then `answer`.
+    In this order, because the first thing wrong is the one to report: the model is the served one, the
+    sampling parameters are right (`body.sampling_params` with the service's defaults), the messages
+    (each `for_template`) and `body.prompt_tools` make a prompt (`service.encode_chat`). Then `answer`.
     """
     # TODO 8.6: your code here (the reference: 5 lines).
     raise NotImplementedError(
@@ -85,7 +85,7 @@ async def answer_chat(backend: ServingBackend, body: ChatRequest) -> Response:
     )
 
 
-async def answer_text(backend: ServingBackend, body: CompletionRequest) -> Response:
+async def answer_text(service: ModelService, body: CompletionRequest) -> Response:
     """Continue `body.prompts()` with a TextReply, after the same checks of model and parameters."""
     # TODO 8.6: your code here (the reference: 3 lines).
     raise NotImplementedError(
@@ -94,7 +94,7 @@ async def answer_text(backend: ServingBackend, body: CompletionRequest) -> Respo
 
 
 async def answer(
-    backend: ServingBackend,
+    service: ModelService,
     body: ChatRequest | CompletionRequest,
     prompts: Sequence[str | list[int]],
     params: SamplingParams,
@@ -102,11 +102,12 @@ async def answer(
 ) -> Response:
     """Submit the prompts with the body's priority (0 if it gives none) and send what comes.
 
-    make_reply(model name, requests of the stream, include_usage=...) shapes it, and `backend.extend`
+    make_reply(model name, requests of the stream, include_usage=...) shapes it, and `service.extend`
     adds what the body asks for beyond text; `streamed_answer` or `whole_answer` sends it, as
-    `body.stream` says.
+    `body.stream` says. From the submission on the engine works for this stream: if making or extending
+    the reply raises, the stream is closed before the error goes on.
     """
-    # TODO 8.6: your code here (the reference: 4 lines).
+    # TODO 8.6: your code here (the reference: 8 lines).
     raise NotImplementedError(
         "api_server task 8.6: not implemented yet; see chapter The HTTP API"
     )

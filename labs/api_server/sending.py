@@ -97,7 +97,7 @@ class EventStream(Response):
         )
 
     async def send_all(self, send: Send) -> None:
-        """The whole response, in ASGI's messages, one for each output so that none waits for the next:
+        """The whole response, in ASGI's messages, one for each output: none waits for the next.
 
         - "http.response.start" with "status": 200 and "headers": `self.raw_headers`;
         - `send_events` with the chunks of the first output, then with those of each output that the

@@ -6,7 +6,7 @@ from .layer_kernels import LIBRARY, stride
 
 
 class NaiveLayerKernels:
-    """See `yaie.core.kernels.LayerKernels`."""
+    """See `yaie.core.contracts.kernels.LayerKernels`."""
 
     def rms_norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:
         x = x.contiguous()

@@ -1,5 +1,5 @@
 # Lab 16, your part: task 16.3. The rest is given.
-"""Paged attention on the kernels of this folder; see `yaie.core.kernels` for the contracts.
+"""Paged attention on the kernels of this folder; see `yaie.core.contracts.kernels` for the contracts.
 
 Decode is split over keys (Dao et al. 2023, "Flash-Decoding"): `decode_parts` computes a softmax for each
 part of a sequence, `combine` makes one of them. `naive_decode` runs the kernel of `naive.cu`.
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from yaie.core.batch import AttentionSpec
-from yaie.core.cuda.library import CudaLibrary
+from yaie.cuda.library import CudaLibrary
 
 LIBRARY = CudaLibrary(Path(__file__).parent)
 MAX_DIM, ELEMENTS = 256, 8
@@ -58,7 +58,7 @@ def plan_split(rows: int, max_keys: int, slots: int) -> Split:
 
 
 class PagedAttention:
-    """See `yaie.core.kernels.PagedAttention`."""
+    """See `yaie.core.contracts.kernels.PagedAttention`."""
 
     def decode(
         self,
@@ -168,7 +168,7 @@ def naive_decode(
 
 
 class PrefixKernel:
-    """See `yaie.core.kernels.PrefixKernel`."""
+    """See `yaie.core.contracts.kernels.PrefixKernel`."""
 
     def longest_common_prefix(self, tokens: Tensor, keys: Tensor, key_lens: Tensor) -> Tensor:
         """How many leading entries of `tokens` [m] each row of `keys` [n, w] shares: [n] int32."""

@@ -1,26 +1,29 @@
 # Lab 7, your part: tasks 7.5, 7.4, 7.3. The rest is given.
-"""The step loop: schedule, run, sample, update, and tell each request what it gained.
+"""The step loop: schedule, execute, advance, and take over what came out.
 
-`LLMEngine` calls it; below it stand the scheduler, the model runner and the sampler.
+`LLMEngine` calls it; below it stand the scheduler and the executor, which sends plans to the worker.
 """
 
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
-from yaie.core.contracts import Detokenizer, ModelRunner, Sampler, Scheduler, StopChecker
+from yaie.core.batch import StepOutcome, StepPlan
+from yaie.core.contracts import Detokenizer, Executor, Scheduler, StopChecker
 from yaie.core.errors import InvalidRequestError
-from yaie.core.request import FinishReason, Request, RequestOutput
+from yaie.core.output import RequestOutput
+from yaie.core.request import FinishReason, Request
 
 
 # ANCHOR: given
 @dataclass(slots=True)
 class Output:
-    """A live request with the makers of its text."""
+    """A live request with the makers of its text. num_shown: output tokens that became text."""
 
     request: Request
     detokenizer: Detokenizer
     stop_checker: StopChecker
+    num_shown: int = 0
 
 
 class EngineCore:
@@ -33,15 +36,13 @@ class EngineCore:
     def __init__(
         self,
         scheduler: Scheduler,
-        runner: ModelRunner,
-        sampler: Sampler,
+        executor: Executor,
         make_detokenizer: Callable[[], Detokenizer],
         make_stop_checker: Callable[[Sequence[str]], StopChecker],
         eos_token_ids: Collection[int],
     ) -> None:
         self._scheduler = scheduler
-        self._runner = runner
-        self._sampler = sampler
+        self._executor = executor
         self._make_detokenizer = make_detokenizer
         self._make_stop_checker = make_stop_checker
         self._eos_token_ids = eos_token_ids
@@ -80,39 +81,63 @@ class EngineCore:
     def step(self) -> list[RequestOutput]:
         """One step for every request that the scheduler picks; returns what each one gained.
 
-        Sets a request's `first_token_time` (time.monotonic) with its first token. A request that the
-        sampler gives -1 gets a message in `error` and ends with an output of no token. A request may be
-        finished by others between plan and update: it is passed over.
+        In this order: schedule, execute (also a plan without requests, which may move blocks), advance,
+        and only then wait for the outcome.
         """
-        # TODO 7.4: your code here (the reference: 20 lines).
+        # TODO 7.4: your code here (the reference: 4 lines).
+        raise NotImplementedError(
+            "engine task 7.4: not implemented yet; see chapter The step loop"
+        )
+
+    def take(self, plan: StepPlan, outcome: StepOutcome) -> list[RequestOutput]:
+        """Take over what came of a plan, perhaps a step late; returns what each of its requests gained.
+
+        Requests of `plan.failed` are finished already, those of `outcome.failed` are to be finished
+        here, unless they have ended meanwhile: each ends with an output of no token. Then the scheduler
+        is told the tokens, and `_show` turns them into text. Sets `first_token_time` (time.monotonic)
+        when a request gains its first token, even if the step brings several.
+        """
+        # TODO 7.4: your code here (the reference: 10 lines).
         raise NotImplementedError(
             "engine task 7.4: not implemented yet; see chapter The step loop"
         )
 
     def _failed(self, request: Request) -> RequestOutput:
-        """The last output of a request that the scheduler has ended with an error."""
+        """The last output of a request that has ended with an error."""
         del self._live[request.request_id]
-        return RequestOutput(request, "", [], FinishReason.ERROR)
+        return RequestOutput.of(request, "", [], FinishReason.ERROR)
 
     # ANCHOR_END: step
 
-    # ANCHOR: advance
-    def _advance(self, output: Output) -> RequestOutput:
-        """Turn a request's newest token into text, and end the request if it is time.
+    # ANCHOR: show
+    def _show(self, output: Output) -> RequestOutput:
+        """Turn a request's new tokens into text, and end the request if it is time.
 
-        A token that ends it is not shown; it stays in `token_ids`. At the end what detokenizer and stop
-        checker held back is shown, and `stop_reason` names the stop string or stop token, if one it was.
+        A stop token or end-of-sequence token is not shown, but stays in `token_ids`. What came after the
+        end is dropped (`Request.drop_last`), and only then is the scheduler told: it files what is left.
+        At the end, what detokenizer and stop checker held back is shown.
+
+        `stop_reason` names the stop string that ended the text, even if only the text flushed after a
+        stop token completes it. Without one it is the stop token, even if that is an end-of-sequence
+        token as well.
         """
-        # TODO 7.3: your code here (the reference: 16 lines).
+        # TODO 7.3: your code here (the reference: 12 lines).
         raise NotImplementedError(
             "engine task 7.3: not implemented yet; see chapter The step loop"
         )
 
-    def _finish_reason(self, request: Request, token_id: int) -> FinishReason | None:
+    def _show_one(self, output: Output, token_id: int) -> tuple[str, FinishReason | None]:
+        """The text that one more token makes safe to show, and why the request ends with it, if so."""
+        # TODO 7.3: your code here (the reference: 12 lines).
+        raise NotImplementedError(
+            "engine task 7.3: not implemented yet; see chapter The step loop"
+        )
+
+    def _finish_reason(self, output: Output, token_id: int) -> FinishReason | None:
         """Whether this token ends the request: an end-of-sequence token, a stop token, or enough."""
-        # TODO 7.3: your code here (the reference: 8 lines).
+        # TODO 7.3: your code here (the reference: 9 lines).
         raise NotImplementedError(
             "engine task 7.3: not implemented yet; see chapter The step loop"
         )
 
-    # ANCHOR_END: advance
+    # ANCHOR_END: show

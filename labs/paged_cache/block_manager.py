@@ -2,7 +2,7 @@
 """Who holds which block of the device pool and of the host pool.
 
 Paged memory for keys and values (Kwon et al. 2023, PagedAttention). This file moves no data: it hands
-out block numbers and says which blocks somebody must copy. `naive.py` does the same by scanning lists.
+out block numbers and says which blocks the caller must copy. `naive.py` does the same by scanning lists.
 """
 
 from collections import Counter
@@ -29,12 +29,12 @@ class BlockManager:
 
     @property
     def num_free(self) -> int:
-        """Device blocks that nobody holds."""
+        """Free device blocks."""
         return len(self._free)
 
     @property
     def num_free_host(self) -> int:
-        """Host blocks that nobody holds."""
+        """Free host blocks."""
         return len(self._free_host)
 
     # ANCHOR: allocate
@@ -131,10 +131,10 @@ class BlockManager:
         return self._refs[block_id]
 
     def replace(self, request_id: str, index: int, block_ids: Sequence[int]) -> None:
-        """Point entries index.. of a table at other, held blocks; drop the references to the old.
+        """Point len(block_ids) entries of a table, from `index` on, at other blocks that are in use.
 
-        The table is a new list afterwards. Raises BlockStateError, with nothing changed, if one of the
-        new blocks is free.
+        The references to the old blocks are dropped. The table is a new list afterwards. Raises
+        BlockStateError, with nothing changed, if one of the new blocks is free.
         """
         # TODO 3.2: your code here (the reference: 6 lines).
         raise NotImplementedError(
@@ -147,7 +147,7 @@ class BlockManager:
     def copy_on_write(self, request_id: str, index: int) -> tuple[int, int] | None:
         """Make entry `index` of a table safe to write.
 
-        None if nobody else holds that block, else (old, fresh): the caller copies old to fresh before
+        None if the request is its only holder, else (old, fresh): the caller copies old to fresh before
         anything is written. Raises OutOfBlocksError, with nothing changed, if no block is free.
         """
         # TODO 3.3: your code here (the reference: 7 lines).
@@ -223,6 +223,6 @@ def _check_free_list(pool: str, free: list[int], unheld: set[int]) -> None:
     if len(free) != len(set(free)):
         raise InvariantError(f"a {pool} block is on the free list twice")
     if leaked := unheld - set(free):
-        raise InvariantError(f"{pool} blocks {sorted(leaked)} leaked: nobody holds them, not free")
+        raise InvariantError(f"{pool} blocks {sorted(leaked)} leaked: neither held nor free")
     if taken := set(free) - unheld:
         raise InvariantError(f"{pool} blocks {sorted(taken)} are free and in use at once")

@@ -22,6 +22,9 @@ class KVCacheManager:
 
         | filed in the tree, locked at _nodes[id] | computed, not filed | allocated, to be computed |
         0                               _filed[id]       num_computed // block_size         len(table)
+
+    A request with chunks that are not filed yet stands in `_computing`, with the number of blocks that
+    will be full when they are computed.
     """
 
     def __init__(self, blocks: BlockManager, tree: RadixTree | None) -> None:
@@ -30,7 +33,7 @@ class KVCacheManager:
         self._tree = tree
         self._nodes: dict[str, object] = {}
         self._filed: dict[str, int] = {}
-        self._computing: set[tuple[int, tuple[int, ...]]] = set()
+        self._computing: dict[Request, int] = {}
         self._moves: tuple[Pairs, Pairs, Pairs] = ([], [], [])
         self._evicted = 0
 
@@ -45,7 +48,8 @@ class KVCacheManager:
         """Start the table with the cached prefix, or the prompt blocks of the `fork_of` sibling.
 
         A request that may not reuse a prefix starts with nothing, whatever is cached. Sets and returns
-        `num_computed_tokens`, at most num_tokens - 1: without a token to compute there were no logits.
+        `num_computed_tokens`, at most num_tokens - 1: without a token to compute there would
+        be no logits.
         """
         # TODO 3.5: your code here (the reference: 14 lines).
         raise NotImplementedError(
@@ -53,14 +57,20 @@ class KVCacheManager:
         )
 
     def _start_table(self, request: Request, max_blocks: int) -> int:
-        """Make a table of the cached blocks; returns how many those are."""
+        """Make a table of the cached blocks; returns how many those are.
+
+        `_lock_prefix` sets `_nodes`, this method sets `_filed`.
+        """
         # TODO 3.5: your code here (the reference: 4 lines).
         raise NotImplementedError(
             "paged_cache task 3.5: not implemented yet; see chapter The paged KV cache"
         )
 
     def _lock_prefix(self, request: Request, max_blocks: int) -> list[int]:
-        """The blocks of the longest cached prefix, safe from eviction until `_forget`."""
+        """The blocks of the longest cached prefix, safe from eviction until `_forget`.
+
+        Sets `_nodes`, if there is a tree. The caller sets `_filed`, once the table has these blocks.
+        """
         # TODO 3.5: your code here (the reference: 6 lines).
         raise NotImplementedError(
             "paged_cache task 3.5: not implemented yet; see chapter The paged KV cache"
@@ -69,8 +79,8 @@ class KVCacheManager:
     def _can_fork(self, sibling: Request) -> bool:
         """Whether the sibling has K and V of the whole prompt in blocks that stay where they are.
 
-        Blocks that it has not filed yet may be replaced by the tree's, under the eyes of whoever shares
-        them; the one that will be copied at once is no such matter.
+        When it files a block, the tree's may take its place in the table, and a fork would still have
+        the old one. So all must be filed but the last, which the fork copies before it writes.
         """
         if sibling.status is not RequestStatus.RUNNING or _lacks_prompt(sibling):
             return False
@@ -80,13 +90,12 @@ class KVCacheManager:
     # ANCHOR_END: admit
 
     # ANCHOR: is_pending
-    def begin_step(self) -> None:
-        """Forget which blocks the last step was computing."""
-        self._computing.clear()
-
     def is_pending(self, request: Request) -> bool:
-        """Whether this step computes the next block that the request lacks, for somebody else."""
-        # TODO 3.7: your code here (the reference: 13 lines).
+        """Whether another request is about to fill the next block that this one lacks.
+
+        It waits for the sibling that it forks, and for a block that a chunk in `_computing` fills.
+        """
+        # TODO 3.7: your code here (the reference: 14 lines).
         raise NotImplementedError(
             "paged_cache task 3.7: not implemented yet; see chapter The paged KV cache"
         )
@@ -96,13 +105,17 @@ class KVCacheManager:
             return []
         return self._tree.peek(request.token_ids, (request.num_tokens - 1) // self.block_size)
 
-    def _block_key(
-        self, request: Request, table: list[int], index: int
-    ) -> tuple[int, tuple[int, ...]]:
-        """Names a block's content: the block before it (which stands for all before) and its tokens."""
-        begin = index * self.block_size
-        before = table[index - 1] if index else -1
-        return before, tuple(request.token_ids[begin : begin + self.block_size])
+    def _start_alike(self, one: Request, other: Request, num_blocks: int) -> bool:
+        """Whether the first `num_blocks` blocks of the two have the same tokens.
+
+        The last of them is compared first, since that is where prompts part.
+        """
+        end = num_blocks * self.block_size
+        begin = end - self.block_size
+        return (
+            one.token_ids[begin:end] == other.token_ids[begin:end]
+            and one.token_ids[:begin] == other.token_ids[:begin]
+        )
 
     # ANCHOR_END: is_pending
 
@@ -110,11 +123,11 @@ class KVCacheManager:
     def allocate(self, request: Request, num_tokens: int, *, keep_free: int = 0) -> bool:
         """Make room for the request's first `num_tokens` tokens; False, nothing changed, if it cannot.
 
-        Evicts unreferenced cached blocks as needed, no more than are missing. A block that somebody
-        else can see is copied before this request writes to it. For `is_pending`, `_computing` notes
-        the first block that a chunk of more than one token fills, by its `_block_key`.
+        Evicts unreferenced cached blocks as needed, no more than are missing. A block that another
+        holder can see is copied before this request writes to it. For `is_pending`, a chunk of more than
+        one known token is noted in `_computing`.
         """
-        # TODO 3.5: your code here (the reference: 18 lines).
+        # TODO 3.5: your code here (the reference: 17 lines).
         raise NotImplementedError(
             "paged_cache task 3.5: not implemented yet; see chapter The paged KV cache"
         )
@@ -142,12 +155,13 @@ class KVCacheManager:
 
     # ANCHOR: commit
     def commit(self, request: Request) -> None:
-        """File the full blocks of computed tokens in the tree; take the tree's where it has them.
+        """File the full blocks of settled tokens in the tree; take the tree's where it has them.
 
-        The longer path is locked before the shorter one is unlocked, so that no block of the table is
-        unprotected for a moment. Called after every step, and costs nothing where no block became full.
+        The longer path is locked before the shorter one is unlocked, which leaves no block of the table
+        unprotected for a moment. Chunks that are filed are noted in `_computing` no more. Called often,
+        and costs nothing where no block became full.
         """
-        # TODO 3.6: your code here (the reference: 13 lines).
+        # TODO 3.6: your code here (the reference: 15 lines).
         raise NotImplementedError(
             "paged_cache task 3.6: not implemented yet; see chapter The paged KV cache"
         )
@@ -159,11 +173,12 @@ class KVCacheManager:
             "paged_cache task 3.6: not implemented yet; see chapter The paged KV cache"
         )
 
-    def _forget(self, key: str) -> None:
-        """Unlock the request's path; its table is gone."""
-        del self._filed[key]
+    def _forget(self, request: Request) -> None:
+        """Unlock the path of a request whose table is gone; no other need wait for it."""
+        del self._filed[request.request_id]
+        self._computing.pop(request, None)
         if self._tree is not None:
-            self._tree.unlock(self._nodes.pop(key))
+            self._tree.unlock(self._nodes.pop(request.request_id))
 
     # ANCHOR_END: commit
 
@@ -180,7 +195,7 @@ class KVCacheManager:
 
         Only what the tree has lost meanwhile is copied.
         """
-        # TODO 3.7: your code here (the reference: 13 lines).
+        # TODO 3.7: your code here (the reference: 14 lines).
         raise NotImplementedError(
             "paged_cache task 3.7: not implemented yet; see chapter The paged KV cache"
         )
@@ -192,19 +207,9 @@ class KVCacheManager:
 
     # ANCHOR_END: swap
 
-    # ANCHOR: slot_mapping
     def block_table(self, request: Request) -> list[int]:
         """The request's physical blocks."""
         return self._blocks.get_physical_blocks(request.request_id)
-
-    def slot_mapping(self, request: Request, start: int, num_tokens: int) -> list[int]:
-        """The slots of tokens [start, start + num_tokens)."""
-        # TODO 3.5: your code here (the reference: 2 lines).
-        raise NotImplementedError(
-            "paged_cache task 3.5: not implemented yet; see chapter The paged KV cache"
-        )
-
-    # ANCHOR_END: slot_mapping
 
     def stats(self) -> dict[str, int]:
         """Blocks as they stand, and evictions since the start."""
@@ -230,5 +235,5 @@ class KVCacheManager:
 
 
 def _lacks_prompt(request: Request) -> bool:
-    """Whether some of the prompt is still to be computed."""
-    return request.num_computed_tokens < request.num_prompt_tokens
+    """Whether some of the prompt is still to be computed, or not settled yet."""
+    return request.num_settled_tokens < request.num_prompt_tokens

@@ -48,6 +48,20 @@ class KVPool:
         """K and V of a layer as they lie in memory."""
         return self._device[layer]
 
+    # ANCHOR: slot_mapping
+    def slot_mapping(self, block_tables: Tensor, rows: Tensor, positions: Tensor) -> Tensor:
+        """The slot of each token, [T] int64, on the tables' device and without a loop over tokens.
+
+        block_tables: [n, m] int32. rows, positions: [T] int64, the row of each token's table and the
+        token's position in its sequence.
+        """
+        # TODO 3.4: your code here (the reference: 2 lines).
+        raise NotImplementedError(
+            "paged_cache task 3.4: not implemented yet; see chapter The paged KV cache"
+        )
+
+    # ANCHOR_END: slot_mapping
+
     # ANCHOR: write
     def write(self, layer: int, k: Tensor, v: Tensor, slot_mapping: Tensor) -> None:
         """Store k, v [T, kv_heads, head_dim] in the slots [T] (int64)."""

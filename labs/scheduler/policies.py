@@ -1,5 +1,5 @@
 # Lab 6, your part: tasks 6.1, 6.2, 6.3. The rest is given.
-"""Who goes first. Each policy is a queue of waiting requests that never scans itself."""
+"""Which request goes first. Each policy is a queue of waiting requests that never scans itself."""
 
 import heapq
 from collections import OrderedDict
@@ -113,8 +113,8 @@ class Priority:
 class LongestPrefixMatch(FCFS):
     """The longest cached prefix first, among the WINDOW that wait longest (Zheng et al. 2024).
 
-    It serves a prefix while it is in the cache. Whoever stands first and was passed over MAX_SKIPS
-    times goes next all the same, so that nobody waits for ever.
+    It serves a prefix while it is in the cache. A request that stands first and was passed over
+    MAX_SKIPS times goes next all the same, and none waits without end.
     """
 
     WINDOW = 32

@@ -8,12 +8,12 @@ scheduler does not ask. Called by the step loop of the engine.
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Sequence
 
 from yaie.core.batch import ScheduledRequest, StepPlan
 from yaie.core.contracts import KVCacheManager, SchedulingPolicy
-from yaie.core.errors import InvariantError
-from yaie.core.request import FinishReason, Request, RequestStatus
+from yaie.core.request import FailureKind, FinishReason, Request, RequestStatus
+
+from .agreement import check_agreement
 
 
 # ANCHOR: given
@@ -56,7 +56,7 @@ class Scheduler:
         return len(self._policy)
 
     @property
-    def _num_seats_taken(self) -> int:
+    def _num_rows(self) -> int:
         return len(self._running)
 
     def add(self, request: Request) -> None:
@@ -67,8 +67,8 @@ class Scheduler:
     def schedule(self) -> StepPlan:
         """Plan one step: those that run go on, then the queue moves up into what budget is left.
 
-        A step that preempts lets nobody in. The cache is told that a step begins, and the moves that
-        it has promised go into the plan.
+        A step that preempts admits no request. In `plan.scheduled` single tokens stand before chunks.
+        The moves that the cache has promised (`take_moves`) go into the plan.
         """
         # TODO 6.4: your code here (the reference: 7 lines).
         raise NotImplementedError(
@@ -76,15 +76,27 @@ class Scheduler:
         )
 
     def _continue_running(self, plan: StepPlan) -> int:
-        """Schedule the running requests in order of rank; returns the budget that is left."""
-        # TODO 6.4: your code here (the reference: 9 lines).
+        """Schedule the running requests; returns the budget that is left.
+
+        Requests that want a single token (`_num_wanted`) share the budget first, in order of rank.
+        Those that want more share the rest, in order of rank, each as much as is left for it. A share
+        for which there is no room costs nothing.
+
+        Room is made (`_make_room`) in a single walk over all of them in order of rank. A request that
+        is preempted on the way is then always one whose turn has not come yet; it gets no share.
+        """
+        # TODO 6.4: your code here (the reference: 11 lines).
         raise NotImplementedError(
             "scheduler task 6.4: not implemented yet; see chapter The scheduler"
         )
 
     def _put(self, plan: StepPlan, request: Request, num_tokens: int) -> None:
-        """Enter a request's share into the plan."""
-        # TODO 6.4: your code here (the reference: 11 lines).
+        """Enter a request's share into the plan: its next `num_tokens` tokens.
+
+        It samples if the last token that the request has or will have (`num_tokens`, unread tokens
+        included) is among them.
+        """
+        # TODO 6.4: your code here (the reference: 4 lines).
         raise NotImplementedError(
             "scheduler task 6.4: not implemented yet; see chapter The scheduler"
         )
@@ -93,17 +105,25 @@ class Scheduler:
 
     # ANCHOR: admit
     def _admit_waiting(self, plan: StepPlan, budget: int) -> None:
-        """Let the queue in, one by one, until budget, seats or blocks run out."""
+        """Let the queue in, one by one, until budget, blocks or `max_num_seqs` are used up.
+
+        No request overtakes the next in the queue (`peek`). That one waits if it was preempted with a
+        step in flight (`num_in_flight`), or if another computes the prefix that it needs (`is_pending`).
+        If it cannot be let in although none runs, it fails (`_fail`).
+        """
         # TODO 6.5: your code here (the reference: 11 lines).
         raise NotImplementedError(
             "scheduler task 6.5: not implemented yet; see chapter The scheduler"
         )
 
     def _try_admit(self, request: Request, budget: int) -> int:
-        """Give a waiting request its blocks and a seat; returns how many tokens it may compute, or 0.
+        """Let a waiting request in, with its blocks; returns how many tokens it may compute, or 0.
 
-        Room is asked for the whole sequence though only its first chunk takes it now: admitting what
-        cannot be finished would only preempt it later. Who is not let in holds nothing.
+        Its table starts with the cached prefix (`admit`), or comes back from the host (`swap_in`). Room
+        is asked for the whole sequence though only its first chunk takes it now: the blocks for the
+        rest, and the watermark if others run, must stay free (`keep_free`). Without chunked prefill
+        the budget must do for all that is left to compute. A request that is let in is RUNNING, and
+        stands in `_running` by rank; one that is not holds nothing and stays in the queue.
         """
         # TODO 6.5: your code here (the reference: 18 lines).
         raise NotImplementedError(
@@ -112,7 +132,8 @@ class Scheduler:
 
     # ANCHOR: fail
     def _fail(self, request: Request, plan: StepPlan) -> None:
-        """End a request that does not fit even alone, so that the queue behind it moves on."""
+        """End a request that does not fit even alone; the queue behind it moves on."""
+        request.failure = FailureKind.CAPACITY
         request.error = (
             f"the request needs room for {request.num_tokens} tokens at once, which the engine does not "
             "have even when it is empty; send a shorter one, or raise num_blocks or token_budget"
@@ -127,15 +148,20 @@ class Scheduler:
     def _make_room(self, request: Request, num_tokens: int, plan: StepPlan) -> bool:
         """Have blocks for the request's next tokens, preempting from the end of the line.
 
-        False if the request itself had to go.
+        False if the request itself had to go. If it is the only one that runs, it fails (`_fail`),
+        unless it has tokens in flight: then it stays for another step, since they may be its last.
         """
-        # TODO 6.6: your code here (the reference: 7 lines).
+        # TODO 6.6: your code here (the reference: 8 lines).
         raise NotImplementedError(
             "scheduler task 6.6: not implemented yet; see chapter The scheduler"
         )
 
     def _preempt_last(self, plan: StepPlan) -> Request:
-        """Take the last request's seat and blocks; it goes back to the front of the queue."""
+        """Take the last request's place and blocks; it goes back to the front of the queue.
+
+        It is SWAPPED if it may go to the host (`swap`) and the host has room. Otherwise it is PREEMPTED
+        and has computed nothing. What is in flight and unread stays so until `update`.
+        """
         # TODO 6.6: your code here (the reference: 11 lines).
         raise NotImplementedError(
             "scheduler task 6.6: not implemented yet; see chapter The scheduler"
@@ -144,18 +170,43 @@ class Scheduler:
     # ANCHOR_END: preempt
 
     # ANCHOR: update
-    def update(self, plan: StepPlan, token_ids: Sequence[int]) -> list[Request]:
-        """Take over a step's result; returns the requests that gained a token.
+    def advance(self, plan: StepPlan) -> None:
+        """The plan is on its way: its tokens count as computed and as in flight, and those that it draws
+        as unread: one for each share that samples, and one more for each draft.
 
-        What others may look for, prompts above all, is filed in the cache at once.
+        The step loop adds drafts to the plan after `schedule`; here they are only counted. Nothing is
+        filed, and a request that has ended is left alone.
         """
-        # TODO 6.7: your code here (the reference: 14 lines).
+        # TODO 6.7: your code here (the reference: 6 lines).
+        raise NotImplementedError(
+            "scheduler task 6.7: not implemented yet; see chapter The scheduler"
+        )
+
+    def update(self, plan: StepPlan, token_ids: list[list[int]]) -> list[Request]:
+        """Take over a step's result; returns the requests that gained tokens, in the plan's order.
+
+        token_ids: a list for each share that samples, those of ended requests included. It is empty if
+        the step failed for that request, which the step loop has ended before.
+
+        What `advance` added to the tokens in flight and unread is taken off again. A share that samples
+        with k drafts promised 1 + k tokens. As many as did not come are taken off `num_computed_tokens`,
+        of a SWAPPED request too. The count of a PREEMPTED one is 0 and stays 0.
+
+        For a request that runs, what others may look for is filed in the cache (`commit`): every chunk,
+        also behind the end of the prompt, and the last token of a prompt. Blocks that decodes fill may
+        wait until the request ends. A request that has ended since the plan was made is left alone.
+        """
+        # TODO 6.7: your code here (the reference: 19 lines).
         raise NotImplementedError(
             "scheduler task 6.7: not implemented yet; see chapter The scheduler"
         )
 
     def finish(self, request: Request, reason: FinishReason) -> None:
-        """End a request, wherever it stands, and give back what it holds; harmless if it has ended."""
+        """End a request, wherever it stands, and give back what it holds; harmless if it has ended.
+
+        It first leaves `_running` or the queue, then `_release` gives back its blocks: StaticScheduler's
+        looks whether others run. Until then the request's counts stay, since they say what is filed.
+        """
         # TODO 6.7: your code here (the reference: 10 lines).
         raise NotImplementedError(
             "scheduler task 6.7: not implemented yet; see chapter The scheduler"
@@ -167,24 +218,19 @@ class Scheduler:
 
     # ANCHOR_END: update
 
-    # ANCHOR: check
     def check(self) -> None:
-        """Raise InvariantError unless queues, statuses and blocks agree."""
-        ranks = [self._policy.rank(request) for request in self._running]
-        if ranks != sorted(ranks):
-            raise InvariantError(f"running requests are out of order: {ranks}")
-        for request in self._running:
-            if request.status is not RequestStatus.RUNNING:
-                raise InvariantError(
-                    f"{request.request_id} runs but its status is {request.status}"
-                )
-            room = len(self._cache.block_table(request)) * self._cache.block_size
-            if room < request.num_computed_tokens:
-                raise InvariantError(
-                    f"{request.request_id} has computed {request.num_computed_tokens} tokens "
-                    f"but has blocks for {room}"
-                )
-            if request.num_computed_tokens >= request.num_tokens:
-                raise InvariantError(f"{request.request_id} runs but has nothing left to compute")
+        """Raise InvariantError unless queues, statuses and blocks agree; see `agreement.py`."""
+        check_agreement(self._running, self._policy, self._cache)
 
-    # ANCHOR_END: check
+
+def _num_wanted(request: Request) -> int:
+    """How many tokens a running request would compute next: those that have no K and V yet.
+
+    0 while only a step in flight can tell how it goes on: the last of its `max_tokens` is unread, or
+    more than one token is (`num_unread > 1`), since drafts are verified then. A request is therefore
+    never planned behind more than one unread token.
+    """
+    # TODO 6.4: your code here (the reference: 4 lines).
+    raise NotImplementedError(
+        "scheduler task 6.4: not implemented yet; see chapter The scheduler"
+    )

@@ -22,13 +22,12 @@ class StaticScheduler(Scheduler):
         self._is_open = True
 
     @property
-    def _num_seats_taken(self) -> int:
+    def _num_rows(self) -> int:
         return len(self._running) + len(self._ended_rows)
 
     # ANCHOR: static_schedule
     def schedule(self) -> StepPlan:
         """Those that go on, new ones only while the batch is being filled, and the rows that ended."""
-        self._cache.begin_step()
         plan = StepPlan()
         self._is_open |= not self._running
         budget = self._continue_running(plan)
@@ -38,13 +37,14 @@ class StaticScheduler(Scheduler):
             self._is_open = plan.num_tokens >= self._token_budget
         for request in self._ended_rows:
             self._put(plan, request, 1)
+        plan.scheduled.sort(key=lambda item: item.num_tokens > 1)
         plan.swap_out, plan.swap_in, plan.copies = self._cache.take_moves()
         return plan
 
     # ANCHOR_END: static_schedule
 
     def _make_room(self, request: Request, num_tokens: int, plan: StepPlan) -> bool:
-        """Rows that ended give way before anybody who is alive."""
+        """Rows that ended give way before any request that is alive."""
         wanted = request.num_computed_tokens + num_tokens
         while self._ended_rows and not self._cache.allocate(request, wanted):
             self._drop_row(self._ended_rows.pop())

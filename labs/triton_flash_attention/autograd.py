@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from yaie.core.kernels import FlashAttention
+from yaie.core.contracts.kernels import FlashAttention
 
 
 # ANCHOR: autograd

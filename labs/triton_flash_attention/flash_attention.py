@@ -1,5 +1,5 @@
 # Lab 10, your part: tasks 10.1, 10.5, 10.6. The rest is given.
-"""The part: checks the arguments, chooses tiles, launches the kernels. See `yaie.core.kernels`."""
+"""The part: checks the arguments, chooses tiles, launches. See `yaie.core.contracts.kernels`."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -91,7 +91,7 @@ def make_call(
 
 
 class FlashAttention:
-    """See `yaie.core.kernels.FlashAttention`."""
+    """See `yaie.core.contracts.kernels.FlashAttention`."""
 
     # ANCHOR: forward
     def forward(

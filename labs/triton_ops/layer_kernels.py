@@ -1,5 +1,5 @@
 # Lab 9, your part: tasks 9.1, 9.2, 9.3, 9.4, 9.5, 9.6. The rest is given.
-"""The part: shapes and strides in, one launch out. See `yaie.core.kernels.LayerKernels`."""
+"""The part: shapes and strides in, one launch out. See `yaie.core.contracts.kernels.LayerKernels`."""
 
 import torch
 import triton
@@ -20,7 +20,7 @@ from .store import store_kv_kernel
 
 
 class LayerKernels:
-    """See `yaie.core.kernels.LayerKernels` and `StoreKernel`. Nothing to launch for an empty batch."""
+    """See `yaie.core.contracts.kernels`. There is nothing to launch for an empty batch."""
 
     # ANCHOR: rms_norm
     def rms_norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:

@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 MAX_MESSAGE_CHARS = 500
 RETRY_AFTER_SECONDS = "1"
-CLIENT_CLOSED_REQUEST = 499  # nginx's number for it; nobody is left to read it
+CLIENT_CLOSED_REQUEST = 499  # nginx's number for it; no client reads it
 
 # Of failures that have no exception of ours. Other statuses: see `http_error`.
 TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error"}

@@ -29,7 +29,7 @@ QUESTION = {
     "temperature": 0,
     "max_tokens": 12,
 }
-_ = client.post(CHAT, QUESTION)  # so that no picture pays for the first call
+_ = client.post(CHAT, QUESTION)  # the first call takes longer
 
 # %% [markdown]
 # ## A streamed answer
@@ -127,7 +127,7 @@ draw.show(fig)
 # ## What an error looks like
 #
 # Six calls that cannot be answered. Which status do you expect for each? Which of them names a
-# parameter? Every body has the same shape, so that one client library reads them all.
+# parameter? Every body has the same shape: one client library reads them all.
 
 # %%
 CALLS = {
@@ -160,7 +160,7 @@ print(json.dumps(json.loads(CALLS["temperature 9000"].body), indent=2))
 # ## A client that leaves
 #
 # The client hangs up after the third piece of a long answer. How many more tokens may the engine
-# compute for it? What would happen to all the others if nobody noticed?
+# compute for it? What would happen to all the others if the server did not notice?
 
 # %%
 LONG = QUESTION | {"stream": True, "max_tokens": 200, "ignore_eos": True}

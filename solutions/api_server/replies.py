@@ -1,9 +1,9 @@
 """Answers in OpenAI's shape, as plain dicts.
 
-`LLMEngine.chat_completion`, `yaie generate` and the endpoints build their answers here, so that all
-say the same. A `Reply` is fed the outputs of the requests of one call, in the order in which the
-engine gives them: `add` and `result` make one whole answer, `chunks` and `usage_chunk` make a
-streamed one.
+`LLMEngine.chat_completion`, `yaie generate` and the endpoints all build their answers here. A `Reply` is
+fed the outputs of the requests of one call, in the order in which the engine gives them: `add` and
+`result` make one whole answer, `chunks` and `usage_chunk` make a streamed one. It sees no request of the
+engine, only what was submitted and what the outputs say.
 """
 
 import time
@@ -12,7 +12,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 from yaie.core.errors import YaieError
-from yaie.core.request import FinishReason, Request, RequestOutput
+from yaie.core.output import RequestOutput, Submitted
+from yaie.core.request import FinishReason
 
 Json = dict[str, Any]
 
@@ -30,7 +31,7 @@ class Reply:
     chunk_object: ClassVar[str]
 
     def __init__(
-        self, model: str, requests: Sequence[Request], *, include_usage: bool = False
+        self, model: str, requests: Sequence[Submitted], *, include_usage: bool = False
     ) -> None:
         """`include_usage`: a usage chunk will follow, which the other chunks announce with null."""
         self.id = self.id_prefix + uuid.uuid4().hex
@@ -38,19 +39,24 @@ class Reply:
         self.requests = requests
         self.include_usage = include_usage
         self._created = int(time.time())
-        # Of each choice: the number of a request, its text so far, whether its stream has begun.
         self._index = {request.request_id: index for index, request in enumerate(requests)}
+        # Of each choice: its texts so far, whether its stream has begun, and its newest output, which
+        # has the counts so far. Before the first output that is an empty one.
         self._texts: list[list[str]] = [[] for _ in requests]
         self._begun = [False] * len(requests)
+        self._newest = [RequestOutput(request.request_id, "", []) for request in requests]
 
     # ANCHOR_END: given
 
     # ANCHOR: whole
     def add(self, output: RequestOutput) -> None:
-        """Take over an output's text. Raises YaieError if its request failed (`raise_if_failed`)."""
+        """Take over an output: its text, and what it counts. Raises YaieError if its request failed
+        (`raise_if_failed`)."""
         # BEGIN SOLUTION 8.2
         raise_if_failed(output)
-        self._texts[self._index[output.request.request_id]].append(output.text)
+        index = self._index[output.request_id]
+        self._texts[index].append(output.text)
+        self._newest[index] = output
         # END SOLUTION
 
     def result(self) -> Json:
@@ -61,10 +67,32 @@ class Reply:
         """
         # BEGIN SOLUTION 8.2
         choices = [
-            self._choice(index, "".join(self._texts[index]), request)
-            for index, request in enumerate(self.requests)
+            self._choice(index, "".join(self._texts[index]), last)
+            for index, last in enumerate(self._newest)
         ]
-        return {**self._head(self.whole_object), "choices": choices, "usage": usage(self.requests)}
+        return {**self._head(self.whole_object), "choices": choices, "usage": self.usage()}
+        # END SOLUTION
+
+    def usage(self) -> Json:
+        """Token counts of the call, as far as its outputs have come: "prompt_tokens",
+        "completion_tokens", "total_tokens" (their sum), and "prompt_tokens_details" with
+        "cached_tokens", which are part of the prompt's.
+
+        `params.n` of each request tells how many siblings share its prompt: it counts once, with what
+        the first of them found cached. Outputs count each. What an output counts are totals of its
+        request; a choice without an output counts 0, cached tokens included.
+        """
+        # BEGIN SOLUTION 8.2
+        n = self.requests[0].params.n
+        prompt_tokens = sum(request.num_prompt_tokens for request in self.requests[::n])
+        completion_tokens = sum(output.num_output_tokens for output in self._newest)
+        cached_tokens = sum(output.num_cached_tokens for output in self._newest[::n])
+        return {
+            "prompt_tokens": prompt_tokens,
+            "completion_tokens": completion_tokens,
+            "total_tokens": prompt_tokens + completion_tokens,
+            "prompt_tokens_details": {"cached_tokens": cached_tokens},
+        }
         # END SOLUTION
 
     # ANCHOR_END: whole
@@ -76,16 +104,17 @@ class Reply:
         - in front of a choice's first output, its `_opening` if it has one (chat names the role there);
         - the output's text as a `_piece`, unless it is "": text may be held back;
         - after the last output a `_piece` without text, whose "finish_reason" is the reason's value
-          and which has the request's "stop_reason" too. In every other chunk the reason is None.
+          and which has the output's "stop_reason" too. In every other chunk the reason is None.
 
         A chunk is `_head` of `chunk_object` with "choices"; if usage is to follow, with "usage": None
-        too. Raises YaieError if the request failed (`raise_if_failed`).
+        too. What the output counts is kept for `usage`. Raises YaieError if the request failed
+        (`raise_if_failed`).
         """
         # BEGIN SOLUTION 8.3
         raise_if_failed(output)
-        index = self._index[output.request.request_id]
+        index = self._index[output.request_id]
         opening = None if self._begun[index] else self._opening(index)
-        self._begun[index] = True
+        self._begun[index], self._newest[index] = True, output
         if opening is not None:
             yield self._chunk(opening)
         if output.text:
@@ -93,14 +122,14 @@ class Reply:
         if output.finish_reason is not None:
             choice = self._piece(index, "")
             choice["finish_reason"] = output.finish_reason.value
-            choice["stop_reason"] = output.request.stop_reason
+            choice["stop_reason"] = output.stop_reason
             yield self._chunk(choice)
         # END SOLUTION
 
     def usage_chunk(self) -> Json:
         """The last chunk of a stream that was asked for its usage: no choices, and "usage"."""
         # BEGIN SOLUTION 8.3
-        return {**self._head(self.chunk_object), "choices": [], "usage": usage(self.requests)}
+        return {**self._head(self.chunk_object), "choices": [], "usage": self.usage()}
         # END SOLUTION
 
     # BEGIN SOLUTION 8.3
@@ -118,8 +147,8 @@ class Reply:
         """What every answer and every chunk begins with. The id and the time are those of the call."""
         return {"id": self.id, "object": name, "created": self._created, "model": self.model}
 
-    def _choice(self, index: int, text: str, request: Request) -> Json:
-        """A finished choice of a whole answer."""
+    def _choice(self, index: int, text: str, last: RequestOutput) -> Json:
+        """A finished choice of a whole answer. `last`: its last output."""
         raise NotImplementedError
 
     def _opening(self, index: int) -> Json | None:
@@ -139,12 +168,12 @@ class ChatReply(Reply):
     whole_object = "chat.completion"
     chunk_object = "chat.completion.chunk"
 
-    def _choice(self, index: int, text: str, request: Request) -> Json:
+    def _choice(self, index: int, text: str, last: RequestOutput) -> Json:
         """Has "index" and "message" ("role", which is "assistant", "content", and "refusal", which is
         None), then `ending`."""
         # BEGIN SOLUTION 8.2
         message = {"role": "assistant", "content": text, "refusal": None}
-        return {"index": index, "message": message, **ending(request)}
+        return {"index": index, "message": message, **ending(last)}
         # END SOLUTION
 
     def _opening(self, index: int) -> Json | None:
@@ -175,10 +204,10 @@ class TextReply(Reply):
     whole_object = "text_completion"
     chunk_object = "text_completion"
 
-    def _choice(self, index: int, text: str, request: Request) -> Json:
+    def _choice(self, index: int, text: str, last: RequestOutput) -> Json:
         """Has "index" and "text", then `ending`."""
         # BEGIN SOLUTION 8.2
-        return {"index": index, "text": text, **ending(request)}
+        return {"index": index, "text": text, **ending(last)}
         # END SOLUTION
 
     def _opening(self, index: int) -> Json | None:
@@ -195,42 +224,17 @@ class TextReply(Reply):
 # ANCHOR_END: text_reply
 
 
-# ANCHOR: usage
-def usage(requests: Sequence[Request]) -> Json:
-    """Token counts of one call: "prompt_tokens", "completion_tokens", "total_tokens" (their sum), and
-    "prompt_tokens_details" with "cached_tokens", which are part of the prompt's.
-
-    requests: by prompt, then by `n`, which is `params.n` of each. The `n` siblings share their prompt:
-    it counts once, with what the first of them found cached. Outputs count each.
+def ending(last: RequestOutput) -> Json:
+    """What every choice of a whole answer ends with: "logprobs": None, "finish_reason" (the value of its
+    last output's reason, None without a reason), and "stop_reason", an extension: which stop string or
+    token it was.
     """
     # BEGIN SOLUTION 8.2
-    prompts = requests[:: requests[0].params.n]
-    prompt_tokens = sum(request.num_prompt_tokens for request in prompts)
-    completion_tokens = sum(request.num_output_tokens for request in requests)
-    return {
-        "prompt_tokens": prompt_tokens,
-        "completion_tokens": completion_tokens,
-        "total_tokens": prompt_tokens + completion_tokens,
-        "prompt_tokens_details": {
-            "cached_tokens": sum(request.num_cached_tokens for request in prompts)
-        },
-    }
-    # END SOLUTION
-
-
-# ANCHOR_END: usage
-
-
-def ending(request: Request) -> Json:
-    """What every choice of a whole answer ends with: "logprobs": None, "finish_reason" (the reason's
-    value, None without a reason), and "stop_reason", an extension: which stop string or token it was.
-    """
-    # BEGIN SOLUTION 8.2
-    reason = request.finish_reason
+    reason = last.finish_reason
     return {
         "logprobs": None,
         "finish_reason": None if reason is None else reason.value,
-        "stop_reason": request.stop_reason,
+        "stop_reason": last.stop_reason,
     }
     # END SOLUTION
 
@@ -238,4 +242,4 @@ def ending(request: Request) -> Json:
 def raise_if_failed(output: RequestOutput) -> None:
     """Raises YaieError if this is the last output of a request that failed in the engine."""
     if output.finish_reason is FinishReason.ERROR:
-        raise YaieError(output.request.error or "The request failed in the engine.")
+        raise YaieError(output.error or "The request failed in the engine.")

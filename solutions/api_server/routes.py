@@ -1,6 +1,6 @@
 """The endpoints below `/v1`. Each says what it does; how is in the modules it calls.
 
-`yaie.server.app` puts the router into its application, and hands it the backend that does the work.
+`yaie.server.app` puts the router into its application, and hands it the service that does the work.
 """
 
 import time
@@ -10,7 +10,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from yaie.core.contracts import ServingBackend
+from yaie.core.contracts import ModelService
 from yaie.core.errors import ModelNotFoundError
 from yaie.core.params import SamplingParams
 
@@ -21,8 +21,8 @@ from .sending import streamed_answer, whole_answer
 
 
 # ANCHOR: router
-def make_router(backend: ServingBackend) -> APIRouter:
-    """A router with four endpoints, answered by `backend`:
+def make_router(service: ModelService) -> APIRouter:
+    """A router with four endpoints, answered by `service`:
 
     GET /v1/models               {"object": "list", "data": [the `model_card` of the served model]}
     GET /v1/models/{id}          its card, if the id passes `check_model`. An id may hold slashes.
@@ -30,7 +30,7 @@ def make_router(backend: ServingBackend) -> APIRouter:
     POST /v1/completions         a CompletionRequest as body: `answer_text`
 
     The last two end as soon as their client leaves (`until_disconnect`). Nothing is asked of the
-    backend before a request comes: the model may still be loading. Exceptions are left to the
+    service before a request comes: the model may still be loading. Exceptions are left to the
     handlers of `errors.py`.
     """
     router = APIRouter()
@@ -40,23 +40,23 @@ def make_router(backend: ServingBackend) -> APIRouter:
     @router.get("/v1/models")
     async def list_models() -> Json:
         """The one model that is served."""
-        return {"object": "list", "data": [model_card(backend, started)]}
+        return {"object": "list", "data": [model_card(service, started)]}
 
     @router.get("/v1/models/{model:path}")
     async def get_model(model: str) -> Json:
         """The served model by name; 404 for any other."""
-        check_model(backend, model)
-        return model_card(backend, started)
+        check_model(service, model)
+        return model_card(service, started)
 
     @router.post("/v1/chat/completions")
     async def chat_completions(body: ChatRequest, request: Request) -> Response:
         """Answer a conversation."""
-        return await until_disconnect(request.receive, answer_chat(backend, body))
+        return await until_disconnect(request.receive, answer_chat(service, body))
 
     @router.post("/v1/completions")
     async def completions(body: CompletionRequest, request: Request) -> Response:
         """Continue one or several prompts."""
-        return await until_disconnect(request.receive, answer_text(backend, body))
+        return await until_disconnect(request.receive, answer_text(service, body))
 
     return router
     # END SOLUTION
@@ -66,31 +66,31 @@ def make_router(backend: ServingBackend) -> APIRouter:
 
 
 # ANCHOR: models
-def model_card(backend: ServingBackend, created: int) -> Json:
+def model_card(service: ModelService, created: int) -> Json:
     """OpenAI's object for the served model: "id" (its name), "object": "model", "created", "owned_by":
     "yaie", and "max_model_len", an extension that clients of other engines know as well.
     """
     # BEGIN SOLUTION 8.6
     return {
-        "id": backend.model_name,
+        "id": service.model_name,
         "object": "model",
         "created": created,
         "owned_by": "yaie",
-        "max_model_len": backend.max_model_len,
+        "max_model_len": service.max_model_len,
     }
     # END SOLUTION
 
 
-def check_model(backend: ServingBackend, name: str | None) -> None:
+def check_model(service: ModelService, name: str | None) -> None:
     """Raises ModelNotFoundError unless `name` is the served model, or None (not given).
 
-    Its message quotes both names, so that a client learns what it could have asked for; its parameter
-    is "model".
+    Its message quotes both names: a client learns what it could have asked for. Its parameter is
+    "model".
     """
     # BEGIN SOLUTION 8.6
-    if name not in (None, backend.model_name):
+    if name not in (None, service.model_name):
         raise ModelNotFoundError(
-            f"The model {name!r} does not exist here; this server serves {backend.model_name!r}.",
+            f"The model {name!r} does not exist here; this server serves {service.model_name!r}.",
             param="model",
         )
     # END SOLUTION
@@ -100,33 +100,33 @@ def check_model(backend: ServingBackend, name: str | None) -> None:
 
 
 # ANCHOR: answers
-async def answer_chat(backend: ServingBackend, body: ChatRequest) -> Response:
+async def answer_chat(service: ModelService, body: ChatRequest) -> Response:
     """Answer a conversation with a ChatReply.
 
-    In this order, so that the first thing wrong is the one reported: the model is the served one, the
-    sampling parameters are right (`body.sampling_params` with the backend's defaults), the messages
-    (each `for_template`) and `body.prompt_tools` make a prompt (`backend.encode_chat`). Then `answer`.
+    In this order, because the first thing wrong is the one to report: the model is the served one, the
+    sampling parameters are right (`body.sampling_params` with the service's defaults), the messages
+    (each `for_template`) and `body.prompt_tools` make a prompt (`service.encode_chat`). Then `answer`.
     """
     # BEGIN SOLUTION 8.6
-    check_model(backend, body.model)
-    params = body.sampling_params(backend.sampling_defaults)
+    check_model(service, body.model)
+    params = body.sampling_params(service.sampling_defaults)
     messages = [message.for_template() for message in body.messages]
-    prompt = await backend.encode_chat(messages, body.prompt_tools)
-    return await answer(backend, body, [prompt], params, ChatReply)
+    prompt = await service.encode_chat(messages, body.prompt_tools)
+    return await answer(service, body, [prompt], params, ChatReply)
     # END SOLUTION
 
 
-async def answer_text(backend: ServingBackend, body: CompletionRequest) -> Response:
+async def answer_text(service: ModelService, body: CompletionRequest) -> Response:
     """Continue `body.prompts()` with a TextReply, after the same checks of model and parameters."""
     # BEGIN SOLUTION 8.6
-    check_model(backend, body.model)
-    params = body.sampling_params(backend.sampling_defaults)
-    return await answer(backend, body, body.prompts(), params, TextReply)
+    check_model(service, body.model)
+    params = body.sampling_params(service.sampling_defaults)
+    return await answer(service, body, body.prompts(), params, TextReply)
     # END SOLUTION
 
 
 async def answer(
-    backend: ServingBackend,
+    service: ModelService,
     body: ChatRequest | CompletionRequest,
     prompts: Sequence[str | list[int]],
     params: SamplingParams,
@@ -134,14 +134,19 @@ async def answer(
 ) -> Response:
     """Submit the prompts with the body's priority (0 if it gives none) and send what comes.
 
-    make_reply(model name, requests of the stream, include_usage=...) shapes it, and `backend.extend`
+    make_reply(model name, requests of the stream, include_usage=...) shapes it, and `service.extend`
     adds what the body asks for beyond text; `streamed_answer` or `whole_answer` sends it, as
-    `body.stream` says.
+    `body.stream` says. From the submission on the engine works for this stream: if making or extending
+    the reply raises, the stream is closed before the error goes on.
     """
     # BEGIN SOLUTION 8.6
-    stream = await backend.submit_all(prompts, params, priority=body.priority or 0)
-    reply = make_reply(backend.model_name, stream.requests, include_usage=body.include_usage)
-    extended = backend.extend(reply, body)
+    stream = await service.submit_all(prompts, params, priority=body.priority or 0)
+    try:
+        reply = make_reply(service.model_name, stream.requests, include_usage=body.include_usage)
+        extended = service.extend(reply, body)
+    except Exception:
+        await stream.aclose()
+        raise
     return await (streamed_answer if body.stream else whole_answer)(stream, extended)
     # END SOLUTION
 

@@ -7,7 +7,7 @@
 # %%
 import torch
 
-from yaie.core.cuda.on_cpu import recording
+from yaie.cuda.on_cpu import recording
 from yaie.explore import draw, load
 
 torch.manual_seed(0)

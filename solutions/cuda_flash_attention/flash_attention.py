@@ -1,4 +1,4 @@
-"""FlashAttention on the kernels of this folder; see `yaie.core.kernels` for the contract.
+"""FlashAttention on the kernels of this folder; see `yaie.core.contracts.kernels` for the contract.
 
 The tiles of scores stay in a thread block (Dao et al. 2022, 2023). Arithmetic is float32 on CUDA cores.
 """
@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from yaie.core.cuda.library import Argument, CudaLibrary
+from yaie.cuda.library import Argument, CudaLibrary
 
 LIBRARY = CudaLibrary(Path(__file__).parent)
 MAX_DIM = 256
@@ -16,7 +16,7 @@ ALIGNMENT = 8  # elements: what 16 bytes of a half type hold
 
 
 class FlashAttention:
-    """See `yaie.core.kernels.FlashAttention`."""
+    """See `yaie.core.contracts.kernels.FlashAttention`."""
 
     def forward(
         self,

@@ -16,7 +16,7 @@ def visible(
     block_mask: Tensor | None = None,
     mask_block: int = 128,
 ) -> Tensor:
-    """Which keys each query sees: [tq, tk] bool. See `yaie.core.kernels.FlashAttention`."""
+    """Which keys each query sees: [tq, tk] bool. See `yaie.core.contracts.kernels.FlashAttention`."""
     positions = torch.arange(tk - tq, tk)[:, None]
     keys = torch.arange(tk)
     seen = torch.ones(tq, tk, dtype=torch.bool)

@@ -10,7 +10,7 @@ from importlib import import_module
 
 import torch
 
-from yaie.core.cuda.on_cpu import recording
+from yaie.cuda.on_cpu import recording
 from yaie.explore import draw, load
 
 part = load("cuda_memory_ops")["cuda_memory_ops"]

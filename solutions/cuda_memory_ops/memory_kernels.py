@@ -9,14 +9,14 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from yaie.core.cuda.library import CudaLibrary
-from yaie.core.cuda.tables import AddressTable
+from yaie.cuda.library import CudaLibrary
+from yaie.cuda.tables import AddressTable
 
 LIBRARY = CudaLibrary(Path(__file__).parent)
 
 
 class MemoryKernels:
-    """See `yaie.core.kernels.MemoryKernels`."""
+    """See `yaie.core.contracts.kernels.MemoryKernels`."""
 
     def __init__(self) -> None:
         self._tables: dict[tuple[int, ...], tuple[AddressTable, int, int]] = {}

@@ -6,7 +6,7 @@ from .memory_kernels import LIBRARY, rows, whole
 
 
 class NaiveMemoryKernels:
-    """See `yaie.core.kernels.MemoryKernels`."""
+    """See `yaie.core.contracts.kernels.MemoryKernels`."""
 
     def store_kv(
         self, k: Tensor, v: Tensor, key_blocks: Tensor, value_blocks: Tensor, slot_mapping: Tensor

@@ -9,7 +9,7 @@ from importlib import import_module
 
 import torch
 
-from yaie.core.cuda.on_cpu import recording, settings
+from yaie.cuda.on_cpu import recording, settings
 from yaie.explore import draw, load
 
 part = load("cuda_ops")["cuda_ops"]

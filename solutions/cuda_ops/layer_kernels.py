@@ -8,13 +8,13 @@ from pathlib import Path
 
 from torch import Tensor
 
-from yaie.core.cuda.library import CudaLibrary
+from yaie.cuda.library import CudaLibrary
 
 LIBRARY = CudaLibrary(Path(__file__).parent)
 
 
 class LayerKernels:
-    """See `yaie.core.kernels.LayerKernels`."""
+    """See `yaie.core.contracts.kernels.LayerKernels`."""
 
     # ANCHOR: rms_norm
     def rms_norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:

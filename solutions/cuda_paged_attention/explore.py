@@ -8,7 +8,7 @@
 import torch
 
 from yaie.core.batch import AttentionSpec
-from yaie.core.cuda.on_cpu import recording
+from yaie.cuda.on_cpu import recording
 from yaie.explore import draw, load
 
 lab = load("cuda_paged_attention")["cuda_paged_attention"]

@@ -1,25 +1,28 @@
-"""The step loop: schedule, run, sample, update, and tell each request what it gained.
+"""The step loop: schedule, execute, advance, and take over what came out.
 
-`LLMEngine` calls it; below it stand the scheduler, the model runner and the sampler.
+`LLMEngine` calls it; below it stand the scheduler and the executor, which sends plans to the worker.
 """
 
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
-from yaie.core.contracts import Detokenizer, ModelRunner, Sampler, Scheduler, StopChecker
+from yaie.core.batch import StepOutcome, StepPlan
+from yaie.core.contracts import Detokenizer, Executor, Scheduler, StopChecker
 from yaie.core.errors import InvalidRequestError
-from yaie.core.request import FinishReason, Request, RequestOutput
+from yaie.core.output import RequestOutput
+from yaie.core.request import FinishReason, Request
 
 
 # ANCHOR: given
 @dataclass(slots=True)
 class Output:
-    """A live request with the makers of its text."""
+    """A live request with the makers of its text. num_shown: output tokens that became text."""
 
     request: Request
     detokenizer: Detokenizer
     stop_checker: StopChecker
+    num_shown: int = 0
 
 
 class EngineCore:
@@ -32,15 +35,13 @@ class EngineCore:
     def __init__(
         self,
         scheduler: Scheduler,
-        runner: ModelRunner,
-        sampler: Sampler,
+        executor: Executor,
         make_detokenizer: Callable[[], Detokenizer],
         make_stop_checker: Callable[[Sequence[str]], StopChecker],
         eos_token_ids: Collection[int],
     ) -> None:
         self._scheduler = scheduler
-        self._runner = runner
-        self._sampler = sampler
+        self._executor = executor
         self._make_detokenizer = make_detokenizer
         self._make_stop_checker = make_stop_checker
         self._eos_token_ids = eos_token_ids
@@ -82,53 +83,78 @@ class EngineCore:
     def step(self) -> list[RequestOutput]:
         """One step for every request that the scheduler picks; returns what each one gained.
 
-        Sets a request's `first_token_time` (time.monotonic) with its first token. A request that the
-        sampler gives -1 gets a message in `error` and ends with an output of no token. A request may be
-        finished by others between plan and update: it is passed over.
+        In this order: schedule, execute (also a plan without requests, which may move blocks), advance,
+        and only then wait for the outcome.
         """
         # BEGIN SOLUTION 7.4
         plan = self._scheduler.schedule()
+        pending = self._executor.execute(plan)
+        self._scheduler.advance(plan)
+        return self.take(plan, pending.result())
+        # END SOLUTION
+
+    def take(self, plan: StepPlan, outcome: StepOutcome) -> list[RequestOutput]:
+        """Take over what came of a plan, perhaps a step late; returns what each of its requests gained.
+
+        Requests of `plan.failed` are finished already, those of `outcome.failed` are to be finished
+        here, unless they have ended meanwhile: each ends with an output of no token. Then the scheduler
+        is told the tokens, and `_show` turns them into text. Sets `first_token_time` (time.monotonic)
+        when a request gains its first token, even if the step brings several.
+        """
+        # BEGIN SOLUTION 7.4
         outputs = [self._failed(request) for request in plan.failed]
-        if not plan.scheduled:
-            return outputs
-        logits = self._runner.run(plan)
-        requests = [item.request for item in plan.scheduled if item.samples]
-        token_ids: list[int] = []
-        if requests:
-            sampling_batch = self._runner.sampling_batch(requests)
-            token_ids = self._sampler.sample(logits, sampling_batch).tolist()
-        for request, token_id in zip(requests, token_ids, strict=True):
-            if token_id < 0 and not request.is_finished:
-                request.error = "the model produced logits that are not finite (NaN or infinity)"
+        for request in outcome.failed:
+            if not request.is_finished:
                 self._scheduler.finish(request, FinishReason.ERROR)
                 outputs.append(self._failed(request))
         now = time.monotonic()
-        for request in self._scheduler.update(plan, token_ids):
+        for request in self._scheduler.update(plan, outcome.token_ids):
             request.first_token_time = request.first_token_time or now
-            outputs.append(self._advance(self._live[request.request_id]))
+            outputs.append(self._show(self._live[request.request_id]))
         return outputs
         # END SOLUTION
 
     def _failed(self, request: Request) -> RequestOutput:
-        """The last output of a request that the scheduler has ended with an error."""
+        """The last output of a request that has ended with an error."""
         del self._live[request.request_id]
-        return RequestOutput(request, "", [], FinishReason.ERROR)
+        return RequestOutput.of(request, "", [], FinishReason.ERROR)
 
     # ANCHOR_END: step
 
-    # ANCHOR: advance
-    def _advance(self, output: Output) -> RequestOutput:
-        """Turn a request's newest token into text, and end the request if it is time.
+    # ANCHOR: show
+    def _show(self, output: Output) -> RequestOutput:
+        """Turn a request's new tokens into text, and end the request if it is time.
 
-        A token that ends it is not shown; it stays in `token_ids`. At the end what detokenizer and stop
-        checker held back is shown, and `stop_reason` names the stop string or stop token, if one it was.
+        A stop token or end-of-sequence token is not shown, but stays in `token_ids`. What came after the
+        end is dropped (`Request.drop_last`), and only then is the scheduler told: it files what is left.
+        At the end, what detokenizer and stop checker held back is shown.
+
+        `stop_reason` names the stop string that ended the text, even if only the text flushed after a
+        stop token completes it. Without one it is the stop token, even if that is an end-of-sequence
+        token as well.
         """
         # BEGIN SOLUTION 7.3
         request = output.request
-        token_id = request.token_ids[-1]
-        reason = self._finish_reason(request, token_id)
-        new = "" if reason is FinishReason.STOP else output.detokenizer.push(token_id)
-        text, stop = output.stop_checker.push(new)
+        new = request.token_ids[request.num_prompt_tokens + output.num_shown :]
+        text, reason, shown = "", None, 0
+        while reason is None and shown < len(new):
+            piece, reason = self._show_one(output, new[shown])
+            text, shown = text + piece, shown + 1
+            output.num_shown += 1
+        request.drop_last(len(new) - shown)
+        if reason is not None:
+            self._scheduler.finish(request, reason)
+            del self._live[request.request_id]
+        return RequestOutput.of(request, text, new[:shown], reason)
+        # END SOLUTION
+
+    def _show_one(self, output: Output, token_id: int) -> tuple[str, FinishReason | None]:
+        """The text that one more token makes safe to show, and why the request ends with it, if so."""
+        # BEGIN SOLUTION 7.3
+        request = output.request
+        reason = self._finish_reason(output, token_id)
+        piece = "" if reason is FinishReason.STOP else output.detokenizer.push(token_id)
+        text, stop = output.stop_checker.push(piece)
         if reason is not None and stop is None:
             tail, stop = output.stop_checker.push(output.detokenizer.flush())
             text += tail
@@ -136,23 +162,21 @@ class EngineCore:
             reason, request.stop_reason = FinishReason.STOP, stop
         elif reason is not None:
             text += output.stop_checker.flush()
-        if reason is not None:
-            self._scheduler.finish(request, reason)
-            del self._live[request.request_id]
-        return RequestOutput(request, text, [token_id], reason)
+        return text, reason
         # END SOLUTION
 
-    def _finish_reason(self, request: Request, token_id: int) -> FinishReason | None:
+    def _finish_reason(self, output: Output, token_id: int) -> FinishReason | None:
         """Whether this token ends the request: an end-of-sequence token, a stop token, or enough."""
         # BEGIN SOLUTION 7.3
+        request = output.request
         if token_id in request.params.stop_token_ids:
             request.stop_reason = token_id
             return FinishReason.STOP
         if token_id in self._eos_token_ids and not request.params.ignore_eos:
             return FinishReason.STOP
-        if request.num_output_tokens >= request.max_tokens:
+        if output.num_shown + 1 >= request.max_tokens:
             return FinishReason.LENGTH
         return None
         # END SOLUTION
 
-    # ANCHOR_END: advance
+    # ANCHOR_END: show

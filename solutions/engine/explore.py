@@ -142,7 +142,7 @@ def run():
         for name, (when, *_) in ASKED.items():
             if when == len(trace):
                 ask(name)
-        trace.append({output.request.request_id: output for output in engine.step()})
+        trace.append({output.request_id: output for output in engine.step()})
     return trace
 
 

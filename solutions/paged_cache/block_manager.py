@@ -1,7 +1,7 @@
 """Who holds which block of the device pool and of the host pool.
 
 Paged memory for keys and values (Kwon et al. 2023, PagedAttention). This file moves no data: it hands
-out block numbers and says which blocks somebody must copy. `naive.py` does the same by scanning lists.
+out block numbers and says which blocks the caller must copy. `naive.py` does the same by scanning lists.
 """
 
 from collections import Counter
@@ -28,12 +28,12 @@ class BlockManager:
 
     @property
     def num_free(self) -> int:
-        """Device blocks that nobody holds."""
+        """Free device blocks."""
         return len(self._free)
 
     @property
     def num_free_host(self) -> int:
-        """Host blocks that nobody holds."""
+        """Free host blocks."""
         return len(self._free_host)
 
     # ANCHOR: allocate
@@ -137,7 +137,7 @@ class BlockManager:
         # BEGIN SOLUTION 3.2
         for block in block_ids:
             if self._refs[block] == 0:
-                raise BlockStateError(f"block {block} is free: nobody's content to share")
+                raise BlockStateError(f"block {block} is free: it has no content to share")
         # END SOLUTION
 
     def ref_count(self, block_id: int) -> int:
@@ -145,17 +145,17 @@ class BlockManager:
         return self._refs[block_id]
 
     def replace(self, request_id: str, index: int, block_ids: Sequence[int]) -> None:
-        """Point entries index.. of a table at other, held blocks; drop the references to the old.
+        """Point len(block_ids) entries of a table, from `index` on, at other blocks that are in use.
 
-        The table is a new list afterwards. Raises BlockStateError, with nothing changed, if one of the
-        new blocks is free.
+        The references to the old blocks are dropped. The table is a new list afterwards. Raises
+        BlockStateError, with nothing changed, if one of the new blocks is free.
         """
         # BEGIN SOLUTION 3.2
         table = self._tables[request_id]
         end = index + len(block_ids)
         old = table[index:end]
         self._add_references(block_ids)
-        # A new list, so that whoever copied the old one sees that it is not merely longer.
+        # A new list: a reader that keeps a copy sees that the table is not merely longer.
         self._tables[request_id] = table[:index] + list(block_ids) + table[end:]
         self._drop(old)
         # END SOLUTION
@@ -166,7 +166,7 @@ class BlockManager:
     def copy_on_write(self, request_id: str, index: int) -> tuple[int, int] | None:
         """Make entry `index` of a table safe to write.
 
-        None if nobody else holds that block, else (old, fresh): the caller copies old to fresh before
+        None if the request is its only holder, else (old, fresh): the caller copies old to fresh before
         anything is written. Raises OutOfBlocksError, with nothing changed, if no block is free.
         """
         # BEGIN SOLUTION 3.3
@@ -256,6 +256,6 @@ def _check_free_list(pool: str, free: list[int], unheld: set[int]) -> None:
     if len(free) != len(set(free)):
         raise InvariantError(f"a {pool} block is on the free list twice")
     if leaked := unheld - set(free):
-        raise InvariantError(f"{pool} blocks {sorted(leaked)} leaked: nobody holds them, not free")
+        raise InvariantError(f"{pool} blocks {sorted(leaked)} leaked: neither held nor free")
     if taken := set(free) - unheld:
         raise InvariantError(f"{pool} blocks {sorted(taken)} are free and in use at once")

@@ -125,15 +125,18 @@ print("and once more:", manager.copy_on_write("b", 2), "(b is the only holder no
 # ## Where tokens lie, and how they are read
 #
 # A request of ten tokens has the block table [5, 1, 6]. Slot s is row s % 4 of block s // 4. Which
-# slots do its tokens go to? `gather` reads them back through the table: what do the last two places
-# hold?
+# slots does your `slot_mapping` send its tokens to? `gather` reads them back through the table: what do
+# the last two places hold?
 
 # %%
 TABLE, NUM_TOKENS = [5, 1, 6], 10
 pool = part.KVPool([KVLayerSpec(1, 1)], 8, BLOCK_SIZE, torch.float32, torch.device("cpu"))
-slots = [TABLE[i // BLOCK_SIZE] * BLOCK_SIZE + i % BLOCK_SIZE for i in range(NUM_TOKENS)]
+positions = torch.arange(NUM_TOKENS)
+rows = torch.zeros_like(positions)  # all tokens are of one request
+slots = pool.slot_mapping(torch.tensor([TABLE], dtype=torch.int32), rows, positions)
+print("slots of tokens 0 to 9:", slots.tolist())
 keys = torch.arange(1.0, NUM_TOKENS + 1).reshape(-1, 1, 1)
-pool.write(0, keys, keys, torch.tensor(slots))
+pool.write(0, keys, keys, slots)
 
 fig, ax = draw.figure(9, 2.6)
 draw.board(ax, 8 * BLOCK_SIZE, 6)

@@ -21,6 +21,9 @@ class KVCacheManager:
 
         | filed in the tree, locked at _nodes[id] | computed, not filed | allocated, to be computed |
         0                               _filed[id]       num_computed // block_size         len(table)
+
+    A request with chunks that are not filed yet stands in `_computing`, with the number of blocks that
+    will be full when they are computed.
     """
 
     def __init__(self, blocks: BlockManager, tree: RadixTree | None) -> None:
@@ -29,7 +32,7 @@ class KVCacheManager:
         self._tree = tree
         self._nodes: dict[str, object] = {}
         self._filed: dict[str, int] = {}
-        self._computing: set[tuple[int, tuple[int, ...]]] = set()
+        self._computing: dict[Request, int] = {}
         self._moves: tuple[Pairs, Pairs, Pairs] = ([], [], [])
         self._evicted = 0
 
@@ -44,7 +47,8 @@ class KVCacheManager:
         """Start the table with the cached prefix, or the prompt blocks of the `fork_of` sibling.
 
         A request that may not reuse a prefix starts with nothing, whatever is cached. Sets and returns
-        `num_computed_tokens`, at most num_tokens - 1: without a token to compute there were no logits.
+        `num_computed_tokens`, at most num_tokens - 1: without a token to compute there would
+        be no logits.
         """
         # BEGIN SOLUTION 3.5
         sibling = request.fork_of
@@ -66,7 +70,10 @@ class KVCacheManager:
         # END SOLUTION
 
     def _start_table(self, request: Request, max_blocks: int) -> int:
-        """Make a table of the cached blocks; returns how many those are."""
+        """Make a table of the cached blocks; returns how many those are.
+
+        `_lock_prefix` sets `_nodes`, this method sets `_filed`.
+        """
         # BEGIN SOLUTION 3.5
         matched = self._lock_prefix(request, max_blocks if request.may_reuse_prefix else 0)
         self._blocks.share(request.request_id, matched)
@@ -75,7 +82,10 @@ class KVCacheManager:
         # END SOLUTION
 
     def _lock_prefix(self, request: Request, max_blocks: int) -> list[int]:
-        """The blocks of the longest cached prefix, safe from eviction until `_forget`."""
+        """The blocks of the longest cached prefix, safe from eviction until `_forget`.
+
+        Sets `_nodes`, if there is a tree. The caller sets `_filed`, once the table has these blocks.
+        """
         # BEGIN SOLUTION 3.5
         if self._tree is None:
             return []
@@ -88,8 +98,8 @@ class KVCacheManager:
     def _can_fork(self, sibling: Request) -> bool:
         """Whether the sibling has K and V of the whole prompt in blocks that stay where they are.
 
-        Blocks that it has not filed yet may be replaced by the tree's, under the eyes of whoever shares
-        them; the one that will be copied at once is no such matter.
+        When it files a block, the tree's may take its place in the table, and a fork would still have
+        the old one. So all must be filed but the last, which the fork copies before it writes.
         """
         if sibling.status is not RequestStatus.RUNNING or _lacks_prompt(sibling):
             return False
@@ -99,12 +109,11 @@ class KVCacheManager:
     # ANCHOR_END: admit
 
     # ANCHOR: is_pending
-    def begin_step(self) -> None:
-        """Forget which blocks the last step was computing."""
-        self._computing.clear()
-
     def is_pending(self, request: Request) -> bool:
-        """Whether this step computes the next block that the request lacks, for somebody else."""
+        """Whether another request is about to fill the next block that this one lacks.
+
+        It waits for the sibling that it forks, and for a block that a chunk in `_computing` fills.
+        """
         # BEGIN SOLUTION 3.7
         sibling = request.fork_of
         if (
@@ -115,10 +124,11 @@ class KVCacheManager:
             return True
         if self._tree is None or not self._computing or not request.may_reuse_prefix:
             return False
-        matched = self._peek(request)
-        if len(matched) >= (request.num_tokens - 1) // self.block_size:
-            return False
-        return self._block_key(request, matched, len(matched)) in self._computing
+        lacks = len(self._peek(request)) + 1
+        return lacks * self.block_size < request.num_tokens and any(
+            lacks <= full and self._start_alike(request, other, lacks)
+            for other, full in self._computing.items()
+        )
         # END SOLUTION
 
     def _peek(self, request: Request) -> list[int]:
@@ -126,13 +136,17 @@ class KVCacheManager:
             return []
         return self._tree.peek(request.token_ids, (request.num_tokens - 1) // self.block_size)
 
-    def _block_key(
-        self, request: Request, table: list[int], index: int
-    ) -> tuple[int, tuple[int, ...]]:
-        """Names a block's content: the block before it (which stands for all before) and its tokens."""
-        begin = index * self.block_size
-        before = table[index - 1] if index else -1
-        return before, tuple(request.token_ids[begin : begin + self.block_size])
+    def _start_alike(self, one: Request, other: Request, num_blocks: int) -> bool:
+        """Whether the first `num_blocks` blocks of the two have the same tokens.
+
+        The last of them is compared first, since that is where prompts part.
+        """
+        end = num_blocks * self.block_size
+        begin = end - self.block_size
+        return (
+            one.token_ids[begin:end] == other.token_ids[begin:end]
+            and one.token_ids[:begin] == other.token_ids[:begin]
+        )
 
     # ANCHOR_END: is_pending
 
@@ -140,9 +154,9 @@ class KVCacheManager:
     def allocate(self, request: Request, num_tokens: int, *, keep_free: int = 0) -> bool:
         """Make room for the request's first `num_tokens` tokens; False, nothing changed, if it cannot.
 
-        Evicts unreferenced cached blocks as needed, no more than are missing. A block that somebody
-        else can see is copied before this request writes to it. For `is_pending`, `_computing` notes
-        the first block that a chunk of more than one token fills, by its `_block_key`.
+        Evicts unreferenced cached blocks as needed, no more than are missing. A block that another
+        holder can see is copied before this request writes to it. For `is_pending`, a chunk of more than
+        one known token is noted in `_computing`.
         """
         # BEGIN SOLUTION 3.5
         table = self._blocks.get_physical_blocks(request.request_id)
@@ -158,10 +172,9 @@ class KVCacheManager:
                 pair = self._blocks.copy_on_write(request.request_id, writes_from)
                 self._moves[2].extend([pair] if pair else [])
             self._blocks.allocate(request.request_id, missing)
-        is_chunk = num_tokens - request.num_computed_tokens > 1
-        if is_chunk and num_tokens // self.block_size > writes_from:
-            table = self._blocks.get_physical_blocks(request.request_id)
-            self._computing.add(self._block_key(request, table, writes_from))
+        known = min(num_tokens, len(request.token_ids))  # drafts are not
+        if known - request.num_computed_tokens > 1:
+            self._computing[request] = known // self.block_size
         return True
         # END SOLUTION
 
@@ -191,14 +204,17 @@ class KVCacheManager:
 
     # ANCHOR: commit
     def commit(self, request: Request) -> None:
-        """File the full blocks of computed tokens in the tree; take the tree's where it has them.
+        """File the full blocks of settled tokens in the tree; take the tree's where it has them.
 
-        The longer path is locked before the shorter one is unlocked, so that no block of the table is
-        unprotected for a moment. Called after every step, and costs nothing where no block became full.
+        The longer path is locked before the shorter one is unlocked, which leaves no block of the table
+        unprotected for a moment. Chunks that are filed are noted in `_computing` no more. Called often,
+        and costs nothing where no block became full.
         """
         # BEGIN SOLUTION 3.6
         key = request.request_id
-        full, filed = request.num_computed_tokens // self.block_size, self._filed[key]
+        full, filed = request.num_settled_tokens // self.block_size, self._filed[key]
+        if full >= self._computing.get(request, 0):
+            self._computing.pop(request, None)
         if self._tree is None or full <= filed:
             return
         table = self._blocks.get_physical_blocks(key)[:full]
@@ -209,7 +225,7 @@ class KVCacheManager:
         self._nodes[key] = node
         self._filed[key] = full
         if existing > filed:
-            # Somebody filed the same tokens since: use theirs, and only then free ours.
+            # Another request filed the same tokens since: use its blocks, and only then free ours.
             self._blocks.replace(key, filed, self._tree.path_blocks(node)[filed:existing])
         # END SOLUTION
 
@@ -221,16 +237,17 @@ class KVCacheManager:
             if keep:
                 self.commit(request)
             self._blocks.free(key)
-            self._forget(key)
+            self._forget(request)
         elif self._blocks.num_swapped_blocks(key):
             self._blocks.discard_swapped(key)
         # END SOLUTION
 
-    def _forget(self, key: str) -> None:
-        """Unlock the request's path; its table is gone."""
-        del self._filed[key]
+    def _forget(self, request: Request) -> None:
+        """Unlock the path of a request whose table is gone; no other need wait for it."""
+        del self._filed[request.request_id]
+        self._computing.pop(request, None)
         if self._tree is not None:
-            self._tree.unlock(self._nodes.pop(key))
+            self._tree.unlock(self._nodes.pop(request.request_id))
 
     # ANCHOR_END: commit
 
@@ -243,7 +260,7 @@ class KVCacheManager:
             self._moves[0].extend(self._blocks.swap_out(request.request_id))
         except OutOfBlocksError:
             return False
-        self._forget(request.request_id)
+        self._forget(request)
         return True
         # END SOLUTION
 
@@ -256,14 +273,16 @@ class KVCacheManager:
         key = request.request_id
         full = request.num_computed_tokens // self.block_size
         shared = self._lock_prefix(request, full)
-        wanted = max(0, -(-num_tokens // self.block_size) - len(shared))
+        # Drafts that were rejected may have left the table longer than its tokens.
+        length = max(self._blocks.num_swapped_blocks(key), -(-num_tokens // self.block_size))
+        wanted = length - len(shared)
         if wanted + keep_free > self.num_available_blocks:
             if self._tree is not None:
                 self._tree.unlock(self._nodes.pop(key))
             return False
         self._evict_for(wanted)
         self._moves[1].extend(self._blocks.swap_in(key, shared))
-        self._blocks.allocate(key, wanted + len(shared) - len(self.block_table(request)))
+        self._blocks.allocate(key, length - len(self.block_table(request)))
         self._filed[key] = len(shared)
         return True
         # END SOLUTION
@@ -275,19 +294,9 @@ class KVCacheManager:
 
     # ANCHOR_END: swap
 
-    # ANCHOR: slot_mapping
     def block_table(self, request: Request) -> list[int]:
         """The request's physical blocks."""
         return self._blocks.get_physical_blocks(request.request_id)
-
-    def slot_mapping(self, request: Request, start: int, num_tokens: int) -> list[int]:
-        """The slots of tokens [start, start + num_tokens)."""
-        # BEGIN SOLUTION 3.5
-        table, size = self.block_table(request), self.block_size
-        return [table[i // size] * size + i % size for i in range(start, start + num_tokens)]
-        # END SOLUTION
-
-    # ANCHOR_END: slot_mapping
 
     def stats(self) -> dict[str, int]:
         """Blocks as they stand, and evictions since the start."""
@@ -313,5 +322,5 @@ class KVCacheManager:
 
 
 def _lacks_prompt(request: Request) -> bool:
-    """Whether some of the prompt is still to be computed."""
-    return request.num_computed_tokens < request.num_prompt_tokens
+    """Whether some of the prompt is still to be computed, or not settled yet."""
+    return request.num_settled_tokens < request.num_prompt_tokens

@@ -47,6 +47,20 @@ class KVPool:
         """K and V of a layer as they lie in memory."""
         return self._device[layer]
 
+    # ANCHOR: slot_mapping
+    def slot_mapping(self, block_tables: Tensor, rows: Tensor, positions: Tensor) -> Tensor:
+        """The slot of each token, [T] int64, on the tables' device and without a loop over tokens.
+
+        block_tables: [n, m] int32. rows, positions: [T] int64, the row of each token's table and the
+        token's position in its sequence.
+        """
+        # BEGIN SOLUTION 3.4
+        blocks = block_tables[rows, positions // self.block_size].long()
+        return blocks * self.block_size + positions % self.block_size
+        # END SOLUTION
+
+    # ANCHOR_END: slot_mapping
+
     # ANCHOR: write
     def write(self, layer: int, k: Tensor, v: Tensor, slot_mapping: Tensor) -> None:
         """Store k, v [T, kv_heads, head_dim] in the slots [T] (int64)."""

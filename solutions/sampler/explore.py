@@ -11,8 +11,8 @@ import torch
 from yaie.core.batch import PenaltyBatch
 from yaie.core.params import SamplingParams
 from yaie.core.request import Request
-from yaie.engine.sampling import SamplingBatchBuilder
 from yaie.explore import draw, load
+from yaie.explore.sampling import sampling_batch
 
 part = load("sampler")["sampler"]
 
@@ -109,7 +109,7 @@ def batch_of(params, seeds, steps=0):
     requests = [Request(f"r{seed}", [0], params, seed=seed) for seed in seeds]
     for request in requests:
         request.token_ids += [0] * steps
-    return SamplingBatchBuilder(len(WORDS), torch.device("cpu")).build(requests)
+    return sampling_batch(requests, len(WORDS))
 
 
 drawn = part.Sampler().sample(LOGITS.repeat(NUM_ROWS, 1), batch_of(PARAMS, range(NUM_ROWS)))

@@ -45,8 +45,8 @@ compare(jobs, {"continuous batching": play(jobs)}, height=2.6)
 # %% [markdown]
 # ## Continuous against static
 #
-# Eight requests, three seats; outputs of very different lengths. A static batch is filled, and runs
-# until its longest request has ended. How many steps do you expect of each? Who has to wait longest
+# Eight requests, three at once; outputs of very different lengths. A static batch is filled, and runs
+# until its longest request has ended. How many steps do you expect of each? Which request waits longest
 # in both?
 
 # %%
@@ -103,8 +103,8 @@ for name, steps in runs.items():
 # %% [markdown]
 # ## Who matters more
 #
-# Two seats. c is urgent (priority 0), the others are not (priority 1). When does c start under each
-# policy? Does it take a seat from somebody who runs?
+# Two requests at once. c is urgent (priority 0), the others are not (priority 1). When does c start
+# under each policy? Does it take the place of one that runs?
 
 # %%
 jobs = [Job("a", 6, 6, 0, 1), Job("b", 6, 9, 0, 1), Job("d", 6, 5, 1, 1), Job("c", 6, 4, 2, 0)]

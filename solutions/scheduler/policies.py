@@ -1,4 +1,4 @@
-"""Who goes first. Each policy is a queue of waiting requests that never scans itself."""
+"""Which request goes first. Each policy is a queue of waiting requests that never scans itself."""
 
 import heapq
 from collections import OrderedDict
@@ -111,8 +111,8 @@ class Priority:
 class LongestPrefixMatch(FCFS):
     """The longest cached prefix first, among the WINDOW that wait longest (Zheng et al. 2024).
 
-    It serves a prefix while it is in the cache. Whoever stands first and was passed over MAX_SKIPS
-    times goes next all the same, so that nobody waits for ever.
+    It serves a prefix while it is in the cache. A request that stands first and was passed over
+    MAX_SKIPS times goes next all the same, and none waits without end.
     """
 
     WINDOW = 32

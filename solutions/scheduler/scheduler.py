@@ -7,12 +7,12 @@ scheduler does not ask. Called by the step loop of the engine.
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Sequence
 
 from yaie.core.batch import ScheduledRequest, StepPlan
 from yaie.core.contracts import KVCacheManager, SchedulingPolicy
-from yaie.core.errors import InvariantError
-from yaie.core.request import FinishReason, Request, RequestStatus
+from yaie.core.request import FailureKind, FinishReason, Request, RequestStatus
+
+from .agreement import check_agreement
 
 
 # ANCHOR: given
@@ -55,7 +55,7 @@ class Scheduler:
         return len(self._policy)
 
     @property
-    def _num_seats_taken(self) -> int:
+    def _num_rows(self) -> int:
         return len(self._running)
 
     def add(self, request: Request) -> None:
@@ -66,60 +66,70 @@ class Scheduler:
     def schedule(self) -> StepPlan:
         """Plan one step: those that run go on, then the queue moves up into what budget is left.
 
-        A step that preempts lets nobody in. The cache is told that a step begins, and the moves that
-        it has promised go into the plan.
+        A step that preempts admits no request. In `plan.scheduled` single tokens stand before chunks.
+        The moves that the cache has promised (`take_moves`) go into the plan.
         """
         # BEGIN SOLUTION 6.4
-        self._cache.begin_step()
         plan = StepPlan()
         budget = self._continue_running(plan)
         if not plan.preempted:
             self._admit_waiting(plan, budget)
+        plan.scheduled.sort(key=lambda item: item.num_tokens > 1)
         plan.swap_out, plan.swap_in, plan.copies = self._cache.take_moves()
         return plan
         # END SOLUTION
 
     def _continue_running(self, plan: StepPlan) -> int:
-        """Schedule the running requests in order of rank; returns the budget that is left."""
+        """Schedule the running requests; returns the budget that is left.
+
+        Requests that want a single token (`_num_wanted`) share the budget first, in order of rank.
+        Those that want more share the rest, in order of rank, each as much as is left for it. A share
+        for which there is no room costs nothing.
+
+        Room is made (`_make_room`) in a single walk over all of them in order of rank. A request that
+        is preempted on the way is then always one whose turn has not come yet; it gets no share.
+        """
         # BEGIN SOLUTION 6.4
-        budget, position = self._token_budget, 0
-        while position < len(self._running) and budget > 0:
-            request = self._running[position]
-            num_tokens = min(request.num_tokens - request.num_computed_tokens, budget)
+        wanted = {request: _num_wanted(request) for request in self._running}
+        num_single = min(self._token_budget, sum(count == 1 for count in wanted.values()))
+        left = {True: num_single, False: self._token_budget - num_single}
+        for request, count in wanted.items():
+            num_tokens = min(count, left[count == 1])
+            if num_tokens == 0 or request.status is not RequestStatus.RUNNING:
+                continue
             if self._make_room(request, num_tokens, plan):
                 self._put(plan, request, num_tokens)
-                budget -= num_tokens
-                position += 1
-        return budget
+                left[count == 1] -= num_tokens
+        return sum(left.values())
         # END SOLUTION
 
     def _put(self, plan: StepPlan, request: Request, num_tokens: int) -> None:
-        """Enter a request's share into the plan."""
+        """Enter a request's share into the plan: its next `num_tokens` tokens.
+
+        It samples if the last token that the request has or will have (`num_tokens`, unread tokens
+        included) is among them.
+        """
         # BEGIN SOLUTION 6.4
         start = request.num_computed_tokens
-        plan.scheduled.append(
-            ScheduledRequest(
-                request=request,
-                start=start,
-                num_tokens=num_tokens,
-                block_table=self._cache.block_table(request),
-                slots=self._cache.slot_mapping(request, start, num_tokens),
-                samples=start + num_tokens == request.num_tokens,
-            )
-        )
+        table = self._cache.block_table(request)
+        samples = start + num_tokens == request.num_tokens
+        plan.scheduled.append(ScheduledRequest(request, start, num_tokens, table, samples))
         # END SOLUTION
 
     # ANCHOR_END: schedule
 
     # ANCHOR: admit
     def _admit_waiting(self, plan: StepPlan, budget: int) -> None:
-        """Let the queue in, one by one, until budget, seats or blocks run out."""
+        """Let the queue in, one by one, until budget, blocks or `max_num_seqs` are used up.
+
+        No request overtakes the next in the queue (`peek`). That one waits if it was preempted with a
+        step in flight (`num_in_flight`), or if another computes the prefix that it needs (`is_pending`).
+        If it cannot be let in although none runs, it fails (`_fail`).
+        """
         # BEGIN SOLUTION 6.5
-        while budget > 0 and self._num_seats_taken < self._max_num_seqs:
+        while budget > 0 and self._num_rows < self._max_num_seqs:
             request = self._policy.peek()
-            # If somebody is computing the very prefix that this request needs, the next step finds it
-            # cached. Nobody is when nothing else is scheduled.
-            if request is None or (plan.scheduled and self._cache.is_pending(request)):
+            if request is None or request.num_in_flight or self._cache.is_pending(request):
                 return
             num_tokens = self._try_admit(request, budget)
             if num_tokens == 0:
@@ -131,10 +141,13 @@ class Scheduler:
         # END SOLUTION
 
     def _try_admit(self, request: Request, budget: int) -> int:
-        """Give a waiting request its blocks and a seat; returns how many tokens it may compute, or 0.
+        """Let a waiting request in, with its blocks; returns how many tokens it may compute, or 0.
 
-        Room is asked for the whole sequence though only its first chunk takes it now: admitting what
-        cannot be finished would only preempt it later. Who is not let in holds nothing.
+        Its table starts with the cached prefix (`admit`), or comes back from the host (`swap_in`). Room
+        is asked for the whole sequence though only its first chunk takes it now: the blocks for the
+        rest, and the watermark if others run, must stay free (`keep_free`). Without chunked prefill
+        the budget must do for all that is left to compute. A request that is let in is RUNNING, and
+        stands in `_running` by rank; one that is not holds nothing and stays in the queue.
         """
         # BEGIN SOLUTION 6.5
         swapped = request.status is RequestStatus.SWAPPED
@@ -159,7 +172,8 @@ class Scheduler:
 
     # ANCHOR: fail
     def _fail(self, request: Request, plan: StepPlan) -> None:
-        """End a request that does not fit even alone, so that the queue behind it moves on."""
+        """End a request that does not fit even alone; the queue behind it moves on."""
+        request.failure = FailureKind.CAPACITY
         request.error = (
             f"the request needs room for {request.num_tokens} tokens at once, which the engine does not "
             "have even when it is empty; send a shorter one, or raise num_blocks or token_budget"
@@ -174,12 +188,14 @@ class Scheduler:
     def _make_room(self, request: Request, num_tokens: int, plan: StepPlan) -> bool:
         """Have blocks for the request's next tokens, preempting from the end of the line.
 
-        False if the request itself had to go.
+        False if the request itself had to go. If it is the only one that runs, it fails (`_fail`),
+        unless it has tokens in flight: then it stays for another step, since they may be its last.
         """
         # BEGIN SOLUTION 6.6
         while not self._cache.allocate(request, request.num_computed_tokens + num_tokens):
             if self._running == [request]:
-                self._fail(request, plan)
+                if not request.num_in_flight:
+                    self._fail(request, plan)
                 return False
             if self._preempt_last(plan) is request:
                 return False
@@ -187,7 +203,11 @@ class Scheduler:
         # END SOLUTION
 
     def _preempt_last(self, plan: StepPlan) -> Request:
-        """Take the last request's seat and blocks; it goes back to the front of the queue."""
+        """Take the last request's place and blocks; it goes back to the front of the queue.
+
+        It is SWAPPED if it may go to the host (`swap`) and the host has room. Otherwise it is PREEMPTED
+        and has computed nothing. What is in flight and unread stays so until `update`.
+        """
         # BEGIN SOLUTION 6.6
         victim = self._running.pop()
         if self._swap and self._cache.swap_out(victim):
@@ -205,31 +225,64 @@ class Scheduler:
     # ANCHOR_END: preempt
 
     # ANCHOR: update
-    def update(self, plan: StepPlan, token_ids: Sequence[int]) -> list[Request]:
-        """Take over a step's result; returns the requests that gained a token.
+    def advance(self, plan: StepPlan) -> None:
+        """The plan is on its way: its tokens count as computed and as in flight, and those that it draws
+        as unread: one for each share that samples, and one more for each draft.
 
-        What others may look for, prompts above all, is filed in the cache at once.
+        The step loop adds drafts to the plan after `schedule`; here they are only counted. Nothing is
+        filed, and a request that has ended is left alone.
         """
         # BEGIN SOLUTION 6.7
-        tokens = iter(token_ids)
+        for item in plan.scheduled:
+            request = item.request
+            if not request.is_finished:
+                request.num_computed_tokens += item.num_tokens
+                request.num_in_flight += item.num_tokens
+                request.num_unread += item.samples + len(item.drafts)
+        # END SOLUTION
+
+    def update(self, plan: StepPlan, token_ids: list[list[int]]) -> list[Request]:
+        """Take over a step's result; returns the requests that gained tokens, in the plan's order.
+
+        token_ids: a list for each share that samples, those of ended requests included. It is empty if
+        the step failed for that request, which the step loop has ended before.
+
+        What `advance` added to the tokens in flight and unread is taken off again. A share that samples
+        with k drafts promised 1 + k tokens. As many as did not come are taken off `num_computed_tokens`,
+        of a SWAPPED request too. The count of a PREEMPTED one is 0 and stays 0.
+
+        For a request that runs, what others may look for is filed in the cache (`commit`): every chunk,
+        also behind the end of the prompt, and the last token of a prompt. Blocks that decodes fill may
+        wait until the request ends. A request that has ended since the plan was made is left alone.
+        """
+        # BEGIN SOLUTION 6.7
+        drawn = iter(token_ids)
         advanced = []
         for item in plan.scheduled:
             request = item.request
-            token = next(tokens) if item.samples else None
+            new = next(drawn) if item.samples else []
             if request.is_finished:
                 continue
-            request.num_computed_tokens = item.start + item.num_tokens
-            # What others may look for is filed at once; a decode's blocks when the request ends.
-            if item.num_tokens > 1 or request.num_computed_tokens == request.num_prompt_tokens:
+            promised = item.samples + len(item.drafts)
+            request.num_in_flight -= item.num_tokens
+            request.num_unread -= promised
+            request.token_ids += new
+            if request.status is not RequestStatus.PREEMPTED:
+                request.num_computed_tokens -= promised - len(new)
+            is_prompt = item.num_tokens > 1 or item.start + 1 == request.num_prompt_tokens
+            if is_prompt and request.status is RequestStatus.RUNNING:
                 self._cache.commit(request)
-            if token is not None:
-                request.token_ids.append(token)
+            if new:
                 advanced.append(request)
         return advanced
         # END SOLUTION
 
     def finish(self, request: Request, reason: FinishReason) -> None:
-        """End a request, wherever it stands, and give back what it holds; harmless if it has ended."""
+        """End a request, wherever it stands, and give back what it holds; harmless if it has ended.
+
+        It first leaves `_running` or the queue, then `_release` gives back its blocks: StaticScheduler's
+        looks whether others run. Until then the request's counts stay, since they say what is filed.
+        """
         # BEGIN SOLUTION 6.7
         if request.is_finished:
             return
@@ -249,24 +302,21 @@ class Scheduler:
 
     # ANCHOR_END: update
 
-    # ANCHOR: check
     def check(self) -> None:
-        """Raise InvariantError unless queues, statuses and blocks agree."""
-        ranks = [self._policy.rank(request) for request in self._running]
-        if ranks != sorted(ranks):
-            raise InvariantError(f"running requests are out of order: {ranks}")
-        for request in self._running:
-            if request.status is not RequestStatus.RUNNING:
-                raise InvariantError(
-                    f"{request.request_id} runs but its status is {request.status}"
-                )
-            room = len(self._cache.block_table(request)) * self._cache.block_size
-            if room < request.num_computed_tokens:
-                raise InvariantError(
-                    f"{request.request_id} has computed {request.num_computed_tokens} tokens "
-                    f"but has blocks for {room}"
-                )
-            if request.num_computed_tokens >= request.num_tokens:
-                raise InvariantError(f"{request.request_id} runs but has nothing left to compute")
+        """Raise InvariantError unless queues, statuses and blocks agree; see `agreement.py`."""
+        check_agreement(self._running, self._policy, self._cache)
 
-    # ANCHOR_END: check
+
+def _num_wanted(request: Request) -> int:
+    """How many tokens a running request would compute next: those that have no K and V yet.
+
+    0 while only a step in flight can tell how it goes on: the last of its `max_tokens` is unread, or
+    more than one token is (`num_unread > 1`), since drafts are verified then. A request is therefore
+    never planned behind more than one unread token.
+    """
+    # BEGIN SOLUTION 6.4
+    draws_last = request.num_tokens - request.num_prompt_tokens >= request.max_tokens
+    if request.num_unread > 1 or (request.num_unread and draws_last):
+        return 0
+    return request.num_tokens - request.num_computed_tokens
+    # END SOLUTION

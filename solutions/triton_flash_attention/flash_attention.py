@@ -1,4 +1,4 @@
-"""The part: checks the arguments, chooses tiles, launches the kernels. See `yaie.core.kernels`."""
+"""The part: checks the arguments, chooses tiles, launches. See `yaie.core.contracts.kernels`."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -90,7 +90,7 @@ def make_call(
 
 
 class FlashAttention:
-    """See `yaie.core.kernels.FlashAttention`."""
+    """See `yaie.core.contracts.kernels.FlashAttention`."""
 
     # ANCHOR: forward
     def forward(

@@ -1,4 +1,4 @@
-"""The part: shapes and strides in, one launch out. See `yaie.core.kernels.LayerKernels`."""
+"""The part: shapes and strides in, one launch out. See `yaie.core.contracts.kernels.LayerKernels`."""
 
 import torch
 import triton
@@ -19,7 +19,7 @@ from .store import store_kv_kernel
 
 
 class LayerKernels:
-    """See `yaie.core.kernels.LayerKernels` and `StoreKernel`. Nothing to launch for an empty batch."""
+    """See `yaie.core.contracts.kernels`. There is nothing to launch for an empty batch."""
 
     # ANCHOR: rms_norm
     def rms_norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:

@@ -113,7 +113,7 @@ def store_kernel(
 
 
 class NaiveLayerKernels:
-    """`LayerKernels` and `StoreKernel` of `yaie.core.kernels`, from the kernels above."""
+    """`LayerKernels` and `StoreKernel` of `yaie.core.contracts.kernels`, from the kernels above."""
 
     def rms_norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:
         x = x.contiguous()

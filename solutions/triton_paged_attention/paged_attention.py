@@ -16,7 +16,7 @@ ENDLESS = 2**31 - 1
 
 
 class PagedAttention:
-    """See `yaie.core.kernels.PagedAttention`.
+    """See `yaie.core.contracts.kernels.PagedAttention`.
 
     splits: how often `decode` divides the keys of each sequence; None lets `choose_splits` decide.
     """

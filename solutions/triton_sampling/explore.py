@@ -14,8 +14,8 @@ import torch
 
 from yaie.core.params import SamplingParams
 from yaie.core.request import Request
-from yaie.engine.sampling import SamplingBatchBuilder
 from yaie.explore import draw, load
+from yaie.explore.sampling import sampling_batch
 
 part = load("triton_sampling")["triton_sampling"]
 DEVICE = "cpu" if os.environ.get("TRITON_INTERPRET") == "1" else "cuda"
@@ -29,7 +29,7 @@ LOGITS = torch.tensor([[4.0, 3.6, 3.1, 2.8, 2.7, 2.0, 1.6, 1.2, 0.4, 0.2, -1.0, 
 def batch_of(params, seeds, vocab):
     """A sampling batch: one request for each seed."""
     requests = [Request(f"r{seed}", [0], params, seed=seed) for seed in seeds]
-    return SamplingBatchBuilder(vocab, torch.device(DEVICE)).build(requests)
+    return sampling_batch(requests, vocab, torch.device(DEVICE))
 
 
 # %% [markdown]

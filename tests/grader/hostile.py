@@ -6,7 +6,7 @@ from pathlib import Path
 from grader.runner import Limits, grade_lab
 from grader.submission import Submission
 from grader.verdict import Explanation, LabResult, Verdict
-from yaie.core.curriculum import ROOT, load_curriculum
+from yaie.curriculum.manifest import ROOT, load_curriculum
 
 RADIX_TREE = load_curriculum()["radix_tree"]
 TASK, LATER_TASK = "4.3", "4.4"

@@ -3,10 +3,12 @@
 from collections.abc import Sequence
 
 from grader.verdict import Explanation, LabResult, TaskResult, TestResult, Verdict
-from yaie.core.curriculum import load_curriculum
+from yaie.curriculum.manifest import load_curriculum
 
 RADIX_TREE = load_curriculum()["radix_tree"]
-CRASH = Explanation("The part is Python.", "SyntaxError: bad", where="radix_tree/node.py, line 1")
+CRASH = Explanation(
+    "The part can be read as Python.", "SyntaxError: bad", where="radix_tree/node.py, line 1"
+)
 WRONG = Explanation(
     claim="After any script of inserts, the tree finds exactly what was filed.",
     problem="how many blocks insert says were there already: not as expected",

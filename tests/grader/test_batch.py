@@ -18,8 +18,8 @@ from grader.grading import Request, run
 from grader.runner import Limits
 from tests.grader.hostile import RADIX_TREE, part_with
 from tests.grader.results import broken, complete, mixed
-from yaie.core.curriculum import load_curriculum
 from yaie.core.errors import ConfigError
+from yaie.curriculum.manifest import load_curriculum
 
 LABS = [load_curriculum()["paged_cache"], RADIX_TREE]
 

@@ -13,7 +13,7 @@ from grader import runner
 from grader.runner import grade_lab
 from grader.submission import find_submission, submission_in
 from tests.grader.hostile import RADIX_TREE, part_with
-from yaie.core.curriculum import ROOT
+from yaie.curriculum.manifest import ROOT
 
 COMMANDS = ("grade", "watch", "hint", "reset", "selfcheck")
 

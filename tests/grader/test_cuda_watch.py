@@ -11,8 +11,8 @@ from grader import machine
 from grader.compiling import compile_part
 from grader.recorder import explain
 from grader.submission import Submission
-from yaie.core.cuda import CudaLibrary
-from yaie.core.curriculum import load_curriculum
+from yaie.cuda import CudaLibrary
+from yaie.curriculum.manifest import load_curriculum
 
 LAB = dataclasses.replace(load_curriculum()["radix_tree"], verify=("cuda-on-cpu", "gpu"))
 if machine.what_is_missing(LAB):

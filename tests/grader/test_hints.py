@@ -5,7 +5,7 @@ import pytest
 from grader.hints import _unwrap, give_hint
 from tests.grader.results import RADIX_TREE
 from yaie.core.errors import ConfigError
-from yaie.core.progress import LabRecord, Progress, part_digest
+from yaie.curriculum.progress import LabRecord, Progress, part_digest
 
 FILE = """
 ["4.1"]

@@ -22,7 +22,7 @@ from tests.grader.hostile import (
     verdicts,
     why,
 )
-from yaie.core.curriculum import ROOT
+from yaie.curriculum.manifest import ROOT
 
 TOP = "import torch"  # not in the test, whose time it would take
 FAILED, PASSED = Verdict.FAILED, Verdict.PASSED

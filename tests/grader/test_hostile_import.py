@@ -42,7 +42,7 @@ def test_a_report_on_what_is_not_python_says_nothing_else(tmp_path):
     lines = [line.plain for line in report_lines(result, 80)]
     assert lines[1:] == [
         "",
-        "  The part is Python.",
+        "  The part can be read as Python.",
         "  SyntaxError: expected ':'",
         "  at radix_tree/node.py, line 1",
         "      def f()",
@@ -105,4 +105,4 @@ def test_a_check_that_is_missing_is_named(tmp_path):
     failed = [task for task in ("4.3", "4.4") if verdicts(result)[task] is Verdict.FAILED]
     assert failed
     assert why(result, failed[0]).problem == "RadixTree has no check."
-    assert "contracts.py" in why(result, failed[0]).why
+    assert "yaie/core/contracts" in why(result, failed[0]).why

@@ -7,7 +7,7 @@ import pytest
 
 from grader.regions import find_regions
 from grader.stubs import generate, text_files
-from yaie.core.curriculum import ROOT, load_curriculum
+from yaie.curriculum.manifest import ROOT, load_curriculum
 
 
 def modules() -> list[str]:

@@ -15,8 +15,8 @@ from grader.runner import grade_lab
 from grader.submission import find_submission
 from grader.verdict import Verdict
 from tests.grader.results import complete, result_of
-from yaie.core.curriculum import Lab, load_curriculum
-from yaie.core.progress import Progress
+from yaie.curriculum.manifest import Lab, load_curriculum
+from yaie.curriculum.progress import Progress
 
 TREE = load_curriculum()["radix_tree"]
 TRITON = dataclasses.replace(TREE, verify=("triton-interpreter", "gpu"))

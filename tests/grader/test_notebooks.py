@@ -15,8 +15,8 @@ import pytest
 from grader.notebooks import NOTEBOOK, SOURCE, make_notebook
 from grader.regions import MarkerError
 from grader.stubs import generate
-from yaie.core.curriculum import ROOT, load_curriculum
-from yaie.core.progress import part_digest
+from yaie.curriculum.manifest import ROOT, load_curriculum
+from yaie.curriculum.progress import part_digest
 
 LABS = [lab.key for lab in load_curriculum().labs if lab.number <= 8]
 SOURCES = [ROOT / "solutions" / lab / SOURCE for lab in LABS]

@@ -10,8 +10,8 @@ from grader.selfcheck.checks import LabCheck, num_submissions
 from grader.selfcheck.cli import selfcheck
 from grader.selfcheck.plan import Plan
 from grader.selfcheck.proof import Proof, depends_on, digest_of, read_proofs, write_proofs
-from yaie.core.curriculum import ROOT, load_curriculum
 from yaie.core.errors import ConfigError
+from yaie.curriculum.manifest import ROOT, load_curriculum
 
 CURRICULUM = load_curriculum()
 TREE, ATTENTION = CURRICULUM["radix_tree"], CURRICULUM["radix_attention"]

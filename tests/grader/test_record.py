@@ -5,7 +5,7 @@ from dataclasses import replace
 from grader.record import record
 from grader.verdict import Verdict
 from tests.grader.results import RADIX_TREE, SLOW, broken, complete, graded, result_of
-from yaie.core.progress import Progress
+from yaie.curriculum.progress import Progress
 
 
 def passed(root):

@@ -6,7 +6,7 @@ from pathlib import PurePath
 import pytest
 
 from grader.regions import MarkerError, make_stub
-from yaie.core.curriculum import load_curriculum
+from yaie.curriculum.manifest import load_curriculum
 
 LAB = load_curriculum()["paged_cache"]
 

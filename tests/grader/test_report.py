@@ -10,7 +10,7 @@ from grader.report.tables import print_progress
 from grader.report.text import chapter_address, print_report
 from grader.verdict import Explanation, Verdict
 from tests.grader.results import broken, complete, graded, mixed, result_of
-from yaie.core.curriculum import load_curriculum
+from yaie.curriculum.manifest import load_curriculum
 
 MIXED = """\
 Lab 4: Radix tree   25 of 100 points   3.2 s
@@ -63,7 +63,7 @@ shared prompt found in your tree instead of computed.
 BROKEN = """\
 Lab 4: Radix tree   0 of 100 points   3.2 s
 
-  The part is Python.
+  The part can be read as Python.
   SyntaxError: bad
   at radix_tree/node.py, line 1
 

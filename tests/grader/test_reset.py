@@ -6,7 +6,7 @@ import pytest
 
 from grader.reset import reset_lab
 from tests.grader.results import RADIX_TREE
-from yaie.core.curriculum import ROOT
+from yaie.curriculum.manifest import ROOT
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from grader.selfcheck.variants import (
     write_wrong,
 )
 from grader.verdict import Explanation, TestResult, Verdict
-from yaie.core.curriculum import load_curriculum
+from yaie.curriculum.manifest import load_curriculum
 
 LABS = load_curriculum().labs
 TREE = load_curriculum()["radix_tree"]

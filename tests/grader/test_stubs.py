@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from grader.stubs import digest, main
-from yaie.core.curriculum import load_curriculum
+from yaie.curriculum.manifest import load_curriculum
 
 CURRICULUM = """
 [[lab]]

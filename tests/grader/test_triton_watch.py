@@ -15,7 +15,7 @@ from grader.kit import Fault  # noqa: E402
 from grader.kit.triton_watch import watching  # noqa: E402
 from grader.recorder import _stub_in, explain  # noqa: E402
 from grader.submission import Submission, locate  # noqa: E402
-from yaie.core.curriculum import ROOT, load_curriculum  # noqa: E402
+from yaie.curriculum.manifest import ROOT, load_curriculum  # noqa: E402
 
 
 @triton.jit

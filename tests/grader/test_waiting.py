@@ -49,11 +49,11 @@ def test_results_and_errors_come_through() -> None:
 
 def test_what_is_borrowed_is_given_back() -> None:
     module = ModuleType("mine")
-    module.usage = mine = object()  # type: ignore[attr-defined]
-    with borrowed(module, "usage", "event"):
-        assert module.usage is api_server.usage
+    module.check_model = mine = object()  # type: ignore[attr-defined]
+    with borrowed(module, "check_model", "event"):
+        assert module.check_model is api_server.check_model
         assert not hasattr(module, "event")  # what a module does not name it does not get
-    assert module.usage is mine
+    assert module.check_model is mine
 
 
 def test_a_client_on_the_wire_leaves_when_it_is_told_to() -> None:

@@ -12,8 +12,8 @@ from rich.text import Text
 
 from grader.watch import Watch
 from tests.grader.results import RADIX_TREE, complete, mixed
-from yaie.core.curriculum import ROOT, load_curriculum
 from yaie.core.errors import ConfigError
+from yaie.curriculum.manifest import ROOT, load_curriculum
 
 SCHEDULER = load_curriculum()["scheduler"]
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from grader.kit.toy import ToyRunner
+from grader.kit.toy_model import ToyExecutor
 from solutions.paged_cache import BlockManager, KVCacheManager
 from solutions.radix_tree import RadixTree
 from yaie.core.batch import ScheduledRequest, StepPlan
@@ -23,9 +23,13 @@ class CacheBench:
     ) -> None:
         self.size = block_size
         self.blocks = BlockManager(num_blocks, block_size, num_host_blocks)
-        self.cache = KVCacheManager(self.blocks, RadixTree(block_size) if prefix_caching else None)
-        self.runner = ToyRunner(block_size)
+        self.tree = RadixTree(block_size) if prefix_caching else None
+        self.cache = KVCacheManager(self.blocks, self.tree)
+        self.executor = ToyExecutor(block_size)
         self.requests: list[Request] = []
+        self.in_flight: dict[
+            Request, list[tuple[int, list[int]]]
+        ] = {}  # tokens, and what they draw
         self.last_plan = StepPlan()
 
     def request(self, prompt: Sequence[int], fork_of: Request | None = None) -> Request:
@@ -51,36 +55,49 @@ class CacheBench:
         self, request: Request, num_tokens: int | None = None, *, commit: bool = True
     ) -> bool:
         """Compute the next tokens (all, if not told) and commit; False if there is no room."""
-        self.cache.begin_step()
+        if not self.launch(request, num_tokens):
+            return False
+        self.settle(request, commit=commit)
+        return True
+
+    def launch(self, request: Request, num_tokens: int | None = None) -> bool:
+        """Send off a step that computes the next tokens (all, if not told); False without room."""
         start = request.num_computed_tokens
         num_tokens = num_tokens or request.num_tokens - start
         if not self.cache.allocate(request, start + num_tokens):
             return False
-        self.finish_step(request, num_tokens, commit=commit)
+        self._send(request, num_tokens)
         return True
 
-    def finish_step(self, request: Request, num_tokens: int, *, commit: bool = True) -> None:
-        """Run the model on tokens that have room, and take over the result."""
-        start = request.num_computed_tokens
-        item = ScheduledRequest(
-            request=request,
-            start=start,
-            num_tokens=num_tokens,
-            block_table=self.cache.block_table(request),
-            slots=self.cache.slot_mapping(request, start, num_tokens),
-            samples=start + num_tokens == request.num_tokens,
-        )
-        tokens = self.run([item])
-        request.num_computed_tokens = start + num_tokens
-        if commit:
+    def _send(self, request: Request, num_tokens: int) -> None:
+        start, table = request.num_computed_tokens, self.cache.block_table(request)
+        samples = start + num_tokens == request.num_tokens
+        drawn = self.run([ScheduledRequest(request, start, num_tokens, table, samples)])
+        request.num_computed_tokens += num_tokens
+        request.num_in_flight += num_tokens
+        request.num_unread += samples
+        self.in_flight.setdefault(request, []).append((num_tokens, drawn))
+
+    def settle(self, request: Request, *, commit: bool = True) -> None:
+        """The result of the request's earliest step in flight has come."""
+        num_tokens, drawn = self.in_flight[request].pop(0)
+        request.num_in_flight -= num_tokens
+        request.num_unread -= len(drawn)
+        request.token_ids += drawn
+        if commit and request.status is RequestStatus.RUNNING:
             self.cache.commit(request)
-        request.token_ids += tokens
 
     def run(self, scheduled: list[ScheduledRequest]) -> list[int]:
         """Carry out the promised moves, then the model."""
         swap_out, swap_in, copies = self.cache.take_moves()
         self.last_plan = StepPlan(scheduled, swap_out, swap_in, copies)
-        return self.runner.run(self.last_plan)
+        return [token for tokens in self.executor.run(self.last_plan) for token in tokens]
+
+    def contents(self, request: Request) -> list[int | None]:
+        """What stands where the table leads, for each computed token."""
+        table, size = self.table(request), self.size
+        computed = range(request.num_computed_tokens)
+        return self.executor.contents([table[i // size] * size + i % size for i in computed])
 
     def serve(self, prompt: Sequence[int]) -> Request:
         """Compute a prompt whole and leave its blocks in the cache."""
@@ -113,7 +130,8 @@ class CacheBench:
         if not self.cache.swap_in(request, request.num_computed_tokens + num_tokens):
             return False
         request.status = RequestStatus.RUNNING
-        self.finish_step(request, num_tokens)
+        self._send(request, num_tokens)
+        self.settle(request)
         return True
 
     def table(self, request: Request) -> list[int]:

@@ -4,10 +4,10 @@ import pytest
 from openai.types import Completion
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
-from grader.kit.api import ERROR, LENGTH, STOP, make_request, piece
-from solutions.api_server import ChatReply, Reply, TextReply, usage
+from grader.kit.api import LENGTH, STOP, make_request
+from solutions.api_server import ChatReply, Reply, TextReply
 from yaie.core.errors import YaieError
-from yaie.core.request import RequestOutput
+from yaie.core.output import RequestOutput
 
 KINDS = [ChatReply, TextReply]
 
@@ -18,8 +18,8 @@ def chunks_of(reply: Reply, outputs: list[RequestOutput]) -> list[dict]:
 
 def test_a_whole_conversation_is_what_the_official_client_expects() -> None:
     request = make_request(prompt=3)
-    reply = ChatReply("m", [request])
-    for output in (piece(request, "Hel"), piece(request, "lo", STOP)):
+    reply = ChatReply("m", [request.submitted])
+    for output in (request.says("Hel"), request.says("lo", STOP)):
         reply.add(output)
     answer = ChatCompletion.model_validate(reply.result())
     assert (answer.id, answer.model, answer.object) == (reply.id, "m", "chat.completion")
@@ -32,8 +32,8 @@ def test_a_whole_conversation_is_what_the_official_client_expects() -> None:
 
 def test_a_whole_text_is_what_the_official_client_expects() -> None:
     request = make_request()
-    reply = TextReply("m", [request])
-    reply.add(piece(request, "Hello", LENGTH))
+    reply = TextReply("m", [request.submitted])
+    reply.add(request.says("Hello", LENGTH))
     answer = Completion.model_validate(reply.result())
     assert answer.id.startswith("cmpl-")
     assert answer.object == "text_completion"
@@ -43,11 +43,11 @@ def test_a_whole_text_is_what_the_official_client_expects() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_choices_stand_in_the_order_of_their_requests_however_they_come(kind: type[Reply]) -> None:
     requests = [make_request(f"r{index}", n=3) for index in range(3)]
-    reply = kind("m", requests)
+    reply = kind("m", [request.submitted for request in requests])
     for index in (2, 0, 1, 1, 0, 2):
-        reply.add(piece(requests[index], f"{index}", None))
+        reply.add(requests[index].says(f"{index}"))
     for request in reversed(requests):
-        reply.add(piece(request, "", STOP))
+        reply.add(request.says("", STOP))
     choices = reply.result()["choices"]
     assert [choice["index"] for choice in choices] == [0, 1, 2]
     texts = [choice.get("text") or choice["message"]["content"] for choice in choices]
@@ -57,10 +57,9 @@ def test_choices_stand_in_the_order_of_their_requests_however_they_come(kind: ty
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("stop_reason", [None, "END", 7])
 def test_a_choice_tells_which_stop_ended_it(kind: type[Reply], stop_reason: str | int) -> None:
-    request = make_request()
-    request.stop_reason = stop_reason
-    whole, streamed = kind("m", [request]), kind("m", [request])
-    last = piece(request, "x", STOP)
+    request = make_request(stop_reason=stop_reason)
+    whole, streamed = kind("m", [request.submitted]), kind("m", [request.submitted])
+    last = request.says("x", STOP)
     whole.add(last)
     assert whole.result()["choices"][0]["stop_reason"] == stop_reason
     assert list(streamed.chunks(last))[-1]["choices"][0]["stop_reason"] == stop_reason
@@ -69,18 +68,17 @@ def test_a_choice_tells_which_stop_ended_it(kind: type[Reply], stop_reason: str 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_request_that_failed_raises_what_the_engine_said(kind: type[Reply]) -> None:
     request = make_request()
-    request.error = "its logits are not finite"
-    failed = piece(request, "", ERROR)
+    failed = request.fails("its logits are not finite")
     with pytest.raises(YaieError, match="not finite"):
-        kind("m", [request]).add(failed)
+        kind("m", [request.submitted]).add(failed)
     with pytest.raises(YaieError, match="not finite"):
-        list(kind("m", [request]).chunks(failed))
+        list(kind("m", [request.submitted]).chunks(failed))
 
 
 def test_a_streamed_conversation_names_the_role_then_the_text_then_the_reason() -> None:
     request = make_request()
-    reply = ChatReply("m", [request])
-    outputs = [piece(request, "Hel"), piece(request, ""), piece(request, "lo", LENGTH)]
+    reply = ChatReply("m", [request.submitted])
+    outputs = [request.says("Hel"), request.says(""), request.says("lo", LENGTH)]
     choices = [chunk["choices"][0] for chunk in chunks_of(reply, outputs)]
     assert [choice["delta"] for choice in choices] == [
         {"role": "assistant", "content": ""},
@@ -94,15 +92,15 @@ def test_a_streamed_conversation_names_the_role_then_the_text_then_the_reason() 
 
 def test_a_role_is_named_even_while_the_text_is_held_back() -> None:
     request = make_request()
-    (chunk,) = ChatReply("m", [request]).chunks(piece(request, ""))
+    (chunk,) = ChatReply("m", [request.submitted]).chunks(request.says(""))
     assert chunk["choices"][0]["delta"]["role"] == "assistant"
 
 
 def test_a_streamed_text_has_no_role() -> None:
     request = make_request()
-    reply = TextReply("m", [request])
-    assert list(reply.chunks(piece(request, ""))) == []
-    outputs = [piece(request, "Hello"), piece(request, "", STOP)]
+    reply = TextReply("m", [request.submitted])
+    assert list(reply.chunks(request.says(""))) == []
+    outputs = [request.says("Hello"), request.says("", STOP)]
     choices = [chunk["choices"][0] for chunk in chunks_of(reply, outputs)]
     assert [choice["text"] for choice in choices] == ["Hello", ""]
     assert [choice["finish_reason"] for choice in choices] == [None, "stop"]
@@ -111,12 +109,12 @@ def test_a_streamed_text_has_no_role() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_chunk_tells_whose_it_is(kind: type[Reply]) -> None:
     requests = [make_request("a", n=2), make_request("b", n=2)]
-    reply = kind("m", requests)
+    reply = kind("m", [request.submitted for request in requests])
     outputs = [
-        piece(requests[1], "x"),
-        piece(requests[0], "y"),
-        piece(requests[1], "", STOP),
-        piece(requests[0], "", STOP),
+        requests[1].says("x"),
+        requests[0].says("y"),
+        requests[1].says("", STOP),
+        requests[0].says("", STOP),
     ]
     chunks = chunks_of(reply, outputs)
     assert {chunk["id"] for chunk in chunks} == {reply.id}
@@ -132,16 +130,16 @@ def test_every_chunk_tells_whose_it_is(kind: type[Reply]) -> None:
 
 def test_chunks_are_what_the_official_client_expects() -> None:
     request = make_request()
-    reply = ChatReply("m", [request], include_usage=True)
-    for chunk in [*chunks_of(reply, [piece(request, "Hello", STOP)]), reply.usage_chunk()]:
+    reply = ChatReply("m", [request.submitted], include_usage=True)
+    for chunk in [*chunks_of(reply, [request.says("Hello", STOP)]), reply.usage_chunk()]:
         ChatCompletionChunk.model_validate(chunk)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_usage_is_announced_with_null_and_comes_without_choices(kind: type[Reply]) -> None:
     request = make_request(prompt=3)
-    reply = kind("m", [request], include_usage=True)
-    chunks = chunks_of(reply, [piece(request, "a"), piece(request, "b", STOP)])
+    reply = kind("m", [request.submitted], include_usage=True)
+    chunks = chunks_of(reply, [request.says("a"), request.says("b", STOP)])
     assert all(chunk["usage"] is None for chunk in chunks)
     last = reply.usage_chunk()
     assert last["choices"] == []
@@ -152,15 +150,19 @@ def test_usage_is_announced_with_null_and_comes_without_choices(kind: type[Reply
 @pytest.mark.parametrize("kind", KINDS)
 def test_usage_is_not_mentioned_unless_asked_for(kind: type[Reply]) -> None:
     request = make_request()
-    chunks = chunks_of(kind("m", [request]), [piece(request, "a", STOP)])
+    chunks = chunks_of(kind("m", [request.submitted]), [request.says("a", STOP)])
     assert all("usage" not in chunk for chunk in chunks)
 
 
 def test_siblings_count_their_prompt_once_and_their_outputs_each() -> None:
-    first = [make_request(prompt=10, output=index, cached=9 * index, n=3) for index in (1, 2, 3)]
-    second = [make_request(prompt=5, output=1, cached=0, n=3) for _ in range(3)]
-    first[0].num_cached_tokens = 4
-    assert usage([*first, *second]) == {
+    first = [make_request(f"a{i}", prompt=10, cached=4 if i == 1 else 9, n=3) for i in (1, 2, 3)]
+    second = [make_request(f"b{i}", prompt=5, n=3) for i in (1, 2, 3)]
+    reply = TextReply("m", [request.submitted for request in [*first, *second]])
+    for number, request in enumerate(first):
+        reply.add(request.says("x", STOP, tokens=number + 1))
+    for request in second:
+        reply.add(request.says("x", STOP))
+    assert reply.usage() == {
         "prompt_tokens": 15,
         "completion_tokens": 9,
         "total_tokens": 24,
@@ -169,11 +171,32 @@ def test_siblings_count_their_prompt_once_and_their_outputs_each() -> None:
 
 
 def test_several_prompts_count_each() -> None:
-    counts = usage([make_request(prompt=10, cached=8), make_request(prompt=20, cached=16)])
+    requests = [make_request("a", prompt=10, cached=8), make_request("b", prompt=20, cached=16)]
+    reply = TextReply("m", [request.submitted for request in requests])
+    for request in requests:
+        reply.add(request.says("x", STOP))
+    counts = reply.usage()
     assert counts["prompt_tokens"] == 30
     assert counts["prompt_tokens_details"]["cached_tokens"] == 24
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_usage_counts_as_far_as_outputs_have_come(kind: type[Reply]) -> None:
+    request = make_request(prompt=10, cached=8)
+    reply = kind("m", [request.submitted])
+    assert reply.usage() == {
+        "prompt_tokens": 10,
+        "completion_tokens": 0,
+        "total_tokens": 10,
+        "prompt_tokens_details": {"cached_tokens": 0},
+    }
+    list(reply.chunks(request.says("a")))
+    assert reply.usage()["completion_tokens"] == 1
+    list(reply.chunks(request.says("bcd", tokens=3)))  # merged, while the reader was slow
+    assert reply.usage()["total_tokens"] == 14
+    assert reply.usage()["prompt_tokens_details"]["cached_tokens"] == 8
+
+
 def test_no_two_answers_share_an_id() -> None:
     request = make_request()
-    assert len({ChatReply("m", [request]).id for _ in range(100)}) == 100
+    assert len({ChatReply("m", [request.submitted]).id for _ in range(100)}) == 100

@@ -1,4 +1,4 @@
-"""Lab 8: the endpoints, on a backend without an engine and with the official client."""
+"""Lab 8: the endpoints, on a service without an engine and with the official client."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -10,7 +10,7 @@ import pytest
 from fastapi import FastAPI
 from openai import AsyncOpenAI
 
-from grader.kit.api import FakeBackend, Wire
+from grader.kit.api import FakeService, Wire
 from solutions.api_server import (
     check_model,
     install_error_handlers,
@@ -22,32 +22,32 @@ from yaie.core.errors import EngineOverloadedError, EngineUnavailableError, Mode
 USER: Any = [{"role": "user", "content": "Hi"}]
 
 
-def app_on(backend: Any) -> FastAPI:
+def app_on(service: Any) -> FastAPI:
     app = FastAPI(redirect_slashes=False)
     install_error_handlers(app)
-    app.include_router(make_router(backend))
+    app.include_router(make_router(service))
     return app
 
 
-def with_client(backend: Any, test: Callable[[httpx.AsyncClient], Coroutine[Any, Any, Any]]) -> Any:
+def with_client(service: Any, test: Callable[[httpx.AsyncClient], Coroutine[Any, Any, Any]]) -> Any:
     async def run() -> Any:
-        transport = httpx.ASGITransport(app_on(backend), raise_app_exceptions=False)
+        transport = httpx.ASGITransport(app_on(service), raise_app_exceptions=False)
         async with httpx.AsyncClient(transport=transport, base_url="http://x") as client:
             return await asyncio.wait_for(test(client), 10)
 
     return asyncio.run(run())
 
 
-def ask(backend: Any, method: str, path: str, body: Any = None) -> httpx.Response:
+def ask(service: Any, method: str, path: str, body: Any = None) -> httpx.Response:
     response: httpx.Response = with_client(
-        backend, lambda client: client.request(method, path, json=body)
+        service, lambda client: client.request(method, path, json=body)
     )
     return response
 
 
-def with_openai(backend: Any, test: Callable[[AsyncOpenAI], Coroutine[Any, Any, Any]]) -> Any:
+def with_openai(service: Any, test: Callable[[AsyncOpenAI], Coroutine[Any, Any, Any]]) -> Any:
     return with_client(
-        backend,
+        service,
         lambda http: test(
             AsyncOpenAI(base_url="http://x/v1", api_key="-", http_client=http, max_retries=0)
         ),
@@ -55,48 +55,48 @@ def with_openai(backend: Any, test: Callable[[AsyncOpenAI], Coroutine[Any, Any, 
 
 
 @pytest.fixture
-def backend() -> FakeBackend:
-    return FakeBackend()
+def service() -> FakeService:
+    return FakeService()
 
 
-def test_the_model_is_listed_and_found_by_a_name_with_a_slash(backend: FakeBackend) -> None:
-    listed = ask(backend, "GET", "/v1/models").json()
+def test_the_model_is_listed_and_found_by_a_name_with_a_slash(service: FakeService) -> None:
+    listed = ask(service, "GET", "/v1/models").json()
     assert listed["object"] == "list"
     (card,) = listed["data"]
-    assert card == model_card(backend, card["created"])
+    assert card == model_card(service, card["created"])
     assert (card["id"], card["max_model_len"]) == ("org/model", 128)
-    found = ask(backend, "GET", "/v1/models/org/model").json()
-    assert found == model_card(backend, found["created"])  # another server, perhaps a second later
-    missing = ask(backend, "GET", "/v1/models/other")
+    found = ask(service, "GET", "/v1/models/org/model").json()
+    assert found == model_card(service, found["created"])  # another server, perhaps a second later
+    missing = ask(service, "GET", "/v1/models/other")
     assert missing.status_code == 404
     assert missing.json()["error"]["code"] == "model_not_found"
 
 
 @pytest.mark.parametrize("name", [None, "org/model"])
-def test_the_served_model_may_be_named_or_left_out(backend: FakeBackend, name: str | None) -> None:
-    check_model(backend, name)
+def test_the_served_model_may_be_named_or_left_out(service: FakeService, name: str | None) -> None:
+    check_model(service, name)
 
 
 @pytest.mark.parametrize("name", ["", "model", "gpt-4"])
-def test_another_model_is_refused_with_both_names(backend: FakeBackend, name: str) -> None:
+def test_another_model_is_refused_with_both_names(service: FakeService, name: str) -> None:
     with pytest.raises(ModelNotFoundError) as error:
-        check_model(backend, name)
+        check_model(service, name)
     assert repr(name) in error.value.message
     assert "org/model" in error.value.message
     assert error.value.param == "model"
 
 
-def test_the_official_client_reads_a_whole_conversation(backend: FakeBackend) -> None:
+def test_the_official_client_reads_a_whole_conversation(service: FakeService) -> None:
     async def test(client: AsyncOpenAI) -> None:
         answer = await client.chat.completions.create(model="org/model", messages=USER, n=2)
         assert [choice.message.content for choice in answer.choices] == ["Hello", "Hello"]
         assert answer.usage is not None
         assert (answer.usage.prompt_tokens, answer.usage.completion_tokens) == (5, 4)
 
-    with_openai(backend, test)
+    with_openai(service, test)
 
 
-def test_the_official_client_reads_a_streamed_conversation(backend: FakeBackend) -> None:
+def test_the_official_client_reads_a_streamed_conversation(service: FakeService) -> None:
     async def test(client: AsyncOpenAI) -> None:
         stream = await client.chat.completions.create(
             model="org/model",
@@ -109,11 +109,11 @@ def test_the_official_client_reads_a_streamed_conversation(backend: FakeBackend)
         assert last.usage is not None
         assert last.usage.completion_tokens == 2
 
-    with_openai(backend, test)
+    with_openai(service, test)
 
 
 @pytest.mark.parametrize("prompt", ["abc", ["abc", "d"], [1, 2, 3], [[1, 2, 3], [4]]])
-def test_a_text_is_continued_from_each_form_of_prompt(backend: FakeBackend, prompt: Any) -> None:
+def test_a_text_is_continued_from_each_form_of_prompt(service: FakeService, prompt: Any) -> None:
     async def test(client: AsyncOpenAI) -> None:
         answer = await client.completions.create(model="org/model", prompt=prompt)
         assert {choice.text for choice in answer.choices} == {"Hello"}
@@ -121,44 +121,55 @@ def test_a_text_is_continued_from_each_form_of_prompt(backend: FakeBackend, prom
         is_one = isinstance(prompt, str) or isinstance(prompt[0], int)
         assert answer.usage.prompt_tokens == (3 if is_one else 4)
 
-    with_openai(backend, test)
+    with_openai(service, test)
 
 
-def test_parameters_priority_and_defaults_reach_the_backend(backend: FakeBackend) -> None:
-    backend.sampling_defaults = {"temperature": 0.3, "top_k": 20}
+def test_parameters_priority_and_defaults_reach_the_service(service: FakeService) -> None:
+    service.sampling_defaults = {"temperature": 0.3, "top_k": 20}
     body = {"messages": USER, "top_k": 5, "stop": "END", "priority": -2}
-    assert ask(backend, "POST", "/v1/chat/completions", body).status_code == 200
-    encoded, (_, prompts, params, priority) = backend.calls
+    assert ask(service, "POST", "/v1/chat/completions", body).status_code == 200
+    encoded, (_, prompts, params, priority) = service.calls
     assert encoded == ("encode_chat", USER, None)
     assert prompts == [[7] * 5]
     assert (params.temperature, params.top_k, params.stop) == (0.3, 5, ("END",))
     assert priority == -2
-    backend.calls.clear()
-    ask(backend, "POST", "/v1/completions", {"prompt": "x"})
-    assert backend.calls[0][3] == 0
+    service.calls.clear()
+    ask(service, "POST", "/v1/completions", {"prompt": "x"})
+    assert service.calls[0][3] == 0
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_the_reply_that_is_sent_is_the_extended_one(backend: FakeBackend, stream: bool) -> None:
-    response = ask(backend, "POST", "/v1/completions", {"prompt": "x", "stream": stream})
+def test_the_reply_that_is_sent_is_the_extended_one(service: FakeService, stream: bool) -> None:
+    response = ask(service, "POST", "/v1/completions", {"prompt": "x", "stream": stream})
     assert '"extended":true' in response.text
-    (extended,) = backend.extended
+    (extended,) = service.extended
     assert extended[1].prompt == "x"
 
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_refused_submission_is_a_status_even_for_a_stream(
-    backend: FakeBackend, stream: bool
+    service: FakeService, stream: bool
 ) -> None:
-    backend.fault = EngineOverloadedError("full")
+    service.fault = EngineOverloadedError("full")
     body = {"prompt": "x", "stream": stream}
-    response = ask(backend, "POST", "/v1/completions", body)
+    response = ask(service, "POST", "/v1/completions", body)
     assert response.status_code == 503
     assert response.headers["retry-after"]
     assert response.json()["error"]["type"] == "overloaded_error"
 
 
-def test_the_first_thing_wrong_is_the_one_reported(backend: FakeBackend) -> None:
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_reply_that_cannot_be_extended_closes_its_stream(
+    service: FakeService, stream: bool
+) -> None:
+    service.extend_fault = KeyError("secret")
+    response = ask(service, "POST", "/v1/completions", {"prompt": "x", "stream": stream})
+    assert response.status_code == 500
+    assert "secret" not in response.text
+    assert service.streams[0].closed
+
+
+def test_the_first_thing_wrong_is_the_one_reported(service: FakeService) -> None:
     body: dict[str, Any] = {
         "model": "other",
         "temperature": -1,
@@ -167,11 +178,11 @@ def test_the_first_thing_wrong_is_the_one_reported(backend: FakeBackend) -> None
     wrong = []
     for fixed in ({}, {"model": "org/model"}, {"temperature": 1}):
         body |= fixed
-        wrong.append(ask(backend, "POST", "/v1/chat/completions", body).json()["error"]["param"])
+        wrong.append(ask(service, "POST", "/v1/chat/completions", body).json()["error"]["param"])
     assert wrong == ["model", "temperature", "messages[0].role"]
 
 
-def test_errors_are_those_of_the_official_client(backend: FakeBackend) -> None:
+def test_errors_are_those_of_the_official_client(service: FakeService) -> None:
     async def test(client: AsyncOpenAI) -> None:
         with pytest.raises(openai.NotFoundError) as missing:
             await client.chat.completions.create(model="gpt-4", messages=USER)
@@ -180,7 +191,7 @@ def test_errors_are_those_of_the_official_client(backend: FakeBackend) -> None:
             await client.chat.completions.create(model="org/model", messages=USER, top_p=2)
         assert bad.value.param == "top_p"
 
-    with_openai(backend, test)
+    with_openai(service, test)
 
 
 class LoadingBackend:
@@ -212,9 +223,9 @@ def test_a_router_answers_while_its_model_loads(method: str, path: str, body: An
      ("/v1/chat/completions", b'"messages": [{"role": "user", "content": "x"}]')],
 )  # fmt: skip
 def test_a_client_that_leaves_closes_its_stream(
-    backend: FakeBackend, stream: bytes, path: str, asked: bytes
+    service: FakeService, stream: bytes, path: str, asked: bytes
 ) -> None:
-    backend.hangs = True
+    service.hangs = True
     scope = {
         "type": "http",
         "method": "POST",
@@ -233,13 +244,13 @@ def test_a_client_that_leaves_closes_its_stream(
         async def receive() -> Any:
             return body.pop() if body else await wire.receive()
 
-        serving = asyncio.create_task(app_on(backend)(scope, receive, wire.send))
-        while not (backend.streams and wire.waiting):
+        serving = asyncio.create_task(app_on(service)(scope, receive, wire.send))
+        while not (service.streams and wire.waiting):
             await asyncio.sleep(0)
-        assert not backend.streams[0].closed
+        assert not service.streams[0].closed
         wire.leave.set()
         await serving
-        assert backend.streams[0].closed
+        assert service.streams[0].closed
         assert wire.waiting == 0
 
     asyncio.run(asyncio.wait_for(test(), 10))

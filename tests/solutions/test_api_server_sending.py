@@ -5,14 +5,7 @@ from typing import Any
 
 import pytest
 
-from grader.kit.api import (
-    ERROR,
-    FakeStream,
-    Wire,
-    make_request,
-    piece,
-    scripted,
-)
+from grader.kit.api import FakeStream, Wire, make_request, scripted
 from grader.kit.waiting import run
 from solutions.api_server import DONE, TextReply, event, streamed_answer, whole_answer
 from yaie.core.errors import EngineDeadError, YaieError
@@ -87,9 +80,9 @@ def test_an_error_before_the_first_output_is_raised_and_the_stream_closed(fault:
 
 def test_a_request_that_fails_at_once_is_raised_and_the_stream_closed() -> None:
     request = make_request()
-    stream = FakeStream([request], [piece(request, "", ERROR)])
+    stream = FakeStream([request], [request.fails("not finite")])
     with pytest.raises(YaieError):
-        run(streamed_answer(stream, TextReply("m", [request])))
+        run(streamed_answer(stream, TextReply("m", stream.requests)))
     assert stream.closed
 
 

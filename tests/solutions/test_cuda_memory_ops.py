@@ -9,7 +9,7 @@ from torch import Tensor
 from grader.kit.cuda_work import work_of
 from solutions.cuda_memory_ops import MemoryKernels
 from solutions.cuda_memory_ops.naive import NaiveMemoryKernels
-from yaie.core.cuda.on_cpu import KernelFault
+from yaie.cuda.on_cpu import KernelFault
 
 DTYPES = [torch.float32, torch.float16, torch.bfloat16]
 MEMORY, NAIVE = MemoryKernels(), NaiveMemoryKernels()

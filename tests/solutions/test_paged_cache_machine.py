@@ -3,7 +3,7 @@
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from grader.kit.toy import prefix_hashes
+from grader.kit.toy_model import prefix_hashes
 from tests.solutions.cache_bench import CacheBench
 from tests.solutions.properties import effort
 from yaie.core.request import Request, RequestStatus
@@ -63,12 +63,35 @@ class CacheMachine(RuleBasedStateMachine):
     @rule(data=st.data(), most=st.integers(1, 8), commit=st.booleans())
     def compute(self, data: st.DataObject, most: int, commit: bool) -> None:
         request = self.pick(data, RUNNING)
-        if request is None:
+        if request is None or request.num_in_flight:
             return
         stats, table = self.bench.cache.stats(), self.bench.table(request)
         remaining = request.num_tokens - request.num_computed_tokens
         if not self.bench.compute(request, min(most, remaining), commit=commit):
             assert (self.bench.cache.stats(), self.bench.table(request)) == (stats, table)
+
+    @rule(data=st.data(), most=st.integers(1, 8))
+    def launch(self, data: st.DataObject, most: int) -> None:
+        """A step whose result comes later; the request may have others in flight."""
+        request = self.pick(data, RUNNING)
+        if request is not None:
+            remaining = request.num_tokens - request.num_computed_tokens
+            self.bench.launch(request, min(most, remaining))
+
+    @rule(data=st.data())
+    def settle(self, data: st.DataObject) -> None:
+        flying = [request for request in self.bench.requests if request.num_in_flight]
+        if flying:
+            request = data.draw(st.sampled_from(flying))
+            filed = self.filed(request)
+            self.bench.settle(request)
+            most = max(filed, request.num_settled_tokens // self.bench.size)
+            assert self.filed(request) <= most, "blocks of a step without a result were filed"
+
+    def filed(self, request: Request) -> int:
+        """How many blocks of its tokens the tree has."""
+        tree, most = self.bench.tree, request.num_tokens // self.bench.size
+        return len(tree.peek(request.token_ids, most)) if tree is not None else 0
 
     @rule(data=st.data(), num_tokens=st.integers(1, 20), keep_free=st.integers(0, 6))
     def allocate_with_reserve(self, data: st.DataObject, num_tokens: int, keep_free: int) -> None:
@@ -99,7 +122,8 @@ class CacheMachine(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def readmit(self, data: st.DataObject) -> None:
-        if request := self.pick(data, PREEMPTED):
+        request = self.pick(data, PREEMPTED)
+        if request is not None and not request.num_in_flight:
             self.bench.readmit(request)
             assert request.num_computed_tokens < request.num_tokens
 
@@ -117,6 +141,8 @@ class CacheMachine(RuleBasedStateMachine):
     def swap_in(self, data: st.DataObject, most: int) -> None:
         request = self.pick(data, SWAPPED)
         assert request is not None
+        if request.num_in_flight:
+            return  # a scheduler waits for that step's token
         stats = self.bench.cache.stats()
         remaining = request.num_tokens - request.num_computed_tokens
         # A table that was allocated ahead comes back whole.
@@ -150,9 +176,9 @@ class CacheMachine(RuleBasedStateMachine):
         if not hasattr(self, "bench"):
             return
         for request in self.having(RUNNING):
-            slots = self.bench.cache.slot_mapping(request, 0, request.num_computed_tokens)
-            hashes = prefix_hashes(request.token_ids[: request.num_computed_tokens])
-            assert self.bench.runner.contents(slots) == hashes
+            known = min(request.num_computed_tokens, len(request.token_ids))
+            hashes = prefix_hashes(request.token_ids[:known])
+            assert self.bench.contents(request)[:known] == hashes
 
     def teardown(self) -> None:
         """Without requests no block is used, and evicting everything returns them all."""
@@ -160,6 +186,9 @@ class CacheMachine(RuleBasedStateMachine):
             for request in self.having(RUNNING, SWAPPED):
                 self.bench.leave(request)
             assert self.bench.cache.stats()["used_blocks"] == 0
+            for request in list(self.bench.requests):
+                late = self.bench.request([*request.token_ids, 0])
+                assert not self.bench.cache.is_pending(late), "nobody computes anything any more"
             self.bench.cache.reset_prefix_cache()
             assert self.bench.blocks.num_free == self.bench.blocks.num_blocks
             assert self.bench.blocks.num_free_host == self.bench.blocks.num_host_blocks

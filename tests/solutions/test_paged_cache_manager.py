@@ -107,16 +107,6 @@ def test_commit_makes_a_new_table_when_it_replaces_blocks(bench: CacheBench) -> 
     assert held == copy
 
 
-def test_slots_follow_the_table_across_blocks(bench: CacheBench) -> None:
-    bench.admit(B[:4])
-    request = bench.admit(A[:10])
-    bench.cache.allocate(request, 10)
-    a, b, c = bench.table(request)
-    assert bench.cache.slot_mapping(request, 2, 7) == [
-        4 * a + 2, 4 * a + 3, 4 * b, 4 * b + 1, 4 * b + 2, 4 * b + 3, 4 * c,
-    ]  # fmt: skip
-
-
 def test_allocate_adds_only_what_is_missing(bench: CacheBench) -> None:
     request = bench.admit(A[:10])
     bench.cache.allocate(request, 5)
@@ -237,32 +227,3 @@ def test_without_a_tree_nothing_is_shared_and_everything_returns() -> None:
     bench.leave(again)
     assert bench.cache.stats()["free_blocks"] == 8
     assert bench.cache.reset_prefix_cache() == 0
-
-
-def test_request_whose_next_block_is_being_computed_is_pending(bench: CacheBench) -> None:
-    bench.serve(A[:4])
-    bench.cache.begin_step()
-    first = bench.admit(A[:12])
-    bench.cache.allocate(first, 12)
-    assert bench.cache.is_pending(bench.request(A[:12]))
-    assert bench.cache.is_pending(bench.request([*A[:8], 1]))
-
-
-def test_request_that_shares_no_whole_block_is_not_pending(bench: CacheBench) -> None:
-    bench.cache.begin_step()
-    bench.cache.allocate(bench.admit(A[:12]), 12)
-    assert not bench.cache.is_pending(bench.request([*A[:3], *B[:9]]))
-    assert not bench.cache.is_pending(bench.request(A[:4])), "its last token is its own to compute"
-
-
-def test_nothing_is_pending_in_the_next_step(bench: CacheBench) -> None:
-    bench.cache.begin_step()
-    bench.cache.allocate(bench.admit(A[:12]), 12)
-    bench.cache.begin_step()
-    assert not bench.cache.is_pending(bench.request(A[:12]))
-
-
-def test_chunk_that_fills_no_block_makes_nobody_wait(bench: CacheBench) -> None:
-    bench.cache.begin_step()
-    bench.cache.allocate(bench.admit(A[:12]), 3)
-    assert not bench.cache.is_pending(bench.request(A[:12]))

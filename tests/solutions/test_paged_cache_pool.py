@@ -45,6 +45,26 @@ def test_layers_have_their_own_shapes(pool: KVPool) -> None:
             assert stored.shape == (BLOCKS, SIZE, spec.num_kv_heads, spec.head_dim)
 
 
+@pytest.mark.parametrize("block_size", [1, 4, 16])
+def test_slot_is_the_row_of_a_token_in_the_block_of_its_own_table(block_size: int) -> None:
+    tables = [[5, 1, 3], [2, 0, -1], [4, 4, 2]]
+    tokens = [(1, 2 * block_size - 1), (0, 0), (2, block_size), (0, 3 * block_size - 1), (1, 0)]
+    pool = KVPool(LAYERS, BLOCKS, block_size, torch.float32, torch.device("cpu"))
+    rows, positions = torch.tensor(tokens).unbind(1)
+    slots = pool.slot_mapping(torch.tensor(tables, dtype=torch.int32), rows, positions)
+    assert slots.dtype == torch.int64
+    assert slots.tolist() == [
+        tables[row][position // block_size] * block_size + position % block_size
+        for row, position in tokens
+    ]
+
+
+def test_slots_beyond_32_bits_do_not_wrap(pool: KVPool) -> None:
+    table = torch.tensor([[2**30]], dtype=torch.int32)
+    slots = pool.slot_mapping(table, torch.tensor([0]), torch.tensor([3]))
+    assert slots.tolist() == [2**32 + 3]
+
+
 def test_write_puts_each_token_in_its_slot_and_touches_no_other(pool: KVPool) -> None:
     content = fill(pool)
     slots = torch.tensor([23, 0, 6, 13])

@@ -1,4 +1,4 @@
-"""Scheduler, rule by rule: who runs, how many tokens each, and when. Blocks have four slots."""
+"""Scheduler, rule by rule: what runs, how many tokens each, and when. Blocks have four slots."""
 
 import pytest
 
@@ -38,7 +38,6 @@ def test_chunk_ends_where_the_budget_does() -> None:
     toy.add(A[:10])
     plans = [toy.step() for _ in range(3)]
     assert [shares(plan)[0][1:] for plan in plans] == [(0, 4), (4, 4), (8, 2)]
-    assert [len(plan.scheduled[0].slots) for plan in plans] == [4, 4, 2]
 
 
 def test_budget_counts_only_tokens_that_are_computed() -> None:
@@ -67,7 +66,7 @@ def test_prefill_and_decode_share_a_step() -> None:
     assert shares(toy.step()) == [("r0", 5, 1), ("r1", 5, 1)]
 
 
-def test_no_more_run_than_there_are_seats() -> None:
+def test_no_more_run_than_max_num_seqs() -> None:
     toy = Toy(Settings(max_num_seqs=2))
     for i in range(3):
         toy.add([i, i], max_tokens=2)
@@ -77,7 +76,7 @@ def test_no_more_run_than_there_are_seats() -> None:
     assert shares(toy.step()) == [("r2", 0, 2)]
 
 
-def test_seat_is_filled_in_the_step_after_it_was_left() -> None:
+def test_next_comes_in_with_the_step_after_one_has_ended() -> None:
     toy = Toy(Settings(max_num_seqs=2))
     toy.add(A[:2], max_tokens=1)
     toy.add(A[:3], max_tokens=9)
@@ -113,7 +112,7 @@ def test_prefix_shared_within_a_step_is_computed_once() -> None:
     toy.add([*A[:8], 1])
     toy.add([*A[:8], 2, 2])
     assert toy.run() == toy.expected()
-    assert toy.runner.num_computed == 9 + 2
+    assert toy.executor.num_computed == 9 + 2
     assert toy.requests[1].num_cached_tokens == 8
 
 
@@ -122,7 +121,7 @@ def test_prefix_shared_by_many_is_computed_once() -> None:
     for i in range(8):
         toy.add([*A[:12], i % 5, i])
     assert toy.run() == toy.expected()
-    assert toy.runner.num_computed == 14 + 7 * 2
+    assert toy.executor.num_computed == 14 + 7 * 2
 
 
 def test_chunks_of_a_shared_prefix_are_taken_over_as_they_come() -> None:
@@ -130,7 +129,7 @@ def test_chunks_of_a_shared_prefix_are_taken_over_as_they_come() -> None:
     toy.add(A[:13])
     toy.add(A[:13])
     assert toy.run() == toy.expected()
-    assert toy.runner.num_computed == 13 + 1
+    assert toy.executor.num_computed == 13 + 1
 
 
 def test_request_waits_for_a_prefix_only_one_step() -> None:
@@ -159,25 +158,23 @@ def test_second_turn_finds_the_first_answer_cached() -> None:
     assert second.num_cached_tokens == 12
 
 
-def test_update_passes_over_a_request_that_was_ended_meanwhile() -> None:
+def test_update_passes_over_a_request_that_ended_in_flight() -> None:
     toy = Toy()
     (gone,) = toy.add(A[:5], max_tokens=4)
     (here,) = toy.add(B[:5], max_tokens=4)
-    plan = toy.scheduler.schedule()
-    tokens = toy.runner.run(plan)
-    toy.scheduler.finish(gone, FinishReason.ABORT)
-    assert toy.scheduler.update(plan, tokens) == [here]
+    toy.begin()
+    toy.finish(gone)
+    assert toy.take() == [here]
     assert gone.output_token_ids == []
-    assert here.output_token_ids == tokens[1:]
-    toy.check()
+    assert here.output_token_ids == toy.expected()[1][:1]
 
 
 def test_update_returns_only_requests_that_gained_a_token() -> None:
     toy = Toy(Settings(token_budget=8))
     (short,) = toy.add(A[:3], max_tokens=4)
     toy.add(B[:12], max_tokens=4)
-    plan = toy.scheduler.schedule()
-    assert toy.scheduler.update(plan, toy.runner.run(plan)) == [short]
+    toy.begin()
+    assert toy.take() == [short]
 
 
 def test_finish_is_harmless_twice() -> None:
@@ -205,10 +202,9 @@ def test_abort_gives_everything_back_wherever_the_request_stands(steps: int) -> 
 def test_failed_request_leaves_no_block_in_the_cache_that_it_did_not_commit() -> None:
     toy = Toy()
     (request,) = toy.add(A[:8], max_tokens=4)
-    plan = toy.scheduler.schedule()
-    tokens = toy.runner.run(plan)
-    toy.scheduler.finish(request, FinishReason.ERROR)
-    toy.scheduler.update(plan, tokens)
+    toy.begin()
+    toy.finish(request, FinishReason.ERROR)
+    toy.take()
     assert toy.cache.stats()["cached_blocks"] == 0
 
 
@@ -219,7 +215,7 @@ def test_siblings_share_the_prompt_of_the_first() -> None:
     first, *others = (toy_output(A[:10], 4, seed) for seed in range(3))
     assert first not in others
     assert [request.num_cached_tokens for request in toy.requests] == [0, 9, 9]
-    assert toy.runner.num_computed == 10 + 2 * 1 + 3 * 3
+    assert toy.executor.num_computed == 10 + 2 * 1 + 3 * 3
 
 
 def test_table_in_the_plan_keeps_its_blocks_while_forks_are_admitted() -> None:

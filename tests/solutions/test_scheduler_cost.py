@@ -15,10 +15,11 @@ def engine(policy: str = "fcfs", **settings: int) -> Toy:
 
 
 def cost_of_step(toy: Toy) -> int:
-    """Function calls of `schedule` and `update`; the model says 0."""
+    """Function calls of `schedule`, `advance` and `update`; the model says 0."""
     plans: list[StepPlan] = []
     cost = count_calls(lambda: plans.append(toy.scheduler.schedule()))
-    tokens = [0] * sum(item.samples for item in plans[0].scheduled)
+    cost += count_calls(lambda: toy.scheduler.advance(plans[0]))
+    tokens = [[0] for item in plans[0].scheduled if item.samples]
     return cost + count_calls(lambda: toy.scheduler.update(plans[0], tokens))
 
 

@@ -144,7 +144,7 @@ def test_longest_prefix_match_passes_nobody_over_for_ever() -> None:
 
 
 def test_longest_prefix_match_lets_a_large_request_through_a_stream_of_small_ones() -> None:
-    """Its turn has come, but not its room: nobody else may take that meanwhile."""
+    """Until there is room for it, no other request may take that room."""
     toy = Toy(Settings(policy="lpm", max_num_seqs=3, num_blocks=8))
     toy.add(A[:5])
     toy.run()

@@ -58,11 +58,11 @@ def test_recomputed_request_starts_from_nothing_and_swapped_from_where_it_was() 
 def test_recomputed_request_finds_what_is_left_of_its_own_blocks() -> None:
     toy = crowd(RECOMPUTE)
     victim = until_preempted(toy)
-    computed = toy.runner.num_computed
+    computed = toy.executor.num_computed
     while victim.status is not RequestStatus.RUNNING:
         toy.step()
     assert toy.run() == toy.expected()
-    again = toy.runner.num_computed - computed
+    again = toy.executor.num_computed - computed
     assert again < victim.num_tokens + toy.requests[0].max_tokens
 
 
@@ -70,7 +70,7 @@ def test_swapped_request_computes_no_token_twice() -> None:
     toy = crowd(SWAP, prefix_caching=False)
     toy.run()
     assert toy.requests[1].num_preemptions > 0
-    assert toy.runner.num_computed == 2 * (9 + 11)
+    assert toy.executor.num_computed == 2 * (9 + 11)
 
 
 def test_swap_recomputes_when_the_host_is_full() -> None:

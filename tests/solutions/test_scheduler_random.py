@@ -10,7 +10,7 @@ from tests.solutions.properties import effort
 
 
 @effort(1000)
-@given(any_settings(), any_script())
+@given(any_settings(most_drafts=3), any_script())
 def test_outputs_are_right_whatever_happens(settings: Settings, script: list[Event]) -> None:
     play(Toy(settings), script)
 
@@ -20,7 +20,7 @@ TRICKLE = [Arrive((4,), max_tokens=4), Arrive((1, 2, 3), max_tokens=4, n=2)]
 
 
 @effort(300)
-@given(any_settings(), any_script(most_siblings=3))
+@given(any_settings(most_drafts=2), any_script(most_siblings=3))
 @example(Settings(block_size=1, token_budget=2), TRICKLE)
 def test_siblings_share_a_prompt_whatever_happens(settings: Settings, script: list[Event]) -> None:
     play(Toy(settings), script)

@@ -30,7 +30,7 @@ def test_request_that_ends_early_keeps_its_row_and_computes_for_nothing() -> Non
     toy.add(B[:4], max_tokens=4)
     toy.add(A[2:6], max_tokens=1)
     assert [sorted(names(toy.step())) for _ in range(5)] == [["r0", "r1"]] * 4 + [["r2"]]
-    assert toy.runner.num_computed == 4 + (4 + 3) + 3 + 4
+    assert toy.executor.num_computed == 4 + (4 + 3) + 3 + 4
 
 
 def test_ended_row_keeps_its_blocks_until_the_batch_ends() -> None:
@@ -88,10 +88,9 @@ def test_row_of_a_request_that_failed_in_its_first_step_is_harmless() -> None:
     toy = static()
     (broken,) = toy.add(A[:4], max_tokens=4)
     toy.add(B[:4], max_tokens=3)
-    plan = toy.scheduler.schedule()
-    tokens = toy.runner.run(plan)
-    toy.scheduler.finish(broken, FinishReason.ERROR)
-    toy.scheduler.update(plan, tokens)
+    toy.begin()
+    toy.finish(broken, FinishReason.ERROR)
+    toy.take()
     assert toy.run()[1] == toy.expected()[1]
 
 
@@ -106,7 +105,7 @@ def test_ended_rows_write_to_no_block_that_others_read() -> None:
     toy.cache.commit(toy.requests[1])
     shared = set(toy.cache.block_table(toy.requests[1]))
     (row,) = (item for item in toy.scheduler.schedule().scheduled if item.request is ends_early)
-    assert not {slot // 4 for slot in row.slots} & shared
+    assert not {slot // 4 for slot in toy.executor.slots(row)} & shared
 
 
 def test_preempted_request_waits_for_the_next_batch() -> None:

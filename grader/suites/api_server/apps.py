@@ -19,11 +19,11 @@ def borrowed_for_routes(part: ModuleType) -> AbstractContextManager[None]:
     return borrowed(part.routes, *names)
 
 
-def app_on(part: ModuleType, backend: Any) -> FastAPI:
+def app_on(part: ModuleType, service: Any) -> FastAPI:
     """The part's endpoints; errors become responses as the reference makes them."""
     app = FastAPI(redirect_slashes=False)
     install_error_handlers(app)
-    app.include_router(part.make_router(backend))
+    app.include_router(part.make_router(service))
     return app
 
 

@@ -1,43 +1,49 @@
 """Random calls: some prompts, some siblings of each, and the outputs of all of them mingled."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from hypothesis import strategies as st
 
-from grader.kit.api import LENGTH, STOP, make_request, piece
-from yaie.core.request import Request, RequestOutput
+from grader.kit.api import LENGTH, STOP, FakeRequest, make_request
+from yaie.core.output import RequestOutput, Submitted
 
 KINDS = ("ChatReply", "TextReply")
 TEXTS = st.sampled_from(["a", "b ", "", "é", "\n"])
+TOKENS = st.integers(1, 3)
+REASONS = (STOP, LENGTH)
+"""Of a request by its number."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallScript:
-    """steps: (request, text) in the order in which they come; ends: of each request the last text."""
+    """steps: (request, text, tokens) in the order in which they come; ends: of each request the last.
 
-    requests: list[Request]
+    An output has several tokens where drafts were accepted, or where a slow reader found some merged.
+    """
+
+    requests: list[FakeRequest]
     n: int
-    steps: list[tuple[int, str]]
-    ends: list[tuple[int, str]]
+    steps: list[tuple[int, str, int]]
+    ends: list[tuple[int, str, int]]
+
+    @property
+    def submitted(self) -> list[Submitted]:
+        return [request.submitted for request in self.requests]
 
     def outputs(self) -> list[RequestOutput]:
-        """All outputs in order. As with a real engine, the requests are ahead of their outputs."""
+        """All outputs in order."""
         for request in self.requests:
-            del request.token_ids[request.num_prompt_tokens :]
-        made = [piece(self.requests[index], text) for index, text in self.steps]
-        for index, text in self.ends:
-            reason = LENGTH if index % 2 else STOP
-            made.append(piece(self.requests[index], text, reason))
+            request.made = 0
+        made = [self.requests[index].says(text, tokens=num) for index, text, num in self.steps]
+        for index, text, num in self.ends:
+            made.append(self.requests[index].says(text, REASONS[index % 2], tokens=num))
         return made
 
-    def text(self, request: Request) -> str:
+    def text(self, index: int) -> str:
         """The whole text of one request."""
-        return "".join(
-            text for index, text in [*self.steps, *self.ends] if self.requests[index] is request
-        )
-
-    def reason(self, request: Request) -> str:
-        return "length" if self.requests.index(request) % 2 else "stop"
+        return "".join(text for number, text, _ in [*self.steps, *self.ends] if number == index)
 
 
 @st.composite
@@ -49,10 +55,34 @@ def call_scripts(draw: st.DrawFn) -> CallScript:
         length = draw(st.integers(1, 9))
         for sibling in range(n):
             cached = draw(st.integers(0, length - 1))
-            requests.append(make_request(f"{prompt}.{sibling}", prompt=length, cached=cached, n=n))
-    for request in requests:
-        request.stop_reason = draw(st.sampled_from([None, "END", 7]))
+            stop_reason = draw(st.sampled_from([None, "END", 7]))
+            requests.append(
+                make_request(
+                    f"{prompt}.{sibling}",
+                    prompt=length,
+                    cached=cached,
+                    stop_reason=stop_reason,
+                    n=n,
+                )
+            )
     numbers = st.integers(0, len(requests) - 1)
-    steps = draw(st.lists(st.tuples(numbers, TEXTS), max_size=8))
+    steps = draw(st.lists(st.tuples(numbers, TEXTS, TOKENS), max_size=8))
     order = draw(st.permutations(range(len(requests))))
-    return CallScript(requests, n, steps, [(index, draw(TEXTS)) for index in order])
+    ends = [(index, draw(TEXTS), draw(TOKENS)) for index in order]
+    return CallScript(requests, n, steps, ends)
+
+
+def counted(requests: Sequence[FakeRequest], n: int) -> dict[str, Any]:
+    """Usage, request by request, of calls with `n` siblings for each prompt."""
+    prompt = cached = completion = 0
+    for number, request in enumerate(requests):
+        completion += request.made
+        if number % n == 0:
+            prompt += request.submitted.num_prompt_tokens
+            cached += request.cached
+    return {
+        "prompt_tokens": prompt,
+        "completion_tokens": completion,
+        "total_tokens": prompt + completion,
+        "prompt_tokens_details": {"cached_tokens": cached},
+    }

@@ -1,7 +1,5 @@
-"""Task 8.6: the endpoints, on a backend without an engine."""
+"""Task 8.6: the endpoints, on a service without an engine."""
 
-import asyncio
-import json
 from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
@@ -11,18 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grader.kit import examples, expect, expect_equal, expect_raises, note, task
-from grader.kit.api import FakeBackend, Wire, ask, call
-from grader.kit.waiting import run, settle, until, within
+from grader.kit.api import FakeService, ask
 from grader.suites.api_server.apps import CHAT, TEXT, USER, app_on, body_for, borrowed_for_routes
 from grader.suites.api_server.reading import events_of
-from yaie.core.errors import EngineOverloadedError, EngineUnavailableError, ModelNotFoundError
+from yaie.core.errors import ModelNotFoundError
 
 PLAIN = "A client that did not ask for a stream reads the body as one JSON object."
 ORDER = (
     "The first thing wrong is the one reported: the model, then the parameters, then the messages."
 )
 IGNORED = "A parameter that is accepted and has no effect is worse than one that is refused."
-QUEUED = "A client that leaves must give back its place in the queue, streaming or not."
 
 
 @pytest.fixture(autouse=True)
@@ -41,23 +37,23 @@ def test_the_models_card(part: ModuleType) -> None:
         "owned_by": "yaie",
         "max_model_len": 128,
     }
-    expect_equal(part.model_card(FakeBackend(), 5), expected, "the card")
+    expect_equal(part.model_card(FakeService(), 5), expected, "the card")
 
 
 @task("8.6")
 def test_only_the_served_model_is_answered(part: ModuleType) -> None:
     """check_model lets the served model and None pass; another name is a ModelNotFoundError."""
-    backend = FakeBackend()
+    service = FakeService()
     for name in (None, "org/model"):
-        note(f"check_model(backend, {name!r})")
-        part.check_model(backend, name)
+        note(f"check_model(service, {name!r})")
+        part.check_model(service, name)
     for name in ("gpt-4", "model", "org/model2", ""):
-        note(f"check_model(backend, {name!r})")
+        note(f"check_model(service, {name!r})")
         why = "A client that asked for one model must not be answered by another without a word."
         with expect_raises(ModelNotFoundError, f"asking for the model {name!r}", why=why):
-            part.check_model(backend, name)
+            part.check_model(service, name)
     try:
-        part.check_model(backend, "gpt-4")
+        part.check_model(service, "gpt-4")
     except ModelNotFoundError as error:
         expect_equal(error.param, "model", "the error's param")
         why = "The client learns what it could have asked for."
@@ -70,7 +66,7 @@ def test_only_the_served_model_is_answered(part: ModuleType) -> None:
 @task("8.6")
 def test_models_are_listed_and_found(part: ModuleType) -> None:
     """/v1/models lists the one card, and /v1/models/{id} finds it by a name with a slash."""
-    app = app_on(part, FakeBackend())
+    app = app_on(part, FakeService())
     listed = ask(app, "GET", "/v1/models")
     expect_equal(listed.status, 200, "the status of GET /v1/models")
     expect_equal(listed.json().get("object"), "list", "the object that /v1/models is")
@@ -87,7 +83,7 @@ def test_models_are_listed_and_found(part: ModuleType) -> None:
 @task("8.6")
 def test_an_answer_is_whole_unless_a_stream_is_asked_for(part: ModuleType) -> None:
     """With stream false, or left out, an answer is one JSON object; with true, events."""
-    app = app_on(part, FakeBackend())
+    app = app_on(part, FakeService())
     for path, said in ((CHAT, "message"), (TEXT, "text")):
         for options in ({}, {"stream": False}):
             answer = ask(app, "POST", path, body_for(path, **options))
@@ -110,7 +106,7 @@ def test_an_answer_is_whole_unless_a_stream_is_asked_for(part: ModuleType) -> No
 @task("8.6")
 def test_usage_is_streamed_if_asked_for(part: ModuleType) -> None:
     """stream_options with include_usage gives the stream a last chunk with usage."""
-    app = app_on(part, FakeBackend())
+    app = app_on(part, FakeService())
     for path in (CHAT, TEXT):
         for asked in (True, False):
             options = {"stream": True, "stream_options": {"include_usage": asked}}
@@ -120,18 +116,18 @@ def test_usage_is_streamed_if_asked_for(part: ModuleType) -> None:
 
 
 @task("8.6")
-def test_what_was_asked_reaches_the_backend(part: ModuleType) -> None:
-    """Messages, sampling parameters, defaults and priority reach the backend."""
-    backend = FakeBackend()
-    backend.sampling_defaults = {"temperature": 0.3, "top_k": 20}
-    app = app_on(part, backend)
+def test_what_was_asked_reaches_the_service(part: ModuleType) -> None:
+    """Messages, sampling parameters, defaults and priority reach the service."""
+    service = FakeService()
+    service.sampling_defaults = {"temperature": 0.3, "top_k": 20}
+    app = app_on(part, service)
     body = {
         "messages": [{"role": "user", "content": "Hi", "name": None}],
         "top_k": 5,
         "priority": -2,
     }
     ask(app, "POST", CHAT, body)
-    encoded, (_, prompts, params, priority) = backend.calls
+    encoded, (_, prompts, params, priority) = service.calls
     why = "Templates do not know fields that are null: give them each message `for_template`."
     expect_equal(encoded, ("encode_chat", USER, None), "what encode_chat was given", why=why)
     expect_equal(prompts, [[7] * 5], "the prompts that were submitted")
@@ -140,40 +136,40 @@ def test_what_was_asked_reaches_the_backend(part: ModuleType) -> None:
     expect_equal(got, (0.3, 5), "temperature (a default) and top_k (given)", why=why)
     expect_equal(priority, -2, "the priority", why=IGNORED)
     for path in (CHAT, TEXT):
-        backend.calls.clear()
+        service.calls.clear()
         ask(app, "POST", path, body_for(path))
-        *_, (_, _, params, priority) = backend.calls
+        *_, (_, _, params, priority) = service.calls
         expect_equal(params.temperature, 0.3, f"the temperature, a default, for {path}", why=why)
-        expect_equal(priority, 0, f"the priority that nobody gave, for {path}")
+        expect_equal(priority, 0, f"the priority of a body without one, for {path}")
 
 
 @task("8.6")
 def test_tools_reach_the_prompt(part: ModuleType) -> None:
     """encode_chat is given the tools of the request, as `body.prompt_tools` has them."""
-    backend = FakeBackend()
+    service = FakeService()
     function = {"name": "get_weather", "description": "Now."}
-    ask(app_on(part, backend), "POST", CHAT,
+    ask(app_on(part, service), "POST", CHAT,
         body_for(CHAT, tools=[{"type": "function", "function": function}]))  # fmt: skip
     why = "A model can only call what its prompt tells it about."
-    _, _, tools = backend.calls[0]
+    _, _, tools = service.calls[0]
     names = [tool["function"]["name"] for tool in tools or []]
     expect_equal(names, ["get_weather"], "the tools that encode_chat was given", why=why)
 
 
 @task("8.6")
-def test_what_is_beyond_text_is_added_by_the_backend(part: ModuleType) -> None:
-    """The reply that is sent is the one that backend.extend returns, given the reply and the body."""
+def test_what_is_beyond_text_is_added_by_the_service(part: ModuleType) -> None:
+    """The reply that is sent is the one that service.extend returns, given the reply and the body."""
     why = "Log-probabilities and tool calls are in the extended reply alone."
     for path in (CHAT, TEXT):
         for stream in (False, True):
-            backend = FakeBackend()
-            answer = ask(app_on(part, backend), "POST", path, body_for(path, stream=stream))
+            service = FakeService()
+            answer = ask(app_on(part, service), "POST", path, body_for(path, stream=stream))
             expect_equal(
-                len(backend.extended), 1, f"how often {path} calls backend.extend", why=why
+                len(service.extended), 1, f"how often {path} calls service.extend", why=why
             )
-            reply, body = backend.extended[0]
-            expect_equal(reply.requests, backend.streams[0].requests, "the requests of the reply")
-            expect_equal(body.stream, stream, "stream of the body that backend.extend was given")
+            reply, body = service.extended[0]
+            expect_equal(reply.requests, service.streams[0].requests, "the requests of the reply")
+            expect_equal(body.stream, stream, "stream of the body that service.extend was given")
             said = events_of(answer.body) if stream else [answer.json()]
             what = f"whether what is sent is of the extended reply, with stream={stream}"
             expect_equal([it.get("extended") for it in said], [True] * len(said), what, why=why)
@@ -182,18 +178,18 @@ def test_what_is_beyond_text_is_added_by_the_backend(part: ModuleType) -> None:
 @task("8.6")
 def test_every_prompt_is_continued(part: ModuleType) -> None:
     """A prompt may be a text, token ids, or a list of either: all are submitted, in one call."""
-    backend = FakeBackend()
-    app = app_on(part, backend)
+    service = FakeService()
+    app = app_on(part, service)
     for prompt, prompts in (
         ("abc", ["abc"]),
         (["abc", "d"], ["abc", "d"]),
         ([1, 2, 3], [[1, 2, 3]]),
         ([[1, 2], [4]], [[1, 2], [4]]),
     ):
-        backend.calls.clear()
+        service.calls.clear()
         answer = ask(app, "POST", TEXT, {"prompt": prompt})
         expect_equal(answer.status, 200, f"the status for the prompt {prompt}")
-        got = [made[1] for made in backend.calls]
+        got = [made[1] for made in service.calls]
         why = "submit_all admits all prompts of a call or none."
         expect_equal(got, [prompts], "the prompts of each call of submit_all", why=why)
         expect_equal(len(answer.json()["choices"]), len(prompts), "how many choices there are")
@@ -201,21 +197,21 @@ def test_every_prompt_is_continued(part: ModuleType) -> None:
 
 @task("8.6")
 def test_an_unknown_model_is_refused_before_anything_is_done(part: ModuleType) -> None:
-    """A request for another model is a 404 on both endpoints, and the backend does not hear of it."""
+    """A request for another model is a 404 on both endpoints, and the service does not hear of it."""
     for path in (CHAT, TEXT):
-        backend = FakeBackend()
-        answer = ask(app_on(part, backend), "POST", path, body_for(path, model="gpt-4"))
+        service = FakeService()
+        answer = ask(app_on(part, service), "POST", path, body_for(path, model="gpt-4"))
         why = "A client that asked for one model must not be answered by another without a word."
         expect_equal(answer.status, 404, f"the status of POST {path} for an unknown model", why=why)
         expect_equal(answer.json()["error"]["code"], "model_not_found", "the code of the error")
-        expect_equal(backend.calls, [], "what the backend was asked", why=ORDER)
+        expect_equal(service.calls, [], "what the service was asked", why=ORDER)
 
 
 @task("8.6")
 def test_the_first_thing_wrong_is_reported(part: ModuleType) -> None:
     """Model, sampling parameters and messages are checked in this order."""
-    backend = FakeBackend()
-    app = app_on(part, backend)
+    service = FakeService()
+    app = app_on(part, service)
     body: dict[str, Any] = {"messages": [{"role": "robot", "content": "x"}]}
     wrong = []
     for model, temperature in (("other", -1), ("org/model", -1), ("org/model", 1)):
@@ -227,69 +223,6 @@ def test_the_first_thing_wrong_is_reported(part: ModuleType) -> None:
     )
     answer = ask(app, "POST", TEXT, {"prompt": "x", "temperature": -1})
     expect_equal(answer.status, 400, "the status for a temperature of -1")
-
-
-@task("8.6")
-def test_a_refused_submission_has_a_status(part: ModuleType) -> None:
-    """What the backend refuses is no 200, even if a stream was asked for."""
-    for path in (CHAT, TEXT):
-        for stream in (False, True):
-            backend = FakeBackend()
-            backend.fault = EngineOverloadedError("full")
-            answer = ask(app_on(part, backend), "POST", path, body_for(path, stream=stream))
-            expect_equal(
-                answer.status, 503, f"the status of {path} with a full queue, stream={stream}"
-            )
-
-
-class LoadingBackend:
-    """Knows nothing yet."""
-
-    def __getattr__(self, name: str) -> Any:
-        raise EngineUnavailableError("The model is still loading.")
-
-
-@task("8.6")
-def test_a_router_can_be_made_while_the_model_loads(part: ModuleType) -> None:
-    """make_router asks nothing of the backend; while the model loads every endpoint answers 503."""
-    why = "The server listens while gigabytes are loaded, and says so to whoever asks."
-    try:
-        app = app_on(part, LoadingBackend())
-    except EngineUnavailableError:
-        expect(False, "make_router asks the backend for something that is not known yet", why=why)
-    for method, path, body in (
-        ("GET", "/v1/models", None),
-        ("GET", "/v1/models/x", None),
-        ("POST", CHAT, body_for(CHAT)),
-        ("POST", TEXT, body_for(TEXT)),
-    ):
-        answer = ask(app, method, path, body)
-        expect_equal(
-            answer.status, 503, f"the status of {method} {path} while the model loads", why=why
-        )
-
-
-@task("8.6")
-def test_a_client_that_leaves_closes_its_stream(part: ModuleType) -> None:
-    """Before the first output and in mid-answer, streaming or not: who leaves is noticed at once."""
-    for path in (CHAT, TEXT):
-        for stream in (False, True):
-            for pieces in ((), ("a",)):
-                body = json.dumps(body_for(path, stream=stream)).encode()
-                run(_leave(part, path, Wire(body), FakeBackend(pieces)))
-
-
-async def _leave(part: ModuleType, path: str, wire: Wire, backend: FakeBackend) -> None:
-    backend.hangs = True
-    serving = asyncio.ensure_future(call(app_on(part, backend), wire, "POST", path))
-    await until(lambda: backend.streams or serving.done(), "the submission")
-    await settle()
-    expect(not serving.done() and not backend.streams[0].closed, "it ended though its client waits")
-    wire.hang_up()
-    await asyncio.wait({serving}, timeout=1)
-    expect(serving.done(), f"POST {path} goes on after its client has left", why=QUEUED)
-    expect(backend.streams[0].closed, "the stream is not closed", why=QUEUED)
-    await within(serving, f"POST {path}, whose client has left")
 
 
 @task("8.6")
@@ -309,9 +242,9 @@ def test_any_request(
     temperature: float | None,
     priority: int | None,
 ) -> None:
-    """Whatever is asked reaches the backend, and streamed chunks join to the whole answer."""
-    backend = FakeBackend(pieces)
-    app = app_on(part, backend)
+    """Whatever is asked reaches the service, and streamed chunks join to the whole answer."""
+    service = FakeService(pieces)
+    app = app_on(part, service)
     body = {"prompt": prompts, "n": n, "temperature": temperature, "priority": priority}
     whole = ask(app, "POST", TEXT, body).json()
     texts = [""] * (len(prompts) * n)
@@ -321,7 +254,7 @@ def test_any_request(
     expect_equal(
         [choice["text"] for choice in whole["choices"]], texts, "the texts of the whole answer"
     )
-    for _, submitted, params, given_priority in backend.calls:
+    for _, submitted, params, given_priority in service.calls:
         expect_equal(submitted, prompts, "the prompts that were submitted")
         got = (params.n, params.temperature, given_priority)
         asked = 1.0 if temperature is None else temperature

@@ -14,11 +14,9 @@ from grader.kit.api import Wire
 from grader.kit.waiting import run, settle, within
 from yaie.core.errors import EngineDeadError
 
-QUEUED = (
-    "A request may be queued for minutes: whoever left must hold neither its place nor its blocks."
-)
+QUEUED = "A request may be queued for minutes: once its client has left, it must hold no place."
 LEFT_BEHIND = (
-    "What still runs afterwards reads messages, or blocks, that belong to somebody else by then."
+    "What still runs afterwards reads messages, or blocks, that belong to another request by then."
 )
 
 
@@ -160,7 +158,7 @@ def test_work_that_is_done_counts(part: ModuleType) -> None:
     async def test() -> None:
         wire = Wire()
         wire.hang_up()
-        why = "Both are over: what was computed is there, and sending it to nobody costs nothing."
+        why = "Both are over: what was computed is there, and sending it costs nothing."
         waiting = begin(part, wire, at_once())
         await asyncio.wait({waiting}, timeout=1)
         expect(waiting.done() and not waiting.exception(), "the result was thrown away", why=why)

@@ -10,19 +10,13 @@ import pytest
 from starlette.requests import ClientDisconnect
 
 from grader.kit import expect, expect_equal, expect_raises, note, task
-from grader.kit.api import ERROR, FakeStream, Wire, borrowed, make_request, piece, scripted
+from grader.kit.api import FakeStream, Wire, make_request, scripted
 from grader.kit.waiting import run, settle, until, within
 from solutions.api_server import TextReply
 from yaie.core.errors import EngineDeadError, YaieError
 
-CLOSED = "A stream that nobody closes goes on: its requests hold their blocks until their end."
+CLOSED = "A stream that is not closed goes on: its requests hold their blocks until their end."
 HANDLED = "The client has left or was told: what gets out of the response is logged as a crash."
-
-
-@pytest.fixture(autouse=True)
-def _counting_is_another_task(part: ModuleType) -> Iterator[None]:
-    with borrowed(part.leaving, "usage"):
-        yield
 
 
 class Lines(logging.Handler):
@@ -115,10 +109,10 @@ def test_a_whole_answer_is_one_json_object(part: ModuleType) -> None:
 def test_a_whole_answer_that_fails_is_no_answer(part: ModuleType) -> None:
     """If the stream or one of its requests fails the error is raised, and the siblings are aborted."""
     request = make_request()
-    failed = FakeStream([request], [piece(request, "a"), piece(request, "", ERROR)])
+    failed = FakeStream([request], [request.says("a"), request.fails("not finite")])
     for stream, reply, kind in (
         (*scripted("a", EngineDeadError("dead")), EngineDeadError),
-        (failed, TextReply("m", [request]), YaieError),
+        (failed, TextReply("m", failed.requests), YaieError),
     ):
         note("whole_answer(stream, reply)")
         with expect_raises(kind, "whole_answer whose stream fails"):
@@ -191,7 +185,7 @@ def test_an_error_of_ours_ends_a_stream_quietly(part: ModuleType) -> None:
             raised = run(_raised(within(work, "the end of an EventStream that was called")))
             expect_equal(raised, None, "what is raised after an EngineDeadError", why=HANDLED)
         else:
-            why = "An accident is a bug of ours: swallowed, nobody would ever see its traceback."
+            why = "An accident is a bug of ours: swallowed, its traceback is never seen."
             with expect_raises(RuntimeError, "an accident in a streamed answer", why=why):
                 run(within(work, "the end of an EventStream that was called"))
         expect(stream.closed, f"the stream is not closed after {fault!r}", why=CLOSED)

@@ -14,7 +14,7 @@ import pytest
 from fastapi import FastAPI
 
 from grader.kit import Mismatch, expect, expect_equal, note, task
-from grader.kit.api import FakeBackend, ask
+from grader.kit.api import FakeService, ask
 from grader.kit.waiting import run, within
 from grader.suites.api_server.apps import CHAT, USER, app_on, body_for, borrowed_for_routes
 
@@ -67,7 +67,7 @@ def test_the_official_client_holds_a_conversation(part: ModuleType) -> None:
     """OpenAI's own client reads a whole answer and a streamed one, with n = 2."""
 
     async def test() -> None:
-        async with official(app_on(part, FakeBackend())) as client:
+        async with official(app_on(part, FakeService())) as client:
             note("client.chat.completions.create(messages=..., n=2)")
             answer = await client.chat.completions.create(model="org/model", messages=USER, n=2)
             texts = [choice.message.content for choice in answer.choices]
@@ -90,7 +90,7 @@ def test_the_official_client_continues_texts(part: ModuleType) -> None:
     """OpenAI's own client has texts continued, and lists the models."""
 
     async def test() -> None:
-        async with official(app_on(part, FakeBackend())) as client:
+        async with official(app_on(part, FakeService())) as client:
             note("client.completions.create(prompt=[...])")
             answer = await client.completions.create(model="org/model", prompt=["abc", "d"])
             texts = [choice.text for choice in answer.choices]
@@ -120,7 +120,7 @@ def test_the_official_client_is_refused(part: ModuleType) -> None:
     """What is refused raises the error of OpenAI's client that fits."""
 
     async def test() -> None:
-        async with official(app_on(part, FakeBackend())) as client:
+        async with official(app_on(part, FakeService())) as client:
             error = await refusal(client, model="gpt-4")
             got = (type(error).__name__, error.code)
             expect_equal(
@@ -138,7 +138,7 @@ def test_all_tasks_together(part: ModuleType) -> None:
     """All six tasks together answer the official client, a stream and a mistake."""
     app = FastAPI()
     part.install_error_handlers(app)
-    app.include_router(part.make_router(FakeBackend()))
+    app.include_router(part.make_router(FakeService()))
 
     async def test() -> None:
         async with official(app) as client:

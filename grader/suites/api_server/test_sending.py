@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grader.kit import examples, expect, expect_equal, expect_raises, note, task
-from grader.kit.api import ERROR, STOP, FakeStream, Wire, borrowed, make_request, piece, scripted
+from grader.kit.api import STOP, FakeStream, Wire, borrowed, make_request, scripted
 from grader.kit.waiting import run, until, within
 from grader.suites.api_server.reading import DONE, events_of, told
 from solutions.api_server import TextReply, error_body
@@ -79,9 +79,9 @@ def test_an_answer_is_a_start_some_bodies_and_done(part: ModuleType) -> None:
 def test_the_first_chunks_come_first(part: ModuleType) -> None:
     """The chunks of the output that was taken already are sent, before those of the others."""
     stream, reply = scripted("b.")
-    first = TextReply("m", reply.requests).chunks(piece(reply.requests[0], "a"))
+    first = TextReply("m", reply.requests).chunks(make_request().says("a"))
     wire = sent(part, stream, reply, *first)
-    why = "Somebody waited for the first output, to know the status; it is not to be lost."
+    why = "The first output was awaited to know the status; it is not to be lost."
     expect_equal(
         told(events_of(wire.body)), ["a", "b.", "(stop)"], "the events before [DONE]", why=why
     )
@@ -111,7 +111,7 @@ def test_an_error_in_mid_answer_is_an_event_before_done(part: ModuleType) -> Non
     """An error after the first output is told in an event, then [DONE] ends the stream."""
     stream, reply = scripted("a", EngineDeadError("It died."), usage=True)
     wire = Wire()
-    why = "Whoever called must learn how it ended, for the log: the error is raised again."
+    why = "The caller must learn how it ended, for the log: the error is raised again."
     with expect_raises(EngineDeadError, "send_all on a stream that fails", why=why):
         run(send(part, wire, stream, reply))
     why = "The status 200 is sent; only an event can still say that the answer is not whole."
@@ -158,16 +158,16 @@ def test_done_is_sent_whatever_ends_the_stream(part: ModuleType) -> None:
 def test_an_error_before_the_first_output_is_raised(part: ModuleType) -> None:
     """Where the first output fails, streamed_answer closes the stream and raises: no 200 is sent."""
     request = make_request()
-    failed = FakeStream([request], [piece(request, "", ERROR)])
+    failed = FakeStream([request], [request.fails("not finite")])
     for stream, reply, kind in (
         (*scripted(EngineOverloadedError("full")), EngineOverloadedError),
         (*scripted(RuntimeError("secret")), RuntimeError),
-        (failed, TextReply("m", [request]), YaieError),
+        (failed, TextReply("m", failed.requests), YaieError),
     ):
         note("streamed_answer(stream, reply)")
         with expect_raises(kind, "streamed_answer where the first output fails", why=NO_STATUS):
             run(within(part.streamed_answer(stream, reply), "streamed_answer"))
-        why = "Nobody else will: its other requests would go on for a client that has its error."
+        why = "Left open, its other requests go on for a client that has its error."
         expect(stream.closed, "the stream is not closed", why=why)
 
 
@@ -203,10 +203,10 @@ def test_the_answer_is_an_event_stream(part: ModuleType) -> None:
     rest = [step.text for step in run(_rest_of(stream))]
     why = "One output tells whether all is well; who takes more keeps the client waiting."
     expect_equal(rest, ["b."], "what the stream still has", why=why)
-    request = reply.requests[0]
-    again = FakeStream([request], [piece(request, "x"), piece(request, "y", STOP)])
+    request = make_request()
+    again = FakeStream([request], [request.says("x"), request.says("y", STOP)])
     wire = Wire()
-    response = run(part.streamed_answer(again, TextReply("m", [request])))
+    response = run(part.streamed_answer(again, TextReply("m", again.requests)))
     run(within(response.send_all(wire.send), "the end of send_all"))
     expect_equal(told(events_of(wire.body)), ["x", "y", "(stop)"], "the events before [DONE]")
 

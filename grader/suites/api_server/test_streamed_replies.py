@@ -1,27 +1,19 @@
 """Task 8.3: an answer in chunks."""
 
-from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
-import pytest
 from hypothesis import given
 
 from grader.kit import Mismatch, examples, expect, expect_equal, expect_raises, note, task
-from grader.kit.api import ERROR, LENGTH, STOP, borrowed, make_request, piece, tell
+from grader.kit.api import LENGTH, STOP, make_request, tell
 from grader.suites.api_server.scripts import KINDS, CallScript, call_scripts
 from yaie.core.errors import YaieError
-from yaie.core.request import RequestOutput
+from yaie.core.output import RequestOutput
 
 ROLE = "A client starts a new message where it reads a role: once for each choice, before its text."
 LAST = "finish_reason stands in the last chunk of a choice, which has no text, and in no other."
 ENDS = "Clients stop reading a choice at its finish_reason: text in that chunk or after it is lost."
-
-
-@pytest.fixture(autouse=True)
-def _usage_is_another_task(part: ModuleType) -> Iterator[None]:
-    with borrowed(part.replies, "usage"):
-        yield
 
 
 def chunks_of(reply: Any, outputs: list[RequestOutput]) -> list[Any]:
@@ -44,10 +36,8 @@ def choices_of(reply: Any, outputs: list[RequestOutput]) -> list[Any]:
 def test_the_role_comes_first_and_once(part: ModuleType) -> None:
     """A conversation's first chunk names the role, with "" as content; no other chunk has a role."""
     request = make_request()
-    reply = part.ChatReply("m", [request])
-    choices = choices_of(
-        reply, [piece(request, "Hel"), piece(request, "lo"), piece(request, "", STOP)]
-    )
+    reply = part.ChatReply("m", [request.submitted])
+    choices = choices_of(reply, [request.says("Hel"), request.says("lo"), request.says("", STOP)])
     expect(choices, "there are no chunks at all")
     opening = {"role": "assistant", "content": ""}
     expect_equal(choices[0]["delta"], opening, "the delta of the first chunk", why=ROLE)
@@ -59,9 +49,9 @@ def test_the_role_comes_first_and_once(part: ModuleType) -> None:
 def test_every_choice_names_its_role(part: ModuleType) -> None:
     """Each of several choices is opened by a role of its own, when its first output comes."""
     requests = [make_request(f"r{index}", n=2) for index in range(2)]
-    reply = part.ChatReply("m", requests)
+    reply = part.ChatReply("m", [request.submitted for request in requests])
     order = (1, 0, 1, 0)
-    choices = choices_of(reply, [piece(requests[index], "x") for index in order])
+    choices = choices_of(reply, [requests[index].says("x") for index in order])
     got = [(choice["index"], choice["delta"].get("role")) for choice in choices]
     expected = [(1, "assistant"), (1, None), (0, "assistant"), (0, None), (1, None), (0, None)]
     expect_equal(got, expected, "index and role of each chunk of r1, r0, r1, r0", why=ROLE)
@@ -71,11 +61,11 @@ def test_every_choice_names_its_role(part: ModuleType) -> None:
 def test_a_role_does_not_wait_for_text(part: ModuleType) -> None:
     """Where the first text is held back the role comes nevertheless, and no chunk is empty."""
     request = make_request()
-    reply = part.ChatReply("m", [request])
-    deltas = [choice["delta"] for choice in choices_of(reply, [piece(request, "")])]
+    reply = part.ChatReply("m", [request.submitted])
+    deltas = [choice["delta"] for choice in choices_of(reply, [request.says("")])]
     why = "The role says that the answer has begun; a chunk without news is a packet for nothing."
     expect_equal(deltas, [{"role": "assistant", "content": ""}], "the first deltas", why=why)
-    deltas = [choice["delta"] for choice in choices_of(reply, [piece(request, "")])]
+    deltas = [choice["delta"] for choice in choices_of(reply, [request.says("")])]
     why = (
         "Text is held back, there is nothing to say: a chunk without news is a packet for nothing."
     )
@@ -83,25 +73,23 @@ def test_a_role_does_not_wait_for_text(part: ModuleType) -> None:
 
 
 @task("8.3")
-def test_the_output_says_when_it_is_the_last(part: ModuleType) -> None:
-    """A request may have finished while its earlier outputs are still on their way."""
-    request = make_request()
-    early, last = piece(request, "a"), piece(request, "b", STOP)  # both made before one is sent
-    reply = part.TextReply("m", [request])
-    reasons = [choice["finish_reason"] for choice in choices_of(reply, [early])]
-    why = "The engine is ahead of the stream: ask the output, not the request, whether it is over."
-    expect_equal(reasons, [None], "finish_reason after the first of two outputs", why=why)
-    reasons = [choice["finish_reason"] for choice in choices_of(reply, [last])]
-    expect_equal(reasons, [None, "stop"], "finish_reason after the last", why=LAST)
+def test_a_choice_ends_with_its_own_last_output(part: ModuleType) -> None:
+    """Of two siblings one may be over long before the other."""
+    requests = [make_request(f"r{index}", n=2) for index in range(2)]
+    reply = part.TextReply("m", [request.submitted for request in requests])
+    outputs = [requests[0].says("", STOP), requests[1].says("b"), requests[1].says("", LENGTH)]
+    got = [(c["index"], c["finish_reason"]) for c in choices_of(reply, outputs)]
+    expected = [(0, "stop"), (1, None), (1, "length")]
+    why = "Each output says for its own choice whether it is the last."
+    expect_equal(got, expected, "index and finish_reason of each chunk", why=why)
 
 
 @task("8.3")
 def test_the_reason_has_a_chunk_of_its_own(part: ModuleType) -> None:
     """The last output's text goes first, then a chunk without text that has the finish_reason."""
-    request = make_request()
-    request.stop_reason = "END"
-    reply = part.ChatReply("m", [request])
-    choices = choices_of(reply, [piece(request, "Hel"), piece(request, "lo", LENGTH)])
+    request = make_request(stop_reason="END")
+    reply = part.ChatReply("m", [request.submitted])
+    choices = choices_of(reply, [request.says("Hel"), request.says("lo", LENGTH)])
     expect_equal(
         [choice["delta"].get("content") for choice in choices],
         ["", "Hel", "lo", None],
@@ -118,8 +106,8 @@ def test_the_reason_has_a_chunk_of_its_own(part: ModuleType) -> None:
 def test_a_text_has_no_role(part: ModuleType) -> None:
     """A TextReply's chunks have texts: no opening, and "" beside the finish_reason."""
     request = make_request()
-    reply = part.TextReply("m", [request])
-    choices = choices_of(reply, [piece(request, ""), piece(request, "Hi", STOP)])
+    reply = part.TextReply("m", [request.submitted])
+    choices = choices_of(reply, [request.says(""), request.says("Hi", STOP)])
     common = {"index": 0, "logprobs": None}
     expected = [
         {**common, "text": "Hi", "finish_reason": None},
@@ -133,8 +121,8 @@ def test_all_chunks_belong_to_one_answer(part: ModuleType) -> None:
     """Every chunk has the answer's id, time and model, and the object that its kind of answer has."""
     for kind, name in (("ChatReply", "chat.completion.chunk"), ("TextReply", "text_completion")):
         request = make_request()
-        reply = getattr(part, kind)("m", [request])
-        outputs = [piece(request, "a"), piece(request, "b", STOP)]
+        reply = getattr(part, kind)("m", [request.submitted])
+        outputs = [request.says("a"), request.says("b", STOP)]
         chunks = [*chunks_of(reply, outputs), reply.usage_chunk()]
         for chunk in chunks:
             got = {key: chunk.get(key) for key in ("id", "object", "model")}
@@ -148,21 +136,33 @@ def test_all_chunks_belong_to_one_answer(part: ModuleType) -> None:
 @task("8.3")
 def test_usage_comes_without_choices_and_only_if_asked(part: ModuleType) -> None:
     """Asked for, usage is null in all chunks and stands in a last one without choices."""
-    request = make_request(prompt=3)
-    outputs = [piece(request, "a"), piece(request, "b", STOP)]
-    for chunk in chunks_of(part.ChatReply("m", [request]), outputs):
-        expect("usage" not in chunk, "a chunk has usage that was not asked for")
-    reply = part.ChatReply("m", [request], include_usage=True)
-    why = "OpenAI: all other chunks will include a usage field, but with a null value."
-    for chunk in chunks_of(reply, outputs):
-        expect_equal(
-            chunk.get("usage", "no usage"), None, "usage in a chunk with a choice", why=why
-        )
+    for asked in (False, True):
+        request = make_request(prompt=3)
+        reply = part.ChatReply("m", [request.submitted], include_usage=asked)
+        for chunk in chunks_of(reply, [request.says("a"), request.says("b", STOP)]):
+            if asked:
+                why = "OpenAI: all other chunks will include a usage field, but with a null value."
+                got = chunk.get("usage", "no usage")
+                expect_equal(got, None, "usage in a chunk with a choice", why=why)
+            else:
+                expect("usage" not in chunk, "a chunk has usage that was not asked for")
     last = reply.usage_chunk()
     why = "Clients take the chunk without choices for the usage; with one it looks like text."
     expect_equal(last.get("choices"), [], "the choices of the usage chunk", why=why)
-    got = (last.get("usage") or {}).get("total_tokens")
-    expect_equal(got, 5, "total_tokens of the usage chunk")
+    expect_equal(last.get("usage"), reply.usage(), "usage of the last chunk: what `usage` counts")
+
+
+@task("8.3")
+def test_usage_counts_what_was_streamed(part: ModuleType) -> None:
+    """chunks keeps what its outputs count, for `usage`."""
+    request = make_request(prompt=3, cached=2)
+    reply = part.ChatReply("m", [request.submitted], include_usage=True)
+    chunks_of(reply, [request.says("a"), request.says("b", STOP, tokens=2)])
+    usage = reply.usage_chunk()["usage"]
+    why = "A stream has no `add`: only `chunks` sees the outputs that are to be counted."
+    expect_equal(usage["completion_tokens"], 3, "completion_tokens of outputs of 1 and 2", why=why)
+    cached = usage["prompt_tokens_details"]["cached_tokens"]
+    expect_equal(cached, 2, "cached_tokens where the outputs say 2", why=why)
 
 
 @task("8.3")
@@ -172,8 +172,8 @@ def test_the_official_client_reads_the_chunks(part: ModuleType) -> None:
     from pydantic import ValidationError
 
     request = make_request()
-    reply = part.ChatReply("m", [request], include_usage=True)
-    for chunk in [*chunks_of(reply, [piece(request, "a", STOP)]), reply.usage_chunk()]:
+    reply = part.ChatReply("m", [request.submitted], include_usage=True)
+    for chunk in [*chunks_of(reply, [request.says("a", STOP)]), reply.usage_chunk()]:
         note(f"ChatCompletionChunk.model_validate({chunk})")
         try:
             ChatCompletionChunk.model_validate(chunk)
@@ -185,11 +185,10 @@ def test_the_official_client_reads_the_chunks(part: ModuleType) -> None:
 def test_a_failed_request_ends_in_an_error(part: ModuleType) -> None:
     """The last output of a request that failed raises before any chunk comes of it."""
     request = make_request()
-    request.error = "its logits are not finite"
-    failed = piece(request, "", ERROR)
+    failed = request.fails("its logits are not finite")
     why = 'finish_reason "error" is no word of OpenAI\'s: clients refuse it or take it for an end.'
     with expect_raises(YaieError, "making chunks of a request that failed", why=why):
-        next(iter(part.ChatReply("m", [request]).chunks(failed)))
+        next(iter(part.ChatReply("m", [request.submitted]).chunks(failed)))
 
 
 @task("8.3")
@@ -198,14 +197,17 @@ def test_a_failed_request_ends_in_an_error(part: ModuleType) -> None:
 def test_any_outputs_make_chunks(part: ModuleType, script: CallScript) -> None:
     """Whatever comes in which order, every choice is opened, told and ended once, in this order."""
     for kind in KINDS:
-        reply = getattr(part, kind)("m", script.requests)
+        reply = getattr(part, kind)("m", script.submitted)
+        numbers = {request.request_id: index for index, request in enumerate(script.submitted)}
         opened: set[int] = set()
         for output in script.outputs():
             got = choices_of(reply, [output])
-            index = script.requests.index(output.request)
+            index = numbers[output.request_id]
             expected = spelled(kind, index, output, first=index not in opened)
             expect_equal(got, expected, f"the choices of the chunks of the {tell(output)}")
             opened.add(index)
+        got, made = reply.usage()["completion_tokens"], sum(r.made for r in script.requests)
+        expect_equal(got, made, "completion_tokens after the stream")
 
 
 def spelled(kind: str, index: int, output: RequestOutput, *, first: bool) -> list[Any]:
@@ -219,9 +221,6 @@ def spelled(kind: str, index: int, output: RequestOutput, *, first: bool) -> lis
         told = {"delta": {"content": output.text}} if chat else {"text": output.text}
         found.append({**common, **told})
     if output.finish_reason:
-        end = {
-            "finish_reason": output.finish_reason.value,
-            "stop_reason": output.request.stop_reason,
-        }
+        end = {"finish_reason": output.finish_reason.value, "stop_reason": output.stop_reason}
         found.append({**common, **({"delta": {}} if chat else {"text": ""}), **end})
     return found

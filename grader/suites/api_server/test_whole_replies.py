@@ -6,15 +6,16 @@ from typing import Any
 from hypothesis import given
 
 from grader.kit import Mismatch, examples, expect, expect_equal, expect_raises, note, task
-from grader.kit.api import ERROR, LENGTH, STOP, make_request, piece, tell
-from grader.suites.api_server.scripts import KINDS, CallScript, call_scripts
+from grader.kit.api import LENGTH, STOP, make_request, tell
+from grader.suites.api_server.scripts import KINDS, REASONS, CallScript, call_scripts, counted
 from yaie.core.errors import YaieError
-from yaie.core.request import Request, RequestOutput
+from yaie.core.output import RequestOutput
 
 ONCE = (
     "The n siblings share one prompt, which is computed once and must be counted (and paid) once."
 )
 CACHED = "Cached tokens are part of the prompt's, not added to them and not taken from them."
+TOTALS = "What an output counts are totals of its request, this output included."
 
 
 def add(reply: Any, output: RequestOutput) -> None:
@@ -32,43 +33,69 @@ def choice_of(kind: str, index: int, text: str, reason: str, stop_reason: Any = 
 
 @task("8.2")
 def test_the_end_of_a_choice_tells_why(part: ModuleType) -> None:
-    """ending gives the request's own finish_reason and stop_reason."""
+    """ending gives the last output's own finish_reason and stop_reason."""
     why = 'A client that reads "length" knows that the text was cut, and asks for more.'
     for reason in (STOP, LENGTH, None):
-        request = make_request()
-        request.finish_reason = reason
-        got = part.replies.ending(request)
+        got = part.replies.ending(make_request().says("", reason))
         expected = {
             "logprobs": None,
             "finish_reason": reason.value if reason else None,
             "stop_reason": None,
         }
-        expect_equal(got, expected, f"the ending of a request with finish_reason {reason}", why=why)
+        expect_equal(
+            got, expected, f"the ending after an output with finish_reason {reason}", why=why
+        )
     for stop_reason in ("END", 7):
-        request.stop_reason = stop_reason
-        got = part.replies.ending(request)["stop_reason"]
+        last = make_request(stop_reason=stop_reason).says("", STOP)
+        got = part.replies.ending(last)["stop_reason"]
         expect_equal(got, stop_reason, "stop_reason: which stop string or token it was")
 
 
 @task("8.2")
 def test_usage_adds_up(part: ModuleType) -> None:
     """usage counts the prompt's, the output's and all tokens, and which were cached."""
-    got = part.usage([make_request(prompt=10, output=3, cached=8)])
+    request = make_request(prompt=10, cached=8)
+    reply = part.TextReply("m", [request.submitted])
+    for output in (request.says("a"), request.says("b"), request.says("c", STOP)):
+        add(reply, output)
     expected = {
         "prompt_tokens": 10,
         "completion_tokens": 3,
         "total_tokens": 13,
         "prompt_tokens_details": {"cached_tokens": 8},
     }
-    expect_equal(got, expected, "usage of 10 prompt tokens (8 cached) and 3 of output", why=CACHED)
+    what = "usage of 10 prompt tokens (8 cached) and 3 of output"
+    expect_equal(reply.usage(), expected, what, why=f"{CACHED} {TOTALS}")
+
+
+@task("8.2")
+def test_usage_counts_as_far_as_outputs_have_come(part: ModuleType) -> None:
+    """Before the first output nothing is cached or completed; then the newest output tells the total."""
+    request = make_request(prompt=10, cached=8)
+    reply = part.TextReply("m", [request.submitted])
+    empty = {
+        "prompt_tokens": 10,
+        "completion_tokens": 0,
+        "total_tokens": 10,
+        "prompt_tokens_details": {"cached_tokens": 0},
+    }
+    why = "A client may leave while its request waits, and the log says what it has cost."
+    expect_equal(reply.usage(), empty, "usage before the first output", why=why)
+    for tokens, total in ((1, 1), (3, 4), (2, 6)):
+        add(reply, request.says("x", tokens=tokens))
+        got = reply.usage()["completion_tokens"]
+        what = f"completion_tokens after an output of {tokens} tokens"
+        expect_equal(got, total, what, why=f"{TOTALS} One output may have several tokens.")
 
 
 @task("8.2")
 def test_siblings_count_their_prompt_once(part: ModuleType) -> None:
     """Of n siblings the prompt counts once, and each one's output counts."""
-    requests = [make_request(f"r{i}", prompt=10, output=i + 1, cached=8, n=3) for i in range(3)]
-    requests[0].num_cached_tokens = 4
-    got = part.usage(requests)
+    requests = [make_request(f"r{i}", prompt=10, cached=4 if i == 0 else 8, n=3) for i in range(3)]
+    reply = part.TextReply("m", [request.submitted for request in requests])
+    for number, request in enumerate(requests):
+        add(reply, request.says("x", STOP, tokens=number + 1))
+    got = reply.usage()
     expect_equal(got["prompt_tokens"], 10, "prompt_tokens of 3 siblings on 10 tokens", why=ONCE)
     expect_equal(got["completion_tokens"], 6, "completion_tokens of outputs of 1, 2 and 3")
     why = "What the first sibling found cached was cached before; the others find the first's work."
@@ -82,7 +109,10 @@ def test_every_prompt_counts(part: ModuleType) -> None:
     requests = [
         make_request(f"r{i}", prompt=p, cached=p - 2, n=2) for i, p in enumerate((9, 9, 5, 5))
     ]
-    got = part.usage(requests)
+    reply = part.TextReply("m", [request.submitted for request in requests])
+    for request in requests:
+        add(reply, request.says("x", STOP))
+    got = reply.usage()
     expect_equal(got["prompt_tokens"], 14, "prompt_tokens of prompts of 9 and 5, n=2", why=ONCE)
     cached = got["prompt_tokens_details"]["cached_tokens"]
     expect_equal(cached, 10, "cached_tokens where 7 and 3 were cached", why=CACHED)
@@ -92,17 +122,17 @@ def test_every_prompt_counts(part: ModuleType) -> None:
 def test_a_whole_conversation(part: ModuleType) -> None:
     """A ChatReply's result is a chat.completion with the message, the reason and the usage."""
     request = make_request(prompt=3)
-    reply = part.ChatReply("m", [request])
-    for output in (piece(request, "Hel"), piece(request, ""), piece(request, "lo", LENGTH)):
+    reply = part.ChatReply("m", [request.submitted])
+    for output in (request.says("Hel"), request.says(""), request.says("lo", LENGTH)):
         add(reply, output)
     got = reply.result()
     head = {key: got.get(key) for key in ("id", "object", "model")}
     expected_head = {"id": reply.id, "object": "chat.completion", "model": "m"}
     expect_equal(head, expected_head, "id, object and model of the answer")
-    why = "The text of a choice is that of all its outputs, and its reason that of its request."
+    why = "The text of a choice is that of all its outputs, and its reason that of its last one."
     expected = [choice_of("ChatReply", 0, "Hello", "length")]
     expect_equal(got.get("choices"), expected, "the choices of the answer", why=why)
-    why = "Whoever pays by the token, or watches the cache, reads the usage of every answer."
+    why = "Clients that pay by the token, or watch the cache, read the usage of every answer."
     expect("usage" in got, "the answer has no usage", why=why)
     expect_equal(got["usage"].get("total_tokens"), 6, "total_tokens", why=why)
 
@@ -110,10 +140,9 @@ def test_a_whole_conversation(part: ModuleType) -> None:
 @task("8.2")
 def test_a_whole_text(part: ModuleType) -> None:
     """A TextReply's result is a text_completion, whose choice has a text and no message."""
-    request = make_request()
-    request.stop_reason = "END"
-    reply = part.TextReply("m", [request])
-    add(reply, piece(request, "Hello", STOP))
+    request = make_request(stop_reason="END")
+    reply = part.TextReply("m", [request.submitted])
+    add(reply, request.says("Hello", STOP))
     got = reply.result()
     expect_equal(got.get("object"), "text_completion", "the answer's object")
     expected = [choice_of("TextReply", 0, "Hello", "stop", "END")]
@@ -129,8 +158,8 @@ def test_the_official_client_reads_the_answers(part: ModuleType) -> None:
 
     for kind, judge in (("ChatReply", ChatCompletion), ("TextReply", Completion)):
         request = make_request()
-        reply = getattr(part, kind)("m", [request])
-        add(reply, piece(request, "Hello", LENGTH))
+        reply = getattr(part, kind)("m", [request.submitted])
+        add(reply, request.says("Hello", LENGTH))
         try:
             judge.model_validate(reply.result())
         except ValidationError as error:
@@ -142,11 +171,11 @@ def test_the_official_client_reads_the_answers(part: ModuleType) -> None:
 def test_choices_stand_in_the_order_of_their_requests(part: ModuleType) -> None:
     """However the outputs of several requests mingle, choice i has the text of request i."""
     requests = [make_request(f"r{index}", n=2) for index in range(2)]
-    reply = part.TextReply("m", requests)
+    reply = part.TextReply("m", [request.submitted for request in requests])
     for index in (1, 0, 0, 1):
-        add(reply, piece(requests[index], f"<{index}>"))
+        add(reply, requests[index].says(f"<{index}>"))
     for request in reversed(requests):
-        add(reply, piece(request, "", STOP))
+        add(reply, request.says("", STOP))
     choices = reply.result()["choices"]
     why = "A client tells the choices of one call apart by their index alone."
     got = [(choice["index"], choice["text"]) for choice in choices]
@@ -157,11 +186,10 @@ def test_choices_stand_in_the_order_of_their_requests(part: ModuleType) -> None:
 def test_a_failed_request_is_no_answer(part: ModuleType) -> None:
     """The last output of a request that failed in the engine raises what the engine said."""
     request = make_request()
-    request.error = "its logits are not finite"
-    failed = piece(request, "", ERROR)
+    failed = request.fails("its logits are not finite")
     why = "A client must not take half a text, or none, for an answer."
     with expect_raises(YaieError, "adding the output of a request that failed", why=why):
-        add(part.ChatReply("m", [request]), failed)
+        add(part.ChatReply("m", [request.submitted]), failed)
 
 
 @task("8.2")
@@ -170,31 +198,15 @@ def test_a_failed_request_is_no_answer(part: ModuleType) -> None:
 def test_any_outputs_make_a_whole_answer(part: ModuleType, script: CallScript) -> None:
     """Whatever comes in which order, every choice has its text and its end, and usage adds up."""
     for kind in KINDS:
-        reply = getattr(part, kind)("m", script.requests)
+        reply = getattr(part, kind)("m", script.submitted)
         for output in script.outputs():
             add(reply, output)
         got = reply.result()
         expected = [
             choice_of(
-                kind, index, script.text(request), script.reason(request), request.stop_reason
+                kind, index, script.text(index), REASONS[index % 2].value, request.stop_reason
             )
             for index, request in enumerate(script.requests)
         ]
         expect_equal(got["choices"], expected, "the choices of the answer")
         expect_equal(got["usage"], counted(script.requests, script.n), "usage", why=ONCE)
-
-
-def counted(requests: list[Request], n: int) -> dict[str, Any]:
-    """Usage, request by request."""
-    prompt = cached = completion = 0
-    for number, request in enumerate(requests):
-        completion += request.num_output_tokens
-        if number % n == 0:
-            prompt += request.num_prompt_tokens
-            cached += request.num_cached_tokens
-    return {
-        "prompt_tokens": prompt,
-        "completion_tokens": completion,
-        "total_tokens": prompt + completion,
-        "prompt_tokens_details": {"cached_tokens": cached},
-    }

@@ -17,7 +17,7 @@ from grader.suites.cuda_flash_attention.bench import (
     probe_sums,
     probe_tile,
 )
-from yaie.core.cuda.on_cpu import Launch
+from yaie.cuda.on_cpu import Launch
 
 INF = math.inf
 

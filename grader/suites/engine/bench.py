@@ -1,38 +1,55 @@
-"""A step loop under test on the reference's scheduler and cache, with a model that says what it is told.
+"""A step loop under test on the reference's scheduler and cache, with an executor that has a script.
 
     bench = bench_of(part, "7.3")
-    request = bench.say("abc", max_tokens=2)      the model will answer "abc", then dots without end
+    request = bench.say("abc", max_tokens=2)      the model will say "abc", then dots without end
     bench.run()                                   step until there is no work
     bench.text(request), request.finish_reason
 
 A letter is a token: 0 is "a". So is every other byte, and EOS, which has no text. NAN is a row of logits
 that is not finite.
+
+A bench drives the core in one of two ways: through `step`, which only task 7.4 is graded on, or with a
+loop of its own that calls `take`. Such a loop may keep a step in flight, as the engine's overlapped one
+does: then it takes the outcome of step n after step n + 1 has begun. Requests that a plan has failed do
+not wait for that: they are taken over at once, with a plan of their own.
 """
 
+from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import fields
 from types import ModuleType
-from typing import Any, cast
+from typing import Any
 
-import torch
-from torch import Tensor
-
-from grader.kit import expect, expect_equal, note, watch
+from grader.kit import expect, note, start_script, watch
+from grader.kit.script import current_script
 from grader.kit.toy import Settings, Toy
+from grader.kit.toy_words import tell_plan
+from grader.suites.engine.executor import (
+    DOT,
+    EOS,
+    NAN,
+    Record,
+    Script,
+    ScriptedExecutor,
+    ScriptedStep,
+    WatchedScheduler,
+)
 from grader.suites.engine.lending import core_class
 from solutions.engine import Detokenizer, StopChecker
-from yaie.core.batch import SamplingBatch, StepPlan
+from yaie.core.batch import StepOutcome, StepPlan
 from yaie.core.contracts import Detokenizer as AnyDetokenizer
+from yaie.core.output import RequestOutput
 from yaie.core.params import SamplingParams
-from yaie.core.request import FinishReason, Request, RequestOutput
+from yaie.core.request import FinishReason, Request
 
-EOS = 256
-NAN = -1
-DOT = (ord(".") - ord("a")) % 256
+__all__ = ["DOT", "EOS", "MOST_STEPS", "NAN", "PLENTY", "Bench", "bench_of", "decode", "tokens_of"]
+
 MOST_STEPS = 400
 PLENTY = 20
-
-Script = Sequence[int]
+MESSAGE = (
+    "Outputs leave the engine, perhaps for another process: plain data, and no Request. "
+    "`RequestOutput.of` makes one."
+)
 
 
 def tokens_of(text: str) -> list[int]:
@@ -47,102 +64,14 @@ def decode(token_ids: Sequence[int]) -> str:
 
 def tell(output: RequestOutput) -> str:
     """r0: 'ab' [0, 1] ends: stop"""
+    expect(
+        isinstance(output, RequestOutput)
+        and not any(isinstance(getattr(output, f.name), Request) for f in fields(output)),
+        f"an output is {output!r:.80}",
+        why=MESSAGE,
+    )
     end = f" ends: {output.finish_reason}" if output.finish_reason is not None else ""
-    return f"{output.request.request_id}: {output.text!r} {output.token_ids}{end}"
-
-
-@dataclass(slots=True)
-class Work:
-    """What the step loop had the model do."""
-
-    schedules: int = 0
-    runs: int = 0
-    samples: int = 0
-
-
-class Model:
-    """Runner and sampler: one-hot logits [num_sampling, EOS + 1] of what each request is to say next.
-
-    strict: say what is wrong with how they are called, which is for task 7.4 to learn.
-    """
-
-    def __init__(self, toy: Toy, scripts: dict[str, Script], work: Work, strict: bool) -> None:
-        self._toy = toy
-        self._strict = strict
-        self._scripts = scripts
-        self._work = work
-        self._logits: Tensor | None = None
-        self.meanwhile: Callable[[], object] | None = None
-
-    def run(self, plan: StepPlan) -> Tensor:
-        self._work.runs += 1
-        expect(
-            plan.scheduled or not self._strict,
-            "the runner was called with a plan that schedules nothing",
-            why="There is nothing to compute: the model needs at least one token.",
-        )
-        tokens = self._toy.runner.run(plan)
-        sampling = [item.request for item in plan.scheduled if item.samples]
-        said = [self._next(*pair) for pair in zip(sampling, tokens, strict=True)]
-        if self.meanwhile is not None:
-            self.meanwhile()
-        logits = torch.zeros(len(said), EOS + 1)
-        for row, token in enumerate(said):
-            logits[row, token if token != NAN else slice(None)] = 9.0 if token != NAN else torch.nan
-        self._logits = logits
-        return logits
-
-    def _next(self, request: Request, token: int) -> int:
-        script = self._scripts.get(request.request_id)
-        if script is None:
-            return token
-        index = request.num_output_tokens
-        return script[index] if index < len(script) else DOT
-
-    def sampling_batch(self, requests: Sequence[Request]) -> SamplingBatch:
-        return cast(SamplingBatch, [request.request_id for request in requests])
-
-    def sample(self, logits: Tensor, batch: SamplingBatch) -> Tensor:
-        """Greedy. Overwrites the logits, as a sampler may."""
-        self._work.samples += 1
-        if self._strict:
-            self._check_call(logits, batch)
-        rows, logits[:] = logits.clone(), 0.0
-        valid = rows.isfinite().all(dim=-1)
-        return torch.where(valid, (rows == 9.0).long().argmax(dim=-1), -1)
-
-    def _check_call(self, logits: Tensor, batch: SamplingBatch) -> None:
-        expect(
-            logits is self._logits,
-            "the sampler was not given the logits of this step's run, all of them",
-            why="It draws for everybody in one call.",
-        )
-        expect_equal(
-            len(cast(list[str], batch)),
-            len(logits),
-            "rows in the sampling batch, of as many logits",
-            why="There is a row of logits for each scheduled request that samples, and for no other: "
-            "the chunk of a prompt that goes on has none.",
-        )
-
-
-class Turned:
-    """A scheduler whose plans have the last request first; everything else is the reference's."""
-
-    def __init__(self, scheduler: Any, work: Work, turn: bool) -> None:
-        self._scheduler = scheduler
-        self._work = work
-        self._turn = turn
-
-    def schedule(self) -> StepPlan:
-        self._work.schedules += 1
-        plan: StepPlan = self._scheduler.schedule()
-        if self._turn:
-            plan.scheduled.reverse()
-        return plan
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._scheduler, name)
+    return f"{output.request_id}: {output.text!r} {output.token_ids}{end}"
 
 
 class Told:
@@ -160,15 +89,24 @@ class Told:
         return result
 
     def step(self) -> list[str]:
-        outputs = self._core.step()
+        return self._keep(self._core.step())
+
+    def take(self, plan: StepPlan, outcome: StepOutcome) -> list[str]:
+        return self._keep(self._core.take(plan, outcome))
+
+    def _keep(self, outputs: list[RequestOutput]) -> list[str]:
+        told = [tell(output) for output in outputs]
         self._outputs += outputs
-        return [tell(output) for output in outputs]
+        return told
 
 
 class Bench:
     """One core with its requests. outputs: all that it has returned, in order.
 
-    turned: plans have the last request first.
+    Each begins a script of its own, so that a failure shows the calls on this core alone.
+
+    by_step: through the core's own `step`. lag: steps that are in flight when the next one begins; 0 or
+    1, without `by_step`.
     """
 
     def __init__(
@@ -177,67 +115,116 @@ class Bench:
         settings: Settings | None = None,
         *,
         detokenizer: Callable[[], AnyDetokenizer] = lambda: Detokenizer(decode),
-        turned: bool = False,
-        strict: bool = False,
+        by_step: bool = False,
+        lag: int = 0,
     ) -> None:
+        start_script()
         self.toy = Toy(settings or Settings())
-        self.work = Work()
+        self.record = Record(strict=by_step)
         self.outputs: list[RequestOutput] = []
         self.scripts: dict[str, Script] = {}
-        self.model = Model(self.toy, self.scripts, self.work, strict)
-        scheduler = Turned(self.toy.scheduler, self.work, turned)
-        self.quiet = kind(scheduler, self.model, self.model, detokenizer, StopChecker, {EOS})
+        self.lag = lag
+        self.in_flight: deque[tuple[StepPlan, ScriptedStep]] = deque()
+        self.scheduler = WatchedScheduler(self.toy.scheduler, self.toy.cache, self.record)
+        self.executor = ScriptedExecutor(self.scripts, self.record)
+        self.quiet = kind(self.scheduler, self.executor, detokenizer, StopChecker, {EOS})
         self.core = watch(Told(self.quiet, self.outputs), "core", self._describe)
+        self._by_step = by_step
+
+    # Requests.
 
     def say(self, said: str | Script, *, prompt: Sequence[int] = (0,), **params: Any) -> Request:
         """Queue a request that the model will answer with these letters or tokens."""
-        name = f"r{len(self.toy.requests)}"
-        self.scripts[name] = tokens_of(said) if isinstance(said, str) else list(said)
-        note(f"{name}: {self._about(said, prompt, params)}")
-        return self._queue(prompt, params)
-
-    def add(self, prompt: Sequence[int], **params: Any) -> Request:
-        """Queue a request that the toy model answers by what it finds in the cache."""
-        note(f"r{len(self.toy.requests)}: prompt of {len(prompt)} tokens, {params}")
-        return self._queue(prompt, params)
-
-    def _about(self, said: str | Script, prompt: Sequence[int], params: dict[str, Any]) -> str:
-        names = {NAN: "NaN", EOS: "EOS"}
-        words = said if isinstance(said, str) else [names.get(token, token) for token in said]
-        length = f", prompt of {len(prompt)} tokens" if len(prompt) > 1 else ""
-        given = "".join(f", {key}={value}" for key, value in params.items())
-        return f"the model will say {words!r}{length}{given}"
-
-    def _queue(self, prompt: Sequence[int], params: dict[str, Any]) -> Request:
         (request,) = self.toy.make(prompt)
+        name = request.request_id
+        self.scripts[name] = tokens_of(said) if isinstance(said, str) else list(said)
+        note(f"{name}: {_about(said, prompt, params)}")
         request.params = SamplingParams(temperature=0.0, **params)
         request.max_tokens = request.params.max_tokens or PLENTY
         self.core.add_request(request)
         return request
 
+    def draft(self, num_right: int, num_wrong: int = 0, *, at_once: bool = False) -> None:
+        """From now on each decode verifies this many drafts that are right, then so many wrong ones.
+
+        at_once: the step that ends a prompt verifies some already.
+        """
+
+        def guess(request: Request) -> list[int]:
+            begin = request.num_output_tokens
+            right = [self.executor.said(request, begin + i) for i in range(num_right + num_wrong)]
+            wrong = [(token + 1) % EOS for token in right[num_right:]]
+            return right[:num_right] + wrong
+
+        first = ", the first one too" if at_once else ""
+        count = num_right + num_wrong
+        note(f"from now on {count} drafts for each token to draw{first}, {num_right} of them right")
+        self.scheduler.guess, self.scheduler.guess_at_once = guess, at_once
+
+    # Steps.
+
     def step(self) -> list[RequestOutput]:
-        """One step; what it returned."""
+        """One step; what it returned. With a lag, that is the outcome of an earlier one."""
         seen = len(self.outputs)
-        self.core.step()
+        if self._by_step:
+            self.core.step()
+        else:
+            self.begin()
+            if len(self.in_flight) > self.lag:
+                self.take()
         return self.outputs[seen:]
 
+    def begin(self) -> StepPlan:
+        """Plan a step, and send it on its way."""
+        plan = self.scheduler.schedule()
+        if plan.failed:
+            alone = StepPlan(failed=list(plan.failed))
+            plan.failed.clear()
+            note(f"{current_script().name_of(alone)} is not executed: {tell_plan(alone)}")
+            self.core.take(alone, StepOutcome())
+        pending = self.executor.execute(plan)
+        self.scheduler.advance(plan)
+        note(f"{current_script().name_of(plan)} is on its way: {tell_plan(plan)}")
+        current_script().after = self._describe(None)
+        self.in_flight.append((plan, pending))
+        return plan
+
+    def take(self) -> None:
+        """Have the core take over the outcome of the oldest step in flight."""
+        plan, pending = self.in_flight.popleft()
+        outcome = pending.result()
+        failed = f", failed: {', '.join(r.request_id for r in outcome.failed)}" * bool(
+            outcome.failed
+        )
+        note(f"{current_script().name_of(outcome)}: drew {outcome.token_ids}{failed}")
+        self.core.take(plan, outcome)
+
+    @property
+    def is_over(self) -> bool:
+        return not self.quiet.has_work and not self.in_flight
+
     def run(self) -> None:
-        """Step until there is no work."""
+        """Step until there is no work and nothing in flight."""
         for _ in range(MOST_STEPS):
-            if not self.quiet.has_work:
+            if self.quiet.has_work:
+                self.step()
+            elif self.in_flight:
+                self.take()
+            else:
                 return
-            self.step()
         expect(
             False,
             f"has_work is still true after {MOST_STEPS} steps",
             why="A request that is over must be forgotten, and one that is not must move on.",
         )
 
+    # What came out.
+
     def text(self, request: Request) -> str:
         return "".join(output.text for output in self.of(request))
 
     def of(self, request: Request) -> list[RequestOutput]:
-        return [output for output in self.outputs if output.request is request]
+        return [output for output in self.outputs if output.request_id == request.request_id]
 
     def ends(self, request: Request) -> list[FinishReason]:
         """The reasons in a request's outputs: one, in the last of them, if all is well."""
@@ -255,8 +242,16 @@ class Bench:
         )
 
 
+def _about(said: str | Script, prompt: Sequence[int], params: dict[str, Any]) -> str:
+    names = {NAN: "NaN", EOS: "EOS"}
+    words = said if isinstance(said, str) else [names.get(token, token) for token in said]
+    length = f", prompt of {len(prompt)} tokens" if len(prompt) > 1 else ""
+    given = "".join(f", {key}={value}" for key, value in params.items())
+    return f"the model will say {words!r}{length}{given}"
+
+
 def bench_of(
     part: ModuleType, task: str, settings: Settings | None = None, **options: Any
 ) -> Bench:
     """A bench for a test of `task`; what the part has not written of the others is lent to it."""
-    return Bench(core_class(part.EngineCore, task), settings, strict=task == "7.4", **options)
+    return Bench(core_class(part.EngineCore, task), settings, **options)

@@ -1,20 +1,21 @@
-"""Tasks 7.3 to 7.5 are methods of one class. Who has written one of them is graded on it: where the
-others are still stubs, the reference's stand in."""
+"""Tasks 7.3 to 7.5 are methods of one class. If one of them is written, it is graded: where the others
+are still stubs, the reference's stand in."""
 
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
-import torch
-from torch import Tensor
-
 from grader.submission import STUB
 from solutions.engine import Detokenizer, EngineCore, StopChecker
-from yaie.core.batch import ScheduledRequest, StepPlan
+from yaie.core.batch import ScheduledRequest, StepOutcome, StepPlan
 from yaie.core.params import SamplingParams
 from yaie.core.request import FinishReason, Request, RequestStatus
 
-METHODS = {"7.3": ("_advance", "_finish_reason"), "7.4": ("step",), "7.5": ("abort",)}
+METHODS = {
+    "7.3": ("_show", "_show_one", "_finish_reason"),
+    "7.4": ("step", "take"),
+    "7.5": ("abort",),
+}
 
 
 @cache
@@ -53,13 +54,13 @@ def _ends_with(kind: type, act: Callable[[Any], Any]) -> str:
 
 def _core(kind: type) -> Any:
     desk = _Desk()
-    core = kind(desk, desk, desk, lambda: Detokenizer(str), StopChecker, {9})
+    core = kind(desk, desk, lambda: Detokenizer(str), StopChecker, {9})
     core.add_request(Request("r0", [0], SamplingParams(), max_tokens=2))
     return core
 
 
 class _Desk:
-    """Scheduler, runner and sampler for one request at a time, in the fewest words."""
+    """Scheduler and executor for one request at a time, in the fewest words."""
 
     def __init__(self) -> None:
         self._requests: list[Request] = []
@@ -68,20 +69,20 @@ class _Desk:
         self._requests.append(request)
 
     def schedule(self) -> StepPlan:
-        return StepPlan([ScheduledRequest(r, 0, 1, [0], [0], True) for r in self._requests])
+        return StepPlan([ScheduledRequest(r, 0, 1, [0], True) for r in self._requests])
 
-    def run(self, plan: StepPlan) -> Tensor:
-        return torch.zeros(len(plan.scheduled), 4)
+    def execute(self, plan: StepPlan) -> "_Desk":
+        return self
 
-    def sampling_batch(self, requests: Sequence[Request]) -> None:
+    def advance(self, plan: StepPlan) -> None:
         return None
 
-    def sample(self, logits: Tensor, batch: object) -> Tensor:
-        return logits.argmax(dim=-1)
+    def result(self) -> StepOutcome:
+        return StepOutcome([[0] for _ in self._requests])
 
-    def update(self, plan: StepPlan, token_ids: Sequence[int]) -> list[Request]:
-        for request, token in zip(self._requests, token_ids, strict=True):
-            request.token_ids.append(token)
+    def update(self, plan: StepPlan, token_ids: Sequence[list[int]]) -> list[Request]:
+        for request, tokens in zip(self._requests, token_ids, strict=True):
+            request.token_ids += tokens
         return list(self._requests)
 
     def finish(self, request: Request, reason: FinishReason) -> None:

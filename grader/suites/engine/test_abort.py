@@ -5,24 +5,22 @@ from contextlib import suppress
 from types import ModuleType
 
 from grader.kit import expect_equal, note, run_machine, task
-from grader.kit.toy import Settings, toy_output
-from grader.suites.engine.bench import PLENTY, Bench, bench_of
+from grader.kit.toy import Settings
+from grader.suites.engine.bench import PLENTY, Bench, bench_of, tokens_of
 from grader.suites.engine.step_machine import AbortMachine
 from yaie.core.request import FinishReason, Request, RequestStatus
 
-NOW = "The client has gone: what is computed for it from now on, others wait for."
+NOW = "The client has gone: what is computed for it from now on delays the others."
 TOLD = "The scheduler must be told that the request is over, and why: it holds its place and its blocks."
-LEAK = (
-    "Whoever is aborted gives back what it holds; otherwise every closed browser tab costs memory."
-)
+LEAK = "An aborted request gives back what it holds, or every closed browser tab costs memory."
 
 
 @task("7.5")
 def test_abort_a_stranger(part: ModuleType) -> None:
-    """Aborting a request that nobody knows is no error: False."""
+    """Aborting an unknown request is no error: False."""
     bench = bench_of(part, "7.5")
     expect_equal(
-        bench.core.abort("nobody"),
+        bench.core.abort("stranger"),
         False,
         "what abort returned",
         why="A client may hang up at any time, also before or after its request lives.",
@@ -31,7 +29,7 @@ def test_abort_a_stranger(part: ModuleType) -> None:
 
 @task("7.5")
 def test_abort_in_the_queue(part: ModuleType) -> None:
-    """A request that has not run yet never does; nobody hears of it any more."""
+    """A request that has not run yet never does, and has no output."""
     bench = bench_of(part, "7.5")
     gone, other = bench.say("abc", max_tokens=9), bench.say("xyz", max_tokens=9)
     expect_equal(bench.core.abort("r0"), True, "what abort returned")
@@ -95,19 +93,21 @@ def test_the_id_is_free_again(part: ModuleType) -> None:
 
 
 @task("7.5")
-def test_abort_in_the_middle_of_a_step(part: ModuleType) -> None:
-    """A request aborted while the model runs has no output from that step; the others have theirs."""
+def test_abort_while_a_step_is_in_flight(part: ModuleType) -> None:
+    """A request aborted between a step's beginning and its outcome has no output of it; others have."""
     bench = bench_of(part, "7.5")
     gone, other = bench.say("abc", max_tokens=9), bench.say("xyz", max_tokens=9)
     bench.step()
-    note("while the model runs in the next step: core.abort('r0')")
-    bench.model.meanwhile = lambda: bench.core.abort("r0")
-    bench.step()
-    bench.model.meanwhile = None
+    bench.begin()
+    expect_equal(bench.core.abort("r0"), True, "what abort returned")
+    bench.take()
     bench.step()
     expect_equal(len(bench.of(gone)), 1, "outputs of the aborted request", why=NOW)
     expect_equal(gone.finish_reason, FinishReason.ABORT, "its finish_reason")
     expect_equal(bench.text(other), "xyz", "the other's text")
+
+
+CROWD = ("abcdefghijkl", "mnopqrstuvwx", "xyzabcxyzabc")
 
 
 def crowd(part: ModuleType, num_host_blocks: int) -> Bench:
@@ -116,8 +116,8 @@ def crowd(part: ModuleType, num_host_blocks: int) -> Bench:
         num_blocks=7, num_host_blocks=num_host_blocks, token_budget=5, prefix_caching=False
     )
     bench = bench_of(part, "7.5", settings)
-    for start in range(3):
-        bench.add([start] * (4 + start), max_tokens=12)
+    for start, said in enumerate(CROWD):
+        bench.say(said, prompt=[start] * (4 + start), max_tokens=12)
     return bench
 
 
@@ -131,10 +131,10 @@ MOMENTS: dict[str, Callable[[Request], bool]] = {
 
 @task("7.5")
 def test_abort_wherever_it_stands(part: ModuleType) -> None:
-    """Half computed, preempted or swapped out: everything is given back, and nobody else notices."""
+    """Half computed, preempted or swapped out: everything is given back, and the others go on."""
     for moment, stands_there in MOMENTS.items():
         bench = crowd(part, num_host_blocks=12 if moment == "swapped out" else 0)
-        note(f"step until somebody is {moment}, and abort it")
+        note(f"step until one is {moment}, and abort it")
         victim = first_there(bench, stands_there)
         if victim is None:
             continue
@@ -145,15 +145,14 @@ def test_abort_wherever_it_stands(part: ModuleType) -> None:
         free = bench.toy.blocks.num_free, bench.toy.blocks.num_free_host
         expect_equal(free[0], 7, "free blocks when all is over", why=LEAK)
         expect_equal(free[1], bench.toy.settings.num_host_blocks, "free host blocks", why=LEAK)
-        for request in bench.toy.requests:
+        for request, said in zip(bench.toy.requests, CROWD, strict=True):
             if request is not victim:
-                right = toy_output(request.token_ids[: request.num_prompt_tokens], 12)
-                got = request.output_token_ids[:11]
-                expect_equal(got, right[:11], f"the first tokens of {request.request_id}")
+                got, right = request.output_token_ids[:11], tokens_of(said)[:11]
+                expect_equal(got, right, f"the first tokens of {request.request_id}")
 
 
 def first_there(bench: Bench, stands_there: Callable[[Request], bool]) -> Request | None:
-    """Step until a request stands there; of several the last. None if nobody gets there, because the
+    """Step until a request stands there; of several the last. None if no request gets there, because the
     steps go wrong: that is another task's."""
     for _ in range(PLENTY):
         for request in reversed(bench.toy.requests):
@@ -166,5 +165,5 @@ def first_there(bench: Bench, stands_there: Callable[[Request], bool]) -> Reques
 
 @task("7.5")
 def test_any_requests_and_aborts(part: ModuleType) -> None:
-    """Whoever is aborted, and whenever, hears nothing more; the others get what they asked for."""
+    """An aborted request has no output any more, whenever it was aborted; the others are served."""
     run_machine(AbortMachine, part, runs=40, steps=14)

@@ -44,7 +44,7 @@ def test_a_word_is_shown_at_once(part: ModuleType) -> None:
     """The text of a token comes with that token, not with the next one."""
     note("token 0 is 'one', 1 is ' two', 2 is ' three'")
     pieces = stream(part, chunks([b"one", b" two", b" three"]), [0, 1, 2])
-    why = "Whoever reads along must not be one token behind: nothing here is incomplete."
+    why = "A reader must not be one token behind: nothing here is incomplete."
     expect_equal(
         pieces, ["one", " two", " three", ""], "what each push and flush returned", why=why
     )

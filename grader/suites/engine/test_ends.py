@@ -1,20 +1,16 @@
 """Task 7.3: how a request ends, and what of its text is shown."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
-from hypothesis import given
-from hypothesis import strategies as st
-
-from grader.kit import examples, expect, expect_equal, task
+from grader.kit import expect_equal, task
 from grader.suites.engine.bench import EOS, Bench, bench_of, tokens_of
-from grader.suites.engine.ends import right_end
 from yaie.core.request import FinishReason, Request, RequestStatus
 
 WHICH = (
-    'The reason tells the client whether the answer is complete ("stop") or was cut off ("length"): who '
-    "gets the wrong one asks for more of a finished answer, or takes half of one for whole."
+    'The reason tells the client whether the answer is complete ("stop") or was cut off ("length"). A '
+    "client that gets the wrong one asks for more of a finished answer, or takes half of one for whole."
 )
 MARK = "What ends an answer is a mark between model and engine, no part of the text."
 FIRST = (
@@ -27,6 +23,13 @@ FLUSH = (
 TAIL = (
     "What flush gives is text like any other: it may complete a stop string, so it goes through "
     "the stop checker before it is shown."
+)
+BOTH = (
+    "The client has asked to stop at this token, so stop_reason names it, even if it is an "
+    "end-of-sequence token as well: look for stop tokens first."
+)
+OVERRULED = (
+    "The stop string ends the text before the stop token does, so it is what the answer stopped at."
 )
 
 
@@ -54,7 +57,7 @@ def test_what_is_over_is_given_back(part: ModuleType) -> None:
     """The scheduler is told of the end: the request holds no blocks, and nothing is left to do."""
     bench, request = end_of(part, "abc", max_tokens=2)
     why = (
-        "Only the scheduler gives seat and blocks to the next one; somebody must tell it: finish()."
+        "The scheduler gives the request's seat and blocks to the next one, once finish() tells it."
     )
     expect_equal(request.status, RequestStatus.FINISHED, "the request's status", why=why)
     expect_equal(request.finish_reason, FinishReason.LENGTH, "the request's finish_reason", why=why)
@@ -111,6 +114,16 @@ def test_a_stop_token(part: ModuleType) -> None:
 
 
 @task("7.3")
+def test_a_stop_token_that_is_an_end_of_sequence_token(part: ModuleType) -> None:
+    """A stop token is named even if it is an end-of-sequence token as well."""
+    for ignore_eos in (False, True):
+        bench, request = end_of(part, [0, 1, EOS], stop_token_ids=[EOS], ignore_eos=ignore_eos)
+        expect_equal(request.finish_reason, FinishReason.STOP, "finish_reason", why=BOTH)
+        expect_equal(request.stop_reason, EOS, "stop_reason", why=BOTH)
+        expect_equal(bench.text(request), "ab", "the text before it", why=MARK)
+
+
+@task("7.3")
 def test_a_stop_string(part: ModuleType) -> None:
     """A stop string ends the request at the token that completes it; it is named and not shown."""
     bench, request = end_of(part, "abcdeffff", stop=["de", "zz"])
@@ -121,7 +134,7 @@ def test_a_stop_string(part: ModuleType) -> None:
         request.num_output_tokens,
         5,
         "tokens that were generated",
-        why="Every further token is computed for nobody.",
+        why="Every further token is computed in vain.",
     )
 
 
@@ -187,6 +200,11 @@ def test_a_stop_string_completed_by_the_last_text(part: ModuleType) -> None:
         expect_equal(request.finish_reason, FinishReason.STOP, "finish_reason", why=TAIL)
         expect_equal(request.stop_reason, "bc", "stop_reason", why=TAIL)
     bench = bench_of(part, "7.3", detokenizer=Lagging)
+    request = bench.say("abcd", stop=["bc"], stop_token_ids=[3])
+    bench.run()
+    expect_equal(bench.text(request), "a", "the text, ended by a stop token", why=TAIL)
+    expect_equal(request.stop_reason, "bc", "stop_reason", why=OVERRULED)
+    bench = bench_of(part, "7.3", detokenizer=Lagging)
     request = bench.say("abc", stop=["bd"], max_tokens=3)
     bench.run()
     expect_equal(
@@ -207,38 +225,3 @@ def test_requests_have_their_own_ends(part: ModuleType) -> None:
     expect_equal([bench.text(first), bench.text(second)], ["abc", "xaybd"], "the texts")
     reasons = [first.stop_reason, second.stop_reason]
     expect_equal(reasons, ["de", 2], "what each of them stopped at")
-
-
-LETTERS = st.sampled_from([*tokens_of("ab"), *tokens_of("é"), EOS])
-STRINGS = st.sampled_from(["a", "b", "ab", "ba", "aab", "é", "éa"])
-
-
-def some(values: st.SearchStrategy[Any], most: int) -> st.SearchStrategy[tuple[Any, ...]]:
-    return st.lists(values, max_size=most).map(tuple)
-
-
-PARAMS: Callable[..., st.SearchStrategy[dict[str, Any]]] = st.fixed_dictionaries
-ANY_PARAMS = PARAMS(
-    {"max_tokens": st.integers(1, 8)},
-    optional={
-        "stop": some(STRINGS, 2),
-        "stop_token_ids": some(LETTERS, 1),
-        "ignore_eos": st.booleans(),
-    },
-)
-
-
-@task("7.3")
-@examples(100)
-@given(said=st.lists(LETTERS, max_size=8), params=ANY_PARAMS)
-def test_any_answer(part: ModuleType, said: list[int], params: dict[str, Any]) -> None:
-    """Whatever is said and asked for: text, reason and stop_reason are those of the whole text."""
-    bench, request = end_of(part, said, **params)
-    end = right_end(said, request.params, request.max_tokens)
-    expect_equal(tuple(request.output_token_ids), end.tokens, "the tokens that were generated")
-    expect_equal(bench.text(request), end.text, "the text")
-    expect_equal(request.finish_reason, end.reason, "finish_reason", why=WHICH)
-    expect_equal(request.stop_reason, end.stop_reason, "stop_reason")
-    last = bench.outputs[-1]
-    expect_equal(bench.ends(request), [end.reason], "reasons in the outputs: one")
-    expect(last.finish_reason is end.reason, "the reason is not in the last output")

@@ -1,4 +1,4 @@
-"""Task 7.4: one step for all requests together."""
+"""Task 7.4: one step for all requests together, and what came of it."""
 
 from types import ModuleType
 
@@ -9,39 +9,66 @@ from grader.suites.engine.bench import NAN, bench_of, tokens_of
 from grader.suites.engine.lending import core_class
 from grader.suites.engine.step_machine import StepMachine
 from yaie.core.params import SamplingParams
-from yaie.core.request import FinishReason, Request
+from yaie.core.request import FailureKind, FinishReason, Request
 
 BATCH = (
-    "A step costs the model nearly the same for one row as for many. That is the point of a batch: "
-    "one plan, one run and one draw for everybody."
+    "A step costs the model nearly the same for one request as for many. That is the point of a batch: "
+    "one plan, carried out once, for all of them."
 )
-ROWS = (
-    "The runner gives logits, and the sampler tokens, for those scheduled requests that sample, in the "
-    "order of the plan. A prompt that is computed in chunks has none until its last chunk."
+ALWAYS = (
+    "Every plan goes to the executor. One that schedules no request may still move blocks, and the "
+    "scheduler counts on it. For one that holds nothing at all the executor returns immediately."
 )
-SICK = "NaN in one row says nothing about the others: whoever waits for them must not pay for it."
+SICK = "NaN in one row says nothing about the others. They go on."
+FIRST_END = (
+    "update() files the blocks of every request that is alive. The next request with the same prompt "
+    "then gets the broken K and V: end the failed one first."
+)
+
+
+@task("7.4")
+def test_the_order_of_a_step(part: ModuleType) -> None:
+    """A step calls `schedule`, `execute`, `advance`, `result` and `update`, once each, in this order."""
+    bench = bench_of(part, "7.4", by_step=True)
+    bench.say("abc", max_tokens=9)
+    bench.step()
+    expect_equal(
+        bench.record.calls,
+        ["schedule", "execute", "advance", "result", "update"],
+        "the calls of one step",
+    )
 
 
 @task("7.4")
 def test_nothing_to_do(part: ModuleType) -> None:
-    """A step without requests returns nothing and does not run the model."""
-    bench = bench_of(part, "7.4")
+    """A step without requests returns nothing; its empty plan is carried out like any other."""
+    bench = bench_of(part, "7.4", by_step=True)
     expect_equal(bench.step(), [], "what step returned")
-    expect_equal(bench.work.runs, 0, "runs of the model, with a plan that schedules nothing")
+    expect_equal(bench.record.calls.count("execute"), 1, "calls of execute in a step", why=ALWAYS)
     expect_equal(bool(bench.quiet.has_work), False, "has_work")
 
 
 @task("7.4")
+def test_a_plan_that_only_moves_blocks(part: ModuleType) -> None:
+    """A plan that schedules no request, but moves blocks, is carried out."""
+    bench = bench_of(part, "7.4", by_step=True)
+    note("the next plan copies block 0 to block 1, and schedules no request")
+    bench.scheduler.copies = [(0, 1)]
+    expect_equal(bench.step(), [], "what step returned")
+    expect_equal(bench.executor.num_moves, 1, "moves that were carried out", why=ALWAYS)
+
+
+@task("7.4")
 def test_one_step_for_all(part: ModuleType) -> None:
-    """A step asks scheduler, runner and sampler once each, however many requests there are."""
-    bench = bench_of(part, "7.4")
+    """A step has one plan, carried out once, however many requests there are."""
+    bench = bench_of(part, "7.4", by_step=True)
     requests = [bench.say(said, max_tokens=9) for said in ("abc", "xyz", "mno")]
     bench.step()
-    work = bench.work
+    calls = bench.record.calls
     expect_equal(
-        (work.schedules, work.runs, work.samples),
+        (calls.count("schedule"), calls.count("execute"), calls.count("update")),
         (1, 1, 1),
-        "calls of schedule, run and sample in one step",
+        "calls of schedule, execute and update in one step",
         why=BATCH,
     )
     expect_equal([bench.text(r) for r in requests], ["a", "x", "m"], "the texts after one step")
@@ -59,25 +86,20 @@ def test_one_step_for_all(part: ModuleType) -> None:
 @task("7.4")
 def test_a_chunk_gives_no_token(part: ModuleType) -> None:
     """While a prompt comes in chunks its request has no output; the others get their own tokens."""
-    bench = bench_of(part, "7.4", Settings(token_budget=6), turned=True)
+    bench = bench_of(part, "7.4", Settings(token_budget=6), by_step=True)
     first = bench.say("abcd", max_tokens=9)
     second = bench.say("xyz", prompt=[1] * 12, max_tokens=9)
-    told = [sorted(o.request.request_id for o in bench.step()) for _ in range(3)]
-    expect_equal(told, [["r0"], ["r0"], ["r0", "r1"]], "who has an output, step by step", why=ROWS)
+    told = [sorted(output.request_id for output in bench.step()) for _ in range(3)]
+    why = "update returns the requests that gained tokens. Only those have an output."
+    expect_equal(told, [["r0"], ["r0"], ["r0", "r1"]], "who has an output, step by step", why=why)
     texts = [bench.text(first), bench.text(second)]
-    expect_equal(texts, ["abc", "x"], "the texts after three steps", why=ROWS)
-    bench = bench_of(part, "7.4", Settings(token_budget=4))
-    bench.say("a", prompt=[0] * 10, max_tokens=9)
-    outputs = [len(bench.step()) for _ in range(3)]
-    expect_equal(
-        outputs, [0, 0, 1], "outputs a step, with a prompt of 10 tokens and a budget of 4", why=ROWS
-    )
+    expect_equal(texts, ["abc", "x"], "the texts after three steps")
 
 
 @task("7.4")
 def test_the_time_of_the_first_token(part: ModuleType) -> None:
     """first_token_time is set when a request gains its first token, and stays."""
-    bench = bench_of(part, "7.4", Settings(token_budget=4))
+    bench = bench_of(part, "7.4", Settings(token_budget=4), by_step=True)
     request = bench.say("abcdef", prompt=[0] * 6, max_tokens=9)
     bench.step()
     expect_equal(request.first_token_time, None, "first_token_time after a chunk of the prompt")
@@ -93,61 +115,84 @@ def test_the_time_of_the_first_token(part: ModuleType) -> None:
 
 
 @task("7.4")
-def test_logits_that_are_not_finite(part: ModuleType) -> None:
-    """A request whose logits are NaN ends with an error, told once; the others go on."""
-    bench = bench_of(part, "7.4")
-    well = bench.say("abcdefgh", max_tokens=9)
-    sick = bench.say([0, NAN], max_tokens=9)
-    other = bench.say("xyzxyzxyz", max_tokens=9)
-    for _ in range(4):
-        bench.step()
-    expect_equal(
-        [bench.text(well), bench.text(other)], ["abcd", "xyzx"], "the others' texts", why=SICK
-    )
-    expect_equal(sick.finish_reason, FinishReason.ERROR, "finish_reason of the sick one")
-    expect_equal(
-        bench.ends(sick),
-        [FinishReason.ERROR],
-        "its reasons in the outputs: one",
-        why="A client waits for a last output; without one it waits for ever.",
-    )
-    last = bench.of(sick)[-1]
-    expect_equal(
-        (last.text, last.token_ids),
-        ("", []),
-        "text and tokens of its last output",
-        why="-1 is the sampler's sign that there is no token, not a token.",
-    )
-    expect_equal(sick.output_token_ids, [0], "its tokens", why="-1 is no token.")
+def test_the_time_of_a_first_step_with_several_tokens(part: ModuleType) -> None:
+    """first_token_time is set by a step that brings the first token and more."""
+    bench = bench_of(part, "7.4", by_step=True)
+    bench.draft(2, at_once=True)
+    request = bench.say("abcdef", prompt=[0] * 6, max_tokens=9)
+    bench.step()
+    expect_equal(request.output_token_ids, tokens_of("abc"), "the tokens of the first step")
     expect(
-        sick.error,
-        "`error` of the sick request is empty",
-        why="Whoever gets an error should read what was wrong.",
+        request.first_token_time is not None,
+        "first_token_time is None after a step that brought three tokens",
+        why="Drafts make a step bring several tokens: ask whether the time is set, not how many came.",
     )
 
 
 @task("7.4")
-def test_sick_keys_and_values_are_not_kept(part: ModuleType) -> None:
-    """What a request with NaN logits has computed is not filed for others to find."""
-    bench = bench_of(part, "7.4")
+def test_a_request_that_fails_in_a_step(part: ModuleType) -> None:
+    """A request in `outcome.failed` ends with an error and has one last output; the others go on."""
+    bench = bench_of(part, "7.4", by_step=True)
+    well = bench.say("abcdefgh", max_tokens=9)
+    sick = bench.say([0, NAN], max_tokens=9)
+    other = bench.say("xyzxyzxyz", max_tokens=9)
+    try:
+        for _ in range(4):
+            bench.step()
+    except LookupError as error:
+        why = "Its last output is made. Of the requests of a plan only those that `update` returns gain."
+        expect(False, f"step raises {error!r}", why=why)
+    expect_equal(
+        [bench.text(well), bench.text(other)], ["abcd", "xyzx"], "the others' texts", why=SICK
+    )
+    expect_equal(sick.finish_reason, FinishReason.ERROR, "finish_reason of the failed one")
+    expect_equal(
+        bench.ends(sick),
+        [FinishReason.ERROR],
+        "its reasons in the outputs: one",
+        why="A client waits for a last output, and without one it waits for ever.",
+    )
+    last = bench.of(sick)[-1]
+    expect_equal((last.text, last.token_ids), ("", []), "text and tokens of its last output")
+    expect_equal(sick.output_token_ids, [0], "its tokens")
+    expect_equal(
+        (last.error, last.failure),
+        (sick.error, FailureKind.CORRUPTED),
+        "error and failure in its last output",
+        why="The client gets the message, not the request: what went wrong must stand in it.",
+    )
+
+
+@task("7.4")
+def test_a_chunk_that_fails(part: ModuleType) -> None:
+    """A request can fail in the middle of its prompt, where it draws nothing."""
+    bench = bench_of(part, "7.4", Settings(token_budget=6), by_step=True)
+    sick = bench.say("abc", prompt=[0] * 12, max_tokens=9)
+    bench.executor.sick.add(sick)
+    note("r0 computes NaN in every step")
+    bench.step()
+    why = "outcome.failed lists it, though outcome.token_ids has no entry for a chunk."
+    expect_equal(bench.ends(sick), [FinishReason.ERROR], "its ends after its first chunk", why=why)
+    expect_equal(bool(bench.quiet.has_work), False, "has_work", why=why)
+
+
+@task("7.4")
+def test_broken_keys_and_values_are_not_kept(part: ModuleType) -> None:
+    """What a failed request has computed is not filed for others to find."""
+    bench = bench_of(part, "7.4", by_step=True)
     sick = bench.say([NAN], prompt=[0] * 8, max_tokens=9)
     bench.step()
     expect_equal(sick.finish_reason, FinishReason.ERROR, "finish_reason")
-    expect_equal(
-        bench.toy.cache.stats()["cached_blocks"],
-        0,
-        "blocks in the prefix cache",
-        why="update() files the blocks of all who are alive. Whoever has the same prompt then "
-        "gets the broken K and V: end the request first.",
-    )
+    cached = bench.toy.cache.stats()["cached_blocks"]
+    expect_equal(cached, 0, "blocks in the prefix cache", why=FIRST_END)
     expect_equal(sick.first_token_time, None, "first_token_time of a request without a token")
     expect_equal(bool(bench.quiet.has_work), False, "has_work")
 
 
 @task("7.4")
 def test_a_request_that_cannot_run(part: ModuleType) -> None:
-    """What the scheduler fails is told once, and whoever it schedules in the same step still runs."""
-    bench = bench_of(part, "7.4", Settings(num_blocks=2))
+    """A request in `plan.failed` has one last output; what the same plan schedules still runs."""
+    bench = bench_of(part, "7.4", Settings(num_blocks=2), by_step=True)
     greedy = bench.say("abcdefgh", prompt=[0] * 4, max_tokens=9)
     waiting = bench.say("xyz", prompt=[1] * 5, max_tokens=9)
     for _ in range(8):
@@ -157,8 +202,8 @@ def test_a_request_that_cannot_run(part: ModuleType) -> None:
     expect_equal(
         bench.ends(greedy),
         [FinishReason.ERROR],
-        "how the first one was told to end",
-        why="plan.failed lists requests that have ended. Nobody else tells their clients.",
+        "the ends of the first one in the outputs",
+        why="plan.failed lists requests that have ended. Only this loop can tell their clients.",
     )
     expect_equal(
         bench.text(waiting),
@@ -170,16 +215,18 @@ def test_a_request_that_cannot_run(part: ModuleType) -> None:
 
 
 @task("7.4")
-def test_a_row_of_somebody_who_has_ended(part: ModuleType) -> None:
+def test_a_row_of_a_request_that_has_ended(part: ModuleType) -> None:
     """A plan may hold a request that is over (static batches compute it on): it is passed over."""
-    note("static batching: whoever ends keeps its row in the batch until all have ended")
-    bench = bench_of(part, "7.4", Settings(static=True))
+    note("static batching: a request that ends keeps its row in the batch until all have ended")
+    bench = bench_of(part, "7.4", Settings(static=True), by_step=True)
     over = bench.say([0, NAN], max_tokens=1)
     other = bench.say("xyzxyz", max_tokens=9)
     bench.step()
     if not over.is_finished:
         return  # task 7.3 is not right yet, and says so
-    why = "A finished request is told its end once: what its row says later is nobody's token."
+    why = (
+        "A finished request has had its last output. What its row draws later belongs to no answer."
+    )
     try:
         bench.step()
         bench.step()

@@ -20,7 +20,7 @@ COUNTS = (
     "A block has one reference for each table it stands in and one for each hold. It is free when the "
     "last of them is gone: not before, and not twice."
 )
-COPY = "Who writes into a block that others read too destroys their K and V; who is alone needs no copy."
+COPY = "Writing into a block that others read too destroys their K and V; its only reader needs no copy."
 MOVES = "The pairs say whose content goes where: entry by entry, each to a block of its own."
 HANDED_OUT = "Two requests that are given the same block overwrite each other's K and V."
 
@@ -243,7 +243,7 @@ class SwapMachine(ShareMachine):
         chosen, unused = self.some_blocks(data), self.unused()
         shared = [block for block in chosen if block not in unused][: len(self.on_host[key])]
         if unused and self.on_host[key] and data.draw(st.integers(0, 7)) == 0:
-            shared = [min(unused)]  # free: nobody's content
+            shared = [min(unused)]  # free: no content
         what = f"swap_in({key!r}, {shared})"
         moves = self.both("3.3", what, lambda blocks, name: list(blocks.swap_in(key, name(shared))))
         if moves:

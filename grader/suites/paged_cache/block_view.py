@@ -6,14 +6,15 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
-from grader.kit import expect_equal, expect_raises, note, quietly, watch
+from grader.kit import expect_equal, expect_raises, note, quietly, start_script, watch
 
 KEYS = "abcd"
 """The requests that a test may name."""
 
 
 def block_manager(part: ModuleType, num_blocks: int = 8, num_host_blocks: int = 4) -> Any:
-    """A watched BlockManager with blocks of four slots."""
+    """A watched BlockManager with blocks of four slots, and a script that begins with it."""
+    start_script()
     note(f"blocks = BlockManager({num_blocks}, block_size=4, num_host_blocks={num_host_blocks})")
     return watch(part.BlockManager(num_blocks, 4, num_host_blocks), "blocks", describe_blocks(KEYS))
 
@@ -62,7 +63,7 @@ def misfits(refs: dict[int, int], entries: Counter[int], held: Counter[int] | No
         elif count < known:
             lines.append(f"! block {block} counts {count}, but has {known} references")
         elif held is not None and count and not known:
-            lines.append(f"! block {block} leaked: its count is {count}, but nobody uses it")
+            lines.append(f"! block {block} leaked: its count is {count}, but nothing uses it")
         elif held is not None and count > known:
             lines.append(f"! block {block} counts {count}, but has only {known} references")
     return lines

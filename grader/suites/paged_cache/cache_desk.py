@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
-from grader.kit import expect_equal, note, quietly, watch
+from grader.kit import expect_equal, note, start_script, watch
+from grader.kit.script import current_script
 from solutions.paged_cache import BlockManager
 from solutions.radix_tree import RadixTree
 from yaie.core.errors import InvariantError
@@ -23,7 +24,10 @@ Prefix = tuple[int, ...]
 
 
 class CacheDesk:
-    """cache: the watched manager. blocks, tree: below it; a test may look at both."""
+    """cache: the watched manager. blocks, tree: below it; a test may look at both.
+
+    Each begins a script of its own, so that a failure shows the calls on this cache alone.
+    """
 
     def __init__(
         self,
@@ -34,6 +38,7 @@ class CacheDesk:
         *,
         caching: bool = True,
     ) -> None:
+        start_script()
         self.size = size
         self.blocks = BlockManager(num_blocks, size, num_host_blocks)
         self.tree: RadixTree | None = RadixTree(size) if caching else None
@@ -42,6 +47,7 @@ class CacheDesk:
         note(f"cache = KVCacheManager(blocks, {tree})")
         self.cache = self.watched(part.KVCacheManager(self.blocks, self.tree))
         self.requests: list[Request] = []
+        self.in_flight: dict[Request, list[int]] = {}  # the tokens of each step without a result
         self.device: dict[int, Prefix] = {}
         self.host: dict[int, Prefix] = {}
         self.num_filed = 0
@@ -53,6 +59,8 @@ class CacheDesk:
         """Have the whole blocks of these tokens cached, as an earlier request left them."""
         assert self.tree is not None
         key, count = f"earlier{self.num_filed}", len(token_ids) // self.size
+        if not count:
+            return []
         self.num_filed += 1
         table = self.blocks.allocate(key, count)
         existing, node = self.tree.insert(list(token_ids), table)
@@ -62,7 +70,7 @@ class CacheDesk:
         for i, block in enumerate(path):
             for row in range(self.size):
                 self.device[block * self.size + row] = tuple(token_ids[: i * self.size + row + 1])
-        note(f"# the tree has {list(token_ids)[: count * self.size]} in blocks {path}")
+        self.note_change(f"the tree has {list(token_ids)[: count * self.size]} in blocks {path}")
         return path
 
     def evict(self, num_blocks: int) -> None:
@@ -70,7 +78,12 @@ class CacheDesk:
         assert self.tree is not None
         evicted = self.tree.evict(num_blocks)
         self.blocks.release(evicted)
-        note(f"# the tree has lost blocks {evicted}")
+        self.note_change(f"the tree has lost blocks {evicted}")
+
+    def note_change(self, what: str) -> None:
+        """Write down what happened between two calls: the state before the next one is this one."""
+        note(f"# {what}")
+        current_script().after = self.state()
 
     def request(
         self, prompt: Sequence[int], fork_of: Request | None = None, *, may_reuse: bool = True
@@ -98,7 +111,6 @@ class CacheDesk:
         self, request: Request, num_tokens: int | None = None, *, commit: bool = False
     ) -> bool:
         """Compute the next tokens, all if not told, in a step of their own; False without room."""
-        quietly(self.cache).begin_step()
         start = request.num_computed_tokens
         num_tokens = num_tokens or request.num_tokens - start
         if not self.cache.allocate(request, start + num_tokens):
@@ -108,25 +120,59 @@ class CacheDesk:
             self.cache.commit(request)
         return True
 
+    def launch(self, request: Request, num_tokens: int) -> bool:
+        """As `compute`, but the result comes with `settle`; False without room."""
+        if not self.cache.allocate(request, request.num_computed_tokens + num_tokens):
+            return False
+        self.send(request, num_tokens)
+        return True
+
+    def send(self, request: Request, num_tokens: int) -> None:
+        """The next tokens, known ones all, are computed by a step in flight; what it draws is unread."""
+        self.carry_out()
+        self._fill(request, num_tokens)
+        start = request.num_computed_tokens
+        self.in_flight.setdefault(request, []).append(num_tokens)
+        request.num_computed_tokens += num_tokens
+        request.num_in_flight += num_tokens
+        request.num_unread = int(request.num_computed_tokens == request.num_tokens)
+        name = request.request_id
+        last = start + num_tokens - 1
+        self.note_change(f"a step computes tokens {start} to {last} of {name}: in flight")
+
+    def settle(self, request: Request, *, commit: bool = False) -> None:
+        """The result of its earliest step in flight has come."""
+        num_tokens = self.in_flight[request].pop(0)
+        request.num_in_flight -= num_tokens
+        if request.num_unread and not request.num_in_flight:
+            request.num_unread = 0
+            self._draw(request)
+        self.note_change(f"the result of {num_tokens} tokens of {request.request_id} has come")
+        if commit:
+            self.cache.commit(request)
+
     def write(self, request: Request, num_tokens: int) -> None:
         """What the model does: moves, then the K and V of the next tokens, then a token if all are."""
         self.carry_out()
         start = request.num_computed_tokens
-        for i, slot in enumerate(self.slots(request, start, num_tokens), start):
-            self.device[slot] = tuple(request.token_ids[: i + 1])
+        self._fill(request, num_tokens)
         request.num_computed_tokens = start + num_tokens
         if request.num_computed_tokens == request.num_tokens:
-            own = SAMPLED * (1 + self.requests.index(request))
-            request.token_ids.append(own + request.num_output_tokens)
+            self._draw(request)
         name = request.request_id
-        note(
-            f"# {name} computes tokens {start} to {start + num_tokens - 1}, has {request.num_tokens}"
-        )
+        last = start + num_tokens - 1
+        self.note_change(f"{name} computes tokens {start} to {last}, has {request.num_tokens}")
 
-    def slots(self, request: Request, start: int, num_tokens: int) -> list[int]:
-        """What slot_mapping must say."""
-        table, size = self.table(request), self.size
-        return [table[i // size] * size + i % size for i in range(start, start + num_tokens)]
+    def _fill(self, request: Request, num_tokens: int) -> None:
+        """K and V of the next tokens go where the table leads."""
+        table, size, start = self.table(request), self.size, request.num_computed_tokens
+        for i in range(start, start + num_tokens):
+            slot = table[i // size] * size + i % size
+            self.device[slot] = tuple(request.token_ids[: i + 1])
+
+    def _draw(self, request: Request) -> None:
+        own = SAMPLED * (1 + self.requests.index(request))
+        request.token_ids.append(own + request.num_output_tokens)
 
     def carry_out(self) -> tuple[list, list, list]:
         """Make the moves that the cache promised; returns them."""
@@ -157,7 +203,7 @@ class CacheDesk:
         request.num_computed_tokens = 0
         request.num_preemptions += 1
         request.status = RequestStatus.PREEMPTED
-        note(f"# {request.request_id} was preempted: num_computed_tokens = 0")
+        self.note_change(f"{request.request_id} was preempted: num_computed_tokens = 0")
 
     def table(self, request: Request) -> list[int]:
         return list(self.blocks.get_physical_blocks(request.request_id))
@@ -188,7 +234,7 @@ class CacheDesk:
             if known and not refs:
                 found.append(f"block {block} is in use, and free at once")
             elif refs and not known:
-                found.append(f"block {block} leaked: its count is {refs}, but nobody uses it")
+                found.append(f"block {block} leaked: its count is {refs}, but nothing uses it")
             elif refs != known:
                 found.append(f"block {block} counts {refs}, but {known} is right: tables and tree")
         idle = len(in_tree - in_tables)
@@ -237,6 +283,7 @@ class CacheDesk:
             name, on_host = request.request_id, self.blocks.num_swapped_blocks(request.request_id)
             place = f"{on_host} blocks on the host" if on_host else f"table {self.table(request)}"
             done = f"{request.num_computed_tokens} of {request.num_tokens} tokens computed"
+            done += f", {request.num_in_flight} in flight" if request.num_in_flight else ""
             lines.append(f"{name} ({request.status.value}): {place}, {done}")
         if self.tree is not None:
             cached = sorted(self.tree.all_blocks())

@@ -23,18 +23,48 @@ class FileMachine(TableMachine):
 
     grades = frozenset({"3.6"})
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.left: set[int] = set()  # blocks of those that have gone
+
     @rule(data=st.data(), most=st.integers(1, 8))
     def compute_and_commit(self, data: st.DataObject, most: int) -> None:
         request = self.pick(data, RUNNING)
-        if request is not None and self.advance(request, most):
+        if request is None or request.num_in_flight:
+            return
+        if self.advance(request, most):
             self.commit(request)
+
+    @rule(data=st.data(), most=st.integers(1, 8))
+    def send(self, data: st.DataObject, most: int) -> None:
+        """A step goes off, perhaps after others of the request whose results have not come."""
+        request = self.pick(data, RUNNING)
+        known = len(request.token_ids) - request.num_computed_tokens if request else 0
+        if request is None or not known:
+            return
+        num_tokens = min(most, known)
+        if self.make_room(request, request.num_computed_tokens + num_tokens):
+            self.desk.send(request, num_tokens)
+            self.agree("3.5")
+
+    @rule(data=st.data())
+    def result(self, data: st.DataObject) -> None:
+        flying = [request for request in self.desk.requests if request.num_in_flight]
+        if flying:
+            request = data.draw(st.sampled_from(flying))
+            self.desk.settle(request)
+            if request.status is RUNNING:
+                self.commit(request)
 
     def commit(self, request: Request) -> None:
         self.call("3.6", lambda: self.desk.cache.commit(request))
-        full = request.num_computed_tokens // self.size if self.desk.tree else 0
-        found = self.cached(request, full)
+        tree = self.desk.tree
+        full = request.num_settled_tokens // self.size if tree else 0
+        found, table = self.cached(request, full), self.desk.table(request)
         what = "the tree's blocks for the full blocks that are computed"
-        self.claim("3.6", found, self.desk.table(request)[:full], f"{what}, and the table's")
+        self.claim("3.6", found, table[:full], f"{what}, and the table's")
+        early = sorted(set(table[full:]) & set(tree.all_blocks() if tree else []))
+        self.claim("3.6", early, [], "blocks filed before the result of their step has come")
         self.agree("3.6")
         self.tree_is_right("3.6")
 
@@ -72,12 +102,15 @@ class FileMachine(TableMachine):
         desk = self.desk
         cached = desk.tree.num_blocks if desk.tree else 0
         files = keep and request.status is RUNNING and desk.tree is not None
-        full = request.num_computed_tokens // self.size
+        full, most = request.num_settled_tokens // self.size, request.num_tokens // self.size
+        known = len(self.cached(request, most))
+        self.left.update(desk.table(request))
         self.call(task, lambda: desk.leave(request, keep=keep))
         self.claim(task, desk.table(request), [], "the table after free")
         if files:
-            found = len(self.cached(request, full))
-            self.claim(task, found, full, "how many of the full blocks it computed are cached")
+            found = len(self.cached(request, most))
+            what = "how many of its blocks are cached: those full of tokens with a result"
+            self.claim(task, found, max(known, full), what)
         elif desk.tree is not None:
             self.claim(
                 task, desk.tree.num_blocks, cached, "how many blocks the tree has after free"
@@ -88,13 +121,16 @@ class FileMachine(TableMachine):
     @rule(data=st.data())
     def preempt(self, data: st.DataObject) -> None:
         if request := self.pick(data, RUNNING):
+            self.left.update(self.desk.table(request))
             self.call("3.6", lambda: self.desk.preempt(request))
             self.agree("3.6")
 
     @rule(data=st.data())
     def readmit(self, data: st.DataObject) -> None:
         request = self.pick(data, PREEMPTED)
-        if request is not None and len(self.having(RUNNING)) < MOST_RUNNING:
+        if request is None or request.num_in_flight:
+            return  # a scheduler waits for that step's token
+        if len(self.having(RUNNING)) < MOST_RUNNING:
             self.start_table(request)
 
     def teardown(self) -> None:
@@ -124,6 +160,12 @@ class SwapMachine(FileMachine):
     grades = frozenset({"3.7"})
     with_host = True
 
+    def agree(self, task: str) -> None:
+        """A lock that outlived its request may show only when another gives up the same blocks."""
+        if task == "3.7" and self.left and self.desk.misfits():
+            task = "3.6"
+        super().agree(task)
+
     @rule(data=st.data())
     def swap_out(self, data: st.DataObject) -> None:
         request = self.pick(data, RUNNING)
@@ -149,6 +191,8 @@ class SwapMachine(FileMachine):
     def swap_in(self, data: st.DataObject, most: int, keep_free: int) -> None:
         request = self.pick(data, SWAPPED)
         assert request is not None
+        if request.num_in_flight:
+            return  # as above
         desk, computed = self.desk, request.num_computed_tokens
         num_tokens = computed + min(most, request.num_tokens - computed)
         on_host = desk.blocks.num_swapped_blocks(request.request_id)
@@ -192,3 +236,12 @@ class SwapMachine(FileMachine):
         self.call("3.7", lambda: desk.cache.is_pending(request))
         desk.requests.remove(request)
         self.claim("3.7", desk.holdings(), before, "the state after a look")
+
+    def all_leave(self) -> None:
+        """And then there is nothing left to wait for."""
+        super().all_leave()
+        cache = quietly(self.desk.cache)
+        for request in list(self.desk.requests):
+            late = self.desk.request([*request.token_ids, 0])
+            got = bool(cache.is_pending(late))
+            self.claim("3.7", got, False, f"whether {late.token_ids} is pending once all have left")

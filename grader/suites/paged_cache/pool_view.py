@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from grader.kit import expect_close, note, quietly, watch
+from grader.kit import expect_close, note, quietly, start_script, watch
 from yaie.core.batch import KVLayerSpec
 
 # Two layers alike, so that one taken for the other is no error but a wrong answer, and one that is not.
@@ -32,6 +32,7 @@ class PoolDesk:
     """A watched pool beside the tensors that it must equal; what is done to one is done to both."""
 
     def __init__(self, part: ModuleType) -> None:
+        start_script()
         note(
             f"pool = KVPool({len(LAYERS)} layers, num_blocks={BLOCKS}, block_size={SIZE}, "
             f"num_host_blocks={HOST})"

@@ -9,14 +9,14 @@ from yaie.core.errors import BlockStateError, OutOfBlocksError
 
 COUNT = "Count one reference for each table and each hold; the block is free when none is left."
 NOT_YOURS = (
-    "A block that nobody holds has nobody's content, and may be handed out to another at any moment: "
-    "whoever asks for it has lost count."
+    "A free block has no content to share, and may be handed out to another at any moment: a caller "
+    "that asks for it has lost count."
 )
 
 
 @task("3.1")
 def test_blocks_handed_out_are_distinct(part: ModuleType) -> None:
-    """Every block that is handed out was free, and is nobody else's."""
+    """Every block that is handed out was free, and has one owner."""
     blocks = block_manager(part)
     given = list(blocks.allocate("a", 5)) + list(blocks.allocate("b", 3))
     expect_equal(
@@ -38,7 +38,7 @@ def test_allocate_appends_to_the_table(part: ModuleType) -> None:
     expect(
         blocks.get_physical_blocks("a") is table,
         "allocate made a new list for a table that only grew",
-        why="Whoever copied the table sees by the list object that it only got longer.",
+        why="A reader that copied the table sees by the list object that it only got longer.",
     )
 
 
@@ -51,7 +51,7 @@ def test_who_has_no_table_has_an_empty_one(part: ModuleType) -> None:
         blocks.free("a")
 
 
-FREED = "A table is freed once by its owner; a second time means that somebody has lost count."
+FREED = "A table is freed once by its owner; a second time means that the caller has lost count."
 
 
 @task("3.1")
@@ -70,9 +70,7 @@ def test_allocation_is_all_or_nothing(part: ModuleType) -> None:
     """A request that asks for more than is free gets nothing, and OutOfBlocksError."""
     blocks = block_manager(part, num_blocks=4)
     blocks.allocate("a", 2)
-    why = (
-        "Half of what was asked for helps nobody, and others could have used it: take all or none."
-    )
+    why = "Half of what was asked for is no help, and others could have used it: take all or none."
     with refused(blocks, OutOfBlocksError, "allocating 3 blocks when 2 are free", why):
         blocks.allocate("a", 3)
     with refused(blocks, OutOfBlocksError, "allocating 3 blocks for a new request", why):
@@ -127,7 +125,7 @@ def test_share_appends_to_the_table(part: ModuleType) -> None:
     expect(
         blocks.get_physical_blocks("b") is table,
         "share made a new list for a table that only grew",
-        why="Whoever copied the table sees by the list object that it only got longer.",
+        why="A reader that copied the table sees by the list object that it only got longer.",
     )
     expect_equal(list(blocks.get_physical_blocks("a")), theirs, "the table of a, which shared")
 
@@ -137,11 +135,11 @@ def test_free_blocks_are_not_shared_or_held(part: ModuleType) -> None:
     """Sharing or holding a block that is free raises BlockStateError, even beside one that is not."""
     blocks = block_manager(part)
     (block,) = blocks.allocate("a", 1)
-    nobodys = next(b for b in range(8) if b != block)
+    free = next(b for b in range(8) if b != block)
     with refused(blocks, BlockStateError, "sharing a block that was never allocated", NOT_YOURS):
-        blocks.share("b", [block, nobodys])
+        blocks.share("b", [block, free])
     with refused(blocks, BlockStateError, "holding a block that was never allocated", NOT_YOURS):
-        blocks.hold([block, nobodys])
+        blocks.hold([block, free])
 
 
 @task("3.2")
@@ -176,7 +174,7 @@ def test_replace_drops_the_old_references(part: ModuleType) -> None:
     expect_equal(list(table), [mine[0], *theirs, mine[3]], "the table of a", why=why)
     counts = [blocks.ref_count(block) for block in (*mine, *theirs)]
     expect_equal(counts, [1, 0, 0, 1, 2, 2], "references to a's old blocks and to b's", why=why)
-    why = "Who copied the old table must see that it did not merely get longer: make a new list."
+    why = "A reader that copied the old table must see that it is another one: make a new list."
     expect(table is not before, "replace changed the list it had handed out", why=why)
     expect_equal(list(before), mine, "the list that was handed out before", why=why)
 
@@ -190,7 +188,7 @@ def test_replacing_a_block_by_itself_keeps_it(part: ModuleType) -> None:
     blocks.replace("a", 0, list(mine))
     expect_equal(
         facts(blocks), before, "the state after a table's entries were replaced by themselves",
-        why="Dropped first, the blocks are free for a moment, and then nobody's to share.",
+        why="Dropped first, the blocks are free for a moment, and then have nothing to share.",
     )  # fmt: skip
     with refused(blocks, BlockStateError, "replacing an entry by a free block", NOT_YOURS):
         blocks.replace("a", 1, [next(b for b in range(8) if b not in mine)])

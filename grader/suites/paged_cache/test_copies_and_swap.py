@@ -7,9 +7,9 @@ from grader.suites.paged_cache.block_machine import SwapMachine
 from grader.suites.paged_cache.block_view import block_manager, refused
 from yaie.core.errors import BlockStateError, OutOfBlocksError
 
-ALONE = "Nobody else reads the block: writing into it harms nobody."
+ALONE = "No other request reads the block: writing into it does no harm."
 OTHERS = "The other holders still read the old block: it stays theirs, with its content."
-ROOM = "Half a table on the host helps nobody: see that all of it fits before anything moves."
+ROOM = "Half a table on the host is no help: see that all of it fits before anything moves."
 CONTENT = "The caller copies by these pairs: a wrong partner is another token's K and V."
 
 
@@ -25,7 +25,7 @@ def test_the_only_holder_needs_no_copy(part: ModuleType) -> None:
 
 @task("3.3")
 def test_copy_on_write_leaves_others_their_block(part: ModuleType) -> None:
-    """Who would write into a shared block gets a fresh one; the others keep theirs."""
+    """A request that would write into a shared block gets a fresh one; the others keep theirs."""
     blocks = block_manager(part)
     table = list(blocks.allocate("a", 2))
     blocks.share("b", table)
@@ -41,7 +41,7 @@ def test_copy_on_write_leaves_others_their_block(part: ModuleType) -> None:
     expect_equal(counts, [2, 1, 1], "references to a's two blocks and to the fresh one", why=OTHERS)
     expect_equal(
         list(handed_out), table, "the list that was handed out before the copy",
-        why="Who copied the old table must see that it did not merely get longer: make a new list.",
+        why="A reader that copied the old table must see that it is another one: make a new list.",
     )  # fmt: skip
 
 
@@ -51,7 +51,7 @@ def test_a_hold_counts_as_a_holder(part: ModuleType) -> None:
     blocks = block_manager(part)
     (block,) = blocks.allocate("a", 1)
     blocks.hold([block])
-    why = "The tree promises the block's content to whoever comes with the same prefix."
+    why = "The tree promises the block's content to the next request with the same prefix."
     pair = blocks.copy_on_write("a", 0)
     expect(pair is not None, "copy_on_write lets a write into a block that is held", why=why)
     expect_equal(blocks.ref_count(block), 1, "references to the block that is still held", why=why)

@@ -1,4 +1,4 @@
-"""Task 3.6: what is computed is filed in the tree, and what nobody needs is freed."""
+"""Task 3.6: what is computed is filed in the tree, and what no request needs is freed."""
 
 from types import ModuleType
 
@@ -12,7 +12,11 @@ B = list(range(21, 41))
 
 COMPUTED = (
     "Only what is computed can be reused, and the newest token's K and V are written in the next step: "
-    "count num_computed_tokens."
+    "count the tokens that are computed, not those that are known."
+)
+SETTLED = (
+    "A step in flight may still fail, and others would read what it left: file what num_settled_tokens "
+    "counts."
 )
 OWN = "The tree is a holder of its own: it keeps its blocks when the request is gone."
 ONCE = (
@@ -48,7 +52,7 @@ def test_only_computed_tokens_are_filed(part: ModuleType) -> None:
     """Blocks that are allocated ahead, or whose last token is only sampled, are not filed."""
     desk = CacheDesk(part)
     request = desk.admit(A[:7])
-    desk.compute(request)  # and samples an eighth token, whose K and V nobody has computed
+    desk.compute(request)  # and samples an eighth token, whose K and V are not computed
     desk.cache.allocate(request, 8)
     desk.cache.commit(request)
     count = len(found(desk, request.token_ids))
@@ -60,6 +64,38 @@ def test_only_computed_tokens_are_filed(part: ModuleType) -> None:
     what = "blocks filed for a prompt that was never computed"
     expect_equal(found(desk, B[:8]), [], what, why=COMPUTED)
     desk.check(COMPUTED)
+
+
+@task("3.6")
+def test_blocks_in_flight_are_not_filed(part: ModuleType) -> None:
+    """commit files what has a result; a chunk that is still in flight is filed after its own."""
+    desk = CacheDesk(part)
+    request = desk.admit(A[:13])
+    for num_tokens in (5, 4, 4):
+        desk.launch(request, num_tokens)
+    for filed in (0, 1, 2, 3):
+        if filed:
+            desk.settle(request)
+        desk.cache.commit(request)
+        settled = request.num_computed_tokens - request.num_in_flight
+        what = f"the tree's blocks with {settled} of 13 tokens settled"
+        expect_equal(found(desk, A[:13]), desk.table(request)[:filed], what, why=SETTLED)
+        desk.check(SETTLED)
+
+
+@task("3.6")
+def test_who_leaves_with_a_step_in_flight_files_what_was_settled(part: ModuleType) -> None:
+    """free keeps the blocks that have a result, and gives back those that a step in flight writes."""
+    desk = CacheDesk(part)
+    request = desk.admit(A[:12])
+    desk.launch(request, 5)
+    desk.launch(request, 7)
+    desk.settle(request, commit=True)
+    table = desk.table(request)[:3]
+    desk.leave(request)
+    expect_equal(found(desk, A[:12]), table[:1], "the tree's blocks for its prompt", why=SETTLED)
+    expect_equal(desk.refs(table), [1, 0, 0], "references to its blocks", why=SETTLED)
+    desk.check(SETTLED)
 
 
 @task("3.6")
@@ -80,7 +116,7 @@ def test_committing_again_changes_nothing(part: ModuleType) -> None:
 
 @task("3.6")
 def test_commit_files_the_same_table(part: ModuleType) -> None:
-    """Filing blocks that nobody else had changes no entry of the table."""
+    """Filing blocks that the tree did not have changes no entry of the table."""
     desk = CacheDesk(part)
     request = desk.admit(A[:9])
     desk.compute(request)
@@ -150,7 +186,7 @@ def test_a_prefix_computed_twice_is_kept_once(part: ModuleType) -> None:
     expect_equal(desk.refs(table), [3, 3, 1], "references: two tables and the tree", why=ONCE)
     expect_equal(
         list(handed_out), own, "the table as it was handed out before",
-        why="Somebody may have copied it: use `replace`, which makes a new list.",
+        why="A reader may have copied it: use `replace`, which makes a new list.",
     )  # fmt: skip
     desk.check(ONCE)
     expect(desk.compute(second, commit=True), "no room in a pool with free blocks")
@@ -259,5 +295,5 @@ def test_without_a_tree_all_blocks_return(part: ModuleType) -> None:
 
 @task("3.6")
 def test_any_script_of_commits_and_ends(part: ModuleType) -> None:
-    """Whoever comes, computes and goes: what is cached is right, and every block is accounted for."""
+    """Whatever requests come, compute and go: the cache is right, and every block is accounted for."""
     run_machine(FileMachine, part, runs=70, steps=20)

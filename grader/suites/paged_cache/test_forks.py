@@ -9,7 +9,7 @@ from grader.suites.paged_cache.guards import guarded_desk
 A = list(range(1, 21))
 
 SHARE = "The sibling has computed the prompt: share its blocks, and compute only the last token."
-COPY = "A block that somebody else reads is copied before this request writes to it."
+COPY = "A block that another request reads is copied before this one writes to it."
 
 
 def siblings(part: ModuleType, length: int, *, caching: bool) -> tuple[CacheDesk, list]:
@@ -70,9 +70,7 @@ def test_whoever_writes_first_copies(part: ModuleType) -> None:
             )
             promised = len(desk.carry_out()[2])
             what = f"blocks copied for {request.request_id}"
-            expect_equal(
-                promised, copies, what, why=COPY + " Who is left alone with it needs no copy."
-            )
+            expect_equal(promised, copies, what, why=COPY + " The last reader needs no copy.")
         written = [desk.table(request)[1] for request in requests]
         expect(written[0] != written[1], "both siblings write into one block", why=COPY)
 
@@ -153,7 +151,21 @@ def test_a_fork_of_an_unready_sibling_starts_alone(part: ModuleType) -> None:
     first = desk.admit(A[:9])
     desk.compute(first, 3)
     fork = desk.admit(A[:9], fork_of=first)
-    why = "Blocks that are not computed yet hold nobody's K and V."
+    why = "Blocks that are not computed yet hold no K and V."
     expect_equal(desk.table(fork), desk.table(first)[:1], "the fork's table", why=why)
     expect_equal(fork.num_computed_tokens, 4, "num_computed_tokens", why=why)
+    desk.check(why)
+
+
+@task("3.5")
+def test_a_fork_of_a_prompt_in_flight_starts_alone(part: ModuleType) -> None:
+    """Until the result of the sibling's prompt has come, a fork gets what the tree has."""
+    desk = CacheDesk(part)
+    desk.file(A[:8])
+    first = desk.admit(A[:9])
+    desk.launch(first, 1)
+    fork = desk.admit(A[:9], fork_of=first)
+    why = "A step in flight may still fail: its tokens are computed when they are settled."
+    expect_equal(desk.table(fork), desk.table(first)[:2], "the fork's table", why=why)
+    expect_equal(fork.num_computed_tokens, 8, "num_computed_tokens", why=why)
     desk.check(why)

@@ -3,6 +3,7 @@
 Blocks have four slots. A and B are texts for prompts that have no block in common.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from hypothesis import given
@@ -13,6 +14,7 @@ from grader.kit.toy import Settings, Toy
 from grader.kit.toy_scripts import Event, any_script, play
 from grader.kit.toy_words import tell_share
 from yaie.core.batch import StepPlan
+from yaie.core.params import SamplingParams
 from yaie.core.request import Request
 
 A = [0, 1, 2, 3] * 6
@@ -20,7 +22,7 @@ B = [4, 3, 2, 1] * 6
 
 
 def expect_shares(
-    plan: StepPlan, shares: list[str], why: str, what: str = "who computes what"
+    plan: StepPlan, shares: list[str], why: str, what: str = "the shares of the step"
 ) -> None:
     """In whatever order the plan has them."""
     expect_equal(sorted(tell_share(item) for item in plan.scheduled), sorted(shares), what, why=why)
@@ -33,8 +35,13 @@ def expect_right(toy: Toy, why: str) -> None:
         expect_equal(got, expected, f"the output of {request.request_id}", why=why)
 
 
+def cached(toy: Toy, token_ids: Sequence[int]) -> int:
+    """How many leading tokens a request with this prompt would find in the cache."""
+    return toy.cache.cached_tokens(Request("probe", [*token_ids, 0], SamplingParams()))
+
+
 def crowd(part: Any, num_host_blocks: int = 0, **settings: Any) -> Toy:
-    """Two requests that fit alone but, once they have grown, not together."""
+    """Two requests that fit alone, but not together once they have grown."""
     toy = Toy(Settings(num_blocks=6, num_host_blocks=num_host_blocks, **settings), part)
     toy.add(A[:9], max_tokens=12)
     toy.add(B[:9], max_tokens=12)
@@ -42,7 +49,7 @@ def crowd(part: Any, num_host_blocks: int = 0, **settings: Any) -> Toy:
 
 
 def until_preempted(toy: Toy) -> list[Request]:
-    """Step until somebody is preempted."""
+    """Step until a request is preempted; whether a step is in flight then, the settings say."""
     while toy.alive:
         if preempted := toy.step().preempted:
             return preempted

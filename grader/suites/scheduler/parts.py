@@ -2,8 +2,8 @@
 
 A test first runs on a mix: the learner's methods of its task, the reference's of the others. So a
 mistake shows where it was made, and a task can be graded before the next one is written. If the test
-fails on the mix and passes on the part as it is, the learner has divided the work in another way, which
-is as good. A class without the stub's methods is only graded as it is.
+fails on the mix and passes on the learner's own part, the learner has divided the work in another way,
+which is as good. A class without the stub's methods is only graded as it is.
 """
 
 import inspect
@@ -21,7 +21,7 @@ METHODS = {
     "6.4": ("schedule", "_continue_running", "_put"),
     "6.5": ("_admit_waiting", "_try_admit"),
     "6.6": ("_make_room", "_preempt_last"),
-    "6.7": ("update", "finish"),
+    "6.7": ("advance", "update", "finish"),
 }
 QUEUE_METHODS = ("rank", "push", "push_front", "peek", "remove", "__len__")
 
@@ -66,7 +66,10 @@ def _passes(test: Test, part: Any) -> bool:
 
 def _whole(part: Any) -> Any:
     """The part as it is. Its scheduler is given the reference's queues, and is graded on those."""
-    return SimpleNamespace(Scheduler=part.Scheduler, POLICIES=part.POLICIES)
+    kind = part.Scheduler
+    return SimpleNamespace(
+        Scheduler=kind, StaticScheduler=_static_on(part, kind), POLICIES=part.POLICIES
+    )
 
 
 def _mix(part: Any, id: str) -> Any:
@@ -77,15 +80,28 @@ def _mix(part: Any, id: str) -> Any:
         mixed.POLICIES = {**part.POLICIES, "lpm": kind}
     else:
         kind = mixed.Scheduler = _mixed_scheduler(part.Scheduler, id)
+        mixed.StaticScheduler = _static_on(part, kind)
     return mixed if kind is not None else None
 
 
 def _mixed_scheduler(own: type, id: str) -> type | None:
-    names = [name for names in METHODS.values() for name in names]
-    if not all(_same_shape(own, reference.Scheduler, name) for name in names):
+    if not _has_stub_methods(own):
         return None
     others = [name for task_id, names in METHODS.items() if task_id != id for name in names]
     return type("Scheduler", (own,), {name: vars(reference.Scheduler)[name] for name in others})
+
+
+def _static_on(part: Any, kind: type | None) -> type | None:
+    """The part's StaticScheduler on that scheduler; None if it does not build on the stub's methods."""
+    own = getattr(part, "StaticScheduler", None)
+    if own is None or kind is None or not _has_stub_methods(part.Scheduler):
+        return None
+    return own if kind is part.Scheduler else type("StaticScheduler", (own, kind), {})
+
+
+def _has_stub_methods(own: type) -> bool:
+    names = [name for names in METHODS.values() for name in names]
+    return all(_same_shape(own, reference.Scheduler, name) for name in names)
 
 
 def _mixed_longest_prefix(policies: Any) -> type | None:

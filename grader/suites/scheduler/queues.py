@@ -15,13 +15,11 @@ from yaie.core.request import Request
 WINDOW = 32
 """How far `LongestPrefixMatch` looks, as its stub says."""
 
-LEFT = (
-    "Who has left the queue, for a seat or for good, must not come up again, and the others must."
-)
+LEFT = "A request that has left the queue, to run or for good, must not come up again; the others must."
 
 
 class CountedRequest(NamedRequest):
-    """Counts as a step of Python when it is compared, so that a search through a list shows."""
+    """Counts as a step of Python when it is compared, to make a search through a list show."""
 
     __slots__ = ()
 
@@ -68,9 +66,9 @@ def describe(queue: Any) -> str:
 
 
 def in_order(queue: Any, gone: Request | None = None) -> list[str]:
-    """Who is next, again and again, until nobody is left. gone: who has left already."""
+    """The next one, again and again, until none is left. gone: one that has left already."""
     names = []
-    for _ in range(len(queue) + 1):  # one too many, so that a queue that never ends is seen
+    for _ in range(len(queue) + 1):  # one too many, to notice a queue that never ends
         if (request := queue.peek()) is None:
             break
         expect(request is not gone, f"{request.request_id} has left, and is next again", why=LEFT)
@@ -80,7 +78,7 @@ def in_order(queue: Any, gone: Request | None = None) -> list[str]:
 
 
 class ListQueue:
-    """Who is next is found by looking at everybody."""
+    """The next is found by looking at all that wait."""
 
     def __init__(self, choose: Callable[[list[Request]], Request]) -> None:
         self.waiting: list[Request] = []
@@ -95,11 +93,11 @@ def by_priority(waiting: Iterable[Request]) -> Request:
 
 
 class QueueMachine(Machine):
-    """A queue as a scheduler uses it: from the head to a seat, back to the front, aborted anywhere."""
+    """A queue as a scheduler uses it: from the head to running, back to the front, aborted anywhere."""
 
     task: str
     policy: str
-    why = "First come, first served: whoever arrived first is next."
+    why = "First come, first served: the one that arrived first is next."
 
     def choose(self, waiting: list[Request]) -> Request:
         return waiting[0]
@@ -126,7 +124,7 @@ class QueueMachine(Machine):
     @precondition(lambda self: self.sibling.waiting)
     @rule()
     def admit(self) -> None:
-        """The head gets a seat."""
+        """The head is let in."""
         request = self.sibling.peek()
         assert request is not None
         self.running.append(request)
@@ -159,7 +157,9 @@ class QueueMachine(Machine):
         if hasattr(self, "queue"):
             got, expected = self.quiet.peek(), self.sibling.peek()
             name = expected.request_id if expected else None
-            self.claim(self.task, got.request_id if got else None, name, "who is next", self.why)
+            self.claim(
+                self.task, got.request_id if got else None, name, "the next in the queue", self.why
+            )
             self.claim(self.task, len(self.quiet), len(self.sibling.waiting), "len(queue)", LEFT)
 
 
@@ -201,7 +201,7 @@ class PrefixMachine(QueueMachine):
     @precondition(lambda self: self.sibling.waiting)
     @rule(index=st.integers(0, 9), number=st.integers(0, 3))
     def cached(self, index: int, number: int) -> None:
-        """Somebody's prefix was computed, or evicted."""
+        """A prefix was computed, or evicted."""
         self.cache.tell(self.sibling.waiting[index % len(self.sibling.waiting)], 4 * number)
 
     def may_preempt(self) -> bool:

@@ -1,4 +1,4 @@
-"""Task 6.5: who is let in, when, and with how much."""
+"""Task 6.5: which requests are let in, when, and with how many tokens."""
 
 from typing import Any
 
@@ -19,44 +19,44 @@ from grader.suites.scheduler.parts import graded
 from yaie.core.request import FinishReason, RequestStatus
 
 ONE_STEP = (
-    "What a request in this very step computes cannot be read yet, but from the next step on. Who waits "
-    "that long takes it over; who does not computes it a second time."
+    "What a step computes can be shared once its result is there. A request that waits that long takes "
+    "it over; one that does not computes it a second time."
 )
 WHOLE = (
-    "Room is asked for the whole sequence, though only its first chunk takes it now: who is admitted "
-    "and cannot be finished is only preempted later."
+    "Room is asked for the whole sequence, though only its first chunk takes it now: a request that is "
+    "admitted and cannot be finished is only preempted later."
 )
 
 
 @graded("6.5")
 def test_as_many_as_fit_the_budget(part: Any) -> None:
     """The queue moves up in its order until the budget of the step is used up."""
-    toy = Toy(Settings(token_budget=12), part)
+    toy = Toy(Settings(token_budget=10), part)
     for prompt in (A[:5], B[:4], A[1:7], B[2:5]):
         toy.add(prompt, max_tokens=2)
     why = "One request after the other is let in; the last one gets a chunk of what is left."
-    shares = ["r0: tokens 0..4, samples", "r1: tokens 0..3, samples", "r2: tokens 0..2"]
+    shares = ["r0: tokens 0..4, samples", "r1: tokens 0..3, samples", "r2: token 0"]
     expect_shares(toy.step(), shares, why, "the first step")
     expect_equal((toy.scheduler.num_running, toy.scheduler.num_waiting), (3, 1), "running, waiting")
     shares = [
         "r0: token 5, samples",
         "r1: token 4, samples",
-        "r2: tokens 3..5, samples",
+        "r2: tokens 1..5, samples",
         "r3: tokens 0..2, samples",
     ]
     expect_shares(toy.step(), shares, why, "the second step")
 
 
 @graded("6.5")
-def test_no_more_than_there_are_seats(part: Any) -> None:
-    """No more than max_num_seqs run; a seat that was left is taken in the next step."""
+def test_no_more_than_max_num_seqs(part: Any) -> None:
+    """No more than max_num_seqs run; when one ends, the next comes in with the next step."""
     toy = Toy(Settings(max_num_seqs=2), part)
     toy.add(A[:2], max_tokens=1)
     toy.add(A[:3], max_tokens=9)
     toy.add(B[:3], max_tokens=1)
-    why = "Continuous batching: nobody waits for the others of a batch to end."
+    why = "Continuous batching: a request does not wait for the others of a batch to end."
     shares = ["r0: tokens 0..1, samples", "r1: tokens 0..2, samples"]
-    expect_shares(toy.step(), shares, "There are two seats.", "the first step")
+    expect_shares(toy.step(), shares, "Two requests run at once.", "the first step")
     shares = ["r1: token 3, samples", "r2: tokens 0..2, samples"]
     expect_shares(toy.step(), shares, why, "the step after r0 has ended")
 
@@ -79,7 +79,7 @@ def test_the_budget_counts_what_is_computed(part: Any) -> None:
 
 @graded("6.5")
 def test_a_prefix_that_is_being_computed(part: Any) -> None:
-    """Who needs a prefix that this step computes waits for it, one step and no longer."""
+    """A request that needs a prefix which this step computes waits for it, one step and no longer."""
     toy = Toy(Settings(), part)
     toy.add(A[:9], max_tokens=6)
     toy.add(A[:9], max_tokens=1)
@@ -89,8 +89,40 @@ def test_a_prefix_that_is_being_computed(part: Any) -> None:
 
 
 @graded("6.5")
-def test_nobody_overtakes(part: Any) -> None:
-    """Who is next but does not fit is waited for: whoever stands behind does not overtake."""
+def test_a_prefix_in_flight(part: Any) -> None:
+    """It waits as well while the step that computes its prefix is in flight, even if no other runs."""
+    toy = Toy(Settings(), part)
+    toy.add(A[:9], max_tokens=1)
+    toy.begin()
+    toy.add([*A[:9], 4], max_tokens=1)
+    expect_shares(toy.begin(), [], ONE_STEP, "the step while r0's prompt is in flight")
+    toy.take()
+    shares = ["r1: tokens 8..9, samples"]
+    expect_shares(toy.begin(), shares, ONE_STEP, "the step after the result")
+
+
+@graded("6.5")
+def test_a_request_preempted_in_flight(part: Any) -> None:
+    """A request that was preempted while its step was in flight comes back when its token is known."""
+    for num_host_blocks in (0, 16):
+        start_script()
+        toy = crowd(part, num_host_blocks, ahead=2, prefix_caching=False)
+        (victim,) = until_preempted(toy)
+        why = (
+            "The step in flight draws a token of r1. To compute r1 again that token is needed, and "
+            "control has not read it yet."
+        )
+        toy.finish(toy.requests[0])
+        plan = toy.begin()
+        expect_shares(plan, [], why, "the step while r1's token is unread")
+        toy.run()
+        expected = toy.expected()[1]
+        expect_equal(victim.output_token_ids, expected, "the output of r1", why=why)
+
+
+@graded("6.5")
+def test_no_request_overtakes(part: Any) -> None:
+    """If the next in the queue does not fit, those behind it wait as well."""
     toy = Toy(Settings(num_blocks=6), part)
     toy.add(A[:9], max_tokens=3)
     toy.step()
@@ -103,7 +135,7 @@ def test_nobody_overtakes(part: Any) -> None:
 
 
 @graded("6.5")
-def test_who_is_not_admitted_holds_nothing(part: Any) -> None:
+def test_a_request_that_is_not_admitted_holds_nothing(part: Any) -> None:
     """A request for which there is no room leaves no trace: no blocks, no computed tokens."""
     toy = Toy(Settings(num_blocks=6), part)
     toy.add(A[:8], max_tokens=8)
@@ -152,17 +184,17 @@ def test_the_watermark(part: Any) -> None:
     toy.add(A[:9], max_tokens=2)
     toy.add(B[:5], max_tokens=2)
     toy.step()
-    why = "r0 needs 3 of 6 blocks and r1 2, so that 1 would be left for both to grow into."
+    why = "r0 needs 3 of 6 blocks and r1 2: 1 would be left for both to grow into."
     expect_equal(toy.scheduler.num_running, 1, "num_running with a watermark of 2", why=why)
     close = Toy(Settings(num_blocks=6, watermark=1), part)
-    close.add(A[:9], max_tokens=2)
-    close.add(B[:5], max_tokens=2)
+    for prompt in (A[:9], B[:5]):
+        close.add(prompt, max_tokens=2)
     close.step()
     why = "r0 needs 3 of 6 blocks and r1 2: 1 is left, as many as the watermark."
     expect_equal(close.scheduler.num_running, 2, "num_running with a watermark of 1", why=why)
     alone = Toy(Settings(num_blocks=6, watermark=4), part)
     alone.add(A[:20], max_tokens=2)
-    why = "With nobody else running, what is left free helps nobody."
+    why = "With no other request running, there is none for which blocks must stay free."
     expect_shares(alone.step(), ["r0: tokens 0..15"], why, "a prompt of 5 blocks, alone")
 
 
@@ -191,7 +223,7 @@ def test_a_prompt_that_no_pool_could_hold(part: Any) -> None:
     (too_long,) = toy.add(A[:17])
     (other,) = toy.add(B[:16])
     plan = toy.step()
-    why = "Nobody runs who could ever give blocks back. The plan reports it, or the engine would hang."
+    why = "No request runs that could give blocks back. The plan reports it, or the engine would hang."
     expect_equal(plan.failed, [too_long], "the plan's failed requests", why=why)
     expect_equal(too_long.finish_reason, FinishReason.ERROR, "how r0 ends", why=why)
     expect("17" in (too_long.error or ""), f"the error says {too_long.error!r}, not how long it is")
@@ -200,45 +232,35 @@ def test_a_prompt_that_no_pool_could_hold(part: Any) -> None:
 
 
 @graded("6.5")
-def test_failing_needs_an_empty_engine(part: Any) -> None:
-    """A long prompt waits for those that run to end, rather than fail."""
-    toy = Toy(Settings(num_blocks=6), part)
-    toy.add(A[:9], max_tokens=4)
-    toy.add(B[:20], max_tokens=4)
-    expect_right(toy, "It fits as soon as r0 has ended.")
-
-
-@graded("6.5")
 def test_a_recomputed_request_is_matched_anew(part: Any) -> None:
-    """Who comes back after a preemption starts from what the cache has now."""
+    """A request that comes back after a preemption starts from what the cache has now."""
     toy = crowd(part, prefix_caching=False)
     (victim,) = until_preempted(toy)
-    victim.num_computed_tokens = 5  # as a scheduler may leave it: nobody reads it while it waits
+    victim.num_computed_tokens = 5  # as a scheduler may leave it: it is not read while it waits
     why = (
         "Its blocks are gone, whatever num_computed_tokens still says: only what `admit` finds counts. "
         "A stale count would have it read blocks that were never filled."
     )
     while victim.status is not RequestStatus.RUNNING and toy.alive:
-        plan = toy.schedule()
+        plan = toy.step()
         starts = [item.start for item in plan.scheduled if item.request is victim]
         expect(
             starts in ([], [0]), f"r1 goes on at position {starts}, with nothing cached", why=why
         )
-        toy.update(plan, toy.runner.run(plan))
     expect_right(toy, why)
 
 
 @graded("6.5")
 def test_a_swapped_request_goes_on_where_it_was(part: Any) -> None:
-    """Who was swapped out comes back through swap_in, and computes no token twice."""
+    """A request that was swapped out comes back through swap_in, and computes no token twice."""
     toy = crowd(part, num_host_blocks=16, prefix_caching=False)
     why = "Its K and V lie in the host pool: they are copied back, not computed again."
     expect_right(toy, why)
-    expect_equal(toy.runner.num_computed, 2 * (9 + 11), "tokens computed for both", why=why)
+    expect_equal(toy.executor.num_computed, 2 * (9 + 11), "tokens computed for both", why=why)
 
 
 @graded("6.5")
-def test_those_that_run_stand_in_order_of_rank(part: Any) -> None:
+def test_running_requests_stand_in_order_of_rank(part: Any) -> None:
     """A new request takes its place among those that run by rank, not at the end."""
     toy = Toy(Settings(num_blocks=6, policy="priority"), part)
     toy.add(A[:5], max_tokens=12, priority=5)
@@ -247,11 +269,11 @@ def test_those_that_run_stand_in_order_of_rank(part: Any) -> None:
     toy.add(A[3:8], max_tokens=12, priority=0)
     preempted = [request.request_id for request in until_preempted(toy)]
     why = "The last in rank is preempted: that is r0, though it was let in first."
-    expect_equal(preempted, ["r0"], "who is preempted when blocks run out", why=why)
+    expect_equal(preempted, ["r0"], "which request is preempted when blocks run out", why=why)
 
 
 @graded("6.5")
-def test_who_waits_costs_nothing(part: Any) -> None:
+def test_waiting_requests_cost_nothing(part: Any) -> None:
     """A step costs the same whether 20 wait or 1000."""
 
     def cost(num_waiting: int) -> int:
@@ -266,17 +288,11 @@ def test_who_waits_costs_nothing(part: Any) -> None:
     expect(
         many <= 1.5 * few + 100,
         f"a step runs {few} lines of Python when 20 wait, and {many} when 1000 do",
-        why="The policy says who is next; to go through all that wait is a scan in every step.",
+        why="The policy says which request is next; to look at all that wait is a scan in every step.",
     )
 
 
 @graded("6.5")
 def test_any_life(part: Any) -> None:
-    """Whatever arrives and crowds the pool: somebody is always served, and the tokens are right."""
-    play_any(part, any_settings(), 70)
-
-
-@graded("6.5")
-def test_any_life_with_siblings(part: Any) -> None:
-    """The same with several outputs for one prompt."""
-    play_any(part, any_settings(least_tokens=30, most_tokens=60), 40, most_siblings=3)
+    """Whatever arrives and crowds the pool: every step serves a request, and the tokens are right."""
+    play_any(part, any_settings(), 60, most_siblings=2)

@@ -1,4 +1,4 @@
-"""Task 6.3: the longest cached prefix first, and nobody for ever last."""
+"""Task 6.3: the longest cached prefix first, and none without end the last."""
 
 from types import ModuleType
 from typing import Any
@@ -38,9 +38,9 @@ def next_one(queue: Any) -> str | None:
 def test_the_longest_cached_prefix_is_next(part: ModuleType) -> None:
     """The longest cached prefix goes first; of equals the one that waits longest."""
     queue, _, _ = prefix_queue(part, 0, 4, 8, 8, 0)
-    why = "What is cached now may be evicted soon; nobody gains by going before an equal."
+    why = "What is cached now may be evicted soon; there is no reason to go before an equal."
     expect_equal(in_order(queue), ["r2", "r3", "r1", "r0", "r4"], "the order of leaving", why=why)
-    expect_equal(queue.peek(), None, "who is next in an empty queue")
+    expect_equal(queue.peek(), None, "the next in an empty queue")
 
 
 @graded("6.3")
@@ -49,7 +49,7 @@ def test_the_cache_is_asked_when_it_matters(part: ModuleType) -> None:
     queue, requests, cache = prefix_queue(part, 8, 4)
     cache.tell(requests[0], 0)
     cache.tell(requests[1], 12)
-    expect_equal(next_one(queue), "r1", "who is next once the cache has changed",
+    expect_equal(next_one(queue), "r1", "the next once the cache has changed",
                  why="Prefixes are computed and evicted while requests wait.")  # fmt: skip
 
 
@@ -59,25 +59,25 @@ def test_only_a_window_is_looked_at(part: ModuleType) -> None:
     queue, requests, cache = prefix_queue(part, *[0] * (WINDOW + 8))
     cache.tell(requests[WINDOW], 8)
     why = "Each look costs a walk through the tree; a window bounds what a step costs."
-    expect_equal(next_one(queue), "r0", "who is next if only the 33rd has a prefix", why=why)
+    expect_equal(next_one(queue), "r0", "the next if only the 33rd has a prefix", why=why)
     cache.asked = 0
     queue.peek()
     expect(cache.asked <= WINDOW, f"one peek asks the cache {cache.asked} times", why=why)
     cache.tell(requests[WINDOW - 1], 4)
-    expect_equal(next_one(queue), "r31", "who is next if the 32nd has a prefix too", why=why)
+    expect_equal(next_one(queue), "r31", "the next if the 32nd has a prefix too", why=why)
     queue.remove(requests[3])
-    expect_equal(next_one(queue), "r32", "who is next when the 33rd has moved up", why=why)
+    expect_equal(next_one(queue), "r32", "the next when the 33rd has moved up", why=why)
 
 
 @graded("6.3")
 def test_a_look_is_no_skip(part: ModuleType) -> None:
-    """Only who leaves the queue has passed over the first; peek counts nothing."""
+    """Only a request that leaves the queue has passed over the first; peek counts nothing."""
     queue, _, _ = prefix_queue(part, 0, 8)
     for _ in range(2 * MAX_SKIPS):
         queue.peek()
     start_script()
     why = "The scheduler peeks in every step, though there may be no room for anybody."
-    expect_equal(next_one(queue), "r1", "who is next after 128 looks, when nobody left", why=why)
+    expect_equal(next_one(queue), "r1", "the next after 128 looks, when none left", why=why)
 
 
 def pass_over(queue: Any, cache: ToldCache, times: int, arrival: int) -> None:
@@ -90,18 +90,18 @@ def pass_over(queue: Any, cache: ToldCache, times: int, arrival: int) -> None:
 
 
 @graded("6.3")
-def test_nobody_is_passed_over_for_ever(part: ModuleType) -> None:
-    """Who stands first goes next, whatever is cached, after MAX_SKIPS = 64 others went before it."""
+def test_no_request_is_passed_over_without_end(part: ModuleType) -> None:
+    """The first in line goes next, whatever is cached, after MAX_SKIPS = 64 others went before it."""
     queue, _, cache = prefix_queue(part, 0, 0)
     pass_over(queue, cache, MAX_SKIPS - 1, 100)
     lucky = make_request(900)
     cache.tell(lucky, 8)
     queue.push(lucky)
     why = "Under a stream of requests with a longer prefix, one without would wait for ever."
-    expect_equal(next_one(queue), "r900", "who is next after 63 went before r0", why=why)
+    expect_equal(next_one(queue), "r900", "the next after 63 went before r0", why=why)
     queue.remove(lucky)
     queue.push(lucky)
-    expect_equal(next_one(queue), "r0", "who is next after 64 went before r0", why=why)
+    expect_equal(next_one(queue), "r0", "the next after 64 went before r0", why=why)
 
 
 @graded("6.3")
@@ -116,7 +116,7 @@ def test_the_count_starts_anew(part: ModuleType) -> None:
     queue.push(lucky)
     why = "A count that is not reset to zero turns the policy into FCFS for good."
     expect_equal(
-        next_one(queue), "r900", "who is next after 63 went before r1, the new first", why=why
+        next_one(queue), "r900", "the next after 63 went before r1, the new first", why=why
     )
 
 

@@ -1,4 +1,4 @@
-"""Tasks 6.1 and 6.2: who is next, by arrival and by priority."""
+"""Tasks 6.1 and 6.2: which request is next, by arrival and by priority."""
 
 import gc
 import weakref
@@ -54,7 +54,7 @@ def expect_no_scan(part: Any, name: str) -> None:
         f"a request's way through the queue takes {few:.0f} lines of Python when {FEW} wait, and "
         f"{many:.0f} when {MANY} do",
         why="A scan: the queue is looked at in every step, however many wait, and any of them may be "
-        "aborted. Who it is must be found by key or by halves, not by going through a list.",
+        "aborted. A request must be found by key or by halves, not by going through a list.",
     )
 
 
@@ -68,9 +68,9 @@ def test_first_come_first_served(part: ModuleType) -> None:
 
 @task("6.1")
 def test_peek_only_looks(part: ModuleType) -> None:
-    """peek says who is next, None if nobody waits, and changes nothing."""
+    """peek says which is next, None if none waits, and changes nothing."""
     queue, _ = queue_of(part, "fcfs")
-    expect_equal(queue.peek(), None, "who is next in an empty queue")
+    expect_equal(queue.peek(), None, "the next in an empty queue")
     queue.push(make_request(0))
     why = "The scheduler looks first, and takes the request out only once it has room for it."
     expect_equal([queue.peek().request_id, len(queue)], ["r0", 1], "the first look", why=why)
@@ -79,7 +79,7 @@ def test_peek_only_looks(part: ModuleType) -> None:
 
 @task("6.1")
 def test_a_preempted_request_keeps_its_place(part: ModuleType) -> None:
-    """Who was preempted comes back at the front; of two, the one that was preempted last."""
+    """A preempted request comes back at the front; of two, the one that was preempted last."""
     queue, (first, second, _) = queue_of(part, "fcfs", 0, 0, 0)
     queue.remove(first)
     queue.remove(second)
@@ -87,7 +87,7 @@ def test_a_preempted_request_keeps_its_place(part: ModuleType) -> None:
     queue.push_front(first)
     why = (
         "The last in rank is preempted first; it goes behind those that are preempted after it, and "
-        "before all who have not run yet."
+        "before all that have not run yet."
     )
     expect_equal(in_order(queue), ["r0", "r1", "r2"], "the order in which they leave", why=why)
 
@@ -123,7 +123,7 @@ def test_fcfs_never_scans(part: ModuleType) -> None:
 
 @task("6.1")
 def test_any_script_fcfs(part: ModuleType) -> None:
-    """Whoever joins, leaves or comes back, the queue is the list in order of arrival."""
+    """Whatever joins, leaves or comes back, the queue is the list in order of arrival."""
     run_machine(FCFSMachine, part, runs=60, steps=20)
 
 
@@ -133,7 +133,7 @@ def test_the_smallest_priority_is_next(part: ModuleType) -> None:
     queue, _ = queue_of(part, "priority", 2, 0, 1, 0, -3)
     expect_equal(in_order(queue), ["r4", "r1", "r3", "r2", "r0"], "the order in which they leave",
                  why="A smaller number is more urgent, as with Unix's nice.")  # fmt: skip
-    expect_equal(queue.peek(), None, "who is next in an empty queue")
+    expect_equal(queue.peek(), None, "the next in an empty queue")
 
 
 @task("6.2")
@@ -149,7 +149,7 @@ def test_rank_by_priority(part: ModuleType) -> None:
     )  # fmt: skip
     ranks = {queue.rank(request) for request in requests}
     expect_equal(len(ranks), 4, "different ranks of four requests",
-                 why="With a shared rank nobody could say which of two is meant.")  # fmt: skip
+                 why="With a shared rank it is not defined which of two is meant.")  # fmt: skip
 
 
 @task("6.2")
@@ -168,7 +168,7 @@ def test_leave_a_priority_queue_from_anywhere(part: ModuleType) -> None:
 
 @task("6.2")
 def test_a_preempted_request_is_no_more_urgent_than_before(part: ModuleType) -> None:
-    """Who was preempted comes back before its equals, but behind those that are more urgent."""
+    """A preempted request comes back before its equals, but behind those that are more urgent."""
     queue, (preempted, _, _) = queue_of(part, "priority", 1, 0, 1)
     queue.remove(preempted)
     queue.push_front(preempted)
@@ -184,7 +184,7 @@ def test_priority_never_scans(part: ModuleType) -> None:
 
 @task("6.2")
 def test_who_has_left_is_forgotten(part: ModuleType) -> None:
-    """A queue that somebody urgent stays in does not keep all who came and went behind."""
+    """A queue in which an urgent request stays does not keep all that came and went behind it."""
     queue = part.POLICIES["priority"](ToldCache())
     queue.push(make_request(0, -1))
     gone = []
@@ -200,7 +200,7 @@ def test_who_has_left_is_forgotten(part: ModuleType) -> None:
     expect(
         kept <= 500,
         f"{kept} of 1000 requests that have left the queue are still held by it",
-        why="An entry that is only dropped when it comes up never is while somebody more urgent waits: "
+        why="An entry that is only dropped when it comes up never is while a more urgent one waits: "
         "clear away when most entries are such.",
     )
 
@@ -223,5 +223,5 @@ def test_the_order_outlives_those_who_left(part: ModuleType) -> None:
 
 @task("6.2")
 def test_any_script_priority(part: ModuleType) -> None:
-    """Whoever joins, leaves or comes back, the next is the smallest of all that wait."""
+    """Whatever joins, leaves or comes back, the next is the smallest of all that wait."""
     run_machine(PriorityMachine, part, runs=60, steps=20)

@@ -1,13 +1,14 @@
-"""Task 6.7: what a step leaves behind, and how a request ends."""
+"""Task 6.7: what a result leaves behind, and how a request ends."""
 
 from typing import Any
 
-from grader.kit import expect, expect_equal, start_script
+from grader.kit import expect, expect_equal, note, start_script
 from grader.kit.toy import Settings, Toy, toy_output
 from grader.kit.toy_scripts import any_settings
 from grader.suites.scheduler.bench import (
     A,
     B,
+    cached,
     crowd,
     expect_right,
     expect_shares,
@@ -18,15 +19,17 @@ from grader.suites.scheduler.parts import graded
 from yaie.core.params import SamplingParams
 from yaie.core.request import FinishReason, Request, RequestStatus
 
-MEANWHILE = (
-    "It ended while the step was in flight. Its token in the result is nobody's any more: it is passed "
-    "over, and the next one in the result is the next request's."
+GONE = (
+    "It ended while the step was in flight. Its tokens in the result are dropped: they are passed over, "
+    "and the next list in the result is the next request's."
 )
 AT_ONCE = (
-    "What was computed is filed at the end of the step, so that others who begin alike find it while "
-    "the first is still running."
+    "What was computed is filed when the result is there: others that begin alike find it while the "
+    "first is still running."
 )
-GIVEN_BACK = "Whoever ends gives back seat, place in the queue and blocks, wherever it stood."
+GIVEN_BACK = (
+    "A request that ends leaves the queue or its place among those that run, with all its blocks."
+)
 
 
 @graded("6.7")
@@ -35,8 +38,8 @@ def test_only_what_was_computed(part: Any) -> None:
     toy = Toy(Settings(token_budget=8), part)
     (short,) = toy.add(A[:3], max_tokens=4)
     (long,) = toy.add(B[:12], max_tokens=4)
-    plan = toy.schedule()
-    advanced = toy.update(plan, toy.runner.run(plan))
+    toy.begin()
+    advanced = toy.take()
     why = "r1 has computed a part of its prompt; no token can follow on that."
     expect_equal(advanced, [short], "the requests that update returns", why=why)
     expect_equal(long.num_computed_tokens, 5, "num_computed_tokens of r1", why=why)
@@ -46,7 +49,7 @@ def test_only_what_was_computed(part: Any) -> None:
 
 @graded("6.7")
 def test_each_gets_its_own_token(part: Any) -> None:
-    """The result has one token for each request that samples, in the plan's order; a chunk has none."""
+    """The result has a list for each request that samples, in the plan's order; a chunk has none."""
     toy = Toy(Settings(token_budget=12, policy="priority"), part)
     toy.add(A[:3], max_tokens=4, priority=2)
     toy.step()
@@ -59,37 +62,36 @@ def test_each_gets_its_own_token(part: Any) -> None:
 
 @graded("6.7")
 def test_a_request_that_ended_in_flight(part: Any) -> None:
-    """A request that was ended while its step was computed stays as it is; the others get theirs."""
+    """A request that ends with its step in flight gains nothing; the others get their tokens."""
     for gone_index in range(3):
         start_script()
         toy = Toy(Settings(num_blocks=30), part)
         for prompt in (A[:5], B[:5], A[2:6]):
             toy.add(prompt, max_tokens=4)
-        plan = toy.schedule()
-        tokens = toy.runner.run(plan)
+        toy.begin()
         gone = toy.requests[gone_index]
         toy.finish(gone)
-        advanced = toy.update(plan, tokens)
+        advanced = toy.take()
         here = [request for request in toy.requests if request is not gone]
-        expect_equal(advanced, here, "the requests that update returns", why=MEANWHILE)
-        expect_equal(gone.output_token_ids, [], f"the output of {gone.request_id}", why=MEANWHILE)
+        expect_equal(advanced, here, "the requests that update returns", why=GONE)
+        expect_equal(gone.output_token_ids, [], f"the output of {gone.request_id}", why=GONE)
         toy.run()
         for request in here:
             expected = toy_output(request.token_ids[: request.num_prompt_tokens], 4)
             what = f"the output of {request.request_id}"
-            expect_equal(request.output_token_ids, expected, what, why=MEANWHILE)
+            expect_equal(request.output_token_ids, expected, what, why=GONE)
 
 
 @graded("6.7")
 def test_a_prefix_is_computed_once(part: Any) -> None:
-    """What a step has computed can be shared from the next step on: prompts whole or chunk by chunk."""
+    """What a step has computed can be shared once it is over: prompts whole or chunk by chunk."""
     for budget in (64, 5):
         start_script()
         toy = Toy(Settings(num_blocks=40, max_num_seqs=8, token_budget=budget), part)
         for _ in range(3):
             toy.add(A[:13], max_tokens=1)
         expect_right(toy, AT_ONCE)
-        computed = toy.runner.num_computed
+        computed = toy.executor.num_computed
         what = f"tokens computed for three equal prompts of 13, with a budget of {budget}"
         expect_equal(computed, 13 + 1 + 1, what, why=AT_ONCE)
 
@@ -108,7 +110,7 @@ def test_the_end_of_a_prompt_is_shared(part: Any) -> None:
 
 @graded("6.7")
 def test_a_chunk_is_shared(part: Any) -> None:
-    """A chunk can be shared before the rest of its prompt is computed, be it of two tokens."""
+    """A chunk can be shared before the rest of its prompt is computed, even a chunk of two tokens."""
     toy = Toy(Settings(num_blocks=40, block_size=2, token_budget=3), part)
     toy.add(B[:1], max_tokens=9)
     toy.step()
@@ -117,6 +119,26 @@ def test_a_chunk_is_shared(part: Any) -> None:
     expect_shares(toy.step(), shares, AT_ONCE, "the step in which r1 comes")
     toy.add([*A[:2], 4], max_tokens=1)
     shares = ["r0: token 2, samples", "r1: token 2, samples", "r2: token 2, samples"]
+    expect_shares(toy.step(), shares, AT_ONCE, "the step in which r2 comes, which begins like r1")
+
+
+@graded("6.7")
+def test_a_chunk_behind_the_prompt_is_shared(part: Any) -> None:
+    """Output that is computed again in chunks after a preemption can be shared chunk by chunk, too."""
+    toy = Toy(Settings(num_blocks=6, token_budget=4), part)
+    toy.add(A[:3], max_tokens=20)
+    (victim,) = toy.add(B[:2], max_tokens=20)
+    until_preempted(toy)
+    toy.finish(toy.requests[0])
+    note("all cached blocks are evicted")
+    toy.cache.reset_prefix_cache()
+    toy.step()
+    toy.step()
+    what = "cached tokens after r1 has computed 8 tokens again, of which 2 are its prompt"
+    expect_equal(cached(toy, victim.token_ids[:8]), 8, what, why=AT_ONCE)
+    toy.add([*victim.token_ids[:8], 4], max_tokens=1)
+    last = victim.num_tokens - 1
+    shares = [f"r1: tokens 8..{last}, samples", "r2: token 8, samples"]
     expect_shares(toy.step(), shares, AT_ONCE, "the step in which r2 comes, which begins like r1")
 
 
@@ -173,13 +195,13 @@ def test_how_it_ended(part: Any) -> None:
         request.finish_reason, FinishReason.LENGTH, "its finish reason after a second finish",
         why="A client may leave at the moment in which its answer is complete. The first reason stands.",
     )  # fmt: skip
-    expect_equal(other.status, RequestStatus.RUNNING, "the status of r1, which nobody ended")
-    expect_right(toy, "The second finish must not touch anybody else.")
+    expect_equal(other.status, RequestStatus.RUNNING, "the status of r1, which has not ended")
+    expect_right(toy, "The second finish must not touch another request.")
 
 
 @graded("6.7")
 def test_the_right_one_of_many(part: Any) -> None:
-    """Whichever of those that run or wait is ended, it is that one."""
+    """Of many that run or wait, the one that is ended is the one that was meant."""
     for index in range(6):
         start_script()
         toy = Toy(Settings(num_blocks=40, max_num_seqs=4, policy="priority"), part)
@@ -227,8 +249,20 @@ def test_abort_after_a_preemption(part: Any) -> None:
         expect_all_free(toy)
 
 
+@graded("6.7")
+def test_the_last_of_a_static_batch(part: Any) -> None:
+    """When the last request of a static batch ends, all rows of the batch are dropped."""
+    if part.StaticScheduler is None:
+        return  # it does not build on the stub's methods
+    toy = Toy(Settings(static=True), part)
+    toy.add(A[:5], max_tokens=1)
+    toy.add(B[:5], max_tokens=3)
+    expect_right(toy, GIVEN_BACK)
+    expect_all_free(toy)
+
+
 def expect_all_free(toy: Toy) -> None:
-    """Nobody is left, and once the cache is emptied every block is free."""
+    """All have ended, and once the cache is emptied every block is free."""
     toy.cache.reset_prefix_cache()
     free, total = toy.blocks.num_free, toy.settings.num_blocks
     expect_equal(free, total, "free blocks of the empty engine", why=GIVEN_BACK)
@@ -236,5 +270,5 @@ def expect_all_free(toy: Toy) -> None:
 
 @graded("6.7")
 def test_any_life(part: Any) -> None:
-    """Whoever ends or is aborted, between steps or in flight: the others go on, and nothing leaks."""
-    play_any(part, any_settings(), 90, most_siblings=2)
+    """Requests end and are aborted, between steps or in flight: the others go on, and nothing leaks."""
+    play_any(part, any_settings(most_drafts=3), 60, most_siblings=2)

@@ -17,8 +17,6 @@ from starlette.types import Receive
 
 from yaie.core.contracts import OutputStream, Reply
 
-from .replies import usage
-
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
@@ -77,7 +75,7 @@ def log_answer(stream: OutputStream, reply: Reply, error: BaseException | None) 
     if not logger.isEnabledFor(logging.INFO):
         return
     now = time.perf_counter()
-    count = usage(stream.requests)
+    count = reply.usage()
     logger.info(
         "%s %s: prompt %d, output %d, total %.3f s",
         reply.id,

@@ -1,7 +1,7 @@
 """Another design: what each choice has said is one record, and the kinds differ by functions.
 
-The reference keeps parallel lists and lets subclasses fill in methods; here a `Choice` knows its text
-and whether it has begun, `chunks` makes a list first, and usage is counted over a dict of prompts.
+The reference keeps parallel lists and lets subclasses fill in methods; here a `Choice` knows its text,
+its counts and its end, `chunks` makes a list first, and usage is summed choice by choice.
 """
 
 import time
@@ -11,19 +11,28 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from yaie.core.errors import YaieError
-from yaie.core.request import FinishReason, Request, RequestOutput
+from yaie.core.output import RequestOutput, Submitted
+from yaie.core.request import FinishReason
 
 Json = dict[str, Any]
 
 
 @dataclass(slots=True)
 class Choice:
-    """One request's answer so far."""
+    """One request's answer so far. last: the output that ended it."""
 
     index: int
-    request: Request
     text: str = ""
     begun: bool = False
+    generated: int = 0
+    cached: int = 0
+    last: RequestOutput | None = None
+
+    def count(self, output: RequestOutput) -> None:
+        self.generated = max(self.generated, output.num_output_tokens)
+        self.cached = output.num_cached_tokens
+        if output.finish_reason is not None:
+            self.last = output
 
 
 class Reply:
@@ -34,34 +43,53 @@ class Reply:
     chunk_object: ClassVar[str]
 
     def __init__(
-        self, model: str, requests: Sequence[Request], *, include_usage: bool = False
+        self, model: str, requests: Sequence[Submitted], *, include_usage: bool = False
     ) -> None:
         self.id = f"{self.id_prefix}{uuid.uuid4().hex}"
         self.model = model
         self.requests = requests
         self.include_usage = include_usage
         self._created = int(time.time())
-        self._choices = {r.request_id: Choice(i, r) for i, r in enumerate(requests)}
+        self._choices = {r.request_id: Choice(i) for i, r in enumerate(requests)}
 
     def add(self, output: RequestOutput) -> None:
         """Take over an output's text."""
         raise_if_failed(output)
-        self._choices[output.request.request_id].text += output.text
+        choice = self._choices[output.request_id]
+        choice.text += output.text
+        choice.count(output)
 
     def result(self) -> Json:
         """The whole answer."""
         answer = self._about(self.whole_object)
         answer["choices"] = [
-            {"index": choice.index, **self.said(choice.text), **ending(choice.request)}
+            {"index": choice.index, **self.said(choice.text), **ending(choice.last)}
             for choice in self._choices.values()
+            if choice.last is not None
         ]
-        answer["usage"] = usage(self.requests)
+        answer["usage"] = self.usage()
         return answer
+
+    def usage(self) -> Json:
+        """OpenAI's token counts of the call, as far as its outputs have come."""
+        prompt = cached = generated = 0
+        for request, choice in zip(self.requests, self._choices.values(), strict=True):
+            generated += choice.generated
+            if choice.index % request.params.n == 0:
+                prompt += len(request.prompt_token_ids)
+                cached += choice.cached
+        return {
+            "prompt_tokens": prompt,
+            "completion_tokens": generated,
+            "total_tokens": prompt + generated,
+            "prompt_tokens_details": {"cached_tokens": cached},
+        }
 
     def chunks(self, output: RequestOutput) -> Iterator[Json]:
         """The chunks that an output makes."""
         raise_if_failed(output)
-        choice = self._choices[output.request.request_id]
+        choice = self._choices[output.request_id]
+        choice.count(output)
         pieces: list[Json] = []
         if not choice.begun:
             pieces += self.openings()
@@ -72,7 +100,7 @@ class Reply:
         if output.finish_reason:
             end = {
                 "finish_reason": str(output.finish_reason),
-                "stop_reason": choice.request.stop_reason,
+                "stop_reason": output.stop_reason,
             }
             found.append({"index": choice.index, **self.piece(""), **NOTHING, **end})
         usage = {"usage": None} if self.include_usage else {}
@@ -80,7 +108,7 @@ class Reply:
 
     def usage_chunk(self) -> Json:
         """The last chunk of a stream that was asked for its usage."""
-        return self._about(self.chunk_object) | {"choices": [], "usage": usage(self.requests)}
+        return self._about(self.chunk_object) | {"choices": [], "usage": self.usage()}
 
     def _about(self, name: str) -> Json:
         return {"id": self.id, "object": name, "created": self._created, "model": self.model}
@@ -131,28 +159,13 @@ class TextReply(Reply):
         return {"text": text}
 
 
-def usage(requests: Sequence[Request]) -> Json:
-    """OpenAI's token counts of one call."""
-    size = requests[0].params.n
-    first = {number // size: request for number, request in reversed(list(enumerate(requests)))}
-    prompt = sum(request.num_prompt_tokens for request in first.values())
-    cached = sum(request.num_cached_tokens for request in first.values())
-    total = prompt + sum(len(request.output_token_ids) for request in requests)
-    return {
-        "prompt_tokens": prompt,
-        "completion_tokens": total - prompt,
-        "total_tokens": total,
-        "prompt_tokens_details": {"cached_tokens": cached},
-    }
-
-
-def ending(request: Request) -> Json:
+def ending(last: RequestOutput) -> Json:
     """What every choice of a whole answer ends with."""
-    reason = str(request.finish_reason) if request.finish_reason else None
-    return {"logprobs": None, "finish_reason": reason, "stop_reason": request.stop_reason}
+    reason = str(last.finish_reason) if last.finish_reason else None
+    return {"logprobs": None, "finish_reason": reason, "stop_reason": last.stop_reason}
 
 
 def raise_if_failed(output: RequestOutput) -> None:
     """Raises YaieError if this is the last output of a request that failed in the engine."""
     if output.finish_reason is FinishReason.ERROR:
-        raise YaieError(output.request.error or "The request failed in the engine.")
+        raise YaieError(output.error or "The request failed in the engine.")

@@ -1,5 +1,6 @@
-"""Another design: a table of routes and one object that knows the backend, instead of closures."""
+"""Another design: a table of routes and one object that knows the service, instead of closures."""
 
+import contextlib
 import time
 from collections.abc import Callable, Sequence
 
@@ -7,7 +8,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from yaie.core.contracts import ServingBackend
+from yaie.core.contracts import ModelService
 from yaie.core.errors import ModelNotFoundError
 from yaie.core.params import SamplingParams
 
@@ -20,27 +21,27 @@ from .sending import streamed_answer, whole_answer
 class Endpoints:
     """The four endpoints, as methods."""
 
-    def __init__(self, backend: ServingBackend) -> None:
-        self._backend = backend
+    def __init__(self, service: ModelService) -> None:
+        self._service = service
         self._started = int(time.time())
 
     async def models(self) -> Json:
-        return {"object": "list", "data": [model_card(self._backend, self._started)]}
+        return {"object": "list", "data": [model_card(self._service, self._started)]}
 
     async def model(self, model: str) -> Json:
-        check_model(self._backend, model)
-        return model_card(self._backend, self._started)
+        check_model(self._service, model)
+        return model_card(self._service, self._started)
 
     async def chat(self, body: ChatRequest, request: Request) -> Response:
-        return await until_disconnect(request.receive, answer_chat(self._backend, body))
+        return await until_disconnect(request.receive, answer_chat(self._service, body))
 
     async def text(self, body: CompletionRequest, request: Request) -> Response:
-        return await until_disconnect(request.receive, answer_text(self._backend, body))
+        return await until_disconnect(request.receive, answer_text(self._service, body))
 
 
-def make_router(backend: ServingBackend) -> APIRouter:
+def make_router(service: ModelService) -> APIRouter:
     """A FastAPI router with the endpoints below `/v1`."""
-    endpoints, router = Endpoints(backend), APIRouter(prefix="/v1")
+    endpoints, router = Endpoints(service), APIRouter(prefix="/v1")
     for method, path, endpoint in (
         ("GET", "/models", endpoints.models),
         ("GET", "/models/{model:path}", endpoints.model),
@@ -51,43 +52,43 @@ def make_router(backend: ServingBackend) -> APIRouter:
     return router
 
 
-def model_card(backend: ServingBackend, created: int) -> Json:
+def model_card(service: ModelService, created: int) -> Json:
     """OpenAI's object for the served model."""
     card: Json = {"object": "model", "owned_by": "yaie", "created": created}
-    card["id"] = backend.model_name
-    card["max_model_len"] = backend.max_model_len
+    card["id"] = service.model_name
+    card["max_model_len"] = service.max_model_len
     return card
 
 
-def check_model(backend: ServingBackend, name: str | None) -> None:
+def check_model(service: ModelService, name: str | None) -> None:
     """Raises ModelNotFoundError unless `name` is the served model, or None."""
-    served = backend.model_name
+    served = service.model_name
     if name is None or name == served:
         return
     raise ModelNotFoundError(f"There is {served!r} here, not {name!r}.", param="model")
 
 
-async def answer_chat(backend: ServingBackend, body: ChatRequest) -> Response:
+async def answer_chat(service: ModelService, body: ChatRequest) -> Response:
     """Answer a conversation."""
-    params = _checked(backend, body)
+    params = _checked(service, body)
     messages = list(map(type(body.messages[0]).for_template, body.messages))
-    prompt = await backend.encode_chat(messages, tools=body.prompt_tools)
-    return await answer(backend, body, [prompt], params, ChatReply)
+    prompt = await service.encode_chat(messages, tools=body.prompt_tools)
+    return await answer(service, body, [prompt], params, ChatReply)
 
 
-async def answer_text(backend: ServingBackend, body: CompletionRequest) -> Response:
+async def answer_text(service: ModelService, body: CompletionRequest) -> Response:
     """Continue prompts."""
-    params = _checked(backend, body)
-    return await answer(backend, body, body.prompts(), params, TextReply)
+    params = _checked(service, body)
+    return await answer(service, body, body.prompts(), params, TextReply)
 
 
-def _checked(backend: ServingBackend, body: ChatRequest | CompletionRequest) -> SamplingParams:
-    check_model(backend, body.model)
-    return body.sampling_params(backend.sampling_defaults)
+def _checked(service: ModelService, body: ChatRequest | CompletionRequest) -> SamplingParams:
+    check_model(service, body.model)
+    return body.sampling_params(service.sampling_defaults)
 
 
 async def answer(
-    backend: ServingBackend,
+    service: ModelService,
     body: ChatRequest | CompletionRequest,
     prompts: Sequence[str | list[int]],
     params: SamplingParams,
@@ -95,9 +96,12 @@ async def answer(
 ) -> Response:
     """Submit the prompts and send what comes."""
     priority = 0 if body.priority is None else body.priority
-    stream = await backend.submit_all(prompts, params, priority=priority)
-    plain = make_reply(backend.model_name, stream.requests, include_usage=body.include_usage)
-    reply = backend.extend(plain, body)
+    stream = await service.submit_all(prompts, params, priority=priority)
+    async with contextlib.AsyncExitStack() as unless_made:
+        unless_made.push_async_callback(stream.aclose)
+        plain = make_reply(service.model_name, stream.requests, include_usage=body.include_usage)
+        reply = service.extend(plain, body)
+        unless_made.pop_all()
     if body.stream:
         return await streamed_answer(stream, reply)
     return await whole_answer(stream, reply)

@@ -1,5 +1,5 @@
-"""The step loop with a coroutine for each request: it takes tokens and gives outputs, and its end is the
-request's.
+"""The step loop with a coroutine for each request: it takes the tokens of a step and gives text, and its
+end is the request's.
 
 The reference has one object for a live request and decides about its end in methods of the core. Here
 all that a request remembers is local to its coroutine.
@@ -8,23 +8,28 @@ all that a request remembers is local to its coroutine.
 import time
 from collections.abc import Callable, Collection, Generator, Sequence
 
-from yaie.core.contracts import Detokenizer, ModelRunner, Sampler, Scheduler, StopChecker
+from yaie.core.batch import StepOutcome, StepPlan
+from yaie.core.contracts import Detokenizer, Executor, Scheduler, StopChecker
 from yaie.core.errors import InvalidRequestError
-from yaie.core.request import FinishReason, Request, RequestOutput
+from yaie.core.output import RequestOutput
+from yaie.core.request import FinishReason, Request
 
-Stream = Generator[RequestOutput | None, int, None]
+Said = tuple[str, FinishReason | None]
+Stream = Generator[Said, int, None]
 
 
 def stream(
     request: Request, detokenizer: Detokenizer, checker: StopChecker, eos: Collection[int]
 ) -> Stream:
-    """Send it a token, get an output. The output with a finish_reason is the last."""
-    output: RequestOutput | None = None
-    while output is None or output.finish_reason is None:
-        token_id = yield output
+    """Send it a token, get text and, with the last token, the reason."""
+    reason: FinishReason | None = None
+    text, count = "", 0
+    while reason is None:
+        token_id = yield text, reason
+        count += 1
         stopped = token_id in request.params.stop_token_ids
         mute = stopped or (token_id in eos and not request.params.ignore_eos)
-        enough = request.num_output_tokens == request.max_tokens
+        enough = count == request.max_tokens
         parts = [] if mute else [detokenizer.push(token_id)]
         if mute or enough:
             parts.append(detokenizer.flush())
@@ -39,8 +44,7 @@ def stream(
         if mute or found is not None:
             reason = FinishReason.STOP
             request.stop_reason = found or (token_id if stopped else None)
-        output = RequestOutput(request, text, [token_id], reason)
-    yield output
+    yield text, reason
 
 
 class EngineCore:
@@ -49,16 +53,16 @@ class EngineCore:
     def __init__(
         self,
         scheduler: Scheduler,
-        runner: ModelRunner,
-        sampler: Sampler,
+        executor: Executor,
         make_detokenizer: Callable[[], Detokenizer],
         make_stop_checker: Callable[[Sequence[str]], StopChecker],
         eos_token_ids: Collection[int],
     ) -> None:
-        self.scheduler, self.runner, self.sampler = scheduler, runner, sampler
+        self.scheduler, self.executor = scheduler, executor
         self.make_detokenizer, self.make_stop_checker = make_detokenizer, make_stop_checker
         self.eos = frozenset(eos_token_ids)
         self.streams: dict[Request, Stream] = {}
+        self.told: dict[Request, int] = {}
 
     @property
     def has_work(self) -> bool:
@@ -73,6 +77,7 @@ class EngineCore:
         started = stream(request, self.make_detokenizer(), checker, self.eos)
         next(started)
         self.streams[request] = started
+        self.told[request] = 0
         self.scheduler.add(request)
 
     def abort(self, request_id: str) -> bool:
@@ -85,34 +90,39 @@ class EngineCore:
     def step(self) -> list[RequestOutput]:
         """One step for every request that the scheduler picks; returns what each one gained."""
         plan = self.scheduler.schedule()
-        outputs = [self._broken(request) for request in plan.failed]
-        if plan.scheduled:
-            logits = self.runner.run(plan)
-            rows = [item.request for item in plan.scheduled if item.samples]
-            drawn = self.sampler.sample(logits, self.runner.sampling_batch(rows)).tolist()
-            for request in [r for r, token in zip(rows, drawn, strict=True) if token < 0]:
-                if request in self.streams:
-                    request.error = "its logits are not finite"
-                    outputs.append(self._broken(request))
-            gained = self.scheduler.update(plan, drawn)
-            outputs += [self._gain(request) for request in gained]
-        return outputs
+        pending = self.executor.execute(plan)
+        self.scheduler.advance(plan)
+        return self.take(plan, pending.result())
+
+    def take(self, plan: StepPlan, outcome: StepOutcome) -> list[RequestOutput]:
+        """What a plan has failed, what has failed in its step, and what the others gained."""
+        broken = [r for r in (*plan.failed, *outcome.failed) if r in self.streams]
+        outputs = [self._broken(request) for request in broken]
+        return outputs + [self._gain(r) for r in self.scheduler.update(plan, outcome.token_ids)]
 
     def _gain(self, request: Request) -> RequestOutput:
         if request.first_token_time is None:
             request.first_token_time = time.monotonic()
-        output = self.streams[request].send(request.token_ids[-1])
-        assert output is not None
-        if output.finish_reason is not None:
-            self._end(request, output.finish_reason)
-        return output
+        pieces, reason, told = [], None, self.told[request]
+        for token_id in request.output_token_ids[told:]:
+            if reason is not None:
+                break
+            text, reason = self.streams[request].send(token_id)
+            pieces.append(text)
+        self.told[request] = told + len(pieces)
+        request.drop_last(request.num_output_tokens - self.told[request])
+        new = request.output_token_ids[told:]
+        if reason is not None:
+            self._end(request, reason)
+        return RequestOutput.of(request, "".join(pieces), new, reason)
 
     def _broken(self, request: Request) -> RequestOutput:
         self._end(request, FinishReason.ERROR)
-        return RequestOutput(request, "", [], FinishReason.ERROR)
+        return RequestOutput.of(request, "", [], FinishReason.ERROR)
 
     def _end(self, request: Request, reason: FinishReason) -> None:
         self.streams.pop(request).close()
+        del self.told[request]
         self.scheduler.finish(request, reason)
 
     def _find(self, request_id: str) -> Request | None:

@@ -99,7 +99,7 @@ class BlockManager:
         return self._holders[block_id].total() if block_id in self._holders else 0
 
     def replace(self, request_id: str, index: int, block_ids: Sequence[int]) -> None:
-        """Point entries index.. of a table at other blocks in use."""
+        """Point len(block_ids) entries of a table, from `index` on, at other blocks in use."""
         self._must_be_in_use(block_ids)
         self._enter(request_id, block_ids)
         table = self._tables[request_id].copy()

@@ -1,11 +1,11 @@
 """Which request uses which blocks, with one record for each request that has a table.
 
-Different from the reference: what a step computes is remembered as whole prefixes, every block of a
-chunk and of a decode too, and not only a chunk's first; `commit` points the whole filed part of the
-table at the tree's path; swapping out asks for room first and files nothing.
+Different from the reference: what a request computes is remembered as whole prefixes, one for each
+block of its chunks, until they are filed; `commit` points the whole filed part of the table at the
+tree's path; swapping out asks for room first and files nothing.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from yaie.core.contracts import BlockManager, RadixTree
 from yaie.core.errors import InvariantError
@@ -16,10 +16,14 @@ Pairs = list[tuple[int, int]]
 
 @dataclass(slots=True)
 class _Seat:
-    """A request's place in the cache. node: the locked end of its first `filed` blocks."""
+    """A request's place in the cache.
+
+    node: the locked end of its first `filed` blocks. computing: the prefixes that its chunks complete.
+    """
 
     node: object = None
     filed: int = 0
+    computing: set[tuple[int, ...]] = field(default_factory=set)
 
 
 class KVCacheManager:
@@ -30,7 +34,6 @@ class KVCacheManager:
         self._blocks = blocks
         self._tree = tree
         self._seats: dict[str, _Seat] = {}
-        self._computing: set[tuple[int, ...]] = set()
         self._to_host: Pairs = []
         self._from_host: Pairs = []
         self._copies: Pairs = []
@@ -83,19 +86,18 @@ class KVCacheManager:
     def _blocks_for(self, num_tokens: int) -> int:
         return (num_tokens + self.block_size - 1) // self.block_size
 
-    def begin_step(self) -> None:
-        """Forget what the last step was computing."""
-        self._computing = set()
-
     def is_pending(self, request: Request) -> bool:
-        """Whether this step computes the next block that the request lacks, for somebody else."""
+        """Whether the next block that the request lacks is being computed for somebody else."""
         sibling = request.fork_of
         if sibling and sibling.status is RequestStatus.RUNNING and _is_behind(sibling):
             return True
         if not request.may_reuse_prefix:
             return False
         end = self.cached_tokens(request) + self.block_size
-        return end < request.num_tokens and tuple(request.token_ids[:end]) in self._computing
+        prefix = tuple(request.token_ids[:end])
+        return end < request.num_tokens and any(
+            prefix in seat.computing for seat in self._seats.values()
+        )
 
     def allocate(self, request: Request, num_tokens: int, *, keep_free: int = 0) -> bool:
         """Make room for the first `num_tokens` tokens; False, with nothing changed, if it cannot."""
@@ -109,9 +111,9 @@ class KVCacheManager:
         if copies and (pair := self._blocks.copy_on_write(key, begin // size)):
             self._copies.append(pair)
         self._blocks.allocate(key, grows)
-        if self._tree is not None:
+        if self._tree is not None and num_tokens > begin + 1:
             ends = range((begin // size + 1) * size, num_tokens + 1, size)
-            self._computing.update(tuple(request.token_ids[:end]) for end in ends)
+            self._seats[key].computing |= {tuple(request.token_ids[:end]) for end in ends}
         return True
 
     @property
@@ -136,9 +138,9 @@ class KVCacheManager:
         return self._blocks.num_free - before
 
     def commit(self, request: Request) -> None:
-        """File the full blocks of computed tokens, and use the tree's where it had them."""
+        """File the full blocks of settled tokens, and use the tree's where it had them."""
         seat, key = self._seats[request.request_id], request.request_id
-        full = request.num_computed_tokens // self.block_size
+        full = request.num_settled_tokens // self.block_size
         if self._tree is None or full <= seat.filed:
             return
         own = self.block_table(request)[:full]
@@ -146,7 +148,8 @@ class KVCacheManager:
         self._tree.lock(node)
         self._blocks.hold(own[there:])
         self._tree.unlock(seat.node)
-        self._seats[key] = _Seat(node, full)
+        rest = {prefix for prefix in seat.computing if len(prefix) > full * self.block_size}
+        self._seats[key] = _Seat(node, full, rest)
         path = self._tree.path_blocks(node)
         if path != own:
             self._blocks.replace(key, 0, path)
@@ -195,12 +198,6 @@ class KVCacheManager:
         """The request's physical blocks."""
         return self._blocks.get_physical_blocks(request.request_id)
 
-    def slot_mapping(self, request: Request, start: int, num_tokens: int) -> list[int]:
-        """The slots of tokens [start, start + num_tokens)."""
-        table = self.block_table(request)
-        places = (divmod(i, self.block_size) for i in range(start, start + num_tokens))
-        return [table[entry] * self.block_size + row for entry, row in places]
-
     def stats(self) -> dict[str, int]:
         """Blocks as they stand, and evictions since the start."""
         total, free = self._blocks.num_blocks, self._blocks.num_free
@@ -223,4 +220,4 @@ class KVCacheManager:
 
 
 def _is_behind(request: Request) -> bool:
-    return request.num_computed_tokens < request.num_prompt_tokens
+    return request.num_settled_tokens < request.num_prompt_tokens

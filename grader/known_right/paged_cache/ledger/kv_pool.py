@@ -1,7 +1,8 @@
 """The memory behind the block numbers, K and V of a layer in one tensor.
 
 Different from the reference: [2, num_blocks, block_size, kv_heads, head_dim] for each layer, written and
-read by advanced indexing with block and row, and moved with K and V together.
+read by advanced indexing with block and row, and moved with K and V together. Slots are picked from the
+slots of whole tables.
 """
 
 from collections.abc import Sequence
@@ -36,6 +37,12 @@ class KVPool:
         """K and V of a layer as they lie in memory."""
         keys, values = self._device[layer]
         return keys, values
+
+    def slot_mapping(self, block_tables: Tensor, rows: Tensor, positions: Tensor) -> Tensor:
+        """The slot of each token [T]."""
+        row = torch.arange(self.block_size, device=block_tables.device)
+        slots = block_tables.long()[..., None] * self.block_size + row
+        return slots.flatten(1)[rows, positions]
 
     def write(self, layer: int, k: Tensor, v: Tensor, slot_mapping: Tensor) -> None:
         """Store k, v [T, kv_heads, head_dim] in the slots [T]."""

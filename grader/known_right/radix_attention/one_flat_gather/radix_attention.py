@@ -30,7 +30,7 @@ class FlatPlan:
 
 
 class RadixAttention:
-    """See `yaie.core.contracts.RadixAttention`."""
+    """See `yaie.core.contracts.BatchAttention`."""
 
     def __init__(self, pool: KVPool, ops: TransformerOps) -> None:
         self._pool = pool

@@ -34,7 +34,7 @@ class SequencePlan:
 
 
 class RadixAttention:
-    """See `yaie.core.contracts.RadixAttention`."""
+    """See `yaie.core.contracts.BatchAttention`."""
 
     def __init__(self, pool: KVPool, ops: TransformerOps) -> None:
         self._pool = pool

@@ -1,12 +1,10 @@
 """A scheduler that divides the work in another way.
 
-Different from the reference: those that run are a set, sorted when a step is planned; a step is a plan
-object of its own with the budget in it; a share enters the plan the moment it has room; `update` works
-from a table of who gets which token and files after every step, decodes as well. `StaticScheduler`
-builds on the stub's methods and stays with the reference.
+Different from the reference: those that run are a set, sorted when a step is planned; room is made for
+all of them first, and only those that are left then enter the plan, decodes before chunks; `update`
+has a table of tokens by request and files after every step, decodes as well. `StaticScheduler` builds on
+the stub's methods and stays with the reference.
 """
-
-from collections.abc import Sequence
 
 from yaie.core.batch import ScheduledRequest, StepPlan
 from yaie.core.contracts import KVCacheManager, SchedulingPolicy
@@ -36,6 +34,7 @@ class Scheduler:
         self._swap = swap
         self._watermark = watermark
         self._seated: set[Request] = set()
+        self._waiting_for_room: set[Request] = set()
 
     @property
     def num_running(self) -> int:
@@ -51,39 +50,64 @@ class Scheduler:
 
     def schedule(self) -> StepPlan:
         """Plan one step."""
-        self._cache.begin_step()
         plan = StepPlan()
-        for request in sorted(self._seated, key=self._queue.rank):
-            if request in self._seated and self._left(plan) > 0:  # it may have been preempted since
-                count = min(request.num_tokens - request.num_computed_tokens, self._left(plan))
-                self._go_on(plan, request, count)
+        counts = self._share_out()
+        for request in sorted(counts, key=self._queue.rank):
+            if request in self._seated:  # it may have been preempted since
+                self._make_room(plan, request, counts[request])
+        staying = [request for request in counts if request in self._seated and counts[request]]
+        for request in staying:
+            self._enter(plan, request, counts[request])
         while not plan.preempted and self._left(plan) > 0 and len(self._seated) < self._seats:
             if not self._let_next_in(plan):
                 break
         plan.swap_out, plan.swap_in, plan.copies = self._cache.take_moves()
         return plan
 
+    def _share_out(self) -> dict[Request, int]:
+        """How many tokens each running request may compute; decodes first, each kind by rank."""
+        rest, counts = self._token_budget, {}
+        running = sorted(self._seated, key=self._queue.rank)
+        for request in sorted(running, key=lambda request: self._wants(request) > 1):
+            counts[request] = min(self._wants(request), rest)
+            rest -= counts[request]
+        return counts
+
+    def _wants(self, request: Request) -> int:
+        """Nothing while a step in flight draws its last token, or more than one."""
+        drawn = request.num_output_tokens + request.num_unread
+        if request.num_unread and (request.num_unread > 1 or drawn >= request.max_tokens):
+            return 0
+        return request.num_tokens - request.num_computed_tokens
+
     def _left(self, plan: StepPlan) -> int:
         return self._token_budget - plan.num_tokens
 
-    def _go_on(self, plan: StepPlan, request: Request, count: int) -> None:
-        """Compute `count` more tokens, at the expense of the last in rank if need be."""
-        while not self._cache.allocate(request, request.num_computed_tokens + count):
+    def _make_room(self, plan: StepPlan, request: Request, count: int) -> None:
+        """Blocks for `count` more tokens, at the expense of the last in rank if need be."""
+        while count and not self._cache.allocate(request, request.num_computed_tokens + count):
             last = max(self._seated, key=self._queue.rank)
-            if len(self._seated) == 1:
-                self._give_up(plan, request)
-            else:
+            if len(self._seated) > 1:
                 self._unseat(plan, last)
+            elif request.num_in_flight:
+                self._waiting_for_room.add(request)
+                return
+            else:
+                self._give_up(plan, request)
             if request not in self._seated:
                 return
-        self._enter(plan, request, count)
 
     def _enter(self, plan: StepPlan, request: Request, count: int) -> None:
         begin = request.num_computed_tokens
+        if request in self._waiting_for_room:
+            self._waiting_for_room.discard(request)
+            return
         table = self._cache.block_table(request)
-        slots = self._cache.slot_mapping(request, begin, count)
         ends = begin + count == request.num_tokens
-        plan.scheduled.append(ScheduledRequest(request, begin, count, table, slots, ends))
+        place = len(plan.scheduled)
+        if count == 1:
+            place = sum(item.num_tokens == 1 for item in plan.scheduled)
+        plan.scheduled.insert(place, ScheduledRequest(request, begin, count, table, ends))
 
     def _unseat(self, plan: StepPlan, victim: Request) -> None:
         self._seated.discard(victim)
@@ -99,7 +123,9 @@ class Scheduler:
     def _let_next_in(self, plan: StepPlan) -> bool:
         """Whether the next in the queue got a seat."""
         request = self._queue.peek()
-        if request is None or (plan.scheduled and self._cache.is_pending(request)):
+        if request is None or request.num_in_flight > 0:
+            return False
+        if self._cache.is_pending(request):
             return False
         from_host = request.status is RequestStatus.SWAPPED
         done = request.num_computed_tokens if from_host else self._cache.admit(request)
@@ -131,18 +157,30 @@ class Scheduler:
         self.finish(request, FinishReason.ERROR)
         plan.failed.append(request)
 
-    def update(self, plan: StepPlan, token_ids: Sequence[int]) -> list[Request]:
+    def advance(self, plan: StepPlan) -> None:
+        """The plan is on its way."""
+        for item in plan.scheduled:
+            if item.request in self._seated:
+                item.request.num_computed_tokens = item.start + item.num_tokens
+                item.request.num_in_flight += item.num_tokens
+                item.request.num_unread += int(item.samples) + len(item.drafts)
+
+    def update(self, plan: StepPlan, token_ids: list[list[int]]) -> list[Request]:
         """Take over a step's result."""
         sampled = [item.request for item in plan.scheduled if item.samples]
         drawn = dict(zip(sampled, token_ids, strict=True))
-        for item in plan.scheduled:
-            if item.request in self._seated:
-                item.request.num_computed_tokens += item.num_tokens
-                self._cache.commit(item.request)
-        alive = [request for request in sampled if request in self._seated]
-        for request in alive:
-            request.token_ids.append(drawn[request])
-        return alive
+        alive = [item for item in plan.scheduled if item.request.finish_reason is None]
+        for item in alive:
+            request, new = item.request, drawn.get(item.request, [])
+            promised = int(item.samples) + len(item.drafts)
+            request.num_unread -= promised
+            request.num_in_flight -= item.num_tokens
+            request.token_ids.extend(new)
+            if request.status is not RequestStatus.PREEMPTED:
+                request.num_computed_tokens += len(new) - promised
+            if request in self._seated:
+                self._cache.commit(request)
+        return [item.request for item in alive if drawn.get(item.request)]
 
     def finish(self, request: Request, reason: FinishReason) -> None:
         """End a request."""

@@ -95,7 +95,7 @@ def part_kernel(
 
 
 class PagedAttention:
-    """See `yaie.core.kernels.PagedAttention`. splits: parts of a decode; None lets it choose."""
+    """See `yaie.core.contracts.kernels`. splits: parts of a decode; None lets it choose."""
 
     def __init__(self, splits: int | None = None) -> None:
         self.splits = splits

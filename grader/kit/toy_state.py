@@ -1,0 +1,104 @@
+"""What must hold in the toy engine after every call: queues, counts, tables and blocks agree."""
+
+from collections import Counter
+from typing import Any
+
+from grader.kit.expect import Mismatch, claiming, expect, expect_equal
+from grader.kit.toy_parts import ToyParts
+from yaie.core.errors import InvariantError
+from yaie.core.request import Request, RequestStatus
+
+IN_FLIGHT = (
+    "advance adds what a step computes and draws, update takes the same off again, and nothing else "
+    "changes it: not a preemption, which takes blocks but does not call back the step in flight."
+)
+
+
+@claiming("After every call requests, queues and blocks agree.")
+def check_state(toy: ToyParts) -> None:
+    """The parts' own checks, and the invariants that span them."""
+    _check_in_flight(toy)
+    _check_itself("scheduler", toy.scheduler)
+    _check_itself("cache", toy.cache)
+    running = [r for r in toy.requests if r.status is RequestStatus.RUNNING]
+    expect_equal(toy.scheduler.num_running, len(running), "num_running",
+                 why="It must be the number of requests whose status is RUNNING.")  # fmt: skip
+    expect_equal(toy.scheduler.num_waiting, len(toy.alive) - len(running), "num_waiting",
+                 why="A request that is alive runs or waits, in the queue and once.")  # fmt: skip
+    _check_holders(toy)
+    _check_blocks(toy)
+    if not toy.alive:
+        check_empty(toy)
+
+
+def _check_in_flight(toy: ToyParts) -> None:
+    """What requests say is in flight is what the steps without a result compute and draw."""
+    tokens: Counter[Request] = Counter()
+    unread: Counter[Request] = Counter()
+    for flight in toy.in_flight:
+        for item in flight.plan.scheduled:
+            tokens[item.request] += item.num_tokens
+            unread[item.request] += item.samples + len(item.drafts)
+    for request in toy.alive:
+        name = request.request_id
+        expect_equal(request.num_in_flight, tokens[request], f"num_in_flight of {name}",
+                     why=IN_FLIGHT)  # fmt: skip
+        expect_equal(request.num_unread, unread[request], f"num_unread of {name}", why=IN_FLIGHT)
+
+
+def _check_itself(name: str, part: Any) -> None:
+    try:
+        part.check()
+    except InvariantError as error:
+        raise Mismatch(f"{name}.check() finds: {error}") from error
+
+
+def _check_holders(toy: ToyParts) -> None:
+    """A request that runs has blocks; one that does not has none."""
+    for request in toy.requests:
+        table = toy.cache.block_table(request)
+        runs = request.status is RequestStatus.RUNNING
+        if table and not runs and not (toy.settings.static and request.is_finished):
+            leaked = "No other request can have them: they have leaked."
+            swapped = (
+                "`swap_out` takes the whole table, or says no: then blocks are given up by `free`."
+            )
+            raise Mismatch(
+                f"{request.request_id} is {request.status.value} but still holds the blocks {table}",
+                why=swapped if request.status is RequestStatus.SWAPPED else leaked,
+            )
+        expect(
+            request.num_cached_tokens < request.num_prompt_tokens,
+            f"the whole prompt of {request.request_id} counts as cached",
+            why="At least its last token is computed again, for its logits.",
+        )
+
+
+def _check_blocks(toy: ToyParts) -> None:
+    stats = toy.cache.stats()
+    tables = {block for r in toy.requests for block in toy.cache.block_table(r)}
+    expect_equal(stats["used_blocks"], len(tables), "blocks in use, and blocks in tables",
+                 why="A block that is in no table and neither free nor cached has leaked.")  # fmt: skip
+    total = stats["free_blocks"] + stats["cached_blocks"] + stats["used_blocks"]
+    expect_equal(total, toy.settings.num_blocks, "free, cached and used blocks together")
+    freed = sorted(block for block in tables if toy.blocks.ref_count(block) == 0)
+    expect(not freed, f"blocks {freed} stand in a table but are free")
+
+
+@claiming("Once all requests have ended, every block is free or cached.")
+def check_empty(toy: ToyParts) -> None:
+    """All have ended: no block is used beyond those that the tree keeps, on host or device."""
+    why = "A request that ends gives back all that it holds, on the device and on the host."
+    if toy.settings.static:
+        why = (
+            "StaticScheduler keeps the row of an ended request while others run. Its `_release` looks "
+            "into `_running` for that, so `finish` takes the request out of `_running` first."
+        )
+    for request in toy.requests:
+        table = toy.cache.block_table(request)
+        name = request.request_id
+        expect(not table, f"all have ended, but {name} still holds the blocks {table}", why=why)
+    expect_equal(toy.cache.stats()["used_blocks"], 0, "used blocks of an engine without requests",
+                 why=why)  # fmt: skip
+    expect_equal(toy.blocks.num_free_host, toy.settings.num_host_blocks,
+                 "free host blocks of an engine without requests", why=why)  # fmt: skip

@@ -1,0 +1,266 @@
+"""Task 3.7, waiting: a request that lacks a block which another is about to fill."""
+
+from collections.abc import Sequence
+from types import ModuleType
+
+from grader.kit import expect, expect_equal, task
+from grader.suites.paged_cache.cache_desk import RUNNING, CacheDesk
+from yaie.core.request import Request, RequestStatus
+
+A = list(range(1, 21))
+B = list(range(21, 41))
+
+WAIT = (
+    "The block that this request lacks is being computed for another one. If it waits, it finds the "
+    "block cached; if not, both compute it. `allocate` knows which request computes what."
+)
+NOTHING_GAINED = "Waiting only pays if the next whole block that is missing is being computed."
+IN_FLIGHT = (
+    "A block is being computed from `allocate` until its result is filed; other steps may be planned in "
+    "between."
+)
+GIVEN_UP = "A request that gave the block up does not fill it any more: waiting would never end."
+
+
+def computing(part: ModuleType, cached: int, num_tokens: int) -> CacheDesk:
+    """A desk in mid-step: r0 computes the first num_tokens of A[:12], but for those that are cached."""
+    desk = CacheDesk(part)
+    desk.file(A[:cached])
+    desk.cache.allocate(desk.admit(A[:12]), num_tokens)
+    return desk
+
+
+def expect_pending(
+    desk: CacheDesk, request: Sequence[int] | Request, wanted: bool, why: str, when: str = ""
+) -> None:
+    """request: one that waits, or the prompt of a new one."""
+    if not isinstance(request, Request):
+        request = desk.request(request)
+    what = f"whether {request.request_id} {request.token_ids} is pending {when}".rstrip()
+    expect_equal(bool(desk.cache.is_pending(request)), wanted, what, why=why)
+
+
+@task("3.7")
+def test_who_lacks_a_block_in_the_making_waits(part: ModuleType) -> None:
+    """While the next block that a request lacks is being computed, that request is pending."""
+    for cached in (0, 4):
+        desk = computing(part, cached, 12)
+        for prompt in (A[:12], A[:9], [*A[:8], *B[:3]]):
+            expect_pending(desk, prompt, True, WAIT)
+
+
+@task("3.7")
+def test_who_lacks_another_block_does_not_wait(part: ModuleType) -> None:
+    """A request that shares no whole block with those that are computed is not pending."""
+    desk = computing(part, 4, 12)
+    for prompt in ([*A[:7], *B[:5]], [*B[:4], *A[4:12]], [*B[:4], *A[:4], 0], B[:9]):
+        expect_pending(desk, prompt, False, NOTHING_GAINED)
+    why = "Its last token is its own to compute: it cannot use the second block whole."
+    expect_pending(desk, A[:8], False, why)
+
+
+@task("3.7")
+def test_equal_blocks_after_different_beginnings_are_different(part: ModuleType) -> None:
+    """A block's K and V depend on all tokens before it: the same four tokens alone are not enough."""
+    desk = CacheDesk(part)
+    desk.file(A[:4])
+    desk.file(B[:4])
+    desk.cache.allocate(desk.admit([*A[:4], *A[4:9]]), 9)
+    why = "Compare the prefix up to the block's end, not the block alone."
+    expect_pending(desk, [*B[:4], *A[4:9]], False, why)
+    expect_pending(desk, [*A[:4], *A[4:8], 0], True, WAIT)
+
+
+@task("3.7")
+def test_a_chunk_counts_by_the_block_it_fills(part: ModuleType) -> None:
+    """A chunk that fills a block makes others wait, from wherever it starts; one that fills none not."""
+    desk = CacheDesk(part)
+    first = desk.admit(A[:12])
+    for num_tokens, pending in ((2, False), (2, True)):
+        desk.cache.allocate(first, first.num_computed_tokens + num_tokens)
+        when = f"while r0 computes 2 tokens from its token {first.num_computed_tokens}"
+        expect_pending(desk, A[:10], pending, f"{NOTHING_GAINED} Blocks have four tokens.", when)
+        desk.write(first, num_tokens)
+
+
+@task("3.7")
+def test_a_generated_token_makes_nobody_wait(part: ModuleType) -> None:
+    """A single token that fills a block is not waited for: what is generated may be filed much later."""
+    desk = CacheDesk(part)
+    first = desk.admit(A[:7])
+    desk.compute(first, commit=True)
+    desk.cache.allocate(first, 8)
+    why = (
+        "The scheduler files a chunk at once, but generated tokens when the request ends: a "
+        "request that waited for them could wait for the whole answer."
+    )
+    expect_pending(desk, [*first.token_ids, 0], False, why)
+
+
+@task("3.7")
+def test_a_block_is_pending_until_its_result_is_filed(part: ModuleType) -> None:
+    """Steps for others, planned while a chunk is in flight, do not end the waiting for it."""
+    desk = CacheDesk(part)
+    first = desk.admit(A[:12])
+    desk.launch(first, 12)
+    late, longer = desk.request(A[:12]), desk.request([*A[:12], *B[:3]])
+    for turn in range(2):
+        desk.compute(desk.admit(B[4 * turn : 4 * turn + 3]), commit=True)
+        for request in (late, longer):
+            expect_pending(desk, request, True, IN_FLIGHT, "before the result has come")
+    desk.settle(first, commit=True)
+    for request in (late, longer):
+        expect_pending(desk, request, False, "It is cached now.", "once the result is filed")
+    expect_equal(desk.cache.cached_tokens(longer), 12, "cached tokens once the result is filed")
+
+
+@task("3.7")
+def test_two_chunks_in_flight_are_both_waited_for(part: ModuleType) -> None:
+    """A request that plans its second chunk while its first is in flight is about to fill both."""
+    desk = CacheDesk(part)
+    first = desk.admit(A[:14])
+    desk.launch(first, 5)
+    desk.launch(first, 9)
+    why = f"{IN_FLIGHT} A request may have several chunks between the two."
+    late = desk.request([*A[:12], *B[:2]])
+    expect_pending(desk, late, True, why, "with both chunks in flight")
+    desk.settle(first, commit=True)
+    if desk.cache.cached_tokens(late) == 4:  # what else commit files is task 3.6's matter
+        expect_pending(desk, late, True, why, "with the second chunk in flight")
+    desk.settle(first, commit=True)
+    expect_pending(desk, late, False, "It is cached now.", "once both are filed")
+
+
+@task("3.7")
+def test_what_is_given_up_is_not_waited_for(part: ModuleType) -> None:
+    """A request that fails, is preempted or goes to the host with a chunk in flight fills nothing."""
+    for given_up in ("failed", "preempted", "swapped out"):
+        desk = CacheDesk(part, num_host_blocks=4)
+        first = desk.admit(A[:12])
+        desk.launch(first, 12)
+        late = desk.request(A[:12])
+        if given_up == "failed":
+            desk.leave(first, keep=False)
+        elif given_up == "preempted":
+            desk.preempt(first)
+        else:
+            expect_equal(desk.cache.swap_out(first), True, "what swap_out returned")
+            first.status = RequestStatus.SWAPPED
+        expect_pending(desk, late, False, GIVEN_UP, f"after r0 has {given_up}")
+
+
+@task("3.7")
+def test_what_is_filed_and_lost_is_not_waited_for(part: ModuleType) -> None:
+    """Once a request has ended, no other waits for what it computed, even if that is evicted."""
+    desk = CacheDesk(part)
+    first = desk.admit(A[:12])
+    desk.launch(first, 12)
+    desk.settle(first, commit=True)
+    desk.leave(first)
+    if desk.misfits():
+        return  # task 3.6's matter
+    desk.evict(3)
+    expect_pending(desk, A[:12], False, GIVEN_UP, "after r0's blocks were evicted")
+
+
+@task("3.7")
+def test_who_else_computes_the_block_is_still_waited_for(part: ModuleType) -> None:
+    """Of two that compute one block, one gives up: the block is pending until the other does too."""
+    desk = CacheDesk(part)
+    both = [desk.admit(A[:9]), desk.admit([*A[:8], *B[:3]])]
+    for request in both:
+        desk.launch(request, request.num_tokens)
+    late = desk.request(A[:12])
+    expect_pending(desk, late, True, WAIT, "while r0 and r1 compute its blocks")
+    desk.leave(both[0], keep=False)
+    why = "Note what each request computes: one that leaves takes only its own note with it."
+    expect_pending(desk, late, True, why, "after r0 has failed")
+    desk.leave(both[1], keep=False)
+    expect_pending(desk, late, False, GIVEN_UP, "after both have failed")
+
+
+@task("3.7")
+def test_who_may_not_reuse_a_prefix_does_not_wait_for_one(part: ModuleType) -> None:
+    """A request whose may_reuse_prefix is False is not pending: it computes the block in any case."""
+    desk = computing(part, 0, 12)
+    why = (
+        "r0 computes the block that r1 lacks, but r1 may not use it (`may_reuse_prefix`): it computes "
+        "all of its tokens itself, and waiting would only delay it."
+    )
+    expect_pending(desk, desk.request(A[:12], may_reuse=False), False, why)
+
+
+@task("3.7")
+def test_without_a_tree_nobody_waits(part: ModuleType) -> None:
+    """Given no tree, what another computes is not found later either."""
+    desk = CacheDesk(part, caching=False)
+    desk.cache.allocate(desk.admit(A[:12]), 12)
+    why = "Without a tree nothing is filed, so what r0 computes is never found, however long one waits."
+    expect_pending(desk, A[:12], False, why)
+
+
+class Token(int):
+    """A token id that counts how often one of its kind was compared."""
+
+    num_compared = 0
+
+    def __eq__(self, other: object) -> bool:
+        Token.num_compared += 1
+        return int(self) == other
+
+    __hash__ = int.__hash__
+
+
+def compared(part: ModuleType, num_running: int) -> int:
+    """How many tokens is_pending compares beside so many requests that have filed their prompts."""
+    desk = CacheDesk(part)
+    for first in range(num_running):
+        desk.compute(desk.admit([first + 100, *A[:4]]), commit=True)
+    late = desk.request([Token(token) for token in B[:5]])
+    before = Token.num_compared
+    expect_pending(desk, late, False, NOTHING_GAINED, "with all results filed")
+    return Token.num_compared - before
+
+
+@task("3.7")
+def test_what_is_filed_is_compared_no_more(part: ModuleType) -> None:
+    """is_pending compares a prompt with chunks that are not filed yet, and with no others."""
+    few, many = compared(part, 1), compared(part, 3)
+    expect(
+        many <= few,
+        f"is_pending compares tokens {few} times beside 1 running request, {many} times beside 3",
+        why="Every waiting request asks in every step. Remove a request's note in `_computing` when "
+        "`commit` has filed all that it promises, or each is compared with all that run.",
+    )
+
+
+@task("3.7")
+def test_a_fork_waits_for_its_siblings_prompt(part: ModuleType) -> None:
+    """A fork is pending while its sibling runs and lacks some of the prompt, and no longer."""
+    for caching in (True, False):
+        desk = CacheDesk(part, caching=caching)
+        first = desk.request(A[:9])
+        fork = desk.request(A[:9], fork_of=first)
+        why = "A fork that waits for a request that does not run may wait for ever."
+        expect_pending(desk, fork, False, why, "before r0 runs")
+        desk.cache.admit(first)
+        first.status = RUNNING
+        desk.compute(first, 5, commit=True)
+        why = "Once the sibling has the prompt, the fork shares its blocks and computes one token."
+        expect_pending(desk, fork, True, why, "after 5 of r0's 9 tokens")
+        desk.compute(first, 4, commit=True)
+        expect_pending(desk, fork, False, why, "after all of them")
+
+
+@task("3.7")
+def test_a_fork_waits_for_the_result_of_its_siblings_prompt(part: ModuleType) -> None:
+    """A prompt that is in flight is not computed yet: its fork waits for the result."""
+    for caching in (True, False):
+        desk = CacheDesk(part, caching=caching)
+        first = desk.admit(A[:9])
+        fork = desk.request(A[:9], fork_of=first)
+        expect(desk.launch(first, 9), "no room in an empty pool")
+        why = "The step may still fail: count num_settled_tokens, not num_computed_tokens."
+        expect_pending(desk, fork, True, why, "with r0's whole prompt in flight")
+        desk.settle(first, commit=True)
+        expect_pending(desk, fork, False, why, "once its result has come")
