@@ -2,15 +2,20 @@
 
 import json
 from pathlib import Path
+from statistics import median
 
 import pytest
 from typer.testing import CliRunner
 
 from tests.models.tiny import tiny_model
-from yaie.cli.bench.workload import Lengths, draw_jobs, run_jobs
+from yaie.backends import choose_backend
+from yaie.bench.host import Case, time_overlapped
+from yaie.bench.workload import Lengths, draw_jobs, run_jobs
 from yaie.cli.main import app
+from yaie.core.config import EngineConfig
 from yaie.core.errors import ConfigError
 from yaie.engine.llm_engine import LLMEngine
+from yaie.models.loader import resolve_device
 
 
 @pytest.fixture(scope="module")
@@ -67,11 +72,30 @@ def test_latency_reports_each_batch_size(model: str, tmp_path: Path) -> None:
     assert figures["batches"].keys() == {"1", "3"}
 
 
-def test_bookkeeping_needs_no_model(tmp_path: Path) -> None:
+def test_bookkeeping_measures_scheduling_the_whole_step_and_what_overlapping_leaves(
+    tmp_path: Path,
+) -> None:
     arguments = ["--running", "4", "--waiting", "3", "--cached", "5", "--steps", "20"]
     _, figures = bench("bookkeeping", *arguments, folder=tmp_path)
     (case,) = figures["cases"]
-    assert len(case["ms"]) == 20
+    assert {len(case[name]) for name in ("ms", "whole_ms", "overlapped_ms")} == {20}
+    assert 0 < median(case["ms"]) < median(case["whole_ms"])
+
+
+def test_the_forward_pass_is_no_part_of_what_overlapping_leaves() -> None:
+    config = EngineConfig(device="cpu", backend="torch", mine="none", threads=1)
+    backend = choose_backend(config, resolve_device(config))
+    seconds = 0.1
+    left = time_overlapped(config, backend, Case(2, 0, 0), steps=8, forward_seconds=seconds)
+    assert median(left) < 1e3 * seconds
+
+
+def test_overhead_compares_a_server_with_the_engine_alone(model: str, tmp_path: Path) -> None:
+    arguments = ["--streams", "3", "--prompt-tokens", "8", "--output-tokens", "6", "--repeats", "1"]
+    printed, figures = bench("overhead", model, *arguments, folder=tmp_path)
+    (alone,), (served,) = figures["tokens_per_second"].values()
+    assert figures["ratio"]["values"] == [served / alone]
+    assert "3 streams at once" in printed
 
 
 def test_every_job_gets_exactly_the_tokens_it_asks_for(model: str) -> None:

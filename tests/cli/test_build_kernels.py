@@ -6,9 +6,9 @@ import pytest
 
 from tests.cli.conftest import Yaie
 from yaie.cli import build_kernels
-from yaie.core.cuda import nvcc
-from yaie.core.cuda.compiler import Built
 from yaie.core.errors import ConfigError, KernelError
+from yaie.cuda import nvcc
+from yaie.cuda.compiler import Built
 
 LABS = ("cuda_memory_ops", "cuda_ops", "cuda_flash_attention", "cuda_paged_attention")
 
@@ -24,9 +24,9 @@ def _compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         path.write_bytes(b"0" * 2**20)
         return Built(path, "13.0", names)
 
-    monkeypatch.setattr("yaie.core.cuda.compiler.build", build)
+    monkeypatch.setattr("yaie.cuda.compiler.build", build)
     found = nvcc.Nvcc(Path("/opt/nvcc"), "13.0", "PATH")
-    monkeypatch.setattr("yaie.core.cuda.nvcc.find_nvcc", lambda: found)
+    monkeypatch.setattr("yaie.cuda.nvcc.find_nvcc", lambda: found)
     monkeypatch.delenv("TORCH_CUDA_ARCH_LIST", raising=False)
 
 
@@ -49,7 +49,7 @@ def test_what_is_to_write_is_counted(yaie: Yaie) -> None:
 def test_without_a_compiler_it_says_what_to_install(
     yaie: Yaie, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("yaie.core.cuda.nvcc.find_nvcc", lambda: None)
+    monkeypatch.setattr("yaie.cuda.nvcc.find_nvcc", lambda: None)
     ran = yaie("build-kernels")
     assert ran.code == 2
     assert "pip install nvidia-cuda-nvcc" in ran.err

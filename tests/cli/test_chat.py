@@ -1,12 +1,15 @@
 """`yaie chat` with piped input: every line is answered in turn."""
 
+import random
 import signal
+import sys
 
 import pytest
 
 from tests.cli.conftest import Yaie
 from tests.server.fake_engine import FakeEngine
 from yaie.cli import chat
+from yaie.cli.chat_wrap import WordWrap
 
 
 def test_answers_line_by_line_and_leaves_at_the_end(yaie: Yaie, fake: FakeEngine) -> None:
@@ -45,7 +48,9 @@ def test_system_message_and_history_reach_the_model(
 ) -> None:
     seen = []
     monkeypatch.setattr(
-        fake, "encode_chat", lambda messages, tools=None: seen.append(list(messages)) or [1]
+        fake.tokenizer,
+        "apply_chat_template",
+        lambda messages, **_: seen.append(list(messages)) or [1],
     )
     yaie("chat", stdin="/system be brief\none\ntwo\n/reset\nthree\n")
     roles = [[message["role"] for message in messages] for messages in seen]
@@ -107,3 +112,50 @@ def test_control_characters_of_a_model_do_not_reach_the_terminal(
     yaie: Yaie, fake: FakeEngine
 ) -> None:
     assert yaie("chat", stdin="a\x1b[2Jb\n").out == "bJ2[a\n"
+
+
+def test_lines_break_between_words_on_a_terminal(
+    yaie: Yaie, fake: FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "20")
+    answer = "attention reads all keys and values"
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert yaie("chat", stdin=answer[::-1] + "\n").out == "attention reads all\nkeys and values\n"
+
+
+def test_what_is_piped_out_keeps_its_lines(
+    yaie: Yaie, fake: FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "20")
+    answer = "attention reads all keys and values"
+    assert yaie("chat", stdin=answer[::-1] + "\n").out == answer + "\n"
+
+
+def wrapped(text: str, width: int, seed: int = 0) -> str:
+    """The text as a WordWrap writes it that is fed pieces of random length."""
+    written: list[str] = []
+    wrap, numbers = WordWrap(written.append, width), random.Random(seed)
+    while text:
+        cut = numbers.randint(1, 7)
+        wrap.feed(text[:cut])
+        text = text[cut:]
+    wrap.end()
+    return "".join(written)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_wrapping_does_not_depend_on_how_the_text_is_cut(seed: int) -> None:
+    text = "A block table maps a request's blocks.\n\n    indented code\nand so on, to the end."
+    assert wrapped(text, 16, seed) == (
+        "A block table\nmaps a request's\nblocks.\n\n    indented\ncode\nand so on, to\nthe end."
+    )
+
+
+def test_a_word_longer_than_a_line_is_left_to_the_terminal() -> None:
+    assert wrapped("see https://example.org/a/b now", 10) == (
+        "see\nhttps://example.org/a/b now"  # of which it makes three lines
+    )
+
+
+def test_wide_characters_fill_two_cells_and_may_be_parted() -> None:
+    assert wrapped("注意力机制 ok", 6) == "注意力\n机制\nok"

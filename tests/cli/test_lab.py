@@ -9,7 +9,7 @@ import pytest
 from tests.cli.conftest import Yaie
 from tests.learner import hand_in, record_pass
 from yaie.cli import lab
-from yaie.core.curriculum import load_curriculum
+from yaie.curriculum.manifest import load_curriculum
 
 
 def row(said: str) -> list[str]:

@@ -1,14 +1,15 @@
 """Every command says whose parts run, and a learner's part that fails does not end a chat."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.cli.conftest import Yaie
 from tests.learner import faults_of, hand_in, hand_in_faulty, record_pass
+from tests.server.fake_engine import FakeEngine
 from yaie.cli import chat
 from yaie.cli.console import show_backend
-from yaie.engine.backends import Backend
 
 OPTIONS = ["--raw", "--max-tokens", "2", "--temperature", "0"]
 
@@ -70,15 +71,16 @@ def test_chat_survives_a_part_that_fails(
 
 
 def test_a_backend_that_is_slow_here_is_said(capsys: pytest.CaptureFixture[str]) -> None:
-    show_backend(Backend("torch", {}, ()))
-    show_backend(Backend("cuda", {}, (), "on the CPU, very slowly"))
+    facts = FakeEngine().facts
+    show_backend(facts)
+    show_backend(replace(facts, backend="cuda", backend_note="on the CPU, very slowly"))
     assert capsys.readouterr().err == "Backend cuda: on the CPU, very slowly.\n"
 
 
 def test_a_backend_that_cannot_run_here_is_an_error_before_a_model_is_loaded(
     yaie: Yaie, tiny_folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("yaie.engine.backends.choice.find_host_compiler", lambda: None)
+    monkeypatch.setattr("yaie.cuda.nvcc.find_host_compiler", lambda: None)
     ran = yaie("generate", "hello", "--model", tiny_folder, "--backend", "cuda", "--device", "cpu")
     assert ran.code == 2
     assert "install g++" in ran.err

@@ -70,7 +70,7 @@ def server(*args: str) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
 
 
 def address_in(process: subprocess.Popen[str], lines: list[str]) -> str:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while not (found := re.search(r"Serving at (\S+)/v1", "".join(lines))):
         assert process.poll() is None, "".join(lines)
         assert time.monotonic() < deadline, "".join(lines)

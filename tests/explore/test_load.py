@@ -3,7 +3,7 @@
 import pytest
 
 from tests.learner import hand_in
-from yaie.core.curriculum import ROOT
+from yaie.curriculum.manifest import ROOT
 from yaie.explore import NothingToDraw, load
 
 STUB = """

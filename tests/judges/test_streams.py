@@ -15,7 +15,6 @@ import pytest
 from tests.judges.multibyte import SayingSampler, Spelling, byte_fallback, byte_level, cut, texts
 from tests.judges.sse import Json, ask_all
 from tests.server.conftest import serving
-from yaie.engine import assembly
 from yaie.engine.llm_engine import LLMEngine
 
 TEXTS = texts()
@@ -54,9 +53,9 @@ def speaker(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     spelling: Spelling
     folder, spelling = request.param(tmp_path_factory.mktemp("speaker") / "speaker")
     scripts = [cut(text, spelling, random.Random(i)) for i, text in enumerate(TEXTS)]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(assembly, "make_sampler", lambda *_: SayingSampler(scripts))
-        engine = LLMEngine(model=str(folder), num_blocks=2048, threads=1, mine="none")
+    engine = LLMEngine(model=str(folder), num_blocks=2048, threads=1, mine="none", overlap="off")
+    worker: Any = engine._machine.worker
+    worker.sampler = SayingSampler(scripts)
     with serving(lambda: engine) as server:
         yield Speaker(server.url, scripts)
 

@@ -15,7 +15,8 @@ from openai import OpenAI
 
 from tests.models.tiny import tiny_model
 from tests.server.fake_engine import FakeEngine
-from yaie.engine.async_engine import AsyncEngine
+from yaie.engine.background.async_engine import AsyncEngine
+from yaie.engine.background.engine_thread import EngineThread
 from yaie.parts import load_parts
 from yaie.server.app import create_app
 from yaie.server.listen import listen, url_of
@@ -33,7 +34,9 @@ class LiveServer:
 
     @property
     def llm(self) -> Any:
-        return self.engine.engine
+        """The engine itself, which runs on a thread here."""
+        driver: Any = self.engine._driver
+        return driver.engine
 
     def openai(self) -> OpenAI:
         """A client that checks every answer against OpenAI's schema."""
@@ -48,12 +51,17 @@ class LiveServer:
 
 @contextmanager
 def serving(
-    load: Callable[[], Any], *, wait: bool = True, api: Any = None, **app_options: Any
+    load: Callable[[], Any],
+    *,
+    wait: bool = True,
+    api: Any = None,
+    make_driver: Any = EngineThread,
+    **app_options: Any,
 ) -> Iterator[LiveServer]:
     """Serve until the block ends. `wait`: for the engine to be ready. `api`: not the reference part.
-    `app_options`: fields of ServerSettings."""
+    `make_driver`: what runs the engine. `app_options`: fields of ServerSettings."""
     settings = ServerSettings(**{"drain_seconds": 0.0, **app_options})
-    engine = AsyncEngine(load, **settings.engine_limits)
+    engine = AsyncEngine(load, make_driver=make_driver, **settings.engine_limits)
     listener = listen("127.0.0.1", 0)
     url = url_of(listener)
     app = create_app(engine, api or load_parts("none")["api_server"], settings)

@@ -14,9 +14,10 @@ from typing import Any
 
 from yaie.core.config import EngineConfig
 from yaie.core.errors import ContextLengthError, InvalidRequestError
+from yaie.core.output import RequestOutput
 from yaie.core.params import SamplingParams
-from yaie.core.request import FinishReason, Request, RequestOutput, RequestStatus
-from yaie.engine.backends import Backend
+from yaie.core.request import FailureKind, FinishReason, Request, RequestStatus
+from yaie.engine.facts import EngineFacts
 from yaie.parts import load_part
 
 
@@ -35,6 +36,15 @@ class FakeTokenizer:
     def decode(self, ids: Sequence[int]) -> str:
         return "".join(chr(token) for token in ids)
 
+    def apply_chat_template(
+        self,
+        messages: list[dict[str, Any]],
+        *,
+        tools: Any = None,
+        add_generation_prompt: bool = True,
+    ) -> list[int]:
+        return self.encode(messages[-1]["content"])
+
 
 class FakeEngine:
     def __init__(self, max_model_len: int = 1000) -> None:
@@ -43,7 +53,6 @@ class FakeEngine:
         self.max_model_len = max_model_len
         self.tokenizer = FakeTokenizer()
         self.parts: list[Any] = []
-        self.backend = Backend("torch", {}, ())
         self.api = load_part("api_server", "none").package
         self.sampling_defaults: dict[str, Any] = {}
         self.pool_tokens = 16 * max_model_len
@@ -60,7 +69,30 @@ class FakeEngine:
         self.steps = 0
         self.num_waiting = 0
         self.alive: dict[str, Request] = {}
+        self.closed = False
+        self._started: list[str] = []
         self._numbers = count()
+
+    @property
+    def facts(self) -> EngineFacts:
+        return EngineFacts(
+            config=self.config,
+            model_name=self.model_name,
+            model_folder="",
+            model_type="",
+            architecture="Fake",
+            dtype="float32",
+            device="cpu",
+            vocab_size=0x110000,
+            num_parameters=0,
+            weight_bytes=0,
+            max_model_len=self.max_model_len,
+            pool_tokens=self.pool_tokens,
+            sampling_defaults=self.sampling_defaults,
+            backend="torch",
+            backend_note="",
+            parts=tuple(self.parts),
+        )
 
     def add_request(
         self,
@@ -83,15 +115,19 @@ class FakeEngine:
                 params,
                 max_tokens=min(params.max_tokens or len(ids), len(ids)),
                 arrival_time=time.monotonic(),
+                index=index,
             )
-            for _ in range(params.n)
+            for index in range(params.n)
         ]
         self.alive |= {request.request_id: request for request in requests}
         self.priorities.append(priority)
         return requests
 
     def encode_chat(self, messages: list[dict[str, Any]], tools: Any = None) -> list[int]:
-        return self.tokenizer.encode(messages[-1]["content"])
+        return self.tokenizer.apply_chat_template(messages, tools=tools)
+
+    def check_params(self, params: SamplingParams) -> None:
+        pass
 
     def pause_after(self, steps: int) -> None:
         self._pause_at = self.steps + steps
@@ -110,12 +146,14 @@ class FakeEngine:
         return [self._advance(request) for request in list(self.alive.values())]
 
     def _advance(self, request: Request) -> RequestOutput:
-        request.scheduled_time = request.scheduled_time or time.monotonic()
+        if request.scheduled_time is None:
+            request.scheduled_time = time.monotonic()
+            self._started.append(request.request_id)
         prompt = request.token_ids[: request.num_prompt_tokens]
         if self.tokenizer.decode(prompt) == self.poison:
             del self.alive[request.request_id]
-            request.error = "its logits are not finite"
-            return RequestOutput(request, "", [], FinishReason.ERROR)
+            request.error, request.failure = "its logits are not finite", FailureKind.CORRUPTED
+            return RequestOutput.of(request, "", [], FinishReason.ERROR)
         token = prompt[-1 - request.num_output_tokens]
         request.token_ids.append(token)
         reason = None
@@ -126,7 +164,11 @@ class FakeEngine:
         if reason is not None:
             request.finish_reason, request.status = reason, RequestStatus.FINISHED
             del self.alive[request.request_id]
-        return RequestOutput(request, chr(token), [token], reason)
+        return RequestOutput.of(request, chr(token), [token], reason)
+
+    def take_started(self) -> list[str]:
+        started, self._started = self._started, []
+        return started
 
     def abort(self, request_id: str) -> bool:
         self.aborted.append(request_id)
@@ -138,3 +180,9 @@ class FakeEngine:
 
     def stats(self) -> dict[str, float]:
         return {"num_running": len(self.alive), "num_waiting": self.num_waiting, "kv_usage": 0.0}
+
+    def reset_prefix_cache(self) -> int:
+        return 0
+
+    def close(self) -> None:
+        self.closed = True

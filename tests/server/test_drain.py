@@ -10,7 +10,7 @@ import pytest
 from tests.server.conftest import LiveServer, serving, within
 from tests.server.fake_engine import FakeEngine
 from tests.server.test_failures import LONG, events_of
-from yaie.engine.async_engine import EngineState
+from yaie.engine.background.async_engine import EngineState
 
 
 def leave(server: LiveServer, seconds: float) -> "Future[None]":

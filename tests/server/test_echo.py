@@ -5,9 +5,12 @@ from typing import Any
 import pytest
 from openai import OpenAI
 
+from solutions.api_server import CompletionRequest, TextReply
 from tests.server.conftest import LiveServer
 from tests.server.test_logprobs import complete, streamed
-from yaie.core.request import Request, RequestOutput
+from yaie.core.output import RequestOutput, Submitted
+from yaie.core.params import SamplingParams
+from yaie.core.request import FinishReason, TokenLogprob
 from yaie.server.extras import extend
 
 
@@ -117,22 +120,44 @@ class Pieces:
 
 @pytest.mark.parametrize("logprobs", [None, 0])
 def test_the_space_between_prompt_and_text_is_not_lost(logprobs: int | None) -> None:
-    from solutions.api_server import CompletionRequest, TextReply
-    from yaie.core.params import SamplingParams
-    from yaie.core.request import FinishReason, TokenLogprob
-
     body = CompletionRequest(prompt="the sky", echo=True, logprobs=logprobs)
     params = SamplingParams(logprobs=logprobs, prompt_logprobs=logprobs)
-    request = Request("r", [0, 1], params)
-    request.prompt_logprobs = [None, TokenLogprob(1, -1.0)]
-    request.logprobs = [TokenLogprob(2, -2.0), TokenLogprob(3, -3.0)]
-    request.token_ids += [2, 3]
-    reply = extend(TextReply("m", [request]), body, Pieces(), None)
+    reply = extend(TextReply("m", [Submitted("r", [0, 1], params)]), body, Pieces(), None)
     # The engine decodes the output alone, and may hold the first token's text back.
-    reply.add(RequestOutput(request, "", [2]))
-    reply.add(RequestOutput(request, "is blue", [3], FinishReason.LENGTH))
+    first = RequestOutput("r", "", [2], num_output_tokens=1)
+    last = RequestOutput("r", "is blue", [3], FinishReason.LENGTH, num_output_tokens=2)
+    if logprobs is not None:
+        first.logprobs, last.logprobs = [TokenLogprob(2, -2.0)], [TokenLogprob(3, -3.0)]
+        first.prompt_logprobs = [None, TokenLogprob(1, -1.0)]
+    reply.add(first)
+    reply.add(last)
     (choice,) = reply.result()["choices"]
     assert choice["text"] == "the sky is blue"
     if logprobs is not None:
         assert choice["logprobs"]["tokens"] == ["the", " sky", " is", " blue"]
         assert choice["logprobs"]["text_offset"] == [0, 3, 7, 10]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_mere_echo_tells_the_prompt_and_counts_nothing(stream: bool) -> None:
+    """The engine draws one token all the same: neither it nor its entry is told."""
+    body = CompletionRequest(prompt="the sky", echo=True, logprobs=0, max_tokens=0)
+    params = SamplingParams(logprobs=0, prompt_logprobs=0)
+    submitted = [Submitted("r", [0, 1], params)]
+    reply = extend(TextReply("m", submitted, include_usage=True), body, Pieces(), None)
+    only = RequestOutput("r", "is", [2], FinishReason.STOP, num_output_tokens=1)
+    only.logprobs = [TokenLogprob(2, -2.0)]
+    only.prompt_logprobs = [None, TokenLogprob(1, -1.0)]
+    if stream:
+        choices = [chunk["choices"][0] for chunk in reply.chunks(only)]
+        usage = reply.usage_chunk()["usage"]
+    else:
+        reply.add(only)
+        answer = reply.result()
+        choices, usage = answer["choices"], answer["usage"]
+    assert "".join(choice["text"] for choice in choices) == "the sky"
+    assert choices[-1]["finish_reason"] == "length"
+    told = [choice["logprobs"]["tokens"] for choice in choices if choice["logprobs"]]
+    assert told == [["the", " sky"]]
+    assert usage == reply.usage()
+    assert (usage["completion_tokens"], usage["total_tokens"]) == (0, 2)

@@ -9,6 +9,7 @@ import pytest
 
 from tests.server.conftest import LiveServer, serving, within
 from tests.server.fake_engine import FakeEngine
+from yaie.server import service
 
 LONG = {"prompt": "x" * 900, "max_tokens": 900}
 
@@ -100,6 +101,37 @@ def test_one_failed_choice_ends_its_siblings(fake: FakeEngine, fake_live: LiveSe
     assert fake_live.http.post("/v1/completions", json=body).status_code == 500
     assert fake_live.http.post("/v1/completions", json={"prompt": "ok"}).status_code == 200
     assert len(fake.aborted) == 1
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("path", "asked"),
+    [
+        ("/v1/completions", {"prompt": "x" * 900}),
+        ("/v1/chat/completions", {"messages": [{"role": "user", "content": "x" * 900}]}),
+        ("/v1/responses", {"input": "x" * 900}),
+    ],
+)
+def test_request_whose_reply_cannot_be_made_is_aborted(
+    fake: FakeEngine,
+    fake_live: LiveServer,
+    monkeypatch: pytest.MonkeyPatch,
+    path: str,
+    asked: dict[str, Any],
+    stream: bool,
+) -> None:
+    """It was submitted before: unread, it would run to its end."""
+
+    def broken(*_: Any) -> None:
+        raise RuntimeError("boom at /some/path")
+
+    monkeypatch.setattr(service, "extend", broken)
+    fake.step_seconds = 0.01
+    response = fake_live.http.post(path, json={**asked, "stream": stream})
+    assert response.status_code == 500
+    assert "boom" not in response.text
+    within(5, lambda: len(fake.aborted) == 1 and not fake.alive)
+    assert fake_live.engine.num_streams == 0
 
 
 def test_dead_engine_ends_the_server(fake: FakeEngine) -> None:

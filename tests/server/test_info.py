@@ -80,8 +80,12 @@ def test_a_router_reads_how_many_requests_run_and_wait(tmp_path: Path) -> None:
         ]
         body = {"prompt": "abc", "n": 6, "max_tokens": 1000, "ignore_eos": True, "stream": True}
         with server.http.stream("POST", "/v1/completions", json=body) as answer:
-            next(answer.iter_lines())
-            [load] = server.http.get("/get_load").json()
+            lines = answer.iter_lines()  # kept: the answer is closed with it
+            next(lines)
+            for _ in range(200):  # the second of six runs once the first has computed the prompt
+                [load] = server.http.get("/get_load").json()
+                if load["num_waiting_reqs"] == 4:
+                    break
     assert load["num_reqs"] == 6
     assert load["num_waiting_reqs"] == 4
     assert load["num_tokens"] > 0

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from openai import OpenAI
 
-from grader.kit.api import make_request
+from grader.kit.api import STOP, make_request
 from solutions.api_server import ChatReply, TextReply
 from tests.server.conftest import LiveServer
-from yaie.core.request import RequestOutput, TokenLogprob
+from yaie.core.request import TokenLogprob
 from yaie.server.extras.logprobs import ChatLogprobs, TextLogprobs
 
 MODEL = "tiny-llama"
@@ -158,24 +158,73 @@ class Letters:
 
 
 def test_numbers_that_json_cannot_hold_are_very_negative_instead() -> None:
-    request = make_request(prompt=1, output=3, logprobs=2)
+    request = make_request(prompt=1, logprobs=2)
     least = float("-inf")
-    request.logprobs = [
+    output = request.says("a\ufffd", tokens=3)
+    output.logprobs = [
         TokenLogprob(97, least, ((98, -0.5), (0, least))),
         TokenLogprob(0, float("nan")),
         TokenLogprob(200, -1.0),
     ]
-    output = RequestOutput(request, "a\ufffd", [97, 0, 200])
-    chat_reply = ChatLogprobs(ChatReply("m", [request]), Letters())
+    chat_reply = ChatLogprobs(ChatReply("m", [request.submitted]), Letters())
     chat_reply.add(output)
     entries = chat_reply.result()["choices"][0]["logprobs"]["content"]
     assert [entry["logprob"] for entry in entries] == [-9999.0, -9999.0, -1.0]
     assert [entry["token"] for entry in entries] == ["a", "<s>", "\\xc8"]
     assert [entry["bytes"] for entry in entries] == [[97], None, [200]]
-    text_reply = TextLogprobs(TextReply("m", [request]), Letters(), with_prompt=False)
+    text_reply = TextLogprobs(TextReply("m", [request.submitted]), Letters(), with_prompt=False)
     text_reply.add(output)
     shape = text_reply.result()["choices"][0]["logprobs"]
     assert shape["top_logprobs"][0] == {"b": -0.5, "<s>": -9999.0, "a": -9999.0}
     assert shape["tokens"] == ["a", "<s>", "bytes:\\xc8"]
     assert shape["text_offset"] == [0, 1, 1]
     json.dumps(shape, allow_nan=False)
+
+
+@pytest.mark.parametrize("is_slow", [False, True])
+def test_merged_outputs_have_the_entries_of_all_their_tokens(is_slow: bool) -> None:
+    """A reader who is slow finds several outputs merged into one."""
+    request = make_request(prompt=1, logprobs=0)
+    outputs = [request.says(char) for char in "abc"]
+    outputs.append(request.says("", STOP))
+    for number, output in enumerate(outputs):
+        output.logprobs = [TokenLogprob(97 + number, -number / 8)]
+    if is_slow:
+        first, *others = outputs
+        for other in others:
+            first.merge(other)
+        outputs = [first]
+    reply = TextLogprobs(TextReply("m", [request.submitted]), Letters(), with_prompt=False)
+    shapes = [
+        chunk["choices"][0]["logprobs"] for output in outputs for chunk in reply.chunks(output)
+    ]
+    told = [shape for shape in shapes if shape is not None]
+    assert [token for shape in told for token in shape["tokens"]] == list("abcd")
+    assert [offset for shape in told for offset in shape["text_offset"]] == [0, 1, 2, 3]
+    assert [number for shape in told for number in shape["token_logprobs"]] == [
+        0.0,
+        -0.125,
+        -0.25,
+        -0.375,
+    ]
+    assert len(told) == (1 if is_slow else 4)
+
+
+@pytest.mark.parametrize("with_outputs_merged", [False, True])
+def test_siblings_share_the_entries_of_their_prompt(with_outputs_merged: bool) -> None:
+    """The engine tells them with the first sibling's first output."""
+    siblings = [make_request(f"r{index}", prompt=3, logprobs=0, n=2) for index in range(2)]
+    submitted = [request.submitted for request in siblings]
+    reply = TextLogprobs(TextReply("m", submitted), Letters(), with_prompt=True)
+    firsts = [request.says("") for request in siblings]
+    firsts[0].prompt_logprobs = [None, TokenLogprob(1, -1.0), TokenLogprob(2, -2.0)]
+    lasts = [request.says("ab", STOP) for request in siblings]
+    for output in (*firsts, *lasts):
+        output.logprobs = [TokenLogprob(97, -0.5)]
+    if with_outputs_merged:
+        for first, last in zip(firsts, lasts, strict=True):
+            first.merge(last)
+    for output in firsts if with_outputs_merged else (*firsts, *lasts):
+        reply.add(output)
+    for choice in reply.result()["choices"]:
+        assert choice["logprobs"]["token_logprobs"] == [None, -1.0, -2.0, -0.5, -0.5]

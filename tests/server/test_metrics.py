@@ -12,7 +12,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.models.tiny import tiny_model
 from tests.server.conftest import LiveServer, serving, within
 from tests.server.fake_engine import FakeEngine
-from yaie.engine.telemetry import Histogram
+from yaie.engine.background.latencies import Histogram
+from yaie.engine.intake.grammars import Matcher
 from yaie.server.metrics import cumulative
 
 LABELS = {"model_name": "tiny-llama", "engine": "0"}
@@ -226,6 +227,22 @@ def test_logits_that_are_not_finite_are_counted(fresh: LiveServer) -> None:
     assert value(fresh, "corrupted_requests_total") == 1
     assert value(fresh, "request_success_total", finished_reason="error") == 1
     assert value(fresh, "request_success_total", finished_reason="length") == 1
+
+
+def test_a_grammar_that_leads_nowhere_is_not_counted_as_corrupted_logits(
+    fresh: LiveServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Matcher, "_mask", lambda matcher: matcher._fail("too complex") or b"")
+    body = {
+        "messages": [{"role": "user", "content": "hi"}],
+        "max_tokens": 8,
+        "response_format": {"type": "json_object"},
+    }
+    failed = fresh.http.post("/v1/chat/completions", json=body)
+    assert failed.status_code == 500
+    assert "too complex" in failed.json()["error"]["message"]
+    assert value(fresh, "corrupted_requests_total") == 0
+    assert value(fresh, "request_success_total", finished_reason="error") == 1
 
 
 def test_served_name_is_the_label(fake: FakeEngine) -> None:

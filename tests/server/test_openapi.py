@@ -10,10 +10,10 @@ from fastapi import FastAPI
 
 from tests.server.conftest import LiveServer, serving
 from tests.server.fake_engine import FakeEngine
-from yaie.engine.async_engine import AsyncEngine
+from yaie.engine.background.async_engine import AsyncEngine
 from yaie.parts import load_part
 from yaie.server.app import create_app
-from yaie.server.openapi import endpoints
+from yaie.server.openapi.document import endpoints
 
 API = load_part("api_server", "none").package
 METHODS = {"get", "post"}

@@ -9,13 +9,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from openai import OpenAI
 
-from grader.kit.api import make_request
+from grader.kit.api import STOP, make_request
 from solutions.api_server import ChatReply
 from tests.server.conftest import LiveServer, serving
-from tests.server.fake_engine import FakeEngine
+from tests.server.fake_engine import FakeEngine, FakeTokenizer
+from tests.server.test_logprobs import Letters
 from tests.server.tool_asking import TOOLS, USER, ask, joined, of_answer
 from tests.server.tool_models import STYLES
-from yaie.core.request import FinishReason, RequestOutput
+from yaie.core.output import RequestOutput
+from yaie.core.request import TokenLogprob
+from yaie.server.extras.logprobs import ChatLogprobs
 from yaie.server.extras.tool_calls import ToolCalls
 from yaie.server.tools import choose_format
 
@@ -34,16 +37,22 @@ SAID = [
 ]
 
 
+class Backwards(FakeTokenizer):
+    """Puts the last message into the prompt upside down. seen: those of the last conversation."""
+
+    chat_template = STYLES["hermes"][0]
+
+    def apply_chat_template(self, messages: list[dict[str, Any]], **options: Any) -> list[int]:
+        self.seen = messages
+        return super().apply_chat_template(messages, **options)[::-1]
+
+
 class Parrot(FakeEngine):
-    """Says its prompt, which is upside down already. seen: the messages of the last conversation."""
+    """Says the last message of a conversation."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.tokenizer.chat_template = STYLES["hermes"][0]
-
-    def encode_chat(self, messages: list[dict[str, Any]], tools: Any = None) -> list[int]:
-        self.seen = messages
-        return super().encode_chat(messages, tools)[::-1]
+        self.tokenizer = Backwards()
 
 
 @pytest.fixture(scope="module")
@@ -72,8 +81,9 @@ def test_a_tools_message_reaches_the_template_with_the_name_of_its_function(
         {"role": "tool", "tool_call_id": "c1", "content": "halted"},
     ]
     ask(parrot, messages, max_tokens=openai.omit)
-    assert parrot.llm.seen[1]["tool_calls"][0]["function"]["arguments"] == {}
-    assert parrot.llm.seen[2]["name"] == "halt"
+    seen = parrot.llm.tokenizer.seen
+    assert seen[1]["tool_calls"][0]["function"]["arguments"] == {}
+    assert seen[2]["name"] == "halt"
 
 
 def test_without_tools_a_call_is_text(parrot: LiveServer) -> None:
@@ -135,15 +145,14 @@ def test_the_parser_is_a_setting() -> None:
 
 def reply_to(said: str, places: list[int]) -> tuple[ToolCalls, list[RequestOutput]]:
     """A reply, and the outputs of an engine that says this in pieces."""
-    request = make_request(prompt=1, output=len(said))
-    request.finish_reason = FinishReason.STOP
+    request = make_request(prompt=1)
     form = choose_format("hermes", "tools", lambda _: None)
     assert form is not None
     begins = [0, *sorted(places)]
     ends = [*begins[1:], len(said)]
-    outputs = [RequestOutput(request, said[a:b], [1]) for a, b in zip(begins, ends, strict=True)]
-    outputs[-1].finish_reason = FinishReason.STOP
-    return ToolCalls(ChatReply("m", [request]), form, {"get_weather"}), outputs
+    outputs = [request.says(said[a:b]) for a, b in zip(begins, ends, strict=True)]
+    outputs[-1].finish_reason = STOP
+    return ToolCalls(ChatReply("m", [request.submitted]), form, {"get_weather"}), outputs
 
 
 @settings(suppress_health_check=[HealthCheck.too_slow])
@@ -176,3 +185,17 @@ def test_a_stream_joins_to_the_whole_answer_for_every_cut(
     assert joined_calls == calls
     assert reasons[-1] == choice["finish_reason"]
     assert set(reasons[:-1]) <= {None}
+
+
+def test_the_entries_of_an_output_travel_once_however_many_pieces_it_makes() -> None:
+    reply, (output,) = reply_to(f"I look. {CALL}", [])
+    entries = [TokenLogprob(97, -0.5), TokenLogprob(98, -1.0)]
+    output.token_ids, output.logprobs = [97, 98], entries
+    inner = ChatLogprobs(ChatReply("m", reply.requests), Letters())
+    form = choose_format("hermes", "tools", lambda _: None)
+    assert form is not None
+    chunks = list(ToolCalls(inner, form, {"get_weather"}).chunks(output))
+    told = [chunk["choices"][0]["logprobs"] for chunk in chunks]
+    assert sum(shape is not None for shape in told) == 1
+    [shape] = [shape for shape in told if shape is not None]
+    assert [entry["logprob"] for entry in shape["content"]] == [-0.5, -1.0]

@@ -10,7 +10,7 @@ from tests.server.conftest import serving, within
 from tests.server.fake_engine import FakeEngine
 from tests.server.test_failures import LONG, events_of
 from yaie.core.errors import EngineDeadError
-from yaie.engine.async_engine import EngineState
+from yaie.engine.background.async_engine import EngineState
 
 
 def in_background(ask: Any) -> tuple[threading.Thread, list[httpx.Response]]:
@@ -65,9 +65,9 @@ def test_health_says_dead_while_clients_are_told(fake: FakeEngine) -> None:
 
         with pytest.MonkeyPatch.context() as patch:
             # The server ends as soon as the engine is dead: hold it for one more look.
-            patch.setattr(server.engine, "on_ended", lambda: None)
+            patch.setattr(server.engine._ended, "set", lambda: None)
             within(5, died)
-            server.engine._ended.set()
+        server.engine._loop.call_soon_threadsafe(server.engine._ended.set)
         asking.join(10)
     assert seen[0] == (200, "ready")
     assert seen[-1] == (503, "dead")

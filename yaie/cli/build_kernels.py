@@ -12,8 +12,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from yaie.cli.console import err, out, say
-from yaie.core.curriculum import load_curriculum
 from yaie.core.errors import ConfigError, KernelError
+from yaie.curriculum.manifest import load_curriculum
 
 USUAL = ("80", "90")
 """Ampere's and Hopper's datacentre GPUs: what is built for where there is neither a GPU nor a flag."""
@@ -44,8 +44,8 @@ def build_kernels(
     ] = False,
 ) -> None:
     """Compile the CUDA labs into the cache, so that nothing is compiled when they are first used."""
-    from yaie.core.cuda.compiler import cache_folder
-    from yaie.core.cuda.nvcc import INSTALL, find_nvcc
+    from yaie.cuda.compiler import cache_folder
+    from yaie.cuda.nvcc import INSTALL, find_nvcc
 
     names = architectures(arch)
     nvcc = find_nvcc()
@@ -76,7 +76,7 @@ def folders(yours: bool = False) -> list[Path]:
 
 def architectures(flag: str | None) -> tuple[str, ...]:
     """Those to compile for. Raises ConfigError for what is none."""
-    from yaie.core.cuda.nvcc import device_architecture, parse_architectures
+    from yaie.cuda.nvcc import device_architecture, parse_architectures
 
     given = flag or os.environ.get("TORCH_CUDA_ARCH_LIST")
     if given:
@@ -102,7 +102,7 @@ def build_all(places: list[Path], names: tuple[str, ...]) -> list[Outcome]:
 
 
 def _build(folder: Path, names: tuple[str, ...]) -> Outcome:
-    from yaie.core.cuda.compiler import build, find_built, open_stubs
+    from yaie.cuda.compiler import build, find_built, open_stubs
 
     known = {built.path for built in find_built(folder)}
     begin = time.perf_counter()

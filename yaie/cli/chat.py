@@ -4,6 +4,7 @@ The engine runs on its own thread, so Ctrl-C can stop an answer between two step
 engine whole. Input that is piped in is answered line by line.
 """
 
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.markup import escape
 
+from yaie.cli.chat_wrap import WordWrap
 from yaie.cli.console import err, printable, say, show_backend, show_error, show_parts, state_dir
 from yaie.cli.options import engine_options, sampling_options
 from yaie.core.compat import Runner
@@ -19,7 +21,7 @@ from yaie.core.errors import EngineDeadError, InvalidRequestError, YaieError
 
 if TYPE_CHECKING:
     from yaie.cli.chat_session import ChatSession
-    from yaie.engine.async_engine import AsyncEngine
+    from yaie.engine.background.async_engine import AsyncEngine
 
 HELP = """\
 /reset               forget the conversation
@@ -44,7 +46,7 @@ def chat(
 ) -> None:
     """Talk to a model. Without MODEL: the one of the last time, at first the embedded tutor."""
     from yaie.cli.chat_session import ChatSession
-    from yaie.engine.async_engine import AsyncEngine
+    from yaie.engine.background.async_engine import AsyncEngine
     from yaie.engine.llm_engine import LLMEngine
 
     engine = AsyncEngine(lambda: LLMEngine(config))
@@ -53,8 +55,8 @@ def chat(
     with Runner() as runner:
         runner.run(engine.start())
         (state_dir() / "last_model").write_text(config.model, encoding="utf-8")
-        show_backend(engine.engine.backend)
-        show_parts(engine.engine.parts, brief=True)
+        show_backend(engine.facts)
+        show_parts(engine.facts.parts, brief=True)
         if sys.stdin.isatty():
             err.print("[dim]/help lists the commands, Ctrl-D leaves.[/]")
         try:
@@ -69,16 +71,25 @@ def _converse(runner: Runner, engine: "AsyncEngine", session: "ChatSession") -> 
             if line == "/exit":
                 return
             elif line.startswith("/"):
-                _command(line, engine, session)
+                _command(line, runner, engine, session)
             else:
-                runner.run(session.ask(line, _show))
-                say("")
+                _answer(line, runner, session)
         except EngineDeadError:
             raise
         except YaieError as error:  # of this answer alone
             show_error(error)
         except KeyboardInterrupt:
             err.print("\n[dim](stopped)[/]")
+
+
+def _answer(line: str, runner: Runner, session: "ChatSession") -> None:
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    wrap = WordWrap(_show, width)
+    try:
+        runner.run(session.ask(line, lambda text: wrap.feed(printable(text))))
+    finally:
+        wrap.end()
+    say("")
 
 
 def _lines() -> Iterator[str]:
@@ -108,11 +119,11 @@ def _typed() -> Callable[[], str | None]:
 
 
 def _show(text: str) -> None:
-    sys.stdout.write(printable(text))
+    sys.stdout.write(text)
     sys.stdout.flush()
 
 
-def _command(line: str, engine: "AsyncEngine", session: "ChatSession") -> None:
+def _command(line: str, runner: Runner, engine: "AsyncEngine", session: "ChatSession") -> None:
     name, _, rest = line.partition(" ")
     rest = rest.strip()
     match name:
@@ -129,12 +140,12 @@ def _command(line: str, engine: "AsyncEngine", session: "ChatSession") -> None:
             shown = " ".join(f"{key}={value}" for key, value in session.sampling.items())
             say(shown or "all at their defaults")
         case "/stats":
-            _show_stats(engine, session)
+            _show_stats(session, runner.run(engine.stats()))
         case _:
             raise InvalidRequestError(f"there is no command {name}; /help lists them")
 
 
-def _show_stats(engine: "AsyncEngine", session: "ChatSession") -> None:
+def _show_stats(session: "ChatSession", engine: dict[str, float]) -> None:
     stats = session.stats
     if stats is None:
         say("No answer yet.")
@@ -142,4 +153,4 @@ def _show_stats(engine: "AsyncEngine", session: "ChatSession") -> None:
     say(f"prompt       {stats.prompt_tokens} tokens, {stats.cached_tokens} of them cached")
     say(f"output       {stats.output_tokens} tokens, {stats.tokens_per_second:.1f} a second")
     say(f"first token  after {stats.first_token * 1000:.0f} ms")
-    say(f"KV pool      {engine.engine.stats()['kv_usage']:.1%} in use")
+    say(f"KV pool      {engine['kv_usage']:.1%} in use")

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from yaie.core.errors import InvalidRequestError, YaieError
+from yaie.core.output import RequestOutput
 from yaie.core.params import SamplingParams
 from yaie.core.request import FinishReason
-from yaie.engine.async_engine import AsyncEngine
-from yaie.engine.request_stream import RequestStream
+from yaie.engine.background.async_engine import AsyncEngine
+from yaie.engine.background.request_stream import RequestStream
 
 
 @dataclass(slots=True)
@@ -74,18 +75,19 @@ class ChatSession:
         """
         self._turns.append({"role": "user", "content": text})
         pieces: list[str] = []
+        latest: RequestOutput | None = None
         try:
             prompt = await self._engine.encode_chat(self.messages)
             stream = await self._engine.submit(prompt, SamplingParams(**self.sampling))
             try:
-                async for output in stream:
-                    if output.finish_reason is FinishReason.ERROR:
-                        raise YaieError(output.request.error or "the request failed")
-                    pieces.append(output.text)
-                    show(output.text)
+                async for latest in stream:
+                    if latest.finish_reason is FinishReason.ERROR:
+                        raise YaieError(latest.error or "the request failed")
+                    pieces.append(latest.text)
+                    show(latest.text)
             finally:
                 await stream.aclose()
-                self.stats = _stats(stream)
+                self.stats = _stats(stream, latest)
         finally:
             if any(pieces):
                 self._turns.append({"role": "assistant", "content": "".join(pieces)})
@@ -101,13 +103,12 @@ def _value(text: str) -> Any:
         return text
 
 
-def _stats(stream: RequestStream) -> AnswerStats:
-    request = stream.requests[0]
+def _stats(stream: RequestStream, latest: RequestOutput | None) -> AnswerStats:
     now = time.perf_counter()
     return AnswerStats(
-        prompt_tokens=request.num_prompt_tokens,
-        cached_tokens=request.num_cached_tokens,
-        output_tokens=request.num_output_tokens,
+        prompt_tokens=stream.requests[0].num_prompt_tokens,
+        cached_tokens=latest.num_cached_tokens if latest else 0,
+        output_tokens=latest.num_output_tokens if latest else 0,
         first_token=(stream.first_output_at or now) - stream.submitted_at,
         total=now - stream.submitted_at,
     )

@@ -14,7 +14,7 @@ from rich.table import Table
 from yaie.core.errors import YaieError
 
 if TYPE_CHECKING:
-    from yaie.engine.backends import Backend
+    from yaie.engine.facts import EngineFacts
     from yaie.parts import Part
 
 out = Console(highlight=False)
@@ -54,10 +54,11 @@ def show_parts(parts: Sequence["Part"], *, brief: bool = False) -> None:
     err.print(f"[dim]All parts are the reference: {escape(counts)}.[/]", soft_wrap=True)
 
 
-def show_backend(backend: "Backend") -> None:
-    """On stderr, if there is something to know about it."""
-    if backend.note:
-        err.print(f"[yellow]Backend {backend.name}: {escape(backend.note)}.[/]", soft_wrap=True)
+def show_backend(facts: "EngineFacts") -> None:
+    """What the kernels are written in, on stderr, if there is something to know about it."""
+    if facts.backend_note:
+        note = f"Backend {facts.backend}: {escape(facts.backend_note)}."
+        err.print(f"[yellow]{note}[/]", soft_wrap=True)
 
 
 def _by_reason(parts: Sequence["Part"]) -> dict[str, str]:

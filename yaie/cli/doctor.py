@@ -52,15 +52,14 @@ def _print(findings: list[Finding]) -> None:
 
 
 def _print_parts() -> None:
-    from yaie.engine.backends import choose_backend
+    from yaie.backends import choose_backend
     from yaie.models.loader import resolve_device
-    from yaie.parts import load_parts
 
     config = EngineConfig()
     try:
         backend = choose_backend(config, resolve_device(config))
         say(f"\nBackend {backend.name}:")
-        out.print(parts_table(load_parts("auto", labs=backend.labs).table()))
+        out.print(parts_table(backend.parts.table()))
     except YaieError as error:
         say(error.message)
 
@@ -110,9 +109,9 @@ def _memory() -> Finding:
 
 
 def _tutor() -> Finding:
-    from yaie.models.hub import resolve_model
+    from yaie.models.hub import find_model
 
-    folder, _ = resolve_model("tutor", None, False)
+    folder = find_model("tutor", None).folder
     ok = (folder / "config.json").exists() and any(folder.glob("*.safetensors"))
     todo = "" if ok else "Its files are part of the repository; fetch them again."
     return Finding("tutor model", ok, "embedded" if ok else "not there", todo)

@@ -38,7 +38,7 @@ def _triton() -> Finding:
 
 
 def _nvcc() -> Finding:
-    from yaie.core.cuda.nvcc import find_nvcc
+    from yaie.cuda.nvcc import find_nvcc
 
     nvcc = find_nvcc()
     if nvcc is None:
@@ -48,7 +48,7 @@ def _nvcc() -> Finding:
 
 
 def _compiler() -> Finding:
-    from yaie.core.cuda.nvcc import find_host_compiler
+    from yaie.cuda.nvcc import find_host_compiler
 
     path = find_host_compiler()
     if path is None:
@@ -59,8 +59,8 @@ def _compiler() -> Finding:
 
 def _built() -> Finding:
     from yaie.cli.build_kernels import folders
-    from yaie.core.cuda.compiler import find_built
     from yaie.core.errors import ConfigError
+    from yaie.cuda.compiler import find_built
 
     try:
         places = folders()

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,6 +12,7 @@ from yaie.cli.options import engine_options, sampling_options
 from yaie.cli.steps import StepLog, name_of
 from yaie.core.config import EngineConfig
 from yaie.core.errors import InvalidRequestError
+from yaie.core.output import Submitted
 from yaie.core.params import SamplingParams
 from yaie.core.request import Request
 
@@ -47,8 +49,10 @@ def generate(
     texts = prompts or _from_stdin()
     from yaie.engine.llm_engine import LLMEngine
 
+    if steps:  # of which each is then shown with the tokens that it drew
+        config = replace(config, overlap="off")
     engine = LLMEngine(config)
-    show_backend(engine.backend)
+    show_backend(engine.facts)
     show_parts(engine.parts, brief=True)
     use_chat = engine.tokenizer.has_chat_template if chat is None else chat
     if system is not None and not use_chat:
@@ -94,16 +98,21 @@ def _encode(engine: "LLMEngine", text: str, system: str | None) -> list[int]:
 def _answers(
     engine: "LLMEngine", requests: list[Request], stepper: "LLMEngine | StepLog"
 ) -> list[dict[str, Any]]:
-    """Run these requests to their end, each step through `stepper`."""
-    reply = engine.api.TextReply(engine.model_name, requests)
+    """Run these requests to their end, each step through `stepper`. A reply of its own for each of them
+    counts its tokens."""
+    replies = {
+        request.request_id: engine.api.TextReply(engine.model_name, [Submitted.of(request)])
+        for request in requests
+    }
     while engine.has_work:
         for output in stepper.step():
-            reply.add(output)
+            replies[output.request_id].add(output)
+    whole = [reply.result() for reply in replies.values()]
     return [
         {
-            "text": choice["text"],
-            "finish_reason": choice["finish_reason"],
-            "usage": engine.api.usage([request]),
+            "text": reply["choices"][0]["text"],
+            "finish_reason": reply["choices"][0]["finish_reason"],
+            "usage": reply["usage"],
         }
-        for choice, request in zip(reply.result()["choices"], requests, strict=True)
+        for reply in whole
     ]

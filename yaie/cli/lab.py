@@ -12,9 +12,9 @@ import typer
 from rich.table import Table
 
 from yaie.cli.console import out, say
-from yaie.core.curriculum import Lab, load_curriculum
 from yaie.core.errors import ConfigError
-from yaie.core.progress import Progress
+from yaie.curriculum.manifest import Lab, load_curriculum
+from yaie.curriculum.progress import Progress
 from yaie.parts import by_progress, find_mine
 
 lab_app = typer.Typer(

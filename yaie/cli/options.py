@@ -127,7 +127,7 @@ def _sampling_flags() -> list[inspect.Parameter]:
 def _flag(name: str, hint: Any, help: str, panel: str, default: Any) -> inspect.Parameter:
     """A flag that is None unless it is given: the default belongs to the dataclass."""
     flag = f"--{name.replace('_', '-')}"
-    if hint is bool:
+    if hint in (bool, bool | None):
         flag = f"{flag}/--no-{flag[2:]}"
     if get_origin(hint) is tuple:
         hint = list[str]

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import os
 import sys
+from functools import partial
 from typing import TYPE_CHECKING
 
 import typer
@@ -12,12 +13,16 @@ from yaie import __version__
 from yaie.cli.console import err, out, parts_table, say
 from yaie.cli.options import engine_options, server_options
 from yaie.core.config import EngineConfig
-from yaie.core.errors import YaieError
+from yaie.core.errors import EngineDeadError, YaieError
 from yaie.server.listen import listen, url_of
 from yaie.server.settings import ServerSettings
 
 if TYPE_CHECKING:
+    from yaie.engine.facts import EngineFacts
     from yaie.engine.llm_engine import LLMEngine
+
+CPUS_FOR_TWO = 4
+"""With at least so many, the engine gets a process of its own; with fewer, the two would take turns."""
 
 
 @engine_options(model_as="argument")
@@ -26,35 +31,53 @@ def serve(config: EngineConfig, settings: ServerSettings) -> None:
     """Serve a model over an HTTP API that OpenAI clients understand."""
     listener = listen(settings.host, settings.port)
     say(f"YAIE {__version__}: loading {config.model} ...")
-    from yaie.engine.async_engine import AsyncEngine
+    from yaie.engine.background.async_engine import AsyncEngine
+    from yaie.engine.background.engine_process import EngineProcess
+    from yaie.engine.background.engine_thread import EngineThread
     from yaie.parts import load_part
     from yaie.server.app import create_app
     from yaie.server.logs import start_logging
     from yaie.server.run import run_server
 
-    def load() -> "LLMEngine":  # on its own thread, while the server answers already
-        from yaie.engine.llm_engine import LLMEngine
-
-        return LLMEngine(config)
-
-    start_logging(settings.log_level, settings.log_file, settings.log_json)
-    engine = AsyncEngine(load, **settings.engine_limits)
+    log = partial(start_logging, settings.log_level, settings.log_file, settings.log_json)
+    log()
+    engine = AsyncEngine(
+        partial(_load, config),
+        make_driver=partial(EngineProcess, prepare=log) if _has_process(settings) else EngineThread,
+        **settings.engine_limits,
+    )
     api = load_part("api_server", config.mine).package
     app = create_app(engine, api, settings)
     url = url_of(listener, secure=settings.ssl_certfile is not None)
 
     def announce() -> None:
-        _announce(engine.engine, settings, url)
+        _announce(engine.facts, settings, url)
 
     asyncio.run(run_server(engine, app, listener, settings, on_ready=announce))
     if engine.failure is None:
         err.print("Stopped.")
     if engine.is_stuck:
         _leave(engine.failure)
-    if isinstance(engine.failure, YaieError):
+    if isinstance(engine.failure, YaieError) and not isinstance(engine.failure, EngineDeadError):
         raise engine.failure
-    if engine.failure is not None:  # logged with its traceback when it happened
+    if engine.failure is not None:  # logged when it happened
         raise typer.Exit(1)
+
+
+def _load(config: EngineConfig) -> "LLMEngine":
+    """Where the engine is to run, while the server answers already."""
+    from yaie.engine.llm_engine import LLMEngine
+
+    return LLMEngine(config)
+
+
+def _has_process(settings: ServerSettings) -> bool:
+    """Whether the engine gets a process of its own."""
+    if settings.engine_process is not None:
+        return settings.engine_process
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0)) >= CPUS_FOR_TWO
+    return (os.cpu_count() or 1) >= CPUS_FOR_TWO
 
 
 def _leave(failure: BaseException | None) -> None:
@@ -66,18 +89,18 @@ def _leave(failure: BaseException | None) -> None:
     os._exit(0 if failure is None else 1)
 
 
-def _announce(engine: "LLMEngine", settings: ServerSettings, url: str) -> None:
+def _announce(facts: "EngineFacts", settings: ServerSettings, url: str) -> None:
     """What this server runs, and how to talk to it. Keys are not shown."""
-    name = settings.served_model_name or engine.model_name
-    options = engine.config.non_default() | settings.non_default()
+    name = settings.served_model_name or facts.model_name
+    options = facts.config.non_default() | settings.non_default()
     changed = ", ".join(f"{key}={options[key]}" for key in options if key != "model")
-    say(f"model        {name} (context {engine.max_model_len:,} tokens)")
+    say(f"model        {name} (context {facts.max_model_len:,} tokens)")
     say(f"options      {changed or 'all at their defaults'}")
-    if engine.backend.name != "torch":
-        note = f" ({engine.backend.note})" if engine.backend.note else ""
-        say(f"backend      {engine.backend.name}{note}")
-    say(f"KV pool      {engine.pool_tokens:,} tokens: {_concurrency(engine)}")
-    out.print(parts_table(engine.parts))
+    if facts.backend != "torch":
+        note = f" ({facts.backend_note})" if facts.backend_note else ""
+        say(f"backend      {facts.backend}{note}")
+    say(f"KV pool      {facts.pool_tokens:,} tokens: {_concurrency(facts)}")
+    out.print(parts_table(facts.parts))
     say(f"\nServing at {url}/v1 (Ctrl-C stops). Try:\n")
     key = "-H 'Authorization: Bearer YOUR_KEY' " if settings.api_key else ""
     say(
@@ -86,10 +109,8 @@ def _announce(engine: "LLMEngine", settings: ServerSettings, url: str) -> None:
     )
 
 
-def _concurrency(engine: "LLMEngine") -> str:
+def _concurrency(facts: "EngineFacts") -> str:
     """How many requests of full length the pool holds; shorter ones fit in greater number."""
-    whole = engine.pool_tokens // engine.max_model_len
-    at_once = min(engine.config.max_num_seqs, max(whole, 1))
-    return (
-        f"{at_once} requests of {engine.max_model_len:,} tokens at once, more if they are shorter"
-    )
+    whole = facts.pool_tokens // facts.max_model_len
+    at_once = min(facts.config.max_num_seqs, max(whole, 1))
+    return f"{at_once} requests of {facts.max_model_len:,} tokens at once, more if they are shorter"

@@ -15,7 +15,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from yaie.cli.console import printable
-from yaie.core.request import FinishReason, Request, RequestOutput, RequestStatus
+from yaie.core.output import RequestOutput
+from yaie.core.request import FinishReason, Request, RequestStatus
 
 if TYPE_CHECKING:
     from yaie.engine.llm_engine import LLMEngine
@@ -67,7 +68,7 @@ class StepLog:
             if not request.is_finished
         }
         outputs = self._engine.step()
-        gained = {output.request.request_id: output for output in outputs}
+        gained = {output.request_id: output for output in outputs}
         step = Step({}, [], int(self._engine.stats()["used_blocks"]))
         for name, (computed, status) in before.items():
             request = self._requests[name]

@@ -11,8 +11,8 @@ YAIE_MINE says otherwise, with the words of `--mine`: `none` draws from the refe
 import os
 import warnings
 
-from yaie.core.curriculum import load_curriculum
 from yaie.core.errors import PartError
+from yaie.curriculum.manifest import load_curriculum
 from yaie.parts import Parts, forget_part, load_parts, open_tasks
 
 

@@ -84,7 +84,8 @@ def _step(scheduler: Scheduler, cache: KVCacheManager, here: list[Request]) -> S
         if item.request.is_finished:
             step.wasted.add(name)
     step.used_blocks = cache.stats()["used_blocks"]
-    for request in scheduler.update(plan, [0] * sum(item.samples for item in plan.scheduled)):
+    scheduler.advance(plan)
+    for request in scheduler.update(plan, [[0] for item in plan.scheduled if item.samples]):
         if request.num_output_tokens >= request.max_tokens:
             scheduler.finish(request, FinishReason.LENGTH)
     alive = {request.request_id for request in here if not request.is_finished}

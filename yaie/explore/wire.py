@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from yaie.core.contracts import ApiServer
-from yaie.engine.async_engine import AsyncEngine
+from yaie.engine.background.async_engine import AsyncEngine
 from yaie.engine.llm_engine import LLMEngine
 from yaie.server.app import create_app
 
@@ -73,7 +73,7 @@ class Client:
 
     def stats(self) -> dict[str, float]:
         """The engine's counters."""
-        return self._engine.engine.stats()
+        return self._run(self._engine.stats())
 
     async def _call(self, method: str, path: str, data: bytes, leave_after: int) -> Answer:
         answer, left = Answer(), asyncio.Event()

@@ -7,13 +7,13 @@ from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
 
 from yaie import __version__
-from yaie.engine.async_engine import AsyncEngine
+from yaie.engine.background.async_engine import AsyncEngine
 from yaie.server.health import health_router
 from yaie.server.info import info_router
 from yaie.server.keys import KeyGuard
 from yaie.server.limits import BodyLimit, ConcurrencyLimit
 from yaie.server.metrics import metrics_router
-from yaie.server.openapi import install_document
+from yaie.server.openapi.document import install_document
 from yaie.server.request_id import HEADER
 from yaie.server.responses.routes import responses_router
 from yaie.server.service import Service

@@ -1,17 +1,43 @@
-"""`/health` and `/ready`: what a load balancer asks, and whoever wants to know whose parts run."""
+"""`/health` and `/ready`: what a load balancer asks. `/health` also tells whose parts run."""
 
-from typing import Any
+from typing import Literal
 
 from fastapi import APIRouter
 from starlette.responses import JSONResponse, Response
 
 from yaie import __version__
-from yaie.engine.async_engine import EngineState
+from yaie.engine.background.async_engine import EngineState
+from yaie.server.openapi.completions import Answer
 from yaie.server.service import Service
 
 
+class PartInUse(Answer):
+    """Whose package serves a part of the engine, and why."""
+
+    lab: str
+    owner: Literal["yours", "reference"]
+    module: str
+    reason: str
+
+
+class Health(Answer):
+    """The state of the engine. What it runs is told once it is known."""
+
+    status: EngineState
+    version: str
+    model: str | None = None
+    backend: str | None = None
+    parts: list[PartInUse] | None = None
+
+
+class Readiness(Answer):
+    """Whether a request sent now would be admitted."""
+
+    status: Literal["loading", "ready", "draining", "dead", "full"]
+
+
 def health_router(service: Service) -> APIRouter:
-    """The router with these two. They are ours, whoever wrote the endpoints below `/v1`."""
+    """The router with these two. They are given, whichever part answers below `/v1`."""
     router = APIRouter()
 
     @router.head("/health", include_in_schema=False)
@@ -19,7 +45,8 @@ def health_router(service: Service) -> APIRouter:
     async def health() -> Response:
         """Liveness: 200 when ready; 503 while loading or draining, and when dead. Says what runs."""
         state = service.engine.state
-        return JSONResponse(_body(service), 200 if state is EngineState.READY else 503)
+        body = _health(service).model_dump(exclude_none=True)
+        return JSONResponse(body, 200 if state is EngineState.READY else 503)
 
     @router.head("/ready", include_in_schema=False)
     @router.get("/ready")
@@ -34,14 +61,13 @@ def health_router(service: Service) -> APIRouter:
     return router
 
 
-def _body(service: Service) -> dict[str, Any]:
+def _health(service: Service) -> Health:
     state = service.engine.state
-    body: dict[str, Any] = {"status": state.value, "version": __version__}
+    health = Health(status=state, version=__version__)
     if state in (EngineState.READY, EngineState.DRAINING):
-        body["model"] = service.model_name
-        body["backend"] = service.engine.engine.backend.name
-        body["parts"] = [
-            {"lab": part.lab, "owner": part.owner, "module": part.module, "reason": part.reason}
-            for part in service.engine.engine.parts
+        facts = service.engine.facts
+        health.model, health.backend = service.model_name, facts.backend
+        health.parts = [
+            PartInUse.model_validate(part, from_attributes=True) for part in facts.parts
         ]
-    return body
+    return health

@@ -87,24 +87,24 @@ def info_router(service: Service) -> APIRouter:
     @router.get("/server_info")
     async def server_info() -> ServerInfo:
         """How the engine was set up."""
-        engine = service.engine.engine
-        config = engine.config
+        facts = service.engine.facts
+        config = facts.config
         return ServerInfo(
             model_path=service.model_name,
             served_model_name=service.model_name,
             version=__version__,
             status=service.engine.state.value,
-            backend=engine.backend.name,
-            dtype=_short(engine.model.dtype),
-            device=engine.model.device.type,
+            backend=facts.backend,
+            dtype=facts.dtype,
+            device=facts.device,
             tp_size=1,
             dp_size=1,
             block_size=config.block_size,
-            max_model_len=engine.max_model_len,
+            max_model_len=facts.max_model_len,
             max_running_requests=config.max_num_seqs,
             max_waiting_requests=config.max_waiting,
             max_prefill_tokens=config.token_budget,
-            max_total_num_tokens=engine.pool_tokens,
+            max_total_num_tokens=facts.pool_tokens,
             policy=config.policy,
             prefix_caching=config.prefix_caching,
             num_unfinished_calls=service.engine.num_streams,
@@ -113,25 +113,24 @@ def info_router(service: Service) -> APIRouter:
     @router.get("/model_info")
     async def model_info() -> ModelInfo:
         """The model that is served."""
-        engine = service.engine.engine
-        model = engine.model
+        facts = service.engine.facts
         return ModelInfo(
             model_path=service.model_name,
             served_model_name=service.model_name,
-            architectures=[model.architecture],
+            architectures=[facts.architecture],
             is_generation=True,
-            max_model_len=engine.max_model_len,
-            vocab_size=model.adapter.vocab_size,
-            num_parameters=model.num_parameters,
-            weight_bytes=model.weight_bytes,
-            dtype=_short(model.dtype),
-            has_chat_template=engine.tokenizer.has_chat_template,
+            max_model_len=facts.max_model_len,
+            vocab_size=facts.vocab_size,
+            num_parameters=facts.num_parameters,
+            weight_bytes=facts.weight_bytes,
+            dtype=facts.dtype,
+            has_chat_template=service.engine.tokenizer.has_chat_template,
         )
 
     @router.get("/get_load")
     async def get_load() -> list[Load]:
         """How busy the engine is."""
-        engine = service.engine.engine
+        facts = service.engine.facts
         stats = service.engine.telemetry.stats
         waiting = int(stats["num_waiting"])
         return [
@@ -139,7 +138,7 @@ def info_router(service: Service) -> APIRouter:
                 dp_rank=0,
                 num_reqs=waiting + int(stats["num_running"]),
                 num_waiting_reqs=waiting,
-                num_tokens=round(stats["kv_usage"] * engine.pool_tokens),
+                num_tokens=round(stats["kv_usage"] * facts.pool_tokens),
             )
         ]
 
@@ -152,7 +151,3 @@ def info_router(service: Service) -> APIRouter:
     router.add_api_route("/get_model_info", model_info, methods=["GET"])
     router.add_api_route("/flush_cache", reset_prefix_cache, methods=["POST"])
     return router
-
-
-def _short(dtype: object) -> str:
-    return str(dtype).removeprefix("torch.")

@@ -1,4 +1,4 @@
-"""API keys: 401 for whoever does not show one."""
+"""API keys: 401 for a request without a known one."""
 
 import hmac
 from collections.abc import Callable, Collection, Sequence
@@ -10,8 +10,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 class KeyGuard:
     """Plain ASGI middleware: every path asks for `Authorization: Bearer KEY`, those in `exempt` do not.
 
-    It holds digests alone, all of one length, and compares with every one of them, so that the time of
-    an answer tells nothing about any key.
+    It holds digests alone, all of one length, and compares with every one of them: the time of an
+    answer tells nothing about any key.
     """
 
     def __init__(

@@ -54,7 +54,7 @@ class _RefusedError(Exception):
 
 
 class BodyLimit:
-    """Reads a body before anybody works on it, so that these come before any other complaint:
+    """Reads a body before any work on it, because these come before any other complaint:
 
     413 if it is announced or grows larger than `max_bytes`, 408 if it has not come within `seconds`,
     503 if too many bytes are held for other requests, 400 if it is nested too deeply.
@@ -132,7 +132,7 @@ def is_too_deep(body: bytes) -> bool:
     """Whether JSON is nested more than MAX_DEPTH levels.
 
     Of what is no JSON it only says that it opens more than it closes; then the parser will not get far.
-    No loop of Python's own runs over single bytes: that would hold up everybody else for seconds.
+    No loop of Python's own runs over single bytes: that would hold up all other requests for seconds.
     """
     if body.count(b"[") + body.count(b"{") <= MAX_DEPTH:
         return False

@@ -1,4 +1,4 @@
-"""Takes the port before anything slow happens, so that a taken one is said at once.
+"""Takes the port before anything slow happens: a taken one is reported at once.
 
 Imports neither torch nor the web framework, for the same reason.
 """

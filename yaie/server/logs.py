@@ -12,7 +12,7 @@ import sys
 import time
 
 from yaie.core.errors import ConfigError
-from yaie.engine.async_engine import AsyncEngine
+from yaie.engine.background.async_engine import AsyncEngine
 from yaie.server import request_id
 
 logger = logging.getLogger(__name__)

@@ -1,7 +1,7 @@
 """`GET /metrics`: the engine's telemetry for Prometheus, under the names and labels of vLLM.
 
 So dashboards, autoscalers and gateways that were made for it find what they look for. prometheus_client
-writes the text; the numbers are read when somebody asks (`Telemetry`), so the engine does nothing for
+writes the text; the numbers are read when a scraper asks (`Telemetry`), so the engine does nothing for
 it. While the model loads there is no engine to speak of: then there are the process's figures alone.
 """
 
@@ -23,7 +23,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from yaie.core.request import FinishReason
-from yaie.engine.telemetry import Histogram, Telemetry
+from yaie.engine.background.latencies import Histogram, Telemetry
 from yaie.server.service import Service
 
 # name: (attribute of the statistics, help)
@@ -108,11 +108,11 @@ class EngineCollector(Collector):
         yield success
 
     def _cache_config(self) -> dict[str, str]:
-        engine = self._service.engine.engine
-        config = engine.config
+        facts = self._service.engine.facts
+        config = facts.config
         return {
             "block_size": str(config.block_size),
-            "num_gpu_blocks": str(engine.pool_tokens // config.block_size),
+            "num_gpu_blocks": str(facts.pool_tokens // config.block_size),
             "enable_prefix_caching": str(config.prefix_caching),
             "swap_space": str(config.swap_space),
         }

@@ -13,7 +13,7 @@ from types import FrameType
 import uvicorn
 from starlette.types import ASGIApp
 
-from yaie.engine.async_engine import AsyncEngine
+from yaie.engine.background.async_engine import AsyncEngine
 from yaie.server.connections import MAX_HEAD_BYTES, allowed_connections, connection_class
 from yaie.server.logs import log_activity
 from yaie.server.request_id import RequestId
@@ -28,7 +28,7 @@ FLUSH_SECONDS = 5
 
 class _Server(uvicorn.Server):
     """Leaves what a signal means to us. Uvicorn would stop listening at once, and raise the signal
-    again at the end, so that the process would not exit with 0."""
+    again at the end: the process would not exit with 0."""
 
     def __init__(self, config: uvicorn.Config, on_signal: Callable[[], None]) -> None:
         super().__init__(config)

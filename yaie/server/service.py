@@ -1,4 +1,4 @@
-"""The backend that the HTTP API is given: a background engine, and the name of its model there."""
+"""The service that the HTTP API is given: a background engine, and the name of its model there."""
 
 import json
 from collections.abc import Sequence
@@ -9,14 +9,14 @@ from typing import Any
 from yaie.core.contracts import Reply
 from yaie.core.errors import InvalidRequestError
 from yaie.core.params import Constraint, SamplingParams
-from yaie.engine.async_engine import AsyncEngine, Prompt
-from yaie.engine.request_stream import RequestStream
+from yaie.engine.background.async_engine import AsyncEngine, Prompt
+from yaie.engine.background.request_stream import RequestStream
 from yaie.server.extras import extend
 from yaie.server.tools import ToolFormat, choose_format, with_names_of_tools
 
 
 class Service:
-    """One model behind one name. See `yaie.core.contracts.ServingBackend`."""
+    """One model behind one name. See `yaie.core.contracts.ModelService`."""
 
     def __init__(
         self,
@@ -35,22 +35,22 @@ class Service:
     @property
     def model_name(self) -> str:
         """What clients call the model. Raises EngineUnavailableError while it loads."""
-        return self._name or self.engine.engine.model_name
+        return self._name or self.engine.facts.model_name
 
     @property
     def max_model_len(self) -> int:
         """The longest sequence, prompt and output together."""
-        return self.engine.engine.max_model_len
+        return self.engine.facts.max_model_len
 
     @property
     def sampling_defaults(self) -> dict[str, Any]:
         """Sampling parameters of requests that do not give them."""
-        return self.engine.engine.sampling_defaults
+        return self.engine.facts.sampling_defaults
 
     @cached_property
     def tool_format(self) -> ToolFormat | None:
         """How the model writes calls of tools; None if it cannot be told about tools."""
-        tokenizer = self.engine.engine.tokenizer
+        tokenizer = self.engine.tokenizer
         return choose_format(self._tool_parser, tokenizer.chat_template, tokenizer.special_token_id)
 
     async def encode_chat(
@@ -79,7 +79,7 @@ class Service:
     def extend(self, reply: Reply, body: Any) -> Reply:
         """The reply with what the body asks for beyond text. See `yaie.server.extras`."""
         tool_format = self.tool_format if getattr(body, "may_call_tools", False) else None
-        return extend(reply, body, self.engine.engine.tokenizer, tool_format)
+        return extend(reply, body, self.engine.tokenizer, tool_format)
 
     def _known_format(self) -> ToolFormat:
         if self.tool_format is None:

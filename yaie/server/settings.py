@@ -1,7 +1,7 @@
 """Every setting of the server, in one dataclass; the engine's are in `yaie.core.config`.
 
 A value comes from the first of: a flag, the environment (`YAIE_QUEUE_TIMEOUT=30`), the default here.
-Imports neither torch nor the web framework, so that the command line may read it.
+Imports neither torch nor the web framework, because the command line reads it.
 """
 
 import os
@@ -34,6 +34,9 @@ class ServerSettings:
     )
     drain_seconds: float = setting(
         30.0, "After a signal, how long running requests may take.", panel=SERVER
+    )
+    engine_process: bool | None = setting(
+        None, "The engine in a process of its own; if not given, from 4 CPUs on.", panel=SERVER
     )
     ssl_certfile: str | None = setting(
         None, "Certificate (PEM); with it the server speaks HTTPS.", panel=SERVER
@@ -94,7 +97,7 @@ class ServerSettings:
             require(getattr(self, name) >= 1, name, "must be at least 1", getattr(self, name))
         require(0 <= self.port <= 65535, "port", "must be between 0 and 65535", self.port)
         require(self.served_model_name != "", "served_model_name", "must not be empty", "")
-        for key in self.api_key:  # a header could not carry another, so nobody could ever show it
+        for key in self.api_key:  # a header could not carry another
             if not key.isascii() or not key.isprintable() or key.strip() != key or not key:
                 raise ConfigError(
                     "api_key must be printable ASCII characters, without spaces around them",

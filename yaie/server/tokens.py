@@ -10,8 +10,10 @@ from pydantic import BaseModel, Field, ValidationError
 
 from yaie.core.errors import InvalidRequestError
 from yaie.core.fields import Flag, Integer, Never, Text
-from yaie.server.fields import Body, choice, located, tag
+from yaie.engine.intake.chat import encode_chat
+from yaie.models.tokenizer import Tokenizer
 from yaie.server.service import Service
+from yaie.server.unions import Body, choice, located, tag
 
 if TYPE_CHECKING:
     from yaie.core.contracts import ApiServer
@@ -101,11 +103,11 @@ def tokens_router(service: Service, api: "ApiServer") -> APIRouter:
     async def tokenize(body: TokenizeRequest) -> Tokens:
         """The tokens of a text or of a conversation."""
         api.check_model(service, body.model)
-        tokenizer = service.engine.engine.tokenizer
+        tokenizer = service.engine.tokenizer
         if isinstance(body, TokenizeText):
             tokens = await in_tokenizer(tokenizer.encode, body.prompt, body.add_special_tokens)
         else:
-            tokens = await in_tokenizer(_encode_chat, service, _checked(api, body), body)
+            tokens = await in_tokenizer(_encode_chat, tokenizer, _checked(api, body), body)
         spelled = None
         if body.return_token_strs:
             spelled = await in_tokenizer(tokenizer.token_strings, tokens)
@@ -116,7 +118,7 @@ def tokens_router(service: Service, api: "ApiServer") -> APIRouter:
     async def detokenize(body: DetokenizeRequest) -> Detokenized:
         """The text of tokens."""
         api.check_model(service, body.model)
-        tokenizer = service.engine.engine.tokenizer
+        tokenizer = service.engine.tokenizer
         for index, token in enumerate(body.tokens):
             if token >= tokenizer.vocab_size:
                 raise InvalidRequestError(
@@ -128,7 +130,7 @@ def tokens_router(service: Service, api: "ApiServer") -> APIRouter:
     @router.get("/tokenizer_info")
     async def tokenizer_info() -> TokenizerInfo:
         """What a client needs to tokenize by itself."""
-        described = service.engine.engine.tokenizer.describe()
+        described = service.engine.tokenizer.describe()
         return TokenizerInfo(**described, model_max_length=service.max_model_len)
 
     return router
@@ -142,8 +144,9 @@ def _checked(api: "ApiServer", body: TokenizeChat) -> Any:
         raise located(error) from None
 
 
-def _encode_chat(service: Service, chat: Any, body: TokenizeChat) -> list[int]:
-    return service.engine.engine.encode_chat(
+def _encode_chat(tokenizer: Tokenizer, chat: Any, body: TokenizeChat) -> list[int]:
+    return encode_chat(
+        tokenizer,
         [message.for_template() for message in chat.messages],
         chat.prompt_tools,
         add_generation_prompt=body.add_generation_prompt,

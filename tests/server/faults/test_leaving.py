@@ -61,7 +61,7 @@ def leave_at(server: Patient, reached: Callable[[Request], bool], stream: bool) 
 
 
 def _is_served(server: Patient, request: Request) -> bool:
-    return any(request in stream.requests for stream in list(server.engine._streams))
+    return request.request_id in server.engine._streams._owners
 
 
 def _holds_nothing(server: Patient, request: Request) -> bool:

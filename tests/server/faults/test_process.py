@@ -25,20 +25,20 @@ from yaie.server.listen import listen
 ROOT = Path(__file__).parents[3]
 LONG = {"prompt": "blocks", "max_tokens": 300, "ignore_eos": True, "temperature": 0}
 
-# Runs `yaie serve` with a fault in the model runner, from the moment a file is there.
+# Runs `yaie serve` with a fault in the worker, from the moment a file is there.
 BREAK = """
 import sys, time, pathlib
-from yaie.engine.model_runner import ModelRunner
-sign, fault, run = pathlib.Path(sys.argv.pop(1)), sys.argv.pop(1), ModelRunner.run
-def broken(self, plan):
+from yaie.worker.worker import Worker
+sign, fault, execute = pathlib.Path(sys.argv.pop(1)), sys.argv.pop(1), Worker.execute
+def broken(self, step):
     time.sleep(0.005)
     if sign.exists():
         if fault == "raise":
             raise RuntimeError("boom at /some/secret/path")
         if fault == "hang":
             time.sleep(1000)
-    return run(self, plan)
-ModelRunner.run = broken
+    return execute(self, step)
+Worker.execute = broken
 from yaie.cli.main import main
 main()
 """

@@ -1,8 +1,8 @@
 """What an answer has beyond text: log-probabilities, the prompt's echo, calls of tools.
 
 The API part makes plain answers (`yaie.core.contracts.Reply`). Each class here stands around one,
-changes the outputs that it is given and adds to the dicts that come out, so that none of it is in the
-way of whoever writes that part.
+changes the outputs that it is given and adds to the dicts that come out. So the part need not know of
+any of it.
 
     ToolCalls or Echo    what of the text is a call; the prompt in front of it
       -> Logprobs        entries for the tokens of each piece of text

@@ -5,8 +5,9 @@ from dataclasses import replace
 from typing import Any
 
 from yaie.core.contracts import Reply
-from yaie.core.request import FinishReason, RequestOutput
-from yaie.server.extras.wrapper import Json, Wrapper
+from yaie.core.output import RequestOutput
+from yaie.core.request import FinishReason
+from yaie.server.extras.wrapper import Json, Wrapper, without_tokens
 
 
 class Echo(Wrapper):
@@ -32,7 +33,7 @@ class Echo(Wrapper):
         """The whole answer."""
         answer = self._reply.result()
         if self._body.is_only_echo:
-            _count_nothing(answer["usage"])
+            answer["usage"] = self.usage()
             for choice in answer["choices"]:
                 choice["finish_reason"] = FinishReason.LENGTH.value
                 choice["stop_reason"] = None
@@ -48,12 +49,17 @@ class Echo(Wrapper):
                     choice["stop_reason"] = None
                 yield chunk
 
+    def usage(self) -> Json:
+        """OpenAI's token counts of the call, as far as its outputs have come."""
+        usage = self._reply.usage()
+        if self._body.is_only_echo:
+            usage["completion_tokens"] = 0
+            usage["total_tokens"] = usage["prompt_tokens"]
+        return usage
+
     def usage_chunk(self) -> Json:
         """The last chunk of a stream that was asked for its usage."""
-        chunk = self._reply.usage_chunk()
-        if self._body.is_only_echo:
-            _count_nothing(chunk["usage"])
-        return chunk
+        return {**self._reply.usage_chunk(), "usage": self.usage()}
 
     def _with_prompt(self, output: RequestOutput) -> Iterator[RequestOutput]:
         index = self.index_of(output)
@@ -63,9 +69,10 @@ class Echo(Wrapper):
         if not self._begun[index]:
             self._begun[index] = True
             self._needs_space[index] = self._lost_a_space(output)
-            yield RequestOutput(output.request, self._prompt(index), [])
+            prompt = replace(without_tokens(output), text=self._prompt(index), finish_reason=None)
+            yield prompt
         if self._body.is_only_echo:
-            yield replace(output, text="", token_ids=[])
+            yield replace(without_tokens(output), text="")
         elif output.text and self._needs_space[index]:
             self._needs_space[index] = False
             yield replace(output, text=" " + output.text)
@@ -78,7 +85,7 @@ class Echo(Wrapper):
         prompt = self._body.prompts()[index // request.params.n]
         if isinstance(prompt, str) and self._body.truncate_prompt_tokens is None:
             return prompt
-        text: str = self._tokenizer.decode(request.token_ids[: request.num_prompt_tokens])
+        text: str = self._tokenizer.decode(request.prompt_token_ids)
         return text
 
     def _lost_a_space(self, output: RequestOutput) -> bool:
@@ -86,8 +93,3 @@ class Echo(Wrapper):
         first = next(iter(output.token_ids), None)
         data: bytes | None = None if first is None else self._tokenizer.token_bytes(first)
         return data is not None and data[:1] == b" " and self._tokenizer.decode([first])[:1] != " "
-
-
-def _count_nothing(usage: Json) -> None:
-    usage["completion_tokens"] = 0
-    usage["total_tokens"] = usage["prompt_tokens"]

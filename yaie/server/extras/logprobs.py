@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from yaie.core.contracts import Reply
-from yaie.core.request import RequestOutput, TokenLogprob
+from yaie.core.output import RequestOutput
+from yaie.core.request import TokenLogprob
 from yaie.server.extras.wrapper import Json, Wrapper, has_content
 
 LEAST = -9999.0
@@ -23,7 +24,7 @@ def finite(logprob: float) -> float:
 
 
 class _Logprobs(Wrapper):
-    """Keeps count of each choice's tokens: how many were told of, and how many there are.
+    """Keeps the entries of each choice's tokens until they are told, and counts those that were.
 
     broken: what stands in front of the name of a token that is a part of a character.
     """
@@ -34,13 +35,13 @@ class _Logprobs(Wrapper):
         super().__init__(reply)
         self._tokenizer = tokenizer
         self._told = [0] * len(self.requests)
-        self._come = [0] * len(self.requests)
+        self._untold: list[list[TokenLogprob]] = [[] for _ in self.requests]
         self._known: dict[tuple[int, bool], tuple[str, list[int] | None]] = {}
 
     def add(self, output: RequestOutput) -> None:
         """Take over an output. Raises YaieError if its request failed."""
         super().add(output)
-        self._come[self.index_of(output)] += len(output.token_ids)
+        self._keep(output)
 
     def result(self) -> Json:
         """The whole answer, each choice with all its entries."""
@@ -52,7 +53,7 @@ class _Logprobs(Wrapper):
     def chunks(self, output: RequestOutput) -> Iterator[Json]:
         """The chunks, with the entries that are due."""
         index = self.index_of(output)
-        self._come[index] += len(output.token_ids)
+        self._keep(output)
         for chunk in self._reply.chunks(output):
             choice = chunk["choices"][0]
             is_due = has_content(choice) or choice["finish_reason"] is not None
@@ -60,14 +61,17 @@ class _Logprobs(Wrapper):
                 choice["logprobs"] = self._take(index)
             yield chunk
 
+    def _keep(self, output: RequestOutput) -> None:
+        self._untold[self.index_of(output)] += output.logprobs or []
+
     def _has_untold(self, index: int) -> bool:
-        return self._told[index] < self._come[index]
+        return bool(self._untold[index])
 
     def _take(self, index: int) -> Json:
         """The entries of a choice's tokens that were not told yet, in the endpoint's shape."""
-        begin, self._told[index] = self._told[index], self._come[index]
-        request = self.requests[index]
-        return self._shape(index, begin, request.logprobs[begin : self._told[index]])
+        begin, entries = self._told[index], self._untold[index]
+        self._told[index], self._untold[index] = begin + len(entries), []
+        return self._shape(index, begin, entries)
 
     def _shape(self, index: int, begin: int, entries: list[TokenLogprob]) -> Json:
         """begin: how many of the choice's tokens come before."""
@@ -128,9 +132,18 @@ class TextLogprobs(_Logprobs):
     def __init__(self, reply: Reply, tokenizer: Any, *, with_prompt: bool) -> None:
         """with_prompt: the text begins with the prompt (`Echo`), and so do the entries."""
         super().__init__(reply, tokenizer)
-        self._with_prompt = with_prompt
         self._prompt_told = [not with_prompt] * len(self.requests)
+        self._prompts: dict[int, list[TokenLogprob | None]] = {}
         self._offsets = [_Offset() for _ in self.requests]
+
+    def _keep(self, output: RequestOutput) -> None:
+        super()._keep(output)
+        if output.prompt_logprobs is not None:
+            self._prompts[self._prompt_of(self.index_of(output))] = output.prompt_logprobs
+
+    def _prompt_of(self, index: int) -> int:
+        """The number of a choice's prompt."""
+        return index // self.requests[index].params.n
 
     def _has_untold(self, index: int) -> bool:
         return not self._prompt_told[index] or super()._has_untold(index)
@@ -145,10 +158,9 @@ class TextLogprobs(_Logprobs):
         return shape
 
     def _add_prompt(self, shape: Json, index: int) -> None:
-        request = self.requests[index]
-        holder = request.fork_of or request  # of `n` siblings the first has it
-        prompt = request.token_ids[: request.num_prompt_tokens]
-        for token_id, entry in zip(prompt, holder.prompt_logprobs, strict=True):
+        # Of `n` siblings the first has them, and the others wait for it before they begin.
+        entries = self._prompts[self._prompt_of(index)]
+        for token_id, entry in zip(self.requests[index].prompt_token_ids, entries, strict=True):
             self._add(shape, index, token_id, entry)
 
     def _add(self, shape: Json, index: int, token_id: int, entry: TokenLogprob | None) -> None:

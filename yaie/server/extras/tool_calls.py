@@ -4,8 +4,9 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 
 from yaie.core.contracts import Reply
-from yaie.core.request import FinishReason, RequestOutput
-from yaie.server.extras.wrapper import Json, Wrapper, has_content
+from yaie.core.output import RequestOutput
+from yaie.core.request import FinishReason
+from yaie.server.extras.wrapper import Json, Wrapper, has_content, without_tokens
 from yaie.server.tools import ToolFormat
 from yaie.server.tools.parser import Arguments, Call, CallParser, Content, Event
 
@@ -63,17 +64,16 @@ class ToolCalls(Wrapper):
             yield from self._reply.chunks(output)
             return
         parser = self._choices[self.index_of(output)].parser
-        tokens = output.token_ids  # they travel with the first piece
+        rest = output  # its tokens travel with the first piece
         for event in _events(parser, output):
             text = event.text if isinstance(event, Content) else PLACE
-            piece = replace(output, text=text, token_ids=tokens, finish_reason=None)
-            tokens = []
+            piece, rest = replace(rest, text=text, finish_reason=None), without_tokens(rest)
             for chunk in self._reply.chunks(piece):
                 shape = chunk["choices"][0]
                 if has_content(shape) and not isinstance(event, Content):
                     shape["delta"] = {"tool_calls": [self._delta(event)]}
                 yield chunk
-        for chunk in self._reply.chunks(replace(output, text="", token_ids=tokens)):
+        for chunk in self._reply.chunks(replace(rest, text="")):
             _tell_reason(chunk["choices"][0], parser)
             yield chunk
 

@@ -1,10 +1,11 @@
 """The reply around a reply, which passes everything on: what the others begin with."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from yaie.core.contracts import Reply
-from yaie.core.request import Request, RequestOutput
+from yaie.core.output import RequestOutput, Submitted
 
 Json = dict[str, Any]
 
@@ -15,13 +16,13 @@ class Wrapper:
     def __init__(self, reply: Reply) -> None:
         self._reply = reply
         self.id: str = reply.id
-        self.requests: Sequence[Request] = reply.requests
+        self.requests: Sequence[Submitted] = reply.requests
         self.include_usage: bool = reply.include_usage
         self._index = {request.request_id: index for index, request in enumerate(self.requests)}
 
     def index_of(self, output: RequestOutput) -> int:
         """The number of the choice that an output belongs to."""
-        return self._index[output.request.request_id]
+        return self._index[output.request_id]
 
     def add(self, output: RequestOutput) -> None:
         """Take over an output. Raises YaieError if its request failed."""
@@ -35,9 +36,18 @@ class Wrapper:
         """The chunks that an output makes."""
         yield from self._reply.chunks(output)
 
+    def usage(self) -> Json:
+        """OpenAI's token counts of the call, as far as its outputs have come."""
+        return self._reply.usage()
+
     def usage_chunk(self) -> Json:
         """The last chunk of a stream that was asked for its usage."""
         return self._reply.usage_chunk()
+
+
+def without_tokens(output: RequestOutput) -> RequestOutput:
+    """An output whose tokens have been told already, or are not to be. What it counts stays."""
+    return replace(output, token_ids=[], logprobs=None)
 
 
 def has_content(choice: Json) -> bool:

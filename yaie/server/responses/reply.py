@@ -1,15 +1,15 @@
 """A chat completion told as a response: whole, or in the typed events of a stream.
 
-It wraps the reply of a chat completion, whoever wrote that, and reads what that makes of the engine's
-outputs. So tool calls, log-probabilities and constraints are told the same on both ways. A whole
-answer is what the last event of its stream would hold.
+It wraps the reply of a chat completion, the reference's or a learner's, and reads what that makes of
+the engine's outputs. So tool calls, log-probabilities and constraints are told the same on both ways.
+A whole answer is what the last event of its stream would hold.
 """
 
 import time
 from collections.abc import Iterator, Sequence
 
 from yaie.core.contracts import Reply
-from yaie.core.request import Request, RequestOutput
+from yaie.core.output import RequestOutput, Submitted
 from yaie.server.responses.items import Json, OpenCall, OpenItem, OpenMessage, new_id
 from yaie.server.responses.schemas import ResponsesRequest
 
@@ -25,7 +25,7 @@ class ResponseReply:
     def __init__(self, chat: Reply, body: ResponsesRequest, model: str) -> None:
         """chat: the reply of the chat completion with the same prompt."""
         self.id = new_id("resp_")
-        self.requests: Sequence[Request] = chat.requests
+        self.requests: Sequence[Submitted] = chat.requests
         self._chat = chat
         self._body = body
         self._model = model
@@ -56,8 +56,12 @@ class ResponseReply:
             for event in self._piece(chunk["choices"][0]):
                 yield self._numbered(event)
 
+    def usage(self) -> Json:
+        """Token counts as a chat completion has them."""
+        return self._chat.usage()
+
     def usage_chunk(self) -> Json:
-        """Nobody asks for it: see `include_usage`."""
+        """Not sent: see `include_usage`."""
         return self._chat.usage_chunk()
 
     def failure(self, error: Json) -> Iterator[Json]:
@@ -112,7 +116,7 @@ class ResponseReply:
             yield from self._next(OpenMessage(0))
         yield from self._close(status)
         response = self._response(status)
-        response["usage"] = _usage(self._chat.usage_chunk()["usage"])
+        response["usage"] = _usage(self.usage())
         yield {"type": f"response.{status}", "response": response}
 
     def _response(self, status: str) -> Json:
@@ -152,7 +156,7 @@ class ResponseReply:
 
 
 def _logprobs(choice: Json) -> list[Json]:
-    """Log-probabilities of a choice, or of a piece of one; empty if nobody asked for them."""
+    """Log-probabilities of a choice, or of a piece of one; empty if they were not asked for."""
     return [
         {**_logprob(entry), "top_logprobs": [_logprob(top) for top in entry["top_logprobs"]]}
         for entry in (choice["logprobs"] or {}).get("content") or ()

@@ -17,12 +17,12 @@ from starlette.types import Receive, Scope, Send
 
 from yaie.core.contracts import OutputStream
 from yaie.core.errors import InvalidRequestError, YaieError
-from yaie.server.fields import located
 from yaie.server.responses.chat import chat_body, in_our_words
 from yaie.server.responses.items import Json
 from yaie.server.responses.reply import ResponseReply
 from yaie.server.responses.schemas import ResponsesRequest
 from yaie.server.service import Service
+from yaie.server.unions import located
 
 if TYPE_CHECKING:
     from yaie.core.contracts import ApiServer
@@ -67,8 +67,12 @@ async def _submit(
     messages = [message.for_template() for message in chat.messages]
     prompt = await service.encode_chat(messages, chat.prompt_tools)
     stream = await service.submit_all([prompt], params, priority=body.priority or 0)
-    reply = service.extend(api.ChatReply(service.model_name, stream.requests), chat)
-    return stream, ResponseReply(reply, body, service.model_name)
+    try:
+        reply = service.extend(api.ChatReply(service.model_name, stream.requests), chat)
+        return stream, ResponseReply(reply, body, service.model_name)
+    except Exception:
+        await stream.aclose()  # the engine works for it already
+        raise
 
 
 class ResponseStream(Response):

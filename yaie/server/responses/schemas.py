@@ -23,7 +23,7 @@ from yaie.core.fields import (
     ranged,
 )
 from yaie.core.params import MAX_LOGPROBS
-from yaie.server.fields import Body, choice, kind_of, tag, text_or_list
+from yaie.server.unions import Body, choice, kind_of, tag, text_or_list
 
 Status = Literal["in_progress", "completed", "incomplete"]
 Id = Annotated[Text | None, Field(description="As an earlier answer gave it; has no effect.")]

@@ -1,10 +1,10 @@
-"""What `POST /v1/responses` answers, whole and in events, as models for the OpenAPI document."""
+"""What `POST /v1/responses` answers, whole and in events, as models."""
 
 from typing import Any, Literal
 
 from pydantic import Field
 
-from yaie.server.answers import Answer, TokenLogprob
+from yaie.server.openapi.completions import Answer, TokenLogprob
 
 Status = Literal["in_progress", "completed", "incomplete"]
 

@@ -1,7 +1,7 @@
 """Bodies with unions in them, and how what is wrong in one is told.
 
 Pydantic puts the member of a union that it tried into the way to a fault. The members here carry tags,
-which are taken out again, so that a client reads the name of the field as it wrote it.
+which are taken out again: a client reads the name of the field as it wrote it.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The OpenAPI document: what every endpoint takes and answers, its failures included.
+"""The table of all endpoints, and the document that is made of it.
 
 FastAPI makes a first version out of the routes. Which statuses there are, what a stream looks like and
 what a part answers in plain dicts it cannot know, and the part may be a learner's; so all that is said
@@ -12,8 +12,8 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic import TypeAdapter
 
-from yaie.server import answers, examples, info, tokens
-from yaie.server.responses.answers import AnyEvent, Response
+from yaie.server import health, info, tokens
+from yaie.server.openapi import completions, examples, responses
 from yaie.server.responses.schemas import ResponsesRequest
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ TAGS = {
     "inference": "Text from the model.",
     "models": "What is served.",
     "tokens": "The model's tokenizer.",
-    "operation": "For whoever runs the server, and for what balances load.",
+    "operation": "For operators, and for what balances load.",
 }
 CHUNKS = (
     "Chunks as server-sent events; `data: [DONE]` is the last. A failure after the first token is an "
@@ -64,9 +64,9 @@ class Stream:
     has_done: bool = True
 
 
-CHAT_STREAM = Stream(answers.ChatCompletionChunk | answers.Error, CHUNKS)
-TEXT_STREAM = Stream(answers.Completion | answers.Error, CHUNKS)
-RESPONSE_STREAM = Stream(AnyEvent, EVENTS, has_done=False)
+CHAT_STREAM = Stream(completions.ChatCompletionChunk | completions.Error, CHUNKS)
+TEXT_STREAM = Stream(completions.Completion | completions.Error, CHUNKS)
+RESPONSE_STREAM = Stream(responses.AnyEvent, EVENTS, has_done=False)
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Endpoint:
 
     body, answer: types that pydantic knows. errors: statuses besides those that all endpoints have.
     stream: what is sent instead of `answer` if the body has `stream: true`. unwell: what a 503 holds
-    instead of an error. is_open: it asks for no key and has room for everybody.
+    instead of an error. is_open: it asks for no key, and is answered however busy the server is.
     """
 
     name: str
@@ -102,38 +102,38 @@ def endpoints(api: "ApiServer") -> dict[tuple[str, str], Endpoint]:
     server_info = Endpoint("getServerInfo", "operation", "How the engine is set up",
                            info.ServerInfo)  # fmt: skip
     model_info = Endpoint("getModelInfo", "models", "What the model is", info.ModelInfo)
-    reset = Endpoint("resetPrefixCache", "operation", "Forget the prefixes that nobody uses",
+    reset = Endpoint("resetPrefixCache", "operation", "Forget the prefixes that no request uses",
                      info.ResetCache, (500,))  # fmt: skip
     return {
         ("/health", "get"): Endpoint(
-            "getHealth", "operation", "Whether the engine runs, and what it runs", answers.Health,
-            is_open=True, unwell=answers.Health,
+            "getHealth", "operation", "Whether the engine runs, and what it runs", health.Health,
+            is_open=True, unwell=health.Health,
         ),
         ("/ready", "get"): Endpoint(
             "getReadiness", "operation", "Whether a request sent now would be admitted",
-            answers.Readiness, is_open=True, unwell=answers.Readiness,
+            health.Readiness, is_open=True, unwell=health.Readiness,
         ),
         ("/metrics", "get"): Endpoint(
             "getMetrics", "operation", "Figures for Prometheus, under vLLM's names", str,
             is_open=True, media_types=("text/plain", "application/openmetrics-text"),
         ),
         ("/v1/chat/completions", "post"): Endpoint(
-            "createChatCompletion", "inference", "Answer a conversation", answers.ChatCompletion,
+            "createChatCompletion", "inference", "Answer a conversation", completions.ChatCompletion,
             INFERENCE, api.ChatRequest, examples.CHAT, CHAT_STREAM,
         ),
         ("/v1/completions", "post"): Endpoint(
-            "createCompletion", "inference", "Continue one or several prompts", answers.Completion,
+            "createCompletion", "inference", "Continue one or several prompts", completions.Completion,
             INFERENCE, api.CompletionRequest, examples.COMPLETION, TEXT_STREAM,
         ),
         ("/v1/responses", "post"): Endpoint(
             "createResponse", "inference", "Answer a conversation, in OpenAI's newer form",
-            Response, INFERENCE, ResponsesRequest, examples.RESPONSES, RESPONSE_STREAM,
+            responses.Response, INFERENCE, ResponsesRequest, examples.RESPONSES, RESPONSE_STREAM,
         ),
         ("/v1/models", "get"): Endpoint(
-            "listModels", "models", "The one model that is served", answers.ModelList
+            "listModels", "models", "The one model that is served", completions.ModelList
         ),
         ("/v1/models/{model}", "get"): Endpoint(
-            "retrieveModel", "models", "The served model by name", answers.ModelCard, (404,)
+            "retrieveModel", "models", "The served model by name", completions.ModelCard, (404,)
         ),
         ("/model_info", "get"): model_info,
         ("/get_model_info", "get"): model_info,
@@ -182,9 +182,9 @@ def document(app: FastAPI, api: "ApiServer", max_body_bytes: int, with_keys: boo
     said = get_openapi(title=app.title, version=app.version, description=about, routes=app.routes)
     table = endpoints(api)
     schemas, definitions = _schemas(table)
-    responses = {name: _failure(status) for status, (name, _) in STATUSES.items()}
+    failures = {name: _failure(status) for status, (name, _) in STATUSES.items()}
     said["tags"] = [{"name": name, "description": text} for name, text in TAGS.items()]
-    said["components"] = {"schemas": definitions, "responses": responses}
+    said["components"] = {"schemas": definitions, "responses": failures}
     if with_keys:
         key = {"type": "http", "scheme": "bearer", "description": "An API key."}
         said["components"]["securitySchemes"] = {"key": key}
@@ -252,7 +252,7 @@ def _schemas(table: dict[tuple[str, str], Endpoint]) -> tuple[dict[int, Json], J
     types = [endpoint.answer for endpoint in table.values()]
     types += [endpoint.body for endpoint in table.values() if endpoint.body is not None]
     types += [endpoint.stream.data for endpoint in table.values() if endpoint.stream]
-    types.append(answers.Error)
+    types.append(completions.Error)
     by_id = {id(type_): type_ for type_ in types}
     made, rest = TypeAdapter.json_schemas(
         [(key, "validation", TypeAdapter(type_)) for key, type_ in by_id.items()],

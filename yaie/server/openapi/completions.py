@@ -1,4 +1,4 @@
-"""What the endpoints answer, as models: for the OpenAPI document, which checks of the server read.
+"""What `/v1/models` and both kinds of completion answer, and what every failure is answered with.
 
 The answers themselves are plain dicts, made by the part in use; nothing here is in their way. A field
 with a default is one that is left out where it does not apply.
@@ -199,28 +199,3 @@ class Completion(Answer):
     model: str
     choices: list[TextChoice]
     usage: Usage | None = None
-
-
-class PartInUse(Answer):
-    """Whose package serves a part of the engine, and why."""
-
-    lab: str
-    owner: Literal["yours", "reference"]
-    module: str
-    reason: str
-
-
-class Health(Answer):
-    """The state of the engine. What it runs is told once it is known."""
-
-    status: Literal["loading", "ready", "draining", "dead"]
-    version: str
-    model: str | None = None
-    backend: str | None = None
-    parts: list[PartInUse] | None = None
-
-
-class Readiness(Answer):
-    """Whether a request sent now would be admitted."""
-
-    status: Literal["loading", "ready", "draining", "dead", "full"]
