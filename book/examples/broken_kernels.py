@@ -6,8 +6,8 @@ from pathlib import Path
 # ANCHOR: call
 import torch
 
-from yaie.core.cuda import CudaLibrary
-from yaie.core.cuda.on_cpu import KernelFault, settings
+from yaie.cuda import CudaLibrary
+from yaie.cuda.on_cpu import KernelFault, settings
 
 broken = CudaLibrary(Path(__file__).parent / "broken")
 x, out = torch.randn(100), torch.zeros(100)

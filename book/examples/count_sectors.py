@@ -4,7 +4,7 @@ import torch
 
 from solutions.cuda_memory_ops import MemoryKernels
 from solutions.cuda_memory_ops.naive import NaiveMemoryKernels
-from yaie.core.cuda.on_cpu import recording
+from yaie.cuda.on_cpu import recording
 
 TOKENS, KV_HEADS, HEAD_DIM = 64, 4, 32
 keys, values = (torch.randn(TOKENS, KV_HEADS, HEAD_DIM) for _ in "kv")

@@ -19,10 +19,10 @@ from solutions.cuda_flash_attention import FlashAttention
 from solutions.cuda_flash_attention import flash_attention as flash
 from solutions.cuda_paged_attention import PagedAttention, PrefixKernel, Split
 from solutions.cuda_paged_attention import paged_attention as paged
-from yaie.cli.bench.report import save
+from yaie.bench.report import save
 from yaie.core.batch import AttentionSpec
-from yaie.core.cuda.library import CudaLibrary
-from yaie.core.cuda.on_cpu import Launch, recording
+from yaie.cuda.library import CudaLibrary
+from yaie.cuda.on_cpu import Launch, recording
 
 OUT = Path(__file__).parents[1] / "evidence/cuda_attention_counts.json"
 PADDING = "PAD = 4;"

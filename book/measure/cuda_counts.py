@@ -17,8 +17,8 @@ from solutions.cuda_memory_ops.naive import NaiveMemoryKernels
 from solutions.cuda_ops import LayerKernels
 from solutions.cuda_ops.naive import NaiveLayerKernels
 from solutions.cuda_ops.sums import block_sums
-from yaie.cli.bench.report import save
-from yaie.core.cuda.on_cpu import Launch, recording
+from yaie.bench.report import save
+from yaie.cuda.on_cpu import Launch, recording
 
 OUT = Path(__file__).parents[1] / "evidence/cuda_counts.json"
 

@@ -20,7 +20,7 @@ from solutions.cuda_memory_ops import MemoryKernels
 from solutions.cuda_memory_ops.naive import NaiveMemoryKernels
 from solutions.cuda_ops import LayerKernels
 from solutions.cuda_ops.naive import NaiveLayerKernels
-from yaie.cli.bench.report import save
+from yaie.bench.report import save
 
 OUT = Path(__file__).parents[1] / "evidence/cuda_kernels.json"
 RUNS = 7

@@ -22,7 +22,7 @@ from solutions.triton_flash_attention.flash_attention import make_call
 from solutions.triton_flash_attention.forward import forward_kernel
 from solutions.triton_flash_attention.launch import Tiles
 from solutions.triton_flash_attention.naive import naive_forward
-from yaie.cli.bench.report import save
+from yaie.bench.report import save
 
 OUT = Path(__file__).parents[1] / "evidence/flash_attention.json"
 RUNS, HEADS, DIM = 9, 32, 128

@@ -16,7 +16,7 @@ import triton
 from triton.testing import do_bench
 
 from book.measure.gpu_kernels import chase, copy_resident, run_copy_strided, run_fma_chain
-from yaie.cli.bench.report import save
+from yaie.bench.report import save
 
 OUT = Path(__file__).parents[1] / "evidence/gpu.json"
 STRIDES = (1, 2, 3, 4, 8, 16, 32)

@@ -10,8 +10,8 @@ from itertools import takewhile
 from pathlib import Path
 
 from book import four
-from yaie.cli.bench.report import save
-from yaie.cli.bench.workload import Lengths, draw_jobs
+from yaie.bench.report import save
+from yaie.bench.workload import Lengths, draw_jobs
 from yaie.core.params import SamplingParams
 from yaie.core.request import FinishReason, Request
 from yaie.engine.llm_engine import LLMEngine
@@ -65,7 +65,8 @@ def _fill(parts: Parts, size: int) -> tuple[int, int, int, int, dict[str, int]]:
     contiguous = dict.fromkeys(("exact", "power_of_two", "whole_context"), 0)
     while unfinished:
         plan = scheduler.schedule()
-        for request in scheduler.update(plan, [7] * sum(item.samples for item in plan.scheduled)):
+        scheduler.advance(plan)
+        for request in scheduler.update(plan, [[7] for item in plan.scheduled if item.samples]):
             if request.num_output_tokens == unfinished[request]:
                 scheduler.finish(request, FinishReason.LENGTH)
                 del unfinished[request]

@@ -10,8 +10,8 @@ import statistics
 import tempfile
 from pathlib import Path
 
-from yaie.cli.bench.prefix import run
-from yaie.cli.bench.report import save
+from yaie.bench.prefix import run
+from yaie.bench.report import save
 from yaie.core.config import EngineConfig
 
 OUT = Path(__file__).parents[1] / "evidence/memory_first_token.json"

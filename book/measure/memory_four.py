@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from book import four
-from yaie.cli.bench.report import save
+from yaie.bench.report import save
 from yaie.core.params import SamplingParams
 from yaie.core.request import Request
 from yaie.engine.llm_engine import LLMEngine

@@ -16,7 +16,7 @@ from solutions.radix_attention import RadixAttention
 from solutions.radix_attention.grouping import groups_of
 from solutions.radix_attention.naive import naive_radix_attention
 from solutions.transformer_ops import TransformerOps
-from yaie.cli.bench.report import save
+from yaie.bench.report import save
 from yaie.core.batch import AttentionBatch, AttentionSpec, KVLayerSpec
 from yaie.parts import load_parts
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from yaie.cli.bench.report import save
+from yaie.bench.report import save
 
 OUT = Path(__file__).parents[1] / "evidence/memory_merge.json"
 NUM_REQUESTS, SHARED, OWN, HEAD_DIM = 64, 1000, 24, 32

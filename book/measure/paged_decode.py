@@ -21,7 +21,7 @@ from solutions.triton_paged_attention import PagedAttention
 from solutions.triton_paged_attention.configs import Config
 from solutions.triton_paged_attention.naive import launch_naive_decode
 from solutions.triton_paged_attention.paged_attention import decode
-from yaie.cli.bench.report import save
+from yaie.bench.report import save
 from yaie.core.batch import AttentionSpec
 
 OUT = Path(__file__).parents[1] / "evidence/paged_decode.json"

@@ -28,7 +28,7 @@ from book.measure.gpu_kernels import (
     run_copy_strided,
     run_fma_chain,
 )
-from yaie.cli.bench.report import save
+from yaie.bench.report import save
 
 OUT = Path(__file__).parents[1] / "evidence/profiling.json"
 CHAIN = 50

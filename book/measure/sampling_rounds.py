@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from solutions.sampler.noise import gumbel_noise
-from yaie.cli.bench.report import save
+from yaie.bench.report import save
 
 OUT = Path(__file__).parents[1] / "evidence/sampling_rounds.json"
 ROWS, VOCAB, CHUNK = 64, 151_936, 128

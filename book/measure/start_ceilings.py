@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from yaie.cli.bench.report import save
+from yaie.bench.report import save
 
 OUT = Path(__file__).parents[1] / "evidence/start_ceilings.json"
 GIB = 1 << 30

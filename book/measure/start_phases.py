@@ -15,22 +15,23 @@ from types import SimpleNamespace
 from typing import Any
 
 from book import four
-from yaie.cli.bench.report import save
-from yaie.cli.bench.workload import Lengths, draw_jobs
+from yaie.backends import choose_backend
+from yaie.bench.report import save
+from yaie.bench.workload import Lengths, draw_jobs
 from yaie.core.config import EngineConfig
 from yaie.core.params import SamplingParams
 from yaie.core.request import Request
-from yaie.engine.assembly import Machine, assemble
-from yaie.engine.backends import choose_backend
 from yaie.engine.llm_engine import LLMEngine
+from yaie.engine.step.assembly import Machine, assemble
+from yaie.engine.step.byte_text import ByteDetokenizer
 from yaie.models.loader import ModelLoader, resolve_device
-from yaie.parts import Parts, load_parts
+from yaie.parts import Parts
 
 OUT = Path(__file__).parents[1] / "evidence/start_phases.json"
 SIZES = (1, 4, 64)
 STEPS, WARM_UP, ROUNDS = 48, 8, 5
 TIMED = {  # lab, class: the methods of the contract that a step calls, and the phase they belong to
-    ("scheduler", "Scheduler"): {"schedule": "schedule", "update": "update"},
+    ("scheduler", "Scheduler"): {"schedule": "schedule", "advance": "update", "update": "update"},
     ("radix_attention", "RadixAttention"): {"plan": "attention", "run": "attention"},
     ("sampler", "Sampler"): {"sample": "sample"},
     ("engine", "Detokenizer"): {"push": "text"},
@@ -60,6 +61,7 @@ class TimedParts:
     """The reference's packages, with timed subclasses in place of some classes."""
 
     def __init__(self, parts: Parts, clock: Clock) -> None:
+        self.table = parts.table
         self._packages = {}
         for lab in (
             "transformer_ops",
@@ -84,15 +86,19 @@ class TimedParts:
 
 
 def main() -> None:
-    clock, parts = Clock(), load_parts("none")
-    config = EngineConfig(prefix_caching=False, device="cpu", backend="torch")
+    clock = Clock()
+    config = EngineConfig(
+        mine="none", prefix_caching=False, device="cpu", backend="torch", overlap="off"
+    )
     backend = choose_backend(config, resolve_device(config))
-    model = ModelLoader(config, parts["transformer_ops"].TransformerOps()).load()
+    backend.parts = TimedParts(backend.parts, clock)  # type: ignore[assignment]
+    model = ModelLoader(config).load(backend.make_ops())
     # `forward` calls attention, whose time is taken off below.
     model.adapter.forward = clock.timed("weights", model.adapter.forward)  # type: ignore[method-assign]
     model.adapter.logits = clock.timed("logits", model.adapter.logits)  # type: ignore[method-assign]
-    timed: Any = TimedParts(parts, clock)
-    machine = assemble(config, backend, timed, model, model.max_length)
+    # What the engine takes in place of the reference's Detokenizer.
+    ByteDetokenizer.push = clock.timed("text", ByteDetokenizer.push)  # type: ignore[method-assign]
+    machine = assemble(config, backend, model)
     vocab, steps = model.tokenizer.vocab_size, {}
     for size in SIZES:
         prompts = [job.prompt for job in draw_jobs(size, Lengths((64, 64), (1, 1)), vocab)]

@@ -10,15 +10,15 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from yaie.cli.bench.report import save
-from yaie.cli.bench.workload import Job, Lengths, draw_jobs
+from yaie.bench.report import save
+from yaie.bench.workload import Job, Lengths, draw_jobs
 from yaie.core.params import SamplingParams
 from yaie.core.request import FinishReason, Request
 from yaie.parts import Parts, load_parts
 
 OUT = Path(__file__).parents[1] / "evidence/time_batching_counts.json"
 BATCHES = (4, 8, 16, 32, 48, 64)
-SEATS, NUM_BLOCKS = 16, 4096
+NUM_ROWS, NUM_BLOCKS = 16, 4096
 FOUR = (30, 34, 22, 57)  # answer tokens of requests A to D
 ROUNDS = 40
 WORKLOADS = {
@@ -32,7 +32,7 @@ def main() -> None:
     limits = {str(size): _limits(size) for size in BATCHES}
     steps = {}
     for name, lengths in WORKLOADS.items():
-        steps[name] = _both(parts, draw_jobs(512, lengths, vocab=4096), SEATS)
+        steps[name] = _both(parts, draw_jobs(512, lengths, vocab=4096), NUM_ROWS)
         print(name, steps[name], flush=True)
     four = [Job([1], length) for length in FOUR]
     repeated = _both(parts, four * ROUNDS, len(four))
@@ -40,7 +40,7 @@ def main() -> None:
         str(OUT),
         {
             "command": "python -m book.measure.time_batching_counts",
-            "workload": f"512 requests, {SEATS} at once; requests A to D, {ROUNDS} times, 4 at once",
+            "workload": f"512 requests, {NUM_ROWS} at once; requests A to D, {ROUNDS} times, 4 at once",
             "limits": limits,
             "steps": steps,
             "four": _four() | {"repeated": repeated},
@@ -82,18 +82,18 @@ def _four() -> dict[str, float]:
     return {"steps": max(FOUR), "rows": rows, "useful": useful, "share": useful / rows}
 
 
-def _both(parts: Parts, jobs: list[Job], seats: int) -> dict[str, float]:
+def _both(parts: Parts, jobs: list[Job], num_rows: int) -> dict[str, float]:
     part = parts["scheduler"]
-    static = _steps(parts, part.StaticScheduler, jobs, seats)
-    continuous = _steps(parts, part.Scheduler, jobs, seats)
+    static = _steps(parts, part.StaticScheduler, jobs, num_rows)
+    continuous = _steps(parts, part.Scheduler, jobs, num_rows)
     return {"static": static, "continuous": continuous, "ratio": static / continuous}
 
 
-def _steps(parts: Parts, kind: Any, jobs: list[Job], seats: int) -> int:
+def _steps(parts: Parts, kind: Any, jobs: list[Job], num_rows: int) -> int:
     """How many steps a scheduler needs until every job has its output."""
     paged_cache, part = parts["paged_cache"], parts["scheduler"]
     cache = paged_cache.KVCacheManager(paged_cache.BlockManager(NUM_BLOCKS, 16), None)
-    scheduler = kind(cache, part.POLICIES["fcfs"](cache), max_num_seqs=seats, token_budget=2048)
+    scheduler = kind(cache, part.POLICIES["fcfs"](cache), max_num_seqs=num_rows, token_budget=2048)
     unfinished = set()
     for number, job in enumerate(jobs):
         request = Request(
@@ -105,7 +105,8 @@ def _steps(parts: Parts, kind: Any, jobs: list[Job], seats: int) -> int:
     while unfinished:
         plan = scheduler.schedule()
         steps += 1
-        for request in scheduler.update(plan, [7] * sum(item.samples for item in plan.scheduled)):
+        scheduler.advance(plan)
+        for request in scheduler.update(plan, [[7] for item in plan.scheduled if item.samples]):
             if request.num_output_tokens == request.max_tokens:
                 scheduler.finish(request, FinishReason.LENGTH)
                 unfinished.remove(request)

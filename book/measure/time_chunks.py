@@ -11,8 +11,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from yaie.cli.bench.report import save
-from yaie.cli.bench.workload import Lengths, draw_jobs
+from yaie.bench.report import save
+from yaie.bench.workload import Lengths, draw_jobs
 from yaie.core.params import SamplingParams
 from yaie.engine.llm_engine import LLMEngine
 
@@ -63,7 +63,7 @@ def _run(engine: LLMEngine, seed: int) -> dict[str, Any]:
         outputs = engine.step()
         times.append(time.perf_counter() - start)
         tokens.append(newcomer.num_computed_tokens - computed + TALKERS)
-        talking = sum(output.request is not newcomer for output in outputs)
+        talking = sum(output.request_id != newcomer.request_id for output in outputs)
         assert talking == TALKERS, f"only {talking} of {TALKERS} went on"
     waited = time.perf_counter() - begin
     for request in [*requests, newcomer]:

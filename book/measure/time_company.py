@@ -9,8 +9,8 @@ import statistics
 import time
 from pathlib import Path
 
-from yaie.cli.bench.report import save
-from yaie.cli.bench.workload import Lengths, draw_jobs
+from yaie.bench.report import save
+from yaie.bench.workload import Lengths, draw_jobs
 from yaie.core.params import SamplingParams
 from yaie.engine.llm_engine import LLMEngine
 

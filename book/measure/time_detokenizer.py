@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from book import four
-from yaie.cli.bench.report import save
+from yaie.bench.report import save
 from yaie.engine.llm_engine import LLMEngine
 from yaie.parts import load_parts
 

@@ -8,8 +8,8 @@ several sizes: steps, preemptions, tokens computed more than once, blocks moved 
 
 from pathlib import Path
 
-from yaie.cli.bench.report import save
-from yaie.cli.bench.workload import Lengths, draw_jobs
+from yaie.bench.report import save
+from yaie.bench.workload import Lengths, draw_jobs
 from yaie.core.params import SamplingParams
 from yaie.core.request import FinishReason, Request
 from yaie.parts import Parts, load_parts
@@ -64,7 +64,8 @@ def _play(parts: Parts, num_blocks: int, *, swap: bool, watermark: int) -> dict[
         preemptions += len(plan.preempted)
         computed += plan.num_tokens
         moved += len(plan.swap_out) + len(plan.swap_in)
-        for request in scheduler.update(plan, [7] * sum(item.samples for item in plan.scheduled)):
+        scheduler.advance(plan)
+        for request in scheduler.update(plan, [[7] for item in plan.scheduled if item.samples]):
             if request.num_output_tokens == request.max_tokens:
                 scheduler.finish(request, FinishReason.LENGTH)
                 unfinished.remove(request)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from book import four
-from yaie.cli.bench.report import save
+from yaie.bench.report import save
 from yaie.engine.llm_engine import LLMEngine
 from yaie.explore.wire import Client
 from yaie.parts import load_parts

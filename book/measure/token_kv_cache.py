@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from book import four
-from yaie.cli.bench.report import save
+from yaie.bench.report import save
 from yaie.core.config import EngineConfig
 from yaie.engine.llm_engine import LLMEngine
 from yaie.models import LoadedModel, ModelLoader
@@ -27,7 +27,7 @@ LENGTHS = [64, 256, 1024]
 
 def main() -> None:
     ops = load_parts("none")["transformer_ops"].TransformerOps()
-    model = ModelLoader(EngineConfig(), ops, progress=False).load()
+    model = ModelLoader(EngineConfig(), progress=False).load(ops)
     prompts = _prompts()
     requests = {name: _compare(model, name, prompt) for name, prompt in prompts.items()}
     steps = {str(length): _one_token(model, length) for length in LENGTHS}

@@ -16,10 +16,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from yaie.cli.bench.report import save
+from yaie.bench.report import save
 from yaie.core.params import SamplingParams
 from yaie.core.request import Request
-from yaie.engine.sampling import SamplingBatchBuilder
+from yaie.explore.sampling import sampling_batch
 from yaie.parts import load_parts
 
 OUT = Path(__file__).parents[1] / "evidence/token_sampler.json"
@@ -53,7 +53,7 @@ def _draws(sample: Callable[..., Tensor]) -> dict[str, Any]:
     """32,000 requests with seeds of their own draw from the same row, in one call."""
     logits = torch.tensor([[math.log(weight) for weight in WEIGHTS]])
     requests = [Request(f"r{seed}", [0], SamplingParams(), seed=seed) for seed in range(NUM_DRAWS)]
-    batch = SamplingBatchBuilder(len(WEIGHTS), torch.device("cpu")).build(requests)
+    batch = sampling_batch(requests, len(WEIGHTS))
     drawn = sample(logits.repeat(NUM_DRAWS, 1), batch)
     counts = torch.bincount(drawn, minlength=len(WEIGHTS)).tolist()
     expected = [NUM_DRAWS * weight // sum(WEIGHTS) for weight in WEIGHTS]
@@ -66,8 +66,8 @@ def _costs(sample: Callable[..., Tensor], vocab: int) -> dict[str, float]:
     torch.manual_seed(0)
     logits = 3 * torch.randn(ROWS, vocab)
     batches = {
-        name: SamplingBatchBuilder(vocab, torch.device("cpu")).build(
-            [Request(f"r{row}", [0, 1, 2], params, seed=row) for row in range(ROWS)]
+        name: sampling_batch(
+            [Request(f"r{row}", [0, 1, 2], params, seed=row) for row in range(ROWS)], vocab
         )
         for name, params in CASES.items()
     }

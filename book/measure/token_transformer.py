@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from book import four
-from yaie.cli.bench.report import save
+from yaie.bench.report import save
 from yaie.core.config import EngineConfig
 from yaie.engine.llm_engine import LLMEngine
 from yaie.models import LoadedModel, ModelLoader
@@ -43,7 +43,7 @@ class Watched:
 
 def main() -> None:
     ops = Watched()
-    model = ModelLoader(EngineConfig(), ops, progress=False).load()
+    model = ModelLoader(EngineConfig(), progress=False).load(ops)
     prompt = LLMEngine(mine="none", num_blocks=64).encode_chat(four.messages("A"))
     record = {
         "command": "python -m book.measure.token_transformer",

@@ -5,8 +5,8 @@ import os
 from book.tools.markup import escape, inline
 from book.tools.mdbook import ROOT
 from yaie.core.compat import tomllib
-from yaie.core.curriculum import Lab, Task, load_curriculum
-from yaie.core.progress import Progress, part_digest
+from yaie.curriculum.manifest import Lab, Task, load_curriculum
+from yaie.curriculum.progress import Progress, part_digest
 
 RUNGS = {
     "question": "A question",

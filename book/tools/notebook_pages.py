@@ -16,7 +16,7 @@ from book.tools.fences import FENCE
 from book.tools.mdbook import ROOT
 from book.tools.plots import ALT, SVG, for_page
 from grader.notebooks import SOURCE, make_notebook
-from yaie.core.curriculum import load_curriculum
+from yaie.curriculum.manifest import load_curriculum
 
 SECONDS = 120  # for a cell, on a busy machine; on an idle one a whole notebook takes less than 10
 TOLERANCE = 0.05  # of coordinates, in points; arithmetic differs a little between machines

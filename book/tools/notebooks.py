@@ -17,9 +17,9 @@ from pathlib import Path
 
 from book.tools.mdbook import ROOT
 from grader.notebooks import SOURCE
-from yaie.core.curriculum import load_curriculum
 from yaie.core.errors import ConfigError
-from yaie.core.progress import source_files
+from yaie.curriculum.manifest import load_curriculum
+from yaie.curriculum.progress import source_files
 
 FOLDER = ROOT / "book/src/explore"
 SUMMARY = ROOT / "book/src/SUMMARY.md"

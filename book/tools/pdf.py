@@ -44,7 +44,7 @@ QUIET = (
     "--no-first-run",
     "--no-default-browser-check",
     "--no-pings",
-    "--proxy-server=127.0.0.1:9",  # nobody listens there: the book is printed from the disk alone
+    "--proxy-server=127.0.0.1:9",  # nothing listens there: the book is printed from the disk alone
     "--hide-scrollbars",
 )
 

@@ -60,7 +60,7 @@ def render_question(quiz: str, question: dict[str, Any], suffix: str = "") -> st
 def load_quiz(name: str) -> list[dict[str, Any]]:
     """The questions of one file, with what they must have, their choices shuffled. Raises QuizError.
 
-    The same way each time: whoever writes a quiz need not think of where the right answer stands.
+    The same way each time; an author need not think of where the right answer stands.
     """
     path = QUIZZES / f"{name}.toml"
     if not path.is_file():

@@ -8,9 +8,9 @@ from pathlib import PurePosixPath
 
 from book.tools.mdbook import ROOT
 from yaie.core.config import ENV_PREFIX, EngineConfig
-from yaie.core.curriculum import load_curriculum
-from yaie.models.tutor.glossary import Term, load_knowledge
+from yaie.curriculum.manifest import load_curriculum
 from yaie.server.settings import ServerSettings
+from yaie.tutor.glossary import Term, load_knowledge
 
 SUMMARY_LINE = re.compile(r"\[(?P<title>[^]]+)\]\((?P<page>[\w/-]+\.md)\)")
 SWITCHES = {"True": "on", "False": "off", "()": "none"}

@@ -21,11 +21,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from book.tools.console import PORT, Block, Command, ConsoleError, tidy
+from book.tools.blocks import PORT, Block, Command, ConsoleError, tidy
 from book.tools.mdbook import ROOT
 from grader.notebooks import SOURCE as NOTEBOOK_SOURCE
 from grader.stubs import generate
-from yaie.core.progress import source_files
+from yaie.curriculum.progress import source_files
 
 COPIED = ("solutions", "yaie", "grader", "book")
 FILES = ("Makefile", "pyproject.toml", "constraints.txt", "README.md", "book.toml")

@@ -20,7 +20,7 @@ from types import FrameType
 from book.tools.cards import SERVED
 from book.tools.mdbook import ROOT, MdBookError, environment, find_mdbook
 from yaie.core.compat import tomllib
-from yaie.core.progress import PROGRESS
+from yaie.curriculum.progress import PROGRESS
 
 HOST = "127.0.0.1"
 PORTS = range(3000, 3100)
@@ -112,7 +112,7 @@ class Mirror:
 
 
 def find_port(candidates: Sequence[int]) -> int:
-    """The first of these ports that nobody listens on. Raises OSError if there is none."""
+    """The first of these ports that is free. Raises OSError if there is none."""
     for port in candidates:
         with closing(socket.socket()) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

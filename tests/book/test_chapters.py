@@ -6,7 +6,7 @@ import pytest
 
 from book.tools.preprocess import reading_time, title_of
 from tests.book.reading import SOURCE
-from yaie.core.curriculum import load_curriculum
+from yaie.curriculum.manifest import load_curriculum
 
 SUMMARY = (SOURCE / "SUMMARY.md").read_text("utf-8")
 # Parts 0 to V: what is read from front to back.

@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 import typer.main
 
-from book.tools.console import SOURCE, parse
+from book.tools.blocks import SOURCE, parse
 from book.tools.fences import FENCE
 from book.tools.mdbook import ROOT
 from grader.cli import app as grader_app
 from yaie.cli.main import app as yaie_app
-from yaie.core.curriculum import load_curriculum
+from yaie.curriculum.manifest import load_curriculum
 
 INLINE = re.compile(r"(?<!`)(`+)(?!`)(.+?)(?<!`)\1(?!`)", re.S)
 WORD = re.compile(r"""(?:'[^']*'|"[^"]*"|[^\s'"])+""")

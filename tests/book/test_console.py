@@ -1,11 +1,11 @@
 """Each chapter's commands print what the chapter says that they print, in a fresh copy."""
 
-from typing import Any
-
 import pytest
 
-from book.tools.console import ConsoleError, chapters, difference, matches, read_chapter
+from book.tools.blocks import ConsoleError, chapters, read_chapter
+from book.tools.console import difference, matches
 from book.tools.sandbox import run_chapter
+from tests.book.reading import nightly_but
 
 MOST_COMMANDS = 6  # of a chapter: the whole suite has to stay short
 
@@ -17,25 +17,14 @@ def runs_something(chapter: str) -> bool:
         return True  # for the test to say
 
 
-ALWAYS = (
-    "index",
-    "whole-game",
-    "cli",
-    "configuration",
-    "api-server",
-    "http-reference",
-    "paged-cache",
-)
-"""What CI runs too: how everybody begins, and one chapter of a lab. All of them take minutes."""
-
-
-def when(chapter: str) -> Any:
-    return chapter if chapter in ALWAYS else pytest.param(chapter, marks=pytest.mark.nightly)
+ALWAYS = ("index", "whole-game", "cli", "http-reference", "paged-cache")
+"""What CI runs too: the first steps, a server, and one chapter of a lab. All of them take minutes."""
+RUNNING = [name for name in chapters() if runs_something(name)]
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("chapter", [when(name) for name in chapters() if runs_something(name)])
+@pytest.mark.parametrize("chapter", nightly_but(ALWAYS, RUNNING))
 def test_its_commands_print_what_the_chapter_says(chapter):
     wrong = [
         difference(result.command, result.output, chapter)

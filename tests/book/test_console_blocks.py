@@ -9,16 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from book.tools.console import (
-    Command,
-    ConsoleError,
-    chapters,
-    difference,
-    main,
-    matches,
-    parse,
-    tidy,
-)
+from book.tools.blocks import Command, ConsoleError, chapters, parse, tidy
+from book.tools.console import difference, main, matches
 from book.tools.mdbook import ROOT
 from book.tools.sandbox import Sandbox, link_environment, run_chapter, stop
 
@@ -208,7 +200,7 @@ def test_what_a_command_left_in_the_background_ends_with_it(sandbox):
     end = time.monotonic() + 10
     while Path(f"/proc/{number}").exists() and time.monotonic() < end:
         if "Z" in Path(f"/proc/{number}/stat").read_text().split()[2]:
-            return  # ended; whoever inherits it has not looked yet
+            return  # ended; its new parent has not looked yet
         time.sleep(0.05)
     assert not Path(f"/proc/{number}").exists()
 
@@ -228,6 +220,7 @@ def test_a_solved_lab_is_the_references_without_its_notebook(sandbox):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly  # CI runs a chapter with a server
 def test_a_server_runs_on_a_free_port_and_its_address_reads_as_written():
     text = console("$ curl -s http://127.0.0.1:8000/v1/models", info="console,server") + console(
         "$ echo http://127.0.0.1:8000"
@@ -265,7 +258,7 @@ def test_a_process_that_ignores_being_asked_is_ended():
 
 
 def test_a_writer_sees_what_differs_and_the_status_says_so(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("book.tools.console.SOURCE", tmp_path)
+    monkeypatch.setattr("book.tools.blocks.SOURCE", tmp_path)
     (tmp_path / "one.md").write_text(console("$ echo 1", "1", "$ echo 2", "3"))
     assert main(["book/src/one.md"]) == 1
     said = capsys.readouterr().out

@@ -14,7 +14,7 @@ from solutions.sampler.noise import gumbel_noise
 from solutions.sampler.sampler import Sampler
 from yaie.core.params import SamplingParams
 from yaie.core.request import Request
-from yaie.engine.sampling import SamplingBatchBuilder
+from yaie.explore.sampling import sampling_batch
 
 BOOK = Path(__file__).parents[2] / "book"
 LOGITS: list[float] = json.loads((BOOK / "traces/sampling.json").read_text("utf-8"))["logits"]
@@ -95,7 +95,7 @@ def test_the_figure_draws_the_tokens_that_the_reference_draws(page, settings):
     requests = [Request(f"r{i}", [0], SamplingParams(**settings), seed=seed) for i in range(count)]
     for step, request in enumerate(requests):
         request.token_ids += [0] * step
-    batch = SamplingBatchBuilder(len(LOGITS), torch.device("cpu")).build(requests)
+    batch = sampling_batch(requests, len(LOGITS))
     expected = Sampler().sample(torch.tensor([LOGITS]).repeat(count, 1), batch).tolist()
     found = page.evaluate(
         "([filtered, seed, count]) => sampling.draw(filtered, seed, 0, count)",

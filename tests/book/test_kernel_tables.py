@@ -72,6 +72,6 @@ def test_another_unit_is_a_fault() -> None:
 
 
 def test_every_operation_that_is_measured_has_a_name_here() -> None:
-    from yaie.cli.bench.kernels.suite import choose
+    from yaie.bench.kernels.suite import choose
 
     assert {case.operation for case in choose([])} <= set(kernels.NAMES)

@@ -5,12 +5,14 @@ from playwright.sync_api import Locator, Page, expect
 
 from book.tools.figures import load_figure
 from book.tools.quizzes import load_quiz
-from tests.book.reading import ONE_AND_OTHERS, pages_with, reading
+from tests.book.reading import ONE_AND_OTHERS, nightly_but, pages_with, reading
 
 FIGURES = pages_with("figure")
 QUIZZES = pages_with("quiz")
-FEW = [*FIGURES[:4], *(pytest.param(*one, marks=pytest.mark.nightly) for one in FIGURES[4:])]
+FEW = nightly_but(FIGURES[:4], FIGURES)
 """What all figures inherit, CI tries on some of them."""
+FEW_QUIZZES = nightly_but(QUIZZES[:4], QUIZZES)
+"""They differ in their texts alone, which the preprocessor checks."""
 ASKED = [(page, name) for page, name in FIGURES if "predict" in load_figure(name)]
 
 
@@ -134,7 +136,7 @@ def test_the_print_page_holds_every_figure(browser, built):
 
 
 @pytest.mark.parametrize("theme", ONE_AND_OTHERS)
-@pytest.mark.parametrize(("page", "name"), QUIZZES)
+@pytest.mark.parametrize(("page", "name"), FEW_QUIZZES)
 def test_a_quiz_by_mouse_and_by_keyboard(browser, built, page, name, theme):
     with reading(browser, built, page, theme) as (opened, wrong):
         for number, question in enumerate(load_quiz(name)):

@@ -3,7 +3,7 @@
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
-from tests.book.reading import ONE_AND_OTHERS, PAGES, PHONE, reading
+from tests.book.reading import ONE_AND_OTHERS, PAGES, PHONE, nightly_but, reading
 
 WCAG = {
     "runOnly": {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]},
@@ -20,16 +20,38 @@ TOO_WIDE = """() => {
 }"""
 
 
-@pytest.mark.parametrize("theme", ONE_AND_OTHERS)
+OF_EACH_KIND = (
+    "index",  # the front page
+    "whole-game",  # figure, admonitions, console blocks, quiz
+    "sampler",  # a lab's card, formulas, listings
+    "explore/sampler",  # a notebook's pictures
+    "performance",  # tables
+    "configuration",
+    "glossary",
+    "review",
+)
+"""Pages that are made of all that pages are made of: what axe says of them, it says of the others."""
+
+
 @pytest.mark.parametrize("page", PAGES)
-def test_a_page_has_no_fault(browser, built, page, theme):
+def test_a_page_has_no_fault_and_fits_a_phone(browser, built, page):
+    with reading(browser, built, page, size=PHONE) as (opened, wrong):
+        assert opened.evaluate(TOO_WIDE) == [], "wider than a phone of 360 pixels"
+        assert wrong == []
+
+
+def test_there_is_a_page_of_each_kind():
+    assert set(OF_EACH_KIND) <= set(PAGES)
+
+
+@pytest.mark.parametrize("theme", ONE_AND_OTHERS)
+@pytest.mark.parametrize("page", nightly_but(OF_EACH_KIND, PAGES))
+def test_a_page_is_accessible(browser, built, page, theme):
     with reading(browser, built, page) as (opened, wrong):
         opened.evaluate(TO_THEME, theme)
         assert theme in opened.locator("html").get_attribute("class").split()
         found = Axe().run(opened, options=WCAG)
         assert found.violations_count == 0, found.generate_report()
-        opened.set_viewport_size(PHONE)
-        assert opened.evaluate(TOO_WIDE) == [], "wider than a phone of 360 pixels"
         assert wrong == []
 
 

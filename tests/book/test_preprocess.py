@@ -8,8 +8,8 @@ import pytest
 
 from book.tools import cards, evidence, figures, preprocess, quizzes
 from book.tools.fences import trim_listings
-from yaie.core.curriculum import load_curriculum
-from yaie.core.progress import LabRecord, Progress, part_digest
+from yaie.curriculum.manifest import load_curriculum
+from yaie.curriculum.progress import LabRecord, Progress, part_digest
 
 QUESTION = """
 [[question]]

@@ -15,8 +15,8 @@ import pytest
 
 from book.tools import serve
 from book.tools.mdbook import ROOT
-from yaie.core.curriculum import load_curriculum
-from yaie.core.progress import LabRecord, Progress, part_digest
+from yaie.curriculum.manifest import load_curriculum
+from yaie.curriculum.progress import LabRecord, Progress, part_digest
 
 SECONDS = 30
 WEIGHTS = shutil.ignore_patterns("*.safetensors")

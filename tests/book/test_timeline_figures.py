@@ -1,6 +1,6 @@
 """The figures about time show what the schedulers do, and their questions have the answers they name.
 
-What must hold is worked out here from the requests alone: lengths, seats, budgets, blocks.
+What must hold is worked out here from the requests alone: lengths, rows, budgets, blocks.
 """
 
 import json
@@ -66,14 +66,14 @@ def test_the_four_are_those_of_the_guide():
 # Batching
 
 
-def seats(trace: dict[str, Any], way: str) -> list[list[list[Any]]]:
-    return [step[way]["seats"] for step in trace["steps"]]
+def rows_of(trace: dict[str, Any], way: str) -> list[list[list[Any]]]:
+    return [step[way]["rows"] for step in trace["steps"]]
 
 
 def first_steps(trace: dict[str, Any], way: str) -> dict[str, int]:
     """The step, from 1, in which each request is computed for the first time."""
     first: dict[str, int] = {}
-    for number, rows in enumerate(seats(trace, way), 1):
+    for number, rows in enumerate(rows_of(trace, way), 1):
         for name, *_ in filter(None, rows):
             first.setdefault(name, number)
     return first
@@ -82,16 +82,16 @@ def first_steps(trace: dict[str, Any], way: str) -> dict[str, int]:
 @pytest.mark.parametrize("way", ["static", "continuous"])
 def test_every_request_gets_its_whole_answer_and_no_more(way):
     trace = kept("batching")
-    rows = [row for step in seats(trace, way) for row in step if row and row[2] != "nobody"]
+    rows = [row for step in rows_of(trace, way) for row in step if row and row[2] != "nobody"]
     for request in trace["requests"]:
         own = [kind for name, _, kind in rows if name == request["name"]]
         assert own == ["prompt"] + ["answer"] * (request["answer"] - 1)
 
 
-def test_nobody_waits_for_a_seat_that_is_empty_under_continuous_batching():
+def test_no_request_waits_for_a_row_that_is_empty_under_continuous_batching():
     for step in kept("batching")["steps"]:
-        assert not (step["continuous"]["waiting"] and [] in step["continuous"]["seats"])
-        assert "nobody" not in {row[2] for row in step["continuous"]["seats"] if row}
+        assert not (step["continuous"]["waiting"] and [] in step["continuous"]["rows"])
+        assert "nobody" not in {row[2] for row in step["continuous"]["rows"] if row}
 
 
 def test_a_static_batch_is_as_long_as_its_longest_answer():
@@ -102,7 +102,7 @@ def test_a_static_batch_is_as_long_as_its_longest_answer():
     batches = [[name for name in first if first[name] == begin] for begin in begins]
     longest = [max(answer[name] for name in batch) for batch in batches]
     assert [end - begin for begin, end in pairwise([*begins, len(trace["steps"]) + 1])] == longest
-    lost = sum(row[2] == "nobody" for step in seats(trace, "static") for row in step if row)
+    lost = sum(row[2] == "nobody" for step in rows_of(trace, "static") for row in step if row)
     wanted = zip(batches, longest, strict=True)
     assert lost == sum(most - answer[name] for batch, most in wanted for name in batch)
 

@@ -28,6 +28,7 @@ def recorded():
     return record
 
 
+@pytest.mark.nightly  # `make check` says the same
 @pytest.mark.parametrize("name", names())
 def test_a_trace_is_what_the_code_does(name, recorded):
     assert as_text(recorded(name)) == traces.trace_file(name).read_text("utf-8"), "`make traces`"

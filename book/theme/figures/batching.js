@@ -1,4 +1,4 @@
-// Static above continuous batching: a row is a seat, a column a step that both have made.
+// Static above continuous batching: a row of the batch, a column for each step that both have made.
 'use strict';
 
 (() => {
@@ -7,30 +7,30 @@
   const [LEFT, COLUMN, ROW, WAITING] = [78, 30, 32, 22];
   const WAYS = { static: 'Static batching', continuous: 'Continuous batching' };
 
-  /** The seats of one way of batching, step beside step, and who waits for one. */
-  function panel(way, steps, seats, high, wide) {
+  /** The rows of one way of batching, step beside step, and who waits for one. */
+  function panel(way, steps, numRows, high, wide) {
     const drawn = svg('svg', {
       viewBox: `0 0 ${wide} ${high}`, role: 'img', 'aria-label': `Step ${steps.length}. ${seen(way, steps.at(-1))}`,
     });
-    for (let seat = 0; seat < seats; seat += 1) {
-      const y = 2 + seat * ROW;
-      drawn.append(text(0, y + 20, `seat ${seat + 1}`, { anchor: 'start', size: 12 }));
-      steps.forEach((step, column) => drawn.append(seatCell(step[way].seats[seat], column, y)));
+    for (let row = 0; row < numRows; row += 1) {
+      const y = 2 + row * ROW;
+      drawn.append(text(0, y + 20, `row ${row + 1}`, { anchor: 'start', size: 12 }));
+      steps.forEach((step, column) => drawn.append(rowCell(step[way].rows[row], column, y)));
     }
-    const below = seats * ROW + 16;
+    const below = numRows * ROW + 16;
     drawn.append(text(0, below, 'waiting', { anchor: 'start', size: 12 }));
     steps.forEach((step, column) => drawn.append(
       text(LEFT + (column + 0.5) * COLUMN, below, step[way].waiting.join('') || '·', { size: 12 })));
     return drawn;
   }
 
-  function seatCell([name, tokens, kind = 'empty'], column, y) {
+  function rowCell([name, tokens, kind = 'empty'], column, y) {
     const [x, width, height] = [LEFT + column * COLUMN + 1.5, COLUMN - 3, ROW - 4];
     if (kind === 'prompt') return cell(kind, x, y, width, height, name, tokens);
     return cell(kind, x, y, width, height, kind === 'answer' ? name : '');
   }
 
-  const rowsOf = (way, steps) => steps.map((step) => step[way].seats.filter((row) => row.length));
+  const rowsOf = (way, steps) => steps.map((step) => step[way].rows.filter((row) => row.length));
 
   function firstTokens(way, steps, requests) {
     const rows = rowsOf(way, steps);
@@ -48,20 +48,20 @@
   }
 
   function seen(way, step) {
-    const seats = step[way].seats.map(([name, , kind]) =>
+    const rows = step[way].rows.map(([name, , kind]) =>
       (kind === 'nobody' ? `${name} for nobody` : name ?? 'nobody'));
     const { waiting } = step[way];
-    return `${WAYS[way]}: in the seats ${seats.join(', ')}; waiting ${waiting.join(', ') || 'nobody'}.`;
+    return `${WAYS[way]}: in the rows ${rows.join(', ')}; waiting ${waiting.join(', ') || 'nobody'}.`;
   }
 
   yaie.stepped('batching', {
     draw(stage, step, data, index) {
       const steps = data.steps.slice(0, index + 1);
-      const seats = step.static.seats.length;
-      const [wide, high] = [LEFT + data.steps.length * COLUMN + 4, seats * ROW + WAITING];
+      const numRows = step.static.rows.length;
+      const [wide, high] = [LEFT + data.steps.length * COLUMN + 4, numRows * ROW + WAITING];
       const reach = LEFT + (index + 1) * COLUMN;
-      const above = panel('static', steps, seats, high, wide);
-      const below = panel('continuous', steps, seats, high + 32, wide);
+      const above = panel('static', steps, numRows, high, wide);
+      const below = panel('continuous', steps, numRows, high + 32, wide);
       below.append(text(0, high + 26, 'step', { anchor: 'start', size: 12 }),
         axis(LEFT, high + 16, COLUMN, data.steps.length, index));
       const boxes = [scrolling(above, wide, reach), scrolling(below, wide, reach)];
@@ -72,7 +72,7 @@
       stage.append(
         ...ways.flatMap((way, which) => [html('p', { class: 'tl-name' }, html('strong', {}, WAYS[way])), boxes[which]]),
         legend(['prompt', 'prompt (its length), first token', 'A'], ['answer', 'one more token', 'A'],
-          ['nobody', 'ended, computed for nobody'], ['empty', 'empty seat']),
+          ['nobody', 'ended, computed for nobody'], ['empty', 'empty row']),
         tables(
           [['first token', ...data.requests.map(({ name }) => name)],
             ['arrives', ...data.requests.map((request) => request.arrives)],

@@ -6,7 +6,7 @@ figure `radix-tree`, book/traces/radix-tree.json), with
     LAB = "radix_tree"                     the lab whose part the figure shows, None if it shows none
     def record(part: Part) -> Trace: ...   part("radix_tree") is that lab's package, solutions or labs
 
-It uses parts by their contracts only (yaie/core/contracts.py), so that `make show` can record a
+It uses parts by their contracts only (yaie/core/contracts), because `make show` must record a
 learner's part with it. Its result is JSON, the same in every run: no clock, no randomness, floats
 rounded. torch is imported within `record`, and only where a part needs it. A module whose name begins
 with an underscore is no recorder; it holds what several of them share.

@@ -18,8 +18,8 @@ import psutil
 
 from book.tools.traces import Trace, of_lab, recorder
 from book.tools.traces._story import Story, StoryError
-from yaie.core.blame import line_in, line_of_ours, summarize
 from yaie.core.errors import PartError
+from yaie.curriculum.blame import line_in, line_of_ours, summarize
 from yaie.explore import chosen
 from yaie.parts import YOURS, Parts, load_parts
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from book.tools.figures import ELEMENTS, FIGURES, load_figure, render_figure
 from book.tools.traces import ROOT, Trace
-from yaie.core.curriculum import load_curriculum
+from yaie.curriculum.manifest import load_curriculum
 
 THEME = ROOT / "book/theme"
 CONTENT = re.compile(r'(<script type="application/json">)(.*?)(</script>)', re.S)

@@ -12,7 +12,7 @@ class StoryError(RuntimeError):
 class Story:
     """What the figure needs to know once, and the steps so far.
 
-    The latest one is kept, so that `make show` can tell how far a part came before it failed.
+    The latest one is kept for `make show` to tell how far a part came before it failed.
     """
 
     latest: ClassVar["Story | None"] = None

@@ -91,7 +91,10 @@ class Watched:
         )
         return plan
 
-    def update(self, plan: StepPlan, token_ids: Sequence[int]) -> list[Request]:
+    def advance(self, plan: StepPlan) -> None:
+        self._under.advance(plan)
+
+    def update(self, plan: StepPlan, token_ids: list[list[int]]) -> list[Request]:
         return self._under.update(plan, token_ids)
 
     def finish(self, request: Request, reason: FinishReason) -> None:

@@ -1,4 +1,4 @@
-"""Static against continuous batching: the same requests, the same seats, step by step."""
+"""Static against continuous batching: the same requests, as many rows, step by step."""
 
 from collections.abc import Collection
 from typing import Any
@@ -9,7 +9,7 @@ from yaie.explore.timeline import Job
 
 LAB = "scheduler"
 
-SEATS = 4
+NUM_ROWS = 4
 # A to D with answers of a fifth of their length, so that the whole way fits a page, and who comes later.
 SCALE = 5
 JOBS = [
@@ -21,13 +21,13 @@ JOBS = [
 KINDS = {"static": "StaticScheduler", "continuous": "Scheduler"}
 
 Row = list[Any]
-"""What a seat computes in a step: [name, tokens, "prompt" | "answer" | "nobody"]; [] if it is empty."""
+"""What a row computes in a step: [name, tokens, "prompt" | "answer" | "nobody"]; [] if it is empty."""
 
 
 def record(part: Part) -> Trace:
     """Both schedulers on the same jobs; a step of the figure is a step of both."""
-    runs = {way: run(part, JOBS, kind=kind, max_num_seqs=SEATS) for way, kind in KINDS.items()}
-    seated = {way: _seats(moments) for way, moments in runs.items()}
+    runs = {way: run(part, JOBS, kind=kind, max_num_seqs=NUM_ROWS) for way, kind in KINDS.items()}
+    drawn = {way: _rows(moments) for way, moments in runs.items()}
     longest = max(len(moments) for moments in runs.values())
     steps = []
     for now in range(longest):
@@ -35,8 +35,8 @@ def record(part: Part) -> Trace:
         for way, moments in runs.items():
             ended = now >= len(moments)
             waiting = [] if ended else sorted(moments[now].step.waiting)
-            seats: list[Row] = [[]] * SEATS if ended else seated[way][now]
-            step[way] = {"seats": seats, "waiting": waiting}
+            rows: list[Row] = [[]] * NUM_ROWS if ended else drawn[way][now]
+            step[way] = {"rows": rows, "waiting": waiting}
         steps.append(step)
     requests = [
         {"name": job.name, "arrives": job.arrives + 1, "prompt": job.prompt, "answer": job.output}
@@ -45,18 +45,18 @@ def record(part: Part) -> Trace:
     return {"requests": requests, "steps": steps}
 
 
-def _seats(moments: list[Moment]) -> list[list[Row]]:
-    """Who sits where in each step: whoever comes takes the first seat that is empty, and stays."""
-    seats: list[str | None] = [None] * SEATS
-    rows = []
+def _rows(moments: list[Moment]) -> list[list[Row]]:
+    """The rows of each step: a request takes the first one that is empty, and stays."""
+    names: list[str | None] = [None] * NUM_ROWS
+    steps = []
     for moment in moments:
         tokens = moment.step.tokens
-        seats = [name if name in tokens else None for name in seats]
+        names = [name if name in tokens else None for name in names]
         for name in tokens:
-            if name not in seats:
-                seats[seats.index(None)] = name
-        rows.append([[name, tokens[name], _what(name, moment)] if name else [] for name in seats])
-    return rows
+            if name not in names:
+                names[names.index(None)] = name
+        steps.append([[name, tokens[name], _what(name, moment)] if name else [] for name in names])
+    return steps
 
 
 def _what(name: str, moment: Moment) -> str:
@@ -86,22 +86,22 @@ def _arrivals(runs: dict[str, list[Moment]], now: int) -> str:
         return ""
     if all(_starts(moments, now) >= came for moments in runs.values()):
         return (
-            f"{listed(came)} arrive and take the seats under both. Their prompts are computed in one "
+            f"{listed(came)} arrive and take the rows under both. Their prompts are computed in one "
             "step, which gives each its first token."
         )
-    return f"{listed(came)} {_s('arrive', came)} and {_s('wait', came)}: every seat is taken."
+    return f"{listed(came)} {_s('arrive', came)} and {_s('wait', came)}: every row is taken."
 
 
 def _continuous(moments: list[Moment], now: int) -> str:
     if now == len(moments):
-        return f"Continuous: after {now} steps everyone is served."
+        return f"Continuous: after {now} steps all are served."
     started, left = _starts(moments, now), _left(moments, now)
     if now == 0 or not (started or left):
         return ""
-    gone = f"{listed(left)} ended" if left else "a seat was free"
+    gone = f"{listed(left)} ended" if left else "a row was free"
     if started:
-        return f"Continuous: {gone}, and {listed(started)} {_s('take', started)} the seat at once."
-    return f"Continuous: {gone}, and nobody waits for the seat."
+        return f"Continuous: {gone}, and {listed(started)} {_s('take', started)} the row at once."
+    return f"Continuous: {gone}, and no request waits for the row."
 
 
 def _static(moments: list[Moment], now: int) -> str:
@@ -117,20 +117,20 @@ def _static(moments: list[Moment], now: int) -> str:
     held = f", while {listed(waiting)} {_s('wait', waiting)}" if waiting else ""
     return (
         f"Static: {listed(left)} ended, but the batch is closed until its last request ends: "
-        f"{rows} computed for nobody{held}."
+        f"{rows} computed for no request{held}."
     )
 
 
 def _quiet(runs: dict[str, list[Moment]], now: int) -> str:
-    """A step in which nobody comes and nobody goes."""
+    """A step in which no request comes and none goes."""
     static = runs["static"][now].step.wasted if now < len(runs["static"]) else set()
-    lost = f", of which {len(static)} for nobody" if static else ""
+    lost = f", {len(static)} of them for no request" if static else ""
     rows = {
         way: count(len(moments[now].shares) if now < len(moments) else 0, "row")
         for way, moments in runs.items()
     }
     return (
-        "Nobody comes and nobody ends. "
+        "No request comes and none ends. "
         f"Static computes {rows['static']}{lost}; continuous {rows['continuous']}."
     )
 

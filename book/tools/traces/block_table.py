@@ -6,6 +6,8 @@ tokens can be read. What is taken, shared, copied and evicted is what the cache 
 
 from typing import Any
 
+import torch
+
 from book.four import QUESTIONS
 from book.tools.traces import Part, Trace
 from book.tools.traces._story import Story, StoryError, counted, listed
@@ -48,6 +50,7 @@ class Pool:
         self.blocks = package.BlockManager(NUM_BLOCKS, BLOCK_SIZE)
         self.tree = part("radix_tree").RadixTree(BLOCK_SIZE)
         self.cache = package.KVCacheManager(self.blocks, self.tree)
+        self.pool = package.KVPool([], NUM_BLOCKS, BLOCK_SIZE, torch.float32, torch.device("cpu"))
         self.story = Story(num_blocks=NUM_BLOCKS, block_size=BLOCK_SIZE)
         self.running: dict[str, Request] = {}
         self._slots = [""] * (NUM_BLOCKS * BLOCK_SIZE)
@@ -62,7 +65,6 @@ class Pool:
             f"{name}{self._count}", [self._token(word) for word in words], SamplingParams()
         )
         request.fork_of = self.running[fork_of] if fork_of else None
-        self.cache.begin_step()
         self.cache.admit(request)
         request.status = RequestStatus.RUNNING
         self.running[name] = request
@@ -87,16 +89,22 @@ class Pool:
         """Write the tokens that are not computed yet, file full blocks; returns the blocks written."""
         request = self.running[name]
         start, end = request.num_computed_tokens, request.num_tokens
-        slots = self.cache.slot_mapping(request, start, end - start)
+        slots = self._slots_of(name, start, end)
         for slot, token in zip(slots, request.token_ids[start:], strict=True):
             self._slots[slot] = self._words[token]
         request.num_computed_tokens = end
         self.cache.commit(request)
         return sorted({slot // BLOCK_SIZE for slot in slots})
 
+    def _slots_of(self, name: str, start: int, end: int) -> list[int]:
+        """Where the request's tokens [start, end) lie."""
+        table = torch.tensor([self.table(name)], dtype=torch.int32)
+        positions = torch.arange(start, end)
+        slots: list[int] = self.pool.slot_mapping(table, 0 * positions, positions).tolist()
+        return slots
+
     def answer(self, *names: str) -> None:
         """One step in which each of these requests computes one token of its answer."""
-        self.cache.begin_step()
         for name in names:
             request = self.running[name]
             word = ANSWERS[name].split()[request.num_output_tokens]

@@ -1,4 +1,4 @@
-"""A pool that is too small for four requests: who has to go, and what coming back costs."""
+"""A pool that is too small for four requests: which has to go, and what coming back costs."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -41,7 +41,7 @@ def _frames(moments: list[Moment]) -> list[dict[str, Any]]:
 
 
 def _is_told(moments: list[Moment], now: int) -> bool:
-    """Whether somebody comes, goes or takes a block; who is left alone may grow untold."""
+    """Whether a request comes, goes or takes a block; one that is left alone may grow untold."""
     if now in (0, len(moments) - 1):
         return True
     before, moment = moments[now - 1], moments[now]
@@ -128,7 +128,7 @@ def _ended(before: Moment, moment: Moment, names: Iterable[str]) -> str:
     if not gone or not stay:
         return f"{gone} ended." if gone else ""
     return (
-        f"{gone} ended; {count(stay, 'block')} of it stay in the tree while nobody needs the room."
+        f"{gone} ended; {count(stay, 'block')} of it stay in the tree until their room is needed."
     )
 
 
@@ -188,7 +188,7 @@ def _preempted(before: Moment, moment: Moment, grown: dict[str, Share]) -> str:
     else:
         way = f"the {lost} blocks are given up"
     kept = len(moment.kept)
-    stay = f" The tree still holds {kept} of them, until somebody needs the room." if kept else ""
+    stay = f" The tree still holds {kept} of them, until their room is needed." if kept else ""
     last = ", who came last" if moment.step.preempted == {max(before.shares)} else ""
     return f"{_needs(grown)}, and none is free. {names} goes{last}: {way}.{stay}"
 

@@ -47,7 +47,7 @@ def _run(part: Part) -> tuple[Any, list[float]]:
     from yaie.models.loader import ModelLoader
 
     config = EngineConfig(device="cpu", dtype="float32")
-    model = ModelLoader(config, part("transformer_ops").TransformerOps()).load()
+    model = ModelLoader(config).load(part("transformer_ops").TransformerOps())
     prompt = model.tokenizer.apply_chat_template(four.messages(REQUEST))
     token_ids = prompt + model.tokenizer.encode(OPENING, add_special_tokens=False)
     tokens, positions = torch.tensor(token_ids), torch.arange(len(token_ids))

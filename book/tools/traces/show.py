@@ -19,7 +19,7 @@ from typing import NamedTuple
 from book.tools.traces import ROOT, Trace, as_text, names, of_lab, recorder, reference, trace_file
 from book.tools.traces._child import Recording, Report
 from book.tools.traces._page import Pair, page
-from yaie.core.curriculum import load_curriculum
+from yaie.curriculum.manifest import load_curriculum
 from yaie.parts import YOURS, open_tasks
 
 SECONDS, GIB = 20.0, 3.0

@@ -1,16 +1,13 @@
-"""A client that costs next to nothing, for what measures the server from another process beside it.
+"""A client that costs next to nothing, to measure a server in another process beside it.
 
-Bytes are kept as they come and read after the answer is complete: while the server works, this does not.
+It keeps bytes as they come and reads them after the answer is complete: while the server works, it
+does not.
 """
 
 import asyncio
 import contextlib
 import json
-import re
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -104,21 +101,3 @@ async def ask(
         transport.abort()
     await exchange.over
     return exchange.answer
-
-
-@contextlib.contextmanager
-def serving(*options: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """`yaie serve` as a process, from the line with its address on: (address, process)."""
-    command = [sys.executable, "-m", "yaie", "serve", "--port=0", "--mine=none", *options]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    try:
-        for line in process.stdout:
-            if found := re.search(r"Serving at (\S+)/v1", line):
-                yield found[1], process
-                break
-        else:
-            raise RuntimeError(f"the server ended with {process.wait()} before it served")
-    finally:
-        process.terminate()
-        process.wait(60)

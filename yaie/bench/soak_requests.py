@@ -1,11 +1,11 @@
-"""What the soak test asks, and what makes an answer a whole one."""
+"""What `yaie bench soak` asks, and what makes an answer a whole one."""
 
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from book.measure.http_client import Answer, Json
+from yaie.bench.http_client import Answer, Json
 
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
 ABORTED, BAD = 0.10, 0.05
@@ -48,19 +48,22 @@ def greedy() -> list[Ask]:
     ]
 
 
-def draw(count: int, seed: int = 0) -> list[Ask]:
-    """Requests of every kind in random order, the same for the same seed."""
+def draw(count: int, context: int, seed: int = 0) -> list[Ask]:
+    """Requests of every kind in random order, the same for the same seed.
+
+    context: the model's, in tokens; some prompts are longer.
+    """
     rng, known = random.Random(seed), greedy()
-    return [_one(rng, known) for _ in range(count)]
+    return [_one(rng, known, context) for _ in range(count)]
 
 
-def _one(rng: random.Random, known: Sequence[Ask]) -> Ask:
+def _one(rng: random.Random, known: Sequence[Ask], context: int) -> Ask:
     chance = rng.random()
     if chance < BAD:
-        return _bad(rng)
+        return _bad(rng, context)
     if chance < BAD + ABORTED:
         good = _good(rng)
-        # Longer than the others, so that most are still under way when the client leaves.
+        # Longer than the others: most are still under way when the client leaves.
         return Ask("aborted", good.path, good.body | {"max_tokens": 200}, rng.random() * 1.5)
     return rng.choice(known) if rng.random() < 0.15 else _good(rng)
 
@@ -108,13 +111,13 @@ def _messages(question: str, reader: int = 0) -> list[Json]:
     ]
 
 
-def _bad(rng: random.Random) -> Ask:
+def _bad(rng: random.Random, context: int) -> Ask:
     bodies: list[Any] = [
         b'{"prompt": "x"',
         b"[" * 5000,
         {"prompt": "x", "max_tokens": -1},
         {"prompt": "x", "temperature": "hot"},
-        {"prompt": "word " * 5000, "max_tokens": 1},
+        {"prompt": "word " * (context + 1), "max_tokens": 1},
         {"prompt": "x", "n": 10**9},
         {"prompt": "x", "no_such_parameter": 1},
         {"prompt": "x", "model": "gpt-4"},
@@ -142,7 +145,7 @@ def texts_of(ask: Ask, answer: Answer) -> list[str]:
 
 
 def num_tokens(ask: Ask, answer: Answer) -> int:
-    """How many tokens the answer says it has; 0 for a stream that was not asked to say so."""
+    """How many tokens the answer says it has; 0 for a stream without usage."""
     if not ask.body.get("stream"):
         return int(answer.json["usage"]["completion_tokens"])
     usage = answer.events()[-1].get("usage")

@@ -1,0 +1,1 @@
+"""What `yaie bench` measures: a module for each of its commands, and what they share."""

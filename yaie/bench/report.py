@@ -1,0 +1,66 @@
+"""How figures are shown and kept: a table for people, JSON for the rest, the machine with both."""
+
+import json
+import platform
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from yaie import __version__
+from yaie.cli.console import err, out
+
+
+def machine() -> dict[str, Any]:
+    """What the figures were measured on."""
+    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
+    return {
+        "cpu": _cpu_name(),
+        "threads": torch.get_num_threads(),
+        "gpu": gpu,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "yaie": __version__,
+    }
+
+
+def show(
+    title: str, columns: Iterable[str], rows: Iterable[Iterable[Any]], notes: Iterable[str] = ()
+) -> None:
+    """Print a table with the machine under it."""
+    table = Table(title=title, title_justify="left", title_style="bold")
+    for i, column in enumerate(columns):
+        table.add_column(column, justify="left" if i == 0 else "right")
+    for row in rows:
+        table.add_row(*(str(cell) for cell in row))
+    out.print(table)
+    for note in notes:
+        out.print(note)
+    here = machine()
+    device = here["gpu"] or f"{here['threads']} threads of {here['cpu']}"
+    out.print(f"[dim]{device}, torch {here['torch']}, YAIE {here['yaie']}[/]")
+
+
+def save(path: str | None, figures: dict[str, Any]) -> None:
+    """Write the figures and the machine to a file, if one was asked for."""
+    if path is not None:
+        text = json.dumps({"machine": machine(), **figures}, indent=2)
+        Path(path).write_text(text + "\n", encoding="utf-8")
+
+
+def progress() -> Progress:
+    """A bar on stderr that disappears when the work is done; nothing where that is no terminal."""
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    return Progress(*columns, console=err, transient=True, disable=not err.is_terminal)
+
+
+def _cpu_name() -> str:
+    info = Path("/proc/cpuinfo")
+    if info.is_file():
+        for line in info.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    return platform.processor() or platform.machine()
