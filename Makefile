@@ -75,7 +75,7 @@ serve: $(READY) ## Serve a model over HTTP [MODEL, PORT, ARGS]
 chat: $(READY) ## Talk to a model in the terminal [MODEL, ARGS]
 	$(BIN)/yaie chat $(MODEL) $(ARGS)
 
-bench: $(READY) ## Measure [BENCH=throughput|latency|memory|prefix|bookkeeping|ladder|kernels, MODEL, ARGS]
+bench: $(READY) ## Measure [BENCH=throughput, or what `yaie bench` lists; MODEL, ARGS]
 	$(BIN)/yaie bench $(BENCH) $(MODEL) $(ARGS)
 
 build-kernels: $(READY) ## Compile the CUDA labs, without a GPU too [ARCH="80;90", IMPL=labs]

@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +15,12 @@ WORKERS = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
 if WORKERS > 1:
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // WORKERS)))
 
+
+# An engine is watched and broken in the test's own process, or in that of the server that it starts.
+os.environ.setdefault("YAIE_ENGINE_PROCESS", "0")
+
+SLOW_WEIGHT = 20
+"""A test marked `slow` takes about as long as this many others."""
 
 # A console that is made while this is set keeps that width; workers have it set.
 os.environ.pop("COLUMNS", None)
@@ -38,12 +45,21 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.hookimpl(trylast=True)  # what is deselected is gone by then
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip tests marked `gpu`, with the reason, where there is no CUDA GPU."""
+    """Skip tests marked `gpu`, with the reason, where there is no CUDA GPU.
+
+    Beside other workers, which take whole files, long files go first: none then runs alone at the end.
+    """
     marked = [item for item in items if item.get_closest_marker("gpu")]
     if marked and not has_gpu():
         for item in marked:
             item.add_marker(pytest.mark.skip(reason="needs a CUDA GPU, and this machine has none"))
+    if WORKERS > 1:
+        weights = Counter[Path]()
+        for item in items:
+            weights[item.path] += SLOW_WEIGHT if item.get_closest_marker("slow") else 1
+        items.sort(key=lambda item: -weights[item.path])
 
 
 @pytest.fixture

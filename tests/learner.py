@@ -6,8 +6,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from yaie.core.curriculum import ROOT, load_curriculum
-from yaie.core.progress import LabRecord, Progress, part_digest
+from yaie.curriculum.manifest import ROOT, load_curriculum
+from yaie.curriculum.progress import LabRecord, Progress, part_digest
 
 WRAPPED = """
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.learner import hand_in, record_pass
 from yaie.core.errors import ConfigError, PartError
-from yaie.core.progress import Progress
+from yaie.curriculum.progress import Progress
 from yaie.parts import LABS, PLAIN_LABS, Part, load_part, load_parts, open_tasks, whose
 
 
