@@ -67,14 +67,23 @@ class RadixAttention:
 
     def _group(self, batch: AttentionBatch, members: list[int]) -> Group:
         """Index tensors for sequences `members`, all with the same number of queries."""
-        # TODO 5.2: your code here (the reference: 13 lines).
+        # TODO 5.2: your code here (the reference: 16 lines).
         raise NotImplementedError(
             "radix_attention task 5.2: not implemented yet; see chapter Radix attention"
         )
 
-    def _rows(self, batch: AttentionBatch, members: list[int], index: Tensor) -> Tensor | slice:
-        """Where the queries of `members` stand in the flat batch."""
-        # TODO 5.2: your code here (the reference: 8 lines).
+    def _rows(
+        self, batch: AttentionBatch, members: list[int], index: Tensor | slice
+    ) -> Tensor | slice:
+        """Where the queries of `members`, the sequences at `index`, stand in the flat batch."""
+        # TODO 5.2: your code here (the reference: 7 lines).
+        raise NotImplementedError(
+            "radix_attention task 5.2: not implemented yet; see chapter Radix attention"
+        )
+
+    def _unused(self, kv_lens: Tensor, shortest: int, width: int) -> Tensor:
+        """Of n rows of `width` slots, those behind each row's keys. None stands before `shortest`."""
+        # TODO 5.2: your code here (the reference: 3 lines).
         raise NotImplementedError(
             "radix_attention task 5.2: not implemented yet; see chapter Radix attention"
         )

@@ -230,7 +230,7 @@ def _num_wanted(request: Request) -> int:
     more than one token is (`num_unread > 1`), since drafts are verified then. A request is therefore
     never planned behind more than one unread token.
     """
-    # TODO 6.4: your code here (the reference: 4 lines).
+    # TODO 6.4: your code here (the reference: 5 lines).
     raise NotImplementedError(
         "scheduler task 6.4: not implemented yet; see chapter The scheduler"
     )

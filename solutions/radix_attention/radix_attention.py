@@ -68,31 +68,43 @@ class RadixAttention:
         """Index tensors for sequences `members`, all with the same number of queries."""
         # BEGIN SOLUTION 5.2
         device = batch.block_tables.device
-        index = torch.tensor(members, device=device)
+        first, last = members[0], members[-1]
+        neighbours = members == list(range(first, last + 1))
+        index = slice(first, last + 1) if neighbours else torch.tensor(members, device=device)
+        lens = [batch.kv_lens[i] for i in members]
+        size = self._pool.block_size
+        num_blocks = -(-max(lens) // size)
         kv_lens = batch.seq_lens[index].long()
-        num_blocks = -(-max(batch.kv_lens[i] for i in members) // self._pool.block_size)
-        used = torch.arange(num_blocks * self._pool.block_size, device=device) < kv_lens[:, None]
         return Group(
             rows=self._rows(batch, members, index),
-            num_queries=batch.query_lens[members[0]],
+            num_queries=batch.query_lens[first],
             block_tables=batch.block_tables[index, :num_blocks].long(),
             kv_lens=kv_lens,
-            unused=(~used).flatten().nonzero().flatten(),
+            unused=self._unused(kv_lens, min(lens), num_blocks * size),
             masks={},
         )
         # END SOLUTION
 
-    def _rows(self, batch: AttentionBatch, members: list[int], index: Tensor) -> Tensor | slice:
-        """Where the queries of `members` stand in the flat batch."""
+    def _rows(
+        self, batch: AttentionBatch, members: list[int], index: Tensor | slice
+    ) -> Tensor | slice:
+        """Where the queries of `members`, the sequences at `index`, stand in the flat batch."""
         # BEGIN SOLUTION 5.2
         num_queries = batch.query_lens[members[0]]
-        first, last = members[0], members[-1]
-        if members == list(range(first, last + 1)):
-            start = sum(batch.query_lens[:first])
+        if isinstance(index, slice):
+            start = sum(batch.query_lens[: index.start])
             return slice(start, start + len(members) * num_queries)
         starts = batch.query_start_loc[index].long()
         offsets = torch.arange(num_queries, device=index.device)
         return (starts[:, None] + offsets).flatten()
+        # END SOLUTION
+
+    def _unused(self, kv_lens: Tensor, shortest: int, width: int) -> Tensor:
+        """Of n rows of `width` slots, those behind each row's keys. None stands before `shortest`."""
+        # BEGIN SOLUTION 5.2
+        columns = torch.arange(shortest, width, device=kv_lens.device)
+        rows = torch.arange(len(kv_lens), device=kv_lens.device)[:, None]
+        return (rows * width + columns)[columns >= kv_lens[:, None]]
         # END SOLUTION
 
     # ANCHOR_END: plan

@@ -315,8 +315,9 @@ def _num_wanted(request: Request) -> int:
     never planned behind more than one unread token.
     """
     # BEGIN SOLUTION 6.4
-    draws_last = request.num_tokens - request.num_prompt_tokens >= request.max_tokens
-    if request.num_unread > 1 or (request.num_unread and draws_last):
-        return 0
+    if request.num_unread:
+        draws_last = request.num_tokens - request.num_prompt_tokens >= request.max_tokens
+        if draws_last or request.num_unread > 1:
+            return 0
     return request.num_tokens - request.num_computed_tokens
     # END SOLUTION

@@ -52,20 +52,22 @@ class StubAdapter(ModelAdapter):
         self.vocab_size, self.max_length = VOCAB, max_length
         self.dtype, self.device = torch.float32, torch.device("cpu")
         self.seconds = self.spent = 0.0
-        self._row = torch.randn(1, VOCAB, generator=torch.Generator().manual_seed(0))
+        row = torch.randn(1, VOCAB, generator=torch.Generator().manual_seed(0))
+        # Greedy draws leave logits as they are, so the same rows do for every step.
+        self._logits = row.repeat(TOKEN_BUDGET, 1)
+        self._hidden = torch.zeros(TOKEN_BUDGET, HIDDEN)
 
     def forward(self, token_ids: Tensor, positions: Tensor, attend: Attend) -> Tensor:
         """See `ModelAdapter`."""
         begin = time.perf_counter()
         if self.seconds:
             time.sleep(self.seconds)
-        hidden = torch.zeros(len(token_ids), HIDDEN)
         self.spent += time.perf_counter() - begin
-        return hidden
+        return self._hidden[: len(token_ids)]
 
     def logits(self, hidden: Tensor) -> Tensor:
         """See `ModelAdapter`."""
-        return self._row.repeat(len(hidden), 1)
+        return self._logits[: len(hidden)]
 
 
 def time_scheduling(backend: Backend, policy: str, case: Case, steps: int) -> list[float]:

@@ -2,6 +2,7 @@
 
 import json
 import platform
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -44,10 +45,15 @@ def show(
     out.print(f"[dim]{device}, torch {here['torch']}, YAIE {here['yaie']}[/]")
 
 
+_NUMBERS = re.compile(r"\[[-+.\deE,\s]+\]")
+"""A list of numbers in JSON, which belongs on one line."""
+
+
 def save(path: str | None, figures: dict[str, Any]) -> None:
     """Write the figures and the machine to a file, if one was asked for."""
     if path is not None:
         text = json.dumps({"machine": machine(), **figures}, indent=2)
+        text = _NUMBERS.sub(lambda numbers: " ".join(numbers[0].split()), text)
         Path(path).write_text(text + "\n", encoding="utf-8")
 
 

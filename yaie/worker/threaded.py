@@ -1,14 +1,19 @@
-"""A worker on a thread of its own: on a CPU, control then goes on while a step computes."""
+"""A worker on a thread of its own: on a CPU, control then goes on while a step computes.
+
+Both threads run Python, so only one of them moves. A result therefore waits, if another step has been
+sent already, until that step's model begins: what control does with it would only delay that.
+"""
 
 import threading
 import weakref
+from collections.abc import Callable
 from concurrent.futures import Future
 from queue import SimpleQueue
 
 import torch
 
-from yaie.core.contracts import Worker as AnyWorker
 from yaie.core.step import StepInput, StepMasks, StepResult
+from yaie.worker.worker import Worker
 
 
 class ThreadedStep:
@@ -34,7 +39,7 @@ Inbox = SimpleQueue[ThreadedStep | None]
 class ThreadedWorker:
     """Another worker, called on one thread, step after step. See `yaie.core.contracts.Worker`."""
 
-    def __init__(self, worker: AnyWorker, num_threads: int | None = None) -> None:
+    def __init__(self, worker: Worker, num_threads: int | None = None) -> None:
         """num_threads: that PyTorch may use there; it keeps this setting for each thread."""
         self._inbox: Inbox = SimpleQueue()
         self._unmasked: list[ThreadedStep] = []
@@ -66,20 +71,38 @@ def _end(inbox: Inbox, thread: threading.Thread, unmasked: list[ThreadedStep]) -
         thread.join()
 
 
-def _run(inbox: Inbox, worker: AnyWorker, num_threads: int | None) -> None:
+def _run(inbox: Inbox, worker: Worker, num_threads: int | None) -> None:
     if num_threads is not None:
         torch.set_num_threads(num_threads)
+    results: list[Callable[[], None]] = []  # that are to be handed over
+
+    def hand_over() -> None:
+        while results:
+            results.pop()()
+
+    worker.before_forward = hand_over
     while (item := inbox.get()) is not None:
-        _carry_out(worker, item)
+        results.append(_carry_out(worker, item, hand_over))
         del item  # what a step holds must not outlive it here
+        if inbox.empty():
+            hand_over()
+    hand_over()
     worker.close()
 
 
-def _carry_out(worker: AnyWorker, item: ThreadedStep) -> None:
+def _carry_out(
+    worker: Worker, item: ThreadedStep, hand_over: Callable[[], None]
+) -> Callable[[], None]:
+    """Returns what tells the result to whoever waits for it."""
+    done = item.done
     try:
         handle = worker.execute(item.step)
+        hand_over()  # a step that only moves blocks has no forward pass; masks may wait for the result
         if item.step.masked and (masks := item.masks.result()) is not None:
             handle.mask(masks)
-        item.done.set_result(handle.result())
+        result = handle.result()
     except BaseException as error:  # noqa: BLE001, it is raised where the result is read
-        item.done.set_exception(error)
+        hand_over()
+        failure = error
+        return lambda: done.set_exception(failure)
+    return lambda: done.set_result(result)

@@ -40,13 +40,17 @@ class Worker:
         max_model_len: int,
         explain: Callable[[BaseException], Fault],
     ) -> None:
-        """explain: an exception as data, which tells whose code it came from."""
+        """explain: an exception as data, which tells whose code it came from.
+
+        `before_forward` may be set: it is called when all is ready for a step's model.
+        """
         self.adapter = adapter
         self.attention = attention
         self.pool = pool
         self.sampler = sampler
         self.device = device
         self.explain = explain
+        self.before_forward: Callable[[], None] = _nothing
         self.seats = Seats(num_seats, -(-max_model_len // pool.block_size), device)
         self.sampling = SamplingState(num_seats, adapter.vocab_size, device)
 
@@ -109,6 +113,7 @@ class RunningStep:
             return
         flat = lay_out(step, worker.seats, worker.pool, worker.device)
         attend = attend_through(worker.attention, worker.attention.plan(flat.attention))
+        worker.before_forward()
         hidden = worker.adapter.forward(flat.token_ids, flat.attention.positions, attend)
         self._check_chunks(hidden)
         self._note_prompts(hidden, flat.ends)
@@ -119,10 +124,9 @@ class RunningStep:
     def _check_chunks(self, hidden: Tensor) -> None:
         """Whether the hidden states [T, d] of each chunk are finite; of others the sampler tells it."""
         lens, samples = self._step.num_tokens, self._step.samples
-        unseen = np.flatnonzero((lens > 1) | ~samples)
-        if not len(unseen):
+        if lens[-1] == 1 and samples.all():  # single tokens come first, so there is nothing else
             return
-        first = int(unseen[0])
+        first = int(np.argmax((lens > 1) | ~samples))
         begin = int(lens[:first].sum())
         bad = ~hidden[begin:].sum(dim=1, dtype=torch.float32).isfinite()
         # How many bad rows stand before each border: their difference is a chunk's own.
@@ -234,6 +238,10 @@ class RunningStep:
         worker.seats.last_tokens.index_copy_(0, as_tensor(seats, device), as_tensor(tokens, device))
         counted = [row + offset for row, _, own in gained for offset in range(len(own))]
         worker.sampling.advance(rows, as_tensor(draws, device), as_tensor(counted, device))
+
+
+def _nothing() -> None:
+    pass
 
 
 def _pairs(moves: Pairs) -> list[tuple[int, int]]:

@@ -54,10 +54,10 @@ def assemble(
     parts = backend.parts
     cache = _cache(config, parts, sizes)
     scheduler = _scheduler(config, parts, cache, sizes.num_blocks, model.max_length)
-    worker: Worker = make_worker(config, backend, model, sizes)
+    inner = make_worker(config, backend, model, sizes)
     overlapped = overlaps(config, model)
-    if overlapped and model.device.type == "cpu":
-        worker = ThreadedWorker(worker, config.threads)
+    threaded = overlapped and model.device.type == "cpu"
+    worker: Worker = ThreadedWorker(inner, config.threads) if threaded else inner
     if wrap_worker is not None:
         worker = wrap_worker(worker)
     vocab_size = model.adapter.vocab_size
