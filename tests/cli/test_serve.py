@@ -63,7 +63,7 @@ def server(*args: str) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
     reader.start()
     try:
         yield process, lines
-        process.wait(20)
+        process.wait(90)
     finally:
         process.kill()
         reader.join(10)

@@ -58,7 +58,7 @@ def serving_fake(
     reader.start()
     try:
         yield process, lines
-        process.wait(20)
+        process.wait(90)
     finally:
         process.kill()
         reader.join(10)
