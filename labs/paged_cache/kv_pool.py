@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from yaie.core.batch import KVLayerSpec
+from yaie.core.zeros import zeros
 
 
 # ANCHOR: pool
@@ -14,8 +15,8 @@ class KVPool:
     """See `yaie.core.contracts.KVPool`.
 
     For each layer one tensor for K and one for V, [num_blocks, block_size, kv_heads, head_dim]: a block
-    is contiguous, so gathering, copying and swapping it is one memcpy. Asking for zeros costs nothing on
-    a CPU: the system maps pages when they are first written.
+    is contiguous, so gathering, copying and swapping it is one memcpy. `zeros` costs nothing on a CPU:
+    the system maps pages when they are first written.
     """
 
     def __init__(
@@ -31,13 +32,13 @@ class KVPool:
         self.block_size = block_size
 
         def make(count: int, where: torch.device) -> list[tuple[Tensor, Tensor]]:
-            pin = where.type == "cpu" and device.type == "cuda"
+            pinned = where.type == "cpu" and device.type == "cuda"
 
-            def zeros(layer: KVLayerSpec) -> Tensor:
+            def blocks(layer: KVLayerSpec) -> Tensor:
                 shape = (count, block_size, layer.num_kv_heads, layer.head_dim)
-                return torch.zeros(shape, dtype=dtype, device=where, pin_memory=pin)
+                return zeros(shape, dtype, where, pinned=pinned)
 
-            return [(zeros(layer), zeros(layer)) for layer in layers]
+            return [(blocks(layer), blocks(layer)) for layer in layers]
 
         self._device = make(num_blocks, device)
         self._host = make(num_host_blocks, torch.device("cpu"))

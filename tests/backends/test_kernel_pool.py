@@ -2,6 +2,7 @@
 
 import shutil
 
+import psutil
 import pytest
 import torch
 
@@ -52,3 +53,11 @@ def test_slots_lie_where_the_plain_pool_says() -> None:
     assert slots.dtype == torch.int64
     assert slots.tolist() == [11, 20, 16, 3]
     assert torch.equal(slots, KVPool(*sizes).slot_mapping(tables, rows, positions))
+
+
+def test_a_new_pool_on_a_cpu_takes_no_memory_yet() -> None:
+    before = psutil.Process().memory_info().rss
+    layers = [KVLayerSpec(4, 32)] * 2
+    pool = KernelPool(MemoryKernels(), layers, 4096, 16, torch.float32, CPU, 4096)
+    assert psutil.Process().memory_info().rss - before < 64 * 2**20  # of 256 MiB
+    assert pool.blocks(1)[0][2500].sum() == 0

@@ -1,5 +1,6 @@
 """KVPool against torch indexing: slot s is row s % block_size of block s // block_size."""
 
+import psutil
 import pytest
 import torch
 from torch import Tensor
@@ -140,3 +141,14 @@ def test_no_pairs_move_nothing(pool: KVPool) -> None:
 def test_dtype_is_as_asked() -> None:
     pool = KVPool(LAYERS, 2, SIZE, torch.bfloat16, torch.device("cpu"))
     assert {stored.dtype for stored in pool.blocks(0)} == {torch.bfloat16}
+
+
+def test_pools_take_memory_when_blocks_are_first_written() -> None:
+    before = psutil.Process().memory_info().rss
+    layers = [KVLayerSpec(4, 32)] * 2
+    pool = KVPool(layers, 4096, 16, torch.float32, torch.device("cpu"), num_host_blocks=4096)
+    k = torch.ones(1, 4, 32)
+    pool.write(1, k, k, torch.tensor([40_000]))
+    pool.swap_out([(2500, 3000)])
+    assert pool.blocks(1)[0][2500].sum() == 4 * 32
+    assert psutil.Process().memory_info().rss - before < 64 * 2**20  # of 256 MiB

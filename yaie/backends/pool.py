@@ -7,6 +7,7 @@ from torch import Tensor
 
 from yaie.core.batch import KVLayerSpec
 from yaie.core.contracts.kernels import MemoryKernels
+from yaie.core.zeros import zeros
 
 Pairs = Sequence[tuple[int, int]]
 
@@ -29,15 +30,15 @@ class KernelPool:
         self._kernels = kernels
         self._on = device
 
-        def zeros(layer: KVLayerSpec, count: int, where: str, pin: bool) -> Tensor:
+        def blocks(layer: KVLayerSpec, count: int, where: torch.device, pinned: bool) -> Tensor:
             shape = (count, block_size, layer.num_kv_heads, layer.head_dim)
-            return torch.zeros(shape, dtype=dtype, device=where, pin_memory=pin)
+            return zeros(shape, dtype, where, pinned=pinned)
 
-        pin = device.type == "cuda"
+        host, pinned = torch.device("cpu"), device.type == "cuda"
         both = range(2)  # keys and values
-        self._device = [[zeros(layer, num_blocks, str(device), False) for _ in both]
+        self._device = [[blocks(layer, num_blocks, device, False) for _ in both]
                         for layer in layers]  # fmt: skip
-        self._host = [[zeros(layer, num_host_blocks, "cpu", pin) for _ in both]
+        self._host = [[blocks(layer, num_host_blocks, host, pinned) for _ in both]
                       for layer in layers]  # fmt: skip
 
     def blocks(self, layer: int) -> tuple[Tensor, Tensor]:

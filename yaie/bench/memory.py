@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from yaie.bench.report import progress, save, show
-from yaie.bench.workload import Job, Lengths, draw_jobs, raise_if_failed
+from yaie.bench.workload import Job, Lengths, draw_jobs, raise_if_failed, with_room
 from yaie.cli.console import show_parts
 from yaie.core.config import EngineConfig
 from yaie.core.params import SamplingParams
@@ -19,7 +19,7 @@ def run(config: EngineConfig, num_requests: int, lengths: Lengths, json: str | N
     all, the next power of two of what the request will need, and exactly what it will need, which no
     real allocator can know.
     """
-    engine = LLMEngine(replace(config, prefix_caching=False))
+    engine = LLMEngine(replace(with_room(config), prefix_caching=False))
     show_parts(engine.parts)
     jobs = draw_jobs(num_requests, lengths, engine.tokenizer.vocab_size)
     job_of = _add(engine, jobs)

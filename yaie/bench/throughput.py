@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from yaie.bench.report import progress, save, show
-from yaie.bench.workload import Job, Lengths, draw_jobs, run_jobs, spread
+from yaie.bench.workload import Job, Lengths, draw_jobs, run_jobs, spread, with_room
 from yaie.cli.console import show_parts
 from yaie.core.config import EngineConfig
 from yaie.core.errors import ConfigError
@@ -47,7 +47,7 @@ def run(
     """
     if against not in ("transformers", "static", "nothing"):
         raise ConfigError("--against must be transformers, static or nothing", param="against")
-    config = replace(config, prefix_caching=False)
+    config = replace(with_room(config), prefix_caching=False)
     engine = LLMEngine(config)
     show_parts(engine.parts)
     jobs = draw_jobs(num_requests, lengths, engine.tokenizer.vocab_size)

@@ -5,13 +5,16 @@ import re
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from yaie.core.config import EngineConfig
 from yaie.core.errors import ConfigError, YaieError
 from yaie.core.output import RequestOutput
 from yaie.core.params import SamplingParams
 from yaie.core.request import FinishReason
+from yaie.models.loader import resolve_device
+from yaie.worker.sizing import CPU_SHARE
 
 if TYPE_CHECKING:
     from yaie.engine.llm_engine import LLMEngine
@@ -61,6 +64,13 @@ def _range(text: str, name: str) -> tuple[int, int]:
             f"--{name} must be LOW-HIGH with 1 <= LOW <= HIGH, got {text!r}", param=name
         )
     return int(match[1]), int(match[2])
+
+
+def with_room(config: EngineConfig) -> EngineConfig:
+    """The KV pool as large as memory allows, if its size is not given: a CPU's default is smaller."""
+    if config.kv_memory_share is None and resolve_device(config).type == "cpu":
+        return replace(config, kv_memory_share=CPU_SHARE)
+    return config
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,7 @@
 """`yaie serve`: the HTTP server."""
 
 import asyncio
-import logging
 import os
-import sys
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -14,6 +12,8 @@ from yaie.cli.console import err, out, parts_table, say
 from yaie.cli.options import engine_options, server_options
 from yaie.core.config import EngineConfig
 from yaie.core.errors import EngineDeadError, YaieError
+from yaie.core.exit import exit_now
+from yaie.core.heap import freeze_heap
 from yaie.server.listen import listen, url_of
 from yaie.server.settings import ServerSettings
 
@@ -34,6 +34,7 @@ def serve(config: EngineConfig, settings: ServerSettings) -> None:
     from yaie.engine.background.async_engine import AsyncEngine
     from yaie.engine.background.engine_process import EngineProcess
     from yaie.engine.background.engine_thread import EngineThread
+    from yaie.models.torchless import load_tokenizer
     from yaie.parts import load_part
     from yaie.server.app import create_app
     from yaie.server.logs import start_logging
@@ -41,9 +42,10 @@ def serve(config: EngineConfig, settings: ServerSettings) -> None:
 
     log = partial(start_logging, settings.log_level, settings.log_file, settings.log_json)
     log()
+    in_process = partial(EngineProcess, prepare=log, load_tokenizer=load_tokenizer)
     engine = AsyncEngine(
         partial(_load, config),
-        make_driver=partial(EngineProcess, prepare=log) if _has_process(settings) else EngineThread,
+        make_driver=in_process if _has_process(settings) else EngineThread,
         **settings.engine_limits,
     )
     api = load_part("api_server", config.mine).package
@@ -51,24 +53,27 @@ def serve(config: EngineConfig, settings: ServerSettings) -> None:
     url = url_of(listener, secure=settings.ssl_certfile is not None)
 
     def announce() -> None:
+        freeze_heap()  # of this process, if the engine has another
         _announce(engine.facts, settings, url)
 
     asyncio.run(run_server(engine, app, listener, settings, on_ready=announce))
     if engine.failure is None:
         err.print("Stopped.")
+        exit_now(0)
     if engine.is_stuck:
-        _leave(engine.failure)
+        exit_now(1)
     if isinstance(engine.failure, YaieError) and not isinstance(engine.failure, EngineDeadError):
         raise engine.failure
-    if engine.failure is not None:  # logged when it happened
-        raise typer.Exit(1)
+    raise typer.Exit(1)  # logged when it happened
 
 
 def _load(config: EngineConfig) -> "LLMEngine":
     """Where the engine is to run, while the server answers already."""
     from yaie.engine.llm_engine import LLMEngine
 
-    return LLMEngine(config)
+    engine = LLMEngine(config)
+    freeze_heap()
+    return engine
 
 
 def _has_process(settings: ServerSettings) -> bool:
@@ -78,15 +83,6 @@ def _has_process(settings: ServerSettings) -> bool:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0)) >= CPUS_FOR_TWO
     return (os.cpu_count() or 1) >= CPUS_FOR_TWO
-
-
-def _leave(failure: BaseException | None) -> None:
-    """End the process beside a thread that does not end, which the interpreter would take down in the
-    middle of C++ code, or wait for."""
-    logging.shutdown()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(0 if failure is None else 1)
 
 
 def _announce(facts: "EngineFacts", settings: ServerSettings, url: str) -> None:

@@ -33,7 +33,9 @@ class EngineConfig:
     block_size: int = setting(16, "Token slots in a block.")
     num_blocks: int | None = setting(None, "Blocks in the KV pool; sized from memory if not given.")
     kv_memory_share: float | None = setting(
-        None, "Share of free memory for the KV pool if num_blocks is not given (CPU 0.3, GPU 0.9)."
+        None,
+        "Share of free memory for the KV pool if num_blocks is not given (GPU 0.9; CPU 0.3, but no more "
+        "than 16 sequences of full length take).",
     )
     max_model_len: int | None = setting(
         None, "Longest sequence; the model's own limit if not given."

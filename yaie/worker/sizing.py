@@ -10,6 +10,8 @@ from yaie.core.errors import ConfigError
 
 CPU_SHARE = 0.3
 GPU_SHARE = 0.9
+CPU_SEQUENCES = 16
+"""Of full length: more of them at once is slow on a CPU, whose memory other programs want too."""
 
 
 def block_bytes(layers: Sequence[KVLayerSpec], block_size: int, dtype: torch.dtype) -> int:
@@ -22,14 +24,15 @@ def num_device_blocks(
     config: EngineConfig, bytes_per_block: int, max_model_len: int, device: torch.device
 ) -> int:
     """Blocks in the pool: as configured, else what a share of free memory holds, but no more than
-    `max_num_seqs` sequences of full length could fill.
+    `max_num_seqs` sequences of full length could fill; on a CPU, CPU_SEQUENCES of them unless the share
+    is configured.
 
     Raises ConfigError if not even one block fits.
     """
     if config.num_blocks is not None:
         return config.num_blocks
     budget = int(_free_memory(device) * _share(config, device))
-    useful = config.max_num_seqs * -(-max_model_len // config.block_size)
+    useful = _sequences(config, device) * -(-max_model_len // config.block_size)
     num_blocks = min(budget // bytes_per_block, useful)
     if num_blocks < 1:
         raise ConfigError(
@@ -51,6 +54,13 @@ def _share(config: EngineConfig, device: torch.device) -> float:
     if config.kv_memory_share is not None:
         return config.kv_memory_share
     return GPU_SHARE if device.type == "cuda" else CPU_SHARE
+
+
+def _sequences(config: EngineConfig, device: torch.device) -> int:
+    """Sequences of full length that the pool needs to hold at most."""
+    if device.type == "cpu" and config.kv_memory_share is None:
+        return min(config.max_num_seqs, CPU_SEQUENCES)
+    return config.max_num_seqs
 
 
 def _free_memory(device: torch.device) -> int:

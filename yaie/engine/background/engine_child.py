@@ -17,6 +17,7 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 
 from yaie.core.errors import YaieError
+from yaie.core.exit import exit_now
 from yaie.engine.background.engine_thread import EngineThread, Load
 from yaie.engine.background.latencies import Telemetry
 from yaie.engine.background.messages import Ended, Event, Failed, Ready, Replied
@@ -49,11 +50,7 @@ def run_engine(
         wire.send(engine.telemetry)
         wire.has_ended.wait(SNAPSHOT_SECONDS)
     engine.close()
-    if engine.is_alive:  # it hangs
-        # The interpreter would wait for it, or stop it in the middle of C++.
-        logging.shutdown()
-        sys.stderr.flush()
-        os._exit(1)
+    exit_now(1 if engine.is_alive else 0)  # alive: it hangs
 
 
 class _Wire:

@@ -40,12 +40,18 @@ class EngineProcess:
     """Runs an engine in a process that it starts. See `Driver`."""
 
     def __init__(
-        self, load: Load, step_timeout: float = 0.0, *, prepare: Callable[[], None] | None = None
+        self,
+        load: Load,
+        step_timeout: float = 0.0,
+        *,
+        prepare: Callable[[], None] | None = None,
+        load_tokenizer: Callable[[Path, str], Tokenizer] | None = None,
     ) -> None:
         """load: called in that process, where it is imported by name: a function of a module, or a
         `functools.partial` of one. prepare: called before it, likewise; for logging.
-        step_timeout: as for EngineThread.
+        step_timeout: as for EngineThread. load_tokenizer: for this process; `Tokenizer.load` by default.
         """
+        self._load_tokenizer = load_tokenizer or Tokenizer.load
         self.telemetry = Telemetry()
         self._pipe, self._far_end = multiprocessing.Pipe()
         self.process = multiprocessing.get_context("spawn").Process(
@@ -77,7 +83,7 @@ class EngineProcess:
         self._outbox.put(command)
 
     def tokenizer(self, facts: EngineFacts) -> Tokenizer:
-        return Tokenizer.load(Path(facts.model_folder), facts.model_type)
+        return self._load_tokenizer(Path(facts.model_folder), facts.model_type)
 
     def close(self) -> None:
         self._outbox.put(None)
