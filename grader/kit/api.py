@@ -20,7 +20,7 @@ from grader.kit.waiting import run, within
 from solutions import api_server as reference
 from yaie.core.errors import InvalidRequestError
 from yaie.core.output import RequestOutput, Submitted
-from yaie.core.params import SamplingParams
+from yaie.core.params import PromptOptions, SamplingParams
 from yaie.core.request import FailureKind, FinishReason
 
 STOP, LENGTH, ERROR = FinishReason.STOP, FinishReason.LENGTH, FinishReason.ERROR
@@ -125,8 +125,9 @@ class FakeService:
     """Answers each prompt in `pieces` of text. `fault`, if set, is raised by a submission, and
     `extend_fault` by `extend`.
 
-    hangs: after its first pieces a stream waits for ever. calls: what it was asked, in order. extended:
-    replies and bodies that it was to extend. streams: those that it handed out.
+    hangs: after its first pieces a stream waits for ever. calls: what it was asked, in order;
+    prompt_options: the options of those that encoded a conversation. extended: replies and bodies that
+    it was to extend. streams: those that it handed out.
     """
 
     def __init__(self, pieces: Sequence[str] = ("Hel", "lo")) -> None:
@@ -138,14 +139,19 @@ class FakeService:
         self.extend_fault: Exception | None = None
         self.hangs = False
         self.calls: list[Any] = []
+        self.prompt_options: list[PromptOptions | None] = []
         self.extended: list[Any] = []
         self.streams: list[FakeStream] = []
 
     async def encode_chat(
-        self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None
+        self,
+        messages: list[dict[str, Any]],
+        tools: list[dict[str, Any]] | None = None,
+        options: PromptOptions | None = None,
     ) -> list[int]:
-        note(f"service.encode_chat({show(messages)}, {show(tools)})")
+        note(f"service.encode_chat({show(messages)}, {show(tools)}, {show(options)})")
         self.calls.append(("encode_chat", messages, tools))
+        self.prompt_options.append(options)
         if messages[0]["role"] == "robot":
             raise InvalidRequestError("no such role", param="messages[0].role")
         return [7] * 5

@@ -12,9 +12,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
-from yaie.core.errors import YaieError
 from yaie.core.output import RequestOutput, Submitted
-from yaie.core.request import FinishReason
 
 Json = dict[str, Any]
 
@@ -209,5 +207,5 @@ def ending(last: RequestOutput) -> Json:
 
 def raise_if_failed(output: RequestOutput) -> None:
     """Raises YaieError if this is the last output of a request that failed in the engine."""
-    if output.finish_reason is FinishReason.ERROR:
-        raise YaieError(output.error or "The request failed in the engine.")
+    if (error := output.exception) is not None:
+        raise error

@@ -77,7 +77,8 @@ async def answer_chat(service: ModelService, body: ChatRequest) -> Response:
 
     In this order, because the first thing wrong is the one to report: the model is the served one, the
     sampling parameters are right (`body.sampling_params` with the service's defaults), the messages
-    (each `for_template`) and `body.prompt_tools` make a prompt (`service.encode_chat`). Then `answer`.
+    (each `for_template`), `body.prompt_tools` and `body.prompt_options` make a prompt
+    (`service.encode_chat`). Then `answer`.
     """
     # TODO 8.6: your code here (the reference: 5 lines).
     raise NotImplementedError(

@@ -1,8 +1,9 @@
 """What a request may hold. Types are checked here, ranges by SamplingParams, lengths by the engine.
 
 A parameter that is accepted is honoured. One that is not supported is refused by name, unless it
-asks for what happens anyway (`store: false`): clients and routers send such defaults without being
-asked to. `conversation.py` has what a conversation is made of. Given.
+asks for what happens anyway (`suffix: null`): clients and routers send such defaults without being
+asked to. `shared.py` has what both kinds of request share, `conversation.py` what a conversation is made
+of. Given.
 """
 
 import json
@@ -16,106 +17,33 @@ from yaie.core.fields import (
     MAX_MESSAGES,
     MAX_PROMPTS,
     MAX_TOOLS,
-    Always,
-    Fields,
     Flag,
     Integer,
-    LogitBias,
-    Never,
     Nothing,
-    Number,
-    Stops,
     Text,
     or_say,
     ranged,
 )
-from yaie.core.params import MAX_LOGPROBS, MAX_STOP_TOKEN_IDS, Constraint, SamplingParams
+from yaie.core.params import MAX_LOGPROBS, Constraint
 
-from .conversation import Message, NamedTool, ResponseFormat, Tool, ToolChoice
+from .conversation import (
+    Function,
+    Message,
+    NamedTool,
+    Prompting,
+    ResponseFormat,
+    Tool,
+    ToolChoice,
+    demands_a_call,
+    named_in,
+)
+from .shared import Shared
 
 COMPLETION_MAX_TOKENS = 16
 """OpenAI's default for `/v1/completions`."""
 
 
-class StreamOptions(Fields):
-    include_usage: Flag = False
-    include_obfuscation: Never = False
-
-
-class _Request(Fields):
-    """What both kinds of completion share."""
-
-    model: str | None = Field(None, description="The served model; may be left out.")
-    stream: Flag | None = None
-    stream_options: StreamOptions | None = None
-    temperature: Number | None = ranged("temperature")
-    top_p: Number | None = ranged("top_p")
-    top_k: Integer | None = ranged("top_k", "Extension. 0 or -1 is off.")
-    min_p: Number | None = ranged("min_p", "Extension.")
-    presence_penalty: Number | None = ranged("presence_penalty")
-    frequency_penalty: Number | None = ranged("frequency_penalty")
-    repetition_penalty: Number | None = ranged("repetition_penalty", "Extension.")
-    max_tokens: Integer | None = ranged("max_tokens")
-    stop: Stops | None = None
-    stop_token_ids: list[Integer] | None = Field(
-        None, description="Extension.", max_length=MAX_STOP_TOKEN_IDS
-    )
-    ignore_eos: Flag | None = Field(None, description="Extension.")
-    logit_bias: LogitBias | None = None
-    seed: Integer | None = ranged("seed")
-    n: Integer | None = ranged("n")
-    truncate_prompt_tokens: Integer | None = ranged(
-        "truncate_prompt_tokens",
-        "Extension. Keep this many tokens of a longer prompt, the last ones; -1 keeps what fits.",
-    )
-    priority: Integer | None = Field(
-        None, description="Extension. Smaller goes first, with --policy priority."
-    )
-    user: str | None = Field(None, description="A label; has no effect.")
-    metadata: dict[str, str] | None = Field(None, description="Labels; have no effect.")
-    # Not supported: only what happens anyway. Routers send these with every request.
-    no_stop_trim: Never | None = None
-    skip_special_tokens: Always | None = None
-    return_hidden_states: Never | None = None
-
-    @model_validator(mode="after")
-    def _usage_needs_a_stream(self) -> "_Request":
-        if self.stream_options is not None and not self.stream:
-            message = "stream_options may only be given together with stream: true."
-            raise InvalidRequestError(message, param="stream_options")
-        return self
-
-    @property
-    def include_usage(self) -> bool:
-        """Whether the stream ends with a usage chunk."""
-        return self.stream_options is not None and self.stream_options.include_usage
-
-    def sampling_params(self, defaults: dict[str, Any]) -> SamplingParams:
-        """Raises InvalidRequestError. A parameter that is null counts as absent.
-
-        defaults: for absent ones, where they differ from those of SamplingParams, which are OpenAI's.
-        """
-        given = {name: getattr(self, name) for name in _SAMPLING}
-        given |= {"max_tokens": self.token_limit, **self._beyond_text()}
-        if self.logit_bias is not None:
-            given["logit_bias"] = {int(token): bias for token, bias in self.logit_bias.items()}
-        present = {name: value for name, value in given.items() if value is not None}
-        return SamplingParams(**(defaults | present))
-
-    @property
-    def token_limit(self) -> int | None:
-        """Tokens to generate at most, under whichever name it was given."""
-        return self.max_tokens
-
-    def _beyond_text(self) -> dict[str, Any]:
-        """Sampling parameters that are called otherwise in a request."""
-        raise NotImplementedError
-
-
-_SAMPLING = SamplingParams.__dataclass_fields__.keys() & _Request.model_fields.keys()
-
-
-class ChatRequest(_Request):
+class ChatRequest(Prompting, Shared):
     """The body of `POST /v1/chat/completions`."""
 
     messages: Annotated[list[Message], Field(min_length=1, max_length=MAX_MESSAGES)]
@@ -126,18 +54,25 @@ class ChatRequest(_Request):
     tools: Annotated[list[Tool], Field(max_length=MAX_TOOLS)] | None = None
     tool_choice: ToolChoice | None = None
     parallel_tool_calls: Flag | None = Field(None, description="False: one call at most.")
+    separate_reasoning: Flag | None = Field(None, description="False: it stays in the content.")
+    stream_reasoning: Flag | None = Field(None, description="False: it is streamed in one piece.")
+    include_reasoning: Flag | None = Field(None, description="False: it is left out.")
     safety_identifier: str | None = Field(None, description="A label; has no effect.")
     prompt_cache_key: str | None = Field(None, description="A hint; every prefix is cached.")
+    prompt_cache_retention: Literal["in_memory", "in-memory", "24h"] | None = Field(
+        None, description="A hint; prefixes are kept as long as there is room."
+    )
+    store: Flag | None = Field(None, description="Has no effect: nothing is stored.")
     # Not supported: only what happens anyway.
     functions: Nothing | None = Field(None, description="Not supported; use tools.")
     function_call: Literal["none", "auto"] | None = None
     modalities: list[Literal["text"]] | None = None
-    store: Never | None = None
-    service_tier: Literal["auto", "default"] | None = None
-    continue_final_message: Never | None = None
-    separate_reasoning: Flag | None = Field(None, description="Has no effect: there is none.")
-    stream_reasoning: Flag | None = Field(None, description="Has no effect: there is none.")
-    include_reasoning: Flag | None = Field(None, description="Has no effect: there is none.")
+    service_tier: Literal["auto", "default"] | None = Field(
+        None, description="Has no effect: there is one."
+    )
+    web_search_options: Annotated[
+        None, or_say("This server cannot search the web; give the model a tool that does.")
+    ] = None
 
     @model_validator(mode="after")
     def _one_limit(self) -> "ChatRequest":
@@ -151,6 +86,11 @@ class ChatRequest(_Request):
     def _alternatives_need_logprobs(self) -> "ChatRequest":
         if self.top_logprobs and not self.logprobs:
             message = "top_logprobs may only be given together with logprobs: true."
+            raise InvalidRequestError(message, param="top_logprobs")
+        if self.logprob_token_ids and self.top_logprobs not in (
+            None, 0, len(self.logprob_token_ids),
+        ):  # fmt: skip
+            message = "logprob_token_ids takes the place of top_logprobs; leave that out."
             raise InvalidRequestError(message, param="top_logprobs")
         return self
 
@@ -170,10 +110,10 @@ class ChatRequest(_Request):
         if not names and self.tool_choice not in (None, "none", "auto"):
             raise InvalidRequestError("tool_choice demands a tool, but tools has none.",
                                       param="tool_choice")  # fmt: skip
-        if isinstance(self.tool_choice, NamedTool) and self.tool_choice.function.name not in names:
-            name = self.tool_choice.function.name
-            raise InvalidRequestError(f"tool_choice demands {name!r}, which is not among the tools.",
-                                      param="tool_choice")  # fmt: skip
+        for name in named_in(self.tool_choice) or ():
+            if name not in names:
+                message = f"tool_choice demands {name!r}, which is not among the tools."
+                raise InvalidRequestError(message, param="tool_choice")
         return self
 
     @property
@@ -184,6 +124,16 @@ class ChatRequest(_Request):
     def may_call_tools(self) -> bool:
         """Whether calls are looked for in the answer."""
         return bool(self.tools) and self.tool_choice != "none"
+
+    @property
+    def callable_functions(self) -> dict[str, dict[str, Any]]:
+        """The functions that may be called, each with the schema of its arguments."""
+        return {it.name: it.schema_of_arguments for it in self._callable()}
+
+    def _callable(self) -> list[Function]:
+        named = named_in(self.tool_choice)
+        functions = [tool.function for tool in self.tools or []]
+        return [it for it in functions if named is None or it.name in named]
 
     @property
     def prompt_tools(self) -> list[dict[str, Any]] | None:
@@ -205,14 +155,12 @@ class ChatRequest(_Request):
     def _tool_constraint(self) -> Constraint | None:
         """None where the model may say what it likes. See `yaie.server.tools.ToolDemand`."""
         chosen = self.tool_choice
-        functions = [tool.function for tool in self.tools or []]
-        if isinstance(chosen, NamedTool):
-            functions = [it for it in functions if it.name == chosen.function.name]
-        is_required = chosen not in (None, "auto")
+        functions, is_required = self._callable(), demands_a_call(chosen)
+        is_some = len(functions) < len(self.tools or [])
         must_be_one = self.parallel_tool_calls is False or isinstance(chosen, NamedTool)
         answer = self._json_constraint()
         is_strict = any(function.strict for function in functions)
-        if not (is_required or must_be_one or is_strict or answer):
+        if not (is_required or must_be_one or is_strict or is_some or answer):
             return None
         demand = {
             "functions": {
@@ -238,11 +186,14 @@ Prompt = Annotated[
 ]
 
 
-class CompletionRequest(_Request):
+class CompletionRequest(Shared):
     """The body of `POST /v1/completions`."""
 
     prompt: Prompt
     max_tokens: Integer | None = ranged("max_tokens", "0 only with echo.", minimum=0)
+    add_special_tokens: Flag | None = Field(
+        None, description="Extension. False: no BOS and the like in front of a prompt in text."
+    )
     echo: Flag | None = Field(None, description="The prompt comes back in front of the text.")
     logprobs: Integer | None = ranged("logprobs")
     # Not supported: only what happens anyway.
@@ -267,8 +218,15 @@ class CompletionRequest(_Request):
         return bool(self.echo) and self.max_tokens == 0
 
     def _beyond_text(self) -> dict[str, Any]:
-        of_prompt = self.logprobs if self.echo else None
-        return {"logprobs": self.logprobs, "prompt_logprobs": of_prompt}
+        of_prompt = self.prompt_logprobs
+        if of_prompt is None and self.echo:
+            of_prompt = self.logprobs
+        special = self.add_special_tokens
+        return {
+            "logprobs": self.logprobs,
+            "prompt_logprobs": of_prompt,
+            "add_special_tokens": special,
+        }
 
     def prompts(self) -> list[str | list[int]]:
         """The prompts, one or many. Raises InvalidRequestError if there is none, or too many choices."""

@@ -5,7 +5,7 @@
 """
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from yaie.core.batch import StepOutcome, StepPlan
@@ -29,7 +29,8 @@ class Output:
 class EngineCore:
     """See `yaie.core.contracts.EngineCore`.
 
-    make_detokenizer, make_stop_checker: called once for each request.
+    make_detokenizer, make_stop_checker: called once for each request, the second with its stop strings
+        and, where it has one, `min_tokens`.
     eos_token_ids: tokens that end a request, unless it ignores them.
     """
 
@@ -38,7 +39,7 @@ class EngineCore:
         scheduler: Scheduler,
         executor: Executor,
         make_detokenizer: Callable[[], Detokenizer],
-        make_stop_checker: Callable[[Sequence[str]], StopChecker],
+        make_stop_checker: Callable[..., StopChecker],
         eos_token_ids: Collection[int],
     ) -> None:
         self._scheduler = scheduler
@@ -60,8 +61,10 @@ class EngineCore:
                 f"request_id {request.request_id!r} is in use by a request that is not finished",
                 param="request_id",
             )
+        stop, least = request.params.stop, request.params.min_tokens
+        late = {"min_tokens": least} if least else {}
         self._live[request.request_id] = Output(
-            request, self._make_detokenizer(), self._make_stop_checker(request.params.stop)
+            request, self._make_detokenizer(), self._make_stop_checker(stop, **late)
         )
         self._scheduler.add(request)
 

@@ -3,10 +3,11 @@
 import json
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import AfterValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
-from yaie.core.fields import Fields, JsonObject, Nothing, Text, or_say, wrong
-from yaie.core.params import ROLES, Constraint
+from yaie.core.errors import InvalidRequestError
+from yaie.core.fields import MAX_TOOLS, Fields, Flag, JsonObject, Nothing, Text, or_say, wrong
+from yaie.core.params import ROLES, Constraint, PromptOptions
 
 FunctionName = Annotated[
     Text, Field(pattern=r"^[a-zA-Z0-9_.:/-]+$", max_length=128, description="Of a function.")
@@ -93,10 +94,13 @@ class Message(Fields):
     annotations: Nothing | None = None
     audio: None = None
     function_call: None = None
+    reasoning_content: Text | None = Field(
+        None, description="What an earlier answer thought; some templates show it to the model."
+    )
 
     def for_template(self) -> dict[str, Any]:
         """Without the fields that no template knows, and without nulls."""
-        known = {"role", "content", "name", "tool_call_id"}
+        known = {"role", "content", "name", "tool_call_id", "reasoning_content"}
         message = self.model_dump(include=known, exclude_none=True)
         if self.tool_calls:
             message["tool_calls"] = [call.for_template() for call in self.tool_calls]
@@ -153,12 +157,112 @@ class NamedTool(Fields):
     function: NamedFunction
 
 
+class AllowedFunctions(Fields):
+    mode: Literal["auto", "required"]
+    tools: Annotated[list[NamedTool], Field(min_length=1, max_length=MAX_TOOLS)]
+
+
+class AllowedTools(Fields):
+    """A `tool_choice` of some functions: the model is told about all, and may call these."""
+
+    type: Literal["allowed_tools"]
+    allowed_tools: AllowedFunctions
+
+
 ToolChoice = Annotated[
-    Literal["none", "auto", "required"] | NamedTool,
+    Literal["none", "auto", "required"] | NamedTool | AllowedTools,
     or_say(
-        'It must be "none", "auto", "required" or {"type": "function", "function": {"name": ...}}.'
+        'It must be "none", "auto", "required", {"type": "function", "function": {"name": ...}} or '
+        '{"type": "allowed_tools", "allowed_tools": {"mode": "auto" or "required", "tools": [...]}}.'
     ),
 ]
+
+
+def demands_a_call(choice: Any) -> bool:
+    """Whether nothing but calls will do. choice: a ToolChoice, or None if it was not given."""
+    if isinstance(choice, AllowedTools):
+        return choice.allowed_tools.mode == "required"
+    return choice not in (None, "none", "auto")
+
+
+def named_in(choice: Any) -> list[str] | None:
+    """The functions that a `tool_choice` names; None if any may be called."""
+    if isinstance(choice, NamedTool):
+        return [choice.function.name]
+    if isinstance(choice, AllowedTools):
+        return [tool.function.name for tool in choice.allowed_tools.tools]
+    return None
+
+
+# --- how it becomes a prompt ---
+
+NO_VARIABLES = frozenset({
+    "add_generation_prompt", "chat_template", "continue_final_message", "conversation", "conversations",
+    "documents", "max_length", "messages", "padding", "return_assistant_tokens_mask", "return_dict",
+    "return_tensors", "tokenize", "tokenizer_kwargs", "tools", "truncation",
+})  # fmt: skip
+"""What transformers takes for itself when it renders a template."""
+
+
+def _are_variables(variables: dict[str, Any]) -> dict[str, Any]:
+    if taken := sorted(NO_VARIABLES & variables.keys()):
+        raise wrong(f"{taken[0]!r} cannot be set here; it is no variable that a template is given.")
+    return variables
+
+
+class Prompting(Fields):
+    """What a request says of its prompt beside the messages."""
+
+    add_generation_prompt: Flag | None = Field(
+        None, description="Extension. False: the prompt ends behind the last message."
+    )
+    continue_final_message: Flag | None = Field(
+        None,
+        description="Extension. The answer goes on with the last message; needs "
+        "add_generation_prompt: false.",
+    )
+    add_special_tokens: Flag | None = Field(
+        None, description="Extension. A BOS and the like in front of what the template writes."
+    )
+    chat_template_kwargs: Annotated[JsonObject, AfterValidator(_are_variables)] | None = Field(
+        None, description="Extension. Variables for the chat template."
+    )
+    reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = (
+        Field(
+            None,
+            description="A variable for the chat template; none sets enable_thinking to false too.",
+        )
+    )
+    verbosity: Literal["low", "medium", "high"] | None = Field(
+        None, description="A variable for the chat template."
+    )
+
+    @model_validator(mode="after")
+    def _ends_in_one_way(self) -> "Prompting":
+        if self.continue_final_message and self.add_generation_prompt is not False:
+            raise InvalidRequestError(
+                "continue_final_message needs add_generation_prompt: false, since a prompt ends either "
+                "inside the last message or where a new one begins.",
+                param="continue_final_message",
+            )
+        return self
+
+    @property
+    def prompt_options(self) -> PromptOptions:
+        """For `ModelService.encode_chat`."""
+        variables: dict[str, Any] = {}
+        if self.reasoning_effort is not None:
+            variables["reasoning_effort"] = self.reasoning_effort
+        if self.reasoning_effort == "none":
+            variables["enable_thinking"] = False
+        if self.verbosity is not None:
+            variables["verbosity"] = self.verbosity
+        return PromptOptions(
+            add_generation_prompt=self.add_generation_prompt is not False,
+            continue_final_message=bool(self.continue_final_message),
+            add_special_tokens=bool(self.add_special_tokens),
+            variables=variables | (self.chat_template_kwargs or {}),
+        )
 
 
 # --- what the answer must look like ---

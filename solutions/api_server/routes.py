@@ -105,13 +105,14 @@ async def answer_chat(service: ModelService, body: ChatRequest) -> Response:
 
     In this order, because the first thing wrong is the one to report: the model is the served one, the
     sampling parameters are right (`body.sampling_params` with the service's defaults), the messages
-    (each `for_template`) and `body.prompt_tools` make a prompt (`service.encode_chat`). Then `answer`.
+    (each `for_template`), `body.prompt_tools` and `body.prompt_options` make a prompt
+    (`service.encode_chat`). Then `answer`.
     """
     # BEGIN SOLUTION 8.6
     check_model(service, body.model)
     params = body.sampling_params(service.sampling_defaults)
     messages = [message.for_template() for message in body.messages]
-    prompt = await service.encode_chat(messages, body.prompt_tools)
+    prompt = await service.encode_chat(messages, body.prompt_tools, body.prompt_options)
     return await answer(service, body, [prompt], params, ChatReply)
     # END SOLUTION
 

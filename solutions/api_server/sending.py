@@ -9,13 +9,14 @@ from collections.abc import Iterable
 from typing import Any
 
 from starlette.requests import ClientDisconnect
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from yaie.core.contracts import OutputStream, Reply
 from yaie.core.errors import YaieError
 
 from .errors import error_body
+from .large import json_response
 from .leaving import Answering, until_disconnect
 
 DONE = b"data: [DONE]\n\n"
@@ -27,13 +28,13 @@ async def whole_answer(stream: OutputStream, reply: Reply) -> Response:
     """The answer in one piece, as JSON, once it is complete.
 
     All outputs go to `reply`, inside an `Answering`: if one of them failed or the caller is cancelled,
-    what still runs is aborted.
+    what still runs is aborted. Then `json_response` makes the response from `reply.result()`.
     """
     # BEGIN SOLUTION 8.5
     async with Answering(stream, reply):
         async for output in stream:
             reply.add(output)
-    return JSONResponse(reply.result())
+    return await json_response(reply)
     # END SOLUTION
 
 

@@ -14,6 +14,7 @@ STATUSES = {
     "InvalidRequestError": (400, "invalid_request_error", "invalid_value"),
     "ContextLengthError": (400, "invalid_request_error", "context_length_exceeded"),
     "KVPoolTooSmallError": (400, "invalid_request_error", "kv_pool_too_small"),
+    "ConstraintError": (400, "invalid_request_error", "constraint_failed"),
     "ModelNotFoundError": (404, "not_found_error", "model_not_found"),
     "EngineOverloadedError": (503, "overloaded_error", "overloaded"),
     "QueueTimeoutError": (503, "overloaded_error", "queue_timeout"),

@@ -182,7 +182,7 @@ def test_prompt_beyond_the_context_is_cut_to_fit(engine: LLMEngine, max_tokens: 
 
 
 def test_output_that_no_truncation_makes_room_for_is_refused(engine: LLMEngine) -> None:
-    with pytest.raises(ContextLengthError, match=r"asks for 1024"):
+    with pytest.raises(ContextLengthError, match=r"1024 in the output"):
         engine.add_request([5] * 9, SamplingParams(truncate_prompt_tokens=-1, max_tokens=1024))
 
 

@@ -14,7 +14,7 @@ from yaie.core.errors import (
     InvalidRequestError,
 )
 from yaie.core.params import Constraint, SamplingParams
-from yaie.engine.background import async_engine
+from yaie.engine.background import async_engine, prompts
 from yaie.engine.background.async_engine import AsyncEngine
 
 
@@ -171,7 +171,7 @@ def test_inbox_is_bounded_while_a_step_takes_long() -> None:
 @pytest.fixture
 def no_short_prompts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every text goes to the tokenizer's thread."""
-    monkeypatch.setattr(async_engine, "SHORT_PROMPT", -1)
+    monkeypatch.setattr(prompts, "SHORT_PROMPT", -1)
 
 
 @pytest.mark.usefixtures("no_short_prompts")
@@ -181,13 +181,13 @@ def test_texts_that_wait_for_the_tokenizer_are_bounded() -> None:
         gate = threading.Event()
         encode = fake.tokenizer.encode
 
-        def slow(text: str) -> list[int]:
+        def slow(text: str, add_special_tokens: bool = True) -> list[int]:
             gate.wait(5)
             return encode(text)
 
         fake.tokenizer.encode = slow  # type: ignore[method-assign, assignment]
         waiting = [asyncio.create_task(engine.submit("abc")) for _ in range(3)]
-        await until(lambda: engine._tokenizer_thread.num_pending == 3)
+        await until(lambda: engine._prompts.short_texts.num_pending == 3)
         with pytest.raises(EngineOverloadedError):
             await engine.submit("abc")
         gate.set()
@@ -201,19 +201,19 @@ def test_text_whose_caller_has_left_is_not_tokenized() -> None:
     async def test(fake: FakeEngine, engine: AsyncEngine) -> None:
         gate, seen = threading.Event(), []
 
-        def slow(text: str) -> list[int]:
+        def slow(text: str, add_special_tokens: bool = True) -> list[int]:
             seen.append(text)
             gate.wait(5)
             return [5]
 
         fake.tokenizer.encode = slow  # type: ignore[method-assign, assignment]
         tasks = [asyncio.create_task(engine.submit(text)) for text in ("one", "two")]
-        await until(lambda: seen == ["one"] and engine._tokenizer_thread.num_pending == 2)
+        await until(lambda: seen == ["one"] and engine._prompts.short_texts.num_pending == 2)
         tasks[1].cancel()
         await asyncio.gather(tasks[1], return_exceptions=True)
         gate.set()
         await text_of(await tasks[0])
-        await until(lambda: engine._tokenizer_thread.num_pending == 0)
+        await until(lambda: engine._prompts.short_texts.num_pending == 0)
         assert seen == ["one"]
 
     on_engine(test)
@@ -224,7 +224,7 @@ def test_short_text_is_tokenized_on_the_event_loop_unless_its_thread_is_busy() -
         seen = []
         encode = fake.tokenizer.encode
 
-        def watched(text: str) -> list[int]:
+        def watched(text: str, add_special_tokens: bool = True) -> list[int]:
             seen.append((text, threading.current_thread() is threading.main_thread()))
             return encode(text)
 
@@ -232,7 +232,7 @@ def test_short_text_is_tokenized_on_the_event_loop_unless_its_thread_is_busy() -
         await text_of(await engine.submit("abc"))
         gate = threading.Event()
         busy = asyncio.create_task(engine.in_tokenizer(gate.wait, 5))
-        await until(lambda: engine._tokenizer_thread.num_pending == 1)
+        await until(lambda: engine._prompts.short_texts.num_pending == 1)
         second = asyncio.create_task(engine.submit("def"))
         await asyncio.sleep(0)
         gate.set()

@@ -36,7 +36,21 @@ BAD: dict[str, tuple[Constraint, str]] = {
     "no JSON": (Constraint("json_schema", "{"), "not valid JSON"),
     "nothing fits": (schema({"enum": []}), "Unsatisfiable"),
     "keyword it cannot enforce": (schema({"not": {"type": "string"}}), "not"),
-    "refers to itself alone": (schema({"$ref": "#"}), "cannot be compiled"),
+    "refers to itself alone": (schema({"$ref": "#"}), r"its \$ref '#' leads back to itself"),
+    "refers in a circle": (schema({
+        "type": "object", "properties": {"a": {"$ref": "#/$defs/a~1"}},
+        "$defs": {"a/": {"anyOf": [{"$ref": "#/$defs/b%20"}]},
+                  "b ": {"allOf": [{"$ref": "#/$defs/a~1"}]}},
+    }), "leads back to itself"),
+    "circle in lark": (
+        Constraint("lark", 'start: %json {"$ref": "#"}'), r"has a \$ref that leads back to itself"),
+    "circle behind a choice": (
+        schema({"anyOf": [{"$ref": "#"}, {"$ref": "#"}]}), r"has a \$ref that leads back to itself"),
+    "too many states": (
+        schema({"type": "string", "pattern": "^(?:a?){300}a{300}$"}), "too many states .*simpler"),
+    "too many states on the way": (
+        schema({"type": "string",
+                "pattern": "^abc(.*[a-z].{50}|.*[b-x].{70}|.*[A-Z].{90}){4}$"}), "too many states"),
     "refers to the network": (schema({"$ref": "http://example.org/x"}), "retriev"),
     "nested too deep": (Constraint("json_schema", '{"not":' * 5000 + "1" + "}" * 5000), "recursion"),
     "pattern too deep": (schema({"type": "string", "pattern": "(" * 9000 + ")" * 9000}), "regex"),
@@ -126,3 +140,31 @@ def test_grammar_is_compiled_off_the_engine_s_thread(
     assert json.loads(asyncio.run(serve())) in (True, False)
     assert len(threads) == 2
     assert all("grammars" in name for name in threads)
+
+
+@pytest.mark.parametrize(
+    "circle_with_a_way_out",
+    [
+        {"anyOf": [{"$ref": "#"}, {"type": "boolean"}]},
+        {"type": "array", "items": {"$ref": "#"}, "maxItems": 2},
+        {
+            "$defs": {"a": {"type": "boolean"}, "b": {"$ref": "#/$defs/a"}},
+            "allOf": [{"$ref": "#/$defs/b"}, {"$ref": "#/$defs/a"}],
+        },
+    ],
+)
+def test_a_circle_with_a_way_out_is_taken(
+    engine: LLMEngine, circle_with_a_way_out: dict[str, object]
+) -> None:
+    request = ask(engine, schema(circle_with_a_way_out))
+    run(engine, request)
+    assert request.error is None
+
+
+def test_a_long_chain_of_references_is_followed_in_no_time(engine: LLMEngine) -> None:
+    count = 2000
+    chain = {f"d{i}": {"$ref": f"#/$defs/d{(i + 1) % count}"} for i in range(count)}
+    with pytest.raises(InvalidRequestError, match="leads back to itself"):
+        ask(engine, schema({"$defs": chain, "$ref": "#/$defs/d0"}))
+    del chain[f"d{count - 1}"]
+    assert grammars.circular_ref({"$defs": chain}) is None

@@ -56,9 +56,11 @@ def test_a_token_that_the_model_does_not_have_is_refused(engine: LLMEngine, toke
 
 
 def test_a_prompt_beyond_the_context_names_both_numbers(engine: LLMEngine) -> None:
-    with pytest.raises(ContextLengthError, match=r"1024 .*prompt has 1024"):
+    with pytest.raises(
+        ContextLengthError, match=r"maximum context length is 1024 .*1024 in the prompt"
+    ):
         engine.add_request([5] * 1024)
-    with pytest.raises(ContextLengthError, match=r"1024 .*prompt has 10.*asks for 1015"):
+    with pytest.raises(ContextLengthError, match=r"1024 .*requested 1025 .*10 in the prompt, 1015"):
         engine.add_request([5] * 10, SamplingParams(max_tokens=1015))
 
 

@@ -27,7 +27,16 @@ ASKED = [
     SamplingParams(**COMMON, seed=1, logprobs=2, prompt_logprobs=1),
     SamplingParams(**COMMON, seed=2, frequency_penalty=1.0, repetition_penalty=1.2),
     SamplingParams(temperature=1.0, seed=3, constraint=Constraint("lark", "start: /[a-z]{6}/")),
-    SamplingParams(**COMMON, seed=4, top_k=20, logit_bias=((9, 3.0),)),
+    SamplingParams(
+        **COMMON,
+        seed=4,
+        top_k=20,
+        logit_bias=((9, 3.0),),
+        min_tokens=9,
+        stop_token_ids=tuple(range(100)),
+        logprobs=0,
+        logprob_token_ids=(7, 5),
+    ),
 ]
 SETTINGS: dict[str, dict[str, Any]] = {
     "tutor": {"overlap": "on"},

@@ -70,6 +70,12 @@ class KVPoolTooSmallError(InvalidRequestError):
     code = "kv_pool_too_small"
 
 
+class ConstraintError(InvalidRequestError):
+    """The output could not be kept to its schema or grammar. The same request would fail again."""
+
+    code = "constraint_failed"
+
+
 class ModelNotFoundError(InvalidRequestError):
     """The request names a model that this server does not serve."""
 

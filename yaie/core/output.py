@@ -6,6 +6,7 @@ No `Request` leaves the engine. A caller gets a `Submitted` for each sequence th
 
 from dataclasses import dataclass
 
+from yaie.core.errors import ConstraintError, KVPoolTooSmallError, YaieError
 from yaie.core.params import SamplingParams
 from yaie.core.request import FailureKind, FinishReason, Request, TokenLogprob
 
@@ -94,6 +95,22 @@ class RequestOutput:
         if request.prompt_logprobs and token_ids and request.num_output_tokens == len(token_ids):
             output.prompt_logprobs = request.prompt_logprobs
         return output
+
+    @property
+    def exception(self) -> YaieError | None:
+        """What to tell the caller of a request that failed; None of any other.
+
+        What the request itself brings about is an InvalidRequestError: sent again, it fails again, and
+        clients try again on what a server seems to be to blame for.
+        """
+        if self.finish_reason is not FinishReason.ERROR:
+            return None
+        message = self.error or "The request failed in the engine."
+        if self.failure is FailureKind.CONSTRAINT:
+            return ConstraintError(message, param="response_format")
+        if self.failure is FailureKind.CAPACITY:
+            return KVPoolTooSmallError(message, param="max_tokens")
+        return YaieError(message)
 
     def merge(self, later: "RequestOutput") -> None:
         """Take over the request's next output: both together say what this one says then."""

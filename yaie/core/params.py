@@ -2,8 +2,8 @@
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 from yaie.core.errors import InvalidRequestError
 
@@ -13,6 +13,7 @@ MAX_BIAS = 100.0
 ROLES = ("system", "developer", "user", "assistant", "tool")
 MAX_STOPS = 64
 MAX_STOP_TOKEN_IDS = 1024
+MAX_LOGPROB_TOKEN_IDS = 128
 
 RANGES: dict[str, dict[str, float]] = {
     "temperature": {"minimum": 0, "maximum": 100},
@@ -23,6 +24,7 @@ RANGES: dict[str, dict[str, float]] = {
     "frequency_penalty": {"minimum": -2, "maximum": 2},
     "repetition_penalty": {"exclusiveMinimum": 0, "maximum": 10},
     "max_tokens": {"minimum": 1},
+    "min_tokens": {"minimum": 0},
     "n": {"minimum": 1, "maximum": 128},
     "seed": {"minimum": -(2**63), "maximum": 2**63 - 1},
     "logprobs": {"minimum": 0, "maximum": MAX_LOGPROBS},
@@ -54,6 +56,22 @@ class Constraint:
 
 
 @dataclass(frozen=True, slots=True)
+class PromptOptions:
+    """How a conversation becomes a prompt.
+
+    add_generation_prompt: end where the assistant begins to speak.
+    continue_final_message: end inside the last message, which the answer then continues.
+    add_special_tokens: what the tokenizer puts around a text (a BOS), beside what the template writes.
+    variables: for the chat template, which ignores those that it does not know.
+    """
+
+    add_generation_prompt: bool = True
+    continue_final_message: bool = False
+    add_special_tokens: bool = False
+    variables: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class SamplingParams:
     """Immutable; checked on construction. `InvalidRequestError` names the field that is wrong.
 
@@ -66,18 +84,24 @@ class SamplingParams:
     repetition_penalty: divides positive and multiplies negative logits of tokens seen in the prompt
         or the output (Keskar et al. 2019, section 4.1).
     max_tokens: tokens to generate at most; None means as many as fit.
+    min_tokens: tokens to generate at least. Before that many no end-of-sequence token and none of
+        `stop_token_ids` is drawn, and stop strings are not looked for. A constraint that leaves nothing
+        else to say ends the output all the same.
     stop: strings that end the output; they are not part of it.
     stop_token_ids: token ids that end the output, as the end-of-sequence token does.
     ignore_eos: go on after the end-of-sequence token (benchmarks).
     seed: makes this request's draws repeatable, whatever else is in the batch.
     n: how many independent outputs to generate for the prompt.
     logprobs: note the log-probability of each token drawn, and of this many most likely ones.
+    logprob_token_ids: the log-probabilities of these tokens, in the place of the most likely ones;
+        goes with `logprobs`.
     prompt_logprobs: the same for each token of the prompt. Its K and V are then computed anew, because
         a cached prefix has no logits.
     logit_bias: (token id, what is added to its logit) pairs; a mapping is taken too.
     constraint: what the output must look like, whatever the model would like to say.
     truncate_prompt_tokens: keep this many tokens of a longer prompt, the last ones; -1 keeps as many as
         the context holds.
+    add_special_tokens: whether a prompt in text is given what the model wants around it, such as a BOS.
     """
 
     temperature: float = 1.0
@@ -98,14 +122,18 @@ class SamplingParams:
     logit_bias: tuple[tuple[int, float], ...] = ()
     constraint: Constraint | None = None
     truncate_prompt_tokens: int | None = None
+    min_tokens: int = 0
+    logprob_token_ids: tuple[int, ...] = ()
+    add_special_tokens: bool = True
 
     def __post_init__(self) -> None:
         if isinstance(self.stop, str):
             object.__setattr__(self, "stop", (self.stop,))
         elif isinstance(self.stop, list):
             object.__setattr__(self, "stop", tuple(self.stop))
-        if isinstance(self.stop_token_ids, list):
-            object.__setattr__(self, "stop_token_ids", tuple(self.stop_token_ids))
+        for name in ("stop_token_ids", "logprob_token_ids"):
+            if isinstance(getattr(self, name), list):
+                object.__setattr__(self, name, tuple(getattr(self, name)))
         if isinstance(self.logit_bias, Mapping):
             object.__setattr__(self, "logit_bias", tuple(self.logit_bias.items()))
         self._check_types()
@@ -119,7 +147,7 @@ class SamplingParams:
             _require(
                 is_number and abs(value) <= LARGEST, name, f"must be a finite number, got {value!r}"
             )
-        for name in ("top_k", "n"):
+        for name in ("top_k", "n", "min_tokens"):
             value = getattr(self, name)
             _require(type(value) is int, name, f"must be an integer, got {value!r}")
         for name in (
@@ -129,17 +157,18 @@ class SamplingParams:
             _require(
                 value is None or type(value) is int, name, f"must be an integer, got {value!r}"
             )
-        is_flag = type(self.ignore_eos) is bool
-        _require(is_flag, "ignore_eos", f"must be true or false, got {self.ignore_eos!r}")
+        for name in ("ignore_eos", "add_special_tokens"):
+            value = getattr(self, name)
+            _require(type(value) is bool, name, f"must be true or false, got {value!r}")
         stops_are_strings = isinstance(self.stop, tuple) and all(
             isinstance(text, str) for text in self.stop
         )
         _require(stops_are_strings, "stop", "must be a string or a list of strings")
         _require("" not in self.stop, "stop", "must not contain an empty string")
-        ids_are_ints = isinstance(self.stop_token_ids, tuple) and all(
-            type(token) is int for token in self.stop_token_ids
-        )
-        _require(ids_are_ints, "stop_token_ids", "must be a list of integers")
+        for name in ("stop_token_ids", "logprob_token_ids"):
+            ids = getattr(self, name)
+            are_ints = isinstance(ids, tuple) and all(type(token) is int for token in ids)
+            _require(are_ints, name, "must be a list of integers")
         _require(_are_biases(self.logit_bias), "logit_bias", "must map token ids to finite numbers")
         is_constraint = self.constraint is None or isinstance(self.constraint, Constraint)
         _require(is_constraint, "constraint", "must be a Constraint")
@@ -153,6 +182,12 @@ class SamplingParams:
         _require(len(self.stop) <= MAX_STOPS, "stop", f"may list at most {MAX_STOPS} strings")
         _require(len(self.stop_token_ids) <= MAX_STOP_TOKEN_IDS, "stop_token_ids",
                  f"may list at most {MAX_STOP_TOKEN_IDS} tokens")  # fmt: skip
+        _require(len(self.logprob_token_ids) <= MAX_LOGPROB_TOKEN_IDS, "logprob_token_ids",
+                 f"may list at most {MAX_LOGPROB_TOKEN_IDS} tokens")  # fmt: skip
+        _require(self.logprobs is not None or not self.logprob_token_ids, "logprob_token_ids",
+                 "may only be given together with logprobs")  # fmt: skip
+        _require(self.min_tokens <= (self.max_tokens or self.min_tokens), "min_tokens",
+                 f"must not be above max_tokens, which is {self.max_tokens}")  # fmt: skip
         _require(len(self.logit_bias) <= MAX_LOGIT_BIASES, "logit_bias",
                  f"may name at most {MAX_LOGIT_BIASES} tokens")  # fmt: skip
         _require(all(abs(bias) <= MAX_BIAS for _, bias in self.logit_bias), "logit_bias",

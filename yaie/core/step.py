@@ -42,6 +42,10 @@ class NewSeats:
     logprobs, prompt_logprobs: [m] int32, how many top tokens are wanted; -1 for no log-probabilities.
     biases: [b, 2] int64, (position in `seats`, token id), with `bias_values` [b] float32.
     constrained: [m] bool, whether each of its draws waits for a mask (`StepMasks`).
+    min_tokens: [m] int64; before a seat has drawn so many it draws none of its held tokens.
+    held: [h, 2] int64, (position in `seats`, token id).
+    logprob_tokens: [t, 2] int64, likewise: tokens whose log-probabilities are wanted, in the place of
+        the most likely ones.
     """
 
     seats: Ints
@@ -62,6 +66,9 @@ class NewSeats:
     biases: Pairs
     bias_values: NDArray[np.float32]
     constrained: NDArray[np.bool_]
+    min_tokens: NDArray[np.int64]
+    held: Pairs
+    logprob_tokens: Pairs
 
 
 # ANCHOR_END: new_seats

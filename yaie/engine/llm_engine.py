@@ -14,7 +14,7 @@ from yaie.core.config import EngineConfig
 from yaie.core.contracts import ApiServer
 from yaie.core.errors import ConfigError, EngineOverloadedError, InvalidRequestError, YaieError
 from yaie.core.output import RequestOutput, Submitted
-from yaie.core.params import SamplingParams
+from yaie.core.params import PromptOptions, SamplingParams
 from yaie.core.request import FinishReason, Request
 from yaie.engine.facts import EngineFacts
 from yaie.engine.intake.chat import encode_chat
@@ -216,13 +216,10 @@ class LLMEngine:
         self,
         messages: list[Json],
         tools: list[Json] | None = None,
-        *,
-        add_generation_prompt: bool = True,
+        options: PromptOptions | None = None,
     ) -> list[int]:
         """The prompt of a conversation, by the model's chat template. Raises InvalidRequestError."""
-        return encode_chat(
-            self.tokenizer, messages, tools, add_generation_prompt=add_generation_prompt
-        )
+        return encode_chat(self.tokenizer, messages, tools, options)
 
     def chat_completion(self, messages: list[Json], **sampling: Any) -> Json:
         """Answer a conversation; returns an OpenAI `chat.completion`."""

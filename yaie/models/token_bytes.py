@@ -12,9 +12,18 @@ TOOL_MARKERS = (
     "[TOOL_CALLS]",
     "[CALL_ID]",
     "[ARGS]",
+    "<｜tool▁calls▁begin｜>",
+    "<｜tool▁calls▁end｜>",
+    "<｜tool▁call▁begin｜>",
+    "<｜tool▁call▁end｜>",
+    "<｜tool▁sep｜>",
+    "<think>",
+    "</think>",
+    "[THINK]",
+    "[/THINK]",
 )
-"""What models write around their calls of tools. Some tokenizers count them as special tokens, which a
-text leaves out; these stay in it, or nobody could tell a call from an answer."""
+"""What models write around calls of tools and reasoning. Some tokenizers count them as special tokens,
+which a text leaves out; these stay in it, so that calls and answers can be told apart."""
 
 SPACE = "\N{LOWER ONE EIGHTH BLOCK}"  # SentencePiece's sign for it
 
@@ -55,7 +64,7 @@ class TokenBytes:
             return None if special and token_id not in self.shown else content.encode()
         piece = self.piece(token_id)
         if self._kind == "byte level":
-            return bytes(_BYTES[letter] for letter in piece if letter in _BYTES)
+            return bytes(BYTE_LETTERS[letter] for letter in piece if letter in BYTE_LETTERS)
         if self._kind == "sentence piece":
             if len(piece) == 6 and piece.startswith("<0x"):
                 return bytes([int(piece[3:5], 16)])
@@ -128,4 +137,5 @@ def _byte_letters() -> dict[str, int]:
     return letters | {chr(256 + index): byte for index, byte in enumerate(others)}
 
 
-_BYTES = _byte_letters()
+BYTE_LETTERS = _byte_letters()
+"""The byte for each letter of byte-level BPE."""

@@ -1,10 +1,11 @@
 """`Tokenizer`: text to token ids and back, and chats to prompts."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from yaie.core.errors import InvalidRequestError, ModelError
+from yaie.models.long_texts import LongTexts, OneAtATime, PromptText
 from yaie.models.token_bytes import TokenBytes, decoder
 
 _VOCABULARIES = (
@@ -18,8 +19,10 @@ _VOCABULARIES = (
 
 
 class Tokenizer:
-    """A tokenizer of transformers, without remote code. Ids are plain Python integers.
+    """A tokenizer of transformers, without remote code. Ids are plain Python integers. May be used on
+    several threads.
 
+    long_texts: tokenizes what takes long.
     eos_token_id, bos_token_id: None if the model has no such token.
     has_chat_template: whether chats follow the model's own template (see `apply_chat_template`).
     """
@@ -27,6 +30,8 @@ class Tokenizer:
     def __init__(self, tokenizer: Any, model_type: str = "") -> None:
         """tokenizer: a transformers tokenizer. model_type: of the config, for the chat fallback."""
         self._tokenizer = tokenizer
+        self._encode = _encoder(tokenizer)
+        self.long_texts = LongTexts(tokenizer, self._encode)
         self._joins_turns = model_type == "gpt2"
         self._bytes = TokenBytes(tokenizer)
         self._decode = decoder(tokenizer, self._bytes.shown)
@@ -62,10 +67,17 @@ class Tokenizer:
 
     def encode(self, text: str, add_special_tokens: bool = True) -> list[int]:
         """Token ids of a text, with what the model wants around it (such as a first BOS) by default."""
-        ids: list[int] = self._tokenizer.encode(
-            text, add_special_tokens=add_special_tokens, verbose=False
-        )
-        return ids
+        return self._encode(text, add_special_tokens)
+
+    def encode_parts(self, prompt: PromptText) -> list[int]:
+        """Token ids of a prompt."""
+        return [
+            token
+            for part in prompt.parts
+            for token in (
+                self.encode(part, prompt.add_special_tokens) if isinstance(part, str) else part
+            )
+        ]
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of these tokens, special tokens left out, except for those around calls of tools.
@@ -126,16 +138,24 @@ class Tokenizer:
     def has_chat_template(self) -> bool:
         return getattr(self._tokenizer, "chat_template", None) is not None
 
-    def apply_chat_template(
+    def apply_chat_template(self, messages: list[dict[str, Any]], **options: Any) -> list[int]:
+        """Token ids of a conversation: those of its `chat_text`, which takes the same options."""
+        return self.encode_parts(self.chat_text(messages, **options))
+
+    def chat_text(
         self,
         messages: list[dict[str, Any]],
         *,
         tools: list[dict[str, Any]] | None = None,
         add_generation_prompt: bool = True,
-    ) -> list[int]:
-        """Token ids of a conversation, ready for the assistant's next turn.
+        continue_final_message: bool = False,
+        add_special_tokens: bool = False,
+        variables: Mapping[str, Any] | None = None,
+    ) -> PromptText:
+        """A conversation, ready for the assistant's next turn.
 
-        messages: {"role": ..., "content": ...} each. tools: JSON schemas of functions.
+        messages: {"role": ..., "content": ...} each. tools: JSON schemas of functions. For the others
+        see `yaie.core.params.PromptOptions`; without a template the variables have no effect.
 
         The model's own Jinja template is rendered in transformers' sandbox. A model without one is
         not tuned for chat; GPT-2 models then get the turns joined by end-of-sequence tokens, as
@@ -144,39 +164,47 @@ class Tokenizer:
         Raises InvalidRequestError (`messages`) if the template refuses the conversation.
         """
         if not self.has_chat_template:
-            return self._fallback_chat(messages, add_generation_prompt)
+            return self._fallback_chat(messages, add_generation_prompt, continue_final_message)
         try:
-            ids: list[int] = self._tokenizer.apply_chat_template(
+            text: str = self._tokenizer.apply_chat_template(
                 messages,
                 tools=tools,
                 add_generation_prompt=add_generation_prompt,
-                tokenize=True,
-                return_dict=False,
+                continue_final_message=continue_final_message,
+                tokenize=False,
+                **(variables or {}),
             )
         except Exception as error:  # a template is a program: what it raises is up to its author
             raise InvalidRequestError(
                 f"the model's chat template refuses these messages: {_first_line(error)}",
                 param="messages",
             ) from error
-        return ids
+        return PromptText([text], add_special_tokens)
 
     def _fallback_chat(
-        self, messages: list[dict[str, Any]], add_generation_prompt: bool
-    ) -> list[int]:
+        self, messages: list[dict[str, Any]], add_generation_prompt: bool, is_continued: bool
+    ) -> PromptText:
         turns = [
             (str(turn.get("role", "user")), str(turn.get("content") or "")) for turn in messages
         ]
         if self._joins_turns:
             eos = [] if self.eos_token_id is None else [self.eos_token_id]
-            return [
-                token
-                for _, text in turns
-                for token in self.encode(text, add_special_tokens=False) + eos
-            ]
+            parts: list[str | list[int]] = [part for _, text in turns for part in (text, eos)]
+            return PromptText(parts[:-1] if is_continued else parts, add_special_tokens=False)
         lines = [f"{role}: {text}" for role, text in turns]
         if add_generation_prompt:
             lines.append("assistant:")
-        return self.encode("\n".join(lines))
+        return PromptText(["\n".join(lines)])
+
+
+def _encoder(tokenizer: Any) -> Callable[[str, bool], list[int]]:
+    def encode(text: str, add_special_tokens: bool) -> list[int]:
+        ids: list[int] = tokenizer.encode(
+            text, add_special_tokens=add_special_tokens, verbose=False
+        )
+        return ids
+
+    return encode if getattr(tokenizer, "is_fast", False) else OneAtATime(encode)
 
 
 def _first_line(error: Exception) -> str:

@@ -2,12 +2,14 @@
 
     raw logits   copied for the rows that ask for log-probabilities: those are the model's own
     biases       added
+    held tokens  those that would end an output before its `min_tokens` get -inf
     masks        what a grammar forbids gets -inf
     the part     draws (lab 1 or 12)
 
 Where nothing of it is asked for, the part is called and nothing else happens.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,8 +32,10 @@ class Rows:
 
     index: the seats on the device, int64. biased: rows, token ids and biases, [k] each, or None.
     constrained: rows that wait for a mask. told, told_index: rows that ask for log-probabilities, and
-    the same on the device; num_top: of how many top tokens each. count_rows: see `TokenCounts`, or None
-    if no row has penalties.
+    the same on the device; num_top: of how many top tokens each; named: token ids that are told instead,
+    or None. count_rows: see `TokenCounts`, or None if no row has penalties.
+    held: rows, token ids and the seat's `min_tokens`, [k] each, or None; num_held: for how many more
+    steps of these rows that may matter.
     """
 
     seats: list[int]
@@ -42,7 +46,10 @@ class Rows:
     told: list[int]
     told_index: Tensor
     num_top: list[int]
+    named: list[list[int] | None]
     count_rows: Tensor | None
+    held: tuple[Tensor, Tensor, Tensor] | None
+    num_held: int
 
 
 class SamplingState:
@@ -65,6 +72,10 @@ class SamplingState:
         self._logprobs = np.full(num_seats, -1, np.int32)
         self.prompt_logprobs = np.full(num_seats, -1, np.int32)
         self._biases: dict[int, tuple[NDArray, NDArray]] = {}
+        self._named: dict[int, list[int]] = {}
+        self._held: dict[int, NDArray] = {}
+        self._min_tokens = np.zeros(num_seats, np.int64)
+        self._least_drawn = np.zeros(num_seats, np.int64)  # on the host: at least so many
         self._counts = TokenCounts(vocab_size, device)
         self._rows: Rows | None = None
 
@@ -84,15 +95,22 @@ class SamplingState:
         self._has_penalties[new.seats] = ~off
         tokens = np.split(new.tokens, np.cumsum(new.num_tokens)[:-1])
         for position, seat in enumerate(new.seats.tolist()):
-            self._biases.pop(seat, None)
+            for special in (self._biases, self._named, self._held):
+                special.pop(seat, None)
             self._counts.drop(seat)
             if not off[position]:
                 num_prompt = new.num_prompt_tokens[position]
                 own = tokens[position]
                 self._counts.add(seat, own[:num_prompt], own[num_prompt:])
-        for position in np.unique(new.biases[:, 0]).tolist():
-            mine = new.biases[:, 0] == position
-            self._biases[int(new.seats[position])] = (new.biases[mine, 1], new.bias_values[mine])
+        for place in np.unique(new.biases[:, 0]).tolist():
+            mine = new.biases[:, 0] == place
+            self._biases[int(new.seats[place])] = (new.biases[mine, 1], new.bias_values[mine])
+        self._min_tokens[new.seats] = new.min_tokens
+        self._least_drawn[new.seats] = new.steps
+        for place, held in _by_position(new.held):
+            self._held[int(new.seats[place])] = held
+        for place, named in _by_position(new.logprob_tokens):
+            self._named[int(new.seats[place])] = named.tolist()
 
     def rows(self, seats: Ints) -> Rows:
         """The rows of these seats, in order."""
@@ -100,6 +118,10 @@ class SamplingState:
         if self._rows is None or self._rows.seats != order:
             self._rows = self._made(seats, order)
         rows = self._rows
+        if rows.held is not None:
+            rows.num_held -= 1
+            rows.held = rows.held if rows.num_held >= 0 else None
+            self._least_drawn[seats] += 1
         rows.batch.steps = self._steps[rows.index]
         if rows.count_rows is not None:
             rows.batch.penalties = self._penalties(rows)
@@ -142,7 +164,10 @@ class SamplingState:
             told=told,
             told_index=torch.tensor(told, dtype=torch.int64, device=self._device),
             num_top=self._logprobs[seats][told].tolist(),
+            named=[self._named.get(order[row]) for row in told] if self._named else [],
             count_rows=self._counts.rows(order) if has_penalties else None,
+            held=self._held_rows(order) if self._held else None,
+            num_held=int((self._min_tokens[seats] - self._least_drawn[seats]).max()),
         )
 
     def _penalties(self, rows: Rows) -> PenaltyBatch:
@@ -157,6 +182,21 @@ class SamplingState:
         ]
         if not found:
             return None
+        return self._joined(found)
+
+    def _held_rows(self, order: list[int]) -> tuple[Tensor, Tensor, Tensor] | None:
+        """Those that may still be below their `min_tokens`; how many they have drawn only the device
+        knows."""
+        found = []
+        for row, seat in enumerate(order):
+            least = self._min_tokens[seat]
+            if seat in self._held and self._least_drawn[seat] < least:
+                tokens = self._held[seat]
+                found.append((row, tokens, np.full(len(tokens), least)))
+        return self._joined(found) if found else None
+
+    def _joined(self, found: list[tuple[int, NDArray, NDArray]]) -> tuple[Tensor, Tensor, Tensor]:
+        """(row, tokens, values) of several rows as three flat tensors on the device."""
         rows = np.concatenate([np.full(len(tokens), row) for row, tokens, _ in found])
         tokens = np.concatenate([tokens for _, tokens, _ in found])
         values = np.concatenate([values for _, _, values in found])
@@ -165,11 +205,27 @@ class SamplingState:
         return rows_, tokens_, values_
 
 
+def _by_position(pairs: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    """(position, tokens) of pairs [n, 2] of both."""
+    for position in np.unique(pairs[:, 0]).tolist():
+        yield position, pairs[pairs[:, 0] == position, 1]
+
+
 def apply_biases(logits: Tensor, rows: Rows) -> None:
     """Add the biases to `logits` [n, vocab], in place."""
     if rows.biased is not None:
         index, tokens, values = rows.biased
         logits.index_put_((index, tokens), values, accumulate=True)
+
+
+def hold_tokens(logits: Tensor, rows: Rows) -> None:
+    """Give `logits` [n, vocab] -inf, in place, where a token would end an output before `min_tokens`."""
+    if rows.held is not None:
+        index, tokens, least = rows.held
+        too_early = rows.batch.steps[index] < least
+        # Added, not filled in: a row with NaN must stay one.
+        forbidden = torch.zeros(len(index), device=logits.device).masked_fill_(too_early, NEG_INF)
+        logits.index_put_((index, tokens), forbidden, accumulate=True)
 
 
 def apply_masks(logits: Tensor, rows: Rows, masks: StepMasks) -> None:

@@ -14,7 +14,7 @@ from yaie.models.adapter import ModelAdapter
 from yaie.worker.drafts import DraftRows, as_tensor, last_tokens
 from yaie.worker.flat_batch import lay_out
 from yaie.worker.logprobs import prompt_logprobs, token_logprobs
-from yaie.worker.sampling import Rows, SamplingState, apply_biases, apply_masks
+from yaie.worker.sampling import Rows, SamplingState, apply_biases, apply_masks, hold_tokens
 from yaie.worker.seats import Seats
 from yaie.worker.transfer import ToHost
 
@@ -175,6 +175,7 @@ class RunningStep:
         self._logits = None
         raw = logits[rows.told_index] if rows.told else None
         apply_biases(logits, rows)
+        hold_tokens(logits, rows)
         if masks is not None:
             apply_masks(logits, rows, masks)
         drawn = worker.sampler.sample(logits, rows.batch)
@@ -189,7 +190,7 @@ class RunningStep:
         worker.sampling.advance(rows, drawn, plain)
         self._drawn = ToHost(drawn)
         if raw is not None:
-            self._logprobs = token_logprobs(raw, drawn[rows.told_index], rows.num_top)
+            self._logprobs = token_logprobs(raw, drawn[rows.told_index], rows.num_top, rows.named)
 
     def _collect(self) -> None:
         """Read what was drawn, and which rows are corrupted."""

@@ -157,6 +157,17 @@ def test_tools_reach_the_prompt(part: ModuleType) -> None:
 
 
 @task("8.6")
+def test_options_of_the_prompt_reach_it(part: ModuleType) -> None:
+    """encode_chat is given the options of the prompt, as `body.prompt_options` has them."""
+    service = FakeService()
+    body = body_for(CHAT, add_generation_prompt=False, reasoning_effort="low")
+    ask(app_on(part, service), "POST", CHAT, body)
+    why = "A client that continues a message, or asks for little reasoning, says so there."
+    expect_equal(service.prompt_options, [part.ChatRequest(**body).prompt_options],
+                 "the options that encode_chat was given", why=why)  # fmt: skip
+
+
+@task("8.6")
 def test_what_is_beyond_text_is_added_by_the_service(part: ModuleType) -> None:
     """The reply that is sent is the one that service.extend returns, given the reply and the body."""
     why = "Log-probabilities and tool calls are in the extended reply alone."

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from yaie.core.errors import InvalidRequestError
     from yaie.core.output import RequestOutput, Submitted
-    from yaie.core.params import SamplingParams
+    from yaie.core.params import PromptOptions, SamplingParams
 
 
 # ANCHOR: api_server
@@ -54,9 +54,13 @@ class ModelService(Protocol):
         ...
 
     async def encode_chat(
-        self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None
+        self,
+        messages: list[dict[str, Any]],
+        tools: list[dict[str, Any]] | None = None,
+        options: "PromptOptions | None" = None,
     ) -> list[int]:
-        """The prompt of a conversation, with the functions that the model may call.
+        """The prompt of a conversation, with the functions that the model may call. options: how it
+        ends, and what the chat template is told besides.
 
         Raises InvalidRequestError that names the bad message, or tools that the model cannot call.
         """
@@ -72,8 +76,9 @@ class ModelService(Protocol):
         ...
 
     def extend(self, reply: "Reply", body: Any) -> "Reply":
-        """The reply to a request, with what its body asks for beyond text: log-probabilities, the
-        prompt's echo, tool calls. It is used in the place of `reply`, which it may be itself."""
+        """The reply to a request, with what its body asks for beyond text: log-probabilities, token
+        ids, the prompt's echo, tool calls. It is used in the place of `reply`, which it may be
+        itself."""
         ...
 
 

@@ -27,19 +27,20 @@ from yaie.core.errors import (
     EngineOverloadedError,
     EngineUnavailableError,
 )
-from yaie.core.params import SamplingParams
+from yaie.core.params import PromptOptions, SamplingParams
 from yaie.engine.background import messages
 from yaie.engine.background.driver import Driver
 from yaie.engine.background.engine_thread import EngineThread, Load
 from yaie.engine.background.latencies import Telemetry
 from yaie.engine.background.open_streams import OpenStreams
+from yaie.engine.background.prompts import Prompt as Prompt
+from yaie.engine.background.prompts import Prompts
+from yaie.engine.background.rejections import Rejection, no_rejections
 from yaie.engine.background.request_stream import RequestStream
-from yaie.engine.background.tokenizer_thread import TokenizerThread
 from yaie.engine.facts import EngineFacts
-from yaie.engine.intake.chat import encode_chat
+from yaie.models.long_texts import PromptText
 from yaie.models.tokenizer import Tokenizer
 
-Prompt = str | list[int]
 T = TypeVar("T")
 
 STOP_SECONDS = 5.0
@@ -49,8 +50,6 @@ CALL_SECONDS = 5.0
 LOADING = "The model is still loading; try again in a moment."
 STOPPING = "The server is shutting down."
 DEAD = "The engine stopped after an internal failure."
-SHORT_PROMPT = 1000
-"""Characters; about 0.3 ms of tokenizing."""
 
 
 class EngineState(StrEnum):
@@ -63,7 +62,8 @@ class EngineState(StrEnum):
 
 
 class AsyncEngine:
-    """Owns what runs an engine in the background. state: of the engine. failure: what killed it."""
+    """Owns what runs an engine in the background. state: of the engine. failure: what killed it.
+    rejections: how many requests each limit has refused, the server's own included."""
 
     def __init__(
         self,
@@ -81,13 +81,14 @@ class AsyncEngine:
         """
         self.state = EngineState.LOADING
         self.failure: BaseException | None = None
+        self.rejections = no_rejections()
         self._driver = make_driver(load, step_timeout)
-        self._streams = OpenStreams(self._withdraw, queue_timeout, request_timeout)
+        self._streams = OpenStreams(self._withdraw, self.rejections, queue_timeout, request_timeout)
         self._answers: dict[int, asyncio.Future[Any]] = {}  # of calls
         self._unanswered: set[int] = set()  # submissions and calls
         self._numbers = count()
         self._ended = asyncio.Event()
-        self._tokenizer_thread = TokenizerThread()
+        self._prompts = Prompts(self._raise_if_swamped)
         self._facts: EngineFacts | None = None
         self._tokenizer: Tokenizer | None = None
 
@@ -100,7 +101,7 @@ class AsyncEngine:
         self._driver.start(self._tell)
         facts = await self._loaded
         try:
-            self._tokenizer = await self._tokenizer_thread.run(self._driver.tokenizer, facts)
+            self._tokenizer = await self._prompts.short_texts.run(self._driver.tokenizer, facts)
         except Exception as error:
             self._on_failed(error)
             self._driver.send(messages.Stop())
@@ -164,17 +165,30 @@ class AsyncEngine:
         return int(await self.call("reset_prefix_cache"))
 
     async def encode_chat(
-        self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None
+        self,
+        messages: list[dict[str, Any]],
+        tools: list[dict[str, Any]] | None = None,
+        options: PromptOptions | None = None,
+        *,
+        is_counted: bool = False,
     ) -> list[int]:
-        """The prompt of a conversation. Raises InvalidRequestError."""
-        return await self.in_tokenizer(encode_chat, self.tokenizer, messages, tools)
+        """The prompt of a conversation; of one that is longer than the context only the end, unless it
+        is to be counted. Raises InvalidRequestError."""
+        self._raise_unless_ready()
+        most = None if is_counted else self.facts.max_model_len
+        return await self._prompts.encode_chat(self.tokenizer, most, messages, tools, options)
 
     async def in_tokenizer(self, function: Callable[..., T], *args: Any) -> T:
         """What the function returns on the tokenizer's thread. Raises what it does,
         EngineUnavailableError, and EngineOverloadedError if too many wait for it."""
         self._raise_unless_ready()
-        self._raise_if_swamped(self._tokenizer_thread.num_pending)
-        return await self._tokenizer_thread.run(function, *args)
+        return await self._prompts.run(function, *args)
+
+    async def encode_long(self, prompt: PromptText, param: str = "prompt") -> list[int]:
+        """The tokens of a prompt that takes long, in its turn; given up if the caller is cancelled.
+        Raises as `in_tokenizer` does, and InvalidRequestError."""
+        self._raise_unless_ready()
+        return await self._prompts.encode_long(self.tokenizer, prompt, None, param)
 
     async def submit(
         self, prompt: Prompt, params: SamplingParams | None = None, *, priority: int = 0
@@ -188,9 +202,8 @@ class AsyncEngine:
     ) -> RequestStream:
         """Queue several prompts as one stream: all are admitted, or none."""
         self._raise_unless_ready()
-        encoded = [
-            await self._encode(prompt) if isinstance(prompt, str) else prompt for prompt in prompts
-        ]
+        params = params or SamplingParams(**self.facts.sampling_defaults)
+        encoded = await self._prompts.encode_all(self.tokenizer, self.facts, prompts, params)
         self._raise_unless_ready()  # that may have changed while the tokenizer worked
         self._raise_if_swamped(len(self._unanswered))
         stream = self._streams.open(next(self._numbers))
@@ -202,13 +215,6 @@ class AsyncEngine:
             self._streams.close(stream)
             raise
         return stream
-
-    async def _encode(self, prompt: str) -> list[int]:
-        """A short text costs less to tokenize than to hand to a thread and back, and may be tokenized
-        here as long as that thread is not at it."""
-        if len(prompt) <= SHORT_PROMPT and self._tokenizer_thread.num_pending == 0:
-            return self.tokenizer.encode(prompt)
-        return await self.in_tokenizer(self.tokenizer.encode, prompt)
 
     async def shutdown(self, drain_seconds: float = 0.0) -> None:
         """Admit nothing more, let what runs finish for `drain_seconds`, abort the rest, stop."""
@@ -222,12 +228,12 @@ class AsyncEngine:
         if not was_loading:  # loading cannot be interrupted and holds nobody's request
             await _wait(self._ended, STOP_SECONDS)
         self._driver.close()
-        self._tokenizer_thread.stop()
+        self._prompts.stop()
 
     @property
     def is_stuck(self) -> bool:
         """After `shutdown`: a thread is busy loading, tokenizing, or with a step that does not end."""
-        return self._driver.is_alive or self._tokenizer_thread.num_pending > 0
+        return self._driver.is_alive or self._prompts.is_busy
 
     async def wait_ended(self) -> None:
         """Returns when the engine has ended: after `shutdown`, or dead."""
@@ -244,6 +250,7 @@ class AsyncEngine:
     def _raise_if_swamped(self, num_before: int) -> None:
         """What comes in bursts must not pile up before admission either, which counts what waits."""
         if num_before >= self.facts.config.max_waiting:
+            self.rejections[Rejection.MAX_WAITING] += 1
             raise EngineOverloadedError("Too many requests came at once; try again later.")
 
     def _withdraw(self, number: int) -> None:
@@ -262,6 +269,8 @@ class AsyncEngine:
                 self._streams.put(event)
             case messages.Replied(number, value, error):
                 self._unanswered.discard(number)
+                if isinstance(error, EngineOverloadedError):
+                    self.rejections[Rejection.MAX_WAITING] += 1
                 if number in self._answers:
                     _settle(self._answers[number], value, error)
                 else:

@@ -84,12 +84,15 @@ class EngineThread:
             case Admit(number, params=params):
                 self._wanted.add(number)
                 if params is not None and params.constraint is not None:
+                    self.telemetry.deferred[number] = len(command.prompts) * params.n
+                    self.changed.set()
                     self._checker.submit(self._check, command)
                     return
             case Call(number):
                 self._wanted.add(number)
             case Withdraw(number):  # at once, though the thread is busy and others wait before it
                 self._wanted.discard(number)
+                self.telemetry.deferred.pop(number, None)
         self._inbox.put(command)
 
     def tokenizer(self, facts: EngineFacts) -> Tokenizer:
@@ -116,6 +119,8 @@ class EngineThread:
             self._tell(Replied(command.number, error=error))
         else:
             self._inbox.put(command)
+        self.telemetry.deferred.pop(command.number, None)
+        self.changed.set()
 
     def _give_up(self) -> None:
         """It hangs in a step. Should that ever end, the thread does too."""

@@ -36,6 +36,7 @@ REQUEST_SECONDS = (
 )  # fmt: skip
 STEP_TOKENS = tuple(float(1 << k) for k in (0, *range(3, 15)))
 CHOICES = (1.0, 2.0, 5.0, 10.0, 20.0)
+PREEMPTIONS = (0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 10.0, 20.0)  # 0 is ours: it tells who kept their place
 
 
 class Histogram:
@@ -59,12 +60,14 @@ class Histogram:
 
 class Telemetry:
     """stats: `LLMEngine.stats()` after the last step, empty while it loads. finished: how many requests
-    ended how, for every reason."""
+    ended how, for every reason. deferred: how many requests each submission has whose grammar is being
+    compiled, so that they cannot be queued yet; written by those who wait for that."""
 
     def __init__(self, max_model_len: int = 1) -> None:
         lengths = _one_two_five(max_model_len)
         self.stats: dict[str, float] = {}
         self.finished = dict.fromkeys(FinishReason, 0)  # all keys from the start: see above
+        self.deferred: dict[int, int] = {}
         self.time_to_first_token = Histogram(FIRST_TOKEN_SECONDS)
         self.inter_token_latency = Histogram(TOKEN_SECONDS)
         self.time_per_output_token = Histogram(TOKEN_SECONDS)
@@ -77,7 +80,13 @@ class Telemetry:
         self.generation_tokens = Histogram(lengths)
         self.max_tokens = Histogram(lengths)
         self.choices = Histogram(CHOICES)
+        self.preemptions = Histogram(PREEMPTIONS)
         self.step_tokens = Histogram(STEP_TOKENS)
+
+    @property
+    def num_deferred(self) -> int:
+        """Requests that wait for their grammar."""
+        return sum(list(self.deferred.values()))
 
 
 class Latencies:
@@ -104,9 +113,9 @@ class Latencies:
         """A step has ended with these outputs."""
         now = time.monotonic()
         telemetry = self.telemetry
-        computed = telemetry.stats.get("computed_tokens", 0)
+        before = _prompt_and_generated(telemetry.stats)
         self.refresh()
-        if tokens := telemetry.stats.get("computed_tokens", 0) - computed:
+        if tokens := _prompt_and_generated(telemetry.stats) - before:
             telemetry.step_tokens.observe(tokens)
         gaps: dict[float, int] = {}
         for request, output in outputs:
@@ -151,8 +160,18 @@ class Latencies:
         telemetry.prompt_tokens.observe(request.num_prompt_tokens)
         telemetry.generation_tokens.observe(num_tokens)
         telemetry.max_tokens.observe(request.max_tokens)
+        telemetry.preemptions.observe(request.num_preemptions)
         if request.index == 0:  # once for each prompt, not for each choice
             telemetry.choices.observe(request.params.n)
+
+
+def _prompt_and_generated(stats: dict[str, float]) -> float:
+    """What vLLM counts in a step: tokens of prompts, those from the cache left out, and those generated.
+
+    Not what the forward pass computed: the first token of an answer comes without one of its own, and
+    the last is never an input.
+    """
+    return stats.get("prefilled_tokens", 0) + stats.get("generation_tokens", 0)
 
 
 def _one_two_five(largest: int) -> tuple[float, ...]:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from yaie.core.errors import QueueTimeoutError, RequestTimeoutError
 from yaie.core.output import Submitted
 from yaie.engine.background.messages import Stepped
+from yaie.engine.background.rejections import Rejection, Rejections
 from yaie.engine.background.request_stream import RequestStream
 from yaie.engine.background.timeouts import Timeout
 
@@ -19,14 +20,17 @@ class OpenStreams:
     def __init__(
         self,
         withdraw: Callable[[int], None],
+        rejections: Rejections,
         queue_timeout: float = 0.0,
         request_timeout: float = 0.0,
     ) -> None:
-        """withdraw: how to tell the engine that a submission's rest is not wanted. In seconds, 0 for no
-        limit: queue_timeout, for a submission's first turn; request_timeout, for all of it."""
+        """withdraw: how to tell the engine that a submission's rest is not wanted. rejections: where to
+        count what has waited too long. In seconds, 0 for no limit: queue_timeout, for a submission's
+        first turn; request_timeout, for all of it."""
         self.empty = asyncio.Event()
         self.empty.set()
         self._withdraw = withdraw
+        self._rejections = rejections
         self._streams: dict[int, RequestStream] = {}
         self._owners: dict[str, RequestStream] = {}  # of requests
         self._timeouts = (
@@ -87,6 +91,7 @@ class OpenStreams:
 
     def _queued_too_long(self, stream: RequestStream) -> None:
         self.close(stream)
+        self._rejections[Rejection.QUEUE_TIMEOUT] += 1
         stream.fail(QueueTimeoutError("The request has waited too long; try again later."))
 
     def _ran_too_long(self, stream: RequestStream) -> None:

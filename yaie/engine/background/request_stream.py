@@ -8,15 +8,22 @@ import time
 from collections.abc import Callable
 
 from yaie.core.compat import Self
+from yaie.core.json_slices import free
 from yaie.core.output import RequestOutput, Submitted
+
+TURN = 0.005
+"""Seconds after which a consumer that finds outputs waiting lets others run."""
+MOST_ENTRIES = 1024
+"""Log-probabilities after which an output is large: they take some 2 ms to tell."""
 
 
 class RequestStream:
     """An async iterator over the outputs of all requests of one submission, for one consumer.
 
     The position of an output's request in `requests` is the number of its choice. A consumer that is
-    slower than the engine finds what piled up merged into one output for each request: what waits
-    here is never more than the answer itself.
+    slower than the engine finds what piled up merged into one output for each request, or several where
+    log-probabilities make one too large to be told at once: what waits here is never more than the
+    answer itself. One that is always busy gives others a turn between two outputs.
 
     number: of the submission. has_started: whether any of its requests has had its first turn.
     submitted_at, first_output_at: when, on the clock of `time.perf_counter`.
@@ -33,7 +40,8 @@ class RequestStream:
         self._close = close
         self._is_closed = False
         self._unfinished = 1  # until `accept` says how many
-        self._pending: dict[str, RequestOutput] = {}
+        self._pending: dict[str, list[RequestOutput]] = {}
+        self._resumed = 0.0
         self._error: Exception | None = None
         self._wakeup = asyncio.Event()
 
@@ -49,6 +57,9 @@ class RequestStream:
         """The next output; the end if the stream is closed. Raises EngineDeadError or
         EngineUnavailableError if the engine ended, and QueueTimeoutError or RequestTimeoutError if it
         waited or ran for too long."""
+        if self._pending and time.perf_counter() - self._resumed > TURN:
+            await asyncio.sleep(0)
+            self._resumed = time.perf_counter()
         while not self._pending:
             if self._error is not None:
                 raise self._error
@@ -56,13 +67,19 @@ class RequestStream:
                 raise StopAsyncIteration
             self._wakeup.clear()
             await self._wakeup.wait()
-        return self._pending.pop(next(iter(self._pending)))
+            self._resumed = time.perf_counter()
+        request_id = next(iter(self._pending))
+        output, *rest = self._pending.pop(request_id)
+        if rest:
+            self._pending[request_id] = rest  # behind those of other requests
+        return output
 
     async def aclose(self) -> None:
         """Want no more: requests that still run are aborted, between two steps. A reader in another
         task finds the end."""
         self._close(self)
         self._is_closed = True
+        free([output.logprobs or [] for outputs in self._pending.values() for output in outputs])
         self._pending.clear()
         self._wakeup.set()
 
@@ -79,10 +96,11 @@ class RequestStream:
         """One more output, merged with what the consumer has not taken yet."""
         self.has_started = True
         self.first_output_at = self.first_output_at or time.perf_counter()
-        if (waiting := self._pending.get(output.request_id)) is not None:
-            waiting.merge(output)
+        waiting = self._pending.setdefault(output.request_id, [])
+        if waiting and _num_entries(waiting[-1]) < MOST_ENTRIES:
+            waiting[-1].merge(output)
         else:
-            self._pending[output.request_id] = output
+            waiting.append(output)
         if output.finish_reason is not None:
             self._unfinished -= 1
         self._wakeup.set()
@@ -93,3 +111,10 @@ class RequestStream:
             self.admitted.set_exception(error)
         self._error = self._error or error
         self._wakeup.set()
+
+
+def _num_entries(output: RequestOutput) -> int:
+    """How many log-probabilities it tells."""
+    if not output.logprobs:
+        return 0
+    return len(output.logprobs) * (1 + len(output.logprobs[-1].top))

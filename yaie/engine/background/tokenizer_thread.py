@@ -1,22 +1,25 @@
 """Tokenizing beside the event loop, which a long prompt would block. Used by `AsyncEngine`."""
 
 import asyncio
+import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+IsWanted = Callable[[], bool]
 
 
 class TokenizerThread:
-    """One thread: a tokenizer refuses to be used by two at a time ("Already borrowed").
+    """One thread, so one text at a time. Short texts have one and long texts another.
 
     num_pending: calls that wait or run. Lives on the event loop.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = "yaie-tokenizer") -> None:
         self.num_pending = 0
-        self._executor = ThreadPoolExecutor(1, "yaie-tokenizer")
+        self._executor = ThreadPoolExecutor(1, name)
+        self._has_stopped = threading.Event()
 
     async def run(self, function: Callable[..., T], *args: Any) -> T:
         """What the function returns, or raises. One whose caller is cancelled before its turn is not
@@ -32,8 +35,20 @@ class TokenizerThread:
         work.add_done_callback(done)
         return await asyncio.wrap_future(work)
 
+    async def run_while_wanted(self, function: Callable[[IsWanted], T]) -> T:
+        """As `run`. The function is given a function that says whether anyone waits for it, and should
+        raise when that is no longer so."""
+        has_left = threading.Event()
+        try:
+            return await self.run(
+                function, lambda: not (has_left.is_set() or self._has_stopped.is_set())
+            )
+        finally:
+            has_left.set()
+
     def stop(self) -> None:
         """Take nothing more."""
+        self._has_stopped.set()
         self._executor.shutdown(wait=False, cancel_futures=True)
 
     def _done(self) -> None:

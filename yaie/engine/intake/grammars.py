@@ -5,8 +5,10 @@ then follows a copy of its own. Schemas come from clients, so everything here ha
 """
 
 import json
+import random
 import re
-from collections.abc import Sequence
+import time
+from collections.abc import Collection, Sequence
 from decimal import Decimal, InvalidOperation
 from functools import cached_property, lru_cache
 from math import lcm
@@ -18,6 +20,7 @@ from numpy.typing import NDArray
 from yaie.core.errors import InvalidRequestError
 from yaie.core.params import Constraint
 from yaie.core.request import Request
+from yaie.engine.intake.circular import circular_ref
 from yaie.models.tokenizer import Tokenizer
 
 PARAM = "response_format"
@@ -28,6 +31,9 @@ MOST_REASON = 240
 MOST_MULTIPLE = 10_000
 """A number's remainder is tracked by as many states; at a million they take minutes and gigabytes."""
 MOST_LEXER_STATES = 50_000  # 1 to 2 kB each
+WALK_STEPS = 128
+WALK_SECONDS = 0.3
+"""How far a new grammar is followed before it is taken: see `_walk`."""
 
 # Without a bound, a small model may put nothing but blanks between two tokens until it is cut off.
 WHITESPACE = r"( {0,2}|\r?\n[ \t]{0,64})"
@@ -47,6 +53,7 @@ class Matcher:
         self._matcher = matcher
         self._request = request
         self._eos_token_ids = eos_token_ids
+        self._enders = {*eos_token_ids, *request.params.stop_token_ids}
         self._num_followed = 0
         self._has_ended = False
         self.error: str | None = None
@@ -56,7 +63,8 @@ class Matcher:
         matcher has failed.
 
         The end-of-sequence tokens are among them where the output may end. After one (`ignore_eos`)
-        nothing else is.
+        nothing else is. Before `min_tokens` what ends an output is left out, as long as something else
+        may come.
         """
         bits[:] = 0
         self._follow()
@@ -67,6 +75,8 @@ class Matcher:
             mask = np.frombuffer(self._mask(), np.uint8)[: len(bits)]
             if self.error is None:
                 bits[: len(mask)] = mask
+                if self._num_followed < self._request.params.min_tokens:
+                    _leave_out(bits, self._enders)
 
     def _follow(self) -> None:
         """Take over the tokens that were generated since the last call.
@@ -94,6 +104,16 @@ class Matcher:
 
     def _fail(self, reason: str) -> None:
         self.error = f"the output cannot be kept to its grammar: {reason}"
+
+
+def _leave_out(bits: NDArray[np.uint8], tokens: Collection[int]) -> None:
+    """Clear the bits of these tokens, unless no other is set."""
+    rest = bits.copy()
+    for token in tokens:
+        if 0 <= token < 8 * len(rest):
+            rest[token // 8] &= ~(1 << token % 8) & 0xFF
+    if rest.any():
+        bits[:] = rest
 
 
 class Grammars:
@@ -155,9 +175,41 @@ class Grammars:
             raise InvalidRequestError(
                 f"{_NAMES[constraint.kind]} cannot be compiled: {_reason(matcher)}", param=PARAM
             )
+        if (reason := _walk(matcher, self._eos_token_ids)) is not None:
+            what = reason if reason == IN_A_CIRCLE else f"{TOO_LARGE} ({reason})"
+            raise InvalidRequestError(f"{_NAMES[constraint.kind]} {what}", param=PARAM)
         return matcher
 
 
+def _walk(matcher: Any, eos_token_ids: Sequence[int]) -> str | None:
+    """Why the grammar overflows on the way of an output drawn at random; None if it does not.
+
+    A grammar of a few lines may need more states than memory holds, which compiling does not show.
+    A walk that is not over in WALK_SECONDS, of processor time, proves nothing.
+    """
+    rng = random.Random(0)
+    deadline = time.thread_time() + WALK_SECONDS
+    walker = matcher.deep_copy()
+    for _ in range(WALK_STEPS):
+        if time.thread_time() > deadline:
+            break
+        bits = np.frombuffer(walker.compute_bitmask(), np.uint8)
+        if walker.is_error():
+            return _reason(walker)
+        allowed = np.flatnonzero(np.unpackbits(bits, bitorder="little"))
+        allowed = allowed[~np.isin(allowed, eos_token_ids)]
+        if not len(allowed):  # the output is complete
+            walker = matcher.deep_copy()
+        elif not walker.consume_token(int(rng.choice(allowed))):
+            return _reason(walker)
+    return None
+
+
+IN_A_CIRCLE = "has a $ref that leads back to itself without a property or an item in between"
+TOO_LARGE = (
+    "needs too many states to be followed token by token. Make its patterns simpler: fewer and shorter "
+    "repetitions, above all behind .*"
+)
 _NAMES = {"json_object": "the grammar", "json_schema": "the schema", "lark": "the grammar"}
 
 
@@ -182,6 +234,12 @@ def _grammar(constraint: Constraint) -> str:
         schema = "{}"
     elif not isinstance(parsed, dict):
         raise InvalidRequestError("the schema must be a JSON object", param=PARAM)
+    elif (ref := circular_ref(parsed)) is not None:
+        raise InvalidRequestError(
+            f"the schema cannot be compiled: its $ref {_capped(ref)!r} leads back to itself, so it says "
+            "nothing about the value. Let a property or an item stand in between",
+            param=PARAM,
+        )
     return llguidance.LLMatcher.grammar_from_json_schema(
         schema, defaults={"whitespace_pattern": WHITESPACE}
     )
@@ -220,7 +278,10 @@ def _digits(number: str) -> int:
 
 
 def _reason(matcher: Any) -> str:
-    return _capped(matcher.get_error())
+    reason: str = matcher.get_error()
+    if "NoExtensionBias" in reason:  # the compiler's word for it
+        return IN_A_CIRCLE
+    return _capped(reason.replace("<non-verbose/>", ""))
 
 
 def _capped(text: str) -> str:

@@ -1,9 +1,13 @@
 """What a request must satisfy before it may wait: checks whose failure costs nobody else anything."""
 
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from yaie.core.errors import ContextLengthError, InvalidRequestError, KVPoolTooSmallError
 from yaie.core.params import ROLES, SamplingParams
+
+MAX_LOGPROB_ENTRIES = 1 << 20
+"""In one answer: some 80 MB of JSON."""
 
 
 def check_prompt(token_ids: list[int], vocab_size: int) -> None:
@@ -21,29 +25,50 @@ def check_prompt(token_ids: list[int], vocab_size: int) -> None:
 
 
 def resolve_max_tokens(
-    num_prompt: int, params: SamplingParams, max_model_len: int, pool_tokens: int
+    num_prompt: int,
+    params: SamplingParams,
+    max_model_len: int,
+    pool_tokens: int,
+    *,
+    is_least: bool = False,
 ) -> int:
     """How many tokens the request may generate: what it asks for, or as many as fit.
+
+    is_least: the prompt has at least `num_prompt` tokens; they were not all counted.
 
     Raises ContextLengthError if prompt and output exceed the context, and KVPoolTooSmallError if the
     pool could not hold them even with nobody else there.
     """
     wanted = params.max_tokens
     if num_prompt + (wanted or 1) > max_model_len:
-        asked = "" if wanted is None else f" and max_tokens asks for {wanted}"
         raise ContextLengthError(
-            f"this model's context is {max_model_len} tokens; the prompt has {num_prompt}{asked}. "
-            "Shorten the prompt or ask for less.",
+            too_long(max_model_len, num_prompt, wanted, is_least=is_least),
             param="prompt" if wanted is None else "max_tokens",
         )
     # The last token generated is never computed, so it needs no slot.
     if num_prompt + (wanted or 1) - 1 > pool_tokens:
         raise KVPoolTooSmallError(
-            f"prompt and max_tokens come to {num_prompt + (wanted or 1)} tokens, but the KV pool holds "
-            f"{pool_tokens} in all. Ask for less, or start the engine with more num_blocks.",
+            f"prompt and max_tokens come to {'at least ' * is_least}{num_prompt + (wanted or 1)} "
+            f"tokens, but the KV pool holds {pool_tokens} in all. Ask for less, or start the engine "
+            "with more num_blocks.",
             param="prompt" if wanted is None else "max_tokens",
         )
     return wanted or min(max_model_len, pool_tokens + 1) - num_prompt
+
+
+def too_long(
+    max_model_len: int, num_prompt: int, max_tokens: int | None, *, is_least: bool = False
+) -> str:
+    """Why a request does not fit the context, in the sentence that OpenAI's clients look for."""
+    least = "at least " * is_least
+    output = "at least 1" if max_tokens is None else str(max_tokens)
+    return (
+        f"This model's maximum context length is {max_model_len} tokens. However, you requested "
+        f"{least}{num_prompt + (max_tokens or 1)} tokens ({least}{num_prompt} in the prompt, {output} "
+        "in the output). "
+        # LangChain finds its context overflow by "prompt is too long".
+        "If the prompt is too long, shorten it; otherwise ask for fewer tokens."
+    )
 
 
 def truncated(
@@ -62,6 +87,35 @@ def truncated(
     return token_ids[-kept:]
 
 
+def check_answer_size(
+    prompts: Sequence[list[int]], params: SamplingParams, max_model_len: int
+) -> None:
+    """Raise InvalidRequestError if the answer may hold more than MAX_LOGPROB_ENTRIES log-probabilities.
+
+    A single answer without `max_tokens` passes: it is no longer than the context.
+    """
+    choices = len(prompts) * params.n
+    entries, factors = 0, []
+    if params.logprobs is not None and (params.max_tokens or choices > 1):
+        width = 1 + max(params.logprobs, len(params.logprob_token_ids))
+        most = params.max_tokens or max(max_model_len - min(map(len, prompts)), 1)
+        entries += choices * most * width
+        factors.append(
+            f"max_tokens ({params.max_tokens or f'up to {most}'}) by {width} for each token"
+        )
+    if params.prompt_logprobs is not None:
+        width, told = 1 + params.prompt_logprobs, sum(map(len, prompts))
+        entries += told * params.n * width
+        factors.append(f"{told} prompt tokens by {width} for each")
+    if entries > MAX_LOGPROB_ENTRIES:
+        raise InvalidRequestError(
+            f"logprobs: the answer could hold {entries} log-probabilities, more than "
+            f"{MAX_LOGPROB_ENTRIES}. These multiply: {len(prompts)} prompts by n ({params.n}) by "
+            f"{', and '.join(factors)}. Lower one of them, or send several requests.",
+            param="logprobs",
+        )
+
+
 def check_biases(params: SamplingParams, vocab_size: int) -> None:
     """Raise InvalidRequestError if `logit_bias` names a token that the model does not have."""
     for token, _ in params.logit_bias:
@@ -71,6 +125,26 @@ def check_biases(params: SamplingParams, vocab_size: int) -> None:
                 f"{vocab_size - 1}",
                 param="logit_bias",
             )
+
+
+def check_named_tokens(
+    params: SamplingParams, vocab_size: int, eos_token_ids: Collection[int]
+) -> None:
+    """Raise InvalidRequestError if `logprob_token_ids` names a token that the model does not have, or
+    `min_tokens` leaves nothing to draw."""
+    for token in params.logprob_token_ids:
+        if not 0 <= token < vocab_size:
+            raise InvalidRequestError(
+                f"logprob_token_ids names the token id {token}; this model's ids go from 0 to "
+                f"{vocab_size - 1}",
+                param="logprob_token_ids",
+            )
+    held = {token for token in (*eos_token_ids, *params.stop_token_ids) if 0 <= token < vocab_size}
+    if params.min_tokens and len(held) == vocab_size:
+        raise InvalidRequestError(
+            "stop_token_ids names every token of this model, so none is left for min_tokens",
+            param="stop_token_ids",
+        )
 
 
 def check_messages(messages: Any) -> list[dict[str, Any]]:

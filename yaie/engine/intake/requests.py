@@ -10,6 +10,7 @@ from yaie.core.request import Request
 from yaie.engine.intake.grammars import Grammars
 from yaie.engine.intake.limits import (
     check_biases,
+    check_named_tokens,
     check_prompt,
     resolve_max_tokens,
     truncated,
@@ -34,6 +35,7 @@ class Intake:
         self._config = config
         self._tokenizer = model.tokenizer
         self._vocab_size = model.adapter.vocab_size
+        self._eos_token_ids = model.eos_token_ids
         self._max_model_len = max_model_len
         self._pool_tokens = pool_tokens
         self._grammars = Grammars(model.tokenizer, self._vocab_size, model.eos_token_ids)
@@ -46,6 +48,7 @@ class Intake:
         called on another thread.
         """
         check_biases(params, self._vocab_size)
+        check_named_tokens(params, self._vocab_size, self._eos_token_ids)
         if params.constraint is not None:
             self._grammars.check(params.constraint)
 
@@ -77,7 +80,10 @@ class Intake:
                 param="priority",
             )
         self.check(params)
-        token_ids = self._tokenizer.encode(prompt) if isinstance(prompt, str) else list(prompt)
+        if isinstance(prompt, str):
+            token_ids = self._tokenizer.encode(prompt, params.add_special_tokens)
+        else:
+            token_ids = list(prompt)
         limits = (self._max_model_len, self._pool_tokens)
         token_ids = truncated(token_ids, params, *limits)
         check_prompt(token_ids, self._vocab_size)

@@ -11,6 +11,7 @@ from yaie.core.contracts import Detokenizer, EngineCore, KVCacheManager, Schedul
 from yaie.engine.step.byte_text import ByteDetokenizer, TokenTable
 from yaie.engine.step.encoder import StepEncoder
 from yaie.engine.step.executor import StepExecutor
+from yaie.engine.step.late_stops import stop_checker
 from yaie.engine.step.overlapped import OverlappedLoop
 from yaie.models.loader import LoadedModel
 from yaie.models.tokenizer import Tokenizer
@@ -61,14 +62,14 @@ def assemble(
     if wrap_worker is not None:
         worker = wrap_worker(worker)
     vocab_size = model.adapter.vocab_size
-    encoder = StepEncoder(sizes.num_seats, vocab_size)
+    encoder = StepEncoder(sizes.num_seats, vocab_size, model.eos_token_ids)
     executor = StepExecutor(worker, encoder, vocab_size, on_plan)
     engine = parts["engine"]
     core: EngineCore = engine.EngineCore(
         scheduler,
         executor,
         _detokenizers(parts, model.tokenizer),
-        engine.StopChecker,
+        partial(stop_checker, engine.StopChecker),
         model.eos_token_ids,
     )
     if overlapped:

@@ -14,6 +14,7 @@ class Counters:
     """prompt_tokens, cached_tokens: of requests that got their first token; the second are those of
     the first that came from the prefix cache.
     computed_tokens: what the forward passes computed, recomputation after a preemption included.
+    prefilled_tokens: those of them that are tokens of prompts.
     failed_requests: ended with FinishReason.ERROR. corrupted_requests: those among them whose logits
     or hidden states were not finite.
     """
@@ -26,6 +27,7 @@ class Counters:
     corrupted_requests: int = 0
     preemptions: int = 0
     computed_tokens: int = 0
+    prefilled_tokens: int = 0
     _started: list[str] = field(default_factory=list)
 
     def planned(self, plan: StepPlan) -> None:
@@ -35,6 +37,10 @@ class Counters:
         self.computed_tokens += plan.num_tokens
         for item in plan.scheduled:
             request = item.request
+            if item.start < request.num_prompt_tokens:
+                self.prefilled_tokens += min(
+                    item.num_tokens, request.num_prompt_tokens - item.start
+                )
             if request.scheduled_time is None:
                 request.scheduled_time = now
                 self._started.append(request.request_id)

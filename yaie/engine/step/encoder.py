@@ -1,6 +1,6 @@
 """From a plan to data: what the worker does not have yet of the requests that are scheduled."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from yaie.core.batch import ScheduledRequest, StepPlan
 from yaie.core.request import Request, RequestStatus
-from yaie.core.step import Ints, Pairs, StepInput, no_pairs
+from yaie.core.step import Ints, NewSeats, Pairs, StepInput, no_pairs
 from yaie.engine.step.new_seats import ints, new_seats
 
 
@@ -29,10 +29,13 @@ class Seat:
 class StepEncoder:
     """Gives seats to requests, and remembers what the worker knows of each."""
 
-    def __init__(self, num_seats: int, vocab_size: int) -> None:
+    def __init__(
+        self, num_seats: int, vocab_size: int, eos_token_ids: Collection[int] = ()
+    ) -> None:
         """num_seats: at least twice as many as run at once. Requests that have ended, or wait for
         their unread token, then give way only to many others at a time."""
         self._vocab_size = vocab_size
+        self._eos_token_ids = eos_token_ids
         self._seats: dict[Request, Seat] = {}
         self._free = list(range(num_seats))[::-1]
         self._num_steps = 0
@@ -63,7 +66,7 @@ class StepEncoder:
             num_tokens=ints([item.num_tokens for item in scheduled]),
             samples=np.array([item.samples for item in scheduled], dtype=np.bool_),
             masked=masked,
-            new=new_seats(entered, self.seats_of(entered), self._vocab_size) if entered else None,
+            new=self._new_seats(entered) if entered else None,
             swap_out=_pairs(plan.swap_out),
             swap_in=_pairs(plan.swap_in),
             copies=_pairs(plan.copies),
@@ -80,6 +83,10 @@ class StepEncoder:
     def seats_of(self, requests: Sequence[Request]) -> Ints:
         """The seats [n] of requests of the last plan."""
         return ints([self._seats[request].number for request in requests])
+
+    def _new_seats(self, entered: list[Request]) -> NewSeats:
+        seats = self.seats_of(entered)
+        return new_seats(entered, seats, self._vocab_size, self._eos_token_ids)
 
     def _enter(self, item: ScheduledRequest, scheduled: Sequence[ScheduledRequest]) -> Seat:
         request = item.request

@@ -1,18 +1,27 @@
 """What a worker is told of requests that begin to run: their tokens, and how they want to be drawn."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
 
 from yaie.core.request import Request
-from yaie.core.step import Ints, NewSeats
+from yaie.core.step import Ints, NewSeats, Pairs
 
 
-def new_seats(requests: Sequence[Request], seats: Ints, vocab_size: int) -> NewSeats:
-    """These requests as they are now, all of whose tokens are known, in these seats [m]."""
+def new_seats(
+    requests: Sequence[Request],
+    seats: Ints,
+    vocab_size: int,
+    eos_token_ids: Collection[int] = (),
+) -> NewSeats:
+    """These requests as they are now, all of whose tokens are known, in these seats [m].
+
+    eos_token_ids: held back with a request's stop tokens until it has its `min_tokens`.
+    """
     params = [request.params for request in requests]
+    held = [_held_tokens(request, vocab_size, eos_token_ids) for request in requests]
     biases = [
         (position, token, bias)
         for position, one in enumerate(params)
@@ -38,7 +47,20 @@ def new_seats(requests: Sequence[Request], seats: Ints, vocab_size: int) -> NewS
         biases=np.array([pair[:2] for pair in biases], dtype=np.int64).reshape(-1, 2),
         bias_values=_floats([bias for _, _, bias in biases]),
         constrained=np.array([request.matcher is not None for request in requests], np.bool_),
+        min_tokens=_longs(
+            [one.min_tokens if own else 0 for one, own in zip(params, held, strict=True)]
+        ),
+        held=_pairs(held),
+        logprob_tokens=_pairs([one.logprob_token_ids for one in params]),
     )
+
+
+def _held_tokens(request: Request, vocab_size: int, eos_token_ids: Collection[int]) -> list[int]:
+    """What may not be drawn before `min_tokens`. Of a constrained request its matcher sees to that."""
+    params = request.params
+    if params.min_tokens <= request.num_output_tokens or request.matcher is not None:
+        return []
+    return sorted(t for t in {*eos_token_ids, *params.stop_token_ids} if 0 <= t < vocab_size)
 
 
 def ints(values: list[int]) -> Ints:
@@ -49,6 +71,12 @@ def ints(values: list[int]) -> Ints:
 def _counts(values: list[int | None]) -> Ints:
     """-1 for None."""
     return ints([-1 if value is None else value for value in values])
+
+
+def _pairs(tokens: Sequence[Sequence[int]]) -> Pairs:
+    """(position, token) of each token of each position."""
+    pairs = [(position, token) for position, own in enumerate(tokens) for token in own]
+    return np.array(pairs, dtype=np.int64).reshape(-1, 2)
 
 
 def _longs(values: list[int]) -> NDArray[np.int64]:

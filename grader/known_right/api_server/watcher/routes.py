@@ -72,7 +72,9 @@ async def answer_chat(service: ModelService, body: ChatRequest) -> Response:
     """Answer a conversation."""
     params = _checked(service, body)
     messages = list(map(type(body.messages[0]).for_template, body.messages))
-    prompt = await service.encode_chat(messages, tools=body.prompt_tools)
+    prompt = await service.encode_chat(
+        messages, options=body.prompt_options, tools=body.prompt_tools
+    )
     return await answer(service, body, [prompt], params, ChatReply)
 
 

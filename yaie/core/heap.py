@@ -1,0 +1,25 @@
+"""Keeps the process's memory from holding up what runs, and gives back what is free."""
+
+import contextlib
+import ctypes
+import gc
+
+RARELY = 200
+"""Collections of younger objects before all are looked through: a large answer has a million, and few of
+them are garbage that only the collector finds."""
+
+
+def freeze_heap() -> None:
+    """Tell the garbage collector that what there is now stays: the modules of torch and transformers are
+    a million objects, and to look through them takes it half a second, in which no other thread runs.
+    To be called once all is loaded."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(700, 10, RARELY)
+
+
+def give_back_memory() -> None:
+    """Return what is free to the system. The C library keeps it for the thread that used it otherwise:
+    gigabytes, after a long text."""
+    with contextlib.suppress(OSError, AttributeError):  # glibc alone has it
+        ctypes.CDLL(None).malloc_trim(0)
