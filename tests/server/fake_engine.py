@@ -8,7 +8,7 @@ is `poison` fails. `aborted` and `steps` tell what happened.
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import count
 from typing import Any
 
@@ -18,6 +18,8 @@ from yaie.core.output import RequestOutput
 from yaie.core.params import SamplingParams
 from yaie.core.request import FailureKind, FinishReason, Request, RequestStatus
 from yaie.engine.facts import EngineFacts
+from yaie.models.cuts import PIECE
+from yaie.models.long_texts import PromptText
 from yaie.parts import load_part
 
 
@@ -41,9 +43,26 @@ class FakeTokenizer:
         messages: list[dict[str, Any]],
         *,
         tools: Any = None,
-        add_generation_prompt: bool = True,
+        **options: Any,
     ) -> list[int]:
         return self.encode(messages[-1]["content"])
+
+    def chat_text(self, messages: list[dict[str, Any]], **options: Any) -> PromptText:
+        return PromptText([self.decode(self.apply_chat_template(messages))], False)
+
+    def encode_parts(self, prompt: PromptText) -> list[int]:
+        return [token for part in prompt.parts for token in self.encode(str(part))]
+
+    @property
+    def long_texts(self) -> "FakeTokenizer":
+        return self
+
+    def fewest(self, text: str) -> int:
+        return len(text)
+
+    def from_end(self, text: str, add_special_tokens: bool = True) -> Iterator[list[int]]:
+        for end in range(len(text), 0, -PIECE):
+            yield self.encode(text[max(0, end - PIECE) : end])
 
 
 class FakeEngine:

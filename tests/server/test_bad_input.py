@@ -139,7 +139,16 @@ CHAT_ONLY = [
         "response_format.json_schema.schema",
         {"type": "json_schema", "json_schema": {"name": "x", "schema": nested(100)}},
     ),
-    ("store", True),
+    ("store", "yes"),
+    ("web_search_options", {}),
+    ("verbosity", "loud"),
+    ("reasoning_effort", "some"),
+    ("prompt_cache_retention", "1h"),
+    ("continue_final_message", True),
+    ("chat_template_kwargs", {"chat_template": "{{ 1 }}"}),
+    ("chat_template_kwargs", {"tokenize": False}),
+    ("chat_template_kwargs", []),
+    ("chat_template_kwargs", nested(100)),
 ]
 TEXT_ONLY = [
     ("prompt", None),

@@ -1,10 +1,12 @@
 """Connections that never become a request, or that are too many."""
 
+import time
+
 import pytest
 
 from tests.server.conftest import LiveServer, serving, within
 from tests.server.fake_engine import FakeEngine
-from tests.server.test_limits import connect, raw, status_and_error, still_well
+from tests.server.test_limits import connect, head, raw, read_all, status_and_error, still_well
 from yaie.server.connections import SPARE_FILES, allowed_connections
 
 
@@ -57,6 +59,21 @@ def test_connections_beyond_the_limit_are_told_and_closed(fake: FakeEngine) -> N
         for connection in idle:
             connection.close()
         within(5, lambda: server.http.get("/health").status_code == 200)
+
+
+@pytest.mark.parametrize("more", [b"", b'{"prompt": '])
+def test_request_that_is_still_coming_at_the_end_is_refused_and_not_waited_for(
+    fake: FakeEngine, more: bytes
+) -> None:
+    with serving(lambda: fake, receive_timeout=60.0) as server:
+        connection = connect(server)
+        connection.sendall(head(length=1000) + more)
+        time.sleep(0.2)
+        assert server.http.get("/health").status_code == 200
+    with connection:  # the server has been told to leave, without a limit to wait for
+        status, error = status_and_error(read_all(connection))
+    assert status == 503
+    assert "shutting down" in error["message"]
 
 
 def test_no_more_connections_are_allowed_than_there_are_files(

@@ -32,6 +32,23 @@ def test_every_key_opens(guarded: LiveServer, key: str, scheme: str) -> None:
     assert ask(guarded, Authorization=f"{scheme} {key}").status_code == 200
 
 
+@pytest.mark.parametrize("key", KEYS)
+def test_every_key_opens_in_the_header_of_anthropics_clients(guarded: LiveServer, key: str) -> None:
+    assert ask(guarded, **{"x-api-key": key}).status_code == 200
+    both = {"x-api-key": "another", "Authorization": f"Bearer {key}"}
+    assert ask(guarded, **both).status_code == 200
+    assert (
+        ask(guarded, **{**both, "x-api-key": key, "Authorization": "Bearer x"}).status_code == 200
+    )
+
+
+@pytest.mark.parametrize("shown", ["", "sk-third", "Bearer sk-second", "sk-first-secret sk-second"])
+def test_anything_else_in_it_is_a_401(guarded: LiveServer, shown: str) -> None:
+    error_of(ask(guarded, **{"x-api-key": shown}), 401)
+    twice = [("x-api-key", KEYS[0]), ("x-api-key", KEYS[0])]
+    error_of(guarded.http.post("/v1/completions", json=BODY, headers=twice), 401)
+
+
 @pytest.mark.parametrize(
     "shown",
     [

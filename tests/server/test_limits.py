@@ -96,6 +96,8 @@ def nest(levels: int) -> bytes:
         (b'["\\\\\\"' + b"[" * 1000 + b'"]', False),
         (b"{}" * 1000, False),
         (b'"' + b'\\"' * 100_000 + b"[" * 1000, False),  # a string that does not end
+        (f'["\u2200",{"[" * 300}{"]" * 300}]'.encode("utf-16-le"), True),  # its bytes hold a quote
+        (f'["\u2200{"[" * 300}"]'.encode("utf-16"), False),
     ],
 )
 def test_depth_is_counted_outside_of_strings(content: bytes, deep: bool) -> None:

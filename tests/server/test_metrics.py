@@ -7,6 +7,9 @@ from typing import Any
 
 import httpx
 import pytest
+from prometheus_client.openmetrics.parser import (
+    text_string_to_metric_families as openmetrics_families,
+)
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.models.tiny import tiny_model
@@ -17,9 +20,11 @@ from yaie.engine.intake.grammars import Matcher
 from yaie.server.metrics import cumulative
 
 LABELS = {"model_name": "tiny-llama", "engine": "0"}
+LABELLED_OTHERWISE = {"vllm:cache_config_info", "vllm:admission_rejections_total"}
 NAMES = {
     "vllm:num_requests_running",
     "vllm:num_requests_waiting",
+    "vllm:num_requests_waiting_by_reason",
     "vllm:kv_cache_usage_perc",
     "vllm:cache_config_info",
     "vllm:prefix_cache_queries_total",
@@ -29,6 +34,7 @@ NAMES = {
     "vllm:generation_tokens_total",
     "vllm:request_success_total",
     "vllm:corrupted_requests_total",
+    "vllm:admission_rejections_total",
     *(
         f"vllm:{name}_{suffix}"
         for name in (
@@ -45,6 +51,7 @@ NAMES = {
             "request_generation_tokens",
             "request_params_n",
             "request_params_max_tokens",
+            "request_num_preemptions",
         )
         for suffix in ("bucket", "sum", "count")
     ),
@@ -92,7 +99,7 @@ def test_names_and_labels_are_those_of_vllm(fresh: LiveServer) -> None:
     ours = [sample for sample in samples(fresh) if sample.name.startswith("vllm:")]
     assert {sample.name for sample in ours} == NAMES
     for sample in ours:
-        if sample.name != "vllm:cache_config_info":
+        if sample.name not in LABELLED_OTHERWISE:
             assert sample.labels.items() >= LABELS.items()
     everything = {sample.name for sample in samples(fresh)}
     assert not any(name.startswith("yaie") for name in everything)
@@ -125,8 +132,38 @@ def test_tokens_and_hits_are_what_clients_counted(fresh: LiveServer) -> None:
     assert value(fresh, "time_to_first_token_seconds_count") == 6
     assert value(fresh, "inter_token_latency_seconds_count") == generated - 6
     assert value(fresh, "request_time_per_output_token_seconds_count") == 5  # not that of one token
-    computed = prompts - cached + generated - 6  # the last token of each is never computed
-    assert value(fresh, "iteration_tokens_total_sum") == computed
+    assert value(fresh, "iteration_tokens_total_sum") == prompts - cached + generated
+    assert value(fresh, "request_num_preemptions_count") == 6
+    assert value(fresh, "request_num_preemptions_sum") == 0
+
+
+def test_tokens_of_steps_are_prompt_plus_generated_though_the_last_is_never_computed(
+    fresh: LiveServer,
+) -> None:
+    """Ten requests of 14 + 10 tokens are 240, not the 230 that went through the model."""
+    for token in range(3, 13):
+        ask(fresh, prompt=[token] * 14, max_tokens=10)
+    assert value(fresh, "iteration_tokens_total_sum") == 240
+    assert fresh.llm.stats()["computed_tokens"] == 230
+
+
+def test_chunks_of_a_prompt_count_in_the_step_that_computes_them(tmp_path: Path) -> None:
+    from yaie.engine.llm_engine import LLMEngine
+
+    folder = str(tiny_model("llama", tmp_path / "tiny-llama"))
+    with serving(
+        lambda: LLMEngine(model=folder, num_blocks=64, token_budget=16, threads=1)
+    ) as server:
+        ask(server, prompt=[5] * 50, max_tokens=3)
+        steps = [
+            sample.value
+            for sample in samples(server)
+            if sample.name == "vllm:iteration_tokens_total_bucket"
+            and sample.labels["le"] in ("1.0", "8.0", "16.0", "+Inf")
+        ]
+        # 16, 16, 16, then the prompt's last two and the first token, then two tokens alone
+        assert steps == [2, 3, 6, 6]
+        assert value(server, "iteration_tokens_total_sum") == 53
 
 
 def test_times_add_up(fresh: LiveServer) -> None:
@@ -167,37 +204,12 @@ def test_preemptions_of_a_small_pool_are_counted(fresh: LiveServer) -> None:
     assert value(fresh, "generation_tokens_total") == 5 * 60
     assert value(fresh, "request_success_total", finished_reason="length") == 5
     assert value(fresh, "inter_token_latency_seconds_count") == 5 * 59
-    # Recomputation is work of its own.
-    assert value(fresh, "iteration_tokens_total_sum") > 5 * (20 + 59)
-
-
-def test_gauges_show_what_runs_and_what_waits_and_return_to_zero(fresh: LiveServer) -> None:
-    step, gate, paused = fresh.llm.step, threading.Event(), threading.Event()
-    steps = 0
-
-    def counted() -> Any:
-        nonlocal steps
-        steps += 1
-        if steps == 4:
-            paused.set()
-            gate.wait(10)
-        return step()
-
-    fresh.llm.step = counted
-    asking = threading.Thread(target=ask, args=(fresh,), kwargs={"prompt": [[3] * 30, [4] * 30]})
-    asking.start()
-    assert paused.wait(10)
-    assert value(fresh, "num_requests_running") == 2
-    assert value(fresh, "num_requests_waiting") == 0
-    used = fresh.llm.stats()["used_blocks"]
-    assert value(fresh, "kv_cache_usage_perc") == used / 24
-    assert used >= 16
-    gate.set()
-    asking.join(20)
-    within(5, lambda: value(fresh, "num_requests_running") == 0)
-    assert value(fresh, "kv_cache_usage_perc") == 0
-    [info] = [s for s in samples(fresh) if s.name == "vllm:cache_config_info"]
-    assert (info.value, info.labels["block_size"], info.labels["num_gpu_blocks"]) == (1, "4", "24")
+    # A prompt that is computed again is work of its own.
+    assert value(fresh, "iteration_tokens_total_sum") > 5 * (20 + 60)
+    assert value(fresh, "request_num_preemptions_count") == 5
+    assert value(fresh, "request_num_preemptions_sum") == fresh.llm.stats()["preemptions"]
+    undisturbed = value(fresh, "request_num_preemptions_bucket", le="0.0")
+    assert 1 <= undisturbed < 5  # the first in line keeps its blocks
 
 
 def test_client_that_leaves_is_counted_as_abort(fake: FakeEngine, fake_live: LiveServer) -> None:
@@ -239,7 +251,7 @@ def test_a_grammar_that_leads_nowhere_is_not_counted_as_corrupted_logits(
         "response_format": {"type": "json_object"},
     }
     failed = fresh.http.post("/v1/chat/completions", json=body)
-    assert failed.status_code == 500
+    assert failed.status_code == 400
     assert "too complex" in failed.json()["error"]["message"]
     assert value(fresh, "corrupted_requests_total") == 0
     assert value(fresh, "request_success_total", finished_reason="error") == 1
@@ -269,11 +281,33 @@ def test_metrics_answer_while_loading_and_when_the_engine_hangs(fake: FakeEngine
         asking.join(10)
 
 
-def test_openmetrics_is_spoken_to_who_asks(fake_live: LiveServer) -> None:
-    accept = {"Accept": "application/openmetrics-text; version=1.0.0"}
-    response = fake_live.http.get("/metrics", headers=accept)
-    assert response.headers["content-type"].startswith("application/openmetrics-text")
-    assert response.text.rstrip().endswith("# EOF")
+SCRAPERS = {
+    "prometheus 2": "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5",
+    "prometheus 3": "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,"
+    "text/plain;version=1.0.0;escaping=allow-utf-8;q=0.4,*/*;q=0.1",
+    "prometheus 3, old names": "application/openmetrics-text;version=1.0.0;escaping=underscores;q=0.6",
+    "no version": "application/openmetrics-text",
+    "text": "text/plain;version=1.0.0;escaping=underscores",
+    "curl": "*/*",
+}
+
+
+@pytest.mark.parametrize("scraper", SCRAPERS)
+def test_every_scraper_gets_the_names_with_their_colons(
+    fake_live: LiveServer, scraper: str
+) -> None:
+    fake_live.http.post("/v1/completions", json={"prompt": "abc"})
+    response = fake_live.http.get("/metrics", headers={"Accept": SCRAPERS[scraper]})
+    spoken = response.headers["content-type"]
+    if "openmetrics" in SCRAPERS[scraper]:
+        assert spoken == "application/openmetrics-text; version=1.0.0; charset=utf-8"
+        assert response.text.endswith("# EOF\n")
+        families = list(openmetrics_families(response.text))
+    else:
+        assert spoken == "text/plain; version=0.0.4; charset=utf-8"
+        families = list(text_string_to_metric_families(response.text))
+    names = {sample.name for family in families for sample in family.samples}
+    assert {name for name in names if name.startswith("vllm")} == NAMES
 
 
 def test_two_servers_in_a_process_have_their_own_numbers() -> None:

@@ -168,6 +168,13 @@ def test_log_probabilities_come_with_the_text(client: OpenAI) -> None:
     assert respond(client).output[0].content[0].logprobs == []
 
 
+def test_the_stream_that_is_asked_for_its_usage_has_it(client: OpenAI) -> None:
+    """As load generators ask, for whom it is the same on every endpoint."""
+    wanted = {"ignore_eos": True, "stream_options": {"include_usage": True}}
+    *_, last = respond(client, stream=True, extra_body=wanted)
+    assert last.response.usage.output_tokens == 24
+
+
 def test_extensions_are_honoured(client: OpenAI) -> None:
     greedy = respond(client).output_text
     extra = {"ignore_eos": True, "top_k": 1, "repetition_penalty": 1.0, "priority": 0}
@@ -182,10 +189,10 @@ def test_extensions_are_honoured(client: OpenAI) -> None:
         ({"background": True}, "background", "wait for the answer"),
         ({"prompt": {"id": "p"}}, "prompt", "keeps no prompts"),
         ({"truncation": "auto"}, "truncation", "Only disabled"),
-        ({"reasoning": {"effort": "high"}}, "reasoning.effort", "none"),
+        ({"reasoning": {"effort": "huge"}}, "reasoning.effort", "none"),
         ({"tools": [{"type": "web_search"}]}, "tools[0].type", "function"),
         ({"input": []}, "input", "at least 1"),
-        ({"input": [{"type": "reasoning"}]}, "input[0]", "message, function_call"),
+        ({"input": [{"type": "computer_call"}]}, "input[0]", "message, function_call"),
         ({"input": [{"role": "bird", "content": "x"}]}, "input[0].role", "assistant"),
         ({"input": [{"role": "user", "content": [{"type": "input_image"}]}]},
          "input[0].content[0]", "input_text"),
@@ -195,6 +202,7 @@ def test_extensions_are_honoured(client: OpenAI) -> None:
         ({"input": "x" * 5000}, "input", "1024 tokens"),
         ({"tool_choice": "required"}, "tool_choice", "tools"),
         ({"banana": 1}, "banana", "unknown"),
+        ({"stream_options": {"include_usage": False}}, "stream_options.include_usage", "true"),
         ({"text": {"format": {"type": "json_schema", "name": "x",
                               "schema": {"type": "nonsense"}}}}, "text.format", ""),
     ],

@@ -152,7 +152,7 @@ def reply_to(said: str, places: list[int]) -> tuple[ToolCalls, list[RequestOutpu
     ends = [*begins[1:], len(said)]
     outputs = [request.says(said[a:b]) for a, b in zip(begins, ends, strict=True)]
     outputs[-1].finish_reason = STOP
-    return ToolCalls(ChatReply("m", [request.submitted]), form, {"get_weather"}), outputs
+    return ToolCalls(ChatReply("m", [request.submitted]), form, {"get_weather": {}}), outputs
 
 
 @settings(suppress_health_check=[HealthCheck.too_slow])
@@ -194,7 +194,7 @@ def test_the_entries_of_an_output_travel_once_however_many_pieces_it_makes() -> 
     inner = ChatLogprobs(ChatReply("m", reply.requests), Letters())
     form = choose_format("hermes", "tools", lambda _: None)
     assert form is not None
-    chunks = list(ToolCalls(inner, form, {"get_weather"}).chunks(output))
+    chunks = list(ToolCalls(inner, form, {"get_weather": {}}).chunks(output))
     told = [chunk["choices"][0]["logprobs"] for chunk in chunks]
     assert sum(shape is not None for shape in told) == 1
     [shape] = [shape for shape in told if shape is not None]

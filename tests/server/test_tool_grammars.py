@@ -10,6 +10,8 @@ from tests.server.test_tool_parsers import read
 from tests.server.tool_models import STYLES, tool_tokenizer
 from yaie.models.tokenizer import Tokenizer
 from yaie.server.tools import ToolFormat, choose_format, with_names_of_tools
+from yaie.server.tools.deepseek import BEGIN, CALL, CALL_END, END
+from yaie.server.tools.deepseek import SEPARATOR as SEP
 
 
 def no_special(text: str) -> None:
@@ -18,8 +20,11 @@ def no_special(text: str) -> None:
 
 @pytest.mark.parametrize("style", STYLES)
 def test_the_form_of_calls_is_told_from_the_chat_template(style: str) -> None:
-    expected = {"hermes": "Hermes", "llama3": "Llama3", "mistral": "Mistral"}
-    kind = "MistralNamed" if style == "mistral-named" else expected[style.split("-")[0]]
+    expected = {
+        "mistral-named": "MistralNamed", "qwen-coder": "QwenCoder", "deepseek-v3": "DeepSeekV3",
+        "deepseek-v31": "DeepSeekV31", "hermes": "Hermes", "llama3": "Llama3", "mistral": "Mistral",
+    }  # fmt: skip
+    kind = expected[style.removesuffix("-special")]
     assert type(choose_format("auto", STYLES[style][0], no_special)).__name__ == f"{kind}Format"
 
 
@@ -29,7 +34,7 @@ def test_the_form_of_calls_is_told_from_the_chat_template(style: str) -> None:
         "",
         "{{ messages }}",
         "{{ tools }} in a form of its own",
-        "{% if tools %}<tool_call>\n<function=name>{% endif %}",
+        "<tool_call>\n<function=name>",
     ],
 )
 def test_a_template_that_says_nothing_of_calls_has_no_form(template: str) -> None:
@@ -59,6 +64,11 @@ def demand(**changes: Any) -> dict[str, Any]:
     return usual | changes
 
 
+def tagged(arguments: str) -> str:
+    values = json.loads(arguments).items()
+    return "".join(f"<parameter={key}>\n{value}\n</parameter>\n" for key, value in values)
+
+
 def written(style: str, *names: str) -> str:
     """Calls as a model writes them."""
     calls = [(name, ARGUMENTS[name]) for name in names]
@@ -70,6 +80,14 @@ def written(style: str, *names: str) -> str:
             return "\n".join(said)
         case "llama3":
             return "; ".join(f'{{"name": "{n}", "parameters": {a}}}' for n, a in calls)
+        case "qwen-coder":
+            said = [f"<function={n}>\n{tagged(a)}</function>" for n, a in calls]
+            return "\n".join(f"<tool_call>\n{call}\n</tool_call>" for call in said)
+        case "deepseek-v3":
+            said = [f"{CALL}function{SEP}{n}\n```json\n{a}\n```{CALL_END}" for n, a in calls]
+            return BEGIN + "\n".join(said) + END
+        case "deepseek-v31":
+            return BEGIN + "".join(f"{CALL}{n}{SEP}{a}{CALL_END}" for n, a in calls) + END
         case "mistral":
             listed = ", ".join(f'{{"name": "{n}", "arguments": {a}}}' for n, a in calls)
             return f"[TOOL_CALLS][{listed}]"
@@ -170,11 +188,16 @@ def test_markers_of_calls_stay_in_the_text_and_other_special_tokens_do_not(
     )
 
 
-def test_a_call_of_an_earlier_turn_is_an_object_for_the_template(speaker: Speaker) -> None:
+def test_a_call_of_an_earlier_turn_reaches_the_template(speaker: Speaker, style: str) -> None:
     call = {"id": "123456789", "type": "function",
             "function": {"name": "put", "arguments": {"a": [1]}}}  # fmt: skip
     turn = {"role": "assistant", "content": "", "tool_calls": [call]}
-    text = speaker.tokenizer.decode(speaker.tokenizer.apply_chat_template([turn]))
+    assert speaker.form is not None
+    turns = speaker.form.conversation([turn], None)
+    text = speaker.tokenizer.decode(speaker.tokenizer.apply_chat_template(turns))
+    if style == "qwen-coder":
+        assert "<parameter=a>\n[1]\n</parameter>" in text
+        return
     assert json.loads(text[text.index('{"a"') :].split("}")[0] + "}") == {"a": [1]}
 
 

@@ -6,11 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from yaie.server.tools.deepseek import BEGIN, CALL, CALL_END, END, SEPARATOR, DeepSeekParser
 from yaie.server.tools.formats import HermesParser, Llama3Parser, MistralParser
 from yaie.server.tools.parser import Arguments, Call, CallParser, Content, Event
+from yaie.server.tools.qwen_coder import QwenCoderParser
 
-NAMES = ("get_weather", "put")
-PARSERS = [HermesParser, Llama3Parser, MistralParser]
+STRINGS = {
+    "type": "object",
+    "properties": {"city": {"type": "string"}, "days": {"type": "integer"}},
+}
+NAMES = {"get_weather": STRINGS, "put": {"type": "object"}}
+PARSERS = [HermesParser, Llama3Parser, MistralParser, QwenCoderParser, DeepSeekParser]
 
 Read = tuple[str, list[tuple[str, str]]]
 
@@ -46,6 +52,15 @@ def every_split(text: str) -> Iterator[list[str]]:
 
 GET = '{"name": "get_weather", "arguments": {"city": "Bonn"}}'
 BONN = ("get_weather", '{"city": "Bonn"}')
+CODED = "<function=get_weather>\n<parameter=city>\nBonn\n</parameter>\n</function>"
+V3 = f'{CALL}function{SEPARATOR}get_weather\n```json\n{{"city": "Bonn"}}\n```{CALL_END}'
+V31 = f'{CALL}get_weather{SEPARATOR}{{"city": "Bonn"}}{CALL_END}'
+
+
+def coded(values: str, name: str = "get_weather") -> str:
+    return f"<tool_call>\n<function={name}>\n{values}</function>\n</tool_call>"
+
+
 CASES: list[tuple[type[CallParser], str, str, list[tuple[str, str]]]] = [
     (HermesParser, f"<tool_call>\n{GET}\n</tool_call>", "", [BONN]),
     (HermesParser, f"I look.\n\n<tool_call>{GET}</tool_call>", "I look.", [BONN]),
@@ -73,6 +88,29 @@ CASES: list[tuple[type[CallParser], str, str, list[tuple[str, str]]]] = [
      [BONN, ("put", "{}")]),
     (MistralParser, '[TOOL_CALLS]get_weather[CALL_ID]a1B2c3D4e[ARGS] {"city": "Bonn"}', "", [BONN]),
     (MistralParser, '[TOOL_CALLS]get_weather{"city": "Bonn"}', "", [BONN]),
+    (QwenCoderParser, f"So:\n<tool_call>\n{CODED}\n</tool_call>", "So:", [BONN]),
+    (QwenCoderParser, f"<tool_call>{CODED}</tool_call>\n<tool_call>\n{CODED}\n</tool_call>\n", "",
+     [BONN] * 2),
+    (QwenCoderParser, f"{CODED}\n</tool_call> ok", " ok", [BONN]),
+    (QwenCoderParser, f"{CODED}{CODED}", "", [BONN] * 2),
+    (QwenCoderParser, coded("", "put"), "", [("put", "{}")]),
+    (QwenCoderParser, coded('<parameter=city>\n\na "b"\n<c> </p\n\n</parameter>\n'), "",
+     [("get_weather", r'{"city": "\na \"b\"\n<c> </p\n"}')]),
+    (QwenCoderParser, coded("<parameter=city></parameter><parameter=days>\n 3 \n</parameter>"), "",
+     [("get_weather", '{"city": "", "days": 3}')]),
+    (QwenCoderParser, coded('<parameter=a>\n{"b": [1, "x"]}\n</parameter>\n', "put"), "",
+     [("put", '{"a": {"b": [1, "x"]}}')]),
+    (QwenCoderParser, coded("<parameter=city>\nBo\n</parameter>oops"), "oops</function>\n</tool_call>",
+     [("get_weather", '{"city": "Bo"')]),
+    (QwenCoderParser, "<function=get_weather><parameter=city>\nBo", "",
+     [("get_weather", '{"city": "Bo')]),
+    (QwenCoderParser, "<function=get_weather>\n<parameter=days>\n3", "", [("get_weather", '{"days": ')]),
+    (DeepSeekParser, f"{BEGIN}{V3}\n{V3}{END}", "", [BONN] * 2),
+    (DeepSeekParser, f"I look.\n{BEGIN}{V31}{V31}{END}", "I look.", [BONN] * 2),
+    (DeepSeekParser, f"{BEGIN}{V31}", "", [BONN]),
+    (DeepSeekParser, f"{V31}{END}", "", [BONN]),
+    (DeepSeekParser, f"{BEGIN}{V31}{END} ok", " ok", [BONN]),
+    (DeepSeekParser, f'{BEGIN}{CALL}put{SEPARATOR}{{"a": }}!', "}!", [("put", '{"a": ')]),
 ]  # fmt: skip
 
 
@@ -113,6 +151,15 @@ NO_CALLS = [
     (MistralParser, "[TOOL_CALLS]other[ARGS]{}"),
     (MistralParser, "[TOOL_CALLS]put[OTHER]{}"),
     (MistralParser, "[TOOL_CALLS]put[ARGS] x"),
+    (QwenCoderParser, "<tool_call>\n{}"),
+    (QwenCoderParser, "<function=other>\n</function>"),
+    (QwenCoderParser, "<function=put\n></function>"),
+    (QwenCoderParser, GET),
+    (DeepSeekParser, BEGIN),
+    (DeepSeekParser, f"{BEGIN}{CALL}other{SEPARATOR}{{}}{CALL_END}{END}"),
+    (DeepSeekParser, f"{BEGIN}{CALL}function{SEPARATOR}put\n{{}}"),
+    (DeepSeekParser, f"{BEGIN}{CALL}function{SEPARATOR}put\n```json\n[]"),
+    (DeepSeekParser, f"{BEGIN}{CALL}{'x' * 200}{SEPARATOR}{{}}{CALL_END}{END}"),
 ]  # fmt: skip
 
 
@@ -124,7 +171,9 @@ def test_what_is_no_call_comes_back_as_content(parser: type[CallParser], text: s
 
 FRAGMENTS = st.sampled_from(
     ["<tool_call>", "</tool_call>", "[TOOL_CALLS]", "<|python_tag|>", "[ARGS]", "put", GET, ";", "{",
-     "}", "[", "]", '"', ",", ":", '"name"', '"arguments"', "\\", "1.5", " ", "\n", "x", "é", "<", "t"]
+     "}", "[", "]", '"', ",", ":", '"name"', '"arguments"', "\\", "1.5", " ", "\n", "x", "é", "<", "t",
+     "<function=put>", "<function=get_weather>", "<parameter=city>", "</parameter>", "</function>",
+     BEGIN, CALL, SEPARATOR, CALL_END, END, "function", "```json", "```"]
 )  # fmt: skip
 
 
@@ -159,3 +208,51 @@ def test_deeply_nested_arguments_do_not_exhaust_the_stack() -> None:
     deep = '{"a": ' + "[" * 20_000 + "]" * 20_000 + "}"
     text = f'<tool_call>{{"name": "put", "arguments": {deep}}}</tool_call>'
     assert read(HermesParser, text) == ("", [("put", deep)])
+
+
+def test_strings_between_tags_are_passed_on_while_they_are_written() -> None:
+    parser = QwenCoderParser(NAMES)
+    assert joined(parser.push("<tool_call>\n<function=get_weather>")) == ("", [("get_weather", "")])
+    assert parser.push("\n<parameter=city>\n") == [Arguments(0, '{"city": "')]
+    assert parser.push("Bo") == [Arguments(0, "Bo")]
+    assert parser.push("nn\n</para") == [Arguments(0, "nn")]
+    assert parser.push("graph>\n") == [Arguments(0, "\\n</paragraph>")]
+    assert parser.push("</parameter>\n") == [Arguments(0, '"')]
+    assert not parser.has_called
+    assert parser.push("</function>") == [Arguments(0, "}")]
+    assert parser.has_called
+
+
+@pytest.mark.parametrize(
+    ("schema", "text", "value"),
+    [
+        ({"type": "string"}, "5", '"5"'),
+        ({"type": "integer"}, "5", "5"),
+        ({"type": "integer"}, "5.0", "5.0"),
+        ({"type": "integer"}, "five", '"five"'),
+        ({"type": "number"}, "5", "5"),
+        ({"type": "number"}, "NaN", '"NaN"'),
+        ({"type": "boolean"}, "True", "true"),
+        ({"type": ["string", "null"]}, "None", "null"),
+        ({"type": ["string", "null"]}, "Nonesuch", '"Nonesuch"'),
+        ({"anyOf": [{"type": "string"}, {"type": "integer"}]}, "7", "7"),
+        ({"anyOf": [{"type": "string"}, {"type": "integer"}]}, "7.5", '"7.5"'),
+        ({"enum": ["1", "2"]}, "1", '"1"'),
+        ({"const": 1}, "1", "1"),
+        ({"$ref": "#/$defs/flag"}, "false", "false"),
+        ({"$ref": "#/$defs/loop"}, "x", '"x"'),
+        ({"allOf": [{"description": "d"}, {"type": "string"}]}, "1", '"1"'),
+        ({"type": "array"}, "[" * 100_000, '"' + "[" * 100_000 + '"'),
+        ({}, '"quoted"', r'"\"quoted\""'),
+        ({}, '{"a": 1}', '{"a": 1}'),
+        ({"type": 5, "enum": 7}, "x", '"x"'),
+    ],
+)  # fmt: skip
+def test_the_schema_tells_what_a_text_between_tags_is(
+    schema: dict[str, object], text: str, value: str
+) -> None:
+    shared = {"flag": {"type": "boolean"}, "loop": {"$ref": "#/$defs/loop"}}
+    functions = {"f": {"type": "object", "properties": {"a": schema}, "$defs": shared}}
+    parser = QwenCoderParser(functions)
+    said = f"<function=f>\n<parameter=a>\n{text}\n</parameter>\n</function>"
+    assert joined(parser.push(said)) == ("", [("f", f'{{"a": {value}}}')])

@@ -73,8 +73,8 @@ def test_the_tools_are_in_the_prompt_unless_none_may_be_called(styled: LiveServe
     without = ask(styled, tools=openai.omit, max_tokens=1).usage.prompt_tokens
     assert ask(styled, tool_choice="none", max_tokens=1).usage.prompt_tokens == without
     assert ask(styled, max_tokens=1).usage.prompt_tokens > without + 100
-    prompt = styled.llm.encode_chat(USER, TOOLS)
-    assert "The weather of a place." in styled.llm.tokenizer.decode(prompt)
+    told = styled.http.post("/tokenize", json={"messages": USER, "tools": TOOLS}).json()
+    assert "The weather of a place." in styled.llm.tokenizer.decode(told["tokens"])
 
 
 def test_a_call_and_its_answer_can_be_sent_back(styled: LiveServer) -> None:

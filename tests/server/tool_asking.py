@@ -26,7 +26,7 @@ USER = [{"role": "user", "content": "hi"}]
 
 
 def ask(server: LiveServer, messages: Any = USER, **options: Any) -> Any:
-    options = {"max_tokens": 400, "seed": 2, "tools": TOOLS, **options}
+    options = {"max_tokens": 190, "seed": 2, "tools": TOOLS, **options}
     name = server.llm.model_name
     return server.openai().chat.completions.create(model=name, messages=messages, **options)
 

@@ -18,11 +18,26 @@ _LLAMA = (
     '{"name": "{{ call.function.name }}", "parameters": {{ call.function.arguments | tojson }}}'
 )
 _MISTRAL = "[TOOL_CALLS] [{{ call.function | tojson }}]"
+_CODER = (
+    "<tool_call>\n<function={{ call.function.name }}>\n"
+    "{% for name, value in call.function.arguments | items %}<parameter={{ name }}>\n"
+    "{{ value if value is string else value | tojson }}\n</parameter>\n{% endfor %}"
+    "</function>\n</tool_call>"
+)
+_V3 = (
+    "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>{{ call.type + '<｜tool▁sep｜>' + call.function.name +"
+    " '\n```json\n' + call['function']['arguments'] + '\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>' }}"
+)
+_V31 = (
+    "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>{{ call.function.name }}<｜tool▁sep｜>"
+    "{{ call['function']['arguments'] | tojson }}<｜tool▁call▁end｜><｜tool▁calls▁end｜>"
+)
 _NAMED = "[TOOL_CALLS]{{ call.function.name }}[ARGS]{{ call.function.arguments | tojson }}"
 
 
-def _template(call: str, tools: str) -> str:
-    listed = "{% if tools %}" + tools + "{{ tools | tojson }}{% endif %}"
+def _template(call: str, tools: str | None) -> str:
+    """tools: what comes before the list of them; None if the template does not list them."""
+    listed = "{% if tools %}" + tools + "{{ tools | tojson }}{% endif %}" if tools else ""
     return (
         listed + _TURNS.replace("@CALL@", call) + "{% if add_generation_prompt %}<|end|>{% endif %}"
     )
@@ -44,6 +59,13 @@ STYLES = {
         _template(_NAMED, "[AVAILABLE_TOOLS]"),
         {"<|user|>": "[TOOL_CALLS]", "<|system|>": "[ARGS]"},
     ),
+    "qwen-coder": (_template(_CODER, "# Tools: "), {}),
+    "deepseek-v3": (_template(_V3, None), {}),
+    "deepseek-v31": (_template(_V31, "## Tools: "), {}),
+    "deepseek-v31-special": (
+        _template(_V31, None),
+        {"<|user|>": "<｜tool▁calls▁begin｜>", "<|system|>": "<｜tool▁sep｜>"},
+    ),
 }
 
 
@@ -51,19 +73,19 @@ def tool_tokenizer(style: str, folder: Path) -> Path:
     """Write a byte-level tokenizer with the special tokens and the chat template of a style."""
     folder.mkdir(parents=True, exist_ok=True)
     tiny_tokenizer(folder)
-    _change(folder, style)
+    restyle(folder, *STYLES[style])
     return folder
 
 
 def tool_model(style: str, folder: Path) -> Path:
     """Write a tiny random Llama with such a tokenizer; returns its folder."""
     tiny_model("llama", folder)
-    _change(folder, style)
+    restyle(folder, *STYLES[style])
     return folder
 
 
-def _change(folder: Path, style: str) -> None:
-    template, renamed = STYLES[style]
+def restyle(folder: Path, template: str, renamed: dict[str, str]) -> None:
+    """Give a model another chat template, and other names to special tokens."""
     path = folder / "tokenizer.json"
     tokenizer = json.loads(path.read_text("utf-8"))
     for old, new in renamed.items():

@@ -8,10 +8,14 @@ from starlette.middleware.cors import CORSMiddleware
 
 from yaie import __version__
 from yaie.engine.background.async_engine import AsyncEngine
+from yaie.engine.background.rejections import Rejections
+from yaie.server.heads import Heads
 from yaie.server.health import health_router
 from yaie.server.info import info_router
 from yaie.server.keys import KeyGuard
 from yaie.server.limits import BodyLimit, ConcurrencyLimit
+from yaie.server.messages.errors import AnthropicErrors
+from yaie.server.messages.routes import messages_router
 from yaie.server.metrics import metrics_router
 from yaie.server.openapi.document import install_document
 from yaie.server.request_id import HEADER
@@ -46,13 +50,19 @@ def create_app(
         docs_url=None,
         redoc_url=None,
     )
-    service = Service(engine, settings.served_model_name, tool_parser=settings.tool_parser)
+    service = Service(
+        engine,
+        settings.served_model_name,
+        tool_parser=settings.tool_parser,
+        reasoning_parser=settings.reasoning_parser,
+    )
     api.install_error_handlers(app)
-    _add_middleware(app, api, settings)
+    _add_middleware(app, api, settings, engine.rejections)
     app.include_router(health_router(service))
     app.include_router(metrics_router(service))
     app.include_router(api.make_router(service))
     app.include_router(responses_router(service, api))
+    app.include_router(messages_router(service, api))
     app.include_router(tokens_router(service, api))
     app.include_router(info_router(service))
     install_document(
@@ -61,19 +71,24 @@ def create_app(
     return app
 
 
-def _add_middleware(app: FastAPI, api: "ApiServer", settings: ServerSettings) -> None:
-    """From the inside out: a client is let in by its origin, then by its key, then if there is room."""
+def _add_middleware(
+    app: FastAPI, api: "ApiServer", settings: ServerSettings, rejections: Rejections
+) -> None:
+    """From the inside out: a client is let in by its head, its origin, then by its key, then if there is
+    room."""
     app.add_middleware(
         BodyLimit,
         refuse=api.http_error,
         max_bytes=settings.max_body_bytes,
         seconds=settings.receive_timeout,
+        rejections=rejections,
     )
     app.add_middleware(
         ConcurrencyLimit,
         refuse=api.http_error,
         limit=settings.max_concurrent_requests,
         exempt=OPEN_PATHS,
+        rejections=rejections,
     )
     if settings.api_key:
         app.add_middleware(
@@ -87,3 +102,5 @@ def _add_middleware(app: FastAPI, api: "ApiServer", settings: ServerSettings) ->
             allow_headers=["*"],
             expose_headers=[HEADER],
         )
+    app.add_middleware(AnthropicErrors)
+    app.add_middleware(Heads, refuse=api.http_error)

@@ -12,16 +12,21 @@ from http import HTTPStatus
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from yaie.engine.background.rejections import Rejection, Rejections
+
 MAX_HEAD_BYTES = 16 * 2**10
 SPARE_FILES = 128
 """File descriptors for all that is no connection."""
 
 
-def connection_class(limit: int, head_seconds: float) -> type[asyncio.Protocol]:
+def connection_class(
+    limit: int, head_seconds: float, rejections: Rejections
+) -> type[asyncio.Protocol]:
     """What `uvicorn.Config(http=...)` takes.
 
     limit: connections that may be open. head_seconds: how long a client may take from the start of the
     connection, or from the first byte of a further request, to the end of the request's head.
+    rejections: where to count connections beyond the limit.
     """
 
     class Connection(H11Protocol):
@@ -30,6 +35,7 @@ def connection_class(limit: int, head_seconds: float) -> type[asyncio.Protocol]:
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
             if len(self.connections) > limit:
+                rejections[Rejection.MAX_CONNECTIONS] += 1
                 self._answer(503, "Too many connections are open; try again later.")
             else:
                 self._wait_for_head()
@@ -44,6 +50,14 @@ def connection_class(limit: int, head_seconds: float) -> type[asyncio.Protocol]:
         def connection_lost(self, exc: Exception | None) -> None:
             self._stop_waiting()
             super().connection_lost(exc)
+
+        def shutdown(self) -> None:
+            """By now the request that is still coming would be refused, so nobody waits for its rest."""
+            asking = self.cycle is not None and self.cycle.more_body
+            if asking and not self.cycle.response_started:
+                self._answer(503, "The server is shutting down.")
+            else:
+                super().shutdown()
 
         def send_400_response(self, msg: str) -> None:
             self._answer(400, "This is no valid HTTP request, or its head is too long.")

@@ -40,7 +40,6 @@ def health_router(service: Service) -> APIRouter:
     """The router with these two. They are given, whichever part answers below `/v1`."""
     router = APIRouter()
 
-    @router.head("/health", include_in_schema=False)
     @router.get("/health")
     async def health() -> Response:
         """Liveness: 200 when ready; 503 while loading or draining, and when dead. Says what runs."""
@@ -48,7 +47,6 @@ def health_router(service: Service) -> APIRouter:
         body = _health(service).model_dump(exclude_none=True)
         return JSONResponse(body, 200 if state is EngineState.READY else 503)
 
-    @router.head("/ready", include_in_schema=False)
     @router.get("/ready")
     async def ready() -> Response:
         """Readiness: 200 when a request sent now would be admitted. Unlike `/health`, 503 as well while

@@ -8,7 +8,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 
 class KeyGuard:
-    """Plain ASGI middleware: every path asks for `Authorization: Bearer KEY`, those in `exempt` do not.
+    """Plain ASGI middleware: every path asks for a key, those in `exempt` do not. It may come as
+    `Authorization: Bearer KEY` or, as some of Anthropic's clients send it, as `x-api-key: KEY`.
 
     It holds digests alone, all of one length, and compares with every one of them: the time of an
     answer tells nothing about any key.
@@ -31,13 +32,23 @@ class KeyGuard:
         if scope["type"] != "http" or scope["path"] in self._exempt or self._is_known(scope):
             await self._app(scope, receive, send)
         else:
-            message = "The API key is missing or wrong; send Authorization: Bearer YOUR_KEY."
+            message = (
+                "The API key is missing or wrong; send Authorization: Bearer YOUR_KEY "
+                "or x-api-key: YOUR_KEY."
+            )
             response = self._refuse(401, message, {"WWW-Authenticate": "Bearer"})
             await response(scope, receive, send)
 
     def _is_known(self, scope: Scope) -> bool:
-        shown = [value for name, value in scope["headers"] if name == b"authorization"]
-        scheme, _, key = (shown[0] if len(shown) == 1 else b"").partition(b" ")
-        digest = sha256(key.strip()).digest()
-        matches = [hmac.compare_digest(digest, known) for known in self._digests]
-        return any(matches) and scheme.lower() == b"bearer"
+        """A client with two settings sends both headers; one right key is enough."""
+        scheme, _, key = _only(scope, b"authorization").partition(b" ")
+        shown = [key.strip() if scheme.lower() == b"bearer" else b"", _only(scope, b"x-api-key")]
+        digests = [sha256(one).digest() for one in shown]
+        matches = [hmac.compare_digest(one, known) for one in digests for known in self._digests]
+        return any(matches)
+
+
+def _only(scope: Scope, wanted: bytes) -> bytes:
+    """The value of a header; nothing if it is there twice, since a proxy may have checked the other."""
+    values: list[bytes] = [value for name, value in scope["headers"] if name == wanted]
+    return values[0].strip() if len(values) == 1 else b""

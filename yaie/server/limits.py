@@ -4,16 +4,24 @@ Plain ASGI middleware, see `solutions/api_server/leaving.py` for the reason.
 """
 
 import asyncio
+import json
 from collections.abc import Callable, Collection
 
 import numpy as np
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from yaie.engine.background.rejections import Rejection, Rejections
 
 Refuse = Callable[[int, str, dict[str, str] | None], ASGIApp]
 """The response with a status, a message and headers."""
 
 MAX_DEPTH = 256
 """Levels of nesting in a body. What works on JSON calls itself for each, and Python's stack ends."""
+MAX_VALUES = 1 << 19
+"""Elements of lists and objects in a body, about. Reading five million takes most of a second, in which
+nothing else runs; no context holds half a million tokens that are sent as numbers."""
+LARGE = 1 << 20
+"""Bytes of a body that is not looked through on the event loop."""
 BODIES_AT_ONCE = 8
 """How many of the largest bodies may be held at the same time."""
 COME_BACK = {"Retry-After": "1"}
@@ -27,17 +35,26 @@ _PIECE = 1 << 16
 class ConcurrencyLimit:
     """503 while `limit` requests are in progress. Paths in `exempt` are always answered."""
 
-    def __init__(self, app: ASGIApp, refuse: Refuse, limit: int, exempt: Collection[str]) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        refuse: Refuse,
+        limit: int,
+        exempt: Collection[str],
+        rejections: Rejections,
+    ) -> None:
         self._app = app
         self._refuse = refuse
         self._limit = limit
         self._exempt = exempt
+        self._rejections = rejections
         self._count = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["path"] in self._exempt:
             await self._app(scope, receive, send)
         elif self._count >= self._limit:
+            self._rejections[Rejection.MAX_CONCURRENT_REQUESTS] += 1
             message = f"{self._count} requests are in progress already; try again later."
             await self._refuse(503, message, COME_BACK)(scope, receive, send)
         else:
@@ -60,11 +77,19 @@ class BodyLimit:
     503 if too many bytes are held for other requests, 400 if it is nested too deeply.
     """
 
-    def __init__(self, app: ASGIApp, refuse: Refuse, max_bytes: int, seconds: float = 60.0) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        refuse: Refuse,
+        max_bytes: int,
+        seconds: float,
+        rejections: Rejections,
+    ) -> None:
         self._app = app
         self._refuse = refuse
         self._max_bytes = max_bytes
         self._seconds = seconds
+        self._rejections = rejections
         self._held = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -93,9 +118,11 @@ class BodyLimit:
             raise _RefusedError(408, message, {"Connection": "close"}) from None
         except asyncio.CancelledError:  # the server ends without waiting for the rest
             raise _RefusedError(503, "The server is shutting down.") from None
-        if is_too_deep(bytes(body)):
-            message = f"The body is nested too deeply: more than {MAX_DEPTH} levels."
-            raise _RefusedError(400, message)
+        content = bytes(body)
+        is_large = len(content) > LARGE
+        refusal = await asyncio.to_thread(_refusal, content) if is_large else _refusal(content)
+        if refusal is not None:
+            raise _RefusedError(400, refusal)
         return left
 
     async def _fill(self, receive: Receive, body: bytearray) -> bool:
@@ -109,6 +136,7 @@ class BodyLimit:
             if len(body) > self._max_bytes:
                 raise self._too_large()
             if self._held > BODIES_AT_ONCE * self._max_bytes:
+                self._rejections[Rejection.MAX_BODY_BYTES] += 1
                 raise _RefusedError(503, "The server holds too many large requests.", COME_BACK)
             if not message.get("more_body", False):
                 return False
@@ -128,6 +156,29 @@ def _first(message: Message, receive: Receive) -> Receive:
     return receive_all
 
 
+def _refusal(body: bytes) -> str | None:
+    """Why a body is not even read; None if it is."""
+    if is_too_deep(body):
+        return f"The body is nested too deeply: more than {MAX_DEPTH} levels."
+    if has_too_many_values(body):
+        return f"The body holds more than {MAX_VALUES} values. Send text in the place of token ids."
+    return None
+
+
+def has_too_many_values(body: bytes) -> bool:
+    """Whether there are more than MAX_VALUES commas outside of strings."""
+    if body.count(b",") <= MAX_VALUES:
+        return False
+    text = np.frombuffer(body.replace(rb"\\", b"").replace(rb"\"", b""), dtype=np.uint8)
+    num_quotes = num_commas = 0
+    for start in range(0, len(text), _PIECE):
+        piece = text[start : start + _PIECE]
+        quotes = num_quotes + np.cumsum(piece == ord('"'), dtype=np.int32)
+        num_commas += int(np.count_nonzero(piece[quotes % 2 == 0] == ord(",")))
+        num_quotes = int(quotes[-1]) % 2
+    return num_commas > MAX_VALUES
+
+
 def is_too_deep(body: bytes) -> bool:
     """Whether JSON is nested more than MAX_DEPTH levels.
 
@@ -136,6 +187,11 @@ def is_too_deep(body: bytes) -> bool:
     """
     if body.count(b"[") + body.count(b"{") <= MAX_DEPTH:
         return False
+    encoding = json.detect_encoding(body)
+    if not encoding.startswith(
+        "utf-8"
+    ):  # the parser takes UTF-16 too, whose bytes may look like quotes
+        body = body.decode(encoding, "replace").encode("utf-8", "replace")
     text = np.frombuffer(body.replace(rb"\\", b"").replace(rb"\"", b""), dtype=np.uint8)
     num_quotes = depth = 0
     for start in range(0, len(text), _PIECE):

@@ -7,17 +7,17 @@ it. While the model loads there is no engine to speak of: then there are the pro
 
 from collections.abc import Iterator
 from itertools import accumulate
-from typing import Any
 
 from fastapi import APIRouter
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
-from prometheus_client.exposition import choose_encoder
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from prometheus_client.metrics_core import (
     CounterMetricFamily,
     GaugeMetricFamily,
     HistogramMetricFamily,
     Metric,
 )
+from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.registry import Collector
 from starlette.requests import Request
 from starlette.responses import Response
@@ -29,7 +29,6 @@ from yaie.server.service import Service
 # name: (attribute of the statistics, help)
 GAUGES = {
     "num_requests_running": ("num_running", "Requests that the engine computes now."),
-    "num_requests_waiting": ("num_waiting", "Requests that wait for their turn."),
     "kv_cache_usage_perc": ("kv_usage", "Share of the KV pool in use by requests; 1 is all of it."),
 }
 COUNTERS = {
@@ -41,7 +40,10 @@ COUNTERS = {
     "corrupted_requests": ("corrupted_requests", "Requests whose logits were NaN or infinite."),
 }
 HISTOGRAMS = {
-    "iteration_tokens_total": ("step_tokens", "Tokens computed in a step."),
+    "iteration_tokens_total": (
+        "step_tokens",
+        "Prompt tokens computed plus tokens generated, of a step.",
+    ),
     "time_to_first_token_seconds": ("time_to_first_token", "From arrival to the first token."),
     "inter_token_latency_seconds": ("inter_token_latency", "Between two tokens of a request."),
     "request_time_per_output_token_seconds": (
@@ -57,6 +59,7 @@ HISTOGRAMS = {
     "request_generation_tokens": ("generation_tokens", "Tokens generated for a request."),
     "request_params_max_tokens": ("max_tokens", "Tokens that a request may generate."),
     "request_params_n": ("choices", "Choices that were asked for (n)."),
+    "request_num_preemptions": ("preemptions", "Times that a request lost its place."),
 }
 
 
@@ -82,6 +85,7 @@ class EngineCollector(Collector):
             yield histogram
 
     def _gauges(self, telemetry: Telemetry, labels: dict[str, str]) -> Iterator[Metric]:
+        yield from self._waiting(telemetry, labels)
         for name, (key, help) in GAUGES.items():
             gauge = GaugeMetricFamily(f"vllm:{name}", help, labels=list(labels))
             gauge.add_metric(list(labels.values()), telemetry.stats.get(key, 0))
@@ -92,6 +96,22 @@ class EngineCollector(Collector):
         )
         info.add_metric(["0", *facts.values()], 1)
         yield info
+
+    def _waiting(self, telemetry: Telemetry, labels: dict[str, str]) -> Iterator[Metric]:
+        queued, deferred = telemetry.stats.get("num_waiting", 0), telemetry.num_deferred
+        waiting = GaugeMetricFamily(
+            "vllm:num_requests_waiting", "Requests that wait for their turn.", labels=list(labels)
+        )
+        waiting.add_metric(list(labels.values()), queued + deferred)
+        yield waiting
+        by_reason = GaugeMetricFamily(
+            "vllm:num_requests_waiting_by_reason",
+            "The same: in the queue (capacity), or while their grammar is compiled (deferred).",
+            labels=[*labels, "reason"],
+        )
+        by_reason.add_metric([*labels.values(), "capacity"], queued)
+        by_reason.add_metric([*labels.values(), "deferred"], deferred)
+        yield by_reason
 
     def _counters(self, telemetry: Telemetry, labels: dict[str, str]) -> Iterator[Metric]:
         for name, (key, help) in COUNTERS.items():
@@ -106,6 +126,14 @@ class EngineCollector(Collector):
         for reason in FinishReason:
             success.add_metric([*labels.values(), reason.value], telemetry.finished[reason])
         yield success
+        rejections = CounterMetricFamily(
+            "vllm:admission_rejections",
+            "Requests answered with 503 because a limit was reached, by the limit's setting.",
+            labels=["model_name", "reason"],
+        )
+        for limit, number in self._service.engine.rejections.items():
+            rejections.add_metric([self._service.model_name, limit.value], number)
+        yield rejections
 
     def _cache_config(self) -> dict[str, str]:
         facts = self._service.engine.facts
@@ -135,8 +163,21 @@ def metrics_router(service: Service) -> APIRouter:
     @router.get("/metrics")
     async def metrics(request: Request) -> Response:
         """The metrics, as Prometheus or OpenMetrics text."""
-        encode: Any
-        encode, content_type = choose_encoder(request.headers.get("accept", ""))
-        return Response(encode(registry), headers={"Content-Type": content_type})
+        text, content_type = expose(registry, request.headers.get("accept", ""))
+        return Response(text, headers={"Content-Type": content_type})
 
     return router
+
+
+def expose(registry: CollectorRegistry, accept: str) -> tuple[bytes, str]:
+    """The metrics, and the content type: OpenMetrics for a scraper that accepts it.
+
+    Not by `choose_encoder` of prometheus_client, which turns the colons of our names into underscores
+    for a scraper that does not ask for others, Prometheus 2 among them
+    (https://github.com/prometheus/client_python/issues/1177). They are legal in both formats.
+    """
+    kinds = {item.partition(";")[0].strip() for item in accept.split(",")}
+    if "application/openmetrics-text" in kinds:
+        encoded: bytes = openmetrics.generate_latest(registry, escaping=openmetrics.ALLOWUTF8)
+        return encoded, openmetrics.CONTENT_TYPE_LATEST
+    return generate_latest(registry), CONTENT_TYPE_PLAIN_0_0_4

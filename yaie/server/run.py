@@ -59,7 +59,9 @@ async def run_server(
     config = uvicorn.Config(
         RequestId(app),
         http=connection_class(
-            allowed_connections(settings.max_connections), settings.receive_timeout
+            allowed_connections(settings.max_connections),
+            settings.receive_timeout,
+            engine.rejections,
         ),
         ws="none",
         h11_max_incomplete_event_size=MAX_HEAD_BYTES,

@@ -8,10 +8,11 @@ from typing import Any
 
 from yaie.core.contracts import Reply
 from yaie.core.errors import InvalidRequestError
-from yaie.core.params import Constraint, SamplingParams
+from yaie.core.params import Constraint, PromptOptions, SamplingParams
 from yaie.engine.background.async_engine import AsyncEngine, Prompt
 from yaie.engine.background.request_stream import RequestStream
 from yaie.server.extras import extend
+from yaie.server.extras.reasoning import ReasoningFormat, choose_reasoning
 from yaie.server.tools import ToolFormat, choose_format, with_names_of_tools
 
 
@@ -24,13 +25,15 @@ class Service:
         served_model_name: str | None = None,
         *,
         tool_parser: str = "auto",
+        reasoning_parser: str = "auto",
     ) -> None:
         """`served_model_name`: None for the model's own name, known once it is loaded.
-        `tool_parser`: see `choose_format`.
+        `tool_parser`: see `choose_format`. `reasoning_parser`: see `choose_reasoning`.
         """
         self.engine = engine
         self._name = served_model_name
         self._tool_parser = tool_parser
+        self._reasoning_parser = reasoning_parser
 
     @property
     def model_name(self) -> str:
@@ -53,33 +56,62 @@ class Service:
         tokenizer = self.engine.tokenizer
         return choose_format(self._tool_parser, tokenizer.chat_template, tokenizer.special_token_id)
 
+    @cached_property
+    def reasoning(self) -> ReasoningFormat | None:
+        """How the model writes what it thinks before it answers; None if it does not."""
+        tokenizer = self.engine.tokenizer
+        return choose_reasoning(self._reasoning_parser, tokenizer.chat_template, tokenizer)
+
     async def encode_chat(
-        self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None
+        self,
+        messages: list[dict[str, Any]],
+        tools: list[dict[str, Any]] | None = None,
+        options: PromptOptions | None = None,
+        *,
+        is_counted: bool = False,
     ) -> list[int]:
-        """The prompt of a conversation. Raises InvalidRequestError."""
+        """The prompt of a conversation; see `AsyncEngine.encode_chat`. Raises InvalidRequestError."""
         if tools:
             self._known_format()
-        return await self.engine.encode_chat(with_names_of_tools(messages), tools)
+        messages = self.for_template(messages, tools)
+        return await self.engine.encode_chat(messages, tools, options, is_counted=is_counted)
+
+    def for_template(
+        self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None
+    ) -> list[dict[str, Any]]:
+        """The messages with what the chat template wants of calls, and does not say of tools."""
+        messages = with_names_of_tools(messages)
+        if self.tool_format is None:
+            return messages
+        return self.tool_format.conversation(messages, tools)
 
     async def submit_all(
         self, prompts: Sequence[Prompt], params: SamplingParams, *, priority: int = 0
     ) -> RequestStream:
         """Queue several prompts as one stream: all are admitted, or none."""
-        if params.constraint is None or params.constraint.kind != "tools":
-            return await self.engine.submit_all(prompts, params, priority=priority)
-        grammar = self._known_format().grammar(json.loads(params.constraint.text))
-        params = replace(params, constraint=Constraint("lark", grammar))
+        wanted = params.constraint
+        if wanted is not None:
+            params = replace(params, constraint=self._grammar(wanted, prompts[0]))
         try:
             return await self.engine.submit_all(prompts, params, priority=priority)
         except InvalidRequestError as error:
-            if error.param != "response_format":
+            if error.param != "response_format" or wanted is None or wanted.kind != "tools":
                 raise
             raise InvalidRequestError(f"tools: {error.message}", param="tools") from error
+
+    def _grammar(self, wanted: Constraint, prompt: Prompt) -> Constraint:
+        """A constraint in the engine's words: calls in the model's form, reasoning before the answer."""
+        if wanted.kind == "tools":
+            grammar = self._known_format().grammar(json.loads(wanted.text))
+            wanted = Constraint("lark", grammar)
+        if self.reasoning is None or isinstance(prompt, str):
+            return wanted
+        return self.reasoning.before(wanted, self.engine.tokenizer, prompt)
 
     def extend(self, reply: Reply, body: Any) -> Reply:
         """The reply with what the body asks for beyond text. See `yaie.server.extras`."""
         tool_format = self.tool_format if getattr(body, "may_call_tools", False) else None
-        return extend(reply, body, self.engine.tokenizer, tool_format)
+        return extend(reply, body, self.engine.tokenizer, tool_format, self.reasoning)
 
     def _known_format(self) -> ToolFormat:
         if self.tool_format is None:

@@ -29,8 +29,13 @@ class ServerSettings:
     served_model_name: str | None = setting(
         None, "What clients call the model; its own name if not given.", panel=SERVER
     )
-    tool_parser: Literal["auto", "hermes", "llama3", "mistral", "none"] = setting(
+    tool_parser: Literal[
+        "auto", "hermes", "qwen3_coder", "llama3", "mistral", "deepseek_v3", "deepseek_v31", "none"
+    ] = setting(
         "auto", "How the model writes tool calls; auto goes by its chat template.", panel=SERVER
+    )
+    reasoning_parser: Literal["auto", "think", "mistral", "none"] = setting(
+        "auto", "How the model writes its reasoning; auto goes by its template.", panel=SERVER
     )
     drain_seconds: float = setting(
         30.0, "After a signal, how long running requests may take.", panel=SERVER

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter
 from pydantic import BaseModel, Field, ValidationError
+from starlette.requests import Request
+from starlette.responses import Response
 
 from yaie.core.errors import InvalidRequestError
-from yaie.core.fields import Flag, Integer, Never, Text
-from yaie.engine.intake.chat import encode_chat
-from yaie.models.tokenizer import Tokenizer
+from yaie.core.fields import Flag, Integer, Text
+from yaie.core.json_slices import Rows, written
+from yaie.models.long_texts import PromptText
 from yaie.server.service import Service
 from yaie.server.unions import Body, choice, located, tag
 
@@ -19,8 +21,13 @@ if TYPE_CHECKING:
     from yaie.core.contracts import ApiServer
 
 MAX_CHARS = 1 << 20
-"""Of one text to tokenize: about a second of work, in which no other prompt is tokenized."""
+"""Of one text to tokenize: about a second of work, in which no other long text is tokenized."""
 MAX_TOKENS = 1 << 17
+OF_CHAT = {
+    "messages", "tools", "add_generation_prompt", "continue_final_message", "add_special_tokens",
+    "chat_template_kwargs",
+}  # fmt: skip
+"""What is checked as in the body of a chat completion."""
 
 
 class TokenizeText(Body):
@@ -38,13 +45,20 @@ class TokenizeChat(Body):
     messages: Annotated[list[dict[str, Any]], Field(min_length=1)]
     model: Text | None = Field(None, description="The served model; may be left out.")
     tools: list[dict[str, Any]] | None = None
-    add_generation_prompt: Flag = Field(
-        True, description="End where the assistant begins to speak."
+    # Checked as those of a chat completion, whose prompt it is.
+    add_generation_prompt: Flag | None = Field(
+        None, description="False: do not end where the assistant begins to speak."
+    )
+    continue_final_message: Flag | None = Field(
+        None, description="End inside the last message; needs add_generation_prompt: false."
+    )
+    add_special_tokens: Flag | None = Field(
+        None, description="A BOS and the like in front of what the template writes."
+    )
+    chat_template_kwargs: dict[str, Any] | None = Field(
+        None, description="Variables for the chat template."
     )
     return_token_strs: Flag | None = None
-    # Only what happens anyway.
-    add_special_tokens: Never | None = None
-    continue_final_message: Never | None = None
 
 
 TokenizeRequest = Annotated[
@@ -99,20 +113,11 @@ def tokens_router(service: Service, api: "ApiServer") -> APIRouter:
     router = APIRouter()
     in_tokenizer = service.engine.in_tokenizer
 
-    @router.post("/tokenize")
-    async def tokenize(body: TokenizeRequest) -> Tokens:
+    @router.post("/tokenize", response_model=Tokens)
+    async def tokenize(body: TokenizeRequest, request: Request) -> Response:
         """The tokens of a text or of a conversation."""
         api.check_model(service, body.model)
-        tokenizer = service.engine.tokenizer
-        if isinstance(body, TokenizeText):
-            tokens = await in_tokenizer(tokenizer.encode, body.prompt, body.add_special_tokens)
-        else:
-            tokens = await in_tokenizer(_encode_chat, tokenizer, _checked(api, body), body)
-        spelled = None
-        if body.return_token_strs:
-            spelled = await in_tokenizer(tokenizer.token_strings, tokens)
-        length = service.max_model_len
-        return Tokens(count=len(tokens), max_model_len=length, tokens=tokens, token_strs=spelled)
+        return await api.until_disconnect(request.receive, _tokenized(service, api, body))
 
     @router.post("/detokenize")
     async def detokenize(body: DetokenizeRequest) -> Detokenized:
@@ -139,15 +144,34 @@ def tokens_router(service: Service, api: "ApiServer") -> APIRouter:
 def _checked(api: "ApiServer", body: TokenizeChat) -> Any:
     """The conversation as that of a chat completion. Raises InvalidRequestError."""
     try:
-        return api.ChatRequest.model_validate({"messages": body.messages, "tools": body.tools})
+        return api.ChatRequest.model_validate(body.model_dump(include=OF_CHAT))
     except ValidationError as error:
         raise located(error) from None
 
 
-def _encode_chat(tokenizer: Tokenizer, chat: Any, body: TokenizeChat) -> list[int]:
-    return encode_chat(
-        tokenizer,
-        [message.for_template() for message in chat.messages],
-        chat.prompt_tools,
-        add_generation_prompt=body.add_generation_prompt,
-    )
+async def _tokenized(
+    service: Service, api: "ApiServer", body: TokenizeText | TokenizeChat
+) -> Response:
+    engine = service.engine
+    if isinstance(body, TokenizeText):
+        prompt = PromptText([body.prompt], body.add_special_tokens)
+        if prompt.is_long:
+            tokens = await engine.encode_long(prompt)
+        else:
+            tokens = await engine.in_tokenizer(engine.tokenizer.encode_parts, prompt)
+    else:
+        chat = _checked(api, body)
+        messages = [message.for_template() for message in chat.messages]
+        messages = service.for_template(messages, chat.prompt_tools)
+        tokens = await engine.encode_chat(
+            messages, chat.prompt_tools, chat.prompt_options, is_counted=True
+        )
+
+    def result() -> dict[str, Any]:
+        told = {"count": len(tokens), "max_model_len": service.max_model_len, "tokens": tokens}
+        spelled = (
+            Rows(list(tokens), engine.tokenizer.token_strings) if body.return_token_strs else None
+        )
+        return {**told, "token_strs": spelled}
+
+    return Response(b"".join(await written(result)), media_type="application/json")

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from yaie.core.contracts import Reply
+from yaie.core.json_slices import Rows, Turns, free
 from yaie.core.output import RequestOutput
 from yaie.core.request import TokenLogprob
 from yaie.server.extras.wrapper import Json, Wrapper, has_content
@@ -38,6 +39,9 @@ class _Logprobs(Wrapper):
         self._untold: list[list[TokenLogprob]] = [[] for _ in self.requests]
         self._known: dict[tuple[int, bool], tuple[str, list[int] | None]] = {}
 
+    def __del__(self) -> None:
+        free(self._untold)
+
     def add(self, output: RequestOutput) -> None:
         """Take over an output. Raises YaieError if its request failed."""
         super().add(output)
@@ -46,8 +50,9 @@ class _Logprobs(Wrapper):
     def result(self) -> Json:
         """The whole answer, each choice with all its entries."""
         answer = self._reply.result()
+        turns = Turns() if self.in_rows else None
         for choice in answer["choices"]:
-            choice["logprobs"] = self._take(choice["index"])
+            choice["logprobs"] = self._take(choice["index"], turns)
         return answer
 
     def chunks(self, output: RequestOutput) -> Iterator[Json]:
@@ -67,13 +72,16 @@ class _Logprobs(Wrapper):
     def _has_untold(self, index: int) -> bool:
         return bool(self._untold[index])
 
-    def _take(self, index: int) -> Json:
-        """The entries of a choice's tokens that were not told yet, in the endpoint's shape."""
+    def _take(self, index: int, turns: Turns | None = None) -> Json:
+        """The entries of a choice's tokens that were not told yet, in the endpoint's shape. turns: of
+        one that is written in slices, and so has Rows."""
         begin, entries = self._told[index], self._untold[index]
         self._told[index], self._untold[index] = begin + len(entries), []
-        return self._shape(index, begin, entries)
+        return self._shape(index, begin, entries, turns)
 
-    def _shape(self, index: int, begin: int, entries: list[TokenLogprob]) -> Json:
+    def _shape(
+        self, index: int, begin: int, entries: list[TokenLogprob], turns: Turns | None
+    ) -> Json:
         """begin: how many of the choice's tokens come before."""
         raise NotImplementedError
 
@@ -105,15 +113,30 @@ class _Logprobs(Wrapper):
 class ChatLogprobs(_Logprobs):
     """`logprobs: {"content": [...], "refusal": null}` of `/v1/chat/completions`."""
 
-    def _shape(self, index: int, begin: int, entries: list[TokenLogprob]) -> Json:
-        is_first = begin == 0
-        content = []
-        for entry in entries:
-            shown = self._one(entry.token_id, entry.logprob, is_first)
-            top = [self._one(token, logprob, is_first) for token, logprob in entry.top]
-            content.append({**shown, "top_logprobs": top})
-            is_first = is_first and shown["bytes"] is None
+    def _shape(
+        self, index: int, begin: int, entries: list[TokenLogprob], turns: Turns | None
+    ) -> Json:
+        num_first = 0
+        if begin == 0:  # tokens without a text do not set the first one with a text apart
+            named = (self._named(entry.token_id, True)[1] for entry in entries)
+            num_first = 1 + next(
+                (at for at, data in enumerate(named) if data is not None), len(entries)
+            )
+        items = [(entry, at < num_first) for at, entry in enumerate(entries)]
+        entries.clear()
+        content = self._entries(items) if turns is None else Rows(items, self._entries)
         return {"content": content, "refusal": None}
+
+    def _entries(self, items: list[tuple[TokenLogprob, bool]]) -> list[Json]:
+        return [
+            {
+                **self._one(entry.token_id, entry.logprob, is_first),
+                "top_logprobs": [
+                    self._one(token, logprob, is_first) for token, logprob in entry.top
+                ],
+            }
+            for entry, is_first in items
+        ]
 
     def _one(self, token_id: int, logprob: float, is_first: bool) -> Json:
         name, data = self._named(token_id, is_first)
@@ -148,20 +171,29 @@ class TextLogprobs(_Logprobs):
     def _has_untold(self, index: int) -> bool:
         return not self._prompt_told[index] or super()._has_untold(index)
 
-    def _shape(self, index: int, begin: int, entries: list[TokenLogprob]) -> Json:
-        shape: Json = {"tokens": [], "token_logprobs": [], "top_logprobs": [], "text_offset": []}
+    def __del__(self) -> None:
+        super().__del__()
+        free(list(self._prompts.values()))
+
+    def _shape(
+        self, index: int, begin: int, entries: list[TokenLogprob], turns: Turns | None
+    ) -> Json:
+        told: list[tuple[int, TokenLogprob | None]] = []
         if not self._prompt_told[index]:
             self._prompt_told[index] = True
-            self._add_prompt(shape, index)
-        for entry in entries:
-            self._add(shape, index, entry.token_id, entry)
-        return shape
-
-    def _add_prompt(self, shape: Json, index: int) -> None:
-        # Of `n` siblings the first has them, and the others wait for it before they begin.
-        entries = self._prompts[self._prompt_of(index)]
-        for token_id, entry in zip(self.requests[index].prompt_token_ids, entries, strict=True):
+            # Of `n` siblings the first has them, and the others wait for it before they begin.
+            of_prompt = self._prompts[self._prompt_of(index)]
+            told += zip(self.requests[index].prompt_token_ids, of_prompt, strict=True)
+        told += [(entry.token_id, entry) for entry in entries]
+        entries.clear()
+        shape: Json = {"tokens": [], "token_logprobs": [], "top_logprobs": [], "text_offset": []}
+        for token_id, entry in told:
             self._add(shape, index, token_id, entry)
+            if turns is not None:
+                turns.rest()
+        tops = shape["top_logprobs"]
+        shape["top_logprobs"] = self._tops(tops) if turns is None else Rows(tops, self._tops)
+        return shape
 
     def _add(self, shape: Json, index: int, token_id: int, entry: TokenLogprob | None) -> None:
         """entry: None for the first token of a prompt, before which nothing stands."""
@@ -172,7 +204,10 @@ class TextLogprobs(_Logprobs):
         shape["text_offset"].append(offset.characters)
         offset.advance(data)
         shape["token_logprobs"].append(None if entry is None else finite(entry.logprob))
-        shape["top_logprobs"].append(None if entry is None else self._top(entry, is_first))
+        shape["top_logprobs"].append((entry, is_first))
+
+    def _tops(self, items: list[tuple[TokenLogprob | None, bool]]) -> list[dict[str, float] | None]:
+        return [None if entry is None else self._top(entry, first) for entry, first in items]
 
     def _top(self, entry: TokenLogprob, is_first: bool) -> dict[str, float]:
         top: dict[str, float] = {}

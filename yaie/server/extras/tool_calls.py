@@ -1,6 +1,6 @@
 """Calls of tools in OpenAI's shape: `message.tool_calls`, and `delta.tool_calls` of streams."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from yaie.core.contracts import Reply
@@ -26,11 +26,13 @@ class _Choice:
 class ToolCalls(Wrapper):
     """Takes the calls out of the text."""
 
-    def __init__(self, reply: Reply, tool_format: ToolFormat, names: Collection[str]) -> None:
-        """names: of the tools of the request."""
+    def __init__(
+        self, reply: Reply, tool_format: ToolFormat, functions: Mapping[str, Json]
+    ) -> None:
+        """functions: that may be called, each with the schema of its arguments."""
         super().__init__(reply)
         self._format = tool_format
-        self._choices = [_Choice(tool_format.parser(names)) for _ in self.requests]
+        self._choices = [_Choice(tool_format.parser(functions)) for _ in self.requests]
 
     def add(self, output: RequestOutput) -> None:
         """Take over an output. Raises YaieError if its request failed."""

@@ -11,7 +11,9 @@ Json = dict[str, Any]
 
 
 class Wrapper:
-    """See `yaie.core.contracts.Reply`."""
+    """See `yaie.core.contracts.Reply`. in_rows: whether long lists of `result` shall be Rows."""
+
+    in_rows = False
 
     def __init__(self, reply: Reply) -> None:
         self._reply = reply
@@ -31,6 +33,14 @@ class Wrapper:
     def result(self) -> Json:
         """The whole answer."""
         return self._reply.result()
+
+    def result_in_rows(self) -> Json:
+        """`result`, of which long lists may be Rows: for an answer that is written in slices."""
+        reply: Reply = self
+        while isinstance(reply, Wrapper):
+            reply.in_rows = True
+            reply = reply._reply
+        return self.result()
 
     def chunks(self, output: RequestOutput) -> Iterator[Json]:
         """The chunks that an output makes."""

@@ -53,6 +53,12 @@ class PromptTokensDetails(Answer):
     cached_tokens: int = Field(ge=0)
 
 
+class CompletionTokensDetails(Answer):
+    """What the answer's tokens were for. Only models that reason have it."""
+
+    reasoning_tokens: int = Field(ge=0, description="Before the content, the tags included.")
+
+
 class Usage(Answer):
     """Token counts of one call."""
 
@@ -60,6 +66,7 @@ class Usage(Answer):
     completion_tokens: int = Field(ge=0)
     total_tokens: int = Field(ge=0)
     prompt_tokens_details: PromptTokensDetails
+    completion_tokens_details: CompletionTokensDetails | None = None
 
 
 class TopLogprob(Answer):
@@ -105,9 +112,21 @@ class AssistantMessage(Answer):
     role: Literal["assistant"]
     content: str | None
     refusal: str | None
+    reasoning_content: str | None = Field(None, description="What the model thought before.")
     tool_calls: list[MadeCall] | None = None
 
 
+class PromptLogprob(Answer):
+    """How likely a token was in its place. rank: 1 is the most likely one."""
+
+    logprob: float
+    rank: int | None
+    decoded_token: str | None
+
+
+PromptLogprobs = list[dict[str, PromptLogprob] | None] | None
+"""Of each token of a prompt, by token id: its own, then the likeliest ones."""
+TokenIds = list[int] | None
 StopReason = str | int | None
 ChatFinish = Literal["stop", "length", "tool_calls"] | None
 
@@ -120,6 +139,7 @@ class ChatChoice(Answer):
     logprobs: ChatLogprobs | None
     finish_reason: ChatFinish
     stop_reason: StopReason = Field(description="The stop string or token that ended it.")
+    token_ids: TokenIds = None
 
 
 class ChatCompletion(Answer):
@@ -131,6 +151,8 @@ class ChatCompletion(Answer):
     model: str
     choices: list[ChatChoice]
     usage: Usage
+    prompt_token_ids: TokenIds = None
+    prompt_logprobs: PromptLogprobs = None
 
 
 class PieceOfCall(Answer):
@@ -147,6 +169,7 @@ class Delta(Answer):
 
     role: Literal["assistant"] | None = None
     content: str | None = None
+    reasoning_content: str | None = None
     tool_calls: list[PieceOfCall] | None = None
 
 
@@ -158,6 +181,7 @@ class ChunkChoice(Answer):
     logprobs: ChatLogprobs | None
     finish_reason: ChatFinish
     stop_reason: StopReason = None
+    token_ids: TokenIds = None
 
 
 class ChatCompletionChunk(Answer):
@@ -169,6 +193,7 @@ class ChatCompletionChunk(Answer):
     model: str
     choices: list[ChunkChoice]
     usage: Usage | None = None
+    prompt_token_ids: TokenIds = None
 
 
 class TextLogprobs(Answer):
@@ -188,6 +213,9 @@ class TextChoice(Answer):
     logprobs: TextLogprobs | None
     finish_reason: Literal["stop", "length"] | None
     stop_reason: StopReason = None
+    token_ids: TokenIds = None
+    prompt_token_ids: TokenIds = None
+    prompt_logprobs: PromptLogprobs = None
 
 
 class Completion(Answer):

@@ -13,7 +13,9 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import TypeAdapter
 
 from yaie.server import health, info, tokens
-from yaie.server.openapi import completions, examples, responses
+from yaie.server.messages.routes import TokenCount
+from yaie.server.messages.schemas import MessagesRequest, TokenCountRequest
+from yaie.server.openapi import completions, examples, messages, responses
 from yaie.server.responses.schemas import ResponsesRequest
 
 if TYPE_CHECKING:
@@ -24,9 +26,10 @@ Json = dict[str, Any]
 ABOUT = """A server for one language model that OpenAI clients understand.
 
 Every failure is answered with the same error object. A path that does not exist is a 404, a method that
-a path does not take is a 405 which names those it takes. A parameter that is accepted is honoured; one
-that is not supported is refused by name with a 400. A body may have at most {limit} bytes. Every answer
-carries `X-Request-Id`, the client's own or a new one, which stands in the server's log too.
+a path does not take is a 405 which names those it takes. A parameter that is accepted is honoured,
+unless it is said to have no effect; one that is not supported is refused by name with a 400. A body may
+have at most {limit} bytes. Every answer carries `X-Request-Id`, the client's own or a new one, which
+stands in the server's log too.
 """
 REF = "#/components/schemas/"
 STATUSES = {
@@ -39,6 +42,8 @@ STATUSES = {
     503: ("Unavailable", "Loading, draining, overloaded or dead. Try again if told so."),
     504: ("TimedOut", "The request took longer than this server allows."),
 }
+OVERLOADED = {529: "The queue is full. Try again later."}
+"""What Anthropic's API answers instead of a 503."""
 TAGS = {
     "inference": "Text from the model.",
     "models": "What is served.",
@@ -52,6 +57,10 @@ CHUNKS = (
 EVENTS = (
     "Typed events, from `response.created` to `response.completed` or `response.incomplete`. A failure "
     "after the first token is `error`, then `response.failed`."
+)
+MESSAGE_EVENTS = (
+    "Events, from `message_start` to `message_stop`. A failure after the first token is an `error`, "
+    "which is the last."
 )
 
 
@@ -67,6 +76,7 @@ class Stream:
 CHAT_STREAM = Stream(completions.ChatCompletionChunk | completions.Error, CHUNKS)
 TEXT_STREAM = Stream(completions.Completion | completions.Error, CHUNKS)
 RESPONSE_STREAM = Stream(responses.AnyEvent, EVENTS, has_done=False)
+MESSAGE_STREAM = Stream(messages.AnyMessageEvent, MESSAGE_EVENTS, has_done=False)
 
 
 @dataclass(frozen=True)
@@ -75,7 +85,8 @@ class Endpoint:
 
     body, answer: types that pydantic knows. errors: statuses besides those that all endpoints have.
     stream: what is sent instead of `answer` if the body has `stream: true`. unwell: what a 503 holds
-    instead of an error. is_open: it asks for no key, and is answered however busy the server is.
+    instead of an error. failure: what every failure holds instead of the usual error. is_open: it asks
+    for no key, and is answered however busy the server is.
     """
 
     name: str
@@ -87,12 +98,14 @@ class Endpoint:
     samples: examples.Examples | None = None
     stream: Stream | None = None
     unwell: Any = None
+    failure: Any = None
     is_open: bool = False
     media_types: tuple[str, ...] = ("application/json",)
 
 
 INFERENCE = (400, 404, 408, 413, 500, 504)
 TOKENS = (400, 404, 408, 413, 500)
+MESSAGES = (*INFERENCE, *OVERLOADED)
 ALIASES = ("/get_server_info", "/get_model_info", "/flush_cache")
 """What else SGLang's clients call a path; an operation's name may stand once."""
 
@@ -128,6 +141,16 @@ def endpoints(api: "ApiServer") -> dict[tuple[str, str], Endpoint]:
         ("/v1/responses", "post"): Endpoint(
             "createResponse", "inference", "Answer a conversation, in OpenAI's newer form",
             responses.Response, INFERENCE, ResponsesRequest, examples.RESPONSES, RESPONSE_STREAM,
+        ),
+        ("/v1/messages", "post"): Endpoint(
+            "createMessage", "inference", "Answer a conversation, in Anthropic's form",
+            messages.AnthropicMessage, MESSAGES, MessagesRequest, examples.MESSAGES, MESSAGE_STREAM,
+            failure=messages.AnthropicError,
+        ),
+        ("/v1/messages/count_tokens", "post"): Endpoint(
+            "countMessageTokens", "tokens", "How many tokens a conversation has, in Anthropic's form",
+            TokenCount, (*TOKENS, *OVERLOADED), TokenCountRequest, examples.COUNT_TOKENS,
+            failure=messages.AnthropicError,
         ),
         ("/v1/models", "get"): Endpoint(
             "listModels", "models", "The one model that is served", completions.ModelList
@@ -187,7 +210,8 @@ def document(app: FastAPI, api: "ApiServer", max_body_bytes: int, with_keys: boo
     said["components"] = {"schemas": definitions, "responses": failures}
     if with_keys:
         key = {"type": "http", "scheme": "bearer", "description": "An API key."}
-        said["components"]["securitySchemes"] = {"key": key}
+        header = {"type": "apiKey", "in": "header", "name": "x-api-key"}
+        said["components"]["securitySchemes"] = {"key": key, "x-api-key": header}
     for path, operations in said["paths"].items():
         for method, operation in operations.items():
             endpoint = table.get((path, method))
@@ -217,10 +241,15 @@ def _describe(
     failures = {*endpoint.errors} if endpoint.is_open else {*endpoint.errors, 503}
     if with_keys and not endpoint.is_open:
         failures.add(401)
-        operation["security"] = [{"key": []}]
+        operation["security"] = [{"key": []}, {"x-api-key": []}]
     for status in sorted(failures):
-        reference = f"#/components/responses/{STATUSES[status][0]}"
-        operation["responses"][str(status)] = {"$ref": reference}
+        if endpoint.failure:
+            told: Json = {"application/json": {"schema": schemas[id(endpoint.failure)]}}
+            meaning = OVERLOADED.get(status) or STATUSES[status][1]
+            operation["responses"][str(status)] = {"description": meaning, "content": told}
+        else:
+            reference = f"#/components/responses/{STATUSES[status][0]}"
+            operation["responses"][str(status)] = {"$ref": reference}
     if endpoint.unwell:
         content = {"application/json": {"schema": schemas[id(endpoint.unwell)]}}
         operation["responses"]["503"] = {"description": STATUSES[503][1], "content": content}
@@ -252,7 +281,7 @@ def _schemas(table: dict[tuple[str, str], Endpoint]) -> tuple[dict[int, Json], J
     types = [endpoint.answer for endpoint in table.values()]
     types += [endpoint.body for endpoint in table.values() if endpoint.body is not None]
     types += [endpoint.stream.data for endpoint in table.values() if endpoint.stream]
-    types.append(completions.Error)
+    types += [completions.Error, messages.AnthropicError]
     by_id = {id(type_): type_ for type_ in types}
     made, rest = TypeAdapter.json_schemas(
         [(key, "validation", TypeAdapter(type_)) for key, type_ in by_id.items()],

@@ -36,6 +36,26 @@ CHAT: Examples = {
         "logprobs": True,
         "top_logprobs": 2,
     },
+    "token ids beside the text": {
+        "messages": _QUESTION,
+        "max_completion_tokens": 4,
+        "min_tokens": 2,
+        "return_token_ids": True,
+        "prompt_logprobs": 1,
+    },
+    "usage in every chunk": {
+        "messages": _QUESTION,
+        "max_completion_tokens": 4,
+        "stream": True,
+        "stream_options": {"include_usage": True, "continuous_usage_stats": True},
+        "return_token_ids": True,
+    },
+    "an answer that is begun": {
+        "messages": [*_QUESTION, {"role": "assistant", "content": "A KV cache"}],
+        "max_completion_tokens": 4,
+        "add_generation_prompt": False,
+        "continue_final_message": True,
+    },
     "JSON": {
         "messages": [{"role": "user", "content": "Which colour has the sky?"}],
         "max_completion_tokens": 32,
@@ -61,6 +81,14 @@ COMPLETION: Examples = {
     "several texts": {"prompt": ["A block table", "A scheduler"], "max_tokens": 8, "n": 2},
     "token ids": {"prompt": [5, 6, 7], "max_tokens": 4},
     "stream": {"prompt": "A paged KV cache", "max_tokens": 16, "stream": True},
+    "token ids beside the text": {
+        "prompt": "A block table",
+        "max_tokens": 4,
+        "return_token_ids": True,
+        "prompt_logprobs": 0,
+        "logprobs": 0,
+        "logprob_token_ids": [5, 6],
+    },
     "log-probabilities of a text": {
         "prompt": "A block table says where.",
         "echo": True,
@@ -94,6 +122,32 @@ RESPONSES: Examples = {
         "input": "How is the weather in Ulm?",
         "max_output_tokens": 32,
         "tools": [{"type": "function", "name": "weather", "parameters": _WEATHER}],
+    },
+}
+
+COUNT_TOKENS: Examples = {"question": {"messages": _QUESTION, "system": "Be brief."}}
+
+MESSAGES: Examples = {
+    "question": {"messages": _QUESTION, "system": "Be brief.", "max_tokens": 16},
+    "stream": {"messages": _QUESTION, "max_tokens": 16, "stream": True},
+    "conversation": {
+        "messages": [
+            {"role": "user", "content": [{"type": "text", "text": "Name a colour."}]},
+            {"role": "assistant", "content": [{"type": "text", "text": "Red."}]},
+            {"role": "user", "content": "Another one."},
+        ],
+        "max_tokens": 8,
+        "stop_sequences": ["."],
+    },
+    "JSON": {
+        "messages": [{"role": "user", "content": "Which colour has the sky?"}],
+        "max_tokens": 32,
+        "output_config": {"format": {"type": "json_schema", "schema": _COLOUR}},
+    },
+    "tools": {
+        "messages": [{"role": "user", "content": "How is the weather in Ulm?"}],
+        "max_tokens": 32,
+        "tools": [{"name": "weather", "description": "Tells it.", "input_schema": _WEATHER}],
     },
 }
 

@@ -39,10 +39,27 @@ class OutputCall(Answer):
     status: Status
 
 
+class ReasoningText(Answer):
+    """The text of reasoning."""
+
+    type: Literal["reasoning_text"]
+    text: str
+
+
+class OutputReasoning(Answer):
+    """What the model thought before it answered. There is no summary of it."""
+
+    id: str
+    type: Literal["reasoning"]
+    summary: list[Any] = Field(max_length=0)
+    content: list[ReasoningText]
+    status: Status
+
+
 class ResponseError(Answer):
     """Why a response failed after its stream had begun."""
 
-    code: Literal["server_error"]
+    code: Literal["server_error", "invalid_prompt"]
     message: str
 
 
@@ -60,9 +77,9 @@ class InputTokensDetails(Answer):
 
 
 class OutputTokensDetails(Answer):
-    """There are no tokens of reasoning apart from the others."""
+    """What the output's tokens were for."""
 
-    reasoning_tokens: Literal[0]
+    reasoning_tokens: int = Field(ge=0)
 
 
 class ResponseUsage(Answer):
@@ -84,7 +101,7 @@ class Response(Answer):
     completed_at: int | None
     status: Literal["in_progress", "completed", "incomplete", "failed"]
     model: str
-    output: list[OutputMessage | OutputCall]
+    output: list[OutputMessage | OutputCall | OutputReasoning]
     usage: ResponseUsage | None
     error: ResponseError | None
     incomplete_details: IncompleteDetails | None
@@ -103,7 +120,7 @@ class Response(Answer):
     prompt_cache_key: str | None
     background: Literal[False]
     previous_response_id: None
-    reasoning: dict[str, None]
+    reasoning: dict[str, str | None]
     service_tier: Literal["default"]
     store: Literal[False]
     truncation: Literal["disabled"]
@@ -133,17 +150,17 @@ class ItemEvent(Event):
 
     type: Literal["response.output_item.added", "response.output_item.done"]
     output_index: int
-    item: OutputMessage | OutputCall
+    item: OutputMessage | OutputCall | OutputReasoning
 
 
 class PartEvent(Event):
-    """The one part of a message begins or has ended."""
+    """The one part of a message or of reasoning begins or has ended."""
 
     type: Literal["response.content_part.added", "response.content_part.done"]
     item_id: str
     output_index: int
     content_index: Literal[0]
-    part: OutputText
+    part: OutputText | ReasoningText
 
 
 class TextDelta(Event):
@@ -166,6 +183,26 @@ class TextDone(Event):
     content_index: Literal[0]
     text: str
     logprobs: list[TokenLogprob]
+
+
+class ReasoningDelta(Event):
+    """More reasoning."""
+
+    type: Literal["response.reasoning_text.delta"]
+    item_id: str
+    output_index: int
+    content_index: Literal[0]
+    delta: str
+
+
+class ReasoningDone(Event):
+    """All the reasoning."""
+
+    type: Literal["response.reasoning_text.done"]
+    item_id: str
+    output_index: int
+    content_index: Literal[0]
+    text: str
 
 
 class ArgumentsDelta(Event):
@@ -202,6 +239,8 @@ AnyEvent = (
     | PartEvent
     | TextDelta
     | TextDone
+    | ReasoningDelta
+    | ReasoningDone
     | ArgumentsDelta
     | ArgumentsDone
     | ErrorEvent

@@ -5,6 +5,7 @@ from typing import Any
 
 from yaie.core.errors import InvalidRequestError
 from yaie.server.responses.schemas import (
+    AllowedFunctionTools,
     FunctionCallItem,
     FunctionOutputItem,
     FunctionTool,
@@ -12,13 +13,14 @@ from yaie.server.responses.schemas import (
     JsonSchemaFormat,
     NamedFunctionTool,
     OutputTextPart,
+    ReasoningItem,
     RefusalPart,
     ResponsesRequest,
     TextPart,
 )
 
 Json = dict[str, Any]
-InputItem = InputMessage | FunctionCallItem | FunctionOutputItem
+InputItem = InputMessage | FunctionCallItem | FunctionOutputItem | ReasoningItem
 Parts = str | Sequence[TextPart | OutputTextPart | RefusalPart]
 
 SAME = (
@@ -43,6 +45,8 @@ def chat_body(body: ResponsesRequest) -> Json:
     chat["messages"] = _messages(body)
     chat["max_completion_tokens"] = body.max_output_tokens
     chat["response_format"] = _response_format(body)
+    chat["verbosity"] = body.text and body.text.verbosity
+    chat["reasoning_effort"] = body.reasoning and body.reasoning.effort
     if body.tools:
         chat["tools"] = [_tool(tool) for tool in body.tools]
         chat["parallel_tool_calls"] = body.parallel_tool_calls
@@ -75,8 +79,16 @@ def _messages(body: ResponsesRequest) -> list[Json]:
     if isinstance(body.input, str):
         messages.append({"role": "user", "content": body.input})
     else:
+        thought: str | None = None  # goes with the turn that follows
         for item in body.input:
+            if isinstance(item, ReasoningItem):
+                thought = "".join(part.text for part in item.content or ()) or None
+                continue
+            num_before = len(messages)
             _append(messages, item)
+            if len(messages) > num_before and messages[-1]["role"] == "assistant" and thought:
+                messages[-1]["reasoning_content"] = thought
+            thought = None
     return messages
 
 
@@ -114,7 +126,10 @@ def _tool(tool: FunctionTool) -> Json:
     return {"type": "function", "function": tool.model_dump(exclude={"type"}, exclude_none=True)}
 
 
-def _tool_choice(choice: str | NamedFunctionTool) -> str | Json:
+def _tool_choice(choice: str | NamedFunctionTool | AllowedFunctionTools) -> str | Json:
     if isinstance(choice, str):
         return choice
+    if isinstance(choice, AllowedFunctionTools):
+        allowed = {"mode": choice.mode, "tools": [_tool_choice(tool) for tool in choice.tools]}
+        return {"type": "allowed_tools", "allowed_tools": allowed}
     return {"type": "function", "function": {"name": choice.name}}

@@ -97,6 +97,38 @@ class OpenMessage(OpenItem):
         }
 
 
+class OpenReasoning(OpenItem):
+    """What the model thinks before it answers."""
+
+    prefix = "rs_"
+
+    def item(self, status: str) -> Json:
+        content = [] if status == "in_progress" else [self._part()]
+        return {
+            "id": self.id,
+            "type": "reasoning",
+            "summary": [],
+            "content": content,
+            "status": status,
+        }
+
+    def begin(self) -> Iterator[Json]:
+        yield from super().begin()
+        yield self._within("content_part.added", content_index=0, part=self._part())
+
+    def more(self, text: str, logprobs: list[Json]) -> Iterator[Json]:
+        self._texts.append(text)
+        yield self._within("reasoning_text.delta", content_index=0, delta=text)
+
+    def end(self, status: str) -> Iterator[Json]:
+        yield self._within("reasoning_text.done", content_index=0, text=self.text)
+        yield self._within("content_part.done", content_index=0, part=self._part())
+        yield from super().end(status)
+
+    def _part(self) -> Json:
+        return {"type": "reasoning_text", "text": self.text}
+
+
 class OpenCall(OpenItem):
     """A function that the model asks the client to call."""
 

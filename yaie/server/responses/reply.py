@@ -10,7 +10,14 @@ from collections.abc import Iterator, Sequence
 
 from yaie.core.contracts import Reply
 from yaie.core.output import RequestOutput, Submitted
-from yaie.server.responses.items import Json, OpenCall, OpenItem, OpenMessage, new_id
+from yaie.server.responses.items import (
+    Json,
+    OpenCall,
+    OpenItem,
+    OpenMessage,
+    OpenReasoning,
+    new_id,
+)
 from yaie.server.responses.schemas import ResponsesRequest
 
 ECHOED = {"instructions", "max_output_tokens", "user", "safety_identifier", "prompt_cache_key"}
@@ -34,6 +41,7 @@ class ResponseReply:
         self._done: list[Json] = []
         self._open: OpenItem | None = None
         self._num_calls = 0
+        self._unplaced: list[Json] = []
 
     def add(self, output: RequestOutput) -> None:
         """Take over an output. Raises YaieError if its request failed."""
@@ -68,7 +76,9 @@ class ResponseReply:
         """The last events of a stream that failed. error: the error object as elsewhere."""
         yield self._numbered({**error, "type": "error"})
         response = self._response("failed")
-        response["error"] = {"code": "server_error", "message": error["message"]}
+        # The codes of this object are OpenAI's own few; clients try again after the first.
+        code = "invalid_prompt" if error["type"] == "invalid_request_error" else "server_error"
+        response["error"] = {"code": code, "message": error["message"]}
         yield self._numbered({"type": "response.failed", "response": response})
 
     def _numbered(self, event: Json) -> Json:
@@ -78,8 +88,15 @@ class ResponseReply:
 
     def _piece(self, choice: Json) -> Iterator[Json]:
         """The events of a piece of a streamed choice, or of all of it."""
-        delta, logprobs = choice["delta"], _logprobs(choice)
-        if delta.get("content") or logprobs:
+        delta, logprobs = choice["delta"], self._unplaced + _logprobs(choice)
+        if thought := delta.get("reasoning_content"):
+            if not isinstance(self._open, OpenReasoning):
+                yield from self._next(OpenReasoning(len(self._done) + (self._open is not None)))
+            yield from self._grow(thought, [])
+        # An item of reasoning has no place for log-probabilities: the message after it has them.
+        self._unplaced = logprobs
+        if delta.get("content") or (logprobs and not isinstance(self._open, OpenReasoning)):
+            self._unplaced = []
             if not isinstance(self._open, OpenMessage):
                 yield from self._next(OpenMessage(len(self._done) + (self._open is not None)))
             yield from self._grow(delta.get("content") or "", logprobs)
@@ -148,7 +165,7 @@ class ResponseReply:
             **body.model_dump(include=ECHOED),
             "background": False,
             "previous_response_id": None,
-            "reasoning": {"effort": None, "summary": None},
+            "reasoning": {"effort": body.reasoning and body.reasoning.effort, "summary": None},
             "service_tier": "default",
             "store": False,
             "truncation": "disabled",
@@ -170,10 +187,11 @@ def _logprob(entry: Json) -> Json:
 def _usage(chat: Json) -> Json:
     """Every prefix is cached without being asked for, so nothing counts as written on request."""
     cached = chat["prompt_tokens_details"]["cached_tokens"]
+    details = chat.get("completion_tokens_details") or {}
     return {
         "input_tokens": chat["prompt_tokens"],
         "input_tokens_details": {"cached_tokens": cached, "cache_write_tokens": 0},
         "output_tokens": chat["completion_tokens"],
-        "output_tokens_details": {"reasoning_tokens": 0},
+        "output_tokens_details": {"reasoning_tokens": details.get("reasoning_tokens", 0)},
         "total_tokens": chat["total_tokens"],
     }

@@ -7,7 +7,7 @@ over clients that leave, the same error object.
 import contextlib
 import json
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from fastapi import APIRouter
 from pydantic import ValidationError
@@ -15,7 +15,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from yaie.core.contracts import OutputStream
+from yaie.core.contracts import OutputStream, Reply
 from yaie.core.errors import InvalidRequestError, YaieError
 from yaie.server.responses.chat import chat_body, in_our_words
 from yaie.server.responses.items import Json
@@ -65,7 +65,7 @@ async def _submit(
     chat = api.ChatRequest.model_validate(chat_body(body))
     params = chat.sampling_params(service.sampling_defaults)
     messages = [message.for_template() for message in chat.messages]
-    prompt = await service.encode_chat(messages, chat.prompt_tools)
+    prompt = await service.encode_chat(messages, chat.prompt_tools, chat.prompt_options)
     stream = await service.submit_all([prompt], params, priority=body.priority or 0)
     try:
         reply = service.extend(api.ChatReply(service.model_name, stream.requests), chat)
@@ -75,13 +75,21 @@ async def _submit(
         raise
 
 
+class EventReply(Reply, Protocol):
+    """A reply whose chunks are typed events."""
+
+    def failure(self, error: Json) -> Iterable[Json]:
+        """The last events of a stream that failed. error: the error object as elsewhere."""
+        ...
+
+
 class ResponseStream(Response):
     """Sends typed events as they come. Aborts the request when the client leaves."""
 
     media_type = "text/event-stream"
 
     def __init__(
-        self, api: "ApiServer", stream: OutputStream, reply: ResponseReply, first: list[Json]
+        self, api: "ApiServer", stream: OutputStream, reply: EventReply, first: list[Json]
     ) -> None:
         """`first`: the events of the output that was taken already."""
         self.status_code = 200

@@ -11,6 +11,7 @@ from pydantic import ConfigDict, Field
 from yaie.core.fields import (
     MAX_MESSAGES,
     MAX_TOOLS,
+    Always,
     Fields,
     Flag,
     Integer,
@@ -101,13 +102,33 @@ class FunctionOutputItem(Fields):
     status: Status | None = None
 
 
+class ReasoningPart(Fields):
+    """A piece of what a model thought."""
+
+    type: Literal["reasoning_text", "summary_text"]
+    text: Text
+
+
+class ReasoningItem(Fields):
+    """What the model thought before the item that follows, sent back."""
+
+    type: Literal["reasoning"]
+    id: Id = None
+    summary: list[ReasoningPart] | None = Field(None, description="Has no effect.")
+    content: list[ReasoningPart] | None = None
+    encrypted_content: None = None
+    status: Status | None = None
+
+
 InputItem = Annotated[
     Annotated[InputMessage, tag("message")]
     | Annotated[FunctionCallItem, tag("function_call")]
-    | Annotated[FunctionOutputItem, tag("function_call_output")],
+    | Annotated[FunctionOutputItem, tag("function_call_output")]
+    | Annotated[ReasoningItem, tag("reasoning")],
     choice(
         lambda item: "message" if _is_untyped(item) else kind_of(item),
-        "Only items of the types message, function_call and function_call_output are supported.",
+        "Only items of the types message, function_call, function_call_output and reasoning are "
+        "supported.",
     ),
 ]
 
@@ -133,12 +154,21 @@ class NamedFunctionTool(Fields):
     name: Text
 
 
+class AllowedFunctionTools(Fields):
+    """Call these functions at most, though the model is told about all."""
+
+    type: Literal["allowed_tools"]
+    mode: Literal["auto", "required"]
+    tools: Annotated[list[NamedFunctionTool], Field(min_length=1, max_length=MAX_TOOLS)]
+
+
 ToolChoice = Annotated[
     Annotated[Literal["none", "auto", "required"], tag("mode")]
-    | Annotated[NamedFunctionTool, tag("function")],
+    | Annotated[NamedFunctionTool, tag("function")]
+    | Annotated[AllowedFunctionTools, tag("allowed_tools")],
     choice(
         lambda value: "mode" if isinstance(value, str) else kind_of(value),
-        "It must be none, auto, required, or a function by name.",
+        "It must be none, auto, required, a function by name, or allowed_tools.",
     ),
 ]
 
@@ -179,18 +209,28 @@ class TextConfig(Fields):
     """What the text of the answer must look like."""
 
     format: Format | None = None
-    verbosity: Literal["medium"] | None = None
+    verbosity: Literal["low", "medium", "high"] | None = Field(
+        None, description="A variable for the chat template."
+    )
 
 
-class NoReasoning(Fields):
-    """There is none, and may be asked for none."""
+class ReasoningConfig(Fields):
+    """How much the model is to reason. There is no summary of it."""
 
-    effort: Literal["none"] | None = None
-    summary: None = None
+    effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = Field(
+        None, description="A variable for the chat template."
+    )
+    summary: Literal["auto", "concise", "detailed"] | None = Field(
+        None, description="Has no effect: the reasoning comes whole, and without a summary."
+    )
+    generate_summary: Literal["auto", "concise", "detailed"] | None = Field(
+        None, description="The older name of summary; has no effect."
+    )
 
 
 class ResponseStreamOptions(Fields):
     include_obfuscation: Never | None = None
+    include_usage: Always | None = Field(None, description="The last event has it in any case.")
 
 
 class ResponsesRequest(Body):
@@ -222,6 +262,9 @@ class ResponsesRequest(Body):
     user: Text | None = Field(None, description="A label, repeated in the answer.")
     safety_identifier: Text | None = Field(None, description="A label, repeated in the answer.")
     prompt_cache_key: Text | None = Field(None, description="A hint; every prefix is cached.")
+    prompt_cache_retention: Literal["in_memory", "in-memory", "24h"] | None = Field(
+        None, description="A hint; prefixes are kept as long as there is room."
+    )
     top_k: Integer | None = ranged("top_k", "Extension.")
     min_p: Number | None = ranged("min_p", "Extension.")
     presence_penalty: Number | None = ranged("presence_penalty", "Extension.")
@@ -244,9 +287,11 @@ class ResponsesRequest(Body):
         Literal["disabled"] | None,
         or_say("Only disabled is supported: shorten the input that does not fit."),
     ] = None
-    reasoning: NoReasoning | None = None
+    reasoning: ReasoningConfig | None = None
     max_tool_calls: Annotated[None, or_say("It limits built-in tools, and there is none.")] = None
-    service_tier: Literal["auto", "default"] | None = None
+    service_tier: Literal["auto", "default"] | None = Field(
+        None, description="Has no effect: there is one."
+    )
 
     @property
     def wants_logprobs(self) -> bool:

@@ -1,11 +1,13 @@
 """Calls of tools: which form a model writes them in, how they are read and how they are made sure of.
 
-`parser.py` reads calls as they come, `formats.py` knows the forms, `json_scanner.py` where JSON ends.
+`parser.py` reads calls as they come; `formats.py`, `deepseek.py` and `qwen_coder.py` know the forms,
+`json_scanner.py` where JSON ends, `xml_values.py` what text between tags is in JSON.
 `yaie.server.extras.tool_calls` puts what was read into OpenAI's shape.
 """
 
 from typing import Any
 
+from yaie.server.tools.deepseek import DeepSeekV3Format, DeepSeekV31Format, lists_tools
 from yaie.server.tools.formats import (
     HermesFormat,
     Llama3Format,
@@ -14,6 +16,7 @@ from yaie.server.tools.formats import (
     SpecialId,
     ToolFormat,
 )
+from yaie.server.tools.qwen_coder import QwenCoderFormat
 
 __all__ = ["ToolFormat", "choose_format", "with_names_of_tools"]
 
@@ -22,20 +25,28 @@ def choose_format(parser: str, template: str, special_id: SpecialId) -> ToolForm
     """The form in which a model writes calls; None if it cannot be told about tools.
 
     parser: a setting of `ServerSettings`. "auto" goes by the markers in the chat template.
-    template: the model's chat template. One that does not mention tools would drop them without a word.
+    template: the model's chat template. One that does not mention tools would drop them without a word;
+        for DeepSeek's models they are put into the system message then.
     special_id: of the model's tokenizer.
     """
-    if "tools" not in template:
+    name = _guessed(template) if parser == "auto" else parser
+    if name == "mistral" and "[ARGS]" in template:
+        name = "mistral-named"
+    form = _FORMATS.get(name)
+    if form is None or not (lists_tools(template) or issubclass(form, DeepSeekV31Format)):
         return None
-    match _guessed(template) if parser == "auto" else parser:
-        case "hermes":
-            return HermesFormat(special_id)
-        case "llama3":
-            return Llama3Format(special_id)
-        case "mistral":
-            return (MistralNamedFormat if "[ARGS]" in template else MistralFormat)(special_id)
-        case _:
-            return None
+    return form(special_id, template)
+
+
+_FORMATS: dict[str, type[ToolFormat]] = {
+    "hermes": HermesFormat,
+    "qwen3_coder": QwenCoderFormat,
+    "llama3": Llama3Format,
+    "mistral": MistralFormat,
+    "mistral-named": MistralNamedFormat,
+    "deepseek_v3": DeepSeekV3Format,
+    "deepseek_v31": DeepSeekV31Format,
+}
 
 
 def with_names_of_tools(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -55,7 +66,9 @@ def with_names_of_tools(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def _guessed(template: str) -> str:
     if "[TOOL_CALLS]" in template:
         return "mistral"
-    if "<tool_call>" in template:  # of Qwen3-Coder too, which writes XML behind it
-        return "none" if "<function=" in template else "hermes"
+    if "<｜tool▁call▁begin｜>" in template:
+        return "deepseek_v3" if "```json" in template else "deepseek_v31"
+    if "<tool_call>" in template:
+        return "qwen3_coder" if "<function=" in template else "hermes"
     is_llama = "<|python_tag|>" in template or '{"name": function name, "parameters"' in template
     return "llama3" if is_llama else "none"

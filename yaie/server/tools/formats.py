@@ -1,4 +1,4 @@
-"""How families of models write calls, as parsers and as grammars.
+"""How families of models write calls, as parsers and as grammars: those who write them in JSON.
 
 Hermes, Qwen    <tool_call>{"name": "f", "arguments": {}}</tool_call>, one after the other
 Llama 3         {"name": "f", "parameters": {}} and nothing before it, or behind <|python_tag|>; between
@@ -19,8 +19,9 @@ from typing import Any, ClassVar
 from yaie.server.tools.json_scanner import Malformed
 from yaie.server.tools.parser import CallParser, Reading
 
-_NAME = re.compile(r"[a-zA-Z0-9_.:/-]")
+NAME = re.compile(r"[a-zA-Z0-9_.:/-]")
 
+Json = dict[str, Any]
 SpecialId = Callable[[str], int | None]
 """The id of the special token that is written so, if there is one."""
 
@@ -84,7 +85,7 @@ class MistralParser(CallParser):
 
     def _named(self, character: str) -> Reading[None]:
         name = ""
-        while _NAME.match(character):
+        while NAME.match(character):
             name += character
             character = yield from self._next()
         self._known(name)
@@ -111,15 +112,22 @@ class ToolFormat(ABC):
     parser: ClassVar[type[CallParser]]
     arguments_key = "arguments"
 
-    def __init__(self, special_id: SpecialId) -> None:
+    def __init__(self, special_id: SpecialId, template: str = "") -> None:
+        """template: the chat template."""
         self._special_id = special_id
+        self._template = template
 
     def new_id(self) -> str:
         """A name for a call, by which a tool's answer will refer to it."""
         return f"call_{uuid.uuid4().hex}"
 
+    def conversation(self, messages: list[Json], tools: list[Json] | None) -> list[Json]:
+        """The messages as the template must be given them."""
+        return messages
+
     def grammar(self, demand: dict[str, Any]) -> str:
-        """What an answer may look like, in llguidance's dialect of Lark.
+        """What an answer may look like, in llguidance's dialect of Lark. Raises InvalidRequestError if a
+        schema cannot be followed in this form.
 
         demand: "functions" (name -> schema of its arguments), "is_required" (nothing but calls),
             "may_be_several" (calls), "answer" (a schema for an answer without calls, or None for text).
@@ -127,13 +135,13 @@ class ToolFormat(ABC):
         rules = [self._calls_rule(demand["may_be_several"])]
         for index, (name, schema) in enumerate(demand["functions"].items()):
             rules.append(f"function_{index}: {self._function(name, f'arguments_{index}')}")
-            rules.append(f"arguments_{index}: {_json(schema)}")
+            rules.append(self._arguments(f"arguments_{index}", name, schema))
         alternatives = [f"function_{index}" for index in range(len(demand["functions"]))]
         rules.append(f"function: {' | '.join(alternatives)}")
         if demand["is_required"]:
             rules.insert(0, "start: calls")
         elif demand["answer"] is not None:
-            rules.insert(0, f"start: calls | answer\nanswer: {_json(demand['answer'])}")
+            rules.insert(0, f"start: calls | answer\nanswer: {json_rule(demand['answer'])}")
         else:
             rules.insert(0, self._free_text())
         return "\n".join(rules) + "\n"
@@ -153,6 +161,10 @@ class ToolFormat(ABC):
         pieces = ["{", '"name"', ": ", name, ", ", key, ": "]
         return f"{' '.join(map(json.dumps, pieces))} {arguments} {json.dumps('}')}"
 
+    def _arguments(self, rule: str, name: str, schema: Json) -> str:
+        """The rule of that name, and those it needs, for the arguments of the function `name`."""
+        return f"{rule}: {json_rule(schema)}"
+
     def _marker(self, text: str) -> str:
         """A special token, which no text can stand for, or the text itself."""
         token_id = self._special_id(text)
@@ -160,7 +172,7 @@ class ToolFormat(ABC):
 
 
 class HermesFormat(ToolFormat):
-    parser = HermesParser
+    parser: ClassVar[type[CallParser]] = HermesParser
 
     def _calls_rule(self, may_be_several: bool) -> str:
         begin, end = self._marker("<tool_call>"), self._marker("</tool_call>")
@@ -169,7 +181,7 @@ class HermesFormat(ToolFormat):
         return f"calls: {begin} more_calls\nmore_calls: one_call {more}\n{one}"
 
     def _free_text(self) -> str:
-        return f"start: TEXT | head more_calls\n{_head(self._marker('<tool_call>'))}"
+        return f"start: TEXT | head more_calls\n{head_rule(self._marker('<tool_call>'))}"
 
 
 class Llama3Format(ToolFormat):
@@ -202,7 +214,7 @@ class MistralFormat(ToolFormat):
         return f'calls: {self._marker("[TOOL_CALLS]")} list\nlist: (" ")? "[" function{more} "]"'
 
     def _free_text(self) -> str:
-        return f"start: TEXT | head list\n{_head(self._marker('[TOOL_CALLS]'))}"
+        return f"start: TEXT | head list\n{head_rule(self._marker('[TOOL_CALLS]'))}"
 
 
 class MistralNamedFormat(MistralFormat):
@@ -217,14 +229,14 @@ class MistralNamedFormat(MistralFormat):
         return f"{json.dumps(name)} {self._marker('[ARGS]')} {arguments}"
 
 
-def _head(marker: str) -> str:
+def head_rule(marker: str) -> str:
     """Text up to the first marker; there it ends, whatever else it could go on with."""
     if marker.startswith("<["):
         return f"head: TEXT {marker}\nTEXT: /(.|\\n)*/"
     return f"head[lazy]: TEXT {marker}\nTEXT: /(.|\\n)*/"
 
 
-def _json(schema: dict[str, Any]) -> str:
+def json_rule(schema: Json) -> str:
     """Values of a schema, with the spaces that `json.dumps` writes and no others: a model that may go
     on with spaces for ever sometimes does."""
     spaces = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}

@@ -4,15 +4,16 @@ A parser takes text in pieces of any size and gives events; how the text was cut
 because every character is read in its turn. What may become a call is held back (`_held`) until it is
 decided. A call is one from the moment that its name is known, which must be that of a tool of the
 request: from there on its arguments are passed on as they come. What turns out to be no call is content,
-every character of it; of a call whose arguments are not JSON, what had not been passed on by then.
+every character of it. A call that goes wrong after its arguments began cannot be taken back: it stays as
+far as it was passed on, the rest is content, and `has_called` is false.
 """
 
 import json
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Generator
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from yaie.server.tools.json_scanner import JsonScanner, Malformed, Step
 
@@ -58,9 +59,9 @@ class CallParser(ABC):
     markers: ClassVar[tuple[str, ...]]
     """What calls begin with, anywhere in the text. Each has its first character only once."""
 
-    def __init__(self, names: Collection[str]) -> None:
-        """names: of the tools that may be called."""
-        self._names = names
+    def __init__(self, functions: Mapping[str, dict[str, Any]]) -> None:
+        """functions: that may be called, each with the schema of its arguments."""
+        self._functions = functions
         self._events: list[Event] = []
         self._held = ""
         self._again: str | None = None
@@ -93,14 +94,19 @@ class CallParser(ABC):
                 space, self._held = self._held[len(solid) :], solid
                 self._release()
                 self._held = space
-        elif self._scanner is not None and self._scanner.is_in_string:
-            found = _INSIDE.match(text, place)
-            run = found[0] if found else ""
-            if run:
-                self._pass_on(run)
         else:
-            run = ""
+            run = self._pass_over_value(text, place)
         return place + len(run)
+
+    def _pass_over_value(self, text: str, place: int) -> str:
+        """The text from there on that belongs to the value of an argument, and was passed on."""
+        if self._scanner is None or not self._scanner.is_in_string:
+            return ""
+        found = _INSIDE.match(text, place)
+        run = found[0] if found else ""
+        if run:
+            self._pass_on(run)
+        return run
 
     def end(self) -> list[Event]:
         """The rest, when no more text comes."""
@@ -212,7 +218,7 @@ class CallParser(ABC):
         return ""
 
     def _known(self, name: str) -> str:
-        if name not in self._names:
+        if name not in self._functions:
             raise Malformed
         return name
 
@@ -245,6 +251,15 @@ class CallParser(ABC):
                 character = yield from self._next()
         self._held = ""
         return True
+
+    def _one_of(self, *texts: str) -> Reading[str]:
+        """Which of these comes next, space before it apart. Raises Malformed if none does."""
+        part = yield from self._solid()
+        while part not in texts:
+            if not any(text.startswith(part) for text in texts):
+                raise Malformed
+            part += yield from self._next()
+        return part
 
     # --- characters ---
 

@@ -1,0 +1,296 @@
+"""Prompts of many megabytes and answers of many: refused, or worked on beside everything else."""
+
+import asyncio
+import gc
+import json
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+from unittest.mock import patch
+
+import psutil
+import pytest
+
+from tests.server.conftest import within
+from tests.server.faults.clients import ask
+from tests.server.faults.conftest import Patient
+from tests.server.faults.gaps import Gaps
+from yaie.core import json_slices
+from yaie.core.heap import freeze_heap
+from yaie.engine.intake.limits import MAX_LOGPROB_ENTRIES
+from yaie.models.long_texts import LongTexts
+from yaie.server.limits import MAX_VALUES, has_too_many_values
+
+TEXT, CHAT = "/v1/completions", "/v1/chat/completions"
+MEGABYTE = 1 << 20
+LARGE = "The scheduler admits a request when blocks are free. " * (14 * MEGABYTE // 53)
+LONG_GAP = 1.5
+"""Seconds; a seventh of what it was, and far more than an idle machine shows: CI shares its cores."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _frozen() -> Iterator[None]:
+    """As `yaie serve` runs."""
+    before = gc.get_threshold()
+    freeze_heap()
+    yield
+    gc.unfreeze()
+    gc.set_threshold(*before)
+
+
+@pytest.fixture
+def tokenized(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many tokens each piece had that was tokenized of a long text."""
+    sizes: list[int] = []
+    from_end = LongTexts.from_end
+
+    def counted(self: LongTexts, *args: Any) -> Iterator[list[int]]:
+        for piece in from_end(self, *args):
+            sizes.append(len(piece))
+            yield piece
+
+    monkeypatch.setattr(LongTexts, "from_end", counted)
+    return sizes
+
+
+def refused(server: Patient, path: str, body: dict[str, Any]) -> dict[str, Any]:
+    response = server.http.post(path, json=body, timeout=60)
+    assert response.status_code == 400, response.text[:200]
+    error: dict[str, Any] = response.json()["error"]
+    return error
+
+
+def test_a_prompt_of_14_megabytes_is_refused_before_it_is_tokenized(
+    roomy: Patient, tokenized: list[int]
+) -> None:
+    with roomy.company(), Gaps(roomy) as gaps:
+        error = refused(roomy, TEXT, {"prompt": LARGE, "max_tokens": 1})
+    assert error["code"] == "context_length_exceeded"
+    assert "at least" in error["message"]
+    assert tokenized == []
+    assert gaps.longest < LONG_GAP
+
+
+def test_of_a_conversation_of_14_megabytes_only_the_end_is_tokenized(
+    roomy: Patient, tokenized: list[int]
+) -> None:
+    with roomy.company(), Gaps(roomy) as gaps:
+        error = refused(roomy, CHAT, {"messages": [{"role": "user", "content": LARGE}]})
+    assert error["code"] == "context_length_exceeded"
+    assert sum(tokenized) < 20_000
+    assert gaps.longest < LONG_GAP
+
+
+def test_of_a_prompt_that_may_be_truncated_only_the_end_is_tokenized(
+    roomy: Patient, tokenized: list[int]
+) -> None:
+    end = LARGE[-2000:]
+    body = {"max_tokens": 4, "temperature": 0, "ignore_eos": True, "truncate_prompt_tokens": 100}
+    short = roomy.http.post(TEXT, json={**body, "prompt": end}).json()
+    long = roomy.http.post(TEXT, json={**body, "prompt": LARGE}, timeout=60).json()
+    assert long["choices"] == short["choices"]
+    assert long["usage"]["prompt_tokens"] == 100
+    assert 0 < sum(tokenized) < 20_000
+
+
+@pytest.mark.parametrize("truncate", [None, 5])
+def test_14_megabytes_that_cannot_be_cut_are_refused(roomy: Patient, truncate: int | None) -> None:
+    text = "x" * (14 * MEGABYTE)
+    for path, body in (
+        (TEXT, {"prompt": text}),
+        (CHAT, {"messages": [{"role": "user", "content": text}]}),
+    ):
+        error = refused(roomy, path, {**body, "truncate_prompt_tokens": truncate})
+        assert error["code"] == "context_length_exceeded"
+
+
+def test_what_is_counted_to_the_end_is_bounded(roomy: Patient, tokenized: list[int]) -> None:
+    messages = [{"role": "user", "content": LARGE}]
+    error = refused(roomy, "/tokenize", {"messages": messages})
+    assert (error["param"], tokenized) == ("messages", [])
+
+
+def test_memory_comes_back_after_four_prompts_of_14_megabytes(roomy: Patient) -> None:
+    bodies: list[dict[str, Any]] = [
+        {"prompt": LARGE},
+        {"messages": [{"role": "user", "content": LARGE}]},
+    ] * 2
+
+    def all_four() -> int:
+        with ThreadPoolExecutor(4) as pool:
+            posts = [
+                pool.submit(refused, roomy, TEXT if "prompt" in body else CHAT, body)
+                for body in bodies
+            ]
+            for post in posts:
+                post.result()
+        gc.collect()
+        rss: int = psutil.Process().memory_info().rss
+        return rss
+
+    before = all_four()  # the allocator has what it keeps
+    assert all_four() < 1.1 * before + 64 * MEGABYTE
+
+
+@pytest.fixture
+def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[threading.Event, threading.Event]]:
+    """Long texts wait behind the second event once they have begun, which sets the first."""
+    has_begun, may_go_on = threading.Event(), threading.Event()
+    from_end = LongTexts.from_end
+
+    def slow(self: LongTexts, *args: Any) -> Iterator[list[int]]:
+        for piece in from_end(self, *args):
+            yield piece
+            has_begun.set()
+            may_go_on.wait(20)
+
+    monkeypatch.setattr(LongTexts, "from_end", slow)
+    yield has_begun, may_go_on
+    may_go_on.set()
+
+
+def test_others_are_served_while_a_long_text_is_tokenized(
+    roomy: Patient, gate: tuple[threading.Event, threading.Event]
+) -> None:
+    has_begun, may_go_on = gate
+    with ThreadPoolExecutor(1) as pool:
+        body = {"prompt": LARGE[:MEGABYTE], "add_special_tokens": False}
+        long = pool.submit(roomy.http.post, "/tokenize", json=body, timeout=60)
+        assert has_begun.wait(20)
+        with roomy.company():
+            assert roomy.http.post("/tokenize", json={"prompt": "short " * 300}).status_code == 200
+        assert not long.done()
+        may_go_on.set()
+        assert long.result().json()["tokens"] == roomy.llm.tokenizer.encode(
+            LARGE[:MEGABYTE], add_special_tokens=False
+        )
+
+
+def test_a_long_text_is_given_up_when_its_client_leaves(
+    roomy: Patient, gate: tuple[threading.Event, threading.Event], tokenized: list[int]
+) -> None:
+    has_begun, may_go_on = gate
+    body = {"prompt": LARGE[:MEGABYTE], "truncate_prompt_tokens": 5}
+    thread = roomy.engine._prompts.long_texts
+    with patch.object(roomy.engine._prompts, "encode_long", _all_of(roomy)):
+        connection = ask(roomy.url, body)
+        assert has_begun.wait(20)
+        connection.close()
+        within(20, lambda: not thread.num_pending or _is_cancelled(roomy))
+        may_go_on.set()
+        within(20, lambda: thread.num_pending == 0)
+    assert len(tokenized) < 5  # of 60
+
+
+def _all_of(server: Patient) -> Any:
+    """As if the context had room for all of a text."""
+    encode_long = server.engine._prompts.encode_long
+    return lambda tokenizer, prompt, most, param: encode_long(tokenizer, prompt, None, param)
+
+
+def _is_cancelled(server: Patient) -> bool:
+    """Whether nothing on the loop waits for the text."""
+    tasks = asyncio.all_tasks(server.engine._loop)
+    return not any("answer_text" in repr(task.get_coro()) for task in tasks)
+
+
+def test_a_body_of_millions_of_numbers_is_not_read(roomy: Patient) -> None:
+    with roomy.company():
+        error = refused(roomy, TEXT, {"prompt": [5] * (4 * MEGABYTE)})
+    assert str(MAX_VALUES) in error["message"]
+
+
+def test_commas_in_a_text_are_not_counted() -> None:
+    text = json.dumps({"prompt": 'a,\\",' * MAX_VALUES})
+    assert not has_too_many_values(text.encode())
+    assert has_too_many_values(b"[" + b"1," * (MAX_VALUES + 1) + b"1]")
+
+
+def test_a_prompt_of_too_many_tokens_costs_the_engine_nothing(roomy: Patient) -> None:
+    error = refused(roomy, TEXT, {"prompt": [5] * 100_000})
+    assert error["code"] == "context_length_exceeded"
+    body = {"prompt": [6] * 100_000 + [5] * 20, "truncate_prompt_tokens": 20, "max_tokens": 1}
+    assert roomy.http.post(TEXT, json=body).json()["usage"]["prompt_tokens"] == 20
+
+
+MANY = {"n": 64, "max_tokens": 40, "seed": 5, "ignore_eos": True}
+
+
+def test_a_large_answer_is_written_beside_the_event_loop(
+    roomy: Patient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writers = []
+    slices = json_slices._slices
+
+    def watched(value: Any, depth: int) -> Iterator[str]:
+        writers.append(threading.current_thread().name)
+        return slices(value, depth)
+
+    monkeypatch.setattr(json_slices, "_slices", watched)
+    body = {"messages": [{"role": "user", "content": "hi"}], "logprobs": True, "top_logprobs": 20}
+    with Gaps(roomy) as gaps:
+        answer = roomy.http.post(CHAT, json={**body, **MANY}, timeout=60)
+    assert answer.status_code == 200
+    assert int(answer.headers["content-length"]) == len(answer.content) > 2 * MEGABYTE
+    assert {name.startswith("yaie-answers") for name in writers} == {True}
+    assert gaps.longest < LONG_GAP
+    # The same request's choices one by one, which are small.
+    streamed: list[list[Any]] = [[] for _ in range(64)]
+    with roomy.http.stream(
+        "POST", CHAT, json={**body, **MANY, "stream": True}, timeout=60
+    ) as lines:
+        for line in lines.iter_lines():
+            if line.startswith("data: {"):
+                (choice,) = json.loads(line[6:])["choices"]
+                streamed[choice["index"]] += (choice["logprobs"] or {}).get("content") or []
+    assert [choice["logprobs"]["content"] for choice in answer.json()["choices"]] == streamed
+
+
+def test_many_echoed_prompts_are_those_of_small_answers(roomy: Patient) -> None:
+    prompts = [[7 + (k + i) % 90 for i in range(900)] for k in range(16)]
+    body = {"echo": True, "logprobs": 4, "max_tokens": 1, "temperature": 0, "n": 2, "seed": 1}
+    with Gaps(roomy) as gaps:
+        many = roomy.http.post(TEXT, json={**body, "prompt": prompts}, timeout=60).json()
+    assert gaps.longest < LONG_GAP
+    one = roomy.http.post(TEXT, json={**body, "prompt": prompts[3]}, timeout=60).json()
+    told = many["choices"][6]["logprobs"]
+    assert told["tokens"] == one["choices"][0]["logprobs"]["tokens"]
+    assert told["text_offset"] == one["choices"][0]["logprobs"]["text_offset"]
+    assert len(told["top_logprobs"]) == 901
+    assert told["top_logprobs"][0] is None
+
+
+def test_an_answer_that_may_be_too_large_is_refused_with_what_multiplies(roomy: Patient) -> None:
+    body = {"messages": [{"role": "user", "content": "hi"}], "n": 128, "max_tokens": 500}
+    error = refused(roomy, CHAT, {**body, "logprobs": True, "top_logprobs": 20})
+    assert error["param"] == "logprobs"
+    for part in (
+        str(128 * 500 * 21),
+        str(MAX_LOGPROB_ENTRIES),
+        "n (128)",
+        "max_tokens (500)",
+        "21",
+    ):
+        assert part in error["message"]
+
+
+def test_a_client_that_leaves_a_large_answer_leaves_nothing(roomy: Patient) -> None:
+    body = {"prompt": "x", "logprobs": 20, **MANY}
+    connection = ask(roomy.url, body)
+    within(20, lambda: roomy.llm.has_work)
+    time.sleep(0.05)
+    connection.close()
+    within(20, lambda: roomy.engine.num_streams == 0)
+
+
+def test_a_chunk_that_would_be_too_large_is_refused(roomy: Patient) -> None:
+    body = {"prompt": [5] * 900, "echo": True, "max_tokens": 1, "stream": True}
+    for logprobs, status in ((20, 200), (None, 200)):
+        response = roomy.http.post(TEXT, json={**body, "logprobs": logprobs}, timeout=60)
+        assert response.status_code == status
+    with patch("yaie.server.extras.MOST_IN_CHUNK", 900 * 21 - 1):
+        error = refused(roomy, TEXT, {**body, "logprobs": 20})
+    assert error["param"] == "stream"
+    assert str(900 * 21) in error["message"]

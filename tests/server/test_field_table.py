@@ -1,0 +1,99 @@
+"""The API page's last table has every field of every body, and no other."""
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, get_args, get_origin
+
+from pydantic import BaseModel
+
+from yaie.parts import load_parts
+from yaie.server.openapi.document import endpoints
+
+PAGE = Path(__file__).parents[2] / "book/src/http-reference.md"
+NAMES = {
+    "/v1/chat/completions": "chat",
+    "/v1/completions": "text",
+    "/v1/responses": "responses",
+    "/v1/messages": "messages",
+    "/v1/messages/count_tokens": "messages",
+    "/tokenize": "tokenize",
+    "/detokenize": "detokenize",
+}
+WHAT = {"honoured", "no effect", "refused"}
+
+Field = tuple[str, str]
+"""(the body's name, the way to the field)."""
+
+
+def models_in(hint: Any) -> Iterator[tuple[type[BaseModel], str]]:
+    """The models that a type holds, each with "[]" for every list on the way."""
+    if isinstance(hint, type) and issubclass(hint, BaseModel):
+        yield hint, ""
+    elif get_origin(hint) is Annotated:
+        yield from models_in(get_args(hint)[0])
+    else:
+        step = "[]" if get_origin(hint) is list else ""
+        for option in get_args(hint):
+            yield from ((model, step + rest) for model, rest in models_in(option))
+
+
+def fields_of(model: type[BaseModel], way: str = "") -> Iterator[str]:
+    """Every field of a body, those of objects in it included."""
+    for name, field in model.model_fields.items():
+        here = way + (field.alias or name)
+        yield here
+        for inner, step in models_in(field.annotation):
+            yield from fields_of(inner, f"{here}{step}.")
+
+
+def taken() -> set[Field]:
+    """What the server knows."""
+    table = endpoints(load_parts("none")["api_server"])
+    bodies = {path: one.body for (path, _), one in table.items() if one.body is not None}
+    assert bodies.keys() == NAMES.keys(), "name the new body here and on the page"
+    return {
+        (NAMES[path], field)
+        for path, body in bodies.items()
+        for model, _ in models_in(body)
+        for field in fields_of(model)
+    }
+
+
+def told() -> list[tuple[Field, str]]:
+    """What the page says becomes of each."""
+    section = PAGE.read_text(encoding="utf-8").split("\n## Every field\n")[1]
+    rows = [line.split("|")[1:-1] for line in section.splitlines() if line.startswith("| `")]
+    return [
+        ((body.strip(), field.strip(" `")), what.strip())
+        for fields, bodies, what, _ in rows
+        for field in fields.split(",")
+        for body in bodies.split(",")
+    ]
+
+
+def test_every_field_has_a_row() -> None:
+    assert taken() - {field for field, _ in told()} == set()
+
+
+def test_every_row_is_a_field() -> None:
+    assert {field for field, _ in told()} - taken() == set()
+
+
+def test_no_field_is_told_twice_and_each_row_says_what_happens() -> None:
+    counts = Counter(field for field, _ in told())
+    assert [field for field, count in counts.items() if count > 1] == []
+    assert {what for _, what in told()} == WHAT
+
+
+def test_what_has_no_effect_is_said_to_have_none_in_the_schema_too() -> None:
+    """A client that reads only the OpenAPI document learns it as well."""
+    table = endpoints(load_parts("none")["api_server"])
+    silent = []
+    for (path, _), one in table.items():
+        for model, _ in models_in(one.body) if one.body is not None else ():
+            for name, field in model.model_fields.items():
+                key = (NAMES[path], field.alias or name)
+                if (key, "no effect") in told() and not field.description:
+                    silent.append(key)
+    assert silent == []

@@ -1,0 +1,294 @@
+"""What `POST /v1/messages` and `/v1/messages/count_tokens` take. Lengths are checked by the engine.
+
+As with chat completions, what is accepted is honoured, and what is not supported is refused by name.
+"""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field
+
+from yaie.core.fields import (
+    MAX_MESSAGES,
+    MAX_TOOLS,
+    Fields,
+    Flag,
+    Integer,
+    JsonObject,
+    Never,
+    Nothing,
+    Number,
+    Stop,
+    Text,
+    or_say,
+    ranged,
+)
+from yaie.core.params import MAX_STOPS
+from yaie.server.unions import Body, choice, kind_of, tag, text_or_list
+
+# --- what was said ---
+
+
+class CacheControl(Fields):
+    """A hint. Every prefix is cached, and for as long as there is room."""
+
+    type: Literal["ephemeral"]
+    ttl: Literal["5m", "1h"] | None = None
+
+
+class Block(Fields):
+    """What every block may carry."""
+
+    cache_control: CacheControl | None = Field(None, description="Has no effect.")
+
+
+class TextBlock(Block):
+    """A text."""
+
+    type: Literal["text"]
+    text: Text
+    citations: Nothing | None = None
+
+
+class DirectCaller(Fields):
+    """The model itself."""
+
+    type: Literal["direct"]
+
+
+class ToolUseBlock(Block):
+    """A call that the model made, sent back."""
+
+    type: Literal["tool_use"]
+    id: Text
+    name: Text
+    input: JsonObject
+    caller: DirectCaller | None = None
+    toolset_name: None = None
+
+
+Texts = Annotated[
+    Annotated[Text, tag("text")] | Annotated[list[TextBlock], tag("list")],
+    choice(text_or_list, "It must be a string or a list of text blocks."),
+]
+
+
+class ToolResultBlock(Block):
+    """What the client's tool returned."""
+
+    type: Literal["tool_result"]
+    tool_use_id: Text
+    content: Texts | None = None
+    is_error: Flag | None = Field(None, description='Puts "Error: " in front of the content.')
+    toolset_name: None = None
+
+
+class ThinkingBlock(Fields):
+    """What the model thought, sent back. The signature is not looked at."""
+
+    type: Literal["thinking"]
+    thinking: Text
+    signature: Text = ""
+
+
+class RedactedThinkingBlock(Fields):
+    """A thought that cannot be read; it is left out of the prompt."""
+
+    type: Literal["redacted_thinking"]
+    data: Text
+
+
+UserBlock = Annotated[
+    Annotated[TextBlock, tag("text")] | Annotated[ToolResultBlock, tag("tool_result")],
+    choice(
+        kind_of,
+        "A user's blocks may be of the types text and tool_result; images, documents and search "
+        "results are not supported.",
+    ),
+]
+AssistantBlock = Annotated[
+    Annotated[TextBlock, tag("text")]
+    | Annotated[ToolUseBlock, tag("tool_use")]
+    | Annotated[ThinkingBlock, tag("thinking")]
+    | Annotated[RedactedThinkingBlock, tag("redacted_thinking")],
+    choice(
+        kind_of,
+        "An assistant's blocks may be of the types text, tool_use, thinking and redacted_thinking; "
+        "tools that a server runs are not supported.",
+    ),
+]
+BLOCKS = "It must be a string or a list of blocks."
+
+
+class UserTurn(Fields):
+    """What the user said, and what tools returned."""
+
+    role: Literal["user"]
+    content: Annotated[
+        Annotated[Text, tag("text")] | Annotated[list[UserBlock], Field(min_length=1), tag("list")],
+        choice(text_or_list, BLOCKS),
+    ]
+
+
+class AssistantTurn(Fields):
+    """What the model said."""
+
+    role: Literal["assistant"]
+    content: Annotated[
+        Annotated[Text, tag("text")] | Annotated[list[AssistantBlock], tag("list")],
+        choice(text_or_list, BLOCKS),
+    ]
+
+
+class SystemTurn(Fields):
+    """An instruction in the middle of the conversation."""
+
+    role: Literal["system"]
+    content: Texts
+
+
+def _role_of(value: Any) -> str | None:
+    role = value.get("role") if isinstance(value, dict) else getattr(value, "role", None)
+    return role if isinstance(role, str) else None
+
+
+InputMessage = Annotated[
+    Annotated[UserTurn, tag("user")]
+    | Annotated[AssistantTurn, tag("assistant")]
+    | Annotated[SystemTurn, tag("system")],
+    choice(_role_of, 'It must be an object whose role is "user", "assistant" or "system".'),
+]
+
+# --- what may be called ---
+
+
+class ClientTool(Block):
+    """A tool that the model may ask the client to use."""
+
+    type: Literal["custom"] | None = None
+    name: Annotated[Text, Field(pattern="^[a-zA-Z0-9_.:/-]+$", max_length=128)]
+    description: Text | None = None
+    input_schema: Annotated[JsonObject, Field(description="A JSON schema of an object.")]
+    strict: Flag | None = Field(None, description="The input follows the schema in any case.")
+    eager_input_streaming: Flag | None = Field(
+        None, description="Has no effect: the input is streamed as it is made."
+    )
+    # Only what happens anyway.
+    allowed_callers: list[Literal["direct"]] | None = None
+    defer_loading: Never | None = None
+    input_examples: Nothing | None = None
+
+
+class AnyChoice(Fields):
+    """Whether the model must use a tool, may, or may not."""
+
+    type: Literal["auto", "any", "none"]
+    disable_parallel_tool_use: Flag | None = None
+
+
+class NamedChoice(Fields):
+    """The model must use this tool."""
+
+    type: Literal["tool"]
+    name: Text
+    disable_parallel_tool_use: Flag | None = None
+
+
+MessageToolChoice = Annotated[
+    Annotated[AnyChoice, tag("any")] | Annotated[NamedChoice, tag("tool")],
+    choice(
+        lambda value: "tool" if kind_of(value) == "tool" else kind_of(value) and "any",
+        "It must be an object whose type is auto, any, tool or none.",
+    ),
+]
+
+# --- how it is to be answered ---
+
+
+class Thinking(Fields):
+    """Whether a model that can think before it answers does so."""
+
+    type: Literal["enabled", "disabled", "adaptive", "between_tools"]
+    budget_tokens: Annotated[Integer, Field(ge=1024)] | None = Field(
+        None, description="Has no effect: `max_tokens` alone limits a thought."
+    )
+    display: Literal["summarized", "omitted"] | None = Field(
+        None, description="omitted: the thought is not shown. A summary is the thought itself."
+    )
+
+
+class OutputFormat(Fields):
+    """JSON that a schema describes."""
+
+    model_config = ConfigDict(serialize_by_alias=True)
+
+    type: Literal["json_schema"]
+    schema_: Annotated[JsonObject, Field(alias="schema")]
+
+
+class OutputConfig(Fields):
+    """What the answer must look like."""
+
+    effort: Literal["low", "medium", "high", "xhigh", "max"] | None = Field(
+        None, description="A variable for the chat template."
+    )
+    format: OutputFormat | None = None
+
+
+class Metadata(Fields):
+    user_id: Text | None = Field(None, description="A label; has no effect.")
+
+
+class ContextEdit(Fields):
+    """Leave out earlier thoughts, which chat templates do anyway."""
+
+    type: Literal["clear_thinking_20251015"]
+    keep: Any = None
+
+
+class ContextManagement(Fields):
+    """What to leave out of a long conversation."""
+
+    edits: list[ContextEdit] | None = None
+
+
+class TokenCountRequest(Body):
+    """The body of `POST /v1/messages/count_tokens`."""
+
+    messages: Annotated[list[InputMessage], Field(min_length=1, max_length=MAX_MESSAGES)]
+    model: Text | None = Field(None, description="The served model; may be left out.")
+    system: Texts | None = None
+    tools: Annotated[list[ClientTool], Field(max_length=MAX_TOOLS)] | None = None
+    tool_choice: MessageToolChoice | None = None
+    thinking: Thinking | None = None
+    output_config: OutputConfig | None = None
+    cache_control: CacheControl | None = Field(None, description="Has no effect.")
+    context_management: ContextManagement | None = Field(None, description="Has no effect.")
+    # Only what happens anyway.
+    speed: Literal["standard"] | None = None
+
+
+class MessagesRequest(TokenCountRequest):
+    """The body of `POST /v1/messages`."""
+
+    max_tokens: Annotated[Integer, Field(ge=1, description="May be more than the context leaves.")]
+    stop_sequences: Annotated[list[Stop], Field(max_length=MAX_STOPS)] | None = None
+    temperature: Number | None = ranged("temperature")
+    top_p: Number | None = ranged("top_p")
+    top_k: Integer | None = ranged("top_k", "0 or -1 is off.")
+    stream: Flag | None = None
+    metadata: Metadata | None = Field(None, description="Labels; have no effect.")
+    service_tier: Literal["auto", "standard_only"] | None = Field(
+        None, description="Has no effect: there is one."
+    )
+    min_p: Number | None = ranged("min_p", "Extension.")
+    presence_penalty: Number | None = ranged("presence_penalty", "Extension.")
+    frequency_penalty: Number | None = ranged("frequency_penalty", "Extension.")
+    repetition_penalty: Number | None = ranged("repetition_penalty", "Extension.")
+    seed: Integer | None = ranged("seed", "Extension.")
+    ignore_eos: Flag | None = Field(None, description="Extension.")
+    priority: Integer | None = Field(None, description="Extension. Smaller goes first.")
+    # Only what happens anyway.
+    container: Annotated[None, or_say("This server runs no code.")] = None
+    mcp_servers: Nothing | None = None
+    inference_geo: Annotated[None, or_say("The answer is made here; leave it out.")] = None
+    diagnostics: None = None

@@ -1,0 +1,233 @@
+"""Qwen3-Coder's form of calls: tags instead of JSON, and text without quotes between them.
+
+    <tool_call>
+    <function=get_weather>
+    <parameter=city>
+    Bonn
+    </parameter>
+    </function>
+    </tool_call>
+
+A value ends at the first `</parameter>`; the newline before that and the one before the value are not
+part of it. What the value is, a string or JSON, is told by the schema. Strings are passed on while they
+are written, other values once they are complete.
+"""
+
+import json
+import re
+from typing import Any, ClassVar, Final
+
+from yaie.core.errors import InvalidRequestError
+from yaie.server.tools.formats import NAME, HermesFormat, Json, json_rule
+from yaie.server.tools.json_scanner import Malformed
+from yaie.server.tools.parser import CallParser, Reading
+from yaie.server.tools.xml_values import as_json, kinds_of, property_of, quoted, referred
+
+FUNCTION, PARAMETER = "<function=", "<parameter="
+END: Final = "</parameter>"
+LONGEST_KEY = 1024
+STRING = frozenset(["string"])
+
+_PLAIN = re.compile(r"[^<\n]+")
+_KEY = re.compile(r"[^<>\n]+")
+_ESCAPE = re.compile(r"\\.|/|\n", re.DOTALL)
+_ESCAPED = {"/": r"\/", "\n": r"\n"}
+"""What ends a regular expression in Lark, and how it is written inside of one."""
+_UNENFORCEABLE = (
+    "anyOf", "oneOf", "allOf", "not", "if", "patternProperties", "propertyNames", "minProperties",
+    "maxProperties", "dependentRequired", "dependentSchemas", "dependencies",
+)  # fmt: skip
+
+
+class QwenCoderParser(CallParser):
+    markers = ("<tool_call>", FUNCTION)  # some answers leave the outer tag out
+
+    _is_in_call = False
+    _is_in_text = False
+    """Whether a string has begun, all of which has been passed on."""
+
+    def _calls(self, marker: str) -> Reading[None]:
+        tag = marker
+        while tag != "</tool_call>":
+            if tag != FUNCTION:
+                yield from self._one_of(FUNCTION)
+            self._is_in_call = True
+            try:
+                yield from self._function()
+            finally:
+                self._is_in_call = False
+            tag = yield from self._one_of("</tool_call>", *self.markers)
+        self._held = ""
+
+    def end(self) -> Any:
+        """The rest. Of a call that was cut off, the tag or value that is not complete is left out."""
+        if self._is_in_call and self._num_begun > self._num_ended:
+            self._held = ""
+        return super().end()
+
+    def _function(self) -> Reading[None]:
+        name, character = "", (yield from self._next())
+        while NAME.match(character):
+            name += character
+            character = yield from self._next()
+        if character != ">":
+            raise Malformed
+        schema = self._functions[self._known(name)]
+        separator = "{"
+        self._begin(name)
+        while (yield from self._one_of(PARAMETER, "</function>")) == PARAMETER:
+            key = yield from self._parameter_name()
+            self._pass_on(f"{separator}{quoted(key)}: ")
+            separator = ", "
+            yield from self._parameter(kinds_of(property_of(schema, key), schema))
+        self._pass_on("{}" if separator == "{" else "}")
+        self._num_ended += 1
+
+    def _parameter_name(self) -> Reading[str]:
+        key = yield from self._next()
+        while not key.endswith(">"):
+            if not _KEY.fullmatch(key) or len(key) > LONGEST_KEY:
+                raise Malformed
+            key += yield from self._next()
+        return key[:-1]
+
+    def _parameter(self, kinds: frozenset[str]) -> Reading[None]:
+        if kinds == STRING:
+            yield from self._text()
+            return
+        text = ""
+        while not text.endswith(END):
+            text += yield from self._next()
+        text = text.removesuffix(END).removesuffix("\n").removeprefix("\n")
+        self._pass_on(as_json(text, kinds))
+
+    def _text(self) -> Reading[None]:
+        """A string, passed on but for what may be its end."""
+        self._pass_on('"')
+        if (yield from self._next()) == "\n":
+            self._held = ""
+        else:
+            self._give_back()
+        while self._held not in (f"\n{END}", END):
+            self._is_in_text = not self._held and self._again is None
+            character = yield from self._next()
+            self._is_in_text = False
+            held = self._held
+            if not (END.startswith(held) or f"\n{END}".startswith(held)):
+                kept = character if character in "\n<" else ""
+                self._pass_on(quoted(held.removesuffix(kept))[1:-1])
+                self._held = kept
+        self._pass_on('"')
+
+    def _pass_over_value(self, text: str, place: int) -> str:
+        if not self._is_in_text:
+            return ""
+        found = _PLAIN.match(text, place)
+        if found is None:
+            return ""
+        self._pass_on(quoted(found[0])[1:-1])
+        return found[0]
+
+
+class QwenCoderFormat(HermesFormat):
+    """Each parameter once, in the order of the schema."""
+
+    parser: ClassVar[type[CallParser]] = QwenCoderParser
+
+    def _function(self, name: str, arguments: str) -> str:
+        return f'{json.dumps(f"{FUNCTION}{name}>")} "\\n" {arguments} "</function>"'
+
+    def _arguments(self, rule: str, name: str, schema: Json) -> str:
+        properties, required = _parameters(name, schema)
+        if not properties and not required and schema.get("additionalProperties") is not False:
+            key = f'({json.dumps(PARAMETER)} /[^<>\\n]+/ ">\\n" {rule}_any "\\n")*'
+            return f"{rule}: {key}\n{_text_rule(f'{rule}_any', '')}"
+        places: list[str] = []
+        rules: list[str] = []
+        for index, key in enumerate(dict.fromkeys([*properties, *required])):
+            if not _KEY.fullmatch(key):
+                raise _cannot(name, f"have the name {key[:40]!r}, which cannot stand in a tag")
+            inner = properties.get(key, True)
+            if inner is False and key in required:
+                raise _cannot(name, f"require {key[:40]!r} and allow no value of it")
+            if inner is False:
+                continue
+            value = f"{rule}_{index}"
+            tag = json.dumps(f"{PARAMETER}{key}>\n")
+            places.append(f'({tag} {value} "\\n"){"" if key in required else "?"}')
+            rules.append(_value(value, inner, schema))
+        return "\n".join([f"{rule}: {' '.join(places) or _NOTHING}", *rules])
+
+
+_NOTHING = '""'
+
+
+def _parameters(name: str, schema: Json) -> tuple[Json, list[str]]:
+    """Properties, and the names of those that must be there."""
+    for key in _UNENFORCEABLE:
+        if key in schema:
+            raise _cannot(name, f"have {key!r} beside their properties")
+    if "$ref" in schema:
+        schema = referred(schema["$ref"], schema)
+    properties = schema.get("properties", {}) if isinstance(schema, dict) else None
+    required = schema.get("required", []) if isinstance(schema, dict) else None
+    if (
+        not isinstance(properties, dict)
+        or not isinstance(required, list)
+        or not all(isinstance(key, str) for key in required)
+    ):
+        raise _cannot(name, "are not described by properties and required")
+    return properties, required
+
+
+def _value(rule: str, inner: Any, root: Json) -> str:
+    """The rule for a value and the tag after it."""
+    inner = inner if isinstance(inner, dict) else {}
+    steps = 8
+    while "$ref" in inner and steps:
+        found = referred(inner["$ref"], root)
+        inner, steps = found if isinstance(found, dict) else {}, steps - 1
+    choices = [inner["const"]] if "const" in inner else inner.get("enum")
+    if isinstance(choices, list):
+        texts = [it if isinstance(it, str) else json.dumps(it) for it in choices]
+        return f"{rule}: ({' | '.join(map(json.dumps, texts))}) {json.dumps(chr(10) + END)}"
+    kinds = kinds_of(inner, root)
+    if kinds == STRING:
+        return _text_rule(rule, _limits(inner))
+    if "string" in kinds or not kinds:
+        return _text_rule(rule, "")
+    shared: Json = {key: root[key] for key in ("$defs", "definitions") if key in root}
+    described = json_rule({**shared, **inner})
+    return f"{rule}: {rule}_json {json.dumps(chr(10) + END)}\n{rule}_json: {described}"
+
+
+def _text_rule(rule: str, limits: str) -> str:
+    """Text up to the first end tag."""
+    text = f"(({limits}) & ~/(.|\\n)*<\\/parameter>(.|\\n)*/)" if limits else "/(.|\\n)*/"
+    end = json.dumps(f"\n{END}" if limits else END)
+    return f"{rule}[lazy]: {text} {end}"
+
+
+def _limits(schema: Json) -> str:
+    """What a string must look like besides, as terminals of Lark; "" if it may be any."""
+    limits = []
+    pattern = schema.get("pattern")
+    if isinstance(pattern, str):
+        before = "" if pattern.startswith("^") else "(.|\\n)*"
+        after = "" if pattern.endswith("$") and not pattern.endswith("\\$") else "(.|\\n)*"
+        pattern = pattern.removeprefix("^")
+        pattern = pattern if after else pattern.removesuffix("$")
+        pattern = _ESCAPE.sub(lambda found: _ESCAPED.get(found[0], found[0]), pattern)
+        limits.append(f"/{before}({pattern}){after}/")
+    least, most = schema.get("minLength", 0), schema.get("maxLength", "")
+    if type(least) is int and (most == "" or type(most) is int) and (least, most) != (0, ""):
+        limits.append(f"/(.|\\n){{{least},{most}}}/")
+    return " & ".join(limits)
+
+
+def _cannot(name: str, what: str) -> InvalidRequestError:
+    return InvalidRequestError(
+        f"tools: the parameters of {name[:40]!r} {what}. This model writes each argument between "
+        "tags of its own, where that cannot be enforced. Describe them by properties and required.",
+        param="tools",
+    )
