@@ -6,9 +6,12 @@ keeps the tutor sane at every position up to the context length.
 """
 
 import os
+from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from multiprocessing import Pool
+from multiprocessing.pool import AsyncResult
 
 import numpy as np
 from rich.progress import track
@@ -37,7 +40,10 @@ class Corpus:
 
 
 def encode(tokenizer: Tokenizer, messages: list[Message]) -> tuple[list[int], list[bool]]:
-    """Token ids of a conversation as the chat template renders it, and which of them to learn."""
+    """Token ids of a conversation as the chat template renders it, and which of them to learn.
+
+    Offered tools stand in the system message and calls in the assistant's, as `tool_use` writes them.
+    """
     end = token_id(tokenizer, TURN_END)
     ids = [token_id(tokenizer, BOS)]
     learn = [False]
@@ -86,3 +92,46 @@ def build_corpus(tokenizer: Tokenizer, shards: int, seed: int, processes: int = 
         np.concatenate([part.tokens for part in parts]),
         np.concatenate([part.learn for part in parts]),
     )
+
+
+class ShardStream:
+    """Shards one after the other without end, written by other processes while the model trains.
+
+    Start it before CUDA is used in this process: its workers are forks. `ahead` shards are written in
+    advance; their order and content do not depend on the number of processes.
+    """
+
+    def __init__(
+        self, tokenizer: Tokenizer, seed: int, processes: int = 0, ahead: int = 96
+    ) -> None:
+        self._pool = Pool(processes or os.cpu_count() or 1)
+        self._serialised, self._seed, self._ahead = tokenizer.to_str(), seed, ahead
+        self._written: deque[AsyncResult[Corpus]] = deque()
+        self.taken = 0
+        self._fill()
+
+    def _fill(self) -> None:
+        while len(self._written) < self._ahead:
+            shard = self._seed * 1_000_003 + self.taken + len(self._written)
+            self._written.append(self._pool.apply_async(_shard, ((self._serialised, shard),)))
+
+    def has(self, shards: int) -> bool:
+        """Whether so many shards can be taken without waiting."""
+        return all(self._written[index].ready() for index in range(shards))
+
+    def take(self, shards: int) -> Corpus:
+        """The next shards as one corpus; waits for them."""
+        parts = []
+        for _ in range(shards):
+            parts.append(self._written.popleft().get())
+            self.taken += 1
+            self._fill()
+        return Corpus(
+            np.concatenate([part.tokens for part in parts]),
+            np.concatenate([part.learn for part in parts]),
+        )
+
+    def close(self) -> None:
+        """End the processes at once; shards that nobody took are dropped."""
+        self._pool.terminate()
+        self._pool.join()

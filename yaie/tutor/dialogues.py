@@ -1,7 +1,7 @@
 """Generates the conversations the tutor is trained on; the same seed gives the same ones.
 
 A conversation is a walk: each turn is a new question, a follow-up on the current topic, small
-talk, a sum, or something off the subject that is refused.
+talk, a sum, or something off the subject that is refused. Some conversations offer tools.
 """
 
 import random
@@ -13,6 +13,10 @@ from yaie.tutor.glossary import Contrast, Faq, Knowledge, Term, load_knowledge
 from yaie.tutor.off_subject import ask_off_subject
 from yaie.tutor.questions import as_typed, ask, other_term, system_message
 from yaie.tutor.templates import sample
+from yaie.tutor.tool_talk import ask_missing_tool, call_turns
+from yaie.tutor.tool_use import Tool, draw_tools, tools_turn
+from yaie.tutor.unseen import is_reserved
+from yaie.tutor.wider import ask_claim, ask_facet, ask_gist, ask_situation, load_wider
 
 Message = dict[str, str]
 """{"role": "system" | "user" | "assistant", "content": text}, as chat templates want it."""
@@ -23,8 +27,18 @@ REFUSAL = (
 )
 
 # Weights of what may come next. A follow-up needs a topic; the rest may come at any time.
-_OPENING = {"term": 58, "contrast": 9, "faq": 15, "off_subject": 30, "sum": 8}
-_LATER = {"follow_up": 48, "term": 20, "contrast": 3, "faq": 14, "off_subject": 16, "sum": 6}
+# About half of the turns are definitions, whole questions, sums and refusals.
+_OPENING = {
+    "term": 50, "contrast": 9, "faq": 15, "off_subject": 30, "sum": 7,
+    "claim": 30, "situation": 42, "facet": 19, "gist": 9,
+}  # fmt: skip
+_LATER = {
+    "follow_up": 60, "term": 16, "contrast": 3, "faq": 13, "off_subject": 16, "sum": 4,
+    "claim": 10, "situation": 13, "facet": 8, "gist": 3,
+}  # fmt: skip
+_WITH_TOOLS = {"call": 60, "missing": 12, "other": 28}
+OFFERED_TOOLS = 0.17
+"""Share of the conversations that offer tools."""
 _INTENTS = {
     "define": 36, "explain": 12, "short": 6, "why": 26, "how": 16, "define_how": 3, "example": 5,
     "simple": 5, "where": 2,
@@ -34,6 +48,18 @@ _FOLLOW_UPS = {
     "follow_simple": 8, "follow_define": 20, "follow_contrast": 10, "follow_where": 4,
 }  # fmt: skip
 _REFUSED = "refusal"
+_WITHOUT = (
+    "without",
+    "leave out",
+    "omit",
+    "drop",
+    "avoid",
+    "away",
+    "ignore",
+    "remove",
+    "disable",
+    "off",
+)
 
 
 def _pick(weights: dict[str, int], rng: random.Random) -> str:
@@ -55,6 +81,23 @@ def answer(term: Term, intent: str, rng: random.Random) -> str:
         case part:
             text: str = getattr(term, part)
             return text
+
+
+def with_verdict(intent: str, question: str, reply: str) -> str:
+    """The reply behind "Yes" or "No", if the question, as it was before it was typed, wants one."""
+    words = question.lower().split()
+    if intent.endswith("contrast") and words[0] in ("is", "are", "aren't"):
+        return f"{'Yes' if 'different' in words else 'No'}: {reply}"
+    if intent not in ("why", "follow_why"):
+        return reply
+    if words[0] in ("is", "are", "do", "does") and words[:2] not in (
+        ["do", "you"],
+        ["is", "there"],
+    ):
+        return f"Yes: {reply}"
+    if words[0] in ("can", "could", "may", "would") and any(word in question for word in _WITHOUT):
+        return f"No: {reply}"
+    return reply
 
 
 @dataclass
@@ -80,20 +123,51 @@ class DialogueWriter:
         self._openers = [faq for faq in self.knowledge.faqs if not faq.only_after]
         self._any_time = [faq for faq in self._openers if not faq.only_first]
         self._later = [faq for faq in self.knowledge.faqs if faq.only_after and not faq.after]
+        self.wider = load_wider()
+        self._sided = [term for term in self.knowledge.terms if term.name in self.wider.facets]
 
     def dialogue(self) -> list[Message]:
-        """One conversation, with or without a system message."""
+        """One conversation, with or without a system message, without any unseen question."""
+        while True:
+            messages = self._dialogue()
+            if not any(is_reserved(message) for message in messages):
+                return messages
+
+    def _dialogue(self) -> list[Message]:
         talk = Conversation()
-        if (system := system_message(self.rng)) is not None:
+        system = system_message(self.rng)
+        tools = draw_tools(self.rng) if self.rng.random() < OFFERED_TOOLS else []
+        if tools:
+            system = tools_turn([tool.line() for tool in tools], system or "")
+        if system is not None:
             talk.messages.append({"role": "system", "content": system})
         turns = self.rng.choices((1, 2, 3, 4, self.rng.randint(5, 24)), (44, 22, 17, 10, 7))[0]
         for turn in range(turns):
-            self._add_turn(talk, first=turn == 0)
+            self._add_turn(talk, turn == 0, tools)
         return talk.messages
 
-    def _add_turn(self, talk: Conversation, first: bool) -> None:
+    def _add_turn(self, talk: Conversation, first: bool, tools: list[Tool]) -> None:
+        if tools and (kind := _pick(_WITH_TOOLS, self.rng)) != "other":
+            if kind == "call":
+                talk.messages += call_turns(tools, self.rng)
+            else:
+                talk.add(ask_missing_tool(tools, self.rng), REFUSAL, _REFUSED)
+            return
         kind = _pick(_OPENING if first else _LATER, self.rng)
-        if kind == "follow_up":
+        if kind == "claim":
+            claim = self.rng.choice(self.wider.claims)
+            question, reply = ask_claim(claim, self.rng)
+            talk.add(question, reply, claim.term)
+        elif kind == "situation":
+            situation = self.rng.choice(self.wider.situations)
+            talk.add(ask_situation(situation, self.rng), situation.answer, situation.topic)
+        elif kind == "gist":
+            term = self.knowledge.by_name[self.rng.choice(list(self.wider.gists))]
+            talk.add(ask_gist(term.name, self.rng), term.what, term.name)
+        elif kind == "facet":
+            term = self.rng.choice(self._sided)
+            talk.add(*ask_facet(term, self.rng), term.name)
+        elif kind == "follow_up":
             self._follow_up(talk)
         elif kind == "term":
             self._about_term(talk)
@@ -106,14 +180,18 @@ class DialogueWriter:
             problem = training_sum(self.rng)
             talk.add(as_typed(problem.question, self.rng), problem.answer, "")
         else:
-            talk.add(ask_off_subject(self.rng), REFUSAL, _REFUSED)
+            # With tools on offer, a sum or a city may be theirs: only strange nouns are refused.
+            kinds = ("borrowed", "exchanged") if tools else ()
+            talk.add(ask_off_subject(self.rng, kinds), REFUSAL, _REFUSED)
 
     def _about_term(self, talk: Conversation) -> None:
         term = self.rng.choice(self.knowledge.terms)
         intent = _pick(_INTENTS, self.rng)
         if term.is_lab and self.rng.random() < 0.5:
             intent = "lab"
-        talk.add(ask(intent, self.rng, t=term), answer(term, intent, self.rng), term.name)
+        question, typed = ask(intent, self.rng, t=term)
+        reply = with_verdict(intent, question, answer(term, intent, self.rng))
+        talk.add(typed, reply, term.name)
 
     def _about_contrast(self, talk: Conversation) -> None:
         """A written contrast in either order, or, less often, two terms side by side."""
@@ -126,7 +204,8 @@ class DialogueWriter:
             first = rng.choice(self.knowledge.terms)
             second = other_term(self.knowledge, first, rng)
             reply = self.knowledge.contrast(first, second)
-        talk.add(ask("contrast", rng, a=first, b=second), reply, first.name)
+        question, typed = ask("contrast", rng, a=first, b=second)
+        talk.add(typed, with_verdict("contrast", question, reply), first.name)
 
     def _named(self, name: str) -> Term:
         """The term of that name, or a bare stand-in for a plain word such as "training"."""
@@ -148,16 +227,25 @@ class DialogueWriter:
             self._about_term(talk)
             return
         rng = self.rng
+        if topic.name in self.wider.facets and rng.random() < 0.4:
+            talk.add(*ask_facet(topic, rng, follow=True), topic.name)
+            return
+        claims = [claim for claim in self.wider.claims if claim.term == topic.name]
+        if claims and rng.random() < 0.2:
+            talk.add(*ask_claim(rng.choice(claims), rng, follow=True), topic.name)
+            return
         intent = _pick(_FOLLOW_UPS, rng)
         if intent == "follow_define":
             other = other_term(self.knowledge, topic, rng)
-            talk.add(ask(intent, rng, t=other), other.what, other.name)
+            talk.add(ask(intent, rng, t=other)[1], other.what, other.name)
         elif intent == "follow_contrast":
             other = self._contrast_partner(topic)
+            question, typed = ask(intent, rng, t=other)
             reply = self.knowledge.contrast(topic, other)
-            talk.add(ask(intent, rng, t=other), reply, topic.name)
+            talk.add(typed, with_verdict(intent, question, reply), topic.name)
         else:
-            talk.add(ask(intent, rng), answer(topic, intent, rng), topic.name)
+            question, typed = ask(intent, rng)
+            talk.add(typed, with_verdict(intent, question, answer(topic, intent, rng)), topic.name)
 
     def _contrast_partner(self, topic: Term) -> Term:
         """A term with a written contrast to the topic if there is one, else often any other."""

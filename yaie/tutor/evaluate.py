@@ -28,6 +28,8 @@ from yaie.tutor.held_out import (
     unusual_whys,
     with_system,
 )
+from yaie.tutor.unseen import judge_unseen
+from yaie.tutor.wider import load_wider
 
 MAX_NEW_TOKENS = 160
 BATCH = 25
@@ -50,11 +52,21 @@ class Tutor:
         self.model.to(device).eval()
 
     @torch.inference_mode()
-    def answer(self, talks: list[list[Message]], title: str = "answering") -> list[Answer]:
-        """One answer per conversation, in order; batches hold prompts of similar length."""
+    def answer(
+        self,
+        talks: list[list[Message]],
+        title: str = "answering",
+        tools: list[list[dict[str, Any]]] | None = None,
+    ) -> list[Answer]:
+        """One answer per conversation, in order; batches hold prompts of similar length.
+
+        tools: what each conversation offers, in OpenAI's shape.
+        """
         prompts = [
-            self.tokenizer.apply_chat_template(talk, tokenize=False, add_generation_prompt=True)
-            for talk in talks
+            self.tokenizer.apply_chat_template(
+                talk, tools=offered or None, tokenize=False, add_generation_prompt=True
+            )
+            for talk, offered in zip(talks, tools or [[]] * len(talks), strict=True)
         ]
         by_length = sorted(range(len(prompts)), key=lambda index: len(prompts[index]))
         answers: dict[int, Answer] = {}
@@ -81,12 +93,20 @@ class Tutor:
         return [Answer(text, done) for text, done in zip(texts, ended, strict=True)]
 
 
+def spoken(text: str) -> set[str]:
+    """The sentences of an answer, without a leading "Yes:" or "No:"."""
+    return set(sentences(text.removeprefix("Yes: ").removeprefix("No: ")))
+
+
 @cache
 def known_sentences() -> frozenset[str]:
     """Every sentence a person wrote for the tutor: an answer made of these alone is grammatical."""
-    knowledge = load_knowledge()
+    knowledge, wider = load_knowledge(), load_wider()
     texts = [REFUSAL, *(contrast.answer for contrast in knowledge.contrasts)]
-    texts += [faq.answer for faq in knowledge.faqs]
+    texts += [faq.answer.removeprefix("Yes: ").removeprefix("No: ") for faq in knowledge.faqs]
+    texts += [claim.text for claim in wider.claims]
+    texts += [entry.answer.removeprefix("No: ") for entry in wider.situations]
+    texts += [side for sides in wider.facets.values() for side in sides.values()]
     parts = frozenset(sentence for text in texts for sentence in sentences(text))
     return parts.union(*(term.sentences for term in knowledge.terms))
 
@@ -96,7 +116,8 @@ def is_right(question: Question, answer: str) -> bool:
     if not question.term:
         return mentions(answer, question.facts)
     own = set(load_knowledge().by_name[question.term].sentences)
-    foreign = (known_sentences() - own) & set(sentences(answer))
+    own |= load_wider().said_of(question.term)
+    foreign = (known_sentences() - own) & spoken(answer)
     return mentions(answer, question.facts) and not foreign
 
 
@@ -119,7 +140,7 @@ def judge_questions(tutor: Tutor, questions: list[Question], title: str) -> dict
         "right": _share(right),
         "ended": _share([answer.ended for answer in answers]),
         "refused": _share([answer.text == REFUSAL for answer in answers]),
-        "known_sentences": _share([set(sentences(answer.text)) <= known for answer in answers]),
+        "known_sentences": _share([spoken(answer.text) <= known for answer in answers]),
         "wrong": [
             {"question": q.text, "answer": a.text, "facts": list(q.facts)}
             for q, a, ok in zip(questions, answers, right, strict=True)
@@ -194,6 +215,7 @@ def evaluate(tutor: Tutor) -> dict[str, Any]:
         "unusual_whys": judge_questions(tutor, unusual_whys(), "unusual whys"),
         "refusals": judge_refusals(tutor),
         "unknown_things": judge_unknown(tutor),
+        "unseen": judge_unseen(tutor),
         "conversations": judge_conversations(tutor),
     }
 

@@ -22,9 +22,10 @@ HELD_OUT_NUMBERS = frozenset((87, 144))
 """Numbers of held-out prompts: no refused sum uses them."""
 
 
-def ask_off_subject(rng: random.Random) -> str:
-    """A prompt to be refused."""
-    kind = rng.choices(list(_KINDS), list(_KINDS.values()))[0]
+def ask_off_subject(rng: random.Random, kinds: tuple[str, ...] = ()) -> str:
+    """A prompt to be refused, of one of the kinds, or of any."""
+    weights = {kind: _KINDS[kind] for kind in kinds} or _KINDS
+    kind = rng.choices(list(weights), list(weights.values()))[0]
     text = {
         "written": _written,
         "borrowed": _borrowed,

@@ -1,6 +1,7 @@
 """Turns a template into a question as a person would type it: articles, aliases, case, slips."""
 
 import random
+import re
 from functools import lru_cache
 
 from yaie.tutor import strange
@@ -31,6 +32,10 @@ _PEOPLE = (
 _WONDERS = ("asked me", "wants to know", "keeps asking", "wonders", "would like to hear", "asks")
 SPRINKLED = 0.07
 """Share of on-subject questions with a stray word; many more, and off-subject prompts slip in."""
+EXCHANGED = 0.22
+"""Share of questions in which words are exchanged for others of the same meaning."""
+SHORTENED = 0.07
+"""Share of questions that lack some words."""
 _SMALL_WORDS = frozenset("is are the a an do does of to me please in can could you and it".split())
 
 
@@ -94,9 +99,41 @@ def _drop_small_word(text: str, rng: random.Random) -> str:
     return " ".join(words)
 
 
+@lru_cache(maxsize=1)
+def _same_words() -> tuple[re.Pattern[str], dict[str, tuple[str, ...]]]:
+    """Finds words of variety.toml as whole words, the longest first; the others of each one's group."""
+    groups = [tuple(row.split("|")) for row in load_phrasings("variety")["same"]["words"]]
+    others: dict[str, tuple[str, ...]] = {}
+    for group in groups:
+        for word in group:
+            others.setdefault(word, tuple(other for other in group if other != word))
+    ordered = sorted(others, key=len, reverse=True)
+    return re.compile(rf"(?<![\w{{-])({'|'.join(map(re.escape, ordered))})(?![\w}}-])"), others
+
+
+def exchange(text: str, rng: random.Random) -> str:
+    """Put other words of the same meaning for about half of those that have some."""
+    found, others = _same_words()
+    return found.sub(
+        lambda match: rng.choice(others[match.group()]) if rng.random() < 0.5 else match.group(),
+        text,
+    )
+
+
+def _drop_words(text: str, rng: random.Random) -> str:
+    """Leave out one word in six, whichever: what is left must be enough to know the question."""
+    words = text.split(" ")
+    kept = [word for word in words if "{" in word or rng.random() > 1 / 6]
+    return " ".join(kept) if len(words) > 5 and len(kept) > 3 else text
+
+
 def as_typed(text: str, rng: random.Random) -> str:
-    """Vary what does not change a question: politeness, final mark, case, a typing slip."""
+    """Vary what does not change a question: words, politeness, final mark, case, a typing slip."""
     bare = text.rstrip("?.! ")
+    if rng.random() < EXCHANGED:
+        bare = exchange(bare, rng)
+    if rng.random() < SHORTENED:
+        bare = _drop_words(bare, rng)
     if rng.random() < 0.14:
         opener = rng.choice(OPENERS)
         bare = (
@@ -122,10 +159,10 @@ def as_typed(text: str, rng: random.Random) -> str:
     return bare + mark
 
 
-def ask(intent: str, rng: random.Random, **terms: Term) -> str:
-    """A training question of the intent about the given terms."""
-    template = rng.choice(load_phrasings("train")[intent]["templates"])
-    return as_typed(fill(template, rng, **terms), rng)
+def ask(intent: str, rng: random.Random, **terms: Term) -> tuple[str, str]:
+    """A training question of the intent about the given terms: as it is thought, and as it is typed."""
+    text = fill(rng.choice(load_phrasings("train")[intent]["templates"]), rng, **terms)
+    return text, as_typed(text, rng)
 
 
 @lru_cache(maxsize=1)

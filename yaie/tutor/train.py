@@ -2,23 +2,30 @@
 
 Minutes on one datacentre GPU; a CPU is good for a dry run (`--dry-run`). Writes the weights in
 Hugging Face layout with `training_log.json`, the loss curve, beside them.
+
+`--init FOLDER` goes on from the weights in a folder, with their tokenizer. `--seconds N` trains for
+N seconds in all instead of a number of steps, on conversations that are written meanwhile; the
+learning rate's cosine is planned for the time that is left when training begins.
 """
 
 import argparse
+import contextlib
 import json
 import math
 import random
 import time
+from collections import deque
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from rich.progress import track
+from tokenizers import Tokenizer
 from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM
 
 from yaie.tutor import TUTOR_PATH
-from yaie.tutor.corpus import SHARD_DIALOGUES, Corpus, build_corpus
+from yaie.tutor.corpus import SHARD_DIALOGUES, Corpus, ShardStream, build_corpus
 from yaie.tutor.dialogues import dialogues
 from yaie.tutor.glossary import load_knowledge
 from yaie.tutor.tokenizer import (
@@ -35,6 +42,11 @@ from yaie.tutor.tokenizer import (
 LOG_EVERY = 25
 ROPE_THETA = 10_000
 TOKENIZER_DIALOGUES = 20_000
+WARMUP = 0.03
+SHUFFLED_SHARDS = 6
+"""Shards of a stream that are shuffled with each other."""
+KEPT = 24
+"""Shuffled groups that are kept, for when training is faster than writing."""
 
 
 def tutor_config(**token_ids: int) -> LlamaConfig:
@@ -55,24 +67,53 @@ def tutor_config(**token_ids: int) -> LlamaConfig:
     )
 
 
-def learning_rate(step: int, steps: int, peak: float) -> float:
-    """Linear warm-up over the first 3% of the steps, then a cosine down to zero."""
-    warmup = max(1, steps * 3 // 100)
-    if step < warmup:
-        return peak * (step + 1) / warmup
-    return peak * 0.5 * (1 + math.cos(math.pi * (step - warmup) / max(1, steps - warmup)))
+def learning_rate(progress: float, peak: float) -> float:
+    """Linear warm-up over the first 3% of the training, then a cosine down to zero.
+
+    progress: from 0 at the first step to 1 at the end.
+    """
+    if progress < WARMUP:
+        return peak * max(progress, WARMUP / 30) / WARMUP
+    share = min(1.0, (progress - WARMUP) / (1 - WARMUP))
+    return peak * 0.5 * (1 + math.cos(math.pi * share))
 
 
-def batches(corpus: Corpus, size: int, steps: int, seed: int) -> Any:
-    """Yield (`tokens` [size, 2048] int64, `learn` [size, 2048] bool), reshuffled each epoch."""
+Batch = tuple[torch.Tensor, torch.Tensor]
+"""`tokens` [size, 2048] int64 and `learn` [size, 2048] bool."""
+
+
+def _batch(corpus: Corpus, chosen: np.ndarray) -> Batch:
+    tokens = torch.from_numpy(corpus.tokens[chosen].astype(np.int64))
+    return tokens, torch.from_numpy(corpus.learn[chosen])
+
+
+def stream_batches(
+    stream: ShardStream, size: int, shards: int = SHUFFLED_SHARDS
+) -> Iterator[Batch]:
+    """Batches without end, of new windows, or of earlier ones while the next are still being written."""
+    rng = np.random.default_rng(0)
+    seen: deque[Corpus] = deque(maxlen=KEPT)
+    while True:
+        if not seen or stream.has(shards):
+            seen.append(stream.take(shards))
+            corpus = seen[-1]
+        else:
+            corpus = seen[rng.integers(len(seen))]
+        order = rng.permutation(len(corpus.tokens))
+        # The windows of the last, smaller batch are left out.
+        for start in range(0, len(order) - size + 1, size):
+            yield _batch(corpus, order[start : start + size])
+
+
+def batches(corpus: Corpus, size: int, steps: int, seed: int) -> Iterator[Batch]:
+    """Batches for that many steps, reshuffled each epoch."""
     rng = np.random.default_rng(seed)
     order = np.empty(0, dtype=np.int64)
     for _ in range(steps):
         while len(order) < size:
             order = np.concatenate([order, rng.permutation(len(corpus.tokens))])
         chosen, order = order[:size], order[size:]
-        tokens = torch.from_numpy(corpus.tokens[chosen].astype(np.int64))
-        yield tokens, torch.from_numpy(corpus.learn[chosen])
+        yield _batch(corpus, chosen)
 
 
 def loss_of(model: LlamaForCausalLM, body: Any, tokens: torch.Tensor, learn: torch.Tensor) -> Any:
@@ -98,38 +139,73 @@ def optimizer_of(model: LlamaForCausalLM, weight_decay: float) -> torch.optim.Ad
     return torch.optim.AdamW(groups, betas=(0.9, 0.95), fused=torch.cuda.is_available())
 
 
-def fit(
-    model: LlamaForCausalLM, corpus: Corpus, args: argparse.Namespace
-) -> list[dict[str, float]]:
-    """Train in place; returns the loss curve, one entry per `LOG_EVERY` steps."""
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    model.to(device).train()
-    # Compiling takes a minute and pays only on a GPU.
-    body = torch.compile(model.model) if device.type == "cuda" else model.model
-    optimizer = optimizer_of(model, args.weight_decay)
-    curve: list[dict[str, float]] = []
-    running = torch.zeros((), device=device)
-    start = time.perf_counter()
-    data = batches(corpus, args.batch, args.steps, args.seed)
-    for step, (tokens, learn) in enumerate(track(data, "training", total=args.steps)):
-        rate = learning_rate(step, args.steps, args.lr)
-        for group in optimizer.param_groups:
-            group["lr"] = rate
-        with torch.autocast(device.type, dtype=torch.bfloat16, enabled=device.type == "cuda"):
-            loss = loss_of(model, body, tokens.to(device), learn.to(device))
+class Trainer:
+    """A model on its device, with its optimizer and, on a GPU, its compiled body."""
+
+    def __init__(self, model: LlamaForCausalLM, args: argparse.Namespace) -> None:
+        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self.model, self.args = model, args
+        model.to(self.device).train()
+        # Compiling takes 20 seconds and doubles the speed on a GPU.
+        compiled = self.device.type == "cuda" and not args.eager
+        self.body = torch.compile(model.model) if compiled else model.model
+        self.optimizer = optimizer_of(model, args.weight_decay)
+        self.curve: list[dict[str, float]] = []
+        if compiled:
+            self._warm_up()
+
+    def _warm_up(self) -> None:
+        """Compile on random tokens, while other processes write the corpus; eager if that fails."""
+        tokens = torch.randint(4, VOCAB_SIZE, (self.args.batch, CONTEXT_LENGTH))
+        learn = torch.rand(tokens.shape) < 0.3
+        try:
+            self._backward(tokens, learn)
+        except Exception as error:  # noqa: BLE001  whatever the compiler lacks, training goes on
+            print(f"not compiled: {error}"[:500], flush=True)
+            self.body = self.model.model
+        self.optimizer.zero_grad(set_to_none=True)
+
+    def _backward(self, tokens: torch.Tensor, learn: torch.Tensor) -> torch.Tensor:
+        is_gpu = self.device.type == "cuda"
+        tokens, learn = tokens.to(self.device), learn.to(self.device)
+        with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=is_gpu):
+            loss: torch.Tensor = loss_of(self.model, self.body, tokens, learn)
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-        running += loss.detach()
-        if (step + 1) % LOG_EVERY == 0:
-            # Reading the loss waits for the device, so it happens once per log entry only.
-            mean, running = running.item() / LOG_EVERY, torch.zeros_like(running)
-            seconds = time.perf_counter() - start
-            curve.append({"step": step + 1, "loss": round(mean, 5), "seconds": round(seconds, 1)})
-            if (step + 1) % (LOG_EVERY * 10) == 0:
-                print(f"step {step + 1}: loss {mean:.4f}, {seconds:.0f} s", flush=True)
-    return curve
+        return loss.detach()
+
+    def fit(self, data: Iterator[Batch], deadline: float | None = None) -> int:
+        """Train in place for `args.steps` steps, or until the deadline; returns the steps.
+
+        deadline: a time of perf_counter.
+
+        Fills `curve`, the loss curve, with one entry per `LOG_EVERY` steps.
+        """
+        start = time.perf_counter()
+        running = torch.zeros((), device=self.device)
+        step = 0
+        while True:
+            now = time.perf_counter()
+            done = (
+                (now - start) / max(1e-9, deadline - start) if deadline else step / self.args.steps
+            )
+            if done >= 1:
+                return step
+            for group in self.optimizer.param_groups:
+                group["lr"] = learning_rate(done, self.args.lr)
+            running += self._backward(*next(data))
+            torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+            self.optimizer.step()
+            self.optimizer.zero_grad(set_to_none=True)
+            step += 1
+            if step % LOG_EVERY == 0:
+                # Reading the loss waits for the device, so it happens once per log entry only.
+                mean, running = running.item() / LOG_EVERY, torch.zeros_like(running)
+                self._log(step, mean, time.perf_counter() - start)
+
+    def _log(self, step: int, loss: float, seconds: float) -> None:
+        self.curve.append({"step": step, "loss": round(loss, 5), "seconds": round(seconds, 1)})
+        if step % (LOG_EVERY * 4) == 0:
+            print(f"step {step}: loss {loss:.4f}, {seconds:.0f} s", flush=True)
 
 
 def save(model: LlamaForCausalLM, out: Path) -> None:
@@ -146,52 +222,85 @@ def save(model: LlamaForCausalLM, out: Path) -> None:
     model.to(device="cpu", dtype=torch.bfloat16).save_pretrained(out)
 
 
-def parse_args() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Train the YAIE tutor from scratch.")
+def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Train the YAIE tutor, from scratch or further.")
     parser.add_argument("--out", type=Path, default=TUTOR_PATH, help="folder for the weights")
+    parser.add_argument("--init", type=Path, help="folder of weights to go on from")
+    parser.add_argument("--seconds", type=float, help="train so long in all, instead of --steps")
     parser.add_argument("--steps", type=int, default=3900, help="optimizer steps")
     parser.add_argument("--batch", type=int, default=64, help="windows of 2048 tokens per step")
     parser.add_argument("--shards", type=int, default=500, help="times 2000 conversations")
+    parser.add_argument(
+        "--processes", type=int, default=0, help="that write the corpus; 0: all cores"
+    )
     parser.add_argument("--lr", type=float, default=2e-3, help="peak learning rate")
     parser.add_argument("--weight-decay", type=float, default=0.1)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--eager", action="store_true", help="do not compile the model on a GPU")
     parser.add_argument(
         "--dry-run", action="store_true", help="three tiny steps, to see that all parts work"
     )
-    args = parser.parse_args()
+    args = parser.parse_args(argv)
     if args.dry_run:
-        args.steps, args.batch, args.shards = 3, 1, 1
+        args.steps, args.batch, args.shards, args.seconds = 3, 1, 1, None
     return args
 
 
-def main() -> None:
-    """Train tokenizer and model and write both to `--out`."""
-    args = parse_args()
-    start = time.perf_counter()
-    tokenizer = train_tokenizer(dialogues(args.seed + 1, TOKENIZER_DIALOGUES))
-    save_tokenizer(tokenizer, args.out)
-    corpus = build_corpus(tokenizer, args.shards, args.seed)
-    written = time.perf_counter() - start
-    print(f"{len(corpus.tokens)} windows of {CONTEXT_LENGTH} tokens in {written:.0f} s", flush=True)
+def start_tokenizer(args: argparse.Namespace) -> Tokenizer:
+    """That of `--init`, or a new one."""
+    if args.init is not None:
+        return Tokenizer.from_file(str(args.init / "tokenizer.json"))
+    return train_tokenizer(dialogues(args.seed + 1, TOKENIZER_DIALOGUES))
 
+
+def start_model(args: argparse.Namespace, tokenizer: Tokenizer) -> LlamaForCausalLM:
+    """The model of `--init`, in float32, or a new one."""
+    if args.init is not None:
+        loaded: LlamaForCausalLM = LlamaForCausalLM.from_pretrained(args.init, dtype=torch.float32)
+        return loaded
+    names = {"bos_token_id": BOS, "eos_token_id": TURN_END, "pad_token_id": PAD}
+    return LlamaForCausalLM(
+        tutor_config(**{name: token_id(tokenizer, token) for name, token in names.items()})
+    )
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Train and write tokenizer, weights and log to `--out`."""
+    start = time.perf_counter()
+    args = parse_args(argv)
     random.seed(args.seed)
     torch.manual_seed(args.seed)
     torch.set_float32_matmul_precision("high")
-    names = {"bos_token_id": BOS, "eos_token_id": TURN_END, "pad_token_id": PAD}
-    model = LlamaForCausalLM(
-        tutor_config(**{name: token_id(tokenizer, token) for name, token in names.items()})
-    )
-    curve = fit(model, corpus, args)
+    tokenizer = start_tokenizer(args)
+    save_tokenizer(tokenizer, args.out)
+    with contextlib.ExitStack() as stack:
+        deadline = None
+        if args.seconds is None:
+            corpus = build_corpus(tokenizer, args.shards, args.seed, args.processes)
+            data = batches(corpus, args.batch, args.steps, args.seed)
+        else:
+            stream = ShardStream(tokenizer, args.seed, args.processes)
+            stack.callback(stream.close)
+            data = stream_batches(stream, args.batch)
+            deadline = start + args.seconds
+        # Only now: the stream's processes are forks, and must not inherit threads or a GPU.
+        model = start_model(args, tokenizer)
+        trainer = Trainer(model, args)
+        print(f"training begins after {time.perf_counter() - start:.0f} s", flush=True)
+        steps = trainer.fit(data, deadline)
+        shards = args.shards if deadline is None else stream.taken
     save(model, args.out)
+    curve = trainer.curve
     log = {
         "parameters": model.num_parameters(),
-        "steps": args.steps,
+        "init": args.init is not None,
+        "steps": steps,
         "windows_per_step": args.batch,
-        "shards": args.shards,
-        "conversations": args.shards * SHARD_DIALOGUES,
+        "shards": shards,
+        "conversations": shards * SHARD_DIALOGUES,
         "terms": len(load_knowledge().terms),
         "rope_theta": ROPE_THETA,
-        "windows": len(corpus.tokens),
+        "windows": steps * args.batch if deadline is not None else len(corpus.tokens),
         "peak_learning_rate": args.lr,
         "weight_decay": args.weight_decay,
         "seed": args.seed,

@@ -1,0 +1,69 @@
+"""Gives each client an environment of its own: their pins contradict each other's, and ours.
+
+    .venv/bin/python -m tests.judges.clients.install              # all that install within a minute
+    .venv/bin/python -m tests.judges.clients.install langchain    # these
+
+They go to `.judges/<client>`, or into the folder that YAIE_CLIENTS names.
+"""
+
+import os
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+ROOT = Path(__file__).parents[3]
+PINS = Path(__file__).parent / "pins"
+# These take minutes and more than a gigabyte.
+HEAVY = ("aiperf", "guidellm")
+# This one's PyTorch brings along what the platform has, so its list is not complete.
+RESOLVED = ("guidellm",)
+MINIMUM = (3, 11)
+
+
+def clients() -> list[str]:
+    """Every client that has a list of pins."""
+    return sorted(file.stem for file in PINS.glob("*.txt"))
+
+
+def home() -> Path:
+    """Where the environments are."""
+    return Path(os.environ.get("YAIE_CLIENTS") or ROOT / ".judges")
+
+
+def python_of(client: str) -> Path:
+    """The interpreter of a client's environment, which need not exist."""
+    return home() / client / "bin" / "python"
+
+
+def pinned(client: str) -> dict[str, str]:
+    """The version of each package of a client's environment."""
+    lines = (PINS / f"{client}.txt").read_text("utf-8").splitlines()
+    pins = [line.partition("==") for line in lines if line and not line.startswith("#")]
+    return {name: version for name, _, version in pins}
+
+
+def install(client: str) -> None:
+    """Make the environment, unless it has been made from the same pins."""
+    folder, pins = home() / client, PINS / f"{client}.txt"
+    made_from = folder / "pins.txt"
+    if made_from.exists() and made_from.read_bytes() == pins.read_bytes():
+        return
+    venv.create(folder, clear=True, with_pip=True)
+    command = [str(python_of(client)), "-m", "pip", "install", "--quiet",
+               "--no-compile", "-r", str(pins)]  # fmt: skip
+    # A complete list needs no resolving, which takes longer than the installation.
+    subprocess.run(command + ["--no-deps"] * (client not in RESOLVED), check=True)
+    made_from.write_bytes(pins.read_bytes())
+
+
+def main(wanted: list[str]) -> None:
+    if sys.version_info < MINIMUM:
+        sys.exit(f"The pins are for Python {MINIMUM[0]}.{MINIMUM[1]} and later.")
+    for client in wanted or [client for client in clients() if client not in HEAVY]:
+        print(f"{client}: {python_of(client)}", flush=True)
+        install(client)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,133 @@
+"""The 200 unseen questions stay unseen, and their judge tells right answers from wrong ones."""
+
+import re
+from collections import Counter, defaultdict
+
+from yaie.tutor.dialogues import dialogues
+from yaie.tutor.glossary import load_knowledge, load_phrasings
+from yaie.tutor.templates import expand, normalise, parse
+from yaie.tutor.tool_use import reserved_names
+from yaie.tutor.unseen import (
+    KINDS,
+    Unseen,
+    calls_in,
+    is_right,
+    reserved_questions,
+    tool_schema,
+    unseen_questions,
+)
+from yaie.tutor.wider import load_wider
+
+GRAM = 4
+"""Words in a row that count as common to two questions."""
+MOST = 0.8
+"""Share of an unseen question's grams that one training question may have."""
+SAMPLE = list(dialogues(seed=11, count=4000))
+MANY = 3000
+"""Expansions of a template beyond which it is sampled by the conversations alone."""
+
+
+def grams(text: str) -> set[tuple[str, ...]]:
+    words = text.split()
+    rows = [tuple(words[i : i + GRAM]) for i in range(len(words) - GRAM + 1)]
+    return set(rows) or {tuple(words)}
+
+
+def written_questions() -> set[str]:
+    """Normal forms of what whole questions can say, and of what was said in a sample."""
+    wider = load_wider()
+    rows = [row for faq in load_knowledge().faqs for row in faq.ask]
+    rows += [row for entry in wider.situations for row in entry.ask]
+    rows += [row for claim in wider.claims for row in (*claim.yes, *claim.no)]
+    rows += [row for tool in load_phrasings("tools")["tool"] for row in tool["ask"]]
+    texts = set()
+    for row in rows:
+        count = 1
+        for alternatives in parse(row):
+            count *= len(alternatives)
+        if count <= MANY:
+            texts |= {normalise(text) for text in expand(row)}
+    return texts | {normalise(m["content"]) for talk in SAMPLE for m in talk if m["role"] == "user"}
+
+
+def test_there_are_two_hundred_of_all_kinds() -> None:
+    questions = unseen_questions()
+    assert len(questions) == 200
+    assert {kind: n for kind, n in Counter(q.kind for q in questions).items() if n < 25} == {}
+    assert set(KINDS) == {q.kind for q in questions}
+    assert len({(q.turns, q.tools) for q in questions}) == 200
+    judged = [q for q in questions if q.facts or q.begins or q.call]
+    # The rest are greetings and the like beside tools, where not calling one is what counts.
+    assert len(judged) >= 190
+
+
+def test_training_cannot_produce_an_unseen_question() -> None:
+    assert len(reserved_questions()) > 150
+    assert reserved_questions() & written_questions() == set()
+
+
+def test_no_training_question_has_most_of_an_unseen_one() -> None:
+    by_gram = defaultdict(list)
+    for text in written_questions():
+        for gram in grams(text):
+            by_gram[gram].append(text)
+    worst: dict[str, float] = {}
+    for text in reserved_questions():
+        wanted = grams(text)
+        shared = Counter(other for gram in wanted for other in by_gram[gram])
+        worst[text] = max(shared.values(), default=0) / len(wanted)
+    long = {text: share for text, share in worst.items() if len(text.split()) > GRAM}
+    assert {text: share for text, share in long.items() if share > MOST} == {}
+    assert sum(long.values()) / len(long) < 0.25
+
+
+def test_no_offered_tool_has_the_name_of_an_unseen_one() -> None:
+    offered = {
+        name
+        for talk in SAMPLE
+        if talk[0]["role"] == "system"
+        for name in re.findall(r"^([\w-]+)\(", talk[0]["content"], re.MULTILINE)
+    }
+    assert len(offered) > 500
+    assert offered & reserved_names() == set()
+
+
+def test_every_named_tool_exists_and_its_calls_fit_the_schema() -> None:
+    for question in unseen_questions():
+        schemas = {name: tool_schema(name)["function"]["parameters"] for name in question.tools}
+        if question.call is not None:
+            name, arguments = question.call
+            assert arguments.keys() <= schemas[name]["properties"].keys()
+            assert set(schemas[name]["required"]) <= arguments.keys()
+
+
+CALL = '<tool_call>\n{"name": "f", "arguments": {"a": "2 + 2"}}\n</tool_call>'
+
+
+def test_a_call_is_right_by_name_and_values() -> None:
+    question = Unseen("tool", ("?",), call=("f", {"a": "2+2"}), tools=("f",))
+    assert is_right(question, [CALL])
+    assert not is_right(question, [CALL.replace("2 + 2", "2 + 3")])
+    assert not is_right(question, [CALL.replace('"f"', '"g"')])
+    assert not is_right(question, [CALL + CALL])
+    assert not is_right(question, ["4"])
+    assert calls_in("<tool_call>{oops}</tool_call>") == []
+
+
+def test_after_the_result_the_facts_count() -> None:
+    question = Unseen("tool", ("?",), ("4",), call=("f", {"a": "2+2"}), tools=("f",), result="4")
+    assert is_right(question, [CALL, "The result is 4."])
+    assert not is_right(question, [CALL, CALL])
+
+
+def test_yes_must_be_the_first_word() -> None:
+    question = Unseen("yes_no", ("?",), ("exact|same",), begins="no")
+    assert is_right(question, ["No: it is exact."])
+    assert not is_right(question, ["It is exact, no doubt."])
+    assert not is_right(question, ["No: it is fast."])
+
+
+def test_without_need_no_tool_is_called() -> None:
+    question = Unseen("tool", ("hello",), tools=("f",))
+    assert is_right(question, ["Hello!"])
+    assert not is_right(question, [CALL])

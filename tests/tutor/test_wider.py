@@ -1,0 +1,82 @@
+"""Claims, situations and sides of terms: they name known terms, and get the answer they want."""
+
+import random
+
+import pytest
+
+from yaie.tutor.dialogues import with_verdict
+from yaie.tutor.glossary import load_knowledge, load_phrasings, mentions, sentences
+from yaie.tutor.questions import exchange
+from yaie.tutor.wider import Claim, Situation, ask_claim, ask_facet, ask_situation, load_wider
+
+WIDER = load_wider()
+NAMES = load_knowledge().by_name
+
+
+@pytest.mark.parametrize("claim", WIDER.claims, ids=lambda claim: claim.text[:40])
+def test_a_claim_is_asked_both_ways_about_a_known_term(claim: Claim) -> None:
+    assert claim.term in {"", *NAMES}
+    assert claim.yes
+    assert claim.no
+    assert claim.text.endswith(".")
+    assert len(sentences(claim.text)) <= 3
+    if not claim.term:
+        assert not any("{t}" in row for row in (*claim.yes, *claim.no, *claim.true, *claim.false))
+
+
+@pytest.mark.parametrize("situation", WIDER.situations, ids=lambda entry: entry.ask[0][:40])
+def test_a_situation_mentions_its_facts(situation: Situation) -> None:
+    assert situation.topic in NAMES
+    assert len(situation.ask) >= 2
+    assert mentions(situation.answer, situation.facts)
+    assert len(situation.answer) < 420
+
+
+def test_sides_belong_to_known_terms_and_have_templates() -> None:
+    assert WIDER.facets.keys() <= NAMES.keys()
+    sides = {side for facets in WIDER.facets.values() for side in facets}
+    assert sides == load_phrasings("facets").keys()
+    texts = [text for facets in WIDER.facets.values() for text in facets.values()]
+    assert all(text[-1] in ".?!" and len(text) < 300 for text in texts)
+
+
+def test_yes_and_no_follow_the_question() -> None:
+    claim = Claim(
+        "because.", "", yes=("Is it so",), no=("Is it not",), true=("it is",), false=("it isn't",)
+    )
+    rng = random.Random(0)
+    asked = {ask_claim(claim, rng) for _ in range(300)}
+    assert {reply for _, reply in asked} == {"Yes: because.", "No: because."}
+    for question, reply in asked:
+        denied = "not" in question.lower() or "isn't" in question.lower()
+        if "it" in question.lower().split() and len(question.split()) > 3:
+            assert reply.startswith("No") == denied, question
+
+
+def test_questions_are_filled() -> None:
+    rng = random.Random(1)
+    sided = [NAMES[name] for name in WIDER.facets]
+    for _ in range(500):
+        texts = [
+            ask_situation(rng.choice(WIDER.situations), rng),
+            ask_claim(rng.choice(WIDER.claims), rng, follow=rng.random() < 0.5)[0],
+            ask_facet(rng.choice(sided), rng, follow=rng.random() < 0.5)[0],
+        ]
+        assert all(text.strip() and not set("{}[]|") & set(text) for text in texts), texts
+
+
+def test_only_questions_for_yes_or_no_get_a_verdict() -> None:
+    reply = "It helps."
+    assert with_verdict("why", "Is paging needed", reply) == "Yes: It helps."
+    assert with_verdict("why", "Can we do without paging", reply) == "No: It helps."
+    assert with_verdict("why", "Do you know why paging is useful", reply) == reply
+    assert with_verdict("why", "Why paging", reply) == reply
+    assert with_verdict("contrast", "Is a block the same as a slot", reply) == "No: It helps."
+    assert with_verdict("contrast", "Are blocks and slots different", reply) == "Yes: It helps."
+    assert with_verdict("contrast", "blocks vs slots", reply) == reply
+
+
+def test_words_are_exchanged_for_their_like() -> None:
+    texts = {exchange("why is a big request slow", random.Random(seed)) for seed in range(99)}
+    assert len(texts) > 20
+    assert exchange("kv {t} top-p", random.Random(0)) == "kv {t} top-p"
