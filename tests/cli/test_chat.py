@@ -66,7 +66,7 @@ def test_unknown_command_and_too_long_input_do_not_end_the_chat(
 ) -> None:
     ran = yaie("chat", stdin="/what\n" + "x" * 2000 + "\nabc\n/help\n")
     assert "there is no command /what" in ran.err
-    assert "do not fit" in ran.err
+    assert "maximum context length" in ran.err
     assert ran.out.startswith("cba\n/reset")
 
 

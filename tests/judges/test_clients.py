@@ -11,6 +11,7 @@ import subprocess
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -80,13 +81,16 @@ def verdicts(servers: str) -> Verdicts:
     return judged
 
 
-@pytest.mark.parametrize(("client", "program", "name"), [
-    pytest.param(*case, id=f"{case[1].removeprefix('ask_').removesuffix('.py')}-{case[2]}")
-    for case in cases()
-])  # fmt: skip
+def marked(client: str, program: str, name: str) -> Any:
+    """A case, which is skipped before any server starts if its client is not there."""
+    told = f"not installed: python -m tests.judges.clients.install {client}"
+    there = pytest.mark.skipif(not python_of(client).exists(), reason=told)
+    named = f"{program.removeprefix('ask_').removesuffix('.py')}-{name}"
+    return pytest.param(client, program, name, id=named, marks=there)
+
+
+@pytest.mark.parametrize(("client", "program", "name"), [marked(*each) for each in cases()])
 def test_client(verdicts: Verdicts, client: str, program: str, name: str) -> None:
-    if not python_of(client).exists():
-        pytest.skip(f"not installed: python -m tests.judges.clients.install {client}")
     failure = verdicts(client, program)[name]
     if failure:
         pytest.fail(failure, pytrace=False)

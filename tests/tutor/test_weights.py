@@ -2,17 +2,22 @@
 
 import json
 import random
-from pathlib import Path
+from typing import Any
 
 import pytest
 from tokenizers import Tokenizer
 
+from yaie.server.tools import choose_format
+from yaie.server.tools.formats import HermesFormat
+from yaie.server.tools.parser import Arguments, Call, Content
 from yaie.tutor import TUTOR_DIR, TUTOR_PATH
+from yaie.tutor.card import GOAL
 from yaie.tutor.corpus import build_corpus, encode
 from yaie.tutor.dialogues import REFUSAL, dialogues
 from yaie.tutor.evaluate import Tutor, is_right
 from yaie.tutor.held_out import held_out_questions
-from yaie.tutor.tokenizer import CONTEXT_LENGTH
+from yaie.tutor.tokenizer import CHAT_TEMPLATE, CONTEXT_LENGTH
+from yaie.tutor.unseen import KINDS, tool_schema, unseen_questions
 
 MEGABYTE = 1_000_000
 
@@ -26,7 +31,7 @@ def test_the_files_are_those_of_a_hugging_face_model_and_small() -> None:
     names = {path.name for path in TUTOR_PATH.iterdir()}
     assert {"config.json", "generation_config.json", "model.safetensors", "README.md"} <= names
     assert {"tokenizer.json", "tokenizer_config.json", "training_log.json"} <= names
-    assert sum(path.stat().st_size for path in TUTOR_PATH.iterdir()) < 25 * MEGABYTE
+    assert sum(path.stat().st_size for path in TUTOR_PATH.iterdir()) < 20 * MEGABYTE
 
 
 def test_it_is_a_small_llama_in_bfloat16(tutor: Tutor) -> None:
@@ -94,12 +99,66 @@ def test_the_flagship_question_and_some_refusals(tutor: Tutor) -> None:
     assert [answer.text for answer in answers[1:]] == [REFUSAL] * 4
 
 
+def test_the_shipped_template_is_the_one_that_training_writes(tutor: Tutor) -> None:
+    assert tutor.tokenizer.chat_template == CHAT_TEMPLATE
+
+
+CALLS = [
+    (("weather_in",), "How is the weather in Lisbon at the moment?", {"place": "Lisbon"}),
+    (("weather_in", "roll_die"), "roll a die with 20 sides please", {"sides": 20}),
+]
+
+
+@pytest.mark.parametrize(("offered", "question", "arguments"), CALLS)
+def test_the_server_reads_a_call_that_the_tutor_makes(
+    tutor: Tutor, offered: tuple[str, ...], question: str, arguments: dict[str, Any]
+) -> None:
+    """The tools go through the shipped template; the answer, in pieces, through the server's parser."""
+    tools = [tool_schema(name) for name in offered]
+    [answer] = tutor.answer([[{"role": "user", "content": question}]], tools=[tools])
+    form = choose_format("auto", tutor.tokenizer.chat_template, lambda _: None)
+    assert isinstance(form, HermesFormat)
+    functions = [tool["function"] for tool in tools]
+    parser = form.parser({function["name"]: function["parameters"] for function in functions})
+    pieces = [answer.text[start : start + 5] for start in range(0, len(answer.text), 5)]
+    events = [event for piece in pieces for event in parser.push(piece)] + parser.end()
+    assert [event.name for event in events if isinstance(event, Call)] == [offered[-1]]
+    written = "".join(event.text for event in events if isinstance(event, Arguments))
+    assert json.loads(written) == arguments
+    assert [event for event in events if isinstance(event, Content)] == []
+    assert answer.ended
+
+
+def recorded() -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads((TUTOR_DIR / "evaluation.json").read_text(encoding="utf-8"))
+    return loaded
+
+
 def test_the_recorded_evaluation_meets_its_targets() -> None:
-    recorded = json.loads(Path(TUTOR_DIR / "evaluation.json").read_text(encoding="utf-8"))
-    assert recorded["held_out"]["right"] >= 0.9
-    assert recorded["held_out"]["ended"] >= 0.99
-    assert recorded["held_out"]["known_sentences"] >= 0.99
-    assert recorded["refusals"]["off_subject_refused"] >= 0.9
-    assert recorded["refusals"]["on_subject_refused"] == 0
-    assert recorded["unknown_things"]["refused"] >= 0.9
-    assert recorded["unusual_whys"]["right"] >= 0.7
+    result = recorded()
+    assert result["held_out"]["right"] >= 0.9
+    assert result["held_out"]["ended"] >= 0.99
+    assert result["held_out"]["known_sentences"] >= 0.99
+    assert result["with_system_prompt"]["right"] >= 0.9
+    assert result["sums"]["right"] >= 0.9
+    assert result["refusals"]["off_subject_refused"] >= 0.9
+    assert result["refusals"]["on_subject_refused"] == 0
+    assert result["unknown_things"]["refused"] >= 0.9
+    assert result["conversations"]["right"] >= 0.9
+    assert result["unusual_whys"]["right"] >= 0.6
+
+
+def test_the_recorded_evaluation_of_unseen_questions_has_all_kinds() -> None:
+    unseen = recorded()["unseen"]
+    assert unseen["questions"] == len(unseen_questions())
+    assert unseen["right"] >= 0.75
+    assert {kind: unseen[kind] for kind in KINDS if unseen[kind] < 0.65} == {}
+    assert len(unseen["wrong"]) == round((1 - unseen["right"]) * unseen["questions"])
+
+
+def test_the_card_has_the_recorded_figures_and_says_whether_the_goal_is_reached() -> None:
+    unseen = recorded()["unseen"]
+    card = (TUTOR_PATH / "README.md").read_text(encoding="utf-8")
+    assert f"| unseen questions, of {unseen['questions']} | {unseen['right']:.1%} |" in card
+    assert f"The goal for them was {GOAL:.0%}" in card
+    assert ("so it is not reached" in card) == (unseen["right"] < GOAL)

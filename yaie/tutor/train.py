@@ -294,6 +294,7 @@ def main(argv: list[str] | None = None) -> None:
     log = {
         "parameters": model.num_parameters(),
         "init": args.init is not None,
+        "seconds": args.seconds,
         "steps": steps,
         "windows_per_step": args.batch,
         "shards": shards,

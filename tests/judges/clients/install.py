@@ -59,7 +59,8 @@ def install(client: str) -> None:
 
 def main(wanted: list[str]) -> None:
     if sys.version_info < MINIMUM:
-        sys.exit(f"The pins are for Python {MINIMUM[0]}.{MINIMUM[1]} and later.")
+        print("The pins are for Python {}.{} and later: nothing is installed.".format(*MINIMUM))
+        return
     for client in wanted or [client for client in clients() if client not in HEAVY]:
         print(f"{client}: {python_of(client)}", flush=True)
         install(client)

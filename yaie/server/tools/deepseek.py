@@ -21,6 +21,7 @@ CALL, SEPARATOR, CALL_END = "<｜tool▁call▁begin｜>", "<｜tool▁sep｜>",
 LONGEST_NAME = 128
 
 _MAKES_JSON = re.compile(r"""arguments['"]?\]?\s*\|\s*tojson""")
+# In the words of the card of DeepSeek-V3.1, which its models know from their training.
 _TELL = """\
 ## Tools
 You have access to the following tools:
