@@ -125,7 +125,17 @@ def test_equal_changes_on_one_line_have_different_keys() -> None:
     assert len(set(keys)) == len(keys)
 
 
-@pytest.mark.parametrize("lab", LABS, ids=lambda lab: lab.key)
+QUICK = {"sampler", "radix_tree", "engine", "cuda_memory_ops"}
+"""Labs whose mutants are made in two seconds; those of the others take a minute and a half together."""
+
+
+@pytest.mark.parametrize(
+    "lab",
+    [
+        pytest.param(lab, id=lab.key, marks=[] if lab.key in QUICK else pytest.mark.nightly)
+        for lab in LABS
+    ],
+)
 def test_every_lab_has_mutants_for_each_of_its_tasks(lab) -> None:
     found = list(mutants_of(reference_folder(lab), lab))
     assert {mutant.task for mutant in found} == {task.id for task in lab.tasks}

@@ -45,7 +45,6 @@ CHAT_WRONG: list[tuple[str, dict[str, Any]]] = [
     ("tool_choice", {"tool_choice": "required"}),
     ("tools[0].function.name", {"tools": [{"type": "function", "function": {}}]}),
     ("max_completion_tokens", {"max_completion_tokens": 5}),
-    ("store", {"store": True}),
 ]
 TEXT_WRONG: list[tuple[str, dict[str, Any]]] = [
     ("logprobs", {"logprobs": 21}),

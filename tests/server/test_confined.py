@@ -72,7 +72,6 @@ CHAT: dict[str, dict[str, Any]] = {
     "sound": part("input_audio", "BAIT"),
     "file": part("file", "BAIT"),
     "template": {"chat_template": "{{ ''.__class__.__mro__ }}"},
-    "variables of the template": {"chat_template_kwargs": {"x": "{% include 'BAIT' %}"}},
     "documents": {"documents": [{"title": "x", "path": "BAIT"}]},
     "adapter": {"lora_path": "BAIT"},
     "another model": {"model": "BAIT"},
@@ -80,6 +79,7 @@ CHAT: dict[str, dict[str, Any]] = {
         "name": "f", "parameters": {"$ref": "file://BAIT"}}}], "tool_choice": "required"},
 }  # fmt: skip
 HARMLESS: dict[str, dict[str, Any]] = {
+    "variables of the template": {"chat_template_kwargs": {"x": "{% include 'BAIT' %}"}},
     "a template's text": {
         "messages": [{"role": "user", "content": "{{ ''.__class__ }}{% raise %}"}]
     },

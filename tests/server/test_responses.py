@@ -261,7 +261,8 @@ def test_a_client_that_leaves_ends_its_request(
     fake_live: LiveServer, fake: FakeEngine, stream: bool
 ) -> None:
     fake.pause_after(1)
-    body = {"input": "abcdef", "stream": stream}
+    fake.step_seconds = 0.02  # so many steps last longer than the server takes to see it
+    body = {"input": "a" * 500, "stream": stream}
     leaving = fake_live.http.stream("POST", PATH, json=body, timeout=0.5)
     with pytest.raises(httpx.ReadTimeout), leaving as answer:
         answer.read()

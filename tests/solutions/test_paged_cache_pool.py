@@ -146,9 +146,9 @@ def test_dtype_is_as_asked() -> None:
 def test_pools_take_memory_when_blocks_are_first_written() -> None:
     before = psutil.Process().memory_info().rss
     layers = [KVLayerSpec(4, 32)] * 2
-    pool = KVPool(layers, 4096, 16, torch.float32, torch.device("cpu"), num_host_blocks=4096)
+    pool = KVPool(layers, 2**14, 16, torch.float32, torch.device("cpu"), num_host_blocks=2**14)
     k = torch.ones(1, 4, 32)
     pool.write(1, k, k, torch.tensor([40_000]))
     pool.swap_out([(2500, 3000)])
     assert pool.blocks(1)[0][2500].sum() == 4 * 32
-    assert psutil.Process().memory_info().rss - before < 64 * 2**20  # of 256 MiB
+    assert psutil.Process().memory_info().rss - before < 256 * 2**20  # of 1 GiB

@@ -74,6 +74,7 @@ def test_training_sees_what_the_chat_template_renders(tutor: Tutor) -> None:
         assert learned == "".join(f"{reply}<|im_end|>" for reply in replies)
 
 
+@pytest.mark.nightly
 def test_the_corpus_is_the_same_however_many_processes_write_it() -> None:
     plain = Tokenizer.from_file(str(TUTOR_PATH / "tokenizer.json"))
     one, two = (build_corpus(plain, shards=2, seed=1, processes=n) for n in (1, 2))
