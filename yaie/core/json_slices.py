@@ -71,8 +71,8 @@ class Turns:
 
 
 def free(lists: list[list[Any]]) -> None:
-    """Empty lists that nobody else has, large ones beside the event loop: a million objects take as long
-    as ten tokens."""
+    """Empty lists that have no other owner, large ones beside the event loop: a million objects take as
+    long as ten tokens."""
     if sum(map(len, lists)) < MANY:
         return
     with contextlib.suppress(RuntimeError):  # the interpreter ends

@@ -1,7 +1,7 @@
 """Tokenizes long texts: a lower bound first, then in pieces from the end, as many as are wanted.
 
 Used by `Tokenizer`. Of a prompt that is longer than the context only its end can matter
-(`truncate_prompt_tokens`), so nobody needs to wait for the rest.
+(`truncate_prompt_tokens`), and the rest need not be tokenized.
 """
 
 import threading

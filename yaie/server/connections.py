@@ -52,7 +52,7 @@ def connection_class(
             super().connection_lost(exc)
 
         def shutdown(self) -> None:
-            """By now the request that is still coming would be refused, so nobody waits for its rest."""
+            """By now the request that is still coming would be refused: its rest is not waited for."""
             asking = self.cycle is not None and self.cycle.more_body
             if asking and not self.cycle.response_started:
                 self._answer(503, "The server is shutting down.")

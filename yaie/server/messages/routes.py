@@ -17,7 +17,7 @@ from yaie.core.params import SamplingParams
 from yaie.server.messages.chat import chat_body, in_our_words
 from yaie.server.messages.reply import MessageReply
 from yaie.server.messages.schemas import MessagesRequest, TokenCountRequest
-from yaie.server.responses.routes import ResponseStream
+from yaie.server.responses.routes import whole_or_streamed
 from yaie.server.service import Service
 from yaie.server.unions import located
 
@@ -59,15 +59,7 @@ async def _answer(service: Service, api: "ApiServer", body: MessagesRequest) -> 
         stream, reply = await _submit(service, api, body)
     except InvalidRequestError as error:
         raise in_our_words(error) from None
-    if not body.stream:
-        response: Response = await api.whole_answer(stream, reply)
-        return response
-    try:
-        first = list(reply.chunks(await anext(stream)))
-    except BaseException:
-        await stream.aclose()
-        raise
-    return ResponseStream(api, stream, reply, first)
+    return await whole_or_streamed(api, stream, reply, is_streamed=bool(body.stream))
 
 
 async def _submit(

@@ -47,15 +47,7 @@ async def _answer(service: Service, api: "ApiServer", body: ResponsesRequest) ->
         raise in_our_words(error) from None
     except ValidationError as error:
         raise in_our_words(api.validation_error(located(error).errors())) from None
-    if not body.stream:
-        response: Response = await api.whole_answer(stream, reply)
-        return response
-    try:
-        first = list(reply.chunks(await anext(stream)))
-    except BaseException:
-        await stream.aclose()
-        raise
-    return ResponseStream(api, stream, reply, first)
+    return await whole_or_streamed(api, stream, reply, is_streamed=bool(body.stream))
 
 
 async def _submit(
@@ -81,6 +73,22 @@ class EventReply(Reply, Protocol):
     def failure(self, error: Json) -> Iterable[Json]:
         """The last events of a stream that failed. error: the error object as elsewhere."""
         ...
+
+
+async def whole_or_streamed(
+    api: "ApiServer", stream: OutputStream, reply: EventReply, *, is_streamed: bool
+) -> Response:
+    """The answer in one piece, or its events. Those of the first output are made before the status is
+    sent, which a failure then has."""
+    if not is_streamed:
+        response: Response = await api.whole_answer(stream, reply)
+        return response
+    try:
+        first = list(reply.chunks(await anext(stream)))
+    except BaseException:
+        await stream.aclose()
+        raise
+    return ResponseStream(api, stream, reply, first)
 
 
 class ResponseStream(Response):
