@@ -8,6 +8,7 @@ import ast
 import copy
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from pathlib import Path
 
 from grader.regions import find_regions
@@ -92,27 +93,24 @@ def _mutants_of_file(text: str, file: str, task_at: dict[int, str]) -> Iterator[
             yield Mutant(file, function, line, label, task_at[number], source)
 
 
-_UNTOUCHED: dict[int, set[int]] = {}
-
-
+@lru_cache(
+    maxsize=1
+)  # by the tree itself, which it keeps: another one may come to have the same id
 def _untouched(tree: ast.AST) -> set[int]:
     """Indices, in the order of `ast.walk`, of nodes inside annotations, messages and assertions."""
-    if id(tree) not in _UNTOUCHED:
-        inside: set[int] = set()
-        for node in ast.walk(tree):
-            match node:
-                case ast.AnnAssign():
-                    roots: list[ast.AST] = [node.annotation]
-                case ast.arg() if node.annotation is not None:
-                    roots = [node.annotation]
-                case ast.Raise() | ast.JoinedStr() | ast.Assert():
-                    roots = list(ast.iter_child_nodes(node))
-                case _:
-                    continue
-            inside |= {id(child) for root in roots for child in ast.walk(root)}
-        _UNTOUCHED.clear()
-        _UNTOUCHED[id(tree)] = {i for i, n in enumerate(ast.walk(tree)) if id(n) in inside}
-    return _UNTOUCHED[id(tree)]
+    inside: set[int] = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.AnnAssign():
+                roots: list[ast.AST] = [node.annotation]
+            case ast.arg() if node.annotation is not None:
+                roots = [node.annotation]
+            case ast.Raise() | ast.JoinedStr() | ast.Assert():
+                roots = list(ast.iter_child_nodes(node))
+            case _:
+                continue
+        inside |= {id(child) for root in roots for child in ast.walk(root)}
+    return {i for i, n in enumerate(ast.walk(tree)) if id(n) in inside}
 
 
 def _changed(tree: ast.AST, index: int, apply: Change) -> str:
