@@ -58,7 +58,7 @@ def test_connections_beyond_the_limit_are_told_and_closed(fake: FakeEngine) -> N
         assert status == 503
         for connection in idle:
             connection.close()
-        within(5, lambda: server.http.get("/health").status_code == 200)
+        within(20, lambda: server.http.get("/health").status_code == 200)
 
 
 @pytest.mark.parametrize("more", [b"", b'{"prompt": '])

@@ -21,7 +21,7 @@ def slow(live: LiveServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[LiveServ
 
     monkeypatch.setattr(live.llm, "step", slow_step)
     yield live
-    within(5, lambda: live.llm.stats()["used_blocks"] == 0)
+    within(20, lambda: live.llm.stats()["used_blocks"] == 0)
     live.llm.check()
 
 
@@ -49,7 +49,7 @@ def test_leaving_while_it_runs_frees_its_blocks_within_a_second(
     slow: LiveServer, stream: bool, n: int
 ) -> None:
     connection = ask(slow, stream=stream, n=n)
-    within(5, lambda: is_running(slow))
+    within(20, lambda: is_running(slow))
     connection.close()
     within(1, lambda: is_empty(slow))
     assert slow.engine.num_streams == 0
@@ -57,7 +57,7 @@ def test_leaving_while_it_runs_frees_its_blocks_within_a_second(
 
 def test_leaving_before_the_stream_began_is_noticed_too(slow: LiveServer) -> None:
     connection = ask(slow, stream=True)
-    within(5, lambda: slow.engine.num_streams == 1)
+    within(20, lambda: slow.engine.num_streams == 1)
     connection.close()
     within(1, lambda: is_empty(slow) and slow.engine.num_streams == 0)
 
@@ -66,9 +66,9 @@ def test_others_go_on_undisturbed_when_one_leaves(slow: LiveServer) -> None:
     body = {"prompt": "hello", "max_tokens": 40, "ignore_eos": True, "temperature": 0}
     alone = slow.http.post("/v1/completions", json=body).json()["choices"][0]["text"]
     connection = ask(slow)
-    within(5, lambda: is_running(slow))
+    within(20, lambda: is_running(slow))
     other = ask(slow, max_tokens=40, temperature=0)
-    within(5, lambda: slow.engine.num_streams == 2)
+    within(20, lambda: slow.engine.num_streams == 2)
     connection.close()
     answer = b""
     while b"\r\n\r\n" not in answer or not answer.rstrip().endswith(b"}"):

@@ -16,7 +16,7 @@ from yaie.engine.background.async_engine import EngineState
 def leave(server: LiveServer, seconds: float) -> "Future[None]":
     """Begin to drain."""
     future = asyncio.run_coroutine_threadsafe(server.engine.shutdown(seconds), server.engine._loop)
-    within(5, lambda: server.engine.state is EngineState.DRAINING)
+    within(20, lambda: server.engine.state is EngineState.DRAINING)
     return future
 
 
@@ -57,7 +57,7 @@ def test_what_the_limit_leaves_over_ends_with_an_error(fake: FakeEngine) -> None
     answers: list[httpx.Response] = []
     with serving(lambda: fake) as server:
         asking = [ask(server, answers, stream=True), ask(server, answers, stream=False)]
-        within(5, lambda: fake.steps > 3)
+        within(20, lambda: fake.steps > 3)
         leave(server, 0.2).result(10)
         for thread in asking:
             thread.join(20)
@@ -75,7 +75,7 @@ def test_queue_and_inbox_are_told_too(fake: FakeEngine) -> None:
     with serving(lambda: fake) as server:
         fake.pause_after(0)
         asking = [ask(server, answers) for _ in range(10)]
-        within(5, lambda: server.engine.num_streams == 10)
+        within(20, lambda: server.engine.num_streams == 10)
         leaving = leave(server, 0.1)
         for thread in asking:
             thread.join(10)

@@ -44,7 +44,7 @@ def test_draining_engine(fake: FakeEngine, path: str) -> None:
         asking.start()
         assert fake.paused.wait(10)
         leave(server)
-        within(5, lambda: server.engine.state is EngineState.DRAINING)
+        within(20, lambda: server.engine.state is EngineState.DRAINING)
         assert look(server, path) == (503, "draining")
         refused = server.http.post("/v1/completions", json=LONG)
         assert refused.status_code == 503

@@ -260,7 +260,7 @@ def test_requests_beyond_the_limit_are_a_503_and_the_rest_goes_on(fake: FakeEngi
         asking = [threading.Thread(target=ask) for _ in range(3)]
         for thread in asking:
             thread.start()
-        within(5, lambda: server.engine.num_streams == 3)
+        within(20, lambda: server.engine.num_streams == 3)
         refused = server.http.post("/v1/completions", json=TEXT)
         assert error_of(refused, 503)
         assert refused.headers["retry-after"]

@@ -57,7 +57,7 @@ def test_answer_is_one_line_with_the_clients_id(log: Path, fake_live: LiveServer
     headers = {"X-Request-Id": "trace-7/a"}
     response = fake_live.http.post("/v1/completions", json=TEXT, headers=headers)
     assert response.headers["x-request-id"] == "trace-7/a"
-    within(5, lambda: len(ended(log)) == 1)
+    within(20, lambda: len(ended(log)) == 1)
     [line] = ended(log)
     assert line["request_id"] == "trace-7/a"
     assert line["level"] == "info"
@@ -72,7 +72,7 @@ def test_streams_and_refusals_have_the_id_too(log: Path, fake_live: LiveServer) 
     headers = {"X-Request-Id": "b"}
     refused = fake_live.http.post("/v1/completions", json={"temperature": 99}, headers=headers)
     assert refused.headers["x-request-id"] == "b"
-    within(5, lambda: len(lines_of(log)) >= 2)
+    within(20, lambda: len(lines_of(log)) >= 2)
     assert [line["request_id"] for line in lines_of(log)] == ["a", "b"]
 
 
@@ -114,7 +114,7 @@ def test_failures_of_ours_carry_the_id(fake: FakeEngine, fake_live: LiveServer) 
 def test_line_break_of_a_client_starts_no_line(log: Path, fake_live: LiveServer) -> None:
     body = {"prompt": "x", "evil\nINFO fake line\x1b[31m": 1}
     assert fake_live.http.post("/v1/completions", json=body).status_code == 400
-    within(5, lambda: len(lines_of(log)) == 1)  # each line of the file is JSON
+    within(20, lambda: len(lines_of(log)) == 1)  # each line of the file is JSON
     message = lines_of(log)[0]["message"]
     assert "\n" not in message
     assert "\x1b" not in message

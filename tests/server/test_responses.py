@@ -268,5 +268,5 @@ def test_a_client_that_leaves_ends_its_request(
         answer.read()
     assert fake.paused.wait(10)
     fake.gate.set()
-    within(5, lambda: not fake.alive)
-    within(5, lambda: len(fake.aborted) == 1)
+    within(20, lambda: not fake.alive)
+    within(20, lambda: len(fake.aborted) == 1)

@@ -28,7 +28,7 @@ def test_request_without_a_turn_in_time_is_told_to_come_back(
         assert (error["type"], error["code"]) == ("overloaded_error", "queue_timeout")
         assert server.engine.num_streams == 0
         fake.gate.set()
-        within(5, lambda: not fake.alive)  # it is not computed for nobody
+        within(20, lambda: not fake.alive)  # it is not computed for nobody
 
 
 def test_request_not_even_admitted_in_time_is_told_too_and_never_queued(fake: FakeEngine) -> None:
@@ -90,7 +90,7 @@ def test_request_that_runs_too_long_is_a_504_before_the_first_token(
         assert response.status_code == 504
         assert response.json()["error"]["code"] == "request_timeout"
         fake.gate.set()
-        within(5, lambda: not fake.alive)
+        within(20, lambda: not fake.alive)
 
 
 def test_request_that_runs_too_long_ends_with_an_event_after_the_first_token(
@@ -103,7 +103,7 @@ def test_request_that_runs_too_long_ends_with_an_event_after_the_first_token(
         assert response.status_code == 200
         assert events[0]["choices"][0]["text"]
         assert events[-1]["error"]["code"] == "request_timeout"
-        within(5, lambda: not fake.alive)
+        within(20, lambda: not fake.alive)
         assert server.http.post("/v1/completions", json=SHORT).status_code == 200
 
 
@@ -123,7 +123,7 @@ def test_each_request_has_its_own_time(fake: FakeEngine) -> None:
             asking.start()
             waiting.wait(1)
         asking.join(10)
-        within(5, lambda: len(answers) == 2)
+        within(20, lambda: len(answers) == 2)
         assert [answer.status_code for answer in answers] == [504, 504]
         fake.gate.set()
 
@@ -151,7 +151,7 @@ def test_call_that_does_not_fit_the_queue_is_refused_whole(
     assert response.status_code == 503
     assert response.headers["retry-after"]
     assert response.json()["error"]["code"] == "overloaded"
-    within(5, lambda: not crowded.llm.has_work)
+    within(20, lambda: not crowded.llm.has_work)
     crowded.llm.check()
 
 
@@ -174,5 +174,5 @@ def test_crowd_is_served_or_refused_and_the_queue_stays_bounded(crowded: LiveSer
     assert set(statuses) == {200, 503}
     assert statuses.count(200) >= 5
     assert longest <= 4
-    within(5, lambda: not crowded.llm.has_work)
+    within(20, lambda: not crowded.llm.has_work)
     crowded.llm.check()

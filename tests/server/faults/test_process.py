@@ -145,7 +145,7 @@ def test_sigterm_under_load_finishes_what_runs_and_leaves_nothing_behind(
         stalled.sendall(head(1000) + b'{"prompt": ')
         with clients(drained.url, [False, True] * 4) as answers:
             drained.process.send_signal(signal.SIGTERM)
-            within(5, lambda: drained.health() == (503, "draining"))
+            within(20, lambda: drained.health() == (503, "draining"))
             refused = httpx.post(f"{drained.url}{PATH}", json=LONG)
             responses = [answer.result(60) for answer in answers]
         assert drained.process.wait(30) == 0
