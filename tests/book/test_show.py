@@ -116,10 +116,10 @@ def test_a_part_that_raises_is_shown_up_to_there(run, capfd):
 
 
 def test_a_part_that_loops_is_stopped_and_told_where(run, capfd):
-    status, page = run(EVICT_LOOPS, "--seconds", "4")
+    status, page = run(EVICT_LOOPS, "--seconds", "8")
     said = capfd.readouterr().out
     assert status == 1
-    assert "failed after step 10: did not come to an end within 4 s (labs/radix_tree/" in said
+    assert "failed after step 10: did not come to an end within 8 s (labs/radix_tree/" in said
     assert "unlock B" in page
 
 

@@ -92,7 +92,7 @@ async def run_server(
         await engine.shutdown(settings.drain_seconds)
         server.should_exit = True
         await serving
-        if loading.done():
+        if loading.done() and not loading.cancelled():
             await loading
     finally:
         for task in (serving, loading, leaving, ended, logging_activity):

@@ -31,7 +31,7 @@ import sys, time, pathlib
 from yaie.worker.worker import Worker
 sign, fault, execute = pathlib.Path(sys.argv.pop(1)), sys.argv.pop(1), Worker.execute
 def broken(self, step):
-    time.sleep(0.005)
+    time.sleep(0.02)  # so long that all clients run at once
     if sign.exists():
         if fault == "raise":
             raise RuntimeError("boom at /some/secret/path")

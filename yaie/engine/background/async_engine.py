@@ -100,6 +100,8 @@ class AsyncEngine:
         self._loaded: asyncio.Future[EngineFacts] = self._loop.create_future()
         self._driver.start(self._tell)
         facts = await self._loaded
+        if self.state is not EngineState.LOADING:  # it was shut down meanwhile
+            return
         try:
             self._tokenizer = await self._prompts.short_texts.run(self._driver.tokenizer, facts)
         except Exception as error:
