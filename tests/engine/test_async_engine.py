@@ -231,6 +231,21 @@ def test_submitting_while_loading_is_refused() -> None:
     asyncio.run(run())
 
 
+def test_a_shutdown_while_the_model_loads_is_no_fault_of_the_start() -> None:
+    async def run() -> None:
+        fake = FakeEngine()
+        may_load = threading.Event()
+        engine = AsyncEngine(lambda: may_load.wait() and fake)  # type: ignore[arg-type, return-value]
+        starting = asyncio.create_task(engine.start())
+        await asyncio.sleep(0)
+        await engine.shutdown()
+        may_load.set()
+        await starting
+        assert engine.state is EngineState.DRAINING
+
+    asyncio.run(run())
+
+
 async def while_draining(
     fake: FakeEngine, engine: AsyncEngine, seconds: float
 ) -> tuple[RequestStream, Awaitable[None]]:
