@@ -1,0 +1,230 @@
+"""All hostile requests at once beside a normal stream: python -m tests.server.faults.at_once URL
+
+Asks a running `yaie serve` of the tutor, and prints the stream's longest gap, the slowest `/health` and
+what each kind of request was answered.
+"""
+
+import json
+import random
+import socket
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+
+from tests.server.faults.clients import PATH, ask, connect, head
+
+CHAT = "/v1/chat/completions"
+HELLO = [{"role": "user", "content": "What is a block table?"}]
+LARGE = "The scheduler admits a request when blocks are free. " * (14 * 2**20 // 53)
+STREAM = {"messages": HELLO, "max_tokens": 600, "ignore_eos": True, "temperature": 0}
+Hostile = Callable[[str], Any]
+
+
+@dataclass
+class Seen:
+    """What the normal client saw: text, and seconds between chunks; seconds of each `/health`."""
+
+    text: str = ""
+    gaps: list[float] = field(default_factory=list)
+    health: list[float] = field(default_factory=list)
+    answers: Counter[str] = field(default_factory=Counter)
+
+
+def posting(path: str, body: dict[str, Any]) -> Hostile:
+    def post(url: str) -> int:
+        return httpx.post(url + path, json=body, timeout=120).status_code
+
+    return post
+
+
+def leaving(body: dict[str, Any]) -> Hostile:
+    """Ask for a long answer and go."""
+
+    def leave(url: str) -> str:
+        connection = ask(url, {**body, "stream": True})
+        time.sleep(random.random())
+        connection.close()
+        return "left"
+
+    return leave
+
+
+def raw(text: bytes, wait: float = 2.0) -> Hostile:
+    """Bytes on a bare connection; the first word of the answer's status, if any comes."""
+
+    def send(url: str) -> str:
+        connection = connect(url)
+        connection.settimeout(wait)
+        answer = b""
+        with suppress(OSError):
+            connection.sendall(text)
+            answer = connection.recv(1000)
+        connection.close()
+        return answer.split(b" ", 2)[1].decode() if answer.startswith(b"HTTP/") else "no answer"
+
+    return send
+
+
+def deaf(url: str) -> str:
+    """Ask for much and read nothing for a while."""
+    connection = ask(
+        url,
+        {"prompt": "x", "max_tokens": 400, "ignore_eos": True, "stream": True, "n": 8},
+        receive_buffer=4096,
+    )
+    time.sleep(3)
+    connection.close()
+    return "left"
+
+
+def hostile() -> Iterator[tuple[str, Hostile]]:
+    """(name, request): one of each kind of the fault table and of oversized work."""
+    yield "14 MB prompt", posting(PATH, {"prompt": LARGE, "max_tokens": 1})
+    yield "14 MB message", posting(CHAT, {"messages": [{"role": "user", "content": LARGE}]})
+    yield (
+        "14 MB truncated",
+        posting(PATH, {"prompt": LARGE, "max_tokens": 1, "truncate_prompt_tokens": 20}),
+    )
+    yield "14 MB tokenize", posting("/tokenize", {"prompt": LARGE})
+    many = {"n": 128, "max_tokens": 400, "ignore_eos": True, "logprobs": True, "top_logprobs": 20}
+    yield "n=128 x 400 x 20", posting(CHAT, {"messages": HELLO, **many})
+    ids = [[7 + (k + i) % 90 for i in range(1900)] for k in range(64)]
+    yield (
+        "64 echoed prompts",
+        posting(PATH, {"prompt": ids, "echo": True, "logprobs": 4, "max_tokens": 1}),
+    )
+    yield "numbers", posting(PATH, {"prompt": list(range(2_000_000)), "max_tokens": 1})
+    deep = "[" * 10_000 + "]" * 10_000
+    body = b'{"prompt": "x", "logit_bias": %s}' % deep.encode()
+    yield "deep JSON", raw(head(len(body)) + body)
+    circle = {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}}
+    for name, schema in (
+        ("circular schema", circle),
+        ("wide schema", {"type": "array", "minItems": 10**6}),
+    ):
+        form = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
+        yield name, posting(CHAT, {"messages": HELLO, "response_format": form, "max_tokens": 50})
+    yield (
+        "wide pattern",
+        posting(
+            PATH, {"prompt": "x", "structured_outputs": {"regex": "(a?){5000}b"}, "max_tokens": 5}
+        ),
+    )
+    yield "leaves", leaving({"prompt": "x", "max_tokens": 1000, "ignore_eos": True, "n": 4})
+    yield "reads nothing", deaf
+    yield "half a body", raw(head(1000) + b'{"prompt":')
+    yield "100 MB announced", raw(head(100 * 2**20))
+    yield "no HTTP", raw(b"\x16\x03\x01\x02\x00" * 100)
+    yield (
+        "300 headers",
+        raw(
+            b"GET /health HTTP/1.1\r\nHost: x\r\n"
+            + b"".join(b"A%d: b\r\n" % i for i in range(300))
+            + b"\r\n"
+        ),
+    )
+    yield "long head", raw(b"GET /" + b"a" * 100_000 + b" HTTP/1.1\r\n\r\n")
+    for field_name, value in (
+        ("temperature", "hot"),
+        ("n", 2**70),
+        ("max_tokens", -1),
+        ("stop", [[]]),
+        ("prompt", "\ud800"),
+    ):
+        yield "wrong fields", posting_json(PATH, {"prompt": "x", field_name: value})
+    yield "bursts", burst
+
+
+def posting_json(path: str, body: dict[str, Any]) -> Hostile:
+    """As Python's json writes it, lone surrogates included."""
+
+    def post(url: str) -> int:
+        kind = {"Content-Type": "application/json"}
+        return httpx.post(
+            url + path, content=json.dumps(body), headers=kind, timeout=60
+        ).status_code
+
+    return post
+
+
+def burst(url: str) -> str:
+    """Forty connections that say nothing."""
+    connections: list[socket.socket] = [connect(url) for _ in range(40)]
+    time.sleep(2)
+    for connection in connections:
+        connection.close()
+    return "left"
+
+
+def listen(url: str, seen: Seen) -> None:
+    """The normal client: one greedy stream to its end."""
+    with httpx.stream("POST", url + CHAT, json={**STREAM, "stream": True}, timeout=120) as lines:
+        before = None
+        for line in lines.iter_lines():
+            if not line.startswith("data: {"):
+                continue
+            now = time.perf_counter()
+            if before is not None:
+                seen.gaps.append(now - before)
+            before = now
+            delta = json.loads(line[6:])["choices"][0]["delta"]
+            seen.text += delta.get("content") or ""
+
+
+def attack(url: str) -> Seen:
+    """The stream with all hostile requests beside it."""
+    seen = Seen()
+    is_over = threading.Event()
+
+    def look() -> None:
+        with httpx.Client(base_url=url, timeout=60) as http:
+            while not is_over.is_set():
+                begin = time.perf_counter()
+                assert http.get("/health").status_code == 200
+                seen.health.append(time.perf_counter() - begin)
+                time.sleep(0.05)
+
+    kinds = list(hostile())
+    with ThreadPoolExecutor(len(kinds) + 2) as pool:
+        looking = pool.submit(look)
+        stream = pool.submit(listen, url, seen)
+        time.sleep(0.3)  # it runs
+        asked = [(name, pool.submit(request, url)) for name, request in kinds]
+        stream.result(300)
+        for name, answer in asked:
+            seen.answers[f"{name}: {answer.result(300)}"] += 1
+        is_over.set()
+        looking.result(60)
+    return seen
+
+
+def alone(url: str) -> Seen:
+    """The stream and nothing else."""
+    seen = Seen()
+    listen(url, seen)
+    return seen
+
+
+def main() -> None:
+    url = sys.argv[1]
+    for name, seen in (("alone", alone(url)), ("all at once", attack(url))):
+        gaps = sorted(seen.gaps)
+        print(
+            f"{name}: {len(gaps)} gaps, median {gaps[len(gaps) // 2] * 1e3:.1f} ms, longest "
+            f"{[round(gap * 1e3) for gap in gaps[-5:]]} ms; /health "
+            f"{max(seen.health, default=0) * 1e3:.0f} ms at most"
+        )
+        for answer, count in sorted(seen.answers.items()):
+            print(f"    {answer} x{count}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,62 @@
+"""All hostile requests at once, on `yaie serve` as people run it: others are served, nothing is kept."""
+
+import re
+import sys
+import time
+
+import httpx
+import psutil
+import pytest
+
+from tests.cli.test_serve import address_in, server
+from tests.server.conftest import within
+from tests.server.faults.at_once import alone, attack
+
+EXPECTED = {
+    "14 MB prompt: 400",
+    "14 MB message: 400",
+    "14 MB truncated: 200",
+    "n=128 x 400 x 20: 400",
+    "numbers: 400",
+    "deep JSON: 400",
+    "circular schema: 400",
+    "wrong fields: 400",
+    "100 MB announced: 413",
+    "no HTTP: 400",
+    "300 headers: 431",
+    "long head: 400",
+}
+
+
+def memory(pid: int) -> int:
+    family = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
+    return sum(member.memory_info().rss for member in family)
+
+
+def in_use(url: str) -> float:
+    found = re.search(
+        r"^vllm:num_requests_running\S* (\S+)", httpx.get(f"{url}/metrics").text, re.M
+    )
+    assert found is not None
+    return float(found[1])
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(600)
+@pytest.mark.skipif(sys.platform == "win32", reason="needs SIGTERM")
+def test_a_stream_goes_on_beside_all_hostile_requests_at_once() -> None:
+    with server("--mine=none") as (process, lines):
+        url = address_in(process, lines)
+        expected = alone(url).text
+        attack(url)  # what is loaded late is loaded
+        within(60, lambda: in_use(url) == 0)
+        before = memory(process.pid)
+        for _ in range(3):
+            seen = attack(url)
+            assert seen.text == expected
+            assert seen.answers.keys() >= EXPECTED, seen.answers
+            assert not [answer for answer in seen.answers if answer.endswith(" 500")]
+        within(60, lambda: in_use(url) == 0)
+        time.sleep(2)
+        assert memory(process.pid) < 1.1 * before
+        assert alone(url).text == expected
