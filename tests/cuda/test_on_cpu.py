@@ -124,6 +124,12 @@ def test_unmasked_tail_is_out_of_bounds(samples: OnCpu) -> None:
     assert torch.equal(out, 2 * ones(100))
 
 
+def test_a_load_before_its_bound_is_seen(samples: OnCpu) -> None:
+    fault = fault_of(samples, "late_bound", ones(100), ones(100), 100)
+    assert "past the end of x [100]" in fault.message
+    assert fault.line == line_of("bounds.cu", "const float value")
+
+
 def test_before_the_start_is_out_of_bounds(samples: OnCpu) -> None:
     fault = fault_of(samples, "before_the_start", ones(32), ones(32))
     assert "thread 0 of block 0 reads 1 element before the start of x [32]" in fault.message
@@ -132,7 +138,8 @@ def test_before_the_start_is_out_of_bounds(samples: OnCpu) -> None:
 def test_rows_of_a_strided_view_end_where_they_end(samples: OnCpu) -> None:
     fault = fault_of(samples, "ignores_strides", ones(4, 8)[:, :4], ones(4, 4), 16)
     assert fault.kind == "out_of_bounds"
-    assert "between the rows of x" in fault.message
+    assert "between the rows of x: offset " in fault.message
+    assert "(shape [4, 4], strides [8, 1])" in fault.message
 
 
 def test_views_of_one_storage_are_one_memory(samples: OnCpu) -> None:

@@ -88,3 +88,14 @@ __global__ void recurse(float* out) { out[0] = float(deep(100, out)); }
 YAIE_API int stack_overflow(float* out, cudaStream_t stream) {
     return launch(recurse, 1, 1, 0, stream, out);
 }
+
+// Asks its bound after it has read. What was read is used only within the bound.
+__global__ void double_late(const float* x, float* out, int n) {
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    const float value = x[i];
+    if (i >= n) return;
+    out[i] = 2.0f * value;
+}
+YAIE_API int late_bound(const float* x, float* out, int64_t n, cudaStream_t stream) {
+    return launch(double_late, int((n + 63) / 64), 64, 0, stream, x, out, int(n));
+}

@@ -1,10 +1,11 @@
-// What every .cu file of the labs includes: CUDA itself, and three things that make one file run both on a
+// What every .cu file of the labs includes: CUDA itself, and what makes one file run both on a
 // GPU and, compiled by an ordinary C++ compiler against on_cpu/include/yaie.cuh, on a CPU.
 //
 //   YAIE_API                 marks a host function that Python calls. All its arguments are pointers,
 //                            int64_t and float; the last is the stream; it returns 0 or a CUDA error.
 //   launch(kernel, grid, block, shared_bytes, stream, arguments...)
 //                            starts a kernel, as kernel<<<...>>>(...) would; returns 0 or a CUDA error.
+//   YAIE_LARGEST_GRID_YZ     the most blocks of a grid in y, and in z; in x they are 2^31 - 1.
 //   DISPATCH(dtype, T, ...)  runs the statements with T as float, __half or __nv_bfloat16.
 #pragma once
 
@@ -34,6 +35,8 @@ extern "C" __attribute__((visibility("default"), weak)) const char* yaie_error_s
 }
 
 #include "dtypes.cuh"
+
+#define YAIE_LARGEST_GRID_YZ 65535
 
 constexpr int SHARED_WITHOUT_ASKING = 48 * 1024;
 

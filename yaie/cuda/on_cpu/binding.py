@@ -87,7 +87,7 @@ def load_runtime(path: Path) -> Any:
 def _declare(runtime: Any) -> Any:
     u64, integers, floats = c_uint64, POINTER(c_int64), POINTER(ctypes.c_float)
     signatures: dict[str, tuple[Any, list[Any]]] = {
-        "yaie_begin": (c_int, [u64, u64, u64, u64, u64, c_int]),
+        "yaie_begin": (c_int, [u64, u64, u64, u64, u64, c_int, c_int]),
         "yaie_add_tensor": (u64, [c_int, u64, u64, u64, c_int, c_void_p]),
         "yaie_add_variable": (c_int, [c_int, c_int, u64, u64]),
         "yaie_invoke": (c_int64, [c_void_p, integers, c_int, floats, c_int]),

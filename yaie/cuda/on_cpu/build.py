@@ -46,10 +46,11 @@ FLAGS = (
     "-fsanitize-coverage=trace-pc",
     "-fdiagnostics-color=never",
 )  # fmt: skip
-# -fno-tree-sra: a float4 is loaded as a whole. clang++ takes structs apart unless at -O0, where it
+# -fno-tree-sra: a float4 is loaded as a whole. -fno-tree-sink: a load stays where it is written, before
+# the condition that it should have waited for. clang++ takes structs apart unless at -O0, where it
 # copies them by memcpy: that is watched too, but says nothing of the alignment that it needs.
 FLAGS_OF = {
-    "g++": ("-O1", "-fno-tree-sra", "-fno-gnu-unique", "-fmax-errors=5"),
+    "g++": ("-O1", "-fno-tree-sra", "-fno-tree-sink", "-fno-gnu-unique", "-fmax-errors=5"),
     "clang++": ("-O0", "-ferror-limit=5", "-w"),
 }
 # g++ does not report what `*p = f(x)` stores if f is a call that returns a struct, as __half is one. So

@@ -78,7 +78,10 @@ class OnCpu:
                 fault, self._built.symbols, base, buffers, self._parameters(name), shared
             )
             raise Explainer(fault, self.folder, places).explain()
+        positions = {i for i, _ in tables}
         for buffer in buffers:
+            if positions & {view.position for view in buffer.views}:
+                continue  # its copy has the addresses of copies, which the next call lays out anew
             original = buffer.storage + buffer.begin
             if buffer.size and runtime.yaie_differs(buffer.address, original, buffer.size):
                 ctypes.memmove(original, buffer.address, buffer.size)
@@ -101,7 +104,9 @@ class OnCpu:
         )
         cells = sum(b.size // b.granule + 8 for b in buffers)
         cells += sum(v.size // 2 + 8 for v in symbols.variables)
-        failed = runtime.yaie_begin(base, size, cells, now.seed, now.step_limit, is_recording())
+        failed = runtime.yaie_begin(
+            base, size, cells, now.seed, now.step_limit, is_recording(), now.dry
+        )
         for i, buffer in enumerate(buffers):
             valid = buffer.valid.data_ptr() if buffer.valid is not None else None
             shift = buffer.granule.bit_length() - 1

@@ -178,6 +178,11 @@ class Explainer:
 
     def _crash(self) -> str:
         signal = self._fault.text.decode("utf-8", "replace")
+        if self._fault.address == 0:  # the processor gave none; null pointers are found before
+            return (
+                f"{self._who(self._fault.first)} made an access that the processor refuses "
+                f"('{signal}'), most likely 16 bytes at once at an address that is no multiple of 16"
+            )
         return (
             f"{self._who(self._fault.first)} caused '{signal}' at address {self._fault.address:#x}"
         )

@@ -109,10 +109,12 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """seed: of the order of blocks and threads. step_limit: basic blocks that a thread may execute."""
+    """seed: of the order of blocks and threads. step_limit: basic blocks that a thread may execute.
+    dry: launches are checked and recorded, and no kernel runs."""
 
     seed: int = 0
     step_limit: int = 20_000_000
+    dry: bool = False
 
 
 _recordings: list[list[Launch]] = []
@@ -131,12 +133,15 @@ def recording() -> Iterator[list[Launch]]:
 
 
 @contextmanager
-def settings(*, seed: int | None = None, step_limit: int | None = None) -> Iterator[Settings]:
-    """Run kernels in another order, or with another limit, within. None: as outside."""
+def settings(
+    *, seed: int | None = None, step_limit: int | None = None, dry: bool | None = None
+) -> Iterator[Settings]:
+    """Run kernels in another order, with another limit, or not at all, within. None: as outside."""
     outer = _settings[-1]
     inner = Settings(
         outer.seed if seed is None else seed,
         outer.step_limit if step_limit is None else step_limit,
+        outer.dry if dry is None else dry,
     )
     _settings.append(inner)
     try:

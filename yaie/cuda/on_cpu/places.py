@@ -51,6 +51,8 @@ class Places:
     def _name(self, view: View) -> str:
         if view.position < len(self._names):
             return self._names[view.position]
+        if self._names:  # behind the stream stand the tensors that a table leads to
+            return f"tensor {view.position - len(self._names)} of the table"
         return f"argument {view.position + 1}"
 
     def what(self) -> str:
@@ -76,7 +78,17 @@ class Places:
             if index is not None:
                 part = f", byte {odd}" if odd else ""
                 return f"{self._name(view)}[{', '.join(map(str, index))}]{part}"
-        return f"between the rows of {self._name(buffer.views[0])}"
+        nearest = max(
+            (v for v in buffer.views if buffer.address_of(v) <= address),
+            key=lambda v: v.begin,
+            default=buffer.views[0],
+        )
+        tensor = nearest.tensor
+        offset = (address - buffer.address_of(nearest)) // tensor.element_size()
+        return (
+            f"between the rows of {self._name(nearest)}: offset {offset} is no element of it (shape "
+            f"{list(tensor.shape)}, strides {list(tensor.stride())})"
+        )
 
     def outside(self) -> str:
         """What lies nearest to an address that is nobody's."""

@@ -15,6 +15,10 @@
 
 #include "dtypes.cuh"
 
+// A smaller number of the same meaning: a kernel that leaves out what is beyond its grid shows it with a
+// thousand blocks. Grids up to CUDA's own limit run here as well.
+#define YAIE_LARGEST_GRID_YZ 1023
+
 template <typename... Parameters, typename... Arguments>
 int launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t,
            Arguments... arguments) {

@@ -45,21 +45,14 @@ inline void count_access(const Region& region, const Thread& me, uintptr_t addre
     machine.counters.access(kind, me.warp, me.lane, address, uint32_t(size), uint64_t(pc));
 }
 
-// The threads of other warps and blocks have no say in a thread's stack, and its size is checked where
-// functions begin, so accesses to it are let through first and fast.
-inline void watch(const void* pointer, size_t size, AccessKind access, bool must_align,
-                  const void* pc) {
-    const auto address = uintptr_t(pointer);
+// An access that is neither to the thread's own stack nor to the kernel's arguments.
+[[gnu::noinline]] inline void watch_memory(uintptr_t address, size_t size, AccessKind access,
+                                           bool must_align, const void* pc) {
     Thread* me = machine.current;
     if (!me) return watch_host(address, size, access, pc);
-    if (address - me->stack < Stacks::SIZE) return;
     Region* region = machine.regions.find(address);
-    if (!region || address + size > region->begin + region->size) {
-        if (!region && access == READ) {
-            if (address - uintptr_t(machine.body) < machine.body_size) return;  // the arguments
-        }
+    if (!region || address + size > region->begin + region->size)
         stop_access(OUT_OF_BOUNDS, address, size, access, pc);
-    }
     if (must_align && address & (size - 1)) stop_access(MISALIGNED, address, size, access, pc);
     if (access != READ && region->kind == CONSTANT)
         stop_access(OUT_OF_BOUNDS, address, size, access, pc);
@@ -88,6 +81,19 @@ inline void watch(const void* pointer, size_t size, AccessKind access, bool must
     }
     if (access == ATOMIC) order_blocks(*me, address);
     if (machine.recording) count_access(*region, *me, address, size, access, pc);
+}
+
+// The threads of other warps and blocks have no say in a thread's stack, and its size is checked where
+// functions begin; a kernel's arguments are the same for all, and only read. Both are let through here,
+// in a few instructions.
+[[gnu::always_inline]] inline void watch(const void* pointer, size_t size, AccessKind access,
+                                         bool must_align, const void* pc) {
+    const auto address = uintptr_t(pointer);
+    if (machine.current) {
+        if (address - machine.current->stack < Stacks::SIZE) return;
+        if (access == READ && address - uintptr_t(machine.body) < machine.body_size) return;
+    }
+    watch_memory(address, size, access, must_align, pc);
 }
 
 // Ranges come from copies of structs and from memcpy; they may be long, so they go in pieces that the

@@ -90,8 +90,7 @@ inline void start_threads() {
         for (uint32_t y = 0; y < m.block.y; ++y)
             for (uint32_t x = 0; x < m.block.x; ++x, ++index) {
                 Thread& thread = m.threads[index];
-                char* stack = m.stacks.stack(index);
-                thread.stack = uintptr_t(stack);
+                thread.stack = 0;
                 thread.index = index;
                 thread.lane = index % WARP;
                 thread.warp = index / WARP;
@@ -100,9 +99,10 @@ inline void start_threads() {
                 thread.site = {};
                 thread.steps = 0;
                 thread.fenced = false;
-                prepare(thread.context, stack, Stacks::SIZE, fibre_main);
                 m.ready.push_back(index);
             }
+    m.free_stacks.resize(m.thread_count);
+    for (uint32_t i = 0; i < m.thread_count; ++i) m.free_stacks[i] = m.thread_count - 1 - i;
     for (uint32_t w = 0; w < m.warps.size(); ++w) {
         Warp& warp = m.warps[w];
         memset(warp.seen, 0, sizeof warp.seen);
@@ -112,6 +112,24 @@ inline void start_threads() {
     }
 }
 
+// A thread has a stack from its first step to its last, and the next one takes what was given back:
+// threads that never wait all run on one stack, which then stays in the processor's cache. Stacks begin
+// at different places of their pages, or those of a block would share a few lines of the cache.
+inline void run_thread(Thread& thread) {
+    Machine& m = machine;
+    if (!thread.stack) {
+        thread.stack_index = m.free_stacks.back();
+        m.free_stacks.pop_back();
+        char* stack = m.stacks.stack(thread.stack_index);
+        thread.stack = uintptr_t(stack);
+        const size_t colour = thread.stack_index % 32 * 64;
+        prepare(thread.context, stack, Stacks::SIZE - colour, fibre_main);
+    }
+    m.current = &thread;
+    switch_context(m.scheduler, thread.context);
+    if (thread.state == RETURNED) m.free_stacks.push_back(thread.stack_index);
+}
+
 inline void run_block(uint32_t index) {
     Machine& m = machine;
     m.block_index = index;
@@ -119,7 +137,8 @@ inline void run_block(uint32_t index) {
     m.phase += 1;
     m.block_phase = m.phase;
     m.block_phases.push_back(m.phase);
-    m.known_blocks.assign(m.block_phases.size(), 0);
+    if (m.published.empty()) m.known_blocks.resize(m.block_phases.size(), 0);
+    else m.known_blocks.assign(m.block_phases.size(), 0);
     start_threads();
     uint32_t returned = 0;
     while (returned < m.thread_count) {
@@ -129,8 +148,7 @@ inline void run_block(uint32_t index) {
         shuffle(m.batch, m.random);
         for (uint32_t i : m.batch) {
             Thread& thread = m.threads[i];
-            m.current = &thread;
-            switch_context(m.scheduler, thread.context);
+            run_thread(thread);
             returned += thread.state == RETURNED;
         }
         m.current = nullptr;
@@ -177,8 +195,9 @@ inline void run_launch() {
     Machine& m = machine;
     m.launch_phase = m.phase + 1;
     m.block_phases.clear();
+    m.known_blocks.clear();
     m.published.clear();
-    const uint64_t blocks = uint64_t(m.grid.x) * m.grid.y * m.grid.z;
+    const uint64_t blocks = m.dry ? 0 : uint64_t(m.grid.x) * m.grid.y * m.grid.z;
     m.block_order.resize(blocks);
     for (uint32_t i = 0; i < blocks; ++i) m.block_order[i] = i;
     shuffle(m.block_order, m.random);

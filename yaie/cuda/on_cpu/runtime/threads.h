@@ -40,7 +40,8 @@ struct Site {
 
 struct Thread {
     Context context{};
-    uintptr_t stack = 0;
+    uintptr_t stack = 0;  // 0 before the first step
+    uint32_t stack_index = 0;
     uint32_t index = 0, lane = 0, warp = 0;
     Index position;
     ThreadState state = READY;
@@ -83,6 +84,7 @@ struct Machine {
     uint64_t seed = 0;
     uint64_t step_limit = 20'000'000;
     bool recording = false;
+    bool dry = false;  // no kernel runs: only launches are looked at
 
     // The launch
     uint64_t kernel = 0;
@@ -101,6 +103,7 @@ struct Machine {
 
     // The block
     Stacks stacks;
+    std::vector<uint32_t> free_stacks;
     Context scheduler{};
     Index block_position;
     uint32_t block_index = 0;
