@@ -17,11 +17,16 @@ LAB ?=
 TASK ?=
 SEED ?=
 IMPL ?=
+# Of chat and serve: torch, triton or cuda (empty: triton on a GPU, torch without one).
+BACKEND ?=
 # Of build-kernels: GPU architectures, such as "80;90" (empty: this machine's).
 ARCH ?=
 
 # A folder is meant as seen from where make was called, even with `make -C`.
 IMPL_PATH = $(if $(filter labs solutions /% ~%,$(IMPL)),$(IMPL),$(or $(PWD),$(CURDIR))/$(IMPL))
+
+# Without a GPU Triton runs in its interpreter. A device of NVIDIA's, WSL's or AMD's driver is one.
+INTERPRETED = $(if $(filter triton,$(BACKEND)),$(if $(wildcard /dev/nvidiactl /dev/dxg /dev/kfd),,TRITON_INTERPRET=1 ))
 
 BIN := $(VENV)/bin
 READY := $(VENV)/.yaie-ready
@@ -31,13 +36,14 @@ NAMED = @test -n "$(LAB)" || { echo "Name a lab: make $@ LAB=radix_tree" >&2; ex
 
 .DEFAULT_GOAL := help
 .PHONY: help setup grade watch hint reset notebook show serve chat \
-        bench build-kernels stubs selfcheck docs docs-serve pdf traces notebooks test check clean
+        bench build-kernels stubs selfcheck docs docs-serve pdf given traces notebooks test check clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
 	@echo "Variables: LAB=radix_tree  TASK=4.2  SEED=number  IMPL=labs|solutions|folder"
 	@echo "           MODEL=hub-id-or-folder  PORT=number  ARGS='more arguments'"
+	@echo "           BACKEND=torch|triton|cuda"
 	@echo "           PYTHON=interpreter  VENV=folder  PIP_ARGS='options for pip'"
 
 setup: $(READY) ## Make the environment in .venv
@@ -69,11 +75,11 @@ show: $(READY) ## The chapter's figures, recorded from your part of a lab [LAB, 
 	$(NAMED)
 	@$(BIN)/python -m book.tools.traces.show $(LAB) $(ARGS)
 
-serve: $(READY) ## Serve a model over HTTP [MODEL, PORT, ARGS]
-	$(BIN)/yaie serve $(MODEL) $(if $(PORT),--port $(PORT)) $(ARGS)
+serve: $(READY) ## Serve a model over HTTP [MODEL, PORT, BACKEND, ARGS]
+	$(INTERPRETED)$(BIN)/yaie serve $(MODEL) $(if $(PORT),--port $(PORT)) $(if $(BACKEND),--backend $(BACKEND)) $(ARGS)
 
-chat: $(READY) ## Talk to a model in the terminal [MODEL, ARGS]
-	$(BIN)/yaie chat $(MODEL) $(ARGS)
+chat: $(READY) ## Talk to a model in the terminal [MODEL, BACKEND=triton, ARGS]
+	$(INTERPRETED)$(BIN)/yaie chat $(MODEL) $(if $(BACKEND),--backend $(BACKEND)) $(ARGS)
 
 bench: $(READY) ## Measure [BENCH=throughput, or what `yaie bench` lists; MODEL, ARGS]
 	$(BIN)/yaie bench $(BENCH) $(MODEL) $(ARGS)
@@ -96,6 +102,9 @@ docs-serve: $(READY) ## Serve the book, rebuilt as you write [PORT]
 pdf: docs ## Print the whole book into book/out/yaie.pdf, with Chromium
 	$(BIN)/python -m book.tools.pdf
 
+given: $(READY) ## Read again which calls the references use, for the chapters' tables [ARGS=lab]
+	$(BIN)/python -m book.tools.given_names $(ARGS)
+
 traces: $(READY) ## Record the data of the book's figures from the reference
 	$(BIN)/python -m book.tools.traces $(ARGS)
 
@@ -112,6 +121,7 @@ check: $(READY) ## Lint, format, types; stubs, figures and book in step and with
 	$(BIN)/python -m grader.stubs --check $(if $(CI),--strict)
 	$(BIN)/python -m book.tools.traces --check
 	$(BIN)/python -m book.tools.notebooks --check
+	$(BIN)/python -m book.tools.given_names --check
 	$(BIN)/python -m book.tools.build
 
 clean: ## Remove the environment, the built book and the caches

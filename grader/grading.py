@@ -15,10 +15,12 @@ from grader.report.live import LiveLines
 from grader.report.tables import print_progress
 from grader.report.text import print_report
 from grader.runner import Limits, grade_labs
+from grader.scratch import with_replay
 from grader.submission import Submission, find_submission, submission_in
 from grader.verdict import Explanation, LabResult, TaskResult
 from yaie.core.errors import ConfigError
 from yaie.curriculum.manifest import ROOT, Curriculum, Lab, load_curriculum
+from yaie.curriculum.progress import Progress
 
 FORMATS = ("text", "json", "junit", "gradescope")
 
@@ -110,10 +112,19 @@ def _grade_one(
         case "gradescope":
             _write(out, as_gradescope(results))
         case _ if request.lab:
-            print_report(out, results[0], withdrawn.get(request.lab, ()), request.impl)
+            if (submission := found[0]) is not None:
+                results[0] = with_replay(results[0], submission, request.seed)
+            passed = _passed(labs[0]) if is_mine else ()
+            lost = withdrawn.get(request.lab, ())
+            print_report(out, results[0], lost, request.impl, passed)
         case _:
             print_progress(out, results, withdrawn, request.impl)
     return int(any(result.points < result.max_points for result in results))
+
+
+def _passed(lab: Lab) -> tuple[str, ...]:
+    """The tasks with a pass on the learner's files as they are, by the record of progress."""
+    return Progress.load(ROOT).passed_tasks(lab, ROOT / "labs" / lab.key)
 
 
 def _grade_class(

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from grader.regions import find_regions
 from grader.report.lines import prose, verbatim
-from grader.report.text import chapter_address
+from grader.report.next import chapter_address
 from yaie.core.compat import tomllib
 from yaie.core.errors import ConfigError
 from yaie.curriculum.manifest import ROOT, Lab, Task

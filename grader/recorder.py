@@ -1,36 +1,36 @@
 """The pytest plugin that turns tests into results, one line of JSON each.
 
 It hands the part to the tests (fixture `part`), keeps every test within its time, and explains
-failures. Runs in the worker's process; what it emits is read by `runner.py`.
+failures (`explain.py`). Runs in the worker's process; what it emits is read by `runner.py`.
 """
 
 import os
-import re
 import signal
 import time
 from collections.abc import Callable, Collection, Generator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from types import FrameType, ModuleType
 from typing import Any
 
 import pytest
-from hypothesis.errors import Flaky
 
-from grader.kit.expect import Fault, Mismatch
+from grader.explain import TookTooLong, explain, how_to_fail_again
+from grader.explain import stub_in as _stub_in
 from grader.kit.generate import LATER_SHRINK_SECONDS, allow_shrinking
-from grader.kit.script import current_script, start_script
-from grader.submission import STUB, Submission, locate, place, told
+from grader.kit.program import as_program
+from grader.kit.script import MOST_LINES, current_script, start_script
+from grader.kit.session import SESSION
+from grader.submission import Submission
 from grader.surroundings import Surroundings
 from grader.verdict import Explanation, TestResult, Verdict, to_json
+from yaie.curriculum.manifest import ROOT
 
 Emit = Callable[[dict[str, Any]], None]
 
+PROGRAM_SECONDS = 2.0
+"""For carrying out the calls of a failure once more."""
 AGAIN_SECONDS = 0.5
 """A part that swallows the alarm gets another one after this long."""
-
-
-class TookTooLong(BaseException):
-    """A test's time is over. Not an Exception, so that few handlers swallow it."""
 
 
 class Recorder:
@@ -56,6 +56,7 @@ class Recorder:
         self._surroundings = surroundings or Surroundings()
         self._pid = os.getpid()
         self._is_timed = False
+        self._has_failed = False
         self._over: set[str] = set()  # tasks with a test that did not pass
 
     @pytest.fixture(scope="session")
@@ -78,7 +79,8 @@ class Recorder:
     def pytest_runtest_protocol(self, item: pytest.Item) -> None:
         if task_of(item) not in self._over:
             self._emit({"event": "test", "name": item.nodeid, "task": task_of(item)})
-            start_script()
+            SESSION.searches, SESSION.is_searching = 0, False
+            start_script(is_example=True)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, Any, None]:
@@ -127,14 +129,16 @@ class Recorder:
             allow_shrinking(LATER_SHRINK_SECONDS)
         pytest.fail(result.verdict.value, pytrace=False)
 
-    def _set_alarm(self) -> None:
+    def _set_alarm(self, seconds: float = 0.0) -> None:
+        """seconds: other than those of a test."""
+
         def too_long(signum: int, frame: FrameType | None) -> None:
             if self._is_timed:
                 raise TookTooLong
 
         self._is_timed = True
         signal.signal(signal.SIGALRM, too_long)
-        signal.setitimer(signal.ITIMER_REAL, self._test_seconds, AGAIN_SECONDS)
+        signal.setitimer(signal.ITIMER_REAL, seconds or self._test_seconds, AGAIN_SECONDS)
 
     def _stop_alarm(self) -> None:
         self._is_timed = False
@@ -156,7 +160,7 @@ class Recorder:
         self._emit({"event": "broken", "explanation": asdict(explanation)})
 
     def _result(self, item: pytest.Item, error: BaseException | None, seconds: float) -> TestResult:
-        verdict, waits_for, explanation = Verdict.PASSED, "", None
+        verdict, waits_for, explanation, again = Verdict.PASSED, "", None, None
         if isinstance(error, pytest.skip.Exception):
             verdict = Verdict.NOT_VERIFIED
             explanation = Explanation(claim_of(item), str(error))
@@ -166,9 +170,39 @@ class Recorder:
         elif error is not None:
             verdict = Verdict.FAILED
             explanation = explain(error, claim_of(item), self._submission, self._test_seconds)
+            explanation = self._with_program(explanation, seconds)
+            again = how_to_fail_again(error)
+        seconds = round(seconds, 4)
         return TestResult(
-            item.nodeid, task_of(item), verdict, round(seconds, 4), waits_for, explanation
+            item.nodeid, task_of(item), verdict, seconds, waits_for, explanation, again
         )
+
+    def _with_program(self, explanation: Explanation, seconds: float) -> Explanation:
+        """The calls of the first failure as a program, if they make one: it is the one that a report
+        tells in full. seconds: that the test has taken."""
+        is_first = not self._has_failed
+        self._has_failed = True
+        script = current_script().lines
+        enough = seconds + PROGRAM_SECONDS < self._test_seconds
+        if not (is_first and enough and self._is_learners and 0 < len(script) <= MOST_LINES):
+            return explanation
+        program = None
+        try:
+            self._set_alarm(PROGRAM_SECONDS)
+            program = as_program(script, self._part)
+        except BaseException:  # noqa: BLE001, a part may raise anything, and the alarm does
+            return explanation
+        finally:
+            self._stop_alarm()
+            self._surroundings.restore()
+        return replace(explanation, script=program, is_program=True) if program else explanation
+
+    @property
+    def _is_learners(self) -> bool:
+        """Whether a program that imports the part by its name gets this one, and runs it as it was
+        graded: a kernel takes settings that an interpreter does not have."""
+        lab = self._submission.lab
+        return self._submission.folder == ROOT / "labs" / lab.key and not lab.is_kernel
 
 
 def task_of(item: pytest.Item) -> str:
@@ -180,87 +214,3 @@ def task_of(item: pytest.Item) -> str:
 def claim_of(item: pytest.Item) -> str:
     """The docstring of a test, on one line."""
     return " ".join((getattr(item, "obj", None).__doc__ or item.name).split())
-
-
-def unwrapped(error: BaseException) -> BaseException:
-    """Triton's interpreter wraps what a kernel raises, once for each call inside it."""
-    while type(error).__name__ == "InterpreterError" and error.__cause__ is not None:
-        error = error.__cause__
-    return error
-
-
-def _plain(error: BaseException, submission: Submission) -> BaseException:
-    """A fault of a CUDA kernel as a failure with file and line; any other error as it is."""
-    if type(error).__name__ != "KernelFault":
-        return error
-    from grader.kit.cuda_watch import KernelFault, as_fault
-
-    if not isinstance(error, KernelFault):
-        return error
-    where = ""
-    if error.file is not None and submission.owns(str(error.file)):
-        where = place(submission, str(error.file), error.line, error.kernel)
-    return as_fault(error, where)
-
-
-def _stub_in(error: BaseException | None) -> "re.Match[str] | None":
-    """What a stub has raised, taken apart; None for anything else."""
-    inner = None if error is None else unwrapped(error)
-    return STUB.match(str(inner)) if isinstance(inner, NotImplementedError) else None
-
-
-def explain(
-    error: BaseException, claim: str, submission: Submission, seconds: float
-) -> Explanation:
-    """A failure in words: what was checked, what happened, the calls before it, and where."""
-    error = _plain(unwrapped(error), submission)
-    script = current_script()
-    common: dict[str, Any] = {
-        "claim": claim,
-        "script": script.quoted(),
-        "before": script.before,
-        "after": script.after,
-        "where": locate(error, submission),
-    }
-    match error:
-        case Mismatch():
-            common["where"] = (error.where or common["where"]) if isinstance(error, Fault) else ""
-            common["claim"] = error.claim or claim
-            return Explanation(
-                problem=error.problem,
-                expected=error.expected,
-                got=error.got,
-                why=error.why,
-                **common,
-            )
-        case TookTooLong():
-            problem = f"It was still running after {seconds:g} seconds."
-            why = "A loop that never ends, or work that grows much faster than its input."
-            return Explanation(problem=problem, why=why, **common)
-        case MemoryError():
-            return Explanation(problem="It ran out of memory.", **common)
-        case RuntimeError() if "allocate memory" in told(error):
-            return Explanation(problem="It ran out of memory.", **common)
-        case RecursionError():
-            return Explanation(problem="It called itself without end (RecursionError).", **common)
-        case SystemExit():
-            return Explanation(problem="It ended the program (sys.exit).", **common)
-        case Flaky():
-            problem = "The same calls, made again, had another outcome."
-            why = "Something random, or state that is shared between objects, decides."
-            return Explanation(problem=problem, why=why, **common)
-    if common["where"]:
-        return Explanation(problem=told(error), **common)
-    if isinstance(error, AttributeError) and (missing := missing_name(error, submission)):
-        why = "yaie/core/contracts lists what a part must have."
-        return Explanation(problem=missing, why=why, **common)
-    return Explanation(problem=f"What it returned cannot be used: {told(error)}", **common)
-
-
-def missing_name(error: AttributeError, submission: Submission) -> str:
-    """What the grader wanted of the part, or of an object of its classes, in vain; "" if it did not."""
-    owner = error.obj if isinstance(error.obj, ModuleType | type) else type(error.obj)
-    home = owner.__name__ if isinstance(owner, ModuleType) else owner.__module__
-    if not error.name or not f"{home}.".startswith(f"labs.{submission.lab.key}."):
-        return ""
-    return f"{owner.__name__} has no {error.name}."

@@ -8,11 +8,15 @@ The comment may be any of `# ...`, `// ...` and `/* ... */`. 3.2 is the task, as
 the grader number it. Regions do not nest. A region inside a function becomes a statement that names
 lab, task and chapter: a raise in Python, `NOT_IMPLEMENTED("...");` in CUDA C++. Anywhere else it leaves
 a comment: a helper that only the reference needs is simply gone, since nothing may stop the import.
+
+A file whose first line is `# ORACLE` or `// ORACLE` has no stub: it answers a task in other words.
+Imports of it stay in `solutions`, or are turned to it.
 """
 
 import ast
 import json
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import NoReturn
@@ -27,6 +31,10 @@ MARKER = re.compile(
 MENTION = re.compile(r"\b(BEGIN|END) SOLUTION\b")
 TASK = re.compile(r"\d+(\.\d+)?")
 COMMENT = re.compile(r"\s*(#|//|/\*|\*)")
+ORACLE = re.compile(r"(#|//) ORACLE\b")
+IMPORTED = re.compile(
+    r"^(?P<indent>[ \t]*)from \.(?P<module>\w*) import (?P<names>.*)", re.MULTILINE
+)
 
 
 class MarkerError(ValueError):
@@ -51,11 +59,28 @@ class Region:
         return self.margin.rstrip("#/")
 
 
-def make_stub(source: str, path: PurePath, lab: Lab) -> str:
+def is_oracle(source: str, path: PurePath) -> bool:
+    """Whether a file stays out of the stub's package. Raises MarkerError if it holds a task too."""
+    if not ORACLE.match(source):
+        return False
+    if find_regions(source.splitlines(), path):
+        _fail(path, 0, "an oracle has no stub, so no region in it can be a learner's task")
+    return True
+
+
+def make_stub(
+    source: str,
+    path: PurePath,
+    lab: Lab,
+    oracles: Collection[PurePath] = frozenset(),
+    written: Collection[str] = (),
+) -> str:
     """The stub of one file of `solutions`: regions replaced, imports turned to `labs`.
 
-    path: as errors name it. Raises MarkerError for markers that are unbalanced, nested or
-    unreadable, and when what is left is not Python.
+    path: below the root, as errors name it. oracles: the files that have no stub, below the root too.
+    written: tasks whose regions hold the reference, as if a learner had typed it in.
+    Raises MarkerError for markers that are unbalanced, nested or unreadable, and when what is left is
+    not Python.
     """
     lines = source.splitlines()
     regions = find_regions(lines, path)
@@ -69,11 +94,15 @@ def make_stub(source: str, path: PurePath, lab: Lab) -> str:
     position = 0
     for region in regions:
         out += lines[position : region.begin]
+        if region.task in written:
+            out += lines[region.begin + 1 : region.end]
+            position = region.end + 1
+            continue
         inside = any(first <= region.begin < last for first, last in functions)
         out += _placeholder(region, lab, stops=inside, is_cuda=is_cuda)
         position = region.end + 1
     out += lines[position:]
-    stub = _turn_to_labs("\n".join(out) + "\n", is_cuda) if lines else ""
+    stub = _turn_to_labs("\n".join(out) + "\n", path, oracles) if lines else ""
     if is_python:
         _parse(stub, path, of=" of its stub")
     return stub
@@ -169,11 +198,31 @@ def _spans_in_cuda(source: str, path: PurePath) -> list[tuple[int, int]]:
         _fail(path, error.line, str(error))
 
 
-def _turn_to_labs(source: str, is_cuda: bool) -> str:
-    """A learner's part imports, or includes, its siblings from `labs`."""
-    if is_cuda:
-        return re.sub(r"\bsolutions/(?=[a-z_])", "labs/", source)
-    return re.sub(r"\bsolutions\.(?=[a-z_])", "labs.", source)
+def _turn_to_labs(source: str, path: PurePath, oracles: Collection[PurePath]) -> str:
+    """A learner's part imports, or includes, its siblings from `labs`; an oracle from `solutions`."""
+    if path.suffix in CUDA_SOURCES:
+        stay = "".join(rf"(?!{re.escape('/'.join(o.parts[1:]))}\b)" for o in sorted(oracles))
+        return re.sub(rf"\bsolutions/{stay}(?=[a-z_])", "labs/", source)
+    modules = {oracle.with_suffix("") for oracle in oracles if oracle.suffix == ".py"}
+    source = _oracles_by_full_name(source, path, modules)
+    stay = "".join(rf"(?!{re.escape('.'.join(m.parts[1:]))}\b)" for m in sorted(modules))
+    return re.sub(rf"\bsolutions\.{stay}(?=[a-z_])", "labs.", source)
+
+
+def _oracles_by_full_name(source: str, path: PurePath, modules: Collection[PurePath]) -> str:
+    """Relative imports of an oracle become absolute ones."""
+
+    def absolute(found: "re.Match[str]") -> str:
+        module = path.parent / found["module"]
+        names = [name.split()[0] for name in found["names"].split(",") if name.strip()]
+        if not found["module"] and any(module / name in modules for name in names):
+            line = source.count("\n", 0, found.start())
+            _fail(path, line, "import from an oracle by its name: from .naive import ...")
+        if module not in modules:
+            return found[0]
+        return f"{found['indent']}from {'.'.join(module.parts)} import {found['names']}"
+
+    return IMPORTED.sub(absolute, source)
 
 
 def _parse(source: str, path: PurePath, of: str = "") -> ast.Module:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from grader.machine import what_is_missing
+from grader.places import open_places
 from grader.process import GIB, KEPT_OUTPUT, WorkerProcess
 from grader.submission import Submission, locate_in_trace
 from grader.verdict import Explanation, LabResult, TaskResult, TestResult, Verdict, from_json
@@ -292,5 +293,6 @@ def _lab_result(
         seconds=seconds,
         problem=session.broken,
         only=tuple(only),
+        open_places=open_places(submission),
         output=output.decode("utf-8", "replace"),
     )

@@ -9,6 +9,10 @@
 file that differs from its record was edited, most likely by a learner: it is left alone without
 `--force`. A file that was never recorded, such as a learner's notes, is left alone in any case.
 
+A file of `solutions` whose first line is `# ORACLE` (`// ORACLE` in CUDA C++) answers a task in other
+words: it gets no stub, and a copy that an earlier run generated is removed. Stubs that import it import
+it from `solutions`.
+
 `--check` lets a learner's work pass: a file that differs from its record, while the record is what would
 be generated today. A stale stub, a missing one and a record that does not match always fail. What is
 committed must hold stubs and nothing else, so CI checks with `--strict`; `make check` does if CI is set.
@@ -18,11 +22,12 @@ import argparse
 import difflib
 import hashlib
 import sys
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
 from grader.notebooks import NOTEBOOK, SOURCE, make_notebook
-from grader.regions import MarkerError, make_stub
+from grader.regions import MarkerError, is_oracle, make_stub
 from yaie.core.errors import ConfigError
 from yaie.curriculum.manifest import MANIFEST, ROOT, load_curriculum
 
@@ -90,26 +95,45 @@ def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
     return 0
 
 
-def generate(root: Path) -> dict[Path, str]:
-    """Path below the root -> text, for every file of every lab that `solutions` has."""
+def generate(root: Path, written: Collection[str] = ()) -> dict[Path, str]:
+    """Path below the root -> text, for every file of every lab that `solutions` has.
+
+    written: tasks that hold the reference, as if they were done.
+    """
     labs = {lab.key: lab for lab in load_curriculum(root).labs}
     stubs: dict[Path, str] = {}
-    for package in sorted(path for path in (root / "solutions").iterdir() if path.is_dir()):
-        if package.name == "__pycache__":
-            continue
+    oracles = find_oracles(root)
+    for package in _packages(root):
         if package.name not in labs:
             raise ConfigError(
                 f"solutions/{package.name} is not in {MANIFEST}: add it, with its chapter"
             )
         for source in text_files(package):
             path = source.relative_to(root)
+            if path in oracles:
+                continue
             if source.name == SOURCE:
                 notebook = make_notebook(source.read_text("utf-8"), path)
                 stubs[Path("labs", *path.parts[1:-1], NOTEBOOK)] = notebook
                 continue
-            stub = make_stub(source.read_text("utf-8"), path, labs[package.name])
+            stub = make_stub(source.read_text("utf-8"), path, labs[package.name], oracles, written)
             stubs[Path("labs", *path.parts[1:])] = stub
     return stubs
+
+
+def find_oracles(root: Path) -> frozenset[Path]:
+    """The files of `solutions`, below the root, that begin with an oracle's mark."""
+    return frozenset(
+        source.relative_to(root)
+        for package in _packages(root)
+        for source in text_files(package)
+        if is_oracle(source.read_text("utf-8"), source.relative_to(root))
+    )
+
+
+def _packages(root: Path) -> list[Path]:
+    folders = (path for path in (root / "solutions").iterdir() if path.is_dir())
+    return sorted(path for path in folders if path.name != "__pycache__")
 
 
 def text_files(folder: Path) -> list[Path]:

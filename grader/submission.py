@@ -128,6 +128,21 @@ def locate(error: BaseException, submission: Submission) -> str:
     return place(submission, mine[-1].filename, mine[-1].lineno or 0, mine[-1].name) if mine else ""
 
 
+def locate_in_grader(error: BaseException) -> str:
+    """The innermost line of ours that an error passed through, with its source; "" if none. Not the
+    part's, nor a library's."""
+    ours = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if Path(frame.filename).is_relative_to(ROOT / "grader")
+        and "hypothesis" not in frame.filename
+    ]
+    if not ours:
+        return ""
+    file = Path(ours[-1].filename).relative_to(ROOT).as_posix()
+    return f"{file}, line {ours[-1].lineno}, in {ours[-1].name}\n    {ours[-1].line}"
+
+
 def locate_in_trace(trace: str, submission: Submission) -> str:
     """The same, from what faulthandler wrote: the innermost line comes first there."""
     for file, line, name in FRAME.findall(trace):

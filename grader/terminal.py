@@ -15,6 +15,7 @@ from grader.record import record
 from grader.report.lines import show
 from grader.reset import reset_lab
 from grader.runner import grade_lab
+from grader.scratch import with_replay
 from grader.submission import find_submission
 from grader.verdict import Explanation, LabResult, TaskResult
 from grader.watch import Graded, Watch
@@ -117,7 +118,9 @@ class ThreadedGrading:
 
     def _run(self, lab: Lab, seed: int) -> None:
         try:
-            result = grade_lab(find_submission(lab), seed=seed, stop=self._stop)
+            submission = find_submission(lab)
+            graded = grade_lab(submission, seed=seed, stop=self._stop)
+            result = with_replay(graded, submission, seed)
         except Exception as error:  # noqa: BLE001, the loop goes on and shows it
             problem = Explanation("The lab can be graded.", f"{type(error).__name__}: {error}")
             result = LabResult(lab, tuple(TaskResult(t, ()) for t in lab.tasks), problem=problem)

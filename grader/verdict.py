@@ -1,5 +1,6 @@
 """What grading finds out: for a test, a task, a lab. Plain data that goes through JSON unchanged."""
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -20,7 +21,8 @@ class Verdict(StrEnum):
 class Explanation:
     """Why a test did not pass, in the order in which a person wants to read it.
 
-    claim: what must hold. problem: what happened instead. script: the calls that led there.
+    claim: what must hold. problem: what happened instead. script: the calls that led there; is_program:
+    to be pasted into an interpreter, where they lead there again.
     before, after: the state around the last of them. where: file, line and source of the learner's code.
     why: the misconception, where the grader knows it.
     """
@@ -34,11 +36,29 @@ class Explanation:
     after: str = ""
     where: str = ""
     why: str = ""
+    is_program: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """Where in a test it failed, so that `grader/replay.py` can go there again.
+
+    search: which of the test's searches for counterexamples found one, from 1; 0 if it failed outside
+    of them. version, example: of Hypothesis, and the example as it encodes it; "" if there is none.
+    script, call: the last watched call, by the number of its script; call 0 if none was made.
+    """
+
+    search: int = 0
+    version: str = ""
+    example: str = ""
+    script: int = 0
+    call: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class TestResult:
-    """One test of a suite. waits_for: the task whose stub it ran into."""
+    """One test of a suite. waits_for: the task whose stub it ran into. again: if it failed; None as
+    well where its process died."""
 
     __test__ = False  # not for pytest to collect
 
@@ -48,6 +68,7 @@ class TestResult:
     seconds: float = 0.0
     waits_for: str = ""
     explanation: Explanation | None = None
+    again: Again | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +107,10 @@ class TaskResult:
 class LabResult:
     """One grading of one lab.
 
-    only: the tasks that were asked for, all if empty. digest: of the graded source, "" if it changed
+    only: the tasks that were asked for, all if empty. open_places: of tasks, asked for or not, with a
+    stub that is still one; see `places.py`. digest: of the graded source, "" if it changed
     meanwhile. problem: why nothing could be graded (a file that is not Python, a missing folder).
+    replay: lines of a report that say how to run the first failure again; see `grader/scratch.py`.
     """
 
     lab: Lab
@@ -96,7 +119,9 @@ class LabResult:
     seconds: float = 0.0
     problem: Explanation | None = None
     only: tuple[str, ...] = ()
+    open_places: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     output: str = field(default="", repr=False)
+    replay: tuple[str, ...] = ()
 
     @property
     def points(self) -> int:
@@ -106,6 +131,12 @@ class LabResult:
     def max_points(self) -> int:
         """Of the tasks that were asked for."""
         return sum(task.task.points for task in self.tasks)
+
+    @property
+    def first_failed(self) -> TestResult | None:
+        """The failure that a report tells in full."""
+        failed = (task.worst for task in self.tasks if task.verdict is Verdict.FAILED)
+        return next(failed, None)
 
     @property
     def passed(self) -> tuple[str, ...]:
@@ -125,4 +156,6 @@ def from_json(table: dict[str, Any]) -> TestResult:
     explanation = table["explanation"]
     if explanation is not None:
         explanation = Explanation(**{**explanation, "script": tuple(explanation["script"])})
-    return TestResult(**{**table, "verdict": Verdict(table["verdict"]), "explanation": explanation})
+    again = None if table["again"] is None else Again(**table["again"])
+    told = {"verdict": Verdict(table["verdict"]), "explanation": explanation, "again": again}
+    return TestResult(**{**table, **told})

@@ -6,7 +6,8 @@ watch(obj, ...)  an object whose calls are written down, so that a failure is a 
 examples(...)    a Hypothesis test; run_machine(...) a Hypothesis state machine
 
 For kernels, imported on their own because they need torch and triton: `kernels` (what must come out, in
-float64), `triton_watch` and `cuda_watch` (every address checked, all work counted).
+float64), `layout` (views with gaps, strides that were mixed up), `triton_watch` and `cuda_watch` (every
+address checked, all work counted).
 """
 
 from grader.kit.cost import count_calls

@@ -24,22 +24,18 @@ from yaie.cuda.on_cpu import KernelFault, Launch, recording, settings
 
 WHY = {
     "race": (
-        "Nothing orders these two accesses. Within a block a barrier does, __syncthreads(), between the "
-        "write and whoever reads or overwrites it; between blocks only an atomic operation or another "
-        "launch."
-    ),
-    "out_of_bounds": (
-        "The last block and the last tile reach past the end wherever a size is no multiple of theirs: "
-        "threads out there must be masked by a condition."
+        "Nothing orders these two accesses. If both threads mean this element: within a block a barrier "
+        "orders them, __syncthreads(), between the write and whoever reads or overwrites it; between "
+        "blocks only an atomic operation or another launch. If not, one of the two indices is wrong."
     ),
     "uninitialized": (
         "Shared memory starts with no value. What is read must have been written before: by this "
         "thread, or by another one with a barrier, __syncthreads(), in between; and also where the data "
-        "ends in the middle of a tile."
+        "ends before the last thread."
     ),
     "misaligned": (
-        "A load of 8 or 16 bytes needs an address that is a multiple of that. Rows whose length or "
-        "start is not must go the narrow way."
+        "A load of 8 or 16 bytes needs an address that is a multiple of that. Where an address, a "
+        "stride or a row's size is none, it must go the narrow way."
     ),
     "barrier": (
         "Every thread of the block must come to the same __syncthreads(): not inside a condition that "
@@ -53,6 +49,37 @@ WHY = {
     "host_access": "A launcher runs on the host, and tensors lie on the device: only kernels read them.",
     "launch": "CUDA refuses such a launch: at most 1024 threads a block, and no dimension may be 0.",
 }
+
+OUTSIDE = {
+    "between the rows of": (
+        "The next row or token begins a stride further on, not a row's length, and each tensor has a "
+        "stride of its own. Check which stride this index is multiplied by, and whether it counts "
+        "numbers, units or bytes."
+    ),
+    "before the start of": (
+        "The index is negative: a slot or block number that stands for nothing, a difference below 0, "
+        "or a product that did not fit into 32 bits."
+    ),
+    "neither of a tensor": (
+        "The address is far from every tensor. What was used as an index is none (what stands behind "
+        "the end of a table means nothing), or a product has the wrong unit or did not fit into 32 bits."
+    ),
+    "null pointer": "What is None in Python is a null pointer here: ask before reading it.",
+    "of which the launch has asked": (
+        "The shared_bytes of launch() must cover all that a block keeps there, and each index must stay "
+        "below it."
+    ),
+    "of an array": (
+        "An array of n elements has the indices 0 to n - 1. A thread without work must be masked by a "
+        "condition; if it is, the index is computed wrongly."
+    ),
+    "past the end": (
+        "Grids come in whole blocks and loops in whole steps: a thread without work must be masked by "
+        "a condition, before it reads anything. If the condition is there, the index is too large: a "
+        "wrong stride, or a size that counts something else."
+    ),
+}
+"""What leads to an access out of bounds, by what the runtime says of the place."""
 
 
 @contextmanager
@@ -73,4 +100,6 @@ def as_fault(fault: KernelFault, where: str) -> Fault:
     """A fault of the runtime together with what usually leads to it, or with what the test says
     (`blamed` in cuda_work.py). where: as a report names it."""
     why = getattr(fault, "blame", "") or WHY.get(fault.kind, "")
+    if not why and fault.kind == "out_of_bounds":
+        why = next((told for said, told in OUTSIDE.items() if said in fault.message), "")
     return Fault(fault.message, why=why, where=where)

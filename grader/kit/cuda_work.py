@@ -6,6 +6,7 @@ expect_wide(work, bytes, what)                    16 bytes with each store
 expect_read_once(work, bytes, extra, what)        nothing is loaded a second time
 expect_many_threads(work, bytes, what)            the work is spread over threads and blocks
 expect_no_wrap(call, unchanged, where)            offsets are computed in 64 bits
+count_beyond_grid(call, most)                     how much work a grid needs a loop for, if it does
 with blamed("misaligned", why): ...               why this fault, should it happen, happens here
 """
 
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 
 from grader.kit.cuda_watch import watching
 from grader.kit.expect import Mismatch, expect
-from yaie.cuda.on_cpu import KernelFault, Launch, Traffic
+from yaie.cuda.on_cpu import KernelFault, Launch, Traffic, recording, settings
 
 COALESCED = (
     "Memory is moved in sectors of 32 bytes, for a whole warp at once. 32 threads that read neighbours "
@@ -31,13 +32,15 @@ KEPT = (
     "registers or in shared memory: loads from global memory are what takes the time."
 )
 SHARED_WORK = (
-    "A GPU hides the time of a load behind thousands of others: a thread that copies a whole block "
-    "alone waits for each of its own."
+    "A GPU hides the time of a load behind thousands of others, on all of its multiprocessors: a thread "
+    "that copies a whole block alone, or one block of threads that does everything, waits for each of "
+    "its own."
 )
 IN_64_BITS = (
-    "A slot times a row's size passes 2**31 in any large pool: int64_t, before the product."
+    "A slot or block number times a size passes 2**31 in a large pool: make it int64_t first."
 )
 MOST_WASTE = 1.3
+FEWEST = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +117,8 @@ def expect_many_threads(work: Work, moves: int, what: str) -> None:
     least = moves // 128
     expect(
         work.threads >= least and work.blocks > 1,
-        f"{what}: {work.threads} threads in {work.blocks} blocks, not at least {least} in two",
+        f"{what}: {work.threads} threads, block(s) of threads: {work.blocks}; at least {least} threads "
+        "in two blocks could work at once",
         why=SHARED_WORK,
     )
 
@@ -139,12 +143,36 @@ def expect_no_wrap(call: Callable[[], object], unchanged: Callable[[], None], wh
         raise Mismatch(f"{where}: its address wraps to the beginning", why=IN_64_BITS) from found
 
 
+def count_beyond_grid(call: Callable[[int], object], most: int, least: int = 300) -> int:
+    """A count, `least` or more, of which a launcher's largest grid leaves some to a loop in its kernel.
+
+    call(count) launches for so many pieces. A grid that still grows up to `most` leaves none. Only the
+    launches are looked at, and no kernel runs: what CUDA refuses raises KernelFault.
+    """
+    largest = _grids(call, most)
+    count = FEWEST
+    while count < most:
+        if _grids(call, count) == largest:
+            return min(most, max(least, count + count // 8 + 1))
+        count *= 2
+    return least
+
+
+def _grids(call: Callable[[int], object], count: int) -> list[tuple[int, int, int]]:
+    with settings(dry=True), recording() as launches:
+        call(count)
+    return [launch.grid for launch in launches]
+
+
 @contextmanager
-def blamed(kind: str, why: str) -> Iterator[None]:
-    """A fault of this kind within is what this test looks for: `why` says what leads to it here."""
+def blamed(kind: str, why: str, *, where: str = "") -> Iterator[None]:
+    """A fault of this kind within is what this test looks for: `why` says what leads to it here.
+
+    where: words of its message, "past the end of" say; a fault at another place is not this mistake.
+    """
     try:
         yield
     except KernelFault as fault:
-        if fault.kind == kind:
+        if fault.kind == kind and where in fault.message and not hasattr(fault, "blame"):
             vars(fault)["blame"] = why
         raise

@@ -4,10 +4,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from grader.kit.differ import told_apart
 from grader.kit.script import show
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+
+LEAST_DISTINCT = 3
+"""Values in a row before it counts as recognised: fewer may be alike by chance."""
 
 
 class Mismatch(AssertionError):
@@ -58,7 +63,9 @@ def expect(condition: object, problem: str, *, why: str = "") -> None:
 def expect_equal(got: Any, expected: Any, what: str, *, why: str = "") -> None:
     """what: names the value, as in "the blocks that match_prefix found"."""
     if got != expected:
-        raise Mismatch(f"{what}: not as expected", show(expected), show(got), why)
+        where, right, wrong = told_apart(expected, got)
+        first = f", first {where}" if where else ""
+        raise Mismatch(f"{what}: not as expected{first}", right, wrong, why)
 
 
 def expect_close(
@@ -88,12 +95,27 @@ def expect_close(
     if not bool(close.all()):
         index = tuple(int(i) for i in (~close).nonzero()[0])
         wrong = int((~close).sum())
+        elsewhere = _row_elsewhere(wide, right, index, rtol, atol)
         raise Mismatch(
-            f"{what}: {wrong} of {close.numel()} values differ, the first at {list(index)}",
+            f"{what}: {wrong} of {close.numel()} values differ, the first at {list(index)}{elsewhere}",
             f"{right[index].item():.7g}",
             f"{wide[index].item():.7g}",
             why,
         )
+
+
+def _row_elsewhere(
+    got: "Tensor", right: "Tensor", index: tuple[int, ...], rtol: float, atol: float
+) -> str:
+    """Whether the wrong value's row (its last dimension) is one that belongs to another index."""
+    import torch
+
+    row = got[index[:-1]] if index else got
+    if got.ndim < 2 or row.unique().numel() < LEAST_DISTINCT or not bool(row.isfinite().all()):
+        return ""
+    alike = torch.isclose(right, row, rtol=rtol, atol=atol).all(dim=-1).nonzero().tolist()
+    # Two rows of the same values tell nothing of where this one is from.
+    return f"; row {list(index[:-1])} holds what row {alike[0]} should" if len(alike) == 1 else ""
 
 
 @contextmanager

@@ -1,15 +1,18 @@
 """Hypothesis as the graders use it: seeded, without files, without deadlines, quick to shrink."""
 
+import sys
 from collections.abc import Callable
+from contextlib import suppress
 from functools import wraps
 from typing import Any, TypeVar, cast
 
 from hypothesis import HealthCheck, Phase, Verbosity, reject, seed, settings
+from hypothesis.errors import DidNotReproduce
 from hypothesis.internal.conjecture import engine
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
 from grader.kit.expect import expect_equal
-from grader.kit.script import start_script
+from grader.kit.script import current_script, start_script
 from grader.kit.session import SESSION
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -36,7 +39,7 @@ def _settings(max_examples: int, steps: int = 50) -> settings:
         database=None,
         deadline=None,
         derandomize=False,
-        print_blob=False,
+        print_blob=True,  # goes with the error as a note, for `grader/replay.py`
         verbosity=Verbosity.quiet,
         report_multiple_bugs=False,
         phases=phases,
@@ -52,8 +55,12 @@ def examples(max_examples: int) -> Callable[[F], F]:
 
         @wraps(inner)
         def with_own_script(*args: Any, **kwargs: Any) -> None:
-            start_script()
-            inner(*args, **kwargs)
+            start_script(is_example=True)
+            try:
+                inner(*args, **kwargs)
+            except Exception:
+                current_script().settle()
+                raise
 
         test.hypothesis.inner_test = with_own_script  # type: ignore[attr-defined]
 
@@ -63,7 +70,8 @@ def examples(max_examples: int) -> Callable[[F], F]:
             # the suite was imported.
             test._hypothesis_internal_use_settings = _settings(max_examples)  # type: ignore[attr-defined]
             test._hypothesis_internal_use_seed = SESSION.seed  # type: ignore[attr-defined]
-            test(*args, **kwargs)
+            test._hypothesis_internal_use_reproduce_failure = SESSION.pinned  # type: ignore[attr-defined]
+            _search(lambda: test(*args, **kwargs))
 
         return cast(F, as_the_session_says)
 
@@ -72,8 +80,31 @@ def examples(max_examples: int) -> Callable[[F], F]:
 
 def run_machine(machine: type["Machine"], part: Any, *, runs: int, steps: int) -> None:
     """Run a state machine on a part: `runs` scripts of at most `steps` calls."""
-    seeded = seed(SESSION.seed)(type(machine.__name__, (machine,), {"part": part}))
-    run_state_machine_as_test(seeded, settings=_settings(runs, steps))
+
+    def teardown(self: Machine) -> None:
+        # After a failure too, and may go on calling: the state that failed is the one before that.
+        if sys.exc_info()[0] is not None:
+            current_script().settle()
+        machine.teardown(self)
+
+    given = {
+        "part": part,
+        "teardown": teardown,
+        "_hypothesis_internal_use_reproduce_failure": SESSION.pinned,
+    }
+    seeded = seed(SESSION.seed)(type(machine.__name__, (machine,), given))
+    _search(lambda: run_state_machine_as_test(seeded, settings=_settings(runs, steps)))
+
+
+def _search(run: Callable[[], None]) -> None:
+    """Look for a counterexample. In a replay: only where there was one, and for that one."""
+    SESSION.searches += 1
+    if SESSION.only not in (None, SESSION.searches):
+        return
+    SESSION.is_searching = True
+    with suppress(DidNotReproduce):  # it holds now, or the calls go another way
+        run()
+    SESSION.is_searching = False
 
 
 class Machine(RuleBasedStateMachine):
@@ -87,7 +118,7 @@ class Machine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        start_script()
+        start_script(is_example=True)
 
     def claim(self, task: str, got: Any, expected: Any, what: str, why: str = "") -> None:
         """`expect_equal` for a claim of `task`. A machine that does not grade it gives this run up

@@ -2,8 +2,14 @@
 
 Tensors and tolerances:
   random(*shape, seed, dtype, scale)        multiples of 1/8, exact in every dtype
-  expect_near(got, exact, dtype, what)      dtype, shape and values, within a few roundings of the dtype
+  expect_near(got, exact, dtype, what)      dtype, shape and values, within a few roundings of the dtype;
+                                            with reading=Reading(...) it names a stride that was mixed up
   TOLERANCE[dtype]
+Layout (in `layout.py`):
+  padded(tensor, number, dims=, multiple=)  the same values, with NaN between the rows, and around
+  padded_apart(x, residual, ...)            the same for each, no stride of one being another's
+  expect_gaps_kept(what, view)              nothing was written in between
+  Reading(compute, inputs)                  what an input that is misread would give
 Between the products of a layer (float64 out of any dtype):
   rms_norm(x, weight, eps)                  fused_add_rms_norm(x, residual, weight, eps) -> (norm, sum)
   silu_mul(x)                               rope(x, positions, cos, sin)
@@ -18,7 +24,7 @@ The pool of keys and values:
   paged_gather(blocks, table, length)       [length, kv_heads, d], the blocks of one table in order
   paged_decode(q, pool, spec)               paged_prefill(q, pool, query_lens, spec)
   store_kv(k, v, key_blocks, value_blocks, slot_mapping) -> (keys, values)       new tensors
-Sampling:
+Sampling (in `sampling.py`):
   sampling_batch(n, temperature=, top_k=, top_p=, min_p=, seeds=, steps=)        a SamplingBatch
   probabilities(logits, batch)              [n, vocab] float64: what each token's chance must be
   gumbel_noise(seeds, steps, vocab)         [n, vocab] float64, the noise of lab 1 without its roundings
@@ -34,7 +40,14 @@ import torch
 from torch import Tensor
 
 from grader.kit.expect import Mismatch, expect_close
-from yaie.core.batch import AttentionSpec, SamplingBatch
+from grader.kit.layout import STRIDE_WHY, Reading, explain_strides
+from grader.kit.layout import expect_gaps_kept as expect_gaps_kept
+from grader.kit.layout import padded as padded
+from grader.kit.layout import padded_apart as padded_apart
+from grader.kit.sampling import gumbel_noise as gumbel_noise
+from grader.kit.sampling import probabilities as probabilities
+from grader.kit.sampling import sampling_batch as sampling_batch
+from yaie.core.batch import AttentionSpec
 
 TOLERANCE = {torch.float32: 2e-5, torch.float16: 2.0**-9, torch.bfloat16: 2.0**-6}
 """Relative, and absolute for values below 1: a few roundings. Triton's interpreter rounds to bfloat16 by
@@ -52,11 +65,36 @@ def random(
 
 
 def expect_near(
-    got: Any, exact: Tensor, dtype: torch.dtype, what: str, *, why: str = "", roundings: float = 1.0
+    got: Any,
+    exact: Tensor,
+    dtype: torch.dtype,
+    what: str,
+    *,
+    why: str = "",
+    roundings: float = 1.0,
+    reading: Reading | None = None,
 ) -> None:
-    """`got` is of this dtype and close to `exact`. roundings: multiplies the tolerance."""
+    """`got` is of this dtype and close to `exact`. roundings: multiplies the tolerance.
+
+    reading: if values differ, and are what comes of an input that was read with a stride that is not its
+    own, this is what the message says.
+    """
     if isinstance(got, Tensor) and got.dtype != dtype:
         raise Mismatch(f"{what}: wrong dtype", str(dtype), str(got.dtype), why)
+    tolerance = TOLERANCE[dtype] * roundings
+    try:
+        _expect_numbers(got, exact, what, why)
+        expect_close(got, exact.double(), what, rtol=tolerance, atol=tolerance, why=why)
+    except Mismatch as mismatch:
+        if reading is None or not isinstance(got, Tensor) or got.shape != exact.shape:
+            raise
+        if not (told := explain_strides(got, exact, reading, tolerance=tolerance)):
+            raise
+        problem = f"{mismatch.problem.split(': never')[0]}: {told}"
+        raise Mismatch(problem, mismatch.expected, mismatch.got, STRIDE_WHY) from None
+
+
+def _expect_numbers(got: Any, exact: Tensor, what: str, why: str) -> None:
     if isinstance(got, Tensor) and got.isnan().any() and not exact.isnan().any():
         lost = int(got.isnan().sum())
         index = got.isnan().nonzero()[0].tolist()
@@ -65,8 +103,6 @@ def expect_near(
             "never written, or made of what must not be read",
             why=why,
         )
-    tolerance = TOLERANCE[dtype] * roundings
-    expect_close(got, exact.double(), what, rtol=tolerance, atol=tolerance, why=why)
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
@@ -258,64 +294,3 @@ def store_kv(
             for new, blocks in zip((k, v), stored, strict=True):
                 blocks[slot // size, slot % size] = new[token]
     return stored
-
-
-def sampling_batch(
-    n: int,
-    *,
-    temperature: float | list[float] = 1.0,
-    top_k: int | list[int] = 0,
-    top_p: float | list[float] = 1.0,
-    min_p: float | list[float] = 0.0,
-    seeds: list[int] | None = None,
-    steps: list[int] | None = None,
-) -> SamplingBatch:
-    """n rows; one number means all rows."""
-
-    def rows(value: Any, dtype: torch.dtype) -> Tensor:
-        return torch.tensor(value if isinstance(value, list) else [value] * n, dtype=dtype)
-
-    heat, p, floor = (rows(x, torch.float32) for x in (temperature, top_p, min_p))
-    k = rows(top_k, torch.int64)
-    return SamplingBatch(
-        temperature=heat,
-        top_k=k,
-        top_p=p,
-        min_p=floor,
-        seeds=rows(list(range(n)) if seeds is None else seeds, torch.int64),
-        steps=rows(0 if steps is None else steps, torch.int64),
-        all_greedy=bool((heat == 0).all()),
-        any_top_k=bool((k > 0).any()),
-        any_top_p=bool((p < 1).any()),
-        any_min_p=bool((floor > 0).any()),
-    )
-
-
-def probabilities(logits: Tensor, batch: SamplingBatch) -> Tensor:
-    """The distribution of each row after temperature, top-k, top-p and min-p, in that order."""
-    found = torch.zeros(logits.shape, dtype=torch.float64)
-    for row, values in enumerate(logits.double()):
-        heat = float(batch.temperature[row])
-        if heat == 0:
-            found[row, values.argmax()] = 1.0
-            continue
-        values = values / heat
-        if 0 < (k := int(batch.top_k[row])) < len(values):
-            values = values.masked_fill(values < values.topk(k).values[-1], -math.inf)
-        if (p := float(batch.top_p[row])) < 1:
-            ordered, order = values.softmax(0).sort(descending=True, stable=True)
-            num_kept = max(1, int((ordered.cumsum(0) - ordered < p).sum()))
-            values = values.index_fill(0, order[num_kept:], -math.inf)
-        chances = values.softmax(0)
-        floor = float(batch.min_p[row]) * chances.max()
-        found[row] = chances.where(chances >= floor, 0.0)
-        found[row] /= found[row].sum()
-    return found
-
-
-def gumbel_noise(seeds: Tensor, steps: Tensor, vocab: int) -> Tensor:
-    """-log(-log(1 - u)), u = (hash of seed, step and token + 1/2) / 2**32; see solutions/sampler."""
-    from solutions.sampler.noise import hash_32, row_keys
-
-    bits = hash_32(row_keys(seeds, steps)[:, None] ^ hash_32(torch.arange(vocab))[None, :])
-    return -(-torch.log1p(-(bits.double() + 0.5) * 2.0**-32)).log()

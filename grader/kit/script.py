@@ -1,5 +1,7 @@
 """The calls of a test, written down as Python, with the state before and after the last of them."""
 
+import re
+import struct
 from collections import deque
 from collections.abc import Callable
 from enum import Enum
@@ -7,18 +9,57 @@ from itertools import islice
 from typing import Any
 
 MOST_LINES = 40
+FIRST_LINES, LAST_LINES = 8, 16
+"""Of a long script these are quoted in any case: what is set up, and what led to the failure."""
 MOST_ITEMS = 24
 MOST_CHARACTERS = 120
 
 
-class Script:
-    """Lines of calls. One is current; a failure quotes it."""
+def _make_call(script: "Script", method: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return method(*args, **kwargs)
 
-    def __init__(self) -> None:
-        self.lines: list[str] = []
+
+CarryOut = Callable[["Script", Any, tuple[Any, ...], dict[str, Any]], Any]
+_carry_out: CarryOut = _make_call
+_new_lines: Callable[[], list[str]] = list
+
+
+class Script:
+    """Lines of calls. One is current; a failure quotes it.
+
+    number: of the scripts of its test or example, from 0. before: the state right before the last
+    call. num_calls: of watched objects. watched: the types of those that were called, by name.
+    """
+
+    def __init__(self, number: int = 0) -> None:
+        self.number = number
+        self.lines = _new_lines()
         self.before = ""
-        self.after = ""
+        self.num_calls = 0
+        self.watched: dict[str, type] = {}
+        self._after = ""
+        self._look: Callable[[], str] | None = None
         self._handles: dict[int, tuple[str, Any]] = {}  # by id; kept alive, so that ids stay theirs
+
+    @property
+    def after(self) -> str:
+        """The state after the last call: as it is now, or was when the check failed."""
+        self.settle()
+        return self._after
+
+    @after.setter
+    def after(self, state: str) -> None:
+        self._after, self._look = state, None
+
+    def changed(self, look: Callable[[], str]) -> None:
+        """A call has been made. look: tells the state, and is asked only if it is wanted."""
+        self._look = look
+
+    def settle(self) -> None:
+        """Take the state now, for good: what happens from here on is not the script's any more."""
+        if self._look is not None:
+            look, self._look = self._look, None  # before it runs: it may fail, or come here again
+            self._after = look()
 
     def name_of(self, handle: Any) -> str:
         """A short name for an object that is nobody's business but its maker's: node1, node2, ..."""
@@ -28,13 +69,34 @@ class Script:
             self._handles[id(handle)] = (f"{kind}{number}", handle)
         return self._handles[id(handle)][0]
 
-    def quoted(self) -> tuple[str, ...]:
-        """The lines for a report; the middle of a long script is left out."""
+    def quoted(self, about: str = "") -> tuple[str, ...]:
+        """The lines for a report. Of a long script: its beginning, its end, and from between them
+        those that name what `about` names (r1, node2, block 7), with others if there is room."""
         if len(self.lines) <= MOST_LINES:
             return tuple(self.lines)
-        left_out = len(self.lines) - MOST_LINES
-        half = MOST_LINES // 2
-        return (*self.lines[:half], f"... {left_out} more lines ...", *self.lines[-half:])
+        middle = range(FIRST_LINES, len(self.lines) - LAST_LINES)
+        names = re.compile("|".join(rf"\b{name}\b" for name in _names_in(about)) or "(?!)")
+        related = [i for i in middle if names.search(self.lines[i])]
+        others = [i for i in middle if i not in related]
+        # The later ones: what is wrong at the end of the script most likely began not long before.
+        kept = sorted((others + related)[-(MOST_LINES - FIRST_LINES - LAST_LINES) :])
+        wanted = [*range(FIRST_LINES), *kept, *range(middle.stop, len(self.lines))]
+        quoted: list[str] = []
+        position = 0
+        for i in wanted:
+            quoted += [f"... {_lines(i - position)} left out ..."] * (i > position)
+            quoted.append(self.lines[i])
+            position = i + 1
+        return tuple(quoted)
+
+
+def _names_in(text: str) -> list[str]:
+    """Requests, nodes, blocks: r1, node2, block 7. Not every number: those are everywhere."""
+    return sorted(set(re.findall(r"\b(?:[a-z]+\d+|block \d+)\b", text)))
+
+
+def _lines(count: int) -> str:
+    return "1 line" if count == 1 else f"{count} lines"
 
 
 _current = Script()
@@ -45,16 +107,25 @@ def current_script() -> Script:
     return _current
 
 
-def start_script() -> None:
-    """Forget what was written down: a new test or example begins."""
+def start_script(*, is_example: bool = False) -> None:
+    """Forget what was written down: a new scenario begins. is_example: and with it a test, or one of
+    its examples; scripts are counted from there."""
     global _current
-    _current = Script()
+    _current = Script(0 if is_example else _current.number + 1)
 
 
 def resume_script(script: Script) -> None:
     """Go back to a script that another one has taken the place of."""
     global _current
     _current = script
+
+
+def listen(carry_out: CarryOut, new_lines: Callable[[], list[str]]) -> None:
+    """For a replay. carry_out: makes a watched call, the last of its script so far. new_lines: makes
+    the list that a script's lines are appended to."""
+    global _carry_out, _new_lines
+    _carry_out, _new_lines = carry_out, new_lines
+    start_script(is_example=True)
 
 
 def note(line: str) -> None:
@@ -79,11 +150,34 @@ def show(value: Any) -> str:
     if type(value).__name__ == "dtype":
         return str(value)
     if type(value).__name__ == "Tensor":
-        values = f" {value.tolist()}" if value.numel() <= MOST_ITEMS else ""
-        return f"tensor {list(value.shape)}{values}"
+        return _show_tensor(value)
     if hasattr(value, "request_id"):
         return str(value.request_id)
     return _current.name_of(value)
+
+
+def _show_tensor(tensor: Any) -> str:
+    """torch.tensor([0.4]) if that is short; otherwise the shape, and the dtype if it is no usual one."""
+    dtype = str(tensor.dtype)
+    suffix = "" if dtype in ("torch.float32", "torch.int64", "torch.bool") else f", dtype={dtype}"
+    if tensor.numel() <= MOST_ITEMS:
+        values = tensor.tolist() if dtype != "torch.float32" else _rounded(tensor.tolist())
+        if len(text := f"torch.tensor({values}{suffix})") <= MOST_CHARACTERS:
+            return text
+    return f"tensor {list(tensor.shape)}{suffix}"
+
+
+def _rounded(values: Any) -> Any:
+    """As few digits as tell one float32 from the next."""
+    if isinstance(values, list):
+        return [_rounded(value) for value in values]
+    return next(
+        short
+        for digits in (6, 7, 8, 9)
+        if (short := float(f"{values:.{digits}g}")) == values
+        or digits == 9
+        or struct.pack("f", short) == struct.pack("f", values)
+    )
 
 
 def _items(values: Any) -> str:
@@ -126,17 +220,19 @@ class _Watched:
             shown = [show(arg) for arg in args]
             shown += [f"{key}={show(arg)}" for key, arg in kwargs.items()]
             line = f"{self._name}.{attribute}({', '.join(shown)})"
-            script.before = script.after or self._state()
+            script.before = self._state()
             script.lines.append(line)
+            script.num_calls += 1
+            script.watched[self._name] = type(self._target)
+            script.changed(self._state)
             try:
-                result = value(*args, **kwargs)
+                result = _carry_out(script, value, args, kwargs)
             except BaseException as error:
                 script.lines[-1] = f"{line}  # raises {type(error).__name__}"
-                script.after = self._state()
+                script.settle()
                 raise
             if result is not None:
                 script.lines[-1] = f"{line}  # -> {show(result)}"
-            script.after = self._state()
             return result
 
         return call

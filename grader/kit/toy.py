@@ -9,15 +9,18 @@
     toy.take()                                  read the oldest result, update, end what has enough
 
 A failed check is a `Mismatch` with the script so far and the state around the last call. Its claim is
-the check's own, since it may fail in a test that is about something else. What drives the
-scheduler otherwise (a step loop under test) uses `make`, `check_plan`, `executor` and `check`.
+the check's own, since it may fail in a test that is about something else. The script is Python that
+runs as it stands: each engine begins one of its own, and what a test does to it beside these calls it
+writes down with `note`, as Python too. What drives the scheduler otherwise (a step loop under test) uses
+`make`, `check_plan`, `executor` and `check`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 
 from grader.kit.expect import Mismatch, claiming
-from grader.kit.script import current_script, note
+from grader.kit.script import current_script, note, start_script
 from grader.kit.toy_checks import Advance, Update, check_order, check_plan, check_tokens_stay
 from grader.kit.toy_model import (
     VOCAB,
@@ -29,13 +32,14 @@ from grader.kit.toy_model import (
 )
 from grader.kit.toy_parts import Flight, Settings, ToyParts
 from grader.kit.toy_state import check_empty, check_state
-from grader.kit.toy_words import NamedRequest, tell_drawn, tell_plan, tell_request, tell_state
+from grader.kit.toy_words import NamedRequest, tell_add, tell_drawn, tell_plan, tell_state
 from yaie.core.batch import StepPlan
 from yaie.core.params import SamplingParams
 from yaie.core.request import FinishReason, Request
 
 __all__ = [
     "VOCAB",
+    "FinishReason",
     "Settings",
     "Toy",
     "ToyExecutor",
@@ -46,6 +50,11 @@ __all__ = [
 
 Drafts = Mapping[Request, Sequence[int]]
 
+FIRST_LINES = (
+    "from grader.kit.toy import FinishReason, Settings, Toy",
+    "import labs.scheduler as part",
+)
+
 
 class Toy(ToyParts):
     """See `ToyParts` for what it is made of."""
@@ -53,7 +62,13 @@ class Toy(ToyParts):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._num_steps = 0
-        note(f"an engine with {self.settings}")
+        self._call = ""  # that is being made and told
+        self._came: list[str] = []  # of it, in words
+        if FIRST_LINES[0] in current_script().lines:
+            start_script()  # another engine, another scenario
+        for line in FIRST_LINES:
+            note(line)
+        note(f"toy = Toy({self.settings!r}, part)")
 
     # What happens to it.
 
@@ -84,60 +99,54 @@ class Toy(ToyParts):
     ) -> list[Request]:
         """Queue n siblings."""
         siblings = self.make(prompt, max_tokens, priority=priority, n=n)
-        for request in siblings:
-            note(f"add {tell_request(request)}")
-            current_script().after = ""  # to be told anew when it is needed
-            self.scheduler.add(request)
+        with self.told(tell_add(siblings)):
+            for request in siblings:
+                self.scheduler.add(request)
         return siblings
 
     def finish(self, request: Request, reason: FinishReason = FinishReason.ABORT) -> None:
         """End a request from outside."""
-        with self.told(f"finish {request.request_id} ({reason.value})"):
+        given = "" if reason is FinishReason.ABORT else f", FinishReason.{reason.name}"
+        with self.told(f"toy.finish({request.request_id}{given})"):
             self.scheduler.finish(request, reason)
             self.check()
-        current_script().after = ""
 
     def step(self) -> StepPlan:
         """Begin a step, then take results until no more than `ahead` are left; checks all along."""
-        plan = self.begin()
-        # A step that computes nothing has nothing to be ahead of.
-        most = self.settings.ahead if plan.scheduled else 0
-        while len(self.in_flight) > most:
-            self.take()
+        with self.told("toy.step()"):
+            plan = self.begin()
+            # A step that computes nothing has nothing to be ahead of.
+            most = self.settings.ahead if plan.scheduled else 0
+            while len(self.in_flight) > most:
+                self.take()
         return plan
 
     def begin(self, drafts: Drafts | None = None) -> StepPlan:
         """Schedule, execute, advance. drafts: to be verified; otherwise as `settings` say."""
-        plan = self.schedule()
-        self._add_drafts(plan, drafts)
-        try:
+        given = {} if drafts is None else {name: list(guess) for name, guess in drafts.items()}
+        with self.told(f"toy.begin({given or ''})"):
+            plan = self.schedule()
+            self._add_drafts(plan, drafts)
+            self._num_steps += 1
+            self._came[-1] = f"step {self._num_steps}: {tell_plan(plan)}"
+            self._tell()
             pending = self.executor.execute(plan)
-        except Mismatch:
-            current_script().after = tell_state(self)
-            raise
-        self._num_steps += 1
-        line = f"step {self._num_steps} up to advance -> {tell_plan(plan)}"
-        current_script().lines[-1] = line
-        advance = Advance(self, plan)
-        self.in_flight.append(Flight(self._num_steps, plan, pending))
-        try:
+            advance = Advance(self, plan)
+            self.in_flight.append(Flight(self._num_steps, plan, pending))
             self.scheduler.advance(plan)
             advance.check()
             self.check()
-        finally:
-            current_script().after = tell_state(self)
         return plan
 
     def schedule(self) -> StepPlan:
         """The plan of a step, checked; nothing is computed yet."""
         known = {request: list(request.token_ids) for request in self.alive}
-        with self.told("schedule"):
+        with self.told("plan = toy.schedule()"):
             plan = self.scheduler.schedule()
-            current_script().lines[-1] = f"schedule -> {tell_plan(plan)}"
+            self._tell(tell_plan(plan))
             check_tokens_stay(known)
             check_order(plan)
             self.check_plan(plan, had_work=bool(known) and not self.in_flight)
-        current_script().after = ""
         return plan
 
     def _add_drafts(self, plan: StepPlan, drafts: Drafts | None) -> None:
@@ -167,24 +176,16 @@ class Toy(ToyParts):
             )
         ]
         update = Update(self, plan, tokens)
-        script, begun = current_script(), f"step {flight.number} up to advance"
-        if script.lines and script.lines[-1].startswith(begun):
-            with_update = f"step {flight.number} with update"
-            script.lines[-1] = script.lines[-1].replace(begun, with_update)
-        else:
-            note(f"update with the result of step {flight.number}")
-            script.before = tell_state(self)
-        script.lines[-1] += f"; {tell_drawn(plan, tokens)}"
-        try:
+        with self.told("toy.take()"):
+            late = "" if flight.number == self._num_steps else f"result of step {flight.number}: "
+            self._tell(late + tell_drawn(plan, tokens))
             advanced = self.scheduler.update(plan, tokens)
             update.check(advanced)
             for request in advanced:
                 if request.num_output_tokens >= request.max_tokens:
                     self.scheduler.finish(request, FinishReason.LENGTH)
-                    script.lines[-1] += f"; {request.request_id} ends"
+                    self._tell(f"{request.request_id} ends")
             self.check()
-        finally:
-            script.after = tell_state(self)
         return advanced
 
     def run(self) -> list[list[int]]:
@@ -204,16 +205,29 @@ class Toy(ToyParts):
         return [request.output_token_ids for request in self.requests]
 
     @contextmanager
-    def told(self, line: str) -> Iterator[None]:
-        """A line in the script, and the state before it and, should it fail, after it."""
+    def told(self, call: str) -> Iterator[None]:
+        """A line in the script, and the state before and after it. Calls that are made within it have no
+        line of their own."""
+        if self._call:
+            yield
+            return
         script = current_script()
-        script.before = script.after or tell_state(self)
-        note(line)
+        script.before = tell_state(self)
+        note(call)
+        script.changed(partial(tell_state, self))
+        self._call, self._came = call, []
         try:
             yield
         except BaseException:
-            script.after = tell_state(self)
+            script.settle()
             raise
+        finally:
+            self._call = ""
+
+    def _tell(self, *came: str) -> None:
+        """What has come of the call, behind it in its line."""
+        self._came += came
+        current_script().lines[-1] = f"{self._call}  # {'; '.join(self._came)}"
 
     # What must be so.
 

@@ -17,6 +17,7 @@ FILED = (
     "for output that is computed again after a preemption too: requests that begin with these tokens "
     "wait until they are filed."
 )
+GONE_ON_THE_WAY = (RequestStatus.PREEMPTED, RequestStatus.SWAPPED)
 WAITS = (
     "A request with more than one unread token waits: a step in flight may verify its drafts, and only "
     "the result says how many of them are right."
@@ -186,11 +187,16 @@ class Update:
     @claiming("`update` takes over what a step has computed and drawn.")
     def check(self, advanced: Sequence[Request]) -> None:
         names = [request.request_id for request in advanced]
-        expect_equal(
-            names, self._advanced, "the requests that update returns",
-            why="Those that gained tokens, in the order of the plan. Tokens of a request that has ended "
-            "since are dropped.",
-        )  # fmt: skip
+        missing = [r.request_id for r, _, _ in self._after if r.status in GONE_ON_THE_WAY]
+        why = "Those that gained tokens, in the order of the plan."
+        if set(missing) & set(self._advanced) - set(names):
+            why += (
+                f" {', '.join(missing)} was preempted with this step in flight, and has not ended: the "
+                "token is right, and it keeps it. Only a request that has ended is passed over."
+            )
+        elif set(names) - set(self._advanced):
+            why += " A request that has ended since is passed over, and its tokens are dropped."
+        expect_equal(names, self._advanced, "the requests that update returns", why=why)
         for request, token_ids, computed in self._after:
             name = request.request_id
             expect_equal(

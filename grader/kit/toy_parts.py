@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import solutions.scheduler as reference
+from grader.kit.toy_cache import ToyCache
 from grader.kit.toy_model import ToyExecutor, ToyStep
-from solutions.paged_cache import BlockManager, KVCacheManager
+from solutions.paged_cache import BlockManager
 from solutions.radix_tree import RadixTree
 from yaie.core.batch import StepPlan
 from yaie.core.contracts import Scheduler, SchedulingPolicy
@@ -15,7 +16,7 @@ from yaie.core.request import Request
 Policies = Mapping[str, Callable[[Any], SchedulingPolicy]]
 
 
-@dataclass
+@dataclass(repr=False)
 class Settings:
     """A small engine. swap: to the host blocks, if there are any. static: batches filled once.
 
@@ -38,13 +39,19 @@ class Settings:
     drafts: int = 0
 
     def __str__(self) -> str:
-        """The settings that a reader of a script needs: the pool, and what is not as usual."""
+        """In words: the pool, and what is not as usual."""
+        return ", ".join(f"{name} {value}" for name, value in self._told().items())
+
+    def __repr__(self) -> str:
+        """The same as Python."""
+        return f"Settings({', '.join(f'{name}={value!r}' for name, value in self._told().items())})"
+
+    def _told(self) -> dict[str, Any]:
+        """The settings that a reader of a script needs."""
         usual = Settings()
-        names = ["num_blocks", "block_size"]
-        names += [
-            n for n in vars(usual) if n not in names and getattr(self, n) != getattr(usual, n)
-        ]
-        return ", ".join(f"{name} {getattr(self, name)}" for name in names)
+        first = ("num_blocks", "block_size")
+        names = [n for n in vars(usual) if n in first or getattr(self, n) != getattr(usual, n)]
+        return {name: getattr(self, name) for name in names}
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +80,7 @@ class ToyParts:
         s = self.settings
         self.blocks = BlockManager(s.num_blocks, s.block_size, s.num_host_blocks)
         self.tree = RadixTree(s.block_size) if s.prefix_caching else None
-        self.cache = KVCacheManager(self.blocks, self.tree)
+        self.cache = ToyCache(self.blocks, self.tree)
         self.executor = ToyExecutor(s.block_size)
         self.policy = self.policies[s.policy](self.cache)
         kind = self.part.StaticScheduler if s.static else self.part.Scheduler

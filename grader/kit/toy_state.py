@@ -50,7 +50,9 @@ def _check_itself(name: str, part: Any) -> None:
     try:
         part.check()
     except InvariantError as error:
-        raise Mismatch(f"{name}.check() finds: {error}") from error
+        ended = "but its status is finished" in str(error)
+        why = "`finish` takes a request out of `_running`, and that one only." if ended else ""
+        raise Mismatch(f"{name}.check() finds: {error}", why=why) from error
 
 
 def _check_holders(toy: ToyParts) -> None:

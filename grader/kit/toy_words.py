@@ -18,15 +18,15 @@ class NamedRequest(Request):
         return self.request_id
 
 
-def tell_request(request: Request) -> str:
-    """r1 (prompt of 9 tokens, 3 to generate, priority 2, shares the prompt of r0)"""
-    prompt = request.num_prompt_tokens
-    told = [f"prompt of {prompt} token{'s' * (prompt != 1)}", f"{request.max_tokens} to generate"]
-    if request.priority:
-        told.append(f"priority {request.priority}")
-    if request.fork_of is not None:
-        told.append(f"shares the prompt of {request.fork_of.request_id}")
-    return f"{request.request_id} ({', '.join(told)})"
+def tell_add(siblings: Sequence[Request]) -> str:
+    """[r1] = toy.add([0, 1, 2], max_tokens=3, priority=2)"""
+    first = siblings[0]
+    given = [str(first.token_ids), f"max_tokens={first.max_tokens}"]
+    if first.priority:
+        given.append(f"priority={first.priority}")
+    if len(siblings) > 1:
+        given.append(f"n={len(siblings)}")
+    return f"{list(siblings)} = toy.add({', '.join(given)})"
 
 
 def tell_plan(plan: StepPlan) -> str:
@@ -64,6 +64,13 @@ def tell_drawn(plan: StepPlan, token_ids: Sequence[Sequence[int]]) -> str:
 
 def tell_state(toy: ToyParts) -> str:
     """Which requests wait and run, on which blocks, and how many blocks are free."""
+    try:
+        return _tell_state(toy)
+    except Exception as error:  # noqa: BLE001, a learner's scheduler may fail in any way
+        return f"(cannot be shown: {type(error).__name__}: {error})"
+
+
+def _tell_state(toy: ToyParts) -> str:
     alive = toy.alive
     running = [request for request in alive if request.status is RequestStatus.RUNNING]
     waiting = [_tell_waiting(r) for r in alive if r.status is not RequestStatus.RUNNING]

@@ -8,6 +8,7 @@ import inspect
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
+import numpy as np
 import triton.runtime.interpreter as interpreter
 
 Patch = tuple[Any, str, Callable[..., Any]]
@@ -34,6 +35,8 @@ class Watch(Protocol):
     def launch(
         self, kernel: str, grid: tuple[int, int, int], arguments: dict[str, Any]
     ) -> None: ...
+
+    def begin(self, program: tuple[int, int, int]) -> None: ...
 
     def origin_of(self, name: str, tensor: Any) -> Any: ...
 
@@ -102,6 +105,9 @@ def _memory(watch: Watch, builder: Any) -> Iterator[Patch]:
     def counted_dot(self: Any, a: Any, b: Any, *rest: Any) -> Any:
         watch.seen.dots += 1
         watch.seen.flops += 2 * a.data.size * b.data.shape[-1]
+        # rest: accumulator, input_precision (a number of Triton's with a name), and more.
+        precision = rest[1].name.lower() if a.data.dtype == np.float32 else ""
+        watch.seen.precisions.append(precision)
         return dot(self, a, b, *rest)
 
     yield builder, "create_masked_load", checked_load
@@ -115,6 +121,7 @@ def _calls(watch: Watch) -> Iterator[Patch]:
     """Launches of kernels, and calls of helpers inside them."""
     launch, convert = interpreter.GridExecutor.__call__, interpreter._implicit_cvt
     patch_language = interpreter._patch_lang
+    set_program = interpreter.InterpreterBuilder.set_grid_idx
     names: list[tuple[str, Any]] = []
     languages: set[int] = set()  # modules of triton.language that are interpreted by now
 
@@ -134,6 +141,10 @@ def _calls(watch: Watch) -> Iterator[Patch]:
         finally:
             languages.clear()
             watch.forget()
+
+    def begun(self: Any, *program: int) -> None:
+        watch.begin((program[0], program[1], program[2]))
+        set_program(self, *program)
 
     def named(argument: Any) -> Any:
         converted = convert(argument)
@@ -155,6 +166,7 @@ def _calls(watch: Watch) -> Iterator[Patch]:
         return patch_language(function)
 
     yield interpreter.GridExecutor, "__call__", watched_launch
+    yield interpreter.InterpreterBuilder, "set_grid_idx", begun
     yield interpreter, "_implicit_cvt", named
     yield interpreter, "_patch_lang", patch_once
 

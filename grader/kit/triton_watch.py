@@ -8,9 +8,9 @@
 
 Inside `watching` every pointer remembers the tensor argument that it was made from. A load, a store or
 an atomic operation that is not masked and lies outside that tensor raises a `Fault`, which names the
-argument, the element and, in the report, the line of the part. A view is valid from its first element
-to its last: what lies between rows of a slice belongs to it. Memory that `torch.empty` hands out
-meanwhile holds NaN (the largest number, for integers): what a kernel leaves unwritten shows.
+argument, the element and, in the report, the line of the part; `triton_faults` words it. What lies
+between the rows of a view is outside too. Memory that `torch.empty` hands out meanwhile holds NaN (the
+largest number, for integers): what a kernel leaves unwritten shows.
 
 Works in Triton's interpreter (TRITON_INTERPRET=1; the grader's worker and tests/conftest.py set it).
 Block pointers and tensor descriptors are checked like any other pointer. Errors inside a kernel arrive
@@ -31,24 +31,7 @@ from torch import Tensor
 
 from grader.kit.expect import Fault
 from grader.kit.poison import nothing, poisoned
-
-OUTSIDE_WHY = (
-    "The last tile of a row or of a grid reaches past the end wherever a size is no multiple of the "
-    "tile: lanes out there need a mask."
-)
-BEFORE_WHY = "An index below 0 is no element of the tensor: mask it, or do not compute it."
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """The tensor argument that a pointer was made from. begin, end: addresses."""
-
-    name: str
-    begin: int
-    end: int
-    itemsize: int
-    shape: tuple[int, ...]
-    stride: tuple[int, ...]
+from grader.kit.triton_faults import Evidence, Origin, Program, origin_of, outside, span
 
 
 @dataclass(slots=True)
@@ -75,13 +58,30 @@ class Launch:
         return self.grid[0] * self.grid[1] * self.grid[2]
 
 
+@dataclass(frozen=True, slots=True)
+class Access:
+    """One load or store of one program. deed: "reads" or "writes". argument: the tensor's name.
+    elements: the offsets of its lanes, masked ones left out, from the first element of `origin`."""
+
+    kernel: str
+    program: Program
+    deed: str
+    argument: str
+    elements: Any
+    origin: Origin
+
+
 @dataclass(slots=True)
 class Seen:
-    """What the kernels did. dots: calls of tl.dot. flops: of these, two for each product."""
+    """What the kernels did. dots: calls of tl.dot. flops: of these, two for each product. precisions: of
+    each product of float32, "ieee", "tf32" or what else input_precision says; "" of other dtypes.
+    accesses: all of them, in order, if that was asked for."""
 
     launches: list[Launch] = field(default_factory=list)
     dots: int = 0
     flops: int = 0
+    precisions: list[str] = field(default_factory=list)
+    accesses: list[Access] = field(default_factory=list)
     work: dict[tuple[int, int], Work] = field(default_factory=lambda: defaultdict(Work))
 
     @property
@@ -98,7 +98,7 @@ class Seen:
 
     def of(self, tensor: Tensor) -> Work:
         """The work on memory of this tensor, through whatever view of it a kernel was given."""
-        begin, end = _span(tensor)
+        begin, end = span(tensor)
         return _sum(w for place, w in self.work.items() if begin <= place[0] and place[1] <= end)
 
     def loads(self, tensor: Tensor) -> int:
@@ -106,6 +106,22 @@ class Seen:
 
     def stores(self, tensor: Tensor) -> int:
         return self.of(tensor).stores
+
+    def read_by(self, tensor: Tensor, index: tuple[int, ...]) -> list[Program]:
+        """The programs that read an element, in order; needs `watching(record=True)`."""
+        return self._by("reads", tensor, index)
+
+    def written_by(self, tensor: Tensor, index: tuple[int, ...]) -> list[Program]:
+        return self._by("writes", tensor, index)
+
+    def _by(self, deed: str, tensor: Tensor, index: tuple[int, ...]) -> list[Program]:
+        address = tensor[index].data_ptr()
+        return [
+            access.program
+            for access in self.accesses
+            if access.deed == deed
+            and (access.origin.offsets(np.int64(address)) == access.elements).any()
+        ]
 
 
 def _sum(works: Any) -> Work:
@@ -117,15 +133,18 @@ def _sum(works: Any) -> Work:
 
 
 @contextmanager
-def watching(*, poison: bool = True, also: tuple[Tensor, ...] = ()) -> Iterator[Seen]:
+def watching(
+    *, poison: bool = True, also: tuple[Tensor, ...] = (), record: bool = False, why: str = ""
+) -> Iterator[Seen]:
     """Check and count every kernel that is launched inside.
 
-    poison: fill what torch.empty returns. also: tensors whose addresses a kernel finds in memory rather
-    than in its arguments. Raises RuntimeError outside Triton's interpreter.
+    poison: fill what torch.empty returns. also: tensors whose addresses a kernel finds in memory, not
+    in its arguments. record: keep each access. why: the test's advice where a wrong stride is, or
+    may be, what led outside. Raises RuntimeError outside Triton's interpreter.
     """
     if os.environ.get("TRITON_INTERPRET") != "1":
         raise RuntimeError("watching() needs TRITON_INTERPRET=1 before triton is imported")
-    watch = _Watch(Seen(), [_origin("a tensor", tensor) for tensor in also])
+    watch = _Watch(Seen(), [origin_of("a tensor", tensor) for tensor in also], record, why)
     with _patched(watch), poisoned() if poison else nothing():
         yield watch.seen
 
@@ -133,16 +152,28 @@ def watching(*, poison: bool = True, also: tuple[Tensor, ...] = ()) -> Iterator[
 class _Watch:
     """Stands between the interpreter and memory."""
 
-    def __init__(self, seen: Seen, also: list[Origin]) -> None:
+    def __init__(self, seen: Seen, also: list[Origin], record: bool, why: str) -> None:
         self.seen = seen
         self._also = also
+        self._record = record
+        self._why = why
         self._origins: list[Origin] = []
+        self._program: Program = (0, 0, 0)
+        # Of each access, told apart by its tensor and how many there were before it in the program.
+        self._bases: dict[tuple[str, int], list[tuple[Program, int]]] = defaultdict(list)
+        self._counts: dict[str, int] = defaultdict(int)
 
     def launch(self, kernel: str, grid: tuple[int, int, int], arguments: dict[str, Any]) -> None:
         self.seen.launches.append(Launch(kernel, grid, arguments))
+        self._bases.clear()
+
+    def begin(self, program: Program) -> None:
+        """A program of the grid starts."""
+        self._program = program
+        self._counts.clear()
 
     def origin_of(self, name: str, tensor: Tensor) -> Origin:
-        origin = _origin(name, tensor)
+        origin = origin_of(name, tensor)
         self._origins.append(origin)
         return origin
 
@@ -159,13 +190,14 @@ class _Watch:
                 f"{deed} an address that lies in no tensor of this launch.",
                 why="A pointer comes from an argument of the kernel, plus an offset in elements.",
             )
+        self._counts[origin.name] += 1
         if addresses.size:
-            low, high = int(addresses.min()), int(addresses.max())
-            if low < origin.begin:
-                raise _outside(deed, origin, low)
-            if high + origin.itemsize > origin.end:
-                beyond = addresses[addresses + np.uint64(origin.itemsize) > np.uint64(origin.end)]
-                raise _outside(deed, origin, int(beyond.min()))
+            bases = self._bases[origin.name, self._counts[origin.name]]
+            if (bad := _first_outside(origin, addresses)) is not None:
+                raise outside(self._evidence(deed, origin, pointers, mask, bases), bad)
+            bases.append((self._program, int(origin.offsets(addresses.min()))))
+            if self._record:
+                self._note(deed, origin, addresses)
         work = self.seen.work[origin.begin, origin.end]
         count, size = int(addresses.size), max(1, pointers.get_element_ty().primitive_bitwidth // 8)
         if deed == "It reads":
@@ -173,6 +205,31 @@ class _Watch:
         else:
             work.stores, work.store_bytes = work.stores + count, work.store_bytes + count * size
         return work
+
+    def _evidence(
+        self, deed: str, origin: Origin, pointers: Any, mask: Any, bases: list[tuple[Program, int]]
+    ) -> Evidence:
+        shape = pointers.data.shape
+        active = np.ones(shape, bool) if mask is None else np.broadcast_to(mask.data, shape)
+        arguments = self.seen.launches[-1].arguments
+        numbers = {n: v for n, v in arguments.items() if type(v) is int}
+        return Evidence(
+            deed,
+            origin,
+            pointers.data,
+            active.astype(bool),
+            bases,
+            self._program,
+            numbers,
+            self._origins,
+            self._why,
+        )
+
+    def _note(self, deed: str, origin: Origin, addresses: Any) -> None:
+        kernel = self.seen.launches[-1].kernel
+        offsets = origin.offsets(addresses).ravel()
+        told = deed.split()[-1]
+        self.seen.accesses.append(Access(kernel, self._program, told, origin.name, offsets, origin))
 
     def _find(self, addresses: Any) -> Origin | None:
         """Of a pointer that came out of memory or a cast: whichever tensor it points into."""
@@ -188,50 +245,17 @@ def _active(addresses: Any, mask: Any) -> Any:
     return addresses[np.broadcast_to(mask, addresses.shape).astype(bool)]
 
 
-def _outside(deed: str, origin: Origin, address: int) -> Fault:
-    element = (address - origin.begin) // origin.itemsize
-    count = (origin.end - origin.begin) // origin.itemsize
-    is_flat = len(origin.shape) < 2 or origin.stride == _contiguous(origin.shape)
-    span = f"{count} elements" if is_flat else f"{count} elements from its first to its last"
-    where = f"element {element} of {origin.name}, which has {span}, shape {list(origin.shape)}"
-    if element >= 0 and origin.shape and (place := _place(element, origin)):
-        where += f": index {place}"
-    return Fault(f"{deed} {where}.", why=OUTSIDE_WHY if element >= 0 else BEFORE_WHY)
-
-
-def _place(element: int, origin: Origin) -> str:
-    """An offset as an index of the tensor's shape, the first one counting on past its size."""
-    if any(stride <= 0 for stride in origin.stride):
-        return ""
-    place = [0] * len(origin.stride)
-    for axis in sorted(range(len(place)), key=lambda axis: -origin.stride[axis]):
-        place[axis], element = divmod(element, origin.stride[axis])
-    return str(place) if element == 0 else ""
-
-
-def _contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
-    strides, step = [], 1
-    for size in reversed(shape):
-        strides.append(step)
-        step *= max(size, 1)
-    return tuple(reversed(strides))
-
-
-def _span(tensor: Tensor) -> tuple[int, int]:
-    """First address of a view and the one behind its last element."""
-    begin = tensor.data_ptr()
-    if not tensor.numel():
-        return begin, begin
-    pairs = zip(tensor.shape, tensor.stride(), strict=True)
-    last = sum((size - 1) * stride for size, stride in pairs)
-    return begin, begin + (last + 1) * tensor.element_size()
-
-
-def _origin(name: str, tensor: Tensor) -> Origin:
-    begin, end = _span(tensor)
-    return Origin(
-        name, begin, end, tensor.element_size(), tuple(tensor.shape), tuple(tensor.stride())
-    )
+def _first_outside(origin: Origin, addresses: Any) -> int | None:
+    """The lowest address that is no element of the tensor: before it, between its rows, or behind."""
+    low, high = int(addresses.min()), int(addresses.max())
+    if low < origin.begin:
+        return low
+    if origin.has_gaps:
+        between = addresses[~origin.are_elements(origin.offsets(addresses))]
+        return int(between.min()) if between.size else None
+    if high + origin.itemsize > origin.end:
+        return int(addresses[addresses + np.uint64(origin.itemsize) > np.uint64(origin.end)].min())
+    return None
 
 
 @contextmanager

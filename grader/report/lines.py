@@ -37,6 +37,36 @@ def verbatim(text: str, style: str = "", *, indent: int = 0) -> list[Text]:
     return [Text(" " * indent + line if line else "", style=style) for line in rows]
 
 
+def folded(line: str, room: int) -> list[str]:
+    """A call that is wider than the room, an argument a line; what it gave, a comment, below it. Still
+    one statement of Python, if it was one."""
+    if len(line) <= room:
+        return [line]
+    call, mark, gave = line.partition("  # ")
+    below = [f"    # {gave}"] if mark else []
+    begin = call.find("(")
+    if len(call) <= room or begin < 0 or not call.endswith(")"):
+        return [call, *below]
+    arguments = _split_at_commas(call[begin + 1 : -1])
+    return [call[: begin + 1], *(f"    {argument}," for argument in arguments), ")", *below]
+
+
+def _split_at_commas(text: str) -> list[str]:
+    """At those that stand in no brackets and in no quotes."""
+    pieces, depth, quote = [""], 0, ""
+    for character in text:
+        if quote:
+            quote = "" if character == quote else quote
+        elif character in "'\"":
+            quote = character
+        depth += (character in "([{") - (character in ")]}") if not quote else 0
+        if character == "," and not depth and not quote:
+            pieces.append("")
+        else:
+            pieces[-1] += character
+    return [piece.strip() for piece in pieces if piece.strip()]
+
+
 def one_line(text: str, *, width: int) -> str:
     """The first line, cut to the width."""
     first = clean(text).split("\n", 1)[0]

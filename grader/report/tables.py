@@ -6,7 +6,8 @@ from rich.console import Console
 from rich.text import Text
 
 from grader.report.lines import columns, show
-from grader.report.text import MARKS, explanation_lines, heading, next_step, regression
+from grader.report.next import next_step
+from grader.report.text import MARKS, explanation_lines, heading, regression
 from grader.verdict import LabResult, Verdict
 
 LEGEND = "✓ passed   ✗ failed   · not implemented yet   ? not verified here"

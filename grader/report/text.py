@@ -1,14 +1,14 @@
 """The report for people: marks and points, the first failure in full, and what to do next."""
 
-from pathlib import Path
+from collections.abc import Collection
 
 from rich.console import Console
 from rich.text import Text
 
 from grader.machine import not_verified_here
-from grader.report.lines import columns, one_line, prose, show, verbatim
+from grader.report.lines import columns, folded, one_line, prose, show, verbatim
+from grader.report.next import next_step
 from grader.verdict import Explanation, LabResult, TaskResult, Verdict
-from yaie.curriculum.manifest import ROOT
 
 MARKS = {
     Verdict.PASSED: ("✓", "green"),
@@ -16,25 +16,36 @@ MARKS = {
     Verdict.NOT_IMPLEMENTED: ("·", "dim"),
     Verdict.NOT_VERIFIED: ("?", "yellow"),
 }
-PAGES = Path("book/src")
+PROGRAM = "The calls that lead there, to paste into .venv/bin/python:"
+CALLS = "The calls that lead there (an account, not a program):"
 
 
 def print_report(
-    console: Console, result: LabResult, withdrawn: tuple[str, ...] = (), impl: str = "labs"
+    console: Console,
+    result: LabResult,
+    withdrawn: tuple[str, ...] = (),
+    impl: str = "labs",
+    passed: Collection[str] = (),
 ) -> None:
-    """withdrawn: tasks that passed at the last grading and now fail. impl: as for `grade`."""
-    show(console, report_lines(result, console.width, withdrawn, impl))
+    """withdrawn: tasks that passed at the last grading and now fail. impl: as for `grade`. passed:
+    tasks with a pass on this source, graded now or before."""
+    show(console, report_lines(result, console.width, withdrawn, impl, passed))
 
 
 def report_lines(
-    result: LabResult, width: int, withdrawn: tuple[str, ...] = (), impl: str = "labs"
+    result: LabResult,
+    width: int,
+    withdrawn: tuple[str, ...] = (),
+    impl: str = "labs",
+    passed: Collection[str] = (),
 ) -> list[Text]:
+    """See `print_report`."""
     lost = [Text(""), regression(withdrawn)] if withdrawn else []
     lines = [heading(result), Text("")]
     if result.problem is not None:
         return [*lines, *explanation_lines(result.problem, width, indent=2), *lost]
     lines += [*task_lines(result), *open_lines(result, width), *lost, *failure_lines(result, width)]
-    return [*lines, Text(""), *next_step(result, width, impl)]
+    return [*lines, Text(""), *next_step(result, width, impl, passed)]
 
 
 def heading(result: LabResult) -> Text:
@@ -89,6 +100,7 @@ def failure_lines(result: LabResult, width: int) -> list[Text]:
     for task in failed[:1]:
         title = Text(f"Task {task.task.id}: {task.task.title}", style="bold red")
         lines += [Text(""), title, *explanation_lines(_why(task), width, indent=2)]
+        lines += _replay_lines(result)
     unverified = [t for t in result.tasks if t.verdict is Verdict.NOT_VERIFIED and t.tests]
     others = [*failed[1:], *unverified]
     lines += [Text("")] if others else []
@@ -119,13 +131,23 @@ def explanation_lines(why: Explanation, width: int, indent: int = 0) -> list[Tex
             lines += _labelled(name, value, style, deeper)
     if why.where:
         lines += verbatim(f"at {why.where}", indent=indent)
-    blocks = (("The calls that lead there:", "\n".join(why.script)), *_states(why))
+    calls = PROGRAM if why.is_program else CALLS
+    lines_of_calls = [row for line in why.script for row in folded(line, width - deeper)]
+    blocks = ((calls, "\n".join(lines_of_calls)), *_states(why))
     for title, block in blocks:
         if block:
             lines += [Text(""), Text(" " * indent + title), *verbatim(block, indent=deeper)]
     if why.why:
         lines += [Text(""), *prose(why.why, "italic", width=width, indent=indent)]
     return lines
+
+
+def _replay_lines(result: LabResult) -> list[Text]:
+    """How to have it fail again. The calls above are an account of it."""
+    if not result.replay:
+        return []
+    said = "  Run it again; the file makes these calls, and all that is around them:"
+    return [Text(""), Text(said), *verbatim("\n".join(result.replay), indent=4)]
 
 
 def _labelled(name: str, value: str, style: str, indent: int) -> list[Text]:
@@ -140,46 +162,3 @@ def _states(why: Explanation) -> tuple[tuple[str, str], ...]:
     if why.before == why.after:
         return (("The state:", why.after),)
     return (("Before the last call:", why.before), ("After it:", why.after))
-
-
-def next_step(result: LabResult, width: int, impl: str = "labs") -> list[Text]:
-    """One thing to do now."""
-    lab, key = result.lab, result.lab.key
-    suffix = "" if impl == "labs" else f" IMPL={impl}"
-    open_tasks = [task for task in result.tasks if task.verdict is not Verdict.PASSED]
-    if open_tasks:
-        first = _first_to_do(open_tasks)
-        return [
-            Text(f"Next: task {first.task.id}, {first.task.title}."),
-            Text(f"  a hint    make hint LAB={key} TASK={first.task.id}"),
-            Text(f"  again     make grade LAB={key} TASK={first.task.id}{suffix}"),
-            Text(f"  chapter   {chapter_address(lab.chapter)}"),
-        ]
-    if not result.is_complete:
-        return [Text(f"Next: the whole lab, make grade LAB={key}{suffix}")]
-    if impl != "labs":
-        return [Text(f"Complete. This was IMPL={impl}: your own part is graded without it.")]
-    if not result.digest:
-        return [Text(f"Complete, but the files changed meanwhile: make grade LAB={key} again.")]
-    praise = f"Complete. The engine runs on your part from now on: {lab.plugged_in}."
-    return [
-        *prose(praise, "bold green", width=width),
-        Text("  try it    yaie chat"),
-        Text(f"  compare   solutions/{key} has the reference"),
-    ]
-
-
-def chapter_address(chapter: str, root: Path = ROOT) -> str:
-    """The chapter's title, and its file if the book has it."""
-    for page in sorted((root / PAGES).rglob("*.md")):
-        first = page.read_text("utf-8").lstrip().partition("\n")[0]
-        if first.startswith("# ") and first.removeprefix("# ").strip() == chapter:
-            return f"{chapter} ({page.relative_to(root).as_posix()}, or make docs-serve)"
-    return chapter
-
-
-def _first_to_do(tasks: list[TaskResult]) -> TaskResult:
-    """A failure before what is not written; what waits for another task is not the next one."""
-    failed = [task for task in tasks if task.verdict is Verdict.FAILED]
-    unwritten = [t for t in tasks if t.verdict is Verdict.NOT_IMPLEMENTED and not t.waits_for]
-    return [*failed, *unwritten, *tasks][0]

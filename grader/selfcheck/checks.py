@@ -5,22 +5,23 @@ import shutil
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from grader.cuda_source import without_comments
 from grader.regions import find_regions
+from grader.report.kinds import complaint
+from grader.report.next import kernel_backend
 from grader.runner import grade_lab
 from grader.selfcheck.farm import Farm, Job, Outcome
-from grader.selfcheck.mutant import Mutant
-from grader.selfcheck.mutants import mutants_of
-from grader.selfcheck.plan import SEEDS, WHOLE, Plan
+from grader.selfcheck.killing import ELSEWHERE_EFFORT, Advance, all_mutants, check_mutants
+from grader.selfcheck.labcheck import LabCheck
+from grader.selfcheck.path import steps, walk
+from grader.selfcheck.plan import WHOLE, Plan
 from grader.selfcheck.variants import (
     GRADER,
-    IGNORED,
     KnownWrong,
     known_right,
     known_wrong,
@@ -37,46 +38,9 @@ from yaie.curriculum.progress import CUDA_SOURCES, source_files
 
 LEAST_WRONG = 5
 LEAST_RIGHT = 1
-LEAST_KILLED = 0.95
-ELSEWHERE_EFFORT = 0.1
-"""Share of the generated examples for tasks that a mistake is not about."""
-MUTANT_PATIENCE = 2.0
-"""A mutant's test may take this many times what the reference's slowest test took, and a second."""
 RUNGS = ("question", "invariant", "example", "shape")
 SHORTEST_LINE = 14
 """Lines of the reference below this many characters, spaces aside, may stand in a hint: `return []`."""
-
-DOES_NOT_COMPILE = "does not compile"
-"""In what is said of a mutant of CUDA C++ that is no program, and so no mutant."""
-
-Advance = Callable[[int], None]
-
-
-@dataclass(slots=True)
-class LabCheck:
-    """The figures of one lab. num_seeds: under how many it was graded. is_recorded: the figures of its
-    mutants are those of an earlier check. problems: what does not hold, a line each; none is the aim."""
-
-    lab: Lab
-    num_seeds: int = SEEDS
-    is_recorded: bool = False
-    num_tests: int = 0
-    slowest_test: float = 0.0
-    seeds: int = 0
-    wrong: int = 0
-    num_wrong: int = 0
-    right: int = 0
-    num_right: int = 0
-    killed: int = 0
-    num_mutants: int = 0
-    survivors: list[tuple[Mutant, str]] = field(default_factory=list)
-    seconds: float = 0.0
-    grade_seconds: float = 0.0
-    problems: list[str] = field(default_factory=list)
-
-    @property
-    def share_killed(self) -> float:
-        return self.killed / self.num_mutants if self.num_mutants else 1.0
 
 
 def check_lab(
@@ -92,10 +56,12 @@ def check_lab(
         _check_known(check, farm, scratch, plan, advance)
         _check_runner(check, in_runner.result())
         advance(1)
+        if plan.walks:
+            walk(check, farm, scratch, advance)
         if plan.grades_mutants_of(lab):
-            _check_mutants(check, farm, scratch, advance)
+            check_mutants(check, farm, scratch, plan, advance)
         elif proof := plan.proofs.get(lab.key):
-            check.killed, check.num_mutants, check.is_recorded = proof.killed, proof.mutants, True
+            check.take(proof)
     check.seconds = time.monotonic() - began
     return check
 
@@ -103,9 +69,8 @@ def check_lab(
 def num_submissions(lab: Lab, plan: Plan) -> int:
     """How many `check_lab` grades, for a progress bar."""
     count = plan.seeds + 1 + len(plan.known_wrong(lab)) + len(known_right(lab))
-    if plan.grades_mutants_of(lab):
-        count += sum(1 for _ in mutants_of(reference_folder(lab), lab))
-    return count
+    count += len(steps(lab)) if plan.walks else 0
+    return count + sum(1 for _ in all_mutants(lab, plan))
 
 
 @contextmanager
@@ -150,10 +115,11 @@ def _check_known(check: LabCheck, farm: Farm, scratch: Path, plan: Plan, advance
         if wrong := wrongs.get(job.id):
             others = [task.id for task in lab.tasks if task.id not in wrong.must_fail]
             job.stages = [(sorted(wrong.must_fail), 1.0), (others, ELSEWHERE_EFFORT)]
+    is_kernel = kernel_backend(lab) != ""
     for outcome in farm.run(jobs):
         advance(1)
         if outcome.id in wrongs:
-            problem = _judge_wrong(outcome, wrongs[outcome.id])
+            problem = _judge_wrong(outcome, wrongs[outcome.id], is_kernel=is_kernel)
             check.wrong += not problem
         elif outcome.id in rights:
             problem = _judge_right(outcome)
@@ -190,7 +156,7 @@ def _judge_stub(outcome: Outcome) -> str:
     return ""
 
 
-def _judge_wrong(outcome: Outcome, wrong: KnownWrong) -> str:
+def _judge_wrong(outcome: Outcome, wrong: KnownWrong, *, is_kernel: bool = False) -> str:
     failures = _failures(outcome)
     if outcome.problem:
         return outcome.problem
@@ -199,7 +165,12 @@ def _judge_wrong(outcome: Outcome, wrong: KnownWrong) -> str:
     said = [_text_of(test) for test in failures[wrong.task]]
     if not any(re.search(wrong.says, text, re.IGNORECASE | re.DOTALL) for text in said):
         return f"its failure does not say {wrong.says!r}: {said[0][:300]!r}"
-    return ""
+    why = failures[wrong.task][0].explanation
+    if why is None:
+        return ""
+    return complaint(
+        wrong.name, wrong.kind, wrong.misconception, wrong.says, why, is_kernel=is_kernel
+    )
 
 
 def _text_of(test: TestResult) -> str:
@@ -215,64 +186,6 @@ def _judge_right(outcome: Outcome) -> str:
     if outcome.problem or failures or not outcome.tests:
         return f"fails {sorted(failures)} although it is right: {outcome.problem} {said[:1]}"
     return ""
-
-
-def _check_mutants(check: LabCheck, farm: Farm, scratch: Path, advance: Advance) -> None:
-    """Nearly every mutant is killed, and each survivor is argued. Those that are argued count as
-    survivors without being graded again."""
-    lab = check.lab
-    reference = reference_folder(lab)
-    reasons = survivors(lab)
-    mutants = list(mutants_of(reference, lab))
-    check.survivors = [(m, reasons[m.key]) for m in mutants if reasons.get(m.key)]
-    advance(len(check.survivors))
-    jobs = []
-    for index, mutant in enumerate(mutants):
-        if reasons.get(mutant.key):
-            continue
-        folder = scratch / f"mutant-{index}"
-        shutil.copytree(reference, folder, ignore=IGNORED)
-        (folder / mutant.file).write_text(mutant.source, "utf-8")
-        # Its own task first: that is where it will most likely show.
-        others = [task.id for task in lab.tasks if task.id != mutant.task]
-        stages = [([mutant.task], 1.0), (others, ELSEWHERE_EFFORT)]
-        patience = MUTANT_PATIENCE * check.slowest_test + 1
-        jobs.append(Job(str(index), str(folder), stages, True, patience))
-    check.num_mutants = len(mutants)
-    for outcome in farm.run(jobs):
-        advance(1)
-        if DOES_NOT_COMPILE in outcome.problem:
-            check.num_mutants -= 1
-        elif not outcome.problem and not _failures(outcome):
-            check.survivors.append((mutants[int(outcome.id)], ""))
-    check.killed = check.num_mutants - len(check.survivors)
-    _report_survivors(check, reasons.keys() - {mutant.key for mutant in mutants})
-
-
-def _report_survivors(check: LabCheck, gone: Iterable[tuple[str, ...]]) -> None:
-    check.problems += [
-        f"mutant survives without a reason: {' | '.join(mutant.key)}"
-        for mutant, reason in check.survivors
-        if not reason
-    ]
-    check.problems += [
-        f"survivors/{check.lab.key}.toml argues a mutant that does not exist: {' | '.join(key)}"
-        for key in gone
-    ]
-    if check.share_killed < LEAST_KILLED:
-        check.problems.append(f"only {check.share_killed:.1%} of the mutants are killed")
-
-
-def survivors(lab: Lab) -> dict[tuple[str, str, str, str], str]:
-    """The mutants of a lab that may live, each with the reason."""
-    path = GRADER / "survivors" / f"{lab.key}.toml"
-    if not path.is_file():
-        return {}
-    table = tomllib.loads(path.read_text("utf-8"))
-    return {
-        (entry["file"], entry["function"], entry["line"], entry["change"]): entry["reason"]
-        for entry in table.get("survivor", [])
-    }
 
 
 def _check_hints(check: LabCheck) -> None:

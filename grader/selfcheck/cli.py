@@ -20,9 +20,15 @@ def selfcheck(
     jobs: Annotated[int, typer.Option(help="At once; 0 is one for each core.")] = 0,
     seeds: Annotated[int, typer.Option(help="For the reference.", min=1)] = 5,
     mutants: Annotated[bool, typer.Option(help="Grade mutants of the reference too.")] = True,
+    only_layout: Annotated[
+        bool, typer.Option(help="Of the mutants, only those of strides, dtypes and arguments.")
+    ] = False,
     sample: Annotated[
         int, typer.Option(help="Known mistakes to grade of each lab; 0 is all.", min=0)
     ] = 0,
+    path: Annotated[
+        bool, typer.Option(help="Walk through each lab task by task; never with --sample.")
+    ] = True,
     recorded: Annotated[
         bool, typer.Option(help="Mutants only of labs that have changed since they were proven.")
     ] = False,
@@ -30,15 +36,16 @@ def selfcheck(
         bool, typer.Option(help="Keep what was proven, and the figures in grader/SELFCHECK.md.")
     ] = False,
 ) -> None:
-    """Prove the graders: stubs, seeds, known mistakes, other right designs, mutants, hints."""
+    """Prove the graders: stubs, seeds, a learner's path, mistakes, other designs, mutants, hints."""
     from grader.selfcheck.checks import check_lab, num_submissions
     from grader.selfcheck.plan import Plan
     from grader.selfcheck.proof import digest_of, read_proofs
     from grader.selfcheck.report import keep, print_problems, print_table
 
-    if write and (recorded or sample or not mutants):
+    if write and (recorded or sample or only_layout or not mutants or not path):
         raise ConfigError(
-            "--write keeps what was proven in full: no --recorded, --sample or --no-mutants"
+            "--write keeps what was proven in full: no --recorded, --sample, --only-layout, "
+            "--no-mutants or --no-path"
         )
     curriculum = load_curriculum()
     chosen = [curriculum[key] for key in labs] if labs else list(curriculum.labs)
@@ -48,7 +55,7 @@ def selfcheck(
         for lab in chosen
         if (proof := proofs.get(lab.key)) and proof.digest == digest_of(lab)
     }
-    plan = Plan(seeds, mutants, sample, known)
+    plan = Plan(seeds, mutants, sample, known, only_layout, path)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     checks = []
     with Progress(*columns, TimeElapsedColumn(), console=err, transient=True) as bar:

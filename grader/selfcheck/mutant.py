@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass
 
+LAYOUT = "layout: "
+"""How the change of a mutant of layout begins: it counts apart."""
+
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
@@ -19,3 +22,7 @@ class Mutant:
     def key(self) -> tuple[str, str, str, str]:
         """Names the mutant as long as its line stays what it is, wherever that line moves."""
         return self.file, self.function, self.line, self.change
+
+    @property
+    def is_layout(self) -> bool:
+        return self.change.startswith(LAYOUT)

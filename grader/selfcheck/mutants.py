@@ -5,17 +5,22 @@ and assertions are left alone, since no behaviour hangs on them.
 """
 
 import ast
-import copy
 from collections import Counter
-from collections.abc import Callable, Iterator
-from functools import lru_cache
+from collections.abc import Iterator
 from pathlib import Path
 
-from grader.regions import find_regions
 from grader.selfcheck.cuda_mutants import mutants_of_cuda
 from grader.selfcheck.mutant import Mutant
+from grader.selfcheck.trees import (
+    Change,
+    changed,
+    functions_at,
+    put,
+    sources_with_tasks,
+    untouched,
+)
 from yaie.curriculum.manifest import Lab
-from yaie.curriculum.progress import CUDA_SOURCES, source_files
+from yaie.curriculum.progress import CUDA_SOURCES
 
 COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE,
@@ -55,21 +60,11 @@ NOT_DELETED = (
     ast.Nonlocal,
     ast.Global,
 )
-Change = Callable[[ast.AST, ast.AST], None]
-"""Changes a node in place; also given the whole tree, for changes that need the parent."""
 
 
 def mutants_of(folder: Path, lab: Lab) -> Iterator[Mutant]:
     """Every mutant of a lab's reference, file by file."""
-    for path in source_files(folder):
-        text = path.read_text("utf-8")
-        lines = text.splitlines()
-        regions = find_regions(lines, path)
-        if not regions:
-            continue
-        task_at = {
-            line: region.task for region in regions for line in range(region.begin, region.end)
-        }
+    for path, text, task_at in sources_with_tasks(folder):
         of_file = mutants_of_cuda if path.suffix in CUDA_SOURCES else _mutants_of_file
         yield from of_file(text, path.relative_to(folder).as_posix(), task_at)
 
@@ -77,11 +72,11 @@ def mutants_of(folder: Path, lab: Lab) -> Iterator[Mutant]:
 def _mutants_of_file(text: str, file: str, task_at: dict[int, str]) -> Iterator[Mutant]:
     tree = ast.parse(text)
     lines = text.splitlines()
-    functions = _functions(tree)
+    functions = functions_at(tree)
     seen: Counter[tuple[str, str, str]] = Counter()
     for index, node in enumerate(ast.walk(tree)):
         number = getattr(node, "lineno", 0) - 1
-        if number not in task_at or index in _untouched(tree):
+        if number not in task_at or index in untouched(tree):
             continue
         for change, apply in _changes(node):
             function = functions.get(number, "")
@@ -89,45 +84,8 @@ def _mutants_of_file(text: str, file: str, task_at: dict[int, str]) -> Iterator[
             seen[function, line, change] += 1
             count = seen[function, line, change]
             label = change if count == 1 else f"{change} ({count})"
-            source = _changed(tree, index, apply)
+            source = changed(tree, index, apply)
             yield Mutant(file, function, line, label, task_at[number], source)
-
-
-@lru_cache(
-    maxsize=1
-)  # by the tree itself, which it keeps: another one may come to have the same id
-def _untouched(tree: ast.AST) -> set[int]:
-    """Indices, in the order of `ast.walk`, of nodes inside annotations, messages and assertions."""
-    inside: set[int] = set()
-    for node in ast.walk(tree):
-        match node:
-            case ast.AnnAssign():
-                roots: list[ast.AST] = [node.annotation]
-            case ast.arg() if node.annotation is not None:
-                roots = [node.annotation]
-            case ast.Raise() | ast.JoinedStr() | ast.Assert():
-                roots = list(ast.iter_child_nodes(node))
-            case _:
-                continue
-        inside |= {id(child) for root in roots for child in ast.walk(root)}
-    return {i for i, n in enumerate(ast.walk(tree)) if id(n) in inside}
-
-
-def _changed(tree: ast.AST, index: int, apply: Change) -> str:
-    whole = copy.deepcopy(tree)
-    node = next(node for i, node in enumerate(ast.walk(whole)) if i == index)
-    apply(node, whole)
-    return ast.unparse(ast.fix_missing_locations(whole)) + "\n"
-
-
-def _functions(tree: ast.AST) -> dict[int, str]:
-    """The innermost function around each line."""
-    found: dict[int, str] = {}
-    for node in ast.walk(tree):  # outer functions come before inner ones
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            last = node.end_lineno or node.lineno
-            found |= dict.fromkeys(range(node.lineno - 1, last), node.name)
-    return found
 
 
 def _changes(node: ast.AST) -> Iterator[tuple[str, Change]]:
@@ -198,18 +156,8 @@ def _return_none(node: ast.AST, whole: ast.AST) -> None:
 
 def _replace_by_operand(node: ast.AST, whole: ast.AST) -> None:
     assert isinstance(node, ast.UnaryOp)
-    _put(node, node.operand, whole)
+    put(node, node.operand, whole)
 
 
 def _delete(node: ast.AST, whole: ast.AST) -> None:
-    _put(node, ast.Pass(), whole)
-
-
-def _put(old: ast.AST, new: ast.AST, whole: ast.AST) -> None:
-    """Put a node in another one's place."""
-    for parent in ast.walk(whole):
-        for field, value in ast.iter_fields(parent):
-            if value is old:
-                setattr(parent, field, new)
-            elif isinstance(value, list) and old in value:
-                value[value.index(old)] = new
+    put(node, ast.Pass(), whole)

@@ -14,12 +14,19 @@ SEEDS = 5
 class Plan:
     """How much is proven. seeds: under how many the reference is graded. mutate: grade its mutants.
     sample: this many known mistakes of each lab, 0 for all. proofs: labs that are as they were when
-    their mutants were graded: that is not done again."""
+    their mutants were graded: that is not done again. only_layout: of mutants, those of layout.
+    path: walk through the lab task by task; a sample leaves that out too."""
 
     seeds: int = SEEDS
     mutate: bool = True
     sample: int = 0
     proofs: Mapping[str, Proof] = field(default_factory=dict)
+    only_layout: bool = False
+    path: bool = True
+
+    @property
+    def walks(self) -> bool:
+        return self.path and not self.sample
 
     def grades_mutants_of(self, lab: Lab) -> bool:
         return self.mutate and lab.key not in self.proofs

@@ -7,7 +7,7 @@ designs, hints, argued survivors and the lab's entry in the manifest. `selfcheck
 mutants only of labs whose digest is another one today. Versions of Python and of packages are not part
 of it: after an upgrade, prove everything again.
 
-A line: digest, lab, mutants killed, mutants in all.
+A line: digest, lab, mutants killed, mutants in all, and the same two of the mutants of layout.
 """
 
 import ast
@@ -27,18 +27,21 @@ RECORD = GRADER / "selfcheck.sha256"
 OURS = ("yaie", "solutions", "grader")
 HEADERS = ROOT / "yaie/cuda"
 """What compiles a CUDA lab: no import leads to its headers."""
-GRADING = ("selfcheck/farm.py", "selfcheck/mutants.py", "selfcheck/checks.py")
+GRADING = ("selfcheck/farm.py", "selfcheck/killing.py", "selfcheck/checks.py")
 BESIDE = ("known_wrong/{}", "known_right/{}", "suites/{}", "hints/{}.toml", "survivors/{}.toml")
 NOT_GRADED = re.compile(r"\.pyc$|/__pycache__/|/solutions/\w+/explore\.py$")
 
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """Mutants of a lab that were killed, of all there were, when its sources had this digest."""
+    """Mutants of a lab that were killed, of all there were, when its sources had this digest; and of
+    those of layout."""
 
     digest: str
     killed: int
     mutants: int
+    layout_killed: int = 0
+    layout: int = 0
 
 
 def read_proofs(path: Path = RECORD) -> dict[str, Proof]:
@@ -46,12 +49,15 @@ def read_proofs(path: Path = RECORD) -> dict[str, Proof]:
     if not path.is_file():
         return {}
     rows = (line.split() for line in path.read_text("utf-8").splitlines() if line.strip())
-    return {lab: Proof(value, int(killed), int(mutants)) for value, lab, killed, mutants in rows}
+    return {lab: Proof(value, *map(int, figures)) for value, lab, *figures in rows}
 
 
 def write_proofs(proofs: dict[str, Proof], path: Path = RECORD) -> None:
     """Of every lab, in the order given."""
-    lines = (f"{p.digest}  {lab} {p.killed} {p.mutants}\n" for lab, p in proofs.items())
+    lines = (
+        f"{p.digest}  {lab} {p.killed} {p.mutants} {p.layout_killed} {p.layout}\n"
+        for lab, p in proofs.items()
+    )
     path.write_text("".join(lines), "utf-8")
 
 

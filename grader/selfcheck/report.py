@@ -6,7 +6,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from grader.selfcheck.checks import LabCheck
+from grader.selfcheck.labcheck import LabCheck
 from grader.selfcheck.proof import RECORD, Proof, digest_of, read_proofs, write_proofs
 from grader.selfcheck.variants import GRADER
 from yaie.curriculum.manifest import Curriculum
@@ -17,19 +17,23 @@ HEADS = (
     "tests",
     "stub",
     "seeds",
+    "path",
     "wrong",
     "right",
     "mutants",
+    "layout",
     "grade",
     "check",
 )
 FIGURES = GRADER / "SELFCHECK.md"
 LEGEND = """\
 stub: points of an unwritten lab, which hears only "not implemented yet". seeds: under which the
-reference earns full marks. wrong: known mistakes, each caught by the task that must catch it, in
-words that name it. right: other designs that are right, and pass. mutants: how many were killed of
-those that change one operator, constant, condition or statement of the reference. grade, check: seconds
-on one machine, a hint only."""
+reference earns full marks. path: tasks that pass, and lose nothing, when the reference is typed in
+task by task; after each one the report's next step is the next task. wrong: known mistakes, each caught
+by the task that must catch it, in words that name it. right: other designs that are right, and pass.
+mutants: how many were killed of those that change one operator, constant, condition or statement of the
+reference. layout: the same of those that mix up strides, narrow a dtype or swap arguments of a kernel.
+grade, check: seconds on one machine, a hint only."""
 TAKEN = (
     "*: as recorded in grader/selfcheck.sha256; nothing that these mutants depend on has changed."
 )
@@ -39,6 +43,7 @@ def rows(checks: Sequence[LabCheck]) -> list[tuple[str, ...]]:
     """One row a lab, and their sum."""
     found = [_row(check) for check in checks]
     killed, mutants = sum(c.killed for c in checks), sum(c.num_mutants for c in checks)
+    layout = sum(c.layout_killed for c in checks), sum(c.num_layout for c in checks)
     found.append(
         (
             "all",
@@ -46,9 +51,11 @@ def rows(checks: Sequence[LabCheck]) -> list[tuple[str, ...]]:
             str(sum(c.num_tests for c in checks)),
             "",
             "",
+            f"{sum(c.walked for c in checks)}/{sum(len(c.lab.tasks) for c in checks)}",
             f"{sum(c.wrong for c in checks)}/{sum(c.num_wrong for c in checks)}",
             f"{sum(c.right for c in checks)}/{sum(c.num_right for c in checks)}",
             _share(killed, mutants),
+            _share(*layout),
             f"{sum(c.grade_seconds for c in checks):.1f}",
             f"{sum(c.seconds for c in checks):.0f}",
         )
@@ -64,12 +71,20 @@ def _row(check: LabCheck) -> tuple[str, ...]:
         str(check.num_tests),
         "0" if stub_holds else "wrong",
         f"{check.seeds}/{check.num_seeds}",
+        f"{check.walked}/{len(check.lab.tasks)}",
         f"{check.wrong}/{check.num_wrong}",
         f"{check.right}/{check.num_right}",
         _share(check.killed, check.num_mutants) + "*" * check.is_recorded,
+        _layout_of(check),
         f"{check.grade_seconds:.1f}",
         f"{check.seconds:.0f}",
     )
+
+
+def _layout_of(check: LabCheck) -> str:
+    if check.num_mutants and not check.num_layout:
+        return "none"
+    return _share(check.layout_killed, check.num_layout) + "*" * check.is_recorded
 
 
 def _share(killed: int, mutants: int) -> str:
@@ -118,7 +133,8 @@ def keep(checks: Sequence[LabCheck], curriculum: Curriculum) -> None:
         proofs.pop(check.lab.key, None)
         if not check.problems:
             digest = digest_of(check.lab)
-            proofs[check.lab.key] = Proof(digest, check.killed, check.num_mutants)
+            layout = check.layout_killed, check.num_layout
+            proofs[check.lab.key] = Proof(digest, check.killed, check.num_mutants, *layout)
     write_proofs({key: proofs[key] for key in curriculum.keys if key in proofs}, RECORD)
     if len(checks) == len(curriculum.labs):
         write_figures(checks)

@@ -1,6 +1,7 @@
 """Submissions that are known: the stub, the reference, and those that are wrong or right by design."""
 
 import shutil
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +22,8 @@ class KnownWrong:
     """A misconception as edits of the reference.
 
     task: must fail; `also`: fail with it, because they cannot be right either. says: a regular
-    expression that the failure of `task` must contain. edits: (file, old text, new text).
+    expression that the failure of `task` must contain. edits: (file, old text, new text). kind: of the
+    mistake, where its words do not tell; see `report/kinds.py`.
     """
 
     name: str
@@ -30,6 +32,7 @@ class KnownWrong:
     also: tuple[str, ...]
     says: str
     edits: tuple[tuple[str, str, str], ...]
+    kind: tuple[str, ...] = ()
 
     @property
     def must_fail(self) -> set[str]:
@@ -46,7 +49,7 @@ def known_wrong(lab: Lab) -> list[KnownWrong]:
 def _read_wrong(path: Path, lab: Lab) -> KnownWrong:
     table = tomllib.loads(path.read_text("utf-8"))
     keys = {"misconception", "task", "also", "says", "edit"}
-    if table.keys() != keys:
+    if table.keys() - {"kind"} != keys:
         raise VariantError(
             f"{_shown(path)}: expected the keys {sorted(keys)}, found {sorted(table)}"
         )
@@ -54,6 +57,7 @@ def _read_wrong(path: Path, lab: Lab) -> KnownWrong:
     if unknown := {table["task"], *table["also"]} - ids:
         raise VariantError(f"{_shown(path)}: lab {lab.key} has no task {sorted(unknown)}")
     edits = tuple((edit["file"], edit["old"], edit["new"]) for edit in table["edit"])
+    kind = table.get("kind", [])
     return KnownWrong(
         path.stem,
         table["misconception"],
@@ -61,6 +65,7 @@ def _read_wrong(path: Path, lab: Lab) -> KnownWrong:
         tuple(table["also"]),
         table["says"],
         edits,
+        (kind,) if isinstance(kind, str) else tuple(kind),
     )
 
 
@@ -74,9 +79,10 @@ def reference_folder(lab: Lab) -> Path:
     return ROOT / "solutions" / lab.key
 
 
-def write_stub(lab: Lab, into: Path) -> Path:
-    """The lab as a learner first finds it, whatever has become of it in `labs` since."""
-    for path, text in generate(ROOT).items():
+def write_stub(lab: Lab, into: Path, written: Collection[str] = ()) -> Path:
+    """The lab as a learner first finds it, whatever has become of it in `labs` since. written: tasks
+    that hold the reference already."""
+    for path, text in generate(ROOT, written).items():
         if path.parts[1] == lab.key:
             file = into / Path(*path.parts[2:])
             file.parent.mkdir(parents=True, exist_ok=True)

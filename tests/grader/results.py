@@ -49,6 +49,7 @@ def mixed() -> LabResult:
         graded("4.4", Verdict.FAILED, SLOW),
         graded("4.5", Verdict.NOT_VERIFIED, Explanation("c", "Needs a GPU.")),
         output="\x1b[31mprinted\x1b[0m\n",
+        replay=(".venv/bin/python .yaie/scratch/radix_tree_4_2.py",),
     )
 
 

@@ -12,7 +12,7 @@ from yaie.curriculum.manifest import ROOT, Lab, load_curriculum
 STANDS_ALONE = {
     "sampler": ("1.1", "1.2", "1.3", "1.4", "1.5", "1.6"),
     "radix_tree": ("4.1", "4.2", "4.3", "4.4", "4.5"),
-    "scheduler": ("6.1", "6.2", "6.3", "6.4", "6.5", "6.6", "6.7"),
+    "scheduler": ("6.1", "6.2", "6.3", "6.4", "6.5", "6.6", "6.7", "6.8", "6.9"),
     "engine": ("7.1", "7.2", "7.3", "7.4", "7.5"),
 }
 TASKS = [

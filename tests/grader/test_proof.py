@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from grader.selfcheck import proof, report
-from grader.selfcheck.checks import LabCheck, num_submissions
+from grader.selfcheck.checks import num_submissions
 from grader.selfcheck.cli import selfcheck
+from grader.selfcheck.labcheck import LabCheck
 from grader.selfcheck.plan import Plan
 from grader.selfcheck.proof import Proof, depends_on, digest_of, read_proofs, write_proofs
 from yaie.core.errors import ConfigError
@@ -65,8 +66,10 @@ def test_the_digest_changes_with_the_manifest_and_with_a_file(
 def test_proofs_are_kept_as_lines_of_text(tmp_path: Path) -> None:
     path = tmp_path / "record"
     assert read_proofs(path) == {}
-    write_proofs({"radix_tree": Proof("ab", 3, 4)}, path)
-    assert path.read_text() == "ab  radix_tree 3 4\n"
+    write_proofs({"radix_tree": Proof("ab", 3, 4, 1, 2)}, path)
+    assert path.read_text() == "ab  radix_tree 3 4 1 2\n"
+    assert read_proofs(path) == {"radix_tree": Proof("ab", 3, 4, 1, 2)}
+    path.write_text("ab  radix_tree 3 4\n")  # as they were before layout was counted
     assert read_proofs(path) == {"radix_tree": Proof("ab", 3, 4)}
 
 
@@ -80,6 +83,9 @@ def test_a_lab_that_is_as_proven_has_no_mutants_to_grade() -> None:
 def test_the_table_says_what_was_taken_from_the_record() -> None:
     check = LabCheck(TREE, killed=3, num_mutants=4, is_recorded=True)
     assert "3/4 75.0%*" in report.rows([check])[0]
+    assert "none" in report.rows([check])[0]  # a lab without kernels has no mutants of layout
+    check.layout_killed, check.num_layout = 1, 2
+    assert "1/2 50.0%*" in report.rows([check])[0]
 
 
 def test_only_what_holds_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,7 +98,9 @@ def test_only_what_holds_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert read_proofs(path) == {"radix_attention": Proof(digest_of(ATTENTION), 9, 9)}
 
 
-@pytest.mark.parametrize("given", [{"recorded": True}, {"mutants": False}], ids=str)
+@pytest.mark.parametrize(
+    "given", [{"recorded": True}, {"mutants": False}, {"only_layout": True}], ids=str
+)
 def test_what_was_not_proven_in_full_is_not_written_down(given: dict[str, bool]) -> None:
     with pytest.raises(ConfigError, match="proven in full"):
         selfcheck(["radix_tree"], write=True, **given)

@@ -210,3 +210,34 @@ def test_a_marker_that_cannot_be_right_is_refused_by_file_and_line(source, compl
         stub_of(source, "solutions/sampler/draw.py")
     assert str(raised.value).startswith("solutions/sampler/draw.py:")
     assert complaint in str(raised.value)
+
+
+ORACLES = {PurePath("solutions/paged_cache/naive.py"), PurePath("solutions/cuda_ops/naive.cuh")}
+
+
+@pytest.mark.parametrize(
+    ("name", "line", "of_stub"),
+    [
+        ("a.py", "from .naive import f", "from solutions.paged_cache.naive import f"),
+        ("a.py", "    from .naive import f", "    from solutions.paged_cache.naive import f"),
+        ("a.py", "from .naive_pool import f", "from .naive_pool import f"),
+        ("a.py", "import solutions.paged_cache.naive", "import solutions.paged_cache.naive"),
+        ("a.py", "import solutions.paged_cache.naive_pool", "import labs.paged_cache.naive_pool"),
+        ("a.py", "from solutions.sampler.noise import f", "from labs.sampler.noise import f"),
+        (
+            "a.cu",
+            '#include "solutions/cuda_ops/naive.cuh"',
+            '#include "solutions/cuda_ops/naive.cuh"',
+        ),
+        ("a.cu", '#include "solutions/cuda_ops/pack.cuh"', '#include "labs/cuda_ops/pack.cuh"'),
+    ],
+)
+def test_an_oracle_is_imported_from_solutions(name, line, of_stub):
+    source = f"if True:\n{line}\n" if line.startswith(" ") else f"{line}\n"
+    stub = make_stub(source, PurePath("solutions/paged_cache", name), LAB, ORACLES)
+    assert stub.splitlines()[-1] == of_stub
+
+
+def test_an_oracle_imported_as_a_module_is_refused():
+    with pytest.raises(MarkerError, match="import from an oracle by its name"):
+        make_stub("from . import naive\n", PurePath("solutions/paged_cache/a.py"), LAB, ORACLES)

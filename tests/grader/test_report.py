@@ -1,15 +1,18 @@
 """What a learner reads, to the letter: also in a file and at 80 columns."""
 
+import ast
 import io
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
-from grader.report.lines import clean
+from grader.report.lines import clean, folded
+from grader.report.next import chapter_address
 from grader.report.tables import print_progress
-from grader.report.text import chapter_address, print_report
-from grader.verdict import Explanation, Verdict
-from tests.grader.results import broken, complete, graded, mixed, result_of
+from grader.report.text import print_report
+from grader.verdict import Explanation, LabResult, TaskResult, Verdict
+from tests.grader.results import WRONG, broken, complete, graded, mixed, result_of
 from yaie.curriculum.manifest import load_curriculum
 
 MIXED = """\
@@ -29,7 +32,7 @@ Task 4.2: Insert
     expected  2
     got       3
 
-  The calls that lead there:
+  The calls that lead there (an account, not a program):
     tree = RadixTree(block_size=1)
     tree.insert([0, 1], [0, 1])  # -> (3, node1)
 
@@ -40,6 +43,9 @@ Task 4.2: Insert
     2 blocks, 2 of them evictable
 
   Only whole blocks count.
+
+  Run it again; the file makes these calls, and all that is around them:
+    .venv/bin/python .yaie/scratch/radix_tree_4_2.py
 
 Task 4.4: It was still running after 10 seconds.
 Task 4.5: Needs a GPU.
@@ -83,9 +89,9 @@ Radix tree. Next: task 4.2, Insert.
 """
 
 
-def printed(result, withdrawn=(), impl="labs", **options):
+def printed(result, withdrawn=(), impl="labs", passed=(), **options):
     console = Console(file=io.StringIO(), width=80, **options)
-    print_report(console, result, withdrawn, impl)
+    print_report(console, result, withdrawn, impl, passed)
     return console.file.getvalue()
 
 
@@ -121,9 +127,98 @@ def test_a_complete_grading_of_files_that_changed_meanwhile_does_not_count():
     assert "but the files changed meanwhile" in printed(complete(digest=""))
 
 
-def test_some_tasks_are_not_the_lab():
+def after_one_task(passed, **more):
+    """The end of a report on task 4.2 alone, which passes. passed: by the record of progress."""
+    result = result_of(graded("4.2", Verdict.PASSED), only=["4.2"], **more)
+    return printed(result, passed=passed).partition("\nNext: ")[2].splitlines()
+
+
+def test_after_one_task_comes_the_next_that_is_not_written():
+    places = {"4.1": ("tree.py: peek (line 3)",), "4.4": ("tree.py: lock (line 9)",)}
+    told = after_one_task(["4.1", "4.2", "4.3"], open_places=places)
+    assert told[:3] == [
+        "task 4.4, Lock and unlock.",
+        "  to write  tree.py: lock (line 9)",
+        "  a hint    make hint LAB=radix_tree TASK=4.4",
+    ]
+    assert told[3] == "  again     make grade LAB=radix_tree TASK=4.4"
+
+
+def test_tasks_that_are_written_but_have_no_pass_are_graded_with_the_whole_lab():
+    """They passed before the last edit, or were never graded: one command finds out."""
+    told = after_one_task(["4.1", "4.2", "4.3"])
+    assert told == [
+        "the whole lab, make grade LAB=radix_tree",
+        "  tasks 4.4, 4.5 have no pass on these files yet",
+    ]
+
+
+def test_the_last_task_of_a_lab_completes_it():
     result = result_of(graded("4.2", Verdict.PASSED), only=["4.2"])
-    assert printed(result).splitlines()[-1] == "Next: the whole lab, make grade LAB=radix_tree"
+    everything = [task.id for task in result.lab.tasks]
+    assert printed(result, passed=everything).endswith(COMPLETE_END)
+
+
+def test_a_task_that_is_not_written_names_its_places_and_one_that_is_wrong_does_not():
+    places = {"4.1": ("labs/radix_tree/radix_tree.py: peek (line 3), match_prefix (line 9)",)}
+    open_task = result_of(graded("4.1", Verdict.NOT_IMPLEMENTED), open_places=places)
+    told = "  to write  labs/radix_tree/radix_tree.py: peek (line 3), match_prefix (line 9)"
+    assert told in printed(open_task).splitlines()
+    wrong = result_of(graded("4.1", Verdict.FAILED, WRONG), open_places=places)
+    assert "to write" not in printed(wrong)
+
+
+def test_many_places_are_wrapped_under_each_other():
+    names = ", ".join(f"function_{i} (line {i})" for i in range(9))
+    result = result_of(
+        graded("4.1", Verdict.NOT_IMPLEMENTED), open_places={"4.1": (f"a.py: {names}",)}
+    )
+    lines = printed(result).splitlines()
+    assert (
+        max(map(len, lines[lines.index("Next: task 4.1, Find the longest cached prefix.") :])) <= 80
+    )
+
+
+def complete_of(key):
+    lab = load_curriculum()[key]
+    tests = (graded(task.id, Verdict.PASSED) for task in lab.tasks)
+    tasks = tuple(TaskResult(task, (test,)) for task, test in zip(lab.tasks, tests, strict=True))
+    return LabResult(lab, tasks, digest="d")
+
+
+@pytest.mark.parametrize(("key", "backend"), [("triton_ops", "triton"), ("cuda_ops", "cuda")])
+def test_kernels_say_where_they_run_and_how_to_try_them(key, backend, monkeypatch):
+    monkeypatch.setattr("grader.report.next.has_gpu", lambda: False)
+    text = printed(complete_of(key))
+    assert f"  try it    make chat BACKEND={backend}" in text.splitlines()
+    assert "The engine runs on your part from now on" not in text
+    flat = " ".join(text.split())
+    assert f"runs on PyTorch unless it is asked for the backend {backend}" in flat
+    monkeypatch.setattr("grader.report.next.has_gpu", lambda: True)
+    assert "This machine has none" not in " ".join(printed(complete_of(key)).split())
+
+
+def test_a_program_is_called_one():
+    result = result_of(graded("4.2", Verdict.FAILED, replace(WRONG, is_program=True)))
+    assert (
+        "  The calls that lead there, to paste into .venv/bin/python:"
+        in printed(result).splitlines()
+    )
+
+
+def test_a_call_that_is_too_wide_stays_a_statement():
+    call = "filters.apply(torch.tensor([[1.0, 2.0], [3.0, 4.0]]), 'a, (b', key={'x': (1, 2)})  # -> None"
+    lines = folded(call, 40)
+    assert lines == [
+        "filters.apply(",
+        "    torch.tensor([[1.0, 2.0], [3.0, 4.0]]),",
+        "    'a, (b',",
+        "    key={'x': (1, 2)},",
+        ")",
+        "    # -> None",
+    ]
+    assert ast.unparse(ast.parse("\n".join(lines))) == ast.unparse(ast.parse(call))
+    assert folded(call, 200) == [call]
 
 
 def test_a_part_that_is_not_python_gets_file_line_and_no_advice():

@@ -5,12 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from grader.selfcheck import checks
-from grader.selfcheck.checks import LabCheck, _judge_right, _judge_stub, _judge_wrong
+from grader.selfcheck import checks, killing
+from grader.selfcheck.checks import _judge_right, _judge_stub, _judge_wrong
 from grader.selfcheck.cuda_mutants import mutants_of_cuda
 from grader.selfcheck.farm import Farm, Job, Outcome
+from grader.selfcheck.labcheck import LabCheck
 from grader.selfcheck.mutant import Mutant
 from grader.selfcheck.mutants import _mutants_of_file, mutants_of
+from grader.selfcheck.plan import WHOLE
 from grader.selfcheck.report import rows, write_figures
 from grader.selfcheck.variants import (
     KnownWrong,
@@ -174,6 +176,16 @@ def test_a_known_mistake_must_fail_its_task_alone_and_be_named() -> None:
     assert "died" in _judge_wrong(outcome(problem="the process died"), wrong)
 
 
+def test_the_message_of_a_known_mistake_must_not_speak_of_another_kind() -> None:
+    wrong = KnownWrong("k_stride_for_v", "v is read with k's stride", "4.2", (), "far apart", ())
+    told = result(
+        "4.2", Verdict.FAILED, "rows are as far apart as these: lanes out there need a mask"
+    )
+    assert "speaks of mask" in _judge_wrong(outcome(told), wrong, is_kernel=True)
+    right = result("4.2", Verdict.FAILED, "rows are as far apart as the stride of v says")
+    assert _judge_wrong(outcome(right), wrong, is_kernel=True) == ""
+
+
 def test_a_stub_may_only_be_not_implemented() -> None:
     open_task = result("4.1", Verdict.NOT_IMPLEMENTED)
     assert _judge_stub(outcome(open_task)) == ""
@@ -262,10 +274,13 @@ def test_a_mutant_that_is_no_program_does_not_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     three = [Mutant("a.cu", "f", f"line {i};", "1 -> 2", "4.1", "") for i in range(3)]
-    monkeypatch.setattr(checks, "mutants_of", lambda folder, lab: three)
-    monkeypatch.setattr(checks, "survivors", lambda lab: {})
-    said = ["cannot be graded: It does not compile: expected ';'", "the process died", ""]
+    three.append(Mutant("a.cu", "f", "line 3;", "layout: q_stride -> k_stride", "4.1", ""))
+    monkeypatch.setattr(killing, "all_mutants", lambda lab, plan: three)
+    monkeypatch.setattr(killing, "survivors", lambda lab: {})
+    said = ["cannot be graded: It does not compile: expected ';'", "the process died", "", ""]
     check = LabCheck(TREE)
-    checks._check_mutants(check, Answers(said), tmp_path, lambda count: None)
+    killing.check_mutants(check, Answers(said), tmp_path, WHOLE, lambda count: None)
     assert (check.num_mutants, check.killed) == (2, 1)
-    assert [mutant for mutant, _ in check.survivors] == [three[2]]
+    assert (check.num_layout, check.layout_killed) == (1, 0)
+    assert [mutant for mutant, _ in check.survivors] == three[2:]
+    assert "only 0.0% of the mutants of layout are killed" in check.problems

@@ -184,3 +184,22 @@ def test_a_wrong_marker_stops_everything_with_its_place(root, capsys):
     (root / "solutions/sampler/draw.py").write_text("# BEGIN SOLUTION 1.1\nx = 1\n")
     assert main([], root) == 2
     assert "solutions/sampler/draw.py:1:" in capsys.readouterr().err
+
+
+def test_an_oracle_has_no_stub_and_its_old_copy_is_removed(root, capsys):
+    oracle = root / "solutions/sampler/naive.py"
+    oracle.write_text("def best(row):\n    return max(row)\n")
+    assert main([], root) == 0
+    assert (root / "labs/sampler/naive.py").exists()
+    oracle.write_text("# ORACLE\n" + oracle.read_text())
+    assert main(["--check"], root) == 1
+    assert main([], root) == 0
+    assert "removed labs/sampler/naive.py" in capsys.readouterr().out
+    assert not (root / "labs/sampler/naive.py").exists()
+    assert main(["--check", "--strict"], root) == 0
+
+
+def test_an_oracle_that_holds_a_task_is_refused(root, capsys):
+    (root / "solutions/sampler/draw.py").write_text("# ORACLE\n" + DRAW)
+    assert main([], root) == 2
+    assert "solutions/sampler/draw.py:1: an oracle has no stub" in capsys.readouterr().err

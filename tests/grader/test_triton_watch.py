@@ -12,6 +12,8 @@ if os.environ.get("TRITON_INTERPRET") != "1":
 import triton.language as tl  # noqa: E402
 
 from grader.kit import Fault  # noqa: E402
+from grader.kit.layout import STRIDE_WHY, padded, padded_apart  # noqa: E402
+from grader.kit.triton_faults import EITHER_WHY, OUTSIDE_WHY  # noqa: E402
 from grader.kit.triton_watch import watching  # noqa: E402
 from grader.recorder import _stub_in, explain  # noqa: E402
 from grader.submission import Submission, locate  # noqa: E402
@@ -77,7 +79,7 @@ def copy_rows(x_ptr, out_ptr, stride, d, BLOCK: tl.constexpr, SHIFT: tl.constexp
     tl.store(out_ptr + row * d + columns, x, mask=columns < d)
 
 
-def test_a_strided_view_is_valid_from_its_first_to_its_last_element() -> None:
+def test_a_strided_view_is_valid_in_its_rows_alone() -> None:
     fused = torch.arange(12.0).reshape(3, 4)
     view, out = fused[:, :3], torch.empty(3, 3)
     with watching() as seen:
@@ -85,10 +87,76 @@ def test_a_strided_view_is_valid_from_its_first_to_its_last_element() -> None:
     assert torch.equal(out, view)
     assert seen.loads(fused) == 9
     with (
-        pytest.raises(Fault, match=r"element 12 of x_ptr, which has 11 elements from its first"),
+        pytest.raises(
+            Fault, match=r"element 12 of x_ptr, which has 11 elements from its first"
+        ) as far,
         watching(),
     ):
         copy_rows[(4,)](view, torch.empty(4, 3), 4, 3, BLOCK=4, SHIFT=0)
+    assert far.value.why == OUTSIDE_WHY  # programs go on as they began, beyond the last row
+    with (
+        pytest.raises(Fault, match=r"offset 3 of x_ptr, .* 1 behind element \[0, 2\]") as between,
+        watching(),
+    ):
+        copy_rows[(3,)](view, out, 4, 4, BLOCK=4, SHIFT=0)
+    assert between.value.why == OUTSIDE_WHY
+
+
+@triton.jit
+def add_rows(x_ptr, y_ptr, x_stride, y_stride, d, BLOCK: tl.constexpr, ROWS: tl.constexpr):
+    rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)[:, None]
+    columns = tl.arange(0, BLOCK)[None, :]
+    mask = columns < d
+    y = tl.load(y_ptr + rows * y_stride + columns, mask=mask)
+    tl.store(x_ptr + rows * x_stride + columns, y, mask=mask)
+
+
+@pytest.mark.parametrize(("rows", "told"), [(1, "programs begin"), (4, "lanes of the tile are")])
+def test_a_stride_of_another_tensor_is_told_by_its_name_and_not_as_a_missing_mask(
+    rows, told
+) -> None:
+    x, y = padded_apart(torch.zeros(8, 4), torch.ones(8, 4))
+    own, other = y.stride(0), x.stride(0)
+    with pytest.raises(Fault) as raised, watching():
+        add_rows[(8 // rows,)](x, y, other, other, 4, BLOCK=4, ROWS=rows)
+    problem = raised.value.problem
+    assert f"Neighbouring {told} {other} elements apart, which is x_stride and y_stride" in problem
+    assert "x_ptr's stride of dimension 0" in problem
+    assert f"its strides are [{own}, 1]" in problem
+    assert raised.value.why == STRIDE_WHY
+
+
+@triton.jit
+def one_element(x_ptr, out_ptr, at):
+    tl.store(out_ptr, tl.load(x_ptr + at))
+
+
+def test_an_access_that_may_be_either_is_told_as_both() -> None:
+    with pytest.raises(Fault) as raised, watching():
+        one_element[(1,)](padded_apart(torch.ones(2, 4))[0], torch.zeros(1), 7 + 4)
+    assert raised.value.why == EITHER_WHY
+
+
+def test_a_run_that_leaves_an_inner_dimension_may_be_either() -> None:
+    """Four rows of a tile on [2, 2, 4]: the third may lack a mask, or should be [1, 0] by its stride."""
+    x, y = padded(torch.zeros(2, 2, 4), dims=(0,)), torch.ones(4, 4)
+    with pytest.raises(Fault, match=r"offset 8 of x_ptr") as raised, watching():
+        add_rows[(1,)](x, y, 4, 4, 4, BLOCK=4, ROWS=4)
+    assert raised.value.why == EITHER_WHY
+    with pytest.raises(Fault) as advised, watching(why="Two strides lead to a row."):
+        add_rows[(1,)](x, y, 4, 4, 4, BLOCK=4, ROWS=4)
+    assert advised.value.why == "Two strides lead to a row."
+
+
+def test_what_was_read_and_written_is_known_by_element_and_program() -> None:
+    view, out = torch.arange(12.0).reshape(3, 4)[:, :3], torch.empty(3, 3)
+    with watching(record=True) as seen:
+        copy_rows[(3,)](view, out, 4, 3, BLOCK=4, SHIFT=0)
+    assert seen.read_by(view, (1, 2)) == [(1, 0, 0)]
+    assert seen.written_by(out, (2, 0)) == [(2, 0, 0)]
+    assert seen.read_by(out, (2, 0)) == []
+    assert seen.accesses[0].elements.tolist() == [0, 1, 2]
+    assert (seen.accesses[0].argument, seen.accesses[0].deed) == ("x_ptr", "reads")
 
 
 def test_an_address_before_the_tensor_is_caught_even_inside_its_storage() -> None:
@@ -130,18 +198,37 @@ def test_block_pointers_are_checked_like_any_other() -> None:
 
 
 @triton.jit
-def tile_product(a_ptr, b_ptr, out_ptr, N: tl.constexpr):
+def tile_product(a_ptr, b_ptr, out_ptr, N: tl.constexpr, PRECISION: tl.constexpr):
     rows, columns = tl.arange(0, N)[:, None], tl.arange(0, N)[None, :]
     a, b = tl.load(a_ptr + rows * N + columns), tl.load(b_ptr + rows * N + columns)
-    tl.store(out_ptr + rows * N + columns, tl.dot(a, b, input_precision="ieee"))
+    if PRECISION is None:
+        tl.store(out_ptr + rows * N + columns, tl.dot(a, b))
+    else:
+        tl.store(out_ptr + rows * N + columns, tl.dot(a, b, input_precision=PRECISION))
 
 
 def test_products_of_tiles_are_counted() -> None:
     a, b, out = torch.eye(16), torch.ones(16, 16), torch.empty(16, 16)
     with watching() as seen:
-        tile_product[(1,)](a, b, out, N=16)
+        tile_product[(1,)](a, b, out, N=16, PRECISION="ieee")
     assert (seen.dots, seen.flops) == (1, 2 * 16**3)
     assert torch.equal(out, b)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "asked", "found"),
+    [
+        (torch.float32, "ieee", "ieee"),
+        (torch.float32, "tf32", "tf32"),
+        (torch.float32, None, "tf32"),
+        (torch.float16, None, ""),
+    ],
+)
+def test_the_precision_of_products_is_noted_where_it_means_something(dtype, asked, found) -> None:
+    a, b, out = torch.eye(16, dtype=dtype), torch.ones(16, 16, dtype=dtype), torch.empty(16, 16)
+    with watching() as seen:
+        tile_product[(1,)](a, b, out, N=16, PRECISION=asked)
+    assert seen.precisions == [found]
 
 
 @triton.jit

@@ -1,0 +1,236 @@
+"""What is said of an access outside its tensor: where it went, and why if the evidence tells.
+
+Lanes of a tile that run on from the last valid one lack a mask. Lanes, or programs, whose steps are no
+step of this tensor use a stride that is not its own. Anything else may be either, and both are told.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from grader.kit.expect import Fault
+from grader.kit.layout import STRIDE_WHY, contiguous_strides, index_before, where_is
+
+OUTSIDE_WHY = (
+    "The last tile of a row or of a grid reaches past the end wherever a size is no multiple of the "
+    "tile: lanes out there need a mask."
+)
+BEFORE_WHY = "An index below 0 is no element of the tensor: mask it, or do not compute it."
+EITHER_WHY = (
+    "A lane or a program past the end that is not masked gets here, and so does an index times a stride "
+    "that is not this tensor's. Without a mask only the last tile goes wrong; with another stride every "
+    "index but 0 does. Print what the kernel multiplies by, beside the tensor's strides."
+)
+LEAST_TAIL = 2
+"""Neighbouring programs before this one, equally far apart, before their distance counts as a step."""
+
+Program = tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The tensor argument that a pointer was made from. begin, end: addresses. has_gaps: not every
+    address in between is one of its elements."""
+
+    name: str
+    begin: int
+    end: int
+    itemsize: int
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    has_gaps: bool = False
+
+    def offsets(self, addresses: Any) -> Any:
+        """Addresses as elements from the first, signed."""
+        return (addresses.astype(np.int64) - self.begin) // self.itemsize
+
+    def are_elements(self, offsets: Any) -> Any:
+        """Which offsets belong to an index of the tensor."""
+        rest = offsets
+        inside = offsets >= 0
+        for axis in sorted(range(len(self.shape)), key=lambda axis: -self.stride[axis]):
+            if self.shape[axis] > 1:
+                index, rest = np.divmod(rest, self.stride[axis])
+                inside = inside & (index < self.shape[axis])
+        return inside & (rest == 0)
+
+
+def origin_of(name: str, tensor: Tensor) -> Origin:
+    begin, end = span(tensor)
+    shape, stride = tuple(tensor.shape), tuple(tensor.stride())
+    size = tensor.element_size()
+    # A view of overlapping elements (an expanded one) cannot be taken apart, and has no gaps.
+    has_gaps = tensor.numel() < (end - begin) // size and all(s > 0 for s in stride)
+    return Origin(name, begin, end, size, shape, stride, has_gaps)
+
+
+def span(tensor: Tensor) -> tuple[int, int]:
+    """First address of a view and the one behind its last element."""
+    begin = tensor.data_ptr()
+    if not tensor.numel():
+        return begin, begin
+    pairs = zip(tensor.shape, tensor.stride(), strict=True)
+    last = sum((size - 1) * stride for size, stride in pairs)
+    return begin, begin + (last + 1) * tensor.element_size()
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What is known when an access goes wrong.
+
+    pointers, active: of the tile, lane by lane. bases: (program, first offset) of this access in the
+    programs before. numbers: integers that the kernel was called with. others: its other tensors. why:
+    what the test says of strides, if anything.
+    """
+
+    deed: str
+    origin: Origin
+    pointers: Any
+    active: Any
+    bases: list[tuple[Program, int]]
+    program: Program
+    numbers: dict[str, int]
+    others: list[Origin]
+    why: str = ""
+
+
+def outside(evidence: Evidence, address: int) -> Fault:
+    """The fault of an access whose address is no element of its tensor."""
+    origin = evidence.origin
+    offset = (address - origin.begin) // origin.itemsize
+    where = _where(origin, offset, is_gap=origin.begin <= address < origin.end)
+    for step, who in _steps(evidence):
+        whose = _whose(step, evidence)
+        # Without a number that it may come from, any step within a row of a row is one of the tensor's.
+        if not _is_step_of(step, origin if whose else _collapsed(origin)):
+            told = f"{who} {step} elements apart{whose}; its strides are {list(origin.stride)}."
+            return Fault(f"{evidence.deed} {where}. {told}", why=evidence.why or STRIDE_WHY)
+    if offset < 0:
+        return Fault(f"{evidence.deed} {where}.", why=BEFORE_WHY)
+    is_beyond = address >= origin.end
+    is_tail = _runs_on(evidence, address) or (is_beyond and any(_program_steps(evidence)))
+    why = OUTSIDE_WHY if is_tail else evidence.why or EITHER_WHY
+    return Fault(f"{evidence.deed} {where}.", why=why)
+
+
+def _where(origin: Origin, offset: int, *, is_gap: bool) -> str:
+    if is_gap:
+        place = where_is(offset, origin.shape, origin.stride)
+        return f"offset {offset} of {origin.name}, which is no element of it: {place}"
+    count = (origin.end - origin.begin) // origin.itemsize
+    is_flat = len(origin.shape) < 2 or origin.stride == contiguous_strides(origin.shape)
+    reach = f"{count} elements" if is_flat else f"{count} elements from its first to its last"
+    told = f"element {offset} of {origin.name}, which has {reach}, shape {list(origin.shape)}"
+    if not is_flat:
+        told += f", strides {list(origin.stride)}"
+    if offset >= 0 and origin.shape and (place := _place(offset, origin)):
+        told += f": index {place}"
+    return told
+
+
+def _place(element: int, origin: Origin) -> str:
+    """An offset as an index of the tensor's shape, the first one counting on past its size."""
+    if any(stride <= 0 for stride in origin.stride):
+        return ""
+    place = [0] * len(origin.stride)
+    for axis in sorted(range(len(place)), key=lambda axis: -origin.stride[axis]):
+        place[axis], element = divmod(element, origin.stride[axis])
+    return str(place) if element == 0 else ""
+
+
+def _steps(evidence: Evidence) -> Iterator[tuple[int, str]]:
+    """(elements, whose) of each even step that this access makes."""
+    for _, step in _lane_steps(evidence):
+        yield step, "Neighbouring lanes of the tile are"
+    for step in _program_steps(evidence):
+        yield step, "Neighbouring programs begin"
+
+
+def _lane_steps(evidence: Evidence) -> Iterator[tuple[int, int]]:
+    """(axis of the tile, step) wherever all neighbours along it are equally far apart."""
+    offsets = evidence.origin.offsets(evidence.pointers)
+    for axis, size in enumerate(offsets.shape):
+        steps = np.unique(np.diff(offsets, axis=axis)) if size > 1 else np.empty(0)
+        if len(steps) == 1:
+            yield axis, int(steps[0])
+
+
+def _program_steps(evidence: Evidence) -> Iterator[int]:
+    """How far apart programs begin that are neighbours along one axis of the grid, if it is always the
+    same, or at once if a number or a stride of this launch says so."""
+    offsets = evidence.origin.offsets(evidence.pointers)[evidence.active]
+    begins = dict(evidence.bases) | {evidence.program: int(offsets.min())}
+    for axis in range(3):
+        line = [begins[evidence.program]]
+        before = list(evidence.program)
+        while before[axis] > 0 and len(line) <= LEAST_TAIL:
+            before[axis] -= 1
+            if (begin := begins.get((before[0], before[1], before[2]))) is None:
+                break
+            line.append(begin)
+        steps = {new - old for new, old in pairwise(line)}
+        step = steps.pop() if len(steps) == 1 else 0
+        if step and (len(line) > LEAST_TAIL or _whose(step, evidence)):
+            yield step
+
+
+def _is_step_of(step: int, origin: Origin) -> bool:
+    """Whether a step leads along one dimension of the tensor."""
+    return any(
+        stride > 0 and step % stride == 0 and abs(step) // stride < max(size, 2)
+        for size, stride in zip(origin.shape, origin.stride, strict=True)
+    )
+
+
+def _collapsed(origin: Origin) -> Origin:
+    """The tensor with dimensions joined that follow each other without a gap."""
+    shape: list[int] = []
+    strides: list[int] = []
+    for size, stride in zip(origin.shape, origin.stride, strict=True):
+        if strides and strides[-1] == size * stride:
+            shape[-1], strides[-1] = shape[-1] * size, stride
+        else:
+            shape.append(size)
+            strides.append(stride)
+    return replace(origin, shape=tuple(shape), stride=tuple(strides))
+
+
+def _whose(step: int, evidence: Evidence) -> str:
+    """Which of the launch's numbers a step is."""
+    names = [name for name, value in evidence.numbers.items() if value == step and step > 1]
+    for other in evidence.others:
+        axes = [axis for axis, stride in enumerate(other.stride) if stride == step > 1]
+        if other.name != evidence.origin.name and axes and other.shape[axes[0]] > 1:
+            names.append(f"{other.name}'s stride of dimension {axes[0]}")
+    return f", which is {' and '.join(names)}" if names else ""
+
+
+def _runs_on(evidence: Evidence, address: int) -> bool:
+    """Whether a tile leaves the tensor at its last element, or a row whose beginning it reads too.
+
+    Then a mask is missing. Where a tile leaves an inner dimension, the next index of an outer one may be
+    what it meant, and its stride may be what is wrong.
+    """
+    origin, offsets = evidence.origin, evidence.origin.offsets(evidence.pointers)
+    lanes = np.argwhere(evidence.active & (evidence.pointers == np.uint64(address)))
+    outermost = max(
+        (s for n, s in zip(origin.shape, origin.stride, strict=True) if n > 1), default=1
+    )
+    for axis, step in _lane_steps(evidence):
+        before = lanes[0].copy()
+        before[axis] -= 1
+        if before[axis] < 0 or not evidence.active[tuple(before)]:
+            continue
+        if not bool(origin.are_elements(offsets[tuple(before)])):
+            continue
+        first = before.copy()
+        first[axis] = 0
+        column = index_before(int(offsets[tuple(first)]), origin.shape, origin.stride)[-1:]
+        is_row = step == 1 and column and column[0] % offsets.shape[axis] == 0
+        if is_row or (step > 0 and step % outermost == 0):
+            return True
+    return False

@@ -1,0 +1,102 @@
+"""Mutants of the reference: nearly all of them must fail a test, and each survivor be argued."""
+
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from grader.selfcheck.farm import Farm, Job
+from grader.selfcheck.labcheck import LabCheck
+from grader.selfcheck.layout_mutants import layout_mutants_of
+from grader.selfcheck.mutant import Mutant
+from grader.selfcheck.mutants import mutants_of
+from grader.selfcheck.plan import Plan
+from grader.selfcheck.variants import GRADER, IGNORED, reference_folder
+from grader.verdict import Verdict
+from yaie.core.compat import tomllib
+from yaie.curriculum.manifest import Lab
+
+LEAST_KILLED = 0.95
+ELSEWHERE_EFFORT = 0.1
+"""Share of the generated examples for tasks that a mistake is not about."""
+MUTANT_PATIENCE = 2.0
+"""A mutant's test may take this many times what the reference's slowest test took, and a second."""
+DOES_NOT_COMPILE = "does not compile"
+"""In what is said of a mutant of CUDA C++ that is no program, and so no mutant."""
+
+Advance = Callable[[int], None]
+
+
+def all_mutants(lab: Lab, plan: Plan) -> Iterator[Mutant]:
+    """Those that a plan has graded."""
+    if plan.grades_mutants_of(lab):
+        if not plan.only_layout:
+            yield from mutants_of(reference_folder(lab), lab)
+        yield from layout_mutants_of(reference_folder(lab), lab)
+
+
+def check_mutants(check: LabCheck, farm: Farm, scratch: Path, plan: Plan, advance: Advance) -> None:
+    """Nearly every mutant is killed, and each survivor is argued. Those that are argued count as
+    survivors without being graded again. Mutants of layout count apart."""
+    lab = check.lab
+    reference = reference_folder(lab)
+    reasons = survivors(lab)
+    mutants = list(all_mutants(lab, plan))
+    check.survivors = [(m, reasons[m.key]) for m in mutants if reasons.get(m.key)]
+    advance(len(check.survivors))
+    jobs = []
+    for index, mutant in enumerate(mutants):
+        if reasons.get(mutant.key):
+            continue
+        folder = scratch / f"mutant-{index}"
+        shutil.copytree(reference, folder, ignore=IGNORED)
+        (folder / mutant.file).write_text(mutant.source, "utf-8")
+        # Its own task first: that is where it will most likely show.
+        others = [task.id for task in lab.tasks if task.id != mutant.task]
+        stages = [([mutant.task], 1.0), (others, ELSEWHERE_EFFORT)]
+        patience = MUTANT_PATIENCE * check.slowest_test + 1
+        jobs.append(Job(str(index), str(folder), stages, True, patience))
+    programs = dict(enumerate(mutants))
+    for outcome in farm.run(jobs):
+        advance(1)
+        passed = all(test.verdict is Verdict.PASSED for test in outcome.tests)
+        if DOES_NOT_COMPILE in outcome.problem:
+            del programs[int(outcome.id)]
+        elif not outcome.problem and passed:
+            check.survivors.append((mutants[int(outcome.id)], ""))
+    live = sum(mutant.is_layout for mutant, _ in check.survivors)
+    check.num_layout = sum(mutant.is_layout for mutant in programs.values())
+    check.num_mutants = len(programs) - check.num_layout
+    check.layout_killed = check.num_layout - live
+    check.killed = check.num_mutants - (len(check.survivors) - live)
+    gone = reasons.keys() - {mutant.key for mutant in mutants}
+    _report_survivors(check, () if plan.only_layout else gone)
+
+
+def _report_survivors(check: LabCheck, gone: Iterable[tuple[str, ...]]) -> None:
+    check.problems += [
+        f"mutant survives without a reason: {' | '.join(mutant.key)}"
+        for mutant, reason in check.survivors
+        if not reason
+    ]
+    check.problems += [
+        f"survivors/{check.lab.key}.toml argues a mutant that does not exist: {' | '.join(key)}"
+        for key in gone
+    ]
+    for killed, mutants, of_what in (
+        (check.killed, check.num_mutants, "mutants"),
+        (check.layout_killed, check.num_layout, "mutants of layout"),
+    ):
+        if killed < LEAST_KILLED * mutants:
+            check.problems.append(f"only {killed / mutants:.1%} of the {of_what} are killed")
+
+
+def survivors(lab: Lab) -> dict[tuple[str, str, str, str], str]:
+    """The mutants of a lab that may live, each with the reason."""
+    path = GRADER / "survivors" / f"{lab.key}.toml"
+    if not path.is_file():
+        return {}
+    table = tomllib.loads(path.read_text("utf-8"))
+    return {
+        (entry["file"], entry["function"], entry["line"], entry["change"]): entry["reason"]
+        for entry in table.get("survivor", [])
+    }
