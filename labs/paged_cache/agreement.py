@@ -24,6 +24,11 @@ def check_agreement(
     for block in in_tree:
         if blocks.ref_count(block) == 0:
             raise InvariantError(f"block {block} is in the tree and on the free list")
+    if nodes.keys() != filed.keys():
+        odd = sorted(nodes.keys() ^ filed.keys())
+        raise InvariantError(
+            f"requests {odd} have a locked node or a number of filed blocks, not both"
+        )
     for key, node in nodes.items():
         path, table = tree.path_blocks(node), blocks.get_physical_blocks(key)
         if path != table[: filed[key]]:

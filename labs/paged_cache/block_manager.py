@@ -2,7 +2,8 @@
 """Who holds which block of the device pool and of the host pool.
 
 Paged memory for keys and values (Kwon et al. 2023, PagedAttention). This file moves no data: it hands
-out block numbers and says which blocks the caller must copy. `naive.py` does the same by scanning lists.
+out block numbers and says which blocks the caller must copy. What the grader compares it with
+(`solutions/paged_cache/naive.py`) does the same by scanning lists.
 """
 
 from collections import Counter
@@ -133,8 +134,9 @@ class BlockManager:
     def replace(self, request_id: str, index: int, block_ids: Sequence[int]) -> None:
         """Point len(block_ids) entries of a table, from `index` on, at other blocks that are in use.
 
-        The references to the old blocks are dropped. The table is a new list afterwards. Raises
-        BlockStateError, with nothing changed, if one of the new blocks is free.
+        They all exist: index + len(block_ids) is at most the table's length. The references to the old
+        blocks are dropped. The table is a new list afterwards. Raises BlockStateError, with nothing
+        changed, if one of the new blocks is free.
         """
         # TODO 3.2: your code here (the reference: 6 lines).
         raise NotImplementedError(

@@ -1,4 +1,4 @@
-# Lab 3, your part: tasks 3.5, 3.7, 3.6. The rest is given.
+# Lab 3, your part: tasks 3.5, 3.7, 3.9, 3.6, 3.8, 3.10. The rest is given.
 """Which request uses which blocks, and what is kept for the next one that starts the same.
 
 Called by the scheduler. It sits on a BlockManager (who holds which block) and a RadixTree (which block
@@ -6,7 +6,6 @@ holds the K and V of which tokens); given no tree, it does without prefix reuse.
 """
 
 from yaie.core.contracts import BlockManager, RadixTree
-from yaie.core.errors import OutOfBlocksError
 from yaie.core.request import Request, RequestStatus
 
 from .agreement import check_agreement
@@ -45,13 +44,13 @@ class KVCacheManager:
         return len(self._peek(request)) * self.block_size
 
     def admit(self, request: Request) -> int:
-        """Start the table with the cached prefix, or the prompt blocks of the `fork_of` sibling.
+        """Start the table with the cached prefix, or as a fork of its sibling (`_start_fork`, task 3.7).
 
         A request that may not reuse a prefix starts with nothing, whatever is cached. Sets and returns
         `num_computed_tokens`, at most num_tokens - 1: without a token to compute there would
-        be no logits.
+        be no logits. `num_cached_tokens` gets the same number, unless the request was preempted.
         """
-        # TODO 3.5: your code here (the reference: 14 lines).
+        # TODO 3.5: your code here (the reference: 10 lines).
         raise NotImplementedError(
             "paged_cache task 3.5: not implemented yet; see chapter The paged KV cache"
         )
@@ -67,10 +66,8 @@ class KVCacheManager:
         )
 
     def _lock_prefix(self, request: Request, max_blocks: int) -> list[int]:
-        """The blocks of the longest cached prefix, safe from eviction until `_forget`.
-
-        Sets `_nodes`, if there is a tree. The caller sets `_filed`, once the table has these blocks.
-        """
+        """The blocks of the longest cached prefix, safe from eviction until `_forget`. Sets `_nodes`, if
+        there is a tree. The caller sets `_filed`, once the table has these blocks."""
         # TODO 3.5: your code here (the reference: 6 lines).
         raise NotImplementedError(
             "paged_cache task 3.5: not implemented yet; see chapter The paged KV cache"
@@ -82,10 +79,21 @@ class KVCacheManager:
         When it files a block, the tree's may take its place in the table, and a fork would still have
         the old one. So all must be filed but the last, which the fork copies before it writes.
         """
-        if sibling.status is not RequestStatus.RUNNING or _lacks_prompt(sibling):
+        if sibling.status is not RequestStatus.RUNNING or not sibling.has_settled_prompt:
             return False
         needed = (sibling.num_prompt_tokens - 1) // self.block_size
         return self._tree is None or self._filed[sibling.request_id] >= needed
+
+    def _start_fork(self, request: Request, sibling: Request) -> int:
+        """Make a table of the sibling's prompt blocks; returns how many tokens are computed in them.
+
+        Those are all of the prompt but its last token. `_start_table` takes what is cached of the
+        blocks before that token's, and the sibling has the rest. For siblings that `_can_fork` allows.
+        """
+        # TODO 3.7: your code here (the reference: 4 lines).
+        raise NotImplementedError(
+            "paged_cache task 3.7: not implemented yet; see chapter The paged KV cache"
+        )
 
     # ANCHOR_END: admit
 
@@ -95,9 +103,9 @@ class KVCacheManager:
 
         It waits for the sibling that it forks, and for a block that a chunk in `_computing` fills.
         """
-        # TODO 3.7: your code here (the reference: 14 lines).
+        # TODO 3.9: your code here (the reference: 14 lines).
         raise NotImplementedError(
-            "paged_cache task 3.7: not implemented yet; see chapter The paged KV cache"
+            "paged_cache task 3.9: not implemented yet; see chapter The paged KV cache"
         )
 
     def _peek(self, request: Request) -> list[int]:
@@ -127,9 +135,9 @@ class KVCacheManager:
         holder can see is copied before this request writes to it. For `is_pending`, a chunk of more than
         one known token is noted in `_computing`.
         """
-        # TODO 3.5: your code here (the reference: 17 lines).
+        # TODO 3.6: your code here (the reference: 17 lines).
         raise NotImplementedError(
-            "paged_cache task 3.5: not implemented yet; see chapter The paged KV cache"
+            "paged_cache task 3.6: not implemented yet; see chapter The paged KV cache"
         )
 
     @property
@@ -140,9 +148,9 @@ class KVCacheManager:
 
     def _evict_for(self, num_blocks: int) -> None:
         """Have `num_blocks` free blocks, at the cost of the least recently used cached ones."""
-        # TODO 3.5: your code here (the reference: 5 lines).
+        # TODO 3.6: your code here (the reference: 5 lines).
         raise NotImplementedError(
-            "paged_cache task 3.5: not implemented yet; see chapter The paged KV cache"
+            "paged_cache task 3.6: not implemented yet; see chapter The paged KV cache"
         )
 
     def reset_prefix_cache(self) -> int:
@@ -161,16 +169,16 @@ class KVCacheManager:
         unprotected for a moment. Chunks that are filed are noted in `_computing` no more. Called often,
         and costs nothing where no block became full.
         """
-        # TODO 3.6: your code here (the reference: 15 lines).
+        # TODO 3.8: your code here (the reference: 15 lines).
         raise NotImplementedError(
-            "paged_cache task 3.6: not implemented yet; see chapter The paged KV cache"
+            "paged_cache task 3.8: not implemented yet; see chapter The paged KV cache"
         )
 
     def free(self, request: Request, *, keep: bool = True) -> None:
         """File what is computed (unless `keep` is False), then drop all that the request holds."""
-        # TODO 3.6: your code here (the reference: 8 lines).
+        # TODO 3.8: your code here (the reference: 8 lines).
         raise NotImplementedError(
-            "paged_cache task 3.6: not implemented yet; see chapter The paged KV cache"
+            "paged_cache task 3.8: not implemented yet; see chapter The paged KV cache"
         )
 
     def _forget(self, request: Request) -> None:
@@ -184,20 +192,24 @@ class KVCacheManager:
 
     # ANCHOR: swap
     def swap_out(self, request: Request) -> bool:
-        """Move the table to the host pool; False, nothing changed, if that has no room."""
-        # TODO 3.7: your code here (the reference: 7 lines).
+        """Move the table to the host pool; False, nothing changed, if that has no room.
+
+        What is computed may be filed first: what the tree has then need not be copied back.
+        """
+        # TODO 3.10: your code here (the reference: 6 lines).
         raise NotImplementedError(
-            "paged_cache task 3.7: not implemented yet; see chapter The paged KV cache"
+            "paged_cache task 3.10: not implemented yet; see chapter The paged KV cache"
         )
 
     def swap_in(self, request: Request, num_tokens: int, *, keep_free: int = 0) -> bool:
         """Bring the table back, with room for `num_tokens` tokens; False if there is none.
 
-        Only what the tree has lost meanwhile is copied.
+        Of the `num_computed_tokens`, only what the tree has lost meanwhile is copied; what the tree has
+        beyond them is not taken, since this request goes on computing there.
         """
-        # TODO 3.7: your code here (the reference: 14 lines).
+        # TODO 3.10: your code here (the reference: 14 lines).
         raise NotImplementedError(
-            "paged_cache task 3.7: not implemented yet; see chapter The paged KV cache"
+            "paged_cache task 3.10: not implemented yet; see chapter The paged KV cache"
         )
 
     def take_moves(self) -> tuple[Pairs, Pairs, Pairs]:
@@ -232,8 +244,3 @@ class KVCacheManager:
             check_agreement(self._blocks, self._tree, self._nodes, self._filed)
 
     # ANCHOR_END: check
-
-
-def _lacks_prompt(request: Request) -> bool:
-    """Whether some of the prompt is still to be computed, or not settled yet."""
-    return request.num_settled_tokens < request.num_prompt_tokens

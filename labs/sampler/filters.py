@@ -3,7 +3,7 @@
 
 Every function takes and returns `[n, vocab]` float32 logits and per-row parameters `[n]`; a token that
 is ruled out gets -inf. A row whose parameter is "off" passes through unchanged, so that one call serves
-requests that want different things.
+requests that want different things. Logits may be a slice of a wider tensor; parameters are read only.
 """
 
 import torch
@@ -66,7 +66,8 @@ def apply_top_k(logits: Tensor, top_k: Tensor) -> Tensor:
 def apply_top_p(logits: Tensor, top_p: Tensor) -> Tensor:
     """Keep the smallest set of most likely tokens whose probability reaches p (Holtzman et al. 2020).
 
-    The token that crosses p is kept, so at least one always is. p = 1 keeps all.
+    The token that crosses p is kept, so at least one always is. p = 1 keeps all. Of tokens that are
+    equally likely where the set ends, as many as p needs are kept, no matter which, or all of them.
     """
     # TODO 1.4: your code here (the reference: 6 lines).
     raise NotImplementedError(

@@ -1,8 +1,7 @@
 # Lab 1, your part: task 1.7. The rest is given.
 """One call draws a token for every request of a batch, each with its own parameters.
 
-Called by the engine's step loop after the forward pass. `naive.py` says the same thing one row at a
-time; it is the oracle.
+Called by the engine's step loop after the forward pass.
 """
 
 import torch

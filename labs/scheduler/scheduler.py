@@ -1,4 +1,4 @@
-# Lab 6, your part: tasks 6.4, 6.5, 6.6, 6.7. The rest is given.
+# Lab 6, your part: tasks 6.4, 6.5, 6.6, 6.7, 6.8, 6.9. The rest is given.
 """Decides what each step computes: continuous batching (Yu et al. 2022, Orca) with chunked prefill
 (Agrawal et al. 2023, Sarathi) and preemption.
 
@@ -57,6 +57,7 @@ class Scheduler:
 
     @property
     def _num_rows(self) -> int:
+        """Rows of a step that are taken; a static batch also counts those that have ended."""
         return len(self._running)
 
     def add(self, request: Request) -> None:
@@ -104,18 +105,6 @@ class Scheduler:
     # ANCHOR_END: schedule
 
     # ANCHOR: admit
-    def _admit_waiting(self, plan: StepPlan, budget: int) -> None:
-        """Let the queue in, one by one, until budget, blocks or `max_num_seqs` are used up.
-
-        No request overtakes the next in the queue (`peek`). That one waits if it was preempted with a
-        step in flight (`num_in_flight`), or if another computes the prefix that it needs (`is_pending`).
-        If it cannot be let in although none runs, it fails (`_fail`).
-        """
-        # TODO 6.5: your code here (the reference: 11 lines).
-        raise NotImplementedError(
-            "scheduler task 6.5: not implemented yet; see chapter The scheduler"
-        )
-
     def _try_admit(self, request: Request, budget: int) -> int:
         """Let a waiting request in, with its blocks; returns how many tokens it may compute, or 0.
 
@@ -128,6 +117,18 @@ class Scheduler:
         # TODO 6.5: your code here (the reference: 18 lines).
         raise NotImplementedError(
             "scheduler task 6.5: not implemented yet; see chapter The scheduler"
+        )
+
+    def _admit_waiting(self, plan: StepPlan, budget: int) -> None:
+        """Let the queue in, one by one, until budget, blocks or rows (`_num_rows`) are used up.
+
+        No request overtakes the next in the queue (`peek`). That one waits if it was preempted with a
+        step in flight (`num_in_flight`), or if another computes the prefix that it needs (`is_pending`).
+        If it cannot be let in although none runs, it fails (`_fail`).
+        """
+        # TODO 6.6: your code here (the reference: 11 lines).
+        raise NotImplementedError(
+            "scheduler task 6.6: not implemented yet; see chapter The scheduler"
         )
 
     # ANCHOR: fail
@@ -151,9 +152,9 @@ class Scheduler:
         False if the request itself had to go. If it is the only one that runs, it fails (`_fail`),
         unless it has tokens in flight: then it stays for another step, since they may be its last.
         """
-        # TODO 6.6: your code here (the reference: 8 lines).
+        # TODO 6.7: your code here (the reference: 8 lines).
         raise NotImplementedError(
-            "scheduler task 6.6: not implemented yet; see chapter The scheduler"
+            "scheduler task 6.7: not implemented yet; see chapter The scheduler"
         )
 
     def _preempt_last(self, plan: StepPlan) -> Request:
@@ -162,9 +163,9 @@ class Scheduler:
         It is SWAPPED if it may go to the host (`swap`) and the host has room. Otherwise it is PREEMPTED
         and has computed nothing. What is in flight and unread stays so until `update`.
         """
-        # TODO 6.6: your code here (the reference: 11 lines).
+        # TODO 6.7: your code here (the reference: 11 lines).
         raise NotImplementedError(
-            "scheduler task 6.6: not implemented yet; see chapter The scheduler"
+            "scheduler task 6.7: not implemented yet; see chapter The scheduler"
         )
 
     # ANCHOR_END: preempt
@@ -177,9 +178,9 @@ class Scheduler:
         The step loop adds drafts to the plan after `schedule`; here they are only counted. Nothing is
         filed, and a request that has ended is left alone.
         """
-        # TODO 6.7: your code here (the reference: 6 lines).
+        # TODO 6.8: your code here (the reference: 6 lines).
         raise NotImplementedError(
-            "scheduler task 6.7: not implemented yet; see chapter The scheduler"
+            "scheduler task 6.8: not implemented yet; see chapter The scheduler"
         )
 
     def update(self, plan: StepPlan, token_ids: list[list[int]]) -> list[Request]:
@@ -196,9 +197,9 @@ class Scheduler:
         also behind the end of the prompt, and the last token of a prompt. Blocks that decodes fill may
         wait until the request ends. A request that has ended since the plan was made is left alone.
         """
-        # TODO 6.7: your code here (the reference: 19 lines).
+        # TODO 6.8: your code here (the reference: 19 lines).
         raise NotImplementedError(
-            "scheduler task 6.7: not implemented yet; see chapter The scheduler"
+            "scheduler task 6.8: not implemented yet; see chapter The scheduler"
         )
 
     def finish(self, request: Request, reason: FinishReason) -> None:
@@ -207,9 +208,9 @@ class Scheduler:
         It first leaves `_running` or the queue, then `_release` gives back its blocks: StaticScheduler's
         looks whether others run. Until then the request's counts stay, since they say what is filed.
         """
-        # TODO 6.7: your code here (the reference: 10 lines).
+        # TODO 6.9: your code here (the reference: 10 lines).
         raise NotImplementedError(
-            "scheduler task 6.7: not implemented yet; see chapter The scheduler"
+            "scheduler task 6.9: not implemented yet; see chapter The scheduler"
         )
 
     def _release(self, request: Request, reason: FinishReason) -> None:

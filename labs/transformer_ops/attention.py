@@ -1,7 +1,7 @@
 # Lab 2, your part: tasks 2.5, 2.6, 2.7. The rest is given.
 """Causal grouped-query attention over a padded batch of sequences.
 
-`naive_attention` in `naive.py` is the same thing with loops over sequences, heads and queries.
+`naive_attention` in `solutions/transformer_ops/naive.py` is the same thing with loops.
 """
 
 import torch

@@ -29,7 +29,7 @@ def delta_kernel(
 ):
     """delta [n, heads, tq] float32: rowsum(grad_out * out). Program (tile, head, batch)."""
     start_m = tl.program_id(0) * BLOCK_M
-    head = tl.program_id(1)
+    head = tl.cast(tl.program_id(1), tl.int64)
     batch = tl.cast(tl.program_id(2), tl.int64)
     out += batch * out_strides[0] + head * out_strides[2]
     grad_out += batch * grad_strides[0] + head * grad_strides[2]
@@ -68,7 +68,8 @@ def queries_that_see(first, last, tq, offset, window, WINDOW: tl.constexpr, BLOC
 
     offset: the position of query 0, possibly negative. Returns begin <= full_begin <= full_end, and end:
     tiles of BLOCK_M queries from begin below end hold every query that sees a key of the tile, and
-    those from full_begin up to full_end see all of it. The first three are multiples of BLOCK_M.
+    those from full_begin up to full_end are all whose queries see all of it, a tile that tq cuts off not
+    among them. The first three are multiples of BLOCK_M.
     """
     # TODO 10.5: your code here (the reference: 10 lines).
     raise NotImplementedError(
@@ -161,7 +162,7 @@ def key_kernel(
     dk_strides are those of dv too; the others are as in `forward_kernel`.
     """
     start_n = tl.program_id(0) * BLOCK_N
-    key_head = tl.program_id(1)
+    key_head = tl.cast(tl.program_id(1), tl.int64)
     batch = tl.cast(tl.program_id(2), tl.int64)
     q += batch * q_strides[0]
     k += batch * k_strides[0] + key_head * k_strides[2]
@@ -179,7 +180,36 @@ def key_kernel(
     if MASK_BLOCK > 0:
         full_begin, full_end = begin, begin
 
-    # TODO 10.5: your code here (the reference: 31 lines).
+    # keys, values: this program's tiles. dk_acc, dv_acc: the sums, of nothing so far.
+    # TODO 10.5: your code here (the reference: 4 lines).
+    raise NotImplementedError(
+        "triton_flash_attention task 10.5: not implemented yet; see chapter FlashAttention in Triton"
+    )
+    for member in range(GROUP):
+        # q_head, grad_head: where this query head begins in q and grad_out; row: in lse and in delta.
+        # TODO 10.5: your code here (the reference: 4 lines).
+        raise NotImplementedError(
+            "triton_flash_attention task 10.5: not implemented yet; see chapter FlashAttention in Triton"
+        )
+        if CAUSAL:
+            dk_acc, dv_acc = gather_queries(
+                keys, values, q_head, grad_head, lse + row, delta + row, q_strides[1], grad_strides[1],
+                block_mask, mask_columns, start_n, begin, full_begin, tq, tk, window,
+                scale * LOG2_E, dk_acc, dv_acc,
+                True, CAUSAL, WINDOW, MASK_BLOCK, D, BLOCK_D, BLOCK_M, BLOCK_N,
+            )  # fmt: skip
+        # The tiles whose queries all see every key of this program.
+        # TODO 10.5: your code here (the reference: 7 lines).
+        raise NotImplementedError(
+            "triton_flash_attention task 10.5: not implemented yet; see chapter FlashAttention in Triton"
+        )
+        dk_acc, dv_acc = gather_queries(
+            keys, values, q_head, grad_head, lse + row, delta + row, q_strides[1], grad_strides[1],
+            block_mask, mask_columns, start_n, full_end, end, tq, tk, window,
+            scale * LOG2_E, dk_acc, dv_acc,
+            True, CAUSAL, WINDOW, MASK_BLOCK, D, BLOCK_D, BLOCK_M, BLOCK_N,
+        )  # fmt: skip
+    # TODO 10.5: your code here (the reference: 2 lines).
     raise NotImplementedError(
         "triton_flash_attention task 10.5: not implemented yet; see chapter FlashAttention in Triton"
     )

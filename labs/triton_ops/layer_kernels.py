@@ -20,7 +20,11 @@ from .store import store_kv_kernel
 
 
 class LayerKernels:
-    """See `yaie.core.contracts.kernels`. There is nothing to launch for an empty batch."""
+    """See `yaie.core.contracts.kernels`. There is nothing to launch for an empty batch.
+
+    Every tensor may have gaps, each its own: rows, heads, blocks and slots are as far apart as that
+    tensor's strides say. Only the last dimension is always packed, and for `store_kv` a slot's heads.
+    """
 
     # ANCHOR: rms_norm
     def rms_norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:
@@ -43,7 +47,10 @@ class LayerKernels:
     def fused_add_rms_norm(
         self, x: Tensor, residual: Tensor, weight: Tensor, eps: float
     ) -> tuple[Tensor, Tensor]:
-        """(rms_norm(x + residual), x + residual), in the memory of x and of residual."""
+        """(rms_norm(x + residual), x + residual), in the memory of x and of residual.
+
+        Rows of x and of residual may be differently far apart.
+        """
         if not x.numel():
             return x, residual
         d = x.shape[-1]

@@ -31,5 +31,5 @@ inline int64_t address(const void* pointer) { return reinterpret_cast<int64_t>(p
 
 inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// The largest grid in y and z; in x it is 2^31 - 1.
-constexpr int64_t LARGEST_GRID_YZ = 65535;
+// The largest grid in y and z: 65,535 on a GPU, fewer where a CPU plays one. In x it is 2^31 - 1.
+constexpr int64_t LARGEST_GRID_YZ = YAIE_LARGEST_GRID_YZ;

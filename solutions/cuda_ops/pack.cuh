@@ -25,6 +25,9 @@ inline bool packs_fit(std::initializer_list<int64_t> numbers) {
 
 inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
+// The largest grid in y and z: 65,535 on a GPU, fewer where a CPU plays one. In x it is 2^31 - 1.
+constexpr int64_t LARGEST_GRID_YZ = YAIE_LARGEST_GRID_YZ;
+
 // ANCHOR: rows
 // Where the rows of x [tokens, per_token, d] lie: a token's rows are neighbours, `stride` numbers
 // are between one token and the next. A plain matrix has one row for each token.

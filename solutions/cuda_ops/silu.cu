@@ -46,7 +46,7 @@ __global__ void silu_mul_kernel(const T* x, T* out, Rows rows) {
 YAIE_API int silu_mul(const void* x, void* out, int64_t count, int64_t per_token, int64_t stride,
                       int64_t two_d, int64_t dtype, cudaStream_t stream) {
     // BEGIN SOLUTION 14.4
-    constexpr int64_t THREADS = 256, LARGEST_GRID_Y = 65535;
+    constexpr int64_t THREADS = 256;
     const Rows rows{count, per_token, stride, two_d};
     int error = 0;
     DISPATCH(dtype, T, {
@@ -54,7 +54,7 @@ YAIE_API int silu_mul(const void* x, void* out, int64_t count, int64_t per_token
         const bool fit =
             packs_fit({address(x), address(out), stride * bytes, two_d / 2 * bytes});
         const int64_t work = fit ? two_d / 2 / Pack<T>::SIZE : two_d / 2;
-        const dim3 grid(ceil_div(work, THREADS), std::min(count, LARGEST_GRID_Y));
+        const dim3 grid(ceil_div(work, THREADS), std::min(count, LARGEST_GRID_YZ));
         error = launch(fit ? silu_mul_kernel<T> : silu_mul_single_kernel<T>, grid, dim3(THREADS), 0,
                        stream, (const T*)x, (T*)out, rows);
     });

@@ -5,7 +5,6 @@ holds the K and V of which tokens); given no tree, it does without prefix reuse.
 """
 
 from yaie.core.contracts import BlockManager, RadixTree
-from yaie.core.errors import OutOfBlocksError
 from yaie.core.request import Request, RequestStatus
 
 from .agreement import check_agreement
@@ -44,29 +43,23 @@ class KVCacheManager:
         return len(self._peek(request)) * self.block_size
 
     def admit(self, request: Request) -> int:
-        """Start the table with the cached prefix, or the prompt blocks of the `fork_of` sibling.
+        """Start the table with the cached prefix, or as a fork of its sibling (`_start_fork`, task 3.7).
 
         A request that may not reuse a prefix starts with nothing, whatever is cached. Sets and returns
         `num_computed_tokens`, at most num_tokens - 1: without a token to compute there would
-        be no logits.
+        be no logits. `num_cached_tokens` gets the same number, unless the request was preempted.
         """
         # BEGIN SOLUTION 3.5
         sibling = request.fork_of
         if sibling is not None and self._can_fork(sibling):
-            # The last token's block comes from the sibling even if the tree has it: this request will
-            # write there, into a copy of its own.
-            self._start_table(request, (request.num_prompt_tokens - 1) // self.block_size)
-            num_shared = len(self._blocks.get_physical_blocks(request.request_id))
-            in_use = -(-request.num_prompt_tokens // self.block_size)
-            rest = self._blocks.get_physical_blocks(sibling.request_id)[num_shared:in_use]
-            self._blocks.share(request.request_id, rest)
-            request.num_computed_tokens = request.num_prompt_tokens - 1
+            computed = self._start_fork(request, sibling)
         else:
             matched = self._start_table(request, (request.num_tokens - 1) // self.block_size)
-            request.num_computed_tokens = matched * self.block_size
+            computed = matched * self.block_size
+        request.num_computed_tokens = computed
         if request.num_preemptions == 0:
-            request.num_cached_tokens = request.num_computed_tokens
-        return request.num_computed_tokens
+            request.num_cached_tokens = computed
+        return computed
         # END SOLUTION
 
     def _start_table(self, request: Request, max_blocks: int) -> int:
@@ -82,10 +75,8 @@ class KVCacheManager:
         # END SOLUTION
 
     def _lock_prefix(self, request: Request, max_blocks: int) -> list[int]:
-        """The blocks of the longest cached prefix, safe from eviction until `_forget`.
-
-        Sets `_nodes`, if there is a tree. The caller sets `_filed`, once the table has these blocks.
-        """
+        """The blocks of the longest cached prefix, safe from eviction until `_forget`. Sets `_nodes`, if
+        there is a tree. The caller sets `_filed`, once the table has these blocks."""
         # BEGIN SOLUTION 3.5
         if self._tree is None:
             return []
@@ -101,10 +92,25 @@ class KVCacheManager:
         When it files a block, the tree's may take its place in the table, and a fork would still have
         the old one. So all must be filed but the last, which the fork copies before it writes.
         """
-        if sibling.status is not RequestStatus.RUNNING or _lacks_prompt(sibling):
+        if sibling.status is not RequestStatus.RUNNING or not sibling.has_settled_prompt:
             return False
         needed = (sibling.num_prompt_tokens - 1) // self.block_size
         return self._tree is None or self._filed[sibling.request_id] >= needed
+
+    def _start_fork(self, request: Request, sibling: Request) -> int:
+        """Make a table of the sibling's prompt blocks; returns how many tokens are computed in them.
+
+        Those are all of the prompt but its last token. `_start_table` takes what is cached of the
+        blocks before that token's, and the sibling has the rest. For siblings that `_can_fork` allows.
+        """
+        # BEGIN SOLUTION 3.7
+        # The last token's block comes from the sibling even if the tree has it: this request will
+        # write there, into a copy of its own.
+        own = self._start_table(request, (request.num_prompt_tokens - 1) // self.block_size)
+        in_use = -(-request.num_prompt_tokens // self.block_size)
+        self._blocks.share(request.request_id, self.block_table(sibling)[own:in_use])
+        return request.num_prompt_tokens - 1
+        # END SOLUTION
 
     # ANCHOR_END: admit
 
@@ -114,12 +120,12 @@ class KVCacheManager:
 
         It waits for the sibling that it forks, and for a block that a chunk in `_computing` fills.
         """
-        # BEGIN SOLUTION 3.7
+        # BEGIN SOLUTION 3.9
         sibling = request.fork_of
         if (
             sibling is not None
             and sibling.status is RequestStatus.RUNNING
-            and _lacks_prompt(sibling)
+            and not sibling.has_settled_prompt
         ):
             return True
         if self._tree is None or not self._computing or not request.may_reuse_prefix:
@@ -158,7 +164,7 @@ class KVCacheManager:
         holder can see is copied before this request writes to it. For `is_pending`, a chunk of more than
         one known token is noted in `_computing`.
         """
-        # BEGIN SOLUTION 3.5
+        # BEGIN SOLUTION 3.6
         table = self._blocks.get_physical_blocks(request.request_id)
         writes_from = request.num_computed_tokens // self.block_size
         shared = writes_from < len(table) and self._blocks.ref_count(table[writes_from]) > 1
@@ -186,7 +192,7 @@ class KVCacheManager:
 
     def _evict_for(self, num_blocks: int) -> None:
         """Have `num_blocks` free blocks, at the cost of the least recently used cached ones."""
-        # BEGIN SOLUTION 3.5
+        # BEGIN SOLUTION 3.6
         short = num_blocks - self._blocks.num_free
         if short > 0 and self._tree is not None:
             evicted = self._tree.evict(short)
@@ -210,7 +216,7 @@ class KVCacheManager:
         unprotected for a moment. Chunks that are filed are noted in `_computing` no more. Called often,
         and costs nothing where no block became full.
         """
-        # BEGIN SOLUTION 3.6
+        # BEGIN SOLUTION 3.8
         key = request.request_id
         full, filed = request.num_settled_tokens // self.block_size, self._filed[key]
         if full >= self._computing.get(request, 0):
@@ -231,7 +237,7 @@ class KVCacheManager:
 
     def free(self, request: Request, *, keep: bool = True) -> None:
         """File what is computed (unless `keep` is False), then drop all that the request holds."""
-        # BEGIN SOLUTION 3.6
+        # BEGIN SOLUTION 3.8
         key = request.request_id
         if key in self._filed:
             if keep:
@@ -253,13 +259,15 @@ class KVCacheManager:
 
     # ANCHOR: swap
     def swap_out(self, request: Request) -> bool:
-        """Move the table to the host pool; False, nothing changed, if that has no room."""
-        # BEGIN SOLUTION 3.7
-        self.commit(request)
-        try:
-            self._moves[0].extend(self._blocks.swap_out(request.request_id))
-        except OutOfBlocksError:
+        """Move the table to the host pool; False, nothing changed, if that has no room.
+
+        What is computed may be filed first: what the tree has then need not be copied back.
+        """
+        # BEGIN SOLUTION 3.10
+        if len(self.block_table(request)) > self._blocks.num_free_host:
             return False
+        self.commit(request)
+        self._moves[0].extend(self._blocks.swap_out(request.request_id))
         self._forget(request)
         return True
         # END SOLUTION
@@ -267,9 +275,10 @@ class KVCacheManager:
     def swap_in(self, request: Request, num_tokens: int, *, keep_free: int = 0) -> bool:
         """Bring the table back, with room for `num_tokens` tokens; False if there is none.
 
-        Only what the tree has lost meanwhile is copied.
+        Of the `num_computed_tokens`, only what the tree has lost meanwhile is copied; what the tree has
+        beyond them is not taken, since this request goes on computing there.
         """
-        # BEGIN SOLUTION 3.7
+        # BEGIN SOLUTION 3.10
         key = request.request_id
         full = request.num_computed_tokens // self.block_size
         shared = self._lock_prefix(request, full)
@@ -319,8 +328,3 @@ class KVCacheManager:
             check_agreement(self._blocks, self._tree, self._nodes, self._filed)
 
     # ANCHOR_END: check
-
-
-def _lacks_prompt(request: Request) -> bool:
-    """Whether some of the prompt is still to be computed, or not settled yet."""
-    return request.num_settled_tokens < request.num_prompt_tokens

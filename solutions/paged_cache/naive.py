@@ -1,3 +1,4 @@
+# ORACLE
 """BlockManager from its definition: tables and holds are kept, everything else is counted. The oracle.
 
 A block is free if no table and no hold names it, so nothing can leak, but every call scans everything.

@@ -1,3 +1,4 @@
+# ORACLE
 """Paged attention one sequence at a time: follow the table, join the keys, attend. The oracle."""
 
 import torch
@@ -7,6 +8,7 @@ from yaie.core.batch import AttentionBatch, AttentionSpec
 from yaie.core.contracts import KVPool, TransformerOps
 
 
+# ANCHOR: naive_radix_attention
 def naive_radix_attention(
     pool: KVPool,
     ops: TransformerOps,
@@ -27,3 +29,6 @@ def naive_radix_attention(
         outputs.append(ops.attention(queries, keys, values, mask, spec)[0])
         start += query_len
     return torch.cat(outputs)
+
+
+# ANCHOR_END: naive_radix_attention

@@ -2,7 +2,7 @@
 
 A request's block table lists the blocks of its cached prefix, shared with others in the radix tree,
 and then its own; attention follows the table and cannot tell them apart (Zheng et al. 2024). Called by
-the model in every layer. `naive.py` does it sequence by sequence; it is the oracle.
+the model in every layer. `solutions/radix_attention/naive.py` does it sequence by sequence: the oracle.
 """
 
 from dataclasses import dataclass

@@ -1,3 +1,4 @@
+# ORACLE
 """The sampler one row at a time, in the order of the definitions. Slow and plain: the oracle."""
 
 import math

@@ -56,6 +56,7 @@ class Scheduler:
 
     @property
     def _num_rows(self) -> int:
+        """Rows of a step that are taken; a static batch also counts those that have ended."""
         return len(self._running)
 
     def add(self, request: Request) -> None:
@@ -119,27 +120,6 @@ class Scheduler:
     # ANCHOR_END: schedule
 
     # ANCHOR: admit
-    def _admit_waiting(self, plan: StepPlan, budget: int) -> None:
-        """Let the queue in, one by one, until budget, blocks or `max_num_seqs` are used up.
-
-        No request overtakes the next in the queue (`peek`). That one waits if it was preempted with a
-        step in flight (`num_in_flight`), or if another computes the prefix that it needs (`is_pending`).
-        If it cannot be let in although none runs, it fails (`_fail`).
-        """
-        # BEGIN SOLUTION 6.5
-        while budget > 0 and self._num_rows < self._max_num_seqs:
-            request = self._policy.peek()
-            if request is None or request.num_in_flight or self._cache.is_pending(request):
-                return
-            num_tokens = self._try_admit(request, budget)
-            if num_tokens == 0:
-                if not self._running:
-                    self._fail(request, plan)
-                return
-            self._put(plan, request, num_tokens)
-            budget -= num_tokens
-        # END SOLUTION
-
     def _try_admit(self, request: Request, budget: int) -> int:
         """Let a waiting request in, with its blocks; returns how many tokens it may compute, or 0.
 
@@ -170,6 +150,27 @@ class Scheduler:
         return num_tokens
         # END SOLUTION
 
+    def _admit_waiting(self, plan: StepPlan, budget: int) -> None:
+        """Let the queue in, one by one, until budget, blocks or rows (`_num_rows`) are used up.
+
+        No request overtakes the next in the queue (`peek`). That one waits if it was preempted with a
+        step in flight (`num_in_flight`), or if another computes the prefix that it needs (`is_pending`).
+        If it cannot be let in although none runs, it fails (`_fail`).
+        """
+        # BEGIN SOLUTION 6.6
+        while budget > 0 and self._num_rows < self._max_num_seqs:
+            request = self._policy.peek()
+            if request is None or request.num_in_flight or self._cache.is_pending(request):
+                return
+            num_tokens = self._try_admit(request, budget)
+            if num_tokens == 0:
+                if not self._running:
+                    self._fail(request, plan)
+                return
+            self._put(plan, request, num_tokens)
+            budget -= num_tokens
+        # END SOLUTION
+
     # ANCHOR: fail
     def _fail(self, request: Request, plan: StepPlan) -> None:
         """End a request that does not fit even alone; the queue behind it moves on."""
@@ -191,7 +192,7 @@ class Scheduler:
         False if the request itself had to go. If it is the only one that runs, it fails (`_fail`),
         unless it has tokens in flight: then it stays for another step, since they may be its last.
         """
-        # BEGIN SOLUTION 6.6
+        # BEGIN SOLUTION 6.7
         while not self._cache.allocate(request, request.num_computed_tokens + num_tokens):
             if self._running == [request]:
                 if not request.num_in_flight:
@@ -208,7 +209,7 @@ class Scheduler:
         It is SWAPPED if it may go to the host (`swap`) and the host has room. Otherwise it is PREEMPTED
         and has computed nothing. What is in flight and unread stays so until `update`.
         """
-        # BEGIN SOLUTION 6.6
+        # BEGIN SOLUTION 6.7
         victim = self._running.pop()
         if self._swap and self._cache.swap_out(victim):
             victim.status = RequestStatus.SWAPPED
@@ -232,7 +233,7 @@ class Scheduler:
         The step loop adds drafts to the plan after `schedule`; here they are only counted. Nothing is
         filed, and a request that has ended is left alone.
         """
-        # BEGIN SOLUTION 6.7
+        # BEGIN SOLUTION 6.8
         for item in plan.scheduled:
             request = item.request
             if not request.is_finished:
@@ -255,7 +256,7 @@ class Scheduler:
         also behind the end of the prompt, and the last token of a prompt. Blocks that decodes fill may
         wait until the request ends. A request that has ended since the plan was made is left alone.
         """
-        # BEGIN SOLUTION 6.7
+        # BEGIN SOLUTION 6.8
         drawn = iter(token_ids)
         advanced = []
         for item in plan.scheduled:
@@ -283,7 +284,7 @@ class Scheduler:
         It first leaves `_running` or the queue, then `_release` gives back its blocks: StaticScheduler's
         looks whether others run. Until then the request's counts stay, since they say what is filed.
         """
-        # BEGIN SOLUTION 6.7
+        # BEGIN SOLUTION 6.9
         if request.is_finished:
             return
         if request.status is RequestStatus.RUNNING:

@@ -27,19 +27,20 @@ class StaticScheduler(Scheduler):
 
     # ANCHOR: static_schedule
     def schedule(self) -> StepPlan:
-        """Those that go on, new ones only while the batch is being filled, and the rows that ended."""
-        plan = StepPlan()
+        """The batch that is underway, and the rows in it that have ended."""
         self._is_open |= not self._running
-        budget = self._continue_running(plan)
-        if self._is_open and not plan.preempted:
-            self._admit_waiting(plan, budget)
+        plan, rows = super().schedule(), StepPlan()
+        for request in self._ended_rows:
+            self._put(rows, request, 1)
+        plan.scheduled[:0] = rows.scheduled  # single tokens stand before chunks
+        return plan
+
+    def _admit_waiting(self, plan: StepPlan, budget: int) -> None:
+        """New ones only while the batch is being filled."""
+        if self._is_open:
+            super()._admit_waiting(plan, budget)
             # Only a spent token budget leaves the batch open for the next step.
             self._is_open = plan.num_tokens >= self._token_budget
-        for request in self._ended_rows:
-            self._put(plan, request, 1)
-        plan.scheduled.sort(key=lambda item: item.num_tokens > 1)
-        plan.swap_out, plan.swap_in, plan.copies = self._cache.take_moves()
-        return plan
 
     # ANCHOR_END: static_schedule
 

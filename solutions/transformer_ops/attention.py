@@ -1,6 +1,6 @@
 """Causal grouped-query attention over a padded batch of sequences.
 
-`naive_attention` in `naive.py` is the same thing with loops over sequences, heads and queries.
+`naive_attention` in `solutions/transformer_ops/naive.py` is the same thing with loops.
 """
 
 import torch

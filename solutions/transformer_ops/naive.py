@@ -1,3 +1,4 @@
+# ORACLE
 """Attention as its definition reads: one sequence, one head, one query at a time. The oracle."""
 
 import torch

@@ -28,7 +28,7 @@ def delta_kernel(
 ):
     """delta [n, heads, tq] float32: rowsum(grad_out * out). Program (tile, head, batch)."""
     start_m = tl.program_id(0) * BLOCK_M
-    head = tl.program_id(1)
+    head = tl.cast(tl.program_id(1), tl.int64)
     batch = tl.cast(tl.program_id(2), tl.int64)
     out += batch * out_strides[0] + head * out_strides[2]
     grad_out += batch * grad_strides[0] + head * grad_strides[2]
@@ -67,7 +67,8 @@ def queries_that_see(first, last, tq, offset, window, WINDOW: tl.constexpr, BLOC
 
     offset: the position of query 0, possibly negative. Returns begin <= full_begin <= full_end, and end:
     tiles of BLOCK_M queries from begin below end hold every query that sees a key of the tile, and
-    those from full_begin up to full_end see all of it. The first three are multiples of BLOCK_M.
+    those from full_begin up to full_end are all whose queries see all of it, a tile that tq cuts off not
+    among them. The first three are multiples of BLOCK_M.
     """
     # BEGIN SOLUTION 10.5
     begin = tl.maximum(first - offset, 0) // BLOCK_M * BLOCK_M
@@ -188,7 +189,7 @@ def key_kernel(
     dk_strides are those of dv too; the others are as in `forward_kernel`.
     """
     start_n = tl.program_id(0) * BLOCK_N
-    key_head = tl.program_id(1)
+    key_head = tl.cast(tl.program_id(1), tl.int64)
     batch = tl.cast(tl.program_id(2), tl.int64)
     q += batch * q_strides[0]
     k += batch * k_strides[0] + key_head * k_strides[2]
@@ -206,16 +207,21 @@ def key_kernel(
     if MASK_BLOCK > 0:
         full_begin, full_end = begin, begin
 
+    # keys, values: this program's tiles. dk_acc, dv_acc: the sums, of nothing so far.
     # BEGIN SOLUTION 10.5
     keys = load_rows(k, k_strides[1], start_n, tk, BLOCK_N, D, BLOCK_D, True)
     values = load_rows(v, v_strides[1], start_n, tk, BLOCK_N, D, BLOCK_D, True)
     dk_acc = tl.zeros([BLOCK_N, BLOCK_D], tl.float32)
     dv_acc = tl.zeros([BLOCK_N, BLOCK_D], tl.float32)
+    # END SOLUTION
     for member in range(GROUP):
+        # q_head, grad_head: where this query head begins in q and grad_out; row: in lse and in delta.
+        # BEGIN SOLUTION 10.5
         head = key_head * GROUP + member
         q_head = q + head * q_strides[2]
         grad_head = grad_out + head * grad_strides[2]
         row = (batch * tl.num_programs(1) * GROUP + head) * tq
+        # END SOLUTION
         if CAUSAL:
             dk_acc, dv_acc = gather_queries(
                 keys, values, q_head, grad_head, lse + row, delta + row, q_strides[1], grad_strides[1],
@@ -223,6 +229,8 @@ def key_kernel(
                 scale * LOG2_E, dk_acc, dv_acc,
                 True, CAUSAL, WINDOW, MASK_BLOCK, D, BLOCK_D, BLOCK_M, BLOCK_N,
             )  # fmt: skip
+        # The tiles whose queries all see every key of this program.
+        # BEGIN SOLUTION 10.5
         if MASK_BLOCK == 0:
             dk_acc, dv_acc = gather_queries(
                 keys, values, q_head, grad_head, lse + row, delta + row, q_strides[1], grad_strides[1],
@@ -230,12 +238,14 @@ def key_kernel(
                 scale * LOG2_E, dk_acc, dv_acc,
                 False, CAUSAL, WINDOW, MASK_BLOCK, D, BLOCK_D, BLOCK_M, BLOCK_N,
             )  # fmt: skip
+        # END SOLUTION
         dk_acc, dv_acc = gather_queries(
             keys, values, q_head, grad_head, lse + row, delta + row, q_strides[1], grad_strides[1],
             block_mask, mask_columns, start_n, full_end, end, tq, tk, window,
             scale * LOG2_E, dk_acc, dv_acc,
             True, CAUSAL, WINDOW, MASK_BLOCK, D, BLOCK_D, BLOCK_M, BLOCK_N,
         )  # fmt: skip
+    # BEGIN SOLUTION 10.5
     store_rows(dk, dk_strides[1], start_n, tk, dk_acc * scale, BLOCK_N, D, BLOCK_D)
     store_rows(dv, dk_strides[1], start_n, tk, dv_acc, BLOCK_N, D, BLOCK_D)
     # END SOLUTION

@@ -105,7 +105,7 @@ def query_kernel(
 ):
     """Program (tile, head, batch) writes dq of one query tile. Arguments as in `forward_kernel`."""
     start_m = (tl.num_programs(0) - 1 - tl.program_id(0)) * BLOCK_M
-    head = tl.program_id(1)
+    head = tl.cast(tl.program_id(1), tl.int64)
     batch = tl.cast(tl.program_id(2), tl.int64)
     key_head = key_head_of(head, GROUP)
     q += batch * q_strides[0] + head * q_strides[2]
@@ -124,12 +124,15 @@ def query_kernel(
     if MASK_BLOCK > 0:
         full_begin, full_end = begin, begin
 
+    # queries, grads: this program's tiles. exponents, deltas: lse and delta of its queries, from
+    # `load_lse` and `load_delta`. dq_acc: the sum, of nothing so far.
     # BEGIN SOLUTION 10.6
     queries = load_rows(q, q_strides[1], start_m, tq, BLOCK_M, D, BLOCK_D, True)
     grads = load_rows(grad_out, grad_strides[1], start_m, tq, BLOCK_M, D, BLOCK_D, True)
     exponents = load_lse(lse, start_m, tq, BLOCK_M)
     deltas = load_delta(delta, start_m, tq, BLOCK_M)
     dq_acc = tl.zeros([BLOCK_M, BLOCK_D], tl.float32)
+    # END SOLUTION
     if WINDOW:
         dq_acc = gather_keys(
             queries, grads, exponents, deltas, k, v, k_strides[1], v_strides[1],
@@ -137,6 +140,8 @@ def query_kernel(
             scale * LOG2_E, dq_acc,
             True, CAUSAL, WINDOW, MASK_BLOCK, D, BLOCK_D, BLOCK_M, BLOCK_N,
         )  # fmt: skip
+    # The tiles that every query sees whole.
+    # BEGIN SOLUTION 10.6
     if MASK_BLOCK == 0:
         dq_acc = gather_keys(
             queries, grads, exponents, deltas, k, v, k_strides[1], v_strides[1],
@@ -144,12 +149,14 @@ def query_kernel(
             scale * LOG2_E, dq_acc,
             False, CAUSAL, WINDOW, MASK_BLOCK, D, BLOCK_D, BLOCK_M, BLOCK_N,
         )  # fmt: skip
+    # END SOLUTION
     dq_acc = gather_keys(
         queries, grads, exponents, deltas, k, v, k_strides[1], v_strides[1],
         block_mask, mask_columns, start_m, full_end, end, tq, tk, window,
         scale * LOG2_E, dq_acc,
         True, CAUSAL, WINDOW, MASK_BLOCK, D, BLOCK_D, BLOCK_M, BLOCK_N,
     )  # fmt: skip
+    # BEGIN SOLUTION 10.6
     store_rows(dq, dq_strides[1], start_m, tq, dq_acc * scale, BLOCK_M, D, BLOCK_D)
     # END SOLUTION
 

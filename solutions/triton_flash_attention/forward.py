@@ -1,7 +1,7 @@
 """The forward kernel: one query tile a program, over the key tiles that it sees (Dao 2023, section 3.1).
 
 Key tiles that every query of the tile sees whole are taken without a mask; only those at the edges of
-what is visible pay for one. `naive.py` has the same algorithm without that, and the oracle of both.
+what is visible pay for one. The chapter's first kernel has the same algorithm without that.
 """
 
 import triton
@@ -72,8 +72,10 @@ def attend_keys(
     """Take the key tiles that start at begin, begin + BLOCK_N, ... below end into the softmax.
 
     queries: the tile at start_m, [BLOCK_M, BLOCK_D]. k, v: one head's [tk, D] with these strides.
-    EDGE: some query may not see all keys of these tiles, or keys end in one. MASK_BLOCK: 0 if there is
-    no block mask. Returns the state of `online_update`.
+    EDGE: some query may not see all keys of these tiles, or keys end in one: `is_visible` says which
+    are seen, and the query in row i stands at position tk - tq + start_m + i. Without EDGE no score is
+    masked. MASK_BLOCK: 0 if there is no block mask; with one, only tiles that `is_kept` keeps are
+    loaded. Returns the state of `online_update`.
     """
     # BEGIN SOLUTION 10.1
     positions = tk - tq + start_m + tl.arange(0, BLOCK_M)
@@ -132,7 +134,8 @@ def forward_kernel(
     # ANCHOR: place
     # The tiles that see most start first, so that none of them is left for the end.
     start_m = (tl.num_programs(0) - 1 - tl.program_id(0)) * BLOCK_M
-    head = tl.program_id(1)
+    # A program's numbers are int32, and so would be their product with a stride.
+    head = tl.cast(tl.program_id(1), tl.int64)
     batch = tl.cast(tl.program_id(2), tl.int64)
     key_head = key_head_of(head, GROUP)
     q += batch * q_strides[0] + head * q_strides[2]
@@ -152,29 +155,38 @@ def forward_kernel(
         full_begin, full_end = begin, begin
     # ANCHOR_END: limits
 
+    # queries: this program's tile. peak, total, acc: the state of `online_update` before any key. scale:
+    # turns a score into an exponent of 2 from here on.
     # BEGIN SOLUTION 10.1
     queries = load_rows(q, q_strides[1], start_m, tq, BLOCK_M, D, BLOCK_D, True)
     peak = tl.full([BLOCK_M], float("-inf"), tl.float32)
     total = tl.zeros([BLOCK_M], tl.float32)
     acc = tl.zeros([BLOCK_M, BLOCK_D], tl.float32)
     scale *= LOG2_E
+    # END SOLUTION
+
     if WINDOW:
         peak, total, acc = attend_keys(
             queries, k, v, k_strides[1], v_strides[1], block_mask, mask_columns, start_m,
             begin, full_begin, tq, tk, window, scale, peak, total, acc,
             True, CAUSAL, WINDOW, MASK_BLOCK, D, BLOCK_D, BLOCK_M, BLOCK_N,
         )  # fmt: skip
+    # The tiles that every query sees whole, of which a block mask leaves none.
+    # BEGIN SOLUTION 10.1
     if MASK_BLOCK == 0:
         peak, total, acc = attend_keys(
             queries, k, v, k_strides[1], v_strides[1], block_mask, mask_columns, start_m,
             full_begin, full_end, tq, tk, window, scale, peak, total, acc,
             False, CAUSAL, WINDOW, MASK_BLOCK, D, BLOCK_D, BLOCK_M, BLOCK_N,
         )  # fmt: skip
+    # END SOLUTION
     peak, total, acc = attend_keys(
         queries, k, v, k_strides[1], v_strides[1], block_mask, mask_columns, start_m,
         full_end, end, tq, tk, window, scale, peak, total, acc,
         True, CAUSAL, WINDOW, MASK_BLOCK, D, BLOCK_D, BLOCK_M, BLOCK_N,
     )  # fmt: skip
+
+    # BEGIN SOLUTION 10.1
     sees = total > 0.0
     divisor = tl.where(sees, total, 1.0)
     store_rows(out, out_strides[1], start_m, tq, acc / divisor[:, None], BLOCK_M, D, BLOCK_D)

@@ -1,3 +1,4 @@
+# ORACLE
 """Attention as its definition reads, and the same with tiles but without any care for speed.
 
 `naive_attention` is the oracle: all scores at once, in float64. `naive_kernel` is FlashAttention with

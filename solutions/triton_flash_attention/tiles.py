@@ -63,10 +63,11 @@ def store_rows(
 def visible_keys(first, last, tk, window, WINDOW: tl.constexpr, BLOCK_N: tl.constexpr):
     """Which keys a causal query tile visits, whose queries stand at positions first to last.
 
-    Returns begin <= full_begin <= full_end, and end: tiles of BLOCK_N keys that start at begin,
-    begin + BLOCK_N, ... below end hold every key that a query of the tile sees, and none of them is
-    without one. Those that start from full_begin up to full_end are seen whole by every query: they
-    need no mask. begin, full_begin and full_end are multiples of BLOCK_N.
+    first may be negative, and so may last: those queries see nothing. Returns begin <= full_begin <=
+    full_end, and end: tiles of BLOCK_N keys that start at begin, begin + BLOCK_N, ... below end hold
+    every key that a query of the tile sees, and none of them is without one. Those that start from
+    full_begin up to full_end are all that every query sees whole: they need no mask. begin, full_begin
+    and full_end are multiples of BLOCK_N.
     """
     # BEGIN SOLUTION 10.2
     end = tl.minimum(last + 1, tk)

@@ -19,7 +19,11 @@ from .store import store_kv_kernel
 
 
 class LayerKernels:
-    """See `yaie.core.contracts.kernels`. There is nothing to launch for an empty batch."""
+    """See `yaie.core.contracts.kernels`. There is nothing to launch for an empty batch.
+
+    Every tensor may have gaps, each its own: rows, heads, blocks and slots are as far apart as that
+    tensor's strides say. Only the last dimension is always packed, and for `store_kv` a slot's heads.
+    """
 
     # ANCHOR: rms_norm
     def rms_norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:
@@ -33,7 +37,7 @@ class LayerKernels:
         # BEGIN SOLUTION 9.1
         if d > LONGEST_ROW:
             long_rms_norm_kernel[(rows,)](
-                view, view, weight, out, *strides, 0, heads, eps, d, ADD=False, BLOCK=4096,
+                view, view, weight, out, *strides, 0, d, heads, eps, d, ADD=False, BLOCK=4096,
                 num_warps=8,
             )  # fmt: skip
             return out
@@ -51,7 +55,10 @@ class LayerKernels:
     def fused_add_rms_norm(
         self, x: Tensor, residual: Tensor, weight: Tensor, eps: float
     ) -> tuple[Tensor, Tensor]:
-        """(rms_norm(x + residual), x + residual), in the memory of x and of residual."""
+        """(rms_norm(x + residual), x + residual), in the memory of x and of residual.
+
+        Rows of x and of residual may be differently far apart.
+        """
         if not x.numel():
             return x, residual
         d = x.shape[-1]
@@ -59,8 +66,8 @@ class LayerKernels:
         # BEGIN SOLUTION 9.2
         if d > LONGEST_ROW:
             long_rms_norm_kernel[(len(into),)](
-                into, onto, weight, into, into.stride(0), 0, onto.stride(0), 1, eps, d, ADD=True,
-                BLOCK=4096, num_warps=8,
+                into, onto, weight, into, into.stride(0), 0, onto.stride(0), into.stride(0), 1, eps, d,
+                ADD=True, BLOCK=4096, num_warps=8,
             )  # fmt: skip
             return x, residual
         # Half as many a thread as above: two rows are in registers.

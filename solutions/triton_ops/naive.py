@@ -1,3 +1,4 @@
+# ORACLE
 """The same operations as one writes them first: right, short, and slow for reasons the chapter names.
 
 One row, or one head, is one program; a row is read as often as it is used; what another kernel could go

@@ -1,8 +1,7 @@
 """RMSNorm (Zhang and Sennrich 2019), alone and with the addition before it.
 
 A row that fits is read once, kept in registers for its two uses and written once: no kernel can move
-fewer bytes. Rows above `launch.LONGEST_ROW` are read twice, by `long_rms_norm_kernel`. `naive.py` has
-the same in one program of one row and two passes.
+fewer bytes. Rows above `launch.LONGEST_ROW` are read twice, by `long_rms_norm_kernel`.
 """
 
 import triton
@@ -117,6 +116,7 @@ def long_rms_norm_kernel(
     token_stride,
     head_stride,
     residual_stride,
+    out_stride,
     heads,
     eps,
     D,
@@ -126,12 +126,13 @@ def long_rms_norm_kernel(
     """One row a program, BLOCK columns at a time: first the sum of squares, then the result.
 
     For rows that registers cannot hold. The second reading mostly comes from the L2 cache. With ADD the
-    sum goes to residual, and is what is read again.
+    sum goes to residual, and is what is read again. Row r of out begins at r * out_stride.
     """
     row = tl.program_id(0).to(tl.int64)
     columns = tl.arange(0, BLOCK)
     at_x = x + row // heads * token_stride + row % heads * head_stride
     at_residual = residual + row * residual_stride
+    at_out = out + row * out_stride
     squares = tl.zeros([BLOCK], tl.float32)
     for start in range(0, D, BLOCK):
         mask = start + columns < D
@@ -150,7 +151,7 @@ def long_rms_norm_kernel(
         values = tl.load(source + start + columns, mask=mask, other=0.0).to(tl.float32)
         gain = tl.load(weight + start + columns, mask=mask, other=0.0).to(tl.float32)
         normed = (values * scale).to(out.dtype.element_ty).to(tl.float32) * gain
-        tl.store(out + row * D + start + columns, normed.to(out.dtype.element_ty), mask=mask)
+        tl.store(at_out + start + columns, normed.to(out.dtype.element_ty), mask=mask)
 
 
 # ANCHOR_END: long_rms_norm_kernel

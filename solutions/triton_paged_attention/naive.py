@@ -1,3 +1,4 @@
+# ORACLE
 """The same without any art: in PyTorch, one sequence after the other, and as a first kernel."""
 
 import torch

@@ -1,3 +1,4 @@
+# ORACLE
 """The same draws as one writes them first: one program a row, one pass over the row for each question.
 
 Every token's noise is computed in every pass, nothing is skipped, and the k largest are found one after

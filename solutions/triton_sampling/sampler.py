@@ -22,7 +22,8 @@ class Sampler:
         """Draw from `logits` [n, vocab] float32; returns [n] int64, -1 for a row that is not finite.
 
         Penalties come first, then temperature, top-k, top-p, min-p. Logits may be overwritten, the
-        batch's tensors not. Nothing here waits for the device: the call fits in a CUDA graph.
+        batch's tensors not. Rows may be strided; a row's logits lie next to one another. Nothing here
+        waits for the device: the call fits in a CUDA graph.
         """
         # BEGIN SOLUTION 12.5
         if not len(logits):

@@ -132,6 +132,11 @@ class Request(_Referable):
         return max(0, min(settled, len(self.token_ids)))
 
     @property
+    def has_settled_prompt(self) -> bool:
+        """Whether all of the prompt is settled (see `num_settled_tokens`): a fork may start from it."""
+        return self.num_settled_tokens >= self.num_prompt_tokens
+
+    @property
     def num_output_tokens(self) -> int:
         """Output tokens that are known."""
         return len(self.token_ids) - self.num_prompt_tokens

@@ -1,5 +1,6 @@
 """Task 8.6: the endpoints, on a service without an engine."""
 
+import time
 from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
@@ -47,7 +48,7 @@ def test_only_the_served_model_is_answered(part: ModuleType) -> None:
     for name in (None, "org/model"):
         note(f"check_model(service, {name!r})")
         part.check_model(service, name)
-    for name in ("gpt-4", "model", "org/model2", ""):
+    for name in ("gpt-4", "model", "org/model2", "ORG/Model", ""):
         note(f"check_model(service, {name!r})")
         why = "A client that asked for one model must not be answered by another without a word."
         with expect_raises(ModelNotFoundError, f"asking for the model {name!r}", why=why):
@@ -78,6 +79,23 @@ def test_models_are_listed_and_found(part: ModuleType) -> None:
     expect_equal(found.json(), cards[0], "the card found by name")
     missing = ask(app, "GET", "/v1/models/other")
     expect_equal(missing.status, 404, "the status of GET /v1/models/other")
+
+
+@task("8.6")
+def test_a_model_is_as_old_as_its_router(part: ModuleType) -> None:
+    """ "created" is when the router was made, in the list and by name, whenever a client asks."""
+    now = time.time
+    time.time = lambda: 1000.0
+    try:
+        app = app_on(part, FakeService())
+        time.time = lambda: 2000.0
+        cards = [ask(app, "GET", "/v1/models").json()["data"][0]]
+        cards.append(ask(app, "GET", "/v1/models/org/model").json())
+    finally:
+        time.time = now
+    why = "One model, one card: it does not become younger by being asked for."
+    got = [card.get("created") for card in cards]
+    expect_equal(got, [1000, 1000], "created in the list and by name", why=why)
 
 
 @task("8.6")
@@ -232,6 +250,12 @@ def test_the_first_thing_wrong_is_reported(part: ModuleType) -> None:
     expect_equal(
         wrong, expected, "the parameters reported, as one after the other is put right", why=ORDER
     )
+    wrong = []
+    for model in ("other", "org/model"):
+        answer = ask(app, "POST", TEXT, {"prompt": "x", "model": model, "temperature": -1})
+        wrong.append(answer.json()["error"]["param"])
+    what = "the parameters reported by /v1/completions, as the first is put right"
+    expect_equal(wrong, ["model", "temperature"], what, why=ORDER)
     answer = ask(app, "POST", TEXT, {"prompt": "x", "temperature": -1})
     expect_equal(answer.status, 400, "the status for a temperature of -1")
 

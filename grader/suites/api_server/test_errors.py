@@ -67,6 +67,9 @@ def test_a_long_message_is_capped(part: ModuleType) -> None:
     error = part.error_object("x" * 2 * most, type="t", param="y" * 2 * most)["error"]
     lengths = (len(error["message"]), len(error["param"]))
     expect_equal(lengths, (most, most), "the lengths of a message and a param", why=why)
+    ends = (error["message"][-3:], error["param"][-3:])
+    what = "the ends of a message and a param that were cut"
+    expect_equal(ends, ("xx…", "yy…"), what, why="It must show that they were.")
 
 
 @task("8.1")
@@ -108,6 +111,26 @@ def test_an_accident_tells_the_client_nothing(part: ModuleType) -> None:
         response = part.error_response(accident)
         expect_equal(response.status_code, 500, "the status for an accident", why=why)
         expect_equal(told(response), expected, "the body for an accident", why=why)
+
+
+class Foreign(Exception):
+    """An accident of a library that has a status and words of its own."""
+
+    status = status_code = 404
+    message = SECRET
+
+
+@task("8.1")
+def test_a_library_has_no_say_in_the_status(part: ModuleType) -> None:
+    """An exception that is no YaieError is a 500, whatever attributes it has."""
+    why = (
+        "Another library's status tells how its call went, inside the server: the client did nothing "
+        "wrong. Ask for the class, not for an attribute."
+    )
+    response = part.error_response(Foreign(SECRET))
+    expect_equal(response.status_code, 500, "the status for an error with status 404", why=why)
+    expected = shape("Internal server error.", "server_error", None, "internal_error")
+    expect_equal(told(response), expected, "the body for an error with a message", why=why)
 
 
 @task("8.1")

@@ -148,6 +148,36 @@ def test_work_has_ended_before_it_returns(part: ModuleType) -> None:
     run(test(leaves=False))
 
 
+class SlowToHear(Wire):
+    """A server whose `receive` needs some turns to end after it was cancelled."""
+
+    async def receive(self) -> dict[str, Any]:
+        self.waiting += 1
+        try:
+            return await super().receive()
+        finally:
+            for _ in range(5):
+                await asyncio.sleep(0)
+            self.waiting -= 1
+
+
+@task("8.5")
+def test_the_wait_for_a_message_has_ended_too(part: ModuleType) -> None:
+    """When the work is done the wait for the client's message is cancelled, and has ended."""
+
+    async def test() -> None:
+        wire, work = SlowToHear(), Work()
+        waiting = begin(part, wire, work.run())
+        await settle()
+        work.finish.set()
+        await within(waiting, "until_disconnect, whose work ended")
+        why = "Cancelling only asks: wait until both tasks have ended. " + LEFT_BEHIND
+        what = "who still waits for a message, where `receive` is slow to end"
+        expect_equal(wire.waiting, 0, what, why=why)
+
+    run(test())
+
+
 @task("8.5")
 def test_work_that_is_done_counts(part: ModuleType) -> None:
     """If the work has ended when the client leaves, it is returned, not thrown away."""

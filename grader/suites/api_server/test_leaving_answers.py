@@ -70,6 +70,35 @@ def test_however_an_answer_ends_its_stream_is_closed(part: ModuleType, log: list
         expect_equal(count, 1, f"how many lines `log_answer` wrote that say {outcome!r}")
 
 
+class AtTheLine(logging.Handler):
+    """Notes whether a stream was closed when its line was logged."""
+
+    def __init__(self, stream: FakeStream) -> None:
+        super().__init__()
+        self.closed: list[bool] = []
+        self._stream = stream
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.closed.append(bool(self._stream.closed))
+
+
+@task("8.5")
+@pytest.mark.usefixtures("log")
+def test_the_line_is_written_when_all_is_closed(part: ModuleType) -> None:
+    """Answering closes the stream first, and then logs."""
+    stream, reply = scripted("a.")
+    logger, handler = logging.getLogger(part.__name__), AtTheLine(stream)
+    logger.addHandler(handler)
+    try:
+        run(answering(part, stream, reply, None))
+    finally:
+        logger.removeHandler(handler)
+    why = "The line says how long the answer took and what it cost: to the end, aborts included."
+    expect_equal(
+        handler.closed, [True], "whether the stream was closed when the line came", why=why
+    )
+
+
 @task("8.5")
 def test_a_cancelled_answer_closes_its_stream(part: ModuleType) -> None:
     """An answer that is cancelled while it waits closes its stream, and stays cancelled."""
@@ -150,7 +179,7 @@ def test_a_stream_that_ends_is_sent_whole_and_closed(part: ModuleType) -> None:
 
 
 @task("8.5")
-def test_a_client_that_leaves_a_stream_ends_it_quietly(part: ModuleType) -> None:
+def test_a_client_that_leaves_a_stream_ends_it_quietly(part: ModuleType, log: list[str]) -> None:
     """A client that leaves in mid-answer is noticed though no output comes, and nothing is raised."""
 
     async def test() -> None:
@@ -169,6 +198,10 @@ def test_a_client_that_leaves_a_stream_ends_it_quietly(part: ModuleType) -> None
         got = serving.exception()
         expect_equal(got, None, "what is raised when the client leaves", why=HANDLED)
         expect(stream.closed, "the stream is not closed", why=CLOSED)
+        lines = [line for line in log if reply.id in line]
+        why = "What ended the answer must pass through Answering, and be suppressed only behind it."
+        told = [line for line in lines if "client left" in line]
+        expect(told, f"the log does not say that the client left: {lines}", why=why)
 
     run(test())
 

@@ -13,7 +13,7 @@ from grader.kit import examples, expect, expect_equal, expect_raises, note, task
 from grader.kit.api import STOP, FakeStream, Wire, borrowed, make_request, scripted
 from grader.kit.waiting import run, until, within
 from grader.suites.api_server.reading import DONE, events_of, told
-from solutions.api_server import TextReply, error_body
+from solutions.api_server import ChatReply, TextReply, error_body
 from yaie.core.errors import EngineDeadError, EngineOverloadedError, YaieError
 
 NO_STATUS = (
@@ -209,6 +209,21 @@ def test_the_answer_is_an_event_stream(part: ModuleType) -> None:
     response = run(part.streamed_answer(again, TextReply("m", again.requests)))
     run(within(response.send_all(wire.send), "the end of send_all"))
     expect_equal(told(events_of(wire.body)), ["x", "y", "(stop)"], "the events before [DONE]")
+
+
+@task("8.4")
+def test_all_chunks_of_the_first_output_are_sent(part: ModuleType) -> None:
+    """The first output may make several chunks: all of them are sent, and in one message."""
+    request = make_request()
+    stream = FakeStream([request], [request.says("x"), request.says("y", STOP)])
+    response = run(part.streamed_answer(stream, ChatReply("m", stream.requests)))
+    wire = Wire()
+    run(within(response.send_all(wire.send), "the end of send_all"))
+    deltas = [e["choices"][0]["delta"].get("content") for e in events_of(wire.body)]
+    why = "A conversation's first output makes two: the role, and the text that came with it."
+    expect_equal(deltas, ["", "x", "y", None], "the contents of the events", why=why)
+    count = len(wire.messages) - 2  # the start, and [DONE]
+    expect_equal(count, 2, "how many messages the events of two outputs take", why=why)
 
 
 async def _rest_of(stream: FakeStream) -> list[Any]:

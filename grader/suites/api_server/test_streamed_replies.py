@@ -103,6 +103,18 @@ def test_the_reason_has_a_chunk_of_its_own(part: ModuleType) -> None:
 
 
 @task("8.3")
+def test_a_stream_is_counted_as_it_goes(part: ModuleType) -> None:
+    """`usage` counts the outputs that have come, also of a stream that has not ended."""
+    request = make_request(prompt=9, cached=4)
+    reply = part.TextReply("m", [request.submitted])
+    chunks_of(reply, [request.says("Hel"), request.says("lo")])
+    why = "A client may leave in mid-answer, and the log says what was computed until then."
+    usage = reply.usage()
+    got = (usage["completion_tokens"], usage["prompt_tokens_details"]["cached_tokens"])
+    expect_equal(got, (2, 4), "completion_tokens and cached_tokens after two outputs", why=why)
+
+
+@task("8.3")
 def test_a_text_has_no_role(part: ModuleType) -> None:
     """A TextReply's chunks have texts: no opening, and "" beside the finish_reason."""
     request = make_request()

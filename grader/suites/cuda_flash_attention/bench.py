@@ -4,6 +4,7 @@ The device functions of tasks 15.1, 15.2 and 15.4 are graded by the kernels of `
 thread block; the loops of 15.3, 15.5 and 15.6 through the contract.
 """
 
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -11,10 +12,18 @@ import torch
 from torch import Tensor
 
 from grader.kit import Mismatch, expect_close, note
+from grader.kit.cuda_work import expect_no_wrap
 from grader.kit.kernels import attention, attention_gradients, expect_near, random
 from yaie.core.batch import AttentionSpec
+from yaie.cuda.on_cpu import KernelFault
 
 F32 = torch.float32
+GAPS = {"q": 8, "k": 16, "v": 32}
+"""Elements of NaN between two tokens of a tensor, and twice as many between two sequences."""
+STRIDES = (
+    "q, k and v may each be a view of a larger tensor. The way from a token to the next is that "
+    "tensor's own token_stride, and the way to a head or a sequence goes through its own at()."
+)
 DIM = 32  # of the probes' tiles
 ROWS = 32
 Rules = dict[str, Any]
@@ -31,6 +40,21 @@ def probe_tile(part: ModuleType, source: Tensor, rows: int, dim: int) -> Tensor:
     note(f"load_tile<32, 32>: rows={rows}, dim={dim}, stride={source.stride(0)}, {source.dtype}")
     library(part).call("probe_tile", source, tile, source.dtype, source.stride(0), rows, dim)
     return tile
+
+
+def expect_wide_offsets(part: ModuleType) -> None:
+    """A row 2**32 elements after the first one is not taken for the first one."""
+    source, tile = random(1, 32, seed=3), torch.empty(ROWS, DIM)
+    note("load_tile<32, 32>: rows=2, dim=32, stride=2**32")
+
+    def call() -> None:
+        library(part).call("probe_tile", source, tile, source.dtype, 2**32, 2, 32)
+
+    def unchanged() -> None:
+        if torch.equal(tile[1], source[0]):
+            raise Mismatch("row 1 of the tile is row 0 of the tensor")
+
+    expect_no_wrap(call, unchanged, "row 1 of a tile whose rows lie 2**32 elements apart")
 
 
 def probe_products(part: ModuleType, a: Tensor, b: Tensor) -> Tensor:
@@ -86,9 +110,44 @@ def said(rules: Rules) -> str:
 def inputs(
     n: int, tq: int, tk: int, heads: int, kv_heads: int, dim: int, dtype: torch.dtype = F32
 ) -> tuple[Tensor, Tensor, Tensor]:
+    """q, k and v, each with gaps of NaN between its tokens and so with strides of its own."""
     q = random(n, tq, heads, dim, seed=1, dtype=dtype)
     k, v = (random(n, tk, kv_heads, dim, seed=seed, dtype=dtype) for seed in (2, 3))
-    return q, k, v
+    return padded(q, "q"), padded(k, "k"), padded(v, "v")
+
+
+def padded(tensor: Tensor, name: str) -> Tensor:
+    """A copy whose heads lie side by side, and its tokens and sequences with gaps in between."""
+    token = tensor[0, 0].numel() + GAPS[name]
+    sequence = tensor.shape[1] * token + 2 * GAPS[name]
+    flat = torch.full((len(tensor) * sequence,), torch.nan, dtype=tensor.dtype)
+    strides = (sequence, token, tensor.shape[-1], 1)
+    return flat.as_strided(tensor.shape, strides).copy_(tensor)
+
+
+def expect_with_strides(
+    check: Callable[[tuple[Tensor, Tensor, Tensor]], None], qkv: tuple[Tensor, Tensor, Tensor]
+) -> None:
+    """`check` holds for these views. If it holds for packed copies alone, strides are what is wrong."""
+    try:
+        check(qkv)
+    except (Mismatch, KernelFault) as failure:
+        packed = tuple(x.clone(memory_format=torch.contiguous_format) for x in qkv)
+        try:
+            check((packed[0], packed[1], packed[2]))
+        except (Mismatch, KernelFault):
+            raise failure from None
+        strides = ", ".join(
+            f"{name} {list(x.stride())}" for name, x in zip("qkv", qkv, strict=True)
+        )
+        said = failure.message if isinstance(failure, KernelFault) else str(failure)
+        raise Mismatch(
+            f"right if q, k and v are packed, wrong with gaps between their tokens: {said}",
+            "each tensor walked through by its own strides, [sequence, token, head, element]: "
+            + strides,
+            "another distance",
+            STRIDES,
+        ) from failure
 
 
 def spec_of(scale: float, rules: Rules) -> tuple[AttentionSpec, Rules]:
@@ -113,11 +172,15 @@ def expect_forward(
         f"forward: q {list(q.shape)}, k and v {list(k.shape)}, {q.dtype}, scale {scale:.4g}, "
         f"{said(rules)}"
     )
-    out, lse = part.FlashAttention().forward(q, k, v, scale=scale, **rules)
     spec, rest = spec_of(scale, rules)
     exact, exact_lse = attention(q, k, v, spec, **rest)
-    expect_near(out, exact, q.dtype, f"out of {what}", why=why)
-    expect_close(lse, exact_lse, f"lse of {what}", rtol=1e-4, atol=1e-4, why=why)
+
+    def check(given: tuple[Tensor, Tensor, Tensor]) -> None:
+        out, lse = part.FlashAttention().forward(*given, scale=scale, **rules)
+        expect_near(out, exact, q.dtype, f"out of {what}", why=why)
+        expect_close(lse, exact_lse, f"lse of {what}", rtol=1e-4, atol=1e-4, why=why)
+
+    expect_with_strides(check, qkv)
 
 
 def gradients(
@@ -153,13 +216,17 @@ def expect_gradients(
     """`backward_kv` or `backward_q` gives the gradients of attention in float64."""
     q, k, v = qkv
     grad_out, scale = random(*q.shape, seed=4, dtype=q.dtype), q.shape[-1] ** -0.5
-    got = gradients(part, which, grad_out, qkv, scale, **rules)
     spec, rest = spec_of(scale, rules)
     dq, dk, dv = attention_gradients(grad_out, q, k, v, spec, **rest)
-    if which == "backward_q":
-        expect_near(got, dq, q.dtype, f"dq of {what}", why=why, roundings=4)
-        return
-    if not isinstance(got, tuple) or len(got) != 2:
-        raise Mismatch("backward_kv does not give (dk, dv)", why=why)
-    expect_near(got[1], dv, q.dtype, f"dv of {what}", why=why, roundings=4)
-    expect_near(got[0], dk, q.dtype, f"dk of {what}", why=why, roundings=4)
+
+    def check(given: tuple[Tensor, Tensor, Tensor]) -> None:
+        got = gradients(part, which, grad_out, given, scale, **rules)
+        if which == "backward_q":
+            expect_near(got, dq, q.dtype, f"dq of {what}", why=why, roundings=4)
+            return
+        if not isinstance(got, tuple) or len(got) != 2:
+            raise Mismatch("backward_kv does not give (dk, dv)", why=why)
+        expect_near(got[1], dv, q.dtype, f"dv of {what}", why=why, roundings=4)
+        expect_near(got[0], dk, q.dtype, f"dk of {what}", why=why, roundings=4)
+
+    expect_with_strides(check, qkv)

@@ -59,6 +59,18 @@ def test_masks(part: ModuleType, which: str) -> None:
     )  # fmt: skip
 
 
+@pytest.mark.task("15.6")
+def test_keys_past_the_end_weigh_nothing(part: ModuleType) -> None:
+    """With an lse below -88, exp(0 - lse) is infinite: a key past the end must not come to that."""
+    q, k, v = inputs(1, 2, 19, 1, 1, 16)
+    q[:], k[:] = 1.0, -50.0  # scores of -200 at a scale of 1/4
+    why = (
+        "A row past the last key is zeros, so its score is 0, its weight exp(0 + 197) is infinite, and "
+        "infinity times a row of zeros is NaN: its gradient has to be set to 0."
+    )
+    expect_gradients(part, "backward_q", (q, k, v), "19 keys with score -200", why, causal=False)
+
+
 @both
 def test_half_types(part: ModuleType, which: str) -> None:
     """Sums over many rows are float32, whatever the inputs are."""

@@ -48,6 +48,18 @@ def test_several_tiles_of_keys(part: ModuleType) -> None:
 
 
 @task("15.3")
+def test_keys_past_the_end_have_no_score(part: ModuleType) -> None:
+    """19 keys with a score of -200 each: what fills the tile weighs nothing beside them."""
+    q, k, v = inputs(1, 2, 19, 1, 1, 16)
+    q[:], k[:] = 1.0, -50.0  # at a scale of 1/4
+    why = (
+        "The tile's other keys do not exist: their score is -infinity, which no sum notices. Any "
+        "number, 0 or -100, is larger than -200 and takes all of the weight."
+    )
+    expect_forward(part, (q, k, v), "19 keys with score -200", why, scale=0.25, causal=False)
+
+
+@task("15.3")
 def test_several_tiles_of_queries(part: ModuleType) -> None:
     """Every thread block has its own queries, sequence and head."""
     why = "Queries past the last one are not written: behind them lies the next sequence's first."

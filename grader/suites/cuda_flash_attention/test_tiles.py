@@ -12,6 +12,7 @@ from grader.kit import expect, expect_close, expect_equal, task
 from grader.kit.cuda_watch import watching
 from grader.kit.kernels import random
 from grader.suites.cuda_flash_attention.bench import (
+    expect_wide_offsets,
     probe_products,
     probe_softmax,
     probe_sums,
@@ -59,6 +60,12 @@ def test_rows_lie_a_stride_apart(part: ModuleType) -> None:
     why = "q.stride(token) is heads * dim here, not dim."
     tile = probe_tile(part, source[:, 1], 32, 16)
     expect_close(tile, right, "the tile of head 1 of 3", why=why)
+
+
+@task("15.1")
+def test_offsets_are_64_bits_wide(part: ModuleType) -> None:
+    """The distance of a row from the first one, its number times the stride, may pass 2**31."""
+    expect_wide_offsets(part)
 
 
 @task("15.1")
@@ -186,6 +193,14 @@ def test_large_scores(part: ModuleType) -> None:
     """Scores of 300 are fine: exp is only taken of differences."""
     scores = random(2, 32, 32, seed=11) + 300.0
     expect_softmax(part, scores, "scores about 300", "exp(300) is infinite in float32.")
+
+
+@task("15.2")
+def test_scores_far_below_0(part: ModuleType) -> None:
+    """Scores of -300: the maximum is the largest of the scores, even if that is far below 0."""
+    scores = random(2, 32, 32, seed=13) - 300.0
+    why = "exp(-300 - 0) is 0: a maximum that begins at 0, in a lane or in a row, is none of its scores."
+    expect_softmax(part, scores, "scores about -300", why)
 
 
 @task("15.2")

@@ -12,6 +12,12 @@ from grader.kit.kernels import random
 
 F32, F16, BF16 = torch.float32, torch.float16, torch.bfloat16
 DTYPES = st.sampled_from([F32, F16, BF16])
+EVERY = "The grid covers what it covers; a loop in steps of the whole grid takes over the rest."
+ALIGNED = "A copy is as wide as both addresses and the block's size allow, which may be 2 bytes."
+LIMITED = (
+    "A grid has at most LARGEST_GRID_YZ blocks in y, and in z (65,535 on a GPU): where there may be "
+    "more to do, the launcher takes the smaller of the two, and a loop in the kernel goes on."
+)
 
 
 def memory_of(part: ModuleType) -> Any:
@@ -55,6 +61,11 @@ def expect_same(got: Any, right: Tensor, what: str, *, why: str = "") -> None:
         str(got[index].item()),
         why,
     )
+
+
+def all_odd(num_blocks: int, size: int, seed: int = 0) -> Tensor:
+    """Blocks of `size` numbers of 2 bytes at an address that allows no wider copy."""
+    return at_offset(random(num_blocks, 1, size, seed=seed, dtype=BF16), 1)
 
 
 @st.composite

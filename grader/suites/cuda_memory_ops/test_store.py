@@ -9,6 +9,8 @@ from torch import Tensor
 from grader.kit import examples, task
 from grader.kit.cuda_work import (
     blamed,
+    count_beyond_grid,
+    expect_many_threads,
     expect_no_wrap,
     expect_whole_sectors,
     expect_wide,
@@ -28,6 +30,9 @@ OFFSETS = (
     "Reading 16 bytes at once needs an address that is a multiple of 16, and so does reading 8 or 4: "
     "both tensors of a copy, the row's size and both strides have a say in how wide a copy may be."
 )
+EVERY_TOKEN = (
+    "Each token has threads, or a loop that comes to it: a grid that is limited needs one."
+)
 OUT_THERE = (
     "The last block of threads has more of them than there are tokens, and the last step along a row "
     "more than the row has numbers: threads out there have nothing to read and nothing to write."
@@ -42,14 +47,15 @@ def expect_stored(
     what: str,
     why: str,
     *,
-    outside: str = OUT_THERE,
+    outside: tuple[str, str] = ("past the end of", OUT_THERE),
 ) -> None:
     """k and v reach their slots of blocks of 2, and nothing else changes."""
     mapping = torch.as_tensor(slots, dtype=torch.int64)
     num_blocks = (int(mapping.max()) + 4) // 2
     keys, values = (blocks_of(num_blocks, 2, *k.shape[1:], seed=s, dtype=k.dtype) for s in (8, 9))
     right = store_kv(k, v, keys, values, mapping)
-    with blamed("out_of_bounds", outside), blamed("misaligned", OFFSETS):
+    where, advice = outside
+    with blamed("out_of_bounds", advice, where=where), blamed("misaligned", OFFSETS):
         memory_of(part).store_kv(k, v, keys, values, mapping)
     for name, got, exact in (("key", keys, right[0]), ("value", values, right[1])):
         expect_same(got, exact, f"the {name} blocks after {what}", why=why)
@@ -62,17 +68,19 @@ def test_rows_go_to_their_slots(part: ModuleType) -> None:
         "Slots are rows of the pool, whose blocks lie one after the other: slot s begins at s rows."
     )
     k, v = random(3, 1, 4), random(3, 1, 4, seed=1)
-    expect_stored(part, k, v, [5, 0, 3], "storing 3 tokens in slots 5, 0, 3", why)
+    expect_stored(part, k, v, [5, 2, 3], "storing 3 tokens in slots 5, 2, 3", why)
 
 
 @task("13.1")
 def test_a_negative_slot_stores_nothing(part: ModuleType) -> None:
     """A token whose slot is negative is passed over."""
     why = (
-        "Slot -1 marks padding of a batch. Its row would lie before the pool, in another's memory."
+        "A negative slot, -1 or any other, marks padding of a batch. Its row would lie before the pool, "
+        "in another's memory. Slot 0 is a slot."
     )
-    k, v = random(3, 1, 4), random(3, 1, 4, seed=1)
-    expect_stored(part, k, v, [2, -1, 0], "storing 3 tokens in slots 2, -1, 0", why, outside=why)
+    k, v = random(4, 1, 4), random(4, 1, 4, seed=1)
+    what = "storing 4 tokens in slots 2, -1, 0, -3"
+    expect_stored(part, k, v, [2, -1, 0, -3], what, why, outside=("before the start of", why))
 
 
 @task("13.1")
@@ -89,10 +97,16 @@ def test_every_number_of_a_row_is_stored(part: ModuleType) -> None:
 @task("13.1")
 def test_more_tokens_than_a_block_of_threads(part: ModuleType) -> None:
     """Any number of tokens is stored, also where the grid has threads to spare."""
-    for tokens in (1, 33, 300):
+    memory, blocks = part.MemoryKernels(), torch.zeros(1, 2, 1, 2)
+
+    def store(tokens: int) -> None:
+        rows = torch.zeros(tokens, 1, 2)
+        memory.store_kv(rows, rows, blocks, blocks, torch.zeros(tokens, dtype=torch.int64))
+
+    for tokens in (1, 33, count_beyond_grid(store, 40_000)):
         k, v = random(tokens, 1, 2), random(tokens, 1, 2, seed=1)
         slots = torch.arange(tokens).flip(0)
-        expect_stored(part, k, v, slots, f"storing {tokens} tokens", OUT_THERE)
+        expect_stored(part, k, v, slots, f"storing {tokens} tokens", f"{EVERY_TOKEN} {OUT_THERE}")
 
 
 @task("13.1")
@@ -103,7 +117,7 @@ def test_k_and_v_are_views_of_one_product(part: ModuleType) -> None:
     why = (
         "The query's projection lies between: k_stride and v_stride say how far the next token is."
     )
-    expect_stored(part, k, v, [3, 0, 1], "storing slices of wider rows", why, outside=why)
+    expect_stored(part, k, v, [3, 0, 1], "storing slices of wider rows", why, outside=("", why))
 
 
 @task("13.1")
@@ -113,11 +127,49 @@ def test_addresses_that_suit_no_wide_copy(part: ModuleType) -> None:
     for first, second in ((1, 0), (0, 2), (4, 4)):
         shifted = at_offset(k, first), at_offset(v, second)
         what = f"storing k at {2 * first} and v at {2 * second} bytes past an aligned address"
-        expect_stored(part, *shifted, [2, 0], what, OFFSETS, outside=OFFSETS)
+        expect_stored(part, *shifted, [2, 0], what, OFFSETS, outside=("", OFFSETS))
     wide = random(2, 17, dtype=BF16)
     k, v = wide[:, :8].view(2, 2, 4), wide[:, 8:16].view(2, 2, 4)
     what = "storing rows that are 34 bytes apart"
-    expect_stored(part, k, v, [2, 0], what, OFFSETS, outside=OFFSETS)
+    expect_stored(part, k, v, [2, 0], what, OFFSETS, outside=("", OFFSETS))
+
+
+def aligned(**odd: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """(k, v, key blocks, value blocks) with rows of 32 bytes, 64 apart, all of which allows 16 bytes at
+    once, but for what `odd` adds, in numbers of 2 bytes."""
+    row = 16 + odd.get("row_bytes", 0)
+
+    def tokens(name: str, seed: int) -> Tensor:
+        step, begin = 32 + odd.get(f"{name}_stride", 0), odd.get(name, 0)
+        room = torch.full((begin + 3 * step,), 99.0, dtype=BF16)
+        view = room.as_strided((3, 1, row), (step, row, 1), begin)
+        return view.copy_(random(3, 1, row, seed=seed, dtype=BF16))
+
+    keys, values = (blocks_of(2, 2, 1, row, seed=seed, dtype=BF16) for seed in (8, 9))
+    keys, values = (
+        at_offset(blocks, odd.get(name, 0))
+        for name, blocks in (("key_blocks", keys), ("value_blocks", values))
+    )
+    return tokens("k", 0), tokens("v", 1), keys, values
+
+
+@task("13.1")
+def test_each_number_limits_the_width(part: ModuleType) -> None:
+    """Four addresses, the row's size and two strides each may forbid a wide copy, alone."""
+    names = "k", "v", "key_blocks", "value_blocks", "row_bytes", "k_stride", "v_stride"
+    for name in names:
+        k, v, keys, values = aligned(**{name: 4})
+        slots = torch.tensor([2, 0, 3])
+        right = store_kv(k, v, keys, values, slots)
+        why = (
+            f"Of the seven numbers that limit the width only {name} is no multiple of 16 here but one "
+            "of 8: so 8 bytes are the widest copy. Each of the seven has a say."
+        )
+        with blamed("misaligned", why), blamed("out_of_bounds", why):
+            memory_of(part).store_kv(k, v, keys, values, slots)
+        what = f"storing 3 rows where only {name} is no multiple of 16"
+        expect_same(keys, right[0], f"the key blocks after {what}", why=why)
+        expect_same(values, right[1], f"the value blocks after {what}", why=why)
 
 
 @task("13.1")
@@ -157,13 +209,24 @@ def test_a_thread_moves_16_bytes(part: ModuleType) -> None:
 
 
 @task("13.1")
+def test_many_threads_store(part: ModuleType) -> None:
+    """The work is spread over the device: threads for all of it, in more than one block."""
+    memory = memory_of(part)
+    k, v = random(64, 4, 64, dtype=BF16).unflatten(1, (2, 2)).unbind(1)
+    keys, values = (blocks_of(16, 4, 2, 64, seed=s, dtype=BF16) for s in (1, 2))
+    slots = torch.arange(64)
+    work = work_of(lambda: memory.store_kv(k, v, keys, values, slots))
+    expect_many_threads(work, 2 * 64 * 256, "storing 64 rows of 256 bytes")
+
+
+@task("13.1")
 def test_slots_past_32_bits(part: ModuleType) -> None:
     """Where a slot begins is computed in 64 bits."""
     k, v, keys, values, _ = a_batch()
-    slots = 2**28 + torch.arange(16)  # from 2**32 units of 16 bytes on, 2**35 numbers
+    slots = 2**32 + torch.arange(16)  # a slot is an int64_t, and so is its product with a row
     memory, before = memory_of(part), keys.clone()
     expect_no_wrap(
         lambda: memory.store_kv(k, v, keys, values, slots),
         lambda: expect_same(keys, before, "the pool after a store far beyond its end"),
-        "slots from 2**28 on, with rows of 16 units",
+        "slots from 2**32 on",
     )

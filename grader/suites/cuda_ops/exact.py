@@ -1,6 +1,9 @@
 """Cases for the operations of a layer, and the operations under test."""
 
 import importlib
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
@@ -9,6 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from grader.kit import watch
+from grader.kit.cuda_work import blamed
 from grader.kit.kernels import random
 
 F32, F16, BF16 = torch.float32, torch.float16, torch.bfloat16
@@ -17,6 +21,11 @@ WIDE = "The arithmetic is in float32: neither squares nor their sum fit into 16 
 ODD = (
     "Packs of 16 bytes need addresses that are multiples of 16: of the base, and so of the stride and "
     "of the row's size. Where one is not, or where d is no multiple of a pack, numbers go one at a time."
+)
+
+LIMITED = (
+    "A grid has at most LARGEST_GRID_YZ blocks in y, and in z (65,535 on a GPU): where there may be "
+    "more rows, the launcher takes the smaller of the two, and a loop in the kernel goes on."
 )
 
 
@@ -36,6 +45,33 @@ def spread(x: Tensor, before: int = 0, after: int = 0) -> Tensor:
     wide = torch.full((len(x), before + row + after), 99.0, dtype=x.dtype)
     view = wide[:, before : before + row].view(x.shape)
     return view.copy_(x)
+
+
+def laid(x: Tensor, number: int = 0, *, start: int = 0, step: int = 0) -> Tensor:
+    """x [tokens, ...] as a view with NaN around its tokens. number: other numbers give other strides.
+    Addresses and strides are multiples of 32 bytes, but for `start` and `step` numbers."""
+    row = x[0].numel()
+    stride = -(-row // 16) * 16 + 16 * (number + 1) + step
+    room = torch.full((32 + start + len(x) * stride,), math.nan, dtype=x.dtype)
+    strides = stride, *x[0].contiguous().stride()
+    return room.as_strided(tuple(x.shape), strides, 16 + start).copy_(x)
+
+
+def shifted(x: Tensor, start: int) -> Tensor:
+    """A contiguous copy of x that begins `start` numbers behind an aligned address."""
+    room = torch.zeros(x.numel() + start, dtype=x.dtype)
+    return room[start:].view(x.shape).copy_(x)
+
+
+@contextmanager
+def only(name: str) -> Iterator[str]:
+    """Inside, `name` alone is no multiple of 16 bytes: gives the advice, and says it of faults."""
+    why = (
+        f"Of the numbers that packs_fit should get only {name} is no multiple of 16 bytes here. That "
+        "alone forbids packs: each of them has a say."
+    )
+    with blamed("misaligned", why), blamed("out_of_bounds", why), blamed("crash", why):
+        yield why
 
 
 @st.composite

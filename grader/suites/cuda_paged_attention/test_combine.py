@@ -68,6 +68,32 @@ def test_parts_are_relative_to_one_maximum(part: ModuleType) -> None:
     out = combined(part, [[1.0, 1.0]], [[8.0, 4.0]], [8], maxima=[[200.0, 200.0]])
     why = "exp(200) is infinite in float32: subtract the largest maximum of the parts first."
     expect_values(out, [6.0], "two parts whose maxima are 200", why)
+    out = combined(part, [[1.0, 1.0]], [[8.0, 4.0]], [8], maxima=[[-200.0, -200.0]])
+    why = (
+        "All scores are about -200. exp(-200 - 0) is 0 in float32, and 0 / 0 is NaN: a running maximum "
+        "begins at LOWEST, so that the largest of the parts is never 0 unless one of them is."
+    )
+    expect_values(out, [6.0], "two parts whose maxima are -200", why)
+
+
+@task("16.4")
+def test_every_part_counts(part: ModuleType) -> None:
+    """However many parts there are, more than a warp's lanes or a block's threads, each counts."""
+    for count, largest in ((33, 32), (66, 65), (66, 0), (140, 139)):
+        sums = [[1.0 + (i % 3) for i in range(count)]]
+        values = [[float(i % 7) for i in range(count)]]
+        near = [99.0 if abs(i - largest) < 20 else -50.0 for i in range(count)]
+        maxima = [[*near[:largest], 100.0, *near[largest + 1 :]]]
+        weights = [w * math.exp(m - 100.0) for w, m in zip(sums[0], maxima[0], strict=True)]
+        exact = sum(w * v for w, v in zip(weights, values[0], strict=True)) / sum(weights)
+        out = combined(part, sums, values, [4 * count], maxima=maxima)
+        why = (
+            "A long context has many parts: plan_split(8, 16384, 528) gives 66. The lanes of a warp "
+            "take one each and go on in steps of 32, for the maximum and for the sum; the 4 warps take "
+            "one each and go on in steps of 4."
+        )
+        what = f"{count} parts, of which number {largest} has the largest maximum"
+        expect_values(out, [exact], what, why)
 
 
 @task("16.4")
@@ -117,6 +143,10 @@ def test_a_sink_counts_once(part: ModuleType) -> None:
     out = combined(part, [[1.0]], [[8.0]], [4], spec=spec)
     why = "A sink may be the largest: exp(200) is infinite, unless the sink joins the maximum."
     expect_values(out, [0.0], "a key of score 0 and a sink of 200", why)
+    out = combined(part, [[1.0]], [[8.0]], [4], maxima=[[200.0]], spec=spec)
+    expect_values(out, [4.0], "a key and a sink of score 200", why)
+    out = combined(part, [[1.0]], [[8.0]], [4], maxima=[[100.0]], spec=spec)
+    expect_values(out, [0.0], "a key of score 100 and a sink of 200", why)
 
 
 @task("16.4")

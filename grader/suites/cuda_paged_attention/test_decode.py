@@ -130,6 +130,20 @@ def test_a_late_maximum_rescales_what_was_summed(part: ModuleType) -> None:
 
 
 @task("16.1")
+def test_scores_far_below_zero(part: ModuleType) -> None:
+    """A running maximum begins at LOWEST, in a team and in the merge: scores may all be negative."""
+    pool = paged_pool([12], head_dim=256, kv_heads=1)
+    for position in range(12):
+        pool.key_blocks[slot(pool, 0, position)] = -10.0 - position / 64
+    why = (
+        "All scores lie between -160 and -163. exp(-160 - 0) is 0 in float32: a maximum that begins at "
+        "0 stays there, and every weight is 0. It begins at LOWEST (see paged.cuh)."
+    )
+    what = "12 keys with scores of -160 and less"
+    expect_decode(part, torch.ones(1, 1, 256), pool, spec_of(256), what, why)
+
+
+@task("16.1")
 def test_a_team_is_as_wide_as_its_row(part: ModuleType) -> None:
     """Rows of 16 to 128 elements belong to 2 to 16 lanes; rows of 80 and 96 leave some lanes idle."""
     why = (
@@ -143,8 +157,7 @@ def test_a_team_is_as_wide_as_its_row(part: ModuleType) -> None:
 @task("16.1")
 def test_sums_are_in_float32(part: ModuleType) -> None:
     """With bfloat16 keys and values, scores, weights and sums are float32."""
-    lens = [90]
-    pool = paged_pool(lens, head_dim=64, kv_heads=1, block_size=16, dtype=torch.bfloat16)
+    pool = paged_pool([90], head_dim=64, kv_heads=1, block_size=16, dtype=torch.bfloat16)
     q = queries(1, 2, 64, dtype=torch.bfloat16)
     why = "A sum in half precision keeps 3 digits: convert what was loaded, then compute in float."
     expect_decode(part, q, pool, spec_of(64), "90 keys in bfloat16, joined", why)
@@ -153,8 +166,7 @@ def test_sums_are_in_float32(part: ModuleType) -> None:
 @task("16.1")
 def test_a_key_is_read_once_for_its_heads(part: ModuleType) -> None:
     """Each key and value is loaded once for all heads of its group, 16 bytes at a time."""
-    lens = [128]
-    pool = paged_pool(lens, head_dim=64, kv_heads=1, block_size=16, dtype=torch.bfloat16)
+    pool = paged_pool([128], head_dim=64, kv_heads=1, block_size=16, dtype=torch.bfloat16)
     q = queries(1, 4, 64, dtype=torch.bfloat16)
     work = work_of(lambda: run_parts(part, q, pool, spec_of(64), 1, 256))
     stored = 2 * 128 * 64 * 2
@@ -215,12 +227,11 @@ def test_keys_before_the_window_are_not_read(part: ModuleType) -> None:
     """Blocks before the window may be gone: their entries mean nothing."""
     pool = paged_pool([14, 10])
     pool.block_tables[0, :2] = 2**30
-    right = spec_of(16, window=5)
     why = "A window of 5 of 14 keys begins at key 9, in the third block of 4: start there."
-    restored = paged_pool([14, 10])
-    exact = paged_decode(queries(2, 4, 16), restored, right)
+    windowed = spec_of(16, window=5)
+    exact = paged_decode(queries(2, 4, 16), paged_pool([14, 10]), windowed)
     what = "a window of 5 where the first blocks of a table were given away"
-    expect_decode(part, queries(2, 4, 16), pool, right, what, why, exact=exact)
+    expect_decode(part, queries(2, 4, 16), pool, windowed, what, why, exact=exact)
 
 
 @task("16.2")

@@ -105,8 +105,8 @@ class Bench:
 
     Each begins a script of its own, so that a failure shows the calls on this core alone.
 
-    by_step: through the core's own `step`. lag: steps that are in flight when the next one begins; 0 or
-    1, without `by_step`.
+    eos: the tokens that end a sequence. by_step: through the core's own `step`. lag: steps that are in
+    flight when the next one begins; 0 or 1, without `by_step`.
     """
 
     def __init__(
@@ -117,9 +117,11 @@ class Bench:
         detokenizer: Callable[[], AnyDetokenizer] = lambda: Detokenizer(decode),
         by_step: bool = False,
         lag: int = 0,
+        eos: frozenset[int] = frozenset({EOS}),
     ) -> None:
-        start_script()
         self.toy = Toy(settings or Settings())
+        start_script()
+        note(f"an engine with {self.toy.settings}")
         self.record = Record(strict=by_step)
         self.outputs: list[RequestOutput] = []
         self.scripts: dict[str, Script] = {}
@@ -127,7 +129,7 @@ class Bench:
         self.in_flight: deque[tuple[StepPlan, ScriptedStep]] = deque()
         self.scheduler = WatchedScheduler(self.toy.scheduler, self.toy.cache, self.record)
         self.executor = ScriptedExecutor(self.scripts, self.record)
-        self.quiet = kind(self.scheduler, self.executor, detokenizer, StopChecker, {EOS})
+        self.quiet = kind(self.scheduler, self.executor, detokenizer, StopChecker, eos)
         self.core = watch(Told(self.quiet, self.outputs), "core", self._describe)
         self._by_step = by_step
 
@@ -245,9 +247,14 @@ class Bench:
 def _about(said: str | Script, prompt: Sequence[int], params: dict[str, Any]) -> str:
     names = {NAN: "NaN", EOS: "EOS"}
     words = said if isinstance(said, str) else [names.get(token, token) for token in said]
-    length = f", prompt of {len(prompt)} tokens" if len(prompt) > 1 else ""
+    length = f", prompt {_listed(prompt)}" if len(prompt) > 1 else ""
     given = "".join(f", {key}={value}" for key, value in params.items())
     return f"the model will say {words!r}{length}{given}"
+
+
+def _listed(tokens: Sequence[int]) -> str:
+    """[0] * 12, or all of them."""
+    return f"[{tokens[0]}] * {len(tokens)}" if len(set(tokens)) == 1 else str(list(tokens))
 
 
 def bench_of(

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
-from grader.kit import expect_equal, task
+from grader.kit import expect_equal, note, task
 from grader.suites.engine.bench import EOS, Bench, bench_of, tokens_of
 from yaie.core.request import FinishReason, Request, RequestStatus
 
@@ -99,11 +99,32 @@ def test_the_end_of_sequence_token_can_be_ignored(part: ModuleType) -> None:
 
 
 @task("7.3")
+def test_a_model_has_several_ends_of_sequence(part: ModuleType) -> None:
+    """Each of a model's end-of-sequence tokens ends a request."""
+    why = "Models have more than one: the end of a turn is another token than the end of a text."
+    for end in (EOS, 7):
+        bench = bench_of(part, "7.3", eos=frozenset({EOS, 7}))
+        note(f"the end-of-sequence tokens are {EOS} and 7")
+        request = bench.say([0, 1, end])
+        bench.run()
+        expect_equal(
+            request.finish_reason, FinishReason.STOP, f"finish_reason after token {end}", why=why
+        )
+        expect_equal(bench.text(request), "ab", f"the text before token {end}", why=MARK)
+
+
+@task("7.3")
 def test_a_stop_token(part: ModuleType) -> None:
     """One of the request's stop tokens ends it with "stop"; it is named and not shown."""
     for ignore_eos in (False, True):
         bench, request = end_of(part, "abcd", stop_token_ids=[2, 3], ignore_eos=ignore_eos)
-        expect_equal(request.finish_reason, FinishReason.STOP, "finish_reason", why=WHICH)
+        why = (
+            "ignore_eos is about the model's end-of-sequence tokens. The client has asked for these."
+            if ignore_eos
+            else WHICH
+        )
+        what = f"finish_reason after a stop token, with ignore_eos={ignore_eos}"
+        expect_equal(request.finish_reason, FinishReason.STOP, what, why=why)
         expect_equal(bench.text(request), "ab", "the text before the stop token", why=MARK)
         expect_equal(
             request.stop_reason,

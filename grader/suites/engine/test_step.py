@@ -1,5 +1,6 @@
 """Task 7.4: one step for all requests together, and what came of it."""
 
+import time
 from types import ModuleType
 
 from grader.kit import expect, expect_equal, note, run_machine, task
@@ -103,12 +104,20 @@ def test_the_time_of_the_first_token(part: ModuleType) -> None:
     request = bench.say("abcdef", prompt=[0] * 6, max_tokens=9)
     bench.step()
     expect_equal(request.first_token_time, None, "first_token_time after a chunk of the prompt")
+    begun = time.monotonic()
     bench.step()
-    first = request.first_token_time
+    first, ended = request.first_token_time, time.monotonic()
     expect(
         first is not None,
         "first_token_time is None after the first token",
         why="The server's metric of the time to the first token is made of it.",
+    )
+    assert first is not None
+    expect(
+        begun <= first <= ended,
+        f"first_token_time is {first}; `time.monotonic` went from {begun} to {ended} in that step",
+        why="It is compared with arrival_time, on the clock of `time.monotonic`. `time.time` is "
+        "another, and jumps when the machine's clock is set.",
     )
     bench.step()
     expect(request.first_token_time == first, "first_token_time changes with the second token")

@@ -68,6 +68,14 @@ def test_what_turns_out_harmless_is_shown(part: ModuleType) -> None:
 
 
 @task("7.2")
+def test_capitals_count(part: ModuleType) -> None:
+    """A stop string is the letters that the client sent: capitals and small letters differ."""
+    found = checked(part, ["END"], ["the end", " END"])
+    why = "Half of all answers hold the word that some stop string spells in capitals."
+    expect_equal(found, [("the end", None), (" ", "END")], "each push", why=why)
+
+
+@task("7.2")
 def test_a_start_within_a_start(part: ModuleType) -> None:
     """Where a start fails, a later one within it may still succeed."""
     found = checked(part, ["aab"], ["a", "a", "a", "b"])

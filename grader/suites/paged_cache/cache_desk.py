@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
-from grader.kit import expect_equal, note, start_script, watch
+from grader.kit import note, start_script, watch
 from grader.kit.script import current_script
+from grader.suites.paged_cache.cache_view import CacheView, Prefix
 from solutions.paged_cache import BlockManager
 from solutions.radix_tree import RadixTree
-from yaie.core.errors import InvariantError
 from yaie.core.params import SamplingParams
 from yaie.core.request import Request, RequestStatus
 
@@ -20,10 +20,8 @@ RUNNING, FINISHED = RequestStatus.RUNNING, RequestStatus.FINISHED
 SAMPLED = 50
 """Generated tokens start here, and each request has its own: r0 says 50, 51, ..., r1 100, 101, ..."""
 
-Prefix = tuple[int, ...]
 
-
-class CacheDesk:
+class CacheDesk(CacheView):
     """cache: the watched manager. blocks, tree: below it; a test may look at both.
 
     Each begins a script of its own, so that a failure shows the calls on this cache alone.
@@ -47,6 +45,9 @@ class CacheDesk:
         note(f"cache = KVCacheManager(blocks, {tree})")
         self.cache = self.watched(part.KVCacheManager(self.blocks, self.tree))
         self.requests: list[Request] = []
+        self.readers: dict[
+            str, list[Prefix]
+        ] = {}  # other tables, and what they found in their block
         self.in_flight: dict[Request, list[int]] = {}  # the tokens of each step without a result
         self.device: dict[int, Prefix] = {}
         self.host: dict[int, Prefix] = {}
@@ -73,6 +74,19 @@ class CacheDesk:
         self.note_change(f"the tree has {list(token_ids)[: count * self.size]} in blocks {path}")
         return path
 
+    def read_along(self, block: int) -> None:
+        """Another holder has this block in its table: it must find there what stands there now."""
+        reader = f"reader{len(self.readers)}"
+        self.blocks.share(reader, [block])
+        self.readers[reader] = self.content(block)
+        self.note_change(f"{reader}, another table, has block {block} too")
+
+    def stop_reading(self) -> None:
+        """The newest of those holders has gone."""
+        reader, _ = self.readers.popitem()
+        self.blocks.free(reader)
+        self.note_change(f"{reader} is gone")
+
     def evict(self, num_blocks: int) -> None:
         """Have the least recently used cached blocks gone."""
         assert self.tree is not None
@@ -81,9 +95,9 @@ class CacheDesk:
         self.note_change(f"the tree has lost blocks {evicted}")
 
     def note_change(self, what: str) -> None:
-        """Write down what happened between two calls: the state before the next one is this one."""
+        """Write down what happened between two calls."""
         note(f"# {what}")
-        current_script().after = self.state()
+        current_script().changed(self.state)
 
     def request(
         self, prompt: Sequence[int], fork_of: Request | None = None, *, may_reuse: bool = True
@@ -137,8 +151,7 @@ class CacheDesk:
         request.num_in_flight += num_tokens
         request.num_unread = int(request.num_computed_tokens == request.num_tokens)
         name = request.request_id
-        last = start + num_tokens - 1
-        self.note_change(f"a step computes tokens {start} to {last} of {name}: in flight")
+        self.note_change(f"a step computes {_span(start, num_tokens)} of {name}: in flight")
 
     def settle(self, request: Request, *, commit: bool = False) -> None:
         """The result of its earliest step in flight has come."""
@@ -160,8 +173,7 @@ class CacheDesk:
         if request.num_computed_tokens == request.num_tokens:
             self._draw(request)
         name = request.request_id
-        last = start + num_tokens - 1
-        self.note_change(f"{name} computes tokens {start} to {last}, has {request.num_tokens}")
+        self.note_change(f"{name} computes {_span(start, num_tokens)}, has {request.num_tokens}")
 
     def _fill(self, request: Request, num_tokens: int) -> None:
         """K and V of the next tokens go where the table leads."""
@@ -205,95 +217,7 @@ class CacheDesk:
         request.status = RequestStatus.PREEMPTED
         self.note_change(f"{request.request_id} was preempted: num_computed_tokens = 0")
 
-    def table(self, request: Request) -> list[int]:
-        return list(self.blocks.get_physical_blocks(request.request_id))
 
-    def refs(self, blocks: Sequence[int]) -> list[int]:
-        return [self.blocks.ref_count(block) for block in blocks]
-
-    def holdings(self) -> dict[str, Any]:
-        """All that a call which fails must leave as it was."""
-        return {
-            "tables": {r.request_id: table for r in self.requests if (table := self.table(r))},
-            "references": {
-                b: n for b, n in enumerate(self.refs(range(self.blocks.num_blocks))) if n
-            },
-            "cached": self.tree.num_blocks if self.tree else 0,
-            "evictable": self.tree.num_evictable if self.tree else 0,
-            "free on the host": self.blocks.num_free_host,
-        }
-
-    def misfits(self) -> list[str]:
-        """What does not fit together among tables, tree and references; [] if all is well."""
-        found: list[str] = []
-        in_tree = set(self.tree.all_blocks()) if self.tree else set()
-        in_tables = {block for request in self.requests for block in self.table(request)}
-        for block in range(self.blocks.num_blocks):
-            known = (block in in_tree) + sum(self.table(r).count(block) for r in self.requests)
-            refs = self.blocks.ref_count(block)
-            if known and not refs:
-                found.append(f"block {block} is in use, and free at once")
-            elif refs and not known:
-                found.append(f"block {block} leaked: its count is {refs}, but nothing uses it")
-            elif refs != known:
-                found.append(f"block {block} counts {refs}, but {known} is right: tables and tree")
-        idle = len(in_tree - in_tables)
-        if self.tree is not None and idle != self.tree.num_evictable:
-            found.append(
-                f"{idle} of the tree's blocks are in no table, but {self.tree.num_evictable} are "
-                "unlocked: the prefix of each table must be locked, and nothing else"
-            )
-        return found or self.broken_invariants()
-
-    def broken_invariants(self) -> list[str]:
-        """What the reference's block manager and tree find wrong with themselves."""
-        try:
-            self.blocks.check()
-            if self.tree is not None:
-                self.tree.check()
-        except InvariantError as error:
-            return [str(error)]
-        return []
-
-    def wrong_slots(self, request: Request) -> str:
-        """The first computed token whose K and V the table does not lead to; "" if there is none."""
-        table = self.table(request)
-        for i in range(request.num_computed_tokens):
-            if i // self.size >= len(table):
-                return f"token {i} of {request.request_id} has no block"
-            held = self.device.get(table[i // self.size] * self.size + i % self.size, ())
-            if held != tuple(request.token_ids[: i + 1]):
-                name, block = request.request_id, table[i // self.size]
-                return (
-                    f"token {i} of {name}: block {block} holds what was computed for {list(held)}"
-                )
-        return ""
-
-    def check(self, why: str = "") -> None:
-        """Every block accounted for, and every table leading to its tokens' K and V."""
-        expect_equal(self.misfits(), [], "what does not fit together", why=why)
-        for request in self.requests:
-            if request.status is RUNNING:
-                expect_equal(self.wrong_slots(request), "", "K and V at the wrong place", why=why)
-
-    def state(self) -> str:
-        """For the report: tables, tree, references, host pool, and what does not fit together."""
-        lines = []
-        for request in self.requests:
-            name, on_host = request.request_id, self.blocks.num_swapped_blocks(request.request_id)
-            place = f"{on_host} blocks on the host" if on_host else f"table {self.table(request)}"
-            done = f"{request.num_computed_tokens} of {request.num_tokens} tokens computed"
-            done += f", {request.num_in_flight} in flight" if request.num_in_flight else ""
-            lines.append(f"{name} ({request.status.value}): {place}, {done}")
-        if self.tree is not None:
-            cached = sorted(self.tree.all_blocks())
-            lines.append(
-                f"in the tree: blocks {cached}, {self.tree.num_evictable} of them evictable"
-            )
-        refs = enumerate(self.refs(range(self.blocks.num_blocks)))
-        counts = ", ".join(f"block {block}: {count}" for block, count in refs if count)
-        free = [b for b in range(self.blocks.num_blocks) if self.blocks.ref_count(b) == 0]
-        lines.append(f"references: {counts or 'none'}; free: {free}")
-        if self.blocks.num_host_blocks:
-            lines.append(f"host: {self.blocks.num_free_host} of {self.blocks.num_host_blocks} free")
-        return "\n".join([*lines, *(f"! {text}" for text in self.misfits())])
+def _span(start: int, num_tokens: int) -> str:
+    last = start + num_tokens - 1
+    return f"token {start}" if num_tokens == 1 else f"tokens {start} to {last}"

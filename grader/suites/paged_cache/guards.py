@@ -1,5 +1,6 @@
 """A tree that counts its walks, and looks at each unlock whether a block in use stood unprotected."""
 
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -8,12 +9,12 @@ from solutions.radix_tree import RadixTree
 
 
 class GuardTree(RadixTree):
-    """walks: calls that went down the tree. exposed: blocks of `watched_table` that were unlocked after
-    some call of `unlock`."""
+    """walks: calls that went down the tree. exposed: blocks of the table that `watched` tells which were
+    unlocked after some call of `unlock`."""
 
     def __init__(self, block_size: int) -> None:
         super().__init__(block_size)
-        self.watched_table: list[int] = []
+        self.watched: Callable[[], list[int]] = list
         self.exposed: list[int] = []
         self.walks = 0
         self._locked: list[Any] = []
@@ -40,12 +41,12 @@ class GuardTree(RadixTree):
             self._locked.remove(node)
         safe = {block for locked in self._locked for block in self.path_blocks(locked)}
         in_tree = set(self.all_blocks())
-        self.exposed += [b for b in self.watched_table if b in in_tree and b not in safe]
+        self.exposed += [b for b in self.watched() if b in in_tree and b not in safe]
 
 
-def guarded_desk(part: ModuleType) -> tuple[CacheDesk, GuardTree]:
+def guarded_desk(part: ModuleType, num_host_blocks: int = 0) -> tuple[CacheDesk, GuardTree]:
     """A desk whose tree is a guard."""
-    desk = CacheDesk(part, caching=True)
+    desk = CacheDesk(part, num_host_blocks=num_host_blocks, caching=True)
     guard = GuardTree(desk.size)
     desk.tree = guard
     desk.cache = desk.watched(part.KVCacheManager(desk.blocks, guard))

@@ -1,4 +1,4 @@
-"""Random scripts of admissions and allocations, as a scheduler makes them."""
+"""Random scripts of admissions and allocations, as a scheduler makes them. Tasks 3.5 and 3.6."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,6 +9,7 @@ from hypothesis.stateful import initialize, rule
 
 from grader.kit import Machine
 from grader.suites.paged_cache.cache_desk import RUNNING, CacheDesk
+from grader.suites.paged_cache.cache_view import difference, reason_of
 from yaie.core.request import Request, RequestStatus
 
 PREEMPTED, SWAPPED = RequestStatus.PREEMPTED, RequestStatus.SWAPPED
@@ -25,8 +26,8 @@ class GivenUp(Exception):
     """Another task's mistake came to light at the end of a run, where Hypothesis takes no `reject`."""
 
 
-class TableMachine(Machine):
-    """Requests come and grow, on a tree that others filled. Other machines add rules."""
+class AdmitMachine(Machine):
+    """Requests come, to a tree that others fill. Other machines add rules."""
 
     grades = frozenset({"3.5"})
     with_host = False
@@ -74,7 +75,8 @@ class TableMachine(Machine):
 
     def agree(self, task: str) -> None:
         """Tables, tree and blocks fit together; if not, the call that was just made is to blame."""
-        self.claim(task, self.desk.misfits(), [], "what does not fit together", AGREE)
+        found = self.desk.misfits()
+        self.claim(task, found, [], "what does not fit together", reason_of(found) or AGREE)
         for request in self.having(RUNNING):
             wrong = self.desk.wrong_slots(request)
             self.claim(task, wrong, "", "K and V at the wrong place", AGREE)
@@ -100,6 +102,13 @@ class TableMachine(Machine):
         if self.desk.tree is not None and fits:
             self.desk.file(text[:length])
 
+    @rule(num_blocks=st.integers(1, 4))
+    def evict(self, num_blocks: int) -> None:
+        """Others take what no request has locked."""
+        if self.desk.tree is not None and self.desk.tree.num_evictable:
+            self.desk.evict(num_blocks)
+            self.agree("3.5")
+
     @rule(text=TEXT, length=LENGTH)
     def admit(self, text: list[int], length: int) -> None:
         if len(self.having(RUNNING)) < MOST_RUNNING:
@@ -120,6 +129,12 @@ class TableMachine(Machine):
         self.claim("3.5", self.desk.table(request), found, "the table after admit")
         self.agree("3.5")
 
+
+class TableMachine(AdmitMachine):
+    """And they grow, at the cost of what is cached."""
+
+    grades = frozenset({"3.6"})
+
     @rule(data=st.data(), num_tokens=st.integers(1, 20), keep_free=st.integers(0, 6))
     def allocate(self, data: st.DataObject, num_tokens: int, keep_free: int) -> None:
         """True exactly if the new blocks and the reserve fit into what is free or evictable."""
@@ -138,19 +153,20 @@ class TableMachine(Machine):
         fits = wanted + keep_free <= free + evictable
         before = desk.holdings()
         got = self.call(
-            "3.5", lambda: desk.cache.allocate(request, num_tokens, keep_free=keep_free)
+            "3.6", lambda: desk.cache.allocate(request, num_tokens, keep_free=keep_free)
         )
-        self.claim("3.5", got, fits, f"what allocate returned, {wanted} more blocks needed", ROOM)
+        self.claim("3.6", got, fits, f"what allocate returned, {wanted} more blocks needed", ROOM)
         if not fits:
-            self.claim("3.5", desk.holdings(), before, "the state after allocate said no", ROOM)
+            was, now = difference(before, desk.holdings())
+            self.claim("3.6", now, was, "what has changed after allocate said no", ROOM)
             return False
         lost = cached - (desk.tree.num_blocks if desk.tree else 0)
-        self.claim("3.5", lost, max(0, wanted - free), "how many cached blocks were evicted", ROOM)
+        self.claim("3.6", lost, max(0, wanted - free), "how many cached blocks were evicted", ROOM)
         blocks = max(self.blocks_for(num_tokens), len(table))
-        self.claim("3.5", len(desk.table(request)), blocks, "how many blocks the table has")
+        self.claim("3.6", len(desk.table(request)), blocks, "how many blocks the table has")
         copies = len(desk.carry_out()[2])
-        self.claim("3.5", copies, int(copied), "how many blocks are to be copied")
-        self.agree("3.5")
+        self.claim("3.6", copies, int(copied), "how many blocks are to be copied")
+        self.agree("3.6")
         return True
 
     @rule(data=st.data(), most=st.integers(1, 8))
@@ -165,5 +181,23 @@ class TableMachine(Machine):
         if not self.make_room(request, request.num_computed_tokens + num_tokens):
             return False
         self.desk.write(request, num_tokens)
-        self.agree("3.5")
+        self.agree("3.6")
         return True
+
+
+class RoomMachine(TableMachine):
+    """And others read the blocks that requests write to."""
+
+    @rule(data=st.data())
+    def read_along(self, data: st.DataObject) -> None:
+        """The block that is written to next: only there may another one find what stands there."""
+        request = self.pick(data, RUNNING)
+        if request is not None:
+            table, writes_to = self.desk.table(request), request.num_computed_tokens // self.size
+            if writes_to < len(table):
+                self.desk.read_along(table[writes_to])
+
+    @rule()
+    def stop_reading(self) -> None:
+        if self.desk.readers:
+            self.desk.stop_reading()

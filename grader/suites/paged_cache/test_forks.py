@@ -1,28 +1,33 @@
-"""Task 3.5, siblings: a request with `fork_of` starts on the blocks of the other one's prompt."""
+"""Task 3.7: a request with `fork_of` starts on the blocks of the other one's prompt."""
 
 from types import ModuleType
 
-from grader.kit import expect, expect_equal, note, task
+from grader.kit import expect_equal, note, task
 from grader.suites.paged_cache.cache_desk import CacheDesk
 from grader.suites.paged_cache.guards import guarded_desk
+from yaie.core.request import RequestStatus
 
 A = list(range(1, 21))
+B = list(range(21, 41))
 
 SHARE = "The sibling has computed the prompt: share its blocks, and compute only the last token."
-COPY = "A block that another request reads is copied before this one writes to it."
+CACHED = (
+    "What a fork shares it need not compute: those tokens count as cached, as with any other request "
+    "that is admitted for the first time."
+)
 
 
 def siblings(part: ModuleType, length: int, *, caching: bool) -> tuple[CacheDesk, list]:
-    """A request that has computed its prompt, whose whole blocks are cached as well, and its fork."""
+    """A request that has computed its prompt, all of it cached but the last block, and its fork."""
     desk = CacheDesk(part, caching=caching)
     if caching:
-        desk.file(A[: length // 4 * 4])
+        desk.file(A[: (length - 1) // 4 * 4])
     first = desk.admit(A[:length])
     desk.compute(first)
     return desk, [first, desk.admit(A[:length], fork_of=first)]
 
 
-@task("3.5")
+@task("3.7")
 def test_a_fork_computes_one_token(part: ModuleType) -> None:
     """A fork has all blocks of its sibling's prompt, and all but one token computed."""
     for caching in (False, True):
@@ -36,67 +41,36 @@ def test_a_fork_computes_one_token(part: ModuleType) -> None:
             desk.check(SHARE)
 
 
-@task("3.5")
-def test_a_fork_writes_into_a_copy(part: ModuleType) -> None:
-    """Making room for the fork's last prompt token copies the block where it goes, and only that."""
+@task("3.7")
+def test_what_a_fork_shares_counts_as_cached(part: ModuleType) -> None:
+    """admit returns num_computed_tokens of a fork too, and sets num_cached_tokens to it."""
     for caching in (False, True):
-        for length in (1, 4, 5, 8):
-            desk, (first, fork) = siblings(part, length, caching=caching)
-            before, whole = desk.table(first), (length - 1) // 4
-            expect(
-                desk.cache.allocate(fork, length), "no room for a copy in a pool with free blocks"
-            )
-            _, _, copies = desk.carry_out()
-            fresh = desk.table(fork)[whole]
-            expect(
-                fresh != before[whole], "the fork would write into its sibling's block", why=COPY
-            )
-            expect_equal(copies, [(before[whole], fresh)], "copies that were promised", why=COPY)
-            expect_equal(desk.table(fork)[:whole], before[:whole], "blocks before it", why=SHARE)
-            expect_equal(desk.table(first), before, "the sibling's table", why=COPY)
-            desk.check(COPY)
+        desk, (first, _) = siblings(part, 6, caching=caching)
+        fork = desk.request(A[:6], first)
+        expect_equal(desk.cache.admit(fork), 5, "what admit returned", why=SHARE)
+        expect_equal(fork.num_cached_tokens, 5, "num_cached_tokens of the fork", why=CACHED)
 
 
-@task("3.5")
-def test_whoever_writes_first_copies(part: ModuleType) -> None:
-    """Whichever sibling writes first gets the copy; both go on apart, and the last needs none."""
-    for order in ((0, 1), (1, 0)):
-        desk, requests = siblings(part, 6, caching=True)
-        for turn, copies in zip(order, (1, 0), strict=True):
-            request = requests[turn]
-            expect(
-                desk.cache.allocate(request, request.num_tokens),
-                "no room in a pool with free blocks",
-            )
-            promised = len(desk.carry_out()[2])
-            what = f"blocks copied for {request.request_id}"
-            expect_equal(promised, copies, what, why=COPY + " The last reader needs no copy.")
-        written = [desk.table(request)[1] for request in requests]
-        expect(written[0] != written[1], "both siblings write into one block", why=COPY)
-
-
-@task("3.5")
-def test_siblings_go_on_apart(part: ModuleType) -> None:
-    """What siblings write after the prompt is their own, in any order of their steps."""
-    desk, (first, fork) = siblings(part, 6, caching=True)
-    for request in (fork, first, first, fork, fork, first):
-        expect(desk.compute(request), "no room in a pool with free blocks")
-        desk.check(COPY)
-
-
-@task("3.5")
-def test_a_copied_block_is_not_kept_from_eviction(part: ModuleType) -> None:
-    """A fork locks only what stays in its table, not a cached block that it copies to write."""
+@task("3.7")
+def test_a_fork_does_not_lock_the_block_that_it_will_write(part: ModuleType) -> None:
+    """The last prompt token's block comes from the sibling, even if the tree has such a block."""
     desk = CacheDesk(part)
-    desk.file(A[:8])
+    desk.file(A[:4])
     first = desk.admit(A[:8])
     desk.compute(first)
+    desk.file(A[:8])
     fork = desk.admit(A[:8], fork_of=first)
-    expect(desk.compute(fork), "no room in a pool with free blocks")
-    desk.check("The last prompt token's block will be written to: match only the blocks before it.")
+    why = (
+        "The fork's next token, number 7, goes to entry 1, into a copy. What it locked there "
+        "in the tree would stay locked without being in its table: match only the blocks before it."
+    )
+    expect_equal(desk.table(fork), desk.table(first)[:2], "the fork's table", why=why)
+    assert desk.tree is not None
+    expect_equal(desk.tree.num_evictable, 1, "evictable blocks of the tree's two", why=why)
+    desk.check(why)
 
 
-@task("3.5")
+@task("3.7")
 def test_a_fork_locks_its_prefix_itself(part: ModuleType) -> None:
     """What a fork shares stays protected when its sibling goes."""
     desk, guard = guarded_desk(part)
@@ -110,7 +84,7 @@ def test_a_fork_locks_its_prefix_itself(part: ModuleType) -> None:
     expect_equal(guard.num_evictable, 0, "evictable blocks of the fork's two cached ones", why=why)
 
 
-@task("3.5")
+@task("3.7")
 def test_a_fork_takes_only_the_prompt(part: ModuleType) -> None:
     """A sibling that has generated on has blocks that are none of the fork's business."""
     desk = CacheDesk(part, caching=False)
@@ -120,30 +94,10 @@ def test_a_fork_takes_only_the_prompt(part: ModuleType) -> None:
     fork = desk.admit(A[:4], fork_of=first)
     why = "The blocks after the prompt hold the sibling's own tokens."
     expect_equal(desk.table(fork), desk.table(first)[:1], "the fork's table", why=why)
-    expect(desk.compute(fork), "no room in a pool with free blocks")
     desk.check(why)
 
 
-@task("3.5")
-def test_a_fork_without_room_for_its_copy_waits(part: ModuleType) -> None:
-    """A copy needs a free block like any other: without one allocate returns False."""
-    desk = CacheDesk(part, num_blocks=3, caching=False)
-    first = desk.admit(A[:6])
-    desk.compute(first)
-    fork = desk.admit(A[:6], fork_of=first)
-    why = (
-        "Count the copy with the blocks that are missing, keep_free too, before anything is taken."
-    )
-    before = desk.holdings()
-    got = desk.cache.allocate(fork, 6, keep_free=1)
-    expect_equal(got, False, "room for a copy when 1 block is free and 1 is to be kept", why=why)
-    got = desk.cache.allocate(fork, 9)
-    expect_equal(got, False, "room for a copy and one more block when 1 is free", why=why)
-    expect_equal(desk.holdings(), before, "the state after allocate had returned False", why=why)
-    expect_equal(desk.cache.allocate(fork, 6), True, "room for the copy alone", why=why)
-
-
-@task("3.5")
+@task("3.7")
 def test_a_fork_of_an_unready_sibling_starts_alone(part: ModuleType) -> None:
     """While the sibling lacks some of its prompt, a fork gets what the tree has, like anyone."""
     desk = CacheDesk(part)
@@ -151,13 +105,13 @@ def test_a_fork_of_an_unready_sibling_starts_alone(part: ModuleType) -> None:
     first = desk.admit(A[:9])
     desk.compute(first, 3)
     fork = desk.admit(A[:9], fork_of=first)
-    why = "Blocks that are not computed yet hold no K and V."
+    why = "Blocks that are not computed yet hold no K and V: `_can_fork` says who is ready."
     expect_equal(desk.table(fork), desk.table(first)[:1], "the fork's table", why=why)
     expect_equal(fork.num_computed_tokens, 4, "num_computed_tokens", why=why)
     desk.check(why)
 
 
-@task("3.5")
+@task("3.7")
 def test_a_fork_of_a_prompt_in_flight_starts_alone(part: ModuleType) -> None:
     """Until the result of the sibling's prompt has come, a fork gets what the tree has."""
     desk = CacheDesk(part)
@@ -169,3 +123,37 @@ def test_a_fork_of_a_prompt_in_flight_starts_alone(part: ModuleType) -> None:
     expect_equal(desk.table(fork), desk.table(first)[:2], "the fork's table", why=why)
     expect_equal(fork.num_computed_tokens, 8, "num_computed_tokens", why=why)
     desk.check(why)
+
+
+@task("3.7")
+def test_a_fork_of_a_sibling_on_the_host_starts_alone(part: ModuleType) -> None:
+    """A sibling that was swapped out has computed its prompt, but no block on the device."""
+    desk = CacheDesk(part, num_host_blocks=4, caching=False)
+    first = desk.admit(A[:6])
+    desk.compute(first)
+    desk.blocks.swap_out("r0")
+    first.status = RequestStatus.SWAPPED
+    desk.note_change("r0 was swapped out")
+    fork = desk.admit(A[:6], fork_of=first)
+    why = "The sibling's blocks are on the host: nothing can be shared. `_can_fork` says who is ready."
+    seen = (desk.table(fork), fork.num_computed_tokens)
+    expect_equal(seen, ([], 0), "the fork's table and num_computed_tokens", why=why)
+    desk.check(why)
+
+
+@task("3.7")
+def test_a_fork_that_comes_back_starts_behind_the_prompt_again(part: ModuleType) -> None:
+    """A preempted fork has the sibling's prompt blocks again, and computes its own tokens again."""
+    desk = CacheDesk(part)
+    desk.file(A[:4])
+    first = desk.admit(A[:6])
+    desk.compute(first)
+    fork = desk.request(A[:6], first)
+    fork.token_ids += B[:7]
+    fork.num_preemptions = 1
+    desk.note_change("r1 has 13 tokens. It was preempted: num_preemptions = 1")
+    desk.file(fork.token_ids[:12])
+    desk.cache.admit(fork)
+    why = "What it shares ends with the prompt: count with num_prompt_tokens, not with num_tokens."
+    expect_equal(desk.table(fork), desk.table(first)[:2], "the fork's table", why=why)
+    expect_equal(fork.num_computed_tokens, 5, "num_computed_tokens", why=why)

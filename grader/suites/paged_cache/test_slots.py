@@ -88,6 +88,7 @@ def asked(pool: Any, count: int) -> list[str]:
     """What slot_mapping asks of torch for so many tokens of two requests."""
     tables = torch.arange(8, dtype=torch.int32).view(2, 4)
     owners, positions = torch.arange(count) % 2, torch.arange(count) % 16
+    note(f"pool.slot_mapping(two tables of 4 blocks, rows and positions of {count} tokens)")
     with Asked() as mode:
         quietly(pool).slot_mapping(tables, owners, positions)
     return mode.names

@@ -1,46 +1,37 @@
-"""Task 3.7, waiting: a request that lacks a block which another is about to fill."""
+"""Task 3.9: a request that lacks a block which another is about to fill."""
 
-from collections.abc import Sequence
 from types import ModuleType
 
 from grader.kit import expect, expect_equal, task
 from grader.suites.paged_cache.cache_desk import RUNNING, CacheDesk
-from yaie.core.request import Request, RequestStatus
-
-A = list(range(1, 21))
-B = list(range(21, 41))
-
-WAIT = (
-    "The block that this request lacks is being computed for another one. If it waits, it finds the "
-    "block cached; if not, both compute it. `allocate` knows which request computes what."
+from grader.suites.paged_cache.pending import (
+    GIVEN_UP,
+    HOST,
+    IN_FLIGHT,
+    NOTHING_GAINED,
+    WAIT,
+    A,
+    B,
+    computing,
+    expect_pending,
 )
-NOTHING_GAINED = "Waiting only pays if the next whole block that is missing is being computed."
-IN_FLIGHT = (
-    "A block is being computed from `allocate` until its result is filed; other steps may be planned in "
-    "between."
-)
-GIVEN_UP = "A request that gave the block up does not fill it any more: waiting would never end."
+from yaie.core.request import RequestStatus
 
 
-def computing(part: ModuleType, cached: int, num_tokens: int) -> CacheDesk:
-    """A desk in mid-step: r0 computes the first num_tokens of A[:12], but for those that are cached."""
-    desk = CacheDesk(part)
-    desk.file(A[:cached])
-    desk.cache.allocate(desk.admit(A[:12]), num_tokens)
-    return desk
+@task("3.9")
+def test_a_look_changes_nothing(part: ModuleType) -> None:
+    """is_pending answers the same when it is asked again, and leaves tables, tree and counts alone."""
+    desk = computing(part, 4, 12)
+    late = desk.request(A[:12])
+    before = desk.holdings()
+    if not desk.cache.is_pending(late):
+        return  # another test says so
+    why = f"{IN_FLIGHT} A look ends nothing: only `commit`, `free` and `swap_out` take a note away."
+    expect_pending(desk, late, True, why, "when it is asked a second time")
+    desk.expect_unchanged(before, "two looks", why)
 
 
-def expect_pending(
-    desk: CacheDesk, request: Sequence[int] | Request, wanted: bool, why: str, when: str = ""
-) -> None:
-    """request: one that waits, or the prompt of a new one."""
-    if not isinstance(request, Request):
-        request = desk.request(request)
-    what = f"whether {request.request_id} {request.token_ids} is pending {when}".rstrip()
-    expect_equal(bool(desk.cache.is_pending(request)), wanted, what, why=why)
-
-
-@task("3.7")
+@task("3.9")
 def test_who_lacks_a_block_in_the_making_waits(part: ModuleType) -> None:
     """While the next block that a request lacks is being computed, that request is pending."""
     for cached in (0, 4):
@@ -49,7 +40,7 @@ def test_who_lacks_a_block_in_the_making_waits(part: ModuleType) -> None:
             expect_pending(desk, prompt, True, WAIT)
 
 
-@task("3.7")
+@task("3.9")
 def test_who_lacks_another_block_does_not_wait(part: ModuleType) -> None:
     """A request that shares no whole block with those that are computed is not pending."""
     desk = computing(part, 4, 12)
@@ -59,7 +50,7 @@ def test_who_lacks_another_block_does_not_wait(part: ModuleType) -> None:
     expect_pending(desk, A[:8], False, why)
 
 
-@task("3.7")
+@task("3.9")
 def test_equal_blocks_after_different_beginnings_are_different(part: ModuleType) -> None:
     """A block's K and V depend on all tokens before it: the same four tokens alone are not enough."""
     desk = CacheDesk(part)
@@ -71,33 +62,7 @@ def test_equal_blocks_after_different_beginnings_are_different(part: ModuleType)
     expect_pending(desk, [*A[:4], *A[4:8], 0], True, WAIT)
 
 
-@task("3.7")
-def test_a_chunk_counts_by_the_block_it_fills(part: ModuleType) -> None:
-    """A chunk that fills a block makes others wait, from wherever it starts; one that fills none not."""
-    desk = CacheDesk(part)
-    first = desk.admit(A[:12])
-    for num_tokens, pending in ((2, False), (2, True)):
-        desk.cache.allocate(first, first.num_computed_tokens + num_tokens)
-        when = f"while r0 computes 2 tokens from its token {first.num_computed_tokens}"
-        expect_pending(desk, A[:10], pending, f"{NOTHING_GAINED} Blocks have four tokens.", when)
-        desk.write(first, num_tokens)
-
-
-@task("3.7")
-def test_a_generated_token_makes_nobody_wait(part: ModuleType) -> None:
-    """A single token that fills a block is not waited for: what is generated may be filed much later."""
-    desk = CacheDesk(part)
-    first = desk.admit(A[:7])
-    desk.compute(first, commit=True)
-    desk.cache.allocate(first, 8)
-    why = (
-        "The scheduler files a chunk at once, but generated tokens when the request ends: a "
-        "request that waited for them could wait for the whole answer."
-    )
-    expect_pending(desk, [*first.token_ids, 0], False, why)
-
-
-@task("3.7")
+@task("3.9")
 def test_a_block_is_pending_until_its_result_is_filed(part: ModuleType) -> None:
     """Steps for others, planned while a chunk is in flight, do not end the waiting for it."""
     desk = CacheDesk(part)
@@ -114,7 +79,7 @@ def test_a_block_is_pending_until_its_result_is_filed(part: ModuleType) -> None:
     expect_equal(desk.cache.cached_tokens(longer), 12, "cached tokens once the result is filed")
 
 
-@task("3.7")
+@task("3.9")
 def test_two_chunks_in_flight_are_both_waited_for(part: ModuleType) -> None:
     """A request that plans its second chunk while its first is in flight is about to fill both."""
     desk = CacheDesk(part)
@@ -131,25 +96,22 @@ def test_two_chunks_in_flight_are_both_waited_for(part: ModuleType) -> None:
     expect_pending(desk, late, False, "It is cached now.", "once both are filed")
 
 
-@task("3.7")
+@task("3.9")
 def test_what_is_given_up_is_not_waited_for(part: ModuleType) -> None:
-    """A request that fails, is preempted or goes to the host with a chunk in flight fills nothing."""
-    for given_up in ("failed", "preempted", "swapped out"):
-        desk = CacheDesk(part, num_host_blocks=4)
+    """A request that fails or is preempted with a chunk in flight fills nothing any more."""
+    for given_up in ("failed", "been preempted"):
+        desk = CacheDesk(part)
         first = desk.admit(A[:12])
         desk.launch(first, 12)
         late = desk.request(A[:12])
         if given_up == "failed":
             desk.leave(first, keep=False)
-        elif given_up == "preempted":
-            desk.preempt(first)
         else:
-            expect_equal(desk.cache.swap_out(first), True, "what swap_out returned")
-            first.status = RequestStatus.SWAPPED
+            desk.preempt(first)
         expect_pending(desk, late, False, GIVEN_UP, f"after r0 has {given_up}")
 
 
-@task("3.7")
+@task("3.9")
 def test_what_is_filed_and_lost_is_not_waited_for(part: ModuleType) -> None:
     """Once a request has ended, no other waits for what it computed, even if that is evicted."""
     desk = CacheDesk(part)
@@ -163,7 +125,7 @@ def test_what_is_filed_and_lost_is_not_waited_for(part: ModuleType) -> None:
     expect_pending(desk, A[:12], False, GIVEN_UP, "after r0's blocks were evicted")
 
 
-@task("3.7")
+@task("3.9")
 def test_who_else_computes_the_block_is_still_waited_for(part: ModuleType) -> None:
     """Of two that compute one block, one gives up: the block is pending until the other does too."""
     desk = CacheDesk(part)
@@ -179,7 +141,7 @@ def test_who_else_computes_the_block_is_still_waited_for(part: ModuleType) -> No
     expect_pending(desk, late, False, GIVEN_UP, "after both have failed")
 
 
-@task("3.7")
+@task("3.9")
 def test_who_may_not_reuse_a_prefix_does_not_wait_for_one(part: ModuleType) -> None:
     """A request whose may_reuse_prefix is False is not pending: it computes the block in any case."""
     desk = computing(part, 0, 12)
@@ -190,7 +152,7 @@ def test_who_may_not_reuse_a_prefix_does_not_wait_for_one(part: ModuleType) -> N
     expect_pending(desk, desk.request(A[:12], may_reuse=False), False, why)
 
 
-@task("3.7")
+@task("3.9")
 def test_without_a_tree_nobody_waits(part: ModuleType) -> None:
     """Given no tree, what another computes is not found later either."""
     desk = CacheDesk(part, caching=False)
@@ -222,7 +184,7 @@ def compared(part: ModuleType, num_running: int) -> int:
     return Token.num_compared - before
 
 
-@task("3.7")
+@task("3.9")
 def test_what_is_filed_is_compared_no_more(part: ModuleType) -> None:
     """is_pending compares a prompt with chunks that are not filed yet, and with no others."""
     few, many = compared(part, 1), compared(part, 3)
@@ -234,7 +196,7 @@ def test_what_is_filed_is_compared_no_more(part: ModuleType) -> None:
     )
 
 
-@task("3.7")
+@task("3.9")
 def test_a_fork_waits_for_its_siblings_prompt(part: ModuleType) -> None:
     """A fork is pending while its sibling runs and lacks some of the prompt, and no longer."""
     for caching in (True, False):
@@ -248,11 +210,16 @@ def test_a_fork_waits_for_its_siblings_prompt(part: ModuleType) -> None:
         desk.compute(first, 5, commit=True)
         why = "Once the sibling has the prompt, the fork shares its blocks and computes one token."
         expect_pending(desk, fork, True, why, "after 5 of r0's 9 tokens")
+        first.status = RequestStatus.SWAPPED
+        desk.note_change("r0 was moved to the host")
+        expect_pending(desk, fork, False, HOST, "while r0 is on the host")
+        first.status = RUNNING
+        desk.note_change("r0 runs again")
         desk.compute(first, 4, commit=True)
         expect_pending(desk, fork, False, why, "after all of them")
 
 
-@task("3.7")
+@task("3.9")
 def test_a_fork_waits_for_the_result_of_its_siblings_prompt(part: ModuleType) -> None:
     """A prompt that is in flight is not computed yet: its fork waits for the result."""
     for caching in (True, False):

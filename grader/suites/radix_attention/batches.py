@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from grader.kit import Mismatch, note
+from grader.kit.poison import poisoned
 from grader.kit.session import SESSION
 from solutions.paged_cache import KVPool
 from solutions.radix_attention.grouping import groups_of as reference_groups_of
@@ -20,6 +21,11 @@ from yaie.core.batch import AttentionBatch, AttentionSpec, KVLayerSpec
 SIZE, HEADS, KV_HEADS, DIM, LAYERS = 4, 4, 2, 16, 3
 SPEC = AttentionSpec(scale=DIM**-0.5)
 QKV = tuple[Tensor, Tensor, Tensor]
+
+UNWRITTEN = (
+    "Memory that nobody has written is NaN here. So no group wrote this row, or the mask hid every key "
+    "from its query. Print the rows of the plan's groups: together they must be all rows of the batch."
+)
 
 
 class Seq(NamedTuple):
@@ -96,6 +102,15 @@ class Case:
         """Where each sequence's queries begin in the flat batch."""
         return [sum(seq.queries for seq in self.seqs[:i]) for i in range(len(self.seqs))]
 
+    def owner(self, row: int) -> int:
+        """The sequence that a row of the flat batch belongs to."""
+        return max(i for i, start in enumerate(self.starts()) if start <= row)
+
+    def position(self, row: int) -> int:
+        """Where the query of a row of the flat batch stands in its sequence."""
+        i = self.owner(row)
+        return self.seqs[i].keys - self.seqs[i].queries + row - self.starts()[i]
+
     def of(self, indices: list[int]) -> "Case":
         """Some of the sequences, in this order, over a copy of the pool."""
         starts = self.starts()
@@ -114,11 +129,16 @@ class Case:
         attention = attention_of(part, self.pool)
         return self.run_layer(attention, self.plan(attention), layer, spec)
 
-    def plan(self, attention: Any, name: str = "plan") -> Any:
+    def plan(self, attention: Any, name: str = "plan", batch: AttentionBatch | None = None) -> Any:
+        """A plan of the batch, which is written down."""
+        batch = batch or self.batch
+        note(f"# blocks of {SIZE} slots; q [T, {HEADS}, {DIM}], k and v [T, {KV_HEADS}, {DIM}]")
         for i, seq in enumerate(self.seqs):
             note(f"# sequence {i}: {seq}")
+        lens = f"query_lens={batch.query_lens}, kv_lens={batch.kv_lens}"
+        note(f"batch = AttentionBatch({lens}, slot_mapping={batch.slot_mapping.tolist()}, ...)")
         note(f"{name} = attention.plan(batch)")
-        return attention.plan(self.batch)
+        return attention.plan(batch)
 
     def run_layer(
         self,
@@ -133,7 +153,9 @@ class Case:
         note(
             f"out = attention.run({layer}, q, k, v, AttentionSpec(scale={spec.scale}{told}), {name})"
         )
-        out: Tensor = attention.run(layer, *(part.clone() for part in self.qkv), spec, plan)
+        # A row that is never written is NaN, not what an earlier call left there.
+        with poisoned():
+            out: Tensor = attention.run(layer, *(part.clone() for part in self.qkv), spec, plan)
         return out
 
 
@@ -208,13 +230,23 @@ def expect_rows(
         for j in range(seq.queries):
             got, right = out[starts[i] + j], expected[starts[i] + j]
             if not torch.allclose(got, right, rtol=tolerance, atol=tolerance):
-                raise Mismatch(
-                    f"sequence {i}: the output of its query at position {seq.keys - seq.queries + j} "
-                    f"is wrong (row {starts[i] + j} of the batch)",
-                    _shortly(right),
-                    _shortly(got),
-                    why,
+                row = starts[i] + j
+                problem = (
+                    f"sequence {i}: the output of its query at position {case.position(row)} is "
                 )
+                problem += f"wrong (row {row} of the batch)"
+                if got.isnan().all() and not right.isnan().any():
+                    problem, why = f"{problem}: all of it is NaN", f"{UNWRITTEN} {why}"
+                elif others := _rows_like(got, expected, tolerance):
+                    problem += f": it holds what row {others[0]} should, position "
+                    problem += f"{case.position(others[0])} of sequence {case.owner(others[0])}"
+                raise Mismatch(problem, _shortly(right), _shortly(got), why)
+
+
+def _rows_like(row: Tensor, rows: Tensor, tolerance: float) -> list[int]:
+    """Which of `rows` [T, heads, d] are `row`."""
+    alike = torch.isclose(rows, row, rtol=tolerance, atol=tolerance).flatten(1).all(1)
+    return [int(index) for index in alike.nonzero().flatten()]
 
 
 def expect_like(out: Any, expected: Tensor) -> None:

@@ -1,6 +1,7 @@
 """Task 5.1: who is attended together."""
 
 from importlib import import_module
+from itertools import groupby
 from types import ModuleType
 
 from hypothesis import given
@@ -13,15 +14,23 @@ from solutions.radix_attention.grouping import groups_of as reference_groups_of
 
 Lens = list[tuple[int, int]]
 
+MOST_MEMBERS = 12
+"""Of a group that are shown."""
+
 
 def groups(part: ModuleType, lens: Lens) -> list[list[int]]:
     """What groups_of makes of sequences of (queries, keys), written down; a partition at least."""
     batch = batch_of(sequences(*lens))
     before = (list(batch.query_lens), list(batch.kv_lens))
-    note(f"batch = AttentionBatch(query_lens={before[0]}, kv_lens={before[1]}, ...)")
+    note(f"batch = AttentionBatch(query_lens={_told(before[0])}, kv_lens={_told(before[1])}, ...)")
     grouping = import_module(f"{part.__name__}.grouping")
     found = [list(group) for group in grouping.groups_of(batch)]
-    note(f"groups_of(batch)  # -> {found}")
+    note("list(groups_of(batch))")
+    for group in found:
+        keys = [lens[i][1] for i in group if i < len(lens)]
+        shown = group if len(group) <= MOST_MEMBERS else [*group[:MOST_MEMBERS], "..."]
+        members = ", ".join(map(str, shown))
+        note(f"# -> [{members}]: {len(group)} sequences of {min(keys)} to {max(keys)} keys")
     expect_equal(
         sorted(i for group in found for i in group),
         list(range(len(lens))),
@@ -39,6 +48,14 @@ def groups(part: ModuleType, lens: Lens) -> list[list[int]]:
         why="The lists belong to the batch: sorted in place, they name other sequences.",
     )  # fmt: skip
     return found
+
+
+def _told(lengths: list[int]) -> str:
+    """A list as Python that is short where numbers repeat: [8] * 20 + [400] + [8] * 19."""
+    runs = [(value, len(list(run))) for value, run in groupby(lengths)]
+    if len(runs) > len(lengths) / 2:
+        return str(lengths)
+    return " + ".join(f"[{value}]" + f" * {count}" * (count > 1) for value, count in runs)
 
 
 def expect_little_waste(lens: Lens, found: list[list[int]], why: str = "") -> None:
@@ -64,10 +81,14 @@ def expect_few_calls(lens: Lens, found: list[list[int]], why: str = "") -> None:
     if len(found) > needed:
         raise Mismatch(
             f"{len(lens)} sequences are attended in {len(found)} calls",
-            f"{needed} groups",
-            f"{len(found)} groups",
+            _counted(needed),
+            _counted(len(found)),
             why or "Each group costs a call in every layer: it takes all sequences that it may.",
         )
+
+
+def _counted(number: int) -> str:
+    return "1 group" if number == 1 else f"{number} groups"
 
 
 @task("5.1")
@@ -102,7 +123,7 @@ def test_one_long_sequence_does_not_pad_many_short_ones(part: ModuleType) -> Non
     padded = sum(len(group) * max(lens[i][1] for i in group) for group in found)
     expect(
         padded <= MIN_GROUP * 400 + 32 * 8,
-        f"{padded} keys are computed for the 712 that 40 sequences have",
+        f"padded to the longest of each group the 712 keys of 40 sequences become {padded}",
         why="Sequences of one group are padded to its longest: 39 short ones pay for one long one.",
     )
     expect_few_calls(lens, found)

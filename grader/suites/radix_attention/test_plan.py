@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from grader.kit import Mismatch, examples, expect, note, task
+from grader.kit import Mismatch, examples, expect, expect_equal, note, task
 from grader.suites.radix_attention.batches import (
     SPEC,
     Case,
@@ -76,6 +76,19 @@ def test_chunks_that_are_no_neighbours(part: ModuleType) -> None:
 
 
 @task("5.2")
+def test_neighbours_in_another_order(part: ModuleType) -> None:
+    """Four sequences side by side that their group takes in another order: 0, 2, 1, 3."""
+    why = (
+        "Sorted by length these are 0, 2, 1, 3. They begin with the first and end with the last, and "
+        "are no slice all the same: a slice has the order of the batch. Rows, tables and lengths must "
+        "all be in the group's order."
+    )
+    for queries in (1, 2):
+        lens = [(queries, keys) for keys in (11, 4, 7, 3)]
+        check_together(part, make_case(sequences(*lens)), why)
+
+
+@task("5.2")
 def test_only_the_blocks_needed_are_gathered(part: ModuleType) -> None:
     """A group gathers the blocks of its longest sequence for each, not the whole width of the tables."""
     case = make_case(sequences((6, 80), *[(1, 5)] * 6))
@@ -88,6 +101,22 @@ def test_only_the_blocks_needed_are_gathered(part: ModuleType) -> None:
             f"{gathered}",
             "The tables of a batch are as wide as its longest needs; a decode of 5 keys needs 2 blocks.",
         )
+
+
+@task("5.2")
+def test_the_batch_is_left_alone(part: ModuleType) -> None:
+    """plan and run leave the tensors of the batch as they were: the engine goes on with them."""
+    case = make_case(sequences((1, 6), (3, 7), (1, 11), (1, 3)))
+    batch = case.batch
+    names = ("query_start_loc", "seq_lens", "block_tables", "slot_mapping", "positions")
+    before = {name: getattr(batch, name).clone() for name in names}
+    attention = attention_of(part, case.pool)
+    case.run_layer(attention, case.plan(attention, batch=batch))
+    for name in names:
+        expect_equal(
+            getattr(batch, name).tolist(), before[name].tolist(), f"batch.{name} afterwards",
+            why="An index with a slice is a view: changed in place it changes the batch's own tensor.",
+        )  # fmt: skip
 
 
 @task("5.2")

@@ -8,14 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from grader.kit import Mismatch, examples, expect, expect_equal, task
+from grader.kit import examples, expect, expect_equal, note, start_script, task
 from grader.suites.radix_attention.batches import (
-    DIM,
-    HEADS,
     LAYERS,
     SIZE,
     SPEC,
-    Case,
     Seq,
     attention_of,
     expect_like,
@@ -23,72 +20,11 @@ from grader.suites.radix_attention.batches import (
     make_case,
     sequences,
 )
+from grader.suites.radix_attention.seen import expect_seen, marked
 from solutions.transformer_ops import TransformerOps
 from yaie.core.batch import AttentionSpec
 
-NAN = float("nan")
-
-
-def marked(seqs: list[Seq], stale: float | None = None) -> Case:
-    """All keys equal, so that a query averages what it sees; the value of position p is unit vector p.
-
-    The output of a query then says which positions it saw. Slots of a table beyond a sequence's keys
-    are marked with their positions too, unless `stale` fills them.
-    """
-    case = make_case(seqs, stale)
-    for layer in range(LAYERS):
-        keys, values = (stored.flatten(0, 1) for stored in case.pool.blocks(layer))
-        for seq in seqs:
-            known = len(seq.blocks) * SIZE if stale is None else seq.keys - seq.queries
-            for position in range(known):
-                slot = seq.blocks[position // SIZE] * SIZE + position % SIZE
-                keys[slot], values[slot] = 0, unit(position)
-    _, k, v = case.qkv
-    new = torch.cat([torch.arange(seq.keys - seq.queries, seq.keys) for seq in seqs])
-    k.zero_()
-    v.copy_(torch.eye(DIM, dtype=v.dtype)[new][:, None])
-    # What earlier owners left in the slots of the new tokens is not theirs.
-    slots = case.batch.slot_mapping
-    for layer in range(LAYERS):
-        for stored in case.pool.blocks(layer):
-            stored.flatten(0, 1)[slots] = 0.0 if stale is None else stale
-    return case
-
-
-def unit(position: int) -> Tensor:
-    return torch.eye(DIM, dtype=torch.float64)[position]
-
-
-def expect_seen(case: Case, out: Any, window: int | None = None, why: str = "") -> None:
-    """Each query sees the keys up to its own position, in the window."""
-    expect_like(out, case.qkv[0])
-    for i, (seq, start) in enumerate(zip(case.seqs, case.starts(), strict=True)):
-        for j in range(seq.queries):
-            position, row = seq.keys - seq.queries + j, out[start + j]
-            who = f"sequence {i}: what its query at position {position} sees"
-            right = set(range(max(0, position + 1 - (window or DIM)), position + 1))
-            if not row.isfinite().all():
-                raise Mismatch(who, f"positions {_span(right)}", "NaN", why)
-            for head in range(HEADS):
-                expect_average(row[head], right, who, why)
-
-
-def expect_average(row: Tensor, right: set[int], who: str, why: str) -> None:
-    """One head's output is the average of the values at these positions."""
-    seen = {int(p) for p in (row.abs() > 1e-9).nonzero().flatten()}
-    if seen != right:
-        raise Mismatch(who, f"positions {_span(right)}", f"positions {_span(seen)}", why)
-    weight = 1 / len(right)
-    if not torch.allclose(row[list(right)], torch.tensor(weight, dtype=row.dtype), rtol=1e-9):
-        weights = f"with weights {[round(x, 4) for x in row[sorted(right)].tolist()]}"
-        raise Mismatch(f"{who}, all keys being equal", f"weights {weight:.4g}", weights, why)
-
-
-def _span(positions: set[int]) -> str:
-    """0..5, or a list where some are missing."""
-    if positions and positions == set(range(min(positions), max(positions) + 1)):
-        return f"{min(positions)}..{max(positions)}" if len(positions) > 1 else str(min(positions))
-    return str(sorted(positions)) if positions else "none"
+NAN, INF = float("nan"), float("inf")
 
 
 @task("5.3")
@@ -150,22 +86,31 @@ def test_keys_end_at_the_chunk(part: ModuleType) -> None:
 
 @task("5.3")
 def test_unused_slots_may_hold_anything(part: ModuleType) -> None:
-    """What the last owner of a block left behind the keys does not matter, not even NaN."""
+    """What the last owner of a block left behind the keys does not matter, not even NaN or infinity."""
+    why = (
+        "A hidden key has weight 0, but 0 * NaN is NaN, and so is 0 * inf: all unused slots must be "
+        "made finite, keys and values. Which those are is worked out in plan, and run cleans them."
+    )
     for queries, keys in ((1, 6), (2, 9)):
-        case = marked(sequences((queries, keys)), stale=NAN)
-        why = "A hidden key has weight 0, but 0 * NaN is NaN: unused slots must be made finite."
-        expect_seen(case, case.run(part), why=why)
+        for stale in (NAN, INF):
+            start_script()
+            case = marked(sequences((queries, keys)), stale)
+            note(f"# every slot without a key holds {stale}")
+            expect_seen(case, case.run(part), why=why)
 
 
 @task("5.3")
 def test_padding_may_hold_anything(part: ModuleType) -> None:
     """Where a short sequence is padded to a long one, what lies in the padding does not matter."""
-    case = marked(sequences((1, 13), (1, 2)), stale=NAN)
     why = (
         "Tables are padded with 0: for its padding a short sequence gathers block 0, which is not its "
-        "own, and here full of NaN."
+        "own, and here full of NaN. All slots behind its keys are unused, to the width of the group."
     )
-    expect_seen(case, case.run(part), why=why)
+    for lens in (((1, 13), (1, 2)), ((1, 16), (1, 5), (1, 2))):
+        start_script()
+        case = marked(sequences(*lens), stale=NAN)
+        note("# every slot without a key holds nan, block 0 too")
+        expect_seen(case, case.run(part), why=why)
 
 
 @task("5.3")

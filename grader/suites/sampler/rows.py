@@ -4,6 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import fields
 from types import ModuleType
 from typing import Any
 from unittest.mock import patch
@@ -12,6 +13,7 @@ import torch
 from torch import Tensor
 
 from grader.kit import expect, expect_close, expect_equal, note, watch
+from grader.kit.layout import padded
 from grader.kit.script import show
 from solutions.sampler import filters, noise
 from yaie.core.batch import PenaltyBatch, SamplingBatch
@@ -19,6 +21,10 @@ from yaie.core.params import SamplingParams
 
 INF = math.inf
 ROWS_APART = "Each row of a batch is another request: its parameters are no business of the others."
+LAST = (
+    "The batch's tensors are read only: later filters read them too (greedy rows are those whose "
+    "temperature is 0), and the engine hands them over again at the next step."
+)
 PASS_THROUGH = "A filter only rules out: what it keeps keeps its logit, what it drops becomes -inf."
 GREEDY = SamplingParams(temperature=0)
 PLAIN = SamplingParams()
@@ -45,8 +51,16 @@ def distinct(n: int, vocab: int, seed: int) -> Tensor:
 
 
 def filtered(part: ModuleType, name: str, logits: Tensor, parameter: Any) -> Any:
-    """One call of a public filter, written down, on a copy of the logits."""
-    return getattr(watch(part.filters, "filters"), name)(logits.clone(), parameter)
+    """One call of a public filter, written down, on a copy of the logits as a slice, with NaN between
+    its rows. The parameter must stay."""
+    tensors = {"its parameter": parameter}
+    if isinstance(parameter, PenaltyBatch):
+        tensors = {one.name: getattr(parameter, one.name) for one in fields(parameter)}
+    before = {what: tensor.clone() for what, tensor in tensors.items()}
+    got = getattr(watch(part.filters, "filters"), name)(padded(logits), parameter)
+    for what, tensor in tensors.items():
+        expect(torch.equal(tensor, before[what]), f"{name} changed {what} in place", why=LAST)
+    return got
 
 
 def expect_kept(
@@ -146,7 +160,7 @@ def draw(
     batch = batch_of(params, seeds, steps, penalties)
     _note_rows(logits, params, seeds, steps, penalties)
     with reference_filters(part):
-        tokens = part.Sampler().sample(logits.clone(), batch)
+        tokens = part.Sampler().sample(padded(logits), batch)
     expect(isinstance(tokens, Tensor), f"sample gives {type(tokens).__name__} instead of a tensor")
     expect_equal(tokens.dtype, torch.int64, "the dtype of the tokens")
     expect_equal(list(tokens.shape), [len(logits)], "the shape of the tokens, one for each row")

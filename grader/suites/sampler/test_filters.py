@@ -142,6 +142,27 @@ def test_top_p_reached_exactly_is_enough(part: ModuleType) -> None:
     expect(count in (2, 4), f"top_p = 0.5 of four times 0.25 keeps {count} tokens", why=why)
 
 
+@task("1.4")
+def test_top_p_of_equals_where_the_set_ends(part: ModuleType) -> None:
+    """Of equally likely tokens where the set ends, as many as p needs are kept, or all of them."""
+    logits = logs([0.2, 0.4, 0.2, 0.2])
+    others = readable(9, 4, seed=4)
+    for p, needed in ((0.5, 1), (0.7, 2)):
+        top_p = torch.tensor([p])
+        alone = tokens_left(filtered(part, "apply_top_p", logits, top_p))[0]
+        what = f"top_p = {p} of probabilities 0.2, 0.4, 0.2, 0.2"
+        why = (
+            f"0.4 has not reached {p}: of the three equal tokens {needed} must stay, no matter which, "
+            "or all three. A threshold that drops every token as likely as the first dropped one, or "
+            "one that keeps some of the equals that nobody needs, is no smallest set that reaches p."
+        )
+        is_right = 1 in alone and len(alone) in (1 + needed, 4)
+        expect(is_right, f"{what} keeps the tokens {alone}", why=why)
+        rows = torch.cat((others, logits, others))
+        together = tokens_left(filtered(part, "apply_top_p", rows, top_p.expand(len(rows))))
+        expect_equal(together[len(others)], alone, f"what {what} keeps in a batch", why=ROWS_APART)
+
+
 def clear_cut(logits: torch.Tensor, top_p: list[float]) -> bool:
     """Whether no sum of probabilities is so near to p that rounding decides."""
     sums = logits.double().sort(dim=-1, descending=True).values.softmax(dim=-1).cumsum(dim=-1)

@@ -87,7 +87,7 @@ def test_top_k_comes_before_top_p(part: ModuleType) -> None:
 
 @task("1.7")
 def test_top_p_comes_before_min_p(part: ModuleType) -> None:
-    """min_p comes last, as in `naive.py`: top_p still counts the tokens that min_p rules out."""
+    """min_p comes last: top_p still counts the tokens that min_p rules out."""
     got = drawn_set(part, logs([0.5, 0.25, 0.13, 0.12]), SamplingParams(top_p=0.6, min_p=0.4))
     why = "min_p first would leave 0.67 and 0.33: then the best token alone reaches p = 0.6."
     expect_equal(got, [0, 1], "the tokens that top_p = 0.6 and min_p = 0.4 let through", why=why)

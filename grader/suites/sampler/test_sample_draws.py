@@ -78,7 +78,7 @@ DISTRIBUTIONS = [
 
 @task("1.7")
 def test_draws_follow_the_distribution(part: ModuleType) -> None:
-    """Over many steps and many seeds tokens come as often as `naive.py` says, by a chi-square test."""
+    """Over many steps and many seeds tokens come as often as their probabilities say (chi-square)."""
     logits = torch.tensor([1.0, -0.5, 2.0, 0.0, 1.5, -1.0, 0.75, 0.25, 1.75, -0.25])
     count, first = 10_000, 100_000 * SESSION.seed
     many, rows = list(range(first, first + count)), logits.expand(2 * count, -1)

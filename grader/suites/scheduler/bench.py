@@ -1,4 +1,4 @@
-"""The engines and the ways of looking at them that the tests of tasks 6.4 to 6.7 share.
+"""The engines and the ways of looking at them that the tests of tasks 6.4 to 6.9 share.
 
 Blocks have four slots. A and B are texts for prompts that have no block in common.
 """
@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grader.kit import examples, expect_equal
+from grader.kit import examples, expect, expect_equal
 from grader.kit.toy import Settings, Toy
 from grader.kit.toy_scripts import Event, any_script, play
 from grader.kit.toy_words import tell_share
@@ -46,6 +46,19 @@ def crowd(part: Any, num_host_blocks: int = 0, **settings: Any) -> Toy:
     toy.add(A[:9], max_tokens=12)
     toy.add(B[:9], max_tokens=12)
     return toy
+
+
+def the_preempted(toy: Toy) -> Request:
+    """Step until a request is preempted: it must be one, and not none before all have ended."""
+    preempted = until_preempted(toy)
+    names = [request.request_id for request in preempted]
+    expect(
+        len(preempted) == 1,
+        f"{names or 'none'} preempted before all requests have ended, and not one",
+        why="These requests fit the pool when they come, so all are let in, and one too many when they "
+        "have grown. If one of them was kept waiting instead, admission asks for too much room.",
+    )
+    return preempted[0]
 
 
 def until_preempted(toy: Toy) -> list[Request]:

@@ -1,4 +1,4 @@
-"""Grades each task of the lab by itself, although the methods of four live in one class.
+"""Grades each task of the lab by itself, although the methods of six live in one class.
 
 A test first runs on a mix: the learner's methods of its task, the reference's of the others. So a
 mistake shows where it was made, and a task can be graded before the next one is written. If the test
@@ -7,21 +7,24 @@ which is as good. A class without the stub's methods is only graded as it is.
 """
 
 import inspect
+import traceback
 from collections.abc import Callable
 from functools import wraps
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NoReturn
 
 import solutions.scheduler as reference
-from grader.kit import start_script, task
+from grader.kit import Mismatch, start_script, task
 from grader.kit.script import current_script, resume_script
 from grader.kit.session import SESSION
 
 METHODS = {
     "6.4": ("schedule", "_continue_running", "_put"),
-    "6.5": ("_admit_waiting", "_try_admit"),
-    "6.6": ("_make_room", "_preempt_last"),
-    "6.7": ("advance", "update", "finish"),
+    "6.5": ("_try_admit",),
+    "6.6": ("_admit_waiting",),
+    "6.7": ("_make_room", "_preempt_last"),
+    "6.8": ("advance", "update"),
+    "6.9": ("finish",),
 }
 QUEUE_METHODS = ("rank", "push", "push_front", "peek", "remove", "__len__")
 
@@ -40,15 +43,36 @@ def graded(id: str) -> Callable[[Test], Test]:
                 return
             try:
                 test(mixed)
-            except Exception:
+            except Exception as error:  # noqa: BLE001, a part may raise anything
                 script = current_script()
+                script.settle()
                 if not _passes(test, _whole(part)):
                     resume_script(script)
-                    raise
+                    _raise_told(error)
 
         return task(id)(on_the_mix_or_the_whole)
 
     return mark
+
+
+def _raise_told(error: Exception) -> NoReturn:
+    """The error, in words if only lines of the reference led to it: those mean nothing to a learner."""
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    names = [str(frame.f_globals.get("__name__")) for frame in frames]
+    theirs = [
+        frame.f_code.co_name
+        for frame, name in zip(frames, names, strict=True)
+        if name.startswith("solutions.scheduler.")
+    ]
+    is_own = any(name.startswith("labs.") for name in names)
+    if isinstance(error, Mismatch | NotImplementedError) or is_own or not theirs:
+        raise error
+    raise Mismatch(
+        f"`{theirs[-1]}` of the reference, which stands in for your own here, raises "
+        f"{type(error).__name__}: {error}",
+        why="The methods of other tasks are the reference's in this test. It fails on what a method of "
+        "this task has left behind in an earlier call: compare the state with the docstrings.",
+    ) from error
 
 
 def _passes(test: Test, part: Any) -> bool:

@@ -19,22 +19,34 @@ LEFT = "A request that has left the queue, to run or for good, must not come up 
 
 
 class CountedRequest(NamedRequest):
-    """Counts as a step of Python when it is compared, to make a search through a list show."""
+    """Counts as a step of Python when it is compared or hashed, to make a scan or a copy show."""
 
     __slots__ = ()
 
     def __eq__(self, other: object) -> bool:
         return self is other
 
-    __hash__ = object.__hash__
+    def __hash__(self) -> int:
+        return id(self) >> 4
+
+    def __lt__(self, other: object) -> bool:
+        raise TypeError(
+            f"{self} < {other}: two entries of the heap share a rank, so the requests themselves are "
+            "compared; with the arrival in its rank no two requests share one"
+        )
 
 
-def make_request(arrival: int, priority: int = 0) -> Request:
-    """r3 has arrived after r2."""
+def make_request(arrival: int, priority: int = 0, length: int = 1) -> Request:
+    """r3 has arrived after r2. length: of the prompt."""
     if priority:
         note(f"r{arrival} has priority {priority}")
     return CountedRequest(
-        f"r{arrival}", [1], SamplingParams(), arrival=arrival, priority=priority, max_tokens=1
+        f"r{arrival}",
+        [1] * length,
+        SamplingParams(),
+        arrival=arrival,
+        priority=priority,
+        max_tokens=1,
     )
 
 

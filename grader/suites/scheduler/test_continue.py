@@ -2,16 +2,14 @@
 
 from typing import Any
 
-from grader.kit import expect, expect_equal, start_script
+from grader.kit import expect, expect_equal, note, start_script
 from grader.kit.toy import Settings, Toy
-from grader.kit.toy_scripts import any_settings
 from grader.suites.scheduler.bench import (
     A,
     B,
     crowd,
     expect_right,
     expect_shares,
-    play_any,
 )
 from grader.suites.scheduler.parts import graded
 from yaie.core.batch import StepPlan
@@ -99,6 +97,7 @@ def test_decodes_come_before_chunks(part: Any) -> None:
         toy.add(A[:2], max_tokens=9, priority=1)
         toy.step()
         (long,) = toy.add(B[:12], max_tokens=9)
+        note("r1.arrival = -1")
         long.arrival = -1  # ranks first under both policies
         for number, tokens in enumerate((2, 3, 4, 5)):
             shares = [f"r0: token {tokens}, samples"]
@@ -171,17 +170,18 @@ def test_the_next_step_is_planned_before_the_result(part: Any) -> None:
     """A request goes on behind a step in flight, with the token that it draws, though that is unread."""
     toy = Toy(Settings(ahead=1), part)
     toy.add(A[:6], max_tokens=4)
-    for shares in (
-        ["r0: tokens 0..5, samples"],
-        ["r0: token 6, samples"],
-        ["r0: token 7, samples"],
-        ["r0: token 8, samples"],
+    unread = (
+        "num_tokens counts the tokens that steps in flight draw. The worker has them already; only "
+        "this side has not read them."
+    )
+    third = "The token in flight is its third of four: it has one more to draw, and goes on."
+    for number, shares, why in (
+        (1, "r0: tokens 0..5, samples", ONE_RULE),
+        (2, "r0: token 6, samples", unread),
+        (3, "r0: token 7, samples", unread),
+        (4, "r0: token 8, samples", third),
     ):
-        expect_shares(
-            toy.step(), shares,
-            "num_tokens counts the tokens that steps in flight draw. The worker has them already; only "
-            "this side has not read them.",
-        )  # fmt: skip
+        expect_shares(toy.step(), [shares], why, f"the shares of step {number}")
     expect_right(toy, ONE_RULE)
 
 
@@ -206,6 +206,21 @@ def test_a_last_token_in_flight_is_waited_for(part: Any) -> None:
             "the step after that",
         )  # fmt: skip
         expect_right(toy, ONE_RULE)
+
+
+@graded("6.4")
+def test_one_that_waits_takes_nothing_of_the_budget(part: Any) -> None:
+    """A request that waits for its last token leaves its token of the budget to the others."""
+    toy = Toy(Settings(token_budget=4), part)
+    toy.add([3], max_tokens=1)
+    toy.add(B[:12], max_tokens=1)
+    toy.begin()
+    expect_shares(
+        toy.begin(), ["r1: tokens 3..6"],
+        "r0 waits for its last token and computes nothing, so all 4 tokens of the budget are r1's. One "
+        "is set aside for each request that wants exactly one, not for one that wants none.",
+        "the step while r0's last token is in flight",
+    )  # fmt: skip
 
 
 @graded("6.4")
@@ -241,16 +256,3 @@ def test_moves_are_in_the_plan(part: Any) -> None:
     forks.step()
     expect_equal(len(forks.step().copies), 1, "blocks copied for a sibling", why=why)
     expect_right(forks, why)
-
-
-@graded("6.4")
-def test_any_life(part: Any) -> None:
-    """Whatever arrives, is chunked, shared or aborted: every step is within its limits, and the tokens
-    are those of a model without a cache."""
-    play_any(part, any_settings(most_drafts=2), 50)
-
-
-@graded("6.4")
-def test_any_life_with_siblings(part: Any) -> None:
-    """The same with several outputs for one prompt."""
-    play_any(part, any_settings(least_tokens=30, most_tokens=60), 30, most_siblings=3)

@@ -1,15 +1,17 @@
-"""Task 6.4: the shares of those that run, when blocks run out on the way."""
+"""Task 6.4: the shares of those that run, when blocks run out on the way, and any lives."""
 
 from typing import Any
 
 from grader.kit import expect_equal, start_script
 from grader.kit.toy import Settings, Toy
+from grader.kit.toy_scripts import any_settings
 from grader.suites.scheduler.bench import (
     A,
     B,
     crowd,
     expect_right,
     expect_shares,
+    play_any,
     until_preempted,
 )
 from grader.suites.scheduler.parts import graded
@@ -88,3 +90,16 @@ def test_a_step_that_preempts_lets_no_request_in(part: Any) -> None:
         why="The running requests have just been short of blocks: one that came in now would take those "
         "that are left, and cost another one its place in the next step.",
     )  # fmt: skip
+
+
+@graded("6.4")
+def test_any_life(part: Any) -> None:
+    """Whatever arrives, is chunked, shared or aborted: every step is within its limits, and the tokens
+    are those of a model without a cache."""
+    play_any(part, any_settings(most_drafts=2), 50)
+
+
+@graded("6.4")
+def test_any_life_with_siblings(part: Any) -> None:
+    """The same with several outputs for one prompt."""
+    play_any(part, any_settings(least_tokens=30, most_tokens=60), 30, most_siblings=3)

@@ -3,7 +3,8 @@
 from types import ModuleType
 from typing import Any
 
-from grader.kit import expect, expect_equal, run_machine, start_script
+from grader.kit import expect, expect_equal, note, run_machine, start_script
+from grader.kit.work import count_lines
 from grader.suites.scheduler.parts import graded
 from grader.suites.scheduler.queues import (
     WINDOW,
@@ -54,6 +55,20 @@ def test_the_cache_is_asked_when_it_matters(part: ModuleType) -> None:
 
 
 @graded("6.3")
+def test_the_longest_and_not_the_largest_part(part: ModuleType) -> None:
+    """What counts is how many tokens are cached, however long the rest of the prompt is."""
+    cache = ToldCache()
+    queue = watched_queue(part, "lpm", cache)
+    for arrival, (length, tokens) in enumerate(((8, 4), (40, 16))):
+        note(f"r{arrival} has a prompt of {length} tokens")
+        request = make_request(arrival, length=length)
+        cache.tell(request, tokens)
+        queue.push(request)
+    why = "16 tokens spare more work than 4, though 4 are half of r0's prompt."
+    expect_equal(next_one(queue), "r1", "the next", why=why)
+
+
+@graded("6.3")
 def test_only_a_window_is_looked_at(part: ModuleType) -> None:
     """Only the WINDOW = 32 that wait longest are compared, however many wait."""
     queue, requests, cache = prefix_queue(part, *[0] * (WINDOW + 8))
@@ -67,6 +82,26 @@ def test_only_a_window_is_looked_at(part: ModuleType) -> None:
     expect_equal(next_one(queue), "r31", "the next if the 32nd has a prefix too", why=why)
     queue.remove(requests[3])
     expect_equal(next_one(queue), "r32", "the next when the 33rd has moved up", why=why)
+
+
+@graded("6.3")
+def test_looking_never_scans(part: ModuleType) -> None:
+    """What a look costs does not grow with the number that wait."""
+
+    def cost(count: int) -> int:
+        queue = part.POLICIES["lpm"](ToldCache())
+        start_script()
+        for arrival in range(count):
+            queue.push(make_request(arrival))
+        return count_lines(queue.peek)
+
+    few, many = cost(100), cost(1600)
+    start_script()
+    expect(
+        many <= 2 * few,
+        f"a peek takes {few} lines of Python when 100 wait, and {many} when 1600 do",
+        why="Take the WINDOW from the front of the queue without making a list of all that wait.",
+    )
 
 
 @graded("6.3")

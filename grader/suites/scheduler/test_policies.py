@@ -5,7 +5,7 @@ import weakref
 from types import ModuleType
 from typing import Any
 
-from grader.kit import expect, expect_equal, run_machine, start_script, task
+from grader.kit import expect, expect_equal, note, run_machine, start_script, task
 from grader.kit.work import count_lines
 from grader.suites.scheduler.queues import (
     LEFT,
@@ -17,7 +17,7 @@ from grader.suites.scheduler.queues import (
     watched_queue,
 )
 
-FEW, MANY = 100, 1600
+FEW, MANY = 50, 500
 
 
 def queue_of(part: Any, name: str, *priorities: int) -> tuple[Any, list[Any]]:
@@ -30,7 +30,7 @@ def queue_of(part: Any, name: str, *priorities: int) -> tuple[Any, list[Any]]:
 
 
 def expect_no_scan(part: Any, name: str) -> None:
-    """Joining, looking and leaving cost about the same in a queue of 100 and of 1600."""
+    """Joining, looking and leaving cost about the same in a queue of 50 and of 500."""
 
     def cost(count: int) -> float:
         queue = part.POLICIES[name](ToldCache())
@@ -41,6 +41,8 @@ def expect_no_scan(part: Any, name: str) -> None:
             for request in requests:
                 queue.push(request)
                 queue.peek()
+                queue.remove(requests[0])
+                queue.push_front(requests[0])
             for request in reversed(requests):
                 queue.remove(request)
                 queue.peek()
@@ -116,6 +118,16 @@ def test_rank_by_arrival(part: ModuleType) -> None:
 
 
 @task("6.1")
+def test_a_preemption_is_no_matter_of_rank(part: ModuleType) -> None:
+    """A request that was preempted and runs again has the rank that it had."""
+    queue, (first, second) = queue_of(part, "fcfs", 0, 0)
+    note("r1.num_preemptions = 1")
+    second.num_preemptions = 1
+    why = "The running requests are kept in order of rank; push_front is what keeps its place."
+    expect(queue.rank(first) < queue.rank(second), "r1, preempted once, ranks before r0", why=why)
+
+
+@task("6.1")
 def test_fcfs_never_scans(part: ModuleType) -> None:
     """What a request costs the queue does not grow with the number that wait."""
     expect_no_scan(part, "fcfs")
@@ -174,6 +186,30 @@ def test_a_preempted_request_is_no_more_urgent_than_before(part: ModuleType) -> 
     queue.push_front(preempted)
     expect_equal(in_order(queue), ["r1", "r0", "r2"], "the order in which they leave",
                  why="To come back is no reason to overtake what is more urgent.")  # fmt: skip
+
+
+@task("6.2")
+def test_equals_come_back_in_order_of_arrival(part: ModuleType) -> None:
+    """Of preempted equals the first to arrive is next, before an equal that has not run yet."""
+    queue, (first, second, _) = queue_of(part, "priority", 1, 1, 1)
+    for request in (first, second):
+        queue.remove(request)
+    for request in (second, first):
+        request.num_preemptions = 1
+        queue.push_front(request)
+    why = "The last in rank is preempted first. Arrival decides among equals, whoever came back."
+    expect_equal(in_order(queue), ["r0", "r1", "r2"], "the order in which they leave", why=why)
+    expect(queue.rank(first) < queue.rank(second), "r1 ranks before r0", why=why)
+
+
+@task("6.2")
+def test_a_preemption_is_no_matter_of_priority(part: ModuleType) -> None:
+    """A request that was preempted has the rank that it had."""
+    queue, (first, second) = queue_of(part, "priority", 1, 1)
+    note("r1.num_preemptions = 1")
+    second.num_preemptions = 1
+    why = "The running requests are kept in order of rank, so a rank must not change."
+    expect(queue.rank(first) < queue.rank(second), "r1, preempted once, ranks before r0", why=why)
 
 
 @task("6.2")

@@ -12,7 +12,8 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
-from grader.kit import expect, expect_close, expect_equal, note, watch
+from grader.kit import Mismatch, expect, expect_close, expect_equal, note, watch
+from grader.kit.layout import Reading, explain_strides, padded_apart
 from grader.kit.script import show
 from solutions.transformer_ops import TransformerOps
 from solutions.transformer_ops.naive import naive_attention
@@ -20,6 +21,11 @@ from yaie.core.batch import AttentionSpec
 
 INF = math.inf
 WIDE = "The math is done in float32; only the result is rounded to the input's dtype."
+
+STRIDES = (
+    "A slice of a larger tensor has gaps between its rows. Indexing, chunk, reshape and arithmetic "
+    "follow its strides; as_strided, and what supposes that rows lie side by side, do not."
+)
 
 TOLERANCE = {torch.float32: 1e-5, torch.float16: 2.0**-9, torch.bfloat16: 2.0**-7}
 """Relative, and absolute for values below 1: a few roundings of the dtype."""
@@ -45,11 +51,46 @@ def with_reference_norm(part: ModuleType) -> Any:
     return watch(OnReferenceNorm(), "ops")
 
 
-def expect_near(got: Any, exact: Tensor, dtype: torch.dtype, what: str, *, why: str = "") -> None:
-    """`got` is of this dtype and has the values of `exact`, up to a few of its roundings."""
+def expect_near(
+    got: Any,
+    exact: Tensor,
+    dtype: torch.dtype,
+    what: str,
+    *,
+    why: str = "",
+    reading: Reading | None = None,
+) -> None:
+    """`got` is of this dtype and has the values of `exact`, up to a few of its roundings.
+
+    reading: where values differ because an input was read with wrong strides, the message says so.
+    """
     expect_tensor(got, dtype, what, why)
     tolerance = TOLERANCE[dtype]
-    expect_close(got, exact.double(), what, rtol=tolerance, atol=tolerance, why=why)
+    try:
+        expect_close(got, exact.double(), what, rtol=tolerance, atol=tolerance, why=why)
+    except Mismatch as mismatch:
+        if reading is None or got.shape != exact.shape:
+            raise
+        if not (told := explain_strides(got, exact, reading, tolerance=tolerance)):
+            raise
+        problem = f"{what}: {told}"
+        raise Mismatch(problem, mismatch.expected, mismatch.got, STRIDES) from None
+
+
+def sliced(*tensors: Tensor) -> tuple[Tensor, ...]:
+    """The same values as views, each with gaps of its own: numbers like theirs, so that one that is read
+    by mistake gives a number that tells where it came from, and not NaN all over."""
+    views = padded_apart(*tensors, dims=(0,) if tensors[0].ndim == 1 else None)
+    for number, view in enumerate(views):
+        memory = torch.empty(0, dtype=view.dtype).set_(view.untyped_storage())
+        memory.copy_(torch.where(memory.isnan(), random(len(memory), seed=50 + number), memory))
+    return views
+
+
+def expect_unchanged(why: str, **tensors: tuple[Tensor, Tensor]) -> None:
+    """Tensors that outlive the call are as they were: name=(now, before)."""
+    for name, (now, before) in tensors.items():
+        expect_close(now, before, f"{name} after the call", rtol=0, atol=0, why=why)
 
 
 def expect_tensor(got: Any, dtype: torch.dtype, what: str, why: str = "") -> None:

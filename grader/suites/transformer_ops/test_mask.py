@@ -6,6 +6,7 @@ import torch
 from hypothesis import given
 
 from grader.kit import examples, expect, expect_equal, task
+from grader.kit.layout import padded
 from grader.suites.transformer_ops.exact import INF, expect_tensor, masks, ops_of, seen_by
 
 F32, BF16 = torch.float32, torch.bfloat16
@@ -76,6 +77,32 @@ def test_the_mask_has_the_dtype_asked_for(part: ModuleType) -> None:
     """The mask is of the dtype that was asked for."""
     for dtype in (F32, BF16, torch.float16):
         expect_mask(part, [2, 4], 2, 5, 2, dtype)
+
+
+@task("2.5")
+def test_lengths_of_any_kind(part: ModuleType) -> None:
+    """kv_lens may be int32 or int64, and a slice with gaps; they are as before afterwards."""
+    for dtype in (torch.int32, torch.int64):
+        lens = padded(torch.tensor([3, 300], dtype=dtype), dims=(0,))
+        got = ops_of(part).causal_mask(lens, 2, 300, None, F32)
+        seen = [[int((keys == 0).sum()) for keys in row] for row in got]
+        expect_equal(seen, [[2, 3], [299, 300]], "how many keys each query sees, of 3 and of 300")
+        why = "They are the batch's own lengths: the next layer's mask is made from them."
+        expect_equal(lens.tolist(), [3, 300], "kv_lens after the call", why=why)
+
+
+@task("2.5")
+def test_positions_are_whole_numbers(part: ModuleType) -> None:
+    """Long sequences have exact positions, whatever the dtype of the mask."""
+    got = ops_of(part).causal_mask(torch.tensor([600]), 2, 600, 3, BF16)
+    expect_tensor(got, BF16, "the mask")
+    seen = [(keys == 0).nonzero().flatten().tolist() for keys in got[0]]
+    why = (
+        "The dtype is that of the mask's zeros and -inf. bfloat16 has no odd numbers beyond 256: "
+        "compare positions as integers."
+    )
+    right = [[596, 597, 598], [597, 598, 599]]
+    expect_equal(seen, right, "what the last 2 of 600 positions see in a window of 3", why=why)
 
 
 @task("2.5")

@@ -5,14 +5,17 @@ from types import ModuleType
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import Tensor
 
 from grader.kit import examples, expect, expect_equal, task
+from grader.kit.layout import Reading, padded, padded_apart
 from grader.suites.transformer_ops.exact import (
     WIDE,
     exact_rope,
     expect_near,
     expect_pair,
     expect_tensor,
+    expect_unchanged,
     ops_of,
     random,
     rotary_tables,
@@ -76,6 +79,31 @@ def test_every_head_turns_alike(part: ModuleType) -> None:
 
 
 @task("2.3")
+def test_every_tensor_has_strides_of_its_own(part: ModuleType) -> None:
+    """q, k, the positions and the tables may all be slices, each with gaps of its own."""
+    q, k = padded_apart(random(3, 2, 6), random(3, 2, 6, seed=1))
+    cos, sin = padded_apart(*rotary_tables(9, 2))
+    positions = padded(torch.tensor([8, 2, 5]), dims=(0,))
+    rest = {"positions": positions, "cos": cos, "sin": sin}
+    inputs = {"q": q, "k": k, **rest}
+    before = {"q": q.clone(), "k": k.clone()}
+
+    def turned_q(q: Tensor, k: Tensor, positions: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        return exact_rope(q, positions, cos, sin)
+
+    def turned_k(q: Tensor, k: Tensor, positions: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        return exact_rope(k, positions, cos, sin)
+
+    cases = [(turned(**inputs), Reading(turned, inputs)) for turned in (turned_q, turned_k)]
+    got = expect_pair(ops_of(part).rope(q, k, positions, cos, sin), "rope")
+    for name, mine, (right, reading) in zip("qk", got, cases, strict=True):
+        expect_near(mine, right, F32, f"{name}, a slice", reading=reading)
+    why = "Only fused_add_rms_norm may reuse the memory of what it is given."
+    now = {"q": q, "k": k}
+    expect_unchanged(why, **{name: (x, before[name]) for name, x in now.items()})
+
+
+@task("2.3")
 def test_slices_of_a_fused_projection(part: ModuleType) -> None:
     """q and k may be slices of one larger tensor, with gaps in memory."""
     qkv = random(3, 4 * 4)
@@ -86,6 +114,18 @@ def test_slices_of_a_fused_projection(part: ModuleType) -> None:
     got = expect_pair(ops_of(part).rope(q, k, positions, cos, sin), "rope")
     expect_near(got[0], right[0], F32, "q, a slice of qkv")
     expect_near(got[1], right[1], F32, "k, a slice of qkv")
+
+
+@task("2.3")
+def test_tables_and_positions_stay(part: ModuleType) -> None:
+    """The tables and the positions are as before: every layer turns by the same ones."""
+    (cos, sin), positions = rotary_tables(9, 2), torch.tensor([8, 2])
+    before = cos.clone(), sin.clone(), positions.clone()
+    ops_of(part).rope(random(2, 2, 4), random(2, 1, 4, seed=1), positions, cos, sin)
+    why = "They belong to the model and to the batch, and the next layer reads them again."
+    now = cos, sin, positions
+    names = ("cos", "sin", "positions")
+    expect_unchanged(why, **{n: (a, b) for n, a, b in zip(names, now, before, strict=True)})
 
 
 @task("2.3")

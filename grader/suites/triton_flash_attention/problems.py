@@ -1,7 +1,7 @@
 """Attention problems, how they are put to the part, and what it must answer.
 
 The oracle is `grader.kit.kernels.attention`, in float64. Kernels run under `watching`: addresses are
-checked, and what is never written is NaN.
+checked, the gaps of padded tensors among them, and what is never written is NaN.
 """
 
 import math
@@ -15,10 +15,18 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
-from grader.kit import Mismatch, expect, note
-from grader.kit.kernels import attention, attention_gradients, expect_near, random
+from grader.kit import expect, note
+from grader.kit.expect import Fault
+from grader.kit.kernels import (
+    attention,
+    attention_gradients,
+    padded,
+    padded_apart,
+    random,
+)
 from grader.kit.kernels import seen as visible
 from grader.kit.triton_watch import Seen, watching
+from grader.suites.triton_flash_attention.products import Products, observed
 from solutions.triton_flash_attention import tiles as reference_tiles
 from yaie.core.batch import AttentionSpec
 
@@ -30,6 +38,18 @@ HELPERS = {
     "is_kept": "10.4",
 }
 """Functions of the stub that several kernels call, and the task that grades each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What the kernels of a call did."""
+
+    seen: Seen
+    products: Products
+
+    @property
+    def flops(self) -> int:
+        return self.seen.flops
 
 
 @dataclass
@@ -108,30 +128,46 @@ def problem(
     seed: int = 0,
     **options: Any,
 ) -> Problem:
-    """Random q, k and v: views of one tensor [n, t, heads + 2 kv_heads, d], as the engine has them."""
-    fused = random(n, max(tq, tk), heads + 2 * kv_heads, dim, seed=seed, dtype=dtype)
-    q, k, v = fused.split([heads, kv_heads, kv_heads], dim=2)
-    return Problem(q[:, :tq], k[:, :tk], v[:, :tk], **options)
+    """Random q, k and v, each with gaps and strides of its own: views, as the engine has them."""
+    lengths = {"q": (tq, heads), "k": (tk, kv_heads), "v": (tk, kv_heads)}
+    q, k, v = padded_apart(
+        *(
+            random(n, *lengths[name], dim, seed=3 * seed + turn, dtype=dtype)
+            for turn, name in enumerate("qkv")
+        )
+    )
+    return Problem(q, k, v, **options)
 
 
-def forward(part: ModuleType, given: Problem, grades: str) -> tuple[Tensor, Tensor, Seen]:
-    """(out, lse, what the kernels did) of the part, with the reference's helpers of other tasks."""
+def forward(
+    part: ModuleType, given: Problem, grades: str, *, exact: bool = False
+) -> tuple[Tensor, Tensor, Work]:
+    """(out, lse, what the kernels did) of the part, with the reference's helpers of other tasks.
+
+    exact: see `observed`.
+    """
     note(f"# {given}")
     note("out, lse = FlashAttention().forward(q, k, v, ...)")
-    with leaning_on_the_reference(part, grades), watching() as seen:
+    with (
+        _telling_strides(),
+        leaning_on_the_reference(part, grades),
+        watching() as seen,
+        observed(exact=exact) as products,
+    ):
         answer = part.FlashAttention().forward(given.q, given.k, given.v, **given.options)
     out, lse = _tensors(answer, ("out", "lse"))
-    return out, lse, seen
+    return out, lse, Work(seen, products)
 
 
 def backward(
-    part: ModuleType, given: Problem, grad_out: Tensor, grades: str
-) -> tuple[dict[str, Tensor], Seen]:
+    part: ModuleType, given: Problem, grad_out: Tensor, grades: str, *, exact: bool = False
+) -> tuple[dict[str, Tensor], Work]:
     """What task `grades` is about: {"dk": ..., "dv": ...} or {"dq": ...}.
 
     out and lse are the oracle's. The other half of the stub's backward is left out.
     """
     out, lse = given.exact()
+    out, grad_out = padded(out.to(given.dtype), 7), padded(grad_out, 9)
     note(f"# {given}")
     note("dq, dk, dv = FlashAttention().backward(grad_out, q, k, v, out, lse, ...)")
     kernels = part.FlashAttention()
@@ -139,71 +175,31 @@ def backward(
     if hasattr(kernels, other):
         nothing = None if other == "backward_queries" else (None, None)
         setattr(kernels, other, lambda *args, **kwargs: nothing)
-    with leaning_on_the_reference(part, grades), watching() as seen:
+    with (
+        _telling_strides(),
+        leaning_on_the_reference(part, grades),
+        watching() as seen,
+        observed(exact=exact) as products,
+    ):
         answer = kernels.backward(
-            grad_out, given.q, given.k, given.v, out.to(given.dtype), lse.float(), **given.options
+            grad_out, given.q, given.k, given.v, out, lse.float(), **given.options
         )
     names = ("dq", "dk", "dv")
     expect(isinstance(answer, tuple) and len(answer) == 3, "backward does not return (dq, dk, dv)")
     wanted = names[1:] if grades == "10.5" else names[:1]
-    return {name: x for name, x in zip(names, answer, strict=True) if name in wanted}, seen
+    found = {name: x for name, x in zip(names, answer, strict=True) if name in wanted}
+    return found, Work(seen, products)
 
 
-def expect_forward(
-    part: ModuleType, given: Problem, grades: str, what: str = "attention", why: str = ""
-) -> Seen:
-    """out within the dtype's error of float64, and lse -inf where nothing is seen. What lse is elsewhere
-    is the affair of task 10.1."""
-    out, lse, seen = forward(part, given, grades)
-    exact_out, exact_lse = given.exact()
-    expect_near(out, exact_out, given.dtype, f"out of {what}", why=why)
-    if grades == "10.1":
-        expect_lse(lse, exact_lse, what, why)
-        return seen
-    expect(lse.shape == exact_lse.shape, f"lse has shape {list(lse.shape)}, not [n, heads, tq]")
-    wrong = (lse.isneginf() != exact_lse.isneginf()).nonzero()
-    if len(wrong):
-        place = tuple(wrong[0].tolist())
-        right, got = (f"{x[place].item():.6g}" for x in (exact_lse, lse))
-        raise Mismatch(f"lse of {what} at {list(place)}", right, got, why)
-    return seen
-
-
-def expect_lse(lse: Tensor, exact: Tensor, what: str = "attention", why: str = "") -> None:
-    """Float32, and close; in other units it is said so."""
-    finite = exact.isfinite()
-    if (
-        lse.shape == exact.shape
-        and finite.any()
-        and not torch.allclose(lse.double(), exact, 1e-3, 1e-3)
-    ):
-        for factor, cause in (
-            (math.log2(math.e), "lse is a logarithm to base 2: multiply by ln 2 at the end"),
-            (math.log(2), "lse was multiplied by ln 2 once too often"),
-        ):
-            if torch.allclose(lse[finite].double(), exact[finite] * factor, 1e-3, 1e-3):
-                where = tuple(finite.nonzero()[0].tolist())
-                raise Mismatch(
-                    f"lse of {what} is in the wrong base", f"{exact[where].item():.6g}",
-                    f"{lse[where].item():.6g}", f"{cause}. The contract wants natural logarithms.",
-                )  # fmt: skip
-    expect_near(lse, exact, F32, f"lse of {what}", why=why)
-
-
-def expect_gradients(
-    part: ModuleType, given: Problem, grades: str, what: str = "attention", why: str = ""
-) -> Seen:
-    """The gradients of this task within the dtype's error of float64."""
-    grad_out = random(*given.q.shape, seed=77, dtype=given.dtype)
-    got, seen = backward(part, given, grad_out, grades)
-    exact = dict(zip(("dq", "dk", "dv"), given.exact_gradients(grad_out), strict=True))
-    for name, gradient in got.items():
-        # Rounded terms are summed, and out and lse were rounded: an error of the largest term.
-        size = max(1.0, exact[name].abs().max().item()) if exact[name].numel() else 1.0
-        expect_near(
-            gradient / size, exact[name] / size, given.dtype, f"{name} of {what}", why=why, roundings=2
-        )  # fmt: skip
-    return seen
+@contextmanager
+def _telling_strides() -> Iterator[None]:
+    """A tile loaded by another tensor's stride is about strides, whichever test it is seen in."""
+    try:
+        yield
+    except Fault as fault:
+        if "strides" in fault.problem:
+            fault.claim = "Each tile is loaded and stored by the strides of its own tensor."
+        raise
 
 
 def _tensors(answer: Any, names: tuple[str, str]) -> tuple[Tensor, Tensor]:
@@ -238,44 +234,6 @@ def leaning_on_the_reference(part: ModuleType, grades: str) -> Iterator[None]:
 
 def _setter(module: ModuleType, name: str, value: Any) -> Callable[[], None]:
     return lambda: setattr(module, name, value)
-
-
-def spans(out: Tensor) -> list[str]:
-    """Which keys each query of head 0 saw, of a problem made by `counting`: "3..7", "none"."""
-    found = []
-    for row in out[0, :, 0, :2].double():
-        mean, mean_square = row.tolist()
-        if not row.isfinite().all():
-            found.append("NaN")
-        elif mean == 0:
-            found.append("none")
-        else:
-            # The variance of c neighbouring numbers is (c * c - 1) / 12.
-            count = round(math.sqrt(max(0.0, 12 * (mean_square - mean * mean) + 1)))
-            first = round(mean - (count - 1) / 2) - 1
-            found.append(f"{first}..{first + count - 1}")
-    return found
-
-
-def counting(tq: int, tk: int, **options: Any) -> Problem:
-    """All scores are 0; the value of key i begins with i + 1 and its square: out tells what was seen."""
-    numbers = torch.arange(1, tk + 1, dtype=F32)
-    v = torch.zeros(1, tk, 1, 16)
-    v[0, :, 0, 0], v[0, :, 0, 1] = numbers, numbers**2
-    return Problem(torch.ones(1, tq, 1, 16), torch.zeros(1, tk, 1, 16), v, **options)
-
-
-def expect_spans(part: ModuleType, given: Problem, grades: str, why: str) -> None:
-    """Each query sees the keys that it must see, told as ranges."""
-    out, _, _ = forward(part, given, grades)
-    exact = given.exact()[0]
-    expect(out.shape == exact.shape, f"out has shape {list(out.shape)}, not that of q")
-    for query, (got, right) in enumerate(zip(spans(out), spans(exact), strict=True)):
-        if got != right:
-            position = given.k.shape[1] - given.q.shape[1] + query
-            what = f"the keys that query {query}, at position {position}, sees"
-            raise Mismatch(what, right, got, why)
-    expect_near(out, exact, given.dtype, "the average of what is seen", why=why)
 
 
 def without_masks(given: Problem) -> Problem:

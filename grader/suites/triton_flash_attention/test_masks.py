@@ -7,18 +7,21 @@ import torch
 from hypothesis import given
 
 from grader.kit import Mismatch, examples, expect, task
+from grader.suites.triton_flash_attention.checks import (
+    expect_forward,
+    expect_whole_tiles,
+)
+from grader.suites.triton_flash_attention.limits import expect_limits
 from grader.suites.triton_flash_attention.problems import (
     F16,
     F32,
     Problem,
-    counting,
-    expect_forward,
-    expect_spans,
     forward,
     problem,
     problems,
     without_masks,
 )
+from grader.suites.triton_flash_attention.spans import counting, expect_spans
 
 OFFSET = "Query j stands at position tk - tq + j: the queries are the last ones."
 
@@ -85,10 +88,27 @@ def share_of_forward(part: ModuleType, given_problem: Problem, grades: str) -> f
     return forward(part, given_problem, grades)[2].flops / max(whole, 1)
 
 
+LIMITS = (
+    ((0, 31), 96, None), ((64, 95), 96, None), ((70, 101), 102, None), ((-20, 11), 40, None),
+    ((-40, -9), 40, None), ((7, 7), 8, None),
+    ((64, 95), 96, 20), ((64, 95), 96, 64), ((64, 95), 96, 200), ((70, 101), 102, 50),
+    ((-5, 26), 40, 10), ((15, 46), 47, 1),
+)  # fmt: skip
+"""(positions of the first and the last query of a tile, tk, window)"""
+
+
+@task("10.2")
+def test_the_limits_of_the_walk(part: ModuleType) -> None:
+    """`visible_keys` says which tiles a query tile visits, and which of them need no mask."""
+    for tile, tk, window in LIMITS:
+        expect_limits(part, "visible_keys", tile, tk - tile[0], tk, window, 16)
+
+
 @task("10.2")
 def test_tiles_above_the_diagonal_are_not_visited(part: ModuleType) -> None:
     """Of 256 queries over 256 keys, the half above the diagonal is not computed, and not read."""
     square = problem(256, 256, dtype=F16, causal=True)
+    expect_whole_tiles(forward(part, square, "10.2")[2], "10.2")
     share = share_of_forward(part, square, "10.2")
     expect(
         share < 0.8,
@@ -112,7 +132,7 @@ def test_tiles_before_the_window_are_not_visited(part: ModuleType) -> None:
 
 
 @task("10.2")
-@examples(14)
+@examples(9)
 @given(problems(causal=True))
 def test_any_causal_problem(part: ModuleType, problem: Problem) -> None:
     """Any lengths, any window: out is that of float64."""
@@ -137,7 +157,7 @@ def test_neighbouring_heads_share_a_key_head(part: ModuleType) -> None:
 
 
 @task("10.3")
-@examples(8)
+@examples(6)
 @given(problems(group=True))
 def test_any_groups(part: ModuleType, problem: Problem) -> None:
     """Any number of heads over any number of key heads."""
@@ -231,7 +251,7 @@ def test_a_block_mask_beside_a_causal_one(part: ModuleType) -> None:
 
 
 @task("10.4")
-@examples(10)
+@examples(7)
 @given(problems(mask=True))
 def test_any_block_mask(part: ModuleType, problem: Problem) -> None:
     """Any block mask over any lengths."""

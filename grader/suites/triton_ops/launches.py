@@ -1,8 +1,9 @@
 """How the suite runs a learner's kernels: watched, and without the mistakes of other tasks."""
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 from unittest.mock import patch
@@ -10,8 +11,9 @@ from unittest.mock import patch
 import torch
 from torch import Tensor
 
-from grader.kit import expect, expect_equal, watch
-from grader.kit.kernels import random
+from grader.kit import Mismatch, expect, expect_equal, watch
+from grader.kit.kernels import expect_near, padded_apart, random
+from grader.kit.layout import STRIDE_WHY
 from grader.kit.triton_watch import Seen, watching
 from solutions.triton_ops import norms, rope
 
@@ -24,6 +26,16 @@ TAIL = (
     "A tile has a power of two of lanes, a row has not: lanes past its end must load 0, count for "
     "nothing and store nothing."
 )
+STRIDES = (
+    "Each tensor has gaps of its own here, which hold NaN: a row is found with the strides of the "
+    "tensor that it is in."
+)
+SLOTS = (
+    "Slot s is row s % block_size of block s // block_size; a block's stride says how far the next "
+    "block is."
+)
+NOTHING = "A negative slot stores nothing: as an index it would be another block's memory."
+POOL = ("key_blocks", "value_blocks")
 WIDE = "The arithmetic is done in float32; what is stored is rounded to the input's dtype."
 
 
@@ -52,10 +64,10 @@ def _parameters(function: Any) -> list[str] | None:
     return list(inspect.signature(function.fn).parameters) if hasattr(function, "fn") else None
 
 
-def run(part: ModuleType, name: str, *args: Any) -> tuple[Any, Seen]:
+def run(part: ModuleType, name: str, *args: Any, record: bool = False) -> tuple[Any, Seen]:
     """One call of the learner's kernels. Gives what it gives, and what its launches did."""
     kernels = watch(part.LayerKernels(), "kernels")
-    with watching() as seen:
+    with watching(record=record) as seen:
         got = getattr(kernels, name)(*args)
     return got, seen
 
@@ -75,19 +87,16 @@ def expect_mostly(got: Tensor, right: Tensor, what: str, why: str) -> None:
     expect(share > 0.98, f"only {share:.0%} of the values of {what}", why=why)
 
 
-def with_gaps(rows: int, size: int, *, seed: int = 0, dtype: torch.dtype = F32) -> Tensor:
-    """x [rows, size], whose rows are 8 numbers apart, all of them large."""
-    memory = torch.full((rows, size + 8), 1000.0, dtype=dtype)
-    memory[:, :size] = random(rows, size, seed=seed, dtype=dtype)
-    return memory[:, :size]
-
-
-def expect_gaps_kept(x: Tensor, what: str) -> None:
-    """Nothing was written between the rows of what `with_gaps` gave."""
-    assert x._base is not None
-    gaps = x._base[:, x.shape[1] :]
-    changed = int((gaps != 1000.0).sum())
-    expect(not changed, f"{changed} numbers between the rows of {what} were overwritten", why=TAIL)
+def expect_explained(*checks: Callable[[], None]) -> None:
+    """All of these hold. Of those that fail, the first that names a stride is raised."""
+    failures = []
+    for check in checks:
+        try:
+            check()
+        except Mismatch as failure:
+            failures.append(failure)
+    if failures:
+        raise next((failure for failure in failures if failure.why == STRIDE_WHY), failures[0])
 
 
 def product(tokens: int, heads: int, kv_heads: int, d: int, **how: Any) -> list[Tensor]:
@@ -97,5 +106,53 @@ def product(tokens: int, heads: int, kv_heads: int, d: int, **how: Any) -> list[
     return [part.view(tokens, part.shape[1] // d, d) for part in parts]
 
 
+def apart(tokens: int, heads: int, kv_heads: int, d: int, **how: Any) -> list[Tensor]:
+    """q, k and v whose tokens and heads have gaps: no stride is another one's."""
+    counts = (heads, kv_heads, kv_heads)
+    return list(
+        padded_apart(*(random(tokens, n, d, seed=seed, **how) for seed, n in enumerate(counts)))
+    )
+
+
+def strides_told(**tensors: Tensor) -> str:
+    return "Strides: " + ", ".join(f"{list(x.stride())} of {name}" for name, x in tensors.items())
+
+
+@dataclass(frozen=True, slots=True)
+class Reads:
+    """Where the programs of a recorded run begin to read a tensor, in the order in which a GPU starts
+    them: the first number of a grid runs fastest. lanes: numbers that the widest load reads."""
+
+    begins: list[int]
+    lanes: int
+
+
+def reads_of(seen: Seen, tensor: Tensor) -> Reads:
+    """seen: of `run(..., record=True)`."""
+    first: dict[tuple[int, ...], int] = {}
+    lanes = 0
+    for access in seen.accesses:
+        if (
+            access.deed == "reads"
+            and access.origin.begin == tensor.data_ptr()
+            and len(access.elements)
+        ):
+            place, begin = access.program[::-1], int(access.elements.min())
+            first[place] = min(begin, first.get(place, begin))
+            lanes = max(lanes, len(access.elements))
+    return Reads([first[place] for place in sorted(first)], lanes)
+
+
 def copies(*tensors: Tensor) -> list[Tensor]:
     return [tensor.clone() for tensor in tensors]
+
+
+def pool(blocks: int, block_size: int, kv_heads: int, d: int, **how: Any) -> tuple[Tensor, Tensor]:
+    """Keys and values that are there already."""
+    shape = blocks, block_size, kv_heads, d
+    return random(*shape, seed=90, **how), random(*shape, seed=91, **how)
+
+
+def expect_stored(got: tuple[Tensor, Tensor], right: tuple[Tensor, Tensor], why: str) -> None:
+    for name, mine, exact in zip(POOL, got, right, strict=True):
+        expect_near(mine, exact.double(), mine.dtype, f"{name} afterwards", why=why)

@@ -5,21 +5,27 @@ from types import ModuleType
 import torch
 from hypothesis import given as drawn
 from hypothesis import strategies as st
+from torch import Tensor
 
 from grader.kit import examples, expect, expect_close, expect_equal, kernels, task
-from grader.kit.kernels import expect_near, random
+from grader.kit.far import FAR_WHY, far
+from grader.kit.kernels import expect_gaps_kept, expect_near, padded, padded_apart, random
+from grader.kit.layout import Reading
+from grader.kit.triton_watch import Seen
 from grader.suites.triton_ops.launches import (
     F16,
     F32,
+    STRIDES,
     TAIL,
     WIDE,
-    expect_gaps_kept,
+    expect_explained,
     expect_mostly,
     expect_one_launch,
     expect_work,
     given,
+    reads_of,
     run,
-    with_gaps,
+    strides_told,
 )
 from solutions.transformer_ops import TransformerOps
 
@@ -28,6 +34,15 @@ DTYPES = st.sampled_from([F32, F16])
 ROUNDING = (
     "The normed value is rounded to the input's dtype before the weight, as in lab 2, or an engine "
     "gives other tokens with one backend than with another."
+)
+
+SHORT = (
+    "A row of 16 numbers is half a warp's work, and starting a program costs more. A tile [ROWS, "
+    "BLOCK], or a loop over rows, gives each program several: `norm_tile` says how many."
+)
+LONG = (
+    "A tile that holds a row of 20,000 numbers or more has 32,768 lanes or more, which no program's "
+    "registers hold. Above LONGEST_ROW a loop over the row reads it twice: `long_rms_norm_kernel`."
 )
 
 
@@ -55,7 +70,7 @@ def test_eps_stands_under_the_root(part: ModuleType) -> None:
 @task("9.1")
 def test_the_mean_is_over_the_row_alone(part: ModuleType) -> None:
     """In a row of 5 numbers the mean is over 5, whatever the tile's size and the memory behind it."""
-    x, weight = with_gaps(3, 5), torch.ones(5)
+    x, weight = padded(random(3, 5)), torch.ones(5)
     got, _ = run(part, "rms_norm", x, weight, 1e-5)
     why = f"{TAIL} And the sum is divided by 5, not by the tile's 8 lanes."
     expect_near(got, kernels.rms_norm(x, weight, 1e-5), F32, "rms_norm of rows of 5", why=why)
@@ -94,9 +109,16 @@ def test_heads_are_normed_where_they_lie(part: ModuleType) -> None:
     """x may be a view [T, heads, d] of a fused product, with gaps between tokens."""
     qkv, weight = random(3, 6 * 8), random(8, seed=1)
     heads, before = qkv[:, 16:32].view(3, 2, 8), qkv.clone()
-    got, _ = run(part, "rms_norm", heads, weight, 1e-5)
-    why = "Two strides lead to a row: from token to token, and from head to head."
-    expect_near(got, kernels.rms_norm(heads, weight, 1e-5), F32, "the norm of a view", why=why)
+    why = f"Two strides lead to a row: from token to token, and from head to head. {STRIDES}"
+    for what, x in (
+        ("2 heads out of 6 of a product", heads),
+        ("2 tokens of 3 heads, with gaps", padded(random(2, 3, 5))),
+    ):
+        gain = weight[: x.shape[-1]]
+        reading = Reading(lambda x, gain=gain: kernels.rms_norm(x, gain, 1e-5), {"x": x})
+        got, _ = run(part, "rms_norm", x, gain, 1e-5)
+        right, told = reading.compute(x), f"the norm of {what}"
+        expect_near(got, right, F32, told, why=why, reading=reading)
     expect_close(qkv, before, "the product that x is a view of", rtol=0, atol=0, why="x stays.")
 
 
@@ -115,11 +137,34 @@ def test_a_row_is_read_once(part: ModuleType) -> None:
 
 
 @task("9.1")
+def test_short_rows_share_a_program(part: ModuleType) -> None:
+    """256 rows of 16 numbers take at most 64 programs: several short rows make one worth its start."""
+    x, weight = random(256, 16), random(16, seed=1)
+    got, seen = run(part, "rms_norm", x, weight, 1e-5)
+    expect_near(got, kernels.rms_norm(x, weight, 1e-5), F32, "rms_norm of 256 rows of 16", why=TAIL)
+    expect_work(seen.programs, 64, "programs for 256 rows of 16 numbers", SHORT)
+
+
+@task("9.1")
 def test_a_row_that_no_register_holds(part: ModuleType) -> None:
-    """A row of 40,000 numbers, which may be read twice."""
+    """A row of 40,000 numbers, which may be read twice, takes tiles of at most 16,384."""
     x, weight = random(1, 40_000), torch.ones(40_000)
-    got, _ = run(part, "rms_norm", x, weight, 1e-5)
+    got, seen = run(part, "rms_norm", x, weight, 1e-5, record=True)
     expect_near(got, kernels.rms_norm(x, weight, 1e-5), F32, "rms_norm of 40,000 numbers", why=TAIL)
+    expect_work(
+        reads_of(seen, x).lanes, 16_384, "numbers in the widest tile of a row of 40,000", LONG
+    )
+
+
+@task("9.1")
+def test_rows_of_a_norm_may_be_far_apart(part: ModuleType) -> None:
+    """The offset of a row may be more than int32 holds."""
+    weight = random(5, seed=1, dtype=F16)
+    with far() as apart:
+        x = apart(random(3, 5, dtype=F16))
+        got, _ = run(part, "rms_norm", x, weight, 1e-5)
+        right = kernels.rms_norm(x, weight, 1e-5)
+        expect_near(got, right, F16, "rms_norm of rows that are far apart", why=FAR_WHY)
 
 
 @task("9.1")
@@ -130,6 +175,7 @@ def test_any_rms_norm(
 ) -> None:
     """For any shape and dtype rms_norm is its definition in float64, rounded."""
     x, weight = random(*lead, d, seed=seed, dtype=dtype), random(d, seed=seed + 1, dtype=dtype)
+    x = padded(x, seed % 3)
     got, _ = run(part, "rms_norm", x, weight, 1e-5)
     expect_near(got, kernels.rms_norm(x, weight, 1e-5), dtype, f"rms_norm in {dtype}", why=WIDE)
 
@@ -164,20 +210,65 @@ def test_the_norm_is_of_the_rounded_sum(part: ModuleType) -> None:
 
 @task("9.2")
 def test_rows_with_gaps(part: ModuleType) -> None:
-    """Rows of 5 with memory between them, which stays as it is."""
-    x, residual, weight = with_gaps(3, 5), with_gaps(3, 5, seed=1), random(5, seed=2)
-    normed, total = kernels.fused_add_rms_norm(x, residual, weight, 1e-5)
+    """Rows of x and of residual are differently far apart, and what lies between them stays."""
+    expect_added_and_normed(
+        part, random(5, seed=2), *padded_apart(random(3, 5), random(3, 5, seed=1))
+    )
+
+
+@task("9.2")
+def test_long_rows_with_gaps(part: ModuleType) -> None:
+    """Rows of 20,000 numbers, which no register holds, are differently far apart as well."""
+    x, residual = padded_apart(random(2, 20_000), random(2, 20_000, seed=1))
+    seen = expect_added_and_normed(part, random(20_000, seed=2), x, residual)
+    expect_work(
+        reads_of(seen, x).lanes, 16_384, "numbers in the widest tile of rows of 20,000", LONG
+    )
+
+
+def expect_added_and_normed(part: ModuleType, weight: Tensor, x: Tensor, residual: Tensor) -> Seen:
+    """The sum and its norm are right, and in the gaps of x and residual is what was there."""
+    inputs = {"x": x, "residual": residual}
+    readings = [
+        Reading(
+            lambda i=i, **on: kernels.fused_add_rms_norm(**on, weight=weight, eps=1e-5)[i], inputs
+        )
+        for i in (0, 1)
+    ]
+    right = [reading.compute(**inputs) for reading in readings]
     with given(part, "normalise"):
-        run(part, "fused_add_rms_norm", x, residual, weight, 1e-5)
-    expect_near(x, normed, F32, "the norm of rows of 5", why=TAIL)
-    expect_near(residual, total, F32, "the sum of rows of 5", why=TAIL)
-    expect_gaps_kept(x, "x")
-    expect_gaps_kept(residual, "residual")
+        _, seen = run(part, "fused_add_rms_norm", x, residual, weight, 1e-5, record=True)
+    why = f"{strides_told(**inputs)}. {STRIDES} {TAIL}"
+    size = len(weight)
+    for name, tensor in inputs.items():
+        expect_gaps_kept(name, tensor, why=why)
+    expect_explained(
+        lambda: expect_near(
+            x, right[0], F32, f"the norm of rows of {size}", why=why, reading=readings[0]
+        ),
+        lambda: expect_near(
+            residual, right[1], F32, f"the sum of rows of {size}", why=why, reading=readings[1]
+        ),
+    )
+    return seen
+
+
+@task("9.2")
+def test_rows_of_both_may_be_far_apart(part: ModuleType) -> None:
+    """The offset of a row may be more than int32 holds, in x and in residual."""
+    weight = random(5, seed=2, dtype=F16)
+    with far() as apart:
+        x, residual = (apart(random(3, 5, seed=seed, dtype=F16)) for seed in (0, 1))
+        normed, total = kernels.fused_add_rms_norm(x, residual, weight, 1e-5)
+        with given(part, "normalise"):
+            run(part, "fused_add_rms_norm", x, residual, weight, 1e-5)
+        expect_near(residual, total, F16, "the sum of rows that are far apart", why=FAR_WHY)
+        expect_near(x, normed, F16, "the norm of rows that are far apart", why=FAR_WHY)
 
 
 @task("9.2")
 def test_fused_reads_and_writes_once(part: ModuleType) -> None:
-    """One launch reads x and residual once and writes each once."""
+    """One launch reads x and residual once and writes each once; short rows share a program."""
     x, residual, weight = random(5, 300), random(5, 300, seed=1), random(300, seed=2)
     with given(part, "normalise"):
         _, seen = run(part, "fused_add_rms_norm", x, residual, weight, 1e-5)
@@ -186,6 +277,10 @@ def test_fused_reads_and_writes_once(part: ModuleType) -> None:
     for name, tensor in (("x", x), ("residual", residual)):
         expect_work(seen.loads(tensor), tensor.numel(), f"numbers read of {name}", why)
         expect_work(seen.stores(tensor), tensor.numel(), f"numbers written to {name}", why)
+    with given(part, "normalise"):
+        rows = (random(64, 16), random(64, 16, seed=1), random(16, seed=2))
+        _, seen = run(part, "fused_add_rms_norm", *rows, 1e-5)
+    expect_work(seen.programs, 16, "programs for 64 rows of 16 numbers", SHORT)
 
 
 @task("9.2")
@@ -196,6 +291,8 @@ def test_any_fused_add_rms_norm(
 ) -> None:
     """For any shape and dtype the results are the sum and its norm."""
     x, residual = (random(*lead, d, seed=seed + i, dtype=dtype) for i in (0, 1))
+    if len(lead) == 1:  # rows of more dimensions must be one view of [rows, d]
+        x, residual = padded_apart(x, residual)
     weight = random(d, seed=seed + 2, dtype=dtype)
     normed, total = kernels.fused_add_rms_norm(x, residual, weight, 1e-3)
     kept = weight.clone()

@@ -8,16 +8,20 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from grader.kit import examples, expect, expect_equal, kernels, task
-from grader.kit.kernels import expect_near, random
+from grader.kit.far import FAR_WHY, far
+from grader.kit.kernels import expect_gaps_kept, expect_near, padded_apart, random
 from grader.suites.triton_ops.launches import (
     F16,
     F32,
+    STRIDES,
     WIDE,
+    apart,
     expect_mostly,
     expect_one_launch,
     expect_work,
     product,
     run,
+    strides_told,
 )
 
 QUARTER = (
@@ -25,7 +29,10 @@ QUARTER = (
     torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 0.0]]),
 )
 """cos and sin: pair 0 turns by 0, 90 and 180 degrees at positions 0, 1 and 2, pair 1 never."""
-HEADS = "A tile has a power of two of heads: those that a token does not have must be masked."
+HEADS = (
+    "A tile has a power of two of heads: those that a token does not have must be masked. Program t of "
+    "a token has the heads of q from t * HEADS on, and those of k from t * KV_HEADS on."
+)
 
 
 def expect_turned(part: ModuleType, q: Tensor, k: Tensor, *rest: Tensor, why: str = "") -> None:
@@ -84,6 +91,29 @@ def test_heads_that_no_tile_divides(part: ModuleType) -> None:
 
 
 @task("9.4")
+def test_q_and_k_have_strides_of_their_own(part: ModuleType) -> None:
+    """Tokens and heads of q and of k are differently far apart, and what lies between them stays."""
+    q, k, _ = apart(3, 4, 3, 6)
+    positions, tables = torch.tensor([8, 0, 5]), kernels.rotary_tables(9, 3)
+    right = [kernels.rope(x, positions, *tables) for x in (q, k)]
+    run(part, "rope", q, k, positions, *tables)
+    why = f"{strides_told(q=q, k=k)}. {STRIDES} {HEADS}"
+    for name, x in (("q", q), ("k", k)):
+        expect_gaps_kept(name, x, why=why)
+    for name, x, exact in zip("qk", (q, k), right, strict=True):
+        expect_near(x, exact, F32, f"{name} of shape {list(x.shape)}", why=why)
+
+
+@task("9.4")
+def test_tokens_may_be_far_apart(part: ModuleType) -> None:
+    """The offset of a token may be more than int32 holds, in q and in k."""
+    positions, tables = torch.tensor([8, 0, 5]), kernels.rotary_tables(9, 3)
+    with far() as apart:
+        q, k = (apart(random(3, heads, 6, seed=heads, dtype=F16)) for heads in (4, 2))
+        expect_turned(part, q, k, positions, *tables, why=FAR_WHY)
+
+
+@task("9.4")
 def test_many_heads(part: ModuleType) -> None:
     """40 heads of q on 9 of k, more than one tile of each."""
     q, k = random(2, 40, 4), random(2, 9, 4, seed=1)
@@ -139,7 +169,7 @@ def rotations(draw: st.DrawFn) -> tuple[Tensor, ...]:
     positions = draw(st.lists(st.integers(0, 29), min_size=tokens, max_size=tokens))
     q = random(tokens, heads, 2 * half + rest, seed=seed)
     k = random(tokens, kv_heads, 2 * half + rest, seed=seed + 1)
-    return q, k, torch.tensor(positions), *kernels.rotary_tables(30, half)
+    return *padded_apart(q, k), torch.tensor(positions), *kernels.rotary_tables(30, half)
 
 
 @task("9.4")

@@ -7,18 +7,21 @@ from hypothesis import given as drawn
 from hypothesis import strategies as st
 
 from grader.kit import examples, expect_equal, kernels, task
-from grader.kit.kernels import expect_near, random
+from grader.kit.far import FAR_WHY, far
+from grader.kit.kernels import expect_gaps_kept, expect_near, padded, random
+from grader.kit.layout import Reading
 from grader.suites.triton_ops.launches import (
     F16,
     F32,
+    STRIDES,
     TAIL,
     WIDE,
-    expect_gaps_kept,
     expect_mostly,
     expect_one_launch,
     expect_work,
+    reads_of,
     run,
-    with_gaps,
+    strides_told,
 )
 from solutions.transformer_ops import TransformerOps
 
@@ -45,19 +48,43 @@ def test_silu_is_x_times_its_sigmoid(part: ModuleType) -> None:
 @task("9.3")
 def test_the_tail_of_a_half(part: ModuleType) -> None:
     """Halves of 5, in rows with memory between them: the tile's last lanes lie in other numbers."""
-    x = with_gaps(3, 10)
+    x = padded(random(3, 10))
     got, _ = run(part, "silu_mul", x)
     expect_equal(list(got.shape), [3, 5], "the shape of silu_mul")
-    expect_near(got, kernels.silu_mul(x), F32, "silu_mul of halves of 5", why=TAIL)
-    expect_gaps_kept(x, "x")
+    why, reading = f"{TAIL} {strides_told(x=x)}. {STRIDES}", Reading(kernels.silu_mul, {"x": x})
+    right = kernels.silu_mul(x)
+    expect_near(got, right, F32, "silu_mul of halves of 5", why=why, reading=reading)
+    expect_gaps_kept("x", x, why=why)
 
 
 @task("9.3")
 def test_a_wide_row_is_cut_into_tiles(part: ModuleType) -> None:
-    """A half of 3,000 numbers takes more than one program, and each takes its own part."""
+    """A half of 3,000 numbers takes several programs; those that start together read neighbours."""
     x = random(2, 6000)
-    got, _ = run(part, "silu_mul", x)
-    expect_near(got, kernels.silu_mul(x), F32, "silu_mul of halves of 3,000", why=TAIL)
+    got, seen = run(part, "silu_mul", x, record=True)
+    why = (
+        f"{TAIL} Or, if all from some column on are wrong: the programs of a row must cover it together, "
+        "each with the tile that its number says."
+    )
+    expect_near(got, kernels.silu_mul(x), F32, "silu_mul of halves of 3,000", why=why)
+    why = (
+        "Program p starts beside p + 1: number them along the rows, all tiles of row 0 before those of "
+        "row 1. Down the columns, programs that run together read from as many distant rows. (Of a grid "
+        "with two numbers, the first counts fastest.)"
+    )
+    starts = reads_of(seen, x).begins
+    what = "where in x programs 0, 1, 2, ... begin to read"
+    expect_equal(starts, sorted(starts), what, why=why)
+
+
+@task("9.3")
+def test_rows_of_a_gate_may_be_far_apart(part: ModuleType) -> None:
+    """The offset of a row may be more than int32 holds."""
+    with far() as apart:
+        x = apart(random(3, 10, dtype=F16))
+        got, _ = run(part, "silu_mul", x)
+        what = "silu_mul of rows that are far apart"
+        expect_near(got, kernels.silu_mul(x), F16, what, why=FAR_WHY)
 
 
 @task("9.3")
@@ -95,5 +122,7 @@ def test_any_silu_mul(
 ) -> None:
     """For any shape and dtype silu_mul is its definition in float64, rounded."""
     x = random(*lead, 2 * d, seed=seed, dtype=dtype)
+    if len(lead) == 1:  # of more dimensions, rows must be one view of [rows, 2 * d]
+        x = padded(x)
     got, _ = run(part, "silu_mul", x)
     expect_near(got, kernels.silu_mul(x), dtype, f"silu_mul in {dtype}", why=WIDE)

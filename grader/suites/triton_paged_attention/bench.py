@@ -1,6 +1,7 @@
 """Sequences in a pool, attention over them under supervision, and what float64 says.
 
 Whatever a case leaves open in the pool is NaN, and what stands behind the end of a table is no block.
+Queries, blocks of keys, blocks of values and tables have gaps between them, each another one.
 """
 
 from collections import Counter
@@ -13,10 +14,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from grader.kit import expect, note, watch
+from grader.kit import Fault, Mismatch, expect, note, watch
 from grader.kit.kernels import (
     Pool,
     expect_near,
+    padded,
+    padded_apart,
     paged_decode,
     paged_pool,
     paged_prefill,
@@ -30,6 +33,17 @@ MASK_WHY = (
     "The last block of a sequence is filled as far as its keys go; behind them lies what the block's "
     "last owner left, here NaN. 0 * NaN is NaN: mask the loads of keys and of values, and give the "
     "scores there -inf."
+)
+
+EMPTY_WHY = (
+    "A slot without a key is read where a lane behind the last key has no mask, where a part ends "
+    "behind its sequence, or where the row in the block is not position % block_size. What is there is "
+    "NaN, and 0 * NaN is NaN: mask the loads of keys and of values, and give the scores there -inf."
+)
+TABLE_WHY = (
+    "A table has one entry for each block, not for each position: position p needs entry "
+    "p // block_size. What lies behind the entries of a sequence is not looked up: mask positions "
+    "behind its last key."
 )
 
 
@@ -76,13 +90,23 @@ def make_case(
     seed: int = 0,
     **spec: Any,
 ) -> Case:
-    """Random queries, keys and values."""
+    """Random queries, keys and values, with gaps in between."""
     pool = paged_pool(
         lens, block_size=block_size, kv_heads=kv_heads, head_dim=d, seed=seed, dtype=dtype
     )
     num_queries = len(lens) if queries is None else sum(queries)
     q = random(num_queries, kv_heads * group, d, seed=seed + 1, dtype=dtype)
-    return Case(lens, pool, q, AttentionSpec(**{"scale": 0.25} | spec), queries)
+    return with_gaps(Case(lens, pool, q, AttentionSpec(**{"scale": 0.25} | spec), queries))
+
+
+def with_gaps(case: Case) -> Case:
+    """The case in memory where queries, blocks and tables have gaps, no stride being another one's."""
+    pool = case.pool
+    views = padded_apart(case.q, pool.key_blocks, pool.value_blocks, dims=[0])
+    q, keys, values = (x if len(x) else x.contiguous() for x in views)
+    tables = padded(pool.block_tables)
+    pool = replace(pool, key_blocks=keys, value_blocks=values, block_tables=tables)
+    return replace(case, pool=pool, q=q)
 
 
 def filled(case: Case, *, keys: Any = None, values: Any = None, q: Any = None) -> Case:
@@ -99,7 +123,7 @@ def filled(case: Case, *, keys: Any = None, values: Any = None, q: Any = None) -
             for p in range(length if number is not None else 0):
                 new[name][pool.block_tables[i, p // size], p % size] = number(i, p)
     asked = case.q if q is None else torch.zeros_like(case.q) + q
-    return replace(case, pool=replace(pool, **new), q=asked)
+    return with_gaps(replace(case, pool=replace(pool, **new), q=asked))
 
 
 def attend(part: ModuleType, case: Case, splits: int | None = None) -> tuple[Any, Seen]:
@@ -111,7 +135,7 @@ def attend(part: ModuleType, case: Case, splits: int | None = None) -> tuple[Any
         part.PagedAttention() if splits is None else part.PagedAttention(splits=splits), "attention"
     )
     pool = case.pool
-    with watching() as seen:
+    with watching(record=True) as seen, table_explained():
         if case.queries is None:
             bound = max(case.lens, default=0)
             out = attention.decode(
@@ -138,6 +162,17 @@ def attend(part: ModuleType, case: Case, splits: int | None = None) -> tuple[Any
     return out, seen
 
 
+@contextmanager
+def table_explained() -> Iterator[None]:
+    """A table is read outside for reasons of its own."""
+    try:
+        yield
+    except Fault as fault:
+        if "of block_tables" in fault.problem:
+            fault.why = TABLE_WHY
+        raise
+
+
 def expect_attention(
     part: ModuleType,
     case: Case,
@@ -151,10 +186,29 @@ def expect_attention(
     out, seen = attend(part, case, splits)
     name = "prefill" if case.queries is not None else "decode"
     expect(isinstance(out, Tensor), f"{name} returns {type(out).__name__} instead of a tensor")
-    expect_near(
-        out, case.exact(), case.q.dtype, what or f"{name} of {case.told()}", why=why, roundings=roundings
-    )  # fmt: skip
+    what = what or f"{name} of {case.told()}"
+    if isinstance(out, Tensor) and out.isnan().any():
+        expect_no_empty_slot_read(case, seen, what)
+        why = f"{why} No slot without a key was read: arithmetic gave the NaN, or nothing was written."
+    expect_near(out, case.exact(), case.q.dtype, what, why=why.strip(), roundings=roundings)
     return seen
+
+
+def expect_no_empty_slot_read(case: Case, seen: Seen, what: str) -> None:
+    """No program has read a slot of the pool in which no key lies: NaN is there."""
+    for name, blocks in (("keys", case.pool.key_blocks), ("values", case.pool.value_blocks)):
+        for access in seen.accesses:
+            if access.deed != "reads" or access.origin.begin != blocks.data_ptr():
+                continue
+            offsets = torch.from_numpy(access.elements.astype("int64"))
+            last = int(offsets.max()) + 1 if len(offsets) else 0
+            numbers = blocks.as_strided((last,), (1,))[offsets]
+            if bool(numbers.isnan().any()):
+                offset = int(offsets[numbers.isnan()][0])
+                block, rest = divmod(offset, blocks.stride(0))
+                place = f"slot {rest // blocks.stride(1)} of block {block} of the {name}"
+                who = f"program {access.program} of {access.kernel}"
+                raise Mismatch(f"{what}: {who} reads {place}, where no key lies", why=EMPTY_WHY)
 
 
 def expect_rows(out: Any, values: list[float], what: str, why: str) -> None:
@@ -169,7 +223,8 @@ def loads_by_program(tensor: Tensor) -> Iterator[Counter[tuple[Any, ...]]]:
     """Elements of a tensor that each program of a grid reads."""
     from triton.runtime.interpreter import InterpreterBuilder
 
-    begin, end = tensor.data_ptr(), tensor.data_ptr() + tensor.numel() * tensor.element_size()
+    last = sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True))
+    begin, end = tensor.data_ptr(), tensor.data_ptr() + (last + 1) * tensor.element_size()
     before = InterpreterBuilder.create_masked_load
     count: Counter[tuple[Any, ...]] = Counter()
 

@@ -6,8 +6,12 @@ from types import ModuleType
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import Tensor
 
 from grader.kit import examples, expect, expect_equal, task
+from grader.kit.far import FAR_WHY, far
+from grader.kit.kernels import expect_near
+from grader.kit.layout import Reading
 from grader.suites.triton_paged_attention.bench import (
     MASK_WHY,
     Case,
@@ -119,35 +123,104 @@ def test_sums_are_float32(part: ModuleType) -> None:
     expect_equal(out.dtype, torch.bfloat16, "the dtype of the result")
     mean = (128 * 32 + 1372 * 15 / 64) / 1500
     expect_rows(out, [mean], "the mean of 1500 values in bfloat16", why)
+    case = make_case([1500], block_size=16, d=16, dtype=torch.bfloat16)
+    case = filled(
+        case,
+        keys=lambda i, p: 0.0 if p < 128 else -1.5,
+        values=lambda i, p: 32.0,
+        q=1.0,
+    )
+    why = (
+        "The weights of 128 keys are 1, those of the others exp(-6), 3.4 in all: as bfloat16, a total "
+        "of 128 does not grow by what is less than 1. Keep sums in float32, that of the weights too."
+    )
+    out, _ = attend(part, case, splits=1)
+    expect_rows(out, [32.0], "the mean of 1500 equal values in bfloat16", why)
     case = make_case([40, 3], block_size=16, d=16, dtype=torch.float16)
     expect_attention(part, case, splits=1, what="decode in float16", why="As in bfloat16.")
 
 
 @task("11.1")
 def test_tensors_may_be_strided(part: ModuleType) -> None:
-    """Queries are a slice of a fused product; blocks of keys and of values alternate in memory."""
+    """Queries are a slice of a fused product; blocks of keys and of values are differently far apart."""
     case = make_case([9, 6], kv_heads=2)
     fused = torch.full((2, 6, 16), 99.0)
     fused[:, 2:4] = case.q
+    case = replace(case, q=fused[:, 2:4])
     pool = case.pool
-    pairs = torch.stack((pool.key_blocks, pool.value_blocks), dim=1)
-    pool = replace(pool, key_blocks=pairs[:, 0], value_blocks=pairs[:, 1])
-    why = "Only the last dimensions are packed: take the first dimension's step from its stride."
-    expect_attention(part, replace(case, q=fused[:, 2:4], pool=pool), splits=1, why=why)
+    inputs = {"q": case.q, "key_blocks": pool.key_blocks, "value_blocks": pool.value_blocks}
+
+    def compute(q: Tensor, key_blocks: Tensor, value_blocks: Tensor) -> Tensor:
+        own = replace(pool, key_blocks=key_blocks, value_blocks=value_blocks)
+        return replace(case, q=q, pool=own).exact()
+
+    told = ", ".join(f"{list(x.stride())} of {name}" for name, x in inputs.items())
+    why = (
+        f"Strides: {told}. Only the last dimensions are packed: a block's step from its stride, while a "
+        "slot always takes kv_heads * head size."
+    )
+    out, _ = attend(part, case, splits=1)
+    reading = Reading(compute, inputs)
+    expect_near(
+        out, case.exact(), torch.float32, "decode of a pool with gaps", why=why, reading=reading
+    )
+
+
+@task("11.1")
+def test_blocks_and_queries_may_be_far_apart(part: ModuleType) -> None:
+    """In a large pool the offset of a block is more than int32 holds."""
+    case = make_case([6, 5, 2], dtype=torch.float16)
+    pool = case.pool
+    with far() as apart:
+        keys, values = (apart(blocks) for blocks in (pool.key_blocks, pool.value_blocks))
+        distant = replace(pool, key_blocks=keys, value_blocks=values)
+        case = replace(case, pool=distant, q=apart(case.q))
+        expect_attention(part, case, splits=1, what="decode over a large pool", why=FAR_WHY)
 
 
 @task("11.1")
 def test_every_key_is_read_once(part: ModuleType) -> None:
     """Decode is bound by memory: each key and each value is read once, and nothing else of the pool."""
-    case = make_case([37, 5], kv_heads=2)
-    _, seen = attend(part, case, splits=1)
-    for name, blocks in (("keys", case.pool.key_blocks), ("values", case.pool.value_blocks)):
-        expect_equal(
-            seen.loads(blocks),
-            (37 + 5) * 2 * 16,
-            f"numbers read of the {name} of 37 + 5 positions in 2 heads of 16",
-            why="One pass is enough: the softmax is taken online, tile by tile.",
-        )
+    for d, why in (
+        (16, "One pass is enough: the softmax is taken online, tile by tile."),
+        (24, "A tile has 32 dimensions, a head 24: mask the others in every load and store."),
+    ):
+        case = make_case([37, 5], kv_heads=2, d=d)
+        seen = expect_attention(part, case, splits=1, why=why)
+        for name, blocks in (("keys", case.pool.key_blocks), ("values", case.pool.value_blocks)):
+            expect_equal(
+                seen.loads(blocks),
+                (37 + 5) * 2 * d,
+                f"numbers read of the {name} of 37 + 5 positions in 2 heads of {d}",
+                why=why,
+            )
+
+
+@task("11.1")
+def test_products_of_float32_are_float32(part: ModuleType) -> None:
+    """Where tl.dot multiplies float32, it does so in float32."""
+    _, seen = attend(part, make_case([20]), splits=1)
+    told = sorted({precision for precision in seen.precisions if precision})
+    why = (
+        'The default of input_precision is "tf32", which keeps 10 bits of each factor: on a GPU results '
+        'are off in the fourth digit, and in the interpreter nothing shows it. Ask for "ieee".'
+    )
+    expect(
+        told in ([], ["ieee"]), f"tl.dot multiplies float32 with input_precision {told}", why=why
+    )
+
+
+@task("11.1")
+def test_blocks_of_any_size(part: ModuleType) -> None:
+    """A tile may begin in the middle of a block, and end in another one."""
+    why = (
+        "Position p lies in row p % block_size of its block. Where a tile's length is no multiple of "
+        "the block's, its first position is not the first row of a block."
+    )
+    for block_size in (48, 3):
+        case = make_case([200], block_size=block_size)
+        what = f"decode of 200 keys in blocks of {block_size}"
+        expect_attention(part, case, splits=1, what=what, why=why)
 
 
 @st.composite
@@ -209,7 +282,7 @@ def test_a_large_group_fits(part: ModuleType) -> None:
         "and a group of 20 needs 32 rows."
     )
     for group in (7, 20):
-        case = make_case([6, 3], kv_heads=2, group=group)
+        case = make_case([6, 3], kv_heads=2, group=group, d=24)
         expect_attention(
             part, case, splits=1, what=f"{group} query heads on each key head", why=why
         )

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grader.kit import examples, expect, expect_equal, task
+from grader.kit.far import FAR_WHY, far
 from grader.suites.triton_paged_attention.bench import (
     MASK_WHY,
     Case,
@@ -134,12 +135,37 @@ def test_what_is_ahead_is_not_read(part: ModuleType) -> None:
 @task("11.5")
 def test_queries_may_be_strided(part: ModuleType) -> None:
     """Queries are a slice of a fused product."""
-    case = make_case([9, 6], queries=[4, 6], kv_heads=2)
-    fused = torch.full((10, 6, 16), 99.0)
+    case = make_case([9, 6], queries=[4, 6], kv_heads=2, d=24)
+    fused = torch.full((10, 6, 24), 99.0)
     fused[:, 2:4] = case.q
     expect_attention(
         part, replace(case, q=fused[:, 2:4]), why="The step from token to token is a stride."
     )
+
+
+@task("11.5")
+def test_chunks_may_be_far_apart(part: ModuleType) -> None:
+    """In a large pool the offset of a block, or of a query, is more than int32 holds."""
+    case = make_case([6, 5], queries=[3, 2], dtype=torch.float16)
+    pool = case.pool
+    with far() as apart:
+        keys, values = (apart(blocks) for blocks in (pool.key_blocks, pool.value_blocks))
+        distant = replace(pool, key_blocks=keys, value_blocks=values)
+        case = replace(case, pool=distant, q=apart(case.q))
+        expect_attention(part, case, what="prefill over a large pool", why=FAR_WHY)
+
+
+@task("11.5")
+def test_a_batch_of_many_sequences(part: ModuleType) -> None:
+    """131 sequences, most of which have no query in this step."""
+    queries = [0] * 131
+    queries[3] = queries[127] = queries[128] = queries[130] = 1
+    case = make_case([2] * 131, queries=queries)
+    why = (
+        "The search for a tile's sequence goes through query_start_loc 128 entries at a time: what the "
+        "later ones find is added to what the earlier ones have found."
+    )
+    expect_attention(part, case, what="a query each of sequences 3, 127, 128 and 130", why=why)
 
 
 @task("11.5")

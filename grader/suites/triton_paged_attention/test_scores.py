@@ -47,11 +47,14 @@ def test_a_window_saves_reading(part: ModuleType) -> None:
 @task("11.4")
 def test_a_window_is_divided_too(part: ModuleType) -> None:
     """With several parts, it is the keys of the window that are divided."""
-    case = make_case([700, 90], block_size=16, window=300)
-    what = "sequences of 700 and 90 keys with a window of 300, in 3 parts"
-    expect_attention(
-        part, case, splits=3, what=what, why="Both kernels must know where keys begin."
+    why = (
+        "Both kernels must know where keys begin: they divide start..end, and a part without keys in "
+        "one of them must be one in the other."
     )
+    for window in (300, 100):
+        case = make_case([700, 90], block_size=16, kv_heads=2, window=window)
+        what = f"sequences of 700 and 90 keys with a window of {window}, in 3 parts"
+        expect_attention(part, case, splits=3, what=what, why=why)
 
 
 def scores_of(lens: list[int], score: float, **spec: object) -> Case:

@@ -95,6 +95,18 @@ def test_equal_parts_of_unequal_length(part: ModuleType) -> None:
 
 
 @task("11.3")
+def test_every_head_has_its_own_parts(part: ModuleType) -> None:
+    """What a part of a head of a sequence leaves behind is joined for that head and that sequence."""
+    case = make_case([300, 290], block_size=16, kv_heads=2)
+    why = (
+        "One kernel writes parts [n, heads, splits, d] and lses [n, heads, splits], another one reads "
+        "them: both count sequence, head and split in that order."
+    )
+    what = "2 sequences with 2 heads each, in 3 parts"
+    expect_attention(part, case, splits=3, what=what, why=why)
+
+
+@task("11.3")
 def test_an_empty_part_leaves_no_trace(part: ModuleType) -> None:
     """A sequence shorter than the number of parts has empty ones, which count for nothing."""
     why = (
@@ -123,6 +135,13 @@ def test_one_long_sequence_is_shared(part: ModuleType) -> None:
         max(busy) <= 256,
         f"one program reads {max(busy)} of 1500 keys while there are {len(busy)}: {busy}",
         why="The slowest program decides: all take the same number of tiles, the last perhaps less.",
+    )
+    cut = [count for count in busy if count % 16]
+    expect(
+        len(cut) <= 1,
+        f"{len(cut)} of {len(busy)} parts end within a tile: {busy}",
+        why="A program takes as long for a piece of a tile as for the whole one: parts are whole tiles, "
+        "only the last one of a sequence may be less.",
     )
 
 

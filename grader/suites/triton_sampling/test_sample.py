@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grader.kit import examples, expect_equal, task
-from grader.kit.kernels import sampling_batch
+from grader.kit.kernels import padded, sampling_batch
 from grader.suites.triton_sampling.plugged import (
     SAME_NOISE,
     draw_tokens,
@@ -42,7 +42,7 @@ def test_every_filter_in_one_batch(part: ModuleType) -> None:
     why = (
         "Penalties first, then temperature, top-k, top-p, min-p, each with the row's own parameter."
     )
-    logits = random_logits(len(KINDS), 300, scale=1.0)
+    logits = padded(random_logits(len(KINDS), 300, scale=1.0))
     expect_draws(part, TASK, logits, batch, "the draws of six kinds of requests", why=why)
 
 
@@ -61,18 +61,22 @@ def test_a_request_draws_the_same_alone_and_in_a_batch(part: ModuleType) -> None
 @task(TASK)
 def test_penalties_come_first(part: ModuleType) -> None:
     """A penalised token is less likely before anything else is asked."""
-    logits, counts = random_logits(3, 150), torch.zeros(3, 150)
+    logits, counts = random_logits(4, 150), torch.zeros(4, 150)
     best = logits.argmax(dim=1)
-    counts[torch.arange(3), best] = 2
-    batch = sampling_batch(3, temperature=[0.0, 1.0, 0.0], top_k=[0, 1, 0])
+    counts[torch.arange(4), best] = 2
+    heats, top_p = [0.0, 1.0, 0.0, 1.0], [1.0, 1.0, 1.0, 1e-6]
+    batch = sampling_batch(4, temperature=heats, top_k=[0, 1, 0, 0], top_p=top_p)
     batch.penalties = PenaltyBatch(
-        presence=torch.tensor([9.0, 0.0, 0.0]),
-        frequency=torch.tensor([0.0, 9.0, 0.0]),
-        repetition=torch.tensor([1.0, 1.0, 9.0]),
+        presence=torch.tensor([9.0, 0.0, 0.0, 9.0]),
+        frequency=torch.tensor([0.0, 9.0, 0.0, 0.0]),
+        repetition=torch.tensor([1.0, 1.0, 9.0, 1.0]),
         output_counts=counts,
-        prompt_mask=torch.zeros(3, 150, dtype=torch.bool),
+        prompt_mask=torch.zeros(4, 150, dtype=torch.bool),
     )
-    why = "Greedy rows and top-k must see the penalised logits: each row's favourite is no longer that."
+    why = (
+        "Greedy rows, top-k and the rounds of top-p must all see the penalised logits: each row's "
+        "favourite is no longer that."
+    )
     expect_draws(part, TASK, logits, batch, "the draws of rows with a penalty", why=why)
 
 

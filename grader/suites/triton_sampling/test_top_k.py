@@ -92,6 +92,21 @@ def test_signs_and_zeros(part: ModuleType) -> None:
 
 
 @task(TASK)
+def test_neighbours_among_floats(part: ModuleType) -> None:
+    """Of 4, 1, the float32 just below 1, and -3 the bound for top_k = 2 lies below the first two."""
+    row = torch.tensor([[1 - 2.0**-24, 4.0, -3.0, 1.0]])
+    why = (
+        "The bisection ends at the last bit. The largest logit that misses a pivot may be the k-th "
+        "largest: it stays within the interval, so the end of that lies above it, not on it."
+    )
+    bounds = bounds_of(part, row, sampling_batch(1, top_k=2))
+    if bounds is None:
+        return  # another design may subtract the maximum first, which rounds the two to one
+    above = (row[0] > bounds[0]).nonzero().flatten().tolist()
+    expect_equal(above, [1, 3], "the tokens above the bound for top_k = 2", why=why)
+
+
+@task(TASK)
 def test_fewer_tokens_than_k(part: ModuleType) -> None:
     """A row with fewer than k possible tokens keeps those, and no other."""
     logits = torch.full((2, 300), -INF)

@@ -87,11 +87,41 @@ def test_the_share_is_of_what_top_k_left(part: ModuleType) -> None:
 
 
 @task(TASK)
+def test_min_p_comes_after_the_share(part: ModuleType) -> None:
+    """Of 0.45, 0.25, 0.13, 0.12, 0.05 top_k = 4, top_p = 0.55 and min_p = 0.4 leave the first two."""
+    why = (
+        "Min-p comes last: what it drops races no more, but still counts in the sum that p is a share "
+        "of. Above the second there is 0.45 of the 0.95 that top-k left, 0.47 and less than 0.55. "
+        "Against 0.70, the sum without what min-p drops, it would be 0.64, and the second would go."
+    )
+    row = logs(0.13, 0.45, 0.05, 0.25, 0.12)
+    what = "the tokens drawn at top_k = 4, top_p = 0.55, min_p = 0.4"
+    expect_all_of(part, TASK, row, {1, 3}, what, why=why, top_k=4, top_p=0.55, min_p=0.4)
+
+
+@task(TASK)
+def test_equals_where_the_set_ends(part: ModuleType) -> None:
+    """Of 0.2, 0.4, 0.2, 0.2 top_p = 0.5 keeps the 0.4 and all of the equals, or one as lab 1 does."""
+    batch = sampling_batch(20, top_p=0.5, seeds=list(range(3, 23)))
+    got, _ = draw_tokens(part, TASK, logs(0.2, 0.4, 0.2, 0.2).repeat(20, 1), batch)
+    drawn = sorted(set(got))
+    why = (
+        f"{REJECTION} Equals are not above each other, so all three stay; a sort keeps one of them. "
+        "To drop all three leaves 0.4, which does not reach p."
+    )
+    is_right = 1 in drawn and len(drawn) in (2, 4)
+    expect(is_right, f"20 draws at top_p = 0.5 of 0.2, 0.4, 0.2, 0.2 give only {drawn}", why=why)
+
+
+@task(TASK)
 def test_many_rounds(part: ModuleType) -> None:
-    """A thousand tokens of about the same chance and a small p: most candidates are rejected."""
-    logits = random_logits(4, 1000, scale=0.05)
-    batch = sampling_batch(4, top_p=0.02, seeds=[11, 12, 13, 14])
-    why = f"{REJECTION} The bound only rises, so that this ends."
+    """Thousands of tokens of about the same chance and a small p: most candidates are rejected."""
+    logits = random_logits(3, 2500, scale=0.05)
+    batch = sampling_batch(3, top_p=0.02, seeds=[11, 12, 13])
+    why = (
+        f"{REJECTION} The bound only rises, so that this ends. A row of 2,500 tokens has several "
+        "programs in a round, and the chunks of each begin at its own first token."
+    )
     expect_draws(part, TASK, logits, batch, "the draws at top_p = 0.02 of flat logits", why=why)
 
 
@@ -120,6 +150,20 @@ def test_few_passes(part: ModuleType) -> None:
         "finds the next: two passes for most rows, three for some."
     )
     expect(read <= 3.0, f"{read:.2f} passes over the logits for 3 rows", why=why)
+
+
+@task(TASK)
+def test_a_rejected_candidate_raises_the_bound(part: ModuleType) -> None:
+    """The round after a rejection reads only what is above the candidate that was rejected."""
+    logits = random_logits(2, 3000, scale=2.0)
+    batch = sampling_batch(2, top_p=0.3, seeds=[0, 1])
+    seen = expect_draws(part, TASK, logits, batch, "two draws at top_p = 0.3", why=REJECTION)
+    read = seen.loads(logits) / logits.numel()
+    why = (
+        "Both first candidates are rejected, and nothing at or below them can be drawn: `low` becomes "
+        "the candidate's logit. If it stays where it was, the next round reads the whole row again."
+    )
+    expect(read <= 3.0, f"{read:.2f} passes over the logits for 2 rows", why=why)
 
 
 def clear_cut(logits: torch.Tensor, heat: float, p: float) -> bool:

@@ -1,10 +1,10 @@
 """The contracts of the kernels: one signature for each operation, in PyTorch, Triton and CUDA C++.
 
-Labs 9 to 12 write them in Triton, labs 13 to 16 in
-CUDA C++; the engine picks by `EngineConfig.backend`, and a kernel is right if it agrees with the plain
-PyTorch of labs 1 to 5. Everywhere: T is the number of query tokens of a flat batch, n of sequences; the
-last dimension of every tensor is contiguous, and the first may be strided (query, key and value are
-views of one product). Dtypes are float32, float16 and bfloat16; arithmetic is float32.
+Labs 9 to 12 write them in Triton, labs 13 to 16 in CUDA C++; the engine picks by
+`EngineConfig.backend`, and a kernel is right if it agrees with the plain PyTorch of labs 1 to 5.
+Everywhere: T is the number of query tokens of a flat batch, n of sequences; the last dimension of every
+tensor is contiguous, and the first may be strided (query, key and value are views of one product); of
+other strides a part takes what it says. Dtypes are float32, float16 and bfloat16; arithmetic is float32.
 """
 
 from typing import TYPE_CHECKING, Protocol

@@ -71,8 +71,8 @@ class BlockManager(Protocol):
     def replace(self, request_id: str, index: int, block_ids: Sequence[int]) -> None:
         """Point len(block_ids) entries of a table, from `index` on, at other blocks that are in use.
 
-        The other entries stay, and the references to the old blocks are dropped. Raises BlockStateError,
-        with nothing changed, if one of the new blocks is free.
+        All of these entries exist. The other entries stay, and the references to the old blocks are
+        dropped. Raises BlockStateError, with nothing changed, if one of the new blocks is free.
         """
         ...
 
@@ -183,7 +183,8 @@ class KVCacheManager(Protocol):
         filed (`commit`) nor given up.
 
         Waiting then saves computing it twice, unless the request may not reuse a prefix. Blocks that a
-        running request fills token by token are not waited for.
+        running request fills token by token are not waited for. A fork waits for as long as its sibling
+        runs and has not settled the prompt.
         """
         ...
 
@@ -202,8 +203,8 @@ class KVCacheManager(Protocol):
 
         One that may not reuse a prefix (`Request.may_reuse_prefix`) computes all of its tokens.
         Sets and returns `num_computed_tokens`: at most num_tokens - 1, since a step must compute at
-        least one token to have logits. Sets `num_cached_tokens` too, unless the request was preempted.
-        `free` undoes it.
+        least one token to have logits. `num_cached_tokens` gets the same number, a fork's too, unless
+        the request was preempted. `free` takes back the table and the lock, not the counts.
         """
         ...
 
@@ -230,7 +231,9 @@ class KVCacheManager(Protocol):
     def swap_in(self, request: "Request", num_tokens: int, *, keep_free: int = 0) -> bool:
         """Bring the table back and make room for the first `num_tokens` tokens, as `allocate` does.
 
-        False, with nothing changed, if the device pool has no room.
+        Blocks that the tree has by now need no copy: at most num_computed_tokens // block_size of them
+        are shared. A table that is longer than `num_tokens` asks for comes back whole. False, with
+        nothing changed, if the device pool has no room.
         """
         ...
 

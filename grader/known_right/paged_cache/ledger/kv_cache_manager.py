@@ -111,8 +111,9 @@ class KVCacheManager:
         if copies and (pair := self._blocks.copy_on_write(key, begin // size)):
             self._copies.append(pair)
         self._blocks.allocate(key, grows)
-        if self._tree is not None and num_tokens > begin + 1:
-            ends = range((begin // size + 1) * size, num_tokens + 1, size)
+        known = min(num_tokens, len(request.token_ids))
+        if self._tree is not None and known > begin + 1:
+            ends = range((begin // size + 1) * size, known + 1, size)
             self._seats[key].computing |= {tuple(request.token_ids[:end]) for end in ends}
         return True
 
@@ -177,7 +178,8 @@ class KVCacheManager:
     def swap_in(self, request: Request, num_tokens: int, *, keep_free: int = 0) -> bool:
         """Bring the table back, with room for `num_tokens` tokens; False if there is none."""
         seat, shared = self._sit(request, request.num_computed_tokens // self.block_size)
-        missing = max(0, self._blocks_for(num_tokens) - len(shared))
+        on_host = self._blocks.num_swapped_blocks(request.request_id)
+        missing = max(on_host, self._blocks_for(num_tokens)) - len(shared)
         if not self._have(missing, keep_free):
             self._rise(seat)
             return False

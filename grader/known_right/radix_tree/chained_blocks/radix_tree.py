@@ -3,9 +3,10 @@
 Different from the reference: an entry is found by its parent entry and its block's tokens, as vLLM finds
 blocks by a hash chained from block to block. Nothing is compressed, so nothing is ever split: a handle
 is the last entry of a match, and how many entries its "node" spans. Locks and last uses are kept for
-each block, and eviction scans the ends.
+each block, and so is the queue of those that may go.
 """
 
+import heapq
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -46,6 +47,8 @@ class RadixTree:
     def __init__(self, block_size: int) -> None:
         self.block_size = block_size
         self._entries: dict[tuple[int, tuple[int, ...]], Entry] = {}
+        self._queue: list[tuple[int, int, Entry]] = []  # perhaps out of date, as in node.py
+        self._pushed = 0
         self._num_locked = 0
         self._tick = 0
 
@@ -69,6 +72,8 @@ class RadixTree:
         chain = list(self._chain(token_ids, max_blocks))
         for entry in chain:
             entry.last_used = self._tick
+        if chain:
+            self._push(chain[-1])
         return [entry.block for entry in chain], Handle(chain[-1] if chain else None, len(chain))
 
     def insert(self, token_ids: list[int], block_ids: Sequence[int]) -> tuple[int, Handle]:
@@ -83,6 +88,8 @@ class RadixTree:
                 end.num_children += 1
             end = entry
         fresh = len(block_ids) - len(matched)
+        if fresh and end is not None:
+            self._push(end)
         return len(matched), Handle(end, fresh or len(matched))
 
     def split(self, node: Handle, num_blocks: int) -> Handle:
@@ -105,6 +112,8 @@ class RadixTree:
         for entry in _upwards(node.end):
             entry.locks -= 1
             self._num_locked -= not entry.locks
+        if node.end is not None:
+            self._push(node.end)
 
     def path_blocks(self, node: Handle) -> list[int]:
         """The blocks from the first down to the end of `node`."""
@@ -113,18 +122,23 @@ class RadixTree:
     def evict(self, num_blocks: int) -> list[int]:
         """Remove ends of chains one by one, the least recently used first."""
         evicted: list[int] = []
-        ends = {entry for entry in self._entries.values() if entry.may_go}
-        while ends and len(evicted) < num_blocks:
-            oldest = min(ends, key=lambda entry: entry.last_used)
-            ends.remove(oldest)
+        while self._queue and len(evicted) < num_blocks:
+            last_used, _, oldest = heapq.heappop(self._queue)
+            is_filed = self._entries.get(oldest.key) is oldest
+            if not is_filed or not oldest.may_go or oldest.last_used != last_used:
+                continue
             del self._entries[oldest.key]
             evicted.append(oldest.block)
-            parent = oldest.parent
-            if parent is not None:
-                parent.num_children -= 1
-                if parent.may_go:
-                    ends.add(parent)
+            if oldest.parent is not None:
+                oldest.parent.num_children -= 1
+                self._push(oldest.parent)
         return evicted
+
+    def _push(self, entry: Entry) -> None:
+        """An entry may go, or may have a new last use."""
+        if entry.may_go:
+            self._pushed += 1
+            heapq.heappush(self._queue, (entry.last_used, self._pushed, entry))
 
     def all_blocks(self) -> list[int]:
         """Every block."""

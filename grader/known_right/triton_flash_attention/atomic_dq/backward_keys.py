@@ -43,7 +43,8 @@ def all_kernel(
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
 ):
-    start_n, head, batch = tl.program_id(0) * BLOCK_N, tl.program_id(1), tl.program_id(2)
+    start_n = tl.program_id(0) * BLOCK_N
+    head, batch = tl.program_id(1).to(tl.int64), tl.program_id(2).to(tl.int64)
     heads = tl.num_programs(1)
     columns = (start_n + tl.arange(0, BLOCK_N))[None, :]
     keys = load_rows(
@@ -76,11 +77,18 @@ def all_kernel(
             row = (batch * heads + head) * tq + rows
             log_total = tl.load(lse + row, mask=rows < tq, other=0.0)
             scores = tl.dot(queries, keys.T, input_precision="ieee") * scale
-            seen = (rows < tq)[:, None] & (columns < tk)
+            probs = tl.exp(scores - log_total[:, None])
+            edge = (start + BLOCK_M > tq) | (start_n + BLOCK_N > tk)
             if CAUSAL:
-                position = (rows + tk - tq)[:, None]
-                seen = seen & (columns <= position) & (columns > position - window)
-            probs = tl.where(seen, tl.exp(scores - log_total[:, None]), 0.0)
+                first = start + tk - tq
+                edge = edge | (start_n + BLOCK_N - 1 > first)
+                edge = edge | (start_n <= first + BLOCK_M - 1 - window)
+            if edge:
+                seen = (rows < tq)[:, None] & (columns < tk)
+                if CAUSAL:
+                    position = (rows + tk - tq)[:, None]
+                    seen = seen & (columns <= position) & (columns > position - window)
+                probs = tl.where(seen, probs, 0.0)
             dp = tl.dot(grads, values.T, input_precision="ieee")
             ds = probs * (dp - tl.load(delta + row, mask=rows < tq, other=0.0)[:, None]) * scale
             to_values += tl.dot(probs.T.to(grads.dtype), grads, input_precision="ieee")

@@ -1,4 +1,5 @@
-"""One walk over all key tiles that any query sees, every one of them masked, with natural exponents."""
+"""One walk over all key tiles that any query sees, which looks at each tile's limits for whether to mask
+it, with natural exponents."""
 
 import triton
 import triton.language as tl
@@ -32,8 +33,8 @@ def forward_kernel(
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
 ):
-    start_m, head = tl.program_id(0) * BLOCK_M, tl.program_id(1)
-    batch = tl.program_id(2)
+    start_m, head = tl.program_id(0) * BLOCK_M, tl.program_id(1).to(tl.int64)
+    batch = tl.program_id(2).to(tl.int64)
     key_head = head // GROUP
     rows = start_m + tl.arange(0, BLOCK_M)
     positions = rows + (tk - tq)
@@ -68,13 +69,19 @@ def forward_kernel(
                 BLOCK_N, D, BLOCK_D, True,
             )  # fmt: skip
             scores = tl.dot(queries, keys.to(tl.float32).T, input_precision="ieee")
-            columns = (start + tl.arange(0, BLOCK_N))[None, :]
-            hidden = columns >= tk
+            crossed = start + BLOCK_N > tk
             if CAUSAL:
-                hidden = hidden | (columns > positions[:, None])
+                crossed = crossed | (start + BLOCK_N - 1 > start_m + (tk - tq))
             if WINDOW:
-                hidden = hidden | (columns + window <= positions[:, None])
-            scores = tl.where(hidden, float("-inf"), scores)
+                crossed = crossed | (start + window <= last)
+            if crossed:
+                columns = (start + tl.arange(0, BLOCK_N))[None, :]
+                hidden = columns >= tk
+                if CAUSAL:
+                    hidden = hidden | (columns > positions[:, None])
+                if WINDOW:
+                    hidden = hidden | (columns + window <= positions[:, None])
+                scores = tl.where(hidden, float("-inf"), scores)
             best = tl.maximum(peak, tl.max(scores, 1)[:, None])
             finite = tl.where(best > float("-inf"), best, 0.0)
             weights = tl.exp(scores - finite)

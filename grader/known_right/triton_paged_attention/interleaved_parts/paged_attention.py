@@ -58,7 +58,7 @@ def part_kernel(
     real = (row // TOKENS < GROUP) & (token < count)
     position = length - count + token
     dim = tl.arange(0, DIMS)
-    at = (begin + token)[:, None] * q_step + head[:, None] * D + dim[None, :]
+    at = (begin + token).to(tl.int64)[:, None] * q_step + head[:, None] * D + dim[None, :]
     rows = tl.load(q + at, mask=real[:, None] & (dim < D)[None, :], other=0.0).to(tl.float32)
 
     low = tl.maximum(length - count + first - window + 1, 0) // KEYS
@@ -66,10 +66,11 @@ def part_kernel(
     top = tl.full([ROWS], -1e30, tl.float32)
     total = tl.zeros([ROWS], tl.float32)
     acc = tl.zeros([ROWS, DIMS], tl.float32)
+    table = block_tables + seq.to(tl.int64) * table_step
     for number in range(low + part, tl.cdiv(high, KEYS), PARTS):
         key = number * KEYS + tl.arange(0, KEYS)
         there = key < high
-        block = tl.load(block_tables + seq * table_step + key // SIZE, mask=there, other=0)
+        block = tl.load(table + key // SIZE, mask=there, other=0).to(tl.int64)
         mask = there[:, None] & (dim < D)[None, :]
         inner = ((key % SIZE) * KV_HEADS + kv_head)[:, None] * D + dim[None, :]
         k = tl.load(key_blocks + block[:, None] * key_step + inner, mask=mask, other=0.0)

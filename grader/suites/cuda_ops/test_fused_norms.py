@@ -1,0 +1,177 @@
+"""Task 14.3: the sum of x and residual, and its norm, in one launch."""
+
+from types import ModuleType
+
+import torch
+from hypothesis import given
+from torch import Tensor
+
+from grader.kit import examples, expect, expect_equal, task
+from grader.kit.cuda_work import (
+    blamed,
+    count_beyond_grid,
+    expect_read_once,
+    expect_whole_sectors,
+    expect_wide,
+    work_of,
+)
+from grader.kit.kernels import Reading, expect_near, fused_add_rms_norm, random, rms_norm
+from grader.suites.cuda_ops.exact import BF16, F16, F32, ODD, kernels_of, laid, only, rows, shifted
+
+APART = (
+    "x and residual are two tensors with a stride each, and x_rows and residual_rows say where their "
+    "rows begin."
+)
+
+
+def fuse(part: ModuleType, x: Tensor, residual: Tensor, weight: Tensor, eps: float) -> None:
+    """Runs the fused operation; its results must be the two tensors that it was given."""
+    pair = kernels_of(part).fused_add_rms_norm(x, residual, weight, eps)
+    same = isinstance(pair, tuple) and len(pair) == 2 and pair[0] is x and pair[1] is residual
+    expect(same, "fused_add_rms_norm does not return x and residual, which it has written over")
+
+
+@task("14.3")
+def test_the_sum_goes_to_the_residual(part: ModuleType) -> None:
+    """The sum is written over residual, its norm over x."""
+    x, residual = torch.tensor([[1.0, 3.0]]), torch.tensor([[0.0, 4.0]])
+    fuse(part, x, residual, torch.tensor([10.0, 1.0]), 0.0)
+    why = "The sum (1, 7) goes on to the next layer as it is; its norm is what this layer reads."
+    expect_near(
+        residual, torch.tensor([[1.0, 7.0]]), F32, "residual after (1, 3) + (0, 4)", why=why
+    )
+    expect_near(x, torch.tensor([[2.0, 1.4]]), F32, "x after it", why=why)
+
+
+@task("14.3")
+def test_the_norm_is_of_the_rounded_sum(part: ModuleType) -> None:
+    """Squares are those of the sum as it was rounded and stored."""
+    why = "256 + 1 is 256 in bfloat16, and that is the residual; the norm of equal numbers is 1."
+    for d in (64, 63):
+        x, residual = torch.full((1, d), 256.0, dtype=BF16), torch.full((1, d), 1.0, dtype=BF16)
+        fuse(part, x, residual, torch.ones(d, dtype=BF16), 0.0)
+        what = f"the sums of {d} times 256 and 1 in bfloat16"
+        expect_equal(residual.unique().tolist(), [256.0], what, why=why)
+        expect_equal(x.unique().tolist(), [1.0], f"the norm of {what}", why=why)
+    mixed, zeros = torch.tensor([[257.0, 1.0]]), torch.zeros(1, 2, dtype=BF16)
+    residual = zeros.clone()
+    fuse(part, mixed.to(BF16), residual, torch.ones(2, dtype=BF16), 0.0)
+    expect_equal(
+        residual.tolist(), [[256.0, 1.0]], "the sums of (257, 1) and 0 in bfloat16", why=why
+    )
+
+
+@task("14.3")
+def test_fused_rows_of_every_length(part: ModuleType) -> None:
+    """Every number of a row counts once, whatever the row's length."""
+    for d in (1, 33, 72, 100, 264, 1000, 1032):
+        x, residual = random(3, d, seed=d), random(3, d, seed=d + 1)
+        weight = random(d, seed=d + 2)
+        normed, total = fused_add_rms_norm(x, residual, weight, 1e-5)
+        fuse(part, x, residual, weight, 1e-5)
+        expect_near(residual, total, F32, f"the sum of 3 rows of {d}")
+        expect_near(x, normed, F32, f"the norm of the sum of 3 rows of {d}")
+
+
+@task("14.3")
+def test_fused_rows_apart(part: ModuleType) -> None:
+    """Rows of x and of residual lie at their own strides, and nothing between them is touched."""
+    cases = ((3, 16), F32, 0), ((2, 2, 64), BF16, 0), ((3, 16), F32, 1), ((2, 3000), F16, 0)
+    for shape, dtype, start in cases:  # from 1 on no pack fits
+        values = random(*shape, dtype=dtype), random(*shape, seed=1, dtype=dtype)
+        x, residual = (laid(value, i, start=start) for i, value in enumerate(values))
+        weight = random(shape[-1], seed=2, dtype=dtype)
+        inputs = {"x": x, "residual": residual}
+        sums = Reading(lambda x, residual: x.double() + residual.double(), inputs)
+        norms = Reading(
+            lambda x, residual, weight=weight: fused_add_rms_norm(x, residual, weight, 1e-5)[0],
+            inputs,
+        )
+        normed, total = fused_add_rms_norm(x, residual, weight, 1e-5)
+        what = f"{list(shape)} {dtype}, x with strides {x.stride()}, residual {residual.stride()}"
+        fuse(part, x, residual, weight, 1e-5)
+        expect_near(residual, total, dtype, f"the sum of {what}", why=APART, reading=sums)
+        expect_near(
+            x,
+            normed,
+            dtype,
+            f"the norm of the sum of {what}",
+            why=APART,
+            reading=norms,
+            roundings=2,
+        )
+
+
+@task("14.3")
+def test_each_number_limits_fused_packs(part: ModuleType) -> None:
+    """Each address, both strides and d may forbid packs, alone."""
+    names = "x", "residual", "weight", "x_stride", "residual_stride", "d"
+    for name in names:
+        d = 28 if name == "d" else 32
+        x, residual = (
+            laid(random(3, d, seed=i, dtype=BF16), i, start=4 * (name == tensor),
+                 step=4 * (name == f"{tensor}_stride"))
+            for i, tensor in enumerate(("x", "residual"))
+        )  # fmt: skip
+        weight = shifted(random(d, seed=2, dtype=BF16), 4 * (name == "weight"))
+        normed, total = fused_add_rms_norm(x, residual, weight, 1e-5)
+        with only(name) as why:
+            fuse(part, x, residual, weight, 1e-5)
+        what = f"3 rows of {d}, where {name} does not suit packs"
+        expect_near(residual, total, BF16, f"the sum of {what}", why=why)
+        expect_near(x, normed, BF16, f"the norm of the sum of {what}", why=why, roundings=2)
+
+
+@task("14.3")
+def test_any_number_of_fused_rows(part: ModuleType) -> None:
+    """However many rows there are, each is summed and normed."""
+    weight = random(16, seed=2)
+
+    def rows_of(count: int) -> tuple[Tensor, Tensor]:
+        return random(count, 16, seed=count), random(count, 16, seed=1)
+
+    dry = part.LayerKernels()
+    many = count_beyond_grid(
+        lambda count: dry.fused_add_rms_norm(*rows_of(count), weight, 1e-5), 20_000
+    )
+    for count in (1, 9, many):
+        x, residual = rows_of(count)
+        normed, total = fused_add_rms_norm(x, residual, weight, 1e-5)
+        fuse(part, x, residual, weight, 1e-5)
+        why = "The last block has room for rows that do not exist, and every row has a warp."
+        expect_near(residual, total, F32, f"the sum of {count} rows of 16", why=why)
+        expect_near(x, normed, F32, f"the norm of the sum of {count} rows of 16", why=why)
+
+
+@task("14.3")
+@examples(25)
+@given(rows())
+def test_any_fused_add_rms_norm(part: ModuleType, x: Tensor) -> None:
+    """Any shape, dtype, stride and alignment, also where those of x and of residual differ."""
+    residual = random(*x.shape, seed=7, dtype=x.dtype)
+    weight = random(x.shape[-1], seed=1, dtype=x.dtype)
+    normed, total = fused_add_rms_norm(x, residual, weight, 1e-5)
+    what = f"{list(x.shape)} {x.dtype}, strides {x.stride()}"
+    with blamed("misaligned", ODD):
+        fuse(part, x, residual, weight, 1e-5)
+    expect_near(residual, total, x.dtype, f"the sum of {what}", why=ODD)
+    # The sum may round the other way than in float64, and the norm is of what was rounded.
+    expect_near(
+        x, rms_norm(residual, weight, 1e-5), x.dtype, f"the norm of the sum of {what}", why=ODD
+    )
+    expect_near(x, normed, x.dtype, f"the norm of the sum of {what}", why=ODD, roundings=2)
+
+
+@task("14.3")
+def test_fused_reads_each_input_once(part: ModuleType) -> None:
+    """x and residual are read once and written once, in one launch."""
+    kernels, weight = kernels_of(part), random(512, seed=2, dtype=BF16)
+    x, residual = (random(6, 512, seed=i, dtype=BF16) for i in (0, 1))
+    work = work_of(lambda: kernels.fused_add_rms_norm(x, residual, weight, 1e-5))
+    what = "the fused norm of 6 rows of 1,024 bytes"
+    expect_equal(
+        work.launches, 1, f"launches for {what}", why="Two launches would read the sum again."
+    )
+    expect_read_once(work, 2 * 6 * 512 * 2, 6 * 512 * 2, what)
+    expect_wide(work, 2 * 6 * 512 * 2, what)
+    expect_whole_sectors(work, what)

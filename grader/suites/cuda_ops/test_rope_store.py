@@ -1,0 +1,170 @@
+"""Task 14.6: RoPE of q in place, and of k on its way to the pool, with v."""
+
+from types import ModuleType
+
+import torch
+from hypothesis import given
+from torch import Tensor
+
+from grader.kit import examples, expect_close, expect_equal, task
+from grader.kit.cuda_work import (
+    blamed,
+    count_beyond_grid,
+    expect_no_wrap,
+    expect_whole_sectors,
+    expect_wide,
+    work_of,
+)
+from grader.kit.kernels import expect_near, random, rope, rotary_tables, store_kv
+from grader.suites.cuda_ops.exact import (
+    BF16,
+    F32,
+    ODD,
+    heads,
+    kernels_of,
+    laid,
+    only,
+    shifted,
+)
+
+
+def stored(part: ModuleType, q: Tensor, k: Tensor, v: Tensor, half: int, slots: list[int],
+           what: str, why: str, odd: str = "") -> None:  # fmt: skip
+    """rope_and_store of these tokens into blocks of 2; q, k, v and both pools are as they must be.
+
+    odd: a table or a pool whose address is no multiple of 16."""
+    positions = torch.tensor([(5 * i + 3) % 11 for i in range(len(q))], dtype=torch.int64)
+    mapping, (cos, sin) = torch.tensor(slots, dtype=torch.int64), rotary_tables(11, half)
+    tables = shifted(cos, 2 * (odd == "cos")), shifted(sin, 2 * (odd == "sin"))
+    shape = (max([0, *slots]) // 2 + 2, 2, *k.shape[1:])
+    keys, values = (
+        shifted(random(*shape, seed=s, dtype=k.dtype), 4 * (odd == name))
+        for s, name in ((8, "key_blocks"), (9, "value_blocks"))
+    )
+    queries, turned = rope(q, positions, *tables), rope(k, positions, *tables)
+    right = store_kv(turned, v, keys.double(), values.double(), mapping)
+    untouched = k.clone(), v.clone()
+    with blamed("misaligned", why), blamed("out_of_bounds", why):
+        kernels_of(part).rope_and_store(q, k, v, positions, *tables, keys, values, mapping)
+    expect_near(keys, right[0], k.dtype, f"the key blocks after {what}", why=why)
+    expect_near(values, right[1], k.dtype, f"the value blocks after {what}", why=why)
+    expect_near(q, queries, q.dtype, f"q after {what}", why=why)
+    for name, got, before in (("k", k, untouched[0]), ("v", v, untouched[1])):
+        kept = "It is turned on its way to the pool, and written nowhere else."
+        expect_close(got, before, f"{name} itself after {what}", rtol=0, atol=0, why=kept)
+
+
+@task("14.6")
+def test_keys_are_turned_on_their_way(part: ModuleType) -> None:
+    """Slot s holds the turned k and the v of its token; q is turned in place, and k is not."""
+    q, k, v = random(3, 4, 16), random(3, 2, 16, seed=1), random(3, 2, 16, seed=2)
+    why = "A thread of k reads at k and writes at the slot; a thread of q reads and writes at q."
+    stored(part, q, k, v, 8, [5, 1, 2], "storing 3 tokens in slots 5, 1, 2", why)
+
+
+@task("14.6")
+def test_a_negative_slot_stores_nothing(part: ModuleType) -> None:
+    """A token with a negative slot leaves no trace in the pool, but its q is turned."""
+    q, k, v = random(3, 4, 16), random(3, 2, 16, seed=1), random(3, 2, 16, seed=2)
+    why = (
+        "Padding of a captured batch has a negative slot, -1 or any other, and slot 0 is a slot. The "
+        "query of padding is computed as any other."
+    )
+    stored(part, q, k, v, 8, [-1, 3, -3], "storing 3 tokens in slots -1, 3, -3", why)
+    stored(part, q, k, v, 8, [-1, 0, -3], "storing 3 tokens in slots -1, 0, -3", why)
+
+
+@task("14.6")
+def test_what_does_not_turn_is_stored(part: ModuleType) -> None:
+    """With half below d / 2 the rest of k reaches its slot as it is."""
+    q, k, v = random(2, 2, 64), random(2, 1, 64, seed=1), random(2, 1, 64, seed=2)
+    why = "Dimensions 16 to 63 do not turn. In place that is no work; on the way to the pool it is."
+    stored(part, q, k, v, 8, [1, 2], "storing heads of 64 with half 8", why)
+
+
+@task("14.6")
+def test_many_tokens_are_stored(part: ModuleType) -> None:
+    """Any number of tokens, also if a block of threads takes several."""
+    kernels, tables = part.LayerKernels(), rotary_tables(11, 2)
+    pool = torch.zeros(1, 2, 1, 4)
+
+    def store_many(tokens: int) -> None:
+        rows, none = torch.zeros(tokens, 1, 4), torch.zeros(tokens, dtype=torch.int64)
+        kernels.rope_and_store(rows, rows, rows, none, *tables, pool, pool, none)
+
+    for tokens in (1, 65, count_beyond_grid(store_many, 20_000)):
+        q, k, v = (random(tokens, 1, 4, seed=seed) for seed in range(3))
+        why = (
+            "The last block may have room for tokens that do not exist, and every token has a turn."
+        )
+        slots = list(reversed(range(tokens)))
+        stored(part, q, k, v, 2, slots, f"storing {tokens} tokens", why)
+
+
+@task("14.6")
+def test_tokens_apart(part: ModuleType) -> None:
+    """Tokens of q, k and v are each at a stride of their own, with packs and without."""
+    why = "q, k and v are views of something wider, each with a stride of its own: v has v_stride."
+    cases = (32, 16, BF16, 0), (32, 8, BF16, 0), (16, 8, F32, 1)
+    for d, half, dtype, start in cases:  # from 1 on no pack fits
+        q, k, v = (
+            laid(random(3, heads, d, seed=i, dtype=dtype), i, start=start)
+            for i, heads in enumerate((2, 1, 1))
+        )
+        what = f"storing 3 tokens, q, k, v at strides {q.stride(0)}, {k.stride(0)}, {v.stride(0)}"
+        stored(part, q, k, v, half, [3, 0, 5], what, why)
+
+
+@task("14.6")
+def test_each_number_limits_packs(part: ModuleType) -> None:
+    """Seven addresses, three strides, d and half may forbid packs, alone."""
+    tensors = "q", "k", "v"
+    names = "cos", "sin", "key_blocks", "value_blocks", "d", "half"
+    for name in (*tensors, *(f"{tensor}_stride" for tensor in tensors), *names):
+        d, half = 44 if name == "d" else 48, 12 if name == "half" else 16
+        q, k, v = (
+            laid(random(3, 2, d, seed=i, dtype=BF16), i, start=4 * (name == tensor),
+                 step=4 * (name == f"{tensor}_stride"))
+            for i, tensor in enumerate(tensors)
+        )  # fmt: skip
+        what = f"storing heads of {d}, half {half}, where {name} does not suit packs"
+        with only(name) as why:
+            stored(part, q, k, v, half, [3, 0, 5], what, why, odd=name)
+
+
+@task("14.6")
+@examples(20)
+@given(heads())
+def test_any_rope_and_store(part: ModuleType, case: tuple[Tensor, Tensor, Tensor, int]) -> None:
+    """Any heads, sizes, strides, alignments and dtypes, as views of one product."""
+    slots = [(3 * i + 1) % 13 if i != 2 else -1 for i in range(len(case[0]))]
+    what = f"storing {list(case[1].shape)} {case[1].dtype}, half {case[3]}"
+    stored(part, *case, slots, what, ODD)
+
+
+@task("14.6")
+def test_rope_and_store_is_one_launch_of_packs(part: ModuleType) -> None:
+    """One launch, 16 bytes at a time: q, k and v are read once, q and the pool written once."""
+    kernels, positions = kernels_of(part), torch.tensor([4, 1, 7, 0])
+    q, k, v = (random(4, n, 64, seed=n, dtype=BF16) for n in (6, 2, 2))
+    keys, values = torch.zeros(2, 4, 2, 64, dtype=BF16), torch.zeros(2, 4, 2, 64, dtype=BF16)
+    tables, slots = rotary_tables(8, 32), torch.tensor([6, 0, 3, 1])
+    work = work_of(lambda: kernels.rope_and_store(q, k, v, positions, *tables, keys, values, slots))
+    what = "rope and store of 4 tokens of 6, 2 and 2 heads of 64"
+    expect_equal(work.launches, 1, f"launches for {what}", why="One launch in place of three.")
+    expect_wide(work, 4 * 10 * 64 * 2, what)
+    expect_whole_sectors(work, what, loads=False)  # angles come from a cache
+
+
+@task("14.6")
+def test_slots_past_32_bits(part: ModuleType) -> None:
+    """Where a slot begins is computed in 64 bits."""
+    q, k, v = (random(1, 1, 64, seed=n, dtype=BF16) for n in (0, 1, 2))
+    keys, values = torch.zeros(2, 2, 1, 64, dtype=BF16), torch.zeros(2, 2, 1, 64, dtype=BF16)
+    kernels, tables = kernels_of(part), rotary_tables(8, 32)
+    slots, at = torch.tensor([2**32]), torch.tensor([3])
+    expect_no_wrap(
+        lambda: kernels.rope_and_store(q, k, v, at, *tables, keys, values, slots),
+        lambda: expect_equal(bool(keys.any()), False, "whether slot 2**32 is written to the pool"),
+        "slot 2**32, with 64 numbers a slot",
+    )

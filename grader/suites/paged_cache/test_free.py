@@ -1,0 +1,90 @@
+"""Task 3.8: what a request leaves when it goes."""
+
+from functools import partial
+from types import ModuleType
+
+from grader.kit import expect_equal, run_machine, task
+from grader.suites.paged_cache.cache_desk import CacheDesk
+from grader.suites.paged_cache.cache_machine import FileMachine
+from grader.suites.paged_cache.filed import OWN, SETTLED, A, found
+from grader.suites.paged_cache.guards import guarded_desk
+
+
+@task("3.8")
+def test_who_leaves_with_a_step_in_flight_files_what_was_settled(part: ModuleType) -> None:
+    """free keeps the blocks that have a result, and gives back those that a step in flight writes."""
+    desk = CacheDesk(part)
+    request = desk.admit(A[:12])
+    desk.launch(request, 5)
+    desk.launch(request, 7)
+    desk.settle(request)
+    table = desk.table(request)[:3]
+    desk.leave(request)
+    expect_equal(found(desk, A[:12]), table[:1], "the tree's blocks for its prompt", why=SETTLED)
+    expect_equal(desk.refs(table), [1, 0, 0], "references to its blocks", why=SETTLED)
+    desk.check(SETTLED)
+
+
+@task("3.8")
+def test_the_prefix_is_locked_until_the_table_is_gone(part: ModuleType) -> None:
+    """free drops the table before it unlocks the path."""
+    for keep in (True, False):
+        desk, guard = guarded_desk(part)
+        request = desk.admit(A[:9])
+        desk.compute(request, commit=True)
+        guard.watched = partial(desk.table, request)
+        desk.leave(request, keep=keep)
+        why = "Unlocked first, the blocks may be evicted while a table still names them."
+        expect_equal(guard.exposed, [], "blocks that stood unlocked in the table", why=why)
+        desk.check()
+
+
+@task("3.8")
+def test_a_free_request_leaves_its_blocks_cached(part: ModuleType) -> None:
+    """free files what is computed; its full blocks stay cached and evictable, the rest is free."""
+    desk = CacheDesk(part)
+    request = desk.admit(A[:10])
+    desk.compute(request)
+    table = desk.table(request)
+    desk.leave(request)
+    why = "The next request with this prefix finds it; until then it may be evicted."
+    expect_equal(found(desk, A[:10]), table[:2], "the tree's blocks for its prompt", why=why)
+    expect_equal(desk.refs(table), [1, 1, 0], "references to its blocks", why=OWN)
+    desk.check()
+    again = desk.admit(A[:10])
+    expect_equal(desk.table(again), table[:2], "the table of the next with this prompt", why=why)
+    expect_equal(desk.wrong_slots(again), "", "K and V that the next request finds", why=why)
+
+
+@task("3.8")
+def test_a_failed_request_leaves_nothing(part: ModuleType) -> None:
+    """free with keep=False files nothing: what a failed request computed is not to be trusted."""
+    desk = CacheDesk(part)
+    request = desk.admit(A[:10])
+    desk.compute(request)
+    desk.leave(request, keep=False)
+    why = "NaN in the cache would spoil every request that shares the prefix."
+    expect_equal(found(desk, A[:10]), [], "the tree's blocks for its prompt", why=why)
+    expect_equal(desk.blocks.num_free, 8, "free blocks", why=why)
+
+
+@task("3.8")
+def test_free_is_harmless_without_a_table(part: ModuleType) -> None:
+    """free of a request that was never admitted, or is free already, does nothing."""
+    desk = CacheDesk(part)
+    request = desk.request(A[:10])
+    desk.cache.free(request)
+    desk.cache.admit(request)
+    desk.compute(request)
+    desk.cache.free(request)
+    before = desk.holdings()
+    desk.cache.free(request)
+    why = "An abort may come at any time: before admission, after the end, twice."
+    desk.expect_unchanged(before, "a second free", why)
+    desk.check(why)
+
+
+@task("3.8")
+def test_any_script_of_commits_and_ends(part: ModuleType) -> None:
+    """Whatever requests come, compute and go: the cache is right, and every block is accounted for."""
+    run_machine(FileMachine, part, runs=60, steps=20)

@@ -1,0 +1,157 @@
+"""What must hold of a part's answer to a problem."""
+
+import math
+from dataclasses import replace
+from types import ModuleType
+
+import torch
+from torch import Tensor
+
+from grader.kit import Mismatch, expect
+from grader.kit.far import far
+from grader.kit.kernels import expect_near, random
+from grader.suites.triton_flash_attention.problems import (
+    F16,
+    F32,
+    Problem,
+    Work,
+    backward,
+    forward,
+    problem,
+    without_masks,
+)
+
+
+def expect_forward(
+    part: ModuleType, given: Problem, grades: str, what: str = "attention", why: str = ""
+) -> Work:
+    """out within the dtype's error of float64, and lse -inf where nothing is seen. What lse is elsewhere
+    is the affair of task 10.1."""
+    out, lse, work = forward(part, given, grades)
+    exact_out, exact_lse = given.exact()
+    expect_near(out, exact_out, given.dtype, f"out of {what}", why=why)
+    if grades == "10.1":
+        expect_lse(lse, exact_lse, what, why)
+        return work
+    expect(lse.shape == exact_lse.shape, f"lse has shape {list(lse.shape)}, not [n, heads, tq]")
+    wrong = (lse.isneginf() != exact_lse.isneginf()).nonzero()
+    if len(wrong):
+        place = tuple(wrong[0].tolist())
+        right, got = (f"{x[place].item():.6g}" for x in (exact_lse, lse))
+        raise Mismatch(f"lse of {what} at {list(place)}", right, got, why)
+    return work
+
+
+def expect_whole_tiles(work: Work, grades: str) -> None:
+    """Some tiles are taken without a mask: those that every query sees whole."""
+    found = work.products
+    products = found.score_tiles // (1 if grades in ("10.1", "10.2") else 2)
+    expect(
+        found.masked_tiles < products,
+        f"all {products} tiles that are visited choose by a mask",
+        why="Most tiles are seen whole, by every query, and need no comparison of positions: they have "
+        "a walk of their own, with EDGE False, from full_begin to full_end.",
+    )
+
+
+def expect_far(part: ModuleType, grades: str) -> None:
+    """Three heads whose distance in memory is 2**30 elements: that of head 2 is no int32."""
+    made = problem(2, 2, heads=3, kv_heads=3, dtype=F16)
+    with far() as apart:
+        q, k, v = (
+            apart(x[0].transpose(0, 1)).transpose(0, 1)[None] for x in (made.q, made.k, made.v)
+        )
+        spread = replace(made, q=q, k=k, v=v)
+        if grades == "10.1":
+            expect_forward(part, spread, grades, "heads that lie far apart")
+        else:
+            expect_gradients(part, spread, grades, "heads that lie far apart")
+
+
+def expect_lse(lse: Tensor, exact: Tensor, what: str = "attention", why: str = "") -> None:
+    """Float32, and close; in other units it is said so."""
+    finite = exact.isfinite()
+    if (
+        lse.shape == exact.shape
+        and finite.any()
+        and not torch.allclose(lse.double(), exact, 1e-3, 1e-3)
+    ):
+        for factor, cause in (
+            (math.log2(math.e), "lse is a logarithm to base 2: multiply by ln 2 at the end"),
+            (math.log(2), "lse was multiplied by ln 2 once too often"),
+        ):
+            if torch.allclose(lse[finite].double(), exact[finite] * factor, 1e-3, 1e-3):
+                where = tuple(finite.nonzero()[0].tolist())
+                raise Mismatch(
+                    f"lse of {what} is in the wrong base", f"{exact[where].item():.6g}",
+                    f"{lse[where].item():.6g}", f"{cause}. The contract wants natural logarithms.",
+                )  # fmt: skip
+    expect_near(lse, exact, F32, f"lse of {what}", why=why)
+
+
+def expect_gradients(
+    part: ModuleType, given: Problem, grades: str, what: str = "attention", why: str = ""
+) -> Work:
+    """The gradients of this task within the dtype's error of float64."""
+    grad_out = random(*given.q.shape, seed=77, dtype=given.dtype)
+    got, work = backward(part, given, grad_out, grades)
+    exact = dict(zip(("dq", "dk", "dv"), given.exact_gradients(grad_out), strict=True))
+    for name, gradient in got.items():
+        # Rounded terms are summed, and out and lse were rounded: an error of the largest term.
+        size = max(1.0, exact[name].abs().max().item()) if exact[name].numel() else 1.0
+        expect_near(
+            gradient / size, exact[name] / size, given.dtype, f"{name} of {what}", why=why, roundings=2
+        )  # fmt: skip
+    return work
+
+
+EMPTY = (
+    "A query that sees nothing has an lse of -inf, and exp(score - (-inf)) is inf: its probabilities "
+    "are 0."
+)
+
+
+CAUSAL = ((20, 20, None), (100, 100, None), (40, 130, None), (100, 100, 3), (70, 130, 70))
+"""(tq, tk, window)"""
+
+
+def one_key(scale: float = 1.0) -> Problem:
+    """One query over two keys, with scores that are not equal."""
+    return problem(1, 2, scale=scale)
+
+
+def explained(part: ModuleType, grades: str) -> None:
+    """The usual mistakes, each told by its factor, on a problem of two tiles."""
+    given_problem = problem(20, 80, scale=0.5)
+    grad_out = random(*given_problem.q.shape, seed=77)
+    got, _ = backward(part, given_problem, grad_out, grades)
+    exact = dict(zip(("dq", "dk", "dv"), given_problem.exact_gradients(grad_out), strict=True))
+    causes = {
+        2.0: "It is not multiplied by the scale: scores are q k * scale, so dq and dk have that factor.",
+        0.5: "The scale is applied twice: the factor of dS is enough, once, at the end.",
+        math.log2(
+            math.e
+        ): "It has a factor log2(e): the scale for exp2 is no factor of the gradient.",
+        math.log(2): "It has a factor ln 2: derivatives are those of exp, whatever is computed.",
+    }
+    for name, gradient in got.items():
+        for factor, cause in causes.items():
+            right = exact[name] * factor
+            if gradient.shape == right.shape and torch.allclose(
+                gradient.double(), right, 1e-3, 1e-4
+            ):
+                expect(False, f"{name} is {factor:.4g} times what it must be", why=cause)
+
+
+def expect_work(
+    part: ModuleType, given_problem: Problem, grades: str, most: float, told: str
+) -> None:
+    """At most this share of the products that the part computes for these shapes without masks."""
+    zeros = torch.zeros_like(given_problem.q)
+    whole = backward(part, without_masks(given_problem), zeros, grades)[1].flops
+    share = backward(part, given_problem, zeros, grades)[1].flops / max(whole, 1)
+    expect(
+        share < most,
+        f"{share:.0%} of all products are computed; {told}",
+        why="Tiles in which no query sees a key are visited, and masked: leave them out of the loop.",
+    )
