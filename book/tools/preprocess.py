@@ -15,6 +15,7 @@ from book.tools.cards import render_card
 from book.tools.evidence import EvidenceError, asked_value
 from book.tools.fences import FENCE, trim_listings
 from book.tools.figures import FigureError, render_figure
+from book.tools.given import GivenError, render_given
 from book.tools.kernels import render_kernels
 from book.tools.mathml import MathError, convert_math
 from book.tools.quizzes import QuizError, render_quiz, render_review
@@ -27,7 +28,7 @@ TITLE = re.compile(r"^# (?P<title>.+)$", re.M)
 PREDICTION = re.compile(r"^> \[!PREDICT\]\n(?P<text>(?:^>.*\n?)+)", re.M)
 DRAWING = re.compile(r"<svg\b.*?</svg>", re.S)
 WORDS_A_MINUTE = 200
-Faults = (ConfigError, EvidenceError, FigureError, MathError, QuizError)
+Faults = (ConfigError, EvidenceError, FigureError, GivenError, MathError, QuizError)
 
 
 def main(arguments: list[str]) -> int:
@@ -77,6 +78,7 @@ def expand_chapter(
     expanders: dict[str, Callable[..., str]] = {
         "minutes": lambda: reading_time(text),
         "lab": render_card,
+        "given": render_given,
         "figure": render_figure,
         "quiz": render_quiz,
         "value": lambda *words: asked_value(" ".join(words)),
