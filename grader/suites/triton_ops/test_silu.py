@@ -63,8 +63,8 @@ def test_a_wide_row_is_cut_into_tiles(part: ModuleType) -> None:
     x = random(2, 6000)
     got, seen = run(part, "silu_mul", x, record=True)
     why = (
-        f"{TAIL} Or, if all from some column on are wrong: the programs of a row must cover it together, "
-        "each with the tile that its number says."
+        f"{TAIL} Or, if all from some column on are wrong: the programs of a row must cover it "
+        "together, each with the tile that its number says."
     )
     expect_near(got, kernels.silu_mul(x), F32, "silu_mul of halves of 3,000", why=why)
     why = (
