@@ -155,3 +155,20 @@ def expect_work(
         f"{share:.0%} of all products are computed; {told}",
         why="Tiles in which no query sees a key are visited, and masked: leave them out of the loop.",
     )
+
+
+def expect_causal_gradients(part: ModuleType, grades: str) -> None:
+    """Of causal layers, with windows and without."""
+    why = "Query j sees key i if i <= tk - tq + j, and with a window if i > tk - tq + j - window."
+    for tq, tk, window in CAUSAL:
+        what = f"{tq} causal queries over {tk} keys, window {window}"
+        expect_gradients(part, problem(tq, tk, causal=True, window=window), grades, what, why)
+
+
+def expect_masked_gradients(part: ModuleType, grades: str) -> None:
+    """Under a block mask, whose dropped blocks are not computed."""
+    kept = torch.tensor([[1, 0, 1], [0, 0, 1], [0, 0, 0]], dtype=torch.bool)
+    given = problem(90, 80, block_mask=kept)
+    why = "block_mask[query // mask_block, key // mask_block], here as in the forward kernel."
+    expect_gradients(part, given, grades, "a block mask that keeps 3 of 9", why)
+    expect_work(part, given, grades, 0.45, "the mask keeps 33%")

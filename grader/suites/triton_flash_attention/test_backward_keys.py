@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 
 from grader.kit import examples, expect, task
 from grader.suites.triton_flash_attention.checks import (
-    CAUSAL,
     EMPTY,
+    expect_causal_gradients,
     expect_far,
     expect_gradients,
+    expect_masked_gradients,
     expect_whole_tiles,
     expect_work,
     explained,
@@ -60,10 +61,7 @@ def test_dk_sums_over_the_heads_of_its_group(part: ModuleType) -> None:
 @task("10.5")
 def test_dk_of_a_causal_layer(part: ModuleType) -> None:
     """A key collects from the queries at and after its position, within the window."""
-    why = "Query j sees key i if i <= tk - tq + j, and with a window if i > tk - tq + j - window."
-    for tq, tk, window in CAUSAL:
-        what = f"{tq} causal queries over {tk} keys, window {window}"
-        expect_gradients(part, problem(tq, tk, causal=True, window=window), "10.5", what, why)
+    expect_causal_gradients(part, "10.5")
 
 
 @task("10.5")
@@ -75,11 +73,7 @@ def test_queries_that_see_nothing_give_nothing(part: ModuleType) -> None:
 @task("10.5")
 def test_dk_under_a_block_mask(part: ModuleType) -> None:
     """Queries whose row of the mask drops a block give nothing to its keys, and nothing is computed."""
-    kept = torch.tensor([[1, 0, 1], [0, 0, 1], [0, 0, 0]], dtype=torch.bool)
-    given_problem = problem(90, 80, block_mask=kept)
-    why = "block_mask[query // mask_block, key // mask_block], here as in the forward kernel."
-    expect_gradients(part, given_problem, "10.5", "a block mask that keeps 3 of 9", why)
-    expect_work(part, given_problem, "10.5", 0.45, "the mask keeps 33%")
+    expect_masked_gradients(part, "10.5")
 
 
 @task("10.5")

@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 
 from grader.kit import examples, expect, task
 from grader.suites.triton_flash_attention.checks import (
-    CAUSAL,
     EMPTY,
+    expect_causal_gradients,
     expect_far,
     expect_gradients,
+    expect_masked_gradients,
     expect_whole_tiles,
     expect_work,
     explained,
@@ -69,10 +70,7 @@ def test_dq_of_grouped_heads(part: ModuleType) -> None:
 @task("10.6")
 def test_dq_of_a_causal_layer(part: ModuleType) -> None:
     """A query collects from the keys that it sees: the walk is that of the forward kernel."""
-    why = "Query j sees key i if i <= tk - tq + j, and with a window if i > tk - tq + j - window."
-    for tq, tk, window in CAUSAL:
-        what = f"{tq} causal queries over {tk} keys, window {window}"
-        expect_gradients(part, problem(tq, tk, causal=True, window=window), "10.6", what, why)
+    expect_causal_gradients(part, "10.6")
 
 
 @task("10.6")
@@ -84,11 +82,7 @@ def test_queries_that_see_nothing_have_no_gradient(part: ModuleType) -> None:
 @task("10.6")
 def test_dq_under_a_block_mask(part: ModuleType) -> None:
     """A block that the mask drops gives nothing to dq, and is not computed."""
-    kept = torch.tensor([[1, 0, 1], [0, 0, 1], [0, 0, 0]], dtype=torch.bool)
-    given_problem = problem(90, 80, block_mask=kept)
-    why = "block_mask[query // mask_block, key // mask_block], here as in the forward kernel."
-    expect_gradients(part, given_problem, "10.6", "a block mask that keeps 3 of 9", why)
-    expect_work(part, given_problem, "10.6", 0.45, "the mask keeps 33%")
+    expect_masked_gradients(part, "10.6")
 
 
 @task("10.6")
