@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -13,6 +13,7 @@ from yaie.core.batch import KVLayerSpec
 from yaie.core.config import EngineConfig
 from yaie.core.errors import ConfigError
 from yaie.cuda import nvcc
+from yaie.engine.llm_engine import LLMEngine
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda", 0)
 SHARED = ("paged_cache", "radix_tree", "scheduler", "engine", "api_server")
@@ -235,10 +236,17 @@ def test_a_step_may_be_captured_if_kernels_compute_it(
     assert choose_backend(config, GPU, [head_dim]).may_be_captured is captured
 
 
-def test_interpreted_kernels_are_not_captured(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TRITON_INTERPRET", "1")
-    config = EngineConfig(backend="triton", mine="none")
-    assert not choose_backend(config, CPU).may_be_captured
+@pytest.mark.parametrize("graphs", ["on", "lazy"])
+def test_graphs_are_refused_without_a_gpu(graphs: Any) -> None:
+    with pytest.raises(ConfigError, match="graphs need a GPU") as caught:
+        LLMEngine(graphs=graphs, num_blocks=8, device="cpu")
+    assert caught.value.param == "graphs"
+
+
+def test_padding_is_refused_where_lengths_are_read_on_the_host() -> None:
+    with pytest.raises(ConfigError, match="PyTorch computes attention") as caught:
+        LLMEngine(graphs="padded", backend="torch", num_blocks=8, device="cpu")
+    assert caught.value.param == "graphs"
 
 
 def test_a_registered_class_is_a_backend_like_any_other(monkeypatch: pytest.MonkeyPatch) -> None:

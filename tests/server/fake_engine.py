@@ -110,6 +110,7 @@ class FakeEngine:
             sampling_defaults=self.sampling_defaults,
             backend="torch",
             backend_note="",
+            decode_note="",
             parts=tuple(self.parts),
         )
 

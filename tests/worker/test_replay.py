@@ -49,7 +49,7 @@ def record(model: str, file: Path, **settings: Any) -> LLMEngine:
     few = {"num_blocks": 8, "watermark": 0.0, "token_budget": 24, "threads": 1}
     engine = LLMEngine(model=model, **few, **settings)
     engine.close()
-    sizes = sizes_for(engine.config, engine.model)
+    sizes = sizes_for(engine.config, engine.backend, engine.model)
     with file.open("wb") as recording:
 
         def recorded(worker: Worker) -> Worker:

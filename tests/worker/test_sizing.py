@@ -15,7 +15,7 @@ LONGEST = 256  # 16 blocks of 16
 
 @pytest.fixture(autouse=True)
 def free(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sizing, "_free_memory", lambda device: 2000 * BLOCK)
+    monkeypatch.setattr(sizing, "free_memory", lambda device: 2000 * BLOCK)
 
 
 @pytest.mark.parametrize(

@@ -82,8 +82,8 @@ class Backend(ABC):
 
     @property
     def may_be_captured(self) -> bool:
-        """Whether a step of single tokens may be captured in a CUDA graph: what it launches depends on
-        shapes alone, and nothing waits for the device."""
+        """Whether a step of single tokens may be padded, and captured in a CUDA graph: what it launches
+        depends on shapes and on bounds, and nothing waits for the device."""
         return False
 
     def prepare(self, device: torch.device) -> None:  # noqa: B027 (most have nothing to compile)

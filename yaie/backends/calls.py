@@ -175,11 +175,14 @@ def _chunks(batch: AttentionBatch, first: int, last: int, start: int) -> Chunks:
     """Sequences [first, last), whose rows begin at `start`."""
     lens = batch.query_lens[first:last]
     starts = batch.query_start_loc[first : last + 1]
+    seq_lens, tables = batch.seq_lens[first:last], batch.block_tables[first:last]
+    if first:  # Triton compiles a kernel anew for addresses that are no multiples of 16
+        starts, seq_lens, tables = starts - start, seq_lens.clone(), tables.clone()
     return Chunks(
         start=start,
         end=start + sum(lens),
-        query_start_loc=starts - start if start else starts,
-        seq_lens=batch.seq_lens[first:last],
-        block_tables=batch.block_tables[first:last],
+        query_start_loc=starts,
+        seq_lens=seq_lens,
+        block_tables=tables,
         max_query_len=max(lens),
     )

@@ -100,10 +100,6 @@ class TritonBackend(KernelBackend):
         plain = roles["attention"] != cls.kernels["attention"]
         return {**roles, "memory": ()} if plain else roles  # lab 5 stores with lab 3
 
-    @property
-    def may_be_captured(self) -> bool:
-        return super().may_be_captured and not interpreted()
-
     def _store_kernel(self) -> StoreKernel:
         (lab,) = self.roles["memory"]
         kernels: StoreKernel = self.parts[lab].LayerKernels()

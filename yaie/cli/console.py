@@ -59,6 +59,8 @@ def show_backend(facts: "EngineFacts") -> None:
     if facts.backend_note:
         note = f"Backend {facts.backend}: {escape(facts.backend_note)}."
         err.print(f"[yellow]{note}[/]", soft_wrap=True)
+    if facts.decode_note:
+        err.print(f"[dim]{escape(facts.decode_note.capitalize())}.[/]", soft_wrap=True)
 
 
 def _by_reason(parts: Sequence["Part"]) -> dict[str, str]:

@@ -95,6 +95,8 @@ def _announce(facts: "EngineFacts", settings: ServerSettings, url: str) -> None:
     if facts.backend != "torch":
         note = f" ({facts.backend_note})" if facts.backend_note else ""
         say(f"backend      {facts.backend}{note}")
+    if facts.decode_note:
+        say(f"graphs       {facts.decode_note}")
     say(f"KV pool      {facts.pool_tokens:,} tokens: {_concurrency(facts)}")
     out.print(parts_table(facts.parts))
     say(f"\nServing at {url}/v1 (Ctrl-C stops). Try:\n")

@@ -86,7 +86,8 @@ class AttentionBatch:
     Sequence i asks `query_lens[i]` consecutive queries, the last at position `kv_lens[i] - 1`, and
     attends to `kv_lens[i]` keys and values found through row i of `block_tables`.
 
-    query_lens, kv_lens: n Python integers each (host copies, for planning).
+    query_lens, kv_lens: n Python integers each (host copies, for planning). In a padded step, which the
+        next one replays, kv_lens are bounds, and rows of no request have `seq_lens` 0 and slot -1.
     query_start_loc: [n + 1] int32, where each sequence's queries start in the flat batch.
     seq_lens: [n] int32, `kv_lens` on the device.
     block_tables: [n, max_blocks] int32; entries past a sequence's blocks name any block of the pool.

@@ -15,6 +15,7 @@ from yaie.core.errors import ConfigError
 from yaie.core.settings import ENV_PREFIX, check_types, from_environment, require, setting
 
 MOST_GIB = 1 << 20
+Graphs = Literal["auto", "on", "lazy", "padded", "off"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,11 @@ class EngineConfig:
     )
     overlap: Literal["auto", "on", "off"] = setting(
         "auto", "Send a step before the last one's tokens are read; auto is on a GPU alone."
+    )
+    graphs: Literal["auto", "on", "lazy", "padded", "off"] = setting(
+        "auto",
+        "Replay decode steps as CUDA graphs; auto where it can be done. on demands it, lazy records a "
+        "size when it is first met, padded launches the same kernels one by one (for comparison).",
     )
     prefix_caching: bool = setting(True, "Reuse the KV blocks of shared prefixes.")
     chunked_prefill: bool = setting(True, "Split prompts over steps when the budget is short.")

@@ -6,7 +6,7 @@ No `Request` leaves the engine. A caller gets a `Submitted` for each sequence th
 
 from dataclasses import dataclass
 
-from yaie.core.errors import ConstraintError, KVPoolTooSmallError, YaieError
+from yaie.core.errors import ConstraintError, EngineOverloadedError, KVPoolTooSmallError, YaieError
 from yaie.core.params import SamplingParams
 from yaie.core.request import FailureKind, FinishReason, Request, TokenLogprob
 
@@ -110,6 +110,8 @@ class RequestOutput:
             return ConstraintError(message, param="response_format")
         if self.failure is FailureKind.CAPACITY:
             return KVPoolTooSmallError(message, param="max_tokens")
+        if self.failure is FailureKind.MEMORY:
+            return EngineOverloadedError(message)
         return YaieError(message)
 
     def merge(self, later: "RequestOutput") -> None:

@@ -32,6 +32,7 @@ class FailureKind(StrEnum):
     CORRUPTED = "corrupted"  # the model computed NaN or infinity
     CONSTRAINT = "constraint"  # its output cannot be kept to its grammar
     CAPACITY = "capacity"  # it does not fit the engine, even alone
+    MEMORY = "memory"  # the device had no memory for its prompt just then
     PART = "part"  # a learner's part failed
     ENGINE = "engine"  # something else
 

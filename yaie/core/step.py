@@ -158,6 +158,7 @@ class StepResult:
         that they computed may be kept.
     logprobs: by row, one for each drawn token, where they were asked for.
     prompt_logprobs: by row, of the prompt tokens that follow the computed ones.
+    out_of_memory: rows that the device had no memory for; they drew nothing and stored nothing.
     fault: what broke the step, if something did; then everything else is empty.
     """
 
@@ -166,6 +167,7 @@ class StepResult:
     corrupted: list[int] = field(default_factory=list)
     logprobs: dict[int, list[TokenLogprob]] = field(default_factory=dict)
     prompt_logprobs: dict[int, list[TokenLogprob]] = field(default_factory=dict)
+    out_of_memory: list[int] = field(default_factory=list)
     fault: Fault | None = None
 
 

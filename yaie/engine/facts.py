@@ -16,7 +16,8 @@ class EngineFacts:
     architecture: as config.json calls it. dtype, device: in torch's words, "float32" and "cpu".
     max_model_len: longest sequence, prompt and output together. pool_tokens: token slots in the KV pool.
     sampling_defaults: fields of SamplingParams that hold for a request which does not give them.
-    backend, backend_note: what the kernels are written in, and what to expect of it.
+    backend, backend_note: what the kernels are written in, and what to expect of it. decode_note: how
+        decode steps are launched, or "".
     parts: whose parts run.
     """
 
@@ -35,4 +36,5 @@ class EngineFacts:
     sampling_defaults: dict[str, Any]
     backend: str
     backend_note: str
+    decode_note: str
     parts: tuple[Part, ...]

@@ -116,6 +116,7 @@ class LLMEngine:
             sampling_defaults=model.sampling_defaults,
             backend=self.backend.name,
             backend_note=self.backend.note,
+            decode_note=self._machine.note,
             parts=tuple(self.parts),
         )
 

@@ -5,12 +5,23 @@ from dataclasses import dataclass
 from yaie.backends.base import Backend
 from yaie.core.config import EngineConfig
 from yaie.core.contracts import Sampler
+from yaie.core.errors import PartError, YaieError
 from yaie.core.step import Fault
 from yaie.curriculum.blame import line_in, line_of_ours, lines_of, summarize
 from yaie.models.loader import LoadedModel
 from yaie.parts import Parts
 from yaie.worker.deterministic import LoneAttention, LoneSampler, TiledAdapter
-from yaie.worker.sizing import block_bytes, num_device_blocks, num_host_blocks
+from yaie.worker.graphing import decode_steps
+from yaie.worker.progress import bar
+from yaie.worker.rehearsal import RehearsalError, rehearse
+from yaie.worker.sizing import (
+    GRAPH_SHARE,
+    block_bytes,
+    free_memory,
+    num_device_blocks,
+    num_host_blocks,
+    peak_memory,
+)
 from yaie.worker.worker import Worker
 
 
@@ -28,11 +39,20 @@ class Sizes:
     num_seats: int
 
 
-def sizes_for(config: EngineConfig, model: LoadedModel) -> Sizes:
-    """What fits. Raises ConfigError if not even one block does."""
+def sizes_for(config: EngineConfig, backend: Backend, model: LoadedModel) -> Sizes:
+    """What fits, which on a GPU is known once the largest step has been computed.
+
+    Raises ConfigError if not even one block does, and PartError for a learner's part that cannot compute
+    such a step.
+    """
+    device = model.device
     bytes_each = block_bytes(model.adapter.kv_layers, config.block_size, model.dtype)
+    needed = 0
+    if device.type == "cuda" and (config.num_blocks is None or config.graphs in ("auto", "on")):
+        needed = int(GRAPH_SHARE * free_memory(device))
+        needed += _rehearsed(config, backend, model)
     return Sizes(
-        num_blocks=num_device_blocks(config, bytes_each, model.max_length, model.device),
+        num_blocks=num_device_blocks(config, bytes_each, model.max_length, device, needed),
         num_host_blocks=num_host_blocks(config, bytes_each),
         bytes_per_block=bytes_each,
         # Twice what runs: a batch that ended and the one that takes over.
@@ -40,8 +60,38 @@ def sizes_for(config: EngineConfig, model: LoadedModel) -> Sizes:
     )
 
 
+def _rehearsed(config: EngineConfig, backend: Backend, model: LoadedModel) -> int:
+    """Bytes that steps take at most; their kernels are compiled then. One block of a pool will do."""
+    sizes = Sizes(1, 0, 0, config.max_num_seqs)
+    worker = _bare_worker(config, backend, model, sizes)
+    with peak_memory(model.device) as peak:
+        try:
+            rehearse(worker, config.token_budget, config.max_num_seqs, bar("Preparing kernels"))
+        except RehearsalError as error:
+            raise _told(error) from error
+        return peak()
+
+
+def _told(error: RehearsalError) -> YaieError:
+    fault = error.fault
+    if fault.lab:
+        return PartError(f"your part {fault.lab} failed: {fault.message} ({fault.where})")
+    return YaieError(f"a step failed: {fault.message} ({fault.where})")
+
+
 def make_worker(config: EngineConfig, backend: Backend, model: LoadedModel, sizes: Sizes) -> Worker:
-    """Pool, attention and sampler around the model."""
+    """Pool, attention and sampler around the model, and what carries out decode steps.
+
+    Raises ConfigError if graphs are demanded that cannot be had.
+    """
+    worker = _bare_worker(config, backend, model, sizes)
+    worker.decodes, worker.note = decode_steps(config, backend, worker)
+    return worker
+
+
+def _bare_worker(
+    config: EngineConfig, backend: Backend, model: LoadedModel, sizes: Sizes
+) -> Worker:
     pool = backend.make_pool(
         model.adapter.kv_layers,
         sizes.num_blocks,

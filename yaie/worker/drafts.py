@@ -12,6 +12,7 @@ from torch import Tensor
 
 from yaie.core.batch import SamplingBatch
 from yaie.core.step import Ints, StepInput
+from yaie.worker.transfer import on_device
 
 
 class DraftRows:
@@ -33,11 +34,11 @@ class DraftRows:
         last = np.repeat(ends[step.samples] - 1 - counts, counts + 1)
         self.places = (last + self._offsets).astype(np.int32)
         alone = np.repeat(counts == 0, counts + 1)
-        self.plain = torch.from_numpy(np.flatnonzero(alone)).to(device)
+        self.plain = on_device(np.flatnonzero(alone), device)
 
     def shift(self, batch: SamplingBatch) -> None:
         """Let each row's step, and its counts, be those after the drafts before it."""
-        batch.steps = batch.steps + torch.from_numpy(self._offsets).to(self._device)
+        batch.steps = batch.steps + on_device(self._offsets, self._device)
         if batch.penalties is None:
             return
         row = 0
@@ -82,4 +83,4 @@ def last_tokens(gained: list[tuple[int, int, list[int]]]) -> tuple[list[int], li
 
 def as_tensor(values: list[int], device: torch.device) -> Tensor:
     """[n] int64."""
-    return torch.tensor(values, dtype=torch.int64, device=device)
+    return on_device(np.array(values, dtype=np.int64), device)

@@ -4,6 +4,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from yaie.worker.transfer import on_device
+
 FIRST_ROWS = 8
 
 
@@ -32,16 +34,16 @@ class TokenCounts:
             self._grow()
         row = self._rows[seat] = self._free.pop()
         self._prompt[row] = False
-        self._prompt[row, torch.from_numpy(prompt).long().to(self._device)] = True
+        self._prompt[row, on_device(prompt, self._device).long()] = True
         self._output[row] = 0.0
         self.count(
             torch.full((len(output),), row, device=self._device),
-            torch.from_numpy(output).long().to(self._device),
+            on_device(output, self._device).long(),
         )
 
     def rows(self, seats: list[int]) -> Tensor:
         """The rows [n] int64 of these seats."""
-        return torch.tensor([self._rows.get(seat, 0) for seat in seats], device=self._device)
+        return on_device(np.array([self._rows.get(seat, 0) for seat in seats]), self._device)
 
     def count(self, rows: Tensor, token_ids: Tensor) -> None:
         """One more of each token. A token of -1, of a draw that failed, counts for nothing that matters:

@@ -20,9 +20,11 @@ from torch import Tensor
 from yaie.core.batch import PenaltyBatch, SamplingBatch
 from yaie.core.step import Ints, NewSeats, StepMasks
 from yaie.worker.penalties import TokenCounts
+from yaie.worker.transfer import on_device
 
 NEG_INF = float("-inf")
-_PARAMETERS = ("temperature", "top_k", "top_p", "min_p", "random_seeds")
+_FLOATS = ("temperature", "top_p", "min_p", "presence", "frequency", "repetition")
+_INTS = ("top_k", "random_seeds")
 _PENALTIES = ("presence", "frequency", "repetition")
 
 
@@ -58,15 +60,12 @@ class SamplingState:
 
     def __init__(self, num_seats: int, vocab_size: int, device: torch.device) -> None:
         self._device = device
-        self._on_host: dict[str, NDArray] = {
-            name: np.zeros(num_seats, np.int64 if name in ("top_k", "random_seeds") else np.float32)
-            for name in (*_PARAMETERS, *_PENALTIES)
-        }
-        self._on_device = {
-            name: torch.from_numpy(array).to(device, copy=True)
-            for name, array in self._on_host.items()
-        }
+        self._floats = torch.zeros(len(_FLOATS), num_seats, device=device)
+        self._ints = torch.zeros(len(_INTS), num_seats, dtype=torch.int64, device=device)
+        self._temperatures = np.zeros(num_seats, np.float32)
+        self._filters = np.zeros((3, num_seats), np.bool_)  # top-k, top-p, min-p
         self._steps = torch.zeros(num_seats, dtype=torch.int64, device=device)
+        self._is_plain = np.ones(num_seats, np.bool_)
         self._has_penalties = np.zeros(num_seats, np.bool_)
         self.constrained = np.zeros(num_seats, np.bool_)
         self._logprobs = np.full(num_seats, -1, np.int32)
@@ -82,12 +81,15 @@ class SamplingState:
     def enter(self, new: NewSeats) -> None:
         """Take over seats that change hands."""
         self._rows = None
-        index = torch.from_numpy(new.seats).long().to(self._device)
-        for name, array in self._on_host.items():
-            array[new.seats] = getattr(new, name)
-            values = torch.from_numpy(getattr(new, name)).to(self._device)
-            self._on_device[name].index_copy_(0, index, values)
-        self._steps.index_copy_(0, index, torch.from_numpy(new.steps).to(self._device))
+        index = on_device(new.seats.astype(np.int64), self._device)
+        floats = np.stack([getattr(new, name) for name in _FLOATS])
+        ints = np.stack([*(getattr(new, name) for name in _INTS), new.steps])
+        self._floats.index_copy_(1, index, on_device(floats, self._device))
+        new_ints = on_device(ints, self._device)
+        self._ints.index_copy_(1, index, new_ints[:-1])
+        self._steps.index_copy_(0, index, new_ints[-1])
+        self._temperatures[new.seats] = new.temperature
+        self._filters[:, new.seats] = new.top_k > 0, new.top_p != 1, new.min_p != 0
         self.constrained[new.seats] = new.constrained
         self._logprobs[new.seats] = new.logprobs
         self.prompt_logprobs[new.seats] = new.prompt_logprobs
@@ -111,6 +113,23 @@ class SamplingState:
             self._held[int(new.seats[place])] = held
         for place, named in _by_position(new.logprob_tokens):
             self._named[int(new.seats[place])] = named.tolist()
+        self._is_plain[new.seats] = (
+            off & ~new.constrained & (new.logprobs < 0) & ~self._filters[:, new.seats].any(0)
+        )
+        for special in (self._biases, self._held):
+            self._is_plain[[seat for seat in new.seats.tolist() if seat in special]] = False
+
+    def is_plain(self, seats: Ints) -> bool:
+        """Whether temperature and seed are all that these seats ask for."""
+        return bool(self._is_plain[seats].all())
+
+    def plain_batch(self, index: Tensor) -> SamplingBatch:
+        """What the sampler gets for plain seats [n] int64, whoever they are: no flag tells of them."""
+        return self._batch(index, np.zeros(3, np.bool_), all_greedy=False)
+
+    def count_draws(self, index: Tensor) -> None:
+        """Each of these seats [n] int64 has drawn a token."""
+        self._steps.index_add_(0, index, torch.ones_like(index))
 
     def rows(self, seats: Ints) -> Rows:
         """The rows of these seats, in order."""
@@ -133,28 +152,16 @@ class SamplingState:
         if chosen is not None:
             index, token_ids = index[chosen], token_ids[chosen]
             counted = None if counted is None else counted[chosen]
-        self._steps.index_add_(0, index, torch.ones_like(index))
+        self.count_draws(index)
         if counted is not None:
             self._counts.count(counted, token_ids)
 
     def _made(self, seats: Ints, order: list[int]) -> Rows:
-        index = torch.from_numpy(seats).long().to(self._device)
-        values = {name: self._on_device[name][index] for name in _PARAMETERS}
-        host = {name: self._on_host[name][seats] for name in _PARAMETERS}
+        index = on_device(seats.astype(np.int64), self._device)
         told = np.flatnonzero(self._logprobs[seats] >= 0).tolist()
         has_penalties = bool(self._has_penalties[seats].any())
-        batch = SamplingBatch(
-            temperature=values["temperature"],
-            top_k=values["top_k"],
-            top_p=values["top_p"],
-            min_p=values["min_p"],
-            seeds=values["random_seeds"],
-            steps=self._steps[index],
-            all_greedy=bool((host["temperature"] == 0).all()),
-            any_top_k=bool((host["top_k"] > 0).any()),
-            any_top_p=bool((host["top_p"] != 1).any()),
-            any_min_p=bool((host["min_p"] != 0).any()),
-        )
+        all_greedy = bool((self._temperatures[seats] == 0).all())
+        batch = self._batch(index, np.any(self._filters[:, seats], axis=1), all_greedy)
         return Rows(
             seats=order,
             index=index,
@@ -162,7 +169,7 @@ class SamplingState:
             biased=self._biased(order),
             constrained=np.flatnonzero(self.constrained[seats]).tolist(),
             told=told,
-            told_index=torch.tensor(told, dtype=torch.int64, device=self._device),
+            told_index=on_device(np.array(told, np.int64), self._device),
             num_top=self._logprobs[seats][told].tolist(),
             named=[self._named.get(order[row]) for row in told] if self._named else [],
             count_rows=self._counts.rows(order) if has_penalties else None,
@@ -170,11 +177,26 @@ class SamplingState:
             num_held=int((self._min_tokens[seats] - self._least_drawn[seats]).max()),
         )
 
+    def _batch(self, index: Tensor, filters: NDArray[np.bool_], all_greedy: bool) -> SamplingBatch:
+        floats = dict(zip(_FLOATS, self._floats[:3].index_select(1, index), strict=False))
+        top_k, seeds = self._ints.index_select(1, index)
+        any_top_k, any_top_p, any_min_p = filters.tolist()
+        return SamplingBatch(
+            **floats,
+            top_k=top_k,
+            seeds=seeds,
+            steps=self._steps[index],
+            all_greedy=all_greedy,
+            any_top_k=any_top_k,
+            any_top_p=any_top_p,
+            any_min_p=any_min_p,
+        )
+
     def _penalties(self, rows: Rows) -> PenaltyBatch:
         assert rows.count_rows is not None
         output, prompt = self._counts.of(rows.count_rows)
-        values = {name: self._on_device[name][rows.index] for name in _PENALTIES}
-        return PenaltyBatch(**values, output_counts=output, prompt_mask=prompt)
+        presence, frequency, repetition = self._floats[3:].index_select(1, rows.index)
+        return PenaltyBatch(presence, frequency, repetition, output, prompt)
 
     def _biased(self, order: list[int]) -> tuple[Tensor, Tensor, Tensor] | None:
         found = [
@@ -200,8 +222,9 @@ class SamplingState:
         rows = np.concatenate([np.full(len(tokens), row) for row, tokens, _ in found])
         tokens = np.concatenate([tokens for _, tokens, _ in found])
         values = np.concatenate([values for _, _, values in found])
-        parts = (torch.from_numpy(array).to(self._device) for array in (rows, tokens, values))
-        rows_, tokens_, values_ = parts
+        rows_, tokens_, values_ = (
+            on_device(array, self._device) for array in (rows, tokens, values)
+        )
         return rows_, tokens_, values_
 
 
@@ -232,8 +255,8 @@ def apply_masks(logits: Tensor, rows: Rows, masks: StepMasks) -> None:
     """Give what a grammar forbids -inf, in place. `masks` has the constrained rows' seats, in order."""
     seats = [rows.seats[row] for row in rows.constrained]
     assert masks.seats.tolist() == seats, f"masks for seats {masks.seats.tolist()}, not {seats}"
-    bits = torch.from_numpy(np.unpackbits(masks.bits, axis=1, bitorder="little"))
-    allowed = bits[:, : logits.shape[1]].bool().to(logits.device)
+    bits = np.unpackbits(masks.bits, axis=1, count=logits.shape[1], bitorder="little")
+    allowed = on_device(bits, logits.device).bool()
     # Added, not filled in: a row with NaN must stay one.
     forbidden = torch.zeros(allowed.shape, device=logits.device).masked_fill_(~allowed, NEG_INF)
-    logits.index_add_(0, torch.tensor(rows.constrained, device=logits.device), forbidden)
+    logits.index_add_(0, on_device(np.array(rows.constrained), logits.device), forbidden)

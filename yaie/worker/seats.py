@@ -11,17 +11,18 @@ from yaie.worker.transfer import to_device
 
 
 class Seats:
-    """The state of `num_seats` seats.
+    """The state of `num_seats` seats, and behind them of one that is nobody's: padding has it.
 
-    tables: [num_seats, max_blocks] int32, on the device. last_tokens: [num_seats] int64, on the device,
-    the token that each seat drew last. num_known, num_prompt: [num_seats] int32 on the host, how many
-    tokens control has sent, and how many of these are prompt. lives: [num_seats] int64 on the host, how
-    often each seat has changed hands.
+    tables: [num_seats + 1, max_blocks] int32, on the device. last_tokens: [num_seats + 1] int64, on the
+    device, the token that each seat drew last. nobody: the number of nobody's seat. num_known,
+    num_prompt: [num_seats] int32 on the host, how many tokens control has sent, and how many of these
+    are prompt. lives: [num_seats] int64 on the host, how often each seat has changed hands.
     """
 
     def __init__(self, num_seats: int, max_blocks: int, device: torch.device) -> None:
-        self.tables = torch.zeros(num_seats, max_blocks, dtype=torch.int32, device=device)
-        self.last_tokens = torch.zeros(num_seats, dtype=torch.int64, device=device)
+        self.nobody = num_seats
+        self.tables = torch.zeros(num_seats + 1, max_blocks, dtype=torch.int32, device=device)
+        self.last_tokens = torch.zeros(num_seats + 1, dtype=torch.int64, device=device)
         self.num_known = np.zeros(num_seats, dtype=np.int32)
         self.num_prompt = np.zeros(num_seats, dtype=np.int32)
         self.lives = np.zeros(num_seats, dtype=np.int64)

@@ -1,6 +1,7 @@
 """How large the KV pool is, and the host pool beside it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 
@@ -10,6 +11,10 @@ from yaie.core.errors import ConfigError
 
 CPU_SHARE = 0.3
 GPU_SHARE = 0.9
+"""Of what is free once the weights are there: for steps, graphs and the pool. The rest is for what does
+not tell how much it takes, libraries' workspaces above all."""
+GRAPH_SHARE = 0.03
+"""Of what is free, at most, for CUDA graphs."""
 CPU_SEQUENCES = 16
 """Of full length: more of them at once is slow on a CPU, whose memory other programs want too."""
 
@@ -21,26 +26,44 @@ def block_bytes(layers: Sequence[KVLayerSpec], block_size: int, dtype: torch.dty
 
 
 def num_device_blocks(
-    config: EngineConfig, bytes_per_block: int, max_model_len: int, device: torch.device
+    config: EngineConfig,
+    bytes_per_block: int,
+    max_model_len: int,
+    device: torch.device,
+    needed: int = 0,
 ) -> int:
     """Blocks in the pool: as configured, else what a share of free memory holds, but no more than
     `max_num_seqs` sequences of full length could fill; on a CPU, CPU_SEQUENCES of them unless the share
     is configured.
 
+    needed: bytes of that share which steps and graphs take, see `memory_of_steps`.
     Raises ConfigError if not even one block fits.
     """
     if config.num_blocks is not None:
         return config.num_blocks
-    budget = int(_free_memory(device) * _share(config, device))
+    budget = int(free_memory(device) * _share(config, device)) - needed
     useful = _sequences(config, device) * -(-max_model_len // config.block_size)
     num_blocks = min(budget // bytes_per_block, useful)
     if num_blocks < 1:
         raise ConfigError(
             f"no memory for the KV pool: one block takes {bytes_per_block / 2**20:.1f} MiB and "
-            f"{budget / 2**20:.1f} MiB may be used; free some, or raise kv_memory_share",
+            f"{max(0, budget) / 2**20:.1f} MiB may be used; free some, raise kv_memory_share, or let a "
+            "step compute less (token_budget)",
             param="kv_memory_share",
         )
     return num_blocks
+
+
+@contextmanager
+def peak_memory(device: torch.device) -> Iterator[Callable[[], int]]:
+    """Yields what tells the most bytes that PyTorch took from the GPU since then, beyond those before.
+
+    Pieces of memory that no tensor fills count as well: later steps will have such pieces, too.
+    """
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats(device)
+    before = torch.cuda.memory_reserved(device)
+    yield lambda: torch.cuda.max_memory_reserved(device) - before
 
 
 def num_host_blocks(config: EngineConfig, bytes_per_block: int) -> int:
@@ -63,8 +86,10 @@ def _sequences(config: EngineConfig, device: torch.device) -> int:
     return config.max_num_seqs
 
 
-def _free_memory(device: torch.device) -> int:
+def free_memory(device: torch.device) -> int:
+    """Bytes that nobody has taken."""
     if device.type == "cuda":
+        torch.cuda.empty_cache()
         free, _ = torch.cuda.mem_get_info(device)
         return free
     import psutil

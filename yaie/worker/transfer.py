@@ -1,12 +1,17 @@
 """Between host and device: few copies, from and to pinned memory, that wait for nothing."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from yaie.core.step import Ints
+
+ALIGNED = 4
+"""int32s in 16 bytes."""
 
 
 def to_device(
@@ -18,17 +23,29 @@ def to_device(
         same = [torch.from_numpy(array) for array in narrow]
         return same, [torch.from_numpy(array.astype(np.int64)) for array in wide]
     arrays = [*narrow, *wide]
-    sizes = [len(array) for array in arrays]
+    # Each begins at a multiple of 16 bytes, for which kernels are compiled.
+    starts = np.cumsum([0] + [-(-len(array) // ALIGNED) * ALIGNED for array in arrays]).tolist()
     # A fresh buffer each time: PyTorch gives its memory out again once the copy has been made.
-    packed = torch.empty(sum(sizes), dtype=torch.int32, pin_memory=True)
-    np.concatenate(arrays, out=packed.numpy())
+    packed = torch.empty(starts[-1], dtype=torch.int32, pin_memory=True)
+    host = packed.numpy()
+    for start, array in zip(starts, arrays, strict=False):
+        host[start : start + len(array)] = array
     there = packed.to(device, non_blocking=True)
-    border = sum(sizes[: len(narrow)])
+    border = starts[len(narrow)]
     longs = there[border:].long()
     return (
-        list(there[:border].split(sizes[: len(narrow)])),
-        list(longs.split(sizes[len(narrow) :])),
-    )
+        [there[at : at + len(x)] for at, x in zip(starts, narrow, strict=False)],
+        [longs[at - border : at - border + len(x)]
+         for at, x in zip(starts[len(narrow) :], wide, strict=False)],
+    )  # fmt: skip
+
+
+def on_device(array: NDArray[Any], device: torch.device) -> Tensor:
+    """A copy of an array there. The host goes on at once."""
+    tensor = torch.from_numpy(array)
+    if device.type == "cpu":
+        return tensor.clone()
+    return tensor.pin_memory().to(device, non_blocking=True)
 
 
 class ToHost:

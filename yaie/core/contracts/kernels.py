@@ -61,6 +61,7 @@ class LayerKernels(Protocol):
         """`rope` of q in place, and of k on its way to its slots; v goes there as it is.
 
         One launch in place of three, and k is never written but to the pool; k itself stays as it was.
+        A negative slot stores nothing.
         """
         ...
 
@@ -163,7 +164,8 @@ class PagedAttention(Protocol):
     """Labs 11 (`triton_paged_attention`) and 16 (`cuda_paged_attention`). Keys and values in the pool.
 
     key_blocks, value_blocks: [num_blocks, block_size, kv_heads, d]. block_tables: [n, m] int32, whose
-    entries past a sequence's blocks may hold anything. seq_lens: [n] int32, keys of each sequence.
+    entries past a sequence's blocks may hold anything. seq_lens: [n] int32, keys of each sequence; one
+    of 0 is padding of a step that is replayed, and gives 0.
     spec: scale, window, softcap and sinks all count. Slots past a sequence's end may hold NaN.
     """
 

@@ -6,7 +6,7 @@ from functools import partial
 
 from yaie.backends.base import Backend
 from yaie.core.batch import StepPlan
-from yaie.core.config import EngineConfig
+from yaie.core.config import EngineConfig, Graphs
 from yaie.core.contracts import Detokenizer, EngineCore, KVCacheManager, Scheduler, Worker
 from yaie.engine.step.byte_text import ByteDetokenizer, TokenTable
 from yaie.engine.step.encoder import StepEncoder
@@ -22,13 +22,19 @@ from yaie.worker.threaded import ThreadedWorker
 
 @dataclass(slots=True)
 class Machine:
-    """The assembled engine: control above, a worker below."""
+    """The assembled engine: control above, a worker below.
+
+    note: how it computes decode steps, or "". graphs_again: the setting that makes another machine
+        compute them alike, without a trial and without a wait.
+    """
 
     core: EngineCore
     scheduler: Scheduler
     cache: KVCacheManager
     worker: Worker
     sizes: Sizes
+    note: str
+    graphs_again: Graphs
 
     @property
     def num_waiting(self) -> int:
@@ -51,7 +57,7 @@ def assemble(
 
     on_plan: told of each plan before it is sent. wrap_worker: what to put in front of the worker.
     """
-    sizes = sizes_for(config, model)
+    sizes = sizes_for(config, backend, model)
     parts = backend.parts
     cache = _cache(config, parts, sizes)
     scheduler = _scheduler(config, parts, cache, sizes.num_blocks, model.max_length)
@@ -74,7 +80,10 @@ def assemble(
     )
     if overlapped:
         core = OverlappedLoop(core, scheduler, executor)
-    return Machine(core, scheduler, cache, worker, sizes)
+    graphs: Graphs = "off" if inner.decodes is None else "lazy"
+    if config.graphs == "padded":
+        graphs = "padded"
+    return Machine(core, scheduler, cache, worker, sizes, inner.note, graphs)
 
 
 def overlaps(config: EngineConfig, model: LoadedModel) -> bool:

@@ -13,6 +13,11 @@ from yaie.engine.step.encoder import StepEncoder
 
 CORRUPTED = "the model produced logits that are not finite (NaN or infinity)"
 
+NO_MEMORY = (
+    "the device had no memory left for this prompt: send it again. If it happens often, start the "
+    "engine with a smaller token_budget or kv_memory_share"
+)
+
 
 class StepFaultError(YaieError):
     """A worker could not carry out a step. fault: what it told of it."""
@@ -105,13 +110,16 @@ class SentStep:
     def _failed(self, result: StepResult) -> list[Request]:
         """The live requests that this step went wrong for, told why."""
         failed = []
-        for row in result.corrupted:
+        for row in sorted({*result.corrupted, *result.out_of_memory}):
             request = self._plan.scheduled[row].request
             if request.is_finished:
                 continue
-            reason = request.matcher.error if request.matcher is not None else None
-            kind = FailureKind.CORRUPTED if reason is None else FailureKind.CONSTRAINT
-            request.error, request.failure = reason or CORRUPTED, kind
+            if row in result.out_of_memory:
+                request.error, request.failure = NO_MEMORY, FailureKind.MEMORY
+            else:
+                reason = request.matcher.error if request.matcher is not None else None
+                kind = FailureKind.CORRUPTED if reason is None else FailureKind.CONSTRAINT
+                request.error, request.failure = reason or CORRUPTED, kind
             failed.append(request)
         return failed
 

@@ -88,6 +88,10 @@ class RecoveringMachine:
         return self._machine.sizes
 
     @property
+    def note(self) -> str:
+        return self._machine.note
+
+    @property
     def num_waiting(self) -> int:
         """Raises PartError."""
         return self._guarded(lambda: int(self._machine.num_waiting))
@@ -178,7 +182,11 @@ class RecoveringMachine:
         self._end_started(failure, must_end)
         # Core and worker hold the pool, which must go before the next one comes. Scheduler and cache
         # stay until then, for those who ask for figures meanwhile.
-        self._config = replace(self._config, num_blocks=self._machine.sizes.num_blocks)
+        # What was measured at start holds, and nobody is to wait while graphs are recorded again.
+        num_blocks = self._machine.sizes.num_blocks
+        self._config = replace(
+            self._config, num_blocks=num_blocks, graphs=self._machine.graphs_again
+        )
         self._machine.worker.close()
         self._machine.core, self._machine.worker = cast(EngineCore, None), cast(Worker, None)
         gc.collect()

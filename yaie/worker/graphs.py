@@ -1,0 +1,165 @@
+"""CUDA graphs of decode steps: recorded once for each size, and launched whole from then on.
+
+A step of a small model is a few hundred kernels of some microseconds each. Launched one by one from
+Python they take longer than they run. A graph holds all of them with their arguments, so that a step is
+an upload, a launch and a download.
+
+Two graphs make a step: one up to the logits, one that draws. A step that needs more than a draw (a
+grammar's mask, penalties, log-probabilities) replays the first and samples one call at a time.
+"""
+
+import time
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from yaie.core.step import StepInput
+from yaie.worker.padded import FIELDS, DecodeMachine, PaddedStep, fill, idle
+from yaie.worker.progress import Progress
+
+
+class Recording:
+    """A PaddedStep in two graphs. Replays read and write the memory that recording it used."""
+
+    def __init__(self, step: PaddedStep, memory: Any) -> None:
+        """memory: the pool that all recordings share, since only one of them runs at a time. Raises
+        whatever the step does, which must have run before: nothing may be compiled in a recording."""
+        self._step = step  # its constants are read in every replay
+        self.size, self.inputs = step.size, step.inputs
+        self._forward, self._draw = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
+        logits = _recorded(self._forward, memory, step.forward)
+        self._drawn = _recorded(self._draw, memory, lambda: step.draw(logits))
+        # Kept as an address, not as a tensor: the next recording may use the same memory.
+        self._logits = _same_memory(logits)
+
+    def forward(self) -> Tensor:
+        """See PaddedStep; valid until another recording is replayed."""
+        self._forward.replay()
+        return self._logits
+
+    def draw(self, logits: Tensor) -> Tensor:
+        """See PaddedStep. logits: what `forward` returned."""
+        self._draw.replay()
+        return self._drawn
+
+
+def _recorded(graph: Any, memory: Any, work: Callable[[], Tensor]) -> Tensor:
+    """Record what `work` launches. Raises what it raises, not what the recording has to say of that."""
+    failures: list[Exception] = []
+    try:
+        with torch.cuda.graph(graph, pool=memory):
+            try:
+                return work()
+            except Exception as error:
+                failures.append(error)
+                raise
+    except Exception as error:  # noqa: BLE001, it is raised
+        raise (failures or [error])[0] from None
+
+
+class _Memory:
+    """An address as PyTorch takes it from other libraries."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.__cuda_array_interface__ = {
+            "data": (tensor.data_ptr(), False),
+            "shape": tuple(tensor.shape),
+            "strides": None,
+            "typestr": "<f4",
+            "version": 3,
+        }
+
+
+def _same_memory(tensor: Tensor) -> Tensor:
+    """A tensor over the memory of a contiguous float32 one, which it does not keep alive."""
+    if tensor.dtype != torch.float32 or not tensor.is_contiguous():
+        raise ValueError("logits must be float32 and contiguous")
+    return torch.as_tensor(_Memory(tensor), device=tensor.device)
+
+
+class DecodeSteps:
+    """Carries out decode steps of up to `sizes[-1]` requests, padded to one of `sizes`.
+
+    records: whether as graphs; otherwise launch by launch, the same kernels on the same rows.
+    """
+
+    def __init__(self, machine: DecodeMachine, sizes: Sequence[int], *, records: bool) -> None:
+        self._machine = machine
+        self._sizes = list(sizes)
+        self._records = records
+        # The largest comes first and the others fit into what it took.
+        self._memory = torch.zeros(
+            FIELDS * self._sizes[-1], dtype=torch.int32, device=machine.device
+        )
+        self._pool = torch.cuda.graph_pool_handle() if records else None
+        self._ready: dict[int, PaddedStep | Recording] = {}
+        self._current: PaddedStep | Recording
+        self._logits: Tensor
+        self.num_bytes = 0
+        self.seconds = 0.0
+
+    @property
+    def sizes(self) -> Sequence[int]:
+        """Ascending."""
+        return self._sizes
+
+    def prepare(self, progress: Progress = iter) -> None:
+        """Record every size, which otherwise happens when it is first met."""
+        begin, before = time.perf_counter(), _used(self._machine.device)
+        for size in progress(self._sizes[::-1]):
+            self._made(size)
+        self.num_bytes = max(0, _used(self._machine.device) - before)
+        self.seconds = time.perf_counter() - begin
+
+    def takes(self, step: StepInput) -> bool:
+        """Whether a step is one that this carries out: a token for each request, drawn before, and
+        another to be drawn."""
+        if len(step.seats) > self._sizes[-1] or len(step.drafts) or len(step.prompt_logprobs):
+            return False
+        if step.num_tokens[-1] != 1 or not step.samples.all():  # single tokens come first
+            return False
+        return bool((step.starts >= self._machine.seats.num_known[step.seats]).all())
+
+    def forward(self, step: StepInput) -> Tensor:
+        """Queue the step up to its logits [n, vocab], which hold until the next step."""
+        n, seats = len(step.seats), self._machine.seats
+        size = self._sizes[bisect_left(self._sizes, n)]
+        entries = step
+        if len(step.table_seats) > size:  # requests that come back from the host bring whole tables
+            seats.extend_tables(step)
+            entries = StepInput(step.step, step.seats, step.starts, step.num_tokens, step.samples)
+        self._current = self._made(size)
+        pinned = torch.empty(
+            (FIELDS, size), dtype=torch.int32, pin_memory=self._machine.device.type == "cuda"
+        )
+        fill(pinned.numpy(), entries, seats.nobody)
+        self._current.inputs.copy_(pinned, non_blocking=True)
+        self._logits = self._current.forward()
+        return self._logits[:n]
+
+    def draw(self, n: int) -> Tensor:
+        """Queue the draws [n] int64 of the step whose logits were made last."""
+        return self._current.draw(self._logits)[:n]
+
+    def _made(self, size: int) -> PaddedStep | Recording:
+        if size not in self._ready:
+            step = PaddedStep(size, self._machine, self._memory)
+            self._ready[size] = self._recorded(step) if self._records else step
+        return self._ready[size]
+
+    def _recorded(self, step: PaddedStep) -> Recording:
+        # Rows of nobody: what has not been compiled yet is, and no seat moves.
+        step.inputs.copy_(torch.from_numpy(idle(step.size, self._machine.seats.nobody)))
+        step.draw(step.forward())
+        return Recording(step, self._pool)
+
+
+def _used(device: torch.device) -> int:
+    """Bytes of the device that somebody has taken."""
+    if device.type != "cuda":
+        return 0
+    free, total = torch.cuda.mem_get_info(device)
+    return total - free

@@ -1,0 +1,204 @@
+"""Made-up steps, before any request comes: what they compile, take and give is known from then on.
+
+    rehearse   one of every shape that makes a kernel differ, and the largest step there can be
+    tried      decode steps, whose results tell whether two ways of computing them agree
+
+Steps go through the worker like any other. Their tokens are all 0.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from yaie.core.step import NewSeats, StepInput, StepResult, no_pairs
+from yaie.worker.progress import Progress
+from yaie.worker.worker import Worker
+
+MANY_TOKENS = 4096
+"""From there on no kernel is cut into programs differently."""
+
+PLAIN: dict[str, Any] = {"temperature": 1.0}
+FLAVOURS: Sequence[dict[str, Any]] = (
+    PLAIN,
+    {"temperature": 0.0},
+    {"temperature": 1.0, "top_k": 20},
+    {"temperature": 1.0, "top_p": 0.9},
+    {"temperature": 1.0, "min_p": 0.05},
+    {"temperature": 1.0, "top_k": 20, "top_p": 0.9, "min_p": 0.05},
+    {"temperature": 1.0, "repetition": 1.1, "presence": 0.5},
+    {"temperature": 1.0, "logprobs": 2},
+)
+"""Sampling parameters for which different kernels draw."""
+
+
+def rehearse(
+    worker: Worker, token_budget: int, max_num_seqs: int, progress: Progress = iter
+) -> None:
+    """Compute the largest step, then those of every other kind. What a step stores goes to block 0.
+
+    Raises RuntimeError with what a step broke on.
+    """
+    run, longest = Rehearsal(worker), worker.max_model_len
+
+    def pieces(tokens: int, most: int) -> list[int]:
+        return [min(most, tokens - at) for at in range(0, tokens, most)][:max_num_seqs]
+
+    run.prompts(pieces(token_budget, longest), FLAVOURS[-1])
+    run.decodes(max_num_seqs, FLAVOURS[-1])
+    sizes = _sizes(min(token_budget, MANY_TOKENS))
+    for size in progress([*sizes, *_sizes(max_num_seqs)]):
+        if size in sizes:
+            run.prompts(pieces(size, longest))
+            if longest > 1:
+                run.chunks(pieces(size, longest - 1))
+                run.chunks(pieces(size, longest - 1), min(3, token_budget - size))
+        if size <= max_num_seqs:
+            run.decodes(size, PLAIN, [longest - 1] * size)
+    draw_all(worker, max_num_seqs)
+
+
+def _sizes(most: int) -> list[int]:
+    """Powers of two up to `most`, their neighbours, and `most`: kernels differ by whether a number is 1
+    or a multiple of 16, and by tiles that change with its powers of two."""
+    powers = [2**i for i in range(most.bit_length())]
+    near = {size + offset for size in powers for offset in (-1, 0, 1)}
+    return sorted(size for size in near | {most} if 1 <= size <= most)
+
+
+@torch.inference_mode()
+def draw_all(worker: Worker, most: int) -> None:
+    """Draw for every number of rows up to `most` with every filter: their kernels are few and quick."""
+    logits = torch.zeros(most, worker.adapter.vocab_size, device=worker.device)
+    seats = np.arange(most, dtype=np.int32)
+    for flavour in FLAVOURS[:-1]:
+        worker.sampling.enter(_new_seats([1] * most, flavour))
+        for rows in range(1, most + 1):
+            worker.sampler.sample(logits[:rows], worker.sampling.rows(seats[:rows]).batch)
+
+
+def tried(worker: Worker, most: int) -> list[StepResult]:
+    """At most so many requests of different lengths, each in a block of its own, decoded plainly and
+    with log-probabilities. What they leave is overwritten when seats and blocks are given out."""
+    pool = worker.pool
+    count = min(most, pool.num_blocks, worker.seats.nobody)
+    longest = min(pool.block_size, worker.max_model_len) - 2
+    if longest < 1:
+        return []
+    lengths = [max(1, longest * (i + 1) // (count + 1)) for i in range(count)]
+    results = []
+    for flavour in (PLAIN, {"temperature": 1.0, "logprobs": 2}):
+        run = Rehearsal(worker)
+        results.append(run.prompts(lengths, flavour, own_blocks=True))
+        results += [run.decodes(count, starts=[at + later for at in lengths]) for later in (0, 1)]
+    return results
+
+
+class Rehearsal:
+    """Sends steps to a worker, one after the other, and waits for each."""
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+        self._step = 0
+
+    def prompts(
+        self,
+        lengths: Sequence[int],
+        flavour: dict[str, Any] = PLAIN,
+        *,
+        own_blocks: bool = False,
+    ) -> StepResult:
+        """Whole prompts, for which a token is drawn each. Single ones come first, as in every step.
+
+        own_blocks: whether each gets block i; all are in block 0 otherwise.
+        """
+        lengths, count = sorted(lengths), len(lengths)
+        step = self._begin([0] * count, lengths)
+        step.new = _new_seats(lengths, flavour)
+        if own_blocks:
+            step.table_seats = step.table_blocks = np.arange(count, dtype=np.int32)
+            step.table_columns = np.zeros(count, dtype=np.int32)
+        return self._run(step)
+
+    def chunks(self, lengths: Sequence[int], decodes: int = 0) -> StepResult:
+        """Chunks, each behind a token that is there already, after so many decodes."""
+        decodes = min(decodes, self._worker.seats.nobody - len(lengths))
+        lengths = [1] * decodes + sorted(lengths)
+        known = [1] * decodes + [length + 1 for length in lengths[decodes:]]
+        step = self._begin([1] * len(lengths), lengths)
+        step.new = _new_seats(known, PLAIN)
+        return self._run(step)
+
+    def decodes(
+        self,
+        count: int,
+        flavour: dict[str, Any] | None = None,
+        starts: Sequence[int] | None = None,
+    ) -> StepResult:
+        """A token for each of the first `count` seats, new ones with a prompt of one token if a flavour
+        is given."""
+        step = self._begin(starts or [min(1, self._worker.max_model_len - 1)] * count, [1] * count)
+        if flavour is not None:
+            step.new = _new_seats([1] * count, flavour)
+        return self._run(step)
+
+    def _begin(self, starts: Sequence[int], lengths: Sequence[int]) -> StepInput:
+        count = len(lengths)
+        self._step += 1
+        return StepInput(
+            step=self._step,
+            seats=np.arange(count, dtype=np.int32),
+            starts=np.array(starts, dtype=np.int32),
+            num_tokens=np.array(lengths, dtype=np.int32),
+            samples=np.ones(count, dtype=np.bool_),
+        )
+
+    def _run(self, step: StepInput) -> StepResult:
+        result = self._worker.execute(step).result()
+        if result.fault is not None:
+            raise RehearsalError(result)
+        return result
+
+
+class RehearsalError(RuntimeError):
+    """A made-up step failed. fault: why."""
+
+    def __init__(self, result: StepResult) -> None:
+        assert result.fault is not None
+        super().__init__(result.fault.message)
+        self.fault = result.fault
+
+
+def _new_seats(lengths: Sequence[int], flavour: dict[str, Any]) -> NewSeats:
+    count = len(lengths)
+
+    def floats(name: str, default: float) -> np.ndarray:
+        return np.full(count, flavour.get(name, default), dtype=np.float32)
+
+    def integers(name: str, default: int, dtype: type = np.int64) -> np.ndarray:
+        return np.full(count, flavour.get(name, default), dtype=dtype)
+
+    return NewSeats(
+        seats=np.arange(count, dtype=np.int32),
+        tokens=np.zeros(sum(lengths), dtype=np.int32),
+        num_tokens=np.array(lengths, dtype=np.int32),
+        num_prompt_tokens=np.array(lengths, dtype=np.int32),
+        temperature=floats("temperature", 1),
+        top_k=integers("top_k", 0),
+        top_p=floats("top_p", 1),
+        min_p=floats("min_p", 0),
+        presence=floats("presence", 0),
+        frequency=floats("frequency", 0),
+        repetition=floats("repetition", 1),
+        random_seeds=np.arange(count, dtype=np.int64),
+        steps=np.zeros(count, dtype=np.int64),
+        logprobs=integers("logprobs", -1, np.int32),
+        prompt_logprobs=np.full(count, -1, dtype=np.int32),
+        biases=no_pairs(),
+        bias_values=np.zeros(0, dtype=np.float32),
+        constrained=np.zeros(count, dtype=np.bool_),
+        min_tokens=np.zeros(count, dtype=np.int64),
+        held=no_pairs(),
+        logprob_tokens=no_pairs(),
+    )

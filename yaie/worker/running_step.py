@@ -1,0 +1,259 @@
+"""`RunningStep`: one step on its way through a worker, from its block moves to its result."""
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from yaie.backends.attention import attend_through
+from yaie.core.step import Ints, Pairs, StepInput, StepMasks, StepResult
+from yaie.worker.drafts import DraftRows, as_tensor, last_tokens
+from yaie.worker.flat_batch import lay_out
+from yaie.worker.graphs import DecodeSteps
+from yaie.worker.logprobs import prompt_logprobs, token_logprobs
+from yaie.worker.picked import Picked, answering, as_asked, longest_first, masks_of, pick
+from yaie.worker.sampling import Rows, apply_biases, apply_masks, hold_tokens
+from yaie.worker.transfer import ToHost, on_device
+
+if TYPE_CHECKING:
+    from yaie.worker.worker import Worker
+
+logger = logging.getLogger(__name__)
+
+
+class RunningStep:
+    """See `yaie.core.contracts.StepHandle`."""
+
+    def __init__(self, worker: "Worker", step: StepInput) -> None:
+        self._worker = worker
+        self._whole = self._step = step
+        self._picked: Picked | None = None
+        self._result = StepResult(step.step)
+        self._rows: Rows | None = None
+        self._drafts: DraftRows | None = None
+        self._logits: Tensor | None = None
+        self._drawn: ToHost | None = None
+        self._chunks_finite: ToHost | None = None
+
+    def mask(self, masks: StepMasks) -> None:
+        """See the contract."""
+        if self._picked is not None:
+            masks = masks_of(self._step, masks)
+        self.guarded(lambda: self._sample(masks))
+
+    def result(self) -> StepResult:
+        """See the contract."""
+        self.guarded(self._collect)
+        if self._picked is not None and self._result.fault is None:
+            return as_asked(self._result, self._whole, self._picked)
+        return self._result
+
+    @torch.inference_mode()
+    def guarded(self, work: Callable[[], None]) -> None:
+        """Do this part of the step, unless an earlier one has failed."""
+        if self._result.fault is not None:
+            return
+        try:
+            work()
+        except (Exception, SystemExit) as error:  # a learner's part may even raise SystemExit
+            logger.error("a step failed", exc_info=True)
+            self._result = StepResult(self._step.step, fault=self._worker.explain(error))
+            # The error's frames hold tensors; without them the old pool can go before a new one comes.
+            self._logits = self._rows = None
+
+    def begin(self) -> None:
+        """Everything up to the logits, and sampling too unless it waits for masks."""
+        worker, step = self._worker, self._step
+        if step.new is not None:
+            worker.seats.enter(step.new)
+            worker.sampling.enter(step.new)
+        worker.pool.swap_out(_pairs(step.swap_out))
+        worker.pool.swap_in(_pairs(step.swap_in))
+        worker.pool.copy_blocks(_pairs(step.copies))
+        if len(step.seats) and worker.decodes is not None and worker.decodes.takes(step):
+            self._pick(longest_first(step))
+            self._replay(worker.decodes)
+            return
+        worker.seats.extend_tables(step)
+        if len(step.seats) == 0:
+            return
+        if not self._fits():  # outside of its handler, whose frames hold tensors
+            self._shed_prompts()
+
+    def _pick(self, rows: Picked) -> None:
+        self._picked, self._step = rows, pick(self._whole, rows)
+
+    def _replay(self, decodes: DecodeSteps) -> None:
+        worker, step = self._worker, self._step
+        worker.before_forward()
+        self._logits = decodes.forward(step)
+        if worker.sampling.is_plain(step.seats):
+            self._logits = None
+            self._drawn = ToHost(decodes.draw(len(step.seats)))
+            return
+        self._rows = worker.sampling.rows(step.seats)
+        if not step.masked:
+            self._sample(None)
+
+    def _fits(self) -> bool:
+        """Compute the step; False if there is no memory for its prompts."""
+        try:
+            self._compute()
+        except torch.OutOfMemoryError:
+            if len(answering(self._step, self._worker.seats.num_known)) == len(self._step.seats):
+                raise
+            return False
+        return True
+
+    def _compute(self) -> None:
+        worker, step = self._worker, self._step
+        flat = lay_out(step, worker.seats, worker.pool, worker.device)
+        attend = attend_through(worker.attention, worker.attention.plan(flat.attention))
+        worker.before_forward()
+        hidden = worker.adapter.forward(flat.token_ids, flat.attention.positions, attend)
+        self._check_chunks(hidden)
+        self._note_prompts(hidden, flat.ends)
+        self._choose_rows(hidden, flat.ends)
+        if self._rows is not None and not step.masked:
+            self._sample(None)
+
+    def _shed_prompts(self) -> None:
+        """Compute the step again without its prompts."""
+        worker, step = self._worker, self._step
+        rows = answering(step, worker.seats.num_known)
+        logger.warning(
+            "no memory for %d prompts of step %d", len(step.seats) - len(rows), step.step
+        )
+        self._pick(rows)
+        self._logits = self._rows = self._chunks_finite = None
+        self._result = StepResult(step.step)
+        if worker.device.type == "cuda":
+            torch.cuda.empty_cache()
+        if len(rows):
+            self._compute()
+
+    def _check_chunks(self, hidden: Tensor) -> None:
+        """Whether the hidden states [T, d] of each chunk are finite; of others the sampler tells it."""
+        lens, samples = self._step.num_tokens, self._step.samples
+        if lens[-1] == 1 and samples.all():  # single tokens come first, so there is nothing else
+            return
+        first = int(np.argmax((lens > 1) | ~samples))
+        begin = int(lens[:first].sum())
+        bad = ~hidden[begin:].sum(dim=1, dtype=torch.float32).isfinite()
+        # How many bad rows stand before each border: their difference is a chunk's own.
+        before = torch.nn.functional.pad(bad.cumsum(0), (1, 0))
+        borders = np.concatenate(([0], np.cumsum(lens[first:])))
+        counts = before[on_device(borders, hidden.device)].diff()
+        self._chunks_finite = ToHost(counts == 0)
+
+    def _note_prompts(self, hidden: Tensor, ends: Ints) -> None:
+        worker, step = self._worker, self._step
+        for row in step.prompt_logprobs.tolist():
+            seat, start, count = (
+                int(part[row]) for part in (step.seats, step.starts, step.num_tokens)
+            )
+            known = min(start + count + 1, int(worker.seats.num_prompt[seat]))
+            told = worker.seats.known_tokens(seat, start + 1, known)
+            states = hidden[ends[row] - count :][: len(told)]
+            num_top = int(worker.sampling.prompt_logprobs[seat])
+            self._result.prompt_logprobs[row] = prompt_logprobs(
+                states, told, num_top, worker.adapter.logits
+            )
+
+    def _choose_rows(self, hidden: Tensor, ends: Ints) -> None:
+        worker, step = self._worker, self._step
+        if not step.samples.any():
+            return
+        if len(step.drafts):
+            self._drafts = DraftRows(step, ends, worker.device)
+            seats, places = self._drafts.seats, self._drafts.places
+            self._lives = worker.seats.lives[seats]
+            if worker.sampling.constrained[step.seats[step.num_drafts > 0]].any():
+                raise ValueError("a constrained seat takes no drafts")
+        else:
+            seats, places = step.seats[step.samples], ends[step.samples] - 1
+        if len(places) != len(hidden):
+            hidden = hidden[on_device(places, worker.device).long()]
+        self._logits = worker.adapter.logits(hidden)
+        self._rows = worker.sampling.rows(seats)
+        if self._drafts is not None:
+            self._drafts.shift(self._rows.batch)
+
+    def _sample(self, masks: StepMasks | None) -> None:
+        rows, logits, worker = self._rows, self._logits, self._worker
+        assert rows is not None
+        assert logits is not None
+        self._logits = None
+        raw = logits[rows.told_index] if rows.told else None
+        apply_biases(logits, rows)
+        hold_tokens(logits, rows)
+        if masks is not None:
+            apply_masks(logits, rows, masks)
+        drawn = worker.sampler.sample(logits, rows.batch)
+        if drawn.shape != rows.index.shape:
+            shapes = f"{list(drawn.shape)}, not {list(rows.index.shape)}"
+            raise ValueError(
+                f"the sampler must return one token id for each row: its shape is {shapes}"
+            )
+        plain = None if self._drafts is None else self._drafts.plain
+        index, tokens = (part if plain is None else part[plain] for part in (rows.index, drawn))
+        worker.seats.last_tokens.index_copy_(0, index, tokens.clamp(min=0))
+        worker.sampling.advance(rows, drawn, plain)
+        self._drawn = ToHost(drawn)
+        if raw is not None:
+            self._logprobs = token_logprobs(raw, drawn[rows.told_index], rows.num_top, rows.named)
+
+    def _collect(self) -> None:
+        """Read what was drawn, and which rows are corrupted."""
+        result, samples = self._result, self._step.samples
+        if self._drawn is not None:
+            draws = self._drawn.get().tolist()
+            if self._drafts is None:
+                result.token_ids = [[token] if token >= 0 else [] for token in draws]
+            else:
+                result.token_ids = self._drafts.accepted(draws)
+                self._settle_drafts(draws)
+            self._sort_logprobs()
+            if min(draws) < 0:
+                sampling = np.flatnonzero(samples).tolist()
+                pairs = zip(sampling, result.token_ids, strict=True)
+                result.corrupted = [row for row, own in pairs if not own]
+        if self._chunks_finite is not None:
+            finite = self._chunks_finite.get().tolist()
+            first = len(samples) - len(finite)
+            bad = {row for row, is_fine in enumerate(finite, first) if not is_fine}
+            result.corrupted = sorted(bad | set(result.corrupted))
+
+    def _sort_logprobs(self) -> None:
+        rows = self._rows
+        if rows is None or not rows.told:
+            return
+        entries = dict(zip(rows.told, self._logprobs, strict=True))
+        row = 0
+        counts = self._step.num_drafts[self._step.samples] if self._drafts else None
+        for position, place in enumerate(np.flatnonzero(self._step.samples).tolist()):
+            own = self._result.token_ids[position]
+            if row in entries and own:
+                self._result.logprobs[place] = [entries[row + i] for i in range(len(own))]
+            row += 1 if counts is None else int(counts[position]) + 1
+
+    def _settle_drafts(self, draws: list[int]) -> None:
+        """Move on the seats that had drafts, by what was accepted of them."""
+        worker, rows = self._worker, self._rows
+        assert self._drafts is not None
+        assert rows is not None
+        lives = worker.seats.lives  # of a seat that a later step has given away, nothing is settled
+        found = self._drafts.of_drafts(self._result.token_ids)
+        gained = [one for one in found if lives[one[1]] == self._lives[one[0]]]
+        seats, tokens = last_tokens(gained)
+        device = worker.device
+        worker.seats.last_tokens.index_copy_(0, as_tensor(seats, device), as_tensor(tokens, device))
+        counted = [row + offset for row, _, own in gained for offset in range(len(own))]
+        worker.sampling.advance(rows, as_tensor(draws, device), as_tensor(counted, device))
+
+
+def _pairs(moves: Pairs) -> list[tuple[int, int]]:
+    return [(here, there) for here, there in moves.tolist()]
