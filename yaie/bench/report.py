@@ -3,7 +3,12 @@
 import json
 import platform
 import re
+import shlex
+import subprocess
+import sys
 from collections.abc import Iterable
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +19,11 @@ from rich.table import Table
 from yaie import __version__
 from yaie.cli.console import err, out
 
+ROOT = Path(__file__).resolve().parents[2]
+
 
 def machine() -> dict[str, Any]:
-    """What the figures were measured on."""
+    """What the figures were measured on, and with what."""
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
     return {
         "cpu": _cpu_name(),
@@ -24,8 +31,45 @@ def machine() -> dict[str, Any]:
         "gpu": gpu,
         "python": platform.python_version(),
         "torch": torch.__version__,
+        "triton": _version("triton"),
+        "transformers": _version("transformers"),
         "yaie": __version__,
+        "git": _git(),
     }
+
+
+def command_line() -> str:
+    """What was typed, for the record."""
+    return shlex.join(["yaie", *sys.argv[1:]])
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+@cache
+def _git() -> dict[str, Any] | None:
+    """Which commit of ours runs, and whether anything differs from it; None outside a checkout."""
+
+    def git(*arguments: str) -> str:
+        ran = subprocess.run(
+            ["git", "-C", str(ROOT), *arguments],
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=True,
+        )
+        return ran.stdout.strip()
+
+    try:
+        if Path(git("rev-parse", "--show-toplevel")).resolve() != ROOT:
+            return None  # a package installed somewhere inside of another project
+        return {"commit": git("rev-parse", "HEAD"), "dirty": bool(git("status", "--porcelain"))}
+    except (OSError, subprocess.SubprocessError):
+        return None
 
 
 def show(

@@ -32,10 +32,11 @@ class Lengths:
 
     @classmethod
     def parse(cls, prompt: str, output: str, geometric_mean: float | None) -> "Lengths":
-        """From `LOW-HIGH` texts. Raises ConfigError."""
+        """From `LOW-HIGH` texts, or one number for both. Raises ConfigError."""
         if geometric_mean is not None and geometric_mean <= 1:
             raise ConfigError("--geometric must be a mean above 1", param="geometric")
-        return cls(_range(prompt, "prompt-tokens"), _range(output, "output-tokens"), geometric_mean)
+        ranges = parse_range(prompt, "prompt-tokens"), parse_range(output, "output-tokens")
+        return cls(*ranges, geometric_mean)
 
     def __str__(self) -> str:
         prompts = "prompts uniform {}-{}".format(*self.prompt)
@@ -57,13 +58,16 @@ class Lengths:
         return length
 
 
-def _range(text: str, name: str) -> tuple[int, int]:
-    match = re.fullmatch(r"(\d+)-(\d+)", text)
-    if match is None or not 1 <= int(match[1]) <= int(match[2]):
-        raise ConfigError(
-            f"--{name} must be LOW-HIGH with 1 <= LOW <= HIGH, got {text!r}", param=name
-        )
-    return int(match[1]), int(match[2])
+def parse_range(text: str, name: str) -> tuple[int, int]:
+    """`LOW-HIGH`, or one number for both. Raises ConfigError, which names the option."""
+    match = re.fullmatch(r"(\d+)(?:-(\d+))?", text)
+    if match is not None:
+        low, high = int(match[1]), int(match[2] or match[1])
+        if 1 <= low <= high:
+            return low, high
+    raise ConfigError(
+        f"--{name} must be LOW-HIGH with 1 <= LOW <= HIGH, or one number, got {text!r}", param=name
+    )
 
 
 def with_room(config: EngineConfig) -> EngineConfig:

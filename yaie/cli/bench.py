@@ -1,6 +1,6 @@
 """`yaie bench`: what the engine does on this machine, beside a peer or a limit in the same run."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -15,9 +15,10 @@ BATCHES = [1, 8, 32]
 RUNNING = [1, 8, 64, 128, 256]
 NONE_OR_MANY = [0, 10000]
 
+Workload = Literal["random", "nano", "fixed", "prefix"]
 Requests = Annotated[int, typer.Option(help="Requests in the workload.", min=1)]
 Repeats = Annotated[int, typer.Option(help="Runs of each; the median counts.", min=1)]
-Range = Annotated[str, typer.Option(help="Uniform range of lengths, as LOW-HIGH.")]
+Range = Annotated[str, typer.Option(help="Uniform range of lengths, as LOW-HIGH, or one number.")]
 EngineProcess = Annotated[
     bool | None,
     typer.Option(
@@ -32,24 +33,95 @@ Json = Annotated[str | None, typer.Option("--json", help="Also write the figures
 @engine_options("argument")
 def throughput(
     config: EngineConfig,
-    requests: Requests = 64,
-    prompt_tokens: Range = "16-256",
-    output_tokens: Range = "16-256",
+    workload: Annotated[
+        Workload,
+        typer.Option(
+            help="random: lengths of your own; nano: nano-vllm's bench, 256 requests; fixed: prefill "
+            "and decode step of equal batches; prefix: groups of prompts that begin alike."
+        ),
+    ] = "random",
+    requests: Annotated[
+        int | None, typer.Option(help="Requests at once (random 64, nano 256).", min=1)
+    ] = None,
+    prompt_tokens: Annotated[
+        str | None,
+        typer.Option(help="LOW-HIGH or one number (random 16-256, nano 100-1024, fixed 1024)."),
+    ] = None,
+    output_tokens: Annotated[
+        str | None,
+        typer.Option(help="The same (random 16-256, nano 100-1024, fixed 128 steps, prefix 64)."),
+    ] = None,
     geometric: Annotated[
         float | None, typer.Option(help="Draw output lengths geometrically with this mean instead.")
     ] = None,
-    against: Annotated[
-        str, typer.Option(help="transformers, static (our engine in static batches), or nothing.")
-    ] = "transformers",
-    repeats: Repeats = 3,
+    batch: Annotated[
+        list[int] | None,
+        typer.Option(
+            help="Batch size, repeatable: of fixed (1, 8, 32, 128, 256), or of the peer transformers "
+            "(8, 16, 32, 64).",
+            min=1,
+        ),
+    ] = None,
+    groups: Annotated[int | None, typer.Option(help="prefix: groups (64).", min=1)] = None,
+    group_size: Annotated[
+        int | None, typer.Option(help="prefix: requests in each (16).", min=2)
+    ] = None,
+    shared_tokens: Annotated[
+        int | None, typer.Option(help="prefix: tokens that a group shares (2048).", min=1)
+    ] = None,
+    own_tokens: Annotated[
+        int | None, typer.Option(help="prefix: tokens of each request after them (128).", min=1)
+    ] = None,
+    seeds: Annotated[
+        str,
+        typer.Option(help="A run for each; the first run of all, with the first, counts apart."),
+    ] = "0,1,2",
+    peer: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Who runs the same, repeatable: transformers, static (our engine in static batches), "
+            "vllm, sglang or none. Without one, random is run beside transformers.",
+            show_default=False,
+        ),
+    ] = None,
+    static: Annotated[bool, typer.Option("--static", help="Short for --peer static.")] = False,
+    peer_python: Annotated[
+        str | None,
+        typer.Option(
+            help="The interpreter of vllm and sglang, if they live in another environment."
+        ),
+    ] = None,
+    ablation: Annotated[
+        bool,
+        typer.Option("--ablation", help="Also without each technique, on an engine of its own."),
+    ] = False,
+    shape: Annotated[
+        str | None,
+        typer.Option(help="Random weights instead of a model: qwen3-0.6b, llama-3.1-8b or tiny."),
+    ] = None,
+    shape_folder: Annotated[
+        str | None, typer.Option(help="Where to keep them, and to find them again.")
+    ] = None,
     json: Json = None,
 ) -> None:
-    """Useful output tokens per second, against static batching by transformers or by ourselves."""
-    from yaie.bench.throughput import run
-    from yaie.bench.workload import Lengths
+    """Output tokens per second of a workload, beside peers and what the machine allows.
 
-    lengths = Lengths.parse(prompt_tokens, output_tokens, geometric)
-    run(config, requests, lengths, against, repeats, json)
+    The first run after the start is shown apart from those after it.
+    """
+    from yaie.bench.throughput.asked import asked
+    from yaie.bench.throughput.command import run
+
+    if static:
+        peer = [*(peer or []), "static"]
+    prefix = {
+        "groups": groups, "group_size": group_size, "shared_tokens": shared_tokens,
+        "own_tokens": own_tokens,
+    }  # fmt: skip
+    wanted = asked(
+        workload, requests, prompt_tokens, output_tokens, geometric, batch, prefix, seeds, peer,
+        peer_python, ablation,
+    )  # fmt: skip
+    run(config, wanted, shape, shape_folder, json)
 
 
 @bench_app.command()

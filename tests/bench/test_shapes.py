@@ -1,0 +1,110 @@
+"""Checkpoints of random weights: whole, loadable, written once and never over something else."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors import safe_open
+
+from yaie.bench import shapes
+from yaie.bench.shapes import checkpoint, make_checkpoint
+from yaie.core.errors import ConfigError
+from yaie.engine.llm_engine import LLMEngine
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_checkpoint("tiny", tmp_path_factory.mktemp("shapes") / "made")
+
+
+def tensors(folder: Path) -> dict[str, torch.Tensor]:
+    found = {}
+    for path in folder.glob("*.safetensors"):
+        with safe_open(path, framework="pt") as file:
+            found |= {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    return found
+
+
+def test_transformers_and_our_engine_load_it(folder: Path) -> None:
+    from transformers import AutoModelForCausalLM
+
+    theirs, info = AutoModelForCausalLM.from_pretrained(folder, output_loading_info=True)
+    assert not info["missing_keys"]
+    assert not info["unexpected_keys"]
+    engine = LLMEngine(model=str(folder), num_blocks=16, mine="none")
+    assert engine.model.num_parameters == sum(one.numel() for one in theirs.parameters())
+    assert engine.generate([[5, 12000]], max_tokens=3, ignore_eos=True)
+
+
+def test_weights_are_normal_and_norms_are_one(folder: Path) -> None:
+    found = tensors(folder)
+    table = found["model.embed_tokens.weight"].float()
+    assert table.shape == (12288, 128)
+    assert table.mean().abs() < 1e-4
+    assert table.std() == pytest.approx(0.02, rel=0.01)
+    assert found["model.norm.weight"].eq(1).all()
+    assert {one.dtype for one in found.values()} == {torch.bfloat16}
+    query, key = (found[f"model.layers.0.self_attn.{name}_proj.weight"] for name in "qk")
+    assert not torch.equal(query[: len(key)], key)
+
+
+def test_no_shard_is_larger_than_allowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shapes, "WRITERS", 1)
+    whole = list(make_checkpoint("tiny", tmp_path / "whole").glob("*.safetensors"))
+    monkeypatch.setattr(shapes, "SHARD_BYTES", 100_000)
+    parts = make_checkpoint("tiny", tmp_path / "parts")
+    assert len(whole) == 1
+    for path in parts.glob("*.safetensors"):
+        with safe_open(path, framework="pt") as file:
+            names = list(file.keys())
+        assert path.stat().st_size < 102_000 or len(names) == 1
+    before, after = tensors(tmp_path / "whole"), tensors(parts)
+    assert before.keys() == after.keys()
+    assert all(torch.equal(before[name], after[name]) for name in before)
+
+
+def test_a_complete_checkpoint_is_not_written_again(tmp_path: Path) -> None:
+    made = make_checkpoint("tiny", tmp_path / "made")
+    files = sorted(made.iterdir())
+    before = [path.stat().st_mtime_ns for path in files]
+    with checkpoint("tiny", str(made)) as again:
+        assert again == made
+    assert [path.stat().st_mtime_ns for path in files] == before
+
+
+@pytest.mark.parametrize("harm", ["index", "shard"])
+def test_one_that_was_cut_short_is_written_again(tmp_path: Path, harm: str) -> None:
+    made = make_checkpoint("tiny", tmp_path / "made")
+    if harm == "index":
+        (made / "model.safetensors.index.json").unlink()
+    else:
+        shard = next(made.glob("*.safetensors"))
+        shard.write_bytes(shard.read_bytes()[:-5])
+    make_checkpoint("tiny", made)
+    assert "model.norm.weight" in tensors(made)
+    assert json.loads((made / "model.safetensors.index.json").read_text())["weight_map"]
+
+
+def test_a_folder_with_something_else_is_left_alone(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="holds another model than qwen3"):
+        make_checkpoint("qwen3-0.6b", folder)
+    (tmp_path / "letter.txt").write_text("mine")
+    with pytest.raises(ConfigError, match="is not empty and holds no model"):
+        make_checkpoint("tiny", tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["letter.txt"]
+
+
+def test_a_temporary_one_is_deleted() -> None:
+    with checkpoint("tiny", None) as made:
+        assert (made / "config.json").is_file()
+        assert made.name == "tiny"
+    assert not made.exists()
+
+
+@pytest.mark.parametrize(
+    ("shape", "parameters"), [("qwen3-0.6b", 596_049_920), ("llama-3.1-8b", 8_030_261_248)]
+)
+def test_known_shapes_have_as_many_parameters_as_the_models(shape: str, parameters: int) -> None:
+    found = shapes._tensors(shapes._config(shape))
+    assert sum(shapes._bytes(size) for size in found.values()) == 2 * parameters
