@@ -34,17 +34,25 @@ def tile_rows(queries: int, group: int) -> int:
     )
 
 
-def decode_config(d: int, dtype: torch.dtype, rows: int = 16) -> Config:
-    """Many small programs, each with three tiles of 8 KiB of keys and of values on their way.
+MANY_PROGRAMS = 1024
+"""As many as make up for each being slow: eight a multiprocessor."""
 
-    One warp needs no barrier where it reduces a row. rows: of the tile of queries; more of them, or
-    longer ones, take more warps, or the sums would not fit into registers. Measured on an H200.
+
+def decode_config(d: int, dtype: torch.dtype, rows: int = 16, programs: int = 0) -> Config:
+    """Many small programs, each with three tiles of 8 KiB of keys and of values on their way; or fewer,
+    with twice the tile and the warps, so that one which is left alone at the end is done sooner.
+
+    programs: pairs of a sequence and a key head. rows: of the tile of queries; more of them, or longer
+    ones, take more warps, or the sums would not fit into registers. Measured on an H200.
     """
     dims = triton.next_power_of_2(d)
     if dtype == torch.float32:
         return Config(max(16, min(128, 2**12 // dims)), warps=4, stages=3)
+    if programs < MANY_PROGRAMS:
+        tile = max(16, min(128, 2**13 // dims))
+        return Config(tile, warps=min(8, max(1, rows * dims // 512)), stages=3, per_sm=3)
     tile = max(16, min(128, 2**12 // dims))
-    return Config(tile, warps=min(8, max(1, rows * dims // 2048)), stages=4, per_sm=4)
+    return Config(tile, warps=min(8, max(1, rows * dims // 1024)), stages=4, per_sm=4)
 
 
 def prefill_config(d: int, dtype: torch.dtype, rows: int) -> Config:

@@ -36,7 +36,7 @@ class PagedAttention:
         max_seq_len: int,
     ) -> Tensor:
         (n, heads, d), kv_heads = q.shape, key_blocks.shape[2]
-        config = decode_config(d, q.dtype, tile_rows(1, heads // kv_heads))
+        config = decode_config(d, q.dtype, tile_rows(1, heads // kv_heads), n * kv_heads)
         splits = self._splits
         if splits is None and n > 0:
             places = num_sms(q.device) * config.per_sm

@@ -60,6 +60,18 @@ def test_no_sequences(part: ModuleType) -> None:
 
 
 @task("11.1")
+def test_padding_without_keys_gives_zero(part: ModuleType) -> None:
+    """Rows that only fill up a batch have sequences of no keys: 0 comes out, and nobody else changes."""
+    case = filled(make_case([3, 0, 2, 0]), values=lambda i, p: float(i + 1))
+    out, _ = attend(part, case, splits=1)
+    why = (
+        "A CUDA graph replays a step of fixed size, whose spare rows are sequences of length 0. No key "
+        "was seen, so the sum of weights is 0, and 0 / 0 is NaN."
+    )
+    expect_rows(out, [1.0, 0.0, 3.0, 0.0], "sequences of 3, 0, 2 and 0 keys", why)
+
+
+@task("11.1")
 def test_the_scale_counts_once(part: ModuleType) -> None:
     """Scores are the products of query and key times spec.scale, whatever the size of the head is."""
     for scale in (0.25, 1.0):

@@ -196,6 +196,7 @@ class PagedAttention:
             tops = torch.cat((tops, sinks), dim=-1)
             totals = torch.cat((totals, torch.ones_like(sinks)), dim=-1)
             sums = torch.cat((sums, sums.new_zeros(num_tokens, heads, 1, d)), dim=2)
-        weights = (tops - tops.amax(dim=-1, keepdim=True)).exp()
-        total = (weights * totals).sum(dim=-1, keepdim=True)
+        # A row without keys has no maximum, and no weight.
+        weights = (tops - tops.amax(dim=-1, keepdim=True).clamp(min=-1e30)).exp()
+        total = (weights * totals).sum(dim=-1, keepdim=True).clamp(min=1e-30)
         return ((weights[..., None] * sums).sum(dim=2) / total).to(q.dtype)
