@@ -226,6 +226,13 @@ def test_long_rows_with_gaps(part: ModuleType) -> None:
     )
 
 
+@task("9.2")
+def test_long_rows_of_every_leading_dimension(part: ModuleType) -> None:
+    """x and residual [2, 2, 17000] have four rows, which no register holds."""
+    x, residual = random(2, 2, 17_000), random(2, 2, 17_000, seed=1)
+    expect_added_and_normed(part, random(17_000, seed=2), x, residual)
+
+
 def expect_added_and_normed(part: ModuleType, weight: Tensor, x: Tensor, residual: Tensor) -> Seen:
     """The sum and its norm are right, and in the gaps of x and residual is what was there."""
     inputs = {"x": x, "residual": residual}

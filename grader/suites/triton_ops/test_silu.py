@@ -58,6 +58,16 @@ def test_the_tail_of_a_half(part: ModuleType) -> None:
 
 
 @task("9.3")
+def test_every_leading_dimension_makes_rows(part: ModuleType) -> None:
+    """x [2, 3, 10] has six rows, and its first stride is that of three of them."""
+    x = random(2, 3, 10)
+    got, _ = run(part, "silu_mul", x)
+    why = f"Rows are numbered through all leading dimensions: seen as [6, 10] here. {STRIDES}"
+    expect_equal(list(got.shape), [2, 3, 5], "the shape of silu_mul of x [2, 3, 10]", why=why)
+    expect_near(got, kernels.silu_mul(x), F32, "silu_mul of x [2, 3, 10]", why=why)
+
+
+@task("9.3")
 def test_a_wide_row_is_cut_into_tiles(part: ModuleType) -> None:
     """A half of 3,000 numbers takes several programs; those that start together read neighbours."""
     x = random(2, 6000)
