@@ -59,10 +59,14 @@ class FakeRequest:
         return output
 
 
-def make_request(name: str = "r0", *, prompt: int = 4, **fields: Any) -> FakeRequest:
-    """A request with a prompt of so many tokens. fields: of FakeRequest and of its SamplingParams."""
+def make_request(
+    name: str = "r0", *, prompt: int = 4, index: int = 0, **fields: Any
+) -> FakeRequest:
+    """A request with a prompt of so many tokens. index: of its choice among `n`. fields: of FakeRequest
+    and of its SamplingParams."""
     own = {key: fields.pop(key) for key in ("cached", "stop_reason") if key in fields}
-    return FakeRequest(Submitted(name, list(range(prompt)), SamplingParams(**fields)), **own)
+    params = SamplingParams(**fields)
+    return FakeRequest(Submitted(name, list(range(prompt)), params, index), **own)
 
 
 def tell(output: RequestOutput) -> str:

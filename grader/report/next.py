@@ -11,6 +11,8 @@ from grader.verdict import LabResult, TaskResult, Verdict
 from yaie.curriculum.manifest import ROOT, Lab, Task
 
 PAGES = Path("book/src")
+TRY_IT = {"api_server": "yaie serve"}
+"""Where a finished part shows, if not in `yaie chat`."""
 ON_A_CPU = {
     "triton": "in Triton's interpreter, where a token takes a second or two",
     "cuda": "as C++ on the CPU with every access checked, where a token takes about a second",
@@ -76,7 +78,7 @@ def _do(result: LabResult, task: Task, width: int, impl: str) -> list[Text]:
 def _complete(lab: Lab, width: int) -> list[Text]:
     """What runs on the part from now on, on this machine."""
     backend = kernel_backend(lab)
-    try_it = f"make chat BACKEND={backend}" if backend else "yaie chat"
+    try_it = f"make chat BACKEND={backend}" if backend else TRY_IT.get(lab.key, "yaie chat")
     praise = f"Complete. The engine runs on your part from now on: {lab.plugged_in}."
     note: list[Text] = []
     if backend and GPU in lab.verify:

@@ -28,8 +28,8 @@ DONE = b"data: [DONE]\n\n"
 async def whole_answer(stream: OutputStream, reply: Reply) -> Response:
     """The answer in one piece, as JSON, once it is complete.
 
-    All outputs go to `reply`, inside an `Answering`: if one of them failed or the caller is cancelled,
-    what still runs is aborted. Then `json_response` makes the response from `reply.result()`.
+    Every output goes to `reply` as it comes, inside an `Answering`: if one of them failed or the caller
+    is cancelled, what still runs is aborted at once. Then `json_response` makes the response from `reply.result()`.
     """
     # TODO 8.5: your code here (the reference: 4 lines).
     raise NotImplementedError(
@@ -61,8 +61,8 @@ async def streamed_answer(stream: OutputStream, reply: Reply) -> Response:
     """The answer as an EventStream, which is given the chunks of the first output.
 
     It waits for that output: an error that comes before it, from the stream or from `reply.chunks`, is
-    raised and so becomes a response with a status of its own. Then, and when the caller is cancelled
-    meanwhile, the stream is closed first.
+    raised and so becomes a response with a status of its own. If it raises, or the caller is cancelled
+    while it waits, the stream is closed before the error goes on.
     """
     # TODO 8.4: your code here (the reference: 6 lines).
     raise NotImplementedError(
@@ -90,7 +90,8 @@ class EventStream(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send all (`self.send_all`), inside an `Answering`, until it is sent or the client has left.
 
-        A client that left and a YaieError end it quietly: they are logged, and the client was told.
+        A client that left and a YaieError end it quietly: they are logged, and the client was told. A
+        cancellation goes on.
         """
         # TODO 8.5: your code here (the reference: 3 lines).
         raise NotImplementedError(

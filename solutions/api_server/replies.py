@@ -77,8 +77,9 @@ class Reply:
         "cached_tokens", which are part of the prompt's.
 
         `params.n` of each request tells how many siblings share its prompt: it counts once, with what
-        the first of them found cached. Outputs count each. What an output counts are totals of its
-        request; a choice without an output counts 0, cached tokens included.
+        the first of them found cached. Its length is the `Submitted`'s and counts before any output.
+        Outputs count each. What an output counts are totals of its request; a choice without an output
+        counts 0, cached tokens included.
         """
         # BEGIN SOLUTION 8.2
         n = self.requests[0].params.n
@@ -105,7 +106,7 @@ class Reply:
           and which has the output's "stop_reason" too. In every other chunk the reason is None.
 
         A chunk is `_head` of `chunk_object` with "choices"; if usage is to follow, with "usage": None
-        too. What the output counts is kept for `usage`. Raises YaieError if the request failed
+        too. What the output counts is kept for `usage` before the first chunk is given. Raises YaieError if the request failed
         (`raise_if_failed`).
         """
         # BEGIN SOLUTION 8.3

@@ -91,7 +91,8 @@ def test_a_helper_outside_any_function_leaves_a_comment_and_the_stub_still_impor
         "def task():\n    # BEGIN SOLUTION 3.2\n    return helper()\n    # END SOLUTION\n"
     )
     stub = stub_of(source)
-    assert "# TODO 3.2: your code here (the reference: 2 lines).\n\n\ndef task" in stub
+    room = "# TODO 3.2, if you like: helpers of your own (the reference: 2 lines)."
+    assert f"{room}\n\n\ndef task" in stub
     assert "helper" not in run(stub)
 
 

@@ -115,7 +115,8 @@ class AttentionSpec:
     scale: multiplies query times key; usually head_dim ** -0.5.
     window: a query sees this many keys, itself included; None sees all before it.
     softcap: scores become softcap * tanh(scores / softcap) before masking (Gemma 2).
-    sinks: [num_heads], a logit per head that joins the softmax but has no value (gpt-oss).
+    sinks: [num_heads] in any float dtype, a logit per head that joins the softmax but has no value
+        (gpt-oss).
     """
 
     scale: float

@@ -63,6 +63,7 @@ def call_scripts(draw: st.DrawFn) -> CallScript:
                     cached=cached,
                     stop_reason=stop_reason,
                     n=n,
+                    index=sibling,
                 )
             )
     numbers = st.integers(0, len(requests) - 1)

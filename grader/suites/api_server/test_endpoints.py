@@ -175,6 +175,23 @@ def test_tools_reach_the_prompt(part: ModuleType) -> None:
 
 
 @task("8.6")
+def test_messages_reach_the_template_as_it_reads_them(part: ModuleType) -> None:
+    """Every message goes through `for_template`: the arguments of a call are an object there."""
+    service = FakeService()
+    call_made = {"id": "c", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}
+    messages = [
+        {"role": "user", "content": "x"},
+        {"role": "assistant", "content": None, "tool_calls": [call_made]},
+        {"role": "tool", "tool_call_id": "c", "content": "y"},
+    ]
+    ask(app_on(part, service), "POST", CHAT, {"messages": messages})
+    expected = [message.for_template() for message in part.ChatRequest(messages=messages).messages]
+    why = "A chat template walks through the arguments as an object; a client sends them as a text."
+    _, got, _ = service.calls[0]
+    expect_equal(got, expected, "the messages that encode_chat was given", why=why)
+
+
+@task("8.6")
 def test_options_of_the_prompt_reach_it(part: ModuleType) -> None:
     """encode_chat is given the options of the prompt, as `body.prompt_options` has them."""
     service = FakeService()
@@ -251,11 +268,11 @@ def test_the_first_thing_wrong_is_reported(part: ModuleType) -> None:
         wrong, expected, "the parameters reported, as one after the other is put right", why=ORDER
     )
     wrong = []
-    for model in ("other", "org/model"):
-        answer = ask(app, "POST", TEXT, {"prompt": "x", "model": model, "temperature": -1})
-        wrong.append(answer.json()["error"]["param"])
-    what = "the parameters reported by /v1/completions, as the first is put right"
-    expect_equal(wrong, ["model", "temperature"], what, why=ORDER)
+    for model, temperature in (("other", -1), ("org/model", -1), ("org/model", 1)):
+        body = {"prompt": [], "model": model, "temperature": temperature}
+        wrong.append(ask(app, "POST", TEXT, body).json()["error"]["param"])
+    what = "the parameters reported by /v1/completions, as one after the other is put right"
+    expect_equal(wrong, ["model", "temperature", "prompt"], what, why=ORDER)
     answer = ask(app, "POST", TEXT, {"prompt": "x", "temperature": -1})
     expect_equal(answer.status, 400, "the status for a temperature of -1")
 

@@ -19,6 +19,7 @@ from yaie.core.errors import (
     EngineUnavailableError,
     InvalidRequestError,
     ModelNotFoundError,
+    QueueTimeoutError,
     YaieError,
 )
 
@@ -136,9 +137,12 @@ def test_a_library_has_no_say_in_the_status(part: ModuleType) -> None:
 @task("8.1")
 def test_what_passes_by_itself_says_when_to_retry(part: ModuleType) -> None:
     """A full queue and a loading model carry Retry-After; no other error does."""
-    for kind in (EngineOverloadedError, EngineUnavailableError):
+    for kind in (EngineOverloadedError, EngineUnavailableError, QueueTimeoutError):
         got = part.error_response(kind("m")).headers.get("retry-after")
-        why = "Clients that honour Retry-After come back by themselves; without it they give up."
+        why = (
+            "A queue timeout is an overload as well. Clients that honour Retry-After come back by "
+            "themselves; without it they give up."
+        )
         what = f"Retry-After of an {kind.__name__}"
         expect_equal(got, part.RETRY_AFTER_SECONDS, what, why=why)
     for error in (EngineDeadError("m"), InvalidRequestError("m"), YaieError("m"), KeyError("m")):
@@ -182,6 +186,7 @@ def test_a_validation_error_names_the_parameter_as_a_client_writes_it(part: Modu
         (("messages", 0, "content"), "messages[0].content"),
         (("prompt", 1, 2), "prompt[1][2]"),
         (("metadata", "0"), "metadata.0"),
+        ((".foo",), ".foo"),
     ):
         error = part.validation_error([complaint("int_type", *way), complaint("missing", "other")])
         what = f'the parameter for "loc" {("body", *way)}'

@@ -149,6 +149,19 @@ def test_a_whole_answer_that_fails_is_no_answer(part: ModuleType) -> None:
         expect(stream.closed, "the stream is not closed", why=CLOSED)
 
 
+@task("8.5")
+def test_a_failure_does_not_wait_for_the_siblings(part: ModuleType) -> None:
+    """One of two choices fails: the error is raised though the other one goes on."""
+    requests = [make_request(f"r{index}", n=2, index=index) for index in range(2)]
+    stream = FakeStream(requests, [requests[1].says("a"), requests[0].fails("not finite"), None])
+    reply = TextReply("m", stream.requests)
+    note("whole_answer(stream, reply)")
+    why = "Each output goes to the reply as it comes: the caller waits for nothing that is lost."
+    with expect_raises(YaieError, "whole_answer whose first choice fails", why=why):
+        run(within(part.whole_answer(stream, reply), "whole_answer"))
+    expect(stream.closed, "the stream is not closed", why=CLOSED)
+
+
 def event_stream(part: ModuleType, stream: FakeStream, reply: Any) -> Any:
     """An EventStream with a `send_all` of its own: how chunks are sent is graded elsewhere."""
 
@@ -202,6 +215,27 @@ def test_a_client_that_leaves_a_stream_ends_it_quietly(part: ModuleType, log: li
         why = "What ended the answer must pass through Answering, and be suppressed only behind it."
         told = [line for line in lines if "client left" in line]
         expect(told, f"the log does not say that the client left: {lines}", why=why)
+
+    run(test())
+
+
+@task("8.5")
+def test_a_cancelled_stream_stays_cancelled(part: ModuleType) -> None:
+    """An EventStream that is cancelled from outside closes its stream, and the cancellation goes on."""
+
+    async def test() -> None:
+        wire = Wire()
+        stream, reply = scripted("a", None)
+        serving = asyncio.ensure_future(
+            event_stream(part, stream, reply)({}, wire.receive, wire.send)
+        )
+        await until(lambda: serving.done() or b"a" in wire.body, "the first output on the wire")
+        note("# the task of the EventStream is cancelled")
+        serving.cancel()
+        await asyncio.wait({serving}, timeout=1)
+        expect(stream.closed, "the stream is not closed", why=CLOSED)
+        why = "A client that left is one thing; a server that shuts down waits for its tasks to end so."
+        expect(serving.cancelled(), "the EventStream swallows its cancellation", why=why)
 
     run(test())
 

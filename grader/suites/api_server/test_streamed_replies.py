@@ -48,7 +48,7 @@ def test_the_role_comes_first_and_once(part: ModuleType) -> None:
 @task("8.3")
 def test_every_choice_names_its_role(part: ModuleType) -> None:
     """Each of several choices is opened by a role of its own, when its first output comes."""
-    requests = [make_request(f"r{index}", n=2) for index in range(2)]
+    requests = [make_request(f"r{index}", n=2, index=index) for index in range(2)]
     reply = part.ChatReply("m", [request.submitted for request in requests])
     order = (1, 0, 1, 0)
     choices = choices_of(reply, [requests[index].says("x") for index in order])
@@ -75,7 +75,7 @@ def test_a_role_does_not_wait_for_text(part: ModuleType) -> None:
 @task("8.3")
 def test_a_choice_ends_with_its_own_last_output(part: ModuleType) -> None:
     """Of two siblings one may be over long before the other."""
-    requests = [make_request(f"r{index}", n=2) for index in range(2)]
+    requests = [make_request(f"r{index}", n=2, index=index) for index in range(2)]
     reply = part.TextReply("m", [request.submitted for request in requests])
     outputs = [requests[0].says("", STOP), requests[1].says("b"), requests[1].says("", LENGTH)]
     got = [(c["index"], c["finish_reason"]) for c in choices_of(reply, outputs)]
@@ -100,6 +100,12 @@ def test_the_reason_has_a_chunk_of_its_own(part: ModuleType) -> None:
     expect_equal(choices[-1]["delta"], {}, "the delta of the last chunk", why=ENDS)
     got = [choice.get("stop_reason") for choice in choices]
     expect_equal(got, [None, None, None, "END"], "the chunks' stop_reason")
+    zero = make_request(stop_reason=0)
+    last = choices_of(part.TextReply("m", [zero.submitted]), [zero.says("", STOP)])[-1]
+    why = "Token 0 is a token like any other: what is absent is None."
+    expect_equal(
+        last.get("stop_reason"), 0, "the stop_reason of an output that token 0 ended", why=why
+    )
 
 
 @task("8.3")
@@ -112,6 +118,30 @@ def test_a_stream_is_counted_as_it_goes(part: ModuleType) -> None:
     usage = reply.usage()
     got = (usage["completion_tokens"], usage["prompt_tokens_details"]["cached_tokens"])
     expect_equal(got, (2, 4), "completion_tokens and cached_tokens after two outputs", why=why)
+
+
+@task("8.3")
+def test_a_chunk_finds_its_output_counted(part: ModuleType) -> None:
+    """What an output counts is in `usage` when its first chunk is given, not only after its last."""
+    request = make_request(prompt=9)
+    reply = part.TextReply("m", [request.submitted])
+    first = iter(reply.chunks(request.says("Hel", tokens=3)))
+    note("next(reply.chunks(output of 3 tokens)), then reply.usage()")
+    next(first)
+    why = "A client may ask for the usage so far in every chunk: it is read between two of them."
+    got = reply.usage()["completion_tokens"]
+    expect_equal(got, 3, "completion_tokens at the first chunk of an output of 3 tokens", why=why)
+
+
+@task("8.3")
+def test_a_last_output_without_tokens_ends_its_choice(part: ModuleType) -> None:
+    """An output may bring a reason and nothing else."""
+    request = make_request()
+    reply = part.TextReply("m", [request.submitted])
+    choices = choices_of(reply, [request.says("Hel"), request.says("", STOP, tokens=0)])
+    got = [choice["finish_reason"] for choice in choices]
+    why = "A client waits for the finish_reason of every choice, whatever came with it."
+    expect_equal(got, [None, "stop"], "finish_reason of the chunks, the last output empty", why=why)
 
 
 @task("8.3")

@@ -15,6 +15,7 @@ ONCE = (
     "The n siblings share one prompt, which is computed once and must be counted (and paid) once."
 )
 CACHED = "Cached tokens are part of the prompt's, not added to them and not taken from them."
+ZERO = "Token 0 is a token like any other: what is absent is None."
 TOTALS = "What an output counts are totals of its request, this output included."
 
 
@@ -45,10 +46,10 @@ def test_the_end_of_a_choice_tells_why(part: ModuleType) -> None:
         expect_equal(
             got, expected, f"the ending after an output with finish_reason {reason}", why=why
         )
-    for stop_reason in ("END", 7):
+    for stop_reason in ("END", 7, 0):
         last = make_request(stop_reason=stop_reason).says("", STOP)
         got = part.replies.ending(last)["stop_reason"]
-        expect_equal(got, stop_reason, "stop_reason: which stop string or token it was")
+        expect_equal(got, stop_reason, "stop_reason: which stop string or token it was", why=ZERO)
 
 
 @task("8.2")
@@ -91,7 +92,9 @@ def test_usage_counts_as_far_as_outputs_have_come(part: ModuleType) -> None:
 @task("8.2")
 def test_siblings_count_their_prompt_once(part: ModuleType) -> None:
     """Of n siblings the prompt counts once, and each one's output counts."""
-    requests = [make_request(f"r{i}", prompt=10, cached=4 if i == 0 else 8, n=3) for i in range(3)]
+    requests = [
+        make_request(f"r{i}", prompt=10, cached=4 if i == 0 else 8, n=3, index=i) for i in range(3)
+    ]
     reply = part.TextReply("m", [request.submitted for request in requests])
     for number, request in enumerate(requests):
         add(reply, request.says("x", STOP, tokens=number + 1))
@@ -107,7 +110,8 @@ def test_siblings_count_their_prompt_once(part: ModuleType) -> None:
 def test_every_prompt_counts(part: ModuleType) -> None:
     """Several prompts of one call count each, with or without siblings."""
     requests = [
-        make_request(f"r{i}", prompt=p, cached=p - 2, n=2) for i, p in enumerate((9, 9, 5, 5))
+        make_request(f"r{i}", prompt=p, cached=p - 2, n=2, index=i % 2)
+        for i, p in enumerate((9, 9, 5, 5))
     ]
     reply = part.TextReply("m", [request.submitted for request in requests])
     for request in requests:

@@ -123,6 +123,30 @@ def test_large_scores_stay_finite(part: ModuleType) -> None:
 
 
 @task("11.1")
+def test_all_scores_may_lie_far_below_zero(part: ModuleType) -> None:
+    """Where every score is -256, what a tile holds behind the last key is not the largest."""
+    case = filled(make_case([5]), keys=lambda i, p: -8.0, values=lambda i, p: float(p), q=8.0)
+    out, _ = attend(part, case, splits=1)
+    why = (
+        "A lane without a key that scores 0 is the largest of the tile, and exp(-256 - 0) is 0: its "
+        "score is -inf before the maximum is taken."
+    )
+    expect_rows(out, [2.0], "the mean of 5 values 0 to 4 whose keys all score -256", why)
+
+
+@task("11.1")
+def test_products_are_scaled_in_float32(part: ModuleType) -> None:
+    """In bfloat16 the queries are multiplied as they are; the scale, no power of two, comes after."""
+    case = make_case([300], block_size=16, d=128, dtype=torch.bfloat16, scale=128**-0.5)
+    case = filled(case, q=6.0 * case.q)
+    why = (
+        "A query times the scale is rounded to bfloat16 again: scale the products, not the queries."
+    )
+    what = "decode of 300 keys in bfloat16, queries of 6, scale 128 ** -0.5"
+    expect_attention(part, case, splits=1, what=what, why=why)
+
+
+@task("11.1")
 def test_sums_are_float32(part: ModuleType) -> None:
     """In bfloat16, scores, weights and sums are computed in float32; only the result is rounded."""
     case = make_case([1500], block_size=16, d=16, dtype=torch.bfloat16)

@@ -109,6 +109,32 @@ def test_a_window_moves_with_the_query(part: ModuleType) -> None:
 
 
 @task("11.5")
+def test_a_window_may_begin_behind_the_first_tile(part: ModuleType) -> None:
+    """A tile of 128 queries begins at its first one's window, of which its last ones see nothing."""
+    case = make_case(
+        [170], queries=[150], kv_heads=2, d=64, block_size=16, window=5, dtype=torch.bfloat16
+    )
+    why = (
+        "A row whose window begins behind the first tile of keys has seen nothing yet: its largest "
+        "score is -inf, and -inf - -inf is NaN. Subtract 0 there."
+    )
+    what = "150 queries of 170 keys with a window of 5"
+    expect_attention(part, case, what=what, why=why)
+
+
+@task("11.5")
+def test_no_more_tiles_than_sequences_may_begin(part: ModuleType) -> None:
+    """The grid has as many tiles as `find_tile` numbers, and no more."""
+    got = tuple(part.paged_attention.prefill_grid(8, 3, 2, 4))
+    why = (
+        "find_tile gives sequence i the tiles from query_start_loc[i] // TOKENS + i on: with 8 tokens "
+        "of 3 sequences in tiles of 4 the last is number 8 // 4 + 3 - 1. Each further one is launched "
+        "for nothing."
+    )
+    expect_equal(got, (2, 5), "prefill_grid(8, 3, 2, 4)", why=why)
+
+
+@task("11.5")
 def test_what_is_ahead_is_not_read(part: ModuleType) -> None:
     """Tiles of keys that all queries of a tile are before, or far behind, are not read."""
     case = make_case([320], queries=[320], block_size=16)

@@ -73,7 +73,7 @@ class Reply:
         prompt = cached = generated = 0
         for request, choice in zip(self.requests, self._choices.values(), strict=True):
             generated += choice.generated
-            if choice.index % request.params.n == 0:
+            if request.index == 0:
                 prompt += len(request.prompt_token_ids)
                 cached += choice.cached
         return {
