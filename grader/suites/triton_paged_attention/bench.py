@@ -47,6 +47,12 @@ TABLE_WHY = (
 )
 
 
+QUERY_WHY = (
+    "load_rows is told which rows are real, and of which token and head: by group_heads in decode, by "
+    "find_tile and tile_tokens in prefill. If its mask is right, look there."
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Case:
     """Sequences of `lens` keys. queries: of each the number, None for a decode."""
@@ -170,6 +176,8 @@ def table_explained() -> Iterator[None]:
     except Fault as fault:
         if "of block_tables" in fault.problem:
             fault.why = TABLE_WHY
+        elif " of q, " in fault.problem:
+            fault.why = f"{fault.why} {QUERY_WHY}".strip()
         raise
 
 
