@@ -22,7 +22,7 @@ from yaie.curriculum.manifest import load_curriculum
 NAMES = ROOT / "book/given/names.json"
 WORDS = ROOT / "book/given/words.toml"
 LIBRARIES = {"torch": "PyTorch", "Tensor": "PyTorch", "tl": "Triton", "triton": "Triton"}
-SENTENCE = re.compile(r"(.*?(?<![ (][A-Z])[.?])(?=\s|$)", re.S)
+SENTENCE = re.compile(r"(.*?(?<![ (][A-Z])(?<!\.)[.?])(?=\s|$)", re.S)
 ENTRY = r"^ *(?:[\w, ]+, )?{name}(?:, [\w, ]+)?: (?P<text>.+?)(?=^ *[\w, ]+: |^ *$|\Z)"
 INLINE_ENTRY = r"(?:^|[.;] +){name}: (?P<text>[^.]+\.?)"
 
@@ -108,13 +108,13 @@ def _home(name: str) -> tuple[Path, list[str]]:
 
 
 def _find(tree: ast.AST, inside: list[str]) -> list[ast.AST]:
-    """The definitions along a path of names, the outermost first."""
+    """The definitions along a path of names, the outermost first; none if one of them is not found."""
     found: list[ast.AST] = []
     around = tree
     for name in inside:
         inner = next((node for node in ast.walk(around) if name in _defined(node)), None)
         if inner is None:
-            return found
+            return []
         found.append(inner)
         around = inner
     return found
@@ -141,7 +141,7 @@ def _shown(name: str, node: ast.AST | None) -> str:
     ):
         return name
     positional = [*node.args.posonlyargs, *node.args.args]
-    shown = [argument.arg for argument in positional if argument.arg != "self"]
+    shown = [argument.arg for argument in positional if argument.arg not in ("self", "cls")]
     named = [f"{argument.arg}=" for argument in node.args.kwonlyargs]
     return f"{name}({', '.join([*shown, *named])})"
 

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from book.tools.mdbook import ROOT
-from grader.regions import Region, find_regions
+from grader.cuda_source import find_bodies
+from grader.regions import MENTION, Region, find_regions
 
 CALL = re.compile(r"\b(?P<name>[A-Za-z_]\w*)\s*(?:<[^;(){}<>]*>)?\s*\(")
 PLACES = ("threadIdx", "blockIdx", "blockDim", "gridDim")
@@ -36,14 +37,17 @@ def cuda_names(text: str, regions: list[Region], folder: Path) -> Iterator[str]:
 
 
 def _written(folder: Path) -> Iterator[str]:
-    """Functions whose bodies are the learner's."""
+    """Functions that hold a region, or are in one."""
     for path in sorted(folder.glob("*.cu*")):
         text = path.read_text("utf-8")
-        lines = text.splitlines()
-        for region in find_regions(lines, path):
-            before = "\n".join(lines[max(0, region.begin - 12) : region.begin])
-            heads = [m["name"] for m in CALL.finditer(before) if m["name"] not in WORDS]
-            yield from heads[-1:]
+        bodies = find_bodies(text)
+        functions = [
+            it for it in bodies if not any(o.begin < it.begin <= o.end for o in bodies)
+        ]  # the others are blocks inside
+        for region in find_regions(text.splitlines(), path):
+            for function in functions:
+                if function.begin <= region.end and region.begin <= function.end:
+                    yield function.name
 
 
 def meaning_in(folder: Path, name: str) -> str:
@@ -54,7 +58,7 @@ def meaning_in(folder: Path, name: str) -> str:
         *sorted(INCLUDES.rglob("*.h")),
     ]:
         for found in DEFINITION.finditer(path.read_text("utf-8")):
-            if name in (found["macro"], found["name"]):
+            if name in (found["macro"], found["name"]) and not MENTION.search(found["comment"]):
                 lines = [
                     line.strip().removeprefix("//").strip()
                     for line in found["comment"].splitlines()

@@ -1,8 +1,9 @@
 """Which calls and fields the reference of each lab uses: python -m book.tools.given_names
 
-Reads the solution regions and asks jedi where each name in them comes from. What the learner writes,
-Python's own functions and types, and attributes that a stub shows in its `__init__` are left out. The
-rest goes to `book/given/names.json`, from which `{{#given LAB}}` makes a table in the lab's chapter.
+Reads the solution regions and asks jedi where each name in them comes from. What the learner writes (a
+class with a task in it included), Python's own functions and types, and attributes that a stub shows in
+its `__init__` are left out. The rest goes to `book/given/names.json`, from which `{{#given LAB}}` makes
+a table in the lab's chapter.
 `--check` writes nothing, and fails if a reference has changed since; it does not need jedi.
 """
 
@@ -29,13 +30,17 @@ RENAMED = {
     "torch._C.TensorBase.": "Tensor.",
     "torch._tensor.Tensor.": "Tensor.",
     "torch._C._nn.": "torch.nn.functional.",
+    "torch._C.": "torch.",
     "triton.language.core.tensor.": "tl.tensor.",
     "triton.language.core.": "tl.",
     "triton.language.standard.": "tl.",
     "triton.language.math.": "tl.",
+    "asyncio.tasks.": "asyncio.",
     "_heapq.": "heapq.",
     "_bisect.": "bisect.",
 }
+FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 DROPPED = ("builtins.", "typing.", "types.", "dataclasses.", "enum.", "torch.return_types.")
 
 
@@ -91,8 +96,9 @@ def _python_names(text: str, path: Path, regions: list[Region]) -> Iterator[str]
 
     script = jedi.Script(text, path=path, project=jedi.Project(ROOT))
     seen = set()
-    in_kernel = _kernel_lines(ast.parse(text))
-    for node in ast.walk(ast.parse(text)):
+    tree = ast.parse(text)
+    in_kernel, has_tensors = _kernel_lines(tree), _imports_torch(tree)
+    for node in ast.walk(tree):
         if not isinstance(node, ast.Attribute | ast.Name):
             continue
         line = node.end_lineno or 0
@@ -100,7 +106,12 @@ def _python_names(text: str, path: Path, regions: list[Region]) -> Iterator[str]
             continue
         column = (node.end_col_offset or 1) - 1
         found = script.goto(line, column, follow_imports=True)
-        name = _canonical(found[0], path) if found else _guess(node, line in in_kernel)
+        if found:
+            name = _canonical(found[0], path)
+        elif line in in_kernel or has_tensors:
+            name = _guess(node, line in in_kernel)
+        else:
+            name = ""
         if name and name not in seen:
             seen.add(name)
             yield name
@@ -115,6 +126,16 @@ def _kernel_lines(tree: ast.Module) -> set[int]:
         ):
             found |= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
     return found
+
+
+def _imports_torch(tree: ast.Module) -> bool:
+    modules = [
+        alias.name if isinstance(node, ast.Import) else node.module or ""
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for alias in node.names
+    ]
+    return any(module.partition(".")[0] == "torch" for module in modules)
 
 
 def _guess(node: ast.Attribute | ast.Name, in_kernel: bool) -> str:
@@ -144,7 +165,16 @@ def _canonical(found: Any, path: Path) -> str:
             return better + name.removeprefix(begin)
     if name.startswith("solutions."):
         return "" if _is_the_learners(found, path) else name
-    return name.replace(".__init__.", ".").replace(".__post_init__.", ".")
+    return _without_method(found)
+
+
+def _without_method(found: Any) -> str:
+    """The full name; of an attribute, without the method that assigns it: Response.raw_headers."""
+    name: str = found.full_name
+    method = found.parent() if found.type in ("statement", "instance") else None
+    if method is None or method.type != "function" or method.parent().type != "class":
+        return name
+    return f"{method.parent().full_name}.{name.rpartition('.')[2]}"
 
 
 def _is_the_learners(found: Any, path: Path) -> bool:
@@ -157,15 +187,49 @@ def _is_the_learners(found: Any, path: Path) -> bool:
     regions = find_regions(text.splitlines(), home)
     if any(region.begin < found.line <= region.end for region in regions):
         return True
-    spans = [
-        (node.lineno, node.end_lineno or node.lineno)
-        for node in ast.walk(ast.parse(text))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.lineno <= found.line
+    tree = ast.parse(text)
+    around = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, FUNCTIONS) and node.lineno <= found.line <= (node.end_lineno or 0)
     ]
-    around = [span for span in spans if span[0] <= found.line <= span[1]]
-    is_open = any(first <= region.begin <= last for first, last in around for region in regions)
+    if any(_holds(node, regions) for node in [*around, *_class_at(tree, found.line)]):
+        return True
     is_local = found.type == "statement" and bool(around)
-    return is_open or is_local
+    return is_local or any(_is_filled_in(node, tree, home.parent) for node in around)
+
+
+def _holds(node: ast.AST, regions: list[Region]) -> bool:
+    """Whether a part of it is the learner's."""
+    first, last = getattr(node, "lineno", 0), getattr(node, "end_lineno", 0)
+    return any(first <= region.begin <= last for region in regions)
+
+
+def _class_at(tree: ast.Module, line: int) -> list[ast.ClassDef]:
+    """The class whose name is on this line, if there is one."""
+    return [
+        node for node in ast.walk(tree) if isinstance(node, ast.ClassDef) and node.lineno == line
+    ]
+
+
+def _is_filled_in(method: FunctionNode, tree: ast.Module, folder: Path) -> bool:
+    """Whether it only says what a method is, and the learner writes one in a class of the same lab."""
+    if not ast.unparse(method.body[-1]).startswith("raise NotImplementedError"):
+        return False
+    owners = {
+        node.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef) and method in node.body
+    }
+    for path in sorted(folder.glob("*.py")):
+        text = path.read_text("utf-8")
+        regions = find_regions(text.splitlines(), path)
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.ClassDef) and owners & {ast.unparse(it) for it in node.bases}:
+                written = [it for it in node.body if isinstance(it, FUNCTIONS)]
+                if any(it.name == method.name and _holds(it, regions) for it in written):
+                    return True
+    return False
 
 
 if __name__ == "__main__":

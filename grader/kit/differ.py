@@ -15,6 +15,8 @@ SHORT = 48
 """Characters: two values up to this length are told apart at a glance."""
 AROUND = 2
 """Neighbours of a differing item that are shown on each side."""
+MOST_ENTRIES = 8
+"""Differing entries of a mapping that are shown."""
 AROUND_TEXT = 16
 """Characters of a string that are shown on each side of the first one that differs."""
 
@@ -68,7 +70,7 @@ def _shown(expected: Any, got: Any) -> tuple[str, str]:
     if isinstance(expected, str) and isinstance(got, str):
         return _text_around(expected, got)
     if isinstance(expected, Mapping) and isinstance(got, Mapping):
-        return _keys_apart(expected, got)
+        return _entries_apart(expected, got)
     if _are_rows(expected, got):
         index = next(
             (i for i, (a, b) in enumerate(zip(expected, got, strict=False)) if _differ(a, b)),
@@ -106,13 +108,29 @@ def _text_around(expected: str, got: str) -> tuple[str, str]:
     return piece(expected), piece(got)
 
 
-def _keys_apart(expected: Mapping[Any, Any], got: Mapping[Any, Any]) -> tuple[str, str]:
-    """Of mappings with other keys: the keys that only one of them has."""
+def _entries_apart(expected: Mapping[Any, Any], got: Mapping[Any, Any]) -> tuple[str, str]:
+    """Of mappings with other keys: the keys that only one of them has. With the same keys: the entries
+    that differ."""
+    if expected.keys() == got.keys():
+        return _values_apart(expected, got)
     missing = {key: expected[key] for key in expected if key not in got}
     extra = {key: got[key] for key in got if key not in expected}
-    right = show(missing) if missing else "none of the keys below"
-    wrong = show(extra) if extra else "none of the keys above"
-    return f"... {right}" if missing else right, f"... {wrong}" if extra else wrong
+    right = f"... {show(missing)}" if missing else "none of the keys below"
+    wrong = f"... {show(extra)}" if extra else "none of the keys above"
+    return right, wrong
+
+
+def _values_apart(expected: Mapping[Any, Any], got: Mapping[Any, Any]) -> tuple[str, str]:
+    """Of mappings with the same keys, the entries that differ, at most MOST_ENTRIES of them."""
+    differing = [key for key in expected if _differ(expected[key], got[key])]
+    if not differing:
+        return show(expected), show(got)
+    before = "... " if len(differing) < len(expected) else ""
+    cut = ", ..." if len(differing) > MOST_ENTRIES else ""
+    values = [(show(key), *_shown(expected[key], got[key])) for key in differing[:MOST_ENTRIES]]
+    right = ", ".join(f"{key}: {value}" for key, value, _ in values)
+    wrong = ", ".join(f"{key}: {value}" for key, _, value in values)
+    return f"{before}{{{right}{cut}}}", f"{before}{{{wrong}{cut}}}"
 
 
 def _are_rows(expected: Any, got: Any) -> bool:

@@ -94,8 +94,8 @@ class Reply:
           and which has the output's "stop_reason" too. In every other chunk the reason is None.
 
         A chunk is `_head` of `chunk_object` with "choices"; if usage is to follow, with "usage": None
-        too. What the output counts is kept for `usage` before the first chunk is given. Raises YaieError if the request failed
-        (`raise_if_failed`).
+        too. What the output counts is kept for `usage` before the first chunk is given. Raises
+        YaieError if the request failed (`raise_if_failed`).
         """
         # TODO 8.3: your code here (the reference: 13 lines).
         raise NotImplementedError(

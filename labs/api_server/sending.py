@@ -29,7 +29,8 @@ async def whole_answer(stream: OutputStream, reply: Reply) -> Response:
     """The answer in one piece, as JSON, once it is complete.
 
     Every output goes to `reply` as it comes, inside an `Answering`: if one of them failed or the caller
-    is cancelled, what still runs is aborted at once. Then `json_response` makes the response from `reply.result()`.
+    is cancelled, what still runs is aborted at once. Then `json_response` makes the response from
+    `reply.result()`.
     """
     # TODO 8.5: your code here (the reference: 4 lines).
     raise NotImplementedError(

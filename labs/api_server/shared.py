@@ -96,7 +96,8 @@ class Shared(Fields):
         return self.stream_options is not None and self.stream_options.include_usage
 
     def sampling_params(self, defaults: dict[str, Any]) -> SamplingParams:
-        """Raises InvalidRequestError. A parameter that is null counts as absent.
+        """The checked SamplingParams of the request. Raises InvalidRequestError. A parameter that is
+        null counts as absent.
 
         defaults: for absent ones, where they differ from those of SamplingParams, which are OpenAI's.
         """

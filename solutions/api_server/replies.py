@@ -106,8 +106,8 @@ class Reply:
           and which has the output's "stop_reason" too. In every other chunk the reason is None.
 
         A chunk is `_head` of `chunk_object` with "choices"; if usage is to follow, with "usage": None
-        too. What the output counts is kept for `usage` before the first chunk is given. Raises YaieError if the request failed
-        (`raise_if_failed`).
+        too. What the output counts is kept for `usage` before the first chunk is given. Raises
+        YaieError if the request failed (`raise_if_failed`).
         """
         # BEGIN SOLUTION 8.3
         raise_if_failed(output)

@@ -25,6 +25,33 @@ def test_a_missing_key_is_named_and_not_the_rest():
     assert (right, wrong) == ("... {'content': 'a'}", "none of the keys above")
 
 
+def test_several_values_under_the_same_keys_are_shown_on_both_sides():
+    right = {
+        "prompt_tokens": 10,
+        "completion_tokens": 0,
+        "total_tokens": 10,
+        "prompt_tokens_details": {"cached_tokens": 0},
+    }
+    wrong = right | {"prompt_tokens": 0, "total_tokens": 0}
+    assert told_apart(right, wrong) == (
+        "",
+        "... {'prompt_tokens': 10, 'total_tokens': 10}",
+        "... {'prompt_tokens': 0, 'total_tokens': 0}",
+    )
+    where, *sides = told_apart({"usage": right}, {"usage": wrong})
+    assert where == "at ['usage']"
+    assert tuple(sides) == told_apart(right, wrong)[1:]
+
+
+def test_long_texts_under_the_same_keys_are_shown_where_they_differ():
+    right = dict.fromkeys("abcdefghijkl", "the engine answers every request " * 6)
+    wrong = {key: text + "X" for key, text in right.items()}
+    _, expected, got = told_apart(right, wrong)
+    assert "X" not in expected
+    assert got.count("X") == 8  # the first entries, not all
+    assert got.endswith(", ...}")
+
+
 def test_an_item_of_a_long_list_is_shown_with_its_neighbours():
     right, wrong = list(range(100)), [*range(57), 0, *range(58, 100)]
     where, expected, got = told_apart(right, wrong)
