@@ -91,6 +91,25 @@ def test_masks_of_shed_prompts_are_passed_over() -> None:
     assert (result.token_ids, result.out_of_memory) == ([[9], []], [1])
 
 
+@pytest.mark.parametrize("others", [True, False])
+def test_a_step_whose_constrained_rows_are_all_shed_needs_no_mask(others: bool) -> None:
+    """Its masks come all the same: control does not know yet."""
+    rig = Rig(make_worker(SmallAdapter(8)))
+    if others:
+        rig.step(enter={0: request_of([1, 2], temperature=1.0)})
+    prompt = request_of(range(20), 1)
+    prompt.matcher = object()  # type: ignore[assignment]
+
+    def all_allowed(step: StepInput) -> StepMasks:
+        bits = np.full((1, -(-VOCAB // 8)), 0xFF, dtype=np.uint8)
+        return StepMasks(step.step, step.seats[-1:], bits)
+
+    result = rig.step(enter={1: prompt}, masks=all_allowed)
+    assert result.fault is None
+    assert [len(tokens) for tokens in result.token_ids] == ([1, 0] if others else [0])
+    assert result.out_of_memory == [int(others)]
+
+
 def test_a_step_without_prompts_cannot_shed_any() -> None:
     rig = Rig(make_worker(SmallAdapter(1)))
     rig.step(enter={0: request_of([1])})

@@ -28,7 +28,7 @@ class Recording:
         """memory: the pool that all recordings share, since only one of them runs at a time. Raises
         whatever the step does, which must have run before: nothing may be compiled in a recording."""
         self._step = step  # its constants are read in every replay
-        self.size, self.inputs = step.size, step.inputs
+        self.inputs = step.inputs
         self._forward, self._draw = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
         logits = _recorded(self._forward, memory, step.forward)
         self._drawn = _recorded(self._draw, memory, lambda: step.draw(logits))

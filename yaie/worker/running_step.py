@@ -42,7 +42,8 @@ class RunningStep:
         """See the contract."""
         if self._picked is not None:
             masks = masks_of(self._step, masks)
-        self.guarded(lambda: self._sample(masks))
+        if len(self._step.seats):  # otherwise all of it was shed
+            self.guarded(lambda: self._sample(masks))
 
     def result(self) -> StepResult:
         """See the contract."""

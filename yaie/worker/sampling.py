@@ -25,7 +25,6 @@ from yaie.worker.transfer import on_device
 NEG_INF = float("-inf")
 _FLOATS = ("temperature", "top_p", "min_p", "presence", "frequency", "repetition")
 _INTS = ("top_k", "random_seeds")
-_PENALTIES = ("presence", "frequency", "repetition")
 
 
 @dataclass(slots=True)
@@ -255,6 +254,8 @@ def apply_masks(logits: Tensor, rows: Rows, masks: StepMasks) -> None:
     """Give what a grammar forbids -inf, in place. `masks` has the constrained rows' seats, in order."""
     seats = [rows.seats[row] for row in rows.constrained]
     assert masks.seats.tolist() == seats, f"masks for seats {masks.seats.tolist()}, not {seats}"
+    if not seats:  # their prompts were shed
+        return
     bits = np.unpackbits(masks.bits, axis=1, count=logits.shape[1], bitorder="little")
     allowed = on_device(bits, logits.device).bool()
     # Added, not filled in: a row with NaN must stay one.
