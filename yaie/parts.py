@@ -66,6 +66,10 @@ class Parts:
         """Which labs there are parts of."""
         return tuple(self._parts)
 
+    def is_yours(self, lab: str) -> bool:
+        """Whether the learner's package serves this lab."""
+        return self._parts[lab].is_yours
+
     def table(self) -> list[Part]:
         """Every part, for the start-up table and `/health`."""
         return list(self._parts.values())

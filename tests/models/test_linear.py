@@ -112,3 +112,26 @@ def test_bfloat16_is_close() -> None:
     x = torch.randn(9, 512)
     got = linear(x.bfloat16()).float()
     assert (got - F.linear(x, weight)).abs().max() < 0.1
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("shape", [(64, 48), (512, 768)], ids=["plain", "packed"])
+def test_a_product_in_float32_is_the_same(shape: tuple[int, int], dtype: torch.dtype) -> None:
+    linear = filled(Linear(whole(*shape), dtype, CPU), [torch.randn(shape[1], shape[0])], [])
+    x = torch.randn(5, shape[0]).to(dtype)
+    got = linear.in_float32(x)
+    assert got.dtype == torch.float32
+    assert torch.equal(got, linear(x).float())
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_a_gpu_does_not_round_a_product_in_float32(dtype: torch.dtype, bias: bool) -> None:
+    device = torch.device("cuda")
+    weight, biases = torch.randn(300, 128), [torch.randn(300).to(dtype)] if bias else []
+    linear = filled(Linear(whole(128, 300, bias=bias), dtype, device), [weight.to(dtype)], biases)
+    x = torch.randn(5, 128, device=device).to(dtype)
+    exact = x.double() @ weight.to(device, dtype).double().t() + (biases[0].to(device) if bias else 0)
+    assert (linear.in_float32(x) - exact).norm() / exact.norm() < 1e-5
+    assert (linear(x) - exact).norm() / exact.norm() > 1e-4

@@ -21,6 +21,7 @@ from tests.worker.rig import (
     step_of,
     tables_as_sent,
 )
+from yaie.core.batch import KVLayerSpec
 from yaie.core.step import StepInput
 from yaie.worker.flat_batch import FlatBatch, lay_out
 from yaie.worker.seats import Seats
@@ -140,3 +141,23 @@ def test_flat_batch_shares_no_memory_with_its_step() -> None:
     for part in parts:
         for array in (step.seats, step.starts, step.num_tokens):
             assert not np.shares_memory(part.numpy(), array)
+
+
+def test_the_host_counts_slots_as_the_pool_does() -> None:
+    rng = np.random.default_rng(0)
+    pool = KVPool([KVLayerSpec(1, 4)], 50, 8, torch.float32, CPU)
+    seats = Seats(6, 7, CPU)
+    entries = [(seat, column) for seat in range(6) for column in range(7)]
+    step = StepInput(
+        0, np.arange(6), np.zeros(6), np.ones(6), np.ones(6, np.bool_),
+        table_seats=np.array([seat for seat, _ in entries], np.int32),
+        table_columns=np.array([column for _, column in entries], np.int32),
+        table_blocks=rng.integers(0, 50, len(entries), dtype=np.int32),
+    )  # fmt: skip
+    seats.note_blocks(step)
+    seats.extend_tables(step)
+    asked = rng.permutation(6)[:4].astype(np.int32)
+    positions = rng.integers(0, 56, 4, dtype=np.int32)
+    rows = torch.from_numpy(asked).long()
+    expected = pool.slot_mapping(seats.tables, rows, torch.from_numpy(positions).long())
+    assert seats.slots(asked, positions, 8).tolist() == expected.tolist()

@@ -1,6 +1,7 @@
 """Attention of a flat batch by kernels, and what a model's `attend` is in a step."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -26,14 +27,17 @@ class KernelAttention:
         rope_and_store: Callable[..., None] | None = None,
         gather: Callable[[Tensor, Tensor], Tensor] | None = None,
         worth_a_call: int = 0,
+        norm_rope_store: Callable[..., None] | None = None,
     ) -> None:
         """rope_and_store: of LayerKernels; without it the rotation is applied first. gather: of
-        MemoryKernels, if long chunks are to be gathered. worth_a_call: see `plan_calls`."""
+        MemoryKernels, if long chunks are to be gathered. worth_a_call: see `plan_calls`.
+        norm_rope_store: of `fused`; without it norms are applied first."""
         self._pool = pool
         self._store_kv = store.store_kv
         self._flash = flash
         self._paged = paged
         self._rope_and_store = rope_and_store
+        self._norm_rope_store = norm_rope_store
         self._gather = gather
         self._worth_a_call = worth_a_call
 
@@ -106,6 +110,12 @@ class KernelAttention:
     ) -> tuple[Tensor, Tensor]:
         """Rotate and store; q and k as attention needs them. keep_k: whether it reads k itself."""
         slots = plan.slot_mapping
+        if rotation is not None and rotation.norms is not None:
+            if self._norm_rope_store is not None and 2 * rotation.cos.shape[1] == q.shape[2]:
+                self._norm_rope_store(q, k, v, rotation, keys, values, slots, keep_k)
+                return q, k
+            q, k = rotation.norms.apply(q, k)
+            rotation = replace(rotation, norms=None)
         if rotation is not None and self._rope_and_store is not None and not keep_k:
             tables = (rotation.positions, rotation.cos, rotation.sin)
             self._rope_and_store(q, k, v, *tables, keys, values, slots)

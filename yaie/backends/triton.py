@@ -51,6 +51,7 @@ class KernelBackend(TorchBackend):
             fused,
             self._gather(),
             self.worth_a_call,
+            self._norm_rope_store(),
         )
 
     def _layer_kernels(self) -> LayerKernels:
@@ -61,6 +62,10 @@ class KernelBackend(TorchBackend):
     def _store_kernel(self) -> StoreKernel:
         """What writes keys and values to the pool."""
         raise NotImplementedError
+
+    def _norm_rope_store(self) -> Callable[..., None] | None:
+        """What norms, rotates and stores in one launch, if nothing of it is to run by itself."""
+        return None
 
     def _gather(self) -> Callable[[Tensor, Tensor], Tensor] | None:
         """What fetches the keys of long chunks, if FlashAttention gains by it."""
@@ -104,6 +109,14 @@ class TritonBackend(KernelBackend):
         (lab,) = self.roles["memory"]
         kernels: StoreKernel = self.parts[lab].LayerKernels()
         return kernels
+
+    def _norm_rope_store(self) -> Callable[..., None] | None:
+        """The norm and the rotation are a learner's where lab 9 is."""
+        if not self.has_kernels("ops") or self.parts.is_yours(*self.roles["ops"]):
+            return None
+        from yaie.backends.fused import norm_rope_store
+
+        return norm_rope_store
 
 
 def has_triton() -> bool:

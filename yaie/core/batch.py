@@ -9,6 +9,7 @@ from yaie.core.request import Request
 if TYPE_CHECKING:
     from torch import Tensor
 
+    Norm = Callable[[Tensor, Tensor, float], Tensor]
     Rope = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
 
 
@@ -130,8 +131,25 @@ class AttentionSpec:
 
 # ANCHOR: rotation
 @dataclass(frozen=True, slots=True)
+class HeadNorms:
+    """An RMSNorm of every head of the queries and of the keys, which some families (Qwen3) have.
+
+    norm: `TransformerOps.rms_norm`. q, k: its weights [d]. eps: as there.
+    """
+
+    norm: "Norm"
+    q: "Tensor"
+    k: "Tensor"
+    eps: float
+
+    def apply(self, q: "Tensor", k: "Tensor") -> "tuple[Tensor, Tensor]":
+        """q [T, heads, d] and k [T, kv_heads, d], normed."""
+        return self.norm(q, self.q, self.eps), self.norm(k, self.k, self.eps)
+
+
+@dataclass(frozen=True, slots=True)
 class Rotation:
-    """A rotary embedding that queries and keys are still to be given.
+    """A rotary embedding that queries and keys are still to be given, and the norms before it, if any.
 
     An adapter hands it to `attend` instead of rotating, so that a kernel may do it on the way to the
     pool; whatever has no such kernel calls `apply` first. The fields are as in `TransformerOps.rope`.
@@ -141,9 +159,12 @@ class Rotation:
     positions: "Tensor"
     cos: "Tensor"
     sin: "Tensor"
+    norms: HeadNorms | None = None
 
     def apply(self, q: "Tensor", k: "Tensor") -> "tuple[Tensor, Tensor]":
-        """q [T, heads, d] and k [T, kv_heads, d], rotated."""
+        """q [T, heads, d] and k [T, kv_heads, d], normed and rotated."""
+        if self.norms is not None:
+            q, k = self.norms.apply(q, k)
         return self.rope(q, k, self.positions, self.cos, self.sin)
 
 

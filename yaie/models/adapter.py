@@ -46,7 +46,7 @@ class ModelAdapter(ABC):
                 return hidden
 
             def logits(self, hidden):
-                return self.head(hidden).float()
+                return self.head.in_float32(hidden)
 
     A family with rotary positions hands `attend` a `Rotation` as well, instead of rotating itself.
 

@@ -140,4 +140,4 @@ class GPT2Adapter(ModelAdapter):
         return self.norm(hidden)
 
     def logits(self, hidden: Tensor) -> Tensor:
-        return self.head(hidden).float()
+        return self.head.in_float32(hidden)

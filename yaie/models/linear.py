@@ -36,6 +36,10 @@ class Linear:
         """x: [rows, in_features]; returns [rows, out_features]."""
         return self.scheme(x)
 
+    def in_float32(self, x: Tensor) -> Tensor:
+        """The same in float32 and, where the scheme can, never rounded to the dtype of x."""
+        return self.scheme.in_float32(x)
+
 
 def tied_linear(table: Tensor) -> Linear:
     """The output head that shares the embedding table [vocab, hidden].

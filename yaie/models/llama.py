@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from yaie.core.batch import AttentionSpec, KVLayerSpec, Rotation
+from yaie.core.batch import AttentionSpec, HeadNorms, KVLayerSpec, Rotation
 from yaie.core.contracts import Attend, TransformerOps
 from yaie.models.adapter import ModelAdapter, register
 from yaie.models.layout import Destination, stacked, whole
@@ -51,7 +51,7 @@ class DecoderLayer:
 class LlamaAdapter(ModelAdapter):
     """RMSNorm before attention and feed-forward, rotary positions, grouped queries, SwiGLU.
 
-    Subclasses say where they differ: `biases`, `window`, `before_rotation`.
+    Subclasses say where they differ: `biases`, `window`, `head_norms`.
     """
 
     checkpoint_prefix = "model."
@@ -148,15 +148,14 @@ class LlamaAdapter(ModelAdapter):
             part.unflatten(1, (-1, self.head_dim))
             for part in layer.qkv(hidden).split(layer.qkv.sizes, dim=1)
         )
-        q, k = self.before_rotation(index, q, k)
-        rotation = Rotation(self.ops.rope, positions, self.cos, self.sin)
+        rotation = Rotation(self.ops.rope, positions, self.cos, self.sin, self.head_norms(index))
         return layer.output(attend(index, q, k, v, layer.attention, rotation).flatten(1))
 
     # ANCHOR_END: forward
 
-    def before_rotation(self, layer: int, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
-        """What a family does to the queries [T, heads, d] and keys [T, kv_heads, d] of a layer first."""
-        return q, k
+    def head_norms(self, layer: int) -> HeadNorms | None:
+        """What the queries and keys of a layer are given before they are rotated."""
+        return None
 
     def logits(self, hidden: Tensor) -> Tensor:
-        return self.head(hidden).float()
+        return self.head.in_float32(hidden)

@@ -3,8 +3,8 @@
 from typing import Any
 
 import torch
-from torch import Tensor
 
+from yaie.core.batch import HeadNorms
 from yaie.core.contracts import TransformerOps
 from yaie.models.adapter import register
 from yaie.models.layout import Destination
@@ -25,8 +25,10 @@ class Qwen3Adapter(Qwen2Adapter):
         max_length: int,
     ) -> None:
         super().__init__(config, ops, dtype, device, max_length)
-        self.q_norms = [self.empty(self.head_dim) for _ in self.layers]
-        self.k_norms = [self.empty(self.head_dim) for _ in self.layers]
+        self._head_norms = [
+            HeadNorms(ops.rms_norm, self.empty(self.head_dim), self.empty(self.head_dim), self.eps)
+            for _ in self.layers
+        ]
 
     def biases(self) -> Biases:
         attention = bool(self.config.attention_bias)
@@ -34,12 +36,10 @@ class Qwen3Adapter(Qwen2Adapter):
 
     def destinations(self) -> dict[str, Destination]:
         places = super().destinations()
-        for index, (q_norm, k_norm) in enumerate(zip(self.q_norms, self.k_norms, strict=True)):
-            places[f"layers.{index}.self_attn.q_norm.weight"] = Destination(q_norm)
-            places[f"layers.{index}.self_attn.k_norm.weight"] = Destination(k_norm)
+        for index, norms in enumerate(self._head_norms):
+            places[f"layers.{index}.self_attn.q_norm.weight"] = Destination(norms.q)
+            places[f"layers.{index}.self_attn.k_norm.weight"] = Destination(norms.k)
         return places
 
-    def before_rotation(self, layer: int, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
-        q = self.ops.rms_norm(q, self.q_norms[layer], self.eps)
-        k = self.ops.rms_norm(k, self.k_norms[layer], self.eps)
-        return q, k
+    def head_norms(self, layer: int) -> HeadNorms | None:
+        return self._head_norms[layer]

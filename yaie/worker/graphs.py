@@ -135,7 +135,8 @@ class DecodeSteps:
         pinned = torch.empty(
             (FIELDS, size), dtype=torch.int32, pin_memory=self._machine.device.type == "cuda"
         )
-        fill(pinned.numpy(), entries, seats.nobody)
+        slots = seats.slots(step.seats, step.starts, self._machine.pool.block_size)
+        fill(pinned.numpy(), entries, slots, seats.nobody)
         self._current.inputs.copy_(pinned, non_blocking=True)
         self._logits = self._current.forward()
         return self._logits[:n]

@@ -74,6 +74,7 @@ class RunningStep:
         worker.pool.swap_out(_pairs(step.swap_out))
         worker.pool.swap_in(_pairs(step.swap_in))
         worker.pool.copy_blocks(_pairs(step.copies))
+        worker.seats.note_blocks(step)
         if len(step.seats) and worker.decodes is not None and worker.decodes.takes(step):
             self._pick(longest_first(step))
             self._replay(worker.decodes)

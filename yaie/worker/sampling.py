@@ -60,10 +60,14 @@ class SamplingState:
     def __init__(self, num_seats: int, vocab_size: int, device: torch.device) -> None:
         self._device = device
         self._floats = torch.zeros(len(_FLOATS), num_seats, device=device)
-        self._ints = torch.zeros(len(_INTS), num_seats, dtype=torch.int64, device=device)
+        self._ints = torch.zeros(len(_INTS) + 1, num_seats, dtype=torch.int64, device=device)
+        self._steps = self._ints[-1]
+        self._ones = torch.ones(num_seats, device=device)
+        self._zeros = torch.zeros(num_seats, device=device)
+        self._one = torch.ones(1, dtype=torch.int64, device=device)
+        self._int_zeros = torch.zeros(num_seats, dtype=torch.int64, device=device)
         self._temperatures = np.zeros(num_seats, np.float32)
         self._filters = np.zeros((3, num_seats), np.bool_)  # top-k, top-p, min-p
-        self._steps = torch.zeros(num_seats, dtype=torch.int64, device=device)
         self._is_plain = np.ones(num_seats, np.bool_)
         self._has_penalties = np.zeros(num_seats, np.bool_)
         self.constrained = np.zeros(num_seats, np.bool_)
@@ -84,9 +88,7 @@ class SamplingState:
         floats = np.stack([getattr(new, name) for name in _FLOATS])
         ints = np.stack([*(getattr(new, name) for name in _INTS), new.steps])
         self._floats.index_copy_(1, index, on_device(floats, self._device))
-        new_ints = on_device(ints, self._device)
-        self._ints.index_copy_(1, index, new_ints[:-1])
-        self._steps.index_copy_(0, index, new_ints[-1])
+        self._ints.index_copy_(1, index, on_device(ints, self._device))
         self._temperatures[new.seats] = new.temperature
         self._filters[:, new.seats] = new.top_k > 0, new.top_p != 1, new.min_p != 0
         self.constrained[new.seats] = new.constrained
@@ -124,11 +126,24 @@ class SamplingState:
 
     def plain_batch(self, index: Tensor) -> SamplingBatch:
         """What the sampler gets for plain seats [n] int64, whoever they are: no flag tells of them."""
-        return self._batch(index, np.zeros(3, np.bool_), all_greedy=False)
+        n = len(index)
+        _, seeds, steps = self._ints.index_select(1, index)
+        return SamplingBatch(
+            temperature=self._floats[0].index_select(0, index),
+            top_k=self._int_zeros[:n],
+            top_p=self._ones[:n],
+            min_p=self._zeros[:n],
+            seeds=seeds,
+            steps=steps,
+            all_greedy=False,
+            any_top_k=False,
+            any_top_p=False,
+            any_min_p=False,
+        )
 
     def count_draws(self, index: Tensor) -> None:
         """Each of these seats [n] int64 has drawn a token."""
-        self._steps.index_add_(0, index, torch.ones_like(index))
+        self._steps.index_add_(0, index, self._one.expand(len(index)))
 
     def rows(self, seats: Ints) -> Rows:
         """The rows of these seats, in order."""
@@ -178,13 +193,13 @@ class SamplingState:
 
     def _batch(self, index: Tensor, filters: NDArray[np.bool_], all_greedy: bool) -> SamplingBatch:
         floats = dict(zip(_FLOATS, self._floats[:3].index_select(1, index), strict=False))
-        top_k, seeds = self._ints.index_select(1, index)
+        top_k, seeds, steps = self._ints.index_select(1, index)
         any_top_k, any_top_p, any_min_p = filters.tolist()
         return SamplingBatch(
             **floats,
             top_k=top_k,
             seeds=seeds,
-            steps=self._steps[index],
+            steps=steps,
             all_greedy=all_greedy,
             any_top_k=any_top_k,
             any_top_p=any_top_p,

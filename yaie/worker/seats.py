@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from yaie.core.step import NewSeats, StepInput
+from yaie.core.step import Ints, NewSeats, StepInput
 from yaie.worker.transfer import to_device
 
 
@@ -26,6 +26,7 @@ class Seats:
         self.num_known = np.zeros(num_seats, dtype=np.int32)
         self.num_prompt = np.zeros(num_seats, dtype=np.int32)
         self.lives = np.zeros(num_seats, dtype=np.int64)
+        self._host_tables = np.zeros((num_seats + 1, max_blocks), dtype=np.int32)
         self.singles: Any = None  # of the last step, see `flat_batch.Singles`
         self._tokens: list[NDArray[np.int32]] = [np.empty(0, dtype=np.int32)] * num_seats
         self._device = device
@@ -39,8 +40,19 @@ class Seats:
         for seat, tokens in zip(new.seats.tolist(), np.split(new.tokens, ends), strict=True):
             self._tokens[seat] = tokens
 
+    def note_blocks(self, step: StepInput) -> None:
+        """Enter the new blocks of a step into the tables on the host."""
+        self._host_tables[step.table_seats, step.table_columns] = step.table_blocks
+
+    def slots(self, seats: Ints, positions: Ints, block_size: int) -> Ints:
+        """[n] int32: where in the pool the tokens at these positions [n] of these seats [n] lie, as
+        `KVPool.slot_mapping` counts."""
+        columns, offsets = np.divmod(positions, block_size)
+        slots: Ints = self._host_tables[seats, columns] * block_size + offsets
+        return slots
+
     def extend_tables(self, step: StepInput) -> None:
-        """Enter the new blocks of a step into the tables."""
+        """Enter the new blocks of a step into the tables on the device."""
         if len(step.table_seats):
             places = (step.table_seats, step.table_columns)
             (blocks,), index = to_device((step.table_blocks,), places, self._device)

@@ -13,6 +13,7 @@ from rich.progress import Progress
 from yaie.bench.workload import Job, raise_if_failed, with_room
 from yaie.core.config import EngineConfig
 from yaie.core.errors import YaieError
+from yaie.core.heap import freeze_heap
 from yaie.core.params import SamplingParams
 from yaie.engine.llm_engine import LLMEngine
 
@@ -63,6 +64,7 @@ class Ours:
     def opened(self) -> Iterator[Runner]:
         """See `Contestant`."""
         held = [LLMEngine(self.config)]  # in nobody's name: what is taken out of here is gone
+        freeze_heap()  # as a server does
         try:
             self.look(held[0])
             yield lambda number: run_at_once(held[0], self.runs[number], self.temperature)
@@ -74,6 +76,7 @@ class Ours:
 def with_engine(config: EngineConfig, use: Callable[[LLMEngine], Result]) -> Result:
     """What `use` makes of an engine that is gone afterwards."""
     engine = LLMEngine(config)
+    freeze_heap()
     try:
         return use(engine)
     finally:
@@ -84,6 +87,7 @@ def with_engine(config: EngineConfig, use: Callable[[LLMEngine], Result]) -> Res
 
 def free_memory() -> None:
     """Give back what nobody holds, on a GPU too: the next engine takes most of what is free."""
+    gc.unfreeze()
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()

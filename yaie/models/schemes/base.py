@@ -45,6 +45,10 @@ class Scheme(ABC):
     def __call__(self, x: Tensor) -> Tensor:
         """x: [rows, in_features]; returns [rows, out_features]. Every destination has been filled."""
 
+    def in_float32(self, x: Tensor) -> Tensor:
+        """See `Linear.in_float32`."""
+        return self(x).float()
+
 
 _REGISTRY: dict[str, type[Scheme]] = {}
 

@@ -38,3 +38,10 @@ class PlainScheme(Scheme):
 
     def __call__(self, x: Tensor) -> Tensor:
         return F.linear(x, self._weight, self._bias)
+
+    def in_float32(self, x: Tensor) -> Tensor:
+        if not x.is_cuda or x.dtype == torch.float32:
+            return super().in_float32(x)
+        # The product is summed in float32: written as it is, no second kernel has to widen it.
+        y = torch.mm(x, self._weight.t(), out_dtype=torch.float32)
+        return y if self._bias is None else y + self._bias
