@@ -1,4 +1,4 @@
-"""What a GPU does in steps of steady decode: how long it computes, and how long it waits for the next step.
+"""What a GPU does in steps of steady decode: how long it computes, how long it waits for the next.
 
     python -m book.measure.gpu_decode_trace MODEL [--batch 1 --batch 256] [--steps 20] [--trace FILE]
 

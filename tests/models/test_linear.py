@@ -132,6 +132,8 @@ def test_a_gpu_does_not_round_a_product_in_float32(dtype: torch.dtype, bias: boo
     weight, biases = torch.randn(300, 128), [torch.randn(300).to(dtype)] if bias else []
     linear = filled(Linear(whole(128, 300, bias=bias), dtype, device), [weight.to(dtype)], biases)
     x = torch.randn(5, 128, device=device).to(dtype)
-    exact = x.double() @ weight.to(device, dtype).double().t() + (biases[0].to(device) if bias else 0)
+    exact = x.double() @ weight.to(device, dtype).double().t() + (
+        biases[0].to(device) if bias else 0
+    )
     assert (linear.in_float32(x) - exact).norm() / exact.norm() < 1e-5
     assert (linear(x) - exact).norm() / exact.norm() > 1e-4

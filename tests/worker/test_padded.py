@@ -25,7 +25,8 @@ from yaie.core.batch import AttentionBatch, AttentionSpec
 from yaie.core.contracts import KVPool as AnyPool
 from yaie.core.step import StepInput
 from yaie.worker.graphs import DecodeSteps
-from yaie.worker.padded import DecodeMachine, padded_sizes
+from yaie.worker.mixed import MixedSteps
+from yaie.worker.padded import PaddedMachine, padded_sizes
 from yaie.worker.worker import Worker
 
 
@@ -49,19 +50,24 @@ class BoundedAttention:
         self.pool.write(layer, k[stored], v[stored], plan.slot_mapping[stored])
         keys, values = (x[:, :, 0] for x in self.pool.gather(layer, plan.block_tables))
         counts = plan.query_start_loc.diff().long()
-        rows = torch.arange(len(counts)).repeat_interleave(counts)
+        nobodys = torch.full((len(q) - int(counts.sum()),), len(counts))
+        rows = torch.cat((torch.arange(len(counts)).repeat_interleave(counts), nobodys))
         hidden = torch.arange(keys.shape[1]) > plan.positions[:, None]
-        hidden |= (plan.seq_lens == 0)[rows, None]
+        hidden |= torch.cat((plan.seq_lens == 0, torch.ones(1, dtype=torch.bool)))[rows, None]
+        rows = rows.clamp(max=len(counts) - 1)
         scores = torch.einsum("td,tkd->tk", q[:, 0], keys[rows]) * spec.scale
         weights = scores.masked_fill(hidden, float("-inf")).softmax(1).nan_to_num()
         return torch.einsum("tk,tkd->td", weights, values[rows])[:, None]
 
 
-def padding_worker(sizes: list[int], sampler: Any = None) -> tuple[Worker, BoundedAttention]:
+def padding_worker(
+    sizes: list[int], sampler: Any = None, zones: tuple[list[int], list[int]] | None = None
+) -> tuple[Worker, BoundedAttention]:
+    """zones: sizes of mixed steps, if these are padded as well."""
     worker = make_worker(TinyAdapter(), sampler)
     attention = BoundedAttention(worker.pool)
     worker.attention = attention
-    machine = DecodeMachine(
+    machine = PaddedMachine(
         worker.adapter,
         attention,
         worker.pool,
@@ -71,7 +77,9 @@ def padding_worker(sizes: list[int], sampler: Any = None) -> tuple[Worker, Bound
         MAX_LEN,
         CPU,
     )
-    worker.decodes = DecodeSteps(machine, sizes, records=False)
+    worker.decodes = DecodeSteps(machine, sizes, records=False) if sizes else None
+    if zones is not None:
+        worker.mixed = MixedSteps(machine, *zones, lambda step: step.forward)
     return worker, attention
 
 

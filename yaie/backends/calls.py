@@ -86,19 +86,24 @@ def plan_calls(
     much faster than PagedAttention that it pays for a call more in every layer.
     """
     lens, num_seqs = batch.query_lens, len(batch.query_lens)
-    decodes = 0
-    while decodes < num_seqs and lens[decodes] == 1:
-        decodes += 1
-    pieces = _pieces(batch, decodes, gathers)
-    alone = _alone(pieces, worth_a_call)
+    decodes = batch.num_decodes or 0
+    if batch.num_decodes is None:
+        while decodes < num_seqs and lens[decodes] == 1:
+            decodes += 1
+    rest = _chunks(batch, decodes, num_seqs, decodes) if decodes < num_seqs else None
+    if batch.num_decodes is not None:  # which chunks there will be is not known
+        calls: list[Call] = [rest] if rest else []
+    else:
+        pieces = _pieces(batch, decodes, gathers)
+        calls = _calls(batch, pieces, _alone(pieces, worth_a_call), block_size)
     return KernelPlan(
         slot_mapping=batch.slot_mapping,
         decodes=decodes,
         longest=max(batch.kv_lens[:decodes], default=0),
         block_tables=batch.block_tables[:decodes],
         seq_lens=batch.seq_lens[:decodes],
-        calls=_calls(batch, pieces, alone, block_size),
-        rest=_chunks(batch, decodes, num_seqs, decodes) if decodes < num_seqs else None,
+        calls=calls,
+        rest=rest,
     )
 
 

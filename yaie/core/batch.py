@@ -88,12 +88,14 @@ class AttentionBatch:
     attends to `kv_lens[i]` keys and values found through row i of `block_tables`.
 
     query_lens, kv_lens: n Python integers each (host copies, for planning). In a padded step, which the
-        next one replays, kv_lens are bounds, and rows of no request have `seq_lens` 0 and slot -1.
+        next one replays, they are bounds, and rows of no request have `seq_lens` 0 and slot -1.
     query_start_loc: [n + 1] int32, where each sequence's queries start in the flat batch.
     seq_lens: [n] int32, `kv_lens` on the device.
     block_tables: [n, max_blocks] int32; entries past a sequence's blocks name any block of the pool.
     slot_mapping: [T] int64, the slot that each token's K and V are written to.
     positions: [T] int64, each token's position in its sequence.
+    num_decodes: given in a padded step with chunks: so many sequences at the front have one query each,
+        and all others are chunks, of which the host knows no length.
     """
 
     query_lens: list[int]
@@ -103,6 +105,7 @@ class AttentionBatch:
     block_tables: "Tensor"
     slot_mapping: "Tensor"
     positions: "Tensor"
+    num_decodes: int | None = None
 
 
 # ANCHOR_END: attention_batch

@@ -11,7 +11,7 @@ from yaie.curriculum.blame import line_in, line_of_ours, lines_of, summarize
 from yaie.models.loader import LoadedModel
 from yaie.parts import Parts
 from yaie.worker.deterministic import LoneAttention, LoneSampler, TiledAdapter
-from yaie.worker.graphing import decode_steps
+from yaie.worker.graphing import padded_steps
 from yaie.worker.progress import bar
 from yaie.worker.rehearsal import RehearsalError, rehearse
 from yaie.worker.sizing import (
@@ -80,12 +80,12 @@ def _told(error: RehearsalError) -> YaieError:
 
 
 def make_worker(config: EngineConfig, backend: Backend, model: LoadedModel, sizes: Sizes) -> Worker:
-    """Pool, attention and sampler around the model, and what carries out decode steps.
+    """Pool, attention and sampler around the model, and what carries out padded steps.
 
     Raises ConfigError if graphs are demanded that cannot be had.
     """
     worker = _bare_worker(config, backend, model, sizes)
-    worker.decodes, worker.note = decode_steps(config, backend, worker)
+    worker.decodes, worker.mixed, worker.note = padded_steps(config, backend, worker)
     return worker
 
 

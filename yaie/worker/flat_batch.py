@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from yaie.core.batch import AttentionBatch
@@ -15,12 +16,10 @@ from yaie.worker.transfer import to_device
 
 @dataclass(slots=True)
 class FlatBatch:
-    """T tokens of n seats. token_ids: [T] int64. ends: [n] int64 on the host, behind each seat's
-    last."""
+    """T tokens of n seats. token_ids: [T] int64."""
 
     token_ids: Tensor
     attention: AttentionBatch
-    ends: Ints
 
 
 class Singles:
@@ -69,15 +68,28 @@ def lay_out(step: StepInput, seats: Seats, pool: KVPool, device: torch.device) -
         slot_mapping=pool.slot_mapping(tables, rows, positions),
         positions=positions,
     )
-    return FlatBatch(_tokens(step, seats, starts, index), batch, starts[1:])
+    return FlatBatch(_tokens(step, seats, starts, index), batch)
 
 
 def _tokens(step: StepInput, seats: Seats, starts: Ints, seat_index: Tensor) -> Tensor:
     """[T] int64: what control has sent, and each drawn token from where it was drawn."""
-    is_drawn = step.starts >= seats.num_known[step.seats]
+    token_ids, is_drawn = sent_tokens(step, seats, starts)
     if is_drawn.all() and not len(step.drafts):  # nothing but decodes
         return seats.last_tokens[seat_index]
-    token_ids = np.zeros(starts[-1], dtype=np.int32)
+    drawn = np.flatnonzero(is_drawn)
+    _, (ids, places, drawn_seats) = to_device(
+        (), (token_ids, starts[drawn], step.seats[drawn]), seat_index.device
+    )
+    if len(drawn):
+        ids[places] = seats.last_tokens[drawn_seats]
+    return ids
+
+
+def sent_tokens(step: StepInput, seats: Seats, starts: Ints) -> tuple[Ints, NDArray[np.bool_]]:
+    """(token ids [T] int32 that control has sent, whether the first of each seat [n] is another, which
+    only the device knows). starts: [n] or more, where the tokens of each seat begin."""
+    is_drawn = step.starts >= seats.num_known[step.seats]
+    token_ids = np.zeros(int(step.num_tokens.sum()), dtype=np.int32)
     for row in np.flatnonzero(~is_drawn).tolist():
         start = int(step.starts[row])
         known = seats.known_tokens(int(step.seats[row]), start, start + int(step.num_tokens[row]))
@@ -86,14 +98,9 @@ def _tokens(step: StepInput, seats: Seats, starts: Ints, seat_index: Tensor) -> 
         firsts = np.cumsum(step.num_drafts) - step.num_drafts
         for row in np.flatnonzero(step.num_drafts).tolist():
             drafts = step.drafts[firsts[row] : firsts[row] + step.num_drafts[row]]
-            token_ids[starts[row + 1] - len(drafts) : starts[row + 1]] = drafts
-    drawn = np.flatnonzero(is_drawn)
-    _, (ids, places, drawn_seats) = to_device(
-        (), (token_ids, starts[drawn], step.seats[drawn]), seat_index.device
-    )
-    if len(drawn):
-        ids[places] = seats.last_tokens[drawn_seats]
-    return ids
+            end = starts[row] + step.num_tokens[row]
+            token_ids[end - len(drafts) : end] = drafts
+    return token_ids, is_drawn
 
 
 _ZERO = np.zeros(1, dtype=np.int32)

@@ -1,66 +1,79 @@
-"""Whether decode steps are replayed, decided at start: by the setting, the backend, and a trial.
+"""Whether steps are replayed, decided at start: by the setting, the backend, and a trial.
 
 A part may do what a graph cannot hold: read a value back, or decide by one on the host. Recording then
 fails, or the replay gives something else. Then steps are computed launch by launch, and the start says
 why.
 """
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
 
 from yaie.backends.base import Backend
 from yaie.core.config import EngineConfig
 from yaie.core.errors import ConfigError
 from yaie.core.step import Fault
-from yaie.worker.graphs import DecodeSteps
-from yaie.worker.padded import DecodeMachine, padded_sizes
+from yaie.worker.graphs import DecodeSteps, RecordedMixed
+from yaie.worker.mixed import MixedSteps, chunk_zones, decode_zones
+from yaie.worker.padded import PaddedMachine, padded_sizes
 from yaie.worker.progress import bar
 from yaie.worker.rehearsal import RehearsalError, tried
 from yaie.worker.worker import Worker
 
 TRIED_SIZE = 4
 """Requests of the trial. It shows what a part does, not what it does at every size."""
+TRIED_TOKENS = 512
 
 
-def decode_steps(
-    config: EngineConfig, backend: Backend, worker: Worker
-) -> tuple[DecodeSteps | None, str]:
-    """(what carries out decode steps, or None; a sentence about it, or "").
+class PaddedSteps(NamedTuple):
+    """What carries out padded steps, None for none; note: a sentence about it, or ""."""
+
+    decodes: DecodeSteps | None
+    mixed: MixedSteps | None
+    note: str = ""
+
+
+def padded_steps(config: EngineConfig, backend: Backend, worker: Worker) -> PaddedSteps:
+    """What a worker's steps are carried out by.
 
     Raises ConfigError for graphs or padding that the setting demands and that cannot be had.
     """
     mode, on_gpu = config.graphs, worker.device.type == "cuda"
     if mode == "off" or (mode == "auto" and not on_gpu):
-        return None, ""
+        return PaddedSteps(None, None)
     if mode != "padded" and not on_gpu:
         return _refused(config, "CUDA graphs need a GPU")
     if config.deterministic:
         return _refused(config, "deterministic steps are not padded")
     if not backend.may_be_captured:
         return _refused(config, f"with backend {backend.name!r}, PyTorch computes attention or ops")
+    make = partial(_made, worker, config.max_num_seqs, config.token_budget)
     if mode == "padded":
-        return _made(worker, padded_sizes(config.max_num_seqs), records=False), ""
+        return make(records=False)
     if why := _why_not(worker, min(TRIED_SIZE, config.max_num_seqs)):
         return _refused(config, why)
-    steps = _made(worker, padded_sizes(config.max_num_seqs), records=True)
+    steps = make(records=True)
     if mode == "lazy":
-        return steps, "CUDA graphs of decode steps are recorded when they are first needed"
-    steps.prepare(bar("Recording CUDA graphs"))
-    return steps, (
-        f"decode steps replay CUDA graphs of {len(steps.sizes)} sizes, up to {steps.sizes[-1]} requests "
-        f"({steps.num_bytes / 2**30:.2f} GiB, {steps.seconds:.1f} s)"
-    )
+        return steps._replace(note="CUDA graphs of steps are recorded when they are first needed")
+    return steps._replace(note=_prepared(steps, worker.device))
 
 
-def _refused(config: EngineConfig, why: str) -> tuple[None, str]:
+def _refused(config: EngineConfig, why: str) -> PaddedSteps:
     if config.graphs != "auto":
         raise ConfigError(
             f"graphs {config.graphs!r} cannot be had: {why}. Leave graphs to auto.", param="graphs"
         )
-    return None, f"decode steps are launched kernel by kernel: {why}"
+    return PaddedSteps(None, None, f"steps are launched kernel by kernel: {why}")
 
 
-def _made(worker: Worker, sizes: Sequence[int], *, records: bool) -> DecodeSteps:
-    machine = DecodeMachine(
+def _made(
+    worker: Worker, most_seqs: int, most_tokens: int, *, records: bool, only: bool = False
+) -> PaddedSteps:
+    """only: one size of each kind, the largest."""
+    machine = PaddedMachine(
         worker.adapter,
         worker.attention,
         worker.pool,
@@ -70,20 +83,63 @@ def _made(worker: Worker, sizes: Sequence[int], *, records: bool) -> DecodeSteps
         worker.max_model_len,
         worker.device,
     )
-    return DecodeSteps(machine, sizes, records=records)
+    sizes, decodes, tokens = (
+        list_[-1:] if only else list_
+        for list_ in (padded_sizes(most_seqs), decode_zones(most_seqs), chunk_zones(most_tokens))
+    )
+    pool: Any = torch.cuda.graph_pool_handle() if records else None
+    prepared: Callable[..., Any] = partial(RecordedMixed, memory=pool) if records else _launched
+    return PaddedSteps(
+        DecodeSteps(machine, sizes, records=records, pool=pool),
+        MixedSteps(machine, decodes, tokens, prepared),
+    )
+
+
+def _launched(step: Any) -> Any:
+    """A MixedStep that is launched kernel by kernel."""
+    return step.forward
+
+
+def _prepared(steps: PaddedSteps, device: torch.device) -> str:
+    """Record every size, and tell of it. The largest come first: the others fit into what they took."""
+    assert steps.decodes is not None
+    assert steps.mixed is not None
+    begin, before = time.perf_counter(), _used(device)
+    work: list[Callable[[], None]] = [
+        *(partial(steps.mixed.prepare, zones) for zones in steps.mixed.sizes),
+        *(partial(steps.decodes.prepare, size) for size in reversed(steps.decodes.sizes)),
+    ]
+    for one in bar("Recording CUDA graphs")(work):
+        one()
+    most, mixed = steps.decodes.sizes[-1], steps.mixed.sizes
+    return (
+        f"steps replay CUDA graphs: {len(steps.decodes.sizes)} sizes of decodes, up to {most} requests; "
+        f"{len(mixed)} with prompts, up to {mixed[0].tokens:,} tokens "
+        f"({max(0, _used(device) - before) / 2**30:.2f} GiB, {time.perf_counter() - begin:.1f} s)"
+    )
+
+
+def _used(device: torch.device) -> int:
+    """Bytes of the device that somebody has taken."""
+    if device.type != "cuda":
+        return 0
+    free, total = torch.cuda.mem_get_info(device)
+    return total - free
 
 
 def _why_not(worker: Worker, size: int) -> str:
     """Why steps cannot be replayed, or "" if a few came out the same, to the last bit."""
     try:
-        worker.decodes = _made(worker, [size], records=False)
-        expected = tried(worker, size)
-        worker.decodes = _made(worker, [size], records=True)
-        replayed = tried(worker, size)
+        results = []
+        for records in (False, True):
+            steps = _made(worker, size, TRIED_TOKENS, records=records, only=True)
+            worker.decodes, worker.mixed = steps.decodes, steps.mixed
+            results.append(tried(worker, size))
     except RehearsalError as error:
         return _in_words(error.fault)
     finally:
-        worker.decodes = None
+        worker.decodes = worker.mixed = None
+    expected, replayed = results
     return "" if replayed == expected else "a replayed step differs from the one that was recorded"
 
 

@@ -4,11 +4,11 @@ A step of a small model is a few hundred kernels of some microseconds each. Laun
 Python they take longer than they run. A graph holds all of them with their arguments, so that a step is
 an upload, a launch and a download.
 
-Two graphs make a step: one up to the logits, one that draws. A step that needs more than a draw (a
-grammar's mask, penalties, log-probabilities) replays the first and samples one call at a time.
+Two graphs make a decode step: one up to the logits, one that draws. A step that needs more than a draw
+(a grammar's mask, penalties, log-probabilities) replays the first and samples one call at a time. A step
+with chunks has one graph (see `mixed`).
 """
 
-import time
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 from yaie.core.step import StepInput
-from yaie.worker.padded import FIELDS, DecodeMachine, PaddedStep, fill, idle
-from yaie.worker.progress import Progress
+from yaie.worker.mixed import MixedStep
+from yaie.worker.padded import FIELDS, PaddedMachine, PaddedStep, fill, idle
 
 
 class Recording:
@@ -30,8 +30,8 @@ class Recording:
         self._step = step  # its constants are read in every replay
         self.inputs = step.inputs
         self._forward, self._draw = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
-        logits = _recorded(self._forward, memory, step.forward)
-        self._drawn = _recorded(self._draw, memory, lambda: step.draw(logits))
+        logits = record(self._forward, memory, step.forward)
+        self._drawn = record(self._draw, memory, lambda: step.draw(logits))
         # Kept as an address, not as a tensor: the next recording may use the same memory.
         self._logits = _same_memory(logits)
 
@@ -46,7 +46,7 @@ class Recording:
         return self._drawn
 
 
-def _recorded(graph: Any, memory: Any, work: Callable[[], Tensor]) -> Tensor:
+def record(graph: Any, memory: Any, work: Callable[[], Tensor]) -> Tensor:
     """Record what `work` launches. Raises what it raises, not what the recording has to say of that."""
     failures: list[Exception] = []
     try:
@@ -60,6 +60,22 @@ def _recorded(graph: Any, memory: Any, work: Callable[[], Tensor]) -> Tensor:
         raise (failures or [error])[0] from None
 
 
+class RecordedMixed:
+    """A MixedStep in a graph. Calling it replays its `forward`."""
+
+    def __init__(self, step: MixedStep, memory: Any) -> None:
+        """memory: see `Recording`."""
+        self._step = step
+        self._graph = torch.cuda.CUDAGraph()
+        step.forward()  # compiles what has not been yet
+        self._hidden = _same_memory(record(self._graph, memory, step.forward))
+
+    def __call__(self) -> Tensor:
+        """See MixedStep; valid until another recording is replayed."""
+        self._graph.replay()
+        return self._hidden
+
+
 class _Memory:
     """An address as PyTorch takes it from other libraries."""
 
@@ -68,16 +84,18 @@ class _Memory:
             "data": (tensor.data_ptr(), False),
             "shape": tuple(tensor.shape),
             "strides": None,
-            "typestr": "<f4",
+            "typestr": f"<i{tensor.itemsize}",
             "version": 3,
         }
 
 
 def _same_memory(tensor: Tensor) -> Tensor:
-    """A tensor over the memory of a contiguous float32 one, which it does not keep alive."""
-    if tensor.dtype != torch.float32 or not tensor.is_contiguous():
-        raise ValueError("logits must be float32 and contiguous")
-    return torch.as_tensor(_Memory(tensor), device=tensor.device)
+    """A tensor over the memory of a contiguous one, which it does not keep alive."""
+    if not tensor.is_contiguous():
+        raise ValueError("what is replayed must lie in one piece")
+    as_integers = tensor.view({2: torch.int16, 4: torch.int32, 8: torch.int64}[tensor.itemsize])
+    there: Tensor = torch.as_tensor(_Memory(as_integers), device=tensor.device)
+    return there.view(tensor.dtype)
 
 
 class DecodeSteps:
@@ -86,7 +104,10 @@ class DecodeSteps:
     records: whether as graphs; otherwise launch by launch, the same kernels on the same rows.
     """
 
-    def __init__(self, machine: DecodeMachine, sizes: Sequence[int], *, records: bool) -> None:
+    def __init__(
+        self, machine: PaddedMachine, sizes: Sequence[int], *, records: bool, pool: Any = None
+    ) -> None:
+        """pool: memory that all recordings share, since only one of them runs at a time."""
         self._machine = machine
         self._sizes = list(sizes)
         self._records = records
@@ -94,25 +115,19 @@ class DecodeSteps:
         self._memory = torch.zeros(
             FIELDS * self._sizes[-1], dtype=torch.int32, device=machine.device
         )
-        self._pool = torch.cuda.graph_pool_handle() if records else None
+        self._pool = pool
         self._ready: dict[int, PaddedStep | Recording] = {}
         self._current: PaddedStep | Recording
         self._logits: Tensor
-        self.num_bytes = 0
-        self.seconds = 0.0
 
     @property
     def sizes(self) -> Sequence[int]:
         """Ascending."""
         return self._sizes
 
-    def prepare(self, progress: Progress = iter) -> None:
-        """Record every size, which otherwise happens when it is first met."""
-        begin, before = time.perf_counter(), _used(self._machine.device)
-        for size in progress(self._sizes[::-1]):
-            self._made(size)
-        self.num_bytes = max(0, _used(self._machine.device) - before)
-        self.seconds = time.perf_counter() - begin
+    def prepare(self, size: int) -> None:
+        """Make ready for steps of a size, which otherwise happens when it is first met."""
+        self._made(size)
 
     def takes(self, step: StepInput) -> bool:
         """Whether a step is one that this carries out: a token for each request, drawn before, and
@@ -156,11 +171,3 @@ class DecodeSteps:
         step.inputs.copy_(torch.from_numpy(idle(step.size, self._machine.seats.nobody)))
         step.draw(step.forward())
         return Recording(step, self._pool)
-
-
-def _used(device: torch.device) -> int:
-    """Bytes of the device that somebody has taken."""
-    if device.type != "cuda":
-        return 0
-    free, total = torch.cuda.mem_get_info(device)
-    return total - free

@@ -35,8 +35,8 @@ def padded_sizes(largest: int) -> list[int]:
 
 
 @dataclass(frozen=True, slots=True)
-class DecodeMachine:
-    """What decode steps run on, see `Worker`. max_model_len: a bound on the keys of every sequence."""
+class PaddedMachine:
+    """What padded steps run on, see `Worker`. max_model_len: a bound on the keys of every sequence."""
 
     adapter: ModelAdapter
     attention: BatchAttention
@@ -51,7 +51,7 @@ class DecodeMachine:
 class PaddedStep:
     """Steps of `size` rows. `inputs`: where their uploads go, [7, size] int32 on the device."""
 
-    def __init__(self, size: int, machine: DecodeMachine, memory: Tensor) -> None:
+    def __init__(self, size: int, machine: PaddedMachine, memory: Tensor) -> None:
         """memory: [7 * size or more] int32, which steps of other sizes may share."""
         self.size = size
         self.inputs = memory[: FIELDS * size].view(FIELDS, size)

@@ -112,13 +112,18 @@ class RunningStep:
 
     def _compute(self) -> None:
         worker, step = self._worker, self._step
-        flat = lay_out(step, worker.seats, worker.pool, worker.device)
-        attend = attend_through(worker.attention, worker.attention.plan(flat.attention))
-        worker.before_forward()
-        hidden = worker.adapter.forward(flat.token_ids, flat.attention.positions, attend)
+        if worker.mixed is not None and worker.mixed.takes(step):
+            worker.before_forward()
+            hidden = worker.mixed.forward(step)
+        else:
+            flat = lay_out(step, worker.seats, worker.pool, worker.device)
+            attend = attend_through(worker.attention, worker.attention.plan(flat.attention))
+            worker.before_forward()
+            hidden = worker.adapter.forward(flat.token_ids, flat.attention.positions, attend)
+        ends = np.cumsum(step.num_tokens, dtype=np.int32)
         self._check_chunks(hidden)
-        self._note_prompts(hidden, flat.ends)
-        self._choose_rows(hidden, flat.ends)
+        self._note_prompts(hidden, ends)
+        self._choose_rows(hidden, ends)
         if self._rows is not None and not step.masked:
             self._sample(None)
 

@@ -8,6 +8,7 @@ from yaie.core.contracts import BatchAttention, KVPool, Sampler
 from yaie.core.step import Fault, StepInput
 from yaie.models.adapter import ModelAdapter
 from yaie.worker.graphs import DecodeSteps
+from yaie.worker.mixed import MixedSteps
 from yaie.worker.running_step import RunningStep
 from yaie.worker.sampling import SamplingState
 from yaie.worker.seats import Seats
@@ -18,7 +19,8 @@ class Worker:
     state.
 
     On a GPU `execute` returns once everything is queued there; on a CPU once it is computed.
-    `decodes` may be set: it then carries out the decode steps that it takes. note: what to know of that.
+    `decodes` and `mixed` may be set: they then carry out the steps that they take. note: what to know of
+    that.
     """
 
     def __init__(
@@ -45,6 +47,7 @@ class Worker:
         self.explain = explain
         self.before_forward: Callable[[], None] = _nothing
         self.decodes: DecodeSteps | None = None
+        self.mixed: MixedSteps | None = None
         self.note = ""
         self.max_model_len = max_model_len
         self.seats = Seats(num_seats, -(-max_model_len // pool.block_size), device)

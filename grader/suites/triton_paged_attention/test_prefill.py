@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from grader.kit import examples, expect, expect_equal, task
 from grader.kit.far import FAR_WHY, far
+from grader.kit.kernels import expect_near
 from grader.suites.triton_paged_attention.bench import (
     MASK_WHY,
     Case,
@@ -18,6 +19,7 @@ from grader.suites.triton_paged_attention.bench import (
     filled,
     loads_by_program,
     make_case,
+    with_gaps,
 )
 
 POSITION_WHY = (
@@ -59,6 +61,18 @@ def test_every_chunk_has_its_sequence(part: ModuleType) -> None:
         lens = [6 + 3 * i for i in range(len(queries))]
         case = make_case(lens, queries=queries)
         expect_attention(part, case, what=f"chunks of {queries} queries", why=why)
+
+
+@task("11.5")
+def test_rows_behind_the_last_sequence_are_nobodys(part: ModuleType) -> None:
+    """A step that is replayed is padded: sequences without queries, and rows of no sequence."""
+    case = make_case([9, 6, 5, 4], queries=[5, 2, 0, 0])
+    padded = with_gaps(replace(case, q=torch.cat((case.q, case.q[:3]))))
+    out, _ = attend(part, padded)
+    expect(len(out) == len(padded.q), f"{len(out)} rows come back for {len(padded.q)}")
+    why = "A sequence's queries end where the next one's begin, the last one's at query_start_loc[n]."
+    what = "the 7 queries of [5, 2, 0, 0], with three rows of nobody behind them"
+    expect_near(out[:7], case.exact(), case.q.dtype, what, why=why)
 
 
 @task("11.5")

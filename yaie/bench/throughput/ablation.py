@@ -34,7 +34,8 @@ def variants(config: EngineConfig) -> tuple[dict[str, EngineConfig], list[str]]:
             found[name] = without
         else:
             idle.append(f"{name}: as it is here")
-    yours = [lab for lab in chosen.labs if whose(lab, "auto")[0] == YOURS]
+    mine = "auto" if config.mine == "none" else config.mine
+    yours = [lab for lab in chosen.labs if whose(lab, mine)[0] == YOURS]
     if not yours:
         idle.append("none of your parts has passed, so all are the reference's")
     elif config.mine == "none":
