@@ -30,7 +30,7 @@ class EngineCore:
     """See `yaie.core.contracts.EngineCore`.
 
     make_detokenizer, make_stop_checker: called once for each request, the second with its stop strings
-        and, where it has one, `min_tokens`.
+        and, where it has one, `min_tokens`: then it makes a checker that counts pushes, one a token.
     eos_token_ids: tokens that end a request, unless it ignores them.
     """
 
@@ -130,14 +130,20 @@ class EngineCore:
         )
 
     def _show_one(self, output: Output, token_id: int) -> tuple[str, FinishReason | None]:
-        """The text that one more token makes safe to show, and why the request ends with it, if so."""
+        """The text that one more token makes safe to show, and why the request ends with it, if so.
+
+        The stop checker hears of every token that goes on: of one that gives no text yet it gets "".
+        """
         # TODO 7.3: your code here (the reference: 12 lines).
         raise NotImplementedError(
             "engine task 7.3: not implemented yet; see chapter The step loop"
         )
 
     def _finish_reason(self, output: Output, token_id: int) -> FinishReason | None:
-        """Whether this token ends the request: an end-of-sequence token, a stop token, or enough."""
+        """Whether this token ends the request: an end-of-sequence token, a stop token, or enough.
+
+        Enough is `request.max_tokens`: what the client asks for, or less where the context is full.
+        """
         # TODO 7.3: your code here (the reference: 9 lines).
         raise NotImplementedError(
             "engine task 7.3: not implemented yet; see chapter The step loop"

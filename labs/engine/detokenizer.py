@@ -6,7 +6,7 @@ from collections.abc import Callable
 INCOMPLETE = "\N{REPLACEMENT CHARACTER}"
 LONGEST_CHARACTER = 4  # bytes in UTF-8, each of which may be a token
 LONGEST_WINDOW = 16  # tokens; more than this without a whole character at the end is no text
-SHORTEST_WINDOW = 12  # tokens, as many as the characters that `_num_undecided` counts can have
+SHORTEST_WINDOW = 12  # tokens: three undecided characters of up to four tokens each
 
 
 class Detokenizer:
@@ -34,7 +34,7 @@ class Detokenizer:
     # ANCHOR: push
     def push(self, token_id: int) -> str:
         """The text that this token makes final; "" while a character is incomplete."""
-        # TODO 7.1: your code here (the reference: 17 lines).
+        # TODO 7.1: your code here (the reference: 19 lines).
         raise NotImplementedError(
             "engine task 7.1: not implemented yet; see chapter The step loop"
         )

@@ -29,7 +29,7 @@ class EngineCore:
     """See `yaie.core.contracts.EngineCore`.
 
     make_detokenizer, make_stop_checker: called once for each request, the second with its stop strings
-        and, where it has one, `min_tokens`.
+        and, where it has one, `min_tokens`: then it makes a checker that counts pushes, one a token.
     eos_token_ids: tokens that end a request, unless it ignores them.
     """
 
@@ -152,7 +152,10 @@ class EngineCore:
         # END SOLUTION
 
     def _show_one(self, output: Output, token_id: int) -> tuple[str, FinishReason | None]:
-        """The text that one more token makes safe to show, and why the request ends with it, if so."""
+        """The text that one more token makes safe to show, and why the request ends with it, if so.
+
+        The stop checker hears of every token that goes on: of one that gives no text yet it gets "".
+        """
         # BEGIN SOLUTION 7.3
         request = output.request
         reason = self._finish_reason(output, token_id)
@@ -169,7 +172,10 @@ class EngineCore:
         # END SOLUTION
 
     def _finish_reason(self, output: Output, token_id: int) -> FinishReason | None:
-        """Whether this token ends the request: an end-of-sequence token, a stop token, or enough."""
+        """Whether this token ends the request: an end-of-sequence token, a stop token, or enough.
+
+        Enough is `request.max_tokens`: what the client asks for, or less where the context is full.
+        """
         # BEGIN SOLUTION 7.3
         request = output.request
         if token_id in request.params.stop_token_ids:

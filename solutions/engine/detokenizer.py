@@ -5,7 +5,7 @@ from collections.abc import Callable
 INCOMPLETE = "\N{REPLACEMENT CHARACTER}"
 LONGEST_CHARACTER = 4  # bytes in UTF-8, each of which may be a token
 LONGEST_WINDOW = 16  # tokens; more than this without a whole character at the end is no text
-SHORTEST_WINDOW = 12  # tokens, as many as the characters that `_num_undecided` counts can have
+SHORTEST_WINDOW = 12  # tokens: three undecided characters of up to four tokens each
 
 
 class Detokenizer:
@@ -45,6 +45,9 @@ class Detokenizer:
         if new and undecided == 0:
             self._start, self._shown = self._shown, len(self._ids)
             self._shown_text = self._decode(self._ids[self._start :])
+        elif text and not self._decode([token_id]):
+            # A special token: many in a row would push out of the window what the next word needs.
+            self._ids.pop()
         elif len(self._ids) - self._start > LONGEST_WINDOW:
             # Broken bytes without end: only the last few may still become a character.
             self._start = self._shown = len(self._ids) - SHORTEST_WINDOW

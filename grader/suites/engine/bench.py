@@ -17,6 +17,7 @@ not wait for that: they are taken over at once, with a plan of their own.
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import fields
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -41,6 +42,7 @@ from yaie.core.contracts import Detokenizer as AnyDetokenizer
 from yaie.core.output import RequestOutput
 from yaie.core.params import SamplingParams
 from yaie.core.request import FinishReason, Request
+from yaie.engine.step.late_stops import stop_checker
 
 __all__ = ["DOT", "EOS", "MOST_STEPS", "NAN", "PLENTY", "Bench", "bench_of", "decode", "tokens_of"]
 
@@ -129,20 +131,32 @@ class Bench:
         self.in_flight: deque[tuple[StepPlan, ScriptedStep]] = deque()
         self.scheduler = WatchedScheduler(self.toy.scheduler, self.toy.cache, self.record)
         self.executor = ScriptedExecutor(self.scripts, self.record)
-        self.quiet = kind(self.scheduler, self.executor, detokenizer, StopChecker, eos)
+        checker = partial(stop_checker, StopChecker)
+        self.quiet = kind(self.scheduler, self.executor, detokenizer, checker, eos)
         self.core = watch(Told(self.quiet, self.outputs), "core", self._describe)
         self._by_step = by_step
 
     # Requests.
 
-    def say(self, said: str | Script, *, prompt: Sequence[int] = (0,), **params: Any) -> Request:
-        """Queue a request that the model will answer with these letters or tokens."""
+    def say(
+        self,
+        said: str | Script,
+        *,
+        prompt: Sequence[int] = (0,),
+        room: int = PLENTY,
+        **params: Any,
+    ) -> Request:
+        """Queue a request that the model will answer with these letters or tokens.
+
+        room: output tokens that fit into the context.
+        """
         (request,) = self.toy.make(prompt)
         name = request.request_id
         self.scripts[name] = tokens_of(said) if isinstance(said, str) else list(said)
-        note(f"{name}: {_about(said, prompt, params)}")
+        fits = f", room for {room} tokens in the context" if room != PLENTY else ""
+        note(f"{name}: {_about(said, prompt, params)}{fits}")
         request.params = SamplingParams(temperature=0.0, **params)
-        request.max_tokens = request.params.max_tokens or PLENTY
+        request.max_tokens = min(request.params.max_tokens or room, room)
         self.core.add_request(request)
         return request
 

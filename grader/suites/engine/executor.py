@@ -9,7 +9,7 @@ from typing import Any
 from grader.kit import expect
 from grader.kit.expect import claiming
 from yaie.core.batch import ScheduledRequest, StepOutcome, StepPlan
-from yaie.core.request import FailureKind, FinishReason, Request
+from yaie.core.request import FailureKind, FinishReason, Request, TokenLogprob
 
 EOS = 256
 NAN = -1
@@ -173,4 +173,8 @@ class ScriptedStep:
         for request in self._outcome.failed:
             request.error = request.error or "the model computed NaN or infinity"
             request.failure = request.failure or FailureKind.CORRUPTED
+        sampling = [item.request for item in self._plan.scheduled if item.samples]
+        for request, drawn in zip(sampling, self._outcome.token_ids, strict=True):
+            if request.params.logprobs is not None:
+                request.logprobs += [TokenLogprob(token, -1.0) for token in drawn]
         return self._outcome

@@ -28,6 +28,14 @@ BOTH = (
     "The client has asked to stop at this token, so stop_reason names it, even if it is an "
     "end-of-sequence token as well: look for stop tokens first."
 )
+ROOM = (
+    "Request.max_tokens is how many tokens the request may have: what its client asks for, or less "
+    "where the context is full. What the client asks for, in `params`, may be more, or None."
+)
+EACH = (
+    "A push is the text of one token. With min_tokens the stop checker counts them, so a token that "
+    'gives no text yet is pushed as well, as "".'
+)
 OVERRULED = (
     "The stop string ends the text before the stop token does, so it is what the answer stopped at."
 )
@@ -50,6 +58,17 @@ def test_a_request_ends_with_its_last_allowed_token(part: ModuleType) -> None:
     expect_equal(
         reasons, [None, None, FinishReason.LENGTH], "finish_reason, output by output", why=WHICH
     )
+
+
+@task("7.3")
+def test_a_request_ends_where_its_context_is_full(part: ModuleType) -> None:
+    """A request ends with "length" when no more tokens fit, whatever its client has asked for."""
+    for params in ({"max_tokens": 9}, {}):
+        bench = bench_of(part, "7.3")
+        request = bench.say("abcdef", room=3, **params)
+        bench.run()
+        expect_equal(bench.text(request), "abc", "the text, with room for 3 tokens", why=ROOM)
+        expect_equal(request.finish_reason, FinishReason.LENGTH, "finish_reason", why=ROOM)
 
 
 @task("7.3")
@@ -157,6 +176,16 @@ def test_a_stop_string(part: ModuleType) -> None:
         "tokens that were generated",
         why="Every further token is computed in vain.",
     )
+
+
+@task("7.3")
+def test_the_stop_checker_hears_of_every_token(part: ModuleType) -> None:
+    """With min_tokens=3 the fourth token may complete a stop string, whatever text came before."""
+    bench = bench_of(part, "7.3")
+    request = bench.say(tokens_of("éabcd"), stop=["ab"], min_tokens=3, max_tokens=9)
+    bench.run()
+    expect_equal(bench.text(request), "é", "the text; é is two tokens", why=EACH)
+    expect_equal(request.stop_reason, "ab", "stop_reason", why=EACH)
 
 
 @task("7.3")

@@ -21,6 +21,10 @@ AFTER = (
     "An answer is over with the token that ends it. What the step drew after that was never said: no "
     "text, not in the output, not in the request (`drop_last`), not in the usage."
 )
+BELONGS = (
+    "`Request.drop_last` takes back the tokens and what belongs to them. If only the tokens go, the "
+    "output gets the log-probabilities of tokens that were never said."
+)
 DROP_FIRST = (
     "finish files the blocks for others to find: drop what was never said before you call it."
 )
@@ -83,7 +87,7 @@ def test_the_end_in_the_middle_of_a_step(part: ModuleType) -> None:
     ):
         bench = bench_of(part, "7.3")
         bench.draft(3)
-        request = bench.say(said, **params)
+        request = bench.say(said, logprobs=0, **params)
         bench.run()
         text = "abc" if name == "max_tokens" else "ab"
         expect_equal(bench.text(request), text, f"the text, ended by {name}", why=AFTER)
@@ -95,6 +99,9 @@ def test_the_end_in_the_middle_of_a_step(part: ModuleType) -> None:
         last = bench.outputs[-1]
         expect_equal(last.token_ids, said[1:3], "the tokens of the last output", why=AFTER)
         expect_equal(last.num_output_tokens, 3, "num_output_tokens of the last output", why=AFTER)
+        known = [entry.token_id for entry in last.logprobs or ()]
+        what = "the tokens that the last output has log-probabilities of"
+        expect_equal(known, said[1:3], what, why=BELONGS)
 
 
 @task("7.3")

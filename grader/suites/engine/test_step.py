@@ -3,14 +3,9 @@
 import time
 from types import ModuleType
 
-from grader.kit import expect, expect_equal, note, run_machine, task
-from grader.kit.session import SESSION
+from grader.kit import expect, expect_equal, note, task
 from grader.kit.toy import Settings
-from grader.suites.engine.bench import NAN, bench_of, tokens_of
-from grader.suites.engine.lending import core_class
-from grader.suites.engine.step_machine import StepMachine
-from yaie.core.params import SamplingParams
-from yaie.core.request import FailureKind, FinishReason, Request
+from grader.suites.engine.bench import bench_of, tokens_of
 
 BATCH = (
     "A step costs the model nearly the same for one request as for many. That is the point of a batch: "
@@ -20,10 +15,13 @@ ALWAYS = (
     "Every plan goes to the executor. One that schedules no request may still move blocks, and the "
     "scheduler counts on it. For one that holds nothing at all the executor returns immediately."
 )
-SICK = "NaN in one row says nothing about the others. They go on."
-FIRST_END = (
-    "update() files the blocks of every request that is alive. The next request with the same prompt "
-    "then gets the broken K and V: end the failed one first."
+ONCE_EACH = (
+    "`update` is called once for each plan, also for one that draws no token: it settles what the plan "
+    "has computed, and files it for others to find."
+)
+COUNTS = (
+    "A token counts, and its client waits for it, before it has text: half a character has none, nor "
+    "has what may become a stop string."
 )
 
 
@@ -57,6 +55,7 @@ def test_a_plan_that_only_moves_blocks(part: ModuleType) -> None:
     bench.scheduler.copies = [(0, 1)]
     expect_equal(bench.step(), [], "what step returned")
     expect_equal(bench.executor.num_moves, 1, "moves that were carried out", why=ALWAYS)
+    expect_equal(bench.record.calls.count("update"), 1, "calls of update", why=ONCE_EACH)
 
 
 @task("7.4")
@@ -98,6 +97,33 @@ def test_a_chunk_gives_no_token(part: ModuleType) -> None:
 
 
 @task("7.4")
+def test_a_step_that_draws_nothing(part: ModuleType) -> None:
+    """What a chunk has computed is taken over, though its step draws no token at all."""
+    bench = bench_of(part, "7.4", Settings(token_budget=6), by_step=True)
+    request = bench.say("abc", prompt=[0] * 12, max_tokens=9)
+    expect_equal(bench.step(), [], "what the step returned")
+    expect_equal(bench.record.calls.count("update"), 1, "calls of update", why=ONCE_EACH)
+    expect_equal(request.num_settled_tokens, 6, "its tokens that are settled", why=ONCE_EACH)
+
+
+@task("7.4")
+def test_a_token_without_text(part: ModuleType) -> None:
+    """A request that gains a token has an output in that step, though the token has no text yet."""
+    bench = bench_of(part, "7.4", by_step=True)
+    said = tokens_of("éb")
+    request = bench.say(said, max_tokens=9)
+    told = [(output.text, output.token_ids) for output in bench.step()]
+    expect_equal(told, [("", said[:1])], "text and tokens of the outputs of a step", why=COUNTS)
+    expect(
+        request.first_token_time is not None,
+        "first_token_time is None after a step that drew the first byte of é",
+        why=COUNTS,
+    )
+    bench.step()
+    expect_equal(bench.text(request), "é", "the text after two steps", why=COUNTS)
+
+
+@task("7.4")
 def test_the_time_of_the_first_token(part: ModuleType) -> None:
     """first_token_time is set when a request gains its first token, and stays."""
     bench = bench_of(part, "7.4", Settings(token_budget=4), by_step=True)
@@ -136,146 +162,3 @@ def test_the_time_of_a_first_step_with_several_tokens(part: ModuleType) -> None:
         "first_token_time is None after a step that brought three tokens",
         why="Drafts make a step bring several tokens: ask whether the time is set, not how many came.",
     )
-
-
-@task("7.4")
-def test_a_request_that_fails_in_a_step(part: ModuleType) -> None:
-    """A request in `outcome.failed` ends with an error and has one last output; the others go on."""
-    bench = bench_of(part, "7.4", by_step=True)
-    well = bench.say("abcdefgh", max_tokens=9)
-    sick = bench.say([0, NAN], max_tokens=9)
-    other = bench.say("xyzxyzxyz", max_tokens=9)
-    try:
-        for _ in range(4):
-            bench.step()
-    except LookupError as error:
-        why = "Its last output is made. Of the requests of a plan only those that `update` returns gain."
-        expect(False, f"step raises {error!r}", why=why)
-    expect_equal(
-        [bench.text(well), bench.text(other)], ["abcd", "xyzx"], "the others' texts", why=SICK
-    )
-    expect_equal(sick.finish_reason, FinishReason.ERROR, "finish_reason of the failed one")
-    expect_equal(
-        bench.ends(sick),
-        [FinishReason.ERROR],
-        "its reasons in the outputs: one",
-        why="A client waits for a last output, and without one it waits for ever.",
-    )
-    last = bench.of(sick)[-1]
-    expect_equal((last.text, last.token_ids), ("", []), "text and tokens of its last output")
-    expect_equal(sick.output_token_ids, [0], "its tokens")
-    expect_equal(
-        (last.error, last.failure),
-        (sick.error, FailureKind.CORRUPTED),
-        "error and failure in its last output",
-        why="The client gets the message, not the request: what went wrong must stand in it.",
-    )
-
-
-@task("7.4")
-def test_a_chunk_that_fails(part: ModuleType) -> None:
-    """A request can fail in the middle of its prompt, where it draws nothing."""
-    bench = bench_of(part, "7.4", Settings(token_budget=6), by_step=True)
-    sick = bench.say("abc", prompt=[0] * 12, max_tokens=9)
-    bench.executor.sick.add(sick)
-    note("r0 computes NaN in every step")
-    bench.step()
-    why = "outcome.failed lists it, though outcome.token_ids has no entry for a chunk."
-    expect_equal(bench.ends(sick), [FinishReason.ERROR], "its ends after its first chunk", why=why)
-    expect_equal(bool(bench.quiet.has_work), False, "has_work", why=why)
-
-
-@task("7.4")
-def test_broken_keys_and_values_are_not_kept(part: ModuleType) -> None:
-    """What a failed request has computed is not filed for others to find."""
-    bench = bench_of(part, "7.4", by_step=True)
-    sick = bench.say([NAN], prompt=[0] * 8, max_tokens=9)
-    bench.step()
-    expect_equal(sick.finish_reason, FinishReason.ERROR, "finish_reason")
-    cached = bench.toy.cache.stats()["cached_blocks"]
-    expect_equal(cached, 0, "blocks in the prefix cache", why=FIRST_END)
-    expect_equal(sick.first_token_time, None, "first_token_time of a request without a token")
-    expect_equal(bool(bench.quiet.has_work), False, "has_work")
-
-
-@task("7.4")
-def test_a_request_that_cannot_run(part: ModuleType) -> None:
-    """A request in `plan.failed` has one last output; what the same plan schedules still runs."""
-    bench = bench_of(part, "7.4", Settings(num_blocks=2), by_step=True)
-    greedy = bench.say("abcdefgh", prompt=[0] * 4, max_tokens=9)
-    waiting = bench.say("xyz", prompt=[1] * 5, max_tokens=9)
-    for _ in range(8):
-        bench.step()
-        if greedy.is_finished:
-            break
-    expect_equal(
-        bench.ends(greedy),
-        [FinishReason.ERROR],
-        "the ends of the first one in the outputs",
-        why="plan.failed lists requests that have ended. Only this loop can tell their clients.",
-    )
-    expect_equal(
-        bench.text(waiting),
-        "x",
-        "the text of the one that waited, after the step in which the other failed",
-        why="A plan can fail one request and schedule another.",
-    )
-    expect_equal(bench.text(greedy), "abcde", "the text of the failed one, in a pool of 8 slots")
-
-
-@task("7.4")
-def test_a_row_of_a_request_that_has_ended(part: ModuleType) -> None:
-    """A plan may hold a request that is over (static batches compute it on): it is passed over."""
-    note("static batching: a request that ends keeps its row in the batch until all have ended")
-    bench = bench_of(part, "7.4", Settings(static=True), by_step=True)
-    over = bench.say([0, NAN], max_tokens=1)
-    other = bench.say("xyzxyz", max_tokens=9)
-    bench.step()
-    if not over.is_finished:
-        return  # task 7.3 is not right yet, and says so
-    why = (
-        "A finished request has had its last output. What its row draws later belongs to no answer."
-    )
-    try:
-        bench.step()
-        bench.step()
-    except LookupError as error:
-        expect(False, f"step raises {error!r}", why=why)
-    expect_equal(len(bench.of(over)), 1, "outputs of the one that is over", why=why)
-    expect_equal(over.output_token_ids, [0], "its tokens", why=why)
-    expect_equal(bench.text(other), "xyz", "the other's text", why=why)
-
-
-@task("7.4")
-def test_a_model_says_what_it_says_without_an_engine(part: ModuleType) -> None:
-    """A tiny Llama says in batches, chunks and after preemptions what it says alone, token by token."""
-    from grader.suites.engine.tiny_llama import VOCAB, core_with, greedy, tiny_llama
-
-    model = tiny_llama(SESSION.seed)
-    core = core_with(core_class(part.EngineCore, "7.4"), model, num_blocks=6)
-    shared = [(7 * i + 3) % VOCAB for i in range(9)]
-    prompts = [shared, [*shared[:8], 5, 6], [1], shared[2:5]]
-    requests = []
-    for index, prompt in enumerate(prompts):
-        params = SamplingParams(temperature=0.0)
-        request = Request(f"r{index}", list(prompt), params, arrival=index, max_tokens=8)
-        note(f"r{index}: prompt {prompt}, max_tokens 8")
-        core.add_request(request)
-        requests.append(request)
-    for _ in range(200):
-        if not core.has_work:
-            break
-        core.step()
-    for request, prompt in zip(requests, prompts, strict=True):
-        expect_equal(
-            request.output_token_ids[:7],
-            greedy(model, prompt, 7),
-            f"the first 7 tokens of {request.request_id}",
-            why="Neither batch nor cache may change what a model says under greedy sampling.",
-        )
-
-
-@task("7.4")
-def test_any_requests(part: ModuleType) -> None:
-    """Whatever requests come and whenever, each gets its own tokens and one end."""
-    run_machine(StepMachine, part, runs=40, steps=14)

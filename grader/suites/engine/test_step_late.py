@@ -54,6 +54,23 @@ def test_a_failure_that_two_steps_tell(part: ModuleType) -> None:
     expect_equal(bench.text(other), "xyzx", "the other's text", why=why)
 
 
+@task("7.4")
+def test_a_failure_of_a_preempted_request(part: ModuleType) -> None:
+    """A request that has lost its blocks by the time when its step turns out to have failed ends too."""
+    bench = bench_of(part, "7.4", Settings(num_blocks=3, prefix_caching=False), lag=1)
+    other = bench.say("abcdefgh", prompt=[0] * 4, max_tokens=6)
+    sick = bench.say([0, NAN], prompt=[1] * 3, max_tokens=9)
+    why = (
+        "outcome.failed lists requests wherever they stand by now. Only one that is over has had its "
+        "last output; one that was preempted would run again, on what it never drew."
+    )
+    for _ in range(4):
+        bench.step()
+    expect_equal(bench.ends(sick), [FinishReason.ERROR], "its ends in the outputs: one", why=why)
+    bench.run()
+    expect_equal(bench.text(other)[:6], "abcdef", "the other's text", why=why)
+
+
 def _aborts(bench: Bench, request: Request) -> bool:
     """Whether abort ends a request. If not, task 7.5 is not right yet, and says so."""
     with suppress(Exception):

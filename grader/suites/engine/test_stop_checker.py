@@ -1,5 +1,6 @@
 """Task 7.2: stop strings, found as if the text came letter by letter."""
 
+import time
 from collections.abc import Sequence
 from types import ModuleType
 
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 
 from grader.kit import count_calls, examples, expect, expect_equal, note, task, watch
 from grader.suites.engine.naive_stop import NaiveStopChecker
+from yaie.core.contracts import StopChecker
 
 BOUNDARY = (
     "Tokens end where they like: the first letters of a stop string may come with one token, the rest "
@@ -20,6 +22,10 @@ SOONER = (
 CUTS = (
     "The answer must not depend on how the text was cut: it is over at the letter that completes a stop "
     "string, whichever began first; of several that end there, the longest counts."
+)
+AGAIN = "Whatever was shown is decided; looking at it again makes n letters cost n * n."
+LETTERS = (
+    "A client's stop string is letters and no pattern: signs such as . * ? [ stand for themselves."
 )
 
 
@@ -73,6 +79,15 @@ def test_capitals_count(part: ModuleType) -> None:
     found = checked(part, ["END"], ["the end", " END"])
     why = "Half of all answers hold the word that some stop string spells in capitals."
     expect_equal(found, [("the end", None), (" ", "END")], "each push", why=why)
+
+
+@task("7.2")
+def test_a_stop_string_is_no_pattern(part: ModuleType) -> None:
+    """Signs that mean something in regular expressions or file names are letters like any other."""
+    found = checked(part, ["a.c"], ["abc", " a.c"])
+    expect_equal(found, [("abc", None), (" ", "a.c")], "each push", why=LETTERS)
+    found = checked(part, ["?", "**"], ["a*b", " **c"])
+    expect_equal(found, [("a*b", None), (" ", "**")], "each push", why=LETTERS)
 
 
 @task("7.2")
@@ -131,8 +146,33 @@ def test_a_letter_costs_the_same_early_and_late(part: ModuleType) -> None:
         expect(
             late <= 2 * early,
             f"40 letters take {early} calls at the beginning and {late} after 800 letters",
-            why="Whatever was shown is decided; looking at it again makes n letters cost n * n.",
+            why=AGAIN,
         )
+
+
+@task("7.2")
+def test_a_piece_takes_as_long_behind_a_long_text(part: ModuleType) -> None:
+    """A piece of text takes the same time behind 10,000 words as at the beginning."""
+    checker = part.StopChecker([f"END{number}" for number in range(8)])
+    early = best_time(checker)
+    checker.push("one more " * 5000)
+    late = best_time(checker)
+    expect(
+        late <= 10 * early,
+        f"pieces take {late / early:.0f} times as long behind 10,000 words as at the beginning",
+        why=AGAIN,
+    )
+
+
+def best_time(checker: StopChecker) -> float:
+    """Seconds for 50 pushes, the shortest of several rounds."""
+    seconds = []
+    for _ in range(7):
+        begun = time.perf_counter()
+        for _ in range(50):
+            checker.push("one more ")
+        seconds.append(time.perf_counter() - begun)
+    return min(seconds)
 
 
 PIECES = st.lists(st.text("ab", max_size=5), max_size=8)

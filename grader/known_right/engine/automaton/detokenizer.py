@@ -28,6 +28,9 @@ class Detokenizer:
         if text and not text.endswith(BROKEN):
             self._context, self._pending, self._num_shown = self._pending, [], 0
             return text
+        if text and not self._decode([token_id]):  # a special token
+            self._pending.pop()
+            return ""
         return self._give_up(text) if len(self._pending) > MOST_PENDING else ""
 
     def flush(self) -> str:

@@ -6,7 +6,7 @@ all that a request remembers is local to its coroutine.
 """
 
 import time
-from collections.abc import Callable, Collection, Generator, Sequence
+from collections.abc import Callable, Collection, Generator
 
 from yaie.core.batch import StepOutcome, StepPlan
 from yaie.core.contracts import Detokenizer, Executor, Scheduler, StopChecker
@@ -55,7 +55,7 @@ class EngineCore:
         scheduler: Scheduler,
         executor: Executor,
         make_detokenizer: Callable[[], Detokenizer],
-        make_stop_checker: Callable[[Sequence[str]], StopChecker],
+        make_stop_checker: Callable[..., StopChecker],
         eos_token_ids: Collection[int],
     ) -> None:
         self.scheduler, self.executor = scheduler, executor
@@ -73,7 +73,8 @@ class EngineCore:
         """Queue a request. Raises InvalidRequestError if one with its id is alive."""
         if self._find(request.request_id) is not None:
             raise InvalidRequestError(f"{request.request_id} is in use", param="request_id")
-        checker = self.make_stop_checker(request.params.stop)
+        least = {"min_tokens": request.params.min_tokens} if request.params.min_tokens else {}
+        checker = self.make_stop_checker(request.params.stop, **least)
         started = stream(request, self.make_detokenizer(), checker, self.eos)
         next(started)
         self.streams[request] = started
