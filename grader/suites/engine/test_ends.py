@@ -63,7 +63,8 @@ def test_a_request_ends_with_its_last_allowed_token(part: ModuleType) -> None:
 @task("7.3")
 def test_a_request_ends_where_its_context_is_full(part: ModuleType) -> None:
     """A request ends with "length" when no more tokens fit, whatever its client has asked for."""
-    for params in ({"max_tokens": 9}, {}):
+    asked: tuple[dict[str, Any], ...] = ({"max_tokens": 9}, {})
+    for params in asked:
         bench = bench_of(part, "7.3")
         request = bench.say("abcdef", room=3, **params)
         bench.run()

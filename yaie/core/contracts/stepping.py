@@ -31,6 +31,8 @@ class StopChecker(Protocol):
     def push(self, text: str) -> tuple[str, str | None]:
         """(text that is safe to show, the stop string that was found or None).
 
+        text: of one more token, "" if it has none yet; or what the detokenizer's `flush` gave.
+
         Text that may be the start of a stop string is held back until it is decided. Of several stop
         strings the one that is complete first ends the text, so that the result does not depend on how
         the text was cut into pieces; of those that end together, the longest.
