@@ -24,6 +24,10 @@ CUTS = (
     "string, whichever began first; of several that end there, the longest counts."
 )
 AGAIN = "Whatever was shown is decided; looking at it again makes n letters cost n * n."
+SPACES = (
+    "Many stop strings begin with a line break. Strip neither them nor what is held back: it is part of "
+    "the text if no stop string comes of it."
+)
 LETTERS = (
     "A client's stop string is letters and no pattern: signs such as . * ? [ stand for themselves."
 )
@@ -45,7 +49,7 @@ def test_without_stop_strings_text_passes(part: ModuleType) -> None:
 @task("7.2")
 def test_the_stop_string_is_not_shown(part: ModuleType) -> None:
     """The text ends before the stop string; neither it nor what follows is shown."""
-    found = checked(part, ["</s>"], ["yes</s>no"])
+    found = checked(part, ["</s>"], ["yes</s>no</s>"])
     why = "A client that asked to stop at a string does not want to read it."
     expect_equal(found, [("yes", "</s>")], "what push returned", why=why)
 
@@ -79,6 +83,16 @@ def test_capitals_count(part: ModuleType) -> None:
     found = checked(part, ["END"], ["the end", " END"])
     why = "Half of all answers hold the word that some stop string spells in capitals."
     expect_equal(found, [("the end", None), (" ", "END")], "each push", why=why)
+
+
+@task("7.2")
+def test_white_space_counts(part: ModuleType) -> None:
+    """Spaces and line breaks are letters of a stop string, and of the text that is held back."""
+    for pieces, expected in (
+        (["one.\n", "\nUs", "er:"], [("one.", None), ("", None), ("", "\n\nUser:")]),
+        (["one.\n", "two"], [("one.", None), ("\ntwo", None)]),
+    ):
+        expect_equal(checked(part, ["\n\nUser:"], pieces), expected, "each push", why=SPACES)
 
 
 @task("7.2")
