@@ -20,7 +20,7 @@ def apply_penalties(logits: Tensor, penalties: PenaltyBatch) -> Tensor:
 
     Repetition divides positive logits and multiplies negative ones of tokens in prompt or output
     (Keskar et al. 2019, section 4.1). Frequency and presence are subtracted, for output tokens only,
-    once per occurrence and once (OpenAI's API reference).
+    once per occurrence and once (OpenAI's API reference). Values below off make tokens likelier.
     """
     # TODO 1.1: your code here (the reference: 7 lines).
     raise NotImplementedError(

@@ -35,8 +35,9 @@ def row_keys(seeds: Tensor, steps: Tensor) -> Tensor:
 def gumbel_noise(seeds: Tensor, steps: Tensor, vocab: int) -> Tensor:
     """Standard Gumbel noise [n, vocab] float32, a function of (seed, step, token) only.
 
-    seeds, steps: [n] int64. G = -log(E) with E = -log(1 - u) exponential, u uniform in (0, 1) from
-    `hash_32`. The token that wins has a small E, and floats are densest near zero: hence 1 - u, not u.
+    seeds, steps: [n] int64, on the device where the noise is wanted. G = -log(E) with E = -log(1 - u)
+    exponential, u uniform in (0, 1) from `hash_32`. The token that wins has a small E, and floats are
+    densest near zero: hence 1 - u, not u.
     """
     # BEGIN SOLUTION 1.6
     tokens = hash_32(torch.arange(vocab, device=seeds.device))

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from types import ModuleType
@@ -11,6 +11,7 @@ from unittest.mock import patch
 
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 from grader.kit import expect, expect_close, expect_equal, note, watch
 from grader.kit.layout import padded
@@ -30,7 +31,22 @@ GREEDY = SamplingParams(temperature=0)
 PLAIN = SamplingParams()
 FILTERED = SamplingParams(temperature=0.8, top_k=8, top_p=0.9, min_p=0.05)
 
+ELSEWHERE = ("is not on the expected device", "to be on the same device")
+"""What PyTorch says of an operation between tensors of two devices."""
+MAKERS = {
+    torch.arange,
+    torch.empty,
+    torch.full,
+    torch.linspace,
+    torch.ones,
+    torch.rand,
+    torch.tensor,
+    torch.zeros,
+}
+
 MOST_ROWS_SHOWN = 6
+TENSORS = ("temperature", "top_k", "top_p", "min_p", "seeds", "steps")
+"""Of a SamplingBatch, one entry for each row."""
 FILTERS = ("apply_penalties", "apply_temperature", "apply_top_k", "apply_top_p", "apply_min_p")
 
 
@@ -76,6 +92,41 @@ def expect_kept(
     wanted = [(row > -INF).nonzero().flatten().tolist() for row in right]
     expect_equal(kept, wanted, f"the tokens that {what} keeps, row by row", why=why)
     expect_close(got, right, f"the logits that {what} gives", rtol=0, atol=0, why=PASS_THROUGH)
+
+
+class _Makers(TorchFunctionMode):
+    """Sees whether a tensor is made and no device named."""
+
+    nowhere = False
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        self.nowhere |= func in MAKERS and kwargs.get("device") is None
+        return func(*args, **kwargs)
+
+
+def expect_on_its_device(call: Callable[[str], Any], what: str) -> None:
+    """call: works on tensors of the device that it is given; so must its result.
+
+    The device "meta" has shapes and no values: code that asks for one there cannot go on, and is not
+    judged. Its first use takes a second, so it is asked only where a tensor was made anywhere.
+    """
+    with _Makers() as makers:
+        call("cpu")
+    if not makers.nowhere:
+        return
+    why = (
+        "A tensor made without device= is on the CPU, whatever it then meets: on a GPU this call fails. "
+        "Pass the device of the tensors that are given. (The device meta stands for a GPU here.)"
+    )
+    note(f'# {what}, all that it is given on the device "meta"')
+    try:
+        got = call("meta")
+    except RuntimeError as error:
+        apart = any(words in str(error) for words in ELSEWHERE)
+        expect(not apart, f"{what} mixes tensors of two devices: {error}", why=why)
+        return
+    expect_equal(str(got.device), "meta", f"the device of what {what} gives", why=why)
 
 
 def penalties_of(
@@ -155,12 +206,14 @@ def draw(
     seeds: Sequence[int],
     steps: Sequence[int],
     penalties: PenaltyBatch | None = None,
+    sampler: Any = None,
 ) -> list[int]:
-    """One call of the learner's Sampler; checks what it returns and gives it as a list."""
+    """One call of the learner's Sampler, a new one if none is given; checks what it returns and gives
+    it as a list."""
     batch = batch_of(params, seeds, steps, penalties)
     _note_rows(logits, params, seeds, steps, penalties)
     with reference_filters(part):
-        tokens = part.Sampler().sample(padded(logits), batch)
+        tokens = (sampler or part.Sampler()).sample(padded(logits), batch)
     expect(isinstance(tokens, Tensor), f"sample gives {type(tokens).__name__} instead of a tensor")
     expect_equal(tokens.dtype, torch.int64, "the dtype of the tokens")
     expect_equal(list(tokens.shape), [len(logits)], "the shape of the tokens, one for each row")

@@ -43,6 +43,15 @@ def test_top_k_keeps_ties_with_the_last(part: ModuleType) -> None:
 
 
 @task("1.3")
+def test_top_k_is_off(part: ModuleType) -> None:
+    """k of 0 or less, and of the vocabulary's size or more, keeps all."""
+    for k in (0, -1, 4, 9, 2**62):
+        got = filtered(part, "apply_top_k", ROW, torch.tensor([k]))
+        why = "0 or less says that the filter is off; of 4 tokens the 9 largest are all of them."
+        expect_kept(got, ROW, [[0, 1, 2, 3]], f"top_k = {k} of 4 tokens", why=why)
+
+
+@task("1.3")
 def test_top_k_of_each_row(part: ModuleType) -> None:
     """Every row has its own k; 0 or less, and the vocabulary's size or more, keep all."""
     top_k = torch.tensor([2, 0, 1, -1, 4, 9, 2**62])
@@ -61,6 +70,15 @@ def test_top_k_brings_nothing_back(part: ModuleType) -> None:
     logits = torch.tensor([[-INF, 1.0, -INF, 2.0]])
     got = filtered(part, "apply_top_k", logits, torch.tensor([3]))
     expect_kept(got, logits, [[1, 3]], "top_k = 3 of -inf, 1, -inf, 2")
+
+
+@task("1.3")
+def test_top_k_of_a_long_row(part: ModuleType) -> None:
+    """k may be in the thousands, as the vocabulary is."""
+    logits = distinct(1, 20_000, seed=5)
+    count = len(tokens_left(filtered(part, "apply_top_k", logits, torch.tensor([5000])))[0])
+    why = "Nothing bounds k but the vocabulary."
+    expect_equal(count, 5000, "how many of 20,000 tokens top_k = 5000 keeps", why=why)
 
 
 @task("1.3")
@@ -103,10 +121,29 @@ def test_top_p_keeps_at_least_one(part: ModuleType) -> None:
 @task("1.4")
 def test_top_p_keeps_the_order_of_tokens(part: ModuleType) -> None:
     """What is dropped in sorted order is dropped where the tokens stand."""
-    logits = logs([0.05, 0.3, 0.15, 0.5], [0.3, 0.5, 0.05, 0.15])
+    logits = logs([0.15, 0.5, 0.3, 0.05], [0.3, 0.05, 0.5, 0.15])
     got = filtered(part, "apply_top_p", logits, torch.tensor([0.7, 0.7]))
-    why = "The row is sorted to find the set; the answer must go back to where the tokens stood."
-    expect_kept(got, logits, [[1, 3], [0, 1]], "top_p = 0.7 of unsorted probabilities", why=why)
+    why = (
+        "The row is sorted to find the set; the answer must go back to where the tokens stood. Place i "
+        "of the sorted row belongs to token order[i]: scatter by order does that, gather its inverse."
+    )
+    expect_kept(got, logits, [[1, 2], [0, 2]], "top_p = 0.7 of unsorted probabilities", why=why)
+
+
+@task("1.4")
+def test_top_p_of_a_long_row(part: ModuleType) -> None:
+    """Thousands of small probabilities add up as exactly as four large ones."""
+    logits = torch.randn(1, 20_000, generator=torch.Generator().manual_seed(4))
+    shares = logits.double().softmax(dim=-1).sort(descending=True).values.cumsum(dim=-1)[0]
+    why = (
+        "Every token of the row takes part, in float32: half precision loses shares this small in the "
+        "sum. And every p below 1 counts."
+    )
+    for p in (0.5, 0.9, 0.99, 0.999):
+        count = len(tokens_left(filtered(part, "apply_top_p", logits, torch.tensor([p])))[0])
+        right = 1 + int((shares < p).sum())
+        problem = f"top_p = {p} keeps {count:,} of 20,000 tokens, instead of about {right:,}"
+        expect(abs(count - right) <= 20, problem, why=why)
 
 
 @task("1.4")
@@ -211,6 +248,9 @@ def test_min_p_keeps_the_best_and_its_equals(part: ModuleType) -> None:
 def test_min_p_of_zero_keeps_all(part: ModuleType) -> None:
     """min_p = 0 keeps every token, however unlikely, beside rows that use it."""
     logits = torch.tensor([[0.0, -300.0, 1.0, -INF], [0.0, -300.0, 1.0, -INF]])
+    off = filtered(part, "apply_min_p", logits[:1], torch.tensor([0.0]))
+    why = "A small number in place of 0 still is a bar: at 0 there is none, and log(0) is -inf."
+    expect_kept(off, logits[:1], [[0, 1, 2]], "min_p = 0 of logits 0, -300, 1, -inf", why=why)
     got = filtered(part, "apply_min_p", logits, torch.tensor([0.0, 0.1]))
     expect_kept(got, logits, [[0, 1, 2], [0, 2]], "min_p = 0 and 0.1", why=ROWS_APART)
 

@@ -74,6 +74,24 @@ def test_repetition_comes_before_the_subtractions(part: ModuleType) -> None:
 
 
 @task("1.1")
+def test_penalties_below_off_make_tokens_likelier(part: ModuleType) -> None:
+    """Negative presence and frequency, and repetition below 1, make tokens likelier."""
+    why = (
+        "The API takes presence and frequency from -2 to 2, and repetition from above 0: the same "
+        "formulas hold on both sides of off, and nothing is cut off there."
+    )
+    for name, value, right in (
+        ("presence", -1.0, [3.0, -1.0, 2.0]),
+        ("frequency", -0.5, [3.0, -1.5, 2.0]),
+        ("repetition", 0.5, [4.0, -1.0, 2.0]),
+    ):
+        penalties = penalties_of([[2, 1, 0]], [[0, 0, 0]], **{name: [value]})
+        got = penalised(part, torch.tensor([[2.0, -2.0, 2.0]]), penalties)
+        what = f"logits 2, -2 and 2, generated 2, 1 and 0 times, with {name} {value}"
+        expect_close(got, torch.tensor([right]), what, why=why)
+
+
+@task("1.1")
 def test_ruled_out_tokens_stay_ruled_out(part: ModuleType) -> None:
     """A logit of -inf stays -inf, seen or not."""
     penalties = penalties_of(
@@ -180,13 +198,25 @@ def test_temperature_zero_is_no_division(part: ModuleType) -> None:
 
 
 @task("1.2")
+def test_small_temperatures_divide_too(part: ModuleType) -> None:
+    """A temperature of 0.0002 divides like any other: only 0 is greedy."""
+    got = warmed(part, [[4e-4, 2e-4, 0.0]], [2e-4])
+    right = torch.tensor([[2.0, 1.0, 0.0]]).double().softmax(dim=-1)
+    why = (
+        "Logits as close as these keep several tokens possible. A floor under the temperature, or a "
+        "bound below which it counts as 0, gives another distribution."
+    )
+    expect_close(got, right, "logits 0.0004, 0.0002, 0 at temperature 0.0002", why=why)
+
+
+@task("1.2")
 def test_tiny_temperatures_leave_the_best_token(part: ModuleType) -> None:
     """However small the temperature, nothing overflows: all probability goes to the best token."""
     logits = [[80.0, 79.0, 1.0], [-80.0, -9.0, -8.0], [5.0, 5.0, 1.0]]
     right = torch.tensor([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.5, 0.5, 0.0]]).double()
     why = (
-        "80 / 1e-38 and 79 / 1e-38 overflow to the same +inf. Taken from the largest logit first, the "
-        "distances can only fall to -inf."
+        "80 / 1e-38 and 79 / 1e-38 overflow to the same +inf. Taken from the largest logit of the same "
+        "row first, the distances can only fall to -inf."
     )
     for tiny in (1e-3, 1e-30, 1e-38, 1e-45):
         got = warmed(part, logits, [tiny] * 3)
@@ -215,4 +245,5 @@ def test_any_temperatures(
     got = warmed(part, logits.tolist(), temperature)
     divisor = torch.tensor([[value or 1.0] for value in temperature])
     right = (logits.double() / divisor).softmax(dim=-1)
-    expect_close(got, right, f"the probabilities at temperatures {temperature}", why=ROWS_APART)
+    why = ROWS_APART if len(set(temperature)) > 1 else "Nothing but 0 has a divisor of its own."
+    expect_close(got, right, f"the probabilities at temperatures {temperature}", why=why)

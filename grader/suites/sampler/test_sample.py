@@ -13,6 +13,7 @@ from grader.suites.sampler.rows import (
     INF,
     PLAIN,
     ROWS_APART,
+    TENSORS,
     batch_of,
     draw,
     given_in,
@@ -56,6 +57,70 @@ def test_greedy_rows_beside_rows_that_draw(part: ModuleType) -> None:
 
 
 @task("1.7")
+def test_steps_decide(part: ModuleType) -> None:
+    """Other steps of a request draw other tokens."""
+    got = draw(part, torch.zeros(64, 50), [PLAIN] * 64, [7] * 64, list(range(64)))
+    why = "The step of a row is part of what its noise is made from, as its seed is."
+    many = len(set(got))
+    expect(many > 20, f"64 steps of one seed draw only {many} of 50 equally likely tokens", why=why)
+
+
+@task("1.7")
+def test_noise_comes_last(part: ModuleType) -> None:
+    """Noise is added to what temperature and filters leave."""
+    row = torch.tensor([[2.0, 1.5, 0.0, 1.0]])
+    for params, why in (
+        (
+            SamplingParams(temperature=1e-3),
+            "Noise that is added before the division is divided too, and counts as much as at 1.",
+        ),
+        (
+            SamplingParams(top_k=1),
+            "Noise that is added before top_k has a say in which token is the one that stays.",
+        ),
+    ):
+        got = drawn_set(part, row, params)
+        unused = f" (Or {given_in(params).split()[0]} was not applied.)"
+        expect_equal(got, [0], f"the tokens drawn with {given_in(params)}", why=why + unused)
+
+
+@task("1.7")
+def test_zero_alone_is_greedy(part: ModuleType) -> None:
+    """At the smallest temperature above 0 equally likely tokens are drawn equally often."""
+    for tiny in (1e-3, 1e-30):
+        got = drawn_set(part, torch.tensor([[2.0, 2.0, 1.0]]), SamplingParams(temperature=tiny))
+        why = (
+            "A row is greedy at temperature 0. At any other it draws, and of two best ones either."
+        )
+        expect_equal(got, [0, 1], f"the tokens drawn at temperature {tiny}", why=why)
+
+
+@task("1.7")
+def test_tiny_temperatures_draw_the_best(part: ModuleType) -> None:
+    """A tiny temperature draws the best token, a large one still draws a token."""
+    logits = torch.tensor([[80.0, 0.0, 79.0], [-9.0, -2.0, -3.0], [1.0, 2.0, 1.5]])
+    for tiny in (1e-3, 1e-30, 1e-45):
+        got = draw(part, logits, [SamplingParams(temperature=tiny)] * 3, [1, 2, 3], [0] * 3)
+        expect_equal(got, [0, 1, 1], f"the tokens at temperature {tiny}")
+    got = draw(part, logits, [SamplingParams(temperature=100.0)] * 3, [1, 2, 3], [0] * 3)
+    expect(all(0 <= token < 3 for token in got), f"temperature 100 draws {got} of tokens 0 to 2")
+
+
+@task("1.7")
+def test_one_possible_token_is_drawn(part: ModuleType) -> None:
+    """-inf for some tokens is no fault of a row: it draws among the others, and only those."""
+    logits = torch.full((200, 30), -INF)
+    logits[:, 7] = -50.0
+    got = draw(part, logits[:3], [GREEDY, PLAIN, FILTERED], [1, 2, 3], [0] * 3)
+    why = "Only NaN, +inf, or nothing but -inf gives -1."
+    expect_equal(got, [7] * 3, "the tokens of rows in which only token 7 is possible", why=why)
+    got = draw(part, logits, [SamplingParams(temperature=9.0)] * 200, [1] * 200, list(range(200)))
+    expect_equal(sorted(set(got)), [7], "the tokens drawn where only token 7 is possible", why=why)
+    got = draw(part, torch.zeros(3, 1), [GREEDY, PLAIN, FILTERED], [1, 2, 3], [0] * 3)
+    expect_equal(got, [0, 0, 0], "the tokens of a vocabulary of one")
+
+
+@task("1.7")
 def test_penalties_reach_greedy_rows_and_the_others(part: ModuleType) -> None:
     """Penalties change the logits before anything else: who is best, and what a temperature divides."""
     logits = torch.tensor([[2.0, 1.5, 0.0]])
@@ -73,7 +138,10 @@ def test_temperature_comes_before_top_p(part: ModuleType) -> None:
     """top_p looks at the probabilities that the temperature made."""
     params = SamplingParams(temperature=0.5, top_p=0.6)
     got = drawn_set(part, logs([0.5, 0.3, 0.2]), params)
-    why = "At temperature 0.5 the best token has 0.66 alone; without it 0.5, and a second joins the set."
+    why = (
+        "At temperature 0.5 the best token has 0.66 alone; without it 0.5, and a second joins the set. "
+        "(All three: top_p was not applied. Its flag is any_top_p.)"
+    )
     expect_equal(got, [0], "the tokens that top_p = 0.6 lets through at temperature 0.5", why=why)
 
 
@@ -109,17 +177,6 @@ def test_every_filter_reaches_its_own_rows(part: ModuleType) -> None:
             f"the tokens of the rows with {given_in(params)}, of probabilities 0.4, 0.3, 0.2, 0.1"
         )
         expect_equal(sorted(set(got[number::4])), tokens, what, why=ROWS_APART)
-
-
-@task("1.7")
-def test_tiny_temperatures_draw_the_best(part: ModuleType) -> None:
-    """A tiny temperature draws the best token, a large one still draws a token."""
-    logits = torch.tensor([[80.0, 0.0, 79.0], [-9.0, -2.0, -3.0], [1.0, 2.0, 1.5]])
-    for tiny in (1e-3, 1e-30, 1e-45):
-        got = draw(part, logits, [SamplingParams(temperature=tiny)] * 3, [1, 2, 3], [0] * 3)
-        expect_equal(got, [0, 1, 1], f"the tokens at temperature {tiny}")
-    got = draw(part, logits, [SamplingParams(temperature=100.0)] * 3, [1, 2, 3], [0] * 3)
-    expect(all(0 <= token < 3 for token in got), f"temperature 100 draws {got} of tokens 0 to 2")
 
 
 NOT_FINITE = {
@@ -159,25 +216,13 @@ def test_a_row_that_is_not_finite_beside_penalties(part: ModuleType) -> None:
 
 
 @task("1.7")
-def test_one_possible_token_is_drawn(part: ModuleType) -> None:
-    """-inf for some tokens is no fault of a row: it draws among the others, and only those."""
-    logits = torch.full((200, 30), -INF)
-    logits[:, 7] = -50.0
-    got = draw(part, logits, [SamplingParams(temperature=9.0)] * 200, [1] * 200, list(range(200)))
-    expect_equal(sorted(set(got)), [7], "the tokens drawn where only token 7 is possible")
-    got = draw(part, torch.zeros(3, 1), [GREEDY, PLAIN, FILTERED], [1, 2, 3], [0] * 3)
-    expect_equal(got, [0, 0, 0], "the tokens of a vocabulary of one")
-
-
-@task("1.7")
 def test_the_batch_is_not_changed(part: ModuleType) -> None:
     """sample changes none of the parameters: the engine hands the same tensors over at the next step."""
     batch = batch_of([PLAIN, GREEDY, FILTERED], [1, 2, 3], [4, 5, 6])
-    names = ("temperature", "top_k", "top_p", "min_p", "seeds", "steps")
-    before = {name: getattr(batch, name).clone() for name in names}
+    before = {name: getattr(batch, name).clone() for name in TENSORS}
     with reference_filters(part):
         part.Sampler().sample(readable(3, 10, seed=1), batch)
-    for name in names:
+    for name in TENSORS:
         changed = not torch.equal(getattr(batch, name), before[name])
         expect(
             not changed, f"sample changed batch.{name}", why="Parameters last longer than a step."

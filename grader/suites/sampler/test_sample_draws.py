@@ -12,10 +12,14 @@ from grader.suites.sampler.rows import (
     FILTERED,
     GREEDY,
     PLAIN,
+    TENSORS,
+    batch_of,
     chi_square_chance,
     draw,
+    expect_on_its_device,
     given_in,
     readable,
+    reference_filters,
 )
 from solutions.sampler.naive import probabilities
 from yaie.core.params import SamplingParams
@@ -52,18 +56,32 @@ def test_a_draw_is_the_same_in_any_batch(part: ModuleType) -> None:
 
 
 @task("1.7")
-def test_seeds_and_steps_decide(part: ModuleType) -> None:
-    """Other steps draw other tokens, and so do other seeds, whichever of the 64 bits differs."""
-    steps = list(range(64))
-    rows = torch.zeros(64, 50)
+def test_a_sampler_remembers_nothing(part: ModuleType) -> None:
+    """A sampler that has drawn before draws what a new one draws."""
+    logits, params = readable(3, 40, seed=3), [PLAIN, FILTERED, SamplingParams(top_k=9)]
+    sampler = part.Sampler()
+    for step in range(6):
+        note("# by a new Sampler:")
+        new = draw(part, logits, params, [7, 8, 9], [step] * 3)
+        note("# by one that has drawn every step so far:")
+        got = draw(part, logits, params, [7, 8, 9], [step] * 3, sampler=sampler)
+        why = (
+            "The engine keeps one Sampler for all its steps. What it counts or keeps from call to call "
+            "makes a draw depend on those before."
+        )
+        expect_equal(got, new, f"the draws at step {step}, after {step} steps", why=why)
+
+
+@task("1.7")
+def test_every_bit_of_a_seed_decides(part: ModuleType) -> None:
+    """Other seeds draw other tokens, whichever of the 64 bits differs, the sign too."""
+    steps, rows = list(range(64)), torch.zeros(64, 50)
     sequences = {
-        seed: tuple(draw(part, rows, [PLAIN] * 64, [seed] * 64, steps))
-        for seed in (7, 8, 7 + (1 << 32), 7 + (1 << 62))
+        tuple(draw(part, rows, [PLAIN] * 64, [seed] * 64, steps))
+        for seed in (7, 8, 7 + (1 << 32), 7 + (1 << 62), 7 - (1 << 63), -7)
     }
-    many = len(set(sequences[7]))
-    expect(many > 20, f"64 steps of one seed draw only {many} of 50 equally likely tokens")
     why = "Two requests with different seeds must not answer alike; all 64 bits of a seed count."
-    expect(len(set(sequences.values())) == 4, "different seeds draw the same 64 tokens", why=why)
+    expect(len(sequences) == 6, "different seeds draw the same 64 tokens", why=why)
 
 
 DISTRIBUTIONS = [
@@ -126,3 +144,17 @@ def test_any_row_draws_the_same_alone(
     expect_equal(
         together[row], alone[0], f"the draw of row {row}, which alone is {alone[0]}", why=ALONE
     )
+
+
+@task("1.7")
+def test_tokens_are_where_the_logits_are(part: ModuleType) -> None:
+    """sample works on the device of the logits."""
+
+    def call(device: str) -> torch.Tensor:
+        batch = batch_of([PLAIN, GREEDY], [1, 2], [0, 0])
+        for name in TENSORS:
+            setattr(batch, name, getattr(batch, name).to(device))
+        with reference_filters(part):
+            return part.Sampler().sample(torch.zeros(2, 5, device=device), batch)
+
+    expect_on_its_device(call, "sample(logits, batch)")
