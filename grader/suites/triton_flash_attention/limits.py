@@ -108,7 +108,12 @@ def _judge(
     what = f"{call} gives {shown}"
     if walked != visited:
         why = f"{FIRST_AND_LAST[name]}. begin is the tile of the first of these, end is past the last."
-        if sorted(set(walked)) == visited:
+        if min(walked, default=0) < 0:
+            why = (
+                "Nothing has a negative number: where a limit comes out below 0, whatever lies before "
+                "the first of all, it is 0. Whole-number division does not see to that."
+            )
+        elif sorted(set(walked)) == visited:
             why = "Walks that overlap take a tile in twice: begin <= full_begin <= full_end."
         raise Mismatch(f"{what}: the tiles that are walked over", str(visited), str(walked), why)
     unmasked = [*range(full_begin, full_end, block)]

@@ -140,18 +140,18 @@ def problem(
 
 
 def forward(
-    part: ModuleType, given: Problem, grades: str, *, exact: bool = False
+    part: ModuleType, given: Problem, grades: str, *, exact: bool = False, record: bool = False
 ) -> tuple[Tensor, Tensor, Work]:
     """(out, lse, what the kernels did) of the part, with the reference's helpers of other tasks.
 
-    exact: see `observed`.
+    exact: see `observed`. record: see `watching`.
     """
     note(f"# {given}")
     note("out, lse = FlashAttention().forward(q, k, v, ...)")
     with (
         _telling_strides(),
         leaning_on_the_reference(part, grades),
-        watching() as seen,
+        watching(record=record) as seen,
         observed(exact=exact) as products,
     ):
         answer = part.FlashAttention().forward(given.q, given.k, given.v, **given.options)
@@ -160,7 +160,13 @@ def forward(
 
 
 def backward(
-    part: ModuleType, given: Problem, grad_out: Tensor, grades: str, *, exact: bool = False
+    part: ModuleType,
+    given: Problem,
+    grad_out: Tensor,
+    grades: str,
+    *,
+    exact: bool = False,
+    record: bool = False,
 ) -> tuple[dict[str, Tensor], Work]:
     """What task `grades` is about: {"dk": ..., "dv": ...} or {"dq": ...}.
 
@@ -178,7 +184,7 @@ def backward(
     with (
         _telling_strides(),
         leaning_on_the_reference(part, grades),
-        watching() as seen,
+        watching(record=record) as seen,
         observed(exact=exact) as products,
     ):
         answer = kernels.backward(
@@ -193,11 +199,14 @@ def backward(
 
 @contextmanager
 def _telling_strides() -> Iterator[None]:
-    """A tile loaded by another tensor's stride is about strides, whichever test it is seen in."""
+    """A tile loaded by another tensor's stride is about strides, whichever test it is seen in.
+
+    A program past the end of a padded tensor is told with the tensor's strides too, and is not.
+    """
     try:
         yield
     except Fault as fault:
-        if "strides" in fault.problem:
+        if "its strides are" in fault.problem or "no element of it" in fault.problem:
             fault.claim = "Each tile is loaded and stored by the strides of its own tensor."
         raise
 

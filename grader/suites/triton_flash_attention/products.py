@@ -18,10 +18,14 @@ TF32_WHY = (
 
 @dataclass(slots=True)
 class Products:
-    """Shapes of all results of tl.dot and of all two-dimensional selections (tl.where), in order."""
+    """Shapes of all results of tl.dot and of all two-dimensional selections (tl.where), in order.
+
+    wide: how many of the products multiply two float32 tiles.
+    """
 
     dots: list[tuple[int, ...]] = field(default_factory=list)
     selects: list[tuple[int, ...]] = field(default_factory=list)
+    wide: int = 0
 
     @property
     def score_tiles(self) -> int:
@@ -46,10 +50,12 @@ def observed(*, exact: bool = False) -> Iterator[Products]:
 
     def noted_dot(self: Any, a: Any, b: Any, acc: Any, input_precision: Any, *rest: Any) -> Any:
         name = str(getattr(input_precision, "name", input_precision)).lower()
-        if exact and name == "tf32" and a.data.dtype.name == b.data.dtype.name == "float32":
+        is_wide = a.get_element_ty().is_fp32() and b.get_element_ty().is_fp32()
+        if exact and name == "tf32" and is_wide:
             problem = f"tl.dot multiplies two float32 tiles with input_precision {name!r}"
             raise Fault(problem, why=TF32_WHY)
         found.dots.append((a.data.shape[0], b.data.shape[-1]))
+        found.wide += is_wide
         return dot(self, a, b, acc, input_precision, *rest)
 
     def noted_select(self: Any, condition: Any, *rest: Any) -> Any:

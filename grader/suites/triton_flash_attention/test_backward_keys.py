@@ -26,6 +26,7 @@ from grader.suites.triton_flash_attention.problems import (
     problem,
     problems,
 )
+from grader.suites.triton_flash_attention.programs import expect_programs, expect_tensor_cores
 
 
 @task("10.5")
@@ -35,6 +36,12 @@ def test_dv_and_dk_of_one_query(part: ModuleType) -> None:
     why = "P = exp(score * scale - lse); dP = dO V^T; delta is the row's sum of dO * O."
     expect_gradients(part, one_key(), "10.5", "one query over two keys", why)
     expect_gradients(part, one_key(0.25), "10.5", "one query over two keys, scale 0.25", why)
+
+
+@task("10.5")
+def test_every_tile_has_a_program(part: ModuleType) -> None:
+    """Each key tile has a program, and each program a key tile."""
+    expect_programs(part, "10.5")
 
 
 @task("10.5")
@@ -109,7 +116,8 @@ def summed_in_half() -> tuple[Problem, torch.Tensor]:
 LIMITS = (
     ((0, 31), 96, 96, None), ((64, 95), 96, 96, None), ((64, 89), 70, 90, None), ((0, 31), 20, 60, None),
     ((0, 19), 50, 20, None), ((0, 31), 96, 96, 40), ((32, 63), 96, 96, 1), ((32, 63), 128, 128, 70),
-    ((0, 31), 20, 90, 30), ((0, 19), 50, 20, 10), ((64, 99), 100, 100, 300),
+    ((0, 31), 20, 90, 30), ((0, 19), 50, 20, 10), ((64, 99), 100, 100, 300), ((33, 64), 96, 96, None),
+    ((32, 63), 128, 128, 64), ((32, 63), 128, 128, 50),
 )  # fmt: skip
 """(first and last key of a tile, tq, tk, window)"""
 
@@ -129,6 +137,12 @@ def test_products_are_float32(part: ModuleType) -> None:
 
 
 @task("10.5")
+def test_products_use_tensor_cores(part: ModuleType) -> None:
+    """Tiles of float16 are multiplied as such, probabilities and their gradients too."""
+    expect_tensor_cores(part, "10.5")
+
+
+@task("10.5")
 def test_heads_may_lie_far_apart(part: ModuleType) -> None:
     """Heads 2**30 elements apart: offsets are int64."""
     expect_far(part, "10.5")
@@ -138,11 +152,13 @@ def test_heads_may_lie_far_apart(part: ModuleType) -> None:
 def test_queries_before_the_key_tile_are_not_visited(part: ModuleType) -> None:
     """Of 200 causal queries over 200 keys, half of the products are left out; a window leaves more."""
     given_problem = problem(200, 200, dtype=F16, causal=True)
-    expect_whole_tiles(expect_gradients(part, given_problem, "10.5", "200 causal queries"), "10.5")
-    expect_work(part, given_problem, "10.5", 0.8, "those at and below the diagonal are 50%")
+    work = expect_gradients(part, given_problem, "10.5", "200 causal queries")
+    expect_whole_tiles(work, "10.5")
+    expect_work(part, given_problem, work, "10.5", 0.8, "those at and below the diagonal are 50%")
     given_problem = problem(200, 600, dtype=F16, causal=True, window=20)
-    expect_gradients(part, given_problem, "10.5", "200 causal queries over 600 keys, window 20")
-    expect_work(part, given_problem, "10.5", 0.5, "the window's are 3%")
+    what = "200 causal queries over 600 keys, window 20"
+    work = expect_gradients(part, given_problem, "10.5", what)
+    expect_work(part, given_problem, work, "10.5", 0.5, "the window's are 3%")
 
 
 @task("10.5")

@@ -27,6 +27,7 @@ from grader.suites.triton_flash_attention.problems import (
     problem,
     problems,
 )
+from grader.suites.triton_flash_attention.programs import expect_programs, expect_tensor_cores
 
 
 @task("10.6")
@@ -36,6 +37,12 @@ def test_dq_of_one_query(part: ModuleType) -> None:
     why = "P = exp(score * scale - lse); dP = dO V^T; delta is the row's sum of dO * O."
     expect_gradients(part, one_key(), "10.6", "one query over two keys", why)
     expect_gradients(part, one_key(0.25), "10.6", "one query over two keys, scale 0.25", why)
+
+
+@task("10.6")
+def test_every_tile_has_a_program(part: ModuleType) -> None:
+    """Each query tile has a program, and each program a query tile."""
+    expect_programs(part, "10.6")
 
 
 @task("10.6")
@@ -89,11 +96,12 @@ def test_dq_under_a_block_mask(part: ModuleType) -> None:
 def test_tiles_that_a_query_does_not_see_are_not_visited(part: ModuleType) -> None:
     """Of 256 causal queries over 256 keys, half of the products are left out; a window leaves more."""
     given_problem = problem(256, 256, dtype=F16, causal=True)
-    expect_whole_tiles(expect_gradients(part, given_problem, "10.6", "256 causal queries"), "10.6")
-    expect_work(part, given_problem, "10.6", 0.8, "those at and below the diagonal are 50%")
+    work = expect_gradients(part, given_problem, "10.6", "256 causal queries")
+    expect_whole_tiles(work, "10.6")
+    expect_work(part, given_problem, work, "10.6", 0.8, "those at and below the diagonal are 50%")
     given_problem = problem(400, 400, dtype=F16, causal=True, window=20)
-    expect_gradients(part, given_problem, "10.6", "400 causal queries, window 20")
-    expect_work(part, given_problem, "10.6", 0.5, "the window's are 5%")
+    work = expect_gradients(part, given_problem, "10.6", "400 causal queries, window 20")
+    expect_work(part, given_problem, work, "10.6", 0.5, "the window's are 5%")
 
 
 @task("10.6")
@@ -119,6 +127,12 @@ def test_products_of_float32_are_not_rounded(part: ModuleType) -> None:
     """Two float32 tiles are multiplied as float32, not as TF32."""
     given_problem = problem(20, 40)
     backward(part, given_problem, torch.ones_like(given_problem.q), "10.6", exact=True)
+
+
+@task("10.6")
+def test_products_use_tensor_cores(part: ModuleType) -> None:
+    """Tiles of float16 are multiplied as such, the gradients of scores and the keys too."""
+    expect_tensor_cores(part, "10.6")
 
 
 @task("10.6")

@@ -23,6 +23,7 @@ from grader.suites.triton_flash_attention.problems import (
     problem,
     problems,
 )
+from grader.suites.triton_flash_attention.programs import expect_programs, expect_tensor_cores
 
 
 def scored(scores: list[float], values: list[float], dtype: torch.dtype = F32) -> Problem:
@@ -124,11 +125,20 @@ def test_sums_are_kept_in_float32(part: ModuleType) -> None:
 
 
 @task("10.1")
+def test_every_tile_has_a_program(part: ModuleType) -> None:
+    """In one launch each query tile has a program, and each program a query tile."""
+    expect_programs(part, "10.1")
+
+
+@task("10.1")
 def test_every_dtype(part: ModuleType) -> None:
-    """out has the dtype of q, lse is float32."""
+    """In float16 and bfloat16 as in float32: out has the dtype of q, lse is float32 and exact."""
+    why = (
+        "Only weights are rounded, for their product with the values, and out, at the end. total is the "
+        "sum of the weights before that, and queries are not rounded again after a multiplication by scale."
+    )
     for dtype in (F32, F16, BF16):
-        given_problem = problem(20, 40, dtype=dtype)
-        expect_forward(part, given_problem, "10.1", f"{dtype}", "Round once, at the end.")
+        expect_forward(part, problem(20, 40, dtype=dtype), "10.1", f"{dtype}", why)
 
 
 @task("10.1")
@@ -175,6 +185,12 @@ def test_the_walk_hides_what_a_query_does_not_see(part: ModuleType) -> None:
 def test_products_of_float32_are_not_rounded(part: ModuleType) -> None:
     """Two float32 tiles are multiplied as float32, not as TF32."""
     forward(part, problem(20, 40), "10.1", exact=True)
+
+
+@task("10.1")
+def test_products_use_tensor_cores(part: ModuleType) -> None:
+    """Tiles of float16 are multiplied as such, weights and values too."""
+    expect_tensor_cores(part, "10.1")
 
 
 @task("10.1")

@@ -1,6 +1,7 @@
 """Tasks 10.2 to 10.4: which keys a query sees, and which tiles are never looked at."""
 
 import math
+from dataclasses import replace
 from types import ModuleType
 
 import torch
@@ -9,6 +10,7 @@ from hypothesis import given
 from grader.kit import Mismatch, examples, expect, task
 from grader.suites.triton_flash_attention.checks import (
     expect_forward,
+    expect_kept_only,
     expect_whole_tiles,
 )
 from grader.suites.triton_flash_attention.limits import expect_limits
@@ -16,6 +18,7 @@ from grader.suites.triton_flash_attention.problems import (
     F16,
     F32,
     Problem,
+    Work,
     forward,
     problem,
     problems,
@@ -77,22 +80,22 @@ def test_a_window_over_many_tiles(part: ModuleType) -> None:
         "The first tile that a query tile visits holds the first key that its first query sees; a tile "
         "is seen whole only if its last query sees all of it."
     )
-    for window in (16, 31, 33, 63, 127, 129, 400):
+    for window in (16, 33, 63, 129, 400):
         expect_spans(part, counting(150, 150, causal=True, window=window), "10.2", why)
     expect_spans(part, counting(70, 200, causal=True, window=100), "10.2", f"{why} {OFFSET}")
 
 
-def share_of_forward(part: ModuleType, given_problem: Problem, grades: str) -> float:
-    """Of the products that the part computes for these shapes without masks, which it computes now."""
-    whole = forward(part, without_masks(given_problem), grades)[2].flops
-    return forward(part, given_problem, grades)[2].flops / max(whole, 1)
+def share_of_forward(part: ModuleType, given_problem: Problem, work: Work) -> float:
+    """Of the products that the part computes for these shapes without masks, those of this work."""
+    return work.flops / max(forward(part, without_masks(given_problem), "10.2")[2].flops, 1)
 
 
 LIMITS = (
     ((0, 31), 96, None), ((64, 95), 96, None), ((70, 101), 102, None), ((-20, 11), 40, None),
     ((-40, -9), 40, None), ((7, 7), 8, None),
     ((64, 95), 96, 20), ((64, 95), 96, 64), ((64, 95), 96, 200), ((70, 101), 102, 50),
-    ((-5, 26), 40, 10), ((15, 46), 47, 1),
+    ((-5, 26), 40, 10), ((15, 46), 47, 1), ((31, 62), 63, None), ((17, 48), 49, None), ((64, 95), 96, 33),
+    ((31, 62), 63, 40),
 )  # fmt: skip
 """(positions of the first and the last query of a tile, tk, window)"""
 
@@ -108,8 +111,9 @@ def test_the_limits_of_the_walk(part: ModuleType) -> None:
 def test_tiles_above_the_diagonal_are_not_visited(part: ModuleType) -> None:
     """Of 256 queries over 256 keys, the half above the diagonal is not computed, and not read."""
     square = problem(256, 256, dtype=F16, causal=True)
-    expect_whole_tiles(forward(part, square, "10.2")[2], "10.2")
-    share = share_of_forward(part, square, "10.2")
+    work = forward(part, square, "10.2")[2]
+    expect_whole_tiles(work, "10.2")
+    share = share_of_forward(part, square, work)
     expect(
         share < 0.8,
         f"{share:.0%} of all products are computed; those at and below the diagonal are 50%",
@@ -122,7 +126,7 @@ def test_tiles_above_the_diagonal_are_not_visited(part: ModuleType) -> None:
 def test_tiles_before_the_window_are_not_visited(part: ModuleType) -> None:
     """With a window of 20 of 400 keys, a query tile visits a few tiles, however long the sequence."""
     narrow = problem(400, 400, dtype=F16, causal=True, window=20)
-    share = share_of_forward(part, narrow, "10.2")
+    share = share_of_forward(part, narrow, forward(part, narrow, "10.2")[2])
     expect(
         share < 0.5,
         f"{share:.0%} of all products are computed; the window's are 5%",
@@ -222,13 +226,10 @@ def test_blocks_that_are_not_kept_are_not_computed(part: ModuleType) -> None:
     """4 of 16 blocks kept: a quarter of the products, and what lies in the other blocks may be NaN."""
     kept = torch.tensor([[1, 0, 0, 0], [1, 0, 0, 0], [0, 0, 1, 0], [0, 0, 1, 0]], dtype=torch.bool)
     given_problem = problem(128, 128, block_mask=kept)
-    expect_forward(part, given_problem, "10.4", "a block mask that keeps 4 of 16")
-    share = share_of_forward(part, given_problem, "10.4")
-    expect(
-        share <= 0.3,
-        f"{share:.0%} of all products are computed, where the mask keeps 25%",
-        why="Look at the mask before the tile is loaded: a tile that is False costs nothing.",
-    )
+    work = expect_forward(part, given_problem, "10.4", "a block mask that keeps 4 of 16")
+    everything = replace(given_problem, block_mask=torch.ones_like(kept))
+    whole = forward(part, everything, "10.4")[2]
+    expect_kept_only(work, whole, 0.3, 0.55, "the mask keeps 25%")
     for x in (given_problem.k, given_problem.v):
         x[:, 32:64] = math.nan
     out, _, _ = forward(part, given_problem, "10.4")

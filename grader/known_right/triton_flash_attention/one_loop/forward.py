@@ -49,7 +49,6 @@ def forward_kernel(
         q + batch * q_strides[0] + head * q_strides[2], q_strides[1], start_m, tq,
         BLOCK_M, D, BLOCK_D, True,
     )  # fmt: skip
-    queries = queries.to(tl.float32) * scale
     # The total is one more column of the accumulator: the values' sum beside that of ones.
     peak = tl.full([BLOCK_M, 1], float("-inf"), tl.float32)
     total = tl.zeros([BLOCK_M, 1], tl.float32)
@@ -68,7 +67,7 @@ def forward_kernel(
                 v + batch * v_strides[0] + key_head * v_strides[2], v_strides[1], start, tk,
                 BLOCK_N, D, BLOCK_D, True,
             )  # fmt: skip
-            scores = tl.dot(queries, keys.to(tl.float32).T, input_precision="ieee")
+            scores = scale * tl.dot(queries, tl.trans(keys), input_precision="ieee")
             crossed = start + BLOCK_N > tk
             if CAUSAL:
                 crossed = crossed | (start + BLOCK_N - 1 > start_m + (tk - tq))
@@ -88,7 +87,7 @@ def forward_kernel(
             shrink = tl.exp(peak - finite)
             total = total * shrink + tl.sum(weights, 1)[:, None]
             acc = acc * shrink
-            acc += tl.dot(weights, values.to(tl.float32), input_precision="ieee")
+            acc += tl.dot(weights.to(v.dtype.element_ty), values, input_precision="ieee")
             peak = best
     acc = tl.where(total > 0, acc / tl.where(total > 0, total, 1.0), 0.0)
     store_rows(
