@@ -120,6 +120,21 @@ def one_key(scale: float = 1.0) -> Problem:
     return problem(1, 2, scale=scale)
 
 
+def expect_exact_scores(part: ModuleType, grades: str) -> None:
+    """Scores of 102.48, 101.84 and 101.19 in float16, whose numbers lie 1/16 apart there."""
+    given = problem(1, 3, dtype=F16, scale=1.0)
+    for x in (given.q, given.k, given.v):
+        x[:] = 0.0
+    given.q[..., 0] = 10.3125
+    given.k[0, :, 0, 0] = torch.tensor([9.9375, 9.875, 9.8125])
+    given.v[0, :, 0, 0] = torch.tensor([1.0, -1.0, 0.0])
+    why = (
+        "A score that is off by 1/32 makes a probability that is off by 3%: scores stay in float32, as "
+        "tl.dot gives them. Only what enters the next product is rounded."
+    )
+    expect_gradients(part, given, grades, "scores near 100 in float16", why)
+
+
 def explained(part: ModuleType, grades: str) -> None:
     """The usual mistakes, each told by its factor, on a problem of two tiles."""
     given_problem = problem(20, 80, scale=0.5)
@@ -157,21 +172,31 @@ def expect_work(
     )
 
 
-def expect_kept_only(work: Work, whole: Work, products: float, reads: float, told: str) -> None:
-    """At most these shares of what the part computes and reads under a mask that keeps everything."""
+def expect_kept_only(given: Problem, work: Work, whole: Work, told: str) -> None:
+    """What is dropped is neither multiplied nor loaded. whole: under a mask that keeps everything.
+
+    A program that holds queries walks over keys and values, one that holds keys over all the rest: one
+    of the two is read less.
+    """
     share = work.flops / max(whole.flops, 1)
     expect(
-        share < products,
+        share < 0.3,
         f"{share:.0%} of all products are computed; {told}",
         why="Look at the mask before the tile is loaded: a tile that is False costs nothing.",
     )
-    share = work.seen.total().loads / max(whole.seen.total().loads, 1)
+    reads = [(_loads_of_keys(given, w), w.seen.total().loads) for w in (work, whole)]
+    (keys, total), (all_keys, everything) = reads
+    share = min(keys / max(all_keys, 1), (total - keys) / max(everything - all_keys, 1))
     expect(
-        share < reads,
-        f"{share:.0%} of what is read when all blocks are kept is read; {told}",
+        share < 0.42,
+        f"{share:.0%} of what the walk reads when all blocks are kept is read; {told}",
         why="A tile that the mask drops is not multiplied, but it is loaded: ask is_kept first, and "
         "load inside of that `if`.",
     )
+
+
+def _loads_of_keys(given: Problem, work: Work) -> int:
+    return work.seen.loads(given.k) + work.seen.loads(given.v)
 
 
 def expect_causal_gradients(part: ModuleType, grades: str) -> None:
@@ -184,10 +209,10 @@ def expect_causal_gradients(part: ModuleType, grades: str) -> None:
 
 def expect_masked_gradients(part: ModuleType, grades: str) -> None:
     """Under a block mask, whose dropped blocks are not computed."""
-    kept = torch.tensor([[1, 0, 1], [0, 0, 1], [0, 0, 0]], dtype=torch.bool)
-    given = problem(90, 80, block_mask=kept)
+    kept = torch.tensor([[0, 0, 0, 1], [0, 0, 0, 0], [1, 0, 0, 1], [0, 0, 0, 0]], dtype=torch.bool)
+    given = problem(120, 110, block_mask=kept)
     why = "block_mask[query // mask_block, key // mask_block], here as in the forward kernel."
-    work = expect_gradients(part, given, grades, "a block mask that keeps 3 of 9", why)
+    work = expect_gradients(part, given, grades, "a block mask that keeps 3 of 16", why)
     everything = replace(given, block_mask=torch.ones_like(kept))
     whole = backward(part, everything, torch.zeros_like(given.q), grades)[1]
-    expect_kept_only(work, whole, 0.45, 0.7, "the mask keeps 33%")
+    expect_kept_only(given, work, whole, "the mask keeps 19%")

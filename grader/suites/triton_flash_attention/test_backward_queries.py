@@ -10,6 +10,7 @@ from grader.kit import examples, expect, task
 from grader.suites.triton_flash_attention.checks import (
     EMPTY,
     expect_causal_gradients,
+    expect_exact_scores,
     expect_far,
     expect_gradients,
     expect_masked_gradients,
@@ -127,6 +128,12 @@ def test_products_of_float32_are_not_rounded(part: ModuleType) -> None:
     """Two float32 tiles are multiplied as float32, not as TF32."""
     given_problem = problem(20, 40)
     backward(part, given_problem, torch.ones_like(given_problem.q), "10.6", exact=True)
+
+
+@task("10.6")
+def test_scores_are_not_rounded(part: ModuleType) -> None:
+    """Scores near 100 in float16: the probabilities are those of scores in float32."""
+    expect_exact_scores(part, "10.6")
 
 
 @task("10.6")

@@ -43,6 +43,12 @@ def test_one_tile_is_a_softmax(part: ModuleType) -> None:
 
 
 @task("10.1")
+def test_every_tile_has_a_program(part: ModuleType) -> None:
+    """Each query tile has a program, and each program a query tile."""
+    expect_programs(part, "10.1")
+
+
+@task("10.1")
 def test_the_tail_of_the_keys_is_masked(part: ModuleType) -> None:
     """Keys that are no multiple of the tile: what pads the last tile has no weight."""
     why = (
@@ -125,17 +131,12 @@ def test_sums_are_kept_in_float32(part: ModuleType) -> None:
 
 
 @task("10.1")
-def test_every_tile_has_a_program(part: ModuleType) -> None:
-    """In one launch each query tile has a program, and each program a query tile."""
-    expect_programs(part, "10.1")
-
-
-@task("10.1")
 def test_every_dtype(part: ModuleType) -> None:
     """In float16 and bfloat16 as in float32: out has the dtype of q, lse is float32 and exact."""
     why = (
         "Only weights are rounded, for their product with the values, and out, at the end. total is the "
-        "sum of the weights before that, and queries are not rounded again after a multiplication by scale."
+        "sum of the weights before that, scores stay in float32, and queries that were multiplied by "
+        "the scale are not rounded again."
     )
     for dtype in (F32, F16, BF16):
         expect_forward(part, problem(20, 40, dtype=dtype), "10.1", f"{dtype}", why)
