@@ -49,7 +49,10 @@ def test_every_tile_has_a_program(part: ModuleType) -> None:
 @task("10.6")
 def test_every_key_adds_to_dq(part: ModuleType) -> None:
     """20 queries over 150 keys: dq sums over all key tiles, the last one cut off."""
-    why = "A program holds a query tile and visits every key tile, as the forward kernel does."
+    why = (
+        "A program holds a query tile, with the lse and the delta of these queries, and visits every "
+        "key tile, as the forward kernel does."
+    )
     expect_gradients(part, problem(20, 150), "10.6", "20 queries over 150 keys", why)
     expect_gradients(part, problem(150, 20), "10.6", "150 queries over 20 keys", why)
 
