@@ -150,6 +150,23 @@ def test_every_batch_and_head_is_its_own(part: ModuleType) -> None:
 
 
 @task("10.1")
+def test_the_walk_hides_what_a_query_does_not_see(part: ModuleType) -> None:
+    """Tiles with an edge ask `is_visible` for every score, with the queries' positions, tk - tq on.
+
+    The helpers of tasks 10.2 to 10.4 are the reference's here.
+    """
+    why = (
+        "The query in row i of the tile stands at position tk - tq + start_m + i, not at start_m + i: "
+        "the queries are the last ones. If the positions are right: what is_visible says no to must be "
+        "-inf before the softmax, in every tile of a walk with EDGE."
+    )
+    for tq, tk, window in ((3, 10, None), (40, 70, None), (33, 100, None)):
+        given_problem = problem(tq, tk, causal=True, window=window)
+        what = f"{tq} causal queries over {tk} keys, window {window}"
+        expect_forward(part, given_problem, "10.1", what, why)
+
+
+@task("10.1")
 def test_a_query_before_all_keys(part: ModuleType) -> None:
     """Five causal queries over two keys: the first three see nothing, give 0, and an lse of -inf.
 
@@ -163,23 +180,8 @@ def test_a_query_before_all_keys(part: ModuleType) -> None:
     expect_forward(part, problem(40, 20, causal=True), "10.1", "40 causal queries over 20", why)
     late = problem(2, 40, causal=True, window=3)
     expect_forward(part, late, "10.1", "a tile in which one query sees nothing yet", why)
-
-
-@task("10.1")
-def test_the_walk_hides_what_a_query_does_not_see(part: ModuleType) -> None:
-    """Tiles with an edge ask `is_visible` for every score, with the queries' positions, tk - tq on.
-
-    The helpers of tasks 10.2 to 10.4 are the reference's here.
-    """
-    why = (
-        "The query in row i of the tile stands at position tk - tq + start_m + i, not at start_m + i: "
-        "the queries are the last ones. If the positions are right: what is_visible says no to must be "
-        "-inf before the softmax, in every tile of a walk with EDGE."
-    )
-    for tq, tk, window in ((3, 10, None), (40, 70, None), (33, 100, 40)):
-        given_problem = problem(tq, tk, causal=True, window=window)
-        what = f"{tq} causal queries over {tk} keys, window {window}"
-        expect_forward(part, given_problem, "10.1", what, why)
+    late = problem(33, 100, causal=True, window=40)
+    expect_forward(part, late, "10.1", "33 causal queries over 100 keys, window 40", why)
 
 
 @task("10.1")
