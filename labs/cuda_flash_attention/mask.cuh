@@ -27,13 +27,15 @@ struct Mask {
         NOT_IMPLEMENTED("cuda_flash_attention task 15.4: not implemented yet; see chapter Tiles in shared memory");
     }
 
-    // The keys that some query of first to end - 1 may see, by causality and window.
+    // The keys that some query of first to end - 1 may see, by causality and window: between 0
+    // and tk.
     __device__ Span keys_of(int first, int end) const {
         // TODO 15.4: your code here (the reference: 4 lines).
         NOT_IMPLEMENTED("cuda_flash_attention task 15.4: not implemented yet; see chapter Tiles in shared memory");
     }
 
-    // The queries that may see some key of first to end - 1, by causality and window.
+    // The queries that may see some key of first to end - 1, by causality and window: between 0
+    // and tq.
     __device__ Span queries_of(int first, int end) const {
         // TODO 15.4: your code here (the reference: 4 lines).
         NOT_IMPLEMENTED("cuda_flash_attention task 15.4: not implemented yet; see chapter Tiles in shared memory");
@@ -46,7 +48,7 @@ struct Mask {
         NOT_IMPLEMENTED("cuda_flash_attention task 15.4: not implemented yet; see chapter Tiles in shared memory");
     }
 
-    // Without any rule no method above need be called.
+    // Without any rule every query sees every key, and no method above need be called.
     __device__ bool has_rules() const { return causal || blocks != nullptr; }
 };
 // ANCHOR_END: mask

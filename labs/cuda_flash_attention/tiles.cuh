@@ -32,8 +32,8 @@ template <typename T> __device__ inline float4 load_four(const T *from) {
 
 // ANCHOR: load_tile
 // Copy ROWS rows of `dim` elements, `stride` elements apart, to tile [ROWS, DIM + PAD] in shared
-// memory as float. Rows from `rows` on and columns from `dim` on (a multiple of 4) do not exist:
-// they are not read and become zeros. Called by all threads; no barrier inside.
+// memory as float, four at a time. Rows from `rows` on and columns from `dim` on (a multiple of 4)
+// do not exist: not read, zeros in the tile. Called by all threads; no barrier inside.
 template <int ROWS, int DIM, typename T>
 __device__ void load_tile(float *tile, const T *from, int64_t stride, int rows, int dim) {
     constexpr int CHUNKS = DIM / 4;

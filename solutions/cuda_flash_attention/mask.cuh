@@ -31,7 +31,8 @@ struct Mask {
         // END SOLUTION
     }
 
-    // The keys that some query of first to end - 1 may see, by causality and window.
+    // The keys that some query of first to end - 1 may see, by causality and window: between 0
+    // and tk.
     __device__ Span keys_of(int first, int end) const {
         // BEGIN SOLUTION 15.4
         Span span = {0, tk};
@@ -41,7 +42,8 @@ struct Mask {
         // END SOLUTION
     }
 
-    // The queries that may see some key of first to end - 1, by causality and window.
+    // The queries that may see some key of first to end - 1, by causality and window: between 0
+    // and tq.
     __device__ Span queries_of(int first, int end) const {
         // BEGIN SOLUTION 15.4
         Span span = {0, tq};
@@ -64,7 +66,7 @@ struct Mask {
         // END SOLUTION
     }
 
-    // Without any rule no method above need be called.
+    // Without any rule every query sees every key, and no method above need be called.
     __device__ bool has_rules() const { return causal || blocks != nullptr; }
 };
 // ANCHOR_END: mask

@@ -5,6 +5,7 @@
 
 constexpr int PROBE_DIM = 32, PROBE_COLUMNS = PROBE_DIM / COLUMNS_OF_THREADS;
 constexpr int PROBE_ROWS = 32, PROBE_R = PROBE_ROWS / ROWS_OF_THREADS;
+constexpr int PROBE_COUNT = 16; // other than PROBE_DIM: rows of weights have a length of their own
 
 // from: [rows, dim], rows `stride` elements apart; tile: [PROBE_ROWS, PROBE_DIM].
 template <typename T>
@@ -17,7 +18,8 @@ __global__ void probe_tile_kernel(const T *from, int64_t stride, int rows, int d
         tile[i] = shared[i / PROBE_DIM * (PROBE_DIM + PAD) + i % PROBE_DIM];
 }
 
-// a, b: [PROBE_ROWS, PROBE_DIM]. products: a times b transposed; sums: a times b, added to ones.
+// a, b: [PROBE_ROWS, PROBE_DIM]. products: a times b transposed; sums: the first PROBE_COUNT columns
+// of a times as many rows of b, added to ones.
 __global__ void probe_products_kernel(const float *a, const float *b, float *products,
                                       float *sums) {
     constexpr int TILE = PROBE_ROWS * (PROBE_DIM + PAD);
@@ -36,20 +38,23 @@ __global__ void probe_products_kernel(const float *a, const float *b, float *pro
         store_rows(products, PROBE_ROWS, PROBE_ROWS, PROBE_ROWS, product, ones);
     }
     if (sums != nullptr) {
-        for (int i = threadIdx.x; i < PROBE_ROWS * PROBE_ROWS; i += THREADS)
-            weights[i / PROBE_ROWS * (PROBE_ROWS + PAD) + i % PROBE_ROWS] = a[i];
+        for (int i = threadIdx.x; i < PROBE_ROWS * PROBE_COUNT; i += THREADS) {
+            const int row = i / PROBE_COUNT, column = i % PROBE_COUNT;
+            weights[row * (PROBE_COUNT + PAD) + column] = a[row * PROBE_DIM + column];
+        }
         __syncthreads();
         float sum[PROBE_R][PROBE_COLUMNS];
         for (int r = 0; r < PROBE_R; ++r)
             for (int c = 0; c < PROBE_COLUMNS; ++c) sum[r][c] = 1.0f;
-        weights_times_rows<PROBE_ROWS>(weights, right, sum);
+        weights_times_rows<PROBE_COUNT>(weights, right, sum);
         store_rows(sums, PROBE_DIM, PROBE_ROWS, PROBE_DIM, sum, ones);
     }
 }
 
 // scores: [tiles, PROBE_ROWS, PROBE_DIM], taken in one tile after another, every row's acc
 // beginning with 0 and having the first column of each tile's weights added. Out, [PROBE_ROWS]
-// each: share, lse, the first element of acc; weights: [PROBE_ROWS, PROBE_DIM] of the last tile.
+// each: share and lse, in another lane for each row, and the first element of acc; weights:
+// [PROBE_ROWS, PROBE_DIM] of the last tile.
 __global__ void probe_softmax_kernel(const float *scores, int tiles, float *share, float *lse,
                                      float *acc, float *weights) {
     SoftmaxRows<PROBE_R, 1> rows;
@@ -67,10 +72,10 @@ __global__ void probe_softmax_kernel(const float *scores, int tiles, float *shar
     store_rows(weights, PROBE_DIM, PROBE_ROWS, PROBE_DIM, score, ones);
     for (int r = 0; r < PROBE_R; ++r) {
         const int row = r * ROWS_OF_THREADS + thread_row();
-        if (thread_column() != 0) continue;
+        if (thread_column() == 0) acc[row] = rows.acc[r][0];
+        if (thread_column() != row % COLUMNS_OF_THREADS) continue;
         share[row] = rows.share(r);
         lse[row] = rows.lse(r);
-        acc[row] = rows.acc[r][0];
     }
 }
 

@@ -4,7 +4,8 @@ The device functions of tasks 15.1, 15.2 and 15.4 are graded by the kernels of `
 thread block; the loops of 15.3, 15.5 and 15.6 through the contract.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from types import ModuleType
 from typing import Any
 
@@ -12,7 +13,7 @@ import torch
 from torch import Tensor
 
 from grader.kit import Mismatch, expect_close, note
-from grader.kit.cuda_work import expect_no_wrap
+from grader.kit.cuda_work import blamed, expect_no_wrap
 from grader.kit.kernels import attention, attention_gradients, expect_near, random
 from yaie.core.batch import AttentionSpec
 from yaie.cuda.on_cpu import KernelFault
@@ -24,6 +25,15 @@ STRIDES = (
     "q, k and v may each be a view of a larger tensor. The way from a token to the next is that "
     "tensor's own token_stride, and the way to a head or a sequence goes through its own at()."
 )
+ASKED = (
+    "`sees` is for a query and a key that both exist. A tile also has rows and columns past the last of "
+    "them, for which the block mask has no entry: test that both exist before you call it."
+)
+PAST_THE_LAST = (
+    "A tile may end past the last query or key, and the blocks end there: cut both ends at tq and tk "
+    "before you divide."
+)
+HEADS = "Query head h reads key and value head h // (heads / kv_heads): kv_head, not head."
 DIM = 32  # of the probes' tiles
 ROWS = 32
 Rules = dict[str, Any]
@@ -34,11 +44,15 @@ def library(part: ModuleType) -> Any:
     return part.flash_attention.LIBRARY
 
 
-def probe_tile(part: ModuleType, source: Tensor, rows: int, dim: int) -> Tensor:
-    """What `load_tile` makes of `rows` rows of `dim` elements of a source: [32, 32]."""
+def probe_tile(part: ModuleType, source: Tensor, rows: int, dim: int, why: str = "") -> Tensor:
+    """What `load_tile` makes of `rows` rows of `dim` elements of a source: [32, 32].
+
+    why: an element may have been left unwritten.
+    """
     tile = torch.empty(ROWS, DIM)
     note(f"load_tile<32, 32>: rows={rows}, dim={dim}, stride={source.stride(0)}, {source.dtype}")
-    library(part).call("probe_tile", source, tile, source.dtype, source.stride(0), rows, dim)
+    with blamed("uninitialized", why):
+        library(part).call("probe_tile", source, tile, source.dtype, source.stride(0), rows, dim)
     return tile
 
 
@@ -65,11 +79,17 @@ def probe_products(part: ModuleType, a: Tensor, b: Tensor) -> Tensor:
     return out
 
 
-def probe_sums(part: ModuleType, weights: Tensor, rows: Tensor) -> Tensor:
-    """`weights_times_rows` on weights and rows [32, 32]: their product, added to ones."""
+def probe_sums(part: ModuleType, weights: Tensor, rows: Tensor, why: str = "") -> Tensor:
+    """`weights_times_rows` on weights [32, 16] and rows [16, 32]: their product, added to ones.
+
+    why: it may read what is no weight and no row.
+    """
     out = torch.empty(ROWS, DIM)
-    note("weights_times_rows<32> on 32 rows of weights and 32 rows")
-    library(part).call("probe_products", weights, rows, None, out)
+    note("weights_times_rows<16> on 32 rows of 16 weights, and 16 rows of 32")
+    square = [torch.full((ROWS, DIM), torch.nan) for _ in range(2)]
+    square[0][:, : weights.shape[1]], square[1][: len(rows)] = weights, rows
+    with blamed("uninitialized", why):
+        library(part).call("probe_products", *square, None, out)
     return out
 
 
@@ -77,7 +97,7 @@ def probe_softmax(part: ModuleType, scores: Tensor) -> tuple[Tensor, Tensor, Ten
     """SoftmaxRows over tiles of scores [tiles, 32, 32]: (share, lse, acc, weights of the last tile)."""
     share, lse, acc = (torch.empty(ROWS) for _ in range(3))
     weights = torch.empty(ROWS, DIM)
-    note(f"SoftmaxRows.update with {len(scores)} tiles of scores")
+    note(f"SoftmaxRows.update with {len(scores)} tile{'s' * (len(scores) > 1)} of scores")
     library(part).call("probe_softmax", scores.contiguous(), share, lse, acc, weights, len(scores))
     return share, lse, acc, weights
 
@@ -93,11 +113,12 @@ def probe_mask(
     query_spans = torch.empty(columns, 2, dtype=torch.int32)
     any_block = torch.empty(rows, columns, dtype=torch.bool)
     note(f"Mask: {tq} queries, {tk} keys, {said(rules)}")
-    library(part).call(
-        "probe_mask", blocks, sees, key_spans, query_spans, any_block, tq, tk,
-        int(rules.get("causal", True)), rules.get("window") or 0, mask_block.bit_length() - 1,
-        -(-tk // mask_block), size,
-    )  # fmt: skip
+    with blamed("out_of_bounds", PAST_THE_LAST, where="of blocks"):
+        library(part).call(
+            "probe_mask", blocks, sees, key_spans, query_spans, any_block, tq, tk,
+            int(rules.get("causal", True)), rules.get("window") or 0, mask_block.bit_length() - 1,
+            -(-tk // mask_block), size,
+        )  # fmt: skip
     return sees, key_spans.tolist(), query_spans.tolist(), any_block
 
 
@@ -150,6 +171,14 @@ def expect_with_strides(
         ) from failure
 
 
+@contextmanager
+def outside(k: Tensor, q: Tensor) -> Iterator[None]:
+    """What an access out of bounds means: of the block mask, or where query heads share a key head."""
+    heads = blamed("out_of_bounds", HEADS) if q.shape[2] > k.shape[2] else nullcontext()
+    with heads, blamed("out_of_bounds", ASKED, where="of blocks"):
+        yield
+
+
 def spec_of(scale: float, rules: Rules) -> tuple[AttentionSpec, Rules]:
     """The oracle has the window in its spec."""
     rest = {name: value for name, value in rules.items() if name != "window"}
@@ -176,7 +205,8 @@ def expect_forward(
     exact, exact_lse = attention(q, k, v, spec, **rest)
 
     def check(given: tuple[Tensor, Tensor, Tensor]) -> None:
-        out, lse = part.FlashAttention().forward(*given, scale=scale, **rules)
+        with outside(k, q):
+            out, lse = part.FlashAttention().forward(*given, scale=scale, **rules)
         expect_near(out, exact, q.dtype, f"out of {what}", why=why)
         expect_close(lse, exact_lse, f"lse of {what}", rtol=1e-4, atol=1e-4, why=why)
 
@@ -196,13 +226,15 @@ def gradients(
     spec, rest = spec_of(scale, rules)
     out, lse = attention(q, k, v, spec, **rest)
     delta = (grad_out.double() * out).sum(-1).transpose(1, 2)
-    note(f"{which}: q {list(q.shape)}, k {list(k.shape)}, {q.dtype}, {said(rules)}")
     arguments = part.flash_attention.rules_of(
         q, k, v, scale, rules.get("causal", True), rules.get("window"), rules.get("block_mask"),
         rules.get("mask_block", 128),
     )  # fmt: skip
     run = getattr(part.FlashAttention(), which)
-    return run(grad_out, q, k, v, lse.float().contiguous(), delta.float().contiguous(), arguments)
+    with outside(k, q):
+        return run(
+            grad_out, q, k, v, lse.float().contiguous(), delta.float().contiguous(), arguments
+        )
 
 
 def expect_gradients(
@@ -216,6 +248,7 @@ def expect_gradients(
     """`backward_kv` or `backward_q` gives the gradients of attention in float64."""
     q, k, v = qkv
     grad_out, scale = random(*q.shape, seed=4, dtype=q.dtype), q.shape[-1] ** -0.5
+    note(f"{which}: q {list(q.shape)}, k {list(k.shape)}, {q.dtype}, {said(rules)}")
     spec, rest = spec_of(scale, rules)
     dq, dk, dv = attention_gradients(grad_out, q, k, v, spec, **rest)
 

@@ -12,6 +12,7 @@ from grader.kit import Mismatch, examples, expect, expect_equal, note, task
 from grader.kit.kernels import attention, seen
 from grader.suites.cuda_flash_attention.bench import (
     F32,
+    PAST_THE_LAST,
     expect_forward,
     inputs,
     probe_mask,
@@ -19,17 +20,27 @@ from grader.suites.cuda_flash_attention.bench import (
 )
 from yaie.core.batch import AttentionSpec
 
-LOOP = (
-    "Keys are loaded, then read by all threads, then overwritten by values, then those by the next "
-    "keys: between any two of these lies a barrier."
+PLACES = (
+    "Element [r][c] of thread (y, x) belongs to query first_query + r * 8 + y and to key first_key + "
+    "c * 16 + x."
 )
 
 
 @task("15.3")
 def test_one_tile_of_keys(part: ModuleType) -> None:
     """Without a mask, and with keys that fill one tile, out is softmax(scale q k^T) v."""
-    why = "Scores are multiplied by the scale once, weighted values divided by the sum at the end."
-    expect_forward(part, inputs(1, 3, 64, 1, 1, 16), "3 queries, 64 keys", why, causal=False)
+    why = (
+        "Scores are multiplied by the scale once. What values are multiplied by are the weights that "
+        "update leaves in place of the scores; the sum divides at the end."
+    )
+    qkv = inputs(1, 64, 64, 1, 1, 16)
+    expect_forward(part, qkv, "64 queries, 64 keys", why, causal=False)
+    why = (
+        "With 64 queries this is right. A tile of keys has as many rows as there are keys left (there), "
+        f"not as many as queries (count). {PLACES}"
+    )
+    qkv = inputs(1, 3, 64, 1, 1, 16)
+    expect_forward(part, qkv, "3 queries, 64 keys", why, causal=False)
 
 
 @task("15.3")
@@ -43,26 +54,34 @@ def test_the_scale_is_the_callers(part: ModuleType) -> None:
 @task("15.3")
 def test_several_tiles_of_keys(part: ModuleType) -> None:
     """Keys of several tiles are all taken in; the last tile may be partly empty."""
-    why = f"{LOOP} Keys past the last one are no keys: their score is -infinity, not 0."
+    why = (
+        "With one tile this is right. The keys of the second begin at first_key, and so do its values. "
+        "acc gains what each tile adds."
+    )
+    expect_forward(part, inputs(1, 5, 128, 1, 1, 16), "5 queries, 128 keys", why, causal=False)
+    why = (
+        "With two full tiles this is right. Keys past the last one are no keys: their score is "
+        f"-infinity, not 0. Compare the number of the key with tk. {PLACES}"
+    )
     expect_forward(part, inputs(1, 5, 131, 1, 1, 16), "5 queries, 131 keys", why, causal=False)
 
 
 @task("15.3")
 def test_keys_past_the_end_have_no_score(part: ModuleType) -> None:
-    """19 keys with a score of -200 each: what fills the tile weighs nothing beside them."""
+    """19 keys with a score of -20,000 each: what fills the tile weighs nothing beside them."""
     q, k, v = inputs(1, 2, 19, 1, 1, 16)
-    q[:], k[:] = 1.0, -50.0  # at a scale of 1/4
+    q[:], k[:] = 1.0, -5000.0  # at a scale of 1/4
     why = (
-        "The tile's other keys do not exist: their score is -infinity, which no sum notices. Any "
-        "number, 0 or -100, is larger than -200 and takes all of the weight."
+        "The tile's other keys do not exist: their score is -infinity, which no sum notices. A number, "
+        "0, -100 or -10,000, is larger than -20,000 and takes all of the weight."
     )
-    expect_forward(part, (q, k, v), "19 keys with score -200", why, scale=0.25, causal=False)
+    expect_forward(part, (q, k, v), "19 keys with score -20000", why, scale=0.25, causal=False)
 
 
 @task("15.3")
 def test_several_tiles_of_queries(part: ModuleType) -> None:
     """Every thread block has its own queries, sequence and head."""
-    why = "Queries past the last one are not written: behind them lies the next sequence's first."
+    why = "Keys and values are those of the block's own sequence and of its kv_head, both in at()."
     expect_forward(part, inputs(2, 70, 5, 2, 2, 16), "2 x 70 queries, 5 keys", why, causal=False)
 
 
@@ -126,7 +145,35 @@ def test_any_full_attention(
 ) -> None:
     """Any lengths, heads, head sizes and dtypes, without a mask."""
     what = f"{tq} queries, {tk} keys, {heads[0]} heads of {dim} on {heads[1]}"
-    expect_forward(part, inputs(1, tq, tk, *heads, dim, dtype), what, LOOP, causal=False)
+    expect_forward(part, inputs(1, tq, tk, *heads, dim, dtype), what, PLACES, causal=False)
+
+
+INSIDE = (
+    "Of the keys (or queries) that exist these are right, but the span also holds numbers of others. "
+    "It must stay within 0 and tk (or tq): the tiles begin where it begins, and end where it ends."
+)
+LONGER = (
+    "This span holds all that its tile sees, and more: tiles are computed for nothing. Both ends follow "
+    "from the tile's first and last query (or key)."
+)
+SHORTER = (
+    "This span leaves out some of what its tile sees. It must end behind the last key (or query) that "
+    "any row of the tile sees."
+)
+SOME_BLOCK = (
+    "A tile may touch several blocks, in both directions: one True among all of them is enough, be it "
+    "the first, the last or one between."
+)
+
+
+def reason_of(got: list[int], right: list[int], size: int, why: str) -> str:
+    """Why a span is not the right one, as far as the two tell. right: [0, 0] if it is empty."""
+    begin, end = max(got[0], 0), min(got[1], size)
+    if [begin, end] == right or (begin >= end and right == [0, 0]):
+        return INSIDE
+    if begin <= right[0] and right[1] <= end:
+        return LONGER
+    return f"{SHORTER} {why}" if right[0] <= begin and end <= right[1] else why
 
 
 def expect_mask(part: ModuleType, tq: int, tk: int, size: int, why: str, **rules: Any) -> None:
@@ -150,33 +197,35 @@ def expect_mask(part: ModuleType, tq: int, tk: int, size: int, why: str, **rules
         for tile, span in enumerate(spans):
             rows = table[tile * size : (tile + 1) * size].any(0).nonzero().flatten().tolist()
             first, end = tile * size, min((tile + 1) * size, len(table))
-            got = list(span) if span[0] < span[1] else "none"
+            wanted = [rows[0], rows[-1] + 1] if rows else [0, 0]
             expect_equal(
-                got,
-                [rows[0], rows[-1] + 1] if rows else "none",
+                list(span) if span[0] < span[1] else "none",
+                wanted if rows else "none",
                 f"{name}({first}, {end}) of {tq} queries and {tk} keys, {said(rules)}",
-                why=why,
+                why=reason_of(span, wanted, table.shape[1], why),
             )
     blocks: Tensor | None = rules.get("block_mask")
     if blocks is not None:
         wide = seen(tq, tk, causal=False, block_mask=blocks, mask_block=rules["mask_block"])
         for row in range(-(-tq // size)):
             for column in range(-(-tk // size)):
-                pairs = wide[row * size : (row + 1) * size, column * size : (column + 1) * size]
+                first, other = row * size, column * size
+                touched = bool(wide[first : first + size, other : other + size].any())
+                beyond = first + size > tq or other + size > tk
+                reason = SOME_BLOCK if touched else PAST_THE_LAST if beyond else why
                 expect_equal(
-                    bool(any_block[row, column]), bool(pairs.any()),
-                    f"any_block of queries from {row * size} and keys from {column * size} on, "
-                    f"{size} each, blocks of {rules['mask_block']}", why=why,
-                )  # fmt: skip
+                    bool(any_block[row, column]),
+                    touched,
+                    f"any_block({{{first}, {first + size}}}, {{{other}, {other + size}}}) of {tq} "
+                    f"queries and {tk} keys, blocks of {rules['mask_block']}",
+                    why=reason,
+                )
 
 
 @task("15.4")
 def test_the_causal_mask(part: ModuleType) -> None:
     """A query sees the keys up to its position, tk - tq + j; tiles end where their last query stands."""
-    why = (
-        "The triangle is aligned to the last key: a prompt's second half sees its first. A span longer "
-        "than what its tile sees computes tiles for nothing."
-    )
+    why = "The triangle is aligned to the last key: a prompt's second half sees its first."
     for tq, tk in ((6, 6), (3, 9), (9, 4)):
         expect_mask(part, tq, tk, 4, why, causal=True)
     expect_mask(part, 3, 5, 4, "Without causality all keys are seen.", causal=False)
@@ -206,6 +255,13 @@ def test_the_block_mask(part: ModuleType) -> None:
     for tile in (8, 16, 32):
         expect_mask(part, 20, 40, tile, why, causal=False, block_mask=mask, mask_block=16)
     expect_mask(part, 20, 40, 16, why, causal=True, block_mask=mask, mask_block=16)
+    # Four tiles of 2 x 2 blocks, each with its only True one in another corner; one tile of 4 x 4.
+    corners, between = (
+        blocks_of("x..x", "....", "....", "x..x"),
+        blocks_of("....", ".x..", "....", "...."),
+    )
+    expect_mask(part, 64, 64, 32, why, causal=False, block_mask=corners, mask_block=16)
+    expect_mask(part, 64, 64, 64, why, causal=False, block_mask=between, mask_block=16)
 
 
 @task("15.4")
@@ -218,17 +274,22 @@ def test_the_block_mask(part: ModuleType) -> None:
 )
 def test_any_mask(part: ModuleType, tq: int, tk: int, window: int | None, size: int) -> None:
     """Any lengths and windows: spans hold every visible pair, and end at the last one."""
-    why = "A span too short loses keys, a span too long computes tiles for nothing."
+    why = "A span that is too short loses keys."
     expect_mask(part, tq, tk, size, why, causal=True, window=window)
 
 
 @task("15.4")
 def test_masks_in_the_forward_pass(part: ModuleType) -> None:
     """forward applies the mask: causal, window, block mask, and queries that see nothing."""
-    why = "Hidden scores are -infinity before the softmax; a query without keys gives 0 and -infinity."
+    hidden = "If has_rules(), sees decides: hidden scores are -infinity before the softmax."
+    why = f"{hidden} {PLACES}"
     expect_forward(part, inputs(1, 70, 70, 1, 1, 16), "70 causal", why)
-    expect_forward(part, inputs(1, 9, 4, 1, 1, 16), "9 queries on 4 keys", why)
+    alone = (
+        "A query without keys has only scores of -infinity: it gives 0, and -infinity as its lse."
+    )
+    expect_forward(part, inputs(1, 9, 4, 1, 1, 16), "9 queries on 4 keys", alone)
     expect_forward(part, inputs(1, 8, 140, 1, 1, 16), "a window of 5", why, window=5)
+    why = f"{hidden} A block mask is a rule without causality, too."
     mask = blocks_of(".x.x.")
     expect_forward(
         part, inputs(1, 8, 75, 1, 1, 16), "a block mask", why, causal=False, block_mask=mask,
