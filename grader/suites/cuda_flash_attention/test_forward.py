@@ -262,6 +262,9 @@ def test_the_block_mask(part: ModuleType) -> None:
     )
     expect_mask(part, 64, 64, 32, why, causal=False, block_mask=corners, mask_block=16)
     expect_mask(part, 64, 64, 64, why, causal=False, block_mask=between, mask_block=16)
+    # The only True block is that of the last query and the last key alone.
+    last = blocks_of("..", ".x")
+    expect_mask(part, 17, 17, 32, why, causal=False, block_mask=last, mask_block=16)
 
 
 @task("15.4")
