@@ -69,7 +69,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     engine = LLMEngine(
-        model="tutor", device="cuda", mine="none", num_blocks=400, max_num_seqs=64,
+        model="tutor", device="cuda", mine="none", num_blocks=200, max_num_seqs=64,
         token_budget=512, preemption="swap", swap_space=0.5, watermark=0.0,
     )  # fmt: skip
     rng, waves, requests, before = random.Random(0), 0, 0, held(engine)
@@ -85,7 +85,8 @@ def main() -> None:
     for name, value in after.items():
         print(f"{name:17} {before[name]:15,.0f} then {value:15,.0f} at the end")
     if given.json is not None:
-        figures = {"waves": waves, "requests": requests, "before": before, "after": after}
+        figures = {"waves": waves, "requests": requests, "preemptions": preemptions,
+                   "before": before, "after": after}  # fmt: skip
         given.json.write_text(json.dumps(figures, indent=2) + "\n", "utf-8")
 
 

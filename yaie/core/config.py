@@ -55,7 +55,7 @@ class EngineConfig:
     )
     graphs: Literal["auto", "on", "lazy", "padded", "off"] = setting(
         "auto",
-        "Replay decode steps as CUDA graphs; auto where it can be done. on demands it, lazy records a "
+        "Replay steps as CUDA graphs; auto where it can be done. on demands it, lazy records a "
         "size when it is first met, padded launches the same kernels one by one (for comparison).",
     )
     prefix_caching: bool = setting(True, "Reuse the KV blocks of shared prefixes.")

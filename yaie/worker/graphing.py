@@ -109,8 +109,8 @@ def _prepared(steps: PaddedSteps, device: torch.device) -> str:
         *(partial(steps.mixed.prepare, zones) for zones in steps.mixed.sizes),
         *(partial(steps.decodes.prepare, size) for size in reversed(steps.decodes.sizes)),
     ]
-    for one in bar("Recording CUDA graphs")(work):
-        one()
+    for index in bar("Recording CUDA graphs")(range(len(work))):
+        work[index]()
     most, mixed = steps.decodes.sizes[-1], steps.mixed.sizes
     return (
         f"steps replay CUDA graphs: {len(steps.decodes.sizes)} sizes of decodes, up to {most} requests; "

@@ -70,7 +70,9 @@ def test_rows_behind_the_last_sequence_are_nobodys(part: ModuleType) -> None:
     padded = with_gaps(replace(case, q=torch.cat((case.q, case.q[:3]))))
     out, _ = attend(part, padded)
     expect(len(out) == len(padded.q), f"{len(out)} rows come back for {len(padded.q)}")
-    why = "A sequence's queries end where the next one's begin, the last one's at query_start_loc[n]."
+    why = (
+        "A sequence's queries end where the next one's begin, the last one's at query_start_loc[n]."
+    )
     what = "the 7 queries of [5, 2, 0, 0], with three rows of nobody behind them"
     expect_near(out[:7], case.exact(), case.q.dtype, what, why=why)
 

@@ -69,15 +69,6 @@ def scores_of(lens: list[int], score: float, **spec: object) -> Case:
 
 
 @task("11.4")
-def test_sinks_may_be_in_half_precision(part: ModuleType) -> None:
-    """Sinks come in the model's dtype, and are computed with in float32."""
-    sinks = torch.tensor([1.5, -2.0], dtype=torch.bfloat16)
-    case = make_case([7, 3], group=2, dtype=torch.bfloat16, sinks=sinks)
-    why = "A model in bfloat16 brings its sinks in bfloat16: widen what is loaded."
-    expect_attention(part, case, splits=1, what="decode with sinks in bfloat16", why=why)
-
-
-@task("11.4")
 def test_nothing_hides_behind_a_softcap(part: ModuleType) -> None:
     """What does not exist stays hidden under a softcap."""
     case = make_case([5], block_size=4, softcap=2.0)
@@ -137,6 +128,15 @@ def test_a_sink_is_neither_scaled_nor_capped(part: ModuleType) -> None:
     expect_attention(
         part, case, splits=1, what="a sink of 3 at scale 0.25", why="A sink is no score."
     )
+
+
+@task("11.4")
+def test_sinks_may_be_in_half_precision(part: ModuleType) -> None:
+    """Sinks come in the model's dtype, and are computed with in float32."""
+    sinks = torch.tensor([1.5, -2.0], dtype=torch.bfloat16)
+    case = make_case([7, 3], group=2, dtype=torch.bfloat16, sinks=sinks)
+    why = "A model in bfloat16 brings its sinks in bfloat16: widen what is loaded."
+    expect_attention(part, case, splits=1, what="decode with sinks in bfloat16", why=why)
 
 
 @task("11.4")
