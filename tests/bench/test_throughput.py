@@ -185,11 +185,15 @@ def test_on_a_gpu_every_technique_is_one_that_can_be_left_out(
     monkeypatch.setattr(ablation, "resolve_device", lambda _: torch.device("cuda"))
     monkeypatch.setattr(ablation, "decide", lambda *_: decide(triton, cpu))
     found, _ = ablation.variants(EngineConfig(graphs="on", mine="triton_ops"))
-    assert [*found] == [ablation.FULL, "without graphs", "without overlap", "kernels in PyTorch"]
+    assert [*found] == [
+        ablation.FULL, "without graphs", "without overlap", "kernels in PyTorch",
+        "the reference's parts",
+    ]  # fmt: skip
     changes = [one.non_default() for one in found.values()]
     assert changes[1]["graphs"] == "off"
     assert changes[2]["overlap"] == "off"
     assert changes[3] == {"backend": "torch", "graphs": "off"}
+    assert changes[4]["mine"] == "none"
     choose_backend(found["kernels in PyTorch"], cpu)
 
 
