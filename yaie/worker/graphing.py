@@ -120,7 +120,7 @@ def _prepared(steps: PaddedSteps, device: torch.device) -> str:
 
 
 def _used(device: torch.device) -> int:
-    """Bytes of the device that somebody has taken."""
+    """Bytes of the device's memory in use, by any process."""
     if device.type != "cuda":
         return 0
     free, total = torch.cuda.mem_get_info(device)

@@ -183,7 +183,7 @@ class MixedSteps:
 
 def fill(parts: Uploaded, zones: Zones, step: StepInput, machine: PaddedMachine) -> None:
     """Write a step into arrays that are uploaded, and padding around it: rows that store nothing, and
-    sequences of nobody that have no queries and no keys."""
+    sequences without queries and keys."""
     blank(parts, zones, machine.seats.nobody)
     lens, decodes = step.num_tokens, _decodes(step)
     kv_lens, ends = step.starts + lens, np.cumsum(lens, dtype=np.int32)

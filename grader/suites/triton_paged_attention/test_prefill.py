@@ -64,7 +64,7 @@ def test_every_chunk_has_its_sequence(part: ModuleType) -> None:
 
 
 @task("11.5")
-def test_rows_behind_the_last_sequence_are_nobodys(part: ModuleType) -> None:
+def test_rows_behind_the_last_sequence_are_padding(part: ModuleType) -> None:
     """A step that is replayed is padded: sequences without queries, and rows of no sequence."""
     case = make_case([9, 6, 5, 4], queries=[5, 2, 0, 0])
     padded = with_gaps(replace(case, q=torch.cat((case.q, case.q[:3]))))
@@ -73,7 +73,7 @@ def test_rows_behind_the_last_sequence_are_nobodys(part: ModuleType) -> None:
     why = (
         "A sequence's queries end where the next one's begin, the last one's at query_start_loc[n]."
     )
-    what = "the 7 queries of [5, 2, 0, 0], with three rows of nobody behind them"
+    what = "the 7 queries of [5, 2, 0, 0], with three rows of padding behind them"
     expect_near(out[:7], case.exact(), case.q.dtype, what, why=why)
 
 

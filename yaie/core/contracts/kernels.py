@@ -200,7 +200,8 @@ class PagedAttention(Protocol):
     ) -> "Tensor":
         """Chunks of several sequences: q [T, heads, d], those of sequence i at query_start_loc[i] to
         query_start_loc[i + 1] ([n + 1] int32), the last of them at position seq_lens[i] - 1. A sequence
-        may have no queries, and rows behind the last one's are nobody's: padding, which gives anything.
+        may have no queries, and q may have rows behind the last sequence. Both are padding: the result
+        may hold anything in those rows.
 
         Returns [T, heads, d]. max_query_len: a bound on the chunks' lengths, known on the host.
         """
