@@ -4,19 +4,18 @@
 
 Requests of every kind come in waves, on a pool so small that some are swapped out and back: greedy and
 drawn, with filters, penalties, log-probabilities and grammars; every ninth is given up. After each wave
-the engine is empty. What it holds then is compared with what it held after the tenth, when every buffer
-has been made that there will be.
+the engine is empty. What it holds then is compared with what it held after the tenth: later ones add no
+more than a staging buffer for a larger step than there was.
 """
 
 import argparse
-import json
 import random
 import time
-from pathlib import Path
 from typing import Any
 
 import torch
 
+from yaie.bench.report import save
 from yaie.core.params import Constraint, SamplingParams
 from yaie.engine.llm_engine import LLMEngine
 
@@ -29,7 +28,7 @@ WISHES: list[dict[str, Any]] = [
     {"temperature": 1.0, "constraint": Constraint("json_object", "")},
 ]
 SETTLED = 10
-"""Waves after which memory must not grow."""
+"""Waves after which what is held is compared."""
 
 
 def wave(engine: LLMEngine, rng: random.Random) -> int:
@@ -66,7 +65,7 @@ def main() -> None:
     """Print what was held after the first waves and at the end."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=300)
-    parser.add_argument("--json", type=Path)
+    parser.add_argument("--json")
     given = parser.parse_args()
     engine = LLMEngine(
         model="tutor", device="cuda", mine="none", num_blocks=200, max_num_seqs=64,
@@ -84,10 +83,9 @@ def main() -> None:
     print(f"{waves} waves, {requests} requests, {preemptions:.0f} preemptions")
     for name, value in after.items():
         print(f"{name:17} {before[name]:15,.0f} then {value:15,.0f} at the end")
-    if given.json is not None:
-        figures = {"waves": waves, "requests": requests, "preemptions": preemptions,
-                   "before": before, "after": after}  # fmt: skip
-        given.json.write_text(json.dumps(figures, indent=2) + "\n", "utf-8")
+    command = f"python -m book.measure.gpu_soak --seconds {given.seconds:g}"
+    save(given.json, {"command": command, "waves": waves, "requests": requests,
+                      "preemptions": preemptions, "before": before, "after": after})  # fmt: skip
 
 
 if __name__ == "__main__":
