@@ -36,7 +36,7 @@ NAMED = @test -n "$(LAB)" || { echo "Name a lab: make $@ LAB=radix_tree" >&2; ex
 
 .DEFAULT_GOAL := help
 .PHONY: help setup grade watch hint reset notebook show serve chat \
-        bench build-kernels stubs selfcheck docs docs-serve pdf given traces notebooks test check clean
+        bench build-kernels stubs selfcheck docs docs-serve pdf given traces notebooks evidence test check clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -110,6 +110,9 @@ traces: $(READY) ## Record the data of the book's figures from the reference
 
 notebooks: $(READY) ## Run the labs' notebooks on the reference, into the book [LAB]
 	$(BIN)/python -m book.tools.notebooks $(LAB) $(ARGS)
+
+evidence: $(READY) ## Measure again the book's figures, on an idle machine [ARGS=--stale]
+	$(BIN)/python -m book.tools.remeasure $(ARGS)
 
 test: $(READY) ## Run the tests [ARGS, for example ARGS='-m "not slow"']
 	$(BIN)/python -m pytest $(ARGS)

@@ -1,5 +1,6 @@
 """How figures are shown and kept: a table for people, JSON for the rest, the machine with both."""
 
+import datetime
 import json
 import platform
 import re
@@ -94,11 +95,17 @@ _NUMBERS = re.compile(r"\[[-+.\deE,\s]+\]")
 
 
 def save(path: str | None, figures: dict[str, Any]) -> None:
-    """Write the figures and the machine to a file, if one was asked for."""
+    """Write the figures, the machine and the day to a file, if one was asked for."""
     if path is not None:
-        text = json.dumps({"machine": machine(), **figures}, indent=2)
-        text = _NUMBERS.sub(lambda numbers: " ".join(numbers[0].split()), text)
-        Path(path).write_text(text + "\n", encoding="utf-8")
+        today = datetime.date.today().isoformat()
+        text = as_json({"machine": machine(), "date": today, **figures})
+        Path(path).write_text(text, encoding="utf-8")
+
+
+def as_json(figures: dict[str, Any]) -> str:
+    """Figures as they are kept: indented, but lists of numbers."""
+    text = json.dumps(figures, indent=2)
+    return _NUMBERS.sub(lambda numbers: " ".join(numbers[0].split()), text) + "\n"
 
 
 def progress() -> Progress:

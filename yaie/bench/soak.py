@@ -195,7 +195,7 @@ def _report(soak: Soak, seconds: float, leaks: list[str], served: str) -> None:
     if first := _first_token_ms(soak):
         times = f"{first['p50']:,.0f} ms, {first['p99']:,.0f} ms"
         rows.append(("to first token, median and 99th percentile", times))
-    show("A long day", ["", "measured"], rows, [served, f"{seconds:,.0f} s"])
+    show("A soak", ["", "measured"], rows, [served, f"{seconds:,.0f} s"])
     for fault in soak.faults[:MOST_SHOWN]:
         say(f"FAULT {fault:.400}")
     if len(soak.faults) > MOST_SHOWN:

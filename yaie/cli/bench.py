@@ -217,7 +217,7 @@ def soak(
     engine_process: EngineProcess = None,
     json: Json = None,
 ) -> None:
-    """A long day of `yaie serve`: requests of every kind, good, bad and given up. Does anything leak?
+    """Thousands of requests to `yaie serve`, good, bad and given up. Does anything leak?
 
     The model needs a chat template. The server gets one thread and a pool of 1,024 blocks unless
     --threads and --num-blocks say otherwise. Exits with 1 if an answer is not whole, a greedy answer
