@@ -15,6 +15,8 @@ from yaie.core.request import Request
 MAX_TOKENS = 24
 NUM_PROMPTS = 64
 SPARE_PROMPTS = 4
+ALONE = 16
+"""Each length at least once: one at a time, more prompts take long and show nothing else."""
 ROUNDING = 1e-4
 FAMILIES = (
     "llama llama3-rope llama-yarn mistral qwen2 qwen3 gpt2 "
@@ -75,7 +77,9 @@ def outputs(requests: list[Request]) -> list[list[int]]:
 
 def test_one_by_one(case: Case) -> None:
     engine = case.engine()
-    assert [outputs(run(engine, [prompt]))[0] for prompt in case.prompts] == case.expected
+    prompts = case.prompts[:ALONE]
+    answers = [outputs(run(engine, [prompt]))[0] for prompt in prompts]
+    assert answers == case.expected[:ALONE]
     assert_empty(engine)
 
 
