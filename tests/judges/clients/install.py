@@ -44,16 +44,23 @@ def pinned(client: str) -> dict[str, str]:
 
 
 def install(client: str) -> None:
-    """Make the environment, unless it has been made from the same pins."""
-    folder, pins = home() / client, PINS / f"{client}.txt"
+    """Make a client's environment, unless it has been made from the same pins."""
+    make_environment(home() / client, PINS / f"{client}.txt", complete=client not in RESOLVED)
+
+
+def make_environment(folder: Path, pins: Path, complete: bool = True) -> None:
+    """One with what `pins` lists, unless it has been made from the same list.
+
+    Raises CalledProcessError if pip fails, which says why on stderr.
+    """
     made_from = folder / "pins.txt"
     if made_from.exists() and made_from.read_bytes() == pins.read_bytes():
         return
     venv.create(folder, clear=True, with_pip=True)
-    command = [str(python_of(client)), "-m", "pip", "install", "--quiet",
+    command = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet",
                "--no-compile", "-r", str(pins)]  # fmt: skip
     # A complete list needs no resolving, which takes longer than the installation.
-    subprocess.run(command + ["--no-deps"] * (client not in RESOLVED), check=True)
+    subprocess.run(command + ["--no-deps"] * complete, check=True)
     made_from.write_bytes(pins.read_bytes())
 
 
