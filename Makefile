@@ -140,6 +140,5 @@ $(READY): pyproject.toml constraints.txt
 	  echo "$(PYTHON) cannot make a virtual environment: its venv module is not installed."; \
 	  echo "On Debian or Ubuntu: apt install python3-venv"; exit 2; } >&2
 	@echo "Setting up $(VENV): a few minutes the first time, most of them for PyTorch."
-	"$(PYTHON)" -m venv "$(VENV)"
-	$(BIN)/python -m pip install $(PIP_ARGS) --constraint constraints.txt --editable '.[dev]'
+	@"$(PYTHON)" -I yaie/cli/set_up.py "$(VENV)" $(PIP_ARGS)
 	@touch $@
