@@ -36,7 +36,8 @@ NAMED = @test -n "$(LAB)" || { echo "Name a lab: make $@ LAB=radix_tree" >&2; ex
 
 .DEFAULT_GOAL := help
 .PHONY: help setup grade watch hint reset notebook show serve chat \
-        bench build-kernels stubs selfcheck docs docs-serve pdf given traces notebooks evidence test check clean
+        bench build-kernels stubs selfcheck docs docs-serve pdf given traces notebooks evidence test \
+        nightly check clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -116,6 +117,9 @@ evidence: $(READY) ## Measure again the book's figures, on an idle machine [ARGS
 
 test: $(READY) ## Run the tests [ARGS, for example ARGS='-m "not slow"']
 	$(BIN)/python -m pytest $(ARGS)
+
+nightly: $(READY) ## Install the judges, run the tests marked nightly, write it down [ARGS]
+	$(BIN)/python -m tests.nightly $(ARGS)
 
 check: $(READY) ## Lint, format, types; stubs, figures and book in step and without a fault
 	$(BIN)/ruff check .

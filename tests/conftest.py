@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.left_out import LeftOut
+
 # Beside other workers (`pytest -n 2`), a test and what it starts use this worker's share of the cores.
 # PyTorch reads the number when it is imported.
 WORKERS = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
@@ -39,8 +41,9 @@ if not any(Path(driver).exists() for driver in DRIVERS) or not has_gpu():
     os.environ.setdefault("TRITON_INTERPRET", "1")
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """A shell starts what runs in the background deaf to Ctrl-C, and children inherit that."""
+    config.pluginmanager.register(LeftOut(), "left-out")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

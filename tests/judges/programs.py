@@ -16,6 +16,8 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.judges.clients.install import python_of
+
 ROOT = Path(__file__).parents[2]
 OFFLINE = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
@@ -25,16 +27,13 @@ READY_SECONDS = 90
 
 
 def installed(name: str) -> str:
-    """The path of a program: next to this Python, or in a folder of YAIE_JUDGES (separated as in PATH).
-
-    They need not share this environment: their pins may contradict ours.
+    """The path of a program: in a folder of YAIE_JUDGES (separated as in PATH), or in `.judges/judges`,
+    an environment of their own: their pins may contradict ours.
     """
-    folders = [str(Path(sys.executable).parent), os.environ.get("YAIE_JUDGES", "")]
+    folders = [os.environ.get("YAIE_JUDGES", ""), str(python_of("judges").parent)]
     found = shutil.which(name, path=os.pathsep.join(folder for folder in folders if folder))
     if found is None:
-        pytest.skip(
-            f"{name} is not installed: pip install 'yaie[judges]', or name its folder in YAIE_JUDGES"
-        )
+        pytest.skip(f"{name} is not installed: python -m tests.judges.clients.install judges")
     return found
 
 

@@ -2,6 +2,7 @@
 
     .venv/bin/python -m tests.judges.clients.install              # all that install within a minute
     .venv/bin/python -m tests.judges.clients.install langchain    # these
+    .venv/bin/python -m tests.judges.clients.install judges       # lm-eval and the routers
 
 They go to `.judges/<client>`, or into the folder that YAIE_CLIENTS names.
 """
@@ -15,9 +16,9 @@ from pathlib import Path
 ROOT = Path(__file__).parents[3]
 PINS = Path(__file__).parent / "pins"
 # These take minutes and more than a gigabyte.
-HEAVY = ("aiperf", "guidellm")
-# This one's PyTorch brings along what the platform has, so its list is not complete.
-RESOLVED = ("guidellm",)
+HEAVY = ("aiperf", "guidellm", "judges")
+# Their PyTorch brings along what the platform has, so their lists are not complete.
+RESOLVED = ("guidellm", "judges")
 MINIMUM = (3, 11)
 
 
