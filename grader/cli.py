@@ -12,6 +12,7 @@ from rich.markup import escape
 from typer.core import TyperGroup
 
 from grader.selfcheck.cli import selfcheck
+from yaie.cli.variables import warn_of_unknown_variables
 from yaie.core.errors import ConfigError, YaieError
 
 STOPPED = 130
@@ -29,6 +30,8 @@ class Commands(TyperGroup):
         for number in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, _leave)
         try:
+            if not {"-h", "--help"}.intersection(sys.argv):
+                warn_of_unknown_variables()
             return super().invoke(ctx)
         except YaieError as error:
             err.print(f"[bold red]Error:[/] {escape(error.message)}", soft_wrap=True)

@@ -247,6 +247,7 @@ def test_padding_is_refused_where_lengths_are_read_on_the_host() -> None:
     with pytest.raises(ConfigError, match="PyTorch computes attention") as caught:
         LLMEngine(graphs="padded", backend="torch", num_blocks=8, device="cpu")
     assert caught.value.param == "graphs"
+    assert "--backend triton (on a CPU with TRITON_INTERPRET=1" in caught.value.message
 
 
 def test_a_registered_class_is_a_backend_like_any_other(monkeypatch: pytest.MonkeyPatch) -> None:

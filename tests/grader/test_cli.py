@@ -160,3 +160,11 @@ def test_make_passes_a_folder_on_as_seen_from_where_it_was_called(tmp_path, give
     run = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert f'--impl "{meant.format(here=tmp_path)}"' in run.stdout
     assert "grader grade radix_tree --task 3" in run.stdout
+
+
+def test_a_misspelled_variable_is_refused_and_any_other_warned_of():
+    run = grader("grade", "radix_tree", YAIE_CASHE="/tmp")
+    assert (run.returncode, run.stdout) == (2, "")
+    assert "YAIE_CASHE, which is no setting; did you mean YAIE_CACHE?" in run.stderr
+    run = grader("grade", "no_such_lab", YAIE_GARDEN="1")
+    assert "Warning: YAIE_GARDEN is no setting and has no effect" in run.stderr

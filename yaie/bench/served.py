@@ -10,6 +10,7 @@ from dataclasses import fields
 
 from yaie.core.config import EngineConfig
 from yaie.core.errors import YaieError
+from yaie.core.idle import idle_settings
 from yaie.core.settings import ENV_PREFIX
 from yaie.server.settings import ServerSettings
 
@@ -39,10 +40,15 @@ def serving(config: EngineConfig, *options: str) -> Iterator[tuple[str, Server]]
 
 
 def flags(config: EngineConfig) -> list[str]:
-    """The arguments of a command that give it this configuration, where no variable gives another."""
-    given = [config.model]
+    """The arguments of a command that give it this configuration, where no variable gives another.
+
+    Settings without effect, which may come from a file, are left out: as flags they would be refused.
+    """
+    given, idle = [config.model], idle_settings(config)
     for name, value in config.non_default().items():
         flag = name.replace("_", "-")
+        if name in idle:
+            continue
         if isinstance(value, bool):
             given.append(f"--{flag}" if value else f"--no-{flag}")
         elif name != "model":

@@ -4,12 +4,15 @@ from typing import Annotated, Literal
 
 import typer
 
-from yaie.cli.options import engine_options
+from yaie.cli.options import engine_options, refuse_flags
 from yaie.core.config import EngineConfig
 
 bench_app = typer.Typer(
     help="Measure the engine beside a peer, in the same run.", no_args_is_help=True
 )
+
+BOTH = {"prefix_caching": "this measures with the cache and without"}
+NEITHER = {"prefix_caching": "the requests share nothing, and it is off"}
 
 BATCHES = [1, 8, 32]
 RUNNING = [1, 8, 64, 128, 256]
@@ -32,6 +35,7 @@ Json = Annotated[str | None, typer.Option("--json", help="Also write the figures
 @bench_app.command()
 @engine_options("argument")
 def throughput(
+    context: typer.Context,
     config: EngineConfig,
     workload: Annotated[
         Workload,
@@ -111,6 +115,8 @@ def throughput(
     from yaie.bench.throughput.asked import asked
     from yaie.bench.throughput.command import run
 
+    if workload == "prefix":
+        refuse_flags(context, BOTH)
     if static:
         peer = [*(peer or []), "static"]
     prefix = {
@@ -143,6 +149,7 @@ def latency(
 @bench_app.command()
 @engine_options("argument")
 def memory(
+    context: typer.Context,
     config: EngineConfig,
     requests: Requests = 64,
     prompt_tokens: Range = "512-1024",
@@ -150,6 +157,7 @@ def memory(
     json: Json = None,
 ) -> None:
     """Share of allocated KV slots that hold a token, against contiguous allocators on the same trace."""
+    refuse_flags(context, NEITHER)
     from yaie.bench.memory import run
     from yaie.bench.workload import Lengths
 
@@ -159,6 +167,7 @@ def memory(
 @bench_app.command()
 @engine_options("argument")
 def prefix(
+    context: typer.Context,
     config: EngineConfig,
     shared_tokens: Annotated[int, typer.Option(help="Length of the shared prefix.", min=1)] = 1000,
     own_tokens: Annotated[int, typer.Option(help="Tokens after it.", min=1)] = 24,
@@ -166,6 +175,7 @@ def prefix(
     json: Json = None,
 ) -> None:
     """Time to first token with a shared prefix: computed, and found in the cache."""
+    refuse_flags(context, BOTH)
     from yaie.bench.prefix import run
 
     run(config, shared_tokens, own_tokens, repeats, json)
@@ -194,6 +204,7 @@ def ladder(
 @bench_app.command()
 @engine_options("argument")
 def overhead(
+    context: typer.Context,
     config: EngineConfig,
     streams: Annotated[int, typer.Option(help="Answers that are streamed at once.", min=1)] = 64,
     prompt_tokens: Annotated[int, typer.Option(help="Length of each prompt.", min=1)] = 64,
@@ -203,6 +214,7 @@ def overhead(
     json: Json = None,
 ) -> None:
     """The price of HTTP: tokens a second through `yaie serve`, beside the engine alone."""
+    refuse_flags(context, NEITHER)
     from yaie.bench.overhead import run
 
     run(config, streams, prompt_tokens, output_tokens, repeats, engine_process, json)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from yaie.cli.console import out, show_backend, show_parts
-from yaie.cli.options import engine_options, sampling_options
+from yaie.cli.options import engine_options, refuse_flags, sampling_options
 from yaie.cli.steps import StepLog, name_of
 from yaie.core.config import EngineConfig
 from yaie.core.errors import InvalidRequestError
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 @engine_options(model_as="option")
 @sampling_options
 def generate(
+    context: typer.Context,
     config: EngineConfig,
     sampling: dict[str, Any],
     prompts: Annotated[
@@ -46,6 +47,7 @@ def generate(
 ) -> None:
     """Generate text for one or several prompts and print it."""
     _check_options(chat, system, as_json, steps)
+    _check_idle(context, sampling, steps)
     texts = prompts or _from_stdin()
     from yaie.engine.llm_engine import LLMEngine
 
@@ -79,6 +81,15 @@ def _check_options(chat: bool | None, system: str | None, as_json: bool, steps: 
         )
     if as_json and steps:
         raise InvalidRequestError("--steps is a table for people: leave out --json")
+
+
+def _check_idle(context: typer.Context, sampling: dict[str, Any], steps: bool) -> None:
+    """Refuse flags that would do nothing."""
+    if sampling["temperature"] == 0:
+        why = "at temperature 0 the most likely token is always taken; add --temperature 1"
+        refuse_flags(context, dict.fromkeys(("top_k", "top_p", "min_p"), why))
+    if steps and context.params["overlap"] == "on":
+        refuse_flags(context, {"overlap": "--steps shows steps one after the other; leave out one"})
 
 
 def _from_stdin() -> list[str]:

@@ -4,6 +4,7 @@ Errors that were raised on purpose are one paragraph on stderr and exit code 2; 
 traceback, because it is a bug.
 """
 
+import sys
 from typing import Annotated
 
 import typer
@@ -17,6 +18,7 @@ from yaie.cli.doctor import doctor
 from yaie.cli.generate import generate
 from yaie.cli.lab import lab_app
 from yaie.cli.serve import serve
+from yaie.cli.variables import unknown_variables, warn_of_unknown_variables
 from yaie.core.errors import YaieError
 
 app = typer.Typer(
@@ -44,11 +46,17 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def _options(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", help="Print the version.", callback=_print_version)
     ] = False,
 ) -> None:
-    pass
+    if {"-h", "--help"}.intersection(sys.argv):
+        return  # a page of help is of use whatever the environment holds
+    if context.invoked_subcommand == "serve":
+        unknown_variables()  # what it warns of belongs into its log, which is not open yet
+    else:
+        warn_of_unknown_variables()
 
 
 def main() -> None:

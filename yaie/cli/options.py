@@ -5,7 +5,7 @@
 """
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from functools import wraps
 from pathlib import Path
@@ -14,6 +14,8 @@ from typing import Annotated, Any, Literal, TypeVar, get_origin, get_type_hints
 import typer
 
 from yaie.core.config import EngineConfig
+from yaie.core.errors import ConfigError
+from yaie.core.idle import refuse_idle
 from yaie.core.params import SamplingParams
 from yaie.server.settings import ServerSettings
 
@@ -47,6 +49,7 @@ def engine_options(
             config = EngineConfig.load(given, file=values.pop("config_file"))
             if given["model"] is None and "model" not in config.non_default():
                 config = replace(config, model=last_model() or config.model)
+            refuse_idle(config, given)
             return command(config=config, **values)
 
         own = [p for p in _parameters(command) if p.name != "config"]
@@ -99,6 +102,22 @@ def server_options(command: Command) -> Command:
     return with_settings  # type: ignore[return-value]
 
 
+def refuse_flags(context: typer.Context, why: Mapping[str, str]) -> None:
+    """Raise ConfigError for a flag that was given and that the command would not heed.
+
+    why: by the name of the parameter, a sentence. The same setting in the environment or a file may
+    stay: it is for other commands, too.
+    """
+    for name, reason in why.items():
+        if context.params.get(name) is not None:
+            flag = _flag_name(name, context.params[name])
+            raise ConfigError(f"{flag} has no effect here: {reason}", param=name)
+
+
+def _flag_name(name: str, value: Any = None) -> str:
+    return f"--{'no-' if value is False else ''}{name.replace('_', '-')}"
+
+
 def _model(model_as: str) -> inspect.Parameter:
     help = next(item for item in fields(EngineConfig) if item.name == "model").metadata["help"]
     if model_as == "argument":
@@ -126,7 +145,7 @@ def _sampling_flags() -> list[inspect.Parameter]:
 
 def _flag(name: str, hint: Any, help: str, panel: str, default: Any) -> inspect.Parameter:
     """A flag that is None unless it is given: the default belongs to the dataclass."""
-    flag = f"--{name.replace('_', '-')}"
+    flag = _flag_name(name)
     if hint in (bool, bool | None):
         flag = f"{flag}/--no-{flag[2:]}"
     if get_origin(hint) is tuple:

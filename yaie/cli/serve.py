@@ -1,6 +1,7 @@
 """`yaie serve`: the HTTP server."""
 
 import asyncio
+import logging
 import os
 from functools import partial
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ import typer
 from yaie import __version__
 from yaie.cli.console import err, out, parts_table, say
 from yaie.cli.options import engine_options, server_options
+from yaie.cli.variables import unknown_variables
 from yaie.core.config import EngineConfig
 from yaie.core.errors import EngineDeadError, YaieError
 from yaie.core.exit import exit_now
@@ -20,6 +22,8 @@ from yaie.server.settings import ServerSettings
 if TYPE_CHECKING:
     from yaie.engine.facts import EngineFacts
     from yaie.engine.llm_engine import LLMEngine
+
+logger = logging.getLogger(__name__)
 
 CPUS_FOR_TWO = 4
 """With at least so many, the engine gets a process of its own; with fewer, the two would take turns."""
@@ -42,6 +46,8 @@ def serve(config: EngineConfig, settings: ServerSettings) -> None:
 
     log = partial(start_logging, settings.log_level, settings.log_file, settings.log_json)
     log()
+    if said := unknown_variables():
+        logger.warning(said)
     in_process = partial(EngineProcess, prepare=log, load_tokenizer=load_tokenizer)
     engine = AsyncEngine(
         partial(_load, config),

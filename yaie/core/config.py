@@ -13,6 +13,7 @@ from typing import Any, Literal
 from yaie.core.compat import Self, tomllib
 from yaie.core.errors import ConfigError
 from yaie.core.settings import ENV_PREFIX, check_types, from_environment, require, setting
+from yaie.core.variables import known_variables, refuse_misspelled
 
 MOST_GIB = 1 << 20
 Graphs = Literal["auto", "on", "lazy", "padded", "off"]
@@ -110,8 +111,13 @@ class EngineConfig:
         environ: Mapping[str, str] | None = None,
         file: str | Path | None = None,
     ) -> Self:
-        """Merge the sources. `given` holds flags or keyword arguments; None values count as absent."""
+        """Merge the sources. `given` holds flags or keyword arguments; None values count as absent.
+
+        Raises ConfigError for a value that is wrong, a name that is no setting's, and a variable that is
+        nearly one.
+        """
         environ = os.environ if environ is None else environ
+        refuse_misspelled(environ, known_variables(cls))
         file = file or environ.get(ENV_PREFIX + "CONFIG")
         values = _from_file(Path(file), cls) if file else {}
         values |= from_environment(environ, cls)

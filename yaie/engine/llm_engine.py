@@ -13,6 +13,7 @@ from yaie.backends import Backend, choose_backend
 from yaie.core.config import EngineConfig
 from yaie.core.contracts import ApiServer
 from yaie.core.errors import ConfigError, EngineOverloadedError, InvalidRequestError, YaieError
+from yaie.core.idle import refuse_idle
 from yaie.core.output import RequestOutput, Submitted
 from yaie.core.params import PromptOptions, SamplingParams
 from yaie.core.request import FinishReason, Request
@@ -300,8 +301,11 @@ class LLMEngine:
 
 def _configured(config: EngineConfig | None, settings: Json) -> EngineConfig:
     """`config` with these settings changed; without one, what environment and file say."""
-    if config is None:
-        return EngineConfig.load(settings)
-    if unknown := sorted(settings.keys() - EngineConfig.__dataclass_fields__.keys()):
-        raise ConfigError(f"no setting is called {unknown[0]!r}", param=unknown[0])
-    return replace(config, **settings)
+    if config is not None:
+        if unknown := sorted(settings.keys() - EngineConfig.__dataclass_fields__.keys()):
+            raise ConfigError(f"no setting is called {unknown[0]!r}", param=unknown[0])
+        config = replace(config, **settings)
+    else:
+        config = EngineConfig.load(settings)
+    refuse_idle(config, settings)
+    return config

@@ -13,6 +13,7 @@ from typing import Any, Literal
 from yaie.core.compat import Self
 from yaie.core.errors import ConfigError
 from yaie.core.settings import check_types, from_environment, require, setting
+from yaie.core.variables import known_variables, refuse_misspelled
 
 SERVER, LIMITS, ACCESS, LOGS = "Server", "Limits", "Access", "Logs"
 
@@ -128,7 +129,9 @@ class ServerSettings:
     ) -> Self:
         """Merge the sources, the keys in `api_key_file` among them. In `given`, None and () count as
         absent."""
-        values = from_environment(os.environ if environ is None else environ, cls)
+        environ = os.environ if environ is None else environ
+        refuse_misspelled(environ, known_variables(cls))
+        values = from_environment(environ, cls)
         values |= {name: value for name, value in (given or {}).items() if value not in (None, ())}
         if path := values.get("api_key_file"):
             values["api_key"] = (*values.get("api_key", ()), *_keys_in(path))

@@ -49,7 +49,8 @@ def padded_steps(config: EngineConfig, backend: Backend, worker: Worker) -> Padd
     if config.deterministic:
         return _refused(config, "deterministic steps are not padded")
     if not backend.may_be_captured:
-        return _refused(config, f"with backend {backend.name!r}, PyTorch computes attention or ops")
+        why = f"with backend {backend.name!r}, PyTorch computes attention or ops"
+        return _refused(config, why, _how_to_capture(backend, on_gpu))
     make = partial(_made, worker, config.max_num_seqs, config.token_budget)
     if mode == "padded":
         return make(records=False)
@@ -61,10 +62,20 @@ def padded_steps(config: EngineConfig, backend: Backend, worker: Worker) -> Padd
     return steps._replace(note=_prepared(steps, worker.device))
 
 
-def _refused(config: EngineConfig, why: str) -> PaddedSteps:
+def _how_to_capture(backend: Backend, on_gpu: bool) -> str:
+    """What to set so that kernels compute all of a step. "" where a backend has them and cannot use
+    them: mine names parts in PyTorch, or the model's heads are too wide."""
+    if backend.name != "torch":
+        return ""
+    where = "" if on_gpu else " (on a CPU with TRITON_INTERPRET=1 in the environment)"
+    return f"Add --backend triton{where}, or leave graphs to auto."
+
+
+def _refused(config: EngineConfig, why: str, fix: str = "") -> PaddedSteps:
     if config.graphs != "auto":
         raise ConfigError(
-            f"graphs {config.graphs!r} cannot be had: {why}. Leave graphs to auto.", param="graphs"
+            f"graphs {config.graphs!r} cannot be had: {why}. {fix or 'Leave graphs to auto.'}",
+            param="graphs",
         )
     return PaddedSteps(None, None, f"steps are launched kernel by kernel: {why}")
 

@@ -91,6 +91,13 @@ def asked(
             )
     if peers is None:
         peers = ["transformers"] if workload == "random" and not ablation else []
+    if batch and workload != "fixed" and "transformers" not in peers:
+        raise ConfigError(
+            "--batch is for --workload fixed and for --peer transformers: add one of them",
+            param="batch",
+        )
+    if peer_python is not None and not {"vllm", "sglang"}.intersection(peers):
+        raise ConfigError("--peer-python goes with --peer vllm or sglang", param="peer-python")
     return Asked(
         workload,
         default[0] if requests is None else requests,
