@@ -29,23 +29,23 @@ def open_places(submission: Submission) -> dict[str, tuple[str, ...]]:
         ]
         if not at:
             continue
-        spans = _spans_in_cuda(source) if file.suffix in CUDA_SOURCES else _spans_in_python(source)
+        spans = _spans_in_cuda(source) if file.suffix in CUDA_SOURCES else spans_in_python(source)
         in_file: dict[str, list[str]] = defaultdict(list)
         for line, task in at:
-            name = _innermost(spans, line)
+            name = innermost(spans, line)
             in_file[task].append(f"{name} (line {line})" if name else f"line {line}")
         for task, places in in_file.items():
             found[task].append(f"{submission.shown(file)}: {', '.join(places)}")
     return {task: tuple(places) for task, places in found.items()}
 
 
-def _innermost(spans: list[tuple[int, int, str]], line: int) -> str:
+def innermost(spans: list[tuple[int, int, str]], line: int) -> str:
     """The name of the function that begins last before a line and ends after it; "" if none does."""
     around = [span for span in spans if span[0] <= line <= span[1]]
     return max(around)[2] if around else ""
 
 
-def _spans_in_python(source: str) -> list[tuple[int, int, str]]:
+def spans_in_python(source: str) -> list[tuple[int, int, str]]:
     """First and last line of each function, from 1, and its name. A file that cannot be read as Python
     has none: the report says that on its own."""
     try:

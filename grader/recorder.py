@@ -64,6 +64,11 @@ class Recorder:
         """The package under test."""
         return self._part
 
+    @pytest.fixture(scope="session")
+    def submission(self) -> Submission:
+        """Where its files lie."""
+        return self._submission
+
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """In the order of the tasks, and of the file in each; what is not asked for is left out."""
@@ -79,7 +84,7 @@ class Recorder:
     def pytest_runtest_protocol(self, item: pytest.Item) -> None:
         if task_of(item) not in self._over:
             self._emit({"event": "test", "name": item.nodeid, "task": task_of(item)})
-            SESSION.searches, SESSION.is_searching = 0, False
+            SESSION.searches, SESSION.is_searching, SESSION.left_open = 0, False, ""
             start_script(is_example=True)
 
     @pytest.hookimpl(wrapper=True)
@@ -174,7 +179,14 @@ class Recorder:
             again = how_to_fail_again(error)
         seconds = round(seconds, 4)
         return TestResult(
-            item.nodeid, task_of(item), verdict, seconds, waits_for, explanation, again
+            item.nodeid,
+            task_of(item),
+            verdict,
+            seconds,
+            waits_for,
+            explanation,
+            again,
+            SESSION.left_open,
         )
 
     def _with_program(self, explanation: Explanation, seconds: float) -> Explanation:

@@ -58,7 +58,7 @@ class Again:
 @dataclass(frozen=True, slots=True)
 class TestResult:
     """One test of a suite. waits_for: the task whose stub it ran into. again: if it failed; None as
-    well where its process died."""
+    well where its process died. left_open: what it could not verify here although it passed."""
 
     __test__ = False  # not for pytest to collect
 
@@ -69,6 +69,7 @@ class TestResult:
     waits_for: str = ""
     explanation: Explanation | None = None
     again: Again | None = None
+    left_open: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +138,14 @@ class LabResult:
         """The failure that a report tells in full."""
         failed = (task.worst for task in self.tasks if task.verdict is Verdict.FAILED)
         return next(failed, None)
+
+    @property
+    def left_open(self) -> tuple[str, ...]:
+        """What passing tests could not verify, each once."""
+        told = (
+            t.left_open for task in self.tasks for t in task.tests if t.verdict is Verdict.PASSED
+        )
+        return tuple(dict.fromkeys(filter(None, told)))
 
     @property
     def passed(self) -> tuple[str, ...]:

@@ -75,6 +75,8 @@ def main() -> None:
     from grader.kit.session import SESSION
 
     SESSION.seed, SESSION.shrink, SESSION.effort = order.seed, order.shrink, order.effort
+    if os.environ.get("TRITON_INTERPRET"):
+        _start_compiler(order)
     grade(order, emit)
     emit({"event": "end"})
     with suppress(Exception):  # the part may have closed it
@@ -97,7 +99,7 @@ def grade(order: Order, emit: Any, exit_first: bool = False) -> None:
     submission = Submission(lab, Path(order.folder), Path(order.shown_from))
     surroundings = Surroundings()
     pid = os.getpid()
-    _limit(order)
+    limit(order)
     emit({"event": "test", "name": "import", "task": ""})
     try:
         part = load(submission)
@@ -125,6 +127,16 @@ def grade(order: Order, emit: Any, exit_first: bool = False) -> None:
     run_suite(order.lab, recorder, exit_first)
 
 
+def _start_compiler(order: Order) -> None:
+    """Kernels are compiled while the suite interprets them."""
+    from grader.kit import compiled
+    from grader.submission import Submission
+    from yaie.curriculum.manifest import load_curriculum
+
+    lab = load_curriculum()[order.lab]
+    compiled.start(order, Submission(lab, Path(order.folder), Path(order.shown_from)))
+
+
 def run_suite(lab: str, recorder: Any, exit_first: bool = False) -> None:
     """pytest on one suite, with nothing that reads or writes outside it."""
     import pytest
@@ -146,7 +158,7 @@ def run_suite(lab: str, recorder: Any, exit_first: bool = False) -> None:
     pytest.main(arguments, plugins=[recorder])
 
 
-def _limit(order: Order) -> None:
+def limit(order: Order) -> None:
     """Limits that the kernel keeps. Not every system has each: the runner watches as well."""
     if order.memory_bytes:
         allowance = 0 if "torch" in sys.modules else TORCH_MAPS

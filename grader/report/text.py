@@ -71,9 +71,13 @@ def task_lines(result: LabResult) -> list[Text]:
 
 def open_lines(result: LabResult, width: int) -> list[Text]:
     """What passing leaves open on this machine; nothing before something has passed."""
-    left = not_verified_here(result.lab) if result.passed else ""
+    left = [*result.left_open, not_verified_here(result.lab)] if result.passed else []
     mark, style = MARKS[Verdict.NOT_VERIFIED]
-    return prose(f"{mark} not verified here: {left}", style, width=width, indent=2) if left else []
+    return [
+        line
+        for what in filter(None, left)
+        for line in prose(f"{mark} not verified here: {what}", style, width=width, indent=2)
+    ]
 
 
 def remark(task: TaskResult) -> str:
