@@ -83,10 +83,10 @@ def main() -> None:
     def emit(launch: Launch) -> None:
         os.write(order.fd, json.dumps(asdict(launch)).encode() + b"\n")
 
-    part = load(submission)
-    launches = importlib.import_module(f"grader.suites.{lab.key}.gpu_launches").LAUNCHES
     compiler = _Compiler(submission, emit)
     compiler.take_over()
+    part = load(submission)
+    launches = importlib.import_module(f"grader.suites.{lab.key}.gpu_launches").LAUNCHES
     for task in order.tasks:
         compiler.run(task, part, launches[task])
     os._exit(0)  # threads and exit handlers of the part have no say in how this ends
@@ -102,13 +102,14 @@ class _Compiler:
         self._owners = owners(submission)
 
     def take_over(self) -> None:
-        """No driver is asked for a GPU, and no kernel is launched."""
+        """Ask no driver for a GPU, launch no kernel. Raises what Triton does if it cannot compile here."""
         from triton import compiler
         from triton.runtime import driver
         from triton.runtime.jit import KernelInterface
 
         driver.set_active(_NoGPU())
         compiler.compile = to_ttir
+        _probe()
 
         def launch_on(kernel: Any, grid: Any) -> Callable[..., None]:
             return lambda *args, **kwargs: self.compile(kernel, grid, args, kwargs)
@@ -189,6 +190,16 @@ class _Compiler:
     def _frame(self, file: str, line: int) -> _Frame:
         name = innermost(spans_in_python(Path(file).read_text("utf-8")), line)
         return _Frame(file, line, name, self._owners.get((Path(file).name, name)))
+
+
+def _probe() -> None:
+    """Whether this Triton compiles as these lines expect, before any part is read."""
+    import torch
+
+    from grader.triton_probe import copy_kernel
+
+    tensor = torch.zeros(16)
+    copy_kernel.warmup(tensor, tensor, 16, BLOCK=16, grid=(1,))
 
 
 class _Refused(Exception):
