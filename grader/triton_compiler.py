@@ -102,7 +102,7 @@ class _Compiler:
         self._owners = owners(submission)
 
     def take_over(self) -> None:
-        """Ask no driver for a GPU, launch no kernel. Raises what Triton does if it cannot compile here."""
+        """Ask no driver for a GPU, launch no kernel. Raises what Triton raises if it cannot compile."""
         from triton import compiler
         from triton.runtime import driver
         from triton.runtime.jit import KernelInterface

@@ -134,7 +134,8 @@ def _start_compiler(order: Order) -> None:
     from yaie.curriculum.manifest import load_curriculum
 
     lab = load_curriculum()[order.lab]
-    compiled.start(order, Submission(lab, Path(order.folder), Path(order.shown_from)))
+    submission = Submission(lab, Path(order.folder), Path(order.shown_from))
+    compiled.start(submission, memory_bytes=order.memory_bytes, cpu_seconds=order.cpu_seconds)
 
 
 def run_suite(lab: str, recorder: Any, exit_first: bool = False) -> None:

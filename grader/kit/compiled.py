@@ -1,6 +1,6 @@
 """Whether a Triton part's kernels compile for a GPU: found out by another process, beside the suite.
 
-    start(order, submission)              when grading begins: it takes as long as the first tests do
+    start(submission)                     when grading begins: it takes as long as the first tests do
     wait(submission)                      before the last test of a task, on no test's time
     expect_compiles(submission, "9.1")    that test: nothing of the task's code is refused
 
@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
-from dataclasses import InitVar, asdict, dataclass, field, replace
+from dataclasses import InitVar, dataclass, field
 from typing import Any
 
 import pytest
@@ -24,7 +24,6 @@ from grader.kit.session import SESSION
 from grader.machine import INTERPRETED
 from grader.places import open_places
 from grader.submission import Submission, place
-from grader.worker import Order
 
 WAIT_SECONDS = 30.0
 """It takes about 2. Where it takes this long, the machine is busy, and the part is not to blame."""
@@ -37,21 +36,21 @@ class _Running:
     told of, None as long as it runs. unknown: why these are not all."""
 
     folder: str
-    order: InitVar[Order]
+    order: InitVar[dict[str, Any]]
     told: Any = field(default_factory=tempfile.TemporaryFile)
     said: Any = field(default_factory=tempfile.TemporaryFile)
     process: "subprocess.Popen[bytes]" = field(init=False)
     launches: list[dict[str, Any]] | None = None
     unknown: str = ""
 
-    def __post_init__(self, order: Order) -> None:
-        theirs = replace(order, fd=self.told.fileno())
+    def __post_init__(self, order: dict[str, Any]) -> None:
+        theirs = order | {"fd": self.told.fileno()}
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "grader.triton_compiler", json.dumps(asdict(theirs))],
+            [sys.executable, "-m", "grader.triton_compiler", json.dumps(theirs)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=self.said,
-            pass_fds=[theirs.fd],
+            pass_fds=[self.told.fileno()],
             env={name: value for name, value in os.environ.items() if name not in INTERPRETED},
         )
 
@@ -86,23 +85,29 @@ def _lines(file: Any) -> list[str]:
 _running: _Running | None = None
 
 
-def start(order: Order, submission: Submission) -> None:
+def start(submission: Submission, **limits: int) -> None:
     """Begin to compile what is written of the lab. All of it: one task's launch may be the only one that
-    reaches a line of another's."""
+    reaches a line of another's. limits: fields of the worker's `Order`."""
     global _running
     still_open = open_places(submission)
     tasks = [task.id for task in submission.lab.tasks if task.id not in still_open]
     if tasks:
-        _running = _Running(order.folder, replace(order, tasks=tasks))
+        folder, shown_from = str(submission.folder), str(submission.shown_from)
+        order = {
+            "lab": submission.lab.key,
+            "folder": folder,
+            "shown_from": shown_from,
+            "tasks": tasks,
+        }
+        _running = _Running(folder, {**order, **limits})
 
 
 def wait(submission: Submission) -> None:
     """Until all is compiled; begin with it, if `start` has not."""
     if SESSION.effort < 1:
         return  # a mistake of another task is looked for: what compiles here is not in question
-    folder = str(submission.folder)
-    if _running is None or _running.folder != folder:
-        start(Order(submission.lab.key, folder, str(submission.shown_from), fd=-1), submission)
+    if _running is None or _running.folder != str(submission.folder):
+        start(submission)
     if _running is not None:
         _running.wait()
 

@@ -19,7 +19,6 @@ from grader.submission import Submission
 from grader.triton_compiler import owners
 from grader.triton_words import explain
 from grader.verdict import LabResult, Verdict
-from grader.worker import Order
 from tests.grader.results import graded, result_of
 from yaie.curriculum.manifest import ROOT, load_curriculum
 
@@ -161,14 +160,12 @@ def test_a_slow_machine_is_no_fault_of_the_part(compiler, monkeypatch):
 
 
 def test_only_what_is_written_is_compiled(tmp_path, monkeypatch):
-    started: list[Order] = []
-    monkeypatch.setattr(compiled, "_Running", lambda folder, order: started.append(order))
-    stub = written(tmp_path / "stub", [])
-    compiled.start(Order(LAB.key, str(stub.folder), "", fd=-1), stub)
+    started: list[list[str]] = []
+    monkeypatch.setattr(compiled, "_Running", lambda folder, order: started.append(order["tasks"]))
+    compiled.start(written(tmp_path / "stub", []))
     assert not started
-    half = written(tmp_path / "half", ["9.2", "9.5"])
-    compiled.start(Order(LAB.key, str(half.folder), "", fd=-1, tasks=["9.2"]), half)
-    assert started[0].tasks == ["9.2", "9.5"]
+    compiled.start(written(tmp_path / "half", ["9.2", "9.5"]))
+    assert started == [["9.2", "9.5"]]
 
 
 def test_a_report_has_a_line_for_what_a_passing_test_left_open():
