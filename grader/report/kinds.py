@@ -41,7 +41,7 @@ OF_KERNELS = {
         r"|one after the other|neighbours",
     ),
     "coverage": Kind(
-        r"\bloop\b|in steps|goes on|covers what",
+        r"\bloop\b|in steps|goes on|covers? (what|it)\b",
         r"only the first|without a loop|of one step|takes over|left out|not copied|skipped|fixed size",
     ),
     "padding": Kind(
