@@ -92,7 +92,7 @@ def _run(failure: Failure, wants_pdb: bool) -> TestResult | None:
 
     def emit(event: dict[str, Any]) -> None:
         events.append(event)
-        if event["event"] == "test" and not wants_pdb:
+        if event["event"] == "test" and event["task"] and not wants_pdb:
             # For what is deaf to the alarm: says where it is, and ends with status 1.
             faulthandler.dump_traceback_later(TEST_SECONDS + 2, exit=True)
         elif event["event"] == "result":
