@@ -7,8 +7,8 @@ it is decorated, so this is a process of its own, without TRITON_INTERPRET.
 The suite's `gpu_launches.py` calls the part as an engine does. Its launches are compiled and not run:
 types, constants and warps are those that the part's host code chooses. They are compiled for sm_90 to
 TTIR, the first form that Triton brings a kernel into: by then it has judged every line of the source.
-The stages behind it (layouts, LLVM, PTX) take ten times as long and refuse what no line shows, such as
-too much shared memory; tile sizes are given in these labs.
+The stages behind it (layouts, LLVM, PTX) take up to ten times as long and refuse what no line shows,
+such as too much shared memory; tile sizes are given in these labs.
 
 For each launch a line of JSON goes to the order's `fd`: a `Launch`.
 """
@@ -148,6 +148,7 @@ class _Compiler:
     def _judge(self, launch: Launch, error: BaseException, said: str) -> Launch:
         """Whose the mistake is, and what it is."""
         complaints = list(_complaints(error))
+        innermost_error = complaints[-1].__cause__ or error if complaints else error
         node, message = (
             (complaints[-1].node, complaints[-1].error_message) if complaints else (None, "")
         )
@@ -160,7 +161,7 @@ class _Compiler:
         frames = [*self._host_frames(), *in_kernel]
         shown = next((frame for frame in reversed(frames) if frame.task != ""), frames[-1])
         blame = next((frame.task for frame in reversed(frames) if frame.task), self._task)
-        sentence, why = explain(node, message or _plain(error), in_kernel=bool(in_kernel))
+        sentence, why = explain(node, message or _plain(innermost_error), in_kernel=bool(in_kernel))
         problem = (
             f"{launch.kernel} runs in the interpreter but does not compile for a GPU: {sentence}"
         )
