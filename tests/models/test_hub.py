@@ -185,6 +185,8 @@ def test_an_unknown_revision(hub: FakeHub, checkpoint: Checkpoint) -> None:
     hub.add_folder(MODEL, checkpoint("llama"))
     with pytest.raises(ModelError, match="no revision 'v9'"):
         resolve_model(MODEL, "v9", False)
+    with pytest.raises(ModelError, match="no revision 'v9'"):
+        ModelLoader(EngineConfig(model=MODEL, revision="v9", device="cpu"), False)
 
 
 def test_pickle_only_weights_are_refused_before_any_download(hub: FakeHub) -> None:

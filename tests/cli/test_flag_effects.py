@@ -1,0 +1,222 @@
+"""What flags of `yaie serve` do that no other test sees. `test_serve_flags.py` has the table of all."""
+
+import os
+import socket
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.cli.conftest import Yaie
+from yaie import EngineConfig, LLMEngine, SamplingParams
+from yaie.core.errors import ConfigError, EngineOverloadedError, YaieError
+from yaie.core.request import Request
+from yaie.engine.background.async_engine import AsyncEngine
+from yaie.engine.step.overlapped import OverlappedLoop
+from yaie.server.settings import ServerSettings
+from yaie.worker.deterministic import TiledAdapter
+
+PROMPT = list(range(5, 37))
+GREEDY = SamplingParams(temperature=0, max_tokens=8, ignore_eos=True)
+Make = Callable[..., LLMEngine]
+
+
+@dataclass
+class Seen:
+    """What a run of `yaie serve` made of its flags, up to the moment at which it would serve."""
+
+    config: EngineConfig = field(default_factory=EngineConfig)
+    settings: ServerSettings = field(default_factory=ServerSettings)
+    address: tuple[str, int] = ("", 0)
+    logging: tuple[Any, ...] = ()
+
+
+@pytest.fixture
+def served(yaie: Yaie, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Seen]:
+    """Run `yaie serve FLAGS` and end it where the server would start to answer."""
+    seen = Seen()
+
+    class Recorded(AsyncEngine):
+        def __init__(self, load: Any, **options: Any) -> None:
+            seen.config = load.args[0]
+            super().__init__(load, **options)
+
+    async def end(engine: Any, app: Any, listener: socket.socket, settings: Any, **_: Any) -> None:
+        seen.address = listener.getsockname()
+        seen.settings = settings
+        listener.close()
+        raise YaieError("seen")
+
+    def log(*arguments: Any) -> None:
+        seen.logging = arguments
+
+    monkeypatch.setattr("yaie.engine.background.async_engine.AsyncEngine", Recorded)
+    monkeypatch.setattr("yaie.server.run.run_server", end)
+    monkeypatch.setattr("yaie.server.logs.start_logging", log)
+
+    def run(*flags: str) -> Seen:
+        port = () if "--port" in flags else ("--port", "0")
+        ran = yaie("serve", *flags, *port)
+        assert ran.err == "Error: seen\n"
+        return seen
+
+    return run
+
+
+def test_it_listens_where_it_is_told(served: Callable[..., Seen]) -> None:
+    with socket.socket() as probe:
+        probe.bind(("0.0.0.0", 0))
+        port = probe.getsockname()[1]
+    assert served("--host", "0.0.0.0", "--port", str(port)).address == ("0.0.0.0", port)
+
+
+def test_it_logs_as_it_is_told(served: Callable[..., Seen], tmp_path: Path) -> None:
+    file = str(tmp_path / "log")
+    flags = ("--log-level", "debug", "--log-file", file, "--log-json")
+    assert served(*flags).logging == ("debug", file, True)
+
+
+@pytest.fixture
+def make(tiny_folder: str) -> Iterator[Make]:
+    """An engine on the tiny model with these settings."""
+    before = torch.get_num_threads()
+    base = {"model": tiny_folder, "device": "cpu", "mine": "none"}
+    yield lambda **settings: LLMEngine(EngineConfig(**{"num_blocks": 64, **base, **settings}))
+    torch.set_num_threads(before)
+
+
+def steps(engine: LLMEngine, count: int) -> None:
+    for _ in range(count):
+        engine.step()
+
+
+def add(engine: LLMEngine, prompt: list[int], **options: Any) -> Request:
+    (request,) = engine.add_request(prompt, GREEDY, **options)
+    return request
+
+
+def test_model(make: Make, tiny_folder: str) -> None:
+    assert make().model_name == Path(tiny_folder).name
+
+
+def test_dtype(make: Make) -> None:
+    assert make(dtype="bfloat16").facts.dtype == "bfloat16"
+
+
+def test_device(make: Make) -> None:
+    if torch.cuda.is_available():
+        assert make(device="cuda").facts.device == "cuda"
+        assert make(device="cpu").facts.device == "cpu"
+    else:
+        with pytest.raises(ConfigError, match="torch sees no GPU"):
+            make(device="cuda")
+
+
+@pytest.mark.skipif("os.name == 'nt'", reason="Triton is not for Windows")
+def test_backend(make: Make) -> None:
+    pytest.importorskip("triton")
+    assert os.environ.get("TRITON_INTERPRET") == "1" or torch.cuda.is_available()
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    assert make(backend="triton", device=device).facts.backend == "triton"
+    assert make(backend="torch", device=device).facts.backend == "torch"
+
+
+def test_block_size_and_num_blocks(make: Make) -> None:
+    assert make(block_size=8, num_blocks=50).pool_tokens == 400
+
+
+def test_max_model_len(make: Make) -> None:
+    assert make(max_model_len=100).facts.max_model_len == 100
+
+
+def test_max_num_seqs(make: Make) -> None:
+    engine = make(max_num_seqs=2)
+    for start in range(3):
+        add(engine, PROMPT[start:])
+    steps(engine, 2)
+    assert engine.stats()["num_running"] == 2
+
+
+def test_token_budget(make: Make) -> None:
+    engine = make(token_budget=8)
+    request = add(engine, PROMPT)
+    steps(engine, 1)
+    assert request.num_computed_tokens == 8
+
+
+def test_chunked_prefill(make: Make) -> None:
+    engine = make(token_budget=8, chunked_prefill=False)
+    request = add(engine, PROMPT)
+    steps(engine, 1)
+    assert request.num_computed_tokens == len(PROMPT)
+
+
+def test_max_waiting(make: Make) -> None:
+    engine = make(max_waiting=1)
+    add(engine, PROMPT)
+    with pytest.raises(EngineOverloadedError):
+        add(engine, PROMPT)
+
+
+def test_policy(make: Make) -> None:
+    engine = make(policy="priority", max_num_seqs=1)
+    requests = [add(engine, PROMPT[start:], priority=rank) for start, rank in ((0, 5), (1, 0))]
+    steps(engine, 1)
+    assert [request.num_output_tokens for request in requests] == [0, 1]
+
+
+def test_batching(make: Make) -> None:
+    engine = make(batching="static")
+    add(engine, PROMPT)
+    steps(engine, 2)
+    late = add(engine, PROMPT[1:])
+    steps(engine, 2)
+    assert late.num_computed_tokens == 0
+
+
+def test_overlap(make: Make) -> None:
+    engine = make(overlap="on")
+    assert isinstance(engine._machine.core, OverlappedLoop)
+    engine.close()
+
+
+def test_prefix_caching(make: Make) -> None:
+    engine = make(prefix_caching=False)
+    for _ in range(2):
+        request = add(engine, PROMPT)
+        while engine.has_work:
+            engine.step()
+    assert request.num_cached_tokens == 0
+
+
+def test_preemption_and_swap_space(make: Make) -> None:
+    engine = make(preemption="swap", swap_space=0.01)
+    sizes = engine._machine.sizes
+    assert sizes.num_host_blocks == int(0.01 * 2**30) // sizes.bytes_per_block
+
+
+def test_watermark(make: Make) -> None:
+    engine = make(watermark=0.7, num_blocks=10)
+    add(engine, PROMPT)
+    later = add(engine, PROMPT[::-1])
+    steps(engine, 3)
+    assert later.num_computed_tokens == 0
+
+
+def test_seed(make: Make) -> None:
+    drawn = SamplingParams(temperature=2, max_tokens=8, ignore_eos=True)
+    assert len({make(seed=seed).generate(PROMPT, drawn)[0] for seed in (1, 1, 2)}) == 2
+
+
+def test_deterministic(make: Make) -> None:
+    engine: Any = make(deterministic=True)
+    assert isinstance(engine._machine.worker.adapter, TiledAdapter)
+
+
+def test_threads(make: Make) -> None:
+    for number in (1, 2):
+        make(threads=number)
+        assert torch.get_num_threads() == number
