@@ -1,6 +1,9 @@
-"""`python -m grader`: grade, watch, hint, reset, selfcheck."""
+"""`python -m grader`: grade, watch, hint, reset, selfcheck. Ctrl-C ends it from its first import on."""
 
-from grader.cli import main
+from yaie.core.interrupt import Interruptible
 
 if __name__ == "__main__":
-    main()
+    with Interruptible():
+        from grader.cli import main
+
+        main()

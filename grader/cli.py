@@ -14,8 +14,9 @@ from typer.core import TyperGroup
 from grader.selfcheck.cli import selfcheck
 from yaie.cli.variables import warn_of_unknown_variables
 from yaie.core.errors import ConfigError, YaieError
+from yaie.core.interrupt import STATUS as STOPPED
+from yaie.core.interrupt import is_interrupted
 
-STOPPED = 130
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
 
@@ -34,11 +35,14 @@ class Commands(TyperGroup):
                 warn_of_unknown_variables()
             return super().invoke(ctx)
         except YaieError as error:
+            if is_interrupted():
+                raise typer.Exit(STOPPED) from None
             err.print(f"[bold red]Error:[/] {escape(error.message)}", soft_wrap=True)
             raise typer.Exit(2) from None
-        except KeyboardInterrupt:
-            err.print("Stopped.")
-            raise typer.Exit(STOPPED) from None
+        except (KeyboardInterrupt, typer.Abort):  # `Interruptible` says so
+            if is_interrupted():
+                raise typer.Exit(STOPPED) from None
+            raise
 
 
 def _leave(number: int, frame: FrameType | None) -> None:

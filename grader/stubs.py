@@ -29,6 +29,7 @@ from pathlib import Path
 from grader.notebooks import NOTEBOOK, SOURCE, make_notebook
 from grader.regions import MarkerError, is_oracle, make_stub
 from yaie.core.errors import ConfigError
+from yaie.core.interrupt import Interruptible
 from yaie.curriculum.manifest import MANIFEST, ROOT, load_curriculum
 
 RECORD = Path("labs/stubs.sha256")
@@ -211,4 +212,5 @@ def digest(text: str) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    with Interruptible():
+        sys.exit(main())

@@ -5,9 +5,13 @@ that will load the part, and so that `yaie --help` answers without importing tor
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = (
+    False  # typing's would take most of the time until Ctrl-C is heeded (`core.interrupt`)
+)
 if TYPE_CHECKING:
+    from typing import Any
+
     from yaie.core.config import EngineConfig
     from yaie.core.params import SamplingParams
     from yaie.engine.llm_engine import LLMEngine
@@ -22,7 +26,7 @@ _HOME = {
 }
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> "Any":
     if name not in _HOME:
         raise AttributeError(f"module 'yaie' has no attribute {name!r}")
     return getattr(import_module(_HOME[name]), name)

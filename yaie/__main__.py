@@ -1,5 +1,15 @@
-"""`python -m yaie`: the command line, also where nothing is installed."""
+"""`yaie` and `python -m yaie`: the command line, which Ctrl-C ends from its first import on."""
 
-from yaie.cli.main import main
+from yaie.core.interrupt import Interruptible
 
-main()
+
+def main() -> None:
+    """Run the command line. Little is imported before: a Ctrl-C there would show a traceback."""
+    with Interruptible():
+        from yaie.cli.main import main as run
+
+        run()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,1 +1,8 @@
 """What builds, checks, records, runs and serves the book. Nothing of the engine imports it."""
+
+import sys
+
+from yaie.core.interrupt import end_on_interrupt
+
+if sys.argv[0] == "-m":  # as long as Python looks for the module that was named behind it
+    end_on_interrupt()

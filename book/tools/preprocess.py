@@ -21,6 +21,7 @@ from book.tools.mathml import MathError, convert_math
 from book.tools.quizzes import QuizError, render_quiz, render_review
 from book.tools.reference import render_glossary, render_settings
 from yaie.core.errors import ConfigError
+from yaie.core.interrupt import leave_message_to_others
 
 DIRECTIVE = re.compile(r"(?<!\\)\{\{#(?P<name>\w+)(?P<arguments>[^}]*)\}\}")
 QUIZ = re.compile(r"^\{\{#quiz (?P<name>[\w-]+)\}\}$", re.M)
@@ -138,4 +139,5 @@ def reading_time(text: str) -> str:
 
 
 if __name__ == "__main__":
+    leave_message_to_others()  # to what has started mdBook
     sys.exit(main(sys.argv[1:]))

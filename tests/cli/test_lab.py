@@ -1,7 +1,6 @@
 """`yaie lab` tells where the learner stands, and hands the grader's commands on."""
 
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -38,21 +37,16 @@ def test_points_hold_on_the_source_that_was_graded(yaie: Yaie, labs: Path) -> No
     assert row(yaie("lab").out)[2:4] == ["0/100", "changed"]
 
 
-@dataclass
-class Ended:
-    returncode: int
-
-
 def test_the_grader_is_run_with_the_same_words_and_its_exit_status(
     yaie: Yaie, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commands: list[list[str]] = []
 
-    def run(command: list[str]) -> Ended:
+    def run(command: list[str]) -> int:
         commands.append(command)
-        return Ended(7)
+        return 7
 
-    monkeypatch.setattr(lab.subprocess, "run", run)
+    monkeypatch.setattr(lab, "_run", run)
     assert yaie("lab", "grade", "sampler", "--task", "1.2", "--help").code == 7
     assert commands == [
         [sys.executable, "-m", "grader", "grade", "sampler", "--task", "1.2", "--help"]

@@ -7,6 +7,7 @@ engine whole. Input that is piped in is answered line by line.
 import shutil
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -18,6 +19,7 @@ from yaie.cli.options import engine_options, sampling_options
 from yaie.core.compat import Runner
 from yaie.core.config import EngineConfig
 from yaie.core.errors import EngineDeadError, InvalidRequestError, YaieError
+from yaie.core.interrupt import OwnInterrupts, is_interrupted
 
 if TYPE_CHECKING:
     from yaie.cli.chat_session import ChatSession
@@ -59,8 +61,12 @@ def chat(
         show_parts(engine.facts.parts, brief=True)
         if sys.stdin.isatty():
             err.print("[dim]/help lists the commands, Ctrl-D leaves.[/]")
+        session = ChatSession(engine, sampling, system)
+        # With lines from a pipe there is nobody who would go on after an answer.
+        own = OwnInterrupts() if sys.stdin.isatty() else nullcontext()
         try:
-            _converse(runner, engine, ChatSession(engine, sampling, system))
+            with own:
+                _converse(runner, engine, session)
         finally:
             runner.run(engine.shutdown())
 
@@ -79,6 +85,8 @@ def _converse(runner: Runner, engine: "AsyncEngine", session: "ChatSession") -> 
         except YaieError as error:  # of this answer alone
             show_error(error)
         except KeyboardInterrupt:
+            if is_interrupted():
+                raise
             err.print("\n[dim](stopped)[/]")
 
 

@@ -4,8 +4,10 @@ The grader is run as a program of its own and never imported: an engine that is 
 works the same.
 """
 
+import signal
 import subprocess
 import sys
+from contextlib import suppress
 from importlib.util import find_spec
 
 import typer
@@ -13,9 +15,13 @@ from rich.table import Table
 
 from yaie.cli.console import out, say
 from yaie.core.errors import ConfigError
+from yaie.core.interrupt import leave_message_to_others
 from yaie.curriculum.manifest import Lab, load_curriculum
 from yaie.curriculum.progress import Progress
 from yaie.parts import by_progress, find_mine
+
+TOLD_SECONDS = 0.5
+"""In which an interrupted grader ends, if the terminal has told it."""
 
 lab_app = typer.Typer(
     name="lab",
@@ -65,7 +71,22 @@ def _hand_on(context: typer.Context) -> None:
     if find_spec("grader") is None:
         raise ConfigError("the graders are not installed here; work in a clone of the repository")
     command = [sys.executable, "-m", "grader", str(context.info_name), *context.args]
-    raise typer.Exit(subprocess.run(command).returncode)
+    raise typer.Exit(_run(command))
+
+
+def _run(command: list[str]) -> int:
+    """Its exit status. Ctrl-C in a terminal reaches it, too, and is waited for: it cleans up."""
+    process = subprocess.Popen(command)
+    try:
+        return process.wait()
+    except BaseException:
+        leave_message_to_others()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(TOLD_SECONDS)
+        if process.poll() is None:  # only this process was told
+            process.send_signal(signal.SIGINT)
+            process.wait()
+        raise
 
 
 for _name, _help in {

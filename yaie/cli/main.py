@@ -20,6 +20,7 @@ from yaie.cli.lab import lab_app
 from yaie.cli.serve import serve
 from yaie.cli.variables import unknown_variables, warn_of_unknown_variables
 from yaie.core.errors import YaieError
+from yaie.core.interrupt import is_interrupted
 
 app = typer.Typer(
     name="yaie",
@@ -64,5 +65,6 @@ def main() -> None:
     try:
         app(prog_name="yaie")
     except YaieError as error:
-        show_error(error)
+        if not is_interrupted():
+            show_error(error)
         raise SystemExit(2) from None

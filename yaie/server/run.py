@@ -1,11 +1,13 @@
 """The life of a server: it answers from the start (503 while the model loads), serves, drains, ends.
 
 The first SIGINT or SIGTERM starts to drain: no new request is admitted, `/health` says so, those that
-run may finish within a limit. A second one ends the process at once.
+run may finish within a limit. A second one ends the process at once, and so does a SIGINT while the
+model loads: there is no answer to wait for.
 """
 
 import asyncio
 import os
+import signal
 import socket
 from collections.abc import Callable
 from types import FrameType
@@ -13,6 +15,7 @@ from types import FrameType
 import uvicorn
 from starlette.types import ASGIApp
 
+from yaie.core.interrupt import end_interrupted
 from yaie.engine.background.async_engine import AsyncEngine
 from yaie.server.connections import MAX_HEAD_BYTES, allowed_connections, connection_class
 from yaie.server.logs import log_activity
@@ -30,7 +33,7 @@ class _Server(uvicorn.Server):
     """Leaves what a signal means to us. Uvicorn would stop listening at once, and raise the signal
     again at the end: the process would not exit with 0."""
 
-    def __init__(self, config: uvicorn.Config, on_signal: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, on_signal: Callable[[int], None]) -> None:
         super().__init__(config)
         self._on_signal = on_signal
         self._signalled = False
@@ -39,7 +42,7 @@ class _Server(uvicorn.Server):
         if self._signalled:
             os._exit(128 + sig)  # whatever is running: a forward pass cannot be interrupted
         self._signalled = True
-        self._on_signal()
+        self._on_signal(sig)
 
 
 async def run_server(
@@ -75,7 +78,9 @@ async def run_server(
         ssl_keyfile=settings.ssl_keyfile,
     )
 
-    def on_signal() -> None:
+    def on_signal(number: int) -> None:
+        if number == signal.SIGINT and not loading.done():
+            end_interrupted()
         loop.call_soon_threadsafe(leave.set)
 
     server = _Server(config, on_signal)

@@ -19,6 +19,7 @@ import psutil
 from book.tools.traces import Trace, of_lab, recorder
 from book.tools.traces._story import Story, StoryError
 from yaie.core.errors import PartError
+from yaie.core.interrupt import leave_message_to_others
 from yaie.curriculum.blame import line_in, line_of_ours, summarize
 from yaie.explore import chosen
 from yaie.parts import YOURS, Parts, load_parts
@@ -142,4 +143,5 @@ class Watch:
 
 
 if __name__ == "__main__":
+    leave_message_to_others()
     main(sys.argv[1], Path(sys.argv[2]), float(sys.argv[3]), float(sys.argv[4]))
