@@ -38,7 +38,7 @@ SEEN_BY = {
     "request_timeout": "tests/server/test_timeouts.py"
     "::test_request_that_runs_too_long_is_a_504_before_the_first_token",
     "max_body_bytes": "tests/server/test_limits.py"
-    "::test_body_beyond_the_limit_is_a_413_and_is_not_kept",
+    "::test_announced_length_is_refused_before_a_byte_of_it_comes",
     "max_concurrent_requests": "tests/server/test_limits.py"
     "::test_requests_beyond_the_limit_are_a_503_and_the_rest_goes_on",
     "max_connections": "tests/server/test_connections.py"
