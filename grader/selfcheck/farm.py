@@ -9,15 +9,10 @@ process does that once, and forks a copy for each order. `Farm` is the other end
 import gc
 import json
 import os
-import resource
-import select
-import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -29,13 +24,13 @@ from grader.compiling import compile_part
 from grader.kit.session import SESSION
 from grader.machine import environment
 from grader.recorder import Emit, Recorder, task_of
+from grader.selfcheck.forking import Done, run_forked
 from grader.submission import Submission, explain_import, load
 from grader.verdict import TestResult, from_json
 from grader.worker import Order, grade, run_suite
 from yaie.curriculum.manifest import ROOT, Lab, load_curriculum
 
 EXTRA_ADDRESS_SPACE = 3 * 2**30
-DEVNULL = os.open(os.devnull, os.O_RDWR)
 
 
 @dataclass(slots=True)
@@ -107,15 +102,6 @@ class Farm:
             yield Outcome(table["id"], tests, table["problem"], table["seconds"])
 
 
-@dataclass(slots=True)
-class _Child:
-    job: Job
-    pid: int
-    pipe: int
-    began: float
-    received: bytearray = field(default_factory=bytearray)
-
-
 def main() -> None:
     lab, jobs = load_curriculum()[sys.argv[1]], int(sys.argv[2])
     answers = os.fdopen(os.dup(1), "w", buffering=1)
@@ -143,9 +129,16 @@ class _Suite(Recorder):
         gc.freeze()  # or collecting garbage in a copy would copy every page that Python has
         while count := sys.stdin.readline():
             orders = [Job(**json.loads(sys.stdin.readline())) for _ in range(json.loads(count))]
-            for answer in _run_all(self, orders, self._jobs):
-                self._answers.write(json.dumps(answer) + "\n")
+            for done in run_forked(orders, self._jobs, self._work, EXTRA_ADDRESS_SPACE):
+                self._answers.write(json.dumps(_answer(done)) + "\n")
         return True
+
+    def _work(self, job: Job, emit: Emit, slot: int) -> None:
+        def tell(event: dict[str, Any]) -> None:
+            if event["event"] in ("result", "broken"):
+                emit(event)
+
+        self.grade(job, tell)
 
     def grade(self, job: Job, emit: Emit) -> None:
         """Grade one submission; only once in a process."""
@@ -170,89 +163,13 @@ class _Suite(Recorder):
                     return
 
 
-def _run_all(suite: _Suite, orders: list[Job], jobs: int) -> Iterator[dict[str, Any]]:
-    """At most `jobs` children at once."""
-    waiting = list(reversed(orders))
-    children: dict[int, _Child] = {}
-    while waiting or children:
-        while waiting and len(children) < jobs:
-            child = _start(suite, waiting.pop())
-            children[child.pipe] = child
-        ready, _, _ = select.select(list(children), [], [], 0.2)
-        for pipe in ready:
-            if data := os.read(pipe, 65_536):
-                children[pipe].received += data
-            else:
-                yield _reap(children.pop(pipe))
-        for child in list(children.values()):
-            if time.monotonic() - child.began > child.job.seconds:
-                _kill(child.pid)
-                yield _reap(children.pop(child.pipe), "out of time")
-
-
-def _start(suite: _Suite, job: Job) -> _Child:
-    reading, writing = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        os.close(reading)
-        try:
-            _grade_in_child(suite, job, writing)
-        finally:
-            os._exit(0)
-    os.close(writing)
-    return _Child(job, pid, reading, time.monotonic())
-
-
-def _grade_in_child(suite: _Suite, job: Job, pipe: int) -> None:
-    os.setsid()
-    for stream in (0, 1, 2):
-        os.dup2(DEVNULL, stream)
-    _limit_address_space()
-
-    def emit(event: dict[str, Any]) -> None:
-        if event["event"] in ("result", "broken"):
-            os.write(pipe, json.dumps(event).encode() + b"\n")
-
-    suite.grade(job, emit)
-    os.write(pipe, b'{"event": "end"}\n')
-
-
-def _limit_address_space() -> None:
-    """What this process has mapped already, and some more."""
-    with open("/proc/self/statm") as statm:
-        mapped = int(statm.read().split()[0]) * resource.getpagesize()
-    limit = mapped + EXTRA_ADDRESS_SPACE
-    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-
-
-def _reap(child: _Child, problem: str = "") -> dict[str, Any]:
-    _kill(child.pid)
-    os.waitpid(child.pid, 0)
-    os.close(child.pipe)
-    tests, ended = [], False
-    for line in bytes(child.received).splitlines():
-        try:
-            event = json.loads(line)
-        except ValueError:  # cut short by the end of its writer
-            continue
-        match event["event"]:
-            case "result":
-                tests.append(event["test"])
-            case "broken":
-                problem = f"cannot be graded: {event['explanation']['problem']}"
-            case "end":
-                ended = True
-    if not ended and not problem:
-        problem = "the process died"
-    seconds = round(time.monotonic() - child.began, 3)
-    return {"id": child.job.id, "tests": tests, "problem": problem, "seconds": seconds}
-
-
-def _kill(pid: int) -> None:
-    """The child and whatever it has started; it may be gone already."""
-    for kill in (os.killpg, os.kill):
-        with suppress(ProcessLookupError, PermissionError):
-            kill(pid, signal.SIGKILL)
+def _answer(done: Done) -> dict[str, Any]:
+    tests = [event["test"] for event in done.events if event["event"] == "result"]
+    broken = [
+        event["explanation"]["problem"] for event in done.events if event["event"] == "broken"
+    ]
+    problem = f"cannot be graded: {broken[-1]}" if broken else done.problem
+    return {"id": done.order.id, "tests": tests, "problem": problem, "seconds": done.seconds}
 
 
 if __name__ == "__main__":

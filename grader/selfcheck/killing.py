@@ -92,7 +92,11 @@ def _report_survivors(check: LabCheck, gone: Iterable[tuple[str, ...]]) -> None:
 
 def survivors(lab: Lab) -> dict[tuple[str, str, str, str], str]:
     """The mutants of a lab that may live, each with the reason."""
-    path = GRADER / "survivors" / f"{lab.key}.toml"
+    return read_survivors(GRADER / "survivors" / f"{lab.key}.toml")
+
+
+def read_survivors(path: Path) -> dict[tuple[str, str, str, str], str]:
+    """Reasons by file, function, line and change. Empty if there is no such file."""
     if not path.is_file():
         return {}
     table = tomllib.loads(path.read_text("utf-8"))

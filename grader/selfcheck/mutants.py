@@ -1,12 +1,16 @@
 """Small wrong versions of the reference: one operator, constant, condition or statement is changed.
 
-Only the solution regions are changed: what a learner writes. Texts of messages, annotations, docstrings
-and assertions are left alone, since no behaviour hangs on them.
+Of a lab only the solution regions are changed: what a learner writes. Texts of messages, annotations,
+docstrings and assertions are left alone, since no behaviour hangs on them. `tests/mutants` makes the
+same changes in the engine, of which it wants few: a `Site` says what would change, and makes the source
+when it is asked for.
 """
 
 import ast
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Container, Iterator
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from grader.selfcheck.cuda_mutants import mutants_of_cuda
@@ -65,18 +69,37 @@ NOT_DELETED = (
 def mutants_of(folder: Path, lab: Lab) -> Iterator[Mutant]:
     """Every mutant of a lab's reference, file by file."""
     for path, text, task_at in sources_with_tasks(folder):
-        of_file = mutants_of_cuda if path.suffix in CUDA_SOURCES else _mutants_of_file
+        of_file = mutants_of_cuda if path.suffix in CUDA_SOURCES else mutants_of_python
         yield from of_file(text, path.relative_to(folder).as_posix(), task_at)
 
 
-def _mutants_of_file(text: str, file: str, task_at: dict[int, str]) -> Iterator[Mutant]:
+def mutants_of_python(text: str, file: str, task_at: dict[int, str]) -> Iterator[Mutant]:
+    """task_at: the task of each line that may be changed, counted from 0."""
+    for site in sites_of_python(text, task_at):
+        task = task_at[site.number]
+        yield Mutant(file, site.function, site.line, site.change, task, site.source())
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A change of one node. number: of its line, from 0. source: makes the whole file as changed."""
+
+    number: int
+    function: str
+    line: str
+    change: str
+    source: Callable[[], str]
+
+
+def sites_of_python(text: str, lines_to_change: Container[int]) -> Iterator[Site]:
+    """Every change of the nodes that begin on one of these lines, counted from 0."""
     tree = ast.parse(text)
     lines = text.splitlines()
     functions = functions_at(tree)
     seen: Counter[tuple[str, str, str]] = Counter()
     for index, node in enumerate(ast.walk(tree)):
         number = getattr(node, "lineno", 0) - 1
-        if number not in task_at or index in untouched(tree):
+        if number not in lines_to_change or index in untouched(tree):
             continue
         for change, apply in _changes(node):
             function = functions.get(number, "")
@@ -84,8 +107,7 @@ def _mutants_of_file(text: str, file: str, task_at: dict[int, str]) -> Iterator[
             seen[function, line, change] += 1
             count = seen[function, line, change]
             label = change if count == 1 else f"{change} ({count})"
-            source = changed(tree, index, apply)
-            yield Mutant(file, function, line, label, task_at[number], source)
+            yield Site(number, function, line, label, partial(changed, tree, index, apply))
 
 
 def _changes(node: ast.AST) -> Iterator[tuple[str, Change]]:

@@ -11,7 +11,7 @@ from grader.selfcheck.cuda_mutants import mutants_of_cuda
 from grader.selfcheck.farm import Farm, Job, Outcome
 from grader.selfcheck.labcheck import LabCheck
 from grader.selfcheck.mutant import Mutant
-from grader.selfcheck.mutants import _mutants_of_file, mutants_of
+from grader.selfcheck.mutants import mutants_of, mutants_of_python
 from grader.selfcheck.plan import WHOLE
 from grader.selfcheck.report import rows, write_figures
 from grader.selfcheck.variants import (
@@ -33,7 +33,7 @@ TREE = load_curriculum()["radix_tree"]
 def mutants(code: str) -> list[Mutant]:
     """The mutants of a function body, all of it one region."""
     text = "def f(a, b):\n" + "".join(f"    {line}\n" for line in code.splitlines())
-    return list(_mutants_of_file(text, "f.py", dict.fromkeys(range(1, 50), "4.1")))
+    return list(mutants_of_python(text, "f.py", dict.fromkeys(range(1, 50), "4.1")))
 
 
 def changes(code: str) -> list[str]:

@@ -1,0 +1,142 @@
+"""Orders carried out in copies of one warm process, a few at once; each copy is watched and killed.
+
+`farm.py` grades submissions so, and `tests/mutants` runs the tests on mutants of the engine.
+"""
+
+import json
+import os
+import resource
+import select
+import signal
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+DEVNULL = os.open(os.devnull, os.O_RDWR)
+END = "end"
+"""The event that says that an order was carried out to its end."""
+
+Event = dict[str, Any]
+Emit = Callable[[Event], None]
+
+
+class Order(Protocol):
+    """seconds: after which the copy is killed."""
+
+    @property
+    def seconds(self) -> float: ...
+
+
+Work = Callable[[Any, Emit, int], None]
+"""Carries out an order in the copy and emits what there is to tell; also given the number of its slot,
+which no other copy has at the same time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """events: what was emitted, in order. problem: "out of time", "the process died", or ""."""
+
+    order: Any
+    events: list[Event]
+    problem: str
+    seconds: float
+
+
+@dataclass(slots=True)
+class _Child:
+    order: Any
+    slot: int
+    pid: int
+    pipe: int
+    began: float
+    received: bytearray = field(default_factory=bytearray)
+
+
+def run_forked(
+    orders: Iterable[Order], slots: int, work: Work, extra_address_space: int
+) -> Iterator[Done]:
+    """What became of each order, as they end. At most `slots` copies at once.
+
+    extra_address_space: bytes that a copy may map beyond what this process has.
+    """
+    waiting = list(reversed(list(orders)))
+    free = list(reversed(range(slots)))
+    children: dict[int, _Child] = {}
+    while waiting or children:
+        while waiting and free:
+            child = _start(waiting.pop(), free.pop(), work, extra_address_space)
+            children[child.pipe] = child
+        ready, _, _ = select.select(list(children), [], [], 0.2)
+        ended = []
+        for pipe in ready:
+            if data := os.read(pipe, 65_536):
+                children[pipe].received += data
+            else:
+                ended.append((children.pop(pipe), ""))
+        late = [c for c in children.values() if time.monotonic() - c.began > c.order.seconds]
+        ended += [(children.pop(child.pipe), "out of time") for child in late]
+        for child, problem in ended:
+            done = _reap(child, problem)
+            free.append(child.slot)
+            yield done
+
+
+def _start(order: Order, slot: int, work: Work, extra_address_space: int) -> _Child:
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(reading)
+        try:
+            _work_in_child(order, slot, work, extra_address_space, writing)
+        finally:
+            os._exit(0)
+    os.close(writing)
+    return _Child(order, slot, pid, reading, time.monotonic())
+
+
+def _work_in_child(
+    order: Order, slot: int, work: Work, extra_address_space: int, pipe: int
+) -> None:
+    os.setsid()
+    for stream in (0, 1, 2):
+        os.dup2(DEVNULL, stream)
+    _limit_address_space(extra_address_space)
+
+    def emit(event: Event) -> None:
+        os.write(pipe, json.dumps(event).encode() + b"\n")
+
+    work(order, emit, slot)
+    emit({"event": END})
+
+
+def _limit_address_space(extra: int) -> None:
+    """What this process has mapped already, and some more."""
+    with open("/proc/self/statm") as statm:
+        mapped = int(statm.read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (mapped + extra, mapped + extra))
+
+
+def _reap(child: _Child, problem: str) -> Done:
+    _kill(child.pid)
+    os.waitpid(child.pid, 0)
+    os.close(child.pipe)
+    events: list[Event] = []
+    for line in bytes(child.received).splitlines():
+        try:
+            events.append(json.loads(line))
+        except ValueError:  # cut short by the end of its writer
+            continue
+    has_ended = any(event["event"] == END for event in events)
+    if not has_ended and not problem:
+        problem = "the process died"
+    seconds = round(time.monotonic() - child.began, 3)
+    return Done(child.order, events, problem, seconds)
+
+
+def _kill(pid: int) -> None:
+    """The child and whatever it has started; it may be gone already."""
+    for kill in (os.killpg, os.kill):
+        with suppress(ProcessLookupError, PermissionError):
+            kill(pid, signal.SIGKILL)
