@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
+import numpy as np
 import pytest
 import torch
 
@@ -13,7 +14,8 @@ from tests.engine.constrained import EOS, PERSON, SAMPLED, ask, run, schema
 from tests.models.tiny import VOCAB, tiny_model
 from yaie import LLMEngine, SamplingParams
 from yaie.core.params import Constraint
-from yaie.core.request import FinishReason
+from yaie.core.request import FinishReason, Request
+from yaie.engine.intake.grammars import Grammars
 
 SCHEMAS: list[dict[str, Any]] = [
     PERSON,
@@ -153,6 +155,31 @@ def test_ignored_end_of_sequence_leaves_the_text_as_it_was(engine: LLMEngine) ->
     assert (request.finish_reason, request.num_output_tokens) == ("length", 30)
     assert json.loads(text) in (True, False)
     assert request.output_token_ids[-1] == EOS
+
+
+def test_nothing_but_the_end_follows_the_end(engine: LLMEngine) -> None:
+    """Of a grammar that could go on: more digits would fit, and come no more."""
+    digits = Constraint("lark", "start: /[0-9]+/")
+    one = engine.tokenizer.encode("1", add_special_tokens=False)[0]
+    request = Request("r", [5], SamplingParams(constraint=digits, ignore_eos=True), max_tokens=9)
+    matcher = Grammars(engine.tokenizer, VOCAB, frozenset({EOS, 3})).matcher(request)
+
+    def allowed() -> set[int]:
+        bits = np.zeros(VOCAB // 8, np.uint8)
+        matcher.fill(bits)
+        return set(np.flatnonzero(np.unpackbits(bits, bitorder="little")).tolist())
+
+    assert one in allowed()
+    assert EOS not in allowed()
+    request.token_ids.append(one)
+    assert {one, EOS, 3} <= allowed()
+    for token in (EOS, 3, EOS):
+        request.token_ids.append(token)
+        assert allowed() == {EOS, 3}
+    letter = engine.tokenizer.encode("x", add_special_tokens=False)[0]
+    request.token_ids.append(letter)  # what comes behind the end is not looked at
+    assert allowed() == {EOS, 3}
+    assert matcher.error is None
 
 
 def test_max_tokens_and_stop_strings_cut_it_as_any_output(engine: LLMEngine) -> None:

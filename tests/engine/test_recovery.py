@@ -3,6 +3,7 @@
 import gc
 import logging
 import weakref
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -113,6 +114,22 @@ def test_requests_that_had_not_started_survive(
     ends = drain(engine)
     assert [ends[request.request_id].value for request in requests] == ["error", "length", "length"]
     assert [request.output_token_ids for request in requests[1:]] == expected[1:]
+
+
+def test_forks_end_with_the_request_whose_blocks_they_share(
+    labs: Path, folder: str, expected: list[list[int]]
+) -> None:
+    """A fork waits while its prompt's first request runs: as one answer they fail or go on."""
+    hand_in_faulty(labs, "sampler", "Sampler.sample")
+    engine = make(folder, "sampler", max_num_seqs=1)
+    first, *forks = engine.add_request(PROMPTS[1], replace(PARAMS, n=3))
+    (other,) = add(engine, PROMPTS[:1])
+    engine.step()
+    faults_of("sampler").append(IndexError("boom"))
+    ends = drain(engine)
+    assert ends.pop(other.request_id) is FinishReason.LENGTH
+    assert ends == all_failed([first, *forks])
+    assert other.output_token_ids == expected[0]
 
 
 def test_survivors_that_fail_again_on_their_way_back_end_too(labs: Path, folder: str) -> None:

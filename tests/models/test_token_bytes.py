@@ -18,7 +18,7 @@ TEXTS = st.text(st.sampled_from("ab cd.éß日🙂\n"), max_size=12)
 def sentence_piece() -> Tokenizer:
     """As Llama 2's: a sign for the space, bytes for what the vocabulary lacks."""
     pieces = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256))]
-    pieces += ["▁", "a", "b", "c", "d", "▁a", "ab", "▁ab", "é", "."]
+    pieces += ["▁", "a", "b", "c", "d", "▁a", "ab", "▁ab", "é", ".", "▁abcab", "<0xab", "<0xabc>"]
     vocabulary = {piece: id for id, piece in enumerate(pieces)}
     merges = [("▁", "a"), ("a", "b"), ("▁a", "b")]
     rust = Rust(
@@ -77,6 +77,16 @@ def test_bytes_of_pieces_join_to_the_text_and_the_space_before_it(make: object, 
     tokenizer = make()
     ids = tokenizer.encode(text, add_special_tokens=False)
     assert joined(tokenizer, ids).removeprefix(b" ").decode() == tokenizer.decode(ids)
+
+
+def test_a_piece_of_one_byte_is_that_byte_and_what_looks_like_it_is_not() -> None:
+    tokenizer = sentence_piece()
+    vocabulary = tokenizer.of_transformers.get_vocab()
+    told = {piece: tokenizer.token_bytes(id) for piece, id in vocabulary.items()}
+    for byte in range(256):
+        assert told[f"<0x{byte:02X}>"] == bytes([byte])
+    assert told["▁abcab"] == b" abcab"  # as long as the name of a byte
+    assert (told["<0xab"], told["<0xabc>"]) == (b"<0xab", b"<0xabc>")
 
 
 def test_a_special_token_has_a_name_and_no_bytes(byte_level: Tokenizer) -> None:

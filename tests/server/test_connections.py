@@ -7,6 +7,7 @@ import pytest
 from tests.server.conftest import LiveServer, serving, within
 from tests.server.fake_engine import FakeEngine
 from tests.server.test_limits import connect, head, raw, read_all, status_and_error, still_well
+from yaie.server import run
 from yaie.server.connections import SPARE_FILES, allowed_connections
 
 
@@ -25,6 +26,17 @@ def test_second_head_on_a_connection_has_its_time_too(fake: FakeEngine) -> None:
         answer = raw(server, get, b"GET /hea", pause=0.1)
         assert answer.startswith(b"HTTP/1.1 200")
         assert b"HTTP/1.1 408" in answer
+
+
+def test_idle_connection_is_kept_longer_than_load_balancers_keep_theirs(
+    fake: FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run.KEEP_ALIVE_SECONDS > 60
+    monkeypatch.setattr(run, "KEEP_ALIVE_SECONDS", 0.2)
+    with serving(lambda: fake) as server, connect(server) as connection:
+        connection.settimeout(4)  # uvicorn's own setting is 5
+        connection.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert read_all(connection).startswith(b"HTTP/1.1 200")
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from concurrent.futures import Future
+from typing import Any
 
 import httpx
 import pytest
@@ -10,7 +11,10 @@ import pytest
 from tests.server.conftest import LiveServer, serving, within
 from tests.server.fake_engine import FakeEngine
 from tests.server.test_failures import LONG, events_of
-from yaie.engine.background.async_engine import EngineState
+from yaie.engine.background.async_engine import AsyncEngine, EngineState
+from yaie.server import run
+from yaie.server.listen import listen
+from yaie.server.settings import ServerSettings
 
 
 def leave(server: LiveServer, seconds: float) -> "Future[None]":
@@ -50,6 +54,34 @@ def test_what_runs_is_finished_and_what_comes_is_refused(fake: FakeEngine, strea
     text = answers[0].text
     assert answers[0].status_code == 200
     assert '"finish_reason":"stop"' in text.replace(": ", ":")
+
+
+def test_an_answer_that_does_not_end_keeps_no_server(
+    fake: FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "FLUSH_SECONDS", 0.2)
+
+    async def serve() -> None:
+        engine, listener = AsyncEngine(lambda: fake), listen("127.0.0.1", 0)
+        is_ready, is_asked = asyncio.Event(), asyncio.Event()
+
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            is_asked.set()
+            await asyncio.Event().wait()
+
+        settings = ServerSettings(drain_seconds=0.0)
+        serving = asyncio.create_task(
+            run.run_server(engine, app, listener, settings, on_ready=is_ready.set)
+        )
+        await is_ready.wait()
+        _, writer = await asyncio.open_connection(*listener.getsockname())
+        writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        await is_asked.wait()
+        await engine.shutdown()
+        await serving
+        writer.close()
+
+    asyncio.run(asyncio.wait_for(serve(), 20))
 
 
 def test_what_the_limit_leaves_over_ends_with_an_error(fake: FakeEngine) -> None:

@@ -8,6 +8,7 @@ from openai import OpenAI
 from solutions.api_server import CompletionRequest, TextReply
 from tests.server.conftest import LiveServer
 from tests.server.test_logprobs import complete, streamed
+from yaie.core.errors import YaieError
 from yaie.core.output import RequestOutput, Submitted
 from yaie.core.params import SamplingParams
 from yaie.core.request import FinishReason, TokenLogprob
@@ -136,6 +137,17 @@ def test_the_space_between_prompt_and_text_is_not_lost(logprobs: int | None) -> 
     if logprobs is not None:
         assert choice["logprobs"]["tokens"] == ["the", " sky", " is", " blue"]
         assert choice["logprobs"]["text_offset"] == [0, 3, 7, 10]
+
+
+@pytest.mark.parametrize("max_tokens", [0, 5])
+def test_a_prompt_that_failed_is_not_echoed(max_tokens: int) -> None:
+    body = CompletionRequest(prompt="the sky", echo=True, max_tokens=max_tokens)
+    reply = extend(TextReply("m", [Submitted("r", [0, 1], SamplingParams())]), body, Pieces(), None)
+    failed = RequestOutput("r", "", [], FinishReason.ERROR, error="its logits are not finite")
+    with pytest.raises(YaieError, match="not finite"):
+        next(iter(reply.chunks(failed)))  # the very first, before any prompt
+    with pytest.raises(YaieError, match="not finite"):
+        reply.add(failed)
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -1,6 +1,7 @@
 """`/health` and `/ready` in every state of the engine."""
 
 import threading
+from typing import Any
 
 import pytest
 
@@ -19,6 +20,13 @@ def look(server: LiveServer, path: str) -> tuple[int, str]:
     return response.status_code, response.json()["status"]
 
 
+def what_runs(server: LiveServer) -> dict[str, Any]:
+    """What `/health` says besides the state."""
+    body: dict[str, Any] = server.http.get("/health").json()
+    del body["status"]
+    return body
+
+
 @pytest.mark.parametrize("path", PATHS)
 def test_ready_engine(fake_live: LiveServer, path: str) -> None:
     assert look(fake_live, path) == (200, "ready")
@@ -29,6 +37,7 @@ def test_loading_engine(fake: FakeEngine, path: str) -> None:
     may_load = threading.Event()
     with serving(lambda: may_load.wait() and fake, wait=False) as server:
         assert look(server, path) == (503, "loading")
+        assert what_runs(server).keys() == {"version"}  # the rest is not known yet
         may_load.set()
         within(10, lambda: server.engine.state is EngineState.READY)
         assert look(server, path) == (200, "ready")
@@ -37,6 +46,9 @@ def test_loading_engine(fake: FakeEngine, path: str) -> None:
 @pytest.mark.parametrize("path", PATHS)
 def test_draining_engine(fake: FakeEngine, path: str) -> None:
     with serving(lambda: fake, drain_seconds=20.0) as server:
+        ready = what_runs(server)
+        assert ready["model"] == "fake"
+        assert ready.keys() >= {"version", "backend", "parts"}
         fake.pause_after(3)
         asking = threading.Thread(
             target=server.http.post, args=("/v1/completions",), kwargs={"json": LONG}
@@ -46,6 +58,7 @@ def test_draining_engine(fake: FakeEngine, path: str) -> None:
         leave(server)
         within(20, lambda: server.engine.state is EngineState.DRAINING)
         assert look(server, path) == (503, "draining")
+        assert what_runs(server) == ready
         refused = server.http.post("/v1/completions", json=LONG)
         assert refused.status_code == 503
         assert refused.json()["error"]["code"] == "engine_unavailable"

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import httpx
 import pytest
@@ -181,22 +182,40 @@ def test_activity_is_what_happened_since_the_last_line() -> None:
     )
 
 
+class Readings:
+    """An engine whose statistics are these, one after the other; then the log's task is cancelled."""
+
+    def __init__(self, *stats: dict[str, float]) -> None:
+        self.telemetry = self
+        self._stats = list(stats)
+
+    @property
+    def stats(self) -> dict[str, float]:
+        if not self._stats:
+            raise asyncio.CancelledError
+        return self._stats.pop(0)
+
+
+def levels(caplog: pytest.LogCaptureFixture, *stats: dict[str, float]) -> list[str]:
+    """Of the lines that are logged on these statistics."""
+    caplog.set_level(logging.DEBUG, "yaie")
+    engine: Any = Readings(*stats)
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(log_activity(engine, 0.001))
+    return [record.levelname for record in caplog.records]
+
+
 def test_activity_is_logged_at_info_while_busy_and_at_debug_when_idle(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    caplog.set_level(logging.DEBUG, "yaie")
     idle = {**STATS, "num_running": 0}
-    engine = SimpleNamespace(telemetry=SimpleNamespace(stats=idle))
+    later = {**idle, "steps": 11}
+    assert levels(caplog, idle, idle, later, later) == ["DEBUG", "INFO", "DEBUG"]
 
-    async def watch() -> None:
-        task = asyncio.create_task(log_activity(engine, 0.05))  # type: ignore[arg-type]
-        await asyncio.sleep(0.075)
-        engine.telemetry.stats = {**idle, "steps": 11}
-        await asyncio.sleep(0.05)
-        task.cancel()
 
-    asyncio.run(watch())
-    assert [record.levelname for record in caplog.records][:2] == ["DEBUG", "INFO"]
+def test_one_long_step_is_activity_too(caplog: pytest.LogCaptureFixture) -> None:
+    """No step has ended since the last line, but a request runs."""
+    assert levels(caplog, STATS, STATS) == ["INFO"]
 
 
 def test_loading_engine_has_no_activity(caplog: pytest.LogCaptureFixture) -> None:

@@ -181,6 +181,44 @@ def test_numbers_that_json_cannot_hold_are_very_negative_instead() -> None:
     json.dumps(shape, allow_nan=False)
 
 
+class Pieces:
+    """A tokenizer of SentencePiece's kind: a text loses the space in front. Token 2 is special."""
+
+    pieces = (" the", " sky")
+
+    def token_bytes(self, token_id: int) -> bytes | None:
+        return None if token_id == 2 else self.pieces[token_id].encode()
+
+    def token_name(self, token_id: int) -> str:
+        return "<s>"
+
+    def decode(self, ids: list[int]) -> str:
+        return "".join(self.pieces[token] for token in ids).removeprefix(" ")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_only_the_first_token_with_a_text_loses_its_space(stream: bool) -> None:
+    """And what might have stood in its place; a special token before it changes nothing."""
+    request = make_request(prompt=1, logprobs=1)
+    outputs = [request.says(""), request.says("the"), request.says(" sky", STOP)]
+    for output, token, other in zip(outputs, (2, 0, 1), (0, 1, 0), strict=True):
+        output.logprobs = [TokenLogprob(token, -1.0, ((other, -2.0),))]
+    reply = ChatLogprobs(ChatReply("m", [request.submitted]), Pieces())
+    if stream:
+        choices = [chunk["choices"][0] for output in outputs for chunk in reply.chunks(output)]
+    else:
+        for output in outputs:
+            reply.add(output)
+        choices = reply.result()["choices"]
+    entries = [
+        entry for choice in choices for entry in (choice["logprobs"] or {}).get("content", [])
+    ]
+    assert [entry["token"] for entry in entries] == ["<s>", "the", " sky"]
+    assert [bytes(entry["bytes"] or []) for entry in entries] == [b"", b"the", b" sky"]
+    tops = [top["token"] for entry in entries for top in entry["top_logprobs"]]
+    assert tops == ["the", "sky", " the"]
+
+
 @pytest.mark.parametrize("is_slow", [False, True])
 def test_merged_outputs_have_the_entries_of_all_their_tokens(is_slow: bool) -> None:
     """A reader who is slow finds several outputs merged into one."""

@@ -176,6 +176,24 @@ def test_model_whose_rows_meet_runs_one_token_at_a_time(
     assert deterministic.TiledAdapter(adapter).tile == 1
 
 
+@pytest.mark.parametrize("what", ["place", "neighbour"])
+def test_a_place_in_the_tile_or_a_neighbour_is_enough(
+    llama: str, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """Each alone: rows that depend on their place but on no other row, and rows that depend on which
+    others there are but not on where they stand."""
+    adapter = LLMEngine(model=llama, num_blocks=8).model.adapter
+    forward = adapter.forward
+
+    def meeting(*args: Any) -> torch.Tensor:
+        hidden: torch.Tensor = forward(*args)
+        places = torch.arange(len(hidden), dtype=hidden.dtype)[:, None]
+        return hidden + 1e-3 * (places if what == "place" else hidden.amax(0))
+
+    monkeypatch.setattr(adapter, "forward", meeting)
+    assert not deterministic.rows_are_independent(adapter)
+
+
 def test_sampler_is_given_one_row_at_a_time(llama: str, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = engine_of(llama)
     part: Any = engine._machine.worker.sampler._sampler  # type: ignore[attr-defined]

@@ -37,5 +37,11 @@ def test_default_is_a_share_of_memory_and_on_a_cpu_16_sequences_at_most(
     assert sizing.num_device_blocks(config, BLOCK, LONGEST, device) == expected
 
 
+def test_a_last_block_that_is_not_full_counts_whole() -> None:
+    config = EngineConfig(max_num_seqs=4)
+    assert sizing.num_device_blocks(config, BLOCK, LONGEST + 1, CPU) == 4 * 17
+    assert sizing.num_device_blocks(config, BLOCK, LONGEST - 1, CPU) == 4 * 16
+
+
 def test_a_cpu_gives_a_long_context_no_more_than_its_share() -> None:
     assert sizing.num_device_blocks(EngineConfig(), BLOCK, 100 * LONGEST, CPU) == 600
