@@ -17,6 +17,9 @@ LAB ?=
 TASK ?=
 SEED ?=
 IMPL ?=
+# Of mutants: a module or folder of yaie (empty: all of it), and how many of the mutants to try (empty: all).
+MODULE ?=
+SAMPLE ?=
 # Of chat and serve: torch, triton or cuda (empty: triton on a GPU, torch without one).
 BACKEND ?=
 # Of build-kernels: GPU architectures, such as "80;90" (empty: this machine's).
@@ -36,8 +39,8 @@ NAMED = @test -n "$(LAB)" || { echo "Name a lab: make $@ LAB=radix_tree" >&2; ex
 
 .DEFAULT_GOAL := help
 .PHONY: help setup grade watch hint reset notebook show serve chat \
-        bench build-kernels stubs selfcheck docs docs-serve pdf given traces notebooks evidence test \
-        nightly check clean
+        bench build-kernels stubs selfcheck mutants docs docs-serve pdf given traces notebooks evidence \
+        test nightly check clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -93,6 +96,9 @@ stubs: $(READY) ## Generate labs/ from solutions/ [ARGS=--force overwrites your 
 
 selfcheck: $(READY) ## Prove the graders: stubs, known mistakes, mutants [ARGS='radix_tree']
 	$(BIN)/python -m grader selfcheck $(ARGS)
+
+mutants: $(READY) ## Change the engine; which tests notice? [MODULE, SAMPLE, SEED, ARGS]
+	$(BIN)/python -m tests.mutants $(MODULE) $(if $(SAMPLE),--sample $(SAMPLE)) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 docs: $(READY) ## Build the book into book/out and check it
 	$(BIN)/python -m book.tools.build

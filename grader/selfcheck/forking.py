@@ -36,9 +36,11 @@ which no other copy has at the same time."""
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """events: what was emitted, in order. problem: "out of time", "the process died", or ""."""
+    """slot: in which nothing runs any more. events: what was emitted, in order. problem: "out of time",
+    "the process died", or ""."""
 
     order: Any
+    slot: int
     events: list[Event]
     problem: str
     seconds: float
@@ -64,23 +66,31 @@ def run_forked(
     waiting = list(reversed(list(orders)))
     free = list(reversed(range(slots)))
     children: dict[int, _Child] = {}
-    while waiting or children:
-        while waiting and free:
-            child = _start(waiting.pop(), free.pop(), work, extra_address_space)
-            children[child.pipe] = child
-        ready, _, _ = select.select(list(children), [], [], 0.2)
-        ended = []
-        for pipe in ready:
-            if data := os.read(pipe, 65_536):
-                children[pipe].received += data
-            else:
-                ended.append((children.pop(pipe), ""))
-        late = [c for c in children.values() if time.monotonic() - c.began > c.order.seconds]
-        ended += [(children.pop(child.pipe), "out of time") for child in late]
-        for child, problem in ended:
-            done = _reap(child, problem)
-            free.append(child.slot)
-            yield done
+    try:
+        while waiting or children:
+            while waiting and free:
+                child = _start(waiting.pop(), free.pop(), work, extra_address_space)
+                children[child.pipe] = child
+            for child, problem in _ended(children):
+                done = _reap(children.pop(child.pipe), problem)
+                free.append(child.slot)
+                yield done
+    finally:  # of orders that are not wanted any more
+        for child in children.values():
+            _reap(child, "")
+
+
+def _ended(children: dict[int, _Child]) -> list[tuple[_Child, str]]:
+    """Those that have ended since, or have to now, each with the problem; after a moment at most."""
+    ready, _, _ = select.select(list(children), [], [], 0.2)
+    ended = []
+    for pipe in ready:
+        if data := os.read(pipe, 65_536):
+            children[pipe].received += data
+        else:
+            ended.append((children[pipe], ""))
+    late = (c for c in children.values() if time.monotonic() - c.began > c.order.seconds)
+    return ended + [(child, "out of time") for child in late if (child, "") not in ended]
 
 
 def _start(order: Order, slot: int, work: Work, extra_address_space: int) -> _Child:
@@ -132,7 +142,7 @@ def _reap(child: _Child, problem: str) -> Done:
     if not has_ended and not problem:
         problem = "the process died"
     seconds = round(time.monotonic() - child.began, 3)
-    return Done(child.order, events, problem, seconds)
+    return Done(child.order, child.slot, events, problem, seconds)
 
 
 def _kill(pid: int) -> None:

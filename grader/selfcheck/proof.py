@@ -77,7 +77,7 @@ def depends_on(lab: Lab) -> set[Path]:
     files = {file for place in own for file in _files(place)}
     grading = [GRADER / "worker.py", *(GRADER / name for name in GRADING)]
     python = {file for file in files if file.suffix == ".py"}
-    files |= _closure([*sorted(python), *grading])
+    files |= closure([*sorted(python), *grading])
     if any(file.is_relative_to(HEADERS) for file in files):
         files |= set(_files(HEADERS))
     return files
@@ -96,21 +96,24 @@ def _files(place: Path) -> Iterator[Path]:
             yield file
 
 
-def _closure(files: Iterable[Path]) -> set[Path]:
-    """These modules, and those of this repository that they import, wherever the import stands."""
+def closure(
+    files: Iterable[Path], root: Path = ROOT, packages: tuple[str, ...] = OURS
+) -> set[Path]:
+    """These modules, and those of these packages that they import, wherever the import stands."""
     found: set[Path] = set()
     waiting = list(files)
     while waiting:
         file = waiting.pop()
         if file not in found:
             found.add(file)
-            waiting += _imports(file)
+            waiting += imported_by(file, root, packages)
     return found
 
 
 @cache
-def _imports(file: Path) -> tuple[Path, ...]:
-    package = ".".join(file.relative_to(ROOT).parts[:-1])
+def imported_by(file: Path, root: Path, packages: tuple[str, ...]) -> tuple[Path, ...]:
+    """The modules of these packages that a module imports itself, but for a type checker's sake."""
+    package = ".".join(file.relative_to(root).parts[:-1])
     names: set[str] = set()
     for node in _run(ast.parse(file.read_text("utf-8"))):
         if isinstance(node, ast.Import):
@@ -119,7 +122,8 @@ def _imports(file: Path) -> tuple[Path, ...]:
             base = resolve_name("." * node.level + (node.module or ""), package)
             # What is imported may be a module itself.
             names |= {base, *(f"{base}.{alias.name}" for alias in node.names)}
-    return tuple(path for name in names if (path := _module(name)) is not None)
+    ours = (name for name in names if name.split(".")[0] in packages)
+    return tuple(path for name in ours if (path := _module(name, root)) is not None)
 
 
 def _run(node: ast.AST) -> Iterator[ast.AST]:
@@ -130,9 +134,7 @@ def _run(node: ast.AST) -> Iterator[ast.AST]:
         yield from _run(child)
 
 
-def _module(name: str) -> Path | None:
-    """The file of a module of this repository; None for anything else."""
-    if name.split(".")[0] not in OURS:
-        return None
-    base = ROOT.joinpath(*name.split("."))
+def _module(name: str, root: Path) -> Path | None:
+    """The file of a module below a root; None if there is none, say for a name in a module."""
+    base = root.joinpath(*name.split("."))
     return next((p for p in (base.with_suffix(".py"), base / "__init__.py") if p.is_file()), None)
