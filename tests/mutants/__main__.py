@@ -51,7 +51,7 @@ def mutants(
     sample: Annotated[int, typer.Option(help="Try so many of them; 0 is all.", min=0)] = 0,
     seed: Annotated[int, typer.Option(help="Of the sample.")] = 0,
     tests: Annotated[
-        list[str] | None, typer.Option(help="TimedTest files or folders to judge; not given, all.")
+        list[str] | None, typer.Option(help="Test files or folders to judge; not given, all.")
     ] = None,
     jobs: Annotated[int, typer.Option(help="At once.", min=1)] = 2,
     seconds: Annotated[float, typer.Option(help="For each mutant.", min=1)] = 120.0,
