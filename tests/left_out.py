@@ -16,6 +16,7 @@ from tests.nightly import told
 MACHINE = re.compile(
     r"needs a CUDA GPU|there is a GPU|needs Linux's /proc|needs SIGTERM|only g\+\+ tells"
     r"|needs the CPU build of torch|oneDNN is not available|needs Python 3\.\d+"
+    r"|can be had: "
     r"|could not import '(resource|triton)'"  # there is none for Windows, for macOS
 )
 """Reasons that no installation would remove."""
