@@ -24,11 +24,21 @@ def make_prompts(count: int, vocab: int, seed: int = 0) -> list[list[int]]:
     return prompts
 
 
+def reference(folder: Path) -> Any:
+    """transformers' own model, in float32.
+
+    That of 5.20 computes Gemma 2 by an attention that leaves its soft cap out, unless told not to.
+    """
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    capped = getattr(AutoConfig.from_pretrained(folder), "attn_logit_softcapping", None)
+    how = {"attn_implementation": "eager"} if capped else {}
+    return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, **how).eval()
+
+
 def last_logits(folder: Path, prompts: list[list[int]]) -> list[torch.Tensor]:
     """transformers' logits [vocab] after each prompt, in float32."""
-    from transformers import AutoModelForCausalLM
-
-    model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    model = reference(folder)
     with torch.inference_mode():
         return [model(torch.tensor([prompt])).logits[0, -1] for prompt in prompts]
 
@@ -42,9 +52,7 @@ def greedy(
     distance between the best and the second best logit: where that is rounding error, transformers
     itself answers differently from one batch size to the next.
     """
-    from transformers import AutoModelForCausalLM
-
-    model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    model = reference(folder)
     by_length: dict[int, list[int]] = defaultdict(list)
     for i, prompt in enumerate(prompts):
         by_length[len(prompt)].append(i)
