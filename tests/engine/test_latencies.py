@@ -1,6 +1,7 @@
 """What is told of requests' times, by a clock that the test sets."""
 
 import threading
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,7 +11,7 @@ from yaie.core.output import RequestOutput
 from yaie.core.params import SamplingParams
 from yaie.core.request import FinishReason, Request
 from yaie.engine.background import latencies
-from yaie.engine.background.latencies import Histogram, Latencies
+from yaie.engine.background.latencies import Histogram, Latencies, Telemetry
 
 
 class Clock:
@@ -75,8 +76,12 @@ def test_time_per_output_token_leaves_the_first_out(clock: Clock, told: Latencie
     for clock.now, reason in ((3.0, None), (4.0, None), (6.0, FinishReason.STOP)):
         gains(told, request, reason)
     assert seen(told.telemetry.time_per_output_token) == (1, 1.5)
+    two = asked("two", at=0.0)
+    for clock.now, reason in ((7.0, None), (9.0, FinishReason.STOP)):
+        gains(told, two, reason)
+    assert seen(told.telemetry.time_per_output_token) == (2, 1.5 + 2.0)
     gains(told, asked("b", at=6.0), FinishReason.STOP)
-    assert seen(told.telemetry.time_per_output_token) == (1, 1.5)
+    assert seen(told.telemetry.time_per_output_token) == (2, 1.5 + 2.0)
 
 
 def test_sequences_that_gained_a_token_together_are_one_gap_with_a_weight(
@@ -102,6 +107,8 @@ def test_nothing_is_left_of_a_request_that_ended(clock: Clock, told: Latencies, 
     else:
         gains(told, request, FinishReason(end), tokens=0)
     assert told.telemetry.finished[FinishReason(end)] == 1
+    assert not told._first
+    assert not told._latest
     clock.now = 100.0
     gains(told, asked("a", at=98.0))
     assert seen(told.telemetry.time_to_first_token) == (2, 1.0 + 2.0)
@@ -125,3 +132,54 @@ def test_figures_that_cannot_be_read_leave_the_last_ones(told: Latencies) -> Non
     told.refresh()
     assert told.telemetry.stats == {"num_running": 3.0}
     assert told._changed.is_set()
+
+
+def test_sizes_are_told_of_each_choice_and_their_number_once_for_the_prompt(
+    clock: Clock, told: Latencies
+) -> None:
+    for index in range(3):
+        request = asked(f"r.{index}", at=0.0)
+        request.params, request.index, request.num_preemptions = SamplingParams(n=3), index, 3
+        gains(told, request, FinishReason.LENGTH, tokens=4)
+    telemetry = told.telemetry
+    assert seen(telemetry.prompt_tokens) == (3, 3 * 3.0)
+    assert seen(telemetry.generation_tokens) == (3, 3 * 4.0)
+    assert seen(telemetry.max_tokens) == (3, 3 * 9.0)
+    assert seen(telemetry.preemptions) == (3, 3 * 3.0)
+    assert seen(telemetry.choices) == (1, 3.0)
+
+
+def test_tokens_of_a_step_are_those_computed_of_prompts_and_those_generated(
+    told: Latencies,
+) -> None:
+    readings = [
+        {"prefilled_tokens": 5.0},
+        {"prefilled_tokens": 5.0},  # a step that brought nothing forward is not told
+        {"prefilled_tokens": 8.0, "generation_tokens": 4.0},
+    ]
+    told._engine.stats = lambda: readings.pop(0)  # type: ignore[method-assign]
+    for expected in ((1, 5.0), (1, 5.0), (2, 5.0 + 3.0 + 4.0)):
+        told.stepped([])
+        assert seen(told.telemetry.step_tokens) == expected
+
+
+def test_an_engine_is_read_from_the_start_and_its_deferred_requests_are_summed() -> None:
+    engine: Any = SimpleNamespace(
+        facts=SimpleNamespace(max_model_len=100), stats=lambda: {"num_running": 2.0}
+    )
+    telemetry = Latencies(engine, threading.Event()).telemetry
+    assert telemetry.stats == {"num_running": 2.0}
+    assert telemetry.num_deferred == 0
+    telemetry.deferred |= {1: 2, 7: 3}
+    assert telemetry.num_deferred == 5
+
+
+def test_bounds_of_buckets_ascend_and_those_of_lengths_end_at_the_longest() -> None:
+    histograms = [value for value in vars(Telemetry(99)).values() if isinstance(value, Histogram)]
+    assert len(histograms) == 14
+    for histogram in histograms:
+        assert all(low < high for low, high in pairwise(histogram.bounds))
+        assert len(histogram.counts) == len(histogram.bounds) + 1
+    assert Telemetry(100).prompt_tokens.bounds == (1, 2, 5, 10, 20, 50, 100)
+    assert Telemetry(99).prompt_tokens.bounds == (1, 2, 5, 10, 20, 50)
+    assert Telemetry().prompt_tokens.bounds == (1,)

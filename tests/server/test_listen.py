@@ -64,3 +64,13 @@ def test_each_reason_not_to_listen_has_its_advice(
     with pytest.raises(ConfigError, match=advice) as refused:
         listen("127.0.0.1", 8000)
     assert refused.value.param == "port"
+
+
+def test_a_restart_need_not_wait_for_old_connections_where_that_is_safe(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """On Windows the same option would let two servers share the port."""
+    for system, is_set in (("posix", True), ("nt", False)):
+        monkeypatch.setattr("os.name", system)
+        with listen("127.0.0.1", 0) as listener:
+            assert bool(listener.getsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR)) == is_set
