@@ -1,12 +1,14 @@
 """What every test run has in common."""
 
 import os
+import random
 import signal
 import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from tests.left_out import LeftOut
@@ -41,9 +43,27 @@ if not any(Path(driver).exists() for driver in DRIVERS) or not has_gpu():
     os.environ.setdefault("TRITON_INTERPRET", "1")
 
 
+# No test's outcome depends on which examples are found, nor on how long one takes beside other programs.
+# `pytest --hypothesis-profile=search` looks for new ones.
+hypothesis.settings.register_profile("same", derandomize=True, deadline=None)
+hypothesis.settings.register_profile("search", deadline=None)
+hypothesis.settings.load_profile("same")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """Numbers drawn without a generator of their own are the same, whichever tests ran before."""
+    random.seed(0)
+    if (numpy := sys.modules.get("numpy")) is not None:
+        numpy.random.seed(0)
+    if (torch := sys.modules.get("torch")) is not None:
+        torch.manual_seed(0)
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """A shell starts what runs in the background deaf to Ctrl-C, and children inherit that."""
     config.pluginmanager.register(LeftOut(), "left-out")
+    config.option.randomly_reset_seed = False  # another order each time, but the same numbers
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -148,7 +148,7 @@ def test_a_stopped_process_does_not_hold_up_the_event_loop(shared: Shared) -> No
         begin = time.monotonic()
         asking = [asyncio.create_task(engine.submit([5] * 900)) for _ in range(200)]
         await asyncio.sleep(0.05)  # more than a pipe holds
-        assert time.monotonic() - begin < 2
+        assert time.monotonic() - begin < 10
         child_of(engine).resume()
         for stream in await asyncio.gather(*asking):
             await stream.aclose()
