@@ -39,6 +39,8 @@ from tests.mutants.warm import Warm
 
 ROOT = Path(__file__).resolve().parents[2]
 CACHE = ROOT / ".mutants"
+MOST_ENTRIES = 10
+"""For survivors.toml, printed to be filled in."""
 
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
@@ -63,12 +65,29 @@ def mutants(
 ) -> None:
     """Change one operator, constant, condition or statement of the engine at a time, and run the tests
     that reach it until one fails. Interrupted, the same command goes on where it was."""
-    names = chosen or ["yaie"]
     try:
-        files, judged = modules(ROOT, names), judged_files(ROOT, tests or ["tests"])
+        run(chosen or ["yaie"], sample, seed, tests or ["tests"], jobs, seconds, to, record, anew)
     except FileNotFoundError as error:
         err.print(f"[bold red]Error:[/] {error}", soft_wrap=True)
         raise typer.Exit(2) from None
+    except KeyboardInterrupt:
+        err.print("Stopped.")
+        raise typer.Exit(130) from None
+
+
+def run(
+    names: list[str],
+    sample: int,
+    seed: int,
+    tests: list[str],
+    jobs: int,
+    seconds: float,
+    to: Path | None,
+    record: bool,
+    anew: bool,
+) -> None:
+    """See `mutants`. Raises FileNotFoundError for a module or test that is not there."""
+    files, judged = modules(ROOT, names), judged_files(ROOT, tests)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, TimeElapsedColumn(), console=err, transient=True) as bar:
         store = Store(ROOT, CACHE / "reached")
@@ -77,6 +96,8 @@ def mutants(
             task = bar.add_task("test files recorded", total=len(stale))
             store.record(stale, jobs, lambda count: bar.advance(task, count))
             bar.remove_task(task)
+        for file in store.without_tests(judged):
+            err.print(f"no test of {file} passed when it was recorded", soft_wrap=True)
         if record:
             return
         reached = store.load(judged)
@@ -87,7 +108,7 @@ def mutants(
             "modules": names,
             "sample": sample,
             "seed": seed,
-            "tests": tests or ["tests"],
+            "tests": tests,
             "seconds_each": seconds,
         }
         results = Results(to or default_file(names, sample, seed), head, anew=anew)
@@ -127,7 +148,8 @@ def report(results: Results, broken: set[str]) -> None:
     if results.unargued:
         argue = f"To kill by a test, or to argue in {SURVIVORS.relative_to(ROOT)}:"
         out.print(f"{argue}\n\n{where(results.unargued)}\n", markup=False, soft_wrap=True)
-        out.print("\n\n".join(map(entry, results.unargued)), markup=False, soft_wrap=True)
+    for result in results.unargued[:MOST_ENTRIES]:
+        out.print(entry(result) + "\n", markup=False, soft_wrap=True)
     share = counts["noticed"] / counts["mutants"] if counts["mutants"] else 1.0
     told = ", ".join(f"{number} {name}" for name, number in counts.items() if name != "mutants")
     out.print(f"{share:.1%} of {counts['mutants']} mutants noticed: {told}", soft_wrap=True)

@@ -85,6 +85,12 @@ class Store:
     def load(self, files: Iterable[str]) -> Reached:
         return Reached(json.loads(self._path(file).read_text("utf-8")) for file in files)
 
+    def without_tests(self, files: Iterable[str]) -> list[str]:
+        """Those of which no test passed when they were recorded, or none is for CI."""
+        return [
+            file for file in files if not json.loads(self._path(file).read_text("utf-8"))["tests"]
+        ]
+
     def stale(self, files: Iterable[str]) -> list[str]:
         """Those that must be recorded, again or for the first time."""
         return [file for file in files if not self._is_fresh(file)]

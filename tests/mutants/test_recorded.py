@@ -22,6 +22,7 @@ def test_a_line_is_reached_by_tests_by_users_of_a_fixture_and_from_a_process(pro
     assert names(reached.at(SMALL, line("    return 2 * value"))) == {"test_in_a_process"}
     assert reached.at(SMALL, line("    return value + 1")) == set()
     assert "test_that_fails" not in names(reached.anywhere(SMALL))
+    assert store_of(project).without_tests(JUDGED) == []
 
 
 def test_a_test_file_is_recorded_again_when_something_that_it_hangs_on_changes(

@@ -16,6 +16,8 @@ PATIENCE = 10.0
 LEAST_PATIENCE = 20.0
 """Seconds. A test may take this many times what it took when it was recorded, and at least so long."""
 CHECK_SECONDS = 600.0
+AT_ONCE = 200
+"""Mutants whose sources are in memory at the same time."""
 
 
 class Runs(Protocol):
@@ -74,7 +76,9 @@ def try_all(
     advance(len(mutants) - len(waiting))
     by_key = {mutant.key: mutant for mutant in mutants}
     while True:
-        _try(waiting, tests_of, warm, results, seconds, broken, advance)
+        for begin in range(0, len(waiting), AT_ONCE):
+            some = waiting[begin : begin + AT_ONCE]
+            _try(some, tests_of, warm, results, seconds, broken, advance)
         killers = {r.test for r in results.by_key.values() if r.test and not r.is_checked}
         broken |= _broken(killers - broken, warm)
         noticed = [result for result in results.by_key.values() if result.test]
