@@ -23,6 +23,9 @@ from yaie.server.listen import listen, url_of
 from yaie.server.run import run_server
 from yaie.server.settings import ServerSettings
 
+PATIENCE = 120.0
+"""Seconds that a client waits: beside busy programs an answer as long as the context takes over 30."""
+
 
 @dataclass
 class LiveServer:
@@ -44,7 +47,7 @@ class LiveServer:
             base_url=f"{self.url}/v1",
             api_key="none",
             max_retries=0,
-            timeout=30,
+            timeout=PATIENCE,
             _strict_response_validation=True,
         )
 
@@ -71,7 +74,7 @@ def serving(
     thread.start()
     assert not wait or ready.wait(60)
     try:
-        with httpx.Client(base_url=url, timeout=30) as http:
+        with httpx.Client(base_url=url, timeout=PATIENCE) as http:
             yield LiveServer(url, engine, http)
     finally:
         if thread.is_alive():
