@@ -5,6 +5,7 @@ submission does, it changes no other's row: each lab of each student has a proce
 """
 
 import csv
+import io
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from grader.report.lines import columns, show
 from grader.submission import Submission, submission_in
 from grader.verdict import LabResult
 from yaie.core.errors import ConfigError
+from yaie.core.files import write_whole
 from yaie.curriculum.manifest import Lab
 
 MISSING = "missing"
@@ -105,13 +107,17 @@ def _style(cell: str) -> str:
 
 
 def write_csv(path: Path, rows: Sequence[Row], labs: Sequence[Lab]) -> None:
-    """A column for each lab: points, "missing" or "broken"; then the total and what it is out of."""
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(["student", *(lab.key for lab in labs), "total", "max"])
-        most = sum(lab.points for lab in labs)
-        for row in rows:
-            writer.writerow([row.student.name, *map(row.cell, labs), row.points, most])
+    """A column for each lab: points, "missing" or "broken"; then the total and what it is out of.
+
+    Raises OSError.
+    """
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow(["student", *(lab.key for lab in labs), "total", "max"])
+    most = sum(lab.points for lab in labs)
+    for row in rows:
+        writer.writerow([row.student.name, *map(row.cell, labs), row.points, most])
+    write_whole(path, text.getvalue())
 
 
 def class_as_json(rows: Sequence[Row], labs: Sequence[Lab], seed: int) -> str:

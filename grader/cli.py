@@ -16,6 +16,7 @@ from yaie.cli.variables import warn_of_unknown_variables
 from yaie.core.errors import ConfigError, YaieError
 from yaie.core.interrupt import STATUS as STOPPED
 from yaie.core.interrupt import is_interrupted
+from yaie.core.streams import sound_streams
 
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
@@ -61,10 +62,8 @@ app = typer.Typer(
 )
 
 
+@sound_streams
 def main() -> None:
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace")  # a mark that a terminal cannot show is a ?
     app(prog_name="python -m grader")
 
 

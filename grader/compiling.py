@@ -12,13 +12,19 @@ CLAIM = "The part compiles."
 
 
 def compile_part(submission: Submission) -> Explanation | None:
-    """Compile the part's kernels for the CPU, into the cache. Returns why that cannot be done."""
+    """Compile the part's kernels for the CPU, into the cache. Returns why that cannot be done.
+
+    Raises NoRoomError where that is not the part's fault.
+    """
     if CUDA not in submission.lab.verify:
         return None
+    from yaie.cuda.compiler import NoRoomError
     from yaie.cuda.on_cpu.build import build
 
     try:
         build(submission.folder)
+    except NoRoomError:
+        raise
     except KernelError as error:
         return explain_compiler(error, submission)
     return None

@@ -1,12 +1,14 @@
 """`make grade`: which labs and tasks are meant, what is shown of them, and what is remembered."""
 
+import io
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
 from rich.console import Console
+from rich.markup import escape
 
 from grader.batch import class_as_json, find_students, grade_students, print_class, write_csv
 from grader.record import record
@@ -19,6 +21,7 @@ from grader.scratch import with_replay
 from grader.submission import Submission, find_submission, submission_in
 from grader.verdict import Explanation, LabResult, TaskResult
 from yaie.core.errors import ConfigError
+from yaie.core.files import cannot_write, refuse_unwritable, write_whole
 from yaie.curriculum.manifest import ROOT, Curriculum, Lab, load_curriculum
 from yaie.curriculum.progress import Progress
 
@@ -46,13 +49,14 @@ def run(request: Request, out: Console, err: Console) -> int:
     _refuse_what_contradicts(request)
     curriculum = load_curriculum()
     labs, tasks = choose(curriculum, request.lab, request.task)
+    for path, param in ((request.output, "output"), (request.csv, "csv")):
+        if path is not None:
+            refuse_unwritable(path, param)
     if request.output is None:
         return _run(request, labs, tasks, out, err)
-    try:
-        with request.output.open("w", encoding="utf-8", errors="replace") as file:
-            code = _run(request, labs, tasks, Console(file=file, highlight=False), err)
-    except OSError as error:
-        raise ConfigError(f"{request.output}: {error.strerror}", param="output") from None
+    report = io.StringIO()
+    code = _run(request, labs, tasks, Console(file=report, highlight=False), err)
+    _keep(request.output, partial(write_whole, text=report.getvalue()), "output")
     err.print(f"Wrote {request.output}", markup=False, soft_wrap=True)
     return code
 
@@ -102,7 +106,12 @@ def _grade_one(
     by_lab = {result.lab.key: result for result in graded}
     results = [by_lab.get(lab.key) or _missing(lab, request.impl) for lab in labs]
     is_mine = request.impl == "labs"
-    withdrawn = {result.lab.key: record(result) for result in graded} if is_mine else {}
+    unkept: list[str] = []
+    withdrawn = (
+        {result.lab.key: record(result, complain=unkept.append) for result in graded}
+        if is_mine
+        else {}
+    )
     match request.format:
         case "json":
             text = as_json(results, seed=request.seed, impl=request.impl, withdrawn=withdrawn)
@@ -119,6 +128,8 @@ def _grade_one(
             print_report(out, results[0], lost, request.impl, passed)
         case _:
             print_progress(out, results, withdrawn, request.impl)
+    for sentence in dict.fromkeys(unkept):  # once, however many labs there are
+        err.print(f"[yellow]{escape(sentence)}[/]", soft_wrap=True)
     return int(any(result.points < result.max_points for result in results))
 
 
@@ -135,10 +146,7 @@ def _grade_class(
     students = find_students(request.submissions, labs)
     rows = grade_students(students, partial(_grade, request=request, tasks=tasks, err=err))
     if request.csv is not None:
-        try:
-            write_csv(request.csv, rows, labs)
-        except OSError as error:
-            raise ConfigError(f"{request.csv}: {error.strerror}", param="csv") from None
+        _keep(request.csv, partial(write_csv, rows=rows, labs=labs), "csv")
     if request.format == "json":
         _write(out, class_as_json(rows, labs, request.seed))
     else:
@@ -171,6 +179,14 @@ def _find(lab: Lab, impl: str) -> Submission | None:
 def _missing(lab: Lab, impl: str) -> LabResult:
     problem = Explanation("The lab is there.", f"{impl} holds no folder {lab.key}.")
     return LabResult(lab, tuple(TaskResult(task, ()) for task in lab.tasks), problem=problem)
+
+
+def _keep(path: Path, write: Callable[[Path], None], param: str) -> None:
+    """Raises ConfigError if the file cannot be written."""
+    try:
+        write(path)
+    except OSError as error:
+        raise ConfigError(cannot_write(path, error), param=param) from None
 
 
 def _write(out: Console, text: str) -> None:

@@ -11,8 +11,9 @@ from grader.report.lines import prose, verbatim
 from grader.report.next import chapter_address
 from yaie.core.compat import tomllib
 from yaie.core.errors import ConfigError
+from yaie.core.files import reason
 from yaie.curriculum.manifest import ROOT, Lab, Task
-from yaie.curriculum.progress import Progress, source_files
+from yaie.curriculum.progress import PROGRESS, Progress, source_files
 
 HINTS = Path("grader/hints")
 RUNGS = {
@@ -59,10 +60,15 @@ def give_hint(
     rungs = read_hints(lab, task, root)
     taken = min(progress.hints.get(task.id, 0), len(rungs))
     shown = taken if again else min(taken + 1, len(rungs))
+    lines = _ladder(lab, task, rungs, shown, is_new=shown > taken, width=width, root=root)
     if shown > taken:
         progress.hints[task.id] = shown
-        progress.save()
-    return _ladder(lab, task, rungs, shown, is_new=shown > taken, width=width, root=root)
+        try:
+            progress.save()
+        except OSError as error:
+            why = f"cannot write {PROGRESS} ({reason(error)})"
+            lines.append(Text(f"This hint will come again: {why}.", style="yellow"))
+    return lines
 
 
 def _ladder(

@@ -48,8 +48,8 @@ class WorkerProcess:
         self._looked = 0.0
 
     def __enter__(self) -> "WorkerProcess":
+        self._traces = tempfile.TemporaryFile()  # first: what fails after it leaves no folder
         self._scratch = tempfile.mkdtemp(prefix="yaie-grade-")
-        self._traces = tempfile.TemporaryFile()
         self._token = secrets.token_hex(8)
         self._began = time.time()
         events, self._order.fd = os.pipe()

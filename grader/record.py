@@ -1,15 +1,26 @@
 """What a grading changes in the learner's progress: passes are noted, or withdrawn."""
 
+from collections.abc import Callable
 from datetime import datetime, timezone
 from pathlib import Path
 
 from grader.verdict import LabResult, Verdict
+from yaie.core.errors import ConfigError
+from yaie.core.files import reason
 from yaie.curriculum.manifest import ROOT
-from yaie.curriculum.progress import LabRecord, Progress
+from yaie.curriculum.progress import PROGRESS, LabRecord, Progress
 
 
-def record(result: LabResult, root: Path = ROOT) -> tuple[str, ...]:
+def _refuse(sentence: str) -> None:
+    raise ConfigError(sentence)
+
+
+def record(
+    result: LabResult, root: Path = ROOT, complain: Callable[[str], None] = _refuse
+) -> tuple[str, ...]:
     """Write down what passed; returns the tasks that had passed and now fail.
+
+    complain: gets a sentence if it cannot be written; a grading that nobody keeps is one all the same.
 
     A task that was not asked for, or could not be verified here, keeps its pass if the source is the
     same; if not, the pass is withdrawn without being called a regression.
@@ -30,5 +41,8 @@ def record(result: LabResult, root: Path = ROOT) -> tuple[str, ...]:
         points=sum(points.get(task, 0) for task in passed),
         graded_at=datetime.now(timezone.utc).isoformat(timespec="seconds"),
     )
-    progress.save()
+    try:
+        progress.save()
+    except OSError as error:
+        complain(f"Progress could not be kept: cannot write {PROGRESS} ({reason(error)}).")
     return tuple(sorted(had & failed))

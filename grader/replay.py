@@ -15,7 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from grader.verdict import Again, TestResult, Verdict, from_json
+from grader.verdict import Again, Explanation, TestResult, Verdict, from_json
+from yaie.core.errors import YaieError
 from yaie.curriculum.manifest import ROOT, load_curriculum
 from yaie.curriculum.progress import part_digest
 
@@ -80,7 +81,11 @@ def _run(failure: Failure, wants_pdb: bool) -> TestResult | None:
     except BaseException as error:  # noqa: BLE001, a part may raise anything
         _show(explain_import(error, submission))
         return None
-    if complaint := compile_part(submission):
+    try:
+        complaint = compile_part(submission)
+    except YaieError as error:
+        complaint = Explanation("The part can be compiled here.", error.message)
+    if complaint:
         _show(complaint)
         return None
     again = failure.again or Again()

@@ -19,6 +19,7 @@ from grader.process import GIB, KEPT_OUTPUT, WorkerProcess
 from grader.submission import Submission, locate_in_trace
 from grader.verdict import Explanation, LabResult, TaskResult, TestResult, Verdict, from_json
 from grader.worker import SUITES, Order
+from yaie.core.files import reason
 from yaie.curriculum.manifest import Lab
 from yaie.curriculum.progress import part_digest
 
@@ -49,7 +50,7 @@ class _Session:
     """What the workers of one lab have told so far. planned: (name, task, claim) of every test.
 
     at: (name, task) of what runs; the names "start", "import", "compile" and "collect" have no task.
-    since: when it began.
+    since: when it began. lack: what this machine does not have.
     """
 
     planned: list[tuple[str, str, str]] = field(default_factory=list)
@@ -57,6 +58,7 @@ class _Session:
     at: tuple[str, str] = ("start", "")
     since: float = field(default_factory=time.monotonic)
     broken: Explanation | None = None
+    lack: str = ""
     on_result: Callable[["_Session"], None] = lambda session: None
 
     def take(self, event: dict[str, Any]) -> None:
@@ -74,6 +76,8 @@ class _Session:
                 explanation = event["explanation"]
                 script = tuple(explanation["script"])
                 self.broken = Explanation(**{**explanation, "script": script})
+            case "lack":
+                self.lack = event["sentence"]
 
     @property
     def open_tests(self) -> list[tuple[str, str, str]]:
@@ -199,11 +203,17 @@ def grade_lab(
         known, session.at, session.since = len(session.results), ("start", ""), time.monotonic()
         order = _order(submission, session, tasks, limits, left)
         order.seed, order.shrink, order.effort = seed, shrink, effort
-        with WorkerProcess(order, session.take) as worker:
-            death = _watch(worker, session, left, limits, stop)
-            where = locate_in_trace(worker.trace(ask=True), submission) if death else ""
-            death = death or worker.end()
-            where = where or locate_in_trace(worker.trace(), submission)
+        try:
+            with WorkerProcess(order, session.take) as worker:
+                death = _watch(worker, session, left, limits, stop)
+                where = locate_in_trace(worker.trace(ask=True), submission) if death else ""
+                death = death or worker.end()
+                where = where or locate_in_trace(worker.trace(), submission)
+        except OSError as error:  # a full disk, say: the part has done nothing wrong
+            session.lack = f"The grader could not start: {reason(error)}."
+        if session.lack:
+            session.leave_open(submission.lab, session.lack)
+            break
         output = (output + worker.output)[-KEPT_OUTPUT:]
         if stop.is_set() or session.is_over:
             break

@@ -13,6 +13,7 @@ from grader.report.lines import clean
 from grader.runner import has_suite
 from grader.submission import Submission
 from grader.verdict import Again, Explanation, LabResult, TestResult
+from yaie.core.files import reason, write_whole
 from yaie.curriculum.manifest import ROOT
 from yaie.curriculum.progress import CUDA_SOURCES, source_files
 
@@ -65,9 +66,9 @@ def with_replay(
     stops = stops_where(submission, failed.again)
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(_program(result, failed, submission, seed, command, stops), "utf-8")
+        write_whole(file, _program(result, failed, submission, seed, command, stops))
     except OSError as error:
-        sentence = f"{shown} could not be written ({error.strerror}): no file runs this again."
+        sentence = f"{shown} could not be written ({reason(error)}): no file runs this again."
         return replace(result, replay=(sentence,))
     lines = (f"{command}", f"  --pdb {stops}")
     return replace(result, replay=lines)

@@ -29,7 +29,9 @@ from pathlib import Path
 from grader.notebooks import NOTEBOOK, SOURCE, make_notebook
 from grader.regions import MarkerError, is_oracle, make_stub
 from yaie.core.errors import ConfigError
+from yaie.core.files import cannot_write, write_whole
 from yaie.core.interrupt import Interruptible
+from yaie.core.streams import sound_streams
 from yaie.curriculum.manifest import MANIFEST, ROOT, load_curriculum
 
 RECORD = Path("labs/stubs.sha256")
@@ -69,7 +71,8 @@ class Difference:
 
 
 def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
-    """Exit status: 0 in step, 1 not in step or refused, 2 a marker or the curriculum is wrong."""
+    """Exit status: 0 in step, 1 not in step or refused, 2 a marker or the curriculum is wrong, or a stub
+    cannot be written."""
     parser = argparse.ArgumentParser(prog="python -m grader.stubs", description="Generate labs/.")
     parser.add_argument("--check", action="store_true", help="write nothing, show what differs")
     parser.add_argument("--force", action="store_true", help="overwrite edited files too")
@@ -92,7 +95,11 @@ def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
             file=sys.stderr,
         )
         return 1
-    write(root, differences, stubs)
+    try:
+        write(root, differences, stubs)
+    except OSError as error:
+        print(cannot_write(error.filename, error), file=sys.stderr)
+        return 2
     return 0
 
 
@@ -179,7 +186,7 @@ def report(
 
 
 def write(root: Path, differences: list[Difference], stubs: dict[Path, str]) -> None:
-    """Make `labs` what it should be, and record it."""
+    """Make `labs` what it should be, and record it. Raises OSError."""
     for difference in differences:
         file = root / difference.path
         if difference.new is None:
@@ -187,10 +194,10 @@ def write(root: Path, differences: list[Difference], stubs: dict[Path, str]) -> 
             print(f"removed {difference.path}")
         else:
             file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(difference.new, "utf-8")
+            write_whole(file, difference.new)
             print(f"wrote   {difference.path}")
     lines = (f"{value}  {path.as_posix()}\n" for path, value in digests(stubs).items())
-    (root / RECORD).write_text("".join(lines), "utf-8")
+    write_whole(root / RECORD, "".join(lines))
     if not differences:
         print(f"labs/ was in step with solutions/ ({len(stubs)} files).")
 
@@ -213,4 +220,4 @@ def digest(text: str) -> str:
 
 if __name__ == "__main__":
     with Interruptible():
-        sys.exit(main())
+        sys.exit(sound_streams(main)())

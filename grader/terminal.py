@@ -6,6 +6,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 from rich.console import Console
 from rich.text import Text
@@ -125,7 +126,9 @@ class ThreadedGrading:
             problem = Explanation("The lab can be graded.", f"{type(error).__name__}: {error}")
             result = LabResult(lab, tuple(TaskResult(t, ()) for t in lab.tasks), problem=problem)
         if not self._stop.is_set():
-            self._graded = result, record(result)
+            unkept: list[str] = []
+            withdrawn = record(result, complain=unkept.append)
+            self._graded = replace(result, unkept="".join(unkept)), withdrawn
 
     def poll(self) -> Graded | None:
         return self._graded

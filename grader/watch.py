@@ -92,7 +92,7 @@ class Watch:
         if self._is_asking:
             self._is_asking = False
             if key == "y":
-                self._below, self._notice = [], self._desk.reset(self.lab)
+                self._below, self._notice = [], self._reset()
         elif act := self._keys.get(key.lower()):
             act()
 
@@ -128,6 +128,12 @@ class Watch:
 
     def _ask_to_reset(self) -> None:
         self._is_asking = True
+
+    def _reset(self) -> str:
+        try:
+            return self._desk.reset(self.lab)
+        except ConfigError as error:
+            return error.message
 
     def _quit(self) -> None:
         self.is_over = True

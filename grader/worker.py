@@ -93,6 +93,7 @@ def grade(order: Order, emit: Any, exit_first: bool = False) -> None:
     from grader.recorder import Recorder
     from grader.submission import Submission, explain_import, load
     from grader.surroundings import Surroundings
+    from yaie.core.errors import YaieError
     from yaie.curriculum.manifest import load_curriculum
 
     lab = load_curriculum()[order.lab]
@@ -111,7 +112,12 @@ def grade(order: Order, emit: Any, exit_first: bool = False) -> None:
         os._exit(0)
     surroundings.restore()
     emit({"event": "test", "name": "compile", "task": ""})
-    if complaint := compile_part(submission):
+    try:
+        complaint = compile_part(submission)
+    except YaieError as error:
+        emit({"event": "lack", "sentence": error.message})
+        return
+    if complaint:
         emit({"event": "broken", "explanation": asdict(complaint)})
         return
     emit({"event": "test", "name": "collect", "task": ""})

@@ -9,6 +9,7 @@ import sys
 
 from book.tools.check import check_book
 from book.tools.mdbook import ROOT, MdBookError, environment, find_mdbook
+from yaie.core.streams import sound_streams
 
 COMPLAINT = re.compile(r"^\s*(ERROR|WARN)\b")
 
@@ -41,4 +42,4 @@ def complaints(log: str) -> list[str]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(sound_streams(main)())

@@ -20,6 +20,8 @@ from typing import Any
 from book.tools.given_cuda import cuda_names
 from book.tools.mdbook import ROOT
 from grader.regions import Region, find_regions
+from yaie.core.files import write_whole
+from yaie.core.streams import sound_streams
 from yaie.curriculum.manifest import Lab, load_curriculum
 from yaie.curriculum.progress import CUDA_SOURCES, source_files
 
@@ -64,7 +66,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"{lab.key} ...", file=sys.stderr, flush=True)
         record[lab.key] = {"sources": digest(lab), "names": sorted(set(names_of(lab)))}
     ordered = {lab.key: record[lab.key] for lab in load_curriculum().labs if lab.key in record}
-    RECORD.write_text(json.dumps(ordered, indent=1) + "\n", "utf-8")
+    write_whole(RECORD, json.dumps(ordered, indent=1) + "\n")
     return 0
 
 
@@ -233,4 +235,4 @@ def _is_filled_in(method: FunctionNode, tree: ast.Module, folder: Path) -> bool:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(sound_streams(main)())

@@ -16,6 +16,7 @@ from book.tools.fences import FENCE
 from book.tools.mdbook import ROOT
 from book.tools.plots import ALT, SVG, for_page
 from grader.notebooks import SOURCE, make_notebook
+from yaie.core.files import write_whole
 from yaie.curriculum.manifest import load_curriculum
 
 SECONDS = 120  # for a cell, on a busy machine; on an idle one a whole notebook takes less than 10
@@ -170,8 +171,8 @@ def write_page(lab: str, page: Page, folder: Path) -> None:
     for path in (folder / lab).glob("*.svg"):
         path.unlink()
     for number, picture in page.pictures.items():
-        (folder / lab / f"{number}.svg").write_text(picture, "utf-8")
-    (folder / f"{lab}.md").write_text(page.text, "utf-8")
+        write_whole(folder / lab / f"{number}.svg", picture)
+    write_whole(folder / f"{lab}.md", page.text)
 
 
 def faults(fresh: Page, written: Page, *, same_matplotlib: bool = True) -> list[str]:

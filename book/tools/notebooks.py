@@ -18,6 +18,7 @@ from pathlib import Path
 from book.tools.mdbook import ROOT
 from grader.notebooks import SOURCE
 from yaie.core.errors import ConfigError
+from yaie.core.streams import sound_streams
 from yaie.curriculum.manifest import load_curriculum
 from yaie.curriculum.progress import source_files
 
@@ -104,4 +105,4 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(sound_streams(main)())

@@ -12,6 +12,7 @@ import tempfile
 from pathlib import Path
 
 from book.tools.mdbook import ROOT
+from yaie.core.streams import sound_streams
 
 PAGE = ROOT / "book/out/print.html"
 PDF = ROOT / "book/out/yaie.pdf"
@@ -114,4 +115,4 @@ def is_root() -> bool:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(sound_streams(main)())

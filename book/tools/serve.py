@@ -20,6 +20,7 @@ from types import FrameType
 from book.tools.cards import SERVED
 from book.tools.mdbook import ROOT, MdBookError, environment, find_mdbook
 from yaie.core.compat import tomllib
+from yaie.core.streams import sound_streams
 from yaie.curriculum.progress import PROGRESS
 
 HOST = "127.0.0.1"
@@ -125,4 +126,4 @@ def find_port(candidates: Sequence[int]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(sound_streams(main)())

@@ -14,6 +14,7 @@ from book.tools.check import GENERATED
 from book.tools.fences import FENCE
 from book.tools.mdbook import ROOT
 from yaie.core.compat import tomllib
+from yaie.core.streams import sound_streams
 
 WORDS = ROOT / "book/words.txt"
 NO_PROSE = re.compile(
@@ -85,4 +86,4 @@ def texts_in(table: Any, key: str = "") -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(sound_streams(main)())

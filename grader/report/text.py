@@ -41,6 +41,7 @@ def report_lines(
 ) -> list[Text]:
     """See `print_report`."""
     lost = [Text(""), regression(withdrawn)] if withdrawn else []
+    lost += [Text(""), *prose(result.unkept, "yellow", width=width)] if result.unkept else []
     lines = [heading(result), Text("")]
     if result.problem is not None:
         return [*lines, *explanation_lines(result.problem, width, indent=2), *lost]
@@ -148,6 +149,8 @@ def explanation_lines(why: Explanation, width: int, indent: int = 0) -> list[Tex
 
 def _replay_lines(result: LabResult) -> list[Text]:
     """How to have it fail again. The calls above are an account of it."""
+    if len(result.replay) == 1:  # why there is no file
+        return [Text(""), *verbatim(result.replay[0], indent=2)]
     if not result.replay:
         return []
     said = "  Run it again; the file makes these calls, and all that is around them:"

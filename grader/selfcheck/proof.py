@@ -21,6 +21,7 @@ from pathlib import Path
 
 from grader.selfcheck.variants import GRADER, reference_folder
 from yaie.core.compat import tomllib
+from yaie.core.files import write_whole
 from yaie.curriculum.manifest import MANIFEST, ROOT, Lab
 
 RECORD = GRADER / "selfcheck.sha256"
@@ -58,7 +59,7 @@ def write_proofs(proofs: dict[str, Proof], path: Path = RECORD) -> None:
         f"{p.digest}  {lab} {p.killed} {p.mutants} {p.layout_killed} {p.layout}\n"
         for lab, p in proofs.items()
     )
-    path.write_text("".join(lines), "utf-8")
+    write_whole(path, "".join(lines))
 
 
 def digest_of(lab: Lab, root: Path = ROOT) -> str:

@@ -9,6 +9,7 @@ from rich.table import Table
 from grader.selfcheck.labcheck import LabCheck
 from grader.selfcheck.proof import RECORD, Proof, digest_of, read_proofs, write_proofs
 from grader.selfcheck.variants import GRADER
+from yaie.core.files import write_whole
 from yaie.curriculum.manifest import Curriculum
 
 HEADS = (
@@ -164,4 +165,4 @@ def write_figures(checks: Sequence[LabCheck], path: Path = FIGURES) -> None:
             where = f"`{mutant.file}`, `{mutant.function}`"
             lines.append(f"- {where}: `` {mutant.line} ``, {mutant.change}. {reason}")
         lines.append("")
-    path.write_text("\n".join(lines).rstrip() + "\n", "utf-8")
+    write_whole(path, "\n".join(lines).rstrip() + "\n")

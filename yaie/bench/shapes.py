@@ -9,7 +9,7 @@ import json
 import zlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from math import prod
@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from yaie.core.errors import ConfigError
+from yaie.core.files import cannot_write, write_whole
 from yaie.models.weights import INDEX_FILE
 from yaie.tutor import TUTOR_PATH
 
@@ -130,7 +131,8 @@ def checkpoint(shape: str, folder: str | None) -> Iterator[Path]:
 def make_checkpoint(shape: str, folder: Path) -> Path:
     """Write the checkpoint into `folder`, unless it is there already and complete. Returns the folder.
 
-    Raises ConfigError if the folder holds something else, which is left as it is.
+    Raises ConfigError if the folder holds something else, which is left as it is, or cannot be written;
+    then what was written is removed.
     """
     config = _config(shape)
     shards = _shards(_tensors(config))
@@ -145,8 +147,19 @@ def make_checkpoint(shape: str, folder: Path) -> Path:
             return folder
     elif folder.exists() and any(folder.iterdir()):
         raise ConfigError(f"{folder} is not empty and holds no model", param="shape-folder")
+    try:
+        _write_all(folder, text, shards)
+    except OSError as error:
+        for name in (*(shard.name for shard in shards), INDEX_FILE):
+            with suppress(OSError):
+                (folder / name).unlink()
+        raise ConfigError(cannot_write(folder, error), param="shape-folder") from None
+    return folder
+
+
+def _write_all(folder: Path, config: str, shards: list[_Shard]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.json").write_text(text, "utf-8")
+    write_whole(folder / "config.json", config)
     for path in TUTOR_PATH.glob("tokenizer*"):
         (folder / path.name).write_bytes(path.read_bytes())
     with ThreadPoolExecutor(WRITERS) as writers:
@@ -155,8 +168,7 @@ def make_checkpoint(shape: str, folder: Path) -> Path:
     total = sum(_bytes(size) for shard in shards for size in shard.tensors.values())
     # Last: a checkpoint without its index is not complete.
     index = {"metadata": {"total_size": total}, "weight_map": weight_map}
-    (folder / INDEX_FILE).write_text(json.dumps(index), "utf-8")
-    return folder
+    write_whole(folder / INDEX_FILE, json.dumps(index))
 
 
 def _config(shape: str) -> Any:

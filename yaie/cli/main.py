@@ -21,6 +21,7 @@ from yaie.cli.serve import serve
 from yaie.cli.variables import unknown_variables, warn_of_unknown_variables
 from yaie.core.errors import YaieError
 from yaie.core.interrupt import is_interrupted
+from yaie.core.streams import sound_streams
 
 app = typer.Typer(
     name="yaie",
@@ -60,6 +61,7 @@ def _options(
         warn_of_unknown_variables()
 
 
+@sound_streams
 def main() -> None:
     """Run the command line."""
     try:

@@ -18,11 +18,13 @@ import os
 import re
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from yaie.core.errors import KernelError
+from yaie.core.files import NO_PLACE, cannot_write
 from yaie.cuda.nvcc import INSTALL, Nvcc, find_host_compiler, find_nvcc
 
 logger = logging.getLogger(__name__)
@@ -34,6 +36,7 @@ FLAGS = ("-O3", "-std=c++17", "-shared", "-Xcompiler", "-fPIC", "-lineinfo")
 SOURCES = (".cu", ".cuh", ".h")
 TIMEOUT = 900
 MOST_ERRORS = 4
+_NO_ROOM = re.compile(r"No space left on device|Read-only file system|Disk quota exceeded")
 _STUB = re.compile(r'NOT_IMPLEMENTED\(\s*"(?P<message>[^"]+)"')
 _ERROR = re.compile(r"^(?P<file>[^\s(:]+)[(:](?P<line>\d+)\)?:.*?error.*?: (?P<what>.*)$", re.M)
 
@@ -72,7 +75,7 @@ def sources(folder: Path) -> list[Path]:
 
 def open_stubs(folder: Path) -> list[str]:
     """The messages of what a lab's `.cu` files leave unwritten."""
-    texts = [file.read_text("utf-8") for file in sorted(folder.glob("*.cu*"))]
+    texts = [file.read_text("utf-8", "replace") for file in sorted(folder.glob("*.cu*"))]
     return [stub["message"] for text in texts for stub in _STUB.finditer(text)]
 
 
@@ -83,7 +86,7 @@ def digest(folder: Path) -> str:
         for file in sorted(place.iterdir()):
             if file.suffix in SOURCES:
                 content = file.read_bytes()
-                total.update(b"%s %d " % (file.name.encode(), len(content)) + content)
+                total.update(b"%s %d " % (os.fsencode(file.name), len(content)) + content)
     return total.hexdigest()[:12]
 
 
@@ -128,13 +131,40 @@ def build(folder: Path, architectures: Sequence[str], nvcc: Nvcc | None = None) 
             return built
     suffix = "".join(f"-sm{name}" for name in names)
     path = cache_folder() / f"{folder.name}-{digest(folder)}-nvcc{nvcc.version}{suffix}.so"
-    path.parent.mkdir(parents=True, exist_ok=True)
     # Written beside its place and then moved there: another process never sees half a library.
-    with tempfile.TemporaryDirectory(dir=path.parent) as draft:
-        target = Path(draft) / path.name
+    with draft_in(path.parent) as draft:
+        target = draft / path.name
         _run(nvcc, folder, [*_targets(names), *map(str, files), "-o", str(target)])
         target.replace(path)
     return Built(path, nvcc.version, names)
+
+
+@contextmanager
+def draft_in(cache: Path) -> Iterator[Path]:
+    """A folder in the cache, gone afterwards. Raises NoRoomError if nothing can be written there."""
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=cache, ignore_cleanup_errors=True) as draft:
+            yield Path(draft)
+    except OSError as error:
+        if error.errno not in NO_PLACE:
+            raise
+        raise NoRoomError(
+            f"{cannot_write(cache, error)}. Set YAIE_CACHE to a folder that can be written."
+        ) from None
+
+
+def refuse_full_disk(output: str) -> None:
+    """Raise NoRoomError if a compiler's messages say that it could not write."""
+    if found := _NO_ROOM.search(output):
+        raise NoRoomError(
+            f"the compiler could not write: {found[0]}. Free some space in {tempfile.gettempdir()} and "
+            f"in {cache_folder()}, or set TMPDIR and YAIE_CACHE."
+        )
+
+
+class NoRoomError(KernelError):
+    """Nothing could be written while kernels were compiled; their source is not at fault."""
 
 
 def _targets(architectures: Sequence[str]) -> list[str]:
@@ -144,12 +174,15 @@ def _targets(architectures: Sequence[str]) -> list[str]:
 def _run(nvcc: Nvcc, folder: Path, arguments: list[str]) -> None:
     command = [str(nvcc.path), *FLAGS, "--threads=0", *nvcc.flags, "-I", str(INCLUDE), *arguments]
     try:
-        ran = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT)
+        ran = subprocess.run(
+            command, capture_output=True, encoding="utf-8", errors="replace", timeout=TIMEOUT
+        )
     except subprocess.TimeoutExpired:
         raise KernelError(f"nvcc did not finish {folder.name} in {TIMEOUT} s") from None
     except OSError as error:
         raise KernelError(f"{nvcc.path} cannot be run: {error.strerror}") from None
     if ran.returncode != 0:
+        refuse_full_disk(ran.stderr + ran.stdout)
         raise KernelError(_explain(folder, ran.stderr + ran.stdout))
 
 

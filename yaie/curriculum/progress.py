@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from yaie.core.files import write_whole
 from yaie.curriculum.manifest import ROOT, Lab
 
 PROGRESS = Path(".yaie/progress.json")
@@ -32,7 +33,7 @@ def part_digest(folder: Path) -> str:
     """SHA-256 over names and contents of a part's source files, in the order of their names."""
     digest = hashlib.sha256()
     for file in source_files(folder):
-        name = file.relative_to(folder).as_posix().encode()
+        name = os.fsencode(file.relative_to(folder).as_posix())
         content = file.read_bytes()
         # Lengths keep one file's end apart from the next one's beginning.
         digest.update(b"%d %d " % (len(name), len(content)) + name + content)
@@ -71,15 +72,13 @@ class Progress:
         return progress
 
     def save(self) -> None:
-        """Write the file, in one piece even if two processes do so at once."""
+        """Write the file, in one piece even if two processes do so at once. Raises OSError."""
         table = {
             "labs": {key: asdict(record) for key, record in sorted(self.records.items())},
             "hints": dict(sorted(self.hints.items())),
         }
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        draft = self.path.with_name(f"{self.path.name}.{os.getpid()}")
-        draft.write_text(json.dumps(table, indent=2) + "\n", "utf-8")
-        draft.replace(self.path)
+        write_whole(self.path, json.dumps(table, indent=2) + "\n")
 
     def passed_tasks(self, lab: Lab, folder: Path) -> tuple[str, ...]:
         """The tasks whose pass still holds: those of the last grading, if the source is the same."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from yaie.core.errors import ModelError
+from yaie.core.files import NO_PLACE, cannot_write
 from yaie.models.conversion import cached_conversions, converted_revision
 from yaie.models.weights import PICKLES, has_safetensors, no_weights
 
@@ -208,6 +209,13 @@ def _explain(error: BaseException | None, model: str, revision: str | None) -> N
         ) from None
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:
         raise _no_space(model, "the disk ran full") from None
+    if isinstance(error, OSError) and error.errno in NO_PLACE:
+        from huggingface_hub import constants
+
+        raise ModelError(
+            f"{cannot_write(constants.HF_HUB_CACHE, error)}, so {model} cannot be downloaded. Set "
+            "HF_HOME to a folder that can be written."
+        ) from None
     raise ModelError(
         f"downloading {model} failed: {_first_line(error)}. Try again; what has arrived is kept."
     ) from error

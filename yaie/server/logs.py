@@ -10,8 +10,10 @@ import logging
 import re
 import sys
 import time
+from contextlib import suppress
 
 from yaie.core.errors import ConfigError
+from yaie.core.files import cannot_write
 from yaie.engine.background.async_engine import AsyncEngine
 from yaie.server import request_id
 
@@ -27,7 +29,7 @@ def start_logging(level: str = "info", file: str | None = None, as_json: bool = 
     handlers: list[logging.Handler] = [logging.StreamHandler(sys.stderr)]
     if file is not None:
         try:
-            handlers.append(logging.FileHandler(file, encoding="utf-8"))
+            handlers.append(LogFile(file, encoding="utf-8", errors="backslashreplace"))
         except OSError as error:
             raise ConfigError(
                 f"cannot write the log to {file!r}: {error.strerror}", param="log_file"
@@ -37,6 +39,25 @@ def start_logging(level: str = "info", file: str | None = None, as_json: bool = 
     logging.basicConfig(level=level.upper(), handlers=handlers)
     for name in ("uvicorn", "httpx", "asyncio"):
         logging.getLogger(name).setLevel(max(logging.WARNING, logging.getLevelName(level.upper())))
+
+
+class LogFile(logging.FileHandler):
+    """A log on a disk that may run full: that is said once on stderr, without a traceback for each line,
+    and the server goes on. The file has lines again as soon as there is room."""
+
+    has_failed = False
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        error = sys.exc_info()[1]
+        if not isinstance(error, OSError):
+            super().handleError(record)
+        elif not self.has_failed:
+            self.has_failed = True
+            with suppress(OSError):
+                print(
+                    f"The log loses lines: {cannot_write(self.baseFilename, error)}",
+                    file=sys.stderr,
+                )
 
 
 class OneLine(logging.Formatter):

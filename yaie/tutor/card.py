@@ -5,6 +5,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from yaie.core.files import write_whole
 from yaie.tutor.unseen import KINDS, unseen_questions
 
 _CARD = """\
@@ -166,4 +167,4 @@ def write_card(weights: Path, result: dict[str, Any]) -> None:
         loss=curve[-1]["loss"],
         rows=_rows(result),
     )
-    (weights / "README.md").write_text(card, encoding="utf-8")
+    write_whole(weights / "README.md", card)

@@ -16,6 +16,7 @@ import torch
 from rich.progress import track
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from yaie.core.files import write_whole
 from yaie.tutor import TUTOR_DIR, TUTOR_PATH
 from yaie.tutor.card import write_card
 from yaie.tutor.dialogues import REFUSAL, Message
@@ -229,7 +230,7 @@ def main() -> None:
     args = parser.parse_args()
     result = evaluate(Tutor(args.weights, args.device))
     text = json.dumps(result, indent=1, ensure_ascii=False) + "\n"
-    args.out.write_text(text, encoding="utf-8")
+    write_whole(args.out, text)
     write_card(args.weights, result)
     for name, figures in result.items():
         for wrong in figures.get("wrong", []):

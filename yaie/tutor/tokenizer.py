@@ -7,6 +7,7 @@ from typing import Any
 
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
+from yaie.core.files import write_whole
 from yaie.tutor.glossary import load_knowledge
 
 VOCAB_SIZE = 4096
@@ -118,4 +119,4 @@ def save_tokenizer(tokenizer: Tokenizer, folder: Path) -> None:
         "chat_template": CHAT_TEMPLATE,
     }
     text = json.dumps(config, indent=2) + "\n"
-    (folder / "tokenizer_config.json").write_text(text, encoding="utf-8")
+    write_whole(folder / "tokenizer_config.json", text)

@@ -24,6 +24,7 @@ import torch
 from tokenizers import Tokenizer
 from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM
 
+from yaie.core.files import write_whole
 from yaie.tutor import TUTOR_PATH
 from yaie.tutor.corpus import SHARD_DIALOGUES, Corpus, ShardStream, build_corpus
 from yaie.tutor.dialogues import dialogues
@@ -309,7 +310,7 @@ def main(argv: list[str] | None = None) -> None:
         "training_seconds": curve[-1]["seconds"] if curve else None,
         "loss_curve": curve,
     }
-    (args.out / "training_log.json").write_text(json.dumps(log, indent=1) + "\n", encoding="utf-8")
+    write_whole(args.out / "training_log.json", json.dumps(log, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -7,6 +7,8 @@ import argparse
 import sys
 
 from book.tools.traces import ROOT, as_text, names, recorder, reference, trace_file
+from yaie.core.files import write_whole
+from yaie.core.streams import sound_streams
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -34,7 +36,7 @@ def write(name: str, text: str) -> bool:
     if file.is_file() and file.read_text("utf-8") == text:
         return False
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(text, "utf-8")
+    write_whole(file, text)
     return True
 
 
@@ -66,4 +68,4 @@ def difference(name: str) -> str | None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(sound_streams(main)())

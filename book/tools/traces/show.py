@@ -19,6 +19,8 @@ from typing import NamedTuple
 from book.tools.traces import ROOT, Trace, as_text, names, of_lab, recorder, reference, trace_file
 from book.tools.traces._child import Recording, Report
 from book.tools.traces._page import Pair, page
+from yaie.core.files import cannot_write, write_whole
+from yaie.core.streams import sound_streams
 from yaie.curriculum.manifest import load_curriculum
 from yaie.parts import YOURS, open_tasks
 
@@ -28,7 +30,7 @@ GRACE = 30.0
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Exit status: 0 if every figure could be recorded to its end."""
+    """Exit status: 0 if every figure could be recorded to its end, 2 if the page cannot be written."""
     parser = argparse.ArgumentParser(prog="python -m book.tools.traces.show")
     parser.add_argument("lab", nargs="?", default="", metavar="LAB", help="for example radix_tree")
     parser.add_argument("--no-browser", action="store_true", help="only write the page")
@@ -47,8 +49,12 @@ def main(arguments: list[str] | None = None) -> int:
     for pair in pairs:
         print(f"{pair.name}: {pair.verdict}")
     file = labs_root() / f".yaie/show/{options.lab}.html"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(page(options.lab, whose(report), pairs), "utf-8")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(file, page(options.lab, whose(report), pairs))
+    except OSError as error:
+        print(cannot_write(file, error), file=sys.stderr)
+        return 2
     print(f"The page: {file}")
     if not options.no_browser:
         webbrowser.open(file.as_uri())
@@ -172,4 +178,4 @@ def first_difference(mine: Trace, theirs: Trace) -> Difference | None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(sound_streams(main)())

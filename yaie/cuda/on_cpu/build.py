@@ -14,7 +14,6 @@ import os
 import re
 import subprocess
 import sys
-import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
@@ -22,7 +21,7 @@ from pathlib import Path
 
 from yaie.core.errors import KernelError
 from yaie.cuda.compiler import INCLUDE as COMMON
-from yaie.cuda.compiler import SOURCES, cache_folder, sources
+from yaie.cuda.compiler import SOURCES, cache_folder, draft_in, refuse_full_disk, sources
 from yaie.cuda.nvcc import find_host_compiler
 from yaie.cuda.on_cpu.symbols import Dynamic, Symbols, read_symbols
 
@@ -92,7 +91,8 @@ def build(folder: Path) -> Built:
     runtime = _build_runtime(compiler)
     files = sources(folder)
     headers = [file for file in sorted(folder.iterdir()) if file.suffix in SOURCES[1:]]
-    texts = {file.name: file.read_text("utf-8") for file in (*files, *headers)}
+    # A compiler takes any bytes in a comment, and gets those of the file.
+    texts = {file.name: file.read_text("utf-8", "surrogateescape") for file in (*files, *headers)}
     for name, text in texts.items():
         _refuse_chevrons(name, text)
     flags = _flags(compiler)
@@ -103,13 +103,13 @@ def build(folder: Path) -> Built:
     path = _folder() / f"{folder.name}-{_digest(runtime.name, *keys)}.so"
     meta = path.with_suffix(".json")
     if not (path.exists() and meta.exists()):
-        with tempfile.TemporaryDirectory(dir=_folder()) as draft:
-            _compile_all(folder.name, Path(draft), texts, [f.name for f in files], keys, compiler)
-            target = Path(draft) / path.name
+        with draft_in(_folder()) as draft:
+            _compile_all(folder.name, draft, texts, [f.name for f in files], keys, compiler)
+            target = draft / path.name
             _link(folder.name, target, [_object(key) for key in keys], runtime, compiler)
             symbols = read_symbols(target, dynamic=_dynamic_arrays(texts))
             _refuse_large(symbols)
-            draft_meta = Path(draft) / meta.name
+            draft_meta = draft / meta.name
             draft_meta.write_text(json.dumps(symbols.as_json()))
             draft_meta.replace(meta)
             target.replace(path)
@@ -134,7 +134,7 @@ def _compile_all(
     lab: str, draft: Path, texts: dict[str, str], names: list[str], keys: list[str], compiler: str
 ) -> None:
     for name, text in texts.items():
-        (draft / name).write_text(rewrite(name, text), "utf-8")
+        (draft / name).write_text(rewrite(name, text), "utf-8", "surrogateescape")
 
     def compile_one(name: str, key: str) -> None:
         target = draft / f"{name}.o"
@@ -169,8 +169,8 @@ def _build_runtime(compiler: str) -> Path:
     key = _digest(_version(compiler), _content(RUNTIME), _content(INCLUDE))
     path = _folder() / f"yaie-runtime-{key}.so"
     if not path.exists():
-        with tempfile.TemporaryDirectory(dir=_folder()) as draft:
-            target = Path(draft) / path.name
+        with draft_in(_folder()) as draft:
+            target = draft / path.name
             _run("the runtime of yaie.cuda.on_cpu", RUNTIME, [
                 compiler, "-std=c++17", "-O2", "-fPIC", "-shared", "-fvisibility=hidden",
                 f"-Wl,-soname,{path.name}", "runtime.cpp", "-o", str(target),
@@ -184,11 +184,18 @@ def _run(lab: str, folder: Path, command: list[str]) -> None:
     environment = {**os.environ, "LC_ALL": "C"}
     try:
         ran = subprocess.run(
-            command, cwd=folder, capture_output=True, text=True, timeout=TIMEOUT, env=environment
+            command,
+            cwd=folder,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=TIMEOUT,
+            env=environment,
         )
     except subprocess.TimeoutExpired:
         raise KernelError(f"the compiler did not finish {lab} in {TIMEOUT} s") from None
     if ran.returncode:
+        refuse_full_disk(ran.stderr)
         raise KernelError(f"{lab} does not compile: {_explain(ran.stderr)}")
 
 
@@ -249,7 +256,9 @@ def _flags(compiler: str) -> tuple[str, ...]:
 
 @cache
 def _version(compiler: str) -> str:
-    return subprocess.run([compiler, "--version"], capture_output=True, text=True).stdout
+    return subprocess.run(
+        [compiler, "--version"], capture_output=True, encoding="utf-8", errors="replace"
+    ).stdout
 
 
 @cache
@@ -259,9 +268,7 @@ def _content(folder: Path) -> str:
 
 
 def _folder() -> Path:
-    folder = cache_folder() / "cpu"
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
+    return cache_folder() / "cpu"
 
 
 def _object(key: str) -> Path:
@@ -271,5 +278,5 @@ def _object(key: str) -> Path:
 def _digest(*parts: str) -> str:
     total = hashlib.sha256()
     for part in parts:
-        total.update(b"%d " % len(part) + part.encode())
+        total.update(b"%d " % len(part) + part.encode("utf-8", "surrogateescape"))
     return total.hexdigest()[:16]
