@@ -109,7 +109,11 @@ def open_tasks(lab: str) -> list[str]:
     """Ids of the tasks that a learner's part leaves as stubs, in order."""
     folder = find_mine(lab)
     files = source_files(folder) if folder else []
-    found = [stub["message"] for file in files for stub in _STUB.finditer(file.read_text("utf-8"))]
+    found = [
+        stub["message"]
+        for file in files
+        for stub in _STUB.finditer(file.read_text("utf-8", "replace"))
+    ]
     return sorted({task[1] for message in found if (task := _TASK.search(message))})
 
 
@@ -192,5 +196,5 @@ def _load(lab: str, owner: str, reason: str) -> Part:
 def _refuse_unfinished(lab: str, folder: Path) -> None:
     """Raise PartError naming the first task of a lab that is still a stub."""
     for file in source_files(folder):
-        if stub := _STUB.search(file.read_text(encoding="utf-8")):
+        if stub := _STUB.search(file.read_text("utf-8", "replace")):
             raise PartError(f"your part {lab} is unfinished: {stub['message']}")

@@ -11,6 +11,8 @@ from grader.report.text import MARKS, explanation_lines, heading, regression
 from grader.verdict import LabResult, Verdict
 
 LEGEND = "✓ passed   ✗ failed   · not implemented yet   ? not verified here"
+NARROW = 72
+"""Characters; on a terminal with fewer the table leaves out the titles and the seconds."""
 HEAD = [("  lab", "dim"), ("title", "dim"), ("tasks", "dim"), ("points", "dim"), ("seconds", "dim")]
 
 
@@ -22,7 +24,10 @@ def print_progress(
 ) -> None:
     """A line for each lab, then the first thing to do. withdrawn: by lab, see `print_report`."""
     rows = [HEAD, *(_row(result) for result in results)]
-    lines = [*columns(rows, right=frozenset({3, 4})), Text("")]
+    if console.width < NARROW:
+        rows = [[row[0], row[2], row[3]] for row in rows]
+    right = range(len(rows[0]))[-2 if console.width >= NARROW else -1 :]
+    lines = [*columns(rows, right=frozenset(right)), Text("")]
     points = sum(result.points for result in results)
     lines.append(Text(f"{points} of {sum(r.max_points for r in results)} points.   {LEGEND}"))
     lost = {lab: tasks for lab, tasks in withdrawn.items() if tasks}

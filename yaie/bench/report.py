@@ -18,7 +18,9 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from yaie import __version__
-from yaie.cli.console import err, out
+from yaie.cli.console import err, out, show_table
+from yaie.core.errors import ConfigError
+from yaie.core.files import cannot_write, write_whole
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -82,7 +84,7 @@ def show(
         table.add_column(column, justify="left" if i == 0 else "right")
     for row in rows:
         table.add_row(*(str(cell) for cell in row))
-    out.print(table)
+    show_table(table)
     for note in notes:
         out.print(note)
     here = machine()
@@ -95,17 +97,21 @@ _NUMBERS = re.compile(r"\[[-+.\deE,\s]+\]")
 
 
 def save(path: str | None, figures: dict[str, Any]) -> None:
-    """Write the figures, the machine and the day to a file, if one was asked for."""
+    """Write the figures, the machine and the day to a file, if one was asked for. Raises ConfigError."""
     if path is not None:
         today = datetime.date.today().isoformat()
         text = as_json({"machine": machine(), "date": today, **figures})
-        Path(path).write_text(text, encoding="utf-8")
+        try:
+            write_whole(Path(path), text)
+        except OSError as error:
+            raise ConfigError(cannot_write(path, error), param="json") from None
 
 
 def as_json(figures: dict[str, Any]) -> str:
     """Figures as they are kept: indented, but lists of numbers."""
     text = json.dumps(figures, indent=2)
-    return _NUMBERS.sub(lambda numbers: " ".join(numbers[0].split()), text) + "\n"
+    return _NUMBERS.sub(lambda numbers: " ".join(numbers[0].split()), text) + "
+"
 
 
 def progress() -> Progress:

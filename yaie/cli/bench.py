@@ -1,11 +1,13 @@
 """`yaie bench`: what the engine does on this machine, beside a peer or a limit in the same run."""
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
 from yaie.cli.options import engine_options, refuse_flags
 from yaie.core.config import EngineConfig
+from yaie.core.files import refuse_unwritable
 
 bench_app = typer.Typer(
     help="Measure the engine beside a peer, in the same run.", no_args_is_help=True
@@ -29,7 +31,19 @@ EngineProcess = Annotated[
         help="Whether the server runs the engine in a process of its own; its default if not given.",
     ),
 ]
-Json = Annotated[str | None, typer.Option("--json", help="Also write the figures to this file.")]
+
+
+def _writable(path: str | None) -> str | None:
+    """Refused before anything is measured in vain."""
+    if path is not None:
+        refuse_unwritable(Path(path), "json")
+    return path
+
+
+Json = Annotated[
+    str | None,
+    typer.Option("--json", help="Also write the figures to this file.", callback=_writable),
+]
 
 
 @bench_app.command()

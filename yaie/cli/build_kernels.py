@@ -11,7 +11,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from yaie.cli.console import err, out, say
+from yaie.cli.console import err, out, say, show_table
 from yaie.core.errors import ConfigError, KernelError
 from yaie.curriculum.manifest import load_curriculum
 
@@ -123,7 +123,7 @@ def _print(outcomes: list[Outcome]) -> None:
         style = "green" if done else "bold red"
         size = f"{outcome.path.stat().st_size / MIB:.1f}" if outcome.path else ""
         table.add_row(outcome.lab, f"[{style}]{outcome.what}[/]", f"{outcome.seconds:.1f}", size)
-    out.print(table)
+    show_table(table)
     for outcome in outcomes:
         if outcome.why:
             out.print(f"[bold red]{outcome.lab}[/] {escape(outcome.why)}", soft_wrap=True)

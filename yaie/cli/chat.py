@@ -14,11 +14,21 @@ import typer
 from rich.markup import escape
 
 from yaie.cli.chat_wrap import WordWrap
-from yaie.cli.console import err, printable, say, show_backend, show_error, show_parts, state_dir
+from yaie.cli.console import (
+    characters,
+    err,
+    printable,
+    say,
+    show_backend,
+    show_error,
+    show_parts,
+    state_dir,
+)
 from yaie.cli.options import engine_options, sampling_options
 from yaie.core.compat import Runner
 from yaie.core.config import EngineConfig
 from yaie.core.errors import EngineDeadError, InvalidRequestError, YaieError
+from yaie.core.files import cannot_write, write_whole
 from yaie.core.interrupt import OwnInterrupts, is_interrupted
 
 if TYPE_CHECKING:
@@ -35,8 +45,18 @@ HELP = """\
 
 
 def _last_model() -> str | None:
-    file = state_dir() / "last_model"
-    return file.read_text(encoding="utf-8").strip() or None if file.exists() else None
+    try:
+        return (state_dir() / "last_model").read_text(encoding="utf-8").strip() or None
+    except (OSError, UnicodeDecodeError):  # there is none, or it cannot be read
+        return None
+
+
+def _remember(model: str) -> None:
+    try:
+        write_whole(state_dir() / "last_model", model)
+    except OSError as error:
+        why = escape(cannot_write(error.filename, error))
+        err.print(f"[dim]The model and what you type are not remembered: {why}.[/]", soft_wrap=True)
 
 
 @engine_options(model_as="argument", last_model=_last_model)
@@ -51,12 +71,13 @@ def chat(
     from yaie.engine.background.async_engine import AsyncEngine
     from yaie.engine.llm_engine import LLMEngine
 
+    system = characters(system, "--system") if system is not None else None
     engine = AsyncEngine(lambda: LLMEngine(config))
     if sys.stdin.isatty():
         err.print(f"[dim]Loading {escape(config.model)} ...[/]")
     with Runner() as runner:
         runner.run(engine.start())
-        (state_dir() / "last_model").write_text(config.model, encoding="utf-8")
+        _remember(config.model)
         show_backend(engine.facts)
         show_parts(engine.facts.parts, brief=True)
         if sys.stdin.isatty():
@@ -74,6 +95,7 @@ def chat(
 def _converse(runner: Runner, engine: "AsyncEngine", session: "ChatSession") -> None:
     for line in _lines():
         try:
+            line = characters(line, "what you typed")
             if line == "/exit":
                 return
             elif line.startswith("/"):
@@ -110,10 +132,10 @@ def _lines() -> Iterator[str]:
 
 def _typed() -> Callable[[], str | None]:
     from prompt_toolkit import PromptSession
-    from prompt_toolkit.history import FileHistory
 
-    history = FileHistory(state_dir() / "chat_history")
-    prompt: PromptSession[str] = PromptSession(history=history, reserve_space_for_menu=0)
+    from yaie.cli.chat_history import open_history
+
+    prompt: PromptSession[str] = PromptSession(history=open_history(), reserve_space_for_menu=0)
 
     def read() -> str | None:
         try:

@@ -1,5 +1,6 @@
 """How the command line speaks: results on stdout, everything else on stderr, colour on a terminal."""
 
+import errno
 import os
 import re
 from collections import Counter
@@ -11,7 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from yaie.core.errors import YaieError
+from yaie.core.errors import InvalidRequestError, YaieError
 
 if TYPE_CHECKING:
     from yaie.engine.facts import EngineFacts
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
 
+NARROW = 72
+"""Characters: a terminal with fewer of them is none that tables are made for."""
 _TERMINAL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
@@ -31,6 +34,26 @@ def say(text: str) -> None:
 def show_error(error: YaieError) -> None:
     """One paragraph, in red where colours show."""
     err.print(f"[bold red]Error:[/] {escape(error.message)}", soft_wrap=True)
+
+
+def show_table(table: Table, console: Console | None = None) -> None:
+    """A table, or on a narrow terminal that it does not fit each row as lines of its own: columns that
+    are squeezed into 40 characters show no word whole. console: standard output, if none is named."""
+    console = console or out
+    endless = console.options.update_width(10_000)
+    if console.width >= NARROW or console.measure(table, options=endless).maximum <= console.width:
+        console.print(table)
+        return
+    if table.title:
+        console.print(table.title, style="bold")
+    for cells in zip(*(column.cells for column in table.columns), strict=True):
+        lines = Table.grid(padding=(0, 1))
+        lines.add_column(style="dim")
+        lines.add_column(overflow="fold")
+        for column, cell in zip(table.columns, cells, strict=True):
+            if cell:
+                lines.add_row(column.header, cell)
+        console.print(lines, "", sep="")
 
 
 def parts_table(parts: Iterable["Part"]) -> Table:
@@ -48,7 +71,7 @@ def parts_table(parts: Iterable["Part"]) -> Table:
 def show_parts(parts: Sequence["Part"], *, brief: bool = False) -> None:
     """The table on stderr, out of the way of results. brief: one line if none of the parts is yours."""
     if not brief or any(part.is_yours for part in parts):
-        err.print(parts_table(parts))
+        show_table(parts_table(parts), err)
         return
     counts = ", ".join(f"{whose} {reason}" for reason, whose in _by_reason(parts).items())
     err.print(f"[dim]All parts are the reference: {escape(counts)}.[/]", soft_wrap=True)
@@ -71,11 +94,30 @@ def _by_reason(parts: Sequence["Part"]) -> dict[str, str]:
 
 
 def state_dir() -> Path:
-    """Where history and the last model are kept; made if missing."""
+    """Where history and the last model are kept; made if missing. Raises OSError."""
     base = os.environ.get("XDG_STATE_HOME") or os.environ.get("LOCALAPPDATA")
-    folder = (Path(base) if base else Path.home() / ".local" / "state") / "yaie"
+    try:
+        folder = (Path(base) if base else Path.home() / ".local" / "state") / "yaie"
+    except RuntimeError:  # a user without an entry and without HOME, as in many a container
+        raise FileNotFoundError(errno.ENOENT, "there is no home folder", "~") from None
     folder.mkdir(parents=True, exist_ok=True)
     return folder
+
+
+def characters(text: str, what: str) -> str:
+    """An argument or a line of stdin as its writer meant it. Python hands on bytes that the locale does
+    not know as halves of surrogate pairs: all of é, say, where the locale is ASCII.
+
+    what: names the text. Raises InvalidRequestError if it is not UTF-8.
+    """
+    try:
+        data = text.encode("utf-8", "surrogateescape")
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InvalidRequestError(
+            f"{what} is not UTF-8 (byte {data[error.start]:#04x} at position {error.start}). Convert it "
+            "first, for example with: iconv -f latin1 -t utf-8"
+        ) from None
 
 
 def printable(text: str) -> str:

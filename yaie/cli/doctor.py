@@ -15,7 +15,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from yaie import __version__
-from yaie.cli.console import out, parts_table, say
+from yaie.cli.console import parts_table, say, show_table
 from yaie.cli.doctor_kernels import Finding, kernel_findings
 from yaie.core.config import EngineConfig
 from yaie.core.errors import YaieError
@@ -48,7 +48,7 @@ def _print(findings: list[Finding]) -> None:
             mark = "[bold red]missing[/]" if finding.needed else "[yellow]without[/]"
         table.add_row(mark, finding.subject, escape(finding.seen), escape(finding.todo))
     say(f"YAIE {__version__} on {platform.platform()}\n")
-    out.print(table)
+    show_table(table)
 
 
 def _print_parts() -> None:
@@ -59,7 +59,7 @@ def _print_parts() -> None:
     try:
         backend = choose_backend(config, resolve_device(config))
         say(f"\nBackend {backend.name}:")
-        out.print(parts_table(backend.parts.table()))
+        show_table(parts_table(backend.parts.table()))
     except YaieError as error:
         say(error.message)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from yaie.cli.console import out, show_backend, show_parts
+from yaie.cli.console import characters, out, show_backend, show_parts, show_table
 from yaie.cli.options import engine_options, refuse_flags, sampling_options
 from yaie.cli.steps import StepLog, name_of
 from yaie.core.config import EngineConfig
@@ -48,7 +48,8 @@ def generate(
     """Generate text for one or several prompts and print it."""
     _check_options(chat, system, as_json, steps)
     _check_idle(context, sampling, steps)
-    texts = prompts or _from_stdin()
+    texts = [characters(text, "the prompt") for text in prompts or _from_stdin()]
+    system = characters(system, "--system") if system is not None else None
     from yaie.engine.llm_engine import LLMEngine
 
     if steps:  # of which each is then shown with the tokens that it drew
@@ -65,12 +66,18 @@ def generate(
     choices = _answers(engine, requests, log if steps else engine)
     for index, (text, choice) in enumerate(zip(texts, choices, strict=True)):
         if as_json:
-            typer.echo(json.dumps({"prompt": text, **choice}, ensure_ascii=False))
+            typer.echo(_json_line({"prompt": text, **choice}))
         else:
             typer.echo(f"{name_of(index)}: {choice['text']}" if steps else choice["text"])
     if steps:
         typer.echo()
-        out.print(log.table(out.width))
+        show_table(log.table(out.width))
+
+
+def _json_line(answer: dict[str, Any]) -> str:
+    """As it is read best, but exact wherever it goes: with escapes where the output is not UTF-8."""
+    knows_all = (getattr(sys.stdout, "encoding", None) or "utf-8").lower().startswith("utf")
+    return json.dumps(answer, ensure_ascii=not knows_all)
 
 
 def _check_options(chat: bool | None, system: str | None, as_json: bool, steps: bool) -> None:

@@ -13,7 +13,7 @@ from importlib.util import find_spec
 import typer
 from rich.table import Table
 
-from yaie.cli.console import out, say
+from yaie.cli.console import say, show_table
 from yaie.core.errors import ConfigError
 from yaie.core.interrupt import leave_message_to_others
 from yaie.curriculum.manifest import Lab, load_curriculum
@@ -50,7 +50,7 @@ def overview(context: typer.Context) -> None:
         table.add_row(*cells, style=style)
         if points < lab.points:
             unfinished.append(lab.key)
-    out.print(table)
+    show_table(table)
     if unfinished:
         say(f"\nNext: yaie lab grade {unfinished[0]}, or make grade LAB={unfinished[0]}")
     else:

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, TypeVar, get_origin, get_type_hints
 
 import typer
 
+from yaie.cli.console import characters
 from yaie.core.config import EngineConfig
 from yaie.core.errors import ConfigError
 from yaie.core.idle import refuse_idle
@@ -70,6 +71,7 @@ def sampling_options(command: Command) -> Command:
     def with_sampling(**values: Any) -> Any:
         names = [*_SAMPLING_HELP, "stop"]
         given = {name: values.pop(name) for name in names}
+        given["stop"] = [characters(text, "--stop") for text in given["stop"] or ()]
         sampling = {"temperature": 0.0} | {
             name: value for name, value in given.items() if value not in (None, [])
         }

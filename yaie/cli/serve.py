@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from yaie import __version__
-from yaie.cli.console import err, out, parts_table, say
+from yaie.cli.console import err, parts_table, say, show_table
 from yaie.cli.options import engine_options, server_options
 from yaie.cli.variables import unknown_variables
 from yaie.core.config import EngineConfig
@@ -104,7 +104,7 @@ def _announce(facts: "EngineFacts", settings: ServerSettings, url: str) -> None:
     if facts.decode_note:
         say(f"graphs       {facts.decode_note}")
     say(f"KV pool      {facts.pool_tokens:,} tokens: {_concurrency(facts)}")
-    out.print(parts_table(facts.parts))
+    show_table(parts_table(facts.parts))
     say(f"\nServing at {url}/v1 (Ctrl-C stops). Try:\n")
     key = "-H 'Authorization: Bearer YOUR_KEY' " if settings.api_key else ""
     say(

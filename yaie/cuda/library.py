@@ -127,7 +127,7 @@ def signatures(folder: Path) -> dict[str, list[str]]:
     """The parameters of each YAIE_API function of a folder's `.cu` files, as they are declared."""
     found = {}
     for file in sources(folder):
-        text = _COMMENT.sub("", file.read_text("utf-8"))
+        text = _COMMENT.sub("", file.read_text("utf-8", "replace"))
         for function in _API.finditer(text):
             found[function["name"]] = [kind.strip() for kind in function["parameters"].split(",")]
     return found

@@ -91,7 +91,9 @@ def _candidates() -> Iterator[tuple[str, Path]]:
 def _version(path: Path) -> str | None:
     """What `nvcc --version` says; None for a program that is none."""
     try:
-        ran = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=60)
+        ran = subprocess.run(
+            [path, "--version"], capture_output=True, encoding="utf-8", errors="replace", timeout=60
+        )
     except (OSError, subprocess.SubprocessError):
         return None
     match = re.search(r"release (\d+\.\d+)", ran.stdout)

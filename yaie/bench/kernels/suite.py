@@ -150,7 +150,9 @@ def _driver() -> str | None:
 
     query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
     try:
-        ran = subprocess.run(query, capture_output=True, text=True, timeout=10)
+        ran = subprocess.run(
+            query, capture_output=True, encoding="utf-8", errors="replace", timeout=10
+        )
     except (OSError, subprocess.SubprocessError):
         return None
     return ran.stdout.split("\n")[0].strip() or None

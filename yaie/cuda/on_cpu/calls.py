@@ -126,7 +126,9 @@ class OnCpu:
         if name not in self._names:
             self._names[name] = []
             for file in sorted(self.folder.glob("*.cu")):
-                found = re.search(_API.format(name=re.escape(name)), file.read_text("utf-8"))
+                found = re.search(
+                    _API.format(name=re.escape(name)), file.read_text("utf-8", "replace")
+                )
                 if found:
                     parameters = found["parameters"].split(",")
                     self._names[name] = [

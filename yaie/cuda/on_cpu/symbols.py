@@ -74,7 +74,9 @@ class Symbols:
     def _look_up(self, offsets: list[int]) -> None:
         command = ["addr2line", "-a", "-i", "-e", str(self.path), *(hex(o - 1) for o in offsets)]
         try:
-            output = subprocess.run(command, capture_output=True, text=True, timeout=60).stdout
+            output = subprocess.run(
+                command, capture_output=True, encoding="utf-8", errors="replace", timeout=60
+            ).stdout
         except (OSError, subprocess.TimeoutExpired):
             return
         offset = 0
@@ -110,7 +112,9 @@ def read_symbols(path: Path, dynamic: list[Dynamic]) -> Symbols:
 
 def _nm(path: Path, *options: str) -> list[tuple[int, int, str, str]]:
     command = ["nm", "-S", "--defined-only", *options, str(path)]
-    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    output = subprocess.run(
+        command, capture_output=True, encoding="utf-8", errors="replace", check=True
+    ).stdout
     rows = []
     for line in output.splitlines():
         parts = line.split(" ", 3)
