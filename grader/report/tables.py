@@ -12,7 +12,9 @@ from grader.verdict import LabResult, Verdict
 
 LEGEND = "✓ passed   ✗ failed   · not implemented yet   ? not verified here"
 NARROW = 72
-"""Characters; on a terminal with fewer the table leaves out the titles and the seconds."""
+"""Characters; on a terminal with fewer the table leaves columns out until it fits."""
+ALL = ((0, 1, 2, 3, 4), (0, 2, 3), (0, 3))
+POINTS = 3
 HEAD = [("  lab", "dim"), ("title", "dim"), ("tasks", "dim"), ("points", "dim"), ("seconds", "dim")]
 
 
@@ -24,15 +26,24 @@ def print_progress(
 ) -> None:
     """A line for each lab, then the first thing to do. withdrawn: by lab, see `print_report`."""
     rows = [HEAD, *(_row(result) for result in results)]
-    if console.width < NARROW:
-        rows = [[row[0], row[2], row[3]] for row in rows]
-    right = range(len(rows[0]))[-2 if console.width >= NARROW else -1 :]
-    lines = [*columns(rows, right=frozenset(right)), Text("")]
+    lines = [*_table(rows, console.width), Text("")]
     points = sum(result.points for result in results)
     lines.append(Text(f"{points} of {sum(r.max_points for r in results)} points.   {LEGEND}"))
     lost = {lab: tasks for lab, tasks in withdrawn.items() if tasks}
     lines += [Text.assemble(f"{lab}: ", regression(tasks)) for lab, tasks in lost.items()]
     show(console, [*lines, Text(""), *_first_thing(results, console.width, impl)])
+
+
+def _table(rows: list[list[tuple[str, str]]], width: int) -> list[Text]:
+    """All columns, or those that fit a narrow terminal."""
+    lines: list[Text] = []
+    for kept in ALL if width < NARROW else ALL[:1]:
+        chosen = [[row[column] for column in kept] for row in rows]
+        right = frozenset(kept.index(column) for column in kept if column >= POINTS)
+        lines = columns(chosen, right=right)
+        if max(line.cell_len for line in lines) <= width:
+            break
+    return lines
 
 
 def _row(result: LabResult) -> list[tuple[str, str]]:

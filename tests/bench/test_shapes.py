@@ -1,5 +1,6 @@
 """Checkpoints of random weights: whole, loadable, written once and never over something else."""
 
+import errno
 import json
 from pathlib import Path
 
@@ -108,3 +109,21 @@ def test_a_temporary_one_is_deleted() -> None:
 def test_known_shapes_have_as_many_parameters_as_the_models(shape: str, parameters: int) -> None:
     found = shapes._tensors(shapes._config(shape))
     assert sum(shapes._bytes(size) for size in found.values()) == 2 * parameters
+
+
+def test_a_checkpoint_that_does_not_fit_leaves_no_shards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[str] = []
+
+    def write(folder: Path, shard: shapes._Shard) -> None:
+        (folder / shard.name).write_bytes(shard.header)
+        written.append(shard.name)
+        if len(written) == 2:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(shapes, "_write", write)
+    with pytest.raises(ConfigError, match=r"cannot write .*made: No space left on device"):
+        make_checkpoint("tiny", tmp_path / "made")
+    assert len(written) >= 2
+    assert list((tmp_path / "made").glob("*.safetensors*")) == []

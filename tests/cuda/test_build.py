@@ -9,7 +9,7 @@ import pytest
 
 from yaie.core.errors import KernelError
 from yaie.cuda import compiler, nvcc
-from yaie.cuda.compiler import build, find_built, library_for, open_stubs
+from yaie.cuda.compiler import NoRoomError, build, find_built, library_for, open_stubs
 from yaie.cuda.nvcc import Nvcc, find_nvcc, parse_architectures
 
 LABS = ("cuda_memory_ops", "cuda_ops", "cuda_flash_attention", "cuda_paged_attention")
@@ -238,3 +238,28 @@ def test_errors_of_nvcc_have_file_and_line(lab: Path) -> None:
 def test_the_references_compile_for_ampere_and_hopper(name: str) -> None:
     """Into the user's own cache: minutes the first time, nothing after that."""
     ctypes.CDLL(str(build(SOLUTIONS / name, ("80", "90")).path))
+
+
+def test_a_cache_that_cannot_be_written_is_named_with_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lab: Path
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("YAIE_CACHE", str(tmp_path / "file"))
+    with pytest.raises(NoRoomError, match=r"cannot write .*file/cuda: .*Set YAIE_CACHE"):
+        build(lab, ("80",), fake_nvcc(tmp_path))
+
+
+def test_a_compiler_without_room_is_not_taken_for_a_wrong_file(tmp_path: Path, lab: Path) -> None:
+    said = "norm.cu(1): error: error writing to /tmp/x.s: No space left on device"
+    with pytest.raises(NoRoomError, match=r"could not write: No space left on device. Free some"):
+        build(lab, ("80",), fake_nvcc(tmp_path, f"echo '{said}' >&2; exit 1"))
+    assert list((tmp_path / "cache").rglob("*.so")) == []
+
+
+def test_a_source_and_a_compilers_words_may_hold_any_bytes(tmp_path: Path, lab: Path) -> None:
+    (lab / "norm.cu").write_bytes(KERNEL.encode() + b'// caf\xe9\n// NOT_IMPLEMENTED("task 1")\n')
+    assert open_stubs(lab) == ["task 1"]
+    with pytest.raises(KernelError, match=r"norm\.cu, line 1: caf\ufffd"):
+        build(
+            lab, ("80",), fake_nvcc(tmp_path, "printf 'norm.cu(1): error: caf\\351\\n' >&2; exit 1")
+        )

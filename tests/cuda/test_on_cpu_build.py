@@ -1,6 +1,7 @@
 """A lab's `.cu` files become a library: cached, with errors in words, next to other processes."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import torch
 
 from yaie.core.errors import KernelError
 from yaie.cuda import nvcc
+from yaie.cuda.compiler import NoRoomError
 from yaie.cuda.on_cpu import KernelFault, OnCpu, build
 
 SAMPLES = Path(__file__).parent / "samples"
@@ -197,3 +199,26 @@ def test_nvcc_compiles_the_samples_as_well(sample: str) -> None:
         [*command, str(SAMPLES / sample), "-o", os.devnull], capture_output=True, text=True
     )
     assert ran.returncode == 0, ran.stderr
+
+
+def test_a_comment_may_hold_any_bytes(lab: Path) -> None:
+    (lab / "more.cuh").write_bytes(b"// caf\xe9\n" + MORE.encode())
+    assert result(lab) == 1.0
+
+
+def test_what_a_compiler_says_may_hold_any_bytes_and_may_be_of_the_disk(tmp_path: Path) -> None:
+    for said, kind, told in (
+        ("a.cu:2:1: error: stray caf\\351", KernelError, "a.cu:2:1: stray caf\ufffd"),
+        ("a.cu:2:1: error: No space left on device", NoRoomError, "could not write: No space"),
+    ):
+        with pytest.raises(kind, match=re.escape(told)):
+            build._run("lab", tmp_path, ["sh", "-c", f"printf '{said}\\n' >&2; exit 1"])
+
+
+def test_a_cache_that_cannot_be_written_is_named(
+    lab: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("YAIE_CACHE", str(tmp_path / "file"))
+    with pytest.raises(KernelError, match=r"cannot write .*file/cuda/cpu: .*Set YAIE_CACHE"):
+        result(lab)

@@ -1,6 +1,7 @@
 """What has passed, and that it counts for exactly the source it was graded on."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -106,3 +107,12 @@ def test_what_an_editor_keeps_in_a_hidden_folder_is_no_source(tmp_path: Path) ->
     (tmp_path / ".ipynb_checkpoints").mkdir()
     (tmp_path / ".ipynb_checkpoints/part-checkpoint.py").write_text("x = 0\n")
     assert part_digest(tmp_path) == before
+
+
+def test_a_file_name_that_is_not_utf_8_counts_as_well(folder: Path) -> None:
+    before = part_digest(folder)
+    try:
+        (folder / os.fsdecode(b"caf\xe9.py")).write_text("y = 1\n")
+    except OSError:
+        pytest.skip("this file system takes names in UTF-8 alone")
+    assert part_digest(folder) != before

@@ -278,3 +278,15 @@ def test_a_chapter_is_found_by_its_title(tmp_path):
     address = chapter_address("The radix tree", tmp_path)
     assert address == "The radix tree (book/src/memory/tree.md, or make docs-serve)"
     assert chapter_address("The scheduler", tmp_path) == "The scheduler"
+
+
+@pytest.mark.parametrize(("width", "head"), [(60, "lab tasks points"), (40, "lab points")])
+def test_progress_fits_a_narrow_terminal_with_fewer_columns(width, head):
+    file = io.StringIO()
+    tasks = [tuple(TaskResult(task, ()) for task in lab.tasks) for lab in load_curriculum().labs]
+    results = [LabResult(*both) for both in zip(load_curriculum().labs, tasks, strict=True)]
+    print_progress(Console(file=file, width=width), results, {})
+    table = file.getvalue().split("\n\n")[0].splitlines()
+    assert table[0].split() == head.split()
+    assert len(table) == len(results) + 1
+    assert max(map(len, table)) <= width

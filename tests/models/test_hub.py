@@ -1,5 +1,7 @@
 """Resolving a model's name: folders, downloads from a hub on loopback, and all that can go wrong."""
 
+import errno
+import os
 import shutil
 import socket
 from collections import namedtuple
@@ -257,8 +259,6 @@ def test_a_model_larger_than_the_disk_is_refused_before_any_download(
 def test_a_disk_that_fills_up_on_the_way(
     hub: FakeHub, checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import errno
-
     import huggingface_hub
 
     hub.add_folder(MODEL, checkpoint("llama"))
@@ -280,3 +280,22 @@ def test_the_commit_that_was_asked_for_is_the_one_served(
     hub.add_folder(MODEL, checkpoint("llama"))
     folder, _ = resolve_model(MODEL, COMMIT, False)
     assert folder.name == COMMIT
+
+
+@pytest.mark.parametrize("number", [errno.EROFS, errno.EACCES])
+def test_a_cache_that_may_not_be_written_is_named_with_what_to_do(
+    hub: FakeHub, checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    import huggingface_hub
+
+    hub.add_folder(MODEL, checkpoint("llama"))
+    whole = huggingface_hub.snapshot_download
+
+    def refused(**options: object) -> object:
+        if options.get("dry_run"):
+            return whole(**options)  # type: ignore[arg-type]
+        raise OSError(number, os.strerror(number), "/somewhere/blobs")
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", refused)
+    with pytest.raises(ModelError, match=r"cannot write .*cache: .*Set HF_HOME to a folder"):
+        resolve_model(MODEL, None, False)

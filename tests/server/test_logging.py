@@ -1,6 +1,7 @@
 """The log: one line for each event, nothing of prompts, and the request's id in it."""
 
 import asyncio
+import contextlib
 import json
 import logging
 import re
@@ -17,7 +18,7 @@ from tests.server.conftest import LiveServer, within
 from tests.server.fake_engine import FakeEngine
 from yaie.core.errors import ConfigError
 from yaie.server import request_id
-from yaie.server.logs import JsonLines, OneLine, activity, log_activity, start_logging
+from yaie.server.logs import JsonLines, LogFile, OneLine, activity, log_activity, start_logging
 
 TEXT = {"prompt": "secret words"}
 
@@ -236,3 +237,26 @@ def test_no_line_for_each_access(log: Path, fake_live: LiveServer) -> None:
     for _ in range(3):
         httpx.get(f"{fake_live.url}/health")
     assert lines_of(log) == []
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+def test_a_log_on_a_full_disk_loses_lines_and_says_so_once(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    log = LogFile("/dev/full")
+    for number in range(3):
+        log.handle(logging.makeLogRecord({"msg": "line %d", "args": (number,)}))
+    said = "The log loses lines: cannot write /dev/full: No space left on device\n"
+    assert capsys.readouterr().err == said
+
+
+def test_a_fault_in_a_line_is_still_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with contextlib.closing(LogFile(tmp_path / "log")) as log:
+        log.handle(logging.makeLogRecord({"msg": "%d", "args": ("no number",)}))
+    assert "--- Logging error ---" in capsys.readouterr().err
+
+
+def test_the_servers_log_is_such_a_file(log: Path, root: logging.Logger) -> None:
+    assert any(isinstance(handler, LogFile) for handler in root.handlers)
