@@ -23,6 +23,7 @@ from book.tools.evidence import EVIDENCE, EvidenceError
 from book.tools.mdbook import ROOT
 from yaie.bench.report import as_json
 from yaie.core.compat import tomllib
+from yaie.core.files import write_whole
 
 SOURCES = "sources.toml"
 CODE = (".py", ".cu", ".cuh", ".h", ".safetensors")
@@ -117,7 +118,7 @@ def stamp(source: Source, path: Path, code: Path = ROOT) -> None:
     """Write into a file which code it has measured: that of the checkout `code`."""
     figures = json.loads(path.read_text("utf-8"))
     figures["measures"] = {"paths": list(source.measures), "digest": source.digest(code)}
-    path.write_text(as_json(figures), "utf-8")
+    write_whole(path, as_json(figures))
 
 
 def stale(folder: Path = EVIDENCE) -> dict[str, str]:

@@ -110,8 +110,7 @@ def save(path: str | None, figures: dict[str, Any]) -> None:
 def as_json(figures: dict[str, Any]) -> str:
     """Figures as they are kept: indented, but lists of numbers."""
     text = json.dumps(figures, indent=2)
-    return _NUMBERS.sub(lambda numbers: " ".join(numbers[0].split()), text) + "
-"
+    return _NUMBERS.sub(lambda numbers: " ".join(numbers[0].split()), text) + "\n"
 
 
 def progress() -> Progress:
