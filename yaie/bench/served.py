@@ -11,6 +11,7 @@ from dataclasses import fields
 from yaie.core.config import EngineConfig
 from yaie.core.errors import YaieError
 from yaie.core.idle import idle_settings
+from yaie.core.interrupt import CHILD
 from yaie.core.settings import ENV_PREFIX
 from yaie.server.settings import ServerSettings
 
@@ -25,7 +26,8 @@ def serving(config: EngineConfig, *options: str) -> Iterator[tuple[str, Server]]
     options: further flags of `yaie serve`. Raises YaieError if it ends before it answers.
     """
     command = [sys.executable, "-m", "yaie", "serve", "--port=0", *flags(config), *options]
-    process = subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, text=True)
+    env = environment() | {CHILD: "1"}
+    process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     try:
         for line in process.stdout:

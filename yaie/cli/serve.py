@@ -16,6 +16,7 @@ from yaie.core.config import EngineConfig
 from yaie.core.errors import EngineDeadError, YaieError
 from yaie.core.exit import exit_now
 from yaie.core.heap import freeze_heap
+from yaie.core.interrupt import speaks
 from yaie.server.listen import listen, url_of
 from yaie.server.settings import ServerSettings
 
@@ -64,7 +65,8 @@ def serve(config: EngineConfig, settings: ServerSettings) -> None:
 
     asyncio.run(run_server(engine, app, listener, settings, on_ready=announce))
     if engine.failure is None:
-        err.print("Stopped.")
+        if speaks():
+            err.print("Stopped.")
         exit_now(0)
     if engine.is_stuck:
         exit_now(1)

@@ -27,13 +27,15 @@ if TYPE_CHECKING:
 
 STATUS = 128 + signal.SIGINT
 GRACE_SECONDS = 1.2
+CHILD = "YAIE_CHILD"
+"""The variable of a command that another one runs on its terminal, and speaks for."""
 
 
 class _State:
     """Of this process. has_come: a SIGINT; is_silent: nothing is to be said of it."""
 
     has_come = False
-    is_silent = False
+    is_silent = CHILD in os.environ
 
 
 class Interruptible:
@@ -54,6 +56,11 @@ def end_on_interrupt() -> None:
     # A shell starts what runs in the background deaf to Ctrl-C, and that is to stay so.
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, _interrupt)
+
+
+def speaks() -> bool:
+    """Whether this process is to say that it has stopped: no other does."""
+    return not _State.is_silent
 
 
 def is_interrupted() -> bool:
