@@ -1,6 +1,7 @@
 """`yaie bench throughput` on a tiny model: every workload's figures are there and add up."""
 
 import json
+import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -261,6 +262,7 @@ def said_of(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Path], Any]]:
     report._git.cache_clear()
 
 
+@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 def test_a_checkout_is_known_by_its_commit_and_what_lies_inside_another_is_not(
     said_of: Callable[[Path], Any], tmp_path: Path
 ) -> None:

@@ -3,6 +3,7 @@
 import ctypes
 import os
 import stat
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from yaie.core.errors import KernelError
 from yaie.cuda import compiler, nvcc
 from yaie.cuda.compiler import NoRoomError, build, find_built, library_for, open_stubs
-from yaie.cuda.nvcc import Nvcc, find_nvcc, parse_architectures
+from yaie.cuda.nvcc import Nvcc, find_host_compiler, find_nvcc, parse_architectures
 
 LABS = ("cuda_memory_ops", "cuda_ops", "cuda_flash_attention", "cuda_paged_attention")
 SOLUTIONS = Path(__file__).resolve().parent.parent.parent / "solutions"
@@ -180,7 +181,10 @@ def test_what_does_not_compile_is_told_by_file_and_line(lab: Path, tmp_path: Pat
     assert find_built(lab) == []
 
 
-def test_a_compiler_that_gives_no_reason_is_quoted(lab: Path, tmp_path: Path) -> None:
+def test_a_compiler_that_gives_no_reason_is_quoted(
+    lab: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CXX", sys.executable)  # is never run
     body = "echo 'nvcc fatal   : Unsupported gpu architecture' >&2; exit 1"
     with pytest.raises(KernelError, match="Unsupported gpu architecture"):
         build(lab, ("90",), fake_nvcc(tmp_path, body))
@@ -200,7 +204,10 @@ def test_open_stubs_are_listed(lab: Path) -> None:
 
 # --- with a real compiler ---
 
-needs_nvcc = pytest.mark.skipif(find_nvcc() is None, reason="needs nvcc, which is not installed")
+needs_nvcc = pytest.mark.skipif(
+    find_nvcc() is None or find_host_compiler() is None,
+    reason="needs nvcc and a C++ compiler, and one of them is not installed",
+)
 
 
 @needs_nvcc

@@ -109,7 +109,7 @@ def tested(python: Path, *tests: str) -> str:
 
 def light(python: str, interpreter: Path, folder: Path) -> str:
     """The pins without PyTorch, by `uv`, and tests that need none; what came of it. Raises Failed."""
-    pins = resolve(uv(), python, LINUX, ROOT / "constraints.txt")
+    pins = resolve(uv(), python, LINUX)
     without = [pin for pin in pins if TORCH.match(pin) is None]
     listed = folder / "pins.txt"
     listed.write_text("\n".join(without))

@@ -4,7 +4,7 @@
     .venv/bin/python -m tests.setup.resolve --show 3.10   # what Python 3.10 gets on Linux
 
 Nothing is installed, and no interpreter but this one is needed: `uv`, in an environment of its own,
-reads what the index says of each package. It takes wheels alone, so that what fits needs no compiler.
+reads what the index says of each package. For YAIE it takes wheels alone: what fits needs no compiler.
 A version such as 3.11 is read as 3.11.0, the strictest.
 """
 
@@ -14,7 +14,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tests.judges.clients.install import ROOT, home, make_environment
+from tests.judges.clients.install import PINS, RESOLVED, ROOT, home, make_environment
 
 UV_PINS = Path(__file__).parent / "uv.txt"
 PYTHONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
@@ -22,9 +22,14 @@ LINUX = "x86_64-manylinux_2_31"
 # The wheels of llguidance want glibc 2.31 (Debian 11, Ubuntu 20.04), those of PyTorch macOS 14.
 ELSEWHERE = ("aarch64-manylinux_2_31", "aarch64-apple-darwin")
 MACOS = {"MACOSX_DEPLOYMENT_TARGET": "14.0"}
-WANTED = [(python, LINUX) for python in PYTHONS] + [
+WANTED: list[tuple[str, ...]] = [(python, LINUX) for python in PYTHONS] + [
     (python, platform) for platform in ELSEWHERE for python in (PYTHONS[0], PYTHONS[-1])
 ]
+SET_UP = (
+    "--only-binary", ":all:", "--constraint", "constraints.txt", "--extra", "dev", "pyproject.toml"
+)  # fmt: skip
+# Nightly has pip resolve these lists, of 3.11 and later.
+WANTED += [(PYTHONS[1], LINUX, str(PINS / f"{client}.txt")) for client in RESOLVED]
 AT_ONCE = 4
 
 
@@ -39,12 +44,15 @@ def uv() -> Path:
     return folder / "bin" / "uv"
 
 
-def resolve(program: Path, python: str, platform: str, constraints: Path) -> list[str]:
-    """The versions ("numpy==2.4.6") that `make setup` installs there. Raises Unresolved."""
+def resolve(program: Path, python: str, platform: str, *asked: str) -> list[str]:
+    """The versions ("numpy==2.4.6") that are installed there. Raises Unresolved.
+
+    asked: what is asked for, as options of `uv pip compile`; what `make setup` installs if nothing is.
+    """
     command = [
         str(program), "pip", "compile", "--quiet", "--no-header", "--no-annotate", "--no-config",
-        "--only-binary", ":all:", "--python-version", python, "--python-platform", platform,
-        "--constraint", str(constraints), "--extra", "dev", "pyproject.toml",
+        "--python-version", python, "--python-platform", platform,
+        *(asked or SET_UP),
     ]  # fmt: skip
     environment = {**os.environ, **MACOS}
     ran = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
@@ -53,25 +61,26 @@ def resolve(program: Path, python: str, platform: str, constraints: Path) -> lis
     return ran.stdout.split("\n")[:-1]
 
 
-def fault(program: Path, python: str, platform: str, constraints: Path) -> str:
+def fault(program: Path, python: str, platform: str, *asked: str) -> str:
     """Why that does not resolve; empty if it does. Prints which of both it was."""
+    named = f"Python {python} on {platform}" + "".join(f", {Path(name).stem}" for name in asked)
     try:
-        found = resolve(program, python, platform, constraints)
+        found = resolve(program, python, platform, *asked)
     except Unresolved as error:
-        print(f"Python {python} on {platform}: does not fit together", flush=True)
-        return f"Python {python} on {platform}:\n{error}"
-    print(f"Python {python} on {platform}: {len(found)} packages", flush=True)
+        print(f"{named}: does not fit together", flush=True)
+        return f"{named}:\n{error}"
+    print(f"{named}: {len(found)} packages", flush=True)
     return ""
 
 
 def main(arguments: list[str]) -> int:
     """The exit status: 0, or 1 if something does not fit together."""
-    constraints, program = ROOT / "constraints.txt", uv()
+    program = uv()
     if arguments[:1] == ["--show"]:
-        print(*resolve(program, arguments[1], LINUX, constraints), sep="\n")
+        print(*resolve(program, arguments[1], LINUX), sep="\n")
         return 0
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        asked = [pool.submit(fault, program, *each, constraints) for each in WANTED]
+        asked = [pool.submit(fault, program, *each) for each in WANTED]
         faults = [found for one in asked if (found := one.result())]
     if faults:
         print(*faults, sep="\n", file=sys.stderr)
