@@ -159,6 +159,7 @@ def run_suite(lab: str, recorder: Any, exit_first: bool = False) -> None:
         "-p", "no:terminal",
         "-p", "no:faulthandler",
         "-p", "no:stepwise",
+        "-p", "no:randomly",
     ]  # fmt: skip
     if exit_first:
         arguments.append("--exitfirst")

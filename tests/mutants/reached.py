@@ -122,7 +122,17 @@ def _run(root: Path, files: Sequence[str], jobs: int, scratch: Path) -> None:
     rc = scratch / "coveragerc"
     rc.write_text(recording.settings(root / "yaie", scratch), "utf-8")
     workers = ["-n", str(jobs), "--dist", "loadfile"] if jobs > 1 else ["-p", "no:xdist"]
-    plugin = ["-p", recording.__name__, "-p", "no:cacheprovider", "-m", MARKS, "-q"]
+    plugin = [
+        "-p",
+        recording.__name__,
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:randomly",
+        "-m",
+        MARKS,
+        "-q",
+    ]
     here = Path(__file__).resolve().parents[2]  # where the plugin is
     path = os.pathsep.join(map(str, dict.fromkeys([root, here])))
     where = {"MUTANTS_FOLDER": str(scratch), "MUTANTS_RC": str(rc), "PYTHONPATH": path}

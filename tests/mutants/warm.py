@@ -143,7 +143,7 @@ def run_tests(order: Order, emit: Emit, folder: Path, slot: int) -> None:
     os.environ.update({"PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1", MARK: str(tree)})
     os.chdir(tree)
     files = list(dict.fromkeys(name.partition("::")[0] for name, _ in order.tests))
-    plain = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--hypothesis-seed=0"]
+    plain = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:randomly"]
     watch = Watch(dict(order.tests), files, emit)
     code = pytest.main([*plain, "--rootdir", str(tree), *files], plugins=[watch])
     if code in (2, 3, 4) and not watch.has_failed:  # not even collected
