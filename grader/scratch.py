@@ -69,7 +69,7 @@ def with_replay(
         write_whole(file, _program(result, failed, submission, seed, command, stops))
     except OSError as error:
         sentence = f"{shown} could not be written ({reason(error)}): no file runs this again."
-        return replace(result, replay=(sentence,))
+        return replace(result, no_replay=sentence)
     lines = (f"{command}", f"  --pdb {stops}")
     return replace(result, replay=lines)
 

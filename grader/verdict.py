@@ -112,7 +112,7 @@ class LabResult:
     stub that is still one; see `places.py`. digest: of the graded source, "" if it changed
     meanwhile. problem: why nothing could be graded (a file that is not Python, a missing folder).
     replay: lines of a report that say how to run the first failure again; see `grader/scratch.py`.
-    unkept: a sentence, if progress could not be written.
+    no_replay, unkept: a sentence, if the file for that, or progress, could not be written.
     """
 
     lab: Lab
@@ -124,6 +124,7 @@ class LabResult:
     open_places: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     output: str = field(default="", repr=False)
     replay: tuple[str, ...] = ()
+    no_replay: str = ""
     unkept: str = ""
 
     @property

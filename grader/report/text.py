@@ -149,8 +149,8 @@ def explanation_lines(why: Explanation, width: int, indent: int = 0) -> list[Tex
 
 def _replay_lines(result: LabResult) -> list[Text]:
     """How to have it fail again. The calls above are an account of it."""
-    if len(result.replay) == 1:  # why there is no file
-        return [Text(""), *verbatim(result.replay[0], indent=2)]
+    if result.no_replay:
+        return [Text(""), *verbatim(result.no_replay, indent=2)]
     if not result.replay:
         return []
     said = "  Run it again; the file makes these calls, and all that is around them:"
