@@ -2,6 +2,7 @@
 the server: it would send the same again."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -48,7 +49,8 @@ def test_a_schema_that_overflows_is_refused_at_admission(live: LiveServer) -> No
     error = response.json()["error"]
     assert response.status_code == 400
     assert (error["type"], error["param"]) == ("invalid_request_error", "response_format")
-    assert "too many states" in error["message"]
+    # Which of its limits the grammar's lexer meets first depends on what it has read before.
+    assert re.search("too many (states|expressions)", error["message"])
 
 
 @pytest.mark.parametrize("stream", [False, True])
