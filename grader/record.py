@@ -20,7 +20,7 @@ def record(
 ) -> tuple[str, ...]:
     """Write down what passed; returns the tasks that had passed and now fail.
 
-    complain: gets a sentence if it cannot be written; a grading that nobody keeps is one all the same.
+    complain: is told in a sentence if it cannot be written. The grading itself is still valid.
 
     A task that was not asked for, or could not be verified here, keeps its pass if the source is the
     same; if not, the pass is withdrawn without being called a regression.

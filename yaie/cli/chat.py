@@ -83,7 +83,7 @@ def chat(
         if sys.stdin.isatty():
             err.print("[dim]/help lists the commands, Ctrl-D leaves.[/]")
         session = ChatSession(engine, sampling, system)
-        # With lines from a pipe there is nobody who would go on after an answer.
+        # Input from a pipe has no user who could type on after Ctrl-C: there it ends the command.
         own = OwnInterrupts() if sys.stdin.isatty() else nullcontext()
         try:
             with own:

@@ -20,7 +20,7 @@ NO_PLACE = frozenset(
         errno.EEXIST,
     }
 )
-"""Errors of a place where nothing can be written, whoever tries."""
+"""Error numbers that say that the place cannot be written to, and not that the program is wrong."""
 _PROBE_BYTES = 4096
 """A full disk often has room for an empty file."""
 

@@ -4,7 +4,7 @@
 - standard output into a closed pipe (`| head -1`) ends the program without a word, with status 1;
 - into a full disk, with a sentence and status 2, as every error that is no bug;
 - what standard error cannot take is dropped, and the work goes on;
-- a stream that is closed from the start (`>&-`) is one that nobody reads;
+- a stream that was closed before the start (`>&-`) counts as /dev/null;
 - a character that the terminal's encoding lacks is a ?.
 """
 

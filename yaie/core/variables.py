@@ -1,7 +1,7 @@
 """Variables of the environment that begin with YAIE_: which mean something, and what is said of others.
 
-One that is nearly the name of a known variable is a misspelling, and an error: a setting that someone
-believes to be in force, and is not. Any other may be nobody's mistake, and is only warned of.
+A name close to a known one is taken for a misspelling, and is an error: otherwise someone would believe
+in a setting that is not in force. Any other name only causes a warning, since it need not be a mistake.
 """
 
 import re
