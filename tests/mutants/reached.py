@@ -26,8 +26,9 @@ from tests.mutants import recording
 
 MARKS = "not nightly and not gpu"
 """What CI runs."""
-AT_ONCE = 24
-"""Test files in one run of pytest. What a run has recorded is kept, whatever happens to the next."""
+AT_ONCE = 12
+"""Test files for each job in one run of pytest. What a run has recorded is kept, whatever happens to the
+next."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +98,9 @@ class Store:
 
     def record(self, files: Sequence[str], jobs: int, advance: Callable[[int], None]) -> None:
         """Run these test files and keep what they reach. advance: is told how many are done."""
-        for begin in range(0, len(files), AT_ONCE):
-            some = files[begin : begin + AT_ONCE]
+        at_once = AT_ONCE * jobs
+        for begin in range(0, len(files), at_once):
+            some = files[begin : begin + at_once]
             with tempfile.TemporaryDirectory(prefix="yaie-reached-") as scratch:
                 _run(self._root, some, jobs, Path(scratch))
                 for file, table in _by_file(self._root, some, Path(scratch)):
