@@ -14,7 +14,7 @@ from yaie.bench.throughput.drawn import (
     prefix_jobs,
     static_bound,
 )
-from yaie.bench.workload import Job, Lengths
+from yaie.bench.workload import Job, Lengths, Trace
 from yaie.core.errors import ConfigError
 
 
@@ -100,3 +100,7 @@ def test_random_alone_has_a_peer_unless_one_is_named() -> None:
 def test_what_makes_no_sense_is_refused(changes: dict[str, object], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         ask(**changes)
+
+
+def test_a_rate_is_tokens_by_seconds() -> None:
+    assert Trace(seconds=4.0, output_tokens=10).tokens_per_second == 2.5

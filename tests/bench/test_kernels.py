@@ -3,6 +3,8 @@
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -133,3 +135,67 @@ def test_it_needs_nothing_of_the_server() -> None:
         "import yaie.cli.main, yaie.bench.kernels\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+@pytest.mark.parametrize(
+    ("filters", "temperature", "allowed"),
+    [
+        ({}, 0.0, [3]),
+        ({"top_k": 2}, 0.5, [3, 2]),
+        ({"min_p": 0.2}, 1.0, [3, 2, 1]),
+        ({"top_p": 0.7}, 1.0, [3, 2]),
+    ],
+)
+def test_a_token_is_outside_if_the_filters_exclude_it(
+    filters: dict[str, float],
+    temperature: float,
+    allowed: list[int],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(drawing, "VOCAB", 4)
+    logits = torch.tensor(
+        [[0.08, 0.12, 0.3, 0.5]]
+    ).log()  # 0.12 is 0.24 of the largest, 0.08 is 0.16
+    outside = [
+        drawing._share_outside(
+            torch.tensor([token]), (logits,), temperature=temperature, filters=filters
+        )
+        for token in range(4)
+    ]
+    assert outside == [float(token not in allowed) for token in range(4)]
+
+
+def moved(arguments: tuple[Any, ...], results: Any) -> int:
+    """Bytes of the tensors that go in and come out, each once."""
+    values = [*arguments, *(results if isinstance(results, tuple) else (results,))]
+    tensors = (value for value in values if isinstance(value, torch.Tensor))
+    return sum(tensor.nbytes for tensor in tensors if tensor.dtype == torch.bfloat16)
+
+
+def test_the_bytes_of_an_operation_are_those_of_its_tensors() -> None:
+    cases = {(case.operation, case.size): case for case in layer.cases()}
+    rows = next(int(size.partition("x")[0]) for name, size in cases if name == "silu_mul")
+    for name in ("silu_mul", "rms_norm"):
+        case = next(case for (operation, _), case in cases.items() if operation == name)
+        problem = layer._silu(2, PARTS) if name == "silu_mul" else layer._norm(2, PARTS)
+        arguments = problem.sets[0]
+        own = moved(arguments, problem.runs["torch"]()(*arguments))
+        weights = 0 if name == "silu_mul" else 4096 * 2  # read once for all rows: not counted
+        assert case.work == (own - weights) / 2 * rows, name
+
+
+def test_a_decode_reads_every_key_and_value_once_and_its_queries_and_writes_as_much() -> None:
+    (n, length, heads, kv_heads, _), case = paged.DECODES[0], paged.cases()[0]
+    cached = 2 * n * length * kv_heads * paged.DIM
+    assert case.work == 2 * (cached + 2 * n * heads * paged.DIM)  # bfloat16: two bytes
+
+
+def test_the_driver_is_asked_of_nvidia_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "nvidia-smi"
+    program.write_text("#!/bin/sh\necho 580.1\necho 580.1\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    assert suite._driver() == "580.1"
+    program.unlink()
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert suite._driver() is None

@@ -93,3 +93,12 @@ def test_the_ceilings_of_a_cpu_are_measured_in_the_models_dtype(
     assert found.bytes_per_second > 1e6
     assert found.operations_per_second > 1e5
     assert "bfloat16 products of (16,)" in found.what
+
+
+def test_a_ceiling_is_the_fastest_of_as_many_calls_as_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "MOST_SECONDS", 1.0)
+    clock = iter(range(1000))
+    monkeypatch.setattr(limits.time, "perf_counter", lambda: next(clock) / 10)
+    calls: list[int] = []
+    assert limits._best(lambda: calls.append(1)) == pytest.approx(0.1)
+    assert len(calls) > 4

@@ -2,6 +2,8 @@
 
 import json
 import os
+import signal
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,7 @@ from rich.progress import Progress
 
 from tests.models.tiny import tiny_model
 from yaie.bench.peers.engines import Static
-from yaie.bench.peers.process import Peer, check_peers, settings_for
+from yaie.bench.peers.process import Peer, _signal, check_peers, settings_for
 from yaie.bench.throughput.contestants import race
 from yaie.bench.workload import Job
 from yaie.core.config import EngineConfig
@@ -193,3 +195,10 @@ def test_transformers_and_static_run_the_same_requests(tmp_path: Path) -> None:
     for kind in ("transformers", "static"):
         with Peer(kind, kind, settings, [jobs], temperature=0.6).opened() as run:
             assert run(0).output_tokens == 9
+
+
+def test_a_group_of_processes_is_signalled_and_one_that_has_ended_is_no_error() -> None:
+    process = subprocess.Popen(["sleep", "60"], start_new_session=True)
+    _signal(process.pid, signal.SIGKILL)
+    assert process.wait(10) == -signal.SIGKILL
+    _signal(process.pid, signal.SIGKILL)

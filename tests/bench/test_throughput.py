@@ -19,6 +19,7 @@ from yaie.bench.throughput.contestants import Ours, run_at_once, with_engine
 from yaie.bench.workload import Job
 from yaie.core.config import EngineConfig
 from yaie.core.errors import YaieError
+from yaie.core.params import SamplingParams
 from yaie.engine.llm_engine import LLMEngine
 
 SMALL = ("--requests", "5", "--prompt-tokens", "4-20", "--output-tokens", "2-6")
@@ -116,6 +117,22 @@ def test_a_fixed_batch_is_timed_while_all_of_it_decodes(measured: Any, tiny_fold
         assert low <= mean <= high
     assert steps["first"].keys() == {"prefill_ms", "mean_ms", "median_ms", "low_ms", "high_ms"}
     assert figures["limit"]["3"]["decode_ms"] > 0
+
+
+def test_a_fixed_batch_is_drawn_greedily(
+    measured: Any, tiny_folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[SamplingParams] = []
+    add = LLMEngine.add_request
+
+    def noted(self: LLMEngine, prompt: Any, params: SamplingParams, **given: Any) -> Any:
+        asked.append(params)
+        return add(self, prompt, params, **given)
+
+    monkeypatch.setattr(LLMEngine, "add_request", noted)
+    sizes = ("--prompt-tokens", "9", "--output-tokens", "4", "--batch", "1", "--seeds", "0")
+    measured(tiny_folder, "--workload", "fixed", *sizes)
+    assert {params.temperature for params in asked} == {0}
 
 
 def test_a_batch_that_does_not_fit_at_once_is_no_figure(yaie: Yaie, tiny_folder: str) -> None:
@@ -281,3 +298,9 @@ def test_a_checkout_is_known_by_its_commit_and_what_lies_inside_another_is_not(
     assert said_of(tmp_path) == {"commit": commit, "dirty": True}
     assert said_of(tmp_path / "inside") is None
     assert said_of(tmp_path / "missing") is None
+
+
+def test_a_peer_that_is_not_installed_is_refused_before_a_model_loads(yaie: Yaie) -> None:
+    ran = yaie("bench", "throughput", "--model", "/no/such/model", "--peer", "sglang")
+    assert ran.code == 2
+    assert "the peer sglang is not installed" in ran.err

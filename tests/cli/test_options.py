@@ -47,3 +47,10 @@ def test_sampling_is_checked_before_a_model_loads(yaie: Yaie) -> None:
     ran = yaie("generate", "hello", "--temperature", "-1", "--model", "/no/such/model")
     assert ran.code == 2
     assert "temperature must be" in ran.err
+
+
+@pytest.mark.parametrize("command", ["serve", "chat", "generate"])
+def test_the_model_is_explained_as_in_the_configuration(yaie: Yaie, command: str) -> None:
+    help = next(item for item in fields(EngineConfig) if item.name == "model").metadata["help"]
+    shown = " ".join(yaie(command, "--help").out.replace("│", " ").split())
+    assert " ".join(help.split()[:4]) in shown

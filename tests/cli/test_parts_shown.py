@@ -1,15 +1,20 @@
 """Every command says whose parts run, and a learner's part that fails does not end a chat."""
 
+import io
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from tests.cli.conftest import Yaie
 from tests.learner import faults_of, hand_in, hand_in_faulty, record_pass
 from tests.server.fake_engine import FakeEngine
 from yaie.cli import chat
-from yaie.cli.console import show_backend
+from yaie.cli.console import parts_table, show_backend
+from yaie.cli.serve import _announce
+from yaie.parts import Part
+from yaie.server.settings import ServerSettings
 
 OPTIONS = ["--raw", "--max-tokens", "2", "--temperature", "0"]
 
@@ -84,3 +89,27 @@ def test_a_backend_that_cannot_run_here_is_an_error_before_a_model_is_loaded(
     ran = yaie("generate", "hello", "--model", tiny_folder, "--backend", "cuda", "--device", "cpu")
     assert ran.code == 2
     assert "install g++" in ran.err
+
+
+def test_the_table_has_a_head_and_no_cell_but_the_last_is_broken() -> None:
+    console = Console(file=io.StringIO(), width=60)
+    console.print(
+        parts_table([Part("radix_attention", "yours", "labs.radix_attention", "why " * 20)])
+    )
+    head, first, second, *_ = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    assert head.split() == ["part", "whose", "from", "why"]
+    assert first.split()[:4] == ["radix_attention", "yours", "labs.radix_attention", "why"]
+    assert second.startswith(" " * len("radix_attention  yours  labs.radix_attention"))
+
+
+@pytest.mark.parametrize(
+    ("backend", "note", "line"),
+    [("torch", "", None), ("triton", "", "triton"), ("cuda", "slow here", "cuda (slow here)")],
+)
+def test_a_server_says_which_backend_it_runs_on_unless_it_is_the_plain_one(
+    backend: str, note: str, line: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    facts = replace(FakeEngine().facts, backend=backend, backend_note=note)
+    _announce(facts, ServerSettings(), "http://127.0.0.1:1")
+    said = [row for row in capsys.readouterr().out.splitlines() if row.startswith("backend ")]
+    assert said == ([f"backend      {line}"] if line else [])

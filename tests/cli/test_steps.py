@@ -1,6 +1,7 @@
 """`yaie generate --steps`, and `--system`."""
 
 import re
+from typing import Any
 
 import pytest
 
@@ -36,6 +37,22 @@ def test_answers_are_named_and_the_steps_follow(yaie: Yaie, tiny_folder: str) ->
     assert any(line.startswith("B: ") for line in lines)
     assert any(re.search(r"step +tokens +blocks +request +computes +drawn", line) for line in lines)
     assert "\x1b" not in ran.out
+
+
+def test_steps_that_are_shown_one_by_one_are_not_overlapped(
+    yaie: Yaie, tiny_folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configs: list[Any] = []
+    begin = LLMEngine.__init__
+
+    def noted(self: LLMEngine, config: Any, **given: Any) -> None:
+        configs.append(config)
+        begin(self, config, **given)
+
+    monkeypatch.setattr(LLMEngine, "__init__", noted)
+    for more in ([], ["--steps"]):
+        yaie("generate", "hello", "--model", tiny_folder, "--raw", "--max-tokens", "2", *more)
+    assert [config.overlap for config in configs] == ["auto", "off"]
 
 
 def test_a_run_of_equal_steps_is_one_row(tiny_folder: str) -> None:

@@ -3,13 +3,14 @@
 import errno
 import os
 import re
+import shutil
 from pathlib import Path
 
 import pytest
 
 from tests.disk import LACKS, files_below, nothing_fits
 from yaie.core.errors import ConfigError
-from yaie.core.files import refuse_unwritable, write_whole
+from yaie.core.files import reason, refuse_unwritable, write_whole
 
 ROOT = Path(__file__).resolve().parents[2]
 FULL = Path("/dev/full")
@@ -86,3 +87,10 @@ def test_nothing_else_writes_a_file_that_is_kept() -> None:
         if WRITES.search(path.read_text("utf-8")) and "known_" not in path.as_posix()
     }
     assert found == ELSEWHERE
+
+
+def test_the_reason_is_in_the_systems_words() -> None:
+    assert reason(OSError(errno.ENOSPC, "No space left on device")) == "No space left on device"
+    assert reason(shutil.Error([("a", "b", "Permission denied")])) == "Permission denied"
+    assert reason(OSError("in words of its own")) == "in words of its own"
+    assert reason(OSError()) == ""

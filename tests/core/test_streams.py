@@ -65,6 +65,16 @@ def test_a_closed_stream_is_one_that_nobody_reads(closed: str, tmp_path: Path) -
     assert (tmp_path / "kept").read_text() == "''\n"
 
 
+def test_a_lower_number_that_is_free_is_not_taken_for_a_closed_stream() -> None:
+    body = (
+        "    from yaie.core.streams import _nowhere\n"
+        "    os.close(0); os.close(2)\n"
+        "    stream = _nowhere(2)\n"
+        "    print(stream.fileno(), os.fstat(2).st_rdev == os.stat(os.devnull).st_rdev)"
+    )
+    assert run(body).stdout == b"2 True\n"
+
+
 def test_in_an_ascii_locale_text_comes_in_as_it_is_and_goes_out_with_question_marks() -> None:
     body = "    print(ascii(sys.stdin.read()), '\\xe9', '\\udcff')\n    print('\\xfc', file=sys.stderr)"
     ran = run(body, stdin="é".encode(), **ASCII)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from yaie.core.errors import KernelError
-from yaie.cuda.on_cpu import KernelFault, OnCpu, recording, settings
+from yaie.cuda.on_cpu import KernelFault, OnCpu, faults, recording, settings
 
 SAMPLES = Path(__file__).parent / "samples"
 pytestmark = pytest.mark.skipif(
@@ -307,3 +307,13 @@ def test_crash_of_host_code_ends_the_call_and_not_the_process(samples: OnCpu) ->
     out = ones(1)
     samples.call("with_barrier", ones(64), out)
     assert out.item() == 64
+
+
+@pytest.mark.parametrize(
+    ("shape", "named"),
+    [((12, 1, 1), "7"), ((4, 3, 1), "(3, 1)"), ((2, 2, 3), "(1, 1, 1)"), ((1, 1, 12), "(0, 0, 7)")],
+)
+def test_a_thread_is_named_in_as_many_dimensions_as_its_block_has(
+    shape: tuple[int, int, int], named: str
+) -> None:
+    assert faults._index(7, shape) == named

@@ -133,6 +133,17 @@ def test_too_much_static_shared_memory_is_refused(lab: Path) -> None:
         result(lab)
 
 
+def test_as_much_static_shared_memory_as_a_gpu_has_is_48_kib(lab: Path) -> None:
+    text = (
+        "__device__ inline float more() { __shared__ float s[N]; return s[threadIdx.x] = 1.0f; }\n"
+    )
+    (lab / "more.cuh").write_text(text.replace("N", str(48 * 256)))
+    result(lab)
+    (lab / "more.cuh").write_text(text.replace("N", str(48 * 256 + 1)))
+    with pytest.raises(KernelError, match=r"more declares 49156 bytes of __shared__ arrays"):
+        result(lab)
+
+
 def test_a_folder_without_kernels(tmp_path: Path) -> None:
     with pytest.raises(KernelError, match=r"has no \.cu file"):
         OnCpu(tmp_path).call("anything", torch.zeros(1))

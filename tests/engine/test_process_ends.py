@@ -181,3 +181,17 @@ def test_the_process_ends_with_its_parent(work: str) -> None:
     parent.wait(10)
     psutil.wait_procs([child], timeout=5)
     assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
+
+
+def test_the_engines_process_leaves_signals_to_its_parent_and_holds_none_back() -> None:
+    program = (
+        "import signal; from yaie.engine.background.engine_child import _leave_signals_to_parent as f\n"
+        "both = {signal.SIGINT, signal.SIGTERM}\n"
+        "signal.pthread_sigmask(signal.SIG_BLOCK, both)\n"
+        "f()\n"
+        "assert not signal.pthread_sigmask(signal.SIG_BLOCK, ()) & both\n"
+        "for number in both: signal.raise_signal(number)\n"
+        "print('alive')"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT)
+    assert (ran.stdout, ran.stderr) == ("alive\n", "")

@@ -109,3 +109,34 @@ def test_a_client_keeps_what_came_and_when():
         assert client.get("/v1/nothing").status == 404
     finally:
         client.stop()
+
+
+def test_a_board_leaves_a_margin_around_its_boxes():
+    _, ax = draw.figure(3, 2)
+    draw.board(ax, 5, 4, "a title")
+    assert ax.get_xlim() == (-0.2, 5.2)
+    assert ax.get_ylim() == (4.2, -0.2)  # downwards
+    assert ax.get_title(loc="left") == "a title"
+    draw.box(ax, 0, 0, "", draw.BLUE)
+    assert len(ax.texts) == 0
+    draw.box(ax, 1, 0, 7, draw.BLUE)
+    assert [text.get_text() for text in ax.texts] == ["7"]
+
+
+def test_a_heat_map_has_lines_between_its_cells_and_a_cross_on_what_is_hidden():
+    _, ax = draw.figure(3, 2)
+    image = draw.heat(ax, [[0.1, 0.2, 0.3], [0.4, 0.5, 0.6]], hidden=[[0, 0, 1], [0, 0, 0]])
+    assert image.get_array().shape == (2, 3)
+    assert ax.get_xticks(minor=True).tolist() == [-0.5, 0.5, 1.5, 2.5]
+    assert ax.get_yticks(minor=True).tolist() == [-0.5, 0.5, 1.5]
+    assert [text.get_text() for text in ax.texts] == ["×"]
+
+
+def test_a_picture_is_shown_once(monkeypatch):
+    import matplotlib.pyplot as plt
+
+    shown = []
+    monkeypatch.setattr(plt, "show", lambda: shown.append(1))
+    fig, _ = draw.figure(3, 2)
+    draw.show(fig)
+    assert shown == [1]

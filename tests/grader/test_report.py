@@ -245,6 +245,11 @@ def test_the_next_task_is_none_that_waits_for_another():
     assert "Next: task 4.2" in printed(result)
 
 
+def test_what_a_task_graded_alone_waits_for_is_the_next_one():
+    result = result_of(graded("4.3", Verdict.NOT_IMPLEMENTED, waits_for="4.2"))
+    assert "Next: task 4.2" in printed(result)
+
+
 def test_a_folder_is_named_in_the_command_that_grades_again():
     assert "make grade LAB=radix_tree TASK=4.2 IMPL=mine" in printed(mixed(), impl="mine")
 

@@ -13,7 +13,6 @@ from grader.selfcheck.labcheck import LabCheck
 from grader.selfcheck.mutant import Mutant
 from grader.selfcheck.mutants import mutants_of, mutants_of_python
 from grader.selfcheck.plan import WHOLE
-from grader.selfcheck.report import rows, write_figures
 from grader.selfcheck.variants import (
     KnownWrong,
     VariantError,
@@ -245,17 +244,6 @@ def test_the_farm_grades_forked_copies_apart(tmp_path: Path) -> None:
     assert outcomes["dies"].problem == "the process died"
     assert "still running" in outcomes["loops"].tests[-1].explanation.problem
     assert _judge_right(outcomes["right"]) == ""
-
-
-def test_the_figures_are_kept_as_a_table_with_every_survivor_and_its_reason(tmp_path: Path) -> None:
-    survivor = Mutant("a.py", "f", "return 1", "1 -> 2", "4.1", "")
-    check = LabCheck(TREE, killed=3, num_mutants=4, survivors=[(survivor, "Nobody reads it.")])
-    write_figures([check], tmp_path / "figures.md")
-    text = (tmp_path / "figures.md").read_text()
-    assert "| radix_tree | 5 |" in text
-    assert "3/4 75.0%" in text
-    assert "`a.py`, `f`: `` return 1 ``, 1 -> 2. Nobody reads it." in text
-    assert rows([check])[0][0] == "radix_tree"
 
 
 class Answers:

@@ -117,6 +117,7 @@ def run(
             if mutant.key in reasons:
                 results.add(result_of(mutant, SURVIVED, argued=reasons[mutant.key]), keep=False)
         importers = importers_in(ROOT, modules(ROOT, ["yaie"]))
+        own_tests = importers_in(ROOT, judged)
         task = bar.add_task("mutants", total=len(wanted))
         with tempfile.TemporaryDirectory(prefix="yaie-mutants-") as scratch:
             for name in ("pristine", *map(str, range(jobs))):
@@ -124,7 +125,7 @@ def run(
             with Warm(Path(scratch), jobs) as warm:
                 broken = try_all(
                     wanted,
-                    lambda mutant: reaching(mutant, reached, importers),
+                    lambda mutant: reaching(mutant, reached, importers, own_tests),
                     warm,
                     results,
                     seconds,

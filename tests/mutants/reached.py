@@ -50,11 +50,24 @@ class Reached:
         self._lines: defaultdict[str, defaultdict[int, list[TimedTest]]] = defaultdict(
             lambda: defaultdict(list)
         )
+        self._breadths: dict[str, int] = {}
+        self._tests: dict[str, list[TimedTest]] = {}
         for table in kept:
             tests = [TimedTest(name, seconds) for name, seconds in table["tests"]]
+            for test in tests:
+                self._breadths[test.file] = len(table["lines"])
+                self._tests[test.file] = tests
             for file, lines in table["lines"].items():
                 for line, indices in lines.items():
                     self._lines[file][int(line)] += [tests[index] for index in indices]
+
+    def breadth(self, test_file: str) -> int:
+        """How many files of `yaie` its tests reach: few are what they are about."""
+        return self._breadths[test_file]
+
+    def of(self, test_file: str) -> set[TimedTest]:
+        """All tests of a file that passed when they were recorded."""
+        return set(self._tests.get(test_file, ()))
 
     def at(self, file: str, line: int) -> set[TimedTest]:
         """The tests that reach a line, but for those that only import it."""

@@ -94,12 +94,25 @@ def test_a_line_that_runs_at_import_is_for_the_tests_of_its_module_or_of_importe
     assert chosen("yaie/constants.py") == {"test_most"}
 
 
-def test_files_of_fast_tests_come_first(project: Path) -> None:
-    table = {"tests": [["slow.py::a", 9], ["fast.py::a", 3], ["fast.py::b", 4]]}
-    reached = Reached([{**table, "lines": {SMALL: {str(line("    return 2 * value")): [0, 1, 2]}}}])
+def test_a_test_may_only_read_a_constant_of_the_module(project: Path) -> None:
+    """Then it reaches no line of it: the module was imported long before."""
+    reached, own_tests = store_of(project).load(JUDGED), importers_in(project, JUDGED)
+    assert own_tests(SMALL) == own_tests("yaie/user.py") == [JUDGED[0]]
+    mutant = next(m for m in mutants_of(project, SMALL) if m.is_at_import)
+    more = names(reaching(mutant, reached, lambda file: [], own_tests))
+    assert more - names(reaching(mutant, reached, lambda file: [])) == {"test_most"}
+
+
+def test_files_about_few_modules_come_first_and_of_these_the_fastest(project: Path) -> None:
+    reach = {SMALL: {str(line("    return 2 * value")): [0, 1]}}
+    reached = Reached([
+        {"tests": [["wide.py::a", 1], ["wide.py::b", 1]], "lines": {**reach, "yaie/user.py": {}}},
+        {"tests": [["slow.py::a", 9], ["slow.py::b", 9]], "lines": reach},
+        {"tests": [["fast.py::a", 3], ["fast.py::b", 4]], "lines": reach},
+    ])  # fmt: skip
     mutant = next(m for m in mutants_of(project, SMALL) if m.site.function == "doubled")
-    found = reaching(mutant, reached, lambda file: [])
-    assert [test.name for test in found] == ["fast.py::a", "fast.py::b", "slow.py::a"]
+    found = [test.file for test in reaching(mutant, reached, lambda file: [])]
+    assert found == 2 * ["fast.py"] + 2 * ["slow.py"] + 2 * ["wide.py"]
 
 
 # --- slots and survivors ---

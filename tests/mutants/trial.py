@@ -31,26 +31,33 @@ def patience(test: TimedTest) -> float:
 
 
 def reaching(
-    mutant: EngineMutant, reached: Reached, importers: Callable[[str], list[str]]
+    mutant: EngineMutant,
+    reached: Reached,
+    importers: Callable[[str], list[str]],
+    own_tests: Callable[[str], list[str]] = lambda file: [],
 ) -> list[TimedTest]:
     """The tests whose coverage reaches the mutated line; of a line that runs when its module is imported
-    those that reach the module, or else those that reach a module that imports it. The files whose tests
-    are the fastest come first; within a file its own order holds, for the fixtures' sake."""
+    those that reach the module and those of the files that import it (`own_tests`), or else those that
+    reach a module that imports it (`importers`). The files whose tests
+    are about the fewest modules come first, and of these the fastest; within a file its own order holds,
+    for the fixtures' sake."""
     tests = reached.at(mutant.file, mutant.line)
     if mutant.is_at_import:
         tests |= reached.anywhere(mutant.file)
+        tests |= {test for file in own_tests(mutant.file) for test in reached.of(file)}
         if not tests:
             tests = {test for file in importers(mutant.file) for test in reached.anywhere(file)}
     by_file: defaultdict[str, list[TimedTest]] = defaultdict(list)
     for test in tests:
         by_file[test.file].append(test)
 
-    def mean(file: str) -> tuple[float, str]:
-        return sum(test.seconds for test in by_file[file]) / len(by_file[file]), file
+    def promise(file: str) -> tuple[int, float, str]:
+        mean = sum(test.seconds for test in by_file[file]) / len(by_file[file])
+        return reached.breadth(file), mean, file
 
     return [
         test
-        for file in sorted(by_file, key=mean)
+        for file in sorted(by_file, key=promise)
         for test in sorted(by_file[file], key=lambda t: t.name)
     ]
 

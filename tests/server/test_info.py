@@ -42,6 +42,10 @@ def test_a_router_finds_the_name_and_the_sizes(live: LiveServer) -> None:
     assert (server["tp_size"], server["dp_size"]) == (1, 1)
     assert server["max_running_requests"] == live.llm.config.max_num_seqs
     assert server["max_total_num_tokens"] == live.llm.pool_tokens
+    assert (server["device"], server["dtype"], server["backend"]) == ("cpu", "float32", "torch")
+    assert server["block_size"] == live.llm.config.block_size
+    assert server["policy"] == live.llm.config.policy
+    assert server["prefix_caching"] is live.llm.config.prefix_caching
     assert model["architectures"] == ["LlamaForCausalLM"]
     assert model["is_generation"] is True
 

@@ -8,10 +8,13 @@ from typing import Any
 
 import httpx
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.server.conftest import LiveServer, serving, within
 from tests.server.fake_engine import FakeEngine
 from tests.server.test_bad_input import JSON, error_of
+from yaie.server import limits
 from yaie.server.limits import MAX_DEPTH, is_too_deep
 
 PATHS = ("/v1/completions", "/v1/chat/completions")
@@ -271,3 +274,39 @@ def test_requests_beyond_the_limit_are_a_503_and_the_rest_goes_on(fake: FakeEngi
             thread.join(10)
         assert [answer.status_code for answer in answers] == [200] * 3
         still_well(server)
+
+
+def depth_of(text: str) -> int:
+    """The deepest level, one character after the other."""
+    deepest = depth = 0
+    quoted = escaped = False
+    for character in text:
+        if escaped:
+            escaped = False
+        elif quoted and character == "\\":
+            escaped = True
+        elif character == '"':
+            quoted = not quoted
+        elif not quoted:
+            depth += (character in "[{") - (character in "]}")
+            deepest = max(deepest, depth)
+    return deepest
+
+
+NESTED = st.recursive(
+    st.text('[]{}"\\a,', max_size=6) | st.integers(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text('"[\\', max_size=3), inner),
+    max_leaves=30,
+)
+
+
+@given(NESTED, st.integers(1, 9), st.integers(1, 40))
+def test_depth_is_that_of_counting_one_character_after_the_other(
+    value: Any, most: int, piece: int
+) -> None:
+    """Wherever a piece ends: in a string, on a quote, between two brackets."""
+    text = json.dumps(value)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(limits, "MAX_DEPTH", most)
+        patch.setattr(limits, "_PIECE", piece)
+        assert is_too_deep(text.encode()) == (depth_of(text) > most)

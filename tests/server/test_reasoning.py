@@ -88,6 +88,18 @@ def test_the_tags_are_told_from_the_template(setting: str, template: str, expect
     assert choose_reasoning(setting, template, FakeTokenizer()) == FORMATS.get(expected)
 
 
+class Beginning(FakeTokenizer):
+    """It has the tag as one token, and begins every text with a token of its own if it is let."""
+
+    def encode(self, text: str, add_special_tokens: bool = True) -> list[int]:
+        ids = [7] if text == "</think>" else super().encode(text)
+        return [1, *ids] if add_special_tokens else ids
+
+
+def test_a_tag_that_is_one_token_tells_the_format() -> None:
+    assert choose_reasoning("auto", "{{ messages }}", Beginning()) == FORMATS["think"]
+
+
 class Thinker(FakeTokenizer):
     """What the last message says, the model says; the prompt ends as `tail`."""
 

@@ -244,6 +244,7 @@ def test_strings_between_tags_are_passed_on_while_they_are_written() -> None:
         ({"allOf": [{"description": "d"}, {"type": "string"}]}, "1", '"1"'),
         ({"type": "array"}, "[" * 100_000, '"' + "[" * 100_000 + '"'),
         ({}, '"quoted"', r'"\"quoted\""'),
+        ({}, "Größe 漢", '"Größe 漢"'),
         ({}, '{"a": 1}', '{"a": 1}'),
         ({"type": 5, "enum": 7}, "x", '"x"'),
     ],

@@ -2,14 +2,17 @@
 
 import re
 from collections import Counter, defaultdict
+from typing import Any
 
 from yaie.tutor.dialogues import dialogues
+from yaie.tutor.evaluate import Answer
 from yaie.tutor.glossary import load_knowledge, load_phrasings
 from yaie.tutor.templates import expand, normalise, parse
 from yaie.tutor.tool_use import reserved_names
 from yaie.tutor.unseen import (
     KINDS,
     Unseen,
+    ask_all,
     calls_in,
     is_right,
     reserved_questions,
@@ -131,3 +134,31 @@ def test_without_need_no_tool_is_called() -> None:
     question = Unseen("tool", ("hello",), tools=("f",))
     assert is_right(question, ["Hello!"])
     assert not is_right(question, [CALL])
+
+
+class Parrot:
+    """Says how it was asked."""
+
+    def __init__(self) -> None:
+        self.heard: list[list[dict[str, str]]] = []
+
+    def answer(self, talks: list[Any], title: str, tools: list[list[Any]]) -> list[Answer]:
+        self.heard += [list(talk) for talk in talks]
+        offered = [[tool["function"]["name"] for tool in one] for one in tools]
+        return [
+            Answer(f"{talk[-1]['content']}! {names}", True)
+            for talk, names in zip(talks, offered, strict=True)
+        ]
+
+
+def test_turns_follow_the_tutors_own_answers_and_results_its_calls() -> None:
+    talk = Unseen("follow_up", ("what?", "why?"))
+    call = Unseen("tool", ("how warm?",), tools=("weather_in",), result="30 degrees")
+    parrot = Parrot()
+    assert ask_all(parrot, (talk, call)) == [  # type: ignore[arg-type]
+        ["what?! []", "why?! []"],
+        ["how warm?! ['weather_in']", "30 degrees! ['weather_in']"],
+    ]
+    roles = [[(message["role"], message["content"]) for message in heard] for heard in parrot.heard]
+    assert roles[2] == [("user", "what?"), ("assistant", "what?! []"), ("user", "why?")]
+    assert [role for role, _ in roles[3]] == ["user", "assistant", "tool"]

@@ -1,0 +1,56 @@
+"""What the recorded weights and figures hang on is what it was: who changes it trains or asks again."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict
+from hashlib import sha256
+
+from yaie.tutor.dialogues import dialogues
+from yaie.tutor.evaluate import _messages, known_sentences
+from yaie.tutor.glossary import load_knowledge, sentences
+from yaie.tutor.held_out import (
+    SHORT_SYSTEM,
+    Question,
+    held_out_conversations,
+    held_out_questions,
+    held_out_sums,
+    unusual_whys,
+    with_system,
+)
+
+CONVERSATIONS = "8d78fd853b2bdb12"
+QUESTIONS = "ffca161893119f5d"
+"""Digests. Weights trained on other conversations, or figures of other questions, are not those of this
+code: run `python -m yaie.tutor.train`, or `.evaluate`, again, and write the new digest here."""
+
+
+def digest(values: Iterable[object]) -> str:
+    total = sha256()
+    for value in values:
+        total.update(json.dumps(value, sort_keys=True).encode())
+    return total.hexdigest()[:16]
+
+
+def test_a_seed_writes_the_conversations_that_it_always_wrote() -> None:
+    assert digest(dialogues(seed=12, count=3000)) == CONVERSATIONS
+
+
+def test_the_tutor_is_asked_what_it_was_always_asked() -> None:
+    asked = [*held_out_questions(), *held_out_sums(), *unusual_whys()]
+    asked += with_system(held_out_questions(count=40))
+    assert digest(map(asdict, (*asked, *held_out_conversations()))) == QUESTIONS
+
+
+def test_every_written_answer_is_made_of_known_sentences() -> None:
+    knowledge = load_knowledge()
+    for faq in knowledge.faqs:
+        text = faq.answer.removeprefix("Yes: ").removeprefix("No: ")
+        assert known_sentences() >= set(sentences(text)), faq
+
+
+def test_a_question_goes_behind_its_system_message() -> None:
+    plain = Question("why?", (), "glossary")
+    assert _messages(plain) == [{"role": "user", "content": "why?"}]
+    [system, user] = _messages(Question("why?", (), "glossary", system=SHORT_SYSTEM))
+    assert system == {"role": "system", "content": SHORT_SYSTEM}
+    assert user == {"role": "user", "content": "why?"}
