@@ -29,7 +29,7 @@ def next_step(
     lab = result.lab
     open_tasks = [task for task in result.tasks if task.verdict is not Verdict.PASSED]
     if open_tasks:
-        return _do(result, _first_to_do(open_tasks), width, impl)
+        return _do(result, _first_to_do(lab, open_tasks), width, impl)
     known = {*result.passed, *passed}
     left = [task for task in lab.tasks if task.id not in known]
     # One that is written, but without a pass on this source, most likely passed before the last edit.
@@ -49,11 +49,13 @@ def next_step(
     return _complete(lab, width)
 
 
-def _first_to_do(tasks: list[TaskResult]) -> Task:
-    """A failure before what is not written; what waits for another task is not the next one."""
+def _first_to_do(lab: Lab, tasks: list[TaskResult]) -> Task:
+    """A failure before what is not written; of a task that waits for another one, that one."""
     failed = [task for task in tasks if task.verdict is Verdict.FAILED]
     unwritten = [t for t in tasks if t.verdict is Verdict.NOT_IMPLEMENTED and not t.waits_for]
-    return [*failed, *unwritten, *tasks][0].task
+    first = [*failed, *unwritten, *tasks][0]
+    awaited = [task for task in lab.tasks if task.id == first.waits_for]
+    return first.task if first in failed or not awaited else awaited[0]
 
 
 def _do(result: LabResult, task: Task, width: int, impl: str) -> list[Text]:

@@ -40,28 +40,33 @@ TAKEN = (
 )
 
 
-def rows(checks: Sequence[LabCheck]) -> list[tuple[str, ...]]:
+Row = tuple[str, ...]
+
+
+def rows(checks: Sequence[LabCheck]) -> list[Row]:
     """One row a lab, and their sum."""
     found = [_row(check) for check in checks]
-    killed, mutants = sum(c.killed for c in checks), sum(c.num_mutants for c in checks)
-    layout = sum(c.layout_killed for c in checks), sum(c.num_layout for c in checks)
-    found.append(
-        (
-            "all",
-            str(sum(len(c.lab.tasks) for c in checks)),
-            str(sum(c.num_tests for c in checks)),
-            "",
-            "",
-            f"{sum(c.walked for c in checks)}/{sum(len(c.lab.tasks) for c in checks)}",
-            f"{sum(c.wrong for c in checks)}/{sum(c.num_wrong for c in checks)}",
-            f"{sum(c.right for c in checks)}/{sum(c.num_right for c in checks)}",
-            _share(killed, mutants),
-            _share(*layout),
-            f"{sum(c.grade_seconds for c in checks):.1f}",
-            f"{sum(c.seconds for c in checks):.0f}",
-        )
-    )
-    return found
+    return [*found, _sum(found)]
+
+
+def _sum(found: Sequence[Row]) -> Row:
+    cells = zip(HEADS[1:], zip(*(row[1:] for row in found), strict=True), strict=True)
+    return "all", *(_total(head, column) for head, column in cells)
+
+
+def _total(head: str, column: Sequence[str]) -> str:
+    """Of a column: numbers add up, shares by both of their numbers; some columns have no sum."""
+    if head in ("stub", "seeds"):
+        return ""
+    if head == "check":
+        return f"{sum(map(float, column)):.0f}"
+    if head == "grade":
+        return f"{sum(map(float, column)):.1f}"
+    if head in ("tasks", "tests"):
+        return str(sum(map(int, column)))
+    pairs = [cell.split()[0].split("/") for cell in column if "/" in cell]
+    part, whole = (sum(int(pair[at].rstrip("*")) for pair in pairs) for at in (0, 1))
+    return _share(part, whole) if head in ("mutants", "layout") else f"{part}/{whole}"
 
 
 def _row(check: LabCheck) -> tuple[str, ...]:
@@ -125,7 +130,7 @@ def _toml(text: str) -> str:
 
 
 def keep(checks: Sequence[LabCheck], curriculum: Curriculum) -> None:
-    """Record what was proven of these labs, and the figures if these are all labs.
+    """Record what was proven of these labs, and their figures.
 
     A lab with problems has proven nothing, and loses the record that it had.
     """
@@ -137,12 +142,16 @@ def keep(checks: Sequence[LabCheck], curriculum: Curriculum) -> None:
             layout = check.layout_killed, check.num_layout
             proofs[check.lab.key] = Proof(digest, check.killed, check.num_mutants, *layout)
     write_proofs({key: proofs[key] for key in curriculum.keys if key in proofs}, RECORD)
-    if len(checks) == len(curriculum.labs):
-        write_figures(checks)
+    write_figures(checks, curriculum)
 
 
-def write_figures(checks: Sequence[LabCheck], path: Path = FIGURES) -> None:
-    """Keep the table, and every survivor with its reason, in the repository."""
+def write_figures(checks: Sequence[LabCheck], curriculum: Curriculum, path: Path = FIGURES) -> None:
+    """Keep the table, and every survivor with its reason, in the repository. Of labs that were not
+    checked now, what stands there already."""
+    known, lives = _read_figures(path)
+    known |= {check.lab.key: _row(check) for check in checks}
+    lives |= {check.lab.title: _survivors(check) for check in checks}
+    table = [known[key] for key in curriculum.keys if key in known]
     lines = [
         "# What the graders are held to",
         "",
@@ -152,17 +161,37 @@ def write_figures(checks: Sequence[LabCheck], path: Path = FIGURES) -> None:
         "",
         f"| {' | '.join(HEADS)} |",
         f"|{'|'.join('---' for _ in HEADS)}|",
-        *(f"| {' | '.join(row)} |" for row in rows(checks)),
+        *(f"| {' | '.join(row)} |" for row in (*table, _sum(table))),
         "",
         "## Mutants that live",
         "",
     ]
-    for check in checks:
-        if not check.survivors:
-            continue
-        lines += [f"### {check.lab.title}", ""]
-        for mutant, reason in sorted(check.survivors, key=lambda pair: pair[0].key):
-            where = f"`{mutant.file}`, `{mutant.function}`"
-            lines.append(f"- {where}: `` {mutant.line} ``, {mutant.change}. {reason}")
-        lines.append("")
+    for lab in curriculum.labs:
+        if told := lives.get(lab.title):
+            lines += [f"### {lab.title}", "", *told, ""]
     write_whole(path, "\n".join(lines).rstrip() + "\n")
+
+
+def _survivors(check: LabCheck) -> list[str]:
+    return [
+        f"- `{mutant.file}`, `{mutant.function}`: `` {mutant.line} ``, {mutant.change}. {reason}"
+        for mutant, reason in sorted(check.survivors, key=lambda pair: pair[0].key)
+    ]
+
+
+def _read_figures(path: Path) -> tuple[dict[str, Row], dict[str, list[str]]]:
+    """Rows by lab, and what is told of survivors by a lab's title. A table with other columns counts
+    for nothing."""
+    known: dict[str, Row] = {}
+    lives: dict[str, list[str]] = {}
+    title = ""
+    for line in path.read_text("utf-8").splitlines() if path.is_file() else ():
+        if line.startswith("| "):
+            cells = tuple(line.strip("| ").split(" | "))
+            if len(cells) == len(HEADS):
+                known[cells[0]] = cells
+        elif line.startswith("### "):
+            title = line.removeprefix("### ")
+        elif line.startswith("- "):
+            lives.setdefault(title, []).append(line)
+    return known, lives
