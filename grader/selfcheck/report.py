@@ -142,10 +142,10 @@ def keep(checks: Sequence[LabCheck], curriculum: Curriculum) -> None:
             layout = check.layout_killed, check.num_layout
             proofs[check.lab.key] = Proof(digest, check.killed, check.num_mutants, *layout)
     write_proofs({key: proofs[key] for key in curriculum.keys if key in proofs}, RECORD)
-    write_figures(checks, curriculum)
+    write_figures(checks, curriculum, FIGURES)
 
 
-def write_figures(checks: Sequence[LabCheck], curriculum: Curriculum, path: Path = FIGURES) -> None:
+def write_figures(checks: Sequence[LabCheck], curriculum: Curriculum, path: Path) -> None:
     """Keep the table, and every survivor with its reason, in the repository. Of labs that were not
     checked now, what stands there already."""
     known, lives = _read_figures(path)

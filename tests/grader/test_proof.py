@@ -92,10 +92,12 @@ def test_only_what_holds_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyP
     path = tmp_path / "record"
     write_proofs({"radix_tree": Proof("old", 1, 1)}, path)
     monkeypatch.setattr(report, "RECORD", path)
+    monkeypatch.setattr(report, "FIGURES", tmp_path / "figures.md")
     monkeypatch.setattr(report, "read_proofs", lambda: read_proofs(path))
     good = LabCheck(ATTENTION, killed=9, num_mutants=9)
     report.keep([good, LabCheck(TREE, problems=["a mutant lives"])], CURRICULUM)
     assert read_proofs(path) == {"radix_attention": Proof(digest_of(ATTENTION), 9, 9)}
+    assert "| radix_tree |" in (tmp_path / "figures.md").read_text()  # with what it lacks
 
 
 @pytest.mark.parametrize(
