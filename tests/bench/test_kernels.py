@@ -184,6 +184,11 @@ def test_the_bytes_of_an_operation_are_those_of_its_tensors() -> None:
         assert case.work == (own - weights) / 2 * rows, name
 
 
+def test_each_operation_of_a_layer_has_its_own_goal() -> None:
+    goals = [case.goal for case in layer.cases() if case.size.startswith("8192") and case.goal]
+    assert tuple(goals) == layer.GOALS
+
+
 def test_a_decode_reads_every_key_and_value_once_and_its_queries_and_writes_as_much() -> None:
     (n, length, heads, kv_heads, _), case = paged.DECODES[0], paged.cases()[0]
     cached = 2 * n * length * kv_heads * paged.DIM

@@ -301,6 +301,6 @@ def test_a_checkout_is_known_by_its_commit_and_what_lies_inside_another_is_not(
 
 
 def test_a_peer_that_is_not_installed_is_refused_before_a_model_loads(yaie: Yaie) -> None:
-    ran = yaie("bench", "throughput", "--model", "/no/such/model", "--peer", "sglang")
+    ran = yaie("bench", "throughput", "/no/such/model", "--peer", "sglang")
     assert ran.code == 2
     assert "the peer sglang is not installed" in ran.err

@@ -53,6 +53,10 @@ def test_broken_invariant_is_an_assertion_and_nothing_a_client_sees() -> None:
     assert not issubclass(errors.InvariantError, YaieError)
 
 
+def test_these_names_are_public() -> None:
+    assert yaie.__all__ == ["EngineConfig", "LLMEngine", "SamplingParams", "__version__"]
+
+
 @pytest.mark.parametrize("name", ["EngineConfig", "LLMEngine", "SamplingParams"])
 def test_public_names_load_on_first_use(name: str) -> None:
     assert getattr(yaie, name).__name__ == name

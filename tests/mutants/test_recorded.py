@@ -103,16 +103,21 @@ def test_a_test_may_only_read_a_constant_of_the_module(project: Path) -> None:
     assert more - names(reaching(mutant, reached, lambda file: [])) == {"test_most"}
 
 
-def test_files_about_few_modules_come_first_and_of_these_the_fastest(project: Path) -> None:
+def test_files_that_are_about_the_module_come_first_and_of_these_the_fastest(
+    project: Path,
+) -> None:
     reach = {SMALL: {str(line("    return 2 * value")): [0, 1]}}
+    named_reach = {SMALL: {line: [0] for line in reach[SMALL]}, "yaie/user.py": {}}
     reached = Reached([
         {"tests": [["wide.py::a", 1], ["wide.py::b", 1]], "lines": {**reach, "yaie/user.py": {}}},
         {"tests": [["slow.py::a", 9], ["slow.py::b", 9]], "lines": reach},
         {"tests": [["fast.py::a", 3], ["fast.py::b", 4]], "lines": reach},
+        {"tests": [["tests/small.py/test_small.py::a", 99]], "lines": named_reach},
     ])  # fmt: skip
     mutant = next(m for m in mutants_of(project, SMALL) if m.site.function == "doubled")
     found = [test.file for test in reaching(mutant, reached, lambda file: [])]
-    assert found == 2 * ["fast.py"] + 2 * ["slow.py"] + 2 * ["wide.py"]
+    named = ["tests/small.py/test_small.py"]
+    assert found == named + 2 * ["fast.py"] + 2 * ["slow.py"] + 2 * ["wide.py"]
 
 
 # --- slots and survivors ---

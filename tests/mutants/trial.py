@@ -38,9 +38,12 @@ def reaching(
 ) -> list[TimedTest]:
     """The tests whose coverage reaches the mutated line; of a line that runs when its module is imported
     those that reach the module and those of the files that import it (`own_tests`), or else those that
-    reach a module that imports it (`importers`). The files whose tests
-    are about the fewest modules come first, and of these the fastest; within a file its own order holds,
-    for the fixtures' sake."""
+    reach a module that imports it (`importers`).
+
+    First come the files named after the module (tests/core/test_errors.py of yaie/core/errors.py), then
+    those of the same package, then those about the fewest modules, and of these the fastest. Within a
+    file its own order holds, for the fixtures' sake.
+    """
     tests = reached.at(mutant.file, mutant.line)
     if mutant.is_at_import:
         tests |= reached.anywhere(mutant.file)
@@ -51,9 +54,13 @@ def reaching(
     for test in tests:
         by_file[test.file].append(test)
 
-    def promise(file: str) -> tuple[int, float, str]:
+    module = Path(mutant.file)
+
+    def promise(file: str) -> tuple[bool, bool, int, float, str]:
+        is_other = Path(file).parts[1:2] != module.parts[1:2]
+        is_named = Path(file).stem == f"test_{module.stem}" and not is_other
         mean = sum(test.seconds for test in by_file[file]) / len(by_file[file])
-        return reached.breadth(file), mean, file
+        return not is_named, is_other, reached.breadth(file), mean, file
 
     return [
         test

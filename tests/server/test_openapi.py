@@ -57,6 +57,8 @@ def test_every_operation_has_a_name_of_its_own_a_tag_and_an_answer() -> None:
         content = operation["responses"]["200"]["content"]
         assert all(told.get("schema") != {} for told in content.values()), path
         names.append(operation["operationId"])
+        table = endpoints(API)[path, method]
+        assert operation["operationId"].removesuffix("Alias") == table.name
     assert len(set(names)) == len(names)
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from hashlib import sha256
 
+from yaie.tutor import strange
 from yaie.tutor.dialogues import dialogues
 from yaie.tutor.evaluate import _messages, known_sentences
 from yaie.tutor.glossary import load_knowledge, sentences
@@ -54,3 +55,12 @@ def test_a_question_goes_behind_its_system_message() -> None:
     [system, user] = _messages(Question("why?", (), "glossary", system=SHORT_SYSTEM))
     assert system == {"role": "system", "content": SHORT_SYSTEM}
     assert user == {"role": "user", "content": "why?"}
+
+
+def test_what_a_prompt_off_the_subject_is_about_is_a_thing_or_an_action() -> None:
+    things, actions = strange._written(actions=False), strange._written(actions=True)
+    assert things
+    assert actions
+    assert not set(things) & set(actions)
+    assert set(things) <= set(strange.names())
+    assert set(actions) <= set(strange.verbs())
