@@ -13,7 +13,9 @@ from hypothesis.errors import Flaky
 from grader.kit.expect import Fault, Mismatch
 from grader.kit.script import current_script
 from grader.kit.session import SESSION
+from grader.machine import TRITON
 from grader.submission import STUB, Submission, locate, locate_in_grader, place, told
+from grader.triton_words import advice
 from grader.verdict import Again, Explanation
 
 PINNED = re.compile(r"@reproduce_failure\('([^']*)', b'([^']*)'\)")
@@ -105,7 +107,8 @@ def explain(
             why = "Something random, or state that is shared between objects, decides."
             return Explanation(problem=problem, why=why, **common)
     if common["where"]:
-        return Explanation(problem=told(error), **common)
+        why = advice(told(error)) if TRITON in submission.lab.verify else ""
+        return Explanation(problem=told(error), why=why, **common)
     if isinstance(error, AttributeError) and (missing := missing_name(error, submission)):
         why = "yaie/core/contracts lists what a part must have."
         return Explanation(problem=missing, why=why, **common)

@@ -209,6 +209,12 @@ def explain(node: ast.AST | None, message: str, *, in_kernel: bool = True) -> Wo
     return Words(f"Triton says: {message}", general)
 
 
+def advice(said: str) -> str:
+    """What to write instead, of an error that the interpreter raised; "" if no entry knows it."""
+    fitting = (complaint for complaint in COMPLAINTS if re.search(complaint.says, said))
+    return next((one.advice for one in fitting if "{" not in one.advice), "")
+
+
 def _type(text: str) -> str:
     """<['16', '64'], fp32> and fp32[constexpr[16], constexpr[64]] as "a tile [16, 64] of fp32"; int32[]
     as "a scalar int32"."""

@@ -47,6 +47,18 @@ def test_an_error_in_the_part_has_file_line_and_source(submission, part):
     assert why.where == 'radix_tree/__init__.py, line 5, in look\n    return table["r1"]'
 
 
+def test_an_error_of_triton_comes_with_what_to_write_instead(tmp_path):
+    (tmp_path / "part.py").write_text("def tile(n):\n    raise ValueError(n)\n", "utf-8")
+    lab = load_curriculum()["triton_ops"]
+    space = {}
+    exec(compile((tmp_path / "part.py").read_text(), str(tmp_path / "part.py"), "exec"), space)
+    given = Submission(lab, tmp_path, tmp_path)
+    why = told(given, lambda: space["tile"]("arange's range must be a power of 2"))
+    assert why.where.startswith("part.py, line 2")
+    assert why.why.startswith("Use the next power of two")
+    assert told(given, lambda: space["tile"]("another")).why == ""
+
+
 def test_so_has_one_that_a_check_tells_of(submission, part):
     def check():
         with expect_raises(ValueError, "looking for nobody"):
