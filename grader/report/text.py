@@ -1,5 +1,6 @@
 """The report for people: marks and points, the first failure in full, and what to do next."""
 
+import re
 from collections.abc import Collection
 
 from rich.console import Console
@@ -18,6 +19,8 @@ MARKS = {
 }
 PROGRAM = "The calls that lead there, to paste into .venv/bin/python:"
 CALLS = "The calls that lead there (an account, not a program):"
+CHECKED = re.compile("  # raises (Mismatch|Fault)$")
+"""A check that runs inside a call, as that of a given part does, fails by an error of the grader's."""
 
 
 def print_report(
@@ -137,7 +140,8 @@ def explanation_lines(why: Explanation, width: int, indent: int = 0) -> list[Tex
     if why.where:
         lines += verbatim(f"at {why.where}", indent=indent)
     calls = PROGRAM if why.is_program else CALLS
-    lines_of_calls = [row for line in why.script for row in folded(line, width - deeper)]
+    script = [CHECKED.sub("  # where a check fails", line) for line in why.script]
+    lines_of_calls = [row for line in script for row in folded(line, width - deeper)]
     blocks = ((calls, "\n".join(lines_of_calls)), *_states(why))
     for title, block in blocks:
         if block:

@@ -250,6 +250,15 @@ def test_what_a_task_graded_alone_waits_for_is_the_next_one():
     assert "Next: task 4.2" in printed(result)
 
 
+def test_a_check_that_fails_inside_a_call_is_no_error_of_the_call():
+    why = replace(
+        WRONG, script=("core.step()  # raises Mismatch", "core.step()  # raises KeyError")
+    )
+    text = printed(result_of(graded("4.1", Verdict.FAILED, why)))
+    assert "core.step()  # where a check fails\n" in text
+    assert "core.step()  # raises KeyError\n" in text
+
+
 def test_a_folder_is_named_in_the_command_that_grades_again():
     assert "make grade LAB=radix_tree TASK=4.2 IMPL=mine" in printed(mixed(), impl="mine")
 
