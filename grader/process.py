@@ -25,6 +25,7 @@ KEPT_OUTPUT = 16_384
 MOST_PROCESSES = 32
 FAMILY_SECONDS = 0.25
 """Looking for children costs more than a look at one process, so it happens less often."""
+TRACE_SECONDS = 2.0
 GIB = 2**30
 MARK = "YAIE_GRADING"
 """An environment variable by which children are found that have left session and group."""
@@ -130,7 +131,8 @@ class WorkerProcess:
                 children = worker.children(recursive=True)
                 if len(children) > MOST_PROCESSES:
                     return f"It started more than {MOST_PROCESSES} processes."
-                total += sum(_resident_bytes(child) for child in children)
+                if children:
+                    total = sum(map(_own_bytes, [worker, *children]))
             if total > memory_gib * GIB:
                 return f"It took more than {memory_gib:g} GiB of memory."
         return ""
@@ -141,9 +143,21 @@ class WorkerProcess:
         if ask and self._process.returncode is None:
             with suppress(ProcessLookupError):
                 self._process.send_signal(signal.SIGUSR1)
-                time.sleep(0.1)
-        size = os.fstat(self._traces.fileno()).st_size
+                self._wait_for_trace(self._trace_size())
+        size = self._trace_size()
         return os.pread(self._traces.fileno(), min(size, KEPT_OUTPUT), 0).decode("utf-8", "replace")
+
+    def _trace_size(self) -> int:
+        return os.fstat(self._traces.fileno()).st_size
+
+    def _wait_for_trace(self, before: int) -> None:
+        """Until it is written: at once, or when a busy machine comes to it."""
+        deadline, size = time.monotonic() + TRACE_SECONDS, before
+        while time.monotonic() < deadline:
+            time.sleep(0.05)
+            last, size = size, self._trace_size()
+            if before < last == size:
+                return
 
     def end(self) -> str:
         """How it ended, in words."""
@@ -185,9 +199,11 @@ class WorkerProcess:
         return found
 
 
-def _resident_bytes(process: psutil.Process) -> int:
+def _own_bytes(process: psutil.Process) -> int:
+    """Of pages that processes share, as those that fork do, each has its part."""
     with suppress(psutil.Error):
-        return int(process.memory_info().rss)
+        told = process.memory_full_info()
+        return int(getattr(told, "pss", told.rss))  # Linux alone tells the parts
     return 0
 
 
