@@ -187,6 +187,7 @@ def test_static_is_our_engine_in_static_batches(tmp_path: Path) -> None:
     static.close()
 
 
+@pytest.mark.nightly  # by day `yaie bench throughput` runs both, see tests/cli/test_bench.py
 def test_transformers_and_static_run_the_same_requests(tmp_path: Path) -> None:
     model = str(tiny_model("llama", tmp_path / "llama"))
     config = EngineConfig(model=model, max_num_seqs=2, num_blocks=64, mine="none")

@@ -11,10 +11,15 @@ from yaie.core.config import EngineConfig
 
 
 @pytest.mark.parametrize("command", ["serve", "chat", "generate"])
-def test_every_setting_is_a_flag_of_every_command(yaie: Yaie, command: str) -> None:
+def test_every_setting_is_a_flag_of_every_command_and_the_model_is_explained(
+    yaie: Yaie, command: str
+) -> None:
     help = yaie(command, "--help").out
     names = [item.name for item in fields(EngineConfig) if item.name != "model"]
     assert [name for name in names if f"--{name.replace('_', '-')}" not in help] == []
+    model = next(item for item in fields(EngineConfig) if item.name == "model")
+    first_words = " ".join(model.metadata["help"].split()[:4])
+    assert first_words in " ".join(help.replace("│", " ").split())
 
 
 def test_flags_beat_environment_beats_file_beats_default(
@@ -47,10 +52,3 @@ def test_sampling_is_checked_before_a_model_loads(yaie: Yaie) -> None:
     ran = yaie("generate", "hello", "--temperature", "-1", "--model", "/no/such/model")
     assert ran.code == 2
     assert "temperature must be" in ran.err
-
-
-@pytest.mark.parametrize("command", ["serve", "chat", "generate"])
-def test_the_model_is_explained_as_in_the_configuration(yaie: Yaie, command: str) -> None:
-    help = next(item for item in fields(EngineConfig) if item.name == "model").metadata["help"]
-    shown = " ".join(yaie(command, "--help").out.replace("│", " ").split())
-    assert " ".join(help.split()[:4]) in shown

@@ -80,7 +80,9 @@ def test_the_tutors_server_fits_a_laptop_and_ends_at_once(mode: str) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs SIGTERM")
-@MODES
+@pytest.mark.parametrize(
+    "mode", ["--engine-process", pytest.param("--no-engine-process", marks=pytest.mark.nightly)]
+)
 def test_what_was_logged_and_registered_for_the_end_is_not_lost(
     mode: str, tiny_folder: str, tmp_path: Path
 ) -> None:
