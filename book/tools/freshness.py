@@ -115,8 +115,10 @@ def load_sources(folder: Path = EVIDENCE) -> dict[str, Source]:
 
 
 def stamp(source: Source, path: Path, code: Path = ROOT) -> None:
-    """Write into a file which code it has measured: that of the checkout `code`."""
+    """Write into a file which code it has measured, that of the checkout `code`, and by which command:
+    without the place that it was told to write to."""
     figures = json.loads(path.read_text("utf-8"))
+    figures["command"] = source.run
     figures["measures"] = {"paths": list(source.measures), "digest": source.digest(code)}
     write_whole(path, as_json(figures))
 

@@ -1,6 +1,7 @@
 """Recorded figures know which code they measured, and are told from older ones."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -97,10 +98,17 @@ def test_figures_are_stale_until_they_are_measured_on_the_code_of_today(
     assert stale(folder) == {"run": "does not say which code it measured"}
     stamp(load_sources(folder)["run"], folder / "run.json", tree)
     assert stale(folder) == {}
-    assert json.loads((folder / "run.json").read_text("utf-8"))["rates"] == [1.5, 2.5]
+    figures = json.loads((folder / "run.json").read_text("utf-8"))
+    assert figures["rates"] == [1.5, 2.5]
+    assert figures["command"] == load_sources(folder)["run"].run
     (tree / "part/gpu.py").write_text("GRAPHS = 95\n", "utf-8")
     monkeypatch.setattr(freshness, "ROOT", tree)
     assert stale(folder) == {"run": "its code has changed"}
+
+
+def test_figures_name_no_place_of_the_machine_that_measured_them() -> None:
+    for file in EVIDENCE.glob("*.json"):
+        assert not re.search(r"/(tmp|home|root|Users)/", file.read_text("utf-8")), file.name
 
 
 def test_every_command_of_the_evidence_can_be_run() -> None:
