@@ -63,8 +63,8 @@ def padded_steps(config: EngineConfig, backend: Backend, worker: Worker) -> Padd
 
 
 def _how_to_capture(backend: Backend, on_gpu: bool) -> str:
-    """What to set so that kernels compute the whole step. "" where no setting helps: the backend has
-    kernels, but `mine` names parts in PyTorch, or the model's heads are too wide for them."""
+    """The setting with which kernels compute the whole step. It is "" if there is none: the backend has
+    kernels already, but `mine` names parts in PyTorch, or the model's heads are too wide for them."""
     if backend.name != "torch":
         return ""
     where = "" if on_gpu else " (on a CPU with TRITON_INTERPRET=1 in the environment)"
