@@ -61,7 +61,7 @@ __device__ void load_rows(Row<T> (&row)[KEYS], const T *from, int64_t stride, co
 // step, those with the bit DISTANCE the upper half, and hand over the other half. Where one value
 // is left, both keep it.
 template <int COUNT, int DISTANCE> __device__ void spread_sums(float *value, int lane) {
-    // TODO 16.1: your code here (the reference: 14 lines).
+    // TODO 16.1: your code here (the reference: 12 lines).
     NOT_IMPLEMENTED("cuda_paged_attention task 16.1: not implemented yet; see chapter Split, combine and match");
 }
 // ANCHOR_END: spread_sums

@@ -62,12 +62,10 @@ __device__ void load_rows(Row<T> (&row)[KEYS], const T *from, int64_t stride, co
 // is left, both keep it.
 template <int COUNT, int DISTANCE> __device__ void spread_sums(float *value, int lane) {
     // BEGIN SOLUTION 16.1
-    if constexpr (DISTANCE == 0) {
-        return;
-    } else if constexpr (COUNT == 1) {
+    if constexpr (DISTANCE > 0 && COUNT == 1) {
         value[0] += __shfl_xor_sync(ALL_LANES, value[0], DISTANCE);
         spread_sums<1, DISTANCE / 2>(value, lane);
-    } else {
+    } else if constexpr (DISTANCE > 0) {
         const bool upper = lane & DISTANCE;
 #pragma unroll
         for (int i = 0; i < COUNT / 2; ++i) {

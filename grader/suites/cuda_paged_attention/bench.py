@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from grader.kit import expect, note
-from grader.kit.kernels import Pool, expect_near, paged_decode, random
+from grader.kit.kernels import Pool, expect_near, paged_decode, paged_pool, random
 from yaie.core.batch import AttentionSpec
 
 F32 = torch.float32
@@ -92,3 +92,24 @@ def expect_decode(
     used = used_parts(pool, spec, keys_per_part)
     right = exact_decode(q, pool, spec) if exact is None else exact
     expect_near(joined(found, used).float(), right, F32, what, why=why)
+
+
+def marked(lens: list[int], kv_heads: int = 1, dim: int = 256, block_size: int = 4) -> Pool:
+    """Keys of zero, so that weights are equal; the value at position p of key head h is p + 100 * h."""
+    pool = paged_pool(lens, block_size=block_size, kv_heads=kv_heads, head_dim=dim)
+    pool.key_blocks[~pool.key_blocks.isnan()] = 0.0
+    for row, length in enumerate(lens):
+        for position in range(length):
+            for head in range(kv_heads):
+                pool.value_blocks[slot(pool, row, position)][head] = position + 100.0 * head
+    return pool
+
+
+def slot(pool: Pool, row: int, position: int) -> tuple[int, int]:
+    """Where a key lies: its block, and its place there."""
+    size = pool.key_blocks.shape[1]
+    return int(pool.block_tables[row, position // size]), position % size
+
+
+def means(values: list[float], heads: int = 1, dim: int = 256) -> Tensor:
+    return torch.tensor(values, dtype=torch.float64)[:, None, None].expand(-1, heads, dim)

@@ -53,6 +53,11 @@ def test_the_last_wave_is_not_nearly_empty(part: ModuleType) -> None:
     why = f"{WAVES}. 256 rows in 3 parts are 768 blocks: on 528 slots two waves, the second half empty."
     expect_plan(part, 256, 4096, 528, why)
     expect_plan(part, 500, 8192, 528, why)
+    why = (
+        f"{WAVES}. A part has at most 4,096 keys, so 134,598 need 33 parts: on 8 slots a fifth wave "
+        "for one block. 40 parts fill five waves."
+    )
+    expect_plan(part, 1, 134_598, 8, why)
 
 
 @task("16.3")

@@ -1,0 +1,117 @@
+"""Tasks 16.2 and 16.3: window and softcap, and which keys a part has."""
+
+from types import ModuleType
+
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from grader.kit import examples, expect, expect_equal, task
+from grader.kit.kernels import paged_decode, paged_pool
+from grader.suites.cuda_paged_attention.bench import (
+    expect_decode,
+    joined,
+    marked,
+    means,
+    queries,
+    run_parts,
+    slot,
+    spec_of,
+)
+
+
+@task("16.2")
+def test_a_window_is_its_last_keys(part: ModuleType) -> None:
+    """With a window of w a decode sees the last w keys, itself included; all of a shorter sequence."""
+    pool = marked([9, 2], dim=16)
+    exact = means([7.0, 0.5], dim=16)
+    why = (
+        "The query stands at seq_len - 1: of 9 keys a window of 3 leaves 6, 7 and 8, mean 7. One key "
+        "more would give 6.5, one less 7.5. A sequence of 2 keys is seen whole, from key 0 on."
+    )
+    what = "values 0, 1, 2, ... under a window of 3, lens 9 and 2"
+    expect_decode(part, queries(2, 1, 16), pool, spec_of(16, window=3), what, why, exact=exact)
+
+
+@task("16.2")
+def test_keys_before_the_window_are_not_read(part: ModuleType) -> None:
+    """Blocks before the window may be gone: their entries mean nothing."""
+    pool = paged_pool([14, 10])
+    pool.block_tables[0, :2] = 2**30
+    why = "A window of 5 of 14 keys begins at key 9, in the third block of 4: start there."
+    windowed = spec_of(16, window=5)
+    exact = paged_decode(queries(2, 4, 16), paged_pool([14, 10]), windowed)
+    what = "a window of 5 where the first blocks of a table were given away"
+    expect_decode(part, queries(2, 4, 16), pool, windowed, what, why, exact=exact)
+
+
+@task("16.2")
+def test_a_softcap_bounds_the_scores(part: ModuleType) -> None:
+    """A scaled score s becomes softcap * tanh(s / softcap)."""
+    why = (
+        "Scores 0 and 10 (after the scale): 2 * tanh(10 / 2) is nearly 2, so the second weighs 0.881; "
+        "tanh alone gives 0.731. Scores 0 and 1: 2 * tanh(1 / 2) is 0.924, so 0.716. A softcap may be "
+        "below 1: 0.5 * tanh(1 / 0.5) is 0.482, so 0.618. Only 0 stands for none."
+    )
+    for softcap, score, right in (
+        (2.0, 10.0, 0.8807780),
+        (2.0, 1.0, 0.7159041),
+        (0.5, 1.0, 0.6182233),
+    ):
+        pool = marked([2], dim=16)
+        pool.key_blocks[slot(pool, 0, 1)] = score / 4
+        spec = spec_of(16, softcap=softcap)
+        found = run_parts(part, torch.ones(1, 1, 16), pool, spec, 1, 256)
+        weight = float(joined(found, [1])[0, 0, 0])
+        problem = f"at softcap {softcap:g}, score {score:g} beside score 0 weighs {weight:.4f}"
+        expect(abs(weight - right) < 1e-4, problem, why=why)
+
+
+@task("16.3")
+def test_a_part_has_its_own_keys(part: ModuleType) -> None:
+    """Part i holds the visible keys first + i * keys_per_part up to the next part, or to the end."""
+    pool = marked([11], dim=16)
+    found = run_parts(part, queries(1, 1, 16), pool, spec_of(16), 3, 4)
+    each = (found.acc[0, 0, :, 0] / found.stats[0, 0, :, 1]).tolist()
+    expect_equal(
+        [round(mean, 3) for mean in each],
+        [1.5, 5.5, 9.0],
+        "the mean values of 3 parts of 4 keys, of 11 keys with values 0, 1, 2, ...",
+        why="Keys 0-3, 4-7, 8-10. Every key is in one part, and none is past the end.",
+    )
+
+
+@task("16.3")
+def test_parts_begin_where_the_window_begins(part: ModuleType) -> None:
+    """It is the visible keys that are cut, not all of them."""
+    pool = marked([20], dim=16)
+    found = run_parts(part, queries(1, 1, 16), pool, spec_of(16, window=6), 2, 4)
+    each = (found.acc[0, 0, :, 0] / found.stats[0, 0, :, 1]).tolist()
+    expect_equal(
+        [round(mean, 3) for mean in each],
+        [15.5, 18.5],
+        "the mean values of 2 parts of 4 keys under a window of 6, of 20 keys",
+        why="The window leaves keys 14 to 19: the first part is 14-17, the second 18 and 19.",
+    )
+
+
+@task("16.3")
+@examples(8)
+@given(
+    lens=st.lists(st.integers(0, 30), min_size=1, max_size=2),
+    keys_per_part=st.sampled_from([1, 3, 8, 16]),
+    window=st.none() | st.integers(1, 12),
+)
+def test_any_split_joins_to_the_whole(
+    part: ModuleType, lens: list[int], keys_per_part: int, window: int | None
+) -> None:
+    """However the keys are cut, the parts join to the same attention."""
+    pool = paged_pool(lens)
+    parts = max(1, -(-max(lens) // keys_per_part))
+    what = f"lens {lens} in parts of {keys_per_part} keys, window {window}"
+    why = "Every visible key belongs to one part."
+    spec = spec_of(16, window=window)
+    expect_decode(
+        part, queries(len(lens), 4, 16), pool, spec, what, why, parts=parts,
+        keys_per_part=keys_per_part,
+    )  # fmt: skip
