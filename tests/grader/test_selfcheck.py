@@ -272,3 +272,23 @@ def test_a_mutant_that_is_no_program_does_not_count(
     assert (check.num_layout, check.layout_killed) == (1, 0)
     assert [mutant for mutant, _ in check.survivors] == three[2:]
     assert "only 0.0% of the mutants of layout are killed" in check.problems
+
+
+@pytest.mark.parametrize(
+    ("count", "argued", "holds"), [(1, 1, True), (19, 2, True), (20, 1, True), (20, 2, False)]
+)
+def test_of_few_mutants_those_that_are_argued_may_live(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int, argued: int, holds: bool
+) -> None:
+    mutants = [
+        Mutant("a.py", "f", f"line {i}", f"layout: drop .float() ({i})", "4.1", "")
+        for i in range(count)
+    ]
+    monkeypatch.setattr(killing, "all_mutants", lambda lab, plan: mutants)
+    reasons = {mutant.key: "Equivalent." for mutant in mutants[:argued]}
+    monkeypatch.setattr(killing, "survivors", lambda lab: reasons)
+    check = LabCheck(TREE)
+    farm = Answers(["the process died"] * (count - argued))
+    killing.check_mutants(check, farm, tmp_path, WHOLE, lambda count: None)
+    assert (check.num_layout, check.layout_killed) == (count, count - argued)
+    assert (not check.problems) == holds
