@@ -2,7 +2,7 @@
 
 from types import ModuleType
 
-from grader.kit import expect, expect_equal, expect_raises, run_machine, task
+from grader.kit import Mismatch, expect, expect_equal, expect_raises, run_machine, task
 from grader.suites.paged_cache.block_machine import AllocateMachine, ShareMachine
 from grader.suites.paged_cache.block_view import block_manager, expect_unchanged, facts, refused
 from yaie.core.errors import BlockStateError, OutOfBlocksError
@@ -159,6 +159,24 @@ def test_only_what_is_held_is_released(part: ModuleType) -> None:
     blocks.release([first])
     with refused(blocks, BlockStateError, "releasing one hold a second time", why):
         blocks.release([first])
+
+
+@task("3.2")
+def test_holds_are_given_back_one_by_one(part: ModuleType) -> None:
+    """A block that is held twice is free after the second release, not after the first."""
+    blocks = block_manager(part)
+    held = list(blocks.allocate("a", 1))
+    blocks.hold(held)
+    blocks.hold(held)
+    blocks.free("a")
+    why = f"Two calls of hold take two references, and each release gives back one. {COUNT}"
+    blocks.release(held)
+    expect_equal(blocks.num_free, 7, "num_free after one of two holds is released", why=why)
+    try:
+        blocks.release(held)
+    except BlockStateError as error:
+        raise Mismatch("the second of two holds cannot be released", why=why) from error
+    expect_equal(blocks.num_free, 8, "num_free after both holds are released", why=why)
 
 
 @task("3.2")

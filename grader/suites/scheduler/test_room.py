@@ -116,9 +116,9 @@ def test_the_watermark(part: Any) -> None:
     expect_equal(close.scheduler.num_running, 2, "num_running with a watermark of 1", why=why)
     start_script()
     alone = Toy(Settings(num_blocks=6, watermark=4), part)
-    alone.add(A[:20], max_tokens=2)
-    why = "With no other request running, there is none for which blocks must stay free."
-    expect_shares(alone.step(), ["r0: tokens 0..15"], why, "a prompt of 5 blocks, alone")
+    alone.add(A[:24], max_tokens=1)
+    why = "With no other request running, there is none for which even one block must stay free."
+    expect_shares(alone.step(), ["r0: tokens 0..15"], why, "a prompt of all 6 blocks, alone")
 
 
 @graded("6.5")
