@@ -105,8 +105,8 @@ __device__ void weights_times_rows(const float *weights, const float *rows,
 #pragma unroll
         for (int c = 0; c < COLUMNS; ++c) {
             const float *column = rows + j * STRIDE + c * COLUMNS_OF_THREADS + x;
-            const float right[4] = {column[0], column[STRIDE], column[2 * STRIDE],
-                                    column[3 * STRIDE]};
+            const float right[] = {column[0], column[STRIDE], column[2 * STRIDE],
+                                   column[3 * STRIDE]};
 #pragma unroll
             for (int r = 0; r < ROWS; ++r) {
                 acc[r][c] += left[r].x * right[0];

@@ -72,10 +72,11 @@ def test_masks(part: ModuleType, which: str) -> None:
     expect_gradients(part, which, inputs(1, 40, 45, 1, 1, 16), "a window of 7", why, window=7)
     mask = torch.tensor([[True, False, True]])
     why = "Hidden pairs count 0 in every sum. A block mask is a rule without causality, too."
-    expect_gradients(
-        part, which, inputs(1, 8, 40, 1, 1, 16), "a block mask", why, causal=False, block_mask=mask,
-        mask_block=16,
-    )  # fmt: skip
+    for tq, tk in ((8, 40), (16, 48)):  # the second fill their blocks
+        expect_gradients(
+            part, which, inputs(1, tq, tk, 1, 1, 16), "a block mask", why, causal=False,
+            block_mask=mask, mask_block=16,
+        )  # fmt: skip
 
 
 @both

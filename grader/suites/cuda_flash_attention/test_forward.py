@@ -294,7 +294,8 @@ def test_masks_in_the_forward_pass(part: ModuleType) -> None:
     expect_forward(part, inputs(1, 8, 140, 1, 1, 16), "a window of 5", why, window=5)
     why = f"{hidden} A block mask is a rule without causality, too."
     mask = blocks_of(".x.x.")
-    expect_forward(
-        part, inputs(1, 8, 75, 1, 1, 16), "a block mask", why, causal=False, block_mask=mask,
-        mask_block=16,
-    )  # fmt: skip
+    for tq, tk in ((8, 75), (16, 80)):  # the second fill their blocks
+        expect_forward(
+            part, inputs(1, tq, tk, 1, 1, 16), "a block mask", why, causal=False, block_mask=mask,
+            mask_block=16,
+        )  # fmt: skip
