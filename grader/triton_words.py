@@ -14,6 +14,7 @@ IN_KERNEL = (
     "The interpreter runs a kernel as Python; a GPU runs the code that Triton compiles from it."
 )
 AT_LAUNCH = "The interpreter does not check how a kernel is launched; the compiler does."
+LIST_METHODS = "|".join(name for name in dir(list) if not name.startswith("_"))
 
 
 class Words(NamedTuple):
@@ -65,7 +66,9 @@ COMPLAINTS = (
         "Compare with each value: (n == 1) | (n == 2).",
     ),
     _Complaint(
-        "^(ListComp|Dict|Set|GeneratorExp|DictComp|SetComp):|no attribute append",
+        # A list is a tuple to the compiler. Triton up to 3.6 looks its methods up in a list of names.
+        "^(ListComp|Dict|Set|GeneratorExp|DictComp|SetComp):|^Attribute:.*list.index"
+        rf"|'tuple' object has no attribute '?({LIST_METHODS})\b|'({LIST_METHODS})' is not in list",
         "Python's lists, dictionaries and comprehensions are not supported.",
         "Give each value a name of its own, sum values up while a loop runs, or make a tensor with "
         "tl.arange; tl.static_range unrolls a loop over constants.",
