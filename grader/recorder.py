@@ -16,6 +16,7 @@ import pytest
 
 from grader.explain import TookTooLong, explain, how_to_fail_again
 from grader.explain import stub_in as _stub_in
+from grader.kit.axes import forget_launches, wrong_axes
 from grader.kit.generate import LATER_SHRINK_SECONDS, allow_shrinking
 from grader.kit.program import as_program
 from grader.kit.script import MOST_LINES, current_script, start_script
@@ -27,6 +28,8 @@ from yaie.curriculum.manifest import ROOT
 
 Emit = Callable[[dict[str, Any]], None]
 
+AXES_SECONDS = 2.0
+"""For running a failed test with other axes of a launch grid."""
 PROGRAM_SECONDS = 2.0
 """For carrying out the calls of a failure once more."""
 AGAIN_SECONDS = 0.5
@@ -88,6 +91,7 @@ class Recorder:
             self._emit({"event": "test", "name": item.nodeid, "task": task_of(item)})
             SESSION.searches, SESSION.is_searching, SESSION.left_open = 0, False, ""
             start_script(is_example=True)
+            forget_launches()
 
     def _await_compiler(self) -> None:
         """Before the test's time begins: a machine that is busy takes long to start another process."""
@@ -186,6 +190,7 @@ class Recorder:
             explanation = explain(error, claim_of(item), self._submission, self._test_seconds)
             explanation = self._with_program(explanation, seconds)
             again = how_to_fail_again(error)
+            explanation = self._with_axes(item, explanation, seconds)
         seconds = round(seconds, 4)
         return TestResult(
             item.nodeid,
@@ -217,6 +222,23 @@ class Recorder:
             self._stop_alarm()
             self._surroundings.restore()
         return replace(explanation, script=program, is_program=True) if program else explanation
+
+    def _with_axes(self, item: pytest.Item, told: Explanation, seconds: float) -> Explanation:
+        """With advice on the axes of a launch grid, if they are what is wrong, in place of what the test
+        says of other mistakes. A search would be made anew, and is not."""
+        enough = seconds + AXES_SECONDS < self._test_seconds
+        if not (enough and isinstance(item, pytest.Function)) or SESSION.searches:
+            return told
+        arguments = {name: item.funcargs[name] for name in item._fixtureinfo.argnames}
+        try:
+            self._set_alarm(AXES_SECONDS)
+            advice = wrong_axes(lambda: item.obj(**arguments))
+        except BaseException:  # noqa: BLE001, a part may raise anything, and the alarm does
+            return told
+        finally:
+            self._stop_alarm()
+            self._surroundings.restore()
+        return replace(told, claim=claim_of(item), why=advice) if advice else told
 
     @property
     def _is_learners(self) -> bool:

@@ -29,6 +29,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from grader.kit.axes import launched
 from grader.kit.expect import Fault
 from grader.kit.poison import nothing, poisoned
 from grader.kit.triton_faults import Evidence, Origin, Program, origin_of, outside, span
@@ -165,6 +166,7 @@ class _Watch:
 
     def launch(self, kernel: str, grid: tuple[int, int, int], arguments: dict[str, Any]) -> None:
         self.seen.launches.append(Launch(kernel, grid, arguments))
+        launched(kernel, grid)
         self._bases.clear()
 
     def begin(self, program: Program) -> None:

@@ -59,6 +59,9 @@ OF_KERNELS = {
     "rescaling": Kind(
         r"\brescal(e|es|ed|ing)\b|old peak", r"rescal|old peak|maxim|peak|larger score"
     ),
+    "axes of a grid": Kind(
+        r"\bwrong axis\b", r"numbered down|grid counts .* first|numbers? of a grid|grid's numbers"
+    ),
     "alignment": Kind(
         r"\baligned\b|16 bytes need|as wide as both", r"aligned|address|packs|width|16 bytes"
     ),

@@ -15,7 +15,7 @@ def find_tile(query_start_loc, n, tile, TOKENS: tl.constexpr):
     Sequence i owns the tiles from query_start_loc[i] // TOKENS + i on. That is at least as many as it
     needs, and no tile belongs to two; a spare one begins behind its sequence's queries.
     """
-    # TODO 11.5: your code here (the reference: 7 lines).
+    # TODO 11.5: your code here (the reference: 8 lines).
     raise NotImplementedError(
         "triton_paged_attention task 11.5: not implemented yet; see chapter Paged attention in Triton"
     )

@@ -48,7 +48,7 @@ def part_of(start, end, split, splits, TILE: tl.constexpr):
 
     Every sequence is divided by its own length. The last parts of a short one are empty: first >= end.
     """
-    # TODO 11.3: your code here (the reference: 4 lines).
+    # TODO 11.3: your code here (the reference: 3 lines).
     raise NotImplementedError(
         "triton_paged_attention task 11.3: not implemented yet; see chapter Paged attention in Triton"
     )

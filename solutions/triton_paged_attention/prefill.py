@@ -18,8 +18,9 @@ def find_tile(query_start_loc, n, tile, TOKENS: tl.constexpr):
     seq = -1
     for base in range(0, n, 128):
         index = base + tl.arange(0, 128)
-        begins = tl.load(query_start_loc + index, mask=index < n, other=0) // TOKENS + index
-        seq += tl.sum(((begins <= tile) & (index < n)).to(tl.int32), axis=0)
+        there = index < n
+        begins = tl.load(query_start_loc + index, mask=there) // TOKENS + index
+        seq += tl.sum((there & (begins <= tile)).to(tl.int32), axis=0)
     begin = tl.load(query_start_loc + seq) // TOKENS + seq
     return seq, (tile - begin) * TOKENS
     # END SOLUTION

@@ -36,7 +36,11 @@ def told(node: str, message: str) -> str:
         ("Continue", "unsupported AST node type: Continue", "`continue` is not supported"),
         ("If", "Cannot have `return` statements inside `while`", "`return` inside a loop"),
         ("Compare", "simultaneous multiple comparison is not supported", "comparisons are chained"),
-        ("Attribute", "AttributeError(\"'tuple' object has no attribute append\")", "Python's lists"),
+        (
+            "Attribute",
+            "AttributeError(\"'tuple' object has no attribute append\")",
+            "Python's lists",
+        ),
         ("Attribute", "AttributeError(\"'tuple' object has no attribute pop\")", "Python's lists"),
         # Triton 3.6, in Python up to 3.13 and in 3.14.
         ("Attribute", "ValueError(\"'append' is not in list\")", "Python's lists"),

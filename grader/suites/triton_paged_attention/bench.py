@@ -219,6 +219,21 @@ def expect_no_empty_slot_read(case: Case, seen: Seen, what: str) -> None:
                 raise Mismatch(f"{what}: {who} reads {place}, where no key lies", why=EMPTY_WHY)
 
 
+def expect_own_entries_read(case: Case, seen: Seen) -> None:
+    """No program looks up an entry of a table behind the block of the sequence's last key."""
+    tables, size = case.pool.block_tables, case.pool.key_blocks.shape[1]
+    for access in seen.accesses:
+        if access.origin.begin != tables.data_ptr():
+            continue
+        for row, entry in {divmod(int(at), tables.stride(0)) for at in access.elements}:
+            expect(
+                entry * size < case.lens[row],
+                f"entry {entry} of table {row} is looked up, whose sequence has {case.lens[row]} keys "
+                f"in blocks of {size}",
+                why=f"A lane whose position is the number of keys is behind them. {TABLE_WHY}",
+            )
+
+
 def expect_rows(out: Any, values: list[float], what: str, why: str) -> None:
     """In dimension 0, `out` [rows, heads, d] holds these values, row by row and head by head."""
     right = torch.tensor(values, dtype=torch.float64)

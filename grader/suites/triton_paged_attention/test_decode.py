@@ -17,6 +17,7 @@ from grader.suites.triton_paged_attention.bench import (
     Case,
     attend,
     expect_attention,
+    expect_own_entries_read,
     expect_rows,
     filled,
     make_case,
@@ -42,7 +43,8 @@ def test_a_position_is_found_through_the_table(part: ModuleType) -> None:
 @task("11.1")
 def test_what_lies_behind_the_end_has_no_say(part: ModuleType) -> None:
     """Slots behind a sequence's last key may hold anything, NaN too."""
-    expect_attention(part, make_case([5, 1, 8], block_size=8, scale=1.0), splits=1, why=MASK_WHY)
+    case = make_case([5, 1, 8], block_size=8, scale=1.0)
+    expect_own_entries_read(case, expect_attention(part, case, splits=1, why=MASK_WHY))
 
 
 @task("11.1")

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from types import ModuleType
+from typing import Any
 
 import torch
 from hypothesis import given
@@ -67,13 +68,14 @@ def test_every_chunk_has_its_sequence(part: ModuleType) -> None:
 def test_rows_behind_the_last_sequence_are_padding(part: ModuleType) -> None:
     """A step that is replayed is padded: sequences without queries, and rows of no sequence."""
     case = make_case([9, 6, 5, 4], queries=[5, 2, 0, 0])
-    padded = with_gaps(replace(case, q=torch.cat((case.q, case.q[:3]))))
+    padded = with_gaps(replace(case, q=torch.cat((case.q, *[case.q] * 5))))
     out, _ = attend(part, padded)
     expect(len(out) == len(padded.q), f"{len(out)} rows come back for {len(padded.q)}")
     why = (
-        "A sequence's queries end where the next one's begin, the last one's at query_start_loc[n]."
+        "A sequence's queries end where the next one's begin, the last one's at query_start_loc[n]. "
+        "That entry begins no sequence, though tiles of padding lie behind it."
     )
-    what = "the 7 queries of [5, 2, 0, 0], with three rows of padding behind them"
+    what = "the 7 queries of [5, 2, 0, 0], with 35 rows of padding behind them"
     expect_near(out[:7], case.exact(), case.q.dtype, what, why=why)
 
 
@@ -168,14 +170,52 @@ def test_what_is_ahead_is_not_read(part: ModuleType) -> None:
         f"{sum(busy) / len(busy):.0f} each",
         why="A tile of queries needs the keys up to its last query: about half of them.",
     )
-    case = make_case([320], queries=[32], block_size=16, window=16)
+    case = make_case([320], queries=[32], block_size=16, window=33)
     with loads_by_program(case.pool.key_blocks) as loads:
         expect_attention(part, case)
     most = max(loads.values()) // 16
     expect(
-        most <= 32 + 16 + 128,
-        f"a program reads {most} keys for 32 queries with a window of 16 after 288 other keys",
-        why="Begin at the window of the tile's first query.",
+        most <= 64,
+        f"a program reads {most} keys for 32 queries at 288 to 319, whose windows of 33 begin at 256",
+        why="Begin at the window of the tile's first query, at lowest - window + 1.",
+    )
+
+
+@task("11.5")
+def test_a_query_does_not_see_the_rest_of_its_tile(part: ModuleType) -> None:
+    """Chunks that begin just before, at and behind the end of a tile of keys."""
+    why = (
+        "The first query of a tile, at `lowest`, sees lowest + 1 keys. A tile of keys without a mask "
+        f"lies among these as a whole. {POSITION_WHY}"
+    )
+    lens = [34, 35, 36]
+    case = make_case(lens, queries=[4, 4, 4], block_size=16)
+    what = "chunks of 4 queries at positions 30, 31 and 32"
+    expect_attention(part, case, what=what, why=why)
+
+
+@task("11.5")
+def test_tiles_that_all_queries_see_need_no_mask(part: ModuleType) -> None:
+    """Of 10 tiles of keys before and in a chunk of 32 queries, one is compared with positions."""
+    tiles: Any = getattr(part, "tiles", None)
+    if not hasattr(tiles, "sees"):
+        return  # a part of another make
+    count, before = [0], tiles.sees
+
+    def counted(*args: Any) -> Any:
+        count[0] += 1
+        return before(*args)
+
+    tiles.sees = counted
+    try:
+        expect_attention(part, make_case([319], queries=[32], block_size=16))
+    finally:
+        tiles.sees = before
+    expect(
+        count[0] <= 1,
+        f"{count[0]} of 10 tiles of 32 keys choose by a mask for 32 queries at 287 to 318",
+        why="All of these queries see keys 0 to 287, which are 9 tiles: `full` is lowest + 1, rounded "
+        "down to whole tiles. Comparing positions there costs time and hides nothing.",
     )
 
 

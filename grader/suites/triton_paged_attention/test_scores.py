@@ -14,6 +14,7 @@ from grader.suites.triton_paged_attention.bench import (
     expect_attention,
     expect_rows,
     filled,
+    loads_by_program,
     make_case,
 )
 
@@ -54,7 +55,15 @@ def test_a_window_is_divided_too(part: ModuleType) -> None:
     for window in (300, 100):
         case = make_case([700, 90], block_size=16, kv_heads=2, window=window)
         what = f"sequences of 700 and 90 keys with a window of {window}, in 3 parts"
-        expect_attention(part, case, splits=3, what=what, why=why)
+        with loads_by_program(case.pool.key_blocks) as loads:
+            expect_attention(part, case, splits=3, what=what, why=why)
+        most = max(loads.values()) // 16
+        expect(
+            most <= 128,
+            f"a program reads {most} keys for a part of a window of {window}, in 3 parts",
+            why="300 keys of a window are 3 tiles, one for each part. The keys before the window are in "
+            "no part: part_of divides end - start keys.",
+        )
 
 
 def scores_of(lens: list[int], score: float, **spec: object) -> Case:

@@ -12,6 +12,7 @@ from grader.suites.triton_paged_attention.bench import (
     Case,
     attend,
     expect_attention,
+    expect_rows,
     filled,
     loads_by_program,
     make_case,
@@ -97,12 +98,12 @@ def test_equal_parts_of_unequal_length(part: ModuleType) -> None:
 @task("11.3")
 def test_every_head_has_its_own_parts(part: ModuleType) -> None:
     """What a part of a head of a sequence leaves behind is joined for that head and that sequence."""
-    case = make_case([300, 290], block_size=16, kv_heads=2)
+    case = make_case([300, 2, 290], block_size=16, kv_heads=2, d=24)
     why = (
         "One kernel writes parts [n, heads, splits, d] and lses [n, heads, splits], another one reads "
         "them: both count sequence, head and split in that order."
     )
-    what = "2 sequences with 2 heads each, in 3 parts"
+    what = "3 sequences with 2 heads of 24 each, in 3 parts"
     expect_attention(part, case, splits=3, what=what, why=why)
 
 
@@ -114,8 +115,23 @@ def test_an_empty_part_leaves_no_trace(part: ModuleType) -> None:
         "would have written is whatever lay in that memory: the combination must not read it, or must "
         "give it no weight and no NaN."
     )
-    what = "sequences of 5 and 300 keys in 4 parts"
-    expect_attention(part, make_case([5, 300, 1], block_size=16), splits=4, what=what, why=why)
+    for lens in ([5, 300, 1], [256]):
+        what = f"sequences of {lens} keys in 4 parts"
+        expect_attention(part, make_case(lens, block_size=16), splits=4, what=what, why=why)
+    case = make_case([0], block_size=16)
+    why = "Without keys all parts are empty: every lse is -inf, and the sum of their weights is 0."
+    out, _ = attend(part, case, splits=2)
+    expect_rows(out, [0.0], "a sequence of no keys in 2 parts", why)
+
+
+@task("11.3")
+def test_parts_of_large_scores_stay_finite(part: ModuleType) -> None:
+    """Parts whose lse is far beyond what exp2 can hold have weights, not infinities."""
+    case = filled(make_case([200], scale=1.0), keys=lambda i, p: 25.0 + p / 1024, q=1.0)
+    why = "exp2(577) is infinite in float32: subtract the largest lse from each before."
+    expect_attention(
+        part, case, splits=2, what="200 keys that score about 400, in 2 parts", why=why
+    )
 
 
 @task("11.3")
@@ -142,6 +158,21 @@ def test_one_long_sequence_is_shared(part: ModuleType) -> None:
         f"{len(cut)} of {len(busy)} parts end within a tile: {busy}",
         why="A program takes as long for a piece of a tile as for the whole one: parts are whole tiles, "
         "only the last one of a sequence may be less.",
+    )
+
+
+@task("11.3")
+def test_whole_tiles_are_dealt_out_evenly(part: ModuleType) -> None:
+    """A sequence of as many whole tiles as there are parts gives each of them one."""
+    case = make_case([512], block_size=16)
+    with loads_by_program(case.pool.key_blocks) as loads:
+        attend(part, case, splits=4)
+    busy = sorted(count // 16 for count in loads.values() if count)
+    expect(
+        max(busy) <= 128,
+        f"512 keys in tiles of 128 and 4 parts: the programs that read any read {busy} keys",
+        why="512 keys are 4 tiles, and 4 tiles in 4 parts are 1 each. Rounded up where nothing is left "
+        "over, some programs take twice as long, and others find nothing to do.",
     )
 
 
