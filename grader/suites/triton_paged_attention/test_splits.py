@@ -96,18 +96,6 @@ def test_equal_parts_of_unequal_length(part: ModuleType) -> None:
 
 
 @task("11.3")
-def test_every_head_has_its_own_parts(part: ModuleType) -> None:
-    """What a part of a head of a sequence leaves behind is joined for that head and that sequence."""
-    case = make_case([300, 2, 290], block_size=16, kv_heads=2, d=24)
-    why = (
-        "One kernel writes parts [n, heads, splits, d] and lses [n, heads, splits], another one reads "
-        "them: both count sequence, head and split in that order."
-    )
-    what = "3 sequences with 2 heads of 24 each, in 3 parts"
-    expect_attention(part, case, splits=3, what=what, why=why)
-
-
-@task("11.3")
 def test_an_empty_part_leaves_no_trace(part: ModuleType) -> None:
     """A sequence shorter than the number of parts has empty ones, which count for nothing."""
     why = (
@@ -122,6 +110,18 @@ def test_an_empty_part_leaves_no_trace(part: ModuleType) -> None:
     why = "Without keys all parts are empty: every lse is -inf, and the sum of their weights is 0."
     out, _ = attend(part, case, splits=2)
     expect_rows(out, [0.0], "a sequence of no keys in 2 parts", why)
+
+
+@task("11.3")
+def test_every_head_has_its_own_parts(part: ModuleType) -> None:
+    """What a part of a head of a sequence leaves behind is joined for that head and that sequence."""
+    case = make_case([300, 2, 290], block_size=16, kv_heads=2, d=24)
+    why = (
+        "One kernel writes parts [n, heads, splits, d] and lses [n, heads, splits], another one reads "
+        "them: both count sequence, head and split in that order."
+    )
+    what = "3 sequences with 2 heads of 24 each, in 3 parts"
+    expect_attention(part, case, splits=3, what=what, why=why)
 
 
 @task("11.3")
