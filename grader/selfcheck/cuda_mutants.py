@@ -48,7 +48,7 @@ CONDITION = re.compile(r"\b(if|while) \(")
 RETURN = re.compile(r"return [^;]+;")
 STATUS = re.compile(r"\s*(int error = 0|return error);")
 """What only hands CUDA's status on: the CPU runtime raises instead, and no test can tell."""
-NO_SHARED = re.compile(r"(?<=, )0(?=,(?: stream\b|$))")
+NO_SHARED = re.compile(r"(?<=\s)0(?=,(?: stream\b|$))")
 """The bytes of dynamic shared memory of a launch that has none; one more byte does no harm."""
 STATEMENT_ENDS = (";", "{", "}", ":")
 

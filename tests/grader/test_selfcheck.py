@@ -113,9 +113,10 @@ def test_part_of_a_statement_is_no_statement_and_templates_are_no_comparison() -
 def test_what_hands_the_status_of_a_launch_on_is_left_alone() -> None:
     text = (
         "int f() {\n    int error = 0;\n    error = launch(k<T>, dim3(1), dim3(2), 0, stream, x, 0);\n"
-        "    launch(k<T>, dim3(1), dim3(2), 0,\n           stream);\n    return error;\n}\n"
+        "    launch(k<T>, dim3(1), dim3(2), 0,\n           stream);\n    launch(k<T>, one, two,\n"
+        "           0, stream, x);\n    return error;\n}\n"
     )
-    found = mutants_of_cuda(text, "a.cu", dict.fromkeys(range(1, 6), "4.1"))
+    found = mutants_of_cuda(text, "a.cu", dict.fromkeys(range(1, 8), "4.1"))
     assert [m.change for m in found] == [
         "1 -> 2", "2 -> 3", "0 -> 1", "delete the statement", "1 -> 2", "2 -> 3",
     ]  # fmt: skip
