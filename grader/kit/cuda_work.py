@@ -5,6 +5,9 @@ expect_whole_sectors(work, what)                  coalesced: warps use the secto
 expect_wide(work, bytes, what)                    16 bytes with each store
 expect_read_once(work, bytes, extra, what)        nothing is loaded a second time
 expect_many_threads(work, bytes, what)            the work is spread over threads and blocks
+expect_grid_fits(launches_of(..), pieces, what)   a thread for each piece of work, or nearly
+expect_whole_warps(launches_of(..), what)         a block's threads fill its warps
+expect_within_bounds(launches_of(..), {..}, what) blocks are no larger than __launch_bounds__ says
 expect_no_wrap(call, unchanged, where)            offsets are computed in 64 bits
 count_beyond_grid(call, most)                     how much work a grid needs a loop for, if it does
 with blamed("misaligned", why): ...               why this fault, should it happen, happens here
@@ -35,6 +38,19 @@ SHARED_WORK = (
     "A GPU hides the time of a load behind thousands of others, on all of its multiprocessors: a thread "
     "that copies a whole block alone, or one block of threads that does everything, waits for each of "
     "its own."
+)
+IDLE = (
+    "A thread that finds nothing to do takes its place on the device all the same. What the launcher "
+    "counts must be what the kernel counts: where a thread moves 16 bytes at a time, the grid and the "
+    "block go by these pieces, not by numbers or bytes."
+)
+WHOLE_WARPS = (
+    "A block is cut into warps of 32 threads, and the last of them takes a whole warp's place, however "
+    "few lanes it has."
+)
+BOUNDS = (
+    "__launch_bounds__ promises the compiler that no block has more threads; registers are given out "
+    "accordingly, and a GPU refuses a launch that breaks the promise."
 )
 IN_64_BITS = (
     "A slot or block number times a size passes 2**31 in a large pool: make it int64_t first."
@@ -121,6 +137,48 @@ def expect_many_threads(work: Work, moves: int, what: str) -> None:
         "in two blocks could work at once",
         why=SHARED_WORK,
     )
+
+
+def launches_of(call: Callable[[], object]) -> list[Launch]:
+    """What a call launches. No kernel runs, so the shapes may be those of a large model."""
+    with settings(dry=True), recording() as launches:
+        call()
+    expect(launches, "no kernel was launched")
+    return launches
+
+
+def expect_grid_fits(launches: list[Launch], pieces: int, what: str, *, most: int = 3) -> None:
+    """There are at most `most` threads for each of the pieces that one thread takes at a time, and no
+    thread has to take more than eight of them."""
+    threads = sum(launch.threads * launch.blocks for launch in launches)
+    if threads > most * pieces:
+        expected = f"at most {most * pieces}, as there is work for {pieces}"
+        raise Mismatch(f"{what}: threads", expected, f"{threads}", IDLE)
+    if 8 * threads < pieces:
+        expected = f"at least {-(-pieces // 8)}, as there is work for {pieces}"
+        raise Mismatch(f"{what}: threads", expected, f"{threads}", SHARED_WORK)
+
+
+def expect_whole_warps(launches: list[Launch], what: str) -> None:
+    """The number of threads of each block is a multiple of 32."""
+    for launch in launches:
+        expect(
+            launch.threads % 32 == 0,
+            f"{what}: blocks of {launch.threads} threads, which are not whole warps",
+            why=WHOLE_WARPS,
+        )
+
+
+def expect_within_bounds(launches: list[Launch], bounds: dict[str, int], what: str) -> None:
+    """Kernels of these names, which the lab gives, have blocks of at most so many threads."""
+    for launch in launches:
+        most = bounds.get(launch.kernel.split("<")[0], 1024)
+        expect(
+            launch.threads <= most,
+            f"{what}: {launch.kernel} is launched with blocks of {launch.threads} threads, and its "
+            f"__launch_bounds__ say {most}",
+            why=BOUNDS,
+        )
 
 
 def expect_no_wrap(call: Callable[[], object], unchanged: Callable[[], None], where: str) -> None:

@@ -12,8 +12,8 @@ constexpr int THREADS = 256, IN_FLIGHT = 4;
 // for one.
 template <typename Unit>
 __device__ void copy_block(const Unit* source, Unit* target, int64_t units) {
-    const int64_t step = int64_t(gridDim.x) * blockDim.x;
-    int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+    const int step = gridDim.x * blockDim.x;
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
     for (; i < units; i += IN_FLIGHT * step) {
         Unit held[IN_FLIGHT];
 #pragma unroll

@@ -10,7 +10,7 @@ __global__ void store_kv_kernel(const Unit* k, const Unit* v, Unit* key_blocks, 
                                 const int64_t* slot_mapping, int64_t tokens, int64_t row,
                                 int64_t k_stride, int64_t v_stride) {
     // BEGIN SOLUTION 13.1
-    const int64_t token = int64_t(blockIdx.x) * blockDim.y + threadIdx.y;
+    const int token = blockIdx.x * blockDim.y + threadIdx.y;
     if (token >= tokens) return;
     const int64_t slot = slot_mapping[token];
     if (slot < 0) return;
@@ -35,7 +35,7 @@ YAIE_API int store_kv(const void* k, const void* v, void* key_blocks, void* valu
     const int64_t row = row_bytes / width;
     // As many threads along a row as it has units, in whole warps; the rest of the block along
     // tokens.
-    const int64_t across = std::min(ceil_div(row, 32) * 32, THREADS);
+    const int across = std::min(ceil_div(row, 32) * 32, THREADS);
     const dim3 block(across, THREADS / across);
     int error = 0;
     DISPATCH_WIDTH(width, Unit,

@@ -18,7 +18,14 @@ LAB = dataclasses.replace(load_curriculum()["radix_tree"], verify=("cuda-on-cpu"
 if machine.what_is_missing(LAB):
     pytest.skip("no C++ compiler", allow_module_level=True)
 
+from grader.kit import Mismatch  # noqa: E402
 from grader.kit.cuda_watch import KernelFault, orders, watching  # noqa: E402
+from grader.kit.cuda_work import (  # noqa: E402
+    expect_grid_fits,
+    expect_whole_warps,
+    expect_within_bounds,
+    launches_of,
+)
 
 SOURCE = """\
 #include <yaie.cuh>
@@ -68,6 +75,24 @@ def test_a_kernel_that_is_right_runs_in_any_order_and_is_counted(tmp_path: Path)
     [launch] = launches
     assert (launch.kernel, launch.threads, launch.barriers) == ("reverse", 64, 1)
     assert launch.global_loads.count == launch.global_stores.count == 40
+
+
+def test_what_a_launcher_chooses_is_judged_without_running(tmp_path: Path) -> None:
+    part, x = part_of(tmp_path, "dim3(64)", "dim3(n)"), torch.arange(64.0)
+    launches = launches_of(lambda: reverse(part, x))
+    assert x.tolist() == list(range(64))
+    for pieces in (22, 512):  # from a third of the threads to eight times as many
+        expect_grid_fits(launches, pieces, "64 threads")
+    for pieces, expected in ((21, "at most 63"), (513, "at least 65")):
+        with pytest.raises(Mismatch) as raised:
+            expect_grid_fits(launches, pieces, "64 threads")
+        assert expected in raised.value.expected
+    expect_whole_warps(launches, "64 threads")
+    with pytest.raises(Mismatch, match="blocks of 33 threads"):
+        expect_whole_warps(launches_of(lambda: reverse(part, x[:33])), "33 threads")
+    expect_within_bounds(launches, {"reverse": 64, "other": 1}, "64 threads")
+    with pytest.raises(Mismatch, match="__launch_bounds__ say 32"):
+        expect_within_bounds(launches, {"reverse": 32}, "64 threads")
 
 
 @pytest.mark.parametrize(

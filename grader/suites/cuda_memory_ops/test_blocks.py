@@ -11,10 +11,13 @@ from grader.kit import examples, expect_equal, task
 from grader.kit.cuda_work import (
     blamed,
     count_beyond_grid,
+    expect_grid_fits,
     expect_many_threads,
     expect_no_wrap,
     expect_whole_sectors,
+    expect_whole_warps,
     expect_wide,
+    launches_of,
     work_of,
 )
 from grader.kit.kernels import random
@@ -128,6 +131,16 @@ def test_many_threads_gather(part: ModuleType) -> None:
     memory, (blocks, tables, moves) = memory_of(part), a_gather()
     work = work_of(lambda: memory.gather(blocks, tables))
     expect_many_threads(work, moves, "gathering 6 blocks of 6,144 bytes")
+
+
+@task("13.2")
+def test_most_threads_have_work(part: ModuleType) -> None:
+    """The grid is no larger than what there is to copy, in blocks of whole warps."""
+    memory, blocks = memory_of(part), torch.zeros(8, 16, 8, 128, dtype=BF16)
+    launches = launches_of(lambda: memory.gather(blocks, table([0, 1, 2, 3])))
+    what = "gathering 4 blocks of 32,768 bytes"
+    expect_grid_fits(launches, 4 * 2048, what)
+    expect_whole_warps(launches, what)
 
 
 @task("13.2")

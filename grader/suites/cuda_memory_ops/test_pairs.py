@@ -11,10 +11,12 @@ from grader.kit import examples, expect_equal, task
 from grader.kit.cuda_work import (
     blamed,
     count_beyond_grid,
+    expect_grid_fits,
     expect_many_threads,
     expect_no_wrap,
     expect_whole_sectors,
     expect_wide,
+    launches_of,
     work_of,
 )
 from grader.kit.kernels import random
@@ -170,6 +172,14 @@ def test_many_threads_copy(part: ModuleType) -> None:
     expect_many_threads(work, 4 * 8192, "copying 2 blocks of 8,192 bytes in 2 tensors")
 
 
+@task("13.3")
+def test_most_threads_copy_something(part: ModuleType) -> None:
+    """The grid is no larger than what there is to copy."""
+    memory, tensors = memory_of(part), [torch.zeros(2, 16_384, dtype=F16) for _ in range(4)]
+    launches = launches_of(lambda: memory.copy_blocks(tensors, pairs((0, 1))))
+    expect_grid_fits(launches, 4 * 2048, "copying a block of 32,768 bytes in 4 tensors")
+
+
 @task("13.4")
 def test_swap_has_two_tensors(part: ModuleType) -> None:
     """Block `here` of the source goes to block `there` of the target, and only there."""
@@ -260,6 +270,16 @@ def test_many_threads_swap(part: ModuleType) -> None:
     memory, source, target = memory_of(part), random(4, 2048), random(5, 2048, seed=1)
     work = work_of(lambda: memory.swap_blocks(source, target, pairs((0, 3), (2, 1))))
     expect_many_threads(work, 2 * 8192, "swapping 2 blocks of 8,192 bytes")
+
+
+@task("13.4")
+def test_most_threads_swap_something(part: ModuleType) -> None:
+    """The grid is no larger than what there is to swap."""
+    memory, blocks = memory_of(part), torch.zeros(4, 16_384, dtype=F16)
+    launches = launches_of(
+        lambda: memory.swap_blocks(blocks, blocks.clone(), pairs((0, 1), (2, 3)))
+    )
+    expect_grid_fits(launches, 2 * 2048, "swapping 2 blocks of 32,768 bytes")
 
 
 @task("13.4")

@@ -13,7 +13,9 @@ from grader.kit.cuda_work import (
     expect_many_threads,
     expect_no_wrap,
     expect_whole_sectors,
+    expect_whole_warps,
     expect_wide,
+    launches_of,
     work_of,
 )
 from grader.kit.kernels import random, store_kv
@@ -217,6 +219,16 @@ def test_many_threads_store(part: ModuleType) -> None:
     slots = torch.arange(64)
     work = work_of(lambda: memory.store_kv(k, v, keys, values, slots))
     expect_many_threads(work, 2 * 64 * 256, "storing 64 rows of 256 bytes")
+
+
+@task("13.1")
+def test_blocks_are_whole_warps(part: ModuleType) -> None:
+    """Blocks of threads are whole warps, be a row shorter than a warp or longer than a block."""
+    memory, slots = memory_of(part), torch.arange(16)
+    for d in (128, 4096):  # 16 units of 16 bytes, and 512
+        k, blocks = torch.zeros(16, 1, d, dtype=BF16), torch.zeros(16, 1, 1, d, dtype=BF16)
+        launches = launches_of(lambda k=k, b=blocks: memory.store_kv(k, k, b, b.clone(), slots))  # type: ignore[misc]
+        expect_whole_warps(launches, f"storing 16 rows of {2 * d:,} bytes")
 
 
 @task("13.1")
