@@ -66,7 +66,7 @@ static dim3 block_of(int64_t across, int64_t heads) {
 YAIE_API int rope(void* q, void* k, const int64_t* positions, const float* cos, const float* sin,
                   int64_t tokens, int64_t heads, int64_t kv_heads, int64_t d, int64_t half,
                   int64_t q_stride, int64_t k_stride, int64_t dtype, cudaStream_t stream) {
-    // TODO 14.5: your code here (the reference: 14 lines).
+    // TODO 14.5: your code here (the reference: 13 lines).
     NOT_IMPLEMENTED("cuda_ops task 14.5: not implemented yet; see chapter Reductions and vectors");
 }
 
@@ -84,7 +84,7 @@ template <typename T, int N>
 __global__ void __launch_bounds__(256, 4)  // at most 64 registers: a block more on each SM
     rope_and_store_kernel(Heads<T> q, Heads<T> k, Heads<T> v, Angles angles, Slots<T> slots,
                           int64_t tokens, int64_t d) {
-    // TODO 14.6: your code here (the reference: 31 lines).
+    // TODO 14.6: your code here (the reference: 32 lines).
     NOT_IMPLEMENTED("cuda_ops task 14.6: not implemented yet; see chapter Reductions and vectors");
 }
 
@@ -96,6 +96,6 @@ YAIE_API int rope_and_store(void* q, void* k, void* v, const int64_t* positions,
                             int64_t kv_heads, int64_t d, int64_t half, int64_t q_stride,
                             int64_t k_stride, int64_t v_stride, int64_t dtype,
                             cudaStream_t stream) {
-    // TODO 14.6: your code here (the reference: 18 lines).
+    // TODO 14.6: your code here (the reference: 17 lines).
     NOT_IMPLEMENTED("cuda_ops task 14.6: not implemented yet; see chapter Reductions and vectors");
 }

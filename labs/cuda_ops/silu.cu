@@ -16,7 +16,7 @@ template <typename T> __device__ T silu_mul_one(T gate, T up) {
 // neighbours in memory.
 template <typename T>
 __global__ void silu_mul_single_kernel(const T* x, T* out, Rows rows) {
-    // TODO 14.4: your code here (the reference: 6 lines).
+    // TODO 14.4: your code here (the reference: 7 lines).
     NOT_IMPLEMENTED("cuda_ops task 14.4: not implemented yet; see chapter Reductions and vectors");
 }
 

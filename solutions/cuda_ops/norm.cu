@@ -25,7 +25,7 @@ static Layout layout_of(int64_t packs, int64_t threads) {
     // BEGIN SOLUTION 14.2
     constexpr int64_t WARPS_A_BLOCK = 4, ONE_WARP = 64;
     if (packs == 0 || packs > MOST_KEPT * MOST_THREADS) return {0, threads, 1};
-    if (packs <= ONE_WARP) return {packs <= WARP ? 1 : 2, WARP, WARPS_A_BLOCK};
+    if (packs <= ONE_WARP) return {int(ceil_div(packs, WARP)), WARP, WARPS_A_BLOCK};
     int kept = 1;
     while (kept < MOST_KEPT && packs > kept * threads) kept *= 2;
     return {kept, ceil_div(ceil_div(packs, kept), WARP) * WARP, 1};
@@ -91,7 +91,7 @@ __global__ void __launch_bounds__(MOST_THREADS)
     rms_norm_kernel(const T* x, const T* weight, T* out, Rows rows, float eps) {
     // BEGIN SOLUTION 14.2
     __shared__ float partial[WARP];
-    const int64_t row = int64_t(blockIdx.x) * blockDim.y + threadIdx.y;
+    const int row = blockIdx.x * blockDim.y + threadIdx.y;
     if (row >= rows.count) return;  // A whole warp, and never one of a block that has a barrier.
     const Pack<T>* from = reinterpret_cast<const Pack<T>*>(x + rows.start(row));
     const Pack<T>* weights = reinterpret_cast<const Pack<T>*>(weight);
@@ -174,7 +174,7 @@ __global__ void __launch_bounds__(MOST_THREADS)
                               float eps) {
     // BEGIN SOLUTION 14.3
     __shared__ float partial[WARP];
-    const int64_t row = int64_t(blockIdx.x) * blockDim.y + threadIdx.y;
+    const int row = blockIdx.x * blockDim.y + threadIdx.y;
     if (row >= x_rows.count) return;
     Pack<T>* normed = reinterpret_cast<Pack<T>*>(x + x_rows.start(row));
     Pack<T>* total = reinterpret_cast<Pack<T>*>(residual + residual_rows.start(row));

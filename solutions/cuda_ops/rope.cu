@@ -56,10 +56,10 @@ template <int N> __device__ Some<float, N> angles_at(const float* table, int64_t
 template <typename T, int N>
 __global__ void rope_kernel(Heads<T> q, Heads<T> k, Angles angles, int64_t tokens, int64_t d) {
     // BEGIN SOLUTION 14.5
-    const int64_t token = int64_t(blockIdx.x) * blockDim.z + threadIdx.z;
+    const int token = blockIdx.x * blockDim.z + threadIdx.z;
     if (token >= tokens) return;
     const int64_t row = angles.positions[token] * angles.half;
-    for (int64_t i = threadIdx.x * N; i < angles.half; i += blockDim.x * N) {
+    for (int i = threadIdx.x * N; i < angles.half; i += blockDim.x * N) {
         const Some<float, N> cos = angles_at<N>(angles.cos, row + i);
         const Some<float, N> sin = angles_at<N>(angles.sin, row + i);
         for (int64_t h = threadIdx.y; h < q.count + k.count; h += blockDim.y) {
@@ -97,9 +97,9 @@ YAIE_API int rope(void* q, void* k, const int64_t* positions, const float* cos, 
         constexpr int N = Pack<T>::SIZE;
         const Heads<T> queries{(T*)q, heads, q_stride}, keys{(T*)k, kv_heads, k_stride};
         const int64_t bytes = sizeof(T);
-        const bool fit =
-            packs_fit({address(q), address(k), address(cos), address(sin), q_stride * bytes,
-                       k_stride * bytes, d * bytes, half * bytes, half * int64_t(sizeof(float))});
+        // Where half suits packs of T, it suits angles, too: they are as wide as T, or wider.
+        const bool fit = packs_fit({address(q), address(k), address(cos), address(sin),
+                                    q_stride * bytes, k_stride * bytes, d * bytes, half * bytes});
         const dim3 block = block_of(fit ? half / N : half, heads + kv_heads);
         error = launch(fit ? rope_kernel<T, N> : rope_kernel<T, 1>, dim3(ceil_div(tokens, block.z)),
                        block, 0, stream, queries, keys, angles, tokens, d);
@@ -123,11 +123,11 @@ __global__ void __launch_bounds__(256, 4)  // at most 64 registers: a block more
     rope_and_store_kernel(Heads<T> q, Heads<T> k, Heads<T> v, Angles angles, Slots<T> slots,
                           int64_t tokens, int64_t d) {
     // BEGIN SOLUTION 14.6
-    const int64_t token = int64_t(blockIdx.x) * blockDim.z + threadIdx.z;
+    const int token = blockIdx.x * blockDim.z + threadIdx.z;
     if (token >= tokens) return;
     const int64_t row = angles.positions[token] * angles.half, slot = slots.mapping[token];
     const int64_t last = slot < 0 ? q.count : q.count + k.count + v.count;
-    for (int64_t i = threadIdx.x * N; i < angles.half; i += blockDim.x * N) {
+    for (int i = threadIdx.x * N; i < angles.half; i += blockDim.x * N) {
         const Some<float, N> cos = angles_at<N>(angles.cos, row + i);
         const Some<float, N> sin = angles_at<N>(angles.sin, row + i);
         for (int64_t h = threadIdx.y; h < last; h += blockDim.y) {
@@ -149,10 +149,11 @@ __global__ void __launch_bounds__(256, 4)  // at most 64 registers: a block more
     if (slot < 0) return;
     // What does not turn is stored as it is.
     for (int64_t h = threadIdx.y; h < k.count; h += blockDim.y) {
-        const int64_t place = (slot * k.count + h) * d;
-        for (int64_t i = 2 * angles.half + threadIdx.x * N; i < d; i += blockDim.x * N) {
-            some<T, N>(slots.keys + place + i) = some<T, N>(k.head(token, h, d) + i);
-            some<T, N>(slots.values + place + i) = some<T, N>(v.head(token, h, d) + i);
+        T* key = slots.keys + (slot * k.count + h) * d;
+        T* value = slots.values + (slot * v.count + h) * d;
+        for (int i = 2 * angles.half + threadIdx.x * N; i < d; i += blockDim.x * N) {
+            some<T, N>(key + i) = some<T, N>(k.head(token, h, d) + i);
+            some<T, N>(value + i) = some<T, N>(v.head(token, h, d) + i);
         }
     }
     // END SOLUTION
@@ -177,8 +178,7 @@ YAIE_API int rope_and_store(void* q, void* k, void* v, const int64_t* positions,
         const int64_t bytes = sizeof(T);
         const bool fit = packs_fit({address(q), address(k), address(v), address(cos), address(sin),
                                     address(key_blocks), address(value_blocks), q_stride * bytes,
-                                    k_stride * bytes, v_stride * bytes, d * bytes, half * bytes,
-                                    half * int64_t(sizeof(float))});
+                                    k_stride * bytes, v_stride * bytes, d * bytes, half * bytes});
         const dim3 block = block_of(fit ? half / N : half, heads + 2 * kv_heads);
         error = launch(fit ? rope_and_store_kernel<T, N> : rope_and_store_kernel<T, 1>,
                        dim3(ceil_div(tokens, block.z)), block, 0, stream, queries, keys, values,

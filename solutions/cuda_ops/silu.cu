@@ -16,7 +16,8 @@ template <typename T> __device__ T silu_mul_one(T gate, T up) {
 template <typename T>
 __global__ void silu_mul_single_kernel(const T* x, T* out, Rows rows) {
     // BEGIN SOLUTION 14.4
-    const int64_t d = rows.d / 2, i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+    const int64_t d = rows.d / 2;
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= d) return;
     for (int64_t row = blockIdx.y; row < rows.count; row += gridDim.y) {
         const T* gate = x + rows.start(row);
@@ -29,7 +30,7 @@ template <typename T>
 __global__ void silu_mul_kernel(const T* x, T* out, Rows rows) {
     // BEGIN SOLUTION 14.4
     const int64_t packs = rows.d / 2 / Pack<T>::SIZE;
-    const int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= packs) return;
     for (int64_t row = blockIdx.y; row < rows.count; row += gridDim.y) {
         const Pack<T>* gates = reinterpret_cast<const Pack<T>*>(x + rows.start(row));

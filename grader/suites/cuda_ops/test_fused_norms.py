@@ -13,10 +13,23 @@ from grader.kit.cuda_work import (
     expect_read_once,
     expect_whole_sectors,
     expect_wide,
+    expect_within_bounds,
+    launches_of,
     work_of,
 )
 from grader.kit.kernels import Reading, expect_near, fused_add_rms_norm, random, rms_norm
-from grader.suites.cuda_ops.exact import BF16, F16, F32, ODD, kernels_of, laid, only, rows, shifted
+from grader.suites.cuda_ops.exact import (
+    BF16,
+    BOUNDS,
+    F16,
+    F32,
+    ODD,
+    kernels_of,
+    laid,
+    only,
+    rows,
+    shifted,
+)
 
 APART = (
     "x and residual are two tensors with a stride each, and x_rows and residual_rows say where their "
@@ -62,9 +75,20 @@ def test_the_norm_is_of_the_rounded_sum(part: ModuleType) -> None:
 
 
 @task("14.3")
+def test_eps_stands_under_the_root(part: ModuleType) -> None:
+    """eps is added to the mean of the squares of the sum, before the root."""
+    why = "5e-4 + 5e-4 is 1e-3, and 1e-3 / sqrt(1e-6 + 3e-6) is 0.5."
+    for d in (64, 63):
+        x, residual = torch.full((1, d), 5e-4), torch.full((1, d), 5e-4)
+        fuse(part, x, residual, torch.ones(d), 3e-6)
+        what = f"the norm of {d} sums of 0.0005 and 0.0005, at eps 3e-6"
+        expect_near(x, torch.full((1, d), 0.5), F32, what, why=why)
+
+
+@task("14.3")
 def test_fused_rows_of_every_length(part: ModuleType) -> None:
     """Every number of a row counts once, whatever the row's length."""
-    for d in (1, 33, 72, 100, 264, 1000, 1032):
+    for d in (1, 33, 72, 100, 200, 264, 1000, 1032, 2100, 4800):  # up to 1, 2 and 4 packs a thread
         x, residual = random(3, d, seed=d), random(3, d, seed=d + 1)
         weight = random(d, seed=d + 2)
         normed, total = fused_add_rms_norm(x, residual, weight, 1e-5)
@@ -165,13 +189,25 @@ def test_any_fused_add_rms_norm(part: ModuleType, x: Tensor) -> None:
 @task("14.3")
 def test_fused_reads_each_input_once(part: ModuleType) -> None:
     """x and residual are read once and written once, in one launch."""
-    kernels, weight = kernels_of(part), random(512, seed=2, dtype=BF16)
-    x, residual = (random(6, 512, seed=i, dtype=BF16) for i in (0, 1))
+    kernels, weight = kernels_of(part), random(520, seed=2, dtype=BF16)
+    x, residual = (random(6, 520, seed=i, dtype=BF16) for i in (0, 1))
     work = work_of(lambda: kernels.fused_add_rms_norm(x, residual, weight, 1e-5))
-    what = "the fused norm of 6 rows of 1,024 bytes"
+    what = "the fused norm of 6 rows of 1,040 bytes"
     expect_equal(
         work.launches, 1, f"launches for {what}", why="Two launches would read the sum again."
     )
-    expect_read_once(work, 2 * 6 * 512 * 2, 6 * 512 * 2, what)
-    expect_wide(work, 2 * 6 * 512 * 2, what)
+    expect_wide(work, 2 * 6 * 520 * 2, what)
+    expect_read_once(work, 2 * 6 * 520 * 2, 6 * 520 * 2, what)
     expect_whole_sectors(work, what)
+
+
+@task("14.3")
+def test_fused_blocks_stay_within_their_bounds(part: ModuleType) -> None:
+    """Whatever a row's length, no block has more threads than its kernel's __launch_bounds__."""
+    kernels = kernels_of(part)
+    for d in (8_192, 16_384, 20_000, 20_001):
+        x, weight = torch.zeros(1, d, dtype=BF16), torch.ones(d, dtype=BF16)
+        launches = launches_of(
+            lambda x=x, weight=weight: kernels.fused_add_rms_norm(x, x.clone(), weight, 1.0)  # type: ignore[misc]
+        )
+        expect_within_bounds(launches, BOUNDS, f"the fused norm of a row of {d:,}")

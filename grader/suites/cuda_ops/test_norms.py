@@ -6,18 +6,21 @@ import torch
 from hypothesis import given
 from torch import Tensor
 
-from grader.kit import examples, expect_close, task
+from grader.kit import examples, expect, expect_close, task
 from grader.kit.cuda_work import (
     blamed,
     count_beyond_grid,
     expect_read_once,
     expect_whole_sectors,
     expect_wide,
+    expect_within_bounds,
+    launches_of,
     work_of,
 )
 from grader.kit.kernels import Reading, expect_near, random, rms_norm
 from grader.suites.cuda_ops.exact import (
     BF16,
+    BOUNDS,
     F16,
     F32,
     ODD,
@@ -66,7 +69,7 @@ def test_rows_of_every_length(part: ModuleType) -> None:
         "The last step of a loop reaches past the end of a row: threads out there have nothing to add, "
         "and every number before it has a thread."
     )
-    for d in (1, 31, 33, 72, 96, 100, 257, 1000, 1032, 40_000):
+    for d in (1, 31, 33, 72, 96, 100, 257, 1000, 1032, 4800, 40_000):
         x, weight = random(3 if d < 40_000 else 1, d, seed=d), random(d, seed=1)
         with blamed("out_of_bounds", why):
             got = kernels.rms_norm(x, weight, 1e-5)
@@ -154,9 +157,35 @@ def test_rows_apart(part: ModuleType) -> None:
 @task("14.2")
 def test_rms_norm_reads_x_once(part: ModuleType) -> None:
     """A row is read once: between the sum and the result it stays on the chip."""
-    kernels, x = kernels_of(part), random(6, 512, dtype=BF16)
-    weight = random(512, seed=1, dtype=BF16)
-    work = work_of(lambda: kernels.rms_norm(x, weight, 1e-5))
-    expect_read_once(work, 6 * 512 * 2, 6 * 512 * 2, "rms_norm of 6 rows of 1,024 bytes")
-    expect_wide(work, 6 * 512 * 2, "rms_norm of 6 rows of 1,024 bytes")
-    expect_whole_sectors(work, "rms_norm of 6 rows of 1,024 bytes")
+    kernels = kernels_of(part)
+    for count, d in ((6, 520), (1, 16_384)):  # 65 packs, and as many as 512 threads keep, four each
+        x, weight = random(count, d, dtype=BF16), random(d, seed=1, dtype=BF16)
+        work = work_of(lambda x=x, weight=weight: kernels.rms_norm(x, weight, 1e-5))  # type: ignore[misc]
+        what = f"rms_norm of {count} rows of {2 * d:,} bytes"
+        expect_wide(work, count * d * 2, what)
+        expect_read_once(work, count * d * 2, count * d * 2, what)
+        expect_whole_sectors(work, what)
+
+
+@task("14.2")
+def test_short_rows_share_a_block(part: ModuleType) -> None:
+    """Rows of one warp each share a block of threads: it has two warps or more."""
+    kernels, weight = kernels_of(part), torch.ones(128, dtype=BF16)
+    [launch, *_] = launches_of(
+        lambda: kernels.rms_norm(torch.zeros(512, 128, dtype=BF16), weight, 1.0)
+    )
+    expect(
+        launch.threads >= 64,
+        f"rms_norm of 512 rows of 128: blocks of {launch.threads} threads",
+        why="An SM has room for 64 warps, and for 32 blocks: blocks of one warp fill half of it.",
+    )
+
+
+@task("14.2")
+def test_blocks_stay_within_their_bounds(part: ModuleType) -> None:
+    """Whatever a row's length, no block has more threads than its kernel's __launch_bounds__."""
+    kernels = kernels_of(part)
+    for d in (8_192, 16_384, 20_000, 20_001):
+        x, weight = torch.zeros(1, d, dtype=BF16), torch.ones(d, dtype=BF16)
+        launches = launches_of(lambda x=x, weight=weight: kernels.rms_norm(x, weight, 1.0))  # type: ignore[misc]
+        expect_within_bounds(launches, BOUNDS, f"rms_norm of a row of {d:,}")

@@ -10,8 +10,10 @@ from grader.kit import Mismatch, examples, expect, expect_close, expect_equal, t
 from grader.kit.cuda_work import (
     blamed,
     count_beyond_grid,
+    expect_grid_fits,
     expect_whole_sectors,
     expect_wide,
+    launches_of,
     work_of,
 )
 from grader.kit.kernels import expect_near, random, rope, rotary_tables
@@ -196,10 +198,19 @@ def test_any_rope(part: ModuleType, case: tuple[Tensor, Tensor, Tensor, int]) ->
 def test_rope_is_one_launch_of_packs(part: ModuleType) -> None:
     """q and k in one launch, 16 bytes at a time, each number read and written once."""
     kernels, positions = kernels_of(part), torch.tensor([4, 1, 7, 0])
-    q, k = random(4, 6, 64, dtype=BF16), random(4, 2, 64, seed=1, dtype=BF16)
-    tables = rotary_tables(8, 32)
+    q, k = random(4, 3, 112, dtype=BF16), random(4, 1, 112, seed=1, dtype=BF16)
+    tables = rotary_tables(8, 56)
     work = work_of(lambda: kernels.rope(q, k, positions, *tables))
-    what = "rope of 4 tokens of 8 heads of 64"
+    what = "rope of 4 tokens of 4 heads of 112"
     expect_equal(work.launches, 1, f"launches for {what}", why="A second launch costs what k does.")
-    expect_wide(work, 4 * 8 * 64 * 2, what)
+    expect_wide(work, 4 * 4 * 112 * 2, what)
     expect_whole_sectors(work, what, loads=False)  # angles come from a cache
+
+
+@task("14.5")
+def test_most_threads_turn_something(part: ModuleType) -> None:
+    """Few heads of few pairs leave room in a block for other tokens."""
+    kernels, positions = kernels_of(part), torch.zeros(1024, dtype=torch.int64)
+    q, k = torch.zeros(1024, 2, 64, dtype=BF16), torch.zeros(1024, 2, 64, dtype=BF16)
+    launches = launches_of(lambda: kernels.rope(q, k, positions, *rotary_tables(2, 32)))
+    expect_grid_fits(launches, 1024 * 4 * 4, "rope of 1,024 tokens of 4 heads of 64", most=6)

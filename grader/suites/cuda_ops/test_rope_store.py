@@ -10,14 +10,18 @@ from grader.kit import examples, expect_close, expect_equal, task
 from grader.kit.cuda_work import (
     blamed,
     count_beyond_grid,
+    expect_grid_fits,
     expect_no_wrap,
     expect_whole_sectors,
     expect_wide,
+    expect_within_bounds,
+    launches_of,
     work_of,
 )
 from grader.kit.kernels import expect_near, random, rope, rotary_tables, store_kv
 from grader.suites.cuda_ops.exact import (
     BF16,
+    BOUNDS,
     F32,
     ODD,
     heads,
@@ -146,14 +150,28 @@ def test_any_rope_and_store(part: ModuleType, case: tuple[Tensor, Tensor, Tensor
 def test_rope_and_store_is_one_launch_of_packs(part: ModuleType) -> None:
     """One launch, 16 bytes at a time: q, k and v are read once, q and the pool written once."""
     kernels, positions = kernels_of(part), torch.tensor([4, 1, 7, 0])
-    q, k, v = (random(4, n, 64, seed=n, dtype=BF16) for n in (6, 2, 2))
-    keys, values = torch.zeros(2, 4, 2, 64, dtype=BF16), torch.zeros(2, 4, 2, 64, dtype=BF16)
-    tables, slots = rotary_tables(8, 32), torch.tensor([6, 0, 3, 1])
+    q, k, v = (random(4, n, 112, seed=n, dtype=BF16) for n in (3, 1, 1))
+    keys, values = torch.zeros(2, 4, 1, 112, dtype=BF16), torch.zeros(2, 4, 1, 112, dtype=BF16)
+    tables, slots = rotary_tables(8, 56), torch.tensor([6, 0, 3, 1])
     work = work_of(lambda: kernels.rope_and_store(q, k, v, positions, *tables, keys, values, slots))
-    what = "rope and store of 4 tokens of 6, 2 and 2 heads of 64"
+    what = "rope and store of 4 tokens of 3, 1 and 1 heads of 112"
     expect_equal(work.launches, 1, f"launches for {what}", why="One launch in place of three.")
-    expect_wide(work, 4 * 10 * 64 * 2, what)
+    expect_wide(work, 4 * 5 * 112 * 2, what)
     expect_whole_sectors(work, what, loads=False)  # angles come from a cache
+
+
+@task("14.6")
+def test_blocks_suit_their_heads(part: ModuleType) -> None:
+    """Few heads leave room for other tokens, and no block is larger than __launch_bounds__ says."""
+    kernels, numbers = kernels_of(part), torch.zeros(256, dtype=torch.int64)
+    for d, begin in ((64, 0), (1200, 1)):  # from 1 on no pack fits
+        q, k, v, *pool = (shifted(torch.zeros(256, 2, d, dtype=BF16), begin) for _ in range(5))
+        given = q, k, v, numbers, *rotary_tables(2, d // 2), *pool, numbers
+        launches = launches_of(lambda given=given: kernels.rope_and_store(*given))  # type: ignore[misc]
+        what = f"rope and store of 256 tokens of 2, 2 and 2 heads of {d}"
+        expect_within_bounds(launches, BOUNDS, what)
+        if not begin:  # 4 packs of pairs a head
+            expect_grid_fits(launches, 256 * 6 * 4, what, most=6)
 
 
 @task("14.6")

@@ -10,8 +10,11 @@ from grader.kit import examples, task
 from grader.kit.cuda_work import (
     blamed,
     count_beyond_grid,
+    expect_grid_fits,
     expect_whole_sectors,
+    expect_whole_warps,
     expect_wide,
+    launches_of,
     work_of,
 )
 from grader.kit.kernels import Reading, expect_near, random, silu_mul
@@ -110,7 +113,19 @@ def test_rows_apart(part: ModuleType) -> None:
 @task("14.4")
 def test_silu_mul_moves_packs(part: ModuleType) -> None:
     """16 bytes at a time, neighbours by neighbours."""
-    kernels, x = kernels_of(part), random(4, 1024, dtype=BF16)
+    kernels, x = kernels_of(part), random(4, 1040, dtype=BF16)
     work = work_of(lambda: kernels.silu_mul(x))
-    expect_wide(work, 4 * 1024, "silu_mul of 4 rows of 2 x 512")
-    expect_whole_sectors(work, "silu_mul of 4 rows of 2 x 512")
+    expect_wide(work, 4 * 1040, "silu_mul of 4 rows of 2 x 520")
+    expect_whole_sectors(work, "silu_mul of 4 rows of 2 x 520")
+
+
+@task("14.4")
+def test_most_threads_have_work(part: ModuleType) -> None:
+    """A row gets threads for its packs, or for its numbers where packs do not fit, in whole warps."""
+    kernels = kernels_of(part)
+    for d, pieces, kind in ((14_336, 1_792, "packs"), (14_337, 14_337, "numbers, one at a time")):
+        x = torch.zeros(16, 2 * d, dtype=BF16)
+        launches = launches_of(lambda x=x: kernels.silu_mul(x))  # type: ignore[misc]
+        what = f"16 rows of 2 x {d:,} in {kind}"
+        expect_grid_fits(launches, 16 * pieces, what)
+        expect_whole_warps(launches, what)
