@@ -189,15 +189,15 @@ def test_any_fused_add_rms_norm(part: ModuleType, x: Tensor) -> None:
 @task("14.3")
 def test_fused_reads_each_input_once(part: ModuleType) -> None:
     """x and residual are read once and written once, in one launch."""
-    kernels, weight = kernels_of(part), random(520, seed=2, dtype=BF16)
-    x, residual = (random(6, 520, seed=i, dtype=BF16) for i in (0, 1))
+    kernels, weight = kernels_of(part), random(488, seed=2, dtype=BF16)
+    x, residual = (random(6, 488, seed=i, dtype=BF16) for i in (0, 1))
     work = work_of(lambda: kernels.fused_add_rms_norm(x, residual, weight, 1e-5))
-    what = "the fused norm of 6 rows of 1,040 bytes"
+    what = "the fused norm of 6 rows of 976 bytes"
     expect_equal(
         work.launches, 1, f"launches for {what}", why="Two launches would read the sum again."
     )
-    expect_wide(work, 2 * 6 * 520 * 2, what)
-    expect_read_once(work, 2 * 6 * 520 * 2, 6 * 520 * 2, what)
+    expect_wide(work, 2 * 6 * 488 * 2, what)
+    expect_read_once(work, 2 * 6 * 488 * 2, 6 * 488 * 2, what)
     expect_whole_sectors(work, what)
 
 

@@ -41,6 +41,10 @@ ONCE = (
     "Each pair of each head is turned by one thread, once, by the angles of positions[token]: left out "
     "it stays, and turned again it stands at twice its angle."
 )
+NO_PACK = (
+    "A head with fewer pairs than a pack has room for has no pack of pairs: half, in bytes, belongs to "
+    "what packs_fit is asked."
+)
 STRIDES = "Token t of q begins at t * q_stride, token t of k at t * k_stride: both are views."
 
 
@@ -80,7 +84,11 @@ def expect_turned(part: ModuleType, q: Tensor, k: Tensor, positions: list[int], 
     where = torch.tensor(positions, dtype=torch.int64)
     before = [x.clone() for x in (q, k)]
     right = [rope(x, where, *tables) for x in (q, k)]
-    with blamed("misaligned", why), blamed("out_of_bounds", why):
+    with (
+        blamed("misaligned", why),
+        blamed("out_of_bounds", why),
+        blamed("undefined", NO_PACK, where="divided by 0"),
+    ):
         turn(part, q, k, positions, *tables)
     for i, (name, got) in enumerate((("q", q), ("k", k))):
         try:
