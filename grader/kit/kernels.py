@@ -218,7 +218,7 @@ def attention_gradients(
     """(dq, dk, dv) in float64, by differentiating `attention`."""
     q, k, v = (x.detach().double().requires_grad_() for x in (q, k, v))
     out, _ = attention(q, k, v, spec, causal=causal, block_mask=block_mask, mask_block=mask_block)
-    # Of a sum: given the gradient of a tensor, PyTorch imports SymPy to compare shapes, for half a second.
+    # Of a sum: given the gradient of a tensor, PyTorch imports SymPy, for half a second.
     dq, dk, dv = torch.autograd.grad((out * grad_out.double()).sum(), (q, k, v))
     return dq, dk, dv
 

@@ -54,6 +54,20 @@ def patches(watch: Watch) -> Iterator[Patch]:
         yield handle, "materialize_pointers", _keeping_base(handle.materialize_pointers)
     yield from _memory(watch, builder)
     yield from _calls(watch)
+    yield interpreter, "_get_np_dtype", _looked_up_once(interpreter._get_np_dtype)
+
+
+def _looked_up_once(numpy_dtype: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Triton makes the table of its dtypes anew for every operation, a tenth of the time of a kernel."""
+    known: dict[str, Any] = {}
+
+    def looked_up(dtype: Any) -> Any:
+        name = dtype.scalar.name
+        if name not in known:
+            known[name] = numpy_dtype(dtype)
+        return known[name]
+
+    return looked_up
 
 
 def _keeping_origin(move: Callable[..., Any]) -> Callable[..., Any]:
