@@ -72,7 +72,9 @@ def test_without_a_free_block_nothing_is_copied(part: ModuleType) -> None:
 def test_a_swap_there_and_back_keeps_the_order(part: ModuleType) -> None:
     """Entry i of the table goes to a host block, and comes back as entry i."""
     blocks = block_manager(part)
-    table = list(blocks.allocate("a", 3))
+    table = list(blocks.allocate("b", 3))[::-1]  # in another order than the host's blocks
+    blocks.share("a", table)
+    blocks.free("b")
     out = list(blocks.swap_out("a"))
     expect_equal([device for device, _ in out], table, "the device blocks of swap_out", why=CONTENT)
     expect_equal(list(blocks.get_physical_blocks("a")), [], "the table on the device")
@@ -168,9 +170,6 @@ def test_swap_in_copies_only_what_is_not_there(part: ModuleType) -> None:
     out = list(blocks.swap_out("a"))
     blocks.allocate("b", 1)
     why = "`shared` stands for the first entries: only the rest comes from the host."
-    with refused(blocks, BlockStateError, "swap_in that shares a free block", why):
-        free = next(b for b in range(4) if blocks.ref_count(b) == 0)
-        blocks.swap_in("a", [free])
     back = list(blocks.swap_in("a", table[:2]))
     expect_equal([host for host, _ in back], [out[2][1]], "the host blocks to copy", why=why)
     now = [*table[:2], *(device for _, device in back)]
@@ -178,6 +177,19 @@ def test_swap_in_copies_only_what_is_not_there(part: ModuleType) -> None:
     counts = [blocks.ref_count(block) for block in now]
     expect_equal(counts, [2, 2, 1], "references: held and in the table, then fresh", why=why)
     expect_equal(blocks.num_free_host, 4, "num_free_host", why="The whole table left the host.")
+
+
+@task("3.3")
+def test_swap_in_shares_no_free_block(part: ModuleType) -> None:
+    """swap_in that is told to share a free block raises BlockStateError; all stays on the host."""
+    blocks = block_manager(part)
+    blocks.allocate("a", 3)
+    blocks.swap_out("a")
+    why = (
+        "A free block has lost its content, and may be handed out at any moment: nothing is shared."
+    )
+    with refused(blocks, BlockStateError, "swap_in that shares a free block", why):
+        blocks.swap_in("a", [0])
 
 
 @task("3.3")

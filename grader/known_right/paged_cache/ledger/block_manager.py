@@ -2,7 +2,8 @@
 
 Different from the reference: references are not numbers but a count for each holder, the radix tree
 among them; the free blocks are a set, of which the lowest go first; a copy on write, a replacement and a
-swap are all "these holders change here", written down in one place.
+swap are all "these holders change here", written down in one place. swap_in asks for room
+before it looks at what it shares: of two errors the other one comes first.
 """
 
 import heapq
@@ -130,9 +131,9 @@ class BlockManager:
 
     def swap_in(self, request_id: str, shared: Sequence[int] = ()) -> Pairs:
         """Bring a table back, but for its first entries, which are `shared`."""
-        self._must_be_in_use(shared)
         to_copy = self._host_tables[request_id][len(shared) :]
         fresh = _lowest(len(to_copy), self._free)
+        self._must_be_in_use(shared)
         self._tables[request_id] = [*shared, *fresh]
         self._enter(request_id, self._tables[request_id])
         self.discard_swapped(request_id)
