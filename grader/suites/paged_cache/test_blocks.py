@@ -32,6 +32,11 @@ def test_allocate_appends_to_the_table(part: ModuleType) -> None:
     blocks = block_manager(part)
     first = list(blocks.allocate("a", 2))
     table = blocks.get_physical_blocks("a")
+    expect(
+        blocks.get_physical_blocks("a") is table,
+        "get_physical_blocks made another list of a table that has not changed",
+        why="Hand out the table, not a copy: a reader sees by the list object that it is the same.",
+    )
     second = list(blocks.allocate("a", 1))
     why = "Entry i of the table holds tokens [i * block_size, (i + 1) * block_size)."
     expect_equal(list(blocks.get_physical_blocks("a")), first + second, "the table of a", why=why)
@@ -128,6 +133,41 @@ def test_share_appends_to_the_table(part: ModuleType) -> None:
         why="A reader that copied the table sees by the list object that it only got longer.",
     )
     expect_equal(list(blocks.get_physical_blocks("a")), theirs, "the table of a, which shared")
+
+
+@task("3.2")
+def test_sharing_no_block_makes_a_table(part: ModuleType) -> None:
+    """A request that shares no block has a table all the same, an empty one, and can be freed."""
+    blocks = block_manager(part)
+    blocks.share("a", [])
+    why = (
+        "A request that finds nothing cached shares nothing, and may end before it gets a block: its "
+        "table is empty, not missing."
+    )
+    ended = "no error"
+    try:
+        blocks.free("a")
+    except BlockStateError:
+        ended = "BlockStateError"
+    expect_equal(ended, "no error", "how free of an empty table ends", why=why)
+
+
+@task("3.2")
+def test_a_block_named_twice_is_held_twice(part: ModuleType) -> None:
+    """hold counts a block as often as its call names it, and release may give back as many."""
+    blocks = block_manager(part)
+    (block,) = blocks.allocate("a", 1)
+    blocks.hold([block, block])
+    why = "Each entry of block_ids is one reference and one hold: go through the list, not a set."
+    expect_equal(blocks.ref_count(block), 3, "references: one of the table, two holds", why=why)
+    for left in (2, 1):
+        try:
+            blocks.release([block])
+        except BlockStateError:
+            expect(
+                False, "a hold of a block that was named twice cannot be released twice", why=why
+            )
+        expect_equal(blocks.ref_count(block), left, "references after a release", why=why)
 
 
 @task("3.2")
