@@ -22,8 +22,8 @@ REASONS = {
     "the host, when there was no room for it, and the shorter path once a longer one is locked.",
     "but tree path": "The first filed blocks of a table are the tree's own. Remember as filed what was "
     "shared or inserted, no more and no less.",
-    "have a locked node": "`_nodes` and `_filed` belong together: set both when a table begins; unlock "
-    "the node and drop both when it ends or was refused.",
+    "have a locked node": "`_nodes` and `_filed` belong together: set both when a table begins, also at "
+    "the root; unlock the node and drop both when it ends or was refused.",
     "may be evicted": "Lock the node at which a table's cached blocks end, as long as the table stands: "
     "else the tree gives them away while the request reads them.",
 }

@@ -23,6 +23,7 @@ def test_without_a_cached_prefix_a_table_starts_empty(part: ModuleType) -> None:
     expect_equal(desk.cache.admit(request), 0, "what admit returned")
     seen = (request.num_computed_tokens, request.num_cached_tokens, desk.table(request))
     expect_equal(seen, (0, 0, []), "num_computed_tokens, num_cached_tokens and the table")
+    desk.check()
 
 
 @task("3.5")
@@ -71,6 +72,20 @@ def test_who_may_not_reuse_a_prefix_starts_with_nothing(part: ModuleType) -> Non
     expect_equal(desk.cache.admit(request), 0, "what admit returned", why=why)
     seen = (request.num_computed_tokens, request.num_cached_tokens, desk.table(request))
     expect_equal(seen, (0, 0, []), "num_computed_tokens, num_cached_tokens, the table", why=why)
+
+
+@task("3.5")
+def test_a_fork_may_reuse_what_its_sibling_may_not(part: ModuleType) -> None:
+    """Of siblings whose prompt needs log-probabilities, only the first computes all of it."""
+    desk = CacheDesk(part)
+    path = desk.file(A[:8])
+    fork = desk.request(A[:11], desk.request(A[:11], may_reuse=False), may_reuse=False)
+    why = (
+        "r0 gives the log-probabilities of the prompt for both, so r1 may use what is cached: ask "
+        "`may_reuse_prefix`, which knows of forks, and not the parameters."
+    )
+    expect_equal(desk.cache.admit(fork), 8, "what admit returned for r1", why=why)
+    expect_equal(desk.table(fork), path, "the table of r1", why=why)
 
 
 @task("3.5")

@@ -71,6 +71,26 @@ def test_a_fork_does_not_lock_the_block_that_it_will_write(part: ModuleType) -> 
 
 
 @task("3.7")
+def test_a_fork_takes_what_it_did_not_lock(part: ModuleType) -> None:
+    """What the sibling has filed of the prompt, and the fork has not locked, comes from its table."""
+    desk = CacheDesk(part)
+    desk.file(A[:8])
+    first = desk.request(A[:8])
+    first.token_ids += B[:3]
+    first.num_preemptions = 1
+    desk.note_change("r0 has 11 tokens. It was preempted: num_preemptions = 1")
+    desk.cache.admit(first)
+    first.status = RequestStatus.RUNNING
+    fork = desk.admit(A[:8], fork_of=first)
+    why = (
+        "The sibling has filed two blocks, the fork has locked one: count from what `_start_table` "
+        "found for the fork, not from what is filed of the sibling."
+    )
+    expect_equal(desk.table(fork), desk.table(first), "the fork's table", why=why)
+    expect_equal(fork.num_computed_tokens, 7, "num_computed_tokens", why=why)
+
+
+@task("3.7")
 def test_a_fork_locks_its_prefix_itself(part: ModuleType) -> None:
     """What a fork shares stays protected when its sibling goes."""
     desk, guard = guarded_desk(part)

@@ -43,9 +43,9 @@ def test_without_room_nothing_changes(part: ModuleType) -> None:
         got, False, "what allocate returned with 4 blocks to be had and 5 needed", why=NOTHING
     )
     desk.expect_unchanged(before, "allocate had returned False", NOTHING)
-    expect_equal(
-        desk.cache.allocate(request, 32), True, "what allocate returned for exactly all of it"
-    )
+    why = "Of the 4 blocks 2 are cached and not in use: they are room as well, to the last one."
+    got = desk.cache.allocate(request, 32)
+    expect_equal(got, True, "what allocate returned for exactly all of it", why=why)
     desk.check()
 
 
@@ -88,9 +88,13 @@ def test_pressure_evicts_what_is_missing(part: ModuleType) -> None:
         request = desk.admit(B)
         expect(desk.cache.allocate(request, num_tokens), "no room although 8 blocks may be had")
         expect_equal(len(desk.table(request)), num_tokens // 4, "blocks in the table")
+        assert desk.tree is not None
+        gone = 5 - desk.tree.num_blocks
+        expect_equal(gone, evicted, "how many blocks the tree has lost", why=EVICT_LITTLE)
         expect_equal(
-            desk.cache.stats()["evicted_blocks"], evicted, "evicted blocks", why=EVICT_LITTLE
-        )
+            desk.cache.stats()["evicted_blocks"], gone, "evicted_blocks of stats()",
+            why="stats() reports `_evicted`: count there each block that the tree gives up.",
+        )  # fmt: skip
         desk.check()
         got = quietly(desk.cache).cached_tokens(desk.request([*A, 0]))
         expect_equal(got, 20 - 4 * evicted, "cached tokens left", why=EVICT_LITTLE)
@@ -188,6 +192,37 @@ def test_a_copy_needs_a_block_like_any_other(part: ModuleType) -> None:
     expect_equal(got, False, "room for a copy and one more block when 1 is free", why=why)
     desk.expect_unchanged(before, "allocate had returned False", why)
     expect_equal(desk.cache.allocate(request, 7), True, "room for the copy alone", why=why)
+
+
+@task("3.6")
+def test_a_longer_table_has_no_block_to_spare(part: ModuleType) -> None:
+    """A table that drafts made longer needs a block for its copy all the same."""
+    desk, request = beside_a_reader(part)
+    expect(desk.cache.allocate(request, 17), "no room for 3 more blocks and a copy in 8")
+    desk.carry_out()
+    desk.read_along(desk.table(request)[1])
+    why = "The table has more blocks than 7 tokens need: then none is missing, not less than none."
+    for num_tokens, keep_free in ((7, 0), (7, 8)):
+        got = desk.cache.allocate(request, num_tokens, keep_free=keep_free)
+        expect_equal(got, True, f"room for 7 tokens with keep_free={keep_free}", why=why)
+        desk.carry_out()
+        written = desk.table(request)[1]
+        expect_equal(desk.refs([written]), [1], "references to the block that is written", why=why)
+
+
+@task("3.6")
+def test_each_copy_of_a_step_is_promised(part: ModuleType) -> None:
+    """take_moves hands over the copies of all requests that got room since the last call."""
+    desk, request = beside_a_reader(part)
+    other = desk.admit(B[:3])
+    expect(desk.compute(other), "no room in a pool with free blocks")
+    desk.read_along(desk.table(other)[0])
+    for each in (request, other):
+        expect(desk.cache.allocate(each, each.num_tokens), "no room in a pool with free blocks")
+    why = "Several requests may need a copy in one step: add to the third list of `_moves`."
+    copies = [fresh for _, fresh in desk.carry_out()[2]]
+    written = [desk.table(request)[1], desk.table(other)[0]]
+    expect_equal(copies, written, "the blocks that are copied to", why=why)
 
 
 @task("3.6")

@@ -61,6 +61,26 @@ def in_words(tables: list[list[int]], tokens: list[tuple[int, int]], size: int) 
 
 
 @task("3.4")
+def test_slots_follow_the_table(part: ModuleType) -> None:
+    """Token p has its slot in block table[p // block_size], row p % block_size."""
+    table = [5, 1, 6]
+    got = ask(make_pool(part, 4), [table], [(0, p) for p in range(2, 10)])
+    slots = [22, 23, 4, 5, 6, 7, 24, 25]
+    what = f"slots of tokens 2 to 9 with the table {table} and blocks of four"
+    expect_equal(got.tolist(), slots, what, why=NEXT_ENTRY)
+
+
+@task("3.4")
+def test_each_token_is_looked_up_in_its_own_table(part: ModuleType) -> None:
+    """Tokens of several requests stand in any order; rows says whose each of them is."""
+    tables = [[5, 1, 6], [2, 0, 7], [3, 4, 0]]
+    tokens = [(2, 7), (0, 3), (1, 8), (0, 4), (2, 0), (1, 9), (1, 3)]
+    got = ask(make_pool(part, 4), tables, tokens)
+    what = f"slots of the tokens (row, position) {tokens} with the tables {tables}"
+    expect_equal(got.tolist(), in_words(tables, tokens, 4), what, why=OWN_TABLE)
+
+
+@task("3.4")
 def test_slots_are_int64(part: ModuleType) -> None:
     """slot_mapping returns an int64 tensor, though the tables are int32."""
     got = ask(make_pool(part, 4), [[5, 1]], [(0, 3), (0, 4)])
@@ -111,26 +131,6 @@ def test_slots_are_computed_without_taking_values_out(part: ModuleType) -> None:
     """slot_mapping stays on the device: it makes no list or number of a tensor."""
     taken = sorted(TAKES_OUT.intersection(asked(make_pool(part, 4), 4)))
     expect_equal(taken, [], "calls that fetch values from the device", why=ON_DEVICE)
-
-
-@task("3.4")
-def test_slots_follow_the_table(part: ModuleType) -> None:
-    """Token p has its slot in block table[p // block_size], row p % block_size."""
-    table = [5, 1, 6]
-    got = ask(make_pool(part, 4), [table], [(0, p) for p in range(2, 10)])
-    slots = [22, 23, 4, 5, 6, 7, 24, 25]
-    what = f"slots of tokens 2 to 9 with the table {table} and blocks of four"
-    expect_equal(got.tolist(), slots, what, why=NEXT_ENTRY)
-
-
-@task("3.4")
-def test_each_token_is_looked_up_in_its_own_table(part: ModuleType) -> None:
-    """Tokens of several requests stand in any order; rows says whose each of them is."""
-    tables = [[5, 1, 6], [2, 0, 7], [3, 4, 0]]
-    tokens = [(2, 7), (0, 3), (1, 8), (0, 4), (2, 0), (1, 9), (1, 3)]
-    got = ask(make_pool(part, 4), tables, tokens)
-    what = f"slots of the tokens (row, position) {tokens} with the tables {tables}"
-    expect_equal(got.tolist(), in_words(tables, tokens, 4), what, why=OWN_TABLE)
 
 
 @task("3.4")
