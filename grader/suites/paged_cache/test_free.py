@@ -69,6 +69,43 @@ def test_a_failed_request_leaves_nothing(part: ModuleType) -> None:
 
 
 @task("3.8")
+def test_free_leaves_the_counts(part: ModuleType) -> None:
+    """free takes back the table and the lock; the counts of the request stay as they are."""
+    for keep in (True, False):
+        desk = CacheDesk(part)
+        desk.file(A[:4])
+        request = desk.admit(A[:10])
+        desk.compute(request)
+        request.num_preemptions = 1
+        desk.note_change("r0 was preempted once: num_preemptions = 1")
+        desk.leave(request, keep=keep)
+        seen = (request.num_computed_tokens, request.num_cached_tokens, request.num_preemptions)
+        what = "num_computed_tokens, num_cached_tokens and num_preemptions after free"
+        why = "The counts are the scheduler's, which reports them: free takes back what admit took."
+        expect_equal(seen, (10, 4, 1), what, why=why)
+
+
+@task("3.8")
+def test_dropped_tokens_are_not_filed(part: ModuleType) -> None:
+    """A block that lost tokens at its end, since they came after the one that ends, is not filed."""
+    desk = CacheDesk(part)
+    request = desk.admit(A[:6])
+    for _ in range(3):
+        desk.compute(request)
+    table = desk.table(request)
+    request.drop_last(2)
+    desk.note_change("r0 has 7 tokens: the last two were dropped. 8 are computed")
+    desk.leave(request)
+    why = (
+        "The block's last token is known no more, so the block stands for no prefix: "
+        "num_settled_tokens leaves out what was dropped."
+    )
+    what = "references to its two blocks, of which one is full"
+    expect_equal(desk.refs(table[:2]), [1, 0], what, why=why)
+    desk.check(why)
+
+
+@task("3.8")
 def test_free_is_harmless_without_a_table(part: ModuleType) -> None:
     """free of a request that was never admitted, or is free already, does nothing."""
     desk = CacheDesk(part)

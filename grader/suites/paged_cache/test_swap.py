@@ -3,55 +3,12 @@
 from types import ModuleType
 
 from grader.kit import expect, expect_equal, run_machine, task
-from grader.suites.paged_cache.cache_desk import RUNNING, CacheDesk
+from grader.suites.paged_cache.cache_desk import CacheDesk
 from grader.suites.paged_cache.cache_machine import SwapMachine
 from grader.suites.paged_cache.guards import guarded_desk
 from grader.suites.paged_cache.pending import GIVEN_UP, expect_pending
-from yaie.core.request import Request, RequestStatus
-
-A = list(range(1, 21))
-B = list(range(21, 41))
-
-ALL_OR_NONE = "A table moves whole or not at all: see that there is room before anything changes."
-
-
-def swapped(
-    part: ModuleType, length: int = 10, *, caching: bool = True
-) -> tuple[CacheDesk, Request]:
-    """A request that has its prompt computed, whole blocks from the cache, and stands on the host."""
-    desk = CacheDesk(part, num_host_blocks=4, caching=caching)
-    if caching:
-        desk.file(A[: length // 4 * 4])
-    request = desk.admit(A[:length])
-    desk.compute(request)
-    table = desk.table(request)
-    got = desk.cache.swap_out(request)
-    expect_equal(got, True, f"what swap_out returned with room for all {len(table)} blocks")
-    request.status = RequestStatus.SWAPPED
-    request.num_preemptions += 1
-    moved = [device for device, _ in desk.carry_out()[0]]
-    why = "The plan copies what `take_moves` names: each block of the table, in its order."
-    expect_equal(moved, table, "the device blocks that are to be copied to the host", why=why)
-    return desk, request
-
-
-LOST = "What the tree still has need not be copied: only what it has lost meanwhile comes from the host."
-BEYOND = (
-    "swap_in shares the full blocks of num_computed_tokens, and no more. Behind them the tree may have "
-    "blocks of this prompt that another computed: this request goes on computing there, and would write "
-    "into them. What it had begun comes from the host."
-)
-
-
-def swap_in(
-    desk: CacheDesk, request: Request, num_tokens: int, copied: int, why: str = LOST
-) -> None:
-    """Back to the device, with `copied` blocks from the host."""
-    got = desk.cache.swap_in(request, num_tokens)
-    expect_equal(got, True, "what swap_in returned with room enough")
-    request.status = RUNNING
-    what = "how many blocks are to be copied from the host"
-    expect_equal(len(desk.carry_out()[1]), copied, what, why=why)
+from grader.suites.paged_cache.swapping import ALL_OR_NONE, BEYOND, LOST, A, B, swap_in, swapped
+from yaie.core.request import RequestStatus
 
 
 @task("3.10")
@@ -86,6 +43,8 @@ def test_only_what_was_lost_is_copied_back(part: ModuleType) -> None:
         swap_in(desk, request, 17, copied)
         expect_equal(len(desk.table(request)), 5, "blocks in the table, with room for 17 tokens")
         expect_equal(request.num_computed_tokens, 14, "num_computed_tokens", why="Nothing is lost.")
+        why = "It says what the first admission found: a return from the host is no admission."
+        expect_equal(request.num_cached_tokens, 12, "num_cached_tokens", why=why)
         desk.check(LOST)
         expect(desk.compute(request), "no room in a pool with free blocks")
         desk.check(LOST)
@@ -190,10 +149,10 @@ def test_what_others_filed_beyond_is_not_taken(part: ModuleType) -> None:
 @task("3.10")
 def test_a_full_host_changes_nothing(part: ModuleType) -> None:
     """swap_out without room for the whole table returns False; no move is promised."""
-    for caching in (False, True):
+    for caching, cached in ((False, 0), (True, 8), (True, 0)):
         desk = CacheDesk(part, num_host_blocks=2, caching=caching)
-        if caching:
-            desk.file(A[:8])
+        if cached:
+            desk.file(A[:cached])
         request = desk.admit(A[:10])
         desk.compute(request)
         before = desk.holdings()

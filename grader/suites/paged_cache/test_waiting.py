@@ -46,8 +46,25 @@ def test_who_lacks_another_block_does_not_wait(part: ModuleType) -> None:
     desk = computing(part, 4, 12)
     for prompt in ([*A[:7], *B[:5]], [*B[:4], *A[4:12]], [*B[:4], *A[:4], 0], B[:9]):
         expect_pending(desk, prompt, False, NOTHING_GAINED)
+
+
+@task("3.9")
+def test_who_ends_with_the_block_does_not_wait(part: ModuleType) -> None:
+    """A request whose last token fills the block in the making cannot use it, and is not pending."""
+    desk = computing(part, 4, 12)
     why = "Its last token is its own to compute: it cannot use the second block whole."
     expect_pending(desk, A[:8], False, why)
+
+
+@task("3.9")
+def test_each_that_computes_may_be_the_one(part: ModuleType) -> None:
+    """Of several requests with chunks, any may compute the block that is missing."""
+    desk = CacheDesk(part)
+    for prompt in (B[:5], A[:9], B[10:15]):
+        desk.cache.allocate(desk.admit(prompt), len(prompt))
+    why = "The first note in `_computing` is not the only one: say no when none of them fits."
+    for prompt in (B[:6], A[:6], B[10:16]):
+        expect_pending(desk, prompt, True, why, "while r0, r1 and r2 compute their prompts")
 
 
 @task("3.9")
@@ -217,6 +234,17 @@ def test_a_fork_waits_for_its_siblings_prompt(part: ModuleType) -> None:
         desk.note_change("r0 runs again")
         desk.compute(first, 4, commit=True)
         expect_pending(desk, fork, False, why, "after all of them")
+
+
+@task("3.9")
+def test_a_fork_waits_for_others_as_well(part: ModuleType) -> None:
+    """A fork whose sibling does not run is asked like any other request."""
+    desk = CacheDesk(part)
+    fork = desk.request(A[:9], fork_of=desk.request(A[:9]))
+    expect_pending(desk, fork, False, NOTHING_GAINED, "while no request computes")
+    desk.cache.allocate(desk.admit([*A[:8], *B[:3]]), 11)
+    why = "The sibling is one reason to wait, and the missing block another: go on to that one."
+    expect_pending(desk, fork, True, why, "while r2 computes its first two blocks, and r0 waits")
 
 
 @task("3.9")
