@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import triton.runtime.interpreter as interpreter
+from triton.language.semantic import TritonSemantic
 
 Patch = tuple[Any, str, Callable[..., Any]]
 MOVES = (
@@ -54,20 +55,7 @@ def patches(watch: Watch) -> Iterator[Patch]:
         yield handle, "materialize_pointers", _keeping_base(handle.materialize_pointers)
     yield from _memory(watch, builder)
     yield from _calls(watch)
-    yield interpreter, "_get_np_dtype", _looked_up_once(interpreter._get_np_dtype)
-
-
-def _looked_up_once(numpy_dtype: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Triton makes the table of its dtypes anew for every operation, a tenth of the time of a kernel."""
-    known: dict[str, Any] = {}
-
-    def looked_up(dtype: Any) -> Any:
-        name = dtype.scalar.name
-        if name not in known:
-            known[name] = numpy_dtype(dtype)
-        return known[name]
-
-    return looked_up
+    yield from _shortcuts()
 
 
 def _keeping_origin(move: Callable[..., Any]) -> Callable[..., Any]:
@@ -183,6 +171,30 @@ def _calls(watch: Watch) -> Iterator[Patch]:
     yield interpreter.InterpreterBuilder, "set_grid_idx", begun
     yield interpreter, "_implicit_cvt", named
     yield interpreter, "_patch_lang", patch_once
+
+
+def _shortcuts() -> Iterator[Patch]:
+    """Nearly half of the time of small programs, for nothing: the interpreter computes every sum and
+    product of int32 in int64 too, for an assertion that only a debug mode has, and makes a table of
+    dtypes each time that it looks one up."""
+    check_overflow = TritonSemantic.binary_op_sanitize_overflow_impl
+    look_up = interpreter._get_np_dtype
+    known: dict[str, Any] = {}
+
+    def checked_in_debug_mode(self: Any, *args: Any) -> None:
+        if self.builder.options.debug:
+            check_overflow(self, *args)
+
+    def remembered(dtype: Any) -> Any:
+        element = dtype.element_ty if isinstance(dtype, interpreter.tl.block_type) else dtype
+        if isinstance(element, interpreter.tl.pointer_type):
+            return look_up(element)
+        if element.name not in known:
+            known[element.name] = look_up(element)
+        return known[element.name]
+
+    yield TritonSemantic, "binary_op_sanitize_overflow_impl", checked_in_debug_mode
+    yield interpreter, "_get_np_dtype", remembered
 
 
 def innermost(error: BaseException) -> BaseException:
