@@ -86,9 +86,11 @@ def _memory(watch: Watch, builder: Any) -> Iterator[Patch]:
     swap, update = builder.create_atomic_cas, builder.create_atomic_rmw
     dot = builder.create_dot
 
-    def checked_load(self: Any, pointers: Any, mask: Any, *rest: Any, **more: Any) -> Any:
+    def checked_load(self: Any, pointers: Any, mask: Any, other: Any, *rest: Any, **more: Any) -> Any:
         watch.check("It reads", pointers, mask)
-        return load(self, pointers, mask, *rest, **more)
+        if other is None:
+            other = _anything(pointers)
+        return load(self, pointers, mask, other, *rest, **more)
 
     def checked_store(self: Any, pointers: Any, value: Any, mask: Any, *rest: Any) -> Any:
         watch.check("It writes", pointers, mask)
@@ -117,6 +119,20 @@ def _memory(watch: Watch, builder: Any) -> Iterator[Patch]:
     yield builder, "create_atomic_cas", checked_swap
     yield builder, "create_atomic_rmw", checked_update
     yield builder, "create_dot", counted_dot
+
+
+def _anything(pointers: Any) -> Any:
+    """What lanes that are masked off hold without `other`: the interpreter has 0, a GPU what was in the
+    register. Here it is NaN, or the largest number."""
+    dtype = pointers.get_element_ty()
+    numbers = interpreter._get_np_dtype(dtype)
+    if dtype == interpreter.tl.bfloat16:  # which the interpreter keeps as its bits
+        worst: Any = 0x7FC0
+    elif numbers.kind == "f":
+        worst = np.nan
+    else:
+        worst = True if numbers.kind == "b" else np.iinfo(numbers).max
+    return interpreter.TensorHandle(np.full(pointers.data.shape, worst, numbers), dtype)
 
 
 def _calls(watch: Watch) -> Iterator[Patch]:

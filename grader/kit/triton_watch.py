@@ -10,7 +10,8 @@ Inside `watching` every pointer remembers the tensor argument that it was made f
 an atomic operation that is not masked and lies outside that tensor raises a `Fault`, which names the
 argument, the element and, in the report, the line of the part; `triton_faults` words it. What lies
 between the rows of a view is outside too. Memory that `torch.empty` hands out meanwhile holds NaN (the
-largest number, for integers): what a kernel leaves unwritten shows.
+largest number, for integers): what a kernel leaves unwritten shows. So do lanes that a load masks off
+without `other`, once they are counted.
 
 Works in Triton's interpreter (TRITON_INTERPRET=1; the grader's worker and tests/conftest.py set it).
 Block pointers and tensor descriptors are checked like any other pointer. Errors inside a kernel arrive

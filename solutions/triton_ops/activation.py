@@ -20,9 +20,9 @@ def silu_mul_kernel(x, out, row_stride, D, BLOCK: tl.constexpr):
     columns = tl.program_id(0) % tiles * BLOCK + tl.arange(0, BLOCK)
     mask = columns < D
     gates = x + row * row_stride + columns
-    gate = tl.load(gates, mask=mask, other=0.0).to(tl.float32)
-    up = tl.load(gates + D, mask=mask, other=0.0).to(tl.float32)
-    opened = (gate / (1.0 + tl.exp(-gate))).to(x.dtype.element_ty).to(tl.float32)
+    gate = tl.load(gates, mask=mask).to(tl.float32)
+    up = tl.load(gates + D, mask=mask).to(tl.float32)
+    opened = (gate / (1.0 + tl.exp(-gate))).to(x.dtype.element_ty)
     tl.store(out + row * D + columns, (opened * up).to(x.dtype.element_ty), mask=mask)
     # END SOLUTION
 

@@ -164,12 +164,12 @@ class LayerKernels:
         if not tokens:
             return
         # BEGIN SOLUTION 9.6
-        tile, rest = head_tile(tokens, heads, kv_heads, num_multiprocessors(q.device)), d - 2 * half
+        tile = head_tile(tokens, heads, kv_heads, num_multiprocessors(q.device))
         rope_and_store_kernel[(tokens, tile.tiles)](
             q, k, v, positions, cos, sin, key_blocks, value_blocks, slot_mapping,
             q.stride(0), q.stride(1), k.stride(0), k.stride(1), v.stride(0), v.stride(1),
             *key_blocks.stride()[:3], key_blocks.shape[1], heads, kv_heads,
-            D=d, BLOCK_D=triton.next_power_of_2(d), REST=triton.next_power_of_2(rest) if rest else 0,
+            D=d, BLOCK_D=triton.next_power_of_2(d), REST=triton.next_power_of_2(d - 2 * half),
             HALF=half, BLOCK_HALF=triton.next_power_of_2(half),
             HEADS=tile.heads, KV_HEADS=tile.kv_heads, num_warps=tile.warps,
         )  # fmt: skip

@@ -51,7 +51,7 @@ def rms_norm_kernel(
     # BEGIN SOLUTION 9.1
     columns = tl.arange(0, BLOCK)
     inside = columns < D
-    scale = tl.load(weight + columns, mask=inside, other=0.0)
+    scale = tl.load(weight + columns, mask=inside)
     for tile in tl.range(
         tl.program_id(0), tl.cdiv(num_rows, ROWS), tl.num_programs(0), num_stages=STAGES
     ):
@@ -86,7 +86,7 @@ def add_rms_norm_kernel(
     # BEGIN SOLUTION 9.2
     columns = tl.arange(0, BLOCK)
     inside = columns < D
-    scale = tl.load(weight + columns, mask=inside, other=0.0)
+    scale = tl.load(weight + columns, mask=inside)
     for tile in tl.range(
         tl.program_id(0), tl.cdiv(num_rows, ROWS), tl.num_programs(0), num_stages=STAGES
     ):
@@ -95,7 +95,7 @@ def add_rms_norm_kernel(
         at_x = x + rows[:, None] * x_stride + columns[None, :]
         at_residual = residual + rows[:, None] * residual_stride + columns[None, :]
         added = tl.load(at_x, mask=mask, other=0.0).to(tl.float32)
-        total = added + tl.load(at_residual, mask=mask, other=0.0).to(tl.float32)
+        total = added + tl.load(at_residual, mask=mask, other=0.0)
         total = total.to(residual.dtype.element_ty)
         tl.store(at_residual, total, mask=mask)
         normed = normalise(total.to(tl.float32), scale, eps, D, x.dtype.element_ty)

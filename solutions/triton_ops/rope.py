@@ -31,13 +31,13 @@ def turn_heads(
     # BEGIN SOLUTION 9.4
     rows = first_head + tl.arange(0, HEADS)
     pairs = tl.arange(0, BLOCK_HALF)
-    c = tl.load(cos + pairs, mask=pairs < HALF, other=0.0)[None, :]
-    s = tl.load(sin + pairs, mask=pairs < HALF, other=0.0)[None, :]
+    c = tl.load(cos + pairs, mask=pairs < HALF)[None, :]
+    s = tl.load(sin + pairs, mask=pairs < HALF)[None, :]
     mask = (rows < heads)[:, None] & (pairs < HALF)[None, :]
     offsets = rows[:, None] * source_stride + pairs[None, :]
-    first = tl.load(source + offsets, mask=mask, other=0.0).to(tl.float32)
-    second = tl.load(source + offsets + HALF, mask=mask, other=0.0).to(tl.float32)
-    dtype = target.dtype.element_ty
+    first = tl.load(source + offsets, mask=mask)
+    second = tl.load(source + offsets + HALF, mask=mask)
+    dtype = target.dtype.element_ty  # the angles are float32, and so are the products
     offsets = rows[:, None] * target_stride + pairs[None, :]
     tl.store(target + offsets, (first * c - second * s).to(dtype), mask=mask)
     tl.store(target + offsets + HALF, (second * c + first * s).to(dtype), mask=mask)
