@@ -86,7 +86,9 @@ def _memory(watch: Watch, builder: Any) -> Iterator[Patch]:
     swap, update = builder.create_atomic_cas, builder.create_atomic_rmw
     dot = builder.create_dot
 
-    def checked_load(self: Any, pointers: Any, mask: Any, other: Any, *rest: Any, **more: Any) -> Any:
+    def checked_load(
+        self: Any, pointers: Any, mask: Any, other: Any, *rest: Any, **more: Any
+    ) -> Any:
         watch.check("It reads", pointers, mask)
         if other is None:
             other = _anything(pointers)

@@ -15,6 +15,7 @@ from grader.kit import Mismatch, expect, expect_equal, watch
 from grader.kit.kernels import expect_near, padded_apart, random
 from grader.kit.layout import STRIDE_WHY
 from grader.kit.triton_watch import Seen, watching
+from solutions import triton_ops as reference
 from solutions.triton_ops import norms, rope
 
 F32, F16 = torch.float32, torch.float16
@@ -36,6 +37,22 @@ SLOTS = (
 )
 NOTHING = "A negative slot stores nothing: as an index it would be another block's memory."
 POOL = ("key_blocks", "value_blocks")
+ROUNDING = (
+    "The normed value is rounded to the input's dtype before the weight, as in lab 2, or an engine "
+    "gives other tokens with one backend than with another."
+)
+SHORT = (
+    "A row of 16 numbers is half a warp's work, and starting a program costs more. A tile [ROWS, "
+    "BLOCK], or a loop over rows, gives each program several: `norm_tile` says how many."
+)
+LONG = (
+    "A tile that holds a row of 20,000 numbers or more has 32,768 lanes or more, which no program's "
+    "registers hold. Above LONGEST_ROW a loop over the row reads it twice: `long_rms_norm_kernel`."
+)
+LONGEST = (
+    "16,384 numbers are the longest row that registers hold: LONGEST_ROW itself still takes one tile, "
+    "and is read once."
+)
 WIDE = "The arithmetic is done in float32; what is stored is rounded to the input's dtype."
 
 
@@ -54,6 +71,21 @@ def given(part: ModuleType, *names: str) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def ours_with(part: ModuleType, name: str) -> Iterator[Any]:
+    """The reference's kernels, which call the learner's helper of that name; None if there is no such
+    helper."""
+    theirs = [vars(m)[name] for m in vars(part).values() if _has(part, m, name)]
+    if not theirs:
+        yield None
+        return
+    with ExitStack() as stack:
+        for module in vars(reference).values():
+            if _has(reference, module, name):
+                stack.enter_context(patch.object(module, name, theirs[0]))
+        yield reference.LayerKernels()
+
+
 def _has(part: ModuleType, module: Any, name: str) -> bool:
     if not isinstance(module, ModuleType) or not module.__name__.startswith(part.__name__):
         return False
@@ -70,6 +102,12 @@ def run(part: ModuleType, name: str, *args: Any, record: bool = False) -> tuple[
     with watching(record=record) as seen:
         got = getattr(kernels, name)(*args)
     return got, seen
+
+
+def goes_by_longest_row(part: ModuleType) -> bool:
+    """Whether LONGEST_ROW parts short rows from long ones; another design may have another limit."""
+    modules = [module for module in vars(part).values() if isinstance(module, ModuleType)]
+    return any(hasattr(m, "LONGEST_ROW") for m in modules if not m.__name__.endswith(".launch"))
 
 
 def expect_one_launch(seen: Seen, what: str, why: str) -> None:

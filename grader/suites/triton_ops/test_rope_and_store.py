@@ -104,11 +104,16 @@ def test_rope_and_store_is_one_launch(part: ModuleType) -> None:
 
 @task("9.6")
 def test_rope_and_store_with_many_heads(part: ModuleType) -> None:
-    """33 heads of q on 11 of k, in float16."""
-    positions, tables = torch.tensor([8, 1]), kernels.rotary_tables(9, 2)
-    why = "Heads of q beyond one tile, and lanes of a tile beyond the last head."
-    qkv = product(2, 33, 11, 4, dtype=F16)
-    expect_turned_and_stored(part, qkv, positions, tables, [6, 10], why)
+    """33 heads of q on 11 of k, in float16, for few tokens and for many."""
+    tables = kernels.rotary_tables(9, 2)
+    why = (
+        "Heads of q beyond one tile, and lanes of a tile beyond the last head. Program t of a token has "
+        "the heads of k and v from t * KV_HEADS on: where tokens are few, KV_HEADS is 1."
+    )
+    for slots in ([6, 10], [6, 10, 0, 3, 11]):
+        positions = torch.tensor([8, 1, 0, 4, 2][: len(slots)])
+        qkv = product(len(slots), 33, 11, 4, dtype=F16)
+        expect_turned_and_stored(part, qkv, positions, tables, slots, why)
 
 
 @task("9.6")
