@@ -73,7 +73,7 @@ def judge(candidate, low, total, p, mass, following, logits):
             low = tl.load(logits + candidate)
             candidate = following
     else:
-        total = tl.where(total < 0, mass, total)
+        total = tl.where(total == -1, mass, total)
         candidate = following
     return candidate, low, total, is_open
     # END SOLUTION

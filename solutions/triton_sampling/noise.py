@@ -64,7 +64,7 @@ def race_time(bits):
     digits: below SMALL it is the series u + u**2 / 2 + ... + u**5 / 5.
     """
     # BEGIN SOLUTION 12.1
-    uniform = (bits.to(tl.float32) + 0.5) * 2.0**-32
+    uniform = (bits + 0.5) * 2.0**-32
     series = 1 / 3 + uniform * (1 / 4 + uniform * (1 / 5))
     series = uniform * (1.0 + uniform * (0.5 + uniform * series))
     logarithm = -fast_log(1.0 - tl.minimum(uniform, LARGEST_UNIFORM))

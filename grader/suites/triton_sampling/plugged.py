@@ -38,6 +38,7 @@ TASKS: dict[str, dict[str, Any]] = {
 """The functions of each task that others call."""
 
 INF = float("inf")
+NO_TOKEN = 2**31 - 1
 MOST_ROWS_SHOWN = 4
 SAME_NOISE = (
     "The noise is that of lab 1, a function of seed, step and token: a request draws the same tokens "
@@ -55,7 +56,7 @@ def _modules(package: ModuleType) -> list[ModuleType]:
     return [m for m in found if m.__name__.startswith(package.__name__)]
 
 
-def _theirs(part: ModuleType, task: str) -> dict[str, Any] | None:
+def theirs_of(part: ModuleType, task: str) -> dict[str, Any] | None:
     """The learner's functions of a task by name; None if the design has others."""
     found = {}
     for name, ours in TASKS[task].items():
@@ -78,9 +79,9 @@ def sampler_of(part: ModuleType, task: str) -> Iterator[Any]:
                         stack.enter_context(patch.object(module, name, function))
 
         for other in TASKS:
-            if other != task and _theirs(part, other) is not None:
+            if other != task and theirs_of(part, other) is not None:
                 plug(part, TASKS[other])
-        theirs = _theirs(part, task) if task in TASKS else None
+        theirs = theirs_of(part, task) if task in TASKS else None
         if theirs is not None:
             plug(reference, theirs)
         yield (reference if theirs is not None else part).Sampler()
@@ -101,11 +102,19 @@ def draw_tokens(
 
 def bounds_of(part: ModuleType, logits: Tensor, batch: SamplingBatch) -> Tensor | None:
     """What top-k asks of each row, searched with the learner's `narrow`; None if there is none."""
-    if _theirs(part, "12.4") is None:
-        return None
+    return search_of(part, logits, batch)[0]
+
+
+def search_of(part: ModuleType, logits: Tensor, batch: SamplingBatch) -> tuple[Tensor | None, Seen]:
+    """These bounds, and what the search for them did after the first pass."""
+    if theirs_of(part, "12.4") is None:
+        return None, Seen()
     _note_rows(logits, batch)
-    with sampler_of(part, "12.4"), watching():
-        return top_k.top_k_bounds(logits, batch, scan.scan_rows(logits, batch))
+    with sampler_of(part, "12.4"):
+        with watching():
+            first = scan.scan_rows(logits, batch)
+        with watching() as seen:
+            return top_k.top_k_bounds(logits, batch, first), seen
 
 
 def _note_rows(logits: Tensor, batch: SamplingBatch) -> None:

@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 
 from grader.kit import examples, expect, expect_equal, task
 from grader.kit.kernels import padded, sampling_batch
+from grader.suites.triton_sampling.calls import lead_of, theirs
 from grader.suites.triton_sampling.plugged import (
     INF,
+    NO_TOKEN,
     SAME_NOISE,
     draw_tokens,
     expect_all_of,
@@ -152,6 +154,28 @@ def test_the_first_pass_reports_the_largest_of_each_chunk(part: ModuleType) -> N
     batch = sampling_batch(1, top_k=[40], top_p=[0.9])
     why = "A chunk whose maximum is too small is never read again."
     expect_draws(part, TASK, logits, batch, "the draw of top_k = 40, top_p = 0.9", why=why)
+
+
+@task(TASK)
+def test_of_equals_the_leader_stays(part: ModuleType) -> None:
+    """A token that arrives together with a lane's leader does not take the lead, nor one of weight 0."""
+    nobody = torch.zeros(4), torch.ones(4), torch.full((4,), NO_TOKEN, dtype=torch.int32)
+    with theirs(part, TASK) as are_there:
+        if not are_there:
+            return  # another design: its draws are graded
+        weights, times, tokens = lead_of([1.0, 0.0, 1.0, 0.5], [7, 7, 7, 7], nobody)
+        first = tokens.tolist()
+        # Lane 0: the same arrival. Lane 2: an earlier one. Lane 3: a later one.
+        lead = weights, times, torch.tensor([3, NO_TOKEN, 3, 3], dtype=torch.int32)
+        new_weights, _, after = lead_of([1.0, 0.0, 2.0, 0.25], [7, 7, 7, 7], lead)
+    why = "Earlier is time * lead_weight < lead_time * weight: at equal products the lower token stays."
+    what = "the leaders of lanes without one, after token 7 of weights 1, 0, 1, 0.5"
+    expect_equal(first, [7, NO_TOKEN, 7, 7], what, why="Weight 0 may not win.")
+    what = "the leaders of lanes led by token 3, nobody, 3 and 3, after another token 7 of each"
+    expect_equal(after.tolist(), [3, NO_TOKEN, 7, 3], what, why=why)
+    expect_equal(
+        new_weights.tolist(), [1.0, 0.0, 2.0, 0.5], "the weights of these leaders", why=why
+    )
 
 
 @task(TASK)

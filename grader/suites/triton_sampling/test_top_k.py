@@ -16,6 +16,7 @@ from grader.suites.triton_sampling.plugged import (
     expect_draws,
     logs,
     random_logits,
+    search_of,
 )
 
 TASK = "12.4"
@@ -23,6 +24,21 @@ BOUND = (
     "The bound lies below the k-th largest logit and not below the next smaller one: exactly the k "
     "largest, and ties with the last of them, are above it."
 )
+
+
+def expect_kept(
+    part: ModuleType, row: torch.Tensor, k: int, tokens: set[int], of: str, why: str
+) -> None:
+    """Just these tokens lie above the bound for top_k = k; or, in another design, are drawn."""
+    bounds = bounds_of(part, row, sampling_batch(1, top_k=k))
+    if bounds is None:
+        what = f"the tokens drawn at top_k = {k} of {of}"
+        expect_all_of(part, TASK, row, tokens, what, why=why, top_k=k, temperature=2.0)
+        return
+    above = (row[0] > bounds[0]).nonzero().flatten().tolist()
+    expect_equal(
+        above, sorted(tokens), f"the tokens above the bound for top_k = {k} of {of}", why=why
+    )
 
 
 @task(TASK)
@@ -52,9 +68,8 @@ def test_top_k_keeps_the_k_largest(part: ModuleType) -> None:
     """Of logits 1, 4, 2, 3 top_k = 2 leaves the tokens with 4 and 3."""
     row = torch.tensor([[1.0, 4.0, 2.0, 3.0]]) / 4
     for k, tokens in ((1, {1}), (2, {1, 3}), (3, {1, 2, 3})):
-        what = f"the tokens drawn at top_k = {k}"
-        expect_all_of(
-            part, TASK, row, tokens, what, why=f"The k-th largest is one of the k. {BOUND}", top_k=k
+        expect_kept(
+            part, row, k, tokens, "1, 4, 2, 3", f"The k-th largest is one of the k. {BOUND}"
         )
 
 
@@ -63,8 +78,7 @@ def test_top_k_keeps_ties_with_the_last(part: ModuleType) -> None:
     """Of 3, 2, 2, 1, 2 top_k = 2 leaves all but the 1."""
     row = torch.tensor([[3.0, 2.0, 2.0, -9.0, 2.0]])
     why = "Which of equals goes would be arbitrary, so ties with the k-th largest all stay."
-    what = "the tokens drawn at top_k = 2 of (3, 2, 2, -9, 2)"
-    expect_all_of(part, TASK, row, {0, 1, 2, 4}, what, why=why, top_k=2, temperature=2.0)
+    expect_kept(part, row, 2, {0, 1, 2, 4}, "3, 2, 2, -9, 2", why)
 
 
 @task(TASK)
@@ -84,11 +98,9 @@ def test_signs_and_zeros(part: ModuleType) -> None:
         "equal numbers with unlike bits."
     )
     row = torch.tensor([[-3.0, -1.0, -2.0, -4.0]]) / 4
-    what = "the tokens drawn at top_k = 2 of negative logits"
-    expect_all_of(part, TASK, row, {1, 2}, what, why=why, top_k=2)
+    expect_kept(part, row, 2, {1, 2}, "negative logits", why)
     row = torch.tensor([[0.0, -0.0, -1e-30, -1.0]])
-    what = "the tokens drawn at top_k = 1 of (0, -0, -1e-30, -1)"
-    expect_all_of(part, TASK, row, {0, 1}, what, why=why, top_k=1)
+    expect_kept(part, row, 1, {0, 1}, "0, -0, -1e-30, -1", why)
 
 
 @task(TASK)
@@ -141,6 +153,20 @@ def test_few_chunks_are_read(part: ModuleType) -> None:
     )
     read = seen.loads(logits)
     expect(read <= 5000 * 3, f"{read} logits read of 5000", why=why)
+
+
+@task(TASK)
+def test_the_search_ends_where_it_has_k(part: ModuleType) -> None:
+    """Of 3 logits above 0 and 97 below the bound for top_k = 3 is found in two counts."""
+    logits = -4 - torch.rand(1, 100, generator=torch.Generator().manual_seed(0))
+    logits[0, [5, 50, 95]] = torch.tensor([6.0, 4.0, 5.0])
+    _, seen = search_of(part, logits, sampling_batch(1, top_k=3))
+    why = (
+        "The first count finds the least logit, the second that exactly k reach 0. With just those "
+        "above it the bound is known: missed becomes reached + 1, and every further count is in vain."
+    )
+    read = seen.loads(logits)
+    expect(read <= 2 * 100, f"{read} logits read of 100 in the search", why=why)
 
 
 @task(TASK)
