@@ -1,4 +1,4 @@
-# Lab 7, your part: tasks 7.5, 7.4, 7.3. The rest is given.
+# Lab 7, your part: tasks 7.3, 7.4, 7.5. The rest is given.
 """The step loop: schedule, execute, advance, and take over what came out.
 
 `LLMEngine` calls it; below it stand the scheduler and the executor, which sends plans to the worker.

@@ -1,4 +1,4 @@
-# Lab 11, your part: tasks 11.1, 11.5, 11.4. The rest is given.
+# Lab 11, your part: tasks 11.1, 11.4, 11.5. The rest is given.
 """Paged attention on Triton: which kernel runs on what grid, in which configuration."""
 
 import torch

@@ -1,4 +1,4 @@
-# Lab 12, your part: tasks 12.4, 12.3. The rest is given.
+# Lab 12, your part: tasks 12.3, 12.4. The rest is given.
 """One round of top-p's rejection: weigh what lies above a bound, and race it for the next candidate."""
 
 import triton

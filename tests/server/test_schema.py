@@ -34,5 +34,6 @@ def test_corner_cases_are_answered_as_documented(small: LiveServer) -> None:
 
 
 @pytest.mark.nightly
+@pytest.mark.timeout(1800)
 def test_thousands_of_requests_are_answered_as_documented(small: LiveServer) -> None:
     check(run(small.url, 600), at_least=5000)
