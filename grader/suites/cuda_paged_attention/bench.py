@@ -17,6 +17,10 @@ F32 = torch.float32
 HIDDEN = "What lies in slots past a sequence's end is NaN here: it must not be read, or not count."
 
 
+def some(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
 def spec_of(dim: int, **rules: Any) -> AttentionSpec:
     return AttentionSpec(dim**-0.5, **rules)
 
@@ -50,7 +54,7 @@ def run_parts(
     split = part.Split(parts, keys_per_part)
     rules = f"window={spec.window}, softcap={spec.softcap}"
     note(
-        f"decode_parts: {q.shape[1]} heads of {q.shape[2]} on {pool.key_blocks.shape[2]}, "
+        f"decode_parts: {some(q.shape[1], 'head')} of {q.shape[2]} on {pool.key_blocks.shape[2]}, "
         f"{q.dtype}, lens {pool.seq_lens.tolist()}, blocks of {pool.key_blocks.shape[1]}, {rules}, "
         f"parts={parts}, keys_per_part={keys_per_part}"
     )
@@ -102,6 +106,16 @@ def marked(lens: list[int], kv_heads: int = 1, dim: int = 256, block_size: int =
         for position in range(length):
             for head in range(kv_heads):
                 pool.value_blocks[slot(pool, row, position)][head] = position + 100.0 * head
+    return pool
+
+
+def in_one_block(count: int) -> Pool:
+    """`marked` with one sequence, whose keys all lie in block 0: finding them is not in question."""
+    pool = marked([count], block_size=32)
+    block = int(pool.block_tables[0, 0])
+    for blocks in (pool.key_blocks, pool.value_blocks):
+        blocks[0] = blocks[block].clone()
+    pool.block_tables[0, 0] = 0
     return pool
 
 

@@ -15,6 +15,7 @@ from grader.suites.cuda_paged_attention.bench import (
     exact_decode,
     joined,
     queries,
+    some,
     spec_of,
 )
 from yaie.core.batch import AttentionSpec
@@ -32,22 +33,35 @@ def combined(
     maxima: list[list[float]] | None = None,
     spec: AttentionSpec = PLAIN,
     keys_per_part: int = 4,
+    dim: int = 16,
 ) -> Tensor:
-    """What `combine` makes of parts [n][parts] of one head of 16, each with a sum of weights, a maximum
-    and a mean value."""
+    """What `combine` makes of parts [n][parts] of one head, each with a sum of weights, a maximum and a
+    mean value."""
     sums, means = torch.tensor(weights), torch.tensor(values)
     tops = torch.zeros_like(sums) if maxima is None else torch.tensor(maxima)
-    acc = (sums * means)[:, None, :, None].expand(-1, 1, -1, 16).contiguous()
+    acc = (sums * means)[:, None, :, None].expand(-1, 1, -1, dim).contiguous()
     stats = torch.stack((tops, sums), dim=-1)[:, None].contiguous()
-    note(f"combine: sums {weights}, maxima {tops.tolist()}, mean values {values}, lens {lens}")
+    told = ", ".join(
+        f"{name} {[short(row) for row in rows]}"
+        for name, rows in (("sums", weights), ("maxima", tops.tolist()), ("mean values", values))
+    )
+    note(f"combine: {some(sums.shape[1], 'part')}, {told}, lens {lens}".replace("'", ""))
     split = part.Split(sums.shape[1], keys_per_part)
     seq_lens = torch.tensor(lens, dtype=torch.int32)
     out: Tensor = part.PagedAttention().combine(part.Parts(acc, stats, split), seq_lens, spec, F32)
     return out
 
 
+def short(row: list[float]) -> str:
+    """A row of numbers, of a long one the ends."""
+    if len(row) <= 8:
+        return str(row)
+    first, last = (", ".join(map(str, ends)) for ends in (row[:3], row[-3:]))
+    return f"[{first}, ..., {last}]"
+
+
 def expect_values(out: Tensor, values: list[float], what: str, why: str) -> None:
-    exact = torch.tensor(values, dtype=torch.float64)[:, None, None].expand(-1, 1, 16)
+    exact = torch.tensor(values, dtype=torch.float64)[:, None, None].expand(out.shape)
     expect_near(out, exact, F32, what, why=why)
 
 
@@ -60,6 +74,14 @@ def test_parts_count_by_their_sums(part: ModuleType) -> None:
 
 
 @task("16.4")
+def test_a_head_wider_than_a_block(part: ModuleType) -> None:
+    """All elements of a head are combined, also where there are more of them than threads."""
+    out = combined(part, [[1.0, 3.0]], [[8.0, 4.0]], [8], dim=256)
+    why = "A block has 128 threads, a head up to 256 elements: go on in steps of THREADS."
+    expect_values(out, [5.0], "two parts with means 8 and 4, of a head of 256", why)
+
+
+@task("16.4")
 def test_parts_are_relative_to_one_maximum(part: ModuleType) -> None:
     """Sums and accumulated values of a part are relative to its own maximum."""
     out = combined(part, [[1.0, 1.0]], [[8.0, 4.0]], [8], maxima=[[0.0, math.log(3.0)]])
@@ -68,12 +90,12 @@ def test_parts_are_relative_to_one_maximum(part: ModuleType) -> None:
     out = combined(part, [[1.0, 1.0]], [[8.0, 4.0]], [8], maxima=[[200.0, 200.0]])
     why = "exp(200) is infinite in float32: subtract the largest maximum of the parts first."
     expect_values(out, [6.0], "two parts whose maxima are 200", why)
-    out = combined(part, [[1.0, 1.0]], [[8.0, 4.0]], [8], maxima=[[-200.0, -200.0]])
+    out = combined(part, [[1.0, 1.0]], [[8.0, 4.0]], [8], maxima=[[-20_000.0, -20_000.0]])
     why = (
-        "All scores are about -200. exp(-200 - 0) is 0 in float32, and 0 / 0 is NaN: a running maximum "
-        "begins at LOWEST, so that the largest of the parts is never 0 unless one of them is."
+        "All scores are about -20,000. Relative to 0, or to -10,000, their exp is 0 in float32, and "
+        "0 / 0 is NaN: a running maximum begins at LOWEST."
     )
-    expect_values(out, [6.0], "two parts whose maxima are -200", why)
+    expect_values(out, [6.0], "two parts whose maxima are -20,000", why)
 
 
 @task("16.4")
@@ -134,7 +156,7 @@ def test_a_sink_counts_once(part: ModuleType) -> None:
         why = (
             "Keys weigh 2 together, the sink 2: half of 8 is left. A sink a part would leave less."
         )
-        expect_values(out, [4.0], f"{parts} parts and a sink", why)
+        expect_values(out, [4.0], f"{some(parts, 'part')} and a sink", why)
     spec = AttentionSpec(1.0, sinks=torch.tensor([5.0]))
     out = combined(part, [[1.0]], [[8.0]], [4], maxima=[[5.0]], spec=spec)
     why = "Sums are relative to the maximum 5, and so must be the sink: exp(5 - 5) = 1, as the key."

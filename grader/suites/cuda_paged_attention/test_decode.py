@@ -8,10 +8,12 @@ from hypothesis import strategies as st
 
 from grader.kit import examples, expect, task
 from grader.kit.cuda_work import work_of
-from grader.kit.kernels import paged_pool
+from grader.kit.kernels import expect_near, paged_pool
 from grader.suites.cuda_paged_attention.bench import (
+    F32,
     HIDDEN,
     expect_decode,
+    in_one_block,
     joined,
     marked,
     means,
@@ -33,6 +35,47 @@ TURN = 8
 
 
 @task("16.1")
+def test_each_key_counts_once(part: ModuleType) -> None:
+    """The sum and acc of a head are those of its keys' weights, each counted once."""
+    pool = in_one_block(TURN)
+    pool.value_blocks[~pool.value_blocks.isnan()] = 1.0
+    found = run_parts(part, queries(1, 3, 256), pool, spec_of(256), 1, 256)
+    weight = found.stats[0, :, 0, 0].double().exp()
+    what = "8 keys of weight 1, with each of 3 heads"
+    eights = torch.full((256,), 8.0, dtype=torch.float64)
+    why = (
+        "Values are 1, so acc is 8 in all of 256 elements. A block has 128 threads: in the merge each "
+        "goes on in steps of THREADS, until all elements of all heads are written."
+    )
+    acc = found.acc[0, 0, 0].double() * weight[0]
+    expect_near(acc.float(), eights, F32, f"{what}: acc of head 0", why=why)
+    why = (
+        "3 heads (as 4) with 2 keys are 8 scores a turn for the 32 lanes of a team. COPIES = 4 lanes "
+        "hold the same score, and each adds its weight to its own sum; PER_HEAD = 8 lanes belong to a "
+        "head. What these 8 have is added up in the merge, and each score counts once. Then each head's "
+        "sum is written."
+    )
+    total = (found.stats[0, :, 0, 1].double() * weight).float()
+    expect_near(total, eights[:3], F32, f"{what}: the sums of heads 0 to 2", why=why)
+
+
+@task("16.1")
+def test_a_turn_weighs_its_own_keys(part: ModuleType) -> None:
+    """The scores of a turn are those of its keys, and weigh the values of the same keys."""
+    pool = in_one_block(3 * TURN)
+    pool.key_blocks[0, TURN : 3 * TURN] = -64.0
+    why = (
+        "4 teams take 2 keys each in a turn, so 24 keys are three full turns. Those of the first have "
+        "the score 0, those of the others -1024 and no weight: the mean of values 0 to 7 is left. The "
+        "next keys are loaded after the products, the next values after those of this turn were added, "
+        "both from tile + TURN on."
+    )
+    what = "24 keys, of which those after the first turn have no weight"
+    exact = means([3.5])
+    expect_decode(part, torch.ones(1, 1, 256), pool, spec_of(256), what, why, exact=exact)
+
+
+@task("16.1")
 def test_keys_are_found_through_the_table(part: ModuleType) -> None:
     """Position p lies in slot p % block_size of block p // block_size of the sequence's own table."""
     pool = marked([TURN, TURN])
@@ -40,6 +83,15 @@ def test_keys_are_found_through_the_table(part: ModuleType) -> None:
     what += str([row[:2].tolist() for row in pool.block_tables])
     why = "Blocks lie anywhere in the pool: the table's entry counts, not the block's number."
     expect_decode(part, queries(2, 1, 256), pool, spec_of(256), what, why, exact=means([3.5, 3.5]))
+
+
+@task("16.1")
+def test_blocks_of_any_size(part: ModuleType) -> None:
+    """A block may have any number of slots, 5 as well as 16."""
+    why = "5 is no power of two: p & 4 is not p % 5, and a shift is not a division by 5."
+    what = "8 keys of zero, values 0 to 7, in blocks of 5: their mean"
+    pool = marked([TURN], block_size=5)
+    expect_decode(part, queries(1, 1, 256), pool, spec_of(256), what, why, exact=means([3.5]))
 
 
 @task("16.1")
@@ -119,15 +171,19 @@ def test_a_late_maximum_rescales_what_was_summed(part: ModuleType) -> None:
 @task("16.1")
 def test_scores_far_below_zero(part: ModuleType) -> None:
     """A running maximum begins at LOWEST, in a team and in the merge: scores may all be negative."""
-    pool = paged_pool([12], head_dim=256, kv_heads=1)
-    for position in range(12):
-        pool.key_blocks[slot(pool, 0, position)] = -10.0 - position / 64
-    why = (
-        "All scores lie between -160 and -163. exp(-160 - 0) is 0 in float32: a maximum that begins at "
-        "0 stays there, and every weight is 0. It begins at LOWEST (see paged.cuh)."
-    )
-    what = "12 keys with scores of -160 and less"
-    expect_decode(part, torch.ones(1, 1, 256), pool, spec_of(256), what, why)
+    why = {
+        -10.0: "All scores lie between -160 and -163. exp(-160 - 0) is 0 in float32: a maximum that "
+        "begins at 0 stays there, and every weight is 0. It begins at LOWEST (see paged.cuh).",
+        -1000.0: "All scores lie between -16,000 and -16,003. A maximum that begins at -10,000 is above "
+        "them: it begins at LOWEST (see paged.cuh). A score of -10,000 for a key that does not exist "
+        "is above them, too: it is -infinity.",
+    }
+    for lowest in why:
+        pool = paged_pool([12], head_dim=256, kv_heads=1)
+        for position in range(12):
+            pool.key_blocks[slot(pool, 0, position)] = lowest - position / 64
+        what, q = f"12 keys with scores of {16 * lowest:,.0f} and less", torch.ones(1, 1, 256)
+        expect_decode(part, q, pool, spec_of(256), what, why[lowest])
 
 
 @task("16.1")

@@ -1,5 +1,6 @@
 """Tasks 16.2 and 16.3: window and softcap, and which keys a part has."""
 
+import math
 from types import ModuleType
 
 import torch
@@ -51,20 +52,42 @@ def test_a_softcap_bounds_the_scores(part: ModuleType) -> None:
     why = (
         "Scores 0 and 10 (after the scale): 2 * tanh(10 / 2) is nearly 2, so the second weighs 0.881; "
         "tanh alone gives 0.731. Scores 0 and 1: 2 * tanh(1 / 2) is 0.924, so 0.716. A softcap may be "
-        "below 1: 0.5 * tanh(1 / 0.5) is 0.482, so 0.618. Only 0 stands for none."
+        "below 1: 0.5 * tanh(1 / 0.5) is 0.482, so 0.618. Only 0 stands for none. What is capped is a "
+        "whole score, after the sum over the team, and not each lane's share of it."
     )
     for softcap, score, right in (
         (2.0, 10.0, 0.8807780),
         (2.0, 1.0, 0.7159041),
         (0.5, 1.0, 0.6182233),
     ):
-        pool = marked([2], dim=16)
-        pool.key_blocks[slot(pool, 0, 1)] = score / 4
+        pool = marked([32], dim=16)  # a full turn: half of the keys have each score
+        for position in range(32):
+            pool.key_blocks[slot(pool, 0, position)] = score / 4 * (position % 2)
+            pool.value_blocks[slot(pool, 0, position)] = position % 2
         spec = spec_of(16, softcap=softcap)
         found = run_parts(part, torch.ones(1, 1, 16), pool, spec, 1, 256)
         weight = float(joined(found, [1])[0, 0, 0])
         problem = f"at softcap {softcap:g}, score {score:g} beside score 0 weighs {weight:.4f}"
+        free = 1 / (1 + math.exp(-score))
+        expect(
+            abs(weight - free) > 1e-4,
+            f"{problem}, as it does without a softcap",
+            why="In decode.cu the turn calls capped() for each whole score if rules.softcap is above 0.",
+        )
         expect(abs(weight - right) < 1e-4, problem, why=why)
+
+
+@task("16.2")
+def test_a_softcap_lets_no_missing_key_in(part: ModuleType) -> None:
+    """A key that does not exist has no weight under a softcap either."""
+    pool, spec = marked([2], dim=16), spec_of(16, softcap=2.0)
+    why = (
+        "2 * tanh(-infinity / 2) is -2: cap the scores first, then give -infinity to the keys that do "
+        "not exist."
+    )
+    what = "2 keys of zero, values 0 and 1, at softcap 2"
+    exact = means([0.5], dim=16)
+    expect_decode(part, queries(1, 1, 16), pool, spec, what, why, exact=exact)
 
 
 @task("16.3")
@@ -93,6 +116,18 @@ def test_parts_begin_where_the_window_begins(part: ModuleType) -> None:
         "the mean values of 2 parts of 4 keys under a window of 6, of 20 keys",
         why="The window leaves keys 14 to 19: the first part is 14-17, the second 18 and 19.",
     )
+
+
+@task("16.3")
+def test_the_parts_of_a_head_lie_side_by_side(part: ModuleType) -> None:
+    """acc is [n, heads, parts, d]: head h of a part lies h * head_stride rows behind head 0."""
+    pool = marked([8], dim=16)
+    what = "8 keys in 2 parts of 4, with 2 heads"
+    why = "With two parts, head 1 begins two rows behind head 0: merge_teams is given head_stride."
+    expect_decode(
+        part, queries(1, 2, 16), pool, spec_of(16), what, why, parts=2, keys_per_part=4,
+        exact=means([3.5], heads=2, dim=16),
+    )  # fmt: skip
 
 
 @task("16.3")
