@@ -44,16 +44,15 @@ def test_each_key_counts_once(part: ModuleType) -> None:
     what = "8 keys of weight 1, with each of 3 heads"
     eights = torch.full((256,), 8.0, dtype=torch.float64)
     why = (
-        "Values are 1, so acc is 8 in all of 256 elements. A block has 128 threads: in the merge each "
-        "goes on in steps of THREADS, until all elements of all heads are written."
+        "Values are 1, so acc is 8 in all of 256 elements. If only those from 128 on differ: a block "
+        "has 128 threads, so in the merge each goes on in steps of THREADS."
     )
     acc = found.acc[0, 0, 0].double() * weight[0]
     expect_near(acc.float(), eights, F32, f"{what}: acc of head 0", why=why)
     why = (
-        "3 heads (as 4) with 2 keys are 8 scores a turn for the 32 lanes of a team. COPIES = 4 lanes "
-        "hold the same score, and each adds its weight to its own sum; PER_HEAD = 8 lanes belong to a "
-        "head. What these 8 have is added up in the merge, and each score counts once. Then each head's "
-        "sum is written."
+        "3 heads (as 4) with 2 keys are 8 scores for the 32 lanes of a team. COPIES = 4 lanes hold the "
+        "same score, and each adds its weight to its own sum. The merge adds up the PER_HEAD = 8 lanes "
+        "of a head, so that each score counts once, and writes each head's sum."
     )
     total = (found.stats[0, :, 0, 1].double() * weight).float()
     expect_near(total, eights[:3], F32, f"{what}: the sums of heads 0 to 2", why=why)
@@ -88,9 +87,11 @@ def test_keys_are_found_through_the_table(part: ModuleType) -> None:
 @task("16.1")
 def test_blocks_of_any_size(part: ModuleType) -> None:
     """A block may have any number of slots, 5 as well as 16."""
+    pool, what = (
+        marked([TURN], block_size=5),
+        "8 keys of zero, values 0 to 7, in blocks of 5: the mean",
+    )
     why = "5 is no power of two: p & 4 is not p % 5, and a shift is not a division by 5."
-    what = "8 keys of zero, values 0 to 7, in blocks of 5: their mean"
-    pool = marked([TURN], block_size=5)
     expect_decode(part, queries(1, 1, 256), pool, spec_of(256), what, why, exact=means([3.5]))
 
 
@@ -105,7 +106,8 @@ def test_the_scale_is_applied_once(part: ModuleType) -> None:
     found = run_parts(part, torch.ones(1, 1, 256), pool, spec_of(256), 1, 256)
     why = (
         "Half of the keys are 0, half 0.125 in all 256 dimensions; query 1, scale 1/16: scores 0 and 2, "
-        "so that half weighs e^2 / (1 + e^2) = 0.881. Without the scale 1, with the scale twice 0.531."
+        "so that half weighs e^2 / (1 + e^2) = 0.881. Without the scale 1, with the scale twice 0.531; "
+        "and 0.5 if a team takes one of its two keys for both."
     )
     weight = float(joined(found, [1])[0, 0, 0])
     expect(abs(weight - 0.8807971) < 1e-4, f"the keys of score 2 weigh {weight:.4f}", why=why)
@@ -162,10 +164,15 @@ def test_a_late_maximum_rescales_what_was_summed(part: ModuleType) -> None:
         pool.key_blocks[slot(pool, 0, position)] = position / 8
     why = (
         "Scores rise from key to key, over several turns of each team. What a team has summed is "
-        "relative to its maximum: when that rises, sum and acc are multiplied by exp(old - new)."
+        "relative to its maximum: when that rises, sum and acc are multiplied by exp(old - new). With "
+        "the second head they fall: acc of a head takes the factor from that head's lanes, by a shuffle."
     )
-    what = "40 keys whose scores rise"
-    expect_decode(part, torch.full((1, 1, 256), 0.125), pool, spec_of(256), what, why)
+    what, q = (
+        "40 keys whose scores rise with one head and fall with another",
+        torch.ones(1, 2, 256) / 8,
+    )
+    q[0, 1] *= -1
+    expect_decode(part, q, pool, spec_of(256), what, why)
 
 
 @task("16.1")

@@ -41,6 +41,14 @@ def test_short_keys(part: ModuleType) -> None:
 
 
 @task("16.5")
+def test_token_0_is_a_token(part: ModuleType) -> None:
+    """Every number is compared alike, 0 and negative ones too."""
+    why = "No number marks padding: key_lens says where a row ends."
+    got = prefixes(part, [0, 5, 0, -1, 7], [[0, 5, 0, -1, 7], [0, 5, 0, -2, 7], [0, 0]])
+    expect_equal(got, [5, 3, 1], "common prefixes of rows with 0 and -1", why=why)
+
+
+@task("16.5")
 def test_a_row_ends_at_its_length(part: ModuleType) -> None:
     """What stands behind a row's real length does not count, nor what is behind the tokens."""
     tokens = list(range(1, 41))
@@ -62,6 +70,17 @@ def test_a_difference_in_any_warp(part: ModuleType) -> None:
     )
     got = prefixes(part, differing_at(-1, 300), keys)
     expect_equal(got, places, "common prefixes of rows that differ at these places", why=why)
+
+
+@task("16.5")
+def test_long_rows(part: ModuleType) -> None:
+    """A row may be of any length: turn follows turn until one has a difference."""
+    places = [1100, 1060, 1024]
+    keys = [differing_at(place, 1100) for place in places]
+    got = prefixes(part, differing_at(-1, 1100), keys)
+    expect_equal(
+        got, places, "common prefixes of rows of 1,100 entries", why=f"{BLOCK}, in 9 turns."
+    )
 
 
 @task("16.5")

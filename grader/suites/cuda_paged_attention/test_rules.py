@@ -24,14 +24,15 @@ from grader.suites.cuda_paged_attention.bench import (
 @task("16.2")
 def test_a_window_is_its_last_keys(part: ModuleType) -> None:
     """With a window of w a decode sees the last w keys, itself included; all of a shorter sequence."""
-    pool = marked([9, 2], dim=16)
-    exact = means([7.0, 0.5], dim=16)
+    pool = marked([9, 4, 2], dim=16)
+    exact = means([7.0, 2.0, 0.5], dim=16)
     why = (
         "The query stands at seq_len - 1: of 9 keys a window of 3 leaves 6, 7 and 8, mean 7. One key "
-        "more would give 6.5, one less 7.5. A sequence of 2 keys is seen whole, from key 0 on."
+        "more would give 6.5, one less 7.5. Of 4 keys the first alone is hidden; a "
+        "sequence of 2 keys is seen whole, from key 0 on."
     )
-    what = "values 0, 1, 2, ... under a window of 3, lens 9 and 2"
-    expect_decode(part, queries(2, 1, 16), pool, spec_of(16, window=3), what, why, exact=exact)
+    what = "values 0, 1, 2, ... under a window of 3, lens 9, 4 and 2"
+    expect_decode(part, queries(3, 1, 16), pool, spec_of(16, window=3), what, why, exact=exact)
 
 
 @task("16.2")
