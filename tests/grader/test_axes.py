@@ -72,6 +72,22 @@ def test_a_part_that_fails_by_chance_is_not_explained_by_axes():
     assert wrong_axes(lambda: None) == ""
 
 
+def test_work_left_undone_is_not_explained_by_axes():
+    """A test that counts passes where all programs do the work of the first."""
+    stored = torch.zeros(6, 1, dtype=torch.int32)
+
+    def test():
+        stored.zero_()
+        with watching():
+            right_kernel[6, 1](stored, 1)
+        assert int((stored > 0).sum()) <= 1
+
+    forget_launches()
+    with pytest.raises(AssertionError):
+        test()
+    assert wrong_axes(test) == ""
+
+
 def test_a_square_grid_has_no_wrong_axis():
     test, passes = graded(exchanged_kernel, 2, 2)
     assert passes

@@ -9,7 +9,7 @@ import json
 import math
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from tests.server.conftest import within
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(300)]
 
 Json = dict[str, Any]
+ROUTERS = ["sglang-router", "vllm-router"]
 POLICY = [
     "--policy=cache_aware", "--host=127.0.0.1", "--prometheus-host=127.0.0.1",
     "--worker-startup-check-interval=1", "--health-check-interval-secs=1",
@@ -57,12 +58,13 @@ class Fleet:
         return found
 
 
-@pytest.fixture(params=["sglang-router", "vllm-router"], scope="module")
-def fleet(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
-    program = [installed(request.param), *(["launch"] if request.param == "sglang-router" else [])]
-    folder = tiny_model_with_tools(tmp_path_factory.mktemp("replica") / "judged")
+@contextmanager
+def fleet_behind(name: str, folder: Path) -> Iterator[Fleet]:
+    """Two replicas of a small model behind this router, which counts on both."""
+    program = [installed(name), *(["launch"] if name == "sglang-router" else [])]
+    model = tiny_model_with_tools(folder / "judged")
     with ExitStack() as stack:
-        running = [stack.enter_context(replica(folder, "--num-blocks=512")) for _ in range(2)]
+        running = [stack.enter_context(replica(model, "--num-blocks=512")) for _ in range(2)]
         urls = [url for _, url in running]
         port = free_port()
         ports = [f"--port={port}", f"--prometheus-port={free_port()}"]
@@ -70,8 +72,21 @@ def fleet(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fl
         url = f"http://127.0.0.1:{port}"
         wait_until_ready(router, f"{url}/readiness")
         http = stack.enter_context(httpx.Client(base_url=url, timeout=60, trust_env=False))
-        fleet = Fleet(folder, [process for process, _ in running], urls, http, request.param)
+        fleet = Fleet(model, [process for process, _ in running], urls, http, name)
         within(30, lambda: fleet.healthy() == 2)
+        yield fleet
+
+
+@pytest.fixture(params=ROUTERS, scope="module")
+def fleet(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    with fleet_behind(request.param, tmp_path_factory.mktemp("replica")) as fleet:
+        yield fleet
+
+
+@pytest.fixture(params=ROUTERS)
+def mortal_fleet(request: Any, tmp_path: Path) -> Iterator[Fleet]:
+    """For a test that kills replicas: the tests that follow, in any order, need theirs."""
+    with fleet_behind(request.param, tmp_path) as fleet:
         yield fleet
 
 
@@ -201,7 +216,8 @@ def test_prompts_that_begin_alike_meet_in_one_cache(fleet: Fleet) -> None:
         assert min(cached) > usages[0]["prompt_tokens"] / 2
 
 
-def test_a_replica_dies_and_comes_back_and_the_others_requests_go_on(fleet: Fleet) -> None:
+def test_a_replica_dies_and_comes_back_and_the_others_requests_go_on(mortal_fleet: Fleet) -> None:
+    fleet = mortal_fleet
     path, body = chat(max_tokens=600)
     survivors: list[int] = []
 

@@ -64,7 +64,7 @@ def test_a_window_is_divided_too(part: ModuleType) -> None:
         attend(part, case, splits=3)
     whole = max(loads.values()) // 16
     expect(
-        largest[0] <= whole,
+        largest[0] <= whole + 16,  # a window may begin in the middle of a block
         f"in 3 parts of a window of 300 keys, a program reads up to {largest[0]} keys; in 3 parts of a "
         f"sequence of 300, up to {whole}",
         why="The keys before the window are in no part: part_of divides end - start keys.",

@@ -188,13 +188,15 @@ def attack(url: str) -> Seen:
     kinds = list(hostile())
     with ThreadPoolExecutor(len(kinds) + 2) as pool:
         looking = pool.submit(look)
-        stream = pool.submit(listen, url, seen)
-        time.sleep(0.3)  # it runs
-        asked = [(name, pool.submit(request, url)) for name, request in kinds]
-        stream.result(300)
-        for name, answer in asked:
-            seen.answers[f"{name}: {answer.result(300)}"] += 1
-        is_over.set()
+        try:
+            stream = pool.submit(listen, url, seen)
+            time.sleep(0.3)  # it runs
+            asked = [(name, pool.submit(request, url)) for name, request in kinds]
+            stream.result(300)
+            for name, answer in asked:
+                seen.answers[f"{name}: {answer.result(300)}"] += 1
+        finally:
+            is_over.set()  # or the pool would wait for who looks, for ever
         looking.result(60)
     return seen
 
