@@ -229,7 +229,10 @@ class Recorder:
         enough = seconds + AXES_SECONDS < self._test_seconds
         if not (enough and isinstance(item, pytest.Function)) or SESSION.searches:
             return told
-        arguments = {name: item.funcargs[name] for name in item._fixtureinfo.argnames}
+        names = item._fixtureinfo.argnames
+        if not item.funcargs.keys() >= set(names):  # it failed before it began
+            return told
+        arguments = {name: item.funcargs[name] for name in names}
         try:
             self._set_alarm(AXES_SECONDS)
             advice = wrong_axes(lambda: item.obj(**arguments))

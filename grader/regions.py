@@ -158,7 +158,7 @@ def _count_code(lines: list[str]) -> int:
 
 def _header(regions: list[Region], lab: Lab) -> list[str]:
     """One line above a file that holds tasks. A comment leaves a module's docstring a docstring."""
-    tasks = sorted({region.task for region in regions}, key=[task.id for task in lab.tasks].index)
+    tasks = sorted({region.task for region in regions}, key=lambda id: [*map(int, id.split("."))])
     if not tasks:
         return []
     noun = "task" if len(tasks) == 1 else "tasks"

@@ -31,16 +31,6 @@ def double(x_ptr, out_ptr, n, BLOCK: tl.constexpr, MASKED: tl.constexpr):
         tl.store(out_ptr + offsets, 2 * x)
 
 
-@triton.jit
-def sum_of(x_ptr, out_ptr, n, BLOCK: tl.constexpr, OTHER: tl.constexpr):
-    offsets = tl.arange(0, BLOCK)
-    if OTHER:
-        x = tl.load(x_ptr + offsets, mask=offsets < n, other=0)
-    else:
-        x = tl.load(x_ptr + offsets, mask=offsets < n)
-    tl.store(out_ptr, tl.sum(x.to(tl.float32), axis=0))
-
-
 def run_double(x: torch.Tensor, masked: bool = True) -> torch.Tensor:
     out = torch.empty_like(x)
     double[(triton.cdiv(x.numel(), 4),)](x, out, x.numel(), BLOCK=4, MASKED=masked)
@@ -58,18 +48,6 @@ def test_a_kernel_within_its_tensors_runs_as_ever_and_is_counted() -> None:
     assert seen.programs == 2
     assert seen.kernels == ["double"]
     assert seen.launches[0].arguments["n"] == 6
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.int32])
-def test_lanes_that_are_masked_off_without_other_hold_anything(dtype: torch.dtype) -> None:
-    x, sums = torch.ones(3, dtype=dtype), []
-    for other in (True, False):
-        out = torch.zeros(1, dtype=dtype)
-        with watching():
-            sum_of[(1,)](x, out, 3, BLOCK=4, OTHER=other)
-        sums.append(float(out))
-    assert sums[0] == 3
-    assert sums[1] != 3
 
 
 def test_a_missing_mask_on_the_last_tile_names_tensor_element_and_line() -> None:
