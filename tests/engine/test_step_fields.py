@@ -37,7 +37,7 @@ def full_step() -> StepInput:
         [
             share(constrained, [3], start=1),
             share(told, [1, 2], num_tokens=5, drafts=[9, 8]),
-            share(make_request("c"), [5], samples=False),
+            share(make_request("c", pooling="mean"), [5], samples=False),
         ],
         swap_out=[(1, 2)],
         swap_in=[(3, 4), (5, 6)],
@@ -55,6 +55,7 @@ def test_a_step_says_what_its_plan_does() -> None:
     assert step.drafts.tolist() == [9, 8]
     assert step.num_drafts.tolist() == [0, 2, 0]
     assert step.prompt_logprobs.tolist() == [1]
+    assert step.pooled.tolist() == [[2, 0]]
     assert step.swap_out.tolist() == [[1, 2]]
     assert step.swap_in.tolist() == [[3, 4], [5, 6]]
     assert step.copies.tolist() == [[7, 8]]

@@ -93,7 +93,7 @@ def test_unknown_model_is_not_found(client: OpenAI, ask: Ask, stream: bool) -> N
 
 def test_endpoint_that_is_not_there_is_not_found(client: OpenAI) -> None:
     with pytest.raises(openai.NotFoundError):
-        client.embeddings.create(model=MODEL, input="x")
+        client.moderations.create(model=MODEL, input="x")
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -17,6 +17,7 @@ NAMES = {
     "/v1/responses": "responses",
     "/v1/messages": "messages",
     "/v1/messages/count_tokens": "messages",
+    "/v1/embeddings": "embeddings",
     "/tokenize": "tokenize",
     "/detokenize": "detokenize",
 }

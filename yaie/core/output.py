@@ -51,6 +51,7 @@ class RequestOutput:
     logprobs: one for each of `token_ids`, if the request asks for them.
     prompt_logprobs: in the first output of a request that asks for them, one for each prompt token; None
         for the first token, which nothing precedes.
+    embedding: likewise, [hidden], if it asks for `pooling`.
     num_output_tokens: generated so far, these included. num_prompt_tokens, num_cached_tokens: of the
         prompt, and how many of them came from the prefix cache.
     """
@@ -67,6 +68,7 @@ class RequestOutput:
     num_output_tokens: int = 0
     num_prompt_tokens: int = 0
     num_cached_tokens: int = 0
+    embedding: list[float] | None = None
 
     @classmethod
     def of(
@@ -94,6 +96,9 @@ class RequestOutput:
             output.logprobs = request.logprobs[-len(token_ids) :]
         if request.prompt_logprobs and token_ids and request.num_output_tokens == len(token_ids):
             output.prompt_logprobs = request.prompt_logprobs
+        if request.pooled is not None and request.num_output_tokens == len(token_ids) > 0:
+            count = request.num_prompt_tokens if request.params.pooling == "mean" else 1
+            output.embedding = (request.pooled / count).tolist()
         return output
 
     @property
@@ -121,6 +126,7 @@ class RequestOutput:
         if later.logprobs:
             self.logprobs = (self.logprobs or []) + later.logprobs
         self.prompt_logprobs = self.prompt_logprobs or later.prompt_logprobs
+        self.embedding = self.embedding or later.embedding
         self.finish_reason, self.stop_reason = later.finish_reason, later.stop_reason
         self.error, self.failure = later.error, later.failure
         self.num_output_tokens = later.num_output_tokens

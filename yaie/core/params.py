@@ -102,6 +102,8 @@ class SamplingParams:
     truncate_prompt_tokens: keep this many tokens of a longer prompt, the last ones; -1 keeps as many as
         the context holds.
     add_special_tokens: whether a prompt in text is given what the model wants around it, such as a BOS.
+    pooling: the prompt is also given as one vector, `RequestOutput.embedding`: its last hidden state, or
+        the mean of all its states, for which no cached prefix can be used.
     """
 
     temperature: float = 1.0
@@ -125,6 +127,7 @@ class SamplingParams:
     min_tokens: int = 0
     logprob_token_ids: tuple[int, ...] = ()
     add_special_tokens: bool = True
+    pooling: Literal["last", "mean"] | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.stop, str):
@@ -170,10 +173,12 @@ class SamplingParams:
             are_ints = isinstance(ids, tuple) and all(type(token) is int for token in ids)
             _require(are_ints, name, "must be a list of integers")
         _require(_are_biases(self.logit_bias), "logit_bias", "must map token ids to finite numbers")
+        _require(self.pooling in (None, "last", "mean"), "pooling", "must be last or mean")
         is_constraint = self.constraint is None or isinstance(self.constraint, Constraint)
         _require(is_constraint, "constraint", "must be a Constraint")
 
     def _check_ranges(self) -> None:
+        _require(self.pooling is None or self.n == 1, "n", "must be 1 where pooling is asked for")
         for name, limits in RANGES.items():
             value = getattr(self, name)
             _require(value is None or _is_within(value, limits), name, _told(limits))

@@ -85,6 +85,7 @@ class Request(_Referable):
     prompt_logprobs: one for each prompt token, if `params.prompt_logprobs` asks for it; None for the
         first, before which nothing stands. Complete with the first output. Of `n` siblings the first
         has it.
+    pooled: the sum of the hidden states that `params.pooling` asks for, so far: [hidden] float32.
     matcher: what follows the output through the grammar of `params.constraint`; the engine's affair.
     """
 
@@ -113,6 +114,7 @@ class Request(_Referable):
     first_token_time: float | None = None
     logprobs: list[TokenLogprob] = field(default_factory=list)
     prompt_logprobs: list[TokenLogprob | None] = field(default_factory=list)
+    pooled: Any = None
     matcher: Any = None
 
     def __post_init__(self) -> None:
@@ -148,8 +150,10 @@ class Request(_Referable):
 
     @property
     def may_reuse_prefix(self) -> bool:
-        """Whether K and V that others computed will do; not if it needs the logits of its prompt, which
-        of `n` siblings the first does."""
+        """Whether K and V that others computed will do; not if it needs the states or the logits of its
+        whole prompt. Of `n` siblings only the first needs the logits."""
+        if self.params.pooling == "mean":
+            return False
         return self.params.prompt_logprobs is None or self.fork_of is not None
 
     @property

@@ -90,6 +90,8 @@ class StepInput:
     drafts: [d] int32, flat, the last tokens of their seats' share; num_drafts: [n] int32.
     prompt_logprobs: [p] int32, rows (positions in `seats`) whose computed tokens are to tell the
         log-probabilities of the prompt tokens that follow them.
+    pooled: [q, 2] int64, (row, first): rows whose hidden states are to be summed, from that one of their
+        computed tokens on.
     """
 
     step: int
@@ -108,6 +110,7 @@ class StepInput:
     drafts: Ints = field(default_factory=no_ints)
     num_drafts: Ints = field(default_factory=no_ints)
     prompt_logprobs: Ints = field(default_factory=no_ints)
+    pooled: Pairs = field(default_factory=no_pairs)
 
 
 # ANCHOR_END: step_input
@@ -158,6 +161,7 @@ class StepResult:
         that they computed may be kept.
     logprobs: by row, one for each drawn token, where they were asked for.
     prompt_logprobs: by row, of the prompt tokens that follow the computed ones.
+    pooled: by row, the sum that was asked for: [hidden] float32.
     out_of_memory: rows that the device had no memory for; they drew nothing and stored nothing.
     fault: what broke the step, if something did; then everything else is empty.
     """
@@ -167,6 +171,7 @@ class StepResult:
     corrupted: list[int] = field(default_factory=list)
     logprobs: dict[int, list[TokenLogprob]] = field(default_factory=dict)
     prompt_logprobs: dict[int, list[TokenLogprob]] = field(default_factory=dict)
+    pooled: dict[int, NDArray[np.float32]] = field(default_factory=dict)
     out_of_memory: list[int] = field(default_factory=list)
     fault: Fault | None = None
 

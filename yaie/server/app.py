@@ -9,6 +9,7 @@ from starlette.middleware.cors import CORSMiddleware
 from yaie import __version__
 from yaie.engine.background.async_engine import AsyncEngine
 from yaie.engine.background.rejections import Rejections
+from yaie.server.embeddings import embeddings_router
 from yaie.server.heads import Heads
 from yaie.server.health import health_router
 from yaie.server.info import info_router
@@ -63,6 +64,7 @@ def create_app(
     app.include_router(api.make_router(service))
     app.include_router(responses_router(service, api))
     app.include_router(messages_router(service, api))
+    app.include_router(embeddings_router(service, api))
     app.include_router(tokens_router(service, api))
     app.include_router(info_router(service))
     install_document(

@@ -132,7 +132,9 @@ class DecodeSteps:
     def takes(self, step: StepInput) -> bool:
         """Whether a step is one that this carries out: a token for each request, drawn before, and
         another to be drawn."""
-        if len(step.seats) > self._sizes[-1] or len(step.drafts) or len(step.prompt_logprobs):
+        if len(step.seats) > self._sizes[-1] or len(step.drafts):
+            return False
+        if len(step.prompt_logprobs) or len(step.pooled):
             return False
         if step.num_tokens[-1] != 1 or not step.samples.all():  # single tokens come first
             return False

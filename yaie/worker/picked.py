@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from yaie.core.step import StepInput, StepMasks, StepResult, no_ints
+from yaie.core.step import StepInput, StepMasks, StepResult, no_ints, no_pairs
 
 Picked = NDArray[np.int64]
 """[m] positions in `StepInput.seats`, in the order of computing."""
@@ -43,6 +43,7 @@ def pick(step: StepInput, rows: Picked) -> StepInput:
         drafts=drafts,
         num_drafts=counts if len(drafts) else no_ints(),
         prompt_logprobs=no_ints(),
+        pooled=no_pairs(),
     )
 
 

@@ -37,6 +37,7 @@ class RunningStep:
         self._logits: Tensor | None = None
         self._drawn: ToHost | None = None
         self._chunks_finite: ToHost | None = None
+        self._pooled: ToHost | None = None
 
     def mask(self, masks: StepMasks) -> None:
         """See the contract."""
@@ -123,6 +124,7 @@ class RunningStep:
         ends = np.cumsum(step.num_tokens, dtype=np.int32)
         self._check_chunks(hidden)
         self._note_prompts(hidden, ends)
+        self._pool_states(hidden, ends)
         self._choose_rows(hidden, ends)
         if self._rows is not None and not step.masked:
             self._sample(None)
@@ -135,7 +137,7 @@ class RunningStep:
             "no memory for %d prompts of step %d", len(step.seats) - len(rows), step.step
         )
         self._pick(rows)
-        self._logits = self._rows = self._chunks_finite = None
+        self._logits = self._rows = self._chunks_finite = self._pooled = None
         self._result = StepResult(step.step)
         if worker.device.type == "cuda":
             torch.cuda.empty_cache()
@@ -169,6 +171,14 @@ class RunningStep:
             self._result.prompt_logprobs[row] = prompt_logprobs(
                 states, told, num_top, worker.adapter.logits
             )
+
+    def _pool_states(self, hidden: Tensor, ends: Ints) -> None:
+        asked = self._step.pooled.tolist()
+        if asked:
+            begins = [int(ends[row] - self._step.num_tokens[row]) + first for row, first in asked]
+            parts = [hidden[at : ends[row]] for at, (row, _) in zip(begins, asked, strict=True)]
+            sums = [part.sum(dim=0, dtype=torch.float32) for part in parts]
+            self._pooled = ToHost(torch.stack(sums))
 
     def _choose_rows(self, hidden: Tensor, ends: Ints) -> None:
         worker, step = self._worker, self._step
@@ -228,6 +238,9 @@ class RunningStep:
                 sampling = np.flatnonzero(samples).tolist()
                 pairs = zip(sampling, result.token_ids, strict=True)
                 result.corrupted = [row for row, own in pairs if not own]
+        if self._pooled is not None:
+            rows = self._step.pooled[:, 0].tolist()
+            result.pooled = dict(zip(rows, self._pooled.get().numpy().copy(), strict=True))
         if self._chunks_finite is not None:
             finite = self._chunks_finite.get().tolist()
             first = len(samples) - len(finite)

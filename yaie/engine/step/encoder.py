@@ -71,6 +71,7 @@ class StepEncoder:
             swap_in=_pairs(plan.swap_in),
             copies=_pairs(plan.copies),
             prompt_logprobs=_telling_rows(scheduled),
+            pooled=_pooled_rows(scheduled),
         )
         if columns:
             _set_tables(step, columns)
@@ -119,6 +120,19 @@ def _telling_rows(scheduled: Sequence[ScheduledRequest]) -> Ints:
             and item.start < max(1, item.request.num_prompt_tokens - 1)
         ]
     )
+
+
+def _pooled_rows(scheduled: Sequence[ScheduledRequest]) -> Pairs:
+    """Rows whose hidden states are summed: all of a prompt, or the last one."""
+    rows = []
+    for row, item in enumerate(scheduled):
+        kind = item.request.params.pooling
+        if kind is not None and item.start < item.request.num_prompt_tokens:
+            if kind == "mean":
+                rows.append((row, 0))
+            elif item.samples:
+                rows.append((row, item.num_tokens - 1))
+    return _pairs(rows)
 
 
 def _set_tables(step: StepInput, columns: list[tuple[int, int, list[int]]]) -> None:

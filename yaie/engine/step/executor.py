@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from yaie.core.batch import ScheduledRequest, StepOutcome, StepPlan
 from yaie.core.contracts import StepHandle, Worker
@@ -101,6 +102,8 @@ class SentStep:
             raise StepFaultError(result.fault)
         for row, entries in result.prompt_logprobs.items():
             _note_prompt(self._plan.scheduled[row], entries)
+        for row, states in result.pooled.items():
+            _note_pooled(self._plan.scheduled[row], states)
         for row, entries in result.logprobs.items():
             request = self._plan.scheduled[row].request
             if not request.is_finished:
@@ -129,13 +132,31 @@ def _note_prompt(item: ScheduledRequest, entries: list) -> None:
 
     Raises RuntimeError if the request was started from a cached prefix, whose states are not at hand.
     """
-    request, known = item.request, item.request.prompt_logprobs
+    known = item.request.prompt_logprobs
     if not known:
         known.append(None)
     new = len(known) - 1 - item.start
     if new < 0:
-        raise RuntimeError(
-            f"{request.request_id} asks for the log-probabilities of its prompt, but the KV cache "
-            f"manager started it from {item.start} cached tokens: see Request.may_reuse_prefix"
-        )
+        raise _started_too_late(item, "the log-probabilities of its prompt")
     known += entries[new:]
+
+
+def _note_pooled(item: ScheduledRequest, states: NDArray[np.float32]) -> None:
+    """Add what a step summed of a prompt; computed anew from its first token, it begins anew.
+
+    Raises RuntimeError as above.
+    """
+    request = item.request
+    if item.start == 0 or request.params.pooling == "last":
+        request.pooled = states
+        return
+    if request.pooled is None:
+        raise _started_too_late(item, "the mean of its hidden states")
+    request.pooled = request.pooled + states
+
+
+def _started_too_late(item: ScheduledRequest, what: str) -> RuntimeError:
+    return RuntimeError(
+        f"{item.request.request_id} asks for {what}, but the KV cache manager started it from "
+        f"{item.start} cached tokens: see Request.may_reuse_prefix"
+    )

@@ -12,7 +12,7 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic import TypeAdapter
 
-from yaie.server import health, info, tokens
+from yaie.server import embeddings, health, info, tokens
 from yaie.server.messages.routes import TokenCount
 from yaie.server.messages.schemas import MessagesRequest, TokenCountRequest
 from yaie.server.openapi import completions, examples, messages, responses
@@ -151,6 +151,10 @@ def endpoints(api: "ApiServer") -> dict[tuple[str, str], Endpoint]:
             "countMessageTokens", "tokens", "How many tokens a conversation has, in Anthropic's form",
             TokenCount, (*TOKENS, *OVERLOADED), TokenCountRequest, examples.COUNT_TOKENS,
             failure=messages.AnthropicError,
+        ),
+        ("/v1/embeddings", "post"): Endpoint(
+            "createEmbedding", "inference", "Each text as a vector", embeddings.Embeddings, INFERENCE,
+            embeddings.EmbeddingRequest, examples.EMBEDDINGS,
         ),
         ("/v1/models", "get"): Endpoint(
             "listModels", "models", "The one model that is served", completions.ModelList

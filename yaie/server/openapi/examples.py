@@ -151,6 +151,11 @@ MESSAGES: Examples = {
     },
 }
 
+EMBEDDINGS: Examples = {
+    "texts": {"input": ["A block table says where.", "What is a block table?"]},
+    "mean": {"input": "A block table says where.", "pooling": "mean", "encoding_format": "base64"},
+}
+
 TOKENIZE: Examples = {
     "text": {"prompt": "A block table says where.", "return_token_strs": True},
     "conversation": {"messages": _QUESTION},
