@@ -39,9 +39,9 @@ class BlockManager:
 
     # ANCHOR: allocate
     def allocate(self, request_id: str, num_blocks: int) -> list[int]:
-        """Append `num_blocks` fresh blocks to the request's table; all or nothing.
+        """Append `num_blocks` fresh blocks to the request's table (made if it has none); returns them.
 
-        Raises OutOfBlocksError if too few are free.
+        All or nothing: raises OutOfBlocksError, with nothing changed, if too few are free.
         """
         # BEGIN SOLUTION 3.1
         blocks = self._take(num_blocks)
@@ -93,7 +93,8 @@ class BlockManager:
     def share(self, request_id: str, block_ids: Sequence[int]) -> None:
         """Append held blocks to the request's table, one more reference each.
 
-        Raises BlockStateError, with nothing changed, if one of them is free.
+        The table is made if it has none, also to share no block. Raises BlockStateError, with nothing
+        changed, if one of the blocks is free.
         """
         # BEGIN SOLUTION 3.2
         self._add_references(block_ids)
@@ -203,8 +204,8 @@ class BlockManager:
         """Bring a table back; returns (host, device) for each block to copy, in order.
 
         `shared` are held device blocks with the content of the first len(shared) entries. Raises
-        OutOfBlocksError if the device pool has no room, BlockStateError if one of `shared` is free, with
-        nothing changed.
+        OutOfBlocksError if the device pool has no room for the rest, BlockStateError if one of `shared`
+        is free, with nothing changed; where both hold, either.
         """
         # BEGIN SOLUTION 3.3
         host = self._host_tables[request_id]

@@ -32,7 +32,7 @@ class BlockManager(Protocol):
         ...
 
     def allocate(self, request_id: str, num_blocks: int) -> list[int]:
-        """Append `num_blocks` fresh blocks to the request's table (made if it has none).
+        """Append `num_blocks` fresh blocks to the request's table (made if it has none); returns them.
 
         All or nothing: raises OutOfBlocksError and changes nothing if too few are free.
         """
@@ -41,7 +41,8 @@ class BlockManager(Protocol):
     def share(self, request_id: str, block_ids: Sequence[int]) -> None:
         """Append blocks that are already held to the request's table, one more reference each.
 
-        Raises BlockStateError if one of them is free.
+        The table is made if it has none, also to share no block. Raises BlockStateError, with nothing
+        changed, if one of the blocks is free.
         """
         ...
 
@@ -97,7 +98,9 @@ class BlockManager(Protocol):
         """Bring a swapped-out table back: returns (host, device) for each block to copy.
 
         `shared` are held device blocks that already have the content of the first len(shared) entries:
-        they are referenced, not copied. Raises OutOfBlocksError, with nothing changed.
+        they are referenced, not copied. Raises OutOfBlocksError if the device pool has no room for the
+        rest, and BlockStateError if one of `shared` is free, with nothing changed; where both hold,
+        either.
         """
         ...
 
