@@ -40,6 +40,22 @@ YAIE_API int lanes_at_a_barrier(float* out, cudaStream_t stream) {
     return launch(shuffle_in_a_branch, 1, 32, 0, stream, out);
 }
 
+// The mask is asked for before the lanes part: it names lanes that never vote.
+__global__ void vote_after_parting(float* out) {
+    const unsigned int mask = __activemask();
+    if (threadIdx.x < 16) out[threadIdx.x] = float(__popc(__ballot_sync(mask, 1)));
+}
+YAIE_API int active_before_the_branch(float* out, cudaStream_t stream) {
+    return launch(vote_after_parting, 1, 32, 0, stream, out);
+}
+
+__global__ void vote_in_a_branch(float* out) {
+    if (threadIdx.x < 16) out[threadIdx.x] = float(__popc(__ballot_sync(__activemask(), 1)));
+}
+YAIE_API int active_in_the_branch(float* out, cudaStream_t stream) {
+    return launch(vote_in_a_branch, 1, 32, 0, stream, out);
+}
+
 __global__ void shuffle_from_outside(float* out) {
     if (threadIdx.x < 16) out[threadIdx.x] = __shfl_down_sync(0xffff, float(threadIdx.x), 8);
 }
