@@ -30,6 +30,8 @@ Emit = Callable[[dict[str, Any]], None]
 
 AXES_SECONDS = 2.0
 """For running a failed test with other axes of a launch grid."""
+AXES_SECONDS_IN_ALL = 6.0
+"""For that in all tests together: a part that fails in every task is not kept waiting."""
 PROGRAM_SECONDS = 2.0
 """For carrying out the calls of a failure once more."""
 AGAIN_SECONDS = 0.5
@@ -60,6 +62,7 @@ class Recorder:
         self._pid = os.getpid()
         self._is_timed = False
         self._has_failed = False
+        self._axes_seconds = AXES_SECONDS_IN_ALL
         self._over: set[str] = set()  # tasks with a test that did not pass
 
     @pytest.fixture(scope="session")
@@ -226,20 +229,22 @@ class Recorder:
     def _with_axes(self, item: pytest.Item, told: Explanation, seconds: float) -> Explanation:
         """With advice on the axes of a launch grid, if they are what is wrong, in place of what the test
         says of other mistakes. A search would be made anew, and is not."""
-        enough = seconds + AXES_SECONDS < self._test_seconds
+        enough = self._axes_seconds > 0 and seconds + AXES_SECONDS < self._test_seconds
         if not (enough and isinstance(item, pytest.Function)) or SESSION.searches:
             return told
         names = item._fixtureinfo.argnames
         if not item.funcargs.keys() >= set(names):  # it failed before it began
             return told
         arguments = {name: item.funcargs[name] for name in names}
+        began = time.perf_counter()
         try:
-            self._set_alarm(AXES_SECONDS)
+            self._set_alarm(min(AXES_SECONDS, self._axes_seconds))
             advice = wrong_axes(lambda: item.obj(**arguments))
         except BaseException:  # noqa: BLE001, a part may raise anything, and the alarm does
             return told
         finally:
             self._stop_alarm()
+            self._axes_seconds -= time.perf_counter() - began
             self._surroundings.restore()
         return replace(told, claim=claim_of(item), why=advice) if advice else told
 
