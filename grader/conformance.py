@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from solutions import (
         api_server,
         cuda_flash_attention,
+        cuda_graphs,
         cuda_memory_ops,
         cuda_ops,
         cuda_paged_attention,
@@ -28,11 +29,12 @@ if TYPE_CHECKING:
     from yaie.backends.ops import KernelOps
     from yaie.backends.pool import KernelPool
     from yaie.core import contracts
-    from yaie.core.contracts import kernels
+    from yaie.core.contracts import graphs, kernels
     from yaie.engine.background.request_stream import RequestStream
     from yaie.engine.step.executor import SentStep, StepExecutor
-    from yaie.engine.step.overlapped import OverlappedLoop
     from yaie.server.service import Service
+    from yaie.worker.graphs import CudaDevice, HostDevice
+    from yaie.worker.padded import PaddedMachine
     from yaie.worker.threaded import ThreadedStep, ThreadedWorker
     from yaie.worker.worker import RunningStep, Worker
 
@@ -48,7 +50,9 @@ if TYPE_CHECKING:
     _detokenizer: type[contracts.Detokenizer] = engine.Detokenizer
     _stop_checker: type[contracts.StopChecker] = engine.StopChecker
     _core: type[contracts.EngineCore] = engine.EngineCore
-    _overlapped: type[contracts.EngineCore] = OverlappedLoop
+    _overlapped: type[contracts.EngineCore] = cuda_graphs.OverlappedLoop
+    _sender: type[graphs.StepSender] = StepExecutor
+    _sent: type[graphs.SentStep] = SentStep
     _executor: type[contracts.Executor] = StepExecutor
     _pending: type[contracts.PendingStep] = SentStep
     _worker: type[contracts.Worker] = Worker
@@ -72,4 +76,9 @@ if TYPE_CHECKING:
     _cuda_layer: type[kernels.LayerKernels] = cuda_ops.LayerKernels
     _cuda_flash: type[kernels.FlashAttention] = cuda_flash_attention.FlashAttention
     _cuda_paged: type[kernels.PagedAttention] = cuda_paged_attention.PagedAttention
+    _decodes: type[graphs.DecodeSteps] = cuda_graphs.DecodeSteps
+    _to_host: type[graphs.ToHost] = cuda_graphs.ToHost
+    _machine: type[graphs.StepMachine] = PaddedMachine
+    _cuda: type[graphs.Device] = CudaDevice
+    _host: type[graphs.Device] = HostDevice
     _cuda_prefix: type[kernels.PrefixKernel] = cuda_paged_attention.PrefixKernel

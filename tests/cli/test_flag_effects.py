@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 import torch
 
+from solutions.cuda_graphs import OverlappedLoop
 from tests.cli.conftest import Yaie
 from yaie import EngineConfig, LLMEngine, SamplingParams
 from yaie.core.errors import ConfigError, EngineOverloadedError, YaieError
 from yaie.core.request import Request
 from yaie.engine.background.async_engine import AsyncEngine
-from yaie.engine.step.overlapped import OverlappedLoop
 from yaie.server.settings import ServerSettings
 from yaie.worker.deterministic import TiledAdapter
 

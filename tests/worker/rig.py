@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from solutions.cuda_graphs import ToHost
 from solutions.paged_cache import KVPool
 from solutions.radix_attention import RadixAttention
 from solutions.sampler import Sampler
@@ -23,6 +24,7 @@ from yaie.core.request import Request
 from yaie.core.step import Fault, NewSeats, StepInput, StepMasks, StepResult
 from yaie.engine.step.new_seats import ints, new_seats
 from yaie.models.adapter import ModelAdapter
+from yaie.worker.graphs import device_for
 from yaie.worker.worker import Worker
 
 VOCAB, WIDTH = 24, 8
@@ -178,6 +180,7 @@ def make_worker(adapter: ModelAdapter | None = None, sampler: Any = None) -> Wor
         num_seats=NUM_SEATS,
         max_model_len=MAX_LEN,
         explain=lambda error: Fault(str(error), where=type(error).__name__),
+        to_host=lambda tensor: ToHost(tensor, device_for(CPU)),
     )
 
 

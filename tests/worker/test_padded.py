@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from solutions.cuda_graphs import DecodeSteps
 from solutions.sampler import Sampler
 from tests.worker.rig import (
     BLOCK,
@@ -24,9 +25,9 @@ from tests.worker.rig import (
 from yaie.core.batch import AttentionBatch, AttentionSpec
 from yaie.core.contracts import KVPool as AnyPool
 from yaie.core.step import StepInput
-from yaie.worker.graphs import DecodeSteps
+from yaie.worker.graphs import device_for
 from yaie.worker.mixed import MixedSteps
-from yaie.worker.padded import PaddedMachine, padded_sizes
+from yaie.worker.padded import PaddedMachine
 from yaie.worker.worker import Worker
 
 
@@ -77,7 +78,7 @@ def padding_worker(
         MAX_LEN,
         CPU,
     )
-    worker.decodes = DecodeSteps(machine, sizes, records=False) if sizes else None
+    worker.decodes = DecodeSteps(machine, device_for(CPU), sizes, records=False) if sizes else None
     if zones is not None:
         worker.mixed = MixedSteps(machine, *zones, lambda step: step.forward)
     return worker, attention
@@ -223,13 +224,3 @@ def test_more_new_blocks_than_rows_arrive() -> None:
     assert worker.decodes.takes(step)
     result = worker.execute(step).result()
     assert [request.output_token_ids[0], *result.token_ids[0]] == naive_tokens(request, 2)
-
-
-def test_sizes_hold_every_step_and_waste_at_most_seven_rows() -> None:
-    for largest in (1, 2, 3, 7, 8, 9, 256, 300):
-        sizes = padded_sizes(largest)
-        assert sizes == sorted(set(sizes))
-        assert sizes[-1] == largest
-        for rows in range(1, largest + 1):
-            assert min(size for size in sizes if size >= rows) - rows < 8
-    assert padded_sizes(20) == [1, 2, 4, 8, 16, 20]

@@ -1,6 +1,7 @@
 """Makes a worker for a loaded model, on the parts that a backend names."""
 
 from dataclasses import dataclass
+from functools import partial
 
 from yaie.backends.base import Backend
 from yaie.core.config import EngineConfig
@@ -12,6 +13,7 @@ from yaie.models.loader import LoadedModel
 from yaie.parts import Parts
 from yaie.worker.deterministic import LoneAttention, LoneSampler, TiledAdapter
 from yaie.worker.graphing import padded_steps
+from yaie.worker.graphs import device_for
 from yaie.worker.progress import bar
 from yaie.worker.rehearsal import RehearsalError, rehearse
 from yaie.worker.sizing import (
@@ -114,6 +116,7 @@ def _bare_worker(
         num_seats=sizes.num_seats,
         max_model_len=model.max_length,
         explain=lambda error: fault_of(error, backend.parts),
+        to_host=partial(backend.parts["cuda_graphs"].ToHost, device=device_for(model.device)),
     )
 
 

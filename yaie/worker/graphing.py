@@ -8,17 +8,20 @@ why.
 import time
 from collections.abc import Callable
 from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple
 
 import torch
 
 from yaie.backends.base import Backend
 from yaie.core.config import EngineConfig
+from yaie.core.contracts.graphs import DecodeSteps
 from yaie.core.errors import ConfigError
 from yaie.core.step import Fault
-from yaie.worker.graphs import DecodeSteps, RecordedMixed
+from yaie.parts import Parts
+from yaie.worker.graphs import RecordedMixed, device_for
 from yaie.worker.mixed import MixedSteps, chunk_zones, decode_zones
-from yaie.worker.padded import PaddedMachine, padded_sizes
+from yaie.worker.padded import PaddedMachine
 from yaie.worker.progress import bar
 from yaie.worker.rehearsal import RehearsalError, tried
 from yaie.worker.worker import Worker
@@ -51,10 +54,10 @@ def padded_steps(config: EngineConfig, backend: Backend, worker: Worker) -> Padd
     if not backend.may_be_captured:
         why = f"with backend {backend.name!r}, PyTorch computes attention or ops"
         return _refused(config, why, _how_to_capture(backend, on_gpu))
-    make = partial(_made, worker, config.max_num_seqs, config.token_budget)
+    make = partial(_made, backend.parts, worker, config.max_num_seqs, config.token_budget)
     if mode == "padded":
         return make(records=False)
-    if why := _why_not(worker, min(TRIED_SIZE, config.max_num_seqs)):
+    if why := _why_not(backend.parts, worker, min(TRIED_SIZE, config.max_num_seqs)):
         return _refused(config, why)
     steps = make(records=True)
     if mode == "lazy":
@@ -81,9 +84,16 @@ def _refused(config: EngineConfig, why: str, fix: str = "") -> PaddedSteps:
 
 
 def _made(
-    worker: Worker, most_seqs: int, most_tokens: int, *, records: bool, only: bool = False
+    parts: Parts,
+    worker: Worker,
+    most_seqs: int,
+    most_tokens: int,
+    *,
+    records: bool,
+    only: bool = False,
 ) -> PaddedSteps:
-    """only: one size of each kind, the largest."""
+    """Decodes are lab 17's. only: one size of each kind, the largest."""
+    part, device = parts["cuda_graphs"], device_for(worker.device)
     machine = PaddedMachine(
         worker.adapter,
         worker.attention,
@@ -96,12 +106,18 @@ def _made(
     )
     sizes, decodes, tokens = (
         list_[-1:] if only else list_
-        for list_ in (padded_sizes(most_seqs), decode_zones(most_seqs), chunk_zones(most_tokens))
+        for list_ in (
+            part.padded_sizes(most_seqs),
+            decode_zones(most_seqs),
+            chunk_zones(most_tokens),
+        )
     )
-    pool: Any = torch.cuda.graph_pool_handle() if records else None
-    prepared: Callable[..., Any] = partial(RecordedMixed, memory=pool) if records else _launched
+    pool: Any = device.pool() if records else None
+    prepared: Callable[..., Any] = _launched
+    if records:
+        prepared = partial(RecordedMixed, device=device, memory=pool)
     return PaddedSteps(
-        DecodeSteps(machine, sizes, records=records, pool=pool),
+        part.DecodeSteps(machine, device, sizes, records=records, pool=pool),
         MixedSteps(machine, decodes, tokens, prepared),
     )
 
@@ -116,12 +132,10 @@ def _prepared(steps: PaddedSteps, device: torch.device) -> str:
     assert steps.decodes is not None
     assert steps.mixed is not None
     begin, before = time.perf_counter(), _used(device)
-    work: list[Callable[[], None]] = [
-        *(partial(steps.mixed.prepare, zones) for zones in steps.mixed.sizes),
-        *(partial(steps.decodes.prepare, size) for size in reversed(steps.decodes.sizes)),
-    ]
-    for index in bar("Recording CUDA graphs")(range(len(work))):
-        work[index]()
+    work = chain(map(steps.mixed.prepare, steps.mixed.sizes), steps.decodes.prepare())
+    count = len(steps.mixed.sizes) + len(steps.decodes.sizes)
+    for _ in bar("Recording CUDA graphs")(range(count)):
+        next(work)
     most, mixed = steps.decodes.sizes[-1], steps.mixed.sizes
     return (
         f"steps replay CUDA graphs: {len(steps.decodes.sizes)} sizes of decodes, up to {most} requests; "
@@ -138,12 +152,12 @@ def _used(device: torch.device) -> int:
     return total - free
 
 
-def _why_not(worker: Worker, size: int) -> str:
+def _why_not(parts: Parts, worker: Worker, size: int) -> str:
     """Why steps cannot be replayed, or "" if a few came out the same, to the last bit."""
     try:
         results = []
         for records in (False, True):
-            steps = _made(worker, size, TRIED_TOKENS, records=records, only=True)
+            steps = _made(parts, worker, size, TRIED_TOKENS, records=records, only=True)
             worker.decodes, worker.mixed = steps.decodes, steps.mixed
             results.append(tried(worker, size))
     except RehearsalError as error:

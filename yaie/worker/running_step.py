@@ -9,14 +9,14 @@ import torch
 from torch import Tensor
 
 from yaie.backends.attention import attend_through
+from yaie.core.contracts.graphs import DecodeSteps, ToHost
 from yaie.core.step import Ints, Pairs, StepInput, StepMasks, StepResult
 from yaie.worker.drafts import DraftRows, as_tensor, last_tokens
 from yaie.worker.flat_batch import lay_out
-from yaie.worker.graphs import DecodeSteps
 from yaie.worker.logprobs import prompt_logprobs, token_logprobs
 from yaie.worker.picked import Picked, answering, as_asked, longest_first, masks_of, pick
 from yaie.worker.sampling import Rows, apply_biases, apply_masks, hold_tokens
-from yaie.worker.transfer import ToHost, on_device
+from yaie.worker.transfer import on_device
 
 if TYPE_CHECKING:
     from yaie.worker.worker import Worker
@@ -95,7 +95,7 @@ class RunningStep:
         self._logits = decodes.forward(step)
         if worker.sampling.is_plain(step.seats):
             self._logits = None
-            self._drawn = ToHost(decodes.draw(len(step.seats)))
+            self._drawn = worker.to_host(decodes.draw(len(step.seats)))
             return
         self._rows = worker.sampling.rows(step.seats)
         if not step.masked:
@@ -156,7 +156,7 @@ class RunningStep:
         before = torch.nn.functional.pad(bad.cumsum(0), (1, 0))
         borders = np.concatenate(([0], np.cumsum(lens[first:])))
         counts = before[on_device(borders, hidden.device)].diff()
-        self._chunks_finite = ToHost(counts == 0)
+        self._chunks_finite = self._worker.to_host(counts == 0)
 
     def _note_prompts(self, hidden: Tensor, ends: Ints) -> None:
         worker, step = self._worker, self._step
@@ -219,7 +219,7 @@ class RunningStep:
         index, tokens = (part if plain is None else part[plain] for part in (rows.index, drawn))
         worker.seats.last_tokens.index_copy_(0, index, tokens.clamp(min=0))
         worker.sampling.advance(rows, drawn, plain)
-        self._drawn = ToHost(drawn)
+        self._drawn = worker.to_host(drawn)
         if raw is not None:
             self._logprobs = token_logprobs(raw, drawn[rows.told_index], rows.num_top, rows.named)
 

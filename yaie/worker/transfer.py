@@ -1,4 +1,4 @@
-"""Between host and device: few copies, from and to pinned memory, that wait for nothing."""
+"""From host to device: few copies, from pinned memory, that wait for nothing. Lab 17 copies back."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -46,23 +46,3 @@ def on_device(array: NDArray[Any], device: torch.device) -> Tensor:
     if device.type == "cpu":
         return tensor.clone()
     return tensor.pin_memory().to(device, non_blocking=True)
-
-
-class ToHost:
-    """A tensor on its way to the host. Steps that are queued behind it on the device do not delay it."""
-
-    def __init__(self, tensor: Tensor) -> None:
-        self._event: torch.cuda.Event | None = None
-        if tensor.device.type == "cpu":
-            self._tensor = tensor
-            return
-        self._tensor = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
-        self._tensor.copy_(tensor, non_blocking=True)
-        self._event = torch.cuda.Event()
-        self._event.record()
-
-    def get(self) -> Tensor:
-        """The tensor, once it has arrived."""
-        if self._event is not None:
-            self._event.synchronize()
-        return self._tensor

@@ -5,9 +5,9 @@ from collections.abc import Callable
 import torch
 
 from yaie.core.contracts import BatchAttention, KVPool, Sampler
+from yaie.core.contracts.graphs import DecodeSteps, MakeToHost
 from yaie.core.step import Fault, StepInput
 from yaie.models.adapter import ModelAdapter
-from yaie.worker.graphs import DecodeSteps
 from yaie.worker.mixed import MixedSteps
 from yaie.worker.running_step import RunningStep
 from yaie.worker.sampling import SamplingState
@@ -34,8 +34,10 @@ class Worker:
         num_seats: int,
         max_model_len: int,
         explain: Callable[[BaseException], Fault],
+        to_host: MakeToHost,
     ) -> None:
-        """explain: an exception as data, which tells whose code it came from.
+        """explain: an exception as data, which tells whose code it came from. to_host: begins to copy a
+        tensor to the host (lab 17).
 
         `before_forward` may be set: it is called when all is ready for a step's model.
         """
@@ -45,6 +47,7 @@ class Worker:
         self.sampler = sampler
         self.device = device
         self.explain = explain
+        self.to_host = to_host
         self.before_forward: Callable[[], None] = _nothing
         self.decodes: DecodeSteps | None = None
         self.mixed: MixedSteps | None = None

@@ -12,7 +12,6 @@ from yaie.engine.step.byte_text import ByteDetokenizer, TokenTable
 from yaie.engine.step.encoder import StepEncoder
 from yaie.engine.step.executor import StepExecutor
 from yaie.engine.step.late_stops import stop_checker
-from yaie.engine.step.overlapped import OverlappedLoop
 from yaie.models.loader import LoadedModel
 from yaie.models.tokenizer import Tokenizer
 from yaie.parts import Parts
@@ -79,7 +78,7 @@ def assemble(
         model.eos_token_ids,
     )
     if overlapped:
-        core = OverlappedLoop(core, scheduler, executor)
+        core = parts["cuda_graphs"].OverlappedLoop(core, scheduler, executor)
     graphs: Graphs = "off" if inner.decodes is None else "lazy"
     if config.graphs == "padded":
         graphs = "padded"

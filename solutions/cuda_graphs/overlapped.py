@@ -1,4 +1,4 @@
-"""The second step loop, given: step n + 1 is on its way before the result of step n is read.
+"""The second step loop: step n + 1 is on its way before the result of step n is read.
 
     lab 7's loop      schedule 1, execute 1, result 1, schedule 2, execute 2, result 2, ...
     here              schedule 1, execute 1, schedule 2, execute 2, result 1, schedule 3, execute 3, ...
@@ -14,38 +14,20 @@ from collections import deque
 
 from yaie.core.batch import StepOutcome, StepPlan
 from yaie.core.contracts import EngineCore, Scheduler
+from yaie.core.contracts.graphs import SentStep, StepSender
 from yaie.core.output import RequestOutput
 from yaie.core.request import Request
-from yaie.engine.step.executor import SentStep, StepExecutor
 
 
 class OverlappedLoop:
     """See `yaie.core.contracts.EngineCore`: the core of lab 7, with another order of calls in `step`."""
 
-    def __init__(self, core: EngineCore, scheduler: Scheduler, executor: StepExecutor) -> None:
+    # ANCHOR: given
+    def __init__(self, core: EngineCore, scheduler: Scheduler, executor: StepSender) -> None:
         self._core = core
         self._scheduler = scheduler
         self._executor = executor
         self._in_flight: deque[tuple[StepPlan, SentStep]] = deque()
-
-    @property
-    def has_work(self) -> bool:
-        """Whether a request is not finished, or a step has not been read."""
-        return bool(self._in_flight) or self._core.has_work
-
-    def step(self) -> list[RequestOutput]:
-        """Send the next step, then take over the one before it. The first call only sends."""
-        plan = self._scheduler.schedule()
-        outputs = self._ended(plan.failed)
-        sent = self._executor.execute(plan)
-        self._scheduler.advance(plan)
-        if not plan.is_empty:
-            if not self._in_flight:
-                sent.send_masks()  # all tokens are known; the next step must find this one's drawn
-            self._in_flight.append((plan, sent))
-        if len(self._in_flight) > 1 or (self._in_flight and plan.is_empty):
-            outputs += self._take_oldest()
-        return outputs
 
     def add_request(self, request: Request) -> None:
         """See the contract."""
@@ -59,13 +41,6 @@ class OverlappedLoop:
         """See the contract."""
         return self._core.take(plan, outcome)
 
-    def _take_oldest(self) -> list[RequestOutput]:
-        plan, sent = self._in_flight.popleft()
-        outputs = self._core.take(plan, sent.result())
-        for _, later in self._in_flight:
-            later.send_masks()  # now the tokens before it are known
-        return outputs
-
     def _ended(self, failed: list[Request]) -> list[RequestOutput]:
         """The last outputs of requests that can never run; they need not wait for a step."""
         if not failed:
@@ -73,3 +48,46 @@ class OverlappedLoop:
         alone = StepPlan(failed=list(failed))
         failed.clear()
         return self._core.take(alone, StepOutcome())
+
+    # ANCHOR_END: given
+
+    # ANCHOR: loop
+    @property
+    def has_work(self) -> bool:
+        """Whether a request is not finished, or a step has not been read."""
+        # BEGIN SOLUTION 17.7
+        return bool(self._in_flight) or self._core.has_work
+        # END SOLUTION
+
+    def step(self) -> list[RequestOutput]:
+        """Send the next step, then take over the one before it. The first call only sends.
+
+        In this order: schedule, tell what can never run, execute, advance, and only then wait for the
+        oldest outcome. A plan of nothing is not in flight; it makes room to take one over. Constrained
+        requests of a step draw when `send_masks` is called: once all tokens before it are known.
+        """
+        # BEGIN SOLUTION 17.7
+        plan = self._scheduler.schedule()
+        outputs = self._ended(plan.failed)
+        sent = self._executor.execute(plan)
+        self._scheduler.advance(plan)
+        if not plan.is_empty:
+            if not self._in_flight:
+                sent.send_masks()  # all tokens are known; the next step must find this one's drawn
+            self._in_flight.append((plan, sent))
+        if len(self._in_flight) > 1 or (self._in_flight and plan.is_empty):
+            outputs += self._take_oldest()
+        return outputs
+        # END SOLUTION
+
+    def _take_oldest(self) -> list[RequestOutput]:
+        """Wait for the oldest step in flight, and take its outcome over; returns what came of it."""
+        # BEGIN SOLUTION 17.7
+        plan, sent = self._in_flight.popleft()
+        outputs = self._core.take(plan, sent.result())
+        for _, later in self._in_flight:
+            later.send_masks()  # now the tokens before it are known
+        return outputs
+        # END SOLUTION
+
+    # ANCHOR_END: loop

@@ -1,0 +1,60 @@
+"""A decode step as two CUDA graphs: one up to the logits, one that draws.
+
+A step that needs more than a draw (a grammar's mask, penalties, log-probabilities) replays the first,
+and samples one call at a time.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from yaie.core.contracts.graphs import Device
+
+from .inputs import idle
+from .padded_step import PaddedStep
+
+
+class Recording:
+    """A PaddedStep in two graphs. Replays read and write the memory that recording it used."""
+
+    # ANCHOR: record
+    def __init__(self, step: PaddedStep, device: Device, memory: Any, nobody: int) -> None:
+        """memory: the pool that all recordings share, since only one of them runs at a time. nobody: the
+        seat of padding. Raises whatever the step does.
+
+        The step runs once before, on padding alone: what has not been compiled yet is, and no seat
+        moves. Two graphs are recorded from the same pool, and the second reads the logits of the first.
+        The logits are kept as an alias in the end: the next recording may use the same memory.
+        """
+        self._step = step  # its constants are read in every replay
+        self.inputs = step.inputs
+        # BEGIN SOLUTION 17.4
+        step.inputs.copy_(torch.from_numpy(idle(step.size, nobody)))
+        step.draw(step.forward())
+        self._forward, self._draw = device.graph(), device.graph()
+        with device.capture(self._forward, memory):
+            logits = step.forward()
+        with device.capture(self._draw, memory):
+            self._drawn = step.draw(logits)
+        self._logits = device.alias(logits)
+        # END SOLUTION
+
+    # ANCHOR_END: record
+
+    # ANCHOR: replay
+    def forward(self) -> Tensor:
+        """See PaddedStep; valid until another recording is replayed."""
+        # BEGIN SOLUTION 17.5
+        self._forward.replay()
+        return self._logits
+        # END SOLUTION
+
+    def draw(self, logits: Tensor) -> Tensor:
+        """See PaddedStep. logits: what `forward` returned."""
+        # BEGIN SOLUTION 17.5
+        self._draw.replay()
+        return self._drawn
+        # END SOLUTION
+
+    # ANCHOR_END: replay
