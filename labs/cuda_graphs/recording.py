@@ -1,4 +1,4 @@
-# Lab 17, your part: tasks 17.4, 17.5. The rest is given.
+# Lab 17, your part: task 17.4. The rest is given.
 """A decode step as two CUDA graphs: one up to the logits, one that draws.
 
 A step that needs more than a draw (a grammar's mask, penalties, log-probabilities) replays the first,
@@ -40,16 +40,16 @@ class Recording:
     # ANCHOR: replay
     def forward(self) -> Tensor:
         """See PaddedStep; valid until another recording is replayed."""
-        # TODO 17.5: your code here (the reference: 2 lines).
+        # TODO 17.4: your code here (the reference: 2 lines).
         raise NotImplementedError(
-            "cuda_graphs task 17.5: not implemented yet; see chapter A step in one launch"
+            "cuda_graphs task 17.4: not implemented yet; see chapter A step in one launch"
         )
 
     def draw(self, logits: Tensor) -> Tensor:
         """See PaddedStep. logits: what `forward` returned."""
-        # TODO 17.5: your code here (the reference: 2 lines).
+        # TODO 17.4: your code here (the reference: 2 lines).
         raise NotImplementedError(
-            "cuda_graphs task 17.5: not implemented yet; see chapter A step in one launch"
+            "cuda_graphs task 17.4: not implemented yet; see chapter A step in one launch"
         )
 
     # ANCHOR_END: replay

@@ -45,14 +45,14 @@ class Recording:
     # ANCHOR: replay
     def forward(self) -> Tensor:
         """See PaddedStep; valid until another recording is replayed."""
-        # BEGIN SOLUTION 17.5
+        # BEGIN SOLUTION 17.4
         self._forward.replay()
         return self._logits
         # END SOLUTION
 
     def draw(self, logits: Tensor) -> Tensor:
         """See PaddedStep. logits: what `forward` returned."""
-        # BEGIN SOLUTION 17.5
+        # BEGIN SOLUTION 17.4
         self._draw.replay()
         return self._drawn
         # END SOLUTION

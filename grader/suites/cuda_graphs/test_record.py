@@ -1,0 +1,162 @@
+"""Task 17.4: recordings, and the memory they take."""
+
+from typing import Any
+
+from grader.kit import expect, expect_equal, note, task
+from grader.suites.cuda_graphs.bench import Bench, lent, memory_of
+from grader.suites.cuda_graphs.pool import Pool
+from grader.suites.cuda_graphs.rules import WARM_UP
+from solutions import cuda_graphs as reference
+
+REPLAYED = (
+    "Nothing of a capture runs: what a graph computes is there after a replay, at the addresses that were "
+    "recorded. `forward` replays the first graph, `draw` the second, each once."
+)
+IDLE = (
+    "The step that warms up runs for real. On padding alone it draws for nobody; on what lies in the "
+    "buffer it would draw a token too many for the seats that stand there."
+)
+ORDER = (
+    "A pool is made of pieces that do not grow. A step that is smaller fits into what a larger one took "
+    "and gave back; the other way round each size reserves memory of its own."
+)
+ONE_POOL = (
+    "Only one recording runs at a time, so all of them may use the same memory: hand the pool that was "
+    "given to every capture."
+)
+KEPT = (
+    "A tensor that is kept keeps its memory: the pool cannot give it to the next recording. "
+    "`device.alias` keeps the address alone, and no other recording runs until the step is over."
+)
+EARLY = (
+    "What is dropped is given out again at once, also to the second capture: while that is recorded the "
+    "logits must still be held, or its first results lie where they lie."
+)
+LAUNCHES = (
+    "A replay launches all kernels with one call. What is computed beside it is launched one by one, "
+    "which is what a graph is there to save."
+)
+
+
+def recorded(part: Any, bench: Bench, size: int, pool: Pool) -> Any:
+    note(f"Recording of a step of {size} rows")
+    return part.Recording(bench.padded(size), bench.device, pool, bench.machine.nobody)
+
+
+def replay(bench: Bench, recording: Any, *seats: int) -> None:
+    step, n = bench.step(*seats), len(seats)
+    logits, drawn = bench.eager(step)
+    bench.upload(recording, step)
+    got = recording.forward()
+    bench.expect_rows(got[:n], logits, f"the logits of step {step.step}", REPLAYED)
+    bench.expect_rows(recording.draw(got)[:n], drawn, f"the draws of step {step.step}", REPLAYED)
+
+
+@task("17.4")
+def test_warm_up(part: Any) -> None:
+    """A step runs once before it is recorded, on padding alone: no seat moves."""
+    bench = Bench()
+    with bench.running() as device:
+        step = bench.padded(4)
+        bench.upload(step, bench.step(1, 2))
+        bench.machine.entered = 0
+        with device.aside():
+            # What is left in the buffer may be a step of real seats, say of another size.
+            device.idle_queue()
+        note("the buffer still holds a step of seats 1 and 2")
+        for machine in (bench.machine, bench.plain):
+            machine.host_tables[:] = bench.machine.host_tables
+        with device.aside():
+            bench.plain.tables.copy_(bench.machine.tables)
+        part.Recording(step, device, device.pool(), bench.machine.nobody)
+        seen = {rows for _, rows in bench.machine.seen}
+        expect(4 in seen, "the step has not run before it was recorded", why=WARM_UP)
+        bench.expect_state(IDLE)
+
+
+@task("17.4")
+def test_replays(part: Any) -> None:
+    """A recording gives for each upload what the step gives, and moves the seats on."""
+    bench = Bench((1, 3, 4, 9))
+    with bench.running() as device:
+        recording = recorded(part, bench, 4, device.pool())
+        for seats in ((0, 1), (3, 2, 1, 0), (2,), (0, 1), (0, 3, 1)):
+            replay(bench, recording, *seats)
+        bench.expect_state(REPLAYED)
+
+
+@task("17.4")
+def test_a_replay_launches_nothing_else(part: Any) -> None:
+    """A step is two replays, and no operation beside them."""
+    bench = Bench()
+    with bench.running() as device:
+        recording = recorded(part, bench, 2, device.pool())
+        bench.upload(recording, bench.step(0, 1))
+        before = (device.replays, device.launches, device.waits)
+        got = recording.forward()
+        expect_equal(device.replays - before[0], 1, "replays in `forward`", why=REPLAYED)
+        recording.draw(got)
+        expect_equal(device.replays - before[0], 2, "replays in `forward` and `draw`", why=REPLAYED)
+        expect_equal(device.launches - before[1], 0, "launches beside replays", why=LAUNCHES)
+        expect_equal(device.waits - before[2], 0, "waits in a replay", why=LAUNCHES)
+
+
+@task("17.4")
+def test_logits_last_until_they_are_drawn_from(part: Any) -> None:
+    """The second graph draws from the logits that the first has left, unharmed."""
+    bench = Bench()
+    with bench.running() as device:
+        recording = recorded(part, bench, 3, device.pool())
+        for seats in ((0, 4, 2), (2, 5)):
+            step, n = bench.step(*seats), len(seats)
+            logits, drawn = bench.eager(step)
+            bench.upload(recording, step)
+            recording.forward()
+            got = recording.draw(recording._logits if hasattr(recording, "_logits") else None)
+            bench.expect_rows(got[:n], drawn, "the draws", EARLY)
+
+
+@task("17.4")
+def test_recordings_share_a_pool(part: Any) -> None:
+    """Recordings of one pool take turns, each right; the smaller ones add little to the largest one."""
+    bench = Bench()
+    with bench.running() as device:
+        pool, alone = device.pool(), device.pool()
+        recordings, reserved = {}, 0
+        for size in (8, 4, 2, 1):
+            recordings[size] = recorded(part, bench, size, pool)
+            reserved = reserved or pool.reserved
+        for graph in device.captured:
+            expect(graph.pool is pool, "a capture does not use the pool that was given", why=ONE_POOL)
+        reference.Recording(bench.padded(8), device, alone, bench.machine.nobody)
+        right = alone.reserved + 4 * 64
+        expect(
+            pool.reserved <= right,
+            f"the pool has {pool.reserved} bytes for sizes 8, 4, 2 and 1, where {right} are enough "
+            f"({reserved} of them for size 8)",
+            why=KEPT,
+        )
+        for size, seats in ((2, (0, 1)), (8, (0, 1, 2, 3, 4)), (1, (3,)), (4, (0, 3, 5)), (2, (5, 4))):
+            replay(bench, recordings[size], *seats)
+        bench.expect_state(KEPT)
+
+
+@task("17.4")
+def test_the_largest_comes_first(part: Any) -> None:
+    """`prepare` records each size once, the largest first, and says which is ready."""
+    bench = Bench()
+    with bench.running() as device, lent(part, "17.4 alone"):
+        pool, sizes = device.pool(), [1, 2, 4, 8, 10]
+        steps = part.DecodeSteps(bench.machine, device, sizes, records=True, pool=pool)
+        ready, counts = [], []
+        for size in steps.prepare():
+            note(f"ready: {size}, {pool.reserved} bytes")
+            ready.append(size)
+            counts.append(len(device.captured))
+        expect_equal(ready, sizes[::-1], "the sizes in the order of `prepare`", why=ORDER)
+        expect_equal(counts, [2, 4, 6, 8, 10], "graphs recorded when each size is ready",
+                     why="A size is told when it is ready: a bar shows how far the start has come.")  # fmt: skip
+        expect_equal(len(list(steps.prepare())), 5, "sizes of a second `prepare`")
+        expect_equal(len(device.captured), 10, "graphs after it", why="Each size is recorded once.")
+        rows = {rows for _, rows in bench.machine.seen}
+        expect_equal(sorted(rows), sizes, "numbers of rows that have run before", why=WARM_UP)

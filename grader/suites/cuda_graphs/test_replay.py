@@ -1,0 +1,223 @@
+"""Task 17.5: which steps are replayed, and how one comes to its graph."""
+
+import random
+from typing import Any
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from grader.kit import examples, expect, expect_equal, note, start_script, task
+from grader.suites.cuda_graphs.bench import Bench, lent
+from yaie.core.step import StepInput
+
+ROWS = "The caller has n requests: rows of padding are no answer to anybody."
+FIXED = (
+    "A graph reads the addresses that it was recorded with. Copy into `inputs` in place; a tensor that "
+    "takes its name is another one, which the graph has never heard of."
+)
+OTHER_MEMORY = (
+    "The copy is queued, and reads pinned memory when the device comes to it. Until then that memory "
+    "belongs to the copy: each step needs other memory, or has to wait for the one before."
+)
+NO_WAIT = (
+    "A copy from pinned memory with non_blocking=True is queued like a kernel. Any other waits for the "
+    "device: then the next step cannot be sent while this one runs."
+)
+WHOLE_TABLES = (
+    "The buffer has room for as many new entries as rows. A request that comes back from the host brings "
+    "its whole table: then all entries go by `extend_tables`, before the step, and none with it."
+)
+SMALLEST = "Each row costs: a step takes the smallest size that holds it, and its entries go along."
+ONE_UPLOAD = "One copy of one array: each copy costs the device microseconds, however short it is."
+
+
+def steps_of(part: Any, bench: Bench, sizes: list[int], *, records: bool = True) -> Any:
+    device = bench.device
+    note(f"DecodeSteps of sizes {sizes}{'' if records else ', not recorded'}")
+    pool = device.pool() if records else None
+    steps = part.DecodeSteps(bench.machine, device, sizes, records=records, pool=pool)
+    for size in reversed(sizes):
+        steps._made(size)
+    return steps
+
+
+def carry_out(bench: Bench, steps: Any, *seats: int, why: str = FIXED, **more: Any) -> None:
+    step = bench.step(*seats, **more)
+    logits, drawn = bench.eager(step)
+    got = steps.forward(step)
+    bench.expect_rows(got, logits, f"the logits of step {step.step}", why)
+    bench.expect_rows(steps.draw(len(seats)), drawn, f"the draws of step {step.step}", why)
+
+
+@task("17.5")
+def test_each_step_reads_its_own_upload(part: Any) -> None:
+    """Steps of the same size and of others compute their own seats, each time."""
+    for records in (False, True):
+        bench = Bench((1, 3, 4, 9, 2))
+        with bench.running(), lent(part, "17.5"):
+            steps = steps_of(part, bench, [1, 2, 4, 6], records=records)
+            for seats in ((0, 1), (2, 3), (4,), (0, 1, 2, 3, 4), (3, 1), (0, 4, 2)):
+                carry_out(bench, steps, *seats)
+            bench.expect_state(FIXED)
+
+
+@task("17.5")
+def test_rows_of_the_step_alone(part: Any) -> None:
+    """`forward` and `draw` return n rows for n seats, whatever the size."""
+    bench = Bench()
+    with bench.running(), lent(part, "17.5"):
+        steps = steps_of(part, bench, [2, 8])
+        for n in (1, 2, 3, 5, 8):
+            step = bench.step(*range(n))
+            bench.eager(step)
+            expect_equal(len(steps.forward(step)), n, f"rows of the logits of {n} seats", why=ROWS)
+            expect_equal(len(steps.draw(n)), n, f"draws of {n} seats", why=ROWS)
+
+
+@task("17.5")
+def test_the_smallest_size(part: Any) -> None:
+    """A step takes the smallest size that holds it, and no larger one."""
+    bench = Bench()
+    with bench.running(), lent(part, "17.5"):
+        steps = part.DecodeSteps(bench.machine, bench.device, [1, 2, 4, 8], records=False)
+        for n in (1, 2, 3, 4, 5, 8):
+            bench.machine.seen.clear()
+            step = bench.step(*range(n))
+            bench.eager(step)
+            steps.forward(step)
+            right = min(size for size in (1, 2, 4, 8) if size >= n)
+            rows = {rows for _, rows in bench.machine.seen}
+            expect_equal(rows, {right}, f"rows that a step of {n} seats computes", why=SMALLEST)
+            steps.draw(n)
+            bench.settle()
+
+
+@task("17.5")
+def test_two_steps_in_the_queue(part: Any) -> None:
+    """A step that is sent while others are queued does not disturb their uploads, and waits for none."""
+    bench = Bench()
+    with bench.running() as device, lent(part, "17.5"):
+        steps = steps_of(part, bench, [4])
+        device.idle_queue()
+        waits, before = device.waits, device.num_queued
+        sent = []
+        for seats in ((0, 1, 2), (3, 1), (2, 0, 3, 5)):
+            step = bench.step(*seats)
+            _, drawn = bench.eager(step)
+            steps.forward(step)
+            got = steps.draw(len(seats))
+            arrived = device.pinned(len(seats), dtype=got.dtype)
+            arrived.copy_(got, non_blocking=True)
+            sent.append((arrived, drawn, step.step))
+        expect_equal(device.waits - waits, 0, "waits of the host in three steps", why=NO_WAIT)
+        expect_equal(device.num_queued - before, 12,
+                     "copies and replays queued for three steps, each with one copy back",
+                     why=ONE_UPLOAD)  # fmt: skip
+        for arrived, drawn, number in sent:
+            bench.expect_rows(arrived, drawn, f"the draws of step {number}", OTHER_MEMORY)
+        bench.expect_state(OTHER_MEMORY)
+
+
+@task("17.5")
+def test_more_entries_than_rows(part: Any) -> None:
+    """More new table entries than rows are entered by `extend_tables`, and the step is right."""
+    bench = Bench()
+    with bench.running(), lent(part, "17.5"):
+        steps = steps_of(part, bench, [1, 2, 4])
+        entries = [(9, column, 50 + column) for column in range(3)]
+        carry_out(bench, steps, 0, 1, entries=entries, why=WHOLE_TABLES)
+        expect_equal(bench.machine.entered, 1, "calls of extend_tables", why=WHOLE_TABLES)
+        carry_out(bench, steps, 0, 1, entries=[(9, 3, 57), (9, 4, 58)], why=WHOLE_TABLES)
+        carry_out(bench, steps, 3, entries=[(8, 1, 60)], why=WHOLE_TABLES)
+        expect_equal(
+            bench.machine.entered, 1, "calls of extend_tables, when the entries of two steps fit",
+            why="It is a launch and an upload of its own: as many entries as rows go with the step.",
+        )  # fmt: skip
+        bench.expect_state(WHOLE_TABLES)
+
+
+@task("17.5")
+def test_recorded_when_first_needed(part: Any) -> None:
+    """A size that is not ready is recorded when a step needs it, and the step is right."""
+    bench = Bench()
+    with bench.running() as device, lent(part, "17.5"):
+        steps = part.DecodeSteps(bench.machine, device, [1, 2, 4], records=True, pool=device.pool())
+        for seats in ((0, 1), (5, 3, 1), (4,), (0, 2)):
+            carry_out(bench, steps, *seats)
+        bench.expect_state(FIXED)
+        expect_equal(len(device.captured), 6, "graphs recorded", why="Two for each of the three sizes.")
+
+
+def asked(bench: Bench, seats: list[int], **changed: Any) -> StepInput:
+    ones = np.ones(len(seats), dtype=np.int32)
+    given = {
+        "starts": bench.machine.num_known[seats] + 3, "num_tokens": ones.copy(),
+        "samples": ones.astype(np.bool_),
+    }  # fmt: skip
+    return StepInput(1, np.array(seats, np.int32), **{**given, **changed})
+
+
+TAKEN: dict[str, tuple[dict[str, Any], bool, str]] = {
+    "tokens that the device drew": ({}, True, "It is the step that graphs are made for."),
+    "the first unread token of each": (
+        {"starts": np.array([4, 1, 6], np.int32)}, True,
+        "Position num_known is the first that control has not sent: the device has drawn it.",
+    ),
+    "a token that control has sent": (
+        {"starts": np.array([9, 0, 9], np.int32)}, False,
+        "The last token of a prompt may be computed alone. The device has not drawn it: the seat's last "
+        "token is another one.",
+    ),
+    "a chunk at its end": (
+        {"num_tokens": np.array([1, 1, 5], np.int32)}, False, "A row is one token.",
+    ),
+    "a row that does not sample": (
+        {"samples": np.array([True, False, True])}, False,
+        "Every row of a recorded step draws, and its seat moves on.",
+    ),
+    "drafts": (
+        {"drafts": np.array([3], np.int32), "num_drafts": np.array([0, 0, 1], np.int32)}, False,
+        "Drafts are more tokens for a seat, and are accepted or not.",
+    ),
+    "log-probabilities of a prompt": (
+        {"prompt_logprobs": np.array([0], np.int32)}, False,
+        "They need hidden states, which a graph that ends in logits does not return.",
+    ),
+}  # fmt: skip
+
+
+@task("17.5")
+def test_which_steps(part: Any) -> None:
+    """A step is taken if each of its seats computes one token, drawn before, and draws another."""
+    bench = Bench((4, 1, 6))
+    with bench.running(), lent(part, "17.5"):
+        steps = part.DecodeSteps(bench.machine, bench.device, [1, 2, 4], records=False)
+        for what, (changed, right, why) in TAKEN.items():
+            got = bool(steps.takes(asked(bench, [0, 1, 2], **changed)))
+            expect_equal(got, right, f"takes(a step with {what})", why=why)
+        for n in (1, 4, 5):
+            step = asked(bench, list(range(n)))
+            expect_equal(bool(steps.takes(step)), n <= 4, f"takes(a step of {n} seats), of at most 4",
+                         why="A step that no size holds is launched as it is.")  # fmt: skip
+
+
+@task("17.5")
+def test_any_steps(part: Any) -> None:
+    """Any steps, one after the other: the tokens and logits of eager steps, to the last bit."""
+    any_steps(part)
+
+
+@examples(8)
+@given(seed=st.integers(0, 10**6), sizes=st.sampled_from([[1, 2, 4, 8], [3, 8], [8], [1, 7, 8]]))
+def any_steps(part: Any, seed: int, sizes: list[int]) -> None:
+    rng = random.Random(seed)
+    bench = Bench([rng.randint(1, 9) for _ in range(9)])
+    with bench.running(), lent(part, "17.5"):
+        steps = steps_of(part, bench, sizes, records=bool(seed % 4))
+        for _ in range(6):
+            seats = rng.sample(range(9), rng.randint(1, 8))
+            carry_out(bench, steps, *seats)
+        bench.expect_state(FIXED)
+        expect(True, "")
+    start_script()
