@@ -1,10 +1,10 @@
 """Decode steps of a part on the stand-in device, beside the same steps carried out one by one.
 
-    bench = Bench()
-    with bench.running():
-        made = ...                       of the part, on bench.machine and bench.device
-        step = bench.step(0, 3)          the next token of seats 0 and 3, as the worker gets it
-        logits, drawn = bench.eager(step)
+bench = Bench()
+with bench.running():
+    made = ...                       of the part, on bench.machine and bench.device
+    step = bench.step(0, 3)          the next token of seats 0 and 3, as the worker gets it
+    logits, drawn = bench.eager(step)
 """
 
 from collections.abc import Iterator, Sequence
@@ -72,10 +72,15 @@ class Bench:
         self.num_steps += 1
         columns = np.array(new, dtype=np.int32).reshape(-1, 3).T.copy()
         step = StepInput(
-            self.num_steps, chosen, starts, np.ones(len(seats), np.int32),
-            np.ones(len(seats), np.bool_), table_seats=columns[0], table_columns=columns[1],
+            self.num_steps,
+            chosen,
+            starts,
+            np.ones(len(seats), np.int32),
+            np.ones(len(seats), np.bool_),
+            table_seats=columns[0],
+            table_columns=columns[1],
             table_blocks=columns[2],
-        )  # fmt: skip
+        )
         for machine in (self.machine, self.plain):
             machine.host_tables[columns[0], columns[1]] = columns[2]
         entered = f", new table entries (seat, column, block) {new}" if new else ""
@@ -95,7 +100,9 @@ class Bench:
 
     def padded(self, size: int, memory: Tensor | None = None) -> Any:
         """The reference's step of a size."""
-        return reference.PaddedStep(size, self.machine, memory_of(size) if memory is None else memory)
+        return reference.PaddedStep(
+            size, self.machine, memory_of(size) if memory is None else memory
+        )
 
     def settle(self) -> None:
         """Let the device do what is queued. No wait of the part's."""
@@ -138,8 +145,13 @@ def memory_of(size: int) -> Tensor:
 def lent(part: ModuleType, task: str) -> Iterator[None]:
     """While task 17.4 or 17.5 is graded, what it builds on is the reference's, wherever the part's
     modules name it: each task fails for its own mistakes."""
-    ours = {"padded_sizes": "17.1", "size_for": "17.1", "fill": "17.2", "PaddedStep": "17.3",
-            "Recording": "17.4"}  # fmt: skip
+    ours = {
+        "padded_sizes": "17.1",
+        "size_for": "17.1",
+        "fill": "17.2",
+        "PaddedStep": "17.3",
+        "Recording": "17.4",
+    }
     modules = [vars(one) for one in _modules(part)]
     changed = []
     for name, owner in ours.items():

@@ -1,10 +1,10 @@
 """A loop under test: lab 7's core and lab 6's scheduler around it, and an executor that watches it.
 
-    bench = LoopBench(part)
-    bench.say([1, 2, 3], max_tokens=4)
-    bench.step()                        one call of loop.step
-    bench.run()                         until has_work is false
-    bench.calls                         "schedule 1", "execute 1", "advance 1", ..., as they came
+bench = LoopBench(part)
+bench.say([1, 2, 3], max_tokens=4)
+bench.step()                        one call of loop.step
+bench.run()                         until has_work is false
+bench.calls                         "schedule 1", "execute 1", "advance 1", ..., as they came
 """
 
 from collections.abc import Sequence
@@ -23,22 +23,26 @@ EOS = 3
 MOST_STEPS = 300
 
 IN_ORDER = (
-    "The worker carries steps out in the order in which they are sent. That alone keeps blocks safe: what "
-    "a result sets free may be given to another request by a later plan, and a step that was planned "
-    "before still writes it. Send each plan before the next one is made."
+    "The worker carries steps out in the order in which they are sent. That alone keeps blocks safe: "
+    "what a result sets free may be given to another request by a later plan, and a step that was "
+    "planned before still writes it. Send each plan before the next one is made."
 )
 ENDED = (
-    "It ended with a result that was taken over after this plan was made, and its blocks are given back. "
-    "Make the plan from what is known when it is sent: schedule and execute follow each other, and no "
-    "result is taken over between them."
+    "It ended with a result that was taken over after this plan was made, and its blocks are given "
+    "back. Make the plan from what is known when it is sent: schedule and execute follow each other, "
+    "and no result is taken over between them."
 )
 MASKS = (
-    "A grammar must have seen the token before. So the masks of a step are sent when the outcomes of all "
-    "steps before it are taken over; for a step with nothing in flight before it, at once."
+    "A grammar must have seen the token before. So the masks of a step are sent when the outcomes of "
+    "all steps before it are taken over; for a step with nothing in flight before it, at once."
 )
 UNSENT = (
     "The next step reads the token that this one draws, and this one has not drawn: it still waits for "
     "its masks."
+)
+ENDLESS = (
+    "When nothing is left to send, the steps in flight are taken over, one a call; a plan of nothing is "
+    "not in flight."
 )
 FORGOTTEN = "has_work is true while a step is in flight: its tokens have not been read."
 
@@ -116,7 +120,7 @@ class LoopBench:
         self._inner: ToyExecutor = self.toy.executor
         self.core = EngineCore(
             self.scheduler, self, lambda: Detokenizer(str), StopChecker, frozenset({EOS})
-        )  # type: ignore[arg-type]
+        )
         self.loop = self.core if plain else part.OverlappedLoop(self.core, self.scheduler, self)
 
     # What the loop calls.
@@ -127,7 +131,9 @@ class LoopBench:
 
     def execute(self, plan: StepPlan) -> WatchedStep:
         number = self._number(plan)
-        with claiming("Steps are sent in the order of their plans, and hold only requests that run."):
+        with claiming(
+            "Steps are sent in the order of their plans, and hold only requests that run."
+        ):
             ended = [x.request.request_id for x in plan.scheduled if x.request.is_finished]
             expect(not ended, f"step {number} is sent with {ended}, which have ended", why=ENDED)
             expect(
@@ -136,7 +142,9 @@ class LoopBench:
                 why=IN_ORDER,
             )
             if self.sent and self.sent[-1].waits:
-                raise Mismatch(f"step {number} is sent, and step {number - 1} may not draw yet", why=UNSENT)
+                raise Mismatch(
+                    f"step {number} is sent, and step {number - 1} may not draw yet", why=UNSENT
+                )
         self.call("execute", plan)
         self._num_sent = number
         masked = any(x.samples and x.request.request_id in self.masked for x in plan.scheduled)
@@ -147,15 +155,21 @@ class LoopBench:
         number = self._number(plan)
         with claiming("Masks follow the tokens before them."):
             missing = self._not_taken(self._plans[: number - 1])
-            expect(not missing, f"the masks of step {number} are sent, and the outcomes of steps {missing} "
-                   "are not taken over", why=MASKS)  # fmt: skip
+            expect(
+                not missing,
+                f"the masks of step {number} are sent, and the outcomes of steps {missing} "
+                "are not taken over",
+                why=MASKS,
+            )
         self.call("masks", plan)
 
     def call(self, name: str, plan: StepPlan) -> None:
         if name == "update":
             self._taken.add(self._number(plan))
         self.calls.append(f"{name} {self._number(plan)}")
-        shown = ", ".join(f"{x.request.request_id}@{x.start}+{x.num_tokens}" for x in plan.scheduled)
+        shown = ", ".join(
+            f"{x.request.request_id}@{x.start}+{x.num_tokens}" for x in plan.scheduled
+        )
         note(self.calls[-1] + (f": {shown}" if name == "schedule" else ""))
 
     def _not_taken(self, plans: Sequence[StepPlan]) -> list[int]:
@@ -181,7 +195,9 @@ class LoopBench:
         (request,) = self.toy.make(prompt, max_tokens)
         if masked:
             self.masked.add(request.request_id)
-        note(f"loop.add_request({request.request_id})  # prompt {list(prompt)}, {max_tokens} tokens")
+        note(
+            f"loop.add_request({request.request_id})  # prompt {list(prompt)}, {max_tokens} tokens"
+        )
         self.loop.add_request(request)
         return request
 
@@ -189,10 +205,9 @@ class LoopBench:
         note("loop.step()")
         outputs = self.loop.step()
         if not isinstance(outputs, list):
-            raise Mismatch("step() returned no list", "a list of RequestOutputs", f"{outputs!r:.60}")
+            raise Mismatch("step() returned no list", "a list of outputs", f"{outputs!r:.60}")
         self.outputs += outputs
-        told = [f"{o.request_id} {o.token_ids}{' ends' * (o.finish_reason is not None)}" for o in outputs]
-        note(f"    # -> {told}")
+        note(f"    # -> {[_told(output) for output in outputs]}")
         return outputs
 
     def run(self) -> None:
@@ -201,13 +216,15 @@ class LoopBench:
                 break
             self.step()
         else:
-            expect(False, f"has_work is still true after {MOST_STEPS} steps", why=(
-                "When nothing is left to send, the steps in flight are taken over, one a call."))  # fmt: skip
+            expect(False, f"has_work is still true after {MOST_STEPS} steps", why=ENDLESS)
         alive = [r.request_id for r in self.toy.alive]
         expect(not alive, f"has_work is false, and {alive} have not ended", why=FORGOTTEN)
         late = self._not_taken(self._plans)
-        expect(not late, f"has_work is false, and the outcomes of steps {late} were never taken over",
-               why=FORGOTTEN)  # fmt: skip
+        expect(
+            not late,
+            f"has_work is false, and the outcomes of steps {late} were never taken over",
+            why=FORGOTTEN,
+        )
 
     def tokens(self, request: Request) -> list[int]:
         """What its outputs told."""
@@ -218,3 +235,8 @@ class LoopBench:
         prompt = request.token_ids[: request.num_prompt_tokens]
         whole = toy_output(prompt, request.max_tokens, request.seed)
         return whole[: whole.index(EOS) + 1] if EOS in whole else whole
+
+
+def _told(output: RequestOutput) -> str:
+    end = "" if output.finish_reason is None else " ends"
+    return f"{output.request_id} {output.token_ids}{end}"

@@ -1,9 +1,11 @@
 """A model of integers on a device: every step of it is exact, whatever the batch around it.
 
-A token's key is a hash of token and position. A row's state is a weighted sum of the keys that its seat's
-block table leads to, its logits are linear in that. A draw depends on logits, seat and number of the draw.
+A token's key is a hash of token and position. A row's state is a weighted sum of the keys that its
+seat's block table leads to, its logits are linear in that. A draw depends on logits, seat and number of
+the draw.
 """
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import numpy as np
@@ -62,12 +64,13 @@ class Machine:
 
     def extend_tables(self, step: StepInput) -> None:
         self.entered += 1
-        if self.device is not None:
-            self.device.refuse_in_capture("tables are extended from the host", rules.PAGEABLE)
-            self.device.idle_queue()
-        with torch.no_grad():
-            table = self.tables.numpy() if self.device is None else self.device.memory(self.tables)
-            table[step.table_seats, step.table_columns] = step.table_blocks
+        with nullcontext() if self.device is None else self.device.aside():
+            if self.device is not None:
+                self.device.refuse_in_capture("tables are extended from the host", rules.PAGEABLE)
+                self.device.idle_queue()
+            entries = (step.table_seats, step.table_columns, step.table_blocks)
+            for seat, column, block in zip(*(part.tolist() for part in entries), strict=True):
+                self.tables[seat, column] = block
 
     def logits(self, token_ids: Tensor, batch: AttentionBatch) -> Tensor:
         self._first("the model's kernels", len(token_ids))
@@ -83,7 +86,9 @@ class Machine:
     def sample(self, logits: Tensor, seats: Tensor) -> Tensor:
         self._first("the sampler's kernels", len(seats))
         noise = (self.counts.index_select(0, seats) * 13 + seats * 29).unsqueeze(1)
-        scores = (logits.long() * 31 + noise * self._columns) % 997
+        # As large as the logits, and made before they are read: it takes their place if it is free.
+        shifts = (noise * self._columns % 997).float()
+        scores = (logits * 31 + shifts) % 997
         drawn = scores.argmax(1)
         return torch.where(self.sick.index_select(0, seats), -1, drawn)
 
@@ -94,6 +99,7 @@ class Machine:
         if (what, rows) in self.seen:
             return
         if self.device is not None and self.device.is_capturing:
-            raise Fault(f"{what} run for the first time with {rows} rows in a capture",
-                        why=rules.WARM_UP)  # fmt: skip
+            raise Fault(
+                f"{what} run for the first time with {rows} rows in a capture", why=rules.WARM_UP
+            )
         self.seen.add((what, rows))

@@ -1,9 +1,9 @@
 """Memory of captures, as PyTorch's caching allocator hands it out: in segments that never grow.
 
-What a capture drops is used again, by itself or by the next capture of the same pool. A request takes the
-smallest free piece that holds it; if none does, a segment of its own size is reserved. A pool that has
-recorded the largest step first has room for the others; one that has recorded the smallest first has a
-segment too small for each.
+What a capture drops is used again, by itself or by the next capture of the same pool. A request takes
+the smallest free piece that holds it; if none does, a segment of its own size is reserved. A pool that
+has recorded the largest step first has room for the others; one that has recorded the smallest first has
+segments that are too small.
 """
 
 import weakref
@@ -34,6 +34,12 @@ class Pool:
     @property
     def reserved(self) -> int:
         return sum(len(segment.memory) for segment in self._segments)
+
+    @property
+    def in_use(self) -> int:
+        """Bytes that some tensor still keeps."""
+        free = sum(end - begin for segment in self._segments for begin, end in segment.free)
+        return self.reserved - free
 
     def like(self, tensor: Tensor) -> Tensor:
         """Memory for a tensor of this shape and dtype, contiguous; it is given back with the last tensor

@@ -8,12 +8,18 @@ PAGEABLE = (
     "A graph holds addresses. Pageable memory of the host has none that the device can read, so CUDA "
     "refuses the copy. Upload before the replay, into a buffer of the device that stays."
 )
-PINNED = "Pinning memory waits for the device. Do it before the capture, or for each upload outside."
+PINNED = (
+    "Pinning memory waits for the device. Do it before the capture, or for each upload outside."
+)
 EVENT = "What is waited for between replays is recorded between them, not in a capture."
 NESTED = "A capture holds kernels alone, no other capture and no replay."
 GRAPH_ONCE = "Each graph is recorded once; another recording needs another graph."
 EMPTY = "Record first: `with device.capture(graph, pool)` around what the step launches."
 MIXED = "An operation's tensors lie on one device. Upload what comes from the host first."
+ADDRESSES = (
+    "A graph reads the addresses that it was recorded with. What was uploaded for this step does not "
+    "lie there: copy into `inputs` in place, before the replay."
+)
 NUMPY = "NumPy reads memory of the host. A tensor of the device is copied to pinned memory first."
 WARM_UP = (
     "What runs for the first time is compiled, or makes its workspace: that waits for the device and "

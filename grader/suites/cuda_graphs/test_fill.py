@@ -21,8 +21,8 @@ PADDING = {
     "TABLE_BLOCKS": "block 0",
 }
 STALE = (
-    "The buffer is memory that is given out again: behind the step it still holds the step before, whose "
-    "slots would be written and whose seats would draw once more. Write every row to its end."
+    "The buffer is memory that is given out again: behind the step it still holds the step before, "
+    "whose slots would be written and whose seats would draw once more. Write every row to its end."
 )
 WHOSE = (
     "A row of padding runs like any other. It must belong to the seat of nobody, attend to 0 keys and "
@@ -30,8 +30,8 @@ WHOSE = (
 )
 LENGTH = "A token at position p attends to p + 1 keys: those before it, and its own."
 ENTRIES = (
-    "How many new table entries there are has nothing to do with how many rows: most steps bring none, a "
-    "step at the end of a block brings one for that seat."
+    "How many new table entries there are has nothing to do with how many rows: most steps bring "
+    "none, a step at the end of a block brings one for that seat."
 )
 
 
@@ -50,9 +50,15 @@ def step_of(seats: list[int], starts: list[int], entries: list[tuple[int, int, i
     columns = np.array(entries, dtype=np.int32).reshape(-1, 3).T.copy()
     ones = np.ones(len(seats), dtype=np.int32)
     return StepInput(
-        1, np.array(seats, np.int32), np.array(starts, np.int32), ones, ones.astype(np.bool_),
-        table_seats=columns[0], table_columns=columns[1], table_blocks=columns[2],
-    )  # fmt: skip
+        1,
+        np.array(seats, np.int32),
+        np.array(starts, np.int32),
+        ones,
+        ones.astype(np.bool_),
+        table_seats=columns[0],
+        table_columns=columns[1],
+        table_blocks=columns[2],
+    )
 
 
 def expect_filled(inputs: np.ndarray, step: StepInput, slots: np.ndarray, nobody: int) -> None:

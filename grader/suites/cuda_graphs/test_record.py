@@ -3,22 +3,22 @@
 from typing import Any
 
 from grader.kit import expect, expect_equal, note, task
-from grader.suites.cuda_graphs.bench import Bench, lent, memory_of
+from grader.suites.cuda_graphs.bench import Bench, lent
 from grader.suites.cuda_graphs.pool import Pool
 from grader.suites.cuda_graphs.rules import WARM_UP
 from solutions import cuda_graphs as reference
 
 REPLAYED = (
-    "Nothing of a capture runs: what a graph computes is there after a replay, at the addresses that were "
-    "recorded. `forward` replays the first graph, `draw` the second, each once."
+    "Nothing of a capture runs: what a graph computes is there after a replay, at the addresses that "
+    "were recorded. `forward` replays the first graph, `draw` the second, each once."
 )
 IDLE = (
     "The step that warms up runs for real. On padding alone it draws for nobody; on what lies in the "
     "buffer it would draw a token too many for the seats that stand there."
 )
 ORDER = (
-    "A pool is made of pieces that do not grow. A step that is smaller fits into what a larger one took "
-    "and gave back; the other way round each size reserves memory of its own."
+    "A pool is made of pieces that do not grow. A step that is smaller fits into what a larger one "
+    "took and gave back; the other way round each size reserves memory of its own."
 )
 ONE_POOL = (
     "Only one recording runs at a time, so all of them may use the same memory: hand the pool that was "
@@ -29,13 +29,16 @@ KEPT = (
     "`device.alias` keeps the address alone, and no other recording runs until the step is over."
 )
 EARLY = (
-    "What is dropped is given out again at once, also to the second capture: while that is recorded the "
-    "logits must still be held, or its first results lie where they lie."
+    "What is dropped is given out again at once, also to the second capture: while that is recorded "
+    "the logits must still be held, or its first results lie where they lie."
 )
 LAUNCHES = (
     "A replay launches all kernels with one call. What is computed beside it is launched one by one, "
     "which is what a graph is there to save."
 )
+
+DRAWS_AND_MORE = 512
+"""Bytes that recordings of 8, 4, 2 and 1 rows may keep: half of the logits of the largest."""
 
 
 def recorded(part: Any, bench: Bench, size: int, pool: Pool) -> Any:
@@ -96,8 +99,8 @@ def test_a_replay_launches_nothing_else(part: Any) -> None:
         got = recording.forward()
         expect_equal(device.replays - before[0], 1, "replays in `forward`", why=REPLAYED)
         recording.draw(got)
-        expect_equal(device.replays - before[0], 2, "replays in `forward` and `draw`", why=REPLAYED)
         expect_equal(device.launches - before[1], 0, "launches beside replays", why=LAUNCHES)
+        expect_equal(device.replays - before[0], 2, "replays in `forward` and `draw`", why=REPLAYED)
         expect_equal(device.waits - before[2], 0, "waits in a replay", why=LAUNCHES)
 
 
@@ -106,14 +109,14 @@ def test_logits_last_until_they_are_drawn_from(part: Any) -> None:
     """The second graph draws from the logits that the first has left, unharmed."""
     bench = Bench()
     with bench.running() as device:
-        recording = recorded(part, bench, 3, device.pool())
-        for seats in ((0, 4, 2), (2, 5)):
+        pool = device.pool()
+        recordings = {size: recorded(part, bench, size, pool) for size in (8, 4, 2, 1)}
+        for size, seats in ((8, (0, 4, 2, 6, 1)), (2, (2, 5)), (1, (7,)), (4, (3, 1, 0))):
             step, n = bench.step(*seats), len(seats)
-            logits, drawn = bench.eager(step)
-            bench.upload(recording, step)
-            recording.forward()
-            got = recording.draw(recording._logits if hasattr(recording, "_logits") else None)
-            bench.expect_rows(got[:n], drawn, "the draws", EARLY)
+            _, drawn = bench.eager(step)
+            bench.upload(recordings[size], step)
+            got = recordings[size].draw(recordings[size].forward())
+            bench.expect_rows(got[:n], drawn, f"the draws of step {step.step}", EARLY)
 
 
 @task("17.4")
@@ -127,7 +130,9 @@ def test_recordings_share_a_pool(part: Any) -> None:
             recordings[size] = recorded(part, bench, size, pool)
             reserved = reserved or pool.reserved
         for graph in device.captured:
-            expect(graph.pool is pool, "a capture does not use the pool that was given", why=ONE_POOL)
+            expect(
+                graph.pool is pool, "a capture does not use the pool that was given", why=ONE_POOL
+            )
         reference.Recording(bench.padded(8), device, alone, bench.machine.nobody)
         right = alone.reserved + 4 * 64
         expect(
@@ -136,7 +141,19 @@ def test_recordings_share_a_pool(part: Any) -> None:
             f"({reserved} of them for size 8)",
             why=KEPT,
         )
-        for size, seats in ((2, (0, 1)), (8, (0, 1, 2, 3, 4)), (1, (3,)), (4, (0, 3, 5)), (2, (5, 4))):
+        expect(
+            pool.in_use <= DRAWS_AND_MORE,
+            f"{pool.in_use} bytes of the pool are still in use when nothing runs, where the draws of "
+            f"all sizes together take {8 * 15}",
+            why=KEPT,
+        )
+        for size, seats in (
+            (2, (0, 1)),
+            (8, (0, 1, 2, 3, 4)),
+            (1, (3,)),
+            (4, (0, 3, 5)),
+            (2, (5, 4)),
+        ):
             replay(bench, recordings[size], *seats)
         bench.expect_state(KEPT)
 
@@ -154,8 +171,12 @@ def test_the_largest_comes_first(part: Any) -> None:
             ready.append(size)
             counts.append(len(device.captured))
         expect_equal(ready, sizes[::-1], "the sizes in the order of `prepare`", why=ORDER)
-        expect_equal(counts, [2, 4, 6, 8, 10], "graphs recorded when each size is ready",
-                     why="A size is told when it is ready: a bar shows how far the start has come.")  # fmt: skip
+        expect_equal(
+            counts,
+            [2, 4, 6, 8, 10],
+            "graphs recorded when each size is ready",
+            why="A size is told when it is ready: a bar shows how far the start has come.",
+        )
         expect_equal(len(list(steps.prepare())), 5, "sizes of a second `prepare`")
         expect_equal(len(device.captured), 10, "graphs after it", why="Each size is recorded once.")
         rows = {rows for _, rows in bench.machine.seen}

@@ -25,8 +25,9 @@ NO_WAIT = (
     "device: then the next step cannot be sent while this one runs."
 )
 WHOLE_TABLES = (
-    "The buffer has room for as many new entries as rows. A request that comes back from the host brings "
-    "its whole table: then all entries go by `extend_tables`, before the step, and none with it."
+    "The buffer has room for as many new entries as rows. A request that comes back from the host "
+    "brings its whole table: then all entries go by `extend_tables`, before the step, and none with "
+    "it."
 )
 SMALLEST = "Each row costs: a step takes the smallest size that holds it, and its entries go along."
 ONE_UPLOAD = "One copy of one array: each copy costs the device microseconds, however short it is."
@@ -51,18 +52,6 @@ def carry_out(bench: Bench, steps: Any, *seats: int, why: str = FIXED, **more: A
 
 
 @task("17.5")
-def test_each_step_reads_its_own_upload(part: Any) -> None:
-    """Steps of the same size and of others compute their own seats, each time."""
-    for records in (False, True):
-        bench = Bench((1, 3, 4, 9, 2))
-        with bench.running(), lent(part, "17.5"):
-            steps = steps_of(part, bench, [1, 2, 4, 6], records=records)
-            for seats in ((0, 1), (2, 3), (4,), (0, 1, 2, 3, 4), (3, 1), (0, 4, 2)):
-                carry_out(bench, steps, *seats)
-            bench.expect_state(FIXED)
-
-
-@task("17.5")
 def test_rows_of_the_step_alone(part: Any) -> None:
     """`forward` and `draw` return n rows for n seats, whatever the size."""
     bench = Bench()
@@ -73,6 +62,18 @@ def test_rows_of_the_step_alone(part: Any) -> None:
             bench.eager(step)
             expect_equal(len(steps.forward(step)), n, f"rows of the logits of {n} seats", why=ROWS)
             expect_equal(len(steps.draw(n)), n, f"draws of {n} seats", why=ROWS)
+
+
+@task("17.5")
+def test_each_step_reads_its_own_upload(part: Any) -> None:
+    """Steps of the same size and of others compute their own seats, each time."""
+    for records in (False, True):
+        bench = Bench((1, 3, 4, 9, 2))
+        with bench.running(), lent(part, "17.5"):
+            steps = steps_of(part, bench, [1, 2, 4, 6], records=records)
+            for seats in ((0, 1), (2, 3), (4,), (0, 1, 2, 3, 4), (3, 1), (0, 4, 2)):
+                carry_out(bench, steps, *seats)
+            bench.expect_state(FIXED)
 
 
 @task("17.5")
@@ -111,9 +112,12 @@ def test_two_steps_in_the_queue(part: Any) -> None:
             arrived.copy_(got, non_blocking=True)
             sent.append((arrived, drawn, step.step))
         expect_equal(device.waits - waits, 0, "waits of the host in three steps", why=NO_WAIT)
-        expect_equal(device.num_queued - before, 12,
-                     "copies and replays queued for three steps, each with one copy back",
-                     why=ONE_UPLOAD)  # fmt: skip
+        expect_equal(
+            device.num_queued - before,
+            12,
+            "copies and replays queued for three steps, each with one copy back",
+            why=ONE_UPLOAD,
+        )
         for arrived, drawn, number in sent:
             bench.expect_rows(arrived, drawn, f"the draws of step {number}", OTHER_MEMORY)
         bench.expect_state(OTHER_MEMORY)
@@ -130,10 +134,14 @@ def test_more_entries_than_rows(part: Any) -> None:
         expect_equal(bench.machine.entered, 1, "calls of extend_tables", why=WHOLE_TABLES)
         carry_out(bench, steps, 0, 1, entries=[(9, 3, 57), (9, 4, 58)], why=WHOLE_TABLES)
         carry_out(bench, steps, 3, entries=[(8, 1, 60)], why=WHOLE_TABLES)
+        entries = [(8, column, 61 + column) for column in (2, 3, 4, 5)]
+        carry_out(bench, steps, 0, 1, 3, entries=entries, why=WHOLE_TABLES)
         expect_equal(
-            bench.machine.entered, 1, "calls of extend_tables, when the entries of two steps fit",
+            bench.machine.entered,
+            1,
+            "calls of extend_tables, when the entries of three steps fit",
             why="It is a launch and an upload of its own: as many entries as rows go with the step.",
-        )  # fmt: skip
+        )
         bench.expect_state(WHOLE_TABLES)
 
 
@@ -146,45 +154,54 @@ def test_recorded_when_first_needed(part: Any) -> None:
         for seats in ((0, 1), (5, 3, 1), (4,), (0, 2)):
             carry_out(bench, steps, *seats)
         bench.expect_state(FIXED)
-        expect_equal(len(device.captured), 6, "graphs recorded", why="Two for each of the three sizes.")
+        expect_equal(
+            len(device.captured), 6, "graphs recorded", why="Two for each of the three sizes."
+        )
 
 
 def asked(bench: Bench, seats: list[int], **changed: Any) -> StepInput:
     ones = np.ones(len(seats), dtype=np.int32)
     given = {
-        "starts": bench.machine.num_known[seats] + 3, "num_tokens": ones.copy(),
+        "starts": bench.machine.num_known[seats] + 3,
+        "num_tokens": ones.copy(),
         "samples": ones.astype(np.bool_),
-    }  # fmt: skip
+    }
     return StepInput(1, np.array(seats, np.int32), **{**given, **changed})
 
 
 TAKEN: dict[str, tuple[dict[str, Any], bool, str]] = {
     "tokens that the device drew": ({}, True, "It is the step that graphs are made for."),
     "the first unread token of each": (
-        {"starts": np.array([4, 1, 6], np.int32)}, True,
+        {"starts": np.array([4, 1, 6], np.int32)},
+        True,
         "Position num_known is the first that control has not sent: the device has drawn it.",
     ),
     "a token that control has sent": (
-        {"starts": np.array([9, 0, 9], np.int32)}, False,
-        "The last token of a prompt may be computed alone. The device has not drawn it: the seat's last "
-        "token is another one.",
+        {"starts": np.array([9, 0, 9], np.int32)},
+        False,
+        "The last token of a prompt may be computed alone. The device has not drawn it.",
     ),
     "a chunk at its end": (
-        {"num_tokens": np.array([1, 1, 5], np.int32)}, False, "A row is one token.",
+        {"num_tokens": np.array([1, 1, 5], np.int32)},
+        False,
+        "A row is one token.",
     ),
     "a row that does not sample": (
-        {"samples": np.array([True, False, True])}, False,
+        {"samples": np.array([True, False, True])},
+        False,
         "Every row of a recorded step draws, and its seat moves on.",
     ),
     "drafts": (
-        {"drafts": np.array([3], np.int32), "num_drafts": np.array([0, 0, 1], np.int32)}, False,
+        {"drafts": np.array([3], np.int32), "num_drafts": np.array([0, 0, 1], np.int32)},
+        False,
         "Drafts are more tokens for a seat, and are accepted or not.",
     ),
     "log-probabilities of a prompt": (
-        {"prompt_logprobs": np.array([0], np.int32)}, False,
+        {"prompt_logprobs": np.array([0], np.int32)},
+        False,
         "They need hidden states, which a graph that ends in logits does not return.",
     ),
-}  # fmt: skip
+}
 
 
 @task("17.5")
@@ -198,8 +215,12 @@ def test_which_steps(part: Any) -> None:
             expect_equal(got, right, f"takes(a step with {what})", why=why)
         for n in (1, 4, 5):
             step = asked(bench, list(range(n)))
-            expect_equal(bool(steps.takes(step)), n <= 4, f"takes(a step of {n} seats), of at most 4",
-                         why="A step that no size holds is launched as it is.")  # fmt: skip
+            expect_equal(
+                bool(steps.takes(step)),
+                n <= 4,
+                f"takes(a step of {n} seats), of at most 4",
+                why="A step that no size holds is launched as it is.",
+            )
 
 
 @task("17.5")

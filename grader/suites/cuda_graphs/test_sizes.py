@@ -5,22 +5,23 @@ from typing import Any
 from grader.kit import expect_equal, task
 
 EXACT = (
-    "A step takes the smallest size that is at least as large. One that is as large as a size takes that "
-    "size; one row more takes the next."
+    "A step takes the smallest size that is at least as large. One that is as large as a size takes "
+    "that size; one row more takes the next."
 )
 SIZES = (
-    "1, 2 and 4 for the few, then each multiple of 8, so no step carries more than 7 rows of padding; and "
-    "the largest step there can be, which would have no graph otherwise. Nothing larger is ever needed."
+    "1, 2 and 4 for the few, then each multiple of 8, so no step carries more than 7 rows of padding; "
+    "and the largest step there can be, which would have no graph otherwise. Nothing larger is ever "
+    "needed."
 )
 
 
 @task("17.1")
 def test_sizes(part: Any) -> None:
-    """`padded_sizes` gives 1, 2, 4, the multiples of 8, and the largest, ascending, and nothing larger."""
-    for largest, sizes in {
-        20: [1, 2, 4, 8, 16, 20], 8: [1, 2, 4, 8], 9: [1, 2, 4, 8, 9], 24: [1, 2, 4, 8, 16, 24],
-        7: [1, 2, 4, 7], 4: [1, 2, 4], 3: [1, 2, 3], 2: [1, 2], 1: [1], 16: [1, 2, 4, 8, 16],
-    }.items():  # fmt: skip
+    """`padded_sizes` gives 1, 2, 4, the multiples of 8 and the largest, ascending, and no larger one."""
+    eights = [1, 2, 4, 8, 16, 24, 32, 40]
+    rights = {n: eights[: eights.index(n) + 1] for n in (1, 2, 4, 8, 16, 24, 40)}
+    rights |= {20: [1, 2, 4, 8, 16, 20], 9: [1, 2, 4, 8, 9], 7: [1, 2, 4, 7], 3: [1, 2, 3]}
+    for largest, sizes in rights.items():
         got = part.padded_sizes(largest)
         expect_equal(list(got), sizes, f"padded_sizes({largest})", why=SIZES)
 

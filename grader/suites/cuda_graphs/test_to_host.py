@@ -9,8 +9,8 @@ from grader.kit import expect_equal, note, start_script, task
 from grader.suites.cuda_graphs.device import StandIn
 
 EARLY = (
-    "The copy is queued, like a kernel: the host's memory holds nothing of it until the device has come "
-    "there. An event that was recorded behind the copy says when; wait for it before you read."
+    "The copy is queued, like a kernel: the host's memory holds nothing of it until the device has "
+    "come there. An event that was recorded behind the copy says when; wait for it before you read."
 )
 AT_ONCE = (
     "The copy belongs into the queue when the object is made: right behind the step that drew. What is "
@@ -18,8 +18,8 @@ AT_ONCE = (
 )
 NO_WAIT = "The host goes on at once. It waits in `get`, and for this copy alone."
 LATER = (
-    "`get` waits for the event behind its own copy. To wait for everything is to wait for the next step "
-    "too, which is what overlap is there to avoid."
+    "`get` waits for the event behind its own copy. To wait for everything is to wait for the next "
+    "step too, which is what overlap is there to avoid."
 )
 
 
@@ -79,14 +79,20 @@ def test_nobody_waits_for_more(part: Any) -> None:
     tensor = tensor_of(device, 4)
     with device.running():
         first = part.ToHost(tensor, device)
-        expect_equal((device.waits, device.num_done), (0, 0), "waits, and copies that are done", why=NO_WAIT)
+        expect_equal(
+            (device.waits, device.num_done), (0, 0), "waits, and copies that are done", why=NO_WAIT
+        )
         source = device.pinned(1, dtype=torch.int64)
         tensor.copy_(source, non_blocking=True)
         second = part.ToHost(tensor, device)
         note("first.get(), with another step in the queue")
         got = value(device, first.get())
         expect_equal(got, [4], "what get() of the first gives", why=EARLY)
-        expect_equal((device.waits, device.num_done), (0, 1),
-                     "waits for everything, and copies that are done after the first get()", why=LATER)  # fmt: skip
+        expect_equal(
+            (device.waits, device.num_done),
+            (0, 1),
+            "waits for everything, and copies that are done after the first get()",
+            why=LATER,
+        )
         value(device, second.get())
         expect_equal(device.waits, 0, "waits for everything", why=LATER)
