@@ -1,4 +1,4 @@
-"""Host and device over four tokens: lab 7's loop and lab 17's, steps launched one by one and replayed."""
+"""Host and device over four tokens: lab 7's loop and lab 17's, steps launched and replayed."""
 
 from dataclasses import dataclass, field
 from typing import Any
