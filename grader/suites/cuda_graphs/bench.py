@@ -7,6 +7,7 @@ with bench.running():
     logits, drawn = bench.eager(step)
 """
 
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import ModuleType
@@ -168,7 +169,5 @@ def lent(part: ModuleType, task: str) -> Iterator[None]:
 
 
 def _modules(part: ModuleType) -> list[ModuleType]:
-    import sys
-
     begin = part.__name__ + "."
     return [module for name, module in list(sys.modules.items()) if name.startswith(begin)]

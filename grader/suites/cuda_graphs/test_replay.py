@@ -37,10 +37,7 @@ def steps_of(part: Any, bench: Bench, sizes: list[int], *, records: bool = True)
     device = bench.device
     note(f"DecodeSteps of sizes {sizes}{'' if records else ', not recorded'}")
     pool = device.pool() if records else None
-    steps = part.DecodeSteps(bench.machine, device, sizes, records=records, pool=pool)
-    for size in reversed(sizes):
-        steps._made(size)
-    return steps
+    return part.DecodeSteps(bench.machine, device, sizes, records=records, pool=pool)
 
 
 def carry_out(bench: Bench, steps: Any, *seats: int, why: str = FIXED, **more: Any) -> None:
@@ -100,7 +97,7 @@ def test_two_steps_in_the_queue(part: Any) -> None:
     bench = Bench()
     with bench.running() as device, lent(part, "17.5"):
         steps = steps_of(part, bench, [4])
-        device.idle_queue()
+        carry_out(bench, steps, 0, 1, why=OTHER_MEMORY)  # by now the size is recorded
         waits, before = device.waits, device.num_queued
         sent = []
         for seats in ((0, 1, 2), (3, 1), (2, 0, 3, 5)):

@@ -10,7 +10,8 @@ from grader.suites.cuda_graphs.device import StandIn
 
 EARLY = (
     "The copy is queued, like a kernel: the host's memory holds nothing of it until the device has "
-    "come there. An event that was recorded behind the copy says when; wait for it before you read."
+    "come there (-77 stands in it until then, here). An event that was recorded behind the copy says "
+    "when; wait for it before you read."
 )
 AT_ONCE = (
     "The copy belongs into the queue when the object is made: right behind the step that drew. What is "
