@@ -12,11 +12,14 @@ from yaie.backends import Choice, choose_backend, decide, triton
 from yaie.core.batch import KVLayerSpec
 from yaie.core.config import EngineConfig
 from yaie.core.errors import ConfigError
-from yaie.cuda import nvcc
+from yaie.cuda import compiler, nvcc
 from yaie.engine.llm_engine import LLMEngine
+from yaie.parts import Part, load_parts
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda", 0)
 SHARED = ("paged_cache", "radix_tree", "scheduler", "engine", "api_server")
+LATER = ("cuda_graphs",)
+"""What every engine runs on."""
 
 
 @pytest.fixture(autouse=True)
@@ -34,7 +37,7 @@ def test_auto_is_torch_on_a_cpu_and_shows_no_kernel_labs() -> None:
     backend = chosen(CPU)
     assert backend.kind.name == "torch"
     assert backend.note == ""
-    assert set(backend.labs) == {*SHARED, "sampler", "transformer_ops", "radix_attention"}
+    assert set(backend.labs) == {*SHARED, *LATER, "sampler", "transformer_ops", "radix_attention"}
 
 
 def test_auto_is_triton_on_a_gpu_and_torch_without_triton(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,13 +53,30 @@ def test_triton_takes_the_place_of_the_labs_that_it_replaces() -> None:
         "triton_flash_attention",
         "triton_paged_attention",
         "triton_sampling",
+        *LATER,
     )
 
 
 def test_cuda_draws_with_triton_on_a_gpu_and_with_lab_1_on_a_cpu() -> None:
     labs = ("cuda_memory_ops", "cuda_ops", "cuda_flash_attention", "cuda_paged_attention")
-    assert chosen(backend="cuda").labs == (*SHARED, "triton_sampling", *labs)
-    assert chosen(CPU, backend="cuda").labs == ("sampler", *SHARED, *labs)
+    assert chosen(backend="cuda").labs == (*SHARED, "triton_sampling", *labs, *LATER)
+    assert chosen(CPU, backend="cuda").labs == ("sampler", *SHARED, *labs, *LATER)
+
+
+def test_cuda_compiles_the_labs_that_are_written_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled: list[str] = []
+    monkeypatch.setattr(nvcc, "device_architecture", lambda index: "90")
+    monkeypatch.setattr(Part, "folder", property(lambda part: part.lab))  # nothing is imported
+    monkeypatch.setattr(compiler, "library_for", lambda lab, _: compiled.append(lab))
+    choice = chosen(backend="cuda", mine="none")
+    parts = load_parts("none", labs=choice.labs)
+    choice.kind(parts, choice.roles).prepare(GPU)
+    assert compiled == [
+        "cuda_memory_ops",
+        "cuda_ops",
+        "cuda_flash_attention",
+        "cuda_paged_attention",
+    ]
 
 
 def test_triton_on_a_cpu_asks_for_the_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ from yaie.core.contracts import KVPool
 from yaie.core.contracts.kernels import MemoryKernels, StoreKernel
 from yaie.core.errors import ConfigError
 from yaie.cuda import compiler, nvcc
+from yaie.curriculum.manifest import load_curriculum
 
 
 @register_backend("cuda")
@@ -53,7 +54,7 @@ class CudaBackend(KernelBackend):
             return
         architecture = nvcc.device_architecture(device.index or 0)
         for part in self.parts.table():
-            if part.lab.startswith("cuda_"):
+            if "cuda-on-cpu" in load_curriculum()[part.lab].verify:
                 compiler.library_for(part.folder, architecture)
 
     def make_pool(
