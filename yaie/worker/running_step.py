@@ -178,7 +178,7 @@ class RunningStep:
             begins = [int(ends[row] - self._step.num_tokens[row]) + first for row, first in asked]
             parts = [hidden[at : ends[row]] for at, (row, _) in zip(begins, asked, strict=True)]
             sums = [part.sum(dim=0, dtype=torch.float32) for part in parts]
-            self._pooled = ToHost(torch.stack(sums))
+            self._pooled = self._worker.to_host(torch.stack(sums))
 
     def _choose_rows(self, hidden: Tensor, ends: Ints) -> None:
         worker, step = self._worker, self._step

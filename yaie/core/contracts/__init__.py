@@ -7,7 +7,7 @@ nothing private. Shapes are written `[n, d]`; T is the number of query tokens in
     layers      lab 2            stepping     lab 7
     memory      lab 3            serving      lab 8
     prefixes    lab 4            worker       given: what runs on a device
-    attention   lab 5            graphs       lab 17
+    attention   lab 5
 """
 
 from .attention import BatchAttention
