@@ -9,6 +9,7 @@ import torch
 
 from tests.learner import hand_in, record_pass
 from yaie.backends import Choice, choose_backend, decide, triton
+from yaie.backends.cpu import build as cpu_build
 from yaie.core.batch import KVLayerSpec
 from yaie.core.config import EngineConfig
 from yaie.core.errors import ConfigError
@@ -20,6 +21,9 @@ CPU, GPU = torch.device("cpu"), torch.device("cuda", 0)
 SHARED = ("paged_cache", "radix_tree", "scheduler", "engine", "api_server")
 LATER = ("cuda_graphs",)
 """What every engine runs on."""
+
+
+needs_compiler = pytest.mark.skipif(bool(cpu_build.missing()), reason=cpu_build.missing())
 
 
 @pytest.fixture(autouse=True)
@@ -77,6 +81,37 @@ def test_cuda_compiles_the_labs_that_are_written_in_it(monkeypatch: pytest.Monke
         "cuda_flash_attention",
         "cuda_paged_attention",
     ]
+
+
+@needs_compiler
+def test_cpu_has_attention_of_its_own_and_yields_it_to_labs_that_are_named() -> None:
+    backend = chosen(CPU, backend="cpu")
+    assert backend.roles["attention"] == ()
+    assert set(backend.labs) == {*SHARED, *LATER, "sampler", "transformer_ops"}
+    assert "C++" in backend.note
+    for lab in ("radix_attention", "transformer_ops"):  # lab 5 calls lab 2
+        assert chosen(CPU, backend="cpu", mine=lab).roles["attention"] == ("radix_attention",)
+
+
+def test_cpu_without_a_compiler_or_on_a_gpu_says_what_to_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(cpu_build, "missing", lambda: "")
+    with pytest.raises(ConfigError, match=r"computes on a CPU.*leave the backend to auto"):
+        chosen(GPU, backend="cpu")
+    monkeypatch.setattr(
+        cpu_build, "missing", lambda: f"there is no C++ compiler: {cpu_build.INSTALL}"
+    )
+    with pytest.raises(ConfigError, match=r"install g\+\+") as error:
+        chosen(CPU, backend="cpu")
+    assert error.value.param == "backend"
+
+
+@needs_compiler
+def test_cpu_computes_in_float32_and_bfloat16_alone() -> None:
+    backend = choose_backend(EngineConfig(backend="cpu", mine="none"), CPU, [64])
+    with pytest.raises(ConfigError, match="choose a dtype from float32, bfloat16"):
+        backend.make_pool([KVLayerSpec(1, 64)], 2, 4, torch.float16, CPU, 0)
 
 
 def test_triton_on_a_cpu_asks_for_the_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:

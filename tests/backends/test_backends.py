@@ -13,6 +13,7 @@ from tests.engine.oracle import greedy, last_logits, make_prompts
 from tests.learner import faults_of, hand_in, hand_in_faulty
 from tests.models.tiny import tiny_model
 from yaie import LLMEngine, SamplingParams
+from yaie.backends.cpu.build import missing
 from yaie.core.errors import KernelError
 from yaie.core.request import FinishReason, Request
 from yaie.curriculum.manifest import load_curriculum
@@ -96,6 +97,15 @@ def test_windows_softcap_and_sinks_of_transformers_models(
     monkeypatch.setattr("yaie.backends.calls.GATHER_FROM", 4)
     folder = tiny_model(family, tmp_path / family)
     assert few_tokens("cuda", folder) == few_tokens("torch", folder)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", FAMILIES)
+def test_attention_in_cpp_gives_the_tokens_of_pytorch(family: str, tmp_path: Path) -> None:
+    if missing():
+        pytest.skip(missing())
+    folder = TUTOR_PATH if family == "tutor" else tiny_model(family, tmp_path / family)
+    assert few_tokens("cpu", folder) == few_tokens("torch", folder)
 
 
 # --- a learner's kernels ---

@@ -48,6 +48,8 @@ class Backend(ABC):
     name: ClassVar[str]
     kernels: ClassVar[Roles] = PLAIN
     """The labs that fill its roles where no part in PyTorch is preferred (see `choice`)."""
+    yields_to: ClassVar[Roles] = PLAIN
+    """The labs in PyTorch that go before its kernels in a role where they are the learner's."""
     dtypes: ClassVar[tuple[torch.dtype, ...]] = FLOATS
     """Of the activations and the KV pool."""
     largest_head_dim: ClassVar[int | None] = None

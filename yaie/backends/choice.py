@@ -7,6 +7,8 @@
     memory       (paged_cache)      (triton_ops stores)       cuda_memory_ops
     sampler      sampler            triton_sampling           triton_sampling on a GPU, else sampler
 
+Backend `cpu` is PyTorch's, with attention in C++ and, unless lab 2 is the learner's, norms.
+
 The part in PyTorch goes before a role's kernels where --mine names it. With backend `auto` it also does
 where it is the learner's and none of the kernels is: if you have passed lab 1, you see your own sampler
 draw, GPU or not. With `auto` attention is PyTorch's too if a model's heads are too wide for the kernels.
@@ -19,6 +21,7 @@ import torch
 
 from yaie.backends import cuda, triton  # noqa: F401  (importing registers them)
 from yaie.backends.base import PLAIN, Backend, Roles, registered_backends
+from yaie.backends.cpu import backend  # noqa: F401
 from yaie.core.config import EngineConfig
 from yaie.core.errors import ConfigError
 from yaie.parts import LABS, PLAIN_LABS, YOURS, load_parts, named_labs, whose
@@ -52,7 +55,7 @@ def decide(config: EngineConfig, device: torch.device, head_dims: Sequence[int] 
     note = kind.check(device)
     kernels = kind.kernels_on(device)
     roles = {
-        role: PLAIN[role] if _plain_wins(config, role, labs) else labs
+        role: PLAIN[role] if _plain_wins(config, kind.yields_to[role], labs) else labs
         for role, labs in kernels.items()
     }
     if roles["attention"] != PLAIN["attention"] and not _fits(config, kind, kernels, head_dims):
@@ -69,15 +72,15 @@ def _name(config: EngineConfig, device: torch.device) -> str:
     return "triton" if device.type == "cuda" and triton.has_triton() else "torch"
 
 
-def _plain_wins(config: EngineConfig, role: str, kernels: tuple[str, ...]) -> bool:
+def _plain_wins(config: EngineConfig, plain: tuple[str, ...], kernels: tuple[str, ...]) -> bool:
     named = named_labs(config.mine)
-    if not PLAIN[role]:
+    if not plain:
         return False
-    if any(lab in named for lab in PLAIN[role]):
+    if any(lab in named for lab in plain):
         return True
     if config.backend != "auto" or config.mine != "auto":
         return False
-    return _any_yours(PLAIN[role]) and not _any_yours(kernels)
+    return _any_yours(plain) and not _any_yours(kernels)
 
 
 def _any_yours(labs: tuple[str, ...]) -> bool:

@@ -29,8 +29,10 @@ class EngineConfig:
         "auto", "Of weights and KV pool; auto is float32 on a CPU, the checkpoint's on a GPU."
     )
     device: Literal["auto", "cpu", "cuda"] = setting("auto", "Where the model runs.")
-    backend: Literal["auto", "torch", "triton", "cuda"] = setting(
-        "auto", "What the kernels are written in; auto is torch on a CPU, triton on a GPU."
+    backend: Literal["auto", "cpu", "torch", "triton", "cuda"] = setting(
+        "auto",
+        "What the kernels are written in; auto is torch on a CPU, triton on a GPU. cpu is C++, compiled "
+        "at the first start.",
     )
     block_size: int = setting(16, "Token slots in a block.")
     num_blocks: int | None = setting(None, "Blocks in the KV pool; sized from memory if not given.")

@@ -128,7 +128,7 @@ def _run(part: Part, ahead: bool, replayed: bool) -> list[dict[str, Any]]:
     if ahead:
         loop = part("cuda_graphs").OverlappedLoop(loop, desk, desk)
     loop.add_request(Request("A", [1], SamplingParams(), max_tokens=TOKENS))
-    steps = []
+    steps: list[dict[str, Any]] = []
     while loop.has_work:
         outputs = loop.step()
         tokens = sum(len(output.token_ids) for output in outputs)

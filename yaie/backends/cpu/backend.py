@@ -1,0 +1,53 @@
+"""`CpuBackend`: the library, and the labs that stand where it has no kernel."""
+
+from typing import ClassVar
+
+import torch
+
+from yaie.backends.base import PLAIN, Roles, register_backend
+from yaie.backends.cpu import build
+from yaie.backends.cpu.attention import CpuAttention
+from yaie.backends.cpu.library import library
+from yaie.backends.cpu.ops import CpuOps
+from yaie.backends.torch import TorchBackend
+from yaie.core.contracts import BatchAttention, KVPool, TransformerOps
+from yaie.core.errors import ConfigError
+
+
+@register_backend("cpu")
+class CpuBackend(TorchBackend):
+    """See `Backend`. What the library has no kernel for is PyTorch's."""
+
+    kernels: ClassVar[Roles] = {**PLAIN, "attention": ()}
+    # Lab 5 calls lab 2, whose attention is seen at work only with it.
+    yields_to: ClassVar[Roles] = {**PLAIN, "attention": ("radix_attention", "transformer_ops")}
+    dtypes = (torch.float32, torch.bfloat16)
+
+    @classmethod
+    def check(cls, device: torch.device) -> str:
+        why = build.missing()
+        if device.type != "cpu":
+            why = "it computes on a CPU"
+        if why:
+            raise ConfigError(
+                f"backend 'cpu' cannot be used: {why}. Or leave the backend to auto.",
+                param="backend",
+            )
+        return "attention and norms in C++, compiled for this processor"
+
+    def prepare(self, device: torch.device) -> None:
+        library()
+
+    def make_ops(self) -> TransformerOps:
+        plain = super().make_ops()
+        return plain if self.parts.is_yours("transformer_ops") else CpuOps(library(), plain)
+
+    def make_attention(self, pool: KVPool) -> BatchAttention:
+        if not self.has_kernels("attention"):
+            return super().make_attention(pool)
+        return CpuAttention(
+            pool,
+            library(),
+            rotates=not self.parts.is_yours("transformer_ops"),
+            stores=not self.parts.is_yours("paged_cache"),
+        )

@@ -1,0 +1,104 @@
+"""From `source/` to a library for this processor, by the compiler that the CUDA labs use on a CPU.
+
+It is kept beside theirs, under a name that says what it was made from: the sources, the compiler, and
+the instructions that this processor has.
+"""
+
+import hashlib
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+from yaie.core.errors import KernelError
+from yaie.cuda.compiler import cache_folder, draft_in, refuse_full_disk
+from yaie.cuda.nvcc import find_host_compiler
+
+SOURCE = Path(__file__).parent / "source"
+FLAGS = (
+    "-O3", "-std=c++17", "-fPIC", "-shared", "-pthread",
+    "-ffp-contract=fast",  # a * b + c in one instruction
+    "-Wno-psabi", "-fdiagnostics-color=never",
+)  # fmt: skip
+TIMEOUT = 300
+INSTALL = "install g++ (`apt install g++`, `dnf install gcc-c++`) or clang++, or set CXX"
+
+
+def missing() -> str:
+    """Why nothing can be built here, in words; "" if it can."""
+    if sys.platform not in ("linux", "darwin"):
+        return f"attention in C++ is not built on {sys.platform}"
+    if find_host_compiler() is None:
+        return f"there is no C++ compiler: {INSTALL}"
+    return ""
+
+
+def build(extra: Sequence[str] = ()) -> Path:
+    """The library, compiled unless the cache has it. extra: more flags, as for a sanitizer.
+
+    Raises KernelError: no compiler, or the first line of what it complains about.
+    """
+    if why := missing():
+        raise KernelError(why)
+    compiler = find_host_compiler()
+    assert compiler is not None
+    files = sorted(SOURCE.iterdir())
+    flags = (*FLAGS, _native(), *extra)
+    key = hashlib.sha256()
+    for part in (_version(compiler), _processor(), *flags, *(file.read_text() for file in files)):
+        key.update(part.encode() + b"\0")
+    path = cache_folder().parent / "cpp" / f"cpu-{key.hexdigest()[:16]}.so"
+    if path.exists():
+        return path
+    # Written beside its place and then moved there: another process never sees half a library.
+    with draft_in(path.parent) as draft:
+        target = draft / path.name
+        units = [str(file) for file in files if file.suffix == ".cpp"]
+        _run([compiler, *flags, *units, "-o", str(target)])
+        target.replace(path)
+    return path
+
+
+def _native() -> str:
+    """All instructions of this processor; the option has another name for ARM."""
+    return "-mcpu=native" if platform.machine() in ("arm64", "aarch64") else "-march=native"
+
+
+@cache
+def _version(compiler: str) -> str:
+    return subprocess.run(
+        [compiler, "--version"], capture_output=True, encoding="utf-8", errors="replace"
+    ).stdout
+
+
+@cache
+def _processor() -> str:
+    """What tells processors with other instructions apart, where a folder is shared between machines."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    return next((line for line in lines if line.startswith(("flags", "Features"))), "")
+
+
+def _run(command: list[str]) -> None:
+    environment = {**os.environ, "LC_ALL": "C"}  # its messages are read
+    try:
+        ran = subprocess.run(
+            command, capture_output=True, encoding="utf-8", errors="replace",
+            timeout=TIMEOUT, env=environment,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        raise KernelError(f"{command[0]} did not finish in {TIMEOUT} s") from None
+    except OSError as error:
+        raise KernelError(f"{command[0]} cannot be run: {error.strerror}") from None
+    if ran.returncode:
+        refuse_full_disk(ran.stderr)
+        errors = [line for line in ran.stderr.splitlines() if "error" in line]
+        raise KernelError(
+            f"{Path(command[0]).name} does not compile attention for this processor: "
+            f"{(errors or ran.stderr.splitlines() or ['it gave no reason'])[0]}"
+        )

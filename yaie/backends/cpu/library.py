@@ -1,0 +1,84 @@
+"""The library's functions, by addresses and strides alone: nothing here knows PyTorch."""
+
+import ctypes
+from collections.abc import Sequence
+from ctypes import POINTER, c_float, c_int32, c_int64, c_void_p
+from functools import cache
+from pathlib import Path
+
+from yaie.backends.cpu.build import build
+
+EVERYTHING = 2**40
+"""A window that hides nothing."""
+
+
+def _fields(*groups: tuple[type, str]) -> list[tuple[str, type]]:
+    return [(name, kind) for kind, names in groups for name in names.split()]
+
+
+class Attend(ctypes.Structure):
+    """One layer's attention, as `attention.cpp` declares it."""
+
+    _fields_ = _fields(
+        (c_void_p, "q keys values out sinks"),
+        (c_int64, "q_token q_head block slot head window"),
+        (c_float, "scale cap"),
+        (c_int32, "heads kv_heads d is_bfloat16 threads"),
+    )
+
+
+class RotateAndStore(ctypes.Structure):
+    """One layer's new keys and values, as `layer.cpp` declares it."""
+
+    _fields_ = _fields(
+        (c_void_p, "q keys values k v slots positions cos sin"),
+        (c_int64, "q_token q_head k_token k_head v_token v_head block slot head"),
+        (c_int32, "tokens heads kv_heads d half block_size is_bfloat16 threads"),
+    )
+
+
+class Library:
+    """The functions of a built library; see the sources for what they do."""
+
+    def __init__(self, path: Path) -> None:
+        library = ctypes.CDLL(str(path))
+
+        def function(
+            name: str, result: type | None, *arguments: type
+        ) -> "ctypes._NamedFuncPointer":
+            found = getattr(library, name)
+            found.restype, found.argtypes = result, arguments
+            return found
+
+        self._set_team = function("yaie_set_team", None, c_void_p)
+        self.lanes = function("yaie_lanes", c_int32)()
+        self.make_plan = function(
+            "yaie_make_plan", c_void_p, *[c_void_p] * 3, c_int64, *[c_int32] * 4
+        )
+        self.free_plan = function("yaie_free_plan", None, c_void_p)
+        self.plan_levels = function("yaie_plan_levels", c_int32, c_void_p)
+        self.attend = function("yaie_attend", None, c_void_p, POINTER(Attend))
+        self.rotate_and_store = function("yaie_rotate_and_store", None, POINTER(RotateAndStore))
+        self.rms_norm = function(
+            "yaie_rms_norm", None, *[c_void_p] * 4, c_int64, c_int64, c_float, c_int32, c_int32
+        )
+        self.silu_mul = function(
+            "yaie_silu_mul", None, c_void_p, c_void_p, c_int64, c_int64, c_int32, c_int32
+        )
+        self.use_openmp()
+
+    def use_openmp(self) -> None:
+        """Run on PyTorch's threads, if its OpenMP is there: it is loaded for all to see."""
+        team = getattr(ctypes.CDLL(None), "GOMP_parallel", None)
+        if team is not None:
+            self._set_team(ctypes.cast(team, c_void_p))
+
+    def use_own_threads(self) -> None:
+        """Run on threads that the library starts."""
+        self._set_team(None)
+
+
+@cache
+def library(extra: Sequence[str] = ()) -> Library:
+    """Built for this processor and loaded, once a process. Raises KernelError, see `build`."""
+    return Library(build(extra))

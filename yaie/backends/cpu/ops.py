@@ -1,0 +1,51 @@
+"""The small operations of a layer by the library; see `yaie.core.contracts.TransformerOps`."""
+
+import torch
+from torch import Tensor
+
+from yaie.backends.cpu.library import Library
+from yaie.core.contracts import TransformerOps
+
+
+class CpuOps:
+    """Norms and activation; what only lab 5 asks for, and a rotation that nobody stores, by lab 2."""
+
+    def __init__(self, library: Library, plain: TransformerOps) -> None:
+        self._library = library
+        self.rope = plain.rope
+        self.causal_mask = plain.causal_mask
+        self.attention = plain.attention
+
+    def rms_norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:
+        x = x.contiguous()
+        out = torch.empty_like(x)
+        self._norm(x, None, weight, out, eps)
+        return out
+
+    def fused_add_rms_norm(
+        self, x: Tensor, residual: Tensor, weight: Tensor, eps: float
+    ) -> tuple[Tensor, Tensor]:
+        x, residual = x.contiguous(), residual.contiguous()
+        out = torch.empty_like(x)
+        self._norm(x, residual, weight, out, eps)
+        return out, residual
+
+    def _norm(
+        self, x: Tensor, residual: Tensor | None, weight: Tensor, out: Tensor, eps: float
+    ) -> None:
+        self._library.rms_norm(
+            x.data_ptr(), None if residual is None else residual.data_ptr(),
+            weight.to(x.dtype).contiguous().data_ptr(), out.data_ptr(),
+            x.numel() // x.shape[-1], x.shape[-1], eps,
+            x.dtype == torch.bfloat16, torch.get_num_threads(),
+        )  # fmt: skip
+
+    def silu_mul(self, x: Tensor) -> Tensor:
+        x = x.contiguous()
+        width = x.shape[-1] // 2
+        out = x.new_empty(*x.shape[:-1], width)
+        self._library.silu_mul(
+            x.data_ptr(), out.data_ptr(), out.numel() // width, width,
+            x.dtype == torch.bfloat16, torch.get_num_threads(),
+        )  # fmt: skip
+        return out
