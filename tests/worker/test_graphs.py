@@ -158,3 +158,11 @@ def test_out_of_memory_costs_a_prompt_and_nobody_else() -> None:
     while engine.has_work:
         engine.step()
     assert len(later.output_token_ids) == 60
+
+
+def test_a_learners_recordings_are_replayed(labs: Path) -> None:
+    hand_in(labs, "cuda_graphs")
+    expected = served(engine_with(graphs="on"))
+    engine = engine_with(graphs="on", mine="cuda_graphs")
+    assert {part.lab for part in engine.parts if part.is_yours} == {"cuda_graphs"}
+    assert served(engine) == expected
