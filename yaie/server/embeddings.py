@@ -4,6 +4,7 @@ A causal model was not trained for this; models made for embeddings do better.
 """
 
 from base64 import b64encode
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
@@ -114,13 +115,11 @@ async def _answer(service: Service, api: "ApiServer", body: EmbeddingRequest) ->
             error.message, error.param = error.message.replace("prompt", "input"), "input"
         raise
     outputs: dict[str, RequestOutput] = {}
-    try:
+    async with aclosing(stream):
         async for output in stream:
             if (failure := output.exception) is not None:
                 raise failure
             outputs[output.request_id] = output
-    finally:
-        await stream.aclose()
     in_order = [outputs[request.request_id] for request in stream.requests]
 
     def result() -> dict[str, Any]:
@@ -142,8 +141,7 @@ def _vector(output: RequestOutput, body: EmbeddingRequest) -> list[float] | str:
     """As the body wants it. Raises InvalidRequestError if it wants more numbers than there are."""
     pooled = np.array(output.embedding, dtype=np.float64)
     if body.dimensions is not None and body.dimensions > len(pooled):
-        message = f"dimensions: a vector of this model has {len(pooled)} numbers."
-        raise InvalidRequestError(message, param="dimensions")
+        raise InvalidRequestError(f"dimensions: at most {len(pooled)} here.", param="dimensions")
     pooled = pooled[: body.dimensions]
     unit = (pooled / max(float(np.linalg.norm(pooled)), 1e-12)).astype("<f4")
     if body.encoding_format == "base64":
