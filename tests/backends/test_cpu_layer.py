@@ -60,6 +60,20 @@ class TestRows:
         close(ops.silu_mul(x), PLAIN.silu_mul(x))
 
 
+def test_other_dtypes_are_left_to_lab_2(ops: CpuOps) -> None:
+    generator = torch.Generator().manual_seed(1)
+    x, weight = (torch.randn(*shape, generator=generator) for shape in ((5, 64), (64,)))
+    for rows, scale in (
+        (x.half(), weight.half()),
+        (x.bfloat16(), weight),
+        (x.double(), weight.double()),
+    ):
+        assert torch.equal(ops.rms_norm(rows, scale, 1e-6), PLAIN.rms_norm(rows, scale, 1e-6))
+        got = ops.fused_add_rms_norm(rows, rows.clone(), scale, 1e-6)
+        assert torch.equal(got[0], PLAIN.fused_add_rms_norm(rows, rows.clone(), scale, 1e-6)[0])
+    assert torch.equal(ops.silu_mul(x.half()), PLAIN.silu_mul(x.half()))
+
+
 def batch_of(queries: list[int], lens: list[int], pool: KVPool) -> AttentionBatch:
     """Sequences whose blocks lie all over the pool."""
     size = pool.block_size
