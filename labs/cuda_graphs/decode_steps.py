@@ -74,8 +74,8 @@ class DecodeSteps:
 
     # ANCHOR: takes
     def takes(self, step: StepInput) -> bool:
-        """Whether a step is one that this carries out: a token for each request, drawn before, and
-        another to be drawn. `step.num_tokens` has single tokens first."""
+        """Whether a step is one that this carries out; the contract lists the conditions.
+        `step.num_tokens` has single tokens first."""
         # TODO 17.5: your code here (the reference: 5 lines).
         raise NotImplementedError(
             "cuda_graphs task 17.5: not implemented yet; see chapter A step in one launch"
@@ -87,8 +87,8 @@ class DecodeSteps:
     def forward(self, step: StepInput) -> Tensor:
         """Queue the step up to its logits [n, vocab], which hold until the next step.
 
-        It is uploaded by one copy from pinned memory, for which the host does not wait. Table entries
-        that have no place there go by `extend_tables`.
+        It is uploaded by one copy from pinned memory, for which the host does not wait. The rows alone
+        choose the size. Table entries that have no place there go by `extend_tables`.
         """
         # TODO 17.5: your code here (the reference: 12 lines).
         raise NotImplementedError(

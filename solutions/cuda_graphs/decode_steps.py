@@ -74,8 +74,8 @@ class DecodeSteps:
 
     # ANCHOR: takes
     def takes(self, step: StepInput) -> bool:
-        """Whether a step is one that this carries out: a token for each request, drawn before, and
-        another to be drawn. `step.num_tokens` has single tokens first."""
+        """Whether a step is one that this carries out; the contract lists the conditions.
+        `step.num_tokens` has single tokens first."""
         # BEGIN SOLUTION 17.5
         if len(step.seats) > self._sizes[-1] or len(step.drafts) or len(step.prompt_logprobs):
             return False
@@ -90,8 +90,8 @@ class DecodeSteps:
     def forward(self, step: StepInput) -> Tensor:
         """Queue the step up to its logits [n, vocab], which hold until the next step.
 
-        It is uploaded by one copy from pinned memory, for which the host does not wait. Table entries
-        that have no place there go by `extend_tables`.
+        It is uploaded by one copy from pinned memory, for which the host does not wait. The rows alone
+        choose the size. Table entries that have no place there go by `extend_tables`.
         """
         # BEGIN SOLUTION 17.5
         n, machine = len(step.seats), self._machine

@@ -1,15 +1,13 @@
-"""Task 17.5: which steps are replayed, and how one comes to its graph."""
+"""Task 17.5: how a step comes to its graph."""
 
 import random
 from typing import Any
 
-import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from grader.kit import examples, expect, expect_equal, note, start_script, task
 from grader.suites.cuda_graphs.bench import Bench, lent
-from yaie.core.step import StepInput
 
 ROWS = "The caller has n requests: rows of padding are no answer to anybody."
 FIXED = (
@@ -26,8 +24,7 @@ NO_WAIT = (
 )
 WHOLE_TABLES = (
     "The buffer has room for as many new entries as rows. A request that comes back from the host "
-    "brings its whole table: then all entries go by `extend_tables`, before the step, and none with "
-    "it."
+    "brings its whole table: then all entries go by `extend_tables`, before the step."
 )
 SMALLEST = "Each row costs: a step takes the smallest size that holds it, and its entries go along."
 ONE_UPLOAD = "One copy of one array: each copy costs the device microseconds, however short it is."
@@ -108,11 +105,12 @@ def test_two_steps_in_the_queue(part: Any) -> None:
             arrived = device.pinned(len(seats), dtype=got.dtype)
             arrived.copy_(got, non_blocking=True)
             sent.append((arrived, drawn, step.step))
-        expect_equal(device.waits - waits, 0, "waits of the host in three steps", why=NO_WAIT)
+        expect_equal(device.waits - waits, 0, "waits of the host in the last three steps", why=NO_WAIT)
         expect_equal(
             device.num_queued - before,
             12,
-            "copies and replays queued for three steps, each with one copy back",
+            "copies and replays queued for the last three steps: for each an upload, two replays and a "
+            "copy back",
             why=ONE_UPLOAD,
         )
         for arrived, drawn, number in sent:
@@ -154,70 +152,6 @@ def test_recorded_when_first_needed(part: Any) -> None:
         expect_equal(
             len(device.captured), 6, "graphs recorded", why="Two for each of the three sizes."
         )
-
-
-def asked(bench: Bench, seats: list[int], **changed: Any) -> StepInput:
-    ones = np.ones(len(seats), dtype=np.int32)
-    given = {
-        "starts": bench.machine.num_known[seats] + 3,
-        "num_tokens": ones.copy(),
-        "samples": ones.astype(np.bool_),
-    }
-    return StepInput(1, np.array(seats, np.int32), **{**given, **changed})
-
-
-TAKEN: dict[str, tuple[dict[str, Any], bool, str]] = {
-    "tokens that the device drew": ({}, True, "It is the step that graphs are made for."),
-    "the first unread token of each": (
-        {"starts": np.array([4, 1, 6], np.int32)},
-        True,
-        "Position num_known is the first that control has not sent: the device has drawn it.",
-    ),
-    "a token that control has sent": (
-        {"starts": np.array([9, 0, 9], np.int32)},
-        False,
-        "The last token of a prompt may be computed alone. The device has not drawn it.",
-    ),
-    "a chunk at its end": (
-        {"num_tokens": np.array([1, 1, 5], np.int32)},
-        False,
-        "A row is one token.",
-    ),
-    "a row that does not sample": (
-        {"samples": np.array([True, False, True])},
-        False,
-        "Every row of a recorded step draws, and its seat moves on.",
-    ),
-    "drafts": (
-        {"drafts": np.array([3], np.int32), "num_drafts": np.array([0, 0, 1], np.int32)},
-        False,
-        "Drafts are more tokens for a seat, and are accepted or not.",
-    ),
-    "log-probabilities of a prompt": (
-        {"prompt_logprobs": np.array([0], np.int32)},
-        False,
-        "They need hidden states, which a graph that ends in logits does not return.",
-    ),
-}
-
-
-@task("17.5")
-def test_which_steps(part: Any) -> None:
-    """A step is taken if each of its seats computes one token, drawn before, and draws another."""
-    bench = Bench((4, 1, 6))
-    with bench.running(), lent(part, "17.5"):
-        steps = part.DecodeSteps(bench.machine, bench.device, [1, 2, 4], records=False)
-        for what, (changed, right, why) in TAKEN.items():
-            got = bool(steps.takes(asked(bench, [0, 1, 2], **changed)))
-            expect_equal(got, right, f"takes(a step with {what})", why=why)
-        for n in (1, 4, 5):
-            step = asked(bench, list(range(n)))
-            expect_equal(
-                bool(steps.takes(step)),
-                n <= 4,
-                f"takes(a step of {n} seats), of at most 4",
-                why="A step that no size holds is launched as it is.",
-            )
 
 
 @task("17.5")

@@ -143,7 +143,11 @@ class DecodeSteps(Protocol):
     def takes(self, step: "StepInput") -> bool:
         """Whether this carries out a step: at most as many seats as rows; one token for each, drawn by
         the device before; another one to be drawn for each; no drafts, no log-probabilities of
-        prompts."""
+        prompts. New blocks, moves of blocks and masks are no reason to refuse.
+
+        A step without seats is not asked. Rows that are pooled compute tokens that control has sent, so
+        they are refused already.
+        """
         ...
 
     def forward(self, step: "StepInput") -> "Tensor":
