@@ -10,6 +10,7 @@ with bench.running():
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import fields
 from types import ModuleType
 from typing import Any
 
@@ -135,6 +136,19 @@ class Bench:
             right = expected.tolist() if isinstance(expected, torch.Tensor) else list(expected)
             expect_equal(got.shape[0], len(right), f"rows of {what}", why=why)
             expect_equal(got.tolist(), right, what, why=why)
+
+
+def expect_unchanged(step: StepInput, before: StepInput, changer: str, why: str) -> None:
+    """before: a deep copy of the step. changer: what it was given to."""
+    for field in fields(StepInput):
+        now, then = getattr(step, field.name), getattr(before, field.name)
+        if not np.array_equal(now, then):
+            problem = f"`{changer}` changed `step.{field.name}`"
+            raise Mismatch(problem, f"{_plain(then)}", f"{_plain(now)}", why)
+
+
+def _plain(value: Any) -> Any:
+    return value.tolist() if isinstance(value, np.ndarray) else value
 
 
 def memory_of(size: int) -> Tensor:

@@ -1,5 +1,6 @@
 """Task 17.2: a step in a buffer of fixed size."""
 
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -7,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grader.kit import examples, expect, expect_equal, note, start_script, task
-from grader.suites.cuda_graphs.bench import NAMES
+from grader.suites.cuda_graphs.bench import NAMES, expect_unchanged
 from yaie.core.step import StepInput
 
 JUNK = 41
@@ -28,6 +29,7 @@ WHOSE = (
     "A row of padding runs like any other. It must belong to the seat of nobody, attend to 0 keys and "
     "store at -1; any other number is somebody's."
 )
+SENDERS = "The step is the sender's: write into `inputs` only."
 LENGTH = "A token at position p attends to p + 1 keys: those before it, and its own."
 ENTRIES = (
     "How many new table entries there are has nothing to do with how many rows: most steps bring "
@@ -35,15 +37,23 @@ ENTRIES = (
 )
 
 
-def filled(part: Any, size: int, step: StepInput, slots: np.ndarray, nobody: int) -> np.ndarray:
+def fill_and_check(part: Any, size: int, step: StepInput, slots: np.ndarray, nobody: int) -> None:
     inputs = np.full((7, size), JUNK, dtype=np.int32)
     note(
         f"fill(inputs [7, {size}], seats {step.seats.tolist()}, starts {step.starts.tolist()}, "
-        f"slots {slots.tolist()}, nobody {nobody}, table entries {step.table_seats.tolist()}, "
-        f"{step.table_columns.tolist()}, {step.table_blocks.tolist()})"
+        f"slots {slots.tolist()}, nobody {nobody}, table seats {step.table_seats.tolist()}, "
+        f"columns {step.table_columns.tolist()}, blocks {step.table_blocks.tolist()})"
     )
+    before, slots_before = deepcopy(step), slots.copy()
     part.fill(inputs, step, slots, nobody)
-    return inputs
+    expect_unchanged(step, before, "fill", SENDERS)
+    expect_equal(
+        slots.tolist(),
+        slots_before.tolist(),
+        "`slots`, after `fill`",
+        why=SENDERS,
+    )
+    expect_filled(inputs, before, slots_before, nobody)
 
 
 def step_of(seats: list[int], starts: list[int], entries: list[tuple[int, int, int]]) -> StepInput:
@@ -90,17 +100,17 @@ def expect_filled(inputs: np.ndarray, step: StepInput, slots: np.ndarray, nobody
 def test_a_step(part: Any) -> None:
     """A step's seats, lengths, positions and slots stand in front, its table entries in their rows."""
     step, slots = step_of([4, 0, 7], [9, 2, 16], [(7, 4, 33)]), np.array([37, 14, 132], np.int32)
-    expect_filled(filled(part, 4, step, slots, 12), step, slots, 12)
+    fill_and_check(part, 4, step, slots, 12)
 
 
 @task("17.2")
 def test_padding(part: Any) -> None:
     """Behind the step every row is padding, whatever the buffer held before."""
     step, slots = step_of([3], [5], []), np.array([21], np.int32)
-    expect_filled(filled(part, 8, step, slots, 12), step, slots, 12)
+    fill_and_check(part, 8, step, slots, 12)
     start_script()
     step, slots = step_of([1, 2], [0, 1], [(1, 0, 5)]), np.array([20, 9], np.int32)
-    expect_filled(filled(part, 2, step, slots, 6), step, slots, 6)
+    fill_and_check(part, 2, step, slots, 6)
 
 
 @task("17.2")
@@ -108,7 +118,7 @@ def test_more_entries_than_rows_of_the_step(part: Any) -> None:
     """A step of one row may bring as many table entries as its size holds."""
     step = step_of([2], [8], [(2, 0, 6), (2, 1, 7), (2, 2, 1)])
     slots = np.array([4], np.int32)
-    expect_filled(filled(part, 4, step, slots, 9), step, slots, 9)
+    fill_and_check(part, 4, step, slots, 9)
 
 
 @task("17.2")
@@ -127,4 +137,4 @@ def any_step(part: Any, data: st.DataObject) -> None:
     starts = data.draw(st.lists(st.integers(0, 90), min_size=n, max_size=n))
     entries = data.draw(st.lists(st.tuples(*[st.integers(0, 7)] * 3), max_size=size))
     step, slots = step_of(seats, starts, entries), np.array([s + 3 for s in starts], np.int32)
-    expect_filled(filled(part, size, step, slots, nobody), step, slots, nobody)
+    fill_and_check(part, size, step, slots, nobody)

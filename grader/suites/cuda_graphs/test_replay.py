@@ -1,13 +1,14 @@
 """Task 17.5: how a step comes to its graph."""
 
 import random
+from copy import deepcopy
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from grader.kit import examples, expect, expect_equal, note, start_script, task
-from grader.suites.cuda_graphs.bench import Bench, lent
+from grader.suites.cuda_graphs.bench import Bench, expect_unchanged, lent
 
 ROWS = "The caller has n requests: rows of padding are no answer to anybody."
 FIXED = (
@@ -26,6 +27,7 @@ WHOLE_TABLES = (
     "The buffer has room for as many new entries as rows. A request that comes back from the host "
     "brings its whole table: then all entries go by `extend_tables`, before the step."
 )
+SENDERS = "The step is the sender's: what differs from it goes into a StepInput of its own."
 SMALLEST = "Each row costs: a step takes the smallest size that holds it, and its entries go along."
 ONE_UPLOAD = "One copy of one array: each copy costs the device microseconds, however short it is."
 
@@ -40,7 +42,9 @@ def steps_of(part: Any, bench: Bench, sizes: list[int], *, records: bool = True)
 def carry_out(bench: Bench, steps: Any, *seats: int, why: str = FIXED, **more: Any) -> None:
     step = bench.step(*seats, **more)
     logits, drawn = bench.eager(step)
+    before = deepcopy(step)
     got = steps.forward(step)
+    expect_unchanged(step, before, "forward", SENDERS)
     bench.expect_rows(got, logits, f"the logits of step {step.step}", why)
     bench.expect_rows(steps.draw(len(seats)), drawn, f"the draws of step {step.step}", why)
 
@@ -105,7 +109,9 @@ def test_two_steps_in_the_queue(part: Any) -> None:
             arrived = device.pinned(len(seats), dtype=got.dtype)
             arrived.copy_(got, non_blocking=True)
             sent.append((arrived, drawn, step.step))
-        expect_equal(device.waits - waits, 0, "waits of the host in the last three steps", why=NO_WAIT)
+        expect_equal(
+            device.waits - waits, 0, "waits of the host in the last three steps", why=NO_WAIT
+        )
         expect_equal(
             device.num_queued - before,
             12,

@@ -15,9 +15,7 @@ NEW_BLOCKS = "New blocks go with the upload, or by `extend_tables`."
 MOVES = (
     "Blocks are moved before the step is asked for. Its rows are the same single tokens as without."
 )
-NEW = (
-    "Seats change hands before the step is asked for. `starts` and `num_known` say what each row is."
-)
+NEW = "Seats change hands before the step is asked for. `starts` and `num_known` say what each row is."
 
 
 def asked(bench: Bench, seats: list[int], **changed: Any) -> StepInput:

@@ -151,7 +151,8 @@ class DecodeSteps(Protocol):
         ...
 
     def forward(self, step: "StepInput") -> "Tensor":
-        """Queue a step that it takes, up to its logits [n, vocab]. They hold until the next step."""
+        """Queue a step that it takes, up to its logits [n, vocab]. They hold until the next step. `step`
+        is read only."""
         ...
 
     def draw(self, n: int) -> "Tensor":
