@@ -84,6 +84,9 @@ class Machine:
         return (state.unsqueeze(1) * self._columns % 997).float()
 
     def sample(self, logits: Tensor, seats: Tensor) -> Tensor:
+        if len(logits) != len(seats):
+            problem = f"logits of {len(logits)} rows are drawn from, for {len(seats)} seats"
+            raise Fault(problem, why=rules.ALL_ROWS)
         self._first("the sampler's kernels", len(seats))
         noise = (self.counts.index_select(0, seats) * 13 + seats * 29).unsqueeze(1)
         # As large as the logits, and made before they are read: it takes their place if it is free.

@@ -12,6 +12,7 @@ PINNED = (
     "Pinning memory waits for the device. Do it before the capture, or for each upload outside."
 )
 EVENT = "What is waited for between replays is recorded between them, not in a capture."
+ALL_ROWS = "`draw` takes the logits of all rows, padding too; cut after it."
 NESTED = "A capture holds kernels alone, no other capture and no replay."
 GRAPH_ONCE = "Each graph is recorded once; another recording needs another graph."
 EMPTY = "Record first: `with device.capture(graph, pool)` around what the step launches."
@@ -19,6 +20,10 @@ MIXED = "An operation's tensors lie on one device. Upload what comes from the ho
 ADDRESSES = (
     "A graph reads the addresses that it was recorded with. What was uploaded for this step does not "
     "lie there: copy into `inputs` in place, before the replay."
+)
+FIXED = (
+    "A graph reads the addresses that it was recorded with. Copy into `inputs` in place; a tensor that "
+    "takes its name is another one, which the graph has never heard of."
 )
 NUMPY = "NumPy reads memory of the host. A tensor of the device is copied to pinned memory first."
 WARM_UP = (

@@ -5,7 +5,7 @@ from typing import Any
 from grader.kit import expect, expect_equal, note, task
 from grader.suites.cuda_graphs.bench import Bench, lent
 from grader.suites.cuda_graphs.pool import Pool
-from grader.suites.cuda_graphs.rules import WARM_UP
+from grader.suites.cuda_graphs.rules import FIXED, WARM_UP
 from solutions import cuda_graphs as reference
 
 REPLAYED = (
@@ -43,7 +43,14 @@ DRAWS_AND_MORE = 512
 
 def recorded(part: Any, bench: Bench, size: int, pool: Pool) -> Any:
     note(f"Recording of a step of {size} rows")
-    return part.Recording(bench.padded(size), bench.device, pool, bench.machine.nobody)
+    step = bench.padded(size)
+    recording = part.Recording(step, bench.device, pool, bench.machine.nobody)
+    expect(
+        recording.inputs.data_ptr() == step.inputs.data_ptr(),
+        "uploads go to `inputs` of the Recording, and `step.inputs` is another tensor by now",
+        why=FIXED,
+    )
+    return recording
 
 
 def replay(bench: Bench, recording: Any, *seats: int) -> None:

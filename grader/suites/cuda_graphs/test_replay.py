@@ -9,12 +9,9 @@ from hypothesis import strategies as st
 
 from grader.kit import examples, expect, expect_equal, note, start_script, task
 from grader.suites.cuda_graphs.bench import Bench, expect_unchanged, lent
+from grader.suites.cuda_graphs.rules import FIXED
 
 ROWS = "The caller has n requests: rows of padding are no answer to anybody."
-FIXED = (
-    "A graph reads the addresses that it was recorded with. Copy into `inputs` in place; a tensor that "
-    "takes its name is another one, which the graph has never heard of."
-)
 OTHER_MEMORY = (
     "The copy is queued, and reads pinned memory when the device comes to it. Until then that memory "
     "belongs to the copy: each step needs other memory, or has to wait for the one before."
