@@ -20,12 +20,21 @@ from yaie.core.output import RequestOutput
 from yaie.core.request import FinishReason, Request
 
 EOS = 3
-MOST_STEPS = 300
+MOST_STEPS, MOST_IDLE = 300, 4
+"""Calls of `step` until all have ended; in a row, without sending, reading or telling anything."""
 
 IN_ORDER = (
     "The worker carries steps out in the order in which they are sent. That alone keeps blocks safe: "
     "what a result sets free may be given to another request by a later plan, and a step that was "
     "planned before still writes it. Send each plan before the next one is made."
+)
+EMPTY = (
+    "`execute` is called for each plan, in order. An empty one ends at once: it is not in flight, and "
+    "nothing has to be waited for."
+)
+ADVANCED = (
+    "`advance` is called once for each plan, before the next `schedule`, as the scheduler's contract "
+    "says."
 )
 ENDED = (
     "It ended with a result that was taken over after this plan was made, and its blocks are given "
@@ -115,6 +124,7 @@ class LoopBench:
         self.sent: list[WatchedStep] = []
         self._plans: list[StepPlan] = []
         self._taken: set[int] = set()
+        self._advanced: set[int] = set()
         self._num_sent = 0
         self.scheduler = WatchedScheduler(self)
         self._inner: ToyExecutor = self.toy.executor
@@ -126,14 +136,33 @@ class LoopBench:
     # What the loop calls.
 
     def planned(self, plan: StepPlan) -> None:
+        if self._plans:
+            self.expect_advanced(len(self._plans))
         self._plans.append(plan)
         self.call("schedule", plan)
+
+    def expect_advanced(self, number: int) -> None:
+        problem, why = f"plan {number} was not advanced", ADVANCED
+        if self._plans[number - 1].is_empty:
+            problem, why = f"{problem}; it holds nothing", why + " An empty plan is no exception."
+        with claiming("Each plan is advanced before the next one is made."):
+            expect(number in self._advanced, problem, why=why)
+
+    def expect_sent(self, numbers: Sequence[int]) -> None:
+        """None of these plans is left out for being empty."""
+        empty = [number for number in numbers if self._plans[number - 1].is_empty]
+        if empty:
+            with claiming("Each plan is executed, one that holds nothing too."):
+                problem = f"plan {empty[0]} holds nothing, and is executed all the same"
+                raise Mismatch(problem, f"execute {empty[0]}", "no such call", EMPTY)
 
     def execute(self, plan: StepPlan) -> WatchedStep:
         number = self._number(plan)
         with claiming(
             "Steps are sent in the order of their plans, and hold only requests that run."
         ):
+            if number > self._num_sent + 1:
+                self.expect_sent(range(self._num_sent + 1, number))
             ended = [x.request.request_id for x in plan.scheduled if x.request.is_finished]
             expect(not ended, f"step {number} is sent with {ended}, which have ended", why=ENDED)
             expect(
@@ -166,6 +195,8 @@ class LoopBench:
     def call(self, name: str, plan: StepPlan) -> None:
         if name == "update":
             self._taken.add(self._number(plan))
+        if name == "advance":
+            self._advanced.add(self._number(plan))
         self.calls.append(f"{name} {self._number(plan)}")
         shown = ", ".join(
             f"{x.request.request_id}@{x.start}+{x.num_tokens}" for x in plan.scheduled
@@ -211,12 +242,21 @@ class LoopBench:
         return outputs
 
     def run(self) -> None:
+        idle = 0
         for _ in range(MOST_STEPS):
             if not self.loop.has_work:
                 break
+            before = self._progress()
             self.step()
+            idle = 0 if self._progress() != before else idle + 1
+            problem = f"has_work is true, and {idle} calls of step() sent, read and told nothing"
+            expect(idle < MOST_IDLE, problem, why=ENDLESS)
         else:
             expect(False, f"has_work is still true after {MOST_STEPS} steps", why=ENDLESS)
+        if self._num_sent < len(self._plans):
+            self.expect_sent(range(self._num_sent + 1, len(self._plans) + 1))
+        if self._plans:
+            self.expect_advanced(len(self._plans))
         alive = [r.request_id for r in self.toy.alive]
         expect(not alive, f"has_work is false, and {alive} have not ended", why=FORGOTTEN)
         late = self._not_taken(self._plans)
@@ -225,6 +265,12 @@ class LoopBench:
             f"has_work is false, and the outcomes of steps {late} were never taken over",
             why=FORGOTTEN,
         )
+
+    def _progress(self) -> tuple[int, int, int]:
+        """Plans that were sent and those taken over, empty ones left out, and outputs."""
+        sent = sum(not plan.is_empty for plan in self._plans[: self._num_sent])
+        taken = sum(not self._plans[number - 1].is_empty for number in self._taken)
+        return sent, taken, len(self.outputs)
 
     def tokens(self, request: Request) -> list[int]:
         """What its outputs told."""

@@ -114,6 +114,9 @@ def test_a_plan_of_nothing(part: Any) -> None:
         "what the second call tells",
         why=DRAIN,
     )
+    if "execute 2" not in bench.calls:
+        bench.expect_sent([2])
+    bench.expect_advanced(2)
     expect_equal(bool(bench.loop.has_work), False, "has_work", why=DRAIN)
 
 
