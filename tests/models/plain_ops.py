@@ -6,6 +6,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from yaie.core.batch import AttentionSpec
+from yaie.core.products import PlainWeight
 
 
 class PlainOps:
@@ -48,3 +49,33 @@ class PlainOps:
         kv_lens: Tensor | None = None,
     ) -> Tensor:
         raise AssertionError("an adapter attends through `attend`, never by itself")
+
+
+class PlainOpsWithProducts(PlainOps):
+    """Also has `yaie.core.products.FusedProducts`."""
+
+    def __init__(self) -> None:
+        self.fused = CountedProducts(self)
+
+
+class CountedProducts:
+    """One operation after the other. most: rows that it takes; calls: how often it was asked."""
+
+    def __init__(self, ops: PlainOps) -> None:
+        self._ops = ops
+        self.most = 1000
+        self.calls = 0
+
+    def takes(self, hidden: Tensor) -> bool:
+        return len(hidden) <= self.most
+
+    def after_norm(self, x: Tensor, gain: Tensor, eps: float, product: PlainWeight) -> Tensor:
+        self.calls += 1
+        return F.linear(self._ops.rms_norm(x, gain, eps), *product)
+
+    def gated(self, x: Tensor, gain: Tensor, eps: float, product: PlainWeight) -> Tensor:
+        return self._ops.silu_mul(self.after_norm(x, gain, eps, product))
+
+    def onto(self, x: Tensor, product: PlainWeight, residual: Tensor) -> Tensor:
+        self.calls += 1
+        return residual.add_(F.linear(x, *product))

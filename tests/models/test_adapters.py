@@ -10,13 +10,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.models.plain_ops import PlainOps
+from tests.models.plain_ops import PlainOps, PlainOpsWithProducts
 from tests.models.tiny import GENERIC, HAND_WRITTEN, REFUSED, SERVED, VOCAB
 from yaie.core.config import EngineConfig
 from yaie.core.errors import ConfigError, ModelError
 from yaie.models import LoadedModel, ModelAdapter, ModelLoader
 from yaie.models.contiguous import ContiguousKV
 from yaie.models.generic import GenericAdapter
+from yaie.models.schemes import packed
 
 Checkpoint = Callable[[str], Path]
 LENGTHS = (1, 16, 17, 60, 33)
@@ -24,10 +25,16 @@ TOLERANCE = 1e-4
 
 
 def load(
-    folder: Path, *, force_generic: bool = False, device: Any = "cpu", **settings: Any
+    folder: Path,
+    *,
+    force_generic: bool = False,
+    device: Any = "cpu",
+    ops: PlainOps | None = None,
+    **settings: Any,
 ) -> LoadedModel:
     config = EngineConfig(model=str(folder), device=device, **settings)
-    return ModelLoader(config, progress=False, force_generic=force_generic).load(PlainOps())
+    loader = ModelLoader(config, progress=False, force_generic=force_generic)
+    return loader.load(ops or PlainOps())
 
 
 def reference_logits(folder: Path, sequences: list[Tensor]) -> list[Tensor]:
@@ -83,6 +90,29 @@ def test_hand_written_adapter_gives_the_logits_of_transformers(
     adapter = load(folder).adapter
     assert not isinstance(adapter, GenericAdapter)
     assert_same_logits(adapter, folder)
+
+
+@pytest.mark.parametrize("family", ["llama", "mistral", "qwen2", "qwen3"])
+def test_an_adapter_hands_few_rows_to_products_that_take_more_along(
+    family: str, checkpoint: Checkpoint
+) -> None:
+    folder, ops = checkpoint(family), PlainOpsWithProducts()
+    adapter = load(folder, ops=ops).adapter
+    assert_same_logits(adapter, folder)
+    assert ops.fused.calls == 4 * len(adapter.kv_layers) * 2  # two batches
+    ops.fused.most, ops.fused.calls = 0, 0
+    assert_same_logits(adapter, folder)
+    assert ops.fused.calls == 0
+
+
+def test_weights_that_are_not_plain_are_not_handed_over(
+    checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Large ones are packed on a CPU: only their own scheme can multiply by them."""
+    monkeypatch.setattr(packed, "MIN_PACKED_SIZE", 1)
+    folder, ops = checkpoint("llama"), PlainOpsWithProducts()
+    assert_same_logits(load(folder, ops=ops).adapter, folder)
+    assert ops.fused.calls == 0
 
 
 @pytest.mark.parametrize("family", SERVED)

@@ -8,7 +8,9 @@ fused one only where all of them are the reference's, and with the same rounding
 import triton
 import triton.language as tl
 from torch import Tensor
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
+from yaie.backends.early import early_launch, starts_early
 from yaie.core.batch import Rotation
 
 MANY_TOKENS = 512
@@ -66,9 +68,16 @@ def norm_rope_store_kernel(
     HEADS: tl.constexpr,
     KV_HEADS: tl.constexpr,
     KEEP_K: tl.constexpr,
+    EARLY: tl.constexpr,
 ):
     """Program (token, tile) has the heads of q from tile * HEADS on, and those of k and v from
-    tile * KV_HEADS on. A token's heads lie side by side, in q, k and v as in the pool."""
+    tile * KV_HEADS on. A token's heads lie side by side, in q, k and v as in the pool.
+
+    EARLY: see `early`.
+    """
+    if EARLY:
+        gdc_launch_dependents()
+        gdc_wait()
     token, tile = tl.program_id(0).to(tl.int64), tl.program_id(1)
     D: tl.constexpr = 2 * HALF
     pairs = tl.arange(0, BLOCK_HALF)
@@ -125,6 +134,7 @@ def norm_rope_store(
     kv_heads, half = k.shape[1], d // 2
     if not tokens:
         return
+    early = starts_early(q.device)
     tiles = triton.cdiv(heads, MOST_HEADS) if tokens >= MANY_TOKENS else kv_heads
     per_tile = triton.next_power_of_2(triton.cdiv(heads, tiles))
     norm_rope_store_kernel[(tokens, tiles)](
@@ -133,5 +143,5 @@ def norm_rope_store(
         *key_blocks.stride()[:2], key_blocks.shape[1], heads, kv_heads, norms.eps,
         HALF=half, BLOCK_HALF=triton.next_power_of_2(half), HEADS=per_tile,
         KV_HEADS=triton.next_power_of_2(triton.cdiv(kv_heads, tiles)), KEEP_K=keep_k,
-        num_warps=4 if per_tile > 8 else 1,
+        num_warps=4 if per_tile > 8 else 1, EARLY=early, **early_launch(early),
     )  # fmt: skip

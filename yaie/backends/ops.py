@@ -6,14 +6,21 @@ from torch import Tensor
 from yaie.core.batch import AttentionSpec
 from yaie.core.contracts import TransformerOps
 from yaie.core.contracts.kernels import LayerKernels
+from yaie.core.products import FusedProducts
 
 
 class KernelOps:
     """See `yaie.core.contracts.TransformerOps`: norms, rotation and activation from lab 9 or 14, and
     attention over gathered keys, for which only lab 5 asks, from lab 2."""
 
-    def __init__(self, kernels: LayerKernels, plain: TransformerOps | None) -> None:
-        """plain: None if lab 5 is not in use."""
+    def __init__(
+        self,
+        kernels: LayerKernels,
+        plain: TransformerOps | None,
+        fused: FusedProducts | None = None,
+    ) -> None:
+        """plain: None if lab 5 is not in use. fused: None if norms and activation run by themselves."""
+        self.fused = fused
         self.rms_norm = kernels.rms_norm
         self.fused_add_rms_norm = kernels.fused_add_rms_norm
         self.rope = kernels.rope

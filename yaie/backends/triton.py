@@ -15,6 +15,7 @@ from yaie.backends.torch import TorchBackend
 from yaie.core.contracts import BatchAttention, KVPool, TransformerOps
 from yaie.core.contracts.kernels import LayerKernels, StoreKernel
 from yaie.core.errors import ConfigError
+from yaie.core.products import FusedProducts
 
 INTERPRETER = "TRITON_INTERPRET"
 
@@ -36,7 +37,7 @@ class KernelBackend(TorchBackend):
         if not self.has_kernels("ops"):
             return super().make_ops()
         plain = None if self.has_kernels("attention") else super().make_ops()
-        return KernelOps(self._layer_kernels(), plain)
+        return KernelOps(self._layer_kernels(), plain, self._fused_products())
 
     def make_attention(self, pool: KVPool) -> BatchAttention:
         if not self.has_kernels("attention"):
@@ -65,6 +66,10 @@ class KernelBackend(TorchBackend):
 
     def _norm_rope_store(self) -> Callable[..., None] | None:
         """What norms, rotates and stores in one launch, if nothing of it is to run by itself."""
+        return None
+
+    def _fused_products(self) -> FusedProducts | None:
+        """Products of few rows with norms and activation, if nothing of it is to run by itself."""
         return None
 
     def _gather(self) -> Callable[[Tensor, Tensor], Tensor] | None:
@@ -117,6 +122,14 @@ class TritonBackend(KernelBackend):
         from yaie.backends.fused import norm_rope_store
 
         return norm_rope_store
+
+    def _fused_products(self) -> FusedProducts | None:
+        """Norms and activation are a learner's where lab 9 is."""
+        if self.parts.is_yours(*self.roles["ops"]):
+            return None
+        from yaie.backends.products import FewRows
+
+        return FewRows()
 
 
 def has_triton() -> bool:

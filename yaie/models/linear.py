@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from yaie.core.products import PlainWeight
 from yaie.models.layout import Destination, Layout, whole
 from yaie.models.schemes import choose_scheme
 
@@ -31,6 +32,11 @@ class Linear:
     def destinations(self, *names: str) -> dict[str, Destination]:
         """Where the tensors of the stacked products `names` go, in the order of `sizes`."""
         return self.scheme.destinations(names)
+
+    @property
+    def plain(self) -> PlainWeight | None:
+        """For kernels that multiply by themselves; None if the scheme stores it in another way."""
+        return self.scheme.plain
 
     def __call__(self, x: Tensor) -> Tensor:
         """x: [rows, in_features]; returns [rows, out_features]."""

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from yaie.core.batch import AttentionSpec, HeadNorms, KVLayerSpec, Rotation
 from yaie.core.contracts import Attend, TransformerOps
+from yaie.core.products import FusedProducts, PlainWeight
 from yaie.models.adapter import ModelAdapter, register
 from yaie.models.layout import Destination, stacked, whole
 from yaie.models.linear import Linear
@@ -23,6 +24,15 @@ class Biases(NamedTuple):
     mlp: bool = False
 
 
+class PlainProducts(NamedTuple):
+    """The weights of a layer's products, for kernels that multiply by themselves."""
+
+    qkv: PlainWeight
+    output: PlainWeight
+    gate_up: PlainWeight
+    down: PlainWeight
+
+
 @dataclass(slots=True)
 class DecoderLayer:
     """The weights of one layer: norms [hidden], and four products."""
@@ -34,6 +44,13 @@ class DecoderLayer:
     gate_up: Linear
     down: Linear
     attention: AttentionSpec
+
+    @property
+    def plain(self) -> PlainProducts | None:
+        """None if one of the products is not stored so."""
+        weights = [one.plain for one in (self.qkv, self.output, self.gate_up, self.down)]
+        found = [weight for weight in weights if weight is not None]
+        return PlainProducts(*found) if len(found) == len(weights) else None
 
     def destinations(self) -> dict[str, Destination]:
         """By name within the layer."""
@@ -66,6 +83,8 @@ class LlamaAdapter(ModelAdapter):
         max_length: int,
     ) -> None:
         super().__init__(config, ops, dtype, device, max_length)
+        self.fused: FusedProducts | None = getattr(ops, "fused", None)
+        self.plain: list[PlainProducts] | None = None
         self.num_heads = config.num_attention_heads
         self.num_kv_heads = config.num_key_value_heads
         self.head_dim = getattr(config, "head_dim", None) or config.hidden_size // self.num_heads
@@ -125,15 +144,20 @@ class LlamaAdapter(ModelAdapter):
     def weights_loaded(self) -> None:
         if self.config.tie_word_embeddings:
             self.head = self.tied_head(self.embedding)
+        plain = [layer.plain for layer in self.layers]
+        found = [products for products in plain if products is not None]
+        self.plain = found if len(found) == len(plain) else None
 
     # ANCHOR: forward
     def forward(self, token_ids: Tensor, positions: Tensor, attend: Attend) -> Tensor:
         residual = F.embedding(token_ids, self.embedding)
+        if self.plain is not None and self.fused is not None and self.fused.takes(residual):
+            return self._fused(self.fused, self.plain, residual, positions, attend)
         hidden = self.ops.rms_norm(residual, self.layers[0].attention_norm, self.eps)
         # Each norm ends one block and begins the next, so it takes the residual addition along.
         following = [layer.attention_norm for layer in self.layers[1:]] + [self.norm]
         for index, (layer, next_norm) in enumerate(zip(self.layers, following, strict=True)):
-            hidden = self._attention(index, layer, hidden, positions, attend)
+            hidden = layer.output(self._attention(index, layer.qkv(hidden), positions, attend))
             hidden, residual = self.ops.fused_add_rms_norm(
                 hidden, residual, layer.mlp_norm, self.eps
             )
@@ -141,17 +165,32 @@ class LlamaAdapter(ModelAdapter):
             hidden, residual = self.ops.fused_add_rms_norm(hidden, residual, next_norm, self.eps)
         return hidden
 
-    def _attention(
-        self, index: int, layer: DecoderLayer, hidden: Tensor, positions: Tensor, attend: Attend
-    ) -> Tensor:
+    def _attention(self, index: int, qkv: Tensor, positions: Tensor, attend: Attend) -> Tensor:
+        layer = self.layers[index]
         q, k, v = (
-            part.unflatten(1, (-1, self.head_dim))
-            for part in layer.qkv(hidden).split(layer.qkv.sizes, dim=1)
+            part.unflatten(1, (-1, self.head_dim)) for part in qkv.split(layer.qkv.sizes, dim=1)
         )
         rotation = Rotation(self.ops.rope, positions, self.cos, self.sin, self.head_norms(index))
-        return layer.output(attend(index, q, k, v, layer.attention, rotation).flatten(1))
+        return attend(index, q, k, v, layer.attention, rotation).flatten(1)
 
     # ANCHOR_END: forward
+
+    def _fused(
+        self,
+        fused: FusedProducts,
+        products: list[PlainProducts],
+        residual: Tensor,
+        positions: Tensor,
+        attend: Attend,
+    ) -> Tensor:
+        """`forward` of few rows: each product together with what stands before and behind it."""
+        for index, (layer, plain) in enumerate(zip(self.layers, products, strict=True)):
+            qkv = fused.after_norm(residual, layer.attention_norm, self.eps, plain.qkv)
+            hidden = self._attention(index, qkv, positions, attend)
+            residual = fused.onto(hidden, plain.output, residual)
+            hidden = fused.gated(residual, layer.mlp_norm, self.eps, plain.gate_up)
+            residual = fused.onto(hidden, plain.down, residual)
+        return self.ops.rms_norm(residual, self.norm, self.eps)
 
     def head_norms(self, layer: int) -> HeadNorms | None:
         """What the queries and keys of a layer are given before they are rotated."""

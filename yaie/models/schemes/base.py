@@ -7,6 +7,7 @@ from typing import ClassVar, TypeVar
 import torch
 from torch import Tensor
 
+from yaie.core.products import PlainWeight
 from yaie.models.layout import Destination, Layout
 
 
@@ -44,6 +45,11 @@ class Scheme(ABC):
     @abstractmethod
     def __call__(self, x: Tensor) -> Tensor:
         """x: [rows, in_features]; returns [rows, out_features]. Every destination has been filled."""
+
+    @property
+    def plain(self) -> PlainWeight | None:
+        """See `Linear.plain`."""
+        return None
 
     def in_float32(self, x: Tensor) -> Tensor:
         """See `Linear.in_float32`."""

@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from yaie.core.products import PlainWeight
 from yaie.models.layout import Destination, Layout
 from yaie.models.schemes.base import Scheme, register_scheme
 
@@ -35,6 +36,10 @@ class PlainScheme(Scheme):
 
     def destinations(self, names: Sequence[str]) -> dict[str, Destination]:
         return self._layout.destinations(names, self._weight, self._bias)
+
+    @property
+    def plain(self) -> PlainWeight:
+        return PlainWeight(self._weight, self._bias)
 
     def __call__(self, x: Tensor) -> Tensor:
         return F.linear(x, self._weight, self._bias)
