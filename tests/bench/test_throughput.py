@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.bench.test_peers import VLLM
-from tests.cli.conftest import Ran, Yaie
+from tests.cli.conftest import Yaie
 from tests.learner import hand_in, record_pass
 from yaie.backends import choose_backend, decide
 from yaie.bench import limits, report
@@ -31,19 +31,6 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "MOST_SECONDS", 0.01)
     monkeypatch.setattr(limits, "READ_BYTES", 1 << 20)
     monkeypatch.setattr(limits, "SIDES", (64,))
-
-
-@pytest.fixture
-def measured(yaie: Yaie, tmp_path: Path) -> Any:
-    """Run `yaie bench throughput ...`; what it said, and its file."""
-
-    def run(*arguments: str) -> tuple[Ran, dict[str, Any]]:
-        file = tmp_path / "figures.json"
-        ran = yaie("bench", "throughput", *arguments, "--json", str(file))
-        assert ran.code == 0, ran.err
-        return ran, json.loads(file.read_text())
-
-    return run
 
 
 def test_the_first_run_stands_apart_from_those_of_each_seed(

@@ -20,7 +20,7 @@ BATCHES = [1, 8, 32]
 RUNNING = [1, 8, 64, 128, 256]
 NONE_OR_MANY = [0, 10000]
 
-Workload = Literal["random", "nano", "fixed", "prefix"]
+Workload = Literal["random", "nano", "fixed", "prefix", "serve"]
 Requests = Annotated[int, typer.Option(help="Requests in the workload.", min=1)]
 Repeats = Annotated[int, typer.Option(help="Runs of each; the median counts.", min=1)]
 Range = Annotated[str, typer.Option(help="Uniform range of lengths, as LOW-HIGH, or one number.")]
@@ -55,19 +55,24 @@ def throughput(
         Workload,
         typer.Option(
             help="random: lengths of your own; nano: nano-vllm's bench, 256 requests; fixed: prefill "
-            "and decode step of equal batches; prefix: groups of prompts that begin alike."
+            "and decode step of equal batches; prefix: groups of prompts that begin alike; serve: "
+            "those of nano as streams through yaie serve."
         ),
     ] = "random",
     requests: Annotated[
-        int | None, typer.Option(help="Requests at once (random 64, nano 256).", min=1)
+        int | None, typer.Option(help="Requests at once (random 64, nano and serve 256).", min=1)
     ] = None,
     prompt_tokens: Annotated[
         str | None,
-        typer.Option(help="LOW-HIGH or one number (random 16-256, nano 100-1024, fixed 1024)."),
+        typer.Option(
+            help="LOW-HIGH or one number (random 16-256, nano and serve 100-1024, fixed 1024)."
+        ),
     ] = None,
     output_tokens: Annotated[
         str | None,
-        typer.Option(help="The same (random 16-256, nano 100-1024, fixed 128 steps, prefix 64)."),
+        typer.Option(
+            help="The same (random 16-256, nano and serve 100-1024, fixed 128 steps, prefix 64)."
+        ),
     ] = None,
     geometric: Annotated[
         float | None, typer.Option(help="Draw output lengths geometrically with this mean instead.")
@@ -89,6 +94,10 @@ def throughput(
     ] = None,
     own_tokens: Annotated[
         int | None, typer.Option(help="prefix: tokens of each request after them (128).", min=1)
+    ] = None,
+    rate: Annotated[
+        float | None,
+        typer.Option(help="serve: requests that arrive in a second, instead of all at once."),
     ] = None,
     seeds: Annotated[
         str,
@@ -139,7 +148,7 @@ def throughput(
     }  # fmt: skip
     wanted = asked(
         workload, requests, prompt_tokens, output_tokens, geometric, batch, prefix, seeds, peer,
-        peer_python, ablation,
+        peer_python, ablation, rate,
     )  # fmt: skip
     run(config, wanted, shape, shape_folder, json)
 

@@ -6,13 +6,14 @@ from typing import Literal
 from yaie.bench.workload import Lengths
 from yaie.core.errors import ConfigError
 
-Workload = Literal["random", "nano", "fixed", "prefix"]
+Workload = Literal["random", "nano", "fixed", "prefix", "serve"]
 PEERS = ("transformers", "static", "vllm", "sglang", "none")
 DEFAULTS: dict[Workload, tuple[int, str, str]] = {
     "random": (64, "16-256", "16-256"),
     "nano": (256, "100-1024", "100-1024"),
     "fixed": (1, "1024", "128"),
     "prefix": (1, "1", "64"),
+    "serve": (256, "100-1024", "100-1024"),
 }
 """Requests, prompt tokens and output tokens of each workload where the command line says nothing."""
 TAKES: dict[Workload, frozenset[str]] = {
@@ -20,6 +21,7 @@ TAKES: dict[Workload, frozenset[str]] = {
     "nano": frozenset({"requests", "prompt-tokens", "output-tokens", "peer", "ablation"}),
     "fixed": frozenset({"prompt-tokens", "output-tokens", "peer", "ablation"}),
     "prefix": frozenset({"groups", "group-size", "shared-tokens", "own-tokens", "output-tokens"}),
+    "serve": frozenset({"requests", "prompt-tokens", "output-tokens", "rate"}),
 }  # fmt: skip
 BATCHES = (1, 8, 32, 128, 256)
 STATIC_BATCHES = (8, 16, 32, 64)
@@ -28,7 +30,8 @@ STATIC_BATCHES = (8, 16, 32, 64)
 @dataclass(frozen=True, slots=True)
 class Asked:
     """The command's options. batches: of workload fixed, and of transformers as a peer; None for each
-    one's own. seeds: one run for each, after a first run with the first of them."""
+    one's own. seeds: one run for each, after a first run with the first of them. rate: requests that
+    arrive in a second in workload serve; None for all at once."""
 
     workload: Workload
     requests: int
@@ -42,6 +45,7 @@ class Asked:
     group_size: int = 16
     shared_tokens: int = 2048
     own_tokens: int = 128
+    rate: float | None = None
 
     @property
     def order(self) -> tuple[int, ...]:
@@ -61,6 +65,7 @@ def asked(
     peers: list[str] | None,
     peer_python: str | None,
     ablation: bool,
+    rate: float | None = None,
 ) -> Asked:
     """From the command's options, None where they were not given. prefix: those of workload prefix, by
     the names of the fields above.
@@ -69,7 +74,7 @@ def asked(
     """
     given: dict[str, object] = {
         "requests": requests, "prompt-tokens": prompt_tokens, "output-tokens": output_tokens,
-        "geometric": geometric, "peer": peers, "ablation": ablation or None,
+        "geometric": geometric, "peer": peers, "ablation": ablation or None, "rate": rate,
         **{name.replace("_", "-"): value for name, value in prefix.items()},
     }  # fmt: skip
     for name, value in given.items():
@@ -89,6 +94,8 @@ def asked(
             raise ConfigError(
                 f"--peer is one of {', '.join(PEERS)}; there is no {name!r}", param="peer"
             )
+    if rate is not None and rate <= 0:
+        raise ConfigError(f"--rate must be more than 0 a second; got {rate:g}", param="rate")
     if peers is None:
         peers = ["transformers"] if workload == "random" and not ablation else []
     if batch and workload != "fixed" and "transformers" not in peers:
@@ -108,6 +115,7 @@ def asked(
         ablation,
         tuple(batch) if batch else None,
         **{name: value for name, value in prefix.items() if value is not None},
+        rate=rate,
     )
 
 

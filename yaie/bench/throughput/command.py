@@ -4,12 +4,18 @@ from dataclasses import replace
 
 from yaie.bench.peers.process import check_peers
 from yaie.bench.shapes import checkpoint
-from yaie.bench.throughput import fixed, prefix, rates
+from yaie.bench.throughput import fixed, prefix, rates, serve
 from yaie.bench.throughput.asked import Asked
 from yaie.core.config import EngineConfig
 from yaie.core.errors import ConfigError
 
-WORKLOADS = {"random": rates.run, "nano": rates.run, "fixed": fixed.run, "prefix": prefix.run}
+WORKLOADS = {
+    "random": rates.run,
+    "nano": rates.run,
+    "fixed": fixed.run,
+    "prefix": prefix.run,
+    "serve": serve.run,
+}
 
 
 def run(

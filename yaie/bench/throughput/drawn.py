@@ -7,12 +7,12 @@ from yaie.bench.throughput.asked import Asked
 from yaie.bench.workload import Job, Lengths, draw_jobs
 
 NANO_LAST_ID = 10_000
-TEMPERATURES = {"random": 0.0, "nano": 0.6, "fixed": 0.0, "prefix": 0.0}
+TEMPERATURES = {"random": 0.0, "nano": 0.6, "fixed": 0.0, "prefix": 0.0, "serve": 0.6}
 
 
 def draw(asked: Asked, vocab_size: int, seed: int) -> list[Job]:
-    """The requests of workload random or nano."""
-    if asked.workload == "nano":
+    """The requests of workload random, nano or serve."""
+    if asked.workload in ("nano", "serve"):
         return nano_jobs(asked.requests, asked.lengths, vocab_size, seed)
     return draw_jobs(asked.requests, asked.lengths, vocab_size, seed)
 
@@ -82,6 +82,12 @@ def described(asked: Asked) -> str:
     """The workload in words, for the table and the file."""
     lengths, seeds = asked.lengths, ", ".join(map(str, asked.seeds))
     ends = f"end of sequence ignored, seeds {seeds}"
+    if asked.workload == "serve":
+        coming = "at once" if asked.rate is None else f"at {asked.rate:g} a second (Poisson)"
+        return (
+            f"{asked.requests} streams {coming}, as in nano-vllm's bench; {lengths}; "
+            f"temperature {TEMPERATURES['serve']:g}, {ends}"
+        )
     if asked.workload == "nano":
         return (
             f"{asked.requests} requests at once as in nano-vllm's bench; {lengths}; "

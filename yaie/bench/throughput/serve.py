@@ -1,0 +1,163 @@
+"""Workload serve: nano-vllm's requests as streams through `yaie serve`, beside the engine alone.
+
+The client keeps what comes, with the time of each piece, and reads it when a run is over. On a GPU the
+two take the machine one after the other; on a CPU they share it and take turns.
+"""
+
+import asyncio
+import random
+import statistics
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Any
+
+import psutil
+
+from yaie.bench.http_client import Answer, ask
+from yaie.bench.overhead import check
+from yaie.bench.report import progress, save, show
+from yaie.bench.served import serving
+from yaie.bench.throughput.asked import Asked
+from yaie.bench.throughput.contestants import Contestant, Ours, Run, Runner, prepared, race
+from yaie.bench.throughput.drawn import described, draw
+from yaie.bench.throughput.setting import Setting
+from yaie.bench.workload import Job, spread
+from yaie.core.config import EngineConfig
+
+ALONE, SERVED = "the engine alone", "through yaie serve"
+
+
+@dataclass(slots=True)
+class Waits:
+    """Of one run, in milliseconds. first: from sending to the first piece, of each stream. gaps: between
+    pieces of a stream, from when every stream has begun. cores: that the server kept busy."""
+
+    first: list[float]
+    gaps: list[float]
+    cores: float
+
+
+@dataclass(slots=True)
+class Served:
+    """A server in a process of its own, asked by this one. delays: seconds until each job of a run is
+    sent. See `Contestant`."""
+
+    name: str
+    config: EngineConfig
+    runs: Sequence[Sequence[Job]]
+    delays: Sequence[Sequence[float]]
+    temperature: float
+    waits: list[Waits] = field(default_factory=list)
+
+    @contextmanager
+    def opened(self) -> Iterator[Runner]:
+        with serving(self.config, "--log-level=warning") as (url, server):
+            processes = [one := psutil.Process(server.pid), *one.children(recursive=True)]
+
+            def carry_out(number: int) -> Run:
+                jobs, before = self.runs[number], _cpu(processes)
+                begin = time.perf_counter()
+                answers = asyncio.run(self._ask(url, jobs, self.delays[number]))
+                seconds = time.perf_counter() - begin
+                self.waits.append(waits_of(answers, (_cpu(processes) - before) / seconds))
+                for answer, job in zip(answers, jobs, strict=True):
+                    check(answer, job.num_output)
+                return Run(seconds, sum(job.num_output for job in jobs))
+
+            yield carry_out
+
+    async def _ask(self, url: str, jobs: Sequence[Job], delays: Sequence[float]) -> list[Answer]:
+        async def one(job: Job, delay: float) -> Answer:
+            await asyncio.sleep(delay)
+            body = {"prompt": job.prompt, "max_tokens": job.num_output, "ignore_eos": True}
+            body |= {"temperature": self.temperature, "stream": True}
+            return await ask(
+                url, "/v1/completions", body | {"stream_options": {"include_usage": True}}
+            )
+
+        return await asyncio.gather(*map(one, jobs, delays))
+
+
+def _cpu(processes: Sequence[psutil.Process]) -> float:
+    """Seconds of processor time so far."""
+    times = [process.cpu_times() for process in processes]
+    return float(sum(one.user + one.system for one in times))
+
+
+def waits_of(answers: Sequence[Answer], cores: float) -> Waits:
+    """The head of an answer comes before its first token, as a piece of its own or with it; the last
+    piece is the end."""
+    begun = max(answer.times[0] for answer in answers)
+    gaps = [
+        1e3 * (later - earlier)
+        for answer in answers
+        for earlier, later in pairwise(answer.times)
+        if earlier >= begun
+    ]
+    return Waits([1e3 * (answer.times[0] - answer.sent) for answer in answers], gaps, cores)
+
+
+def arrivals(count: int, rate: float | None, seed: int) -> list[float]:
+    """Seconds until each request is sent: at once, or as a Poisson process of `rate` a second."""
+    rng, at, times = random.Random(seed), 0.0, []
+    for _ in range(count):
+        times.append(at)
+        at += rng.expovariate(rate) if rate else 0.0
+    return times
+
+
+def run(config: EngineConfig, asked: Asked, json: str | None) -> None:
+    """Print rates and waits of both. Raises ConfigError if a length does not fit the model, YaieError if
+    a stream is not whole."""
+    config = replace(prepared(config, asked.requests), prefix_caching=False)
+    setting = Setting.of(config, asked)
+    jobs = [draw(asked, setting.vocab_size, seed) for seed in asked.order]
+    delays = [arrivals(asked.requests, asked.rate, seed) for seed in asked.order]
+    served = Served(SERVED, config, jobs, delays, setting.temperature)
+    contestants: list[Contestant] = [served]
+    if asked.rate is None:
+        contestants.insert(0, Ours(ALONE, config, jobs, setting.temperature, setting.look))
+    with progress() as bar:
+        runs = race(contestants, len(jobs), bar, in_turn=setting.in_turn)
+    figures = setting.figures() | _figures(runs, served.waits[1:])
+    _show(setting, figures)
+    save(json, figures)
+
+
+def _figures(runs: dict[str, list[Run]], waits: Sequence[Waits]) -> dict[str, Any]:
+    rates = {name: [run.rate for run in one[1:]] for name, one in runs.items()}
+    figures: dict[str, Any] = {
+        "first": {name: one[0].rate for name, one in runs.items()},
+        "tokens_per_second": rates,
+        "first_ms": {"p50": [], "p99": []},
+        "gap_ms": {"p50": [], "p99": []},
+        "server_cores": [one.cores for one in waits],
+    }
+    for one in waits:
+        for name, values in (("first_ms", one.first), ("gap_ms", one.gaps)):
+            figures[name]["p50"].append(statistics.median(values))
+            figures[name]["p99"].append(statistics.quantiles(values, n=100)[98])
+    if ALONE in rates:
+        pairs = zip(rates[SERVED], rates[ALONE], strict=True)
+        figures["ratio"] = [mine / alone for mine, alone in pairs]
+    return figures
+
+
+def _show(setting: Setting, figures: dict[str, Any]) -> None:
+    rows = [
+        (f"{name}, tokens/s", spread(rates)) for name, rates in figures["tokens_per_second"].items()
+    ]
+    for name, label in (("first_ms", "to the first token"), ("gap_ms", "between tokens")):
+        for point, values in figures[name].items():
+            rows.append((f"{label}, {point}, ms", spread(values)))
+    notes = [
+        described(setting.asked),
+        "between tokens: from when every stream has its first",
+        f"cores that the server kept busy: {spread(figures['server_cores'])}",
+    ]
+    if "ratio" in figures:
+        notes.append(f"through the server / alone: {spread(figures['ratio'])}")
+    show(f"{setting.asked.requests} streams of {setting.name}", ["", "median (range)"], rows, notes)
