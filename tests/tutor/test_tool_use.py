@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 from typing import Any
 
 import pytest
@@ -12,8 +13,12 @@ from yaie.server.tools.formats import HermesFormat
 from yaie.tutor import TUTOR_PATH
 from yaie.tutor.dialogues import REFUSAL, dialogues
 from yaie.tutor.tokenizer import CHAT_TEMPLATE
-from yaie.tutor.tool_talk import ask_missing_tool
-from yaie.tutor.tool_use import ask_tool, call_text, draw_tool, draw_tools, tools_turn
+from yaie.tutor.tool_made import COMPOSED
+from yaie.tutor.tool_results import result_of
+from yaie.tutor.tool_schema import Tool, call_text, tools_turn
+from yaie.tutor.tool_talk import ask_again, ask_beside_tools, ask_missing_tool, may_cover
+from yaie.tutor.tool_use import ask_tool, draw_tool, draw_tools
+from yaie.tutor.tool_values import _NUMBER_WORDS, Value, spoken_values
 from yaie.tutor.unseen import calls_in
 
 TALKS = list(dialogues(seed=21, count=3000))
@@ -104,7 +109,7 @@ def test_the_server_reads_the_tutors_calls() -> None:
 
 
 def test_a_fair_share_of_conversations_offers_tools() -> None:
-    assert 0.1 < len(WITH_TOOLS) / len(TALKS) < 0.25
+    assert 0.15 < len(WITH_TOOLS) / len(TALKS) < 0.24
     assert not any(
         "<tool_call>" in m["content"] for talk in TALKS if talk not in WITH_TOOLS for m in talk
     )
@@ -126,16 +131,132 @@ def test_calls_name_an_offered_tool_and_its_arguments() -> None:
     assert calls > 200
 
 
+def stands_in(question: str, value: Value, kind: str) -> bool:
+    """Whether a person who reads the question can tell the value."""
+    if isinstance(value, bool):
+        return True
+    if isinstance(value, list):
+        return all(str(item) in question for item in value)
+    if kind.startswith("enum:"):
+        return any(said.lower() in question.lower() for said in spoken_values(kind)[str(value)])
+    words = [_NUMBER_WORDS[value - 1]] if isinstance(value, int) and 2 <= value <= 12 else []
+    return any(said in question for said in (str(value), *words))
+
+
 def test_a_value_stands_in_the_question() -> None:
     rng = random.Random(3)
-    for _ in range(2000):
+    for _ in range(4000):
         tool = draw_tool(rng)
         question, arguments = ask_tool(tool, rng)
         assert "{" not in question
-        shown = [value for value in arguments.values() if not isinstance(value, bool)]
-        assert all(str(value) in question for value in shown), (question, arguments)
+        kinds = {argument.name: argument.kind for argument in tool.arguments}
+        for name, value in arguments.items():
+            assert stands_in(question, value, kinds[name]), (question, arguments)
         required = {argument.name for argument in tool.arguments if not argument.optional}
         assert required <= arguments.keys()
+
+
+def is_of_type(value: Any, listed: str) -> bool:
+    """Whether a JSON value is what the line of a tool lists."""
+    if listed.endswith("[]"):
+        return isinstance(value, list) and all(is_of_type(item, listed[:-2]) for item in value)
+    kinds: dict[str, tuple[type, ...]] = {
+        "string": (str,),
+        "integer": (int,),
+        "number": (int, float),
+        "boolean": (bool,),
+    }
+    if listed not in kinds:
+        return value in listed.split("|")
+    return isinstance(value, kinds[listed]) and (listed == "boolean") == isinstance(value, bool)
+
+
+def test_a_value_is_of_the_type_that_the_schema_lists() -> None:
+    rng = random.Random(5)
+    seen = set()
+    for _ in range(4000):
+        tool = draw_tool(rng)
+        arguments = json.loads(json.dumps(ask_tool(tool, rng)[1]))
+        listed = dict(
+            pair.replace("?", "").split(":")
+            for pair in tool.line().partition("(")[2].partition(")")[0].split(",")
+            if pair
+        )
+        for name, value in arguments.items():
+            assert is_of_type(value, listed[name]), (tool.line(), arguments)
+            seen.add((listed[name], str(value).isdigit()))
+    assert ("string", True) in seen, "no digits in a string"
+    assert ("string[]", False) in seen
+
+
+def test_arguments_stand_in_the_schemas_order() -> None:
+    rng = random.Random(6)
+    other_order = 0
+    for _ in range(2000):
+        tool = draw_tool(rng)
+        question, arguments = ask_tool(tool, rng)
+        order = [argument.name for argument in tool.arguments if argument.name in arguments]
+        assert list(arguments) == order
+        places = [question.find(str(value)) for value in arguments.values() if str(value)]
+        other_order += places != sorted(places) and min(places) >= 0
+    assert other_order > 100
+
+
+def test_names_can_only_be_copied() -> None:
+    rng = random.Random(7)
+    tools = [draw_tool(rng) for _ in range(4000)]
+    names = {tool.name for tool in tools}
+    arguments = [argument.name for tool in tools for argument in tool.arguments]
+    assert len(names) > 0.6 * len(tools)
+    assert len(set(arguments)) > 0.35 * len(arguments)
+    assert any(not tool.arguments for tool in tools)
+    for tool in tools:
+        assert len({argument.name for argument in tool.arguments}) == len(tool.arguments)
+
+
+def test_some_sets_do_several_things_with_one_thing() -> None:
+    rng = random.Random(8)
+    alike = 0
+    for _ in range(400):
+        made = [tool.sort for tool in draw_tools(rng) if tool.sort.startswith(COMPOSED)]
+        things = [sort.rpartition(" ")[2] for sort in made]
+        alike += len(set(things)) < len(things)
+    assert alike > 50
+
+
+def test_a_reply_says_what_the_result_says() -> None:
+    rng = random.Random(9)
+    for _ in range(2000):
+        text, reply = result_of(rng, {"city": "Oslo"})
+        assert "<tool_call>" not in reply
+        assert reply.startswith(("The result is ", "The tool "))
+        numbers = re.findall(r"\d+", text)
+        assert all(number in reply for number in numbers), (text, reply)
+
+
+def test_the_same_is_asked_for_another_value() -> None:
+    rng = random.Random(10)
+    again = 0
+    for _ in range(500):
+        tool = draw_tool(rng)
+        arguments = ask_tool(tool, rng)[1]
+        found = ask_again(tool, arguments, rng)
+        if found is not None:
+            again += 1
+            changed = [name for name in arguments if arguments[name] != found[1][name]]
+            assert list(found[1]) == list(arguments)
+            assert len(changed) <= 1
+            assert all(str(found[1][name]) in found[0] for name in changed)
+    assert again > 50
+
+
+def test_prompts_beside_tools_are_for_none_of_them() -> None:
+    rng = random.Random(11)
+    weather = Tool("get_weather", "The weather", (), ("Does it rain in {0}",), "weather")
+    assert may_cover([weather], "Will there be weather tomorrow")
+    assert not may_cover([weather], "Who painted the Scream")
+    prompts = [ask_beside_tools([weather], rng) for _ in range(500)]
+    assert not any("weather" in prompt.lower().split() for prompt in prompts)
 
 
 def test_tools_are_not_always_called() -> None:

@@ -13,8 +13,9 @@ from yaie.tutor.glossary import Contrast, Faq, Knowledge, Term, load_knowledge
 from yaie.tutor.off_subject import ask_off_subject
 from yaie.tutor.questions import as_typed, ask, other_term, system_message
 from yaie.tutor.templates import sample
-from yaie.tutor.tool_talk import ask_missing_tool, call_turns
-from yaie.tutor.tool_use import Tool, draw_tools, tools_turn
+from yaie.tutor.tool_schema import Tool, tools_turn
+from yaie.tutor.tool_talk import ask_beside_tools, ask_missing_tool, call_turns
+from yaie.tutor.tool_use import draw_tools
 from yaie.tutor.unseen import is_reserved
 from yaie.tutor.wider import ask_claim, ask_facet, ask_gist, ask_situation, load_wider
 
@@ -36,8 +37,8 @@ _LATER = {
     "follow_up": 60, "term": 16, "contrast": 3, "faq": 13, "off_subject": 16, "sum": 4,
     "claim": 10, "situation": 13, "facet": 8, "gist": 3,
 }  # fmt: skip
-_WITH_TOOLS = {"call": 60, "missing": 12, "other": 28}
-OFFERED_TOOLS = 0.17
+_WITH_TOOLS = {"call": 51, "missing": 11, "other": 30, "small_talk": 5, "sum": 3}
+OFFERED_TOOLS = 0.21
 """Share of the conversations that offer tools."""
 _INTENTS = {
     "define": 36, "explain": 12, "short": 6, "why": 26, "how": 16, "define_how": 3, "example": 5,
@@ -48,6 +49,7 @@ _FOLLOW_UPS = {
     "follow_simple": 8, "follow_define": 20, "follow_contrast": 10, "follow_where": 4,
 }  # fmt: skip
 _REFUSED = "refusal"
+_SMALL_TALK = ("hello", "who", "can-do", "thanks", "bye", "language")
 _WITHOUT = (
     "without",
     "leave out",
@@ -123,6 +125,7 @@ class DialogueWriter:
         self._openers = [faq for faq in self.knowledge.faqs if not faq.only_after]
         self._any_time = [faq for faq in self._openers if not faq.only_first]
         self._later = [faq for faq in self.knowledge.faqs if faq.only_after and not faq.after]
+        self._small_talk = [faq for faq in self._openers if faq.id in _SMALL_TALK]
         self.wider = load_wider()
         self._sided = [term for term in self.knowledge.terms if term.name in self.wider.facets]
 
@@ -147,13 +150,25 @@ class DialogueWriter:
         return talk.messages
 
     def _add_turn(self, talk: Conversation, first: bool, tools: list[Tool]) -> None:
-        if tools and (kind := _pick(_WITH_TOOLS, self.rng)) != "other":
-            if kind == "call":
-                talk.messages += call_turns(tools, self.rng)
-            else:
-                talk.add(ask_missing_tool(tools, self.rng), REFUSAL, _REFUSED)
-            return
-        kind = _pick(_OPENING if first else _LATER, self.rng)
+        kind = _pick(_WITH_TOOLS, self.rng) if tools else "other"
+        if kind == "call":
+            talk.messages += call_turns(tools, self.rng)
+        elif kind == "missing":
+            talk.add(ask_missing_tool(tools, self.rng), REFUSAL, _REFUSED)
+        elif kind == "small_talk":
+            self._about_faq(talk, self.rng.choice(self._small_talk))
+        else:
+            self._add_plain_turn(
+                talk,
+                kind if kind == "sum" else _pick(_OPENING if first else _LATER, self.rng),
+                first,
+                tools,
+            )
+
+    def _add_plain_turn(
+        self, talk: Conversation, kind: str, first: bool, tools: list[Tool]
+    ) -> None:
+        """A turn that no tool is needed for."""
         if kind == "claim":
             claim = self.rng.choice(self.wider.claims)
             question, reply = ask_claim(claim, self.rng)
@@ -179,10 +194,10 @@ class DialogueWriter:
         elif kind == "sum":
             problem = training_sum(self.rng)
             talk.add(as_typed(problem.question, self.rng), problem.answer, "")
+        elif tools:
+            talk.add(ask_beside_tools(tools, self.rng), REFUSAL, _REFUSED)
         else:
-            # With tools on offer, a sum or a city may be theirs: only strange nouns are refused.
-            kinds = ("borrowed", "exchanged") if tools else ()
-            talk.add(ask_off_subject(self.rng, kinds), REFUSAL, _REFUSED)
+            talk.add(ask_off_subject(self.rng), REFUSAL, _REFUSED)
 
     def _about_term(self, talk: Conversation) -> None:
         term = self.rng.choice(self.knowledge.terms)

@@ -4,51 +4,31 @@ Names, arguments and values are drawn anew each time, so that the tutor can only
 the system turn, the values from the question.
 """
 
-import json
 import random
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from yaie.tutor import strange
 from yaie.tutor.glossary import load_phrasings
-from yaie.tutor.questions import as_typed
+from yaie.tutor.questions import OPENERS, slip
 from yaie.tutor.templates import sample
-from yaie.tutor.tool_values import invented_name, type_of, value_of
+from yaie.tutor.tool_made import as_schema_wants, composed, lookup, named_arguments
+from yaie.tutor.tool_names import invented_name, tool_name
+from yaie.tutor.tool_schema import Arguments, Tool
+from yaie.tutor.tool_values import Value, said_as, value_of
 
 MAX_OFFERED = 6
+_SOURCES = {"written": 46, "composed": 36, "lookup": 18}
+_ALIKE = 0.3
+"""Share of sets in which several tools do something with one thing."""
 _CHOSEN = re.compile(r"\{(\d)=([^}]*)\}")
 _SHOWN = re.compile(r"\{(\d)\}")
+_CAPITAL = frozenset(("place", "person", "country", "title", "language", "firm", "venue", "sign"))
+"""Kinds whose values a hurried person writes in small letters."""
 
-Arguments = dict[str, str | int | bool]
-
-
-@dataclass(frozen=True)
-class Argument:
-    """One argument of an offered tool; `kind` as in `tools.toml`."""
-
-    name: str
-    kind: str
-    optional: bool
-
-
-@dataclass(frozen=True)
-class Tool:
-    """A tool as a request offers it."""
-
-    name: str
-    about: str
-    arguments: tuple[Argument, ...]
-    asks: tuple[str, ...]
-
-    def line(self) -> str:
-        """As the chat template lists it: `name(argument:type,optional?:type): what it does`."""
-        listed = ",".join(
-            f"{argument.name}{'?' if argument.optional else ''}:{type_of(argument.kind)}"
-            for argument in self.arguments
-        )
-        return f"{self.name}({listed})" + (f": {self.about}" if self.about else "")
+_QUESTION = re.compile(
+    r"(what|why|how|which|where|who|is|are|can|could|does|do|would|when|will|may|has|did|any|whose)\b"
+)
 
 
 @lru_cache(maxsize=1)
@@ -57,119 +37,128 @@ def reserved_names() -> frozenset[str]:
     return frozenset(load_phrasings("unseen")["tools"])
 
 
-def tools_turn(lines: list[str], system: str = "") -> str:
-    """Content of the system turn that lists the tools, as the chat template renders it."""
-    head = f"{system}\n" if system else ""
-    return head + "<tools>\n" + "".join(f"{line}\n" for line in lines) + "</tools>"
+@lru_cache(maxsize=1)
+def _tables() -> tuple[dict[str, Any], ...]:
+    # The first file holds what is most often asked of assistants.
+    names = ("tools", "tools", "tools_more", "tools_wide")
+    return tuple(table for name in names for table in load_phrasings(name)["tool"])
 
 
-def call_text(name: str, arguments: dict[str, Any]) -> str:
-    """A call as the tutor writes it, in the form of Hermes and Qwen."""
-    call = (
-        f'{{"name": {json.dumps(name)}, "arguments": {json.dumps(arguments, ensure_ascii=False)}}}'
-    )
-    return f"<tool_call>\n{call}\n</tool_call>"
-
-
-def _styled(name: str, rng: random.Random) -> str:
-    kind = rng.random()
-    if kind < 0.62:
-        return name
-    if kind < 0.82:
-        head, *rest = name.split("_")
-        return head + "".join(part.capitalize() for part in rest)
-    if kind < 0.88:
-        return name.replace("_", "-")
-    suffix = sample("[_v2|_tool|_api|_fn|2|_now|_by_name|_service]", rng)
-    return name + suffix if kind < 0.96 else f"{strange.invented_word(rng).lower()}_{name}"
+def _written(rng: random.Random) -> Tool:
+    table = rng.choice(_tables())
+    rows = [
+        (names.removeprefix("?"), as_schema_wants(kind, rng, whole=True), names.startswith("?"))
+        for names, kind in table["args"]
+    ]
+    name = tool_name(sample(table["name"], rng), rng)
+    asks = tuple(table["ask"])
+    about = sample(table["about"], rng)
+    return Tool(name, about, named_arguments(rows, rng), asks, table.get("sort", asks[0]))
 
 
 def draw_tool(rng: random.Random) -> Tool:
-    """A tool with names of its own; one in eight has a name that means nothing."""
-    table = rng.choice(load_phrasings("tools")["tool"])
-    about = sample(table["about"], rng)
-    name = next(iter(reserved_names()))
-    while name in reserved_names():
-        if rng.random() < 0.88:
-            name = _styled(sample(table["name"], rng), rng)
-            about = about if rng.random() < 0.85 else ""
-        else:
-            name = invented_name(rng)
-    arguments: list[Argument] = []
-    for written, kind in table["args"]:
-        word = sample(written.removeprefix("?"), rng)
-        if rng.random() < 0.06 or word in {argument.name for argument in arguments}:
-            word = strange.invented_word(rng).lower() + str(len(arguments))
-        arguments.append(Argument(word, kind, written.startswith("?")))
-    return Tool(name, about, tuple(arguments), tuple(table["ask"]))
+    """A tool with names of its own; one in twelve has a name that means nothing."""
+    makers = {"written": _written, "composed": composed, "lookup": lookup}
+    return _with_free_name(
+        makers[rng.choices(list(_SOURCES), list(_SOURCES.values()))[0]](rng), rng
+    )
+
+
+def _with_free_name(tool: Tool, rng: random.Random) -> Tool:
+    """The tool under a name that is not reserved: some mean nothing, some have no description."""
+    kind = rng.random()
+    name, about = tool.name, tool.about
+    if kind < 0.08:
+        name = invented_name(rng)
+    elif kind < 0.18:
+        about = ""
+    if about and rng.random() < 0.12:
+        about = f"{about.rstrip('.')}. {rng.choice(_asking()['remarks'])}"
+    while name.lower() in reserved_names() or name in reserved_names():
+        name = f"{name}_{invented_name(rng)}" if about == "" else invented_name(rng)
+    return Tool(name, about, tool.arguments, tool.asks, tool.sort)
 
 
 def draw_tools(rng: random.Random) -> list[Tool]:
-    """One to six tools, no two of the same sort."""
-    tools: dict[tuple[str, ...], Tool] = {}
-    for _ in range(rng.choices((1, 2, 3, 4, MAX_OFFERED), (36, 27, 18, 11, 8))[0]):
+    """One to six tools, no two of the same sort; in some sets several do something with one thing."""
+    count = rng.choices(range(1, MAX_OFFERED + 1), (26, 24, 20, 14, 9, 7))[0]
+    tools = [draw_tool(rng)]
+    if count > 1 and rng.random() < _ALIKE:
+        tools = _alike(rng.randint(2, min(count, 4)), rng)
+    while len(tools) < count:
         tool = draw_tool(rng)
-        if tool.name not in {other.name for other in tools.values()}:
-            tools[tool.asks] = tool
-    return list(tools.values())
+        if all(tool.name != other.name and tool.sort != other.sort for other in tools):
+            tools.append(tool)
+    rng.shuffle(tools)
+    return tools
+
+
+def _alike(count: int, rng: random.Random) -> list[Tool]:
+    """Tools for different verbs and one thing."""
+    tools = [composed(rng)]
+    noun = tools[0].sort.rpartition(" ")[2]
+    while len(tools) < count:
+        tool = composed(rng, noun, frozenset(tool.sort for tool in tools))
+        if all(tool.name != other.name for other in tools):
+            tools.append(tool)
+    return [tool for tool in tools if tool.name not in reserved_names()]
+
+
+def _asking() -> dict[str, list[str]]:
+    table: dict[str, list[str]] = load_phrasings("tool_asking")["asking"]
+    return table
+
+
+def as_asked(text: str, rng: random.Random) -> str:
+    """Vary what does not change a request: politeness, a reason in front, final mark, case, a slip."""
+    asking = _asking()
+    bare = text.rstrip("?.! ")
+    if bare.partition(" ")[0] in asking["imperatives"] and rng.random() < 0.2:
+        bare = rng.choice(asking["polite"]).replace("{do}", bare[0].lower() + bare[1:])
+    front = ""
+    kind = rng.random()
+    if kind < 0.08:
+        front = rng.choice(asking["openers"])
+    elif kind < 0.12:
+        front = rng.choice(OPENERS)
+    elif kind < 0.19:
+        front = rng.choice(asking["reasons"]) + rng.choice((".", ",", ":", " -", ", so"))
+    if front:
+        bare = f"{front} {bare[0].lower()}{bare[1:]}" if bare[1:2].islower() else f"{front} {bare}"
+    if rng.random() < 0.08:
+        bare += rng.choice((" ", ", ")) + rng.choice(asking["closers"])
+    if rng.random() < 0.04:
+        bare = slip(bare, rng)
+    usual = "?" if text.endswith("?") or _QUESTION.match(text.lower()) else "."
+    mark = rng.choices((usual, "", "?", "!"), (58, 36, 3, 3))[0]
+    case = rng.random()
+    if case < 0.28:
+        bare = bare.lower()
+    elif case < 0.85:
+        bare = bare[:1].upper() + bare[1:]
+    return bare + mark
 
 
 def ask_tool(tool: Tool, rng: random.Random, plain: bool = False) -> tuple[str, Arguments]:
     """A question that the tool answers, and the call's arguments, in the order of the schema."""
     template = sample(rng.choice(tool.asks), rng)
-    values: dict[int, str | int | bool] = {}
+    values: dict[int, Value] = {}
     for match in _CHOSEN.finditer(template):
-        text = match.group(2)
-        values[int(match.group(1))] = {"true": True, "false": False}.get(text, text)
+        index, text = int(match.group(1)), match.group(2)
+        values[index] = {"true": True, "false": False}.get(text, text)
     text = _CHOSEN.sub("", template)
-    for match in _SHOWN.finditer(template):
-        index = int(match.group(1))
-        if index not in values:
-            values[index] = value_of(tool.arguments[index].kind, rng)
     # Values are put in after the sentence was varied: a slip in a value would teach to correct it.
-    text = text if plain else as_typed(text, rng)
-    for index, value in values.items():
-        text = text.replace(f"{{{index}}}", str(value))
+    text = text if plain else as_asked(text, rng)
+    small = not plain and text == text.lower() and rng.random() < 0.3
+    for index in sorted({int(match) for match in _SHOWN.findall(template)} - values.keys()):
+        kind = tool.arguments[index].kind
+        value = value_of(kind, rng)
+        if small and kind in _CAPITAL and isinstance(value, str):
+            value = value.lower()
+        values[index] = value
+        text = text.replace(f"{{{index}}}", said_as(value, kind, rng))
     return text, {
         argument.name: values[index]
         for index, argument in enumerate(tool.arguments)
         if index in values
     }
-
-
-def result_of(rng: random.Random) -> tuple[str, str]:
-    """What a tool answers, and how the tutor passes it on."""
-    kind = rng.random()
-    if kind < 0.34:
-        value = _scalar(rng)
-        text = json.dumps(value, ensure_ascii=False) if rng.random() < 0.5 else str(value)
-        return text, f"The result is {text}."
-    if kind < 0.80:
-        keys = [_key(rng) for _ in range(rng.randint(1, 4))]
-        fields = {key: _scalar(rng) for key in keys}
-        said = ", ".join(f"{key}: {value}" for key, value in fields.items())
-        return json.dumps(fields, ensure_ascii=False), f"The tool says {said}."
-    if kind < 0.92:
-        items = [str(_scalar(rng)) for _ in range(rng.randint(1, 5))]
-        return json.dumps(items, ensure_ascii=False), f"The tool lists {', '.join(items)}."
-    why = sample("[not found|timeout|permission denied|no such entry|unknown|rate limit]", rng)
-    return json.dumps({"error": why}), f"The tool reports an error: {why}."
-
-
-def _key(rng: random.Random) -> str:
-    written = (
-        "temperature price status name total time count state city unit score currency title "
-        "result amount wind humidity date size email owner message id rate speed distance level "
-        "text value ok"
-    ).split()  # fmt: skip
-    return rng.choice(written) if rng.random() < 0.85 else strange.invented_word(rng).lower()
-
-
-def _scalar(rng: random.Random) -> str | int | float:
-    kind = rng.random()
-    if kind < 0.45:
-        return rng.randint(0, rng.choice((10, 100, 1000, 100_000)))
-    if kind < 0.6:
-        return round(rng.random() * rng.choice((1, 10, 100, 1000)), rng.randint(1, 2))
-    pools = ("place", "person", "topic", "item", "date", "time", "code", "word", "file")
-    return str(value_of(rng.choice(pools), rng))
