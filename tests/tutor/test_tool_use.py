@@ -224,6 +224,18 @@ def test_some_sets_do_several_things_with_one_thing() -> None:
     assert alike > 50
 
 
+def test_tools_of_one_group_are_often_offered_together() -> None:
+    rng = random.Random(12)
+    together = 0
+    for _ in range(400):
+        tools = draw_tools(rng)
+        groups = [tool.group for tool in tools if tool.group]
+        together += len(set(groups)) < len(groups)
+        sorts = [tool.sort for tool in tools]
+        assert len(set(sorts)) == len(sorts)
+    assert together > 40
+
+
 def test_a_reply_says_what_the_result_says() -> None:
     rng = random.Random(9)
     for _ in range(2000):

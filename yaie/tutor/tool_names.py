@@ -64,15 +64,15 @@ def tool_name(base: str, rng: random.Random) -> str:
     """The base as it is, in another order, style or company."""
     kind = rng.random()
     parts = base.split("_")
-    if kind < 0.12 and len(parts) > 1:
-        base = "_".join([*parts[1:], parts[0]])
-    elif kind < 0.24:
+    if kind < 0.30 and len(parts) == 2:
+        base = f"{parts[1]}_{parts[0]}"
+    elif kind < 0.38:
         base = f"{any_word(rng)}_{base}"
-    elif kind < 0.34:
+    elif kind < 0.46:
         base = f"{base}_{any_word(rng)}"
-    elif kind < 0.40:
+    elif kind < 0.52:
         base += sample("[_v2|_tool|_api|_fn|2|_now|_service|_by_name|_request|_info|_3]", rng)
-    elif kind < 0.44:
+    elif kind < 0.56:
         base = f"{strange.invented_word(rng).lower()}_{base}"
     if rng.random() < 0.06:
         return base.replace("_", rng.choice("--."))

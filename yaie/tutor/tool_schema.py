@@ -28,6 +28,8 @@ class Tool:
     asks: tuple[str, ...]
     sort: str
     """Tools of one sort do the same: no two of them are offered together."""
+    group: str = ""
+    """Tools of one group are often offered together."""
 
     def line(self) -> str:
         """As the chat template lists it: `name(argument:type,optional?:type): what it does`."""

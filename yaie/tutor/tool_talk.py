@@ -8,7 +8,7 @@ from yaie.tutor.off_subject import ask_off_subject
 from yaie.tutor.tool_made import COMPOSED, composed
 from yaie.tutor.tool_results import result_of
 from yaie.tutor.tool_schema import Arguments, Tool, call_text
-from yaie.tutor.tool_use import as_asked, ask_tool, draw_tool
+from yaie.tutor.tool_use import as_asked, ask_tool, draw_of_group, draw_tool
 from yaie.tutor.tool_values import said_as, value_of
 
 Message = dict[str, str]
@@ -26,6 +26,8 @@ _AND = (
 )  # fmt: skip
 _WIDE = ("topic", "item", "word", "quote", "title")
 """Kinds of arguments that fit nearly anything: a search may be about every subject."""
+_CLEAR_GROUPS = ("house", "cart", "list", "contact", "files", "code", "engine", "text", "money")
+"""Groups in which no question for one tool could be meant for another."""
 _COMMON = frozenset(
     "about after again another anything before could every everything first have know like long look "
     "make many more much need next other please right show some tell that there these they thing this "
@@ -104,6 +106,11 @@ def ask_missing_tool(tools: list[Tool], rng: random.Random) -> str:
         avoid = frozenset(made)
         return ask_tool(composed(rng, rng.choice(made).rpartition(" ")[2], avoid), rng)[0]
     offered = {tool.sort for tool in tools}
+    groups = [tool.group for tool in tools if tool.group in _CLEAR_GROUPS]
+    if groups and rng.random() < _SIBLING:
+        tool = draw_of_group(rng.choice(groups), rng)
+        if tool.sort not in offered:
+            return ask_tool(tool, rng)[0]
     for _ in range(30):
         tool = draw_tool(rng)
         question = ask_tool(tool, rng)[0]

@@ -6,6 +6,8 @@ the system turn, the values from the question.
 
 import random
 import re
+from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -19,8 +21,8 @@ from yaie.tutor.tool_values import Value, said_as, value_of
 
 MAX_OFFERED = 6
 _SOURCES = {"written": 46, "composed": 36, "lookup": 18}
-_ALIKE = 0.3
-"""Share of sets in which several tools do something with one thing."""
+_ALIKE = 0.4
+"""Share of sets in which several tools are of one group, or do something with one thing."""
 _CHOSEN = re.compile(r"\{(\d)=([^}]*)\}")
 _SHOWN = re.compile(r"\{(\d)\}")
 _CAPITAL = frozenset(("place", "person", "country", "title", "language", "firm", "venue", "sign"))
@@ -44,21 +46,37 @@ def _tables() -> tuple[dict[str, Any], ...]:
     return tuple(table for name in names for table in load_phrasings(name)["tool"])
 
 
-def _written(rng: random.Random) -> Tool:
-    table = rng.choice(_tables())
+@lru_cache(maxsize=1)
+def _groups() -> dict[str, list[dict[str, Any]]]:
+    """The tables of each group, every one once."""
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for table in _tables():
+        tables = groups.setdefault(table.get("group", ""), [])
+        if table not in tables:
+            tables.append(table)
+    del groups[""]
+    return groups
+
+
+def _written(rng: random.Random, table: dict[str, Any] | None = None) -> Tool:
+    table = table or rng.choice(_tables())
     rows = [
         (names.removeprefix("?"), as_schema_wants(kind, rng, whole=True), names.startswith("?"))
         for names, kind in table["args"]
     ]
     name = tool_name(sample(table["name"], rng), rng)
-    asks = tuple(table["ask"])
     about = sample(table["about"], rng)
-    return Tool(name, about, named_arguments(rows, rng), asks, table.get("sort", asks[0]))
+    sort, group = table.get("sort", table["name"]), table.get("group", "")
+    return Tool(name, about, named_arguments(rows, rng), tuple(table["ask"]), sort, group)
 
 
 def draw_tool(rng: random.Random) -> Tool:
     """A tool with names of its own; one in twelve has a name that means nothing."""
-    makers = {"written": _written, "composed": composed, "lookup": lookup}
+    makers: dict[str, Callable[[random.Random], Tool]] = {
+        "written": _written,
+        "composed": composed,
+        "lookup": lookup,
+    }
     return _with_free_name(
         makers[rng.choices(list(_SOURCES), list(_SOURCES.values()))[0]](rng), rng
     )
@@ -76,7 +94,7 @@ def _with_free_name(tool: Tool, rng: random.Random) -> Tool:
         about = f"{about.rstrip('.')}. {rng.choice(_asking()['remarks'])}"
     while name.lower() in reserved_names() or name in reserved_names():
         name = f"{name}_{invented_name(rng)}" if about == "" else invented_name(rng)
-    return Tool(name, about, tool.arguments, tool.asks, tool.sort)
+    return replace(tool, name=name, about=about)
 
 
 def draw_tools(rng: random.Random) -> list[Tool]:
@@ -93,15 +111,35 @@ def draw_tools(rng: random.Random) -> list[Tool]:
     return tools
 
 
+def draw_of_group(group: str, rng: random.Random) -> Tool:
+    """A written tool of that group."""
+    return _with_free_name(_written(rng, rng.choice(_groups()[group])), rng)
+
+
 def _alike(count: int, rng: random.Random) -> list[Tool]:
-    """Tools for different verbs and one thing."""
+    """Tools of one group, or tools for different verbs and one thing."""
+    if rng.random() < 0.5:
+        tables = rng.choice(list(_groups().values()))
+        drawn = [
+            _with_free_name(_written(rng, table), rng)
+            for table in rng.sample(tables, min(count, len(tables)))
+        ]
+        return _distinct(drawn)
     tools = [composed(rng)]
     noun = tools[0].sort.rpartition(" ")[2]
     while len(tools) < count:
         tool = composed(rng, noun, frozenset(tool.sort for tool in tools))
-        if all(tool.name != other.name for other in tools):
-            tools.append(tool)
-    return [tool for tool in tools if tool.name not in reserved_names()]
+        tools.append(tool)
+    return _distinct([_with_free_name(tool, rng) for tool in tools])
+
+
+def _distinct(tools: list[Tool]) -> list[Tool]:
+    """Without those that have the name, or do the same, as an earlier one."""
+    kept: list[Tool] = []
+    for tool in tools:
+        if all(tool.name != other.name and tool.sort != other.sort for other in kept):
+            kept.append(tool)
+    return kept
 
 
 def _asking() -> dict[str, list[str]]:
