@@ -20,7 +20,8 @@ from yaie.tutor.tool_schema import Arguments, Tool
 from yaie.tutor.tool_values import Value, said_as, value_of
 
 MAX_OFFERED = 6
-_SOURCES = {"written": 46, "composed": 36, "lookup": 18}
+_SHARES = (46, 36, 18)
+"""Of tools that are written, that are composed, and that look up a fact."""
 _ALIKE = 0.4
 """Share of sets in which several tools are of one group, or do something with one thing."""
 _CHOSEN = re.compile(r"\{(\d)=([^}]*)\}")
@@ -72,14 +73,8 @@ def _written(rng: random.Random, table: dict[str, Any] | None = None) -> Tool:
 
 def draw_tool(rng: random.Random) -> Tool:
     """A tool with names of its own; one in twelve has a name that means nothing."""
-    makers: dict[str, Callable[[random.Random], Tool]] = {
-        "written": _written,
-        "composed": composed,
-        "lookup": lookup,
-    }
-    return _with_free_name(
-        makers[rng.choices(list(_SOURCES), list(_SOURCES.values()))[0]](rng), rng
-    )
+    makers: tuple[Callable[[random.Random], Tool], ...] = (_written, composed, lookup)
+    return _with_free_name(rng.choices(makers, _SHARES)[0](rng), rng)
 
 
 def _with_free_name(tool: Tool, rng: random.Random) -> Tool:
