@@ -18,7 +18,7 @@ from yaie.tutor.tool_results import result_of
 from yaie.tutor.tool_schema import Tool, call_text, tools_turn
 from yaie.tutor.tool_talk import ask_again, ask_beside_tools, ask_missing_tool, may_cover
 from yaie.tutor.tool_use import ask_tool, draw_tool, draw_tools
-from yaie.tutor.tool_values import _NUMBER_WORDS, Value, spoken_values
+from yaie.tutor.tool_values import NUMBER_WORDS, Value, spoken_values
 from yaie.tutor.unseen import calls_in
 
 TALKS = list(dialogues(seed=21, count=3000))
@@ -139,7 +139,7 @@ def stands_in(question: str, value: Value, kind: str) -> bool:
         return all(str(item) in question for item in value)
     if kind.startswith("enum:"):
         return any(said.lower() in question.lower() for said in spoken_values(kind)[str(value)])
-    words = [_NUMBER_WORDS[value - 1]] if isinstance(value, int) and 2 <= value <= 12 else []
+    words = [NUMBER_WORDS[value - 1]] if isinstance(value, int) and 2 <= value <= 12 else []
     return any(said in question for said in (str(value), *words))
 
 

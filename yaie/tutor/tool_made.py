@@ -107,7 +107,7 @@ def _low(text: str) -> str:
 
 def _arguments(noun: str, count: int, rng: random.Random) -> list[tuple[Any, bool]]:
     """So many parts, at most one of which tells things apart, and whether each is optional."""
-    table = _parts()["arg"]
+    table = load_phrasings("tool_arguments")["arg"]
     pool = [p for p in table if p.get("self")] if rng.random() < 0.6 else []
     chosen = [rng.choice(pool)] if pool and count else []
     seen = {part["kind"] for part in chosen}

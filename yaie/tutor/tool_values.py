@@ -12,7 +12,7 @@ from yaie.tutor.templates import sample
 Scalar = str | int | float | bool
 Value = Scalar | list[Scalar]
 
-_NUMBER_WORDS = "one two three four five six seven eight nine ten eleven twelve".split()
+NUMBER_WORDS = "one two three four five six seven eight nine ten eleven twelve".split()
 AS_WORD = 0.07
 """Share of small integers that a person writes as a word."""
 
@@ -282,7 +282,7 @@ def said_as(value: Value, kind: str, rng: random.Random) -> str:
     if kind.startswith("enum:") and isinstance(value, str):
         return rng.choice(spoken_values(kind)[value])
     if kind.startswith("int:") and isinstance(value, int) and rng.random() < AS_WORD:
-        return _NUMBER_WORDS[value - 1] if 2 <= value <= 12 else str(value)
+        return NUMBER_WORDS[value - 1] if 2 <= value <= 12 else str(value)
     return str(value)
 
 
