@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from yaie.tutor import strange
+from yaie.tutor import TUTOR_DIR, strange
 from yaie.tutor.arithmetic import KINDS, random_sum, training_sum
 from yaie.tutor.dialogues import REFUSAL, dialogues
 from yaie.tutor.glossary import load_knowledge, load_phrasings
@@ -102,6 +102,9 @@ def test_training_never_mentions_the_unknown_things() -> None:
     texts += [*strange_templates(), *strange.things(), *strange.names(), *strange.verbs()]
     texts += [*strange.quoted(), *OPENERS, *CLOSERS]
     texts += [row for intent in load_phrasings("train").values() for row in intent["templates"]]
+    # What is asked of a tool that is not offered is refused, too.
+    for path in sorted((TUTOR_DIR / "phrasings").glob("tool*.toml")):
+        texts.append(path.read_text(encoding="utf-8"))
     seen = {word for text in texts for word in re.findall(r"[a-z0-9]+", text.lower())}
     assert words & seen == set()
     refused = [
