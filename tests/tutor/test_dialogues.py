@@ -113,7 +113,9 @@ def test_training_never_mentions_the_unknown_things() -> None:
         for index, message in enumerate(talk[1:])
         if message["content"] == REFUSAL
     ]
-    assert [text for text in refused if words & set(normalise(text).split())] == []
+    # An invented name may end in any number; a number alone mentions nothing.
+    named = {word for word in words if not word.isdigit()}
+    assert [text for text in refused if named & set(normalise(text).split())] == []
 
 
 def test_no_strange_noun_is_a_term() -> None:

@@ -4,13 +4,16 @@ import random
 
 import pytest
 
+from yaie.core.compat import tomllib
+from yaie.tutor import TUTOR_DIR, wider
 from yaie.tutor.dialogues import with_verdict
 from yaie.tutor.glossary import load_knowledge, load_phrasings, mentions, sentences
-from yaie.tutor.questions import exchange
+from yaie.tutor.questions import as_typed, exchange
 from yaie.tutor.wider import Claim, Situation, ask_claim, ask_facet, ask_situation, load_wider
 
 WIDER = load_wider()
 NAMES = load_knowledge().by_name
+DOUBTS = ("wrong", "false", "untrue", "incorrect", "mistak", "error", "myth", "misunder")
 
 
 @pytest.mark.parametrize("claim", WIDER.claims, ids=lambda claim: claim.text[:40])
@@ -40,17 +43,52 @@ def test_sides_belong_to_known_terms_and_have_templates() -> None:
     assert all(text[-1] in ".?!" and len(text) < 300 for text in texts)
 
 
-def test_yes_and_no_follow_the_question() -> None:
+def test_yes_and_no_follow_the_question(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wider, "as_typed", lambda text, rng, every_word: text)
     claim = Claim(
         "because.", "", yes=("Is it so",), no=("Is it not",), true=("it is",), false=("it isn't",)
     )
     rng = random.Random(0)
-    asked = {ask_claim(claim, rng) for _ in range(300)}
+    asked = {ask_claim(claim, rng) for _ in range(600)}
     assert {reply for _, reply in asked} == {"Yes: because.", "No: because."}
+    turned = 0
     for question, reply in asked:
-        denied = "not" in question.lower() or "isn't" in question.lower()
-        if "it" in question.lower().split() and len(question.split()) > 3:
-            assert reply.startswith("No") == denied, question
+        lower = question.lower().replace("true or false", "")
+        if "it" in lower.split() and len(lower.split()) > 3:
+            denied = "not" in lower or "isn't" in lower
+            doubted = any(word in lower for word in DOUBTS)
+            turned += doubted
+            assert reply.startswith("No") == (denied != doubted), question
+    assert turned > 10
+
+
+def test_further_questions_go_to_the_claim_that_they_name() -> None:
+    tables = [
+        table
+        for path in sorted((TUTOR_DIR / "knowledge").glob("*.toml"))
+        for table in tomllib.loads(path.read_text(encoding="utf-8")).get("claim", [])
+        if "same_as" in table
+    ]
+    assert len(tables) > 50
+    for table in tables:
+        (claim,) = (c for c in WIDER.claims if c.text.startswith(table["same_as"]))
+        assert set(table["yes"]) <= set(claim.yes)
+        assert set(table["no"]) <= set(claim.no)
+        assert len(claim.yes) > len(table["yes"])
+
+
+def test_the_sides_of_a_term_are_gathered_from_all_files() -> None:
+    """`default` is in a file of its own; it must not hide what other files say."""
+    assert {"size", "default"} <= WIDER.facets["block"].keys()
+    assert {"cost", "next"} <= WIDER.facets["prefill"].keys()
+
+
+def test_no_word_is_left_out_of_a_claim() -> None:
+    text = "does a token see only the tokens that come before it"
+    typed = {as_typed(text, random.Random(seed), every_word=True) for seed in range(300)}
+    shortened = {as_typed(text, random.Random(seed)) for seed in range(300)}
+    assert min(len(question.split()) for question in typed) > 8
+    assert min(len(question.split()) for question in shortened) < 9
 
 
 def test_questions_are_filled() -> None:

@@ -127,12 +127,15 @@ def _drop_words(text: str, rng: random.Random) -> str:
     return " ".join(kept) if len(words) > 5 and len(kept) > 3 else text
 
 
-def as_typed(text: str, rng: random.Random) -> str:
-    """Vary what does not change a question: words, politeness, final mark, case, a typing slip."""
+def as_typed(text: str, rng: random.Random, every_word: bool = False) -> str:
+    """Vary what does not change a question: words, politeness, final mark, case, a typing slip.
+
+    `every_word`: leave out none but an article and its like, as the answer may hang on an "only".
+    """
     bare = text.rstrip("?.! ")
     if rng.random() < EXCHANGED:
         bare = exchange(bare, rng)
-    if rng.random() < SHORTENED:
+    if rng.random() < SHORTENED and not every_word:
         bare = _drop_words(bare, rng)
     if rng.random() < 0.14:
         opener = rng.choice(OPENERS)

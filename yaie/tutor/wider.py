@@ -7,6 +7,7 @@ the term; a facet is one more side of a term, such as its price or its users.
 import random
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 from yaie.core.compat import tomllib
 from yaie.tutor import TUTOR_DIR
@@ -19,9 +20,27 @@ STATEMENTS = (
     "{s}[, right|, correct|, true or false|, yes or no|, am I right|, is that so|, is that true]",
     "[So|I think|I heard that|I read that|My friend says] {s}[. Is that so|. True|, is that true|, yes]",
     "[True or false|Yes or no|Correct]: {s}",
-    "So {s}",
+    "So {s}[, then|]",
+    "[Does that mean|Does it follow|Can I say|May I assume|Can one rely on it] that {s}",
+    "[Do you agree|Do I understand correctly] that {s}",
+    "[That means|So in other words,|If I understand it,|I take it that] {s}[, right|, or|, yes|]",
+    "[I conclude that|I would have thought that] {s}[, right|, correct|]",
+    "{s}[. Did I get that right|. Do you agree|. Am I correct|, is that so|. Can I write that down]",
+    "[Somebody|My colleague|The exam|A student] [says|claims] that {s}[. Right|. Is that so|]",
 )
 """How a sentence {s} becomes a question that wants yes or no."""
+DENIALS = (
+    "[Is it|Would it be] [wrong|false|incorrect|untrue|a mistake|an error] [to say|to claim] that {s}",
+    "[Is it|Would it be] [wrong|a mistake|an error] [to think|to believe] that {s}",
+    "[Is it|Is it really] [wrong|false|a myth|a misunderstanding] that {s}",
+    "[Am I wrong|Am I mistaken] [if I say|if I think|when I say|to assume] that {s}",
+)
+"""The same, where yes means that the sentence is false."""
+DENIED = 0.12
+"""Share of the sentences that are asked about in this way."""
+
+
+_LISTS = ("yes", "no", "true", "false")
 
 
 @dataclass(frozen=True)
@@ -75,33 +94,55 @@ def _composed(of: str) -> str:
     return " ".join(str(getattr(term, part)) for part in parts.split("+"))
 
 
+def _asked_again(claims: list[Claim], tables: list[dict[str, Any]]) -> tuple[Claim, ...]:
+    """The claims, with the further questions of each table given to the claim that it names."""
+    merged = list(claims)
+    for table in tables:
+        begins = [claim.text.startswith(table["same_as"]) for claim in merged]
+        if sum(begins) != 1:
+            raise ValueError(f"{sum(begins)} claims begin with {table['same_as']!r}, not one")
+        at = begins.index(True)
+        claim = merged[at]
+        lists = {key: (*getattr(claim, key), *table.get(key, ())) for key in _LISTS}
+        merged[at] = Claim(claim.text, claim.term, **lists)
+    return tuple(merged)
+
+
 @lru_cache(maxsize=1)
 def load_wider() -> Wider:
     """Read the claims, situations and facets of `knowledge/`."""
     claims: list[Claim] = []
+    again: list[dict[str, Any]] = []
     situations: list[Situation] = []
     facets: dict[str, dict[str, str]] = {}
     gists: dict[str, tuple[str, ...]] = {}
     for path in sorted((TUTOR_DIR / "knowledge").glob("*.toml")):
         data = tomllib.loads(path.read_text(encoding="utf-8"))
         for table in data.get("claim", []):
-            lists = {key: tuple(table.get(key, ())) for key in ("yes", "no", "true", "false")}
+            if "same_as" in table:
+                again.append(table)
+                continue
+            lists = {key: tuple(table.get(key, ())) for key in _LISTS}
             claims.append(Claim(table["text"], table["term"], **lists))
         for table in data.get("situation", []):
             answer = table["answer"] if "answer" in table else _composed(table["of"])
             facts = tuple(table.get("facts", ()))
             situations.append(Situation(table["topic"], tuple(table["ask"]), answer, facts))
-        facets.update(data.get("facets", {}))
+        for name, sides in data.get("facets", {}).items():
+            facets.setdefault(name, {}).update(sides)
         gists.update({name: tuple(texts) for name, texts in data.get("gists", {}).items()})
-    return Wider(tuple(claims), tuple(situations), facets, gists)
+    return Wider(_asked_again(claims, again), tuple(situations), facets, gists)
 
 
 def ask_claim(claim: Claim, rng: random.Random, follow: bool = False) -> tuple[str, str]:
     """A question about the claim and its answer; `follow`: the term was the topic, so "it" will do."""
     is_so = bool(claim.yes) and (not claim.no or rng.random() < 0.5)
     said = claim.true if is_so else claim.false
-    if said and rng.random() < 0.35:
-        template = sample(rng.choice(STATEMENTS), rng).replace("{s}", rng.choice(said))
+    if said and rng.random() < 0.4:
+        denied = rng.random() < DENIED
+        frame = rng.choice(DENIALS if denied else STATEMENTS)
+        template = sample(frame, rng).replace("{s}", rng.choice(said))
+        is_so = is_so != denied
     else:
         template = rng.choice(claim.yes if is_so else claim.no)
     term = load_knowledge().by_name.get(claim.term)
@@ -112,12 +153,13 @@ def ask_claim(claim: Claim, rng: random.Random, follow: bool = False) -> tuple[s
         text = rng.choice(("", "", "So ", "And ", "But ")) + text
     else:
         text = fill(template, rng, t=term)
-    return as_typed(text, rng), claim.answer(is_so)
+    return as_typed(text, rng, every_word=True), claim.answer(is_so)
 
 
 def ask_situation(situation: Situation, rng: random.Random) -> str:
-    """A question that the situation answers."""
-    return as_typed(fill(rng.choice(situation.ask), rng), rng)
+    """A question that the situation answers; one with a number keeps all its words."""
+    text = fill(rng.choice(situation.ask), rng)
+    return as_typed(text, rng, every_word=any(letter.isdigit() for letter in text))
 
 
 def ask_facet(term: Term, rng: random.Random, follow: bool = False) -> tuple[str, str]:
