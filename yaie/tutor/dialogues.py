@@ -30,11 +30,11 @@ REFUSAL = (
 # Weights of what may come next. A follow-up needs a topic; the rest may come at any time.
 # Nearly half of the turns are definitions, whole questions, sums and refusals.
 _OPENING = {
-    "term": 50, "contrast": 9, "faq": 15, "off_subject": 30, "sum": 7,
+    "term": 50, "contrast": 9, "faq": 15, "off_subject": 37, "sum": 7,
     "claim": 38, "situation": 60, "facet": 24, "gist": 9,
 }  # fmt: skip
 _LATER = {
-    "follow_up": 60, "term": 16, "contrast": 3, "faq": 13, "off_subject": 16, "sum": 4,
+    "follow_up": 60, "term": 16, "contrast": 3, "faq": 13, "off_subject": 20, "sum": 4,
     "claim": 13, "situation": 20, "facet": 10, "gist": 3,
 }  # fmt: skip
 _WITH_TOOLS = {"call": 51, "missing": 11, "other": 30, "small_talk": 5, "sum": 3}
