@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import json
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -101,3 +102,17 @@ async def ask(
         transport.abort()
     await exchange.over
     return exchange.answer
+
+
+def ask_all(url: str, path: str, bodies: Sequence[bytes], delays: Sequence[float]) -> list[Answer]:
+    """POST each when its delay, in seconds, is over; answers in this order. For a program of its own: it
+    blocks."""
+
+    async def one(body: bytes, delay: float) -> Answer:
+        await asyncio.sleep(delay)
+        return await ask(url, path, body)
+
+    async def every() -> list[Answer]:
+        return await asyncio.gather(*map(one, bodies, delays))
+
+    return asyncio.run(every())

@@ -1,22 +1,27 @@
 """Workload serve: nano-vllm's requests as streams through `yaie serve`, beside the engine alone.
 
-The client keeps what comes, with the time of each piece, and reads it when a run is over. On a GPU the
-two take the machine one after the other; on a CPU they share it and take turns.
+Clients keep what comes, with the time of each piece, and read it when a run is over. One of them has
+25,000 pieces a second to take where a GPU is fast, and would be what is measured; so there are several,
+in processes of their own, where there are cores for them. On a GPU the engine alone and the server take
+the machine one after the other; on a CPU they share it and take turns.
 """
 
-import asyncio
+import json
+import os
 import random
 import statistics
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from multiprocessing import get_context
 from typing import Any
 
 import psutil
 
-from yaie.bench.http_client import Answer, ask
+from yaie.bench.http_client import Answer, ask_all
 from yaie.bench.overhead import check
 from yaie.bench.report import progress, save, show
 from yaie.bench.served import serving
@@ -42,7 +47,7 @@ class Waits:
 
 @dataclass(slots=True)
 class Served:
-    """A server in a process of its own, asked by this one. delays: seconds until each job of a run is
+    """A server in a process of its own. delays: seconds until each job of a run is
     sent. See `Contestant`."""
 
     name: str
@@ -54,14 +59,18 @@ class Served:
 
     @contextmanager
     def opened(self) -> Iterator[Runner]:
-        with serving(self.config, "--log-level=warning") as (url, server):
+        with (
+            serving(self.config, "--log-level=warning") as (url, server),
+            ProcessPoolExecutor(num_clients(), get_context("spawn")) as clients,
+        ):
             processes = [one := psutil.Process(server.pid), *one.children(recursive=True)]
+            self._ask(clients, url, [], [])  # what they import is not measured
 
             def carry_out(number: int) -> Run:
                 jobs, before = self.runs[number], _cpu(processes)
                 begin = time.perf_counter()
-                answers = asyncio.run(self._ask(url, jobs, self.delays[number]))
-                seconds = time.perf_counter() - begin
+                answers = self._ask(clients, url, jobs, self.delays[number])
+                seconds = max(answer.times[-1] for answer in answers) - begin
                 self.waits.append(waits_of(answers, (_cpu(processes) - before) / seconds))
                 for answer, job in zip(answers, jobs, strict=True):
                     check(answer, job.num_output)
@@ -69,16 +78,36 @@ class Served:
 
             yield carry_out
 
-    async def _ask(self, url: str, jobs: Sequence[Job], delays: Sequence[float]) -> list[Answer]:
-        async def one(job: Job, delay: float) -> Answer:
-            await asyncio.sleep(delay)
-            body = {"prompt": job.prompt, "max_tokens": job.num_output, "ignore_eos": True}
-            body |= {"temperature": self.temperature, "stream": True}
-            return await ask(
-                url, "/v1/completions", body | {"stream_options": {"include_usage": True}}
+    def _ask(
+        self, clients: Executor, url: str, jobs: Sequence[Job], delays: Sequence[float]
+    ) -> list[Answer]:
+        """In the order of the jobs; each client has every so-manieth of them."""
+        options: dict[str, Any] = {
+            "ignore_eos": True,
+            "temperature": self.temperature,
+            "stream": True,
+        }
+        options["stream_options"] = {"include_usage": True}
+        bodies = [
+            json.dumps({"prompt": job.prompt, "max_tokens": job.num_output, **options}).encode()
+            for job in jobs
+        ]
+        count = num_clients()
+        asking = [
+            clients.submit(
+                ask_all, url, "/v1/completions", bodies[first::count], delays[first::count]
             )
+            for first in range(count)
+        ]
+        answers: list[Answer] = [Answer()] * len(jobs)
+        for first, share in enumerate(asking):
+            answers[first::count] = share.result()
+        return answers
 
-        return await asyncio.gather(*map(one, jobs, delays))
+
+def num_clients() -> int:
+    """A quarter of the cores, and four at most."""
+    return max(1, min(4, (os.cpu_count() or 1) // 4))
 
 
 def _cpu(processes: Sequence[psutil.Process]) -> float:
@@ -109,7 +138,7 @@ def arrivals(count: int, rate: float | None, seed: int) -> list[float]:
     return times
 
 
-def run(config: EngineConfig, asked: Asked, json: str | None) -> None:
+def run(config: EngineConfig, asked: Asked, file: str | None) -> None:
     """Print rates and waits of both. Raises ConfigError if a length does not fit the model, YaieError if
     a stream is not whole."""
     config = replace(prepared(config, asked.requests), prefix_caching=False)
@@ -124,7 +153,7 @@ def run(config: EngineConfig, asked: Asked, json: str | None) -> None:
         runs = race(contestants, len(jobs), bar, in_turn=setting.in_turn)
     figures = setting.figures() | _figures(runs, served.waits[1:])
     _show(setting, figures)
-    save(json, figures)
+    save(file, figures)
 
 
 def _figures(runs: dict[str, list[Run]], waits: Sequence[Waits]) -> dict[str, Any]:
