@@ -2,7 +2,8 @@
 
 at most SHORT_PROMPT characters    here: cheaper than to hand them to a thread and back
 that take at most some 10 ms       on a thread
-others                             on another, one at a time, and given up when their callers leave
+others                             on another, one at a time, given up when their callers leave, and
+                                   behind the engine where there are not cores enough for both
 """
 
 from collections.abc import Callable, Sequence
@@ -11,6 +12,7 @@ from typing import Any, TypeVar
 
 from yaie.core.errors import InvalidRequestError
 from yaie.core.params import PromptOptions, SamplingParams
+from yaie.core.priority import step_back
 from yaie.engine.background.tokenizer_thread import TokenizerThread
 from yaie.engine.facts import EngineFacts
 from yaie.engine.intake.chat import encode_short_chat
@@ -33,7 +35,7 @@ class Prompts:
 
     def __init__(self, check_queue: Callable[[int], None]) -> None:
         self.short_texts = TokenizerThread("yaie-tokenizer")
-        self.long_texts = TokenizerThread("yaie-long-texts")
+        self.long_texts = TokenizerThread("yaie-long-texts", step_back)
         self._check_queue = check_queue
 
     @property

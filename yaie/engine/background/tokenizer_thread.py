@@ -16,9 +16,12 @@ class TokenizerThread:
     num_pending: calls that wait or run. Lives on the event loop.
     """
 
-    def __init__(self, name: str = "yaie-tokenizer") -> None:
+    def __init__(
+        self, name: str = "yaie-tokenizer", initializer: Callable[[], None] | None = None
+    ) -> None:
+        """initializer: called once, on the thread."""
         self.num_pending = 0
-        self._executor = ThreadPoolExecutor(1, name)
+        self._executor = ThreadPoolExecutor(1, name, initializer)
         self._has_stopped = threading.Event()
 
     async def run(self, function: Callable[..., T], *args: Any) -> T:
