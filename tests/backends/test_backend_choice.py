@@ -33,13 +33,12 @@ def _triton(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TRITON_INTERPRET", raising=False)
 
 
-def chosen(device: torch.device = GPU, head_dims: Sequence[int] = (64,), **settings: str) -> Choice:
-    return decide(EngineConfig(**settings), device, head_dims)  # type: ignore[arg-type]
+def chosen(device: torch.device = GPU, head_dims: Sequence[int] = (64,), **settings: Any) -> Choice:
+    return decide(EngineConfig(**settings), device, head_dims)
 
 
-def test_auto_is_torch_on_a_cpu_and_shows_no_kernel_labs() -> None:
-    backend = chosen(CPU)
-    assert backend.kind.name == "torch"
+def test_torch_shows_no_kernel_labs() -> None:
+    backend = chosen(CPU, backend="torch")
     assert backend.note == ""
     assert set(backend.labs) == {*SHARED, *LATER, "sampler", "transformer_ops", "radix_attention"}
 
@@ -90,7 +89,9 @@ def test_cpu_has_attention_of_its_own_and_yields_it_to_labs_that_are_named() -> 
     assert set(backend.labs) == {*SHARED, *LATER, "sampler", "transformer_ops"}
     assert "C++" in backend.note
     for lab in ("radix_attention", "transformer_ops"):  # lab 5 calls lab 2
-        assert chosen(CPU, backend="cpu", mine=lab).roles["attention"] == ("radix_attention",)
+        yielded = chosen(CPU, backend="cpu", mine=lab)
+        assert yielded.roles["attention"] == ("radix_attention",)
+        assert yielded.note == ""
 
 
 def test_cpu_without_a_compiler_or_on_a_gpu_says_what_to_do(
@@ -177,8 +178,9 @@ def test_heads_too_wide_for_the_kernels_are_attended_by_lab_5() -> None:
     assert chosen(head_dims=(64, 256)) == chosen(head_dims=())
 
 
-def test_pytorch_takes_heads_of_any_size() -> None:
-    assert chosen(CPU, head_dims=(4096,)) == chosen(CPU)
+@pytest.mark.parametrize("backend", ["torch", "auto"])
+def test_a_cpu_takes_heads_of_any_size(backend: str) -> None:
+    assert chosen(CPU, head_dims=(4096,), backend=backend) == chosen(CPU, backend=backend)
 
 
 @pytest.mark.parametrize(
@@ -237,7 +239,7 @@ def test_the_parts_of_a_backend_are_loaded_once(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_backend_makes_what_a_step_runs_on() -> None:
-    backend = choose_backend(EngineConfig(mine="none"), CPU, [8])
+    backend = choose_backend(EngineConfig(mine="none", backend="torch"), CPU, [8])
     layers = [KVLayerSpec(2, 8)]
     pool = backend.make_pool(layers, 6, 4, torch.float32, CPU, 2)
     assert (pool.num_blocks, pool.block_size) == (6, 4)
@@ -269,7 +271,7 @@ def test_heads_wider_than_the_config_said_are_refused_before_they_reach_a_kernel
 
 
 def test_a_dtype_that_a_backend_does_not_compute_in_is_refused() -> None:
-    backend = choose_backend(EngineConfig(mine="none"), CPU, [8])
+    backend = choose_backend(EngineConfig(mine="none", backend="torch"), CPU, [8])
     with pytest.raises(ConfigError, match="'torch' does not compute in float64") as error:
         backend.make_pool([KVLayerSpec(1, 8)], 2, 4, torch.float64, CPU, 0)
     assert error.value.param == "dtype"

@@ -147,6 +147,13 @@ def test_token_budget(make: Make) -> None:
     assert request.num_computed_tokens == 8
 
 
+def test_a_cpu_computes_fewer_tokens_a_step_by_itself(make: Make) -> None:
+    engine = make(device="cpu")
+    long = add(engine, [5, 6, 7, 8] * 200)
+    steps(engine, 1)
+    assert long.num_computed_tokens == 512
+
+
 def test_chunked_prefill(make: Make) -> None:
     engine = make(token_budget=8, chunked_prefill=False)
     request = add(engine, PROMPT)

@@ -10,9 +10,11 @@ from rich.console import Console
 from tests.cli.conftest import Yaie
 from tests.learner import faults_of, hand_in, hand_in_faulty, record_pass
 from tests.server.fake_engine import FakeEngine
+from yaie.backends.cpu.build import missing
 from yaie.cli import chat
 from yaie.cli.console import parts_table, show_backend
 from yaie.cli.serve import _announce
+from yaie.core.config import EngineConfig
 from yaie.parts import Part
 from yaie.server.settings import ServerSettings
 
@@ -41,10 +43,11 @@ def test_bench_shows_the_table(yaie: Yaie) -> None:
     assert row(ran.err, "scheduler")[3] == "chosen by --mine none"
 
 
+@pytest.mark.skipif(bool(missing()), reason=missing())
 def test_chat_on_the_reference_needs_one_line(yaie: Yaie, tiny_folder: str, labs: Path) -> None:
     hand_in(labs, "sampler")
     (said,) = yaie("chat", tiny_folder).err.splitlines()
-    assert said.startswith("All parts are the reference: 1 not graded yet, 8 not in labs")
+    assert said.startswith("All parts are the reference: 1 not graded yet, 7 not in labs")
 
 
 def test_chat_shows_the_table_once_a_part_is_yours(
@@ -82,6 +85,38 @@ def test_a_backend_that_is_slow_here_is_said(capsys: pytest.CaptureFixture[str])
     assert capsys.readouterr().err == "Backend cuda: on the CPU, very slowly.\n"
 
 
+def test_attention_in_cpp_is_said_where_a_table_leaves_lab_5_out(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    note = "attention and norms in C++"
+    facts = replace(FakeEngine().facts, backend="cpu", backend_note=note)
+    show_backend(facts)
+    assert capsys.readouterr().err == ""
+    yours = Part("sampler", "yours", "labs.sampler", "all tasks passed")
+    show_backend(replace(facts, parts=(*facts.parts, yours)))
+    assert capsys.readouterr().err == f"Backend cpu: {note}.\n"
+
+
+def test_a_dtype_that_was_chosen_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    facts = replace(FakeEngine().facts, dtype_note="bfloat16, as it is stored")
+    show_backend(facts)
+    assert capsys.readouterr().err == "Computed in bfloat16, as it is stored.\n"
+    _announce(facts, ServerSettings(), "http://127.0.0.1:1")
+    assert "\ndtype        bfloat16, as it is stored\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("given", "device", "said"), [(None, "cpu", "512"), (None, "cuda", "2,048"), (64, "cuda", "64")]
+)
+def test_a_server_says_how_much_a_step_computes(
+    given: int | None, device: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = EngineConfig(token_budget=given)
+    facts = replace(FakeEngine().facts, config=config, device=device)
+    _announce(facts, ServerSettings(), "http://127.0.0.1:1")
+    assert f"\nsteps        {said} tokens at most (token_budget)\n" in capsys.readouterr().out
+
+
 def test_a_backend_that_cannot_run_here_is_an_error_before_a_model_is_loaded(
     yaie: Yaie, tiny_folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -104,7 +139,12 @@ def test_the_table_has_a_head_and_no_cell_but_the_last_is_broken() -> None:
 
 @pytest.mark.parametrize(
     ("backend", "note", "line"),
-    [("torch", "", None), ("triton", "", "triton"), ("cuda", "slow here", "cuda (slow here)")],
+    [
+        ("torch", "", None),
+        ("torch", "slower here", "torch (slower here)"),
+        ("triton", "", "triton"),
+        ("cuda", "slow here", "cuda (slow here)"),
+    ],
 )
 def test_a_server_says_which_backend_it_runs_on_unless_it_is_the_plain_one(
     backend: str, note: str, line: str | None, capsys: pytest.CaptureFixture[str]

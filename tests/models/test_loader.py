@@ -113,16 +113,6 @@ def test_a_shorter_max_model_len_wins(llama: Path) -> None:
     assert load(llama, max_model_len=64).max_length == 64
 
 
-def test_a_checkpoint_in_bfloat16_is_served_in_float32_on_a_cpu(llama: Path) -> None:
-    change_weights(
-        llama, lambda weights: weights.update({k: v.bfloat16() for k, v in weights.items()})
-    )
-    change_json(llama / "config.json", dtype="bfloat16")
-    model = load(llama)
-    assert model.dtype == torch.float32
-    assert model.adapter.logits(torch.ones(1, 64)).dtype == torch.float32
-
-
 def test_the_copy_that_a_packed_tied_head_takes_is_counted(llama: Path) -> None:
     adapter = load(llama).adapter
     before, table = adapter.weight_bytes, torch.randn(1024, 256)

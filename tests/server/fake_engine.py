@@ -101,6 +101,7 @@ class FakeEngine:
             model_type="",
             architecture="Fake",
             dtype="float32",
+            dtype_note="",
             device="cpu",
             vocab_size=0x110000,
             num_parameters=0,

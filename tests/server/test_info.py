@@ -10,6 +10,8 @@ from tests.models.tiny import tiny_model
 from tests.server.conftest import LiveServer, serving
 from tests.server.fake_engine import FakeEngine
 from yaie import __version__
+from yaie.backends.cpu.build import missing
+from yaie.core.config import TOKEN_BUDGETS
 from yaie.engine.llm_engine import LLMEngine
 
 PATHS = (
@@ -42,7 +44,9 @@ def test_a_router_finds_the_name_and_the_sizes(live: LiveServer) -> None:
     assert (server["tp_size"], server["dp_size"]) == (1, 1)
     assert server["max_running_requests"] == live.llm.config.max_num_seqs
     assert server["max_total_num_tokens"] == live.llm.pool_tokens
-    assert (server["device"], server["dtype"], server["backend"]) == ("cpu", "float32", "torch")
+    assert (server["device"], server["dtype"]) == ("cpu", "float32")
+    assert server["backend"] == ("torch" if missing() else "cpu")
+    assert server["max_prefill_tokens"] == TOKEN_BUDGETS["cpu"]
     assert server["block_size"] == live.llm.config.block_size
     assert server["policy"] == live.llm.config.policy
     assert server["prefix_caching"] is live.llm.config.prefix_caching

@@ -25,6 +25,11 @@ PLAIN: Roles = {
 FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 
 
+def name_of(dtype: torch.dtype) -> str:
+    """As `EngineConfig.dtype` calls it."""
+    return str(dtype).removeprefix("torch.")
+
+
 class Backend(ABC):
     """What computes a step, made of the parts in use. The second extension point beside `ModelAdapter`.
 
@@ -119,9 +124,9 @@ class Backend(ABC):
     def refuse_misfits(self, layers: Sequence[KVLayerSpec], dtype: torch.dtype) -> None:
         """Raise ConfigError for what `make_pool` cannot serve."""
         if dtype not in self.dtypes:
-            known = ", ".join(str(one).removeprefix("torch.") for one in self.dtypes)
+            known = ", ".join(map(name_of, self.dtypes))
             raise ConfigError(
-                f"backend {self.name!r} does not compute in {str(dtype).removeprefix('torch.')}: "
+                f"backend {self.name!r} does not compute in {name_of(dtype)}: "
                 f"choose a dtype from {known}",
                 param="dtype",
             )

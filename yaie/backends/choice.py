@@ -7,7 +7,8 @@
     memory       (paged_cache)      (triton_ops stores)       cuda_memory_ops
     sampler      sampler            triton_sampling           triton_sampling on a GPU, else sampler
 
-Backend `cpu` is PyTorch's, with attention in C++ and, unless lab 2 is the learner's, norms.
+Backend `cpu` is PyTorch's, with attention in C++ and, unless lab 2 is the learner's, norms. It is what
+`auto` takes on a CPU, unless something stands against it (`_why_pytorch`).
 
 The part in PyTorch goes before a role's kernels where --mine names it. With backend `auto` it also does
 where it is the learner's and none of the kernels is: if you have passed lab 1, you see your own sampler
@@ -15,16 +16,20 @@ draw, GPU or not. With `auto` attention is PyTorch's too if a model's heads are 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
 from yaie.backends import cuda, triton  # noqa: F401  (importing registers them)
-from yaie.backends.base import PLAIN, Backend, Roles, registered_backends
-from yaie.backends.cpu import backend  # noqa: F401
+from yaie.backends.base import PLAIN, Backend, Roles, name_of, registered_backends
+from yaie.backends.cpu import build
+from yaie.backends.cpu.backend import CpuBackend
+from yaie.backends.cpu.library import library
 from yaie.core.config import EngineConfig
-from yaie.core.errors import ConfigError
+from yaie.core.errors import ConfigError, KernelError
 from yaie.parts import LABS, PLAIN_LABS, YOURS, load_parts, named_labs, whose
+
+SLOWER = "attention in PyTorch, which is slower, because {}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,17 +47,25 @@ def choose_backend(
 ) -> Backend:
     """The backend for a device and a model with heads of these sizes, on parts that are loaded here.
 
+    With `auto`, PyTorch's where C++ does not compile or cannot be loaded.
     Raises ConfigError, which names the fix, for one that cannot run, and PartError for a learner's part
     that is unfinished or cannot be imported.
     """
     chosen = decide(config, device, head_dims)
+    if config.backend == "auto" and chosen.kind is CpuBackend:
+        try:
+            library()
+        except (KernelError, OSError) as error:
+            plain = decide(replace(config, backend="torch"), device, head_dims)
+            chosen = replace(plain, note=SLOWER.format(str(error).rstrip(".")))
     return chosen.kind(load_parts(config.mine, labs=chosen.labs), chosen.roles, chosen.note)
 
 
 def decide(config: EngineConfig, device: torch.device, head_dims: Sequence[int] = ()) -> Choice:
     """What `choose_backend` makes, without importing a part. Raises ConfigError."""
-    kind = registered_backends()[_name(config, device)]
-    note = kind.check(device)
+    name, note = _name(config, device)
+    kind = registered_backends()[name]
+    note = note or kind.check(device)
     kernels = kind.kernels_on(device)
     roles = {
         role: PLAIN[role] if _plain_wins(config, kind.yields_to[role], labs) else labs
@@ -61,15 +74,34 @@ def decide(config: EngineConfig, device: torch.device, head_dims: Sequence[int] 
     if roles["attention"] != PLAIN["attention"] and not _fits(config, kind, kernels, head_dims):
         roles["attention"] = PLAIN["attention"]
     used = kind.in_use(roles)
+    if kind is CpuBackend and used["attention"]:
+        note = ""  # which tells of attention
     labs = _labs(used)
     _refuse_unused(config, kind.name, labs)
     return Choice(kind, used, labs, note)
 
 
-def _name(config: EngineConfig, device: torch.device) -> str:
+def _name(config: EngineConfig, device: torch.device) -> tuple[str, str]:
+    """Of the backend, and a note on it, or ""."""
     if config.backend != "auto":
-        return config.backend
-    return "triton" if device.type == "cuda" and triton.has_triton() else "torch"
+        return config.backend, ""
+    if device.type == "cuda":
+        return ("triton" if triton.has_triton() else "torch"), ""
+    why = _why_pytorch(config)
+    return ("torch" if why else "cpu"), why
+
+
+def _why_pytorch(config: EngineConfig) -> str:
+    """Why `auto` leaves attention on a CPU to PyTorch, as a note; "" if it does not."""
+    if config.deterministic:
+        return "attention in PyTorch, as --deterministic needs it"
+    for lab in CpuBackend.yields_to["attention"]:
+        if whose(lab, config.mine)[0] == YOURS:
+            return f"attention in PyTorch, where your {lab} runs"
+    if config.dtype not in ("auto", *map(name_of, CpuBackend.dtypes)):
+        return SLOWER.format(f"attention in C++ does not compute in {config.dtype}")
+    why = build.missing()
+    return SLOWER.format(why) if why else ""
 
 
 def _plain_wins(config: EngineConfig, plain: tuple[str, ...], kernels: tuple[str, ...]) -> bool:

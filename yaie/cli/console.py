@@ -78,10 +78,15 @@ def show_parts(parts: Sequence["Part"], *, brief: bool = False) -> None:
 
 
 def show_backend(facts: "EngineFacts") -> None:
-    """What the kernels are written in, on stderr, if there is something to know about it."""
-    if facts.backend_note:
+    """What the kernels are written in, on stderr, if there is something to know about it. Attention in
+    C++ is named above a table, in which lab 5 is then missing."""
+    is_usual = facts.backend == "cpu" and not any(part.is_yours for part in facts.parts)
+    if facts.backend_note and not is_usual:
+        style = "yellow" if "slow" in facts.backend_note else "dim"
         note = f"Backend {facts.backend}: {escape(facts.backend_note)}."
-        err.print(f"[yellow]{note}[/]", soft_wrap=True)
+        err.print(f"[{style}]{note}[/]", soft_wrap=True)
+    if facts.dtype_note:
+        err.print(f"[dim]Computed in {escape(facts.dtype_note)}.[/]", soft_wrap=True)
     if facts.decode_note:
         err.print(f"[dim]{escape(facts.decode_note.capitalize())}.[/]", soft_wrap=True)
 

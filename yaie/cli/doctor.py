@@ -58,7 +58,8 @@ def _print_parts() -> None:
     config = EngineConfig()
     try:
         backend = choose_backend(config, resolve_device(config))
-        say(f"\nBackend {backend.name}:")
+        note = f" ({backend.note})" if backend.note else ""
+        say(f"\nBackend {backend.name}{note}:")
         show_table(parts_table(backend.parts.table()))
     except YaieError as error:
         say(error.message)
@@ -73,9 +74,12 @@ def _python() -> Finding:
 def _torch() -> list[Finding]:
     try:
         import torch
+
+        from yaie.worker.threads import use_threads
     except (ImportError, OSError) as error:  # OSError: a library that it needs is not there
         seen = (str(error) or type(error).__name__).splitlines()[0]
         return [Finding("PyTorch", False, seen, "pip install torch", needed=True)]
+    use_threads(None)  # as the engine would
     onednn = "with oneDNN" if torch.backends.mkldnn.is_available() else "without oneDNN"
     capability = torch.backends.cpu.get_cpu_capability()
     return [

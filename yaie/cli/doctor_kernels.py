@@ -53,7 +53,8 @@ def _compiler() -> Finding:
     path = find_host_compiler()
     if path is None:
         fix = "xcode-select --install" if sys.platform == "darwin" else "apt install g++"
-        return Finding("C++ compiler", False, "not found", f"For the CUDA labs: {fix}.")
+        todo = f"For attention in C++, which is faster, and the CUDA labs: {fix}."
+        return Finding("C++ compiler", False, "not found", todo)
     return Finding("C++ compiler", True, path)
 
 

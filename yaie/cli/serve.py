@@ -100,11 +100,14 @@ def _announce(facts: "EngineFacts", settings: ServerSettings, url: str) -> None:
     changed = ", ".join(f"{key}={options[key]}" for key in options if key != "model")
     say(f"model        {name} (context {facts.max_model_len:,} tokens)")
     say(f"options      {changed or 'all at their defaults'}")
-    if facts.backend != "torch":
+    if facts.dtype_note:
+        say(f"dtype        {facts.dtype_note}")
+    if facts.backend != "torch" or facts.backend_note:
         note = f" ({facts.backend_note})" if facts.backend_note else ""
         say(f"backend      {facts.backend}{note}")
     if facts.decode_note:
         say(f"graphs       {facts.decode_note}")
+    say(f"steps        {facts.config.step_tokens(facts.device):,} tokens at most (token_budget)")
     say(f"KV pool      {facts.pool_tokens:,} tokens: {_concurrency(facts)}")
     show_table(parts_table(facts.parts))
     say(f"\nServing at {url}/v1 (Ctrl-C stops). Try:\n")

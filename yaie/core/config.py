@@ -16,6 +16,9 @@ from yaie.core.settings import ENV_PREFIX, check_types, from_environment, requir
 from yaie.core.variables import known_variables, refuse_misspelled
 
 MOST_GIB = 1 << 20
+TOKEN_BUDGETS = {"cpu": 512, "cuda": 2048}
+"""By device. On two cores 2,048 tokens take the tutor about half a second, and every stream waits for
+that long if they are one client's prompt."""
 Graphs = Literal["auto", "on", "lazy", "padded", "off"]
 
 
@@ -26,13 +29,15 @@ class EngineConfig:
     model: str = setting("tutor", "Hub id, folder, or 'tutor' for the embedded model.")
     revision: str | None = setting(None, "Branch, tag or commit of a model on the hub.")
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = setting(
-        "auto", "Of weights and KV pool; auto is float32 on a CPU, the checkpoint's on a GPU."
+        "auto",
+        "Of weights and KV pool; auto is the checkpoint's on a GPU and float32 on a CPU, except for 100 "
+        "million weights and more in bfloat16 where the CPU has instructions for it.",
     )
     device: Literal["auto", "cpu", "cuda"] = setting("auto", "Where the model runs.")
     backend: Literal["auto", "cpu", "torch", "triton", "cuda"] = setting(
         "auto",
-        "What the kernels are written in; auto is torch on a CPU, triton on a GPU. cpu is C++, compiled "
-        "at the first start.",
+        "What the kernels are written in; auto is triton on a GPU and cpu on a CPU: C++, compiled at "
+        "the first start, or torch without a compiler.",
     )
     block_size: int = setting(16, "Token slots in a block.")
     num_blocks: int | None = setting(None, "Blocks in the KV pool; sized from memory if not given.")
@@ -45,7 +50,10 @@ class EngineConfig:
         None, "Longest sequence; the model's own limit if not given."
     )
     max_num_seqs: int = setting(256, "Requests that run at once, at most.")
-    token_budget: int = setting(2048, "Tokens that one step computes, at most.")
+    token_budget: int | None = setting(
+        None,
+        "Tokens that one step computes, at most; 2,048 on a GPU and 512 on a CPU if not given.",
+    )
     max_waiting: int = setting(2048, "Requests that may queue; more are refused with 503.")
     policy: Literal["fcfs", "priority", "lpm"] = setting(
         "fcfs", "Order of admission: first come, by priority, or longest cached prefix."
@@ -72,7 +80,11 @@ class EngineConfig:
     deterministic: bool = setting(
         False, "The same tokens whatever else runs, to the last bit (on a CPU; slow)."
     )
-    threads: int | None = setting(None, "CPU threads; all physical cores if not given.")
+    threads: int | None = setting(
+        None,
+        "CPU threads; as many as physical cores that the process may use if neither this nor "
+        "OMP_NUM_THREADS is given.",
+    )
     mine: str = setting(
         "auto",
         "Whose parts run: auto (yours once all their tasks have passed), all, none, "
@@ -130,6 +142,10 @@ class EngineConfig:
                 f"no setting is called {sorted(unknown)[0]!r}", param=sorted(unknown)[0]
             )
         return cls(**values)
+
+    def step_tokens(self, device: str) -> int:
+        """`token_budget`, or what it is on a device of this type."""
+        return self.token_budget or TOKEN_BUDGETS[device]
 
     def non_default(self) -> dict[str, Any]:
         """The settings that differ from their defaults."""

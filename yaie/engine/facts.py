@@ -14,6 +14,7 @@ class EngineFacts:
     model_name: to serve it under. model_folder, model_type: where its tokenizer is read from again, in
         a process that has no engine (`yaie.models.tokenizer.Tokenizer.load`).
     architecture: as config.json calls it. dtype, device: in torch's words, "float32" and "cpu".
+    dtype_note: why it is this dtype, or "".
     max_model_len: longest sequence, prompt and output together. pool_tokens: token slots in the KV pool.
     sampling_defaults: fields of SamplingParams that hold for a request which does not give them.
     backend, backend_note: what the kernels are written in, and what to expect of it. decode_note: how
@@ -27,6 +28,7 @@ class EngineFacts:
     model_type: str
     architecture: str
     dtype: str
+    dtype_note: str
     device: str
     vocab_size: int
     num_parameters: int

@@ -7,8 +7,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-import torch
-
 from yaie.backends import Backend, choose_backend
 from yaie.core.config import EngineConfig
 from yaie.core.contracts import ApiServer
@@ -27,6 +25,7 @@ from yaie.engine.step.recovery import RecoveringMachine, parts_in_steps
 from yaie.models.loader import ModelLoader, resolve_device
 from yaie.parts import Part
 from yaie.worker.deterministic import check_deterministic
+from yaie.worker.threads import use_threads
 
 Json = dict[str, Any]
 
@@ -45,14 +44,13 @@ class LLMEngine:
         Raises ConfigError, ModelError, PartError, or KernelError for CUDA that does not compile.
         """
         self.config = _configured(config, settings)
-        if self.config.threads is not None:
-            torch.set_num_threads(self.config.threads)
+        use_threads(self.config.threads)
         device = resolve_device(self.config)
         loader = ModelLoader(self.config)
         self.backend: Backend = choose_backend(self.config, device, loader.head_dims)
         check_deterministic(self.config, self.backend.name, device)
         self.backend.prepare(device)
-        self._model = loader.load(self.backend.make_ops())
+        self._model = loader.load(self.backend.make_ops(), self.backend.dtypes)
         self.max_model_len = self._model.max_length
         self._counters = Counters()
         self._mailbox = Mailbox()
@@ -108,6 +106,7 @@ class LLMEngine:
             model_type=model.model_type,
             architecture=model.architecture,
             dtype=str(model.dtype).removeprefix("torch."),
+            dtype_note=model.dtype_note,
             device=model.device.type,
             vocab_size=model.adapter.vocab_size,
             num_parameters=model.num_parameters,

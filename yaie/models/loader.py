@@ -1,7 +1,7 @@
 """`ModelLoader`: from the name of a model to one that runs, with its tokenizer."""
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +11,8 @@ import torch
 
 from yaie.core.config import EngineConfig
 from yaie.core.contracts import TransformerOps
-from yaie.core.errors import ConfigError
+from yaie.core.errors import ConfigError, ModelError
+from yaie.core.processor import multiplies_bfloat16
 from yaie.models import gpt2, llama, mistral, qwen2, qwen3  # noqa: F401  (importing registers them)
 from yaie.models.adapter import ModelAdapter, registered_adapter
 from yaie.models.config import head_dims, read_config
@@ -21,6 +22,9 @@ from yaie.models.rope import max_context
 from yaie.models.supported import check_architecture
 from yaie.models.tokenizer import Tokenizer
 from yaie.models.weights import checkpoint_files, read_tensors, total_bytes
+
+FEWEST_IN_BFLOAT16 = 100_000_000
+"""Weights from which half the bytes are worth rounded numbers on a CPU."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +38,7 @@ class LoadedModel:
     max_length: longest sequence, prompt and output together: the model's limit, or
         `EngineConfig.max_model_len` if that is shorter.
     weight_bytes: memory that the weights take.
+    dtype_note: why it is this dtype, if that has to be told.
     """
 
     adapter: ModelAdapter
@@ -49,6 +54,7 @@ class LoadedModel:
     device: torch.device
     num_parameters: int
     weight_bytes: int
+    dtype_note: str = ""
 
 
 class ModelLoader:
@@ -58,7 +64,7 @@ class ModelLoader:
 
     name: to serve the model under. architecture, model_type: as config.json calls it.
     head_dims: sizes that its heads may have (see `config.head_dims`).
-    max_length, dtype, device: as in `LoadedModel`.
+    max_length, dtype, device: as in `LoadedModel`; dtype by what is there of the checkpoint so far.
     """
 
     def __init__(
@@ -79,11 +85,15 @@ class ModelLoader:
         self.model_type: str = self._config.model_type
         self.head_dims = head_dims(self._config)
         self._kind = _adapter_class(self.architecture, self._config, force_generic)
-        self.dtype = _dtype(config.dtype, self._config, self.device)
+        self._wanted = config.dtype
+        self.dtype = self._dtype(self._source.folder)
         self.max_length = _max_length(config.max_model_len, self._config)
 
-    def load(self, ops: TransformerOps) -> LoadedModel:
+    def load(
+        self, ops: TransformerOps, dtypes: Collection[torch.dtype] | None = None
+    ) -> LoadedModel:
         """Download what is missing, and load. ops: the part that a hand-written adapter computes with.
+        dtypes: those that a CPU's dtype is chosen from; all if None.
 
         Raises ModelError if weights or tokenizer cannot be had or do not fit config.json.
         """
@@ -91,6 +101,7 @@ class ModelLoader:
         files = checkpoint_files(folder)
         tokenizer = Tokenizer.load(folder, self.model_type)
         generation = read_generation_config(folder)
+        self.dtype = self._dtype(folder, dtypes)
         adapter = self._kind(self._config, ops, self.dtype, self.device, self.max_length)
         with _progress_bar(self.name, total_bytes(files), self._progress) as advance:
             adapter.load_weights(read_tensors(files, advance))
@@ -108,7 +119,29 @@ class ModelLoader:
             device=self.device,
             num_parameters=adapter.num_parameters,
             weight_bytes=adapter.weight_bytes,
+            dtype_note=self._dtype_note,
         )
+
+    def _dtype(self, folder: Path, dtypes: Collection[torch.dtype] | None = None) -> torch.dtype:
+        if self._wanted != "auto":
+            dtype: torch.dtype = getattr(torch, self._wanted)
+            return dtype
+        stored = getattr(self._config, "dtype", None)
+        if self.device.type != "cpu":
+            return stored if isinstance(stored, torch.dtype) else torch.bfloat16
+        pays = (
+            stored == torch.bfloat16
+            and (dtypes is None or torch.bfloat16 in dtypes)
+            and _num_bytes(folder) >= FEWEST_IN_BFLOAT16 * torch.bfloat16.itemsize
+            and multiplies_bfloat16()
+        )
+        return torch.bfloat16 if pays else torch.float32
+
+    @property
+    def _dtype_note(self) -> str:
+        if self._wanted != "auto" or self.device.type != "cpu" or self.dtype == torch.float32:
+            return ""
+        return "bfloat16, as it is stored; --dtype float32 computes in full precision"
 
 
 def _adapter_class(architecture: str, config: Any, force_generic: bool) -> type[ModelAdapter]:
@@ -122,14 +155,12 @@ def _adapter_class(architecture: str, config: Any, force_generic: bool) -> type[
     return adapter
 
 
-def _dtype(name: str, config: Any, device: torch.device) -> torch.dtype:
-    if name == "auto" and device.type == "cpu":
-        return torch.float32
-    if name == "auto":
-        stored = getattr(config, "dtype", None)
-        return stored if isinstance(stored, torch.dtype) else torch.bfloat16
-    dtype: torch.dtype = getattr(torch, name)
-    return dtype
+def _num_bytes(folder: Path) -> int:
+    """Of the checkpoint in a folder; 0 where it has not been downloaded."""
+    try:
+        return total_bytes(checkpoint_files(folder))
+    except ModelError:
+        return 0
 
 
 def _max_length(wanted: int | None, config: Any) -> int:

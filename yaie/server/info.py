@@ -103,7 +103,7 @@ def info_router(service: Service) -> APIRouter:
             max_model_len=facts.max_model_len,
             max_running_requests=config.max_num_seqs,
             max_waiting_requests=config.max_waiting,
-            max_prefill_tokens=config.token_budget,
+            max_prefill_tokens=config.step_tokens(facts.device),
             max_total_num_tokens=facts.pool_tokens,
             policy=config.policy,
             prefix_caching=config.prefix_caching,

@@ -68,7 +68,8 @@ def _rehearsed(config: EngineConfig, backend: Backend, model: LoadedModel) -> in
     worker = _bare_worker(config, backend, model, sizes)
     with peak_memory(model.device) as peak:
         try:
-            rehearse(worker, config.token_budget, config.max_num_seqs, bar("Preparing kernels"))
+            budget = config.step_tokens(model.device.type)
+            rehearse(worker, budget, config.max_num_seqs, bar("Preparing kernels"))
         except RehearsalError as error:
             raise _told(error) from error
         return peak()

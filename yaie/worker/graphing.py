@@ -52,9 +52,11 @@ def padded_steps(config: EngineConfig, backend: Backend, worker: Worker) -> Padd
     if config.deterministic:
         return _refused(config, "deterministic steps are not padded")
     if not backend.may_be_captured:
-        why = f"with backend {backend.name!r}, PyTorch computes attention or ops"
+        language = "C++" if backend.name == "cpu" else "PyTorch"
+        why = f"with backend {backend.name!r}, {language} computes attention or ops"
         return _refused(config, why, _how_to_capture(backend, on_gpu))
-    make = partial(_made, backend.parts, worker, config.max_num_seqs, config.token_budget)
+    budget = config.step_tokens(worker.device.type)
+    make = partial(_made, backend.parts, worker, config.max_num_seqs, budget)
     if mode == "padded":
         return make(records=False)
     if why := _why_not(backend.parts, worker, min(TRIED_SIZE, config.max_num_seqs)):
@@ -68,7 +70,7 @@ def padded_steps(config: EngineConfig, backend: Backend, worker: Worker) -> Padd
 def _how_to_capture(backend: Backend, on_gpu: bool) -> str:
     """The setting with which kernels compute the whole step. It is "" if there is none: the backend has
     kernels already, but `mine` names parts in PyTorch, or the model's heads are too wide for them."""
-    if backend.name != "torch":
+    if backend.name not in ("torch", "cpu"):
         return ""
     where = "" if on_gpu else " (on a CPU with TRITON_INTERPRET=1 in the environment)"
     return f"Add --backend triton{where}, or leave graphs to auto."

@@ -17,12 +17,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
-import torch
-
 from yaie.core.config import EngineConfig
 from yaie.core.contracts import StepHandle, Worker
 from yaie.core.step import StepInput, StepMasks, StepResult
 from yaie.worker.build import Sizes, make_worker
+from yaie.worker.threads import use_threads
 
 
 class Recorder:
@@ -97,12 +96,11 @@ def _worker(config: EngineConfig, sizes: Sizes) -> Worker:
     from yaie.backends import choose_backend
     from yaie.models.loader import ModelLoader, resolve_device
 
-    if config.threads is not None:  # sums may depend on it
-        torch.set_num_threads(config.threads)
+    use_threads(config.threads)  # sums may depend on it
     config = replace(config, num_blocks=sizes.num_blocks)
     loader = ModelLoader(config)
     backend = choose_backend(config, resolve_device(config), loader.head_dims)
-    return make_worker(config, backend, loader.load(backend.make_ops()), sizes)
+    return make_worker(config, backend, loader.load(backend.make_ops(), backend.dtypes), sizes)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 
 from yaie.core.errors import KernelError
+from yaie.core.processor import flags as processor_flags
 from yaie.cuda.compiler import cache_folder, draft_in, refuse_full_disk
 from yaie.cuda.nvcc import find_host_compiler
 
@@ -50,16 +51,29 @@ def build(extra: Sequence[str] = ()) -> Path:
     key = hashlib.sha256()
     for part in (_version(compiler), _processor(), *flags, *(file.read_text() for file in files)):
         key.update(part.encode() + b"\0")
-    path = cache_folder().parent / "cpp" / f"cpu-{key.hexdigest()[:16]}.so"
-    if path.exists():
+    path = _folder() / f"cpu-{key.hexdigest()[:16]}.so"
+    if os.path.exists(path):  # where `Path.exists` raises, it does not
         return path
     # Written beside its place and then moved there: another process never sees half a library.
     with draft_in(path.parent) as draft:
+        if sys.stderr.isatty():
+            print(
+                "Compiling attention for this processor, once: a few seconds ...", file=sys.stderr
+            )
         target = draft / path.name
         units = [str(file) for file in files if file.suffix == ".cpp"]
         _run([compiler, *flags, *units, "-o", str(target)])
         target.replace(path)
     return path
+
+
+def _folder() -> Path:
+    """Raises KernelError where there is no place for it."""
+    given = os.environ.get("YAIE_CACHE")
+    try:
+        return (Path(given) if given else cache_folder().parent) / "cpp"
+    except RuntimeError:  # a user without an entry and without HOME, as in many a container
+        raise KernelError("there is no home folder to keep it in: set YAIE_CACHE") from None
 
 
 def _native() -> str:
@@ -77,11 +91,7 @@ def _version(compiler: str) -> str:
 @cache
 def _processor() -> str:
     """What tells processors with other instructions apart, where a folder is shared between machines."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor() or platform.machine()
-    return next((line for line in lines if line.startswith(("flags", "Features"))), "")
+    return " ".join(sorted(processor_flags())) or platform.processor() or platform.machine()
 
 
 def _run(command: list[str]) -> None:

@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 
 from yaie.backends.cpu.build import build
+from yaie.core.errors import KernelError
 
 EVERYTHING = 2**40
 """A window that hides nothing."""
@@ -41,7 +42,12 @@ class Library:
     """The functions of a built library; see the sources for what they do."""
 
     def __init__(self, path: Path) -> None:
-        library = ctypes.CDLL(str(path))
+        try:
+            library = ctypes.CDLL(str(path))
+        except OSError as error:  # a cache from which nothing may be executed, say
+            raise KernelError(
+                f"{error}. Delete it, or set YAIE_CACHE to a folder that programs may run from"
+            ) from None
 
         def function(
             name: str, result: type | None, *arguments: type
@@ -80,5 +86,6 @@ class Library:
 
 @cache
 def library(extra: Sequence[str] = ()) -> Library:
-    """Built for this processor and loaded, once a process. Raises KernelError, see `build`."""
+    """Built for this processor and loaded, once a process. Raises KernelError: see `build`, or it
+    cannot be loaded."""
     return Library(build(extra))

@@ -120,7 +120,8 @@ def _decode(engine: LLMEngine, prompts: Sequence[Job], num_steps: int, steps: St
     """
     engine.reset_prefix_cache()
     num_tokens = sum(len(job.prompt) for job in prompts)
-    left = max(1, engine.config.token_budget - len(prompts))  # by those that decode already
+    budget = engine.config.step_tokens(engine.model.device.type)
+    left = max(1, budget - len(prompts))  # by those that decode already
     ahead = num_tokens // left + len(prompts) + 2 * WARM_UP
     params = SamplingParams(temperature=0, max_tokens=num_steps + ahead, ignore_eos=True)
     requests = [engine.add_request(job.prompt, params)[0] for job in prompts]

@@ -4,6 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
+import torch
+
 from yaie.backends.base import Backend
 from yaie.core.batch import StepPlan
 from yaie.core.config import EngineConfig, Graphs
@@ -59,11 +61,11 @@ def assemble(
     sizes = sizes_for(config, backend, model)
     parts = backend.parts
     cache = _cache(config, parts, sizes)
-    scheduler = _scheduler(config, parts, cache, sizes.num_blocks, model.max_length)
+    scheduler = _scheduler(config, parts, cache, sizes.num_blocks, model)
     inner = make_worker(config, backend, model, sizes)
     overlapped = overlaps(config, model)
     threaded = overlapped and model.device.type == "cpu"
-    worker: Worker = ThreadedWorker(inner, config.threads) if threaded else inner
+    worker: Worker = ThreadedWorker(inner, torch.get_num_threads()) if threaded else inner
     if wrap_worker is not None:
         worker = wrap_worker(worker)
     vocab_size = model.adapter.vocab_size
@@ -109,14 +111,14 @@ def _cache(config: EngineConfig, parts: Parts, sizes: Sizes) -> KVCacheManager:
 
 
 def _scheduler(
-    config: EngineConfig, parts: Parts, cache: KVCacheManager, num_blocks: int, max_model_len: int
+    config: EngineConfig, parts: Parts, cache: KVCacheManager, num_blocks: int, model: LoadedModel
 ) -> Scheduler:
     part = parts["scheduler"]
     kind = part.StaticScheduler if config.batching == "static" else part.Scheduler
     # Without chunks a prompt is computed whole, so the longest one must fit the budget.
-    budget = (
-        config.token_budget if config.chunked_prefill else max(config.token_budget, max_model_len)
-    )
+    budget = config.step_tokens(model.device.type)
+    if not config.chunked_prefill:
+        budget = max(budget, model.max_length)
     scheduler: Scheduler = kind(
         cache,
         part.POLICIES[config.policy](cache),
