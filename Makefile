@@ -20,7 +20,7 @@ IMPL ?=
 # Of mutants: a module or folder of yaie (empty: all of it), and how many of the mutants to try (empty: all).
 MODULE ?=
 SAMPLE ?=
-# Of chat and serve: torch, triton or cuda (empty: triton on a GPU, torch without one).
+# Of chat and serve: cpu, torch, triton or cuda (empty: triton on a GPU, cpu without one).
 BACKEND ?=
 # Of build-kernels: GPU architectures, such as "80;90" (empty: this machine's).
 ARCH ?=
@@ -47,7 +47,7 @@ help: ## List the targets
 	@echo
 	@echo "Variables: LAB=radix_tree  TASK=4.2  SEED=number  IMPL=labs|solutions|folder"
 	@echo "           MODEL=hub-id-or-folder  PORT=number  ARGS='more arguments'"
-	@echo "           BACKEND=torch|triton|cuda"
+	@echo "           BACKEND=cpu|torch|triton|cuda"
 	@echo "           PYTHON=interpreter  VENV=folder  PIP_ARGS='options for pip'"
 
 setup: $(READY) ## Make the environment in .venv

@@ -25,6 +25,7 @@ from book.tools.blocks import PORT, Block, Command, ConsoleError, tidy
 from book.tools.mdbook import ROOT
 from grader.notebooks import SOURCE as NOTEBOOK_SOURCE
 from grader.stubs import generate
+from yaie.cuda.compiler import cache_folder
 from yaie.curriculum.progress import source_files
 
 COPIED = ("solutions", "yaie", "grader", "book")
@@ -74,11 +75,20 @@ class Sandbox:
         self.home.mkdir()
         self.copy.mkdir()
         copy_repository(self.root, self.copy)
+        self._share_library()
         link_environment(Path(sys.prefix), self.copy / ".venv")
         return self
 
     def __exit__(self, *error: object) -> None:
         self._stack.close()
+
+    def _share_library(self) -> None:
+        """Attention in C++ is compiled once for all chapters, not in each one's home."""
+        kept = self.home / ".cache/yaie"
+        kept.mkdir(parents=True)
+        shared = cache_folder().parent / "cpp"
+        shared.mkdir(parents=True, exist_ok=True)
+        (kept / "cpp").symlink_to(shared)
 
     def solve(self, lab: str) -> None:
         """Fill in a lab: the reference's files over the stubs."""
