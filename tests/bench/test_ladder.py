@@ -4,8 +4,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.cli.conftest import Ran, Yaie
 from tests.learner import hand_in, record_pass
+from yaie.backends.cpu.build import missing
+from yaie.bench import ladder
+from yaie.engine.llm_engine import LLMEngine
 
 SMALL = ["--requests", "4", "--prompt-tokens", "4-20", "--output-tokens", "3-6", "--repeats", "2"]
 
@@ -77,3 +82,27 @@ def test_without_a_part_of_ones_own_it_says_what_to_do(yaie: Yaie, labs: Path) -
     assert ran.code == 2
     assert "grade them with `make grade`" in ran.err
     assert "--mine sampler" in ran.err
+
+
+@pytest.mark.skipif(bool(missing()), reason=missing())
+@pytest.mark.parametrize(("lab", "backend"), [("radix_attention", "torch"), ("sampler", "cpu")])
+def test_your_attention_stands_beside_lab_5_of_the_reference_and_not_beside_cpp(
+    lab: str,
+    backend: str,
+    yaie: Yaie,
+    tiny_folder: str,
+    labs: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    used: set[str] = set()
+
+    class Recorded(LLMEngine):
+        def __init__(self, *args: Any, **settings: Any) -> None:
+            super().__init__(*args, **settings)
+            used.add(self.backend.name)
+
+    monkeypatch.setattr(ladder, "LLMEngine", Recorded)
+    hand_in(labs, lab)
+    climb(yaie, tiny_folder, tmp_path, "--mine", lab, "--device", "cpu")
+    assert used == {backend}
