@@ -91,6 +91,7 @@ class BodyLimit:
         self._seconds = seconds
         self._rejections = rejections
         self._held = 0
+        self._looking = asyncio.Semaphore(1)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["method"] in ("GET", "HEAD", "OPTIONS"):
@@ -119,8 +120,11 @@ class BodyLimit:
         except asyncio.CancelledError:  # the server ends without waiting for the rest
             raise _RefusedError(503, "The server is shutting down.") from None
         content = bytes(body)
-        is_large = len(content) > LARGE
-        refusal = await asyncio.to_thread(_refusal, content) if is_large else _refusal(content)
+        if len(content) <= LARGE:
+            refusal = _refusal(content)
+        else:  # one after the other: together they would keep the engine from the interpreter
+            async with self._looking:
+                refusal = await asyncio.to_thread(_refusal, content)
         if refusal is not None:
             raise _RefusedError(400, refusal)
         return left

@@ -12,9 +12,10 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from multiprocessing import get_context
 from typing import Any
 
 import httpx
@@ -172,32 +173,57 @@ def listen(url: str, seen: Seen) -> None:
             seen.text += delta.get("content") or ""
 
 
-def attack(url: str) -> Seen:
-    """The stream with all hostile requests beside it."""
+_is_over: Any = threading.Event()
+
+
+def _remember(is_over: Any) -> None:
+    global _is_over
+    _is_over = is_over
+
+
+def _ready() -> None:
+    """Answered once the process runs and has imported this module."""
+
+
+def watched(url: str) -> Seen:
+    """The stream, and `/health` until all is over. In a process of its own, or it would wait for the
+    hostile clients."""
     seen = Seen()
-    is_over = threading.Event()
 
     def look() -> None:
         with httpx.Client(base_url=url, timeout=60) as http:
-            while not is_over.is_set():
+            while not _is_over.is_set():
                 begin = time.perf_counter()
                 assert http.get("/health").status_code == 200
                 seen.health.append(time.perf_counter() - begin)
                 time.sleep(0.05)
 
-    kinds = list(hostile())
-    with ThreadPoolExecutor(len(kinds) + 2) as pool:
+    with ThreadPoolExecutor(1) as pool:
         looking = pool.submit(look)
+        listen(url, seen)
+        looking.result(300)
+    return seen
+
+
+def attack(url: str) -> Seen:
+    """The stream with all hostile requests beside it."""
+    spawn = get_context("spawn")
+    is_over = spawn.Event()
+    kinds = list(hostile())
+    with (
+        ProcessPoolExecutor(1, spawn, _remember, (is_over,)) as process,
+        ThreadPoolExecutor(len(kinds)) as pool,
+    ):
+        process.submit(_ready).result(60)
+        watching = process.submit(watched, url)
+        time.sleep(0.5)  # the stream runs
         try:
-            stream = pool.submit(listen, url, seen)
-            time.sleep(0.3)  # it runs
             asked = [(name, pool.submit(request, url)) for name, request in kinds]
-            stream.result(300)
-            for name, answer in asked:
-                seen.answers[f"{name}: {answer.result(300)}"] += 1
+            answers = Counter(f"{name}: {answer.result(300)}" for name, answer in asked)
         finally:
-            is_over.set()  # or the pool would wait for who looks, for ever
-        looking.result(60)
+            is_over.set()  # or the process would look for ever
+        seen = watching.result(300)
+    seen.answers = answers
     return seen
 
 
