@@ -64,6 +64,21 @@ SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
             "tie_word_embeddings": False,
         },
     ),
+    "llama-100m": (
+        "Llama",
+        {
+            "hidden_size": 1024,
+            "intermediate_size": 2816,
+            "num_hidden_layers": 8,
+            "num_attention_heads": 16,
+            "num_key_value_heads": 8,
+            "head_dim": 64,
+            "vocab_size": 8192,
+            "max_position_embeddings": 4096,
+            "rms_norm_eps": 1e-6,
+            "tie_word_embeddings": True,
+        },
+    ),
     "tiny": (
         "Llama",
         {
@@ -78,7 +93,8 @@ SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
         },
     ),
 }
-"""Family, and what its config.json says. The first two are those of the models with these names."""
+"""Family, and what its config.json says. The first two are those of the models with these names; the
+third is for CPUs."""
 SHARD_BYTES = 4 << 30
 WRITERS = 4
 SPREAD = 0.02

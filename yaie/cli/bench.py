@@ -124,7 +124,9 @@ def throughput(
     ] = False,
     shape: Annotated[
         str | None,
-        typer.Option(help="Random weights instead of a model: qwen3-0.6b, llama-3.1-8b or tiny."),
+        typer.Option(
+            help="Random weights instead of a model: qwen3-0.6b, llama-3.1-8b, llama-100m or tiny."
+        ),
     ] = None,
     shape_folder: Annotated[
         str | None, typer.Option(help="Where to keep them, and to find them again.")

@@ -11,14 +11,17 @@ from yaie.bench.peers.engines import ENGINES
 
 
 def main(name: str, job_file: str, requests: TextIO, answers: TextIO) -> None:
-    """Load the engine, say so, and carry out the runs that are asked for until the input ends."""
+    """Load the engine, say so, and carry out the runs that are asked for until the input ends: a number
+    a line, followed by WARM if nothing is to be forgotten before it."""
     job = json.loads(Path(job_file).read_text("utf-8"))
     engine = ENGINES[name](job["settings"])
     _answer(answers, {"version": engine.version})
     for line in requests:
-        engine.forget()
+        number, *warm = line.split()
+        if not warm:
+            engine.forget()
         begin = time.perf_counter()
-        lengths = engine.run(**job["runs"][int(line)])
+        lengths = engine.run(**job["runs"][int(number)])
         _answer(answers, {"seconds": time.perf_counter() - begin, "lengths": lengths})
     engine.close()
 

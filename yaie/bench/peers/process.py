@@ -48,7 +48,7 @@ class Peer:
                 process = self._started(job, stderr)
             try:
                 self.about.update(self._answer(process, log))
-                yield lambda number: self._run(process, log, number)
+                yield lambda number, warm=False: self._run(process, log, number, warm)
             except BaseException:
                 _end(process, patience=0)
                 raise
@@ -77,10 +77,10 @@ class Peer:
             env=os.environ | {"PYTHONPATH": os.pathsep.join(path)},
         )
 
-    def _run(self, process: "subprocess.Popen[str]", log: Path, number: int) -> Run:
+    def _run(self, process: "subprocess.Popen[str]", log: Path, number: int, warm: bool) -> Run:
         assert process.stdin is not None
         try:
-            process.stdin.write(f"{number}\n")
+            process.stdin.write(f"{number} WARM\n" if warm else f"{number}\n")
             process.stdin.flush()
         except BrokenPipeError:
             pass  # it has ended, and the missing answer tells

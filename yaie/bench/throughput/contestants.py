@@ -36,8 +36,10 @@ class Run:
         return self.output_tokens / self.seconds
 
 
-Runner = Callable[[int], Run]
-"""Carries out the run with this number."""
+class Runner(Protocol):
+    """Carries out the run with this number; warm: with what the runs before it left in the cache."""
+
+    def __call__(self, number: int, warm: bool = False) -> Run: ...
 
 
 class Contestant(Protocol):
@@ -67,7 +69,9 @@ class Ours:
         freeze_heap()  # as a server does
         try:
             self.look(held[0])
-            yield lambda number: run_at_once(held[0], self.runs[number], self.temperature)
+            yield lambda number, warm=False: run_at_once(
+                held[0], self.runs[number], self.temperature, warm
+            )
         finally:
             held.pop().close()
             free_memory()
@@ -93,13 +97,16 @@ def free_memory() -> None:
         torch.cuda.empty_cache()
 
 
-def run_at_once(engine: LLMEngine, jobs: Sequence[Job], temperature: float) -> Run:
-    """Queue every job and step to the end, with nothing cached before.
+def run_at_once(
+    engine: LLMEngine, jobs: Sequence[Job], temperature: float, warm: bool = False
+) -> Run:
+    """Queue every job and step to the end, with nothing cached before unless `warm`.
 
     Nothing is noted on the way, as in an application that wants the answers. Raises YaieError if a
     request fails or is short of a token.
     """
-    engine.reset_prefix_cache()
+    if not warm:
+        engine.reset_prefix_cache()
     before = engine.stats()
     begin = time.perf_counter()
     requests = [

@@ -66,7 +66,8 @@ class Served:
             processes = [one := psutil.Process(server.pid), *one.children(recursive=True)]
             self._ask(clients, url, [], [])  # what they import is not measured
 
-            def carry_out(number: int) -> Run:
+            def carry_out(number: int, warm: bool = False) -> Run:
+                del warm  # nothing is cached
                 jobs, before = self.runs[number], _cpu(processes)
                 begin = time.perf_counter()
                 answers = self._ask(clients, url, jobs, self.delays[number])
