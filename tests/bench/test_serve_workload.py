@@ -9,6 +9,7 @@ from tests.bench.test_throughput import SMALL
 from tests.cli.conftest import Yaie
 from yaie.bench.http_client import Answer
 from yaie.bench.throughput import serve
+from yaie.core.errors import YaieError
 
 
 def test_streams_through_the_server_beside_the_engine_alone(
@@ -41,6 +42,14 @@ def test_waits_are_read_off_the_pieces() -> None:
     waits = serve.waits_of(answers, cores=1.0)
     assert waits.first == pytest.approx([500, 1250])
     assert waits.gaps == pytest.approx([1000, 250, 2000])
+    arriving = serve.waits_of(answers, cores=1.0, at_once=False)
+    assert arriving.gaps == pytest.approx([500, 500, 1000, 250, 2000])
+
+
+def test_streams_that_never_run_together_have_no_gaps_to_tell() -> None:
+    answers = [Answer(sent=1.0, times=[1.5, 2.0]), Answer(sent=1.0, times=[2.5, 3.0])]
+    with pytest.raises(YaieError, match="longer outputs"):
+        serve.waits_of(answers, cores=1.0)
 
 
 def test_arrivals_are_a_poisson_process() -> None:

@@ -1,12 +1,13 @@
 """What is decided from a model's config alone: the length of its context, the dtype of its weights."""
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
-from yaie.models.loader import _dtype
+from yaie.models.loader import choose_dtype
 from yaie.models.rope import max_context
 
 
@@ -42,6 +43,7 @@ def test_yarn_context_is_never_shorter_than_the_stated_one(
     ],
 )
 def test_a_gpu_computes_in_the_checkpoints_dtype_unless_asked(
-    asked: str, device: str, stored: torch.dtype | None, dtype: torch.dtype
+    asked: str, device: str, stored: torch.dtype | None, dtype: torch.dtype, tmp_path: Path
 ) -> None:
-    assert _dtype(asked, SimpleNamespace(dtype=stored), torch.device(device)) is dtype
+    config = SimpleNamespace(dtype=stored)
+    assert choose_dtype(asked, config, torch.device(device), tmp_path) is dtype

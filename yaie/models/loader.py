@@ -86,7 +86,7 @@ class ModelLoader:
         self.head_dims = head_dims(self._config)
         self._kind = _adapter_class(self.architecture, self._config, force_generic)
         self._wanted = config.dtype
-        self.dtype = self._dtype(self._source.folder)
+        self.dtype = choose_dtype(self._wanted, self._config, self.device, self._source.folder)
         self.max_length = _max_length(config.max_model_len, self._config)
 
     def load(
@@ -101,7 +101,7 @@ class ModelLoader:
         files = checkpoint_files(folder)
         tokenizer = Tokenizer.load(folder, self.model_type)
         generation = read_generation_config(folder)
-        self.dtype = self._dtype(folder, dtypes)
+        self.dtype = choose_dtype(self._wanted, self._config, self.device, folder, dtypes)
         adapter = self._kind(self._config, ops, self.dtype, self.device, self.max_length)
         with _progress_bar(self.name, total_bytes(files), self._progress) as advance:
             adapter.load_weights(read_tensors(files, advance))
@@ -122,21 +122,6 @@ class ModelLoader:
             dtype_note=self._dtype_note,
         )
 
-    def _dtype(self, folder: Path, dtypes: Collection[torch.dtype] | None = None) -> torch.dtype:
-        if self._wanted != "auto":
-            dtype: torch.dtype = getattr(torch, self._wanted)
-            return dtype
-        stored = getattr(self._config, "dtype", None)
-        if self.device.type != "cpu":
-            return stored if isinstance(stored, torch.dtype) else torch.bfloat16
-        pays = (
-            stored == torch.bfloat16
-            and (dtypes is None or torch.bfloat16 in dtypes)
-            and _num_bytes(folder) >= FEWEST_IN_BFLOAT16 * torch.bfloat16.itemsize
-            and multiplies_bfloat16()
-        )
-        return torch.bfloat16 if pays else torch.float32
-
     @property
     def _dtype_note(self) -> str:
         if self._wanted != "auto" or self.device.type != "cpu" or self.dtype == torch.float32:
@@ -153,6 +138,30 @@ def _adapter_class(architecture: str, config: Any, force_generic: bool) -> type[
         check_architecture(architecture, config)
         adapter = GenericAdapter
     return adapter
+
+
+def choose_dtype(
+    wanted: str,
+    config: Any,
+    device: torch.device,
+    folder: Path,
+    dtypes: Collection[torch.dtype] | None = None,
+) -> torch.dtype:
+    """What `EngineConfig.dtype` comes to for a checkpoint, as much of it as is in `folder`. config: of
+    the model. dtypes: those that a CPU's is chosen from; all if None."""
+    if wanted != "auto":
+        dtype: torch.dtype = getattr(torch, wanted)
+        return dtype
+    stored = getattr(config, "dtype", None)
+    if device.type != "cpu":
+        return stored if isinstance(stored, torch.dtype) else torch.bfloat16
+    pays = (
+        stored == torch.bfloat16
+        and (dtypes is None or torch.bfloat16 in dtypes)
+        and _num_bytes(folder) >= FEWEST_IN_BFLOAT16 * torch.bfloat16.itemsize
+        and multiplies_bfloat16()
+    )
+    return torch.bfloat16 if pays else torch.float32
 
 
 def _num_bytes(folder: Path) -> int:

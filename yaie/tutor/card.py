@@ -87,7 +87,12 @@ These weights go on from earlier ones of the same shape and tokenizer, which had
 no tools, from scratch, in 3,900 steps of 64 windows at a peak learning rate of 0.002. Other processes
 wrote conversations while the GPU trained. The 150 seconds include the start, and the number of
 conversations above is that of this run alone. Before it, the tutor answered 32.5% of the unseen
-questions, and 75.0% of the unusual ways to ask for a reason, at which it has become worse."""
+questions, and 75.0% of the unusual ways to ask for a reason, at which it has become worse.
+
+The data has been widened since, to some 700 situations and 300 claims, and to tools with names and
+values that can only be copied. These weights have not seen that yet. A trial of 375 seconds on it
+reached 85.5% of the unseen questions, 71.4% beside tools as before, and called the simplest tools less
+surely."""
 _LABELS = {"yes_no": "yes or no", "follow_up": "follow-ups", "tool": "beside tools"}
 """How a row names a kind of unseen question, where its name is no word."""
 

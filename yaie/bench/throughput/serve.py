@@ -31,6 +31,7 @@ from yaie.bench.throughput.drawn import described, draw
 from yaie.bench.throughput.setting import Setting
 from yaie.bench.workload import Job, spread
 from yaie.core.config import EngineConfig
+from yaie.core.errors import YaieError
 
 ALONE, SERVED = "the engine alone", "through yaie serve"
 
@@ -38,7 +39,8 @@ ALONE, SERVED = "the engine alone", "through yaie serve"
 @dataclass(slots=True)
 class Waits:
     """Of one run, in milliseconds. first: from sending to the first piece, of each stream. gaps: between
-    pieces of a stream, from when every stream has begun. cores: that the server kept busy."""
+    pieces of a stream, if all are sent at once from when every stream has begun. cores: that the server
+    kept busy."""
 
     first: list[float]
     gaps: list[float]
@@ -69,10 +71,11 @@ class Served:
             def carry_out(number: int, warm: bool = False) -> Run:
                 del warm  # nothing is cached
                 jobs, before = self.runs[number], _cpu(processes)
+                at_once = not any(self.delays[number])
                 begin = time.perf_counter()
                 answers = self._ask(clients, url, jobs, self.delays[number])
                 seconds = max(answer.times[-1] for answer in answers) - begin
-                self.waits.append(waits_of(answers, (_cpu(processes) - before) / seconds))
+                self.waits.append(waits_of(answers, (_cpu(processes) - before) / seconds, at_once))
                 for answer, job in zip(answers, jobs, strict=True):
                     check(answer, job.num_output)
                 return Run(seconds, sum(job.num_output for job in jobs))
@@ -117,16 +120,18 @@ def _cpu(processes: Sequence[psutil.Process]) -> float:
     return float(sum(one.user + one.system for one in times))
 
 
-def waits_of(answers: Sequence[Answer], cores: float) -> Waits:
+def waits_of(answers: Sequence[Answer], cores: float, at_once: bool = True) -> Waits:
     """The head of an answer comes before its first token, as a piece of its own or with it; the last
-    piece is the end."""
-    begun = max(answer.times[0] for answer in answers)
+    piece is the end. Raises YaieError if there is no gap to speak of."""
+    begun = max(answer.times[0] for answer in answers) if at_once else 0.0
     gaps = [
         1e3 * (later - earlier)
         for answer in answers
         for earlier, later in pairwise(answer.times)
         if earlier >= begun
     ]
+    if len(gaps) < 2:
+        raise YaieError("every stream was over when the last one began: ask for longer outputs")
     return Waits([1e3 * (answer.times[0] - answer.sent) for answer in answers], gaps, cores)
 
 
@@ -185,9 +190,10 @@ def _show(setting: Setting, figures: dict[str, Any]) -> None:
             rows.append((f"{label}, {point}, ms", spread(values)))
     notes = [
         described(setting.asked),
-        "between tokens: from when every stream has its first",
         f"cores that the server kept busy: {spread(figures['server_cores'])}",
     ]
+    if setting.asked.rate is None:
+        notes.append("between tokens: from when every stream has its first")
     if "ratio" in figures:
         notes.append(f"through the server / alone: {spread(figures['ratio'])}")
     show(f"{setting.asked.requests} streams of {setting.name}", ["", "median (range)"], rows, notes)
