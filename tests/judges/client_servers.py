@@ -1,6 +1,7 @@
 """Servers in every state that a client may find one in, for programs of other environments."""
 
 import json
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -43,6 +44,14 @@ class FailingEngine(FakeEngine):
         return RequestOutput.of(request, "", [], FinishReason.ERROR)
 
 
+class PacedEngine(LLMEngine):
+    """3 ms a step at least: a stream's pieces are told apart by a client on a busy machine, too."""
+
+    def step(self) -> list[RequestOutput]:
+        time.sleep(0.003)
+        return super().step()
+
+
 @contextmanager
 def every_state(folder: Path) -> Iterator[str]:
     """The JSON that `judging.Servers` is read from. `folder` is for the model's files."""
@@ -52,7 +61,7 @@ def every_state(folder: Path) -> Iterator[str]:
     (model / "config.json").write_text(json.dumps({**config, "max_position_embeddings": LIMIT}))
 
     def engine() -> LLMEngine:
-        return LLMEngine(model=str(model), num_blocks=1024, threads=1, mine="none")
+        return PacedEngine(model=str(model), num_blocks=1024, threads=1, mine="none")
 
     with ExitStack() as stack:
         servers = {

@@ -56,7 +56,7 @@ def partial_answers_grow_into_a_whole_one(at: Servers) -> None:
     for mode in MODES:
         asked = client(at.judged, mode)
         pieces = list(asked.create_partial(model="judged", response_model=Answer, **FUSSY))
-        assert len(pieces) > 3, mode
+        assert len(pieces) > 1, mode
         whole = Answer.model_validate(pieces[-1].model_dump())
     found = asked.create(model="judged", response_model=Answer, **FUSSY)
     assert whole.model_dump() == found.model_dump()

@@ -42,7 +42,7 @@ def streamed_text_is_the_whole_text(at: Servers) -> None:
     model = talk(at, stream_usage=True)
     whole = model.invoke(TALK)
     chunks = list(model.stream(TALK))
-    assert len(chunks) > 5
+    assert len(chunks) > 1
     total = sum(chunks[1:], start=chunks[0])
     assert isinstance(total, AIMessageChunk)
     assert total.content == whole.content

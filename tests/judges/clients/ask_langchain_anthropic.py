@@ -52,7 +52,7 @@ def plain(at: Servers) -> None:
 def streamed_text_is_the_whole_text(at: Servers) -> None:
     whole = talk(at).invoke(TALK)
     chunks = list(talk(at).stream(TALK))
-    assert len(chunks) > 5
+    assert len(chunks) > 1
     total = sum(chunks[1:], start=chunks[0])
     assert isinstance(total, AIMessageChunk)
     assert total.text == whole.text

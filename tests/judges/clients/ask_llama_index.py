@@ -48,7 +48,7 @@ def plain(at: Servers) -> None:
 def streamed_text_is_the_whole_text(at: Servers) -> None:
     whole = talker(at).chat(TALK)
     pieces = list(talker(at).stream_chat(TALK))
-    assert len(pieces) > 5
+    assert len(pieces) > 1
     assert "".join(piece.delta or "" for piece in pieces) == whole.message.content
     assert pieces[-1].message.content == whole.message.content
 

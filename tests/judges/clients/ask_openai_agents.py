@@ -77,7 +77,7 @@ async def streamed_text_is_the_whole_text(at: Servers) -> None:
             async for event in streamed.stream_events()
             if event.type == "raw_response_event" and isinstance(event.data, ResponseTextDeltaEvent)
         ]
-        assert len(pieces) > 2
+        assert len(pieces) > 1
         assert "".join(pieces) == streamed.final_output == QUESTION[::-1]
         assert streamed.context_wrapper.usage.output_tokens == len(QUESTION)
 

@@ -60,7 +60,7 @@ async def streamed_text_is_the_whole_text(at: Servers) -> None:
         whole = await agent(at, kind).run(QUESTION)
         async with agent(at, kind).run_stream(QUESTION) as streamed:
             pieces = [piece async for piece in streamed.stream_text(delta=True, debounce_by=None)]
-        assert len(pieces) > 5
+        assert len(pieces) > 1
         assert "".join(pieces) == whole.output
         assert streamed.usage.output_tokens == 24
 

@@ -42,7 +42,7 @@ async def plain_and_streamed(at: Servers) -> None:
     assert whole.response.finish_reason == "length"
     async with agent(at).run_stream(QUESTION) as streamed:
         pieces = [piece async for piece in streamed.stream_text(delta=True, debounce_by=None)]
-    assert len(pieces) > 5
+    assert len(pieces) > 1
     assert "".join(pieces) == whole.output
     assert streamed.usage.output_tokens == 24
 
