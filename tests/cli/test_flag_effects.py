@@ -190,6 +190,13 @@ def test_overlap(make: Make) -> None:
     engine.close()
 
 
+def test_speculate_and_num_drafts(make: Make) -> None:
+    engine = make(speculate="ngram", num_drafts=2)
+    add(engine, [5, 6, 7, 8] * 4)
+    steps(engine, 1)
+    assert engine.stats()["draft_tokens"] == 2
+
+
 def test_prefix_caching(make: Make) -> None:
     engine = make(prefix_caching=False)
     for _ in range(2):

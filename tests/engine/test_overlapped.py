@@ -1,81 +1,22 @@
 """The overlapped loop gives what lab 7's loop gives, and undoes what it learns late."""
 
 import json
-from collections.abc import Callable
-from typing import Any
 
 import jsonschema
 import pytest
 import torch
 
 from tests.engine.constrained import PERSON, schema
+from tests.engine.mixed import GREEDY, LONG, POOLS, add_all, close, run
 from tests.models.tiny import tiny_model
 from yaie import LLMEngine, SamplingParams
-from yaie.core.request import FinishReason, Request
-
-LONG = [(7 * i) % 250 + 3 for i in range(90)]
-GREEDY: dict[str, Any] = {"temperature": 0, "max_tokens": 20}
-Settings = dict[str, Any]
-
-POOLS: dict[str, Settings] = {
-    "roomy": {"num_blocks": 300},
-    "chunks": {"num_blocks": 300, "token_budget": 16},
-    "recompute": {"num_blocks": 11, "watermark": 0.0, "max_num_seqs": 12},
-    "swap": {
-        "num_blocks": 11, "watermark": 0.0, "max_num_seqs": 12, "preemption": "swap",
-        "swap_space": 0.01,
-    },
-    "no cache": {"num_blocks": 60, "prefix_caching": False},
-    "priority": {"num_blocks": 40, "policy": "lpm", "token_budget": 48},
-}  # fmt: skip
+from yaie.core.request import FinishReason
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
     torch.set_num_threads(1)
     return str(tiny_model("llama", tmp_path_factory.mktemp("models") / "llama"))
-
-
-def mixed() -> list[tuple[list[int], SamplingParams]]:
-    """Prompts around block borders, each with other parameters."""
-    prompts = [LONG[start : start + length] for start, length in
-               ((0, 40), (0, 33), (3, 16), (3, 17), (9, 1), (0, 64), (20, 48), (5, 31))]  # fmt: skip
-    params = [
-        SamplingParams(**GREEDY, ignore_eos=True),
-        SamplingParams(temperature=0.8, seed=5, max_tokens=18, presence_penalty=0.7),
-        SamplingParams(**GREEDY, logprobs=2, prompt_logprobs=1, ignore_eos=True),
-        SamplingParams(temperature=1.0, top_k=20, top_p=0.9, seed=8, max_tokens=30, n=3),
-        SamplingParams(temperature=0, max_tokens=1, ignore_eos=True),
-        SamplingParams(**GREEDY, repetition_penalty=1.3, frequency_penalty=0.4, ignore_eos=True),
-        SamplingParams(temperature=0.9, seed=3, max_tokens=120, constraint=schema(PERSON)),
-        SamplingParams(temperature=0.7, seed=1, max_tokens=40, stop=("a", "e b"), min_p=0.02),
-    ]
-    return list(zip(prompts, params, strict=True))
-
-
-def run(engine: LLMEngine, on_step: Callable[[int], None] = lambda _: None) -> dict[str, str]:
-    """Step to the end with every invariant checked; the text of each request."""
-    texts: dict[str, str] = {}
-    step = 0
-    while engine.has_work:
-        for output in engine.step():
-            texts[output.request_id] = texts.get(output.request_id, "") + output.text
-        engine.check()
-        step += 1
-        on_step(step)
-    return texts
-
-
-def add_all(engine: LLMEngine) -> list[Request]:
-    return [one for prompt, params in mixed() for one in engine.add_request(prompt, params)]
-
-
-def close(left: list[Any], right: list[Any]) -> bool:
-    return len(left) == len(right) and all(
-        (one is None) == (other is None)
-        and (one is None or abs(one.logprob - other.logprob) < 1e-3)
-        for one, other in zip(left, right, strict=True)
-    )
 
 
 @pytest.mark.parametrize("pool", POOLS)

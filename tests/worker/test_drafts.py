@@ -148,16 +148,28 @@ def test_each_accepted_token_has_its_logprob() -> None:
     assert one([*true[1:3], (true[3] + 1) % VOCAB], 1) == pytest.approx(one([], 3), abs=1e-6)
 
 
-def test_constrained_seat_with_drafts_is_a_fault() -> None:
+@pytest.mark.parametrize(
+    ("drafts", "gained"), [([17, 18], [17, 18, 19]), ([17, 9], [17, 18]), ([9, 18], [17])]
+)
+def test_constrained_seat_has_a_mask_for_each_of_its_draws(
+    drafts: list[int], gained: list[int]
+) -> None:
     rig = Rig()
-    rig.step(enter={0: request_of([1, 2]), 1: request_of([3])})
+    rig.step(enter={seat: mixed_requests()[seat] for seat in (1, 3)})
     request = request_of([5, 6])
     request.matcher = object()
-    step = rig.plan(enter={2: request}, drafts={2: [4]})
-    step.masked = True
-    fault = rig.worker.execute(step).result().fault
-    assert fault is not None
-    assert "a constrained seat takes no drafts" in fault.message
+    allowed = np.zeros((3, VOCAB), np.uint8)
+    allowed[range(3), [17, 18, 19]] = 1
+    masks = np.packbits(allowed, axis=1, bitorder="little")
+    result = rig.step(
+        enter={2: request},
+        drafts={**guessed(rig, [1, 3], GUESSES["right"], random.Random(0)), 2: drafts},
+        masks=lambda step: StepMasks(step.step, np.array([2, 2, 2], np.int32), masks),
+    )
+    assert result.fault is None
+    assert rig.output(2) == gained
+    del rig.requests[2]
+    assert_all_drew_the_truth(rig)
 
 
 def test_constrained_seat_may_stand_beside_drafts() -> None:

@@ -70,6 +70,15 @@ class EngineConfig:
         "Replay steps as CUDA graphs; auto where it can be done. on demands it, lazy records a "
         "size when it is first met, padded launches the same kernels one by one (for comparison).",
     )
+    speculate: Literal["off", "ngram"] = setting(
+        "off",
+        "Guess at the next tokens and verify several in one step; the output stays the same. ngram: "
+        "what followed the last few tokens when they stood in the text before.",
+    )
+    num_drafts: int | None = setting(
+        None,
+        "Tokens guessed at a time; if not given, as many as have proved worth it, or none.",
+    )
     prefix_caching: bool = setting(True, "Reuse the KV blocks of shared prefixes.")
     chunked_prefill: bool = setting(True, "Split prompts over steps when the budget is short.")
     preemption: Literal["recompute", "swap"] = setting(
@@ -98,7 +107,7 @@ class EngineConfig:
 
     def _check_ranges(self) -> None:
         for name in ("block_size", "num_blocks", "max_model_len", "max_num_seqs", "token_budget",
-                     "max_waiting", "threads"):  # fmt: skip
+                     "max_waiting", "threads", "num_drafts"):  # fmt: skip
             value = getattr(self, name)
             require(value is None or value >= 1, name, "must be at least 1", value)
         share = self.kv_memory_share
@@ -113,6 +122,14 @@ class EngineConfig:
                 "one of the two",
                 param="overlap",
             )
+        if self.overlap == "on" and self.speculate != "off":
+            raise ConfigError(
+                f"overlap 'on' does not go with speculate {self.speculate!r}, which guesses only at what "
+                "follows tokens that are known: leave out one of the two",
+                param="overlap",
+            )
+        if self.num_drafts is not None and self.speculate == "off":
+            raise ConfigError("num_drafts needs speculate, such as 'ngram'", param="num_drafts")
         if self.preemption == "swap" and self.swap_space == 0:
             raise ConfigError(
                 "preemption 'swap' needs swap_space above 0 (in GiB)", param="swap_space"

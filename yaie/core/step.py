@@ -122,8 +122,9 @@ class StepMasks:
     """Which tokens a step's constrained seats may draw. It follows its StepInput, because a grammar must
     have seen the token before; only sampling waits for it.
 
-    seats: [m] int32, those that are constrained and sample. bits: [m, ceil(vocab / 8)] uint8, the lowest
-    bit first; a set bit allows its token. A seat of which nothing is allowed draws nothing.
+    seats: [m] int32, those that are constrained and sample, one with k drafts k + 1 times. bits: [m,
+    ceil(vocab / 8)] uint8, the lowest bit first; a set bit allows its token. Row j of a seat is what may
+    follow its first j drafts. A seat of which nothing is allowed draws nothing.
     """
 
     step: int

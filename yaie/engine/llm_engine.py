@@ -60,7 +60,14 @@ class LLMEngine:
 
     def _assembled(self) -> Machine | RecoveringMachine:
         def make(config: EngineConfig) -> Machine:
-            return assemble(config, self.backend, self._model, self._counters.planned)
+            counters = self._counters
+            return assemble(
+                config,
+                self.backend,
+                self._model,
+                counters.planned,
+                on_verified=counters.verified,
+            )
 
         if parts_in_steps(self.backend.parts):
             return RecoveringMachine(make, self.config, self.backend.parts)

@@ -35,6 +35,12 @@ COUNTERS = {
     "prefix_cache_queries": ("prompt_tokens", "Prompt tokens looked up in the prefix cache."),
     "prefix_cache_hits": ("cached_tokens", "Prompt tokens taken from the prefix cache."),
     "num_preemptions": ("preemptions", "Times that a request lost its place to another one."),
+    "spec_decode_num_drafts": ("drafted", "Times that a request had drafts in a step."),
+    "spec_decode_num_draft_tokens": ("draft_tokens", "Draft tokens that were verified."),
+    "spec_decode_num_accepted_tokens": (
+        "accepted_draft_tokens",
+        "Draft tokens that were right.",
+    ),
     "prompt_tokens": ("prompt_tokens", "Prompt tokens of requests that got their first token."),
     "generation_tokens": ("generation_tokens", "Tokens generated."),
     "corrupted_requests": ("corrupted_requests", "Requests whose logits were NaN or infinite."),

@@ -49,8 +49,10 @@ def pick(step: StepInput, rows: Picked) -> StepInput:
 
 def masks_of(step: StepInput, masks: StepMasks) -> StepMasks:
     """The masks of a picked step's seats, in its order."""
-    place = {seat: row for row, seat in enumerate(masks.seats.tolist())}
-    rows = [place[seat] for seat in step.seats.tolist() if seat in place]
+    places: dict[int, list[int]] = {}
+    for row, seat in enumerate(masks.seats.tolist()):
+        places.setdefault(seat, []).append(row)  # one for each draw
+    rows = [row for seat in step.seats.tolist() for row in places.get(seat, ())]
     return StepMasks(masks.step, masks.seats[rows], masks.bits[rows])
 
 

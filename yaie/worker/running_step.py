@@ -188,8 +188,6 @@ class RunningStep:
             self._drafts = DraftRows(step, ends, worker.device)
             seats, places = self._drafts.seats, self._drafts.places
             self._lives = worker.seats.lives[seats]
-            if worker.sampling.constrained[step.seats[step.num_drafts > 0]].any():
-                raise ValueError("a constrained seat takes no drafts")
         else:
             seats, places = step.seats[step.samples], ends[step.samples] - 1
         if len(places) != len(hidden):

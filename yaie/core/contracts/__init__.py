@@ -4,13 +4,14 @@ A learner's part and the reference satisfy the same `Protocol`; a grader grades 
 nothing private. Shapes are written `[n, d]`; T is the number of query tokens in a step's flat batch.
 
     sampling    lab 1            scheduling   lab 6        kernels   labs 9 to 16
-    layers      lab 2            stepping     lab 7
+    layers      lab 2            stepping     lab 7        graphs    lab 17
     memory      lab 3            serving      lab 8
     prefixes    lab 4            worker       given: what runs on a device
-    attention   lab 5
+    attention   lab 5            drafting     given: guesses at the next tokens
 """
 
 from .attention import BatchAttention
+from .drafting import Proposer
 from .layers import Attend, TransformerOps
 from .memory import BlockManager, KVCacheManager, KVPool
 from .prefixes import RadixTree
@@ -33,6 +34,7 @@ __all__ = [
     "ModelService",
     "OutputStream",
     "PendingStep",
+    "Proposer",
     "RadixTree",
     "Reply",
     "Sampler",

@@ -58,24 +58,41 @@ class Matcher:
         self._has_ended = False
         self.error: str | None = None
 
-    def fill(self, bits: NDArray[np.uint8]) -> None:
-        """Set the bits [width / 8] of the tokens that may come next, the lowest first; none if the
-        matcher has failed.
+    def fill(self, rows: NDArray[np.uint8], drafts: Sequence[int] = ()) -> None:
+        """Set the bits [1 + drafts, width / 8] of the tokens that may come next, the lowest first; none
+        if the matcher has failed. Row j is what may come behind the first j drafts, all of which may
+        come (`num_allowed`).
 
         The end-of-sequence tokens are among them where the output may end. After one (`ignore_eos`)
         nothing else is. Before `min_tokens` what ends an output is left out, as long as something else
         may come.
         """
-        bits[:] = 0
+        rows[:] = 0
         self._follow()
         if self._has_ended:
             for token in self._eos_token_ids:
-                bits[token // 8] |= 1 << token % 8
-        elif self.error is None:
+                rows[:, token // 8] |= 1 << token % 8
+            return
+        for num_drafts, bits in enumerate(rows):
+            if num_drafts:
+                self._matcher.consume_token(drafts[num_drafts - 1])
+            self._fill_next(bits, self._num_followed + num_drafts)
+        if drafts:
+            self._matcher.rollback(len(drafts))
+
+    def num_allowed(self, drafts: Sequence[int]) -> int:
+        """How many of these tokens, from the first on, may come next. None of them ends an output."""
+        self._follow()
+        if self._has_ended or self.error is not None:
+            return 0
+        return int(self._matcher.validate_tokens(list(drafts)))
+
+    def _fill_next(self, bits: NDArray[np.uint8], num_before: int) -> None:
+        if self.error is None:
             mask = np.frombuffer(self._mask(), np.uint8)[: len(bits)]
             if self.error is None:
                 bits[: len(mask)] = mask
-                if self._num_followed < self._request.params.min_tokens:
+                if num_before < self._request.params.min_tokens:
                     _leave_out(bits, self._enders)
 
     def _follow(self) -> None:

@@ -10,6 +10,8 @@ from yaie.backends.base import Backend
 from yaie.core.batch import StepPlan
 from yaie.core.config import EngineConfig, Graphs
 from yaie.core.contracts import Detokenizer, EngineCore, KVCacheManager, Scheduler, Worker
+from yaie.engine.drafting.drafter import Drafter, OnVerified
+from yaie.engine.drafting.ngrams import NgramProposer
 from yaie.engine.step.byte_text import ByteDetokenizer, TokenTable
 from yaie.engine.step.encoder import StepEncoder
 from yaie.engine.step.executor import StepExecutor
@@ -53,10 +55,12 @@ def assemble(
     model: LoadedModel,
     on_plan: Callable[[StepPlan], None] | None = None,
     wrap_worker: Callable[[Worker], Worker] | None = None,
+    on_verified: OnVerified | None = None,
 ) -> Machine:
     """Cache, scheduler and step loop for a loaded model, and the worker that they send steps to.
 
     on_plan: told of each plan before it is sent. wrap_worker: what to put in front of the worker.
+    on_verified: told what became of drafts.
     """
     sizes = sizes_for(config, backend, model)
     parts = backend.parts
@@ -70,7 +74,8 @@ def assemble(
         worker = wrap_worker(worker)
     vocab_size = model.adapter.vocab_size
     encoder = StepEncoder(sizes.num_seats, vocab_size, model.eos_token_ids)
-    executor = StepExecutor(worker, encoder, vocab_size, on_plan)
+    drafter = _drafter(config, model, cache, on_verified)
+    executor = StepExecutor(worker, encoder, vocab_size, on_plan, drafter)
     engine = parts["engine"]
     core: EngineCore = engine.EngineCore(
         scheduler,
@@ -88,10 +93,27 @@ def assemble(
 
 
 def overlaps(config: EngineConfig, model: LoadedModel) -> bool:
-    """Whether the overlapped loop runs; `auto` is where the device works while Python does not."""
+    """Whether the overlapped loop runs; `auto` is where the device works while Python does not, and
+    drafts need not know the token before them."""
     if config.overlap == "auto":
-        return model.device.type == "cuda" and config.batching == "continuous"
+        may = config.batching == "continuous" and config.speculate == "off"
+        return model.device.type == "cuda" and may
     return config.overlap == "on"
+
+
+def _drafter(
+    config: EngineConfig, model: LoadedModel, cache: KVCacheManager, on_verified: OnVerified | None
+) -> Drafter | None:
+    if config.speculate == "off":
+        return None
+    return Drafter(
+        NgramProposer(),
+        cache,
+        token_budget=config.step_tokens(model.device.type),
+        num_drafts=config.num_drafts,
+        eos_token_ids=model.eos_token_ids,
+        on_verified=on_verified,
+    )
 
 
 def _detokenizers(parts: Parts, tokenizer: Tokenizer) -> Callable[[], Detokenizer]:

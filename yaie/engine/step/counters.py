@@ -15,6 +15,8 @@ class Counters:
     the first that came from the prefix cache.
     computed_tokens: what the forward passes computed, recomputation after a preemption included.
     prefilled_tokens: those of them that are tokens of prompts.
+    drafted: how often a request had drafts in a step. draft_tokens: how many, and
+    accepted_draft_tokens: how many of them were right.
     failed_requests: ended with FinishReason.ERROR. corrupted_requests: those among them whose logits
     or hidden states were not finite.
     """
@@ -28,6 +30,9 @@ class Counters:
     preemptions: int = 0
     computed_tokens: int = 0
     prefilled_tokens: int = 0
+    drafted: int = 0
+    draft_tokens: int = 0
+    accepted_draft_tokens: int = 0
     _started: list[str] = field(default_factory=list)
 
     def planned(self, plan: StepPlan) -> None:
@@ -44,6 +49,12 @@ class Counters:
             if request.scheduled_time is None:
                 request.scheduled_time = now
                 self._started.append(request.request_id)
+
+    def verified(self, num_requests: int, num_drafts: int, num_accepted: int) -> None:
+        """A step has verified drafts."""
+        self.drafted += num_requests
+        self.draft_tokens += num_drafts
+        self.accepted_draft_tokens += num_accepted
 
     def stepped(self, outputs: Sequence[RequestOutput]) -> None:
         """A step has yielded these."""

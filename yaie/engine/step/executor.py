@@ -1,5 +1,6 @@
 """Sends plans to a worker as data, and takes over for their requests what comes back."""
 
+import time
 from collections.abc import Callable
 
 import numpy as np
@@ -10,6 +11,7 @@ from yaie.core.contracts import StepHandle, Worker
 from yaie.core.errors import YaieError
 from yaie.core.request import FailureKind, Request
 from yaie.core.step import Fault, StepMasks, StepResult
+from yaie.engine.drafting.drafter import Drafter
 from yaie.engine.step.encoder import StepEncoder
 
 CORRUPTED = "the model produced logits that are not finite (NaN or infinity)"
@@ -38,15 +40,20 @@ class StepExecutor:
         encoder: StepEncoder,
         vocab_size: int,
         on_plan: Callable[[StepPlan], None] | None = None,
+        drafter: Drafter | None = None,
     ) -> None:
-        """vocab_size: of the logits. on_plan: told of each plan before it is sent."""
+        """vocab_size: of the logits. on_plan: told of each plan before it is sent. drafter: adds drafts
+        to each plan before that."""
         self._worker = worker
         self._encoder = encoder
         self._mask_bytes = -(-vocab_size // 8)
         self._on_plan = on_plan
+        self._drafter = drafter
 
     def execute(self, plan: StepPlan) -> "SentStep":
         """Begin to carry out a plan."""
+        if self._drafter is not None:
+            self._drafter.extend(plan)
         if self._on_plan is not None:
             self._on_plan(plan)
         if plan.is_empty:
@@ -54,12 +61,14 @@ class StepExecutor:
         step = self._encoder.encode(plan)
         handle = self._worker.execute(step)
         if not step.masked:
-            return SentStep(plan, handle)
+            return SentStep(plan, handle, drafter=self._drafter)
         constrained = (item for item in plan.scheduled if item.request.matcher is not None)
-        waiting = [item.request for item in constrained if item.samples]
-        seats = self._encoder.seats_of(waiting)
-        bits = np.zeros((len(waiting), self._mask_bytes), dtype=np.uint8)
-        return SentStep(plan, handle, waiting, StepMasks(step.step, seats, bits))
+        waiting = [item for item in constrained if item.samples]
+        counts = [1 + len(item.drafts) for item in waiting]
+        seats = np.repeat(self._encoder.seats_of([item.request for item in waiting]), counts)
+        bits = np.zeros((len(seats), self._mask_bytes), dtype=np.uint8)
+        masks = StepMasks(step.step, seats, bits)
+        return SentStep(plan, handle, waiting, masks, drafter=self._drafter)
 
 
 class SentStep:
@@ -69,15 +78,18 @@ class SentStep:
         self,
         plan: StepPlan,
         handle: StepHandle | None,
-        waiting: list[Request] | None = None,
+        waiting: list[ScheduledRequest] | None = None,
         masks: StepMasks | None = None,
+        drafter: Drafter | None = None,
     ) -> None:
-        """handle: None for a plan of nothing. waiting: requests that sample under a grammar, for each
-        row of `masks`, which are still to be filled in."""
+        """handle: None for a plan of nothing. waiting: those that sample under a grammar, in the order
+        of `masks`, whose rows are still to be filled in. drafter: is told what came of the plan."""
         self._plan = plan
         self._handle = handle
         self._waiting = waiting or []
         self._masks = masks
+        self._drafter = drafter
+        self._begin = time.perf_counter()
 
     def send_masks(self) -> None:
         """Let the step sample. All tokens of its constrained requests are known by now. Twice is
@@ -85,11 +97,14 @@ class SentStep:
         if self._masks is None or self._handle is None:
             return
         masks, self._masks = self._masks, None
-        for row, request in zip(masks.bits, self._waiting, strict=True):
-            if request.is_finished:
-                row[:] = 0xFF  # its draw goes nowhere
+        row = 0
+        for item in self._waiting:
+            rows = masks.bits[row : row + 1 + len(item.drafts)]
+            row += len(rows)
+            if item.request.is_finished:
+                rows[:] = 0xFF  # its draw goes nowhere
             else:
-                request.matcher.fill(row)
+                item.request.matcher.fill(rows, item.drafts)
         self._handle.mask(masks)
 
     def result(self) -> StepOutcome:
@@ -108,7 +123,10 @@ class SentStep:
             request = self._plan.scheduled[row].request
             if not request.is_finished:
                 request.logprobs += entries
-        return StepOutcome(result.token_ids, self._failed(result))
+        outcome = StepOutcome(result.token_ids, self._failed(result))
+        if self._drafter is not None:
+            self._drafter.verified(self._plan, outcome, time.perf_counter() - self._begin)
+        return outcome
 
     def _failed(self, result: StepResult) -> list[Request]:
         """The live requests that this step went wrong for, told why."""
