@@ -1,7 +1,7 @@
 """Plans go to a worker as data; masks, log-probabilities and failures come to their requests."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -61,12 +61,13 @@ class Matcher:
         self._request = request
         self._allowed = allowed
 
-    def fill(self, bits: np.ndarray) -> None:
+    def fill(self, rows: np.ndarray, drafts: Sequence[int] = ()) -> None:
         """As the engine's own."""
+        assert len(rows) == 1 + len(drafts)
         self.num_seen = self._request.num_output_tokens
-        bits[:] = 0
+        rows[:] = 0
         for token in self._allowed:
-            bits[token // 8] |= 1 << token % 8
+            rows[:, token // 8] |= 1 << token % 8
 
 
 def executor_of(

@@ -124,7 +124,7 @@ class EngineConfig:
             )
         if self.overlap == "on" and self.speculate != "off":
             raise ConfigError(
-                f"overlap 'on' does not go with speculate {self.speculate!r}, which guesses only at what "
+                f"overlap 'on' does not go with speculate {self.speculate!r}, which guesses at what "
                 "follows tokens that are known: leave out one of the two",
                 param="overlap",
             )
