@@ -76,6 +76,19 @@ class ConstraintError(InvalidRequestError):
     code = "constraint_failed"
 
 
+class UnsupportedSchemaError(InvalidRequestError):
+    """A JSON schema says something that lab 21's grammars do not know. keyword: which.
+
+    The engine then has llguidance follow it: no client sees this.
+    """
+
+    code = "unsupported_schema"
+
+    def __init__(self, keyword: str) -> None:
+        super().__init__(f"grammars for {keyword!r} are not supported", param="response_format")
+        self.keyword = keyword
+
+
 class ModelNotFoundError(InvalidRequestError):
     """The request names a model that this server does not serve."""
 

@@ -1,0 +1,193 @@
+# Lab 21, your part: task 21.2. The rest is given.
+"""From a JSON schema to a grammar. Called once for a new schema; `automaton.py` goes on from there."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+from urllib.parse import unquote
+
+from yaie.core.errors import UnsupportedSchemaError
+from yaie.core.grammar import Choice, Grammar, Repeat, choice, concat, optional, text
+
+from .json_text import WHITESPACE, spaced
+from .values import constant, enclosed, integer, number, string
+
+Json = dict[str, Any]
+
+SILENT = frozenset(
+    ("title", "description", "default", "examples", "$defs", "definitions", "$schema", "$comment")
+)
+"""Words that say nothing of the value."""
+WORDS = {
+    "object": frozenset(("properties", "required", "additionalProperties")),
+    "array": frozenset(("items", "minItems", "maxItems")),
+    "string": frozenset(("minLength", "maxLength")),
+    "integer": frozenset[str](),
+    "number": frozenset[str](),
+    "boolean": frozenset[str](),
+    "null": frozenset[str](),
+}
+"""For each type what else its schema may say."""
+
+
+def schema_grammar(schema: Any) -> Grammar:
+    """See `yaie.core.contracts.constraining.SchemaGrammar`."""
+    return SchemaReader(schema).read(schema)
+
+
+class SchemaReader:
+    """Reads one schema and those within it."""
+
+    def __init__(self, root: Any) -> None:
+        """root: the whole schema, which references lead into."""
+        self._root = root
+        self._made: dict[str, Grammar | None] = {}  # by reference; None while it is being read
+
+    def read(self, schema: Any) -> Grammar:
+        """The grammar of a schema within the root. Raises UnsupportedSchemaError."""
+        if not isinstance(schema, dict):
+            raise UnsupportedSchemaError(str(schema))
+        words = schema.keys() - SILENT
+        readers: dict[str, Callable[[Json], Grammar]] = {
+            "$ref": self._reference,
+            "anyOf": self._any_of,
+            "enum": self._enum,
+            "const": self._enum,
+        }
+        for keyword, reader in readers.items():
+            if keyword in words:
+                _refuse(words - {keyword} - ({"type"} if reader == self._enum else set()))
+                return reader(schema)
+        types = _types(schema)
+        _refuse(words - {"type"}.union(*(WORDS[name] for name in types)))
+        return choice(self._of_type(name, schema) for name in types)
+
+    def _of_type(self, name: str, schema: Json) -> Grammar:
+        """The grammar of one type of a schema."""
+        if name == "object":
+            return self._object(schema)
+        if name == "array":
+            return self._array(schema)
+        if name == "string":
+            return string(*_limits(schema, "minLength", "maxLength"))
+        values = {"integer": integer, "number": number, "null": lambda: constant(None)}
+        values["boolean"] = lambda: Choice((constant(True), constant(False)))
+        return values[name]()
+
+    # ANCHOR: enum
+    def _enum(self, schema: Json) -> Grammar:
+        """The constants of `enum`, or the one of `const`. With a `type`, those that are of it.
+
+        Raises UnsupportedSchemaError if none is.
+        """
+        # TODO 21.2: your code here (the reference: 7 lines).
+        raise NotImplementedError(
+            "structured_output task 21.2: not implemented yet; see chapter Only what the schema allows"
+        )
+
+    # ANCHOR_END: enum
+
+    # ANCHOR: any_of
+    def _any_of(self, schema: Json) -> Grammar:
+        """Any one of the schemas in `anyOf`. Raises UnsupportedSchemaError if there is none."""
+        # TODO 21.2: your code here (the reference: 3 lines).
+        raise NotImplementedError(
+            "structured_output task 21.2: not implemented yet; see chapter Only what the schema allows"
+        )
+
+    def _reference(self, schema: Json) -> Grammar:
+        """The grammar of the schema that `$ref` names, read once however often it is named.
+
+        Raises UnsupportedSchemaError("$ref") for one that leads back to itself: no regular language has
+        values in values without end.
+        """
+        # TODO 21.2: your code here (the reference: 9 lines).
+        raise NotImplementedError(
+            "structured_output task 21.2: not implemented yet; see chapter Only what the schema allows"
+        )
+
+    # ANCHOR_END: any_of
+
+    # ANCHOR: object
+    def _object(self, schema: Json) -> Grammar:
+        """`{`, the properties in the order of the schema, `}`. Between two of them stands a comma, and
+        never behind the last; those that are not required may be left out.
+
+        `additionalProperties` must be false, and what is required must be among the properties.
+        Built from the right: what may follow a property is there before it, and is shared.
+        """
+        # TODO 21.2: your code here (the reference: 12 lines).
+        raise NotImplementedError(
+            "structured_output task 21.2: not implemented yet; see chapter Only what the schema allows"
+        )
+
+    # ANCHOR_END: object
+
+    # ANCHOR: array
+    def _array(self, schema: Json) -> Grammar:
+        """`[`, minItems to maxItems items with commas between them, `]`. `items` must be there."""
+        # TODO 21.2: your code here (the reference: 10 lines).
+        raise NotImplementedError(
+            "structured_output task 21.2: not implemented yet; see chapter Only what the schema allows"
+        )
+
+    # ANCHOR_END: array
+
+
+def is_of_type(value: Any, name: str) -> bool:
+    """Whether a value of JSON is of a type. True and False are no numbers; 2.0 is an integer."""
+    if isinstance(value, bool) or value is None:
+        return name == ("null" if value is None else "boolean")
+    if name == "integer":
+        return isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+    kinds: dict[str, Any] = {"object": dict, "array": list, "string": str, "number": (int, float)}
+    return name in kinds and isinstance(value, kinds[name])
+
+
+def _types(schema: Json) -> list[str]:
+    """The names in `type`, of which there is at least one."""
+    found = schema.get("type")
+    names: list[Any] = found if isinstance(found, list) else [found]
+    if not names or not all(isinstance(name, str) and name in WORDS for name in names):
+        raise UnsupportedSchemaError("type" if "type" in schema else "a schema without a type")
+    return names
+
+
+def _refuse(words: Iterable[str]) -> None:
+    for keyword in sorted(words):
+        raise UnsupportedSchemaError(keyword)
+
+
+def _limits(schema: Json, least: str, most: str) -> tuple[int, int | None]:
+    """(least, most) by these keywords; most is None if nothing is said."""
+    limits = (schema.get(least, 0), schema.get(most))
+    for keyword, limit in zip((least, most), limits, strict=True):
+        if keyword in schema and (type(limit) is not int or limit < 0):
+            raise UnsupportedSchemaError(keyword)
+    if limits[1] is not None and limits[1] < limits[0]:
+        raise UnsupportedSchemaError(most)
+    return limits
+
+
+def _properties(schema: Json) -> tuple[Json, frozenset[str]]:
+    """(properties, names of the required ones) of an object."""
+    properties, required = schema.get("properties", {}), schema.get("required", [])
+    if schema.get("additionalProperties") is not False:
+        raise UnsupportedSchemaError("additionalProperties")
+    if not isinstance(properties, dict):
+        raise UnsupportedSchemaError("properties")
+    if not isinstance(required, list) or not all(name in properties for name in required):
+        raise UnsupportedSchemaError("required")
+    return properties, frozenset(required)
+
+
+def _target(root: Any, ref: Any) -> Any:
+    """What `#/$defs/name` leads to (RFC 6901). Raises UnsupportedSchemaError if that is nothing."""
+    found = root
+    if not isinstance(ref, str) or not (ref == "#" or ref.startswith("#/")):
+        raise UnsupportedSchemaError("$ref")
+    for name in ref.split("/")[1:]:
+        name = unquote(name).replace("~1", "/").replace("~0", "~")
+        if not isinstance(found, dict) or name not in found:
+            raise UnsupportedSchemaError("$ref")
+        found = found[name]
+    return found

@@ -1,0 +1,133 @@
+"""A grammar as a deterministic automaton over bytes, made while it is walked.
+
+Thompson (1968) walks all places of a pattern at once; what he computes for every byte anew is kept here
+by state, the subset construction done lazily. Called by the masks and by the matcher.
+"""
+
+from collections.abc import Iterable
+
+from yaie.core.contracts.constraining import DEAD
+from yaie.core.grammar import Choice, Concat, Grammar, OneOf, Repeat
+
+END = 0
+"""The place behind the whole grammar."""
+
+
+class ByteAutomaton:
+    """See `yaie.core.contracts.constraining.ByteAutomaton`.
+
+    A place is what is still to come on one way through the grammar: a node, and the place behind it.
+    A state is the set of places that the bytes so far may have led to.
+    """
+
+    def __init__(self, grammar: Grammar) -> None:
+        self._places: list[tuple[Grammar | None, int]] = [(None, END)]
+        self._number_of: dict[tuple[Grammar, int], int] = {}
+        self._shorter: dict[Repeat, Repeat] = {}
+        self._states: list[tuple[int, ...]] = []  # the places of each
+        self._state_of: dict[frozenset[int], int] = {}
+        self._next: list[dict[int, int]] = []  # of each state, by byte
+        self._behind: dict[frozenset[int], int] = {}
+        self.start = self._state(self._closure([self._place(grammar, END)]))
+
+    @property
+    def num_states(self) -> int:
+        """States that were made so far."""
+        return len(self._states)
+
+    def _place(self, node: Grammar, behind: int) -> int:
+        """The number of the place before `node`, with the place `behind` behind it. The same for the
+        same two, so that ways that meet are one from there on."""
+        key = (node, behind)
+        if key not in self._number_of:
+            self._number_of[key] = len(self._places)
+            self._places.append(key)
+        return self._number_of[key]
+
+    def _one_less(self, node: Repeat) -> Repeat:
+        """What is left of a repetition after one item: always the same node for the same one."""
+        if node.least == 0 and node.most is None:
+            return node
+        if node not in self._shorter:
+            most = None if node.most is None else node.most - 1
+            self._shorter[node] = Repeat(node.item, max(0, node.least - 1), most)
+        return self._shorter[node]
+
+    # ANCHOR: closure
+    def _closure(self, places: Iterable[int]) -> frozenset[int]:
+        """The places that can be reached from these without a byte and wait for one, or are END."""
+        # BEGIN SOLUTION 21.3
+        seen: set[int] = set()
+        found: set[int] = set()
+        todo = list(places)
+        while todo:
+            place = todo.pop()
+            if place in seen:
+                continue
+            seen.add(place)
+            node, behind = self._places[place]
+            if node is None or isinstance(node, OneOf):
+                found.add(place)
+            elif isinstance(node, Concat):
+                for part in reversed(node.parts):
+                    behind = self._place(part, behind)
+                todo.append(behind)
+            elif isinstance(node, Choice):
+                todo += [self._place(option, behind) for option in node.options]
+            else:
+                if node.least == 0:
+                    todo.append(behind)
+                if node.most != 0:
+                    todo.append(self._place(node.item, self._place(self._one_less(node), behind)))
+        return frozenset(found)
+        # END SOLUTION
+
+    # ANCHOR_END: closure
+
+    def _state(self, places: frozenset[int]) -> int:
+        """The number of the state with these places; of no place at all it is DEAD."""
+        # BEGIN SOLUTION 21.3
+        if not places:
+            return DEAD
+        if places not in self._state_of:
+            self._state_of[places] = len(self._states)
+            self._states.append(tuple(sorted(places)))
+            self._next.append({})
+        return self._state_of[places]
+        # END SOLUTION
+
+    # ANCHOR: step
+    def step(self, state: int, byte: int) -> int:
+        """The state behind one more byte, or DEAD."""
+        # BEGIN SOLUTION 21.3
+        if state == DEAD:
+            return DEAD
+        known = self._next[state].get(byte)
+        if known is None:
+            behind = frozenset(rest for values, rest in self._edges(state) if byte in values)
+            if behind not in self._behind:
+                self._behind[behind] = self._state(self._closure(behind))
+            known = self._next[state][byte] = self._behind[behind]
+        return known
+        # END SOLUTION
+
+    def live_bytes(self, state: int) -> bytes:
+        """The bytes that lead on, ascending."""
+        # BEGIN SOLUTION 21.3
+        if state == DEAD:
+            return b""
+        return bytes(sorted(frozenset().union(*(values for values, _ in self._edges(state)))))
+        # END SOLUTION
+
+    def is_final(self, state: int) -> bool:
+        """Whether a document may end here."""
+        # BEGIN SOLUTION 21.3
+        return state != DEAD and END in self._states[state]
+        # END SOLUTION
+
+    # ANCHOR_END: step
+
+    def _edges(self, state: int) -> list[tuple[frozenset[int], int]]:
+        """(bytes, place behind them) of each place of a state that waits for a byte."""
+        found = (self._places[place] for place in self._states[state])
+        return [(node.values, behind) for node, behind in found if isinstance(node, OneOf)]

@@ -1,0 +1,147 @@
+"""Lab 21: outputs that are kept to a JSON schema, token by token."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from yaie.core.grammar import Grammar
+
+DEAD = -1
+"""The state that nothing leads out of: no document begins with these bytes."""
+
+
+# ANCHOR: schema_grammar
+class SchemaGrammar(Protocol):
+    """Lab 21. A JSON schema as a grammar: `schema_grammar(schema)`.
+
+    A document that the grammar accepts parses and is valid. Its properties stand in the order of
+    `properties`, its keys and constants as `json.dumps(ensure_ascii=False)` writes them; between two
+    tokens of JSON there may be `WHITESPACE`, before the first and behind the last none.
+
+    The subset: `type` (one, or a list) of object (`properties`, `required`, `additionalProperties`,
+    which must be false), array (`items`, `minItems`, `maxItems`), string (`minLength`, `maxLength`),
+    integer, number, boolean, null; `enum`, `const` of any value, with or without `type`; `anyOf`; a
+    `$ref` into this schema that does not lead back to itself. Words that say nothing of the value
+    (`title`, `description`, `default`, `examples`, `$defs`, `definitions`, `$schema`, `$comment`) are
+    passed over.
+    """
+
+    def __call__(self, schema: Any) -> "Grammar":
+        """schema: as `json.loads` gives it.
+
+        Raises UnsupportedSchemaError, with the keyword, for what is outside the subset, and for a schema
+        that no value fits.
+        """
+        ...
+
+
+# ANCHOR_END: schema_grammar
+
+
+# ANCHOR: byte_automaton
+class ByteAutomaton(Protocol):
+    """Lab 21. A deterministic automaton over the bytes of a grammar: `ByteAutomaton(grammar)`.
+
+    States are small integers, numbered as they are found. They are made when a step first leads there,
+    so a grammar costs what is walked of it. The same bytes always lead to the same state.
+    """
+
+    @property
+    def start(self) -> int:
+        """The state before the first byte."""
+        ...
+
+    @property
+    def num_states(self) -> int:
+        """How many states have been made, DEAD not counted."""
+        ...
+
+    def step(self, state: int, byte: int) -> int:
+        """The state behind one more byte, 0 to 255, or DEAD. From DEAD every byte leads to DEAD. The
+        second time it is a look-up."""
+        ...
+
+    def live_bytes(self, state: int) -> bytes:
+        """The bytes that lead on from a state, ascending: those whose `step` is not DEAD."""
+        ...
+
+    def is_final(self, state: int) -> bool:
+        """Whether a document may end here. DEAD is not final."""
+        ...
+
+
+# ANCHOR_END: byte_automaton
+
+
+# ANCHOR: token_masks
+class TokenMasks(Protocol):
+    """Lab 21. Which tokens may come next: `TokenMasks(automaton, trie, eos_token_ids, most=...)`.
+
+    trie: a `TokenTrie` of the vocabulary, shared by all grammars. most: of masks that are kept; the one
+    that was asked for longest ago goes first.
+
+    tokens: the bytes of each token by its id; b"" for one that adds no text, such as a special one.
+    """
+
+    @property
+    def tokens(self) -> Sequence[bytes]: ...
+
+    @property
+    def eos_token_ids(self) -> frozenset[int]: ...
+
+    def mask(self, state: int) -> "NDArray[np.uint8]":
+        """[ceil(vocab / 8)] uint8, not to be written to: bit `token % 8` of byte `token // 8` says
+        whether a token may come in this state of the automaton.
+
+        It may if all of its bytes lead on and it has some; an end-of-sequence token if the state is
+        final. In DEAD none may. Computed once for a state, by one walk over the trie, whatever bytes led
+        there.
+        """
+        ...
+
+
+# ANCHOR_END: token_masks
+
+
+# ANCHOR: matcher
+class Matcher(Protocol):
+    """Lab 21. Follows one output through its grammar: `Matcher(automaton, masks)`."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the output is a whole document as it stands, with or without an end-of-sequence
+        token behind it."""
+        ...
+
+    def accept(self, token: int) -> bool:
+        """Follow one more token. Returns False, and stays where it is, if the token may not come here.
+
+        An end-of-sequence token may come when the document is complete, and nothing behind it.
+        """
+        ...
+
+    def fill(self, bits: "NDArray[np.uint8]") -> None:
+        """Set bits [width] to the tokens that may come next, the lowest first. width: at least
+        ceil(vocab / 8); the bits behind the vocabulary are cleared."""
+        ...
+
+    def rollback(self, count: int) -> None:
+        """Take back the last `count` tokens that were accepted. Raises ValueError if there are fewer."""
+        ...
+
+    def forced(self, most: int) -> list[int]:
+        """At most `most` tokens that come next whatever the model says: jump-forward. Changes nothing.
+
+        The bytes up to the first place where there is a choice, or where the document may end, are
+        certain. They are cut into tokens from the left, each the longest that may come there. A token
+        that might reach beyond the certain bytes is not certain: where the longest allowed one does, the
+        run ends before it. So whatever text follows, cut from the left it begins with these tokens. Of
+        tokens with the same bytes the one with the lowest id is taken.
+        """
+        ...
+
+
+# ANCHOR_END: matcher
