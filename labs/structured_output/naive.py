@@ -37,11 +37,13 @@ class Attempt:
             return ends
         found: set[int] = set()
         ends, count = {begin}, 0
-        while ends and (node.most is None or count <= node.most):
+        while ends:
             if count >= node.least:
                 if ends <= found:
                     break
                 found |= ends
+            if count == node.most:
+                break
             ends = set().union(*(self.ends(node.item, end) for end in ends))
             count += 1
         return found

@@ -92,13 +92,17 @@ class TokenMasks(Protocol):
     @property
     def eos_token_ids(self) -> frozenset[int]: ...
 
+    def allowed(self, state: int) -> "NDArray[np.bool_]":
+        """[vocab], whether a token has text and all of its bytes lead on from a state, which is not DEAD.
+        By a walk over the trie: what the tokens begin with alike is stepped through once for all."""
+        ...
+
     def mask(self, state: int) -> "NDArray[np.uint8]":
         """[ceil(vocab / 8)] uint8, not to be written to: bit `token % 8` of byte `token // 8` says
         whether a token may come in this state of the automaton.
 
-        It may if all of its bytes lead on and it has some; an end-of-sequence token if the state is
-        final. In DEAD none may. Computed once for a state, by one walk over the trie, whatever bytes led
-        there.
+        It may if it is `allowed`; an end-of-sequence token if the state is final, whatever its text. In
+        DEAD none may. Computed once for a state as long as it is kept.
         """
         ...
 
