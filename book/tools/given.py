@@ -21,7 +21,14 @@ from yaie.curriculum.manifest import load_curriculum
 
 NAMES = ROOT / "book/given/names.json"
 WORDS = ROOT / "book/given/words.toml"
-LIBRARIES = {"torch": "PyTorch", "Tensor": "PyTorch", "tl": "Triton", "triton": "Triton"}
+LIBRARIES = {
+    "torch": "PyTorch",
+    "Tensor": "PyTorch",
+    "tl": "Triton",
+    "triton": "Triton",
+    "np": "NumPy",
+    "ndarray": "NumPy",
+}
 SENTENCE = re.compile(r"(.*?(?<![ (][A-Z])(?<!\.)[.?])(?=\s|$)", re.S)
 ENTRY = r"^ *(?:[\w, ]+, )?{name}(?:, [\w, ]+)?: (?P<text>.+?)(?=^ *[\w, ]+: |^ *$|\Z)"
 INLINE_ENTRY = r"(?:^|[.;] +){name}: (?P<text>[^.]+\.?)"

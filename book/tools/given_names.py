@@ -38,6 +38,10 @@ RENAMED = {
     "triton.language.standard.": "tl.",
     "triton.language.math.": "tl.",
     "asyncio.tasks.": "asyncio.",
+    "numpy._core.multiarray.": "np.",
+    "numpy._core.numeric.": "np.",
+    "numpy._ArrayOrScalarCommon.": "ndarray.",
+    "numpy.ndarray.": "ndarray.",
     "_heapq.": "heapq.",
     "_bisect.": "bisect.",
 }
