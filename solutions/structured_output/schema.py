@@ -28,6 +28,10 @@ WORDS = {
 """For each type what else its schema may say."""
 
 
+MOST_COUNT = 64
+"""Of characters or items that are counted: each count is a state, and each state a mask."""
+
+
 def schema_grammar(schema: Any) -> Grammar:
     """See `yaie.core.contracts.constraining.SchemaGrammar`."""
     return SchemaReader(schema).read(schema)
@@ -191,7 +195,7 @@ def _limits(schema: Json, least: str, most: str) -> tuple[int, int | None]:
     """(least, most) by these keywords; most is None if nothing is said."""
     limits = (schema.get(least, 0), schema.get(most))
     for keyword, limit in zip((least, most), limits, strict=True):
-        if keyword in schema and (type(limit) is not int or limit < 0):
+        if keyword in schema and (type(limit) is not int or not 0 <= limit <= MOST_COUNT):
             raise UnsupportedSchemaError(keyword)
     if limits[1] is not None and limits[1] < limits[0]:
         raise UnsupportedSchemaError(most)

@@ -59,8 +59,10 @@ def test_unknown_lab_and_task_are_refused_with_the_list(tmp_path: Path) -> None:
 
 
 def test_numbers_must_follow_the_path(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="first is number 2, but stands at 1"):
-        load(tmp_path, LAB.format(number=2, key="first", after="[]"))
+    first = LAB.format(number=2, key="first", after="[]")
+    second = LAB.format(number=2, key="second", after="[]")
+    with pytest.raises(ConfigError, match="second is number 2, but stands behind 2"):
+        load(tmp_path, first + second)
 
 
 @pytest.mark.parametrize(

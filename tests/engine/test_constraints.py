@@ -15,7 +15,8 @@ from tests.models.tiny import VOCAB, tiny_model
 from yaie import LLMEngine, SamplingParams
 from yaie.core.params import Constraint
 from yaie.core.request import FinishReason, Request
-from yaie.engine.intake.grammars import Grammars, _leave_out
+from yaie.engine.intake.grammars import Grammars
+from yaie.engine.intake.matchers import leave_out
 
 SCHEMAS: list[dict[str, Any]] = [
     PERSON,
@@ -247,7 +248,7 @@ def test_nan_under_a_constraint_is_still_an_error(folder: Path) -> None:
 
 def test_tokens_are_left_out_of_a_mask_unless_nothing_else_is_allowed() -> None:
     bits = np.array([0b1111, 0b1], dtype=np.uint8)
-    _leave_out(bits, [1, 8, 16, 100, -1])  # the last three are no tokens of this mask
+    leave_out(bits, [1, 8, 16, 100, -1])  # the last three are no tokens of this mask
     assert bits.tolist() == [0b1101, 0]
-    _leave_out(bits, [0, 2, 3])
+    leave_out(bits, [0, 2, 3])
     assert bits.tolist() == [0b1101, 0]

@@ -56,7 +56,9 @@ class LLMEngine:
         self._mailbox = Mailbox()
         self._machine: Machine | RecoveringMachine = self._assembled()
         self.pool_tokens = self._machine.sizes.num_blocks * self.config.block_size
-        self._intake = Intake(self.config, self._model, self.max_model_len, self.pool_tokens)
+        self._intake = Intake(
+            self.config, self._model, self.max_model_len, self.pool_tokens, self.backend.parts
+        )
 
     def _assembled(self) -> Machine | RecoveringMachine:
         def make(config: EngineConfig) -> Machine:

@@ -85,6 +85,11 @@ class TokenBytes:
         decoder = getattr(backend, "decoder", None)
         return decoder is not None and json.loads(decoder.__getstate__())["type"] == "ByteLevel"
 
+    @property
+    def are_pieces(self) -> bool:
+        """Whether pieces are written in one of the first two ways."""
+        return self._kind != "plain"
+
     @cached_property
     def _kind(self) -> str:
         backend = getattr(self._tokenizer, "backend_tokenizer", None)

@@ -116,6 +116,11 @@ class Tokenizer:
         return self._bytes.of(token_id)
 
     @property
+    def has_byte_tokens(self) -> bool:
+        """Whether `token_bytes` says what a token adds wherever it stands, but for that space."""
+        return self._bytes.are_pieces
+
+    @property
     def joins_bytes(self) -> bool:
         """Whether the text of tokens is the UTF-8 of their bytes (`token_bytes`), all in a row."""
         return self._bytes.joins

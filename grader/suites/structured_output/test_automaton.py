@@ -80,7 +80,7 @@ def test_languages(part: Any) -> None:
     for name, grammar in GRAMMARS.items():
         note(f"automaton = ByteAutomaton({name})")
         automaton = part.ByteAutomaton(grammar)
-        for length in range(6):
+        for length in range(5):
             for data in product(b"ab", repeat=length):
                 check_on(part, grammar, name, bytes(data), automaton)
 
@@ -103,7 +103,7 @@ def grammars() -> st.SearchStrategy[Grammar]:
 
 
 @task("21.3")
-@examples(150)
+@examples(80)
 @given(grammar=grammars(), texts=st.lists(st.text("abc", max_size=7).map(str.encode), max_size=6))
 def test_any_grammar(part: Any, grammar: Grammar, texts: list[bytes]) -> None:
     """Whatever the grammar, the automaton says of every text what trying every way says."""

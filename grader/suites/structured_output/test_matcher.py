@@ -204,4 +204,4 @@ class FollowMachine(Machine):
 @task("21.6")
 def test_any_script(part: Any) -> None:
     """After any tokens, offered and taken back, the matcher is where the accepted ones lead."""
-    run_machine(FollowMachine, part, runs=60, steps=16)
+    run_machine(FollowMachine, part, runs=40, steps=12)

@@ -167,7 +167,7 @@ def test_constants_that_json_cannot_write(part: Any) -> None:
 
 
 @task("21.1")
-@examples(150)
+@examples(80)
 @given(value=st.text() | st.integers() | st.floats(allow_nan=False, allow_infinity=False))
 def test_what_python_writes_is_taken(part: Any, value: Any) -> None:
     """Whatever text or number `json.dumps` writes is taken, with and without `ensure_ascii`."""

@@ -26,7 +26,7 @@ class SchemaGrammar(Protocol):
     integer, number, boolean, null; `enum`, `const` of any value, with or without `type`; `anyOf`; a
     `$ref` into this schema that does not lead back to itself. Words that say nothing of the value
     (`title`, `description`, `default`, `examples`, `$defs`, `definitions`, `$schema`, `$comment`) are
-    passed over.
+    passed over. What is counted goes up to 64.
     """
 
     def __call__(self, schema: Any) -> "Grammar":

@@ -1,27 +1,30 @@
-"""Grammars that an output must belong to: compiled by llguidance, followed token by token.
+"""Grammars that an output must belong to: compiled once, followed token by token.
 
-A grammar is compiled once, before its request is admitted and off the engine's thread; each request
-then follows a copy of its own. Schemas come from clients, so everything here has a limit.
+Lab 21's part compiles the JSON schemas of its subset, llguidance all the others. That is done before a
+request is admitted and off the engine's thread; each request then follows a copy of its own
+(`matchers.py`). Schemas come from clients, so everything here has a limit.
 """
 
 import json
 import random
 import re
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
 from functools import cached_property, lru_cache
 from math import lcm
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from yaie.core.errors import InvalidRequestError
 from yaie.core.params import Constraint
 from yaie.core.request import Request
 from yaie.engine.intake.circular import circular_ref
+from yaie.engine.intake.matchers import Bits, Compiled, Follower, Matcher
+from yaie.engine.intake.own_grammars import OwnGrammars
 from yaie.models.tokenizer import Tokenizer
+from yaie.parts import Parts
 
 PARAM = "response_format"
 MOST_CHARS = 1 << 17
@@ -42,118 +45,74 @@ _ASCII_ESCAPE = re.compile(r"\\u00([0-7][0-9a-fA-F])")
 _MULTIPLE = re.compile(r'"multipleOf"\s*:\s*([^\s,}\]]+)')
 
 
-class Matcher:
-    """Follows the output of one request through its grammar.
+class LibraryGrammar:
+    """What llguidance has compiled. See `matchers.Compiled`."""
 
-    error: why it cannot go on; None as long as it can. The request is then to end.
-    """
-
-    def __init__(self, matcher: Any, request: Request, eos_token_ids: Sequence[int]) -> None:
-        """matcher: an LLMatcher at its start, for nobody else."""
+    def __init__(self, matcher: Any) -> None:
+        """matcher: an LLMatcher at its start."""
         self._matcher = matcher
-        self._request = request
-        self._eos_token_ids = eos_token_ids
-        self._enders = {*eos_token_ids, *request.params.stop_token_ids}
-        self._num_followed = 0
-        self._has_ended = False
-        self.error: str | None = None
 
-    def fill(self, rows: NDArray[np.uint8], drafts: Sequence[int] = ()) -> None:
-        """Set the bits [1 + drafts, width / 8] of the tokens that may come next, the lowest first; none
-        if the matcher has failed. Row j is what may come behind the first j drafts, all of which may
-        come (`num_allowed`).
+    def follower(self) -> Follower:
+        return LibraryFollower(self._matcher.deep_copy())
 
-        The end-of-sequence tokens are among them where the output may end. After one (`ignore_eos`)
-        nothing else is. Before `min_tokens` what ends an output is left out, as long as something else
-        may come.
-        """
-        rows[:] = 0
-        self._follow()
-        if self._has_ended:
-            for token in self._eos_token_ids:
-                rows[:, token // 8] |= 1 << token % 8
-            return
-        for num_drafts, bits in enumerate(rows):
-            if num_drafts:
-                self._matcher.consume_token(drafts[num_drafts - 1])
-            self._fill_next(bits, self._num_followed + num_drafts)
-        if drafts:
-            self._matcher.rollback(len(drafts))
 
-    def num_allowed(self, drafts: Sequence[int]) -> int:
-        """How many of these tokens, from the first on, may come next. None of them ends an output."""
-        self._follow()
-        if self._has_ended or self.error is not None:
-            return 0
-        return int(self._matcher.validate_tokens(list(drafts)))
+class LibraryFollower:
+    """An LLMatcher that one output is followed with. See `matchers.Follower`."""
 
-    def _fill_next(self, bits: NDArray[np.uint8], num_before: int) -> None:
-        if self.error is None:
-            mask = np.frombuffer(self._mask(), np.uint8)[: len(bits)]
-            if self.error is None:
-                bits[: len(mask)] = mask
-                if num_before < self._request.params.min_tokens:
-                    _leave_out(bits, self._enders)
+    def __init__(self, matcher: Any) -> None:
+        self._matcher = matcher
 
-    def _follow(self) -> None:
-        """Take over the tokens that were generated since the last call.
+    def accept(self, token: int) -> bool:
+        return bool(self._matcher.consume_token(token))
 
-        Not when they are drawn: a draw may yet be thrown away, and after a preemption tokens are
-        computed again but not drawn again.
-        """
-        request = self._request
-        new = request.token_ids[request.num_prompt_tokens + self._num_followed :]
-        self._num_followed += len(new)
-        for token in new:
-            if token in self._eos_token_ids:
-                self._has_ended = True
-            elif not self._has_ended and not self._matcher.consume_token(token):
-                self._fail(_reason(self._matcher))
-                return
-
-    def _mask(self) -> bytes:
-        mask: bytes = self._matcher.compute_bitmask()
+    def mask(self) -> tuple[Bits, str | None]:
+        bits = np.frombuffer(self._matcher.compute_bitmask(), np.uint8)
         if self._matcher.is_error():
-            self._fail(_reason(self._matcher))
-        elif self._matcher.is_stopped() and not self._matcher.is_accepting():
-            self._fail("it leaves no token to go on with")
-        return mask
+            return bits, self.why_refused()
+        if self._matcher.is_stopped() and not self._matcher.is_accepting():
+            return bits, "it leaves no token to go on with"
+        return bits, None
 
-    def _fail(self, reason: str) -> None:
-        self.error = f"the output cannot be kept to its grammar: {reason}"
+    def rollback(self, count: int) -> None:
+        if count:
+            self._matcher.rollback(count)
 
+    def forced(self, most: int) -> list[int]:
+        tokens: list[int] = self._matcher.compute_ff_tokens()
+        return tokens[:most]
 
-def _leave_out(bits: NDArray[np.uint8], tokens: Collection[int]) -> None:
-    """Clear the bits of these tokens, unless no other is set."""
-    rest = bits.copy()
-    for token in tokens:
-        if 0 <= token < 8 * len(rest):
-            rest[token // 8] &= ~(1 << token % 8) & 0xFF
-    if rest.any():
-        bits[:] = rest
+    def why_refused(self) -> str:
+        return _reason(self._matcher)
 
 
 class Grammars:
     """Compiles constraints for one model's tokenizer. May be called on several threads."""
 
     def __init__(
-        self, tokenizer: Tokenizer, vocab_size: int, eos_token_ids: frozenset[int]
+        self,
+        tokenizer: Tokenizer,
+        vocab_size: int,
+        eos_token_ids: frozenset[int],
+        parts: Parts | None = None,
     ) -> None:
-        """vocab_size: width of the logits, which may be more than the tokenizer has."""
+        """vocab_size: width of the logits, which may be more than the tokenizer has. parts: with lab
+        21's, which then follows the schemas of its subset."""
         self._tokenizer = tokenizer
         self._vocab_size = vocab_size
         self._eos_token_ids = sorted(eos_token_ids)
+        self._own = parts and OwnGrammars(parts, tokenizer, vocab_size, self._eos_token_ids)
         self._compiled = lru_cache(MOST_COMPILED)(self._compile)
 
     def check(self, constraint: Constraint) -> None:
-        """Compile it, or know that it was. Raises InvalidRequestError if that cannot be done."""
+        """Compile it, or know that it was. Raises InvalidRequestError if that cannot be done, and
+        PartError if a learner's part fails on it."""
         self._compiled(constraint)
 
     def matcher(self, request: Request) -> Matcher:
-        """A matcher for a request with a constraint. Raises InvalidRequestError."""
+        """A matcher for a request with a constraint. Raises as `check` does."""
         assert request.params.constraint is not None
-        matcher = self._compiled(request.params.constraint).deep_copy()
-        return Matcher(matcher, request, self._eos_token_ids)
+        compiled = self._compiled(request.params.constraint)
+        return Matcher(compiled.follower(), request, self._eos_token_ids)
 
     @cached_property
     def _vocabulary(self) -> Any:
@@ -178,14 +137,18 @@ class Grammars:
                 param=PARAM,
             ) from error
 
-    def _compile(self, constraint: Constraint) -> Any:
+    def _compile(self, constraint: Constraint) -> Compiled:
+        _check_size(constraint)
+        grammar = _grammar(constraint)
+        own = self._own.compiled(constraint) if self._own else None
+        return own or LibraryGrammar(self._by_library(constraint, grammar))
+
+    def _by_library(self, constraint: Constraint, grammar: str) -> Any:
+        """An LLMatcher for a grammar, at its start."""
         import llguidance
 
-        _check_size(constraint)
         limits = llguidance.LLParserLimits(max_lexer_states=MOST_LEXER_STATES, verbose_errors=False)
-        matcher = llguidance.LLMatcher(
-            self._vocabulary, _grammar(constraint), log_level=0, limits=limits
-        )
+        matcher = llguidance.LLMatcher(self._vocabulary, grammar, log_level=0, limits=limits)
         if not matcher.is_error():
             matcher.compute_bitmask()  # some of what it cannot do shows only now
         if matcher.is_error():

@@ -16,6 +16,7 @@ from yaie.engine.intake.limits import (
     truncated,
 )
 from yaie.models.loader import LoadedModel
+from yaie.parts import Parts
 
 Prompt = str | list[int]
 
@@ -30,7 +31,12 @@ class Intake:
     """
 
     def __init__(
-        self, config: EngineConfig, model: LoadedModel, max_model_len: int, pool_tokens: int
+        self,
+        config: EngineConfig,
+        model: LoadedModel,
+        max_model_len: int,
+        pool_tokens: int,
+        parts: Parts,
     ) -> None:
         self._config = config
         self._tokenizer = model.tokenizer
@@ -38,7 +44,7 @@ class Intake:
         self._eos_token_ids = model.eos_token_ids
         self._max_model_len = max_model_len
         self._pool_tokens = pool_tokens
-        self._grammars = Grammars(model.tokenizer, self._vocab_size, model.eos_token_ids)
+        self._grammars = Grammars(model.tokenizer, self._vocab_size, model.eos_token_ids, parts)
         self._num_arrived = 0
 
     def check(self, params: SamplingParams) -> None:
