@@ -130,7 +130,7 @@ def lent(
 ) -> Any:
     """The part's masks with the reference's walk, which is counted: `num_walks`."""
 
-    class Lent(part.TokenMasks):  # type: ignore[misc, name-defined]
+    class Lent(part.TokenMasks):
         num_walks = 0
 
         def allowed(self, state: int) -> Any:

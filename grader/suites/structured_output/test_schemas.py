@@ -177,11 +177,12 @@ def test_enums(part: ModuleType) -> None:
     expect_takes(const, '"a"', "the const")
     expect_refuses(const, '"b"', "the const")
     expect_takes(grammar_of(part, {"const": None}), "null", "the const null", OF_TYPE)
-    for wrong in (
+    nothing_fits: list[Any] = [
         {"enum": []},
         {"enum": [1, "a"], "type": "null"},
         {"const": True, "type": "integer"},
-    ):
+    ]
+    for wrong in nothing_fits:
         with expect_raises(UnsupportedSchemaError, f"schema_grammar({wrong})", why=OF_TYPE):
             part.schema_grammar(wrong)
 
@@ -196,11 +197,12 @@ def test_choices(part: ModuleType) -> None:
     for text in ("2", "[1]", "1[]", ""):
         expect_refuses(grammar, text, "anyOf")
     expect_takes(grammar_of(part, {"anyOf": [{"const": 5}]}), "5", "anyOf with one schema")
-    for wrong in (
+    outside: list[Any] = [
         {"anyOf": []},
         {"anyOf": {"const": 1}},
         {"anyOf": [{"const": 1}, {"pattern": "a"}]},
-    ):
+    ]
+    for wrong in outside:
         with expect_raises(UnsupportedSchemaError, f"schema_grammar({wrong})"):
             part.schema_grammar(wrong)
 

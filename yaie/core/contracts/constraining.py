@@ -93,8 +93,8 @@ class TokenMasks(Protocol):
     def eos_token_ids(self) -> frozenset[int]: ...
 
     def allowed(self, state: int) -> "NDArray[np.bool_]":
-        """[vocab], whether a token has text and all of its bytes lead on from a state, which is not DEAD.
-        By a walk over the trie: what the tokens begin with alike is stepped through once for all."""
+        """[vocab], whether a token has text and all of its bytes lead on from a state that is not DEAD.
+        By a walk over the trie: bytes that tokens begin with alike are stepped through once."""
         ...
 
     def mask(self, state: int) -> "NDArray[np.uint8]":

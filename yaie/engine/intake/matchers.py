@@ -73,9 +73,21 @@ class Matcher:
     def fill_ahead(self, rows: Bits, drafts: Sequence[int]) -> None:
         """Set `rows` [len(drafts) + 1, width / 8]: what may come next, and behind each draft.
 
-        Behind a draft that may not come itself all bits are set: nothing is drawn there.
+        Where a draft is what comes whatever the model says (`forced`), it is the only token that may: the
+        same text in other tokens would throw the drafts behind it away. Behind a draft that may not come
+        itself all bits are set: nothing is drawn there.
         """
         self._follow()
+        certain = self.forced(len(drafts))
+        self._fill_behind(rows, drafts)
+        for row, token, forced in zip(rows, drafts, certain, strict=False):
+            if token != forced:
+                break
+            row[:] = 0
+            row[token // 8] = 1 << token % 8
+
+    def _fill_behind(self, rows: Bits, drafts: Sequence[int]) -> None:
+        """Set each row to all that may come there."""
         has_ended, taken = self._has_ended, 0
         self._fill(rows[0], self._num_followed, has_ended)
         for index, token in enumerate(drafts, start=1):

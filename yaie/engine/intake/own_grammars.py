@@ -1,15 +1,15 @@
 """Schemas that lab 21's part follows: those of its subset, with a tokenizer whose tokens are bytes."""
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from functools import cached_property
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from yaie.core.contracts import constraining
-from yaie.core.errors import InvalidRequestError, PartError, UnsupportedSchemaError
+from yaie.core.errors import PartError, UnsupportedSchemaError
 from yaie.core.params import Constraint
 from yaie.engine.intake.matchers import Bits, Follower
 from yaie.models.tokenizer import Tokenizer
@@ -35,14 +35,10 @@ class OwnGrammars:
         self._vocab_size = vocab_size
         self._eos_token_ids = [token for token in eos_token_ids if token < vocab_size]
 
-    @property
-    def _part(self) -> ModuleType:
-        return self._parts[LAB]
-
     @cached_property
     def _trie(self) -> Any:
         """Of the vocabulary; made for the first schema."""
-        return self._part.TokenTrie(text_tokens(self._tokenizer, self._vocab_size))
+        return self._parts[LAB].TokenTrie(text_tokens(self._tokenizer, self._vocab_size))
 
     def compiled(self, constraint: Constraint) -> "OwnGrammar | None":
         """A schema, ready to be followed; None if it is for another to follow.
@@ -55,57 +51,65 @@ class OwnGrammars:
             or not self._tokenizer.has_byte_tokens
         ):
             return None
-        try:
-            return OwnGrammar(
-                self._part, json.loads(constraint.text), self._trie, self._eos_token_ids
-            )
-        except UnsupportedSchemaError:
-            return None
-        except RecursionError:
-            if not self._parts.is_yours(LAB):  # a schema that is nested too deep
+        with blaming(self._parts):
+            try:
+                grammar = OwnGrammar(
+                    self._parts, json.loads(constraint.text), self._trie, self._eos_token_ids
+                )
+            except UnsupportedSchemaError:
                 return None
-            raise PartError(f"your part {LAB} does not come to an end on this schema") from None
-        except (Exception, SystemExit) as error:
-            if not self._parts.is_yours(LAB):
-                raise
-            fault = fault_of(error, self._parts)
-            raise PartError(f"your part {LAB} failed: {fault.message} ({fault.where})") from error
+            except (
+                RecursionError
+            ):  # nested too deep, unless a learner's part does not come to an end
+                if self._parts.is_yours(LAB):
+                    raise
+                return None
+        return grammar if grammar.can_begin else None
 
 
 class OwnGrammar:
-    """See `matchers.Compiled`."""
+    """See `matchers.Compiled`.
+
+    can_begin: whether there is a token that an output may begin with.
+    """
 
     def __init__(
-        self, part: ModuleType, schema: Any, trie: Any, eos_token_ids: Collection[int]
+        self, parts: Parts, schema: Any, trie: Any, eos_token_ids: Collection[int]
     ) -> None:
         """Raises UnsupportedSchemaError, or whatever the part raises."""
-        self._part = part
+        self._parts = parts
         self._trie = trie
         self._eos_token_ids = eos_token_ids
         self._width = -(-len(trie.tokens) // 8)
-        self._grammar = part.schema_grammar(schema)
+        self._grammar = parts[LAB].schema_grammar(schema)
         self._begin()
+        self.can_begin = bool(self._masks.mask(self._automaton.start).any())
 
     def _begin(self) -> None:
-        most = max(64, MOST_MASK_BYTES // self._width)
-        self._automaton: constraining.ByteAutomaton = self._part.ByteAutomaton(self._grammar)
-        self._masks: constraining.TokenMasks = self._part.TokenMasks(
-            self._automaton,
-            self._trie,
-            self._eos_token_ids,
-            most=max(64, MOST_MASK_BYTES // self._width),
+        part, most = self._parts[LAB], max(64, MOST_MASK_BYTES // self._width)
+        self._automaton: constraining.ByteAutomaton = part.ByteAutomaton(self._grammar)
+        self._masks: constraining.TokenMasks = part.TokenMasks(
+            self._automaton, self._trie, self._eos_token_ids, most=most
         )
-        if not self._masks.mask(self._automaton.start).any():
-            raise InvalidRequestError(
-                "this model's tokenizer has no token that an output of this schema could begin with",
-                param="response_format",
-            )
 
     def follower(self) -> Follower:
-        """A place at the start, for one output."""
-        if self._automaton.num_states > MOST_STATES:
-            self._begin()
-        return OwnFollower(self._part.Matcher(self._automaton, self._masks), self._width)
+        """A place at the start, for one output. Raises PartError if a learner's part fails."""
+        with blaming(self._parts):
+            if self._automaton.num_states > MOST_STATES:
+                self._begin()
+            return OwnFollower(self._parts[LAB].Matcher(self._automaton, self._masks), self._width)
+
+
+@contextmanager
+def blaming(parts: Parts) -> Iterator[None]:
+    """Raise PartError, with the line, for what a learner's part raises."""
+    try:
+        yield
+    except (Exception, SystemExit) as error:
+        if not parts.is_yours(LAB):
+            raise
+        fault = fault_of(error, parts)
+        raise PartError(f"your part {LAB} failed: {fault.message} ({fault.where})") from error
 
 
 class OwnFollower:
