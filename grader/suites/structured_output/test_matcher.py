@@ -65,9 +65,9 @@ def test_what_may_not_come_changes_nothing(part: Any) -> None:
         before = fill(matcher)
         for other in range(len(TOKENS)):
             if other not in before:
-                expect_equal(
-                    matcher.accept(other), False, f"accept({other}), {TOKENS[other]!r}", why=STAYS
-                )
+                what = "the end of the sequence" if other == EOS else repr(TOKENS[other])
+                why = END if other == EOS else STAYS
+                expect_equal(matcher.accept(other), False, f"accept({other}), {what}", why=why)
                 expect_equal(fill(matcher), before, f"what may come after {TOKENS[other]!r} was refused",
                              why=STAYS)  # fmt: skip
         expect_equal(matcher.accept(token), True, f"accept({token}), {TOKENS[token]!r}", why=STAYS)
