@@ -26,8 +26,7 @@ LIBRARIES = {
     "Tensor": "PyTorch",
     "tl": "Triton",
     "triton": "Triton",
-    "np": "NumPy",
-    "ndarray": "NumPy",
+    "numpy": "NumPy",
 }
 SENTENCE = re.compile(r"(.*?(?<![ (][A-Z])(?<!\.)[.?])(?=\s|$)", re.S)
 ENTRY = r"^ *(?:[\w, ]+, )?{name}(?:, [\w, ]+)?: (?P<text>.+?)(?=^ *[\w, ]+: |^ *$|\Z)"

@@ -38,10 +38,9 @@ RENAMED = {
     "triton.language.standard.": "tl.",
     "triton.language.math.": "tl.",
     "asyncio.tasks.": "asyncio.",
-    "numpy._core.multiarray.": "np.",
-    "numpy._core.numeric.": "np.",
-    "numpy._ArrayOrScalarCommon.": "ndarray.",
-    "numpy.ndarray.": "ndarray.",
+    "numpy._core.multiarray.": "numpy.",
+    "numpy._core.numeric.": "numpy.",
+    "numpy._ArrayOrScalarCommon.": "numpy.ndarray.",
     "_heapq.": "heapq.",
     "_bisect.": "bisect.",
 }
