@@ -61,8 +61,10 @@ class SchemaReader:
             if keyword in words:
                 _refuse(words - {keyword} - ({"type"} if reader == self._enum else set()))
                 return reader(schema)
-        types = _types(schema)
+        types = _types(schema) if "type" in schema else []
         _refuse(words - {"type"}.union(*(WORDS[name] for name in types)))
+        if not types:
+            raise UnsupportedSchemaError("a schema without a type")
         return choice(self._of_type(name, schema) for name in types)
 
     def _of_type(self, name: str, schema: Json) -> Grammar:
@@ -149,10 +151,10 @@ def is_of_type(value: Any, name: str) -> bool:
 
 def _types(schema: Json) -> list[str]:
     """The names in `type`, of which there is at least one."""
-    found = schema.get("type")
+    found = schema["type"]
     names: list[Any] = found if isinstance(found, list) else [found]
     if not names or not all(isinstance(name, str) and name in WORDS for name in names):
-        raise UnsupportedSchemaError("type" if "type" in schema else "a schema without a type")
+        raise UnsupportedSchemaError("type")
     return names
 
 

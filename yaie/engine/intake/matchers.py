@@ -19,7 +19,11 @@ class Follower(Protocol):
         ...
 
     def mask(self) -> tuple[Bits, str | None]:
-        """(bits of the tokens that may come, why it cannot go on or None)."""
+        """(bits of the tokens that may come, why it cannot go on or None).
+
+        Where the text is certain (`forced`) one token may come: the same text in other tokens is worse
+        for a model that never saw it so, and drafts would be thrown away.
+        """
         ...
 
     def rollback(self, count: int) -> None:
@@ -73,21 +77,9 @@ class Matcher:
     def fill_ahead(self, rows: Bits, drafts: Sequence[int]) -> None:
         """Set `rows` [len(drafts) + 1, width / 8]: what may come next, and behind each draft.
 
-        Where a draft is what comes whatever the model says (`forced`), it is the only token that may: the
-        same text in other tokens would throw the drafts behind it away. Behind a draft that may not come
-        itself all bits are set: nothing is drawn there.
+        Behind a draft that may not come itself all bits are set: nothing is drawn there.
         """
         self._follow()
-        certain = self.forced(len(drafts))
-        self._fill_behind(rows, drafts)
-        for row, token, forced in zip(rows, drafts, certain, strict=False):
-            if token != forced:
-                break
-            row[:] = 0
-            row[token // 8] = 1 << token % 8
-
-    def _fill_behind(self, rows: Bits, drafts: Sequence[int]) -> None:
-        """Set each row to all that may come there."""
         has_ended, taken = self._has_ended, 0
         self._fill(rows[0], self._num_followed, has_ended)
         for index, token in enumerate(drafts, start=1):

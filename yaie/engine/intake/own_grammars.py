@@ -125,7 +125,10 @@ class OwnFollower:
 
     def mask(self) -> tuple[Bits, str | None]:
         bits = np.zeros(self._width, np.uint8)
-        self._matcher.fill(bits)
+        if forced := self._matcher.forced(1):
+            bits[forced[0] // 8] = 1 << forced[0] % 8
+        else:
+            self._matcher.fill(bits)
         return bits, None if bits.any() else "it leaves no token to go on with"
 
     def rollback(self, count: int) -> None:
