@@ -15,7 +15,7 @@
   document.head.append(html('style', {}, STYLE));
 
   const RADIUS = 15, STRIDE = 58, TOP = 26, FAN = 24, LEFT = 26;
-  const token = (words, kind, mark = '') => html('span', { class: `ta-token ${kind}` }, mark + words);
+  const token = (words, kind, mark = '') => html('span', { class: `ta-token ${kind}` }, mark && `${mark} `, words);
   const row = (name, ...cells) => html('div', { class: 'ta-row' }, html('span', { class: 'ta-name' }, name), ...cells);
 
   function circle(x, y, { number, final }, here) {

@@ -18,7 +18,7 @@ SCHEMA = json.loads((ROOT / "book/examples/two_fields.json").read_text("utf-8"))
 
 
 def record(part: Part) -> Trace:
-    """A track without white space, whose states can be counted by hand, and one as JSON has it."""
+    """A track without whitespace, whose states can be counted by hand, and one as JSON has it."""
     package = part("structured_output")
     tight = _run(
         package, _by_hand(), TIGHT, ['{"', "ok", '":t', "rue", ',"', "n", '":', "12", "}", EOS]
@@ -32,14 +32,14 @@ def record(part: Part) -> Trace:
     return {
         "tracks_label": "Grammar",
         "tracks": {
-            "tight": {"label": "without white space", **tight},
-            "loose": {"label": "with white space, as the engine has it", **loose},
+            "tight": {"label": "without whitespace", **tight},
+            "loose": {"label": "with whitespace, as the engine has it", **loose},
         },
     }
 
 
 def _by_hand() -> Grammar:
-    """SCHEMA without white space."""
+    """SCHEMA without whitespace."""
     natural = concat(between(ord("1"), ord("9")), Repeat(between(ord("0"), ord("9")), 0, None))
     number = concat(optional(any_of(b"-")), choice([any_of(b"0"), natural]))
     return concat(

@@ -135,6 +135,14 @@ def test_arrays(part: ModuleType) -> None:
 
 
 @task("21.2")
+def test_an_array_says_what_its_items_are(part: Any) -> None:
+    """An array without `items` may hold any values in values, which is outside of the subset."""
+    for wrong in ({"type": "array"}, {"type": "array", "maxItems": 0}):
+        with expect_raises(UnsupportedSchemaError, f"schema_grammar({wrong})"):
+            part.schema_grammar(wrong)
+
+
+@task("21.2")
 def test_arrays_in_objects_in_arrays(part: ModuleType) -> None:
     """Schemas stand in one another."""
     inner = {"type": "array", "items": record("a", "a"), "maxItems": 2}
