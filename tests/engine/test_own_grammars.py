@@ -88,10 +88,10 @@ def matchers(engine: LLMEngine, what: Any, **params: Any) -> tuple[Request, list
 
 
 def bits_of(matcher: Matcher, width: int = VOCAB) -> list[int]:
-    bits = np.zeros(-(-width // 8), np.uint8)
+    bits = np.zeros((1, -(-width // 8)), np.uint8)
     matcher.fill(bits)
     assert matcher.error is None
-    return np.flatnonzero(np.unpackbits(bits, bitorder="little")).tolist()
+    return np.flatnonzero(np.unpackbits(bits[0], bitorder="little")).tolist()
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -137,7 +137,7 @@ def test_masks_behind_drafts_are_those_behind_tokens(tutor: LLMEngine, which: in
     seen.append(bits_of(made[which], width))
     again, made = matchers(tutor, ORDER, min_tokens=3)
     rows = np.zeros((len(drafts) + 1, -(-width // 8)), np.uint8)
-    made[which].fill_ahead(rows, drafts)
+    made[which].fill(rows, drafts)
     bits = np.unpackbits(rows, axis=1, bitorder="little")
     assert [np.flatnonzero(row).tolist() for row in bits] == seen
     assert bits_of(made[which], width) == seen[0]
@@ -151,7 +151,7 @@ def test_behind_a_draft_that_may_not_come_nothing_is_looked_at(engine: LLMEngine
     wrong = next(token for token in range(5, VOCAB) if token not in before)
     for drafts in ([wrong, wrong], [EOS, before[0]]):
         rows = np.zeros((3, -(-VOCAB // 8)), np.uint8)
-        ours.fill_ahead(rows, drafts)
+        ours.fill(rows, drafts)
         assert (rows[1:] == 0xFF).all()
         assert bits_of(ours) == before
     assert request.num_output_tokens == 0
