@@ -16,11 +16,11 @@ from yaie import LLMEngine, SamplingParams
 from yaie.core.errors import PartError
 from yaie.core.params import Constraint
 from yaie.core.request import FinishReason, Request
+from yaie.engine.drafting.jump_forward import JumpForward
 from yaie.engine.intake import own_grammars
 from yaie.engine.intake.grammars import Grammars, LibraryFollower
 from yaie.engine.intake.matchers import Matcher
 from yaie.engine.intake.own_grammars import OwnFollower
-from yaie.engine.step.jump_forward import JumpForward
 from yaie.parts import load_parts
 
 PARTS = load_parts("none", labs=["structured_output"])
@@ -120,7 +120,23 @@ def test_both_say_what_is_forced(tutor: LLMEngine) -> None:
     assert 'order_number"'.startswith(texts[0])
     assert len(texts[0]) >= len("order_number")
     assert texts[1].startswith("order_numb") or not texts[1]
-    assert JumpForward().propose(Request("plain", [5], SamplingParams()), 8) == []
+
+
+def test_what_is_forced_goes_before_what_is_guessed(engine: LLMEngine) -> None:
+    class Guess:
+        def propose(self, request: Request, most: int) -> list[int]:
+            return [7] * most
+
+    request, (ours, _) = matchers(engine, {"enum": ["card", "cash"]})
+    request.matcher, jump = ours, JumpForward(Guess())
+    encode = engine.tokenizer.encode
+    assert jump.propose(Request("plain", [5], SamplingParams()), 2) == [7, 7]
+    request.token_ids += encode('"cas', add_special_tokens=False)
+    certain = jump.propose(request, 8)
+    assert engine.tokenizer.decode(certain) == 'h"'
+    assert jump.propose(request, 1) == certain[:1]
+    request.token_ids += certain
+    assert jump.propose(request, 2) == [7, 7]  # where it may end
 
 
 @pytest.mark.parametrize("which", [0, 1], ids=["part", "library"])
@@ -157,23 +173,32 @@ def test_behind_a_draft_that_may_not_come_nothing_is_looked_at(engine: LLMEngine
     assert request.num_output_tokens == 0
 
 
-def test_forced_runs_save_a_third_of_the_forward_passes(tutor: LLMEngine) -> None:
-    """Counted on what the tutor writes: a step takes the forced tokens and one drawn behind them."""
+def test_forced_runs_save_a_third_of_the_forward_passes(
+    tutor: LLMEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The output is the same, token for token, in fewer steps."""
+    monkeypatch.setattr("yaie.engine.step.assembly.NgramProposer", Silent)
+    jumping = LLMEngine(model="tutor", num_blocks=64, speculate="ngram", num_drafts=8)
     record = {**ORDER, "required": list(ORDER["properties"])}
-    params = SamplingParams(temperature=0, max_tokens=200, constraint=schema(record))
-    (request,) = tutor.add_request("Describe an order.", params)
-    (text,) = run(tutor, request)
-    jsonschema.validate(json.loads(text), record)
-    output, passes = request.output_token_ids, 0
-    replayed = Request("replayed", [5], params, max_tokens=200)
-    replayed.matcher = tutor._intake._grammars.matcher(replayed)
-    while replayed.num_output_tokens < len(output):
-        drafts = JumpForward().propose(replayed, 16)
-        known = replayed.num_output_tokens
-        assert drafts == output[known : known + len(drafts)]
-        replayed.token_ids += output[known : known + len(drafts) + 1]
-        passes += 1
-    assert passes <= 0.7 * len(output)
+    outputs, steps = [], []
+    for engine in (tutor, jumping):
+        params = SamplingParams(temperature=0, max_tokens=200, constraint=schema(record))
+        (request,) = engine.add_request("Describe an order.", params)
+        steps.append(0)
+        while engine.has_work:
+            engine.step()
+            steps[-1] += 1
+        outputs.append(request.output_token_ids)
+        jsonschema.validate(json.loads(engine.tokenizer.decode(outputs[-1])), record)
+    assert outputs[0] == outputs[1]
+    assert steps[1] <= 0.7 * steps[0]
+
+
+class Silent:
+    """Has no guess."""
+
+    def propose(self, request: Request, most: int) -> list[int]:
+        return []
 
 
 def test_an_automaton_that_has_grown_large_is_begun_anew(

@@ -11,6 +11,7 @@ from yaie.core.batch import StepPlan
 from yaie.core.config import EngineConfig, Graphs
 from yaie.core.contracts import Detokenizer, EngineCore, KVCacheManager, Scheduler, Worker
 from yaie.engine.drafting.drafter import Drafter, OnVerified
+from yaie.engine.drafting.jump_forward import JumpForward
 from yaie.engine.drafting.ngrams import NgramProposer
 from yaie.engine.step.byte_text import ByteDetokenizer, TokenTable
 from yaie.engine.step.encoder import StepEncoder
@@ -107,7 +108,7 @@ def _drafter(
     if config.speculate == "off":
         return None
     return Drafter(
-        NgramProposer(),
+        JumpForward(NgramProposer()),
         cache,
         token_budget=config.step_tokens(model.device.type),
         num_drafts=config.num_drafts,
