@@ -166,9 +166,9 @@ def test_nothing_but_the_end_follows_the_end(engine: LLMEngine) -> None:
     matcher = Grammars(engine.tokenizer, VOCAB, frozenset({EOS, 3})).matcher(request)
 
     def allowed() -> set[int]:
-        bits = np.zeros((1, VOCAB // 8), np.uint8)
+        bits = np.zeros(VOCAB // 8, np.uint8)
         matcher.fill(bits)
-        return set(np.flatnonzero(np.unpackbits(bits[0], bitorder="little")).tolist())
+        return set(np.flatnonzero(np.unpackbits(bits, bitorder="little")).tolist())
 
     assert one in allowed()
     assert EOS not in allowed()

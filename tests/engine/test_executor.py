@@ -61,7 +61,7 @@ class Matcher:
         self._request = request
         self._allowed = allowed
 
-    def fill(self, rows: np.ndarray, drafts: Sequence[int] = ()) -> None:
+    def fill_ahead(self, rows: np.ndarray, drafts: Sequence[int]) -> None:
         """As the engine's own."""
         assert len(rows) == 1 + len(drafts)
         self.num_seen = self._request.num_output_tokens

@@ -129,6 +129,30 @@ def test_nothing_is_guessed_behind_the_end() -> None:
     assert sorted(drafts for _, _, drafts in rig.step()) == [[60], [60, EOS, 61]]
 
 
+class Forces:
+    """A grammar that leaves no choice about two tokens."""
+
+    def forced(self, most: int) -> list[int]:
+        return [70, 71][:most]
+
+
+def test_what_a_grammar_forces_is_taken_without_a_proposer_and_in_the_place_of_a_guess() -> None:
+    for proposer in (None, Always()):
+        rig = Rig(proposer=proposer, num_drafts=None)
+        rig.add("a").matcher = Forces()
+        assert rig.step(right=2) == [("a", 8, [70, 71])]
+        assert rig.step(right=2) == [("a", 3, [70, 71])]
+
+
+def test_forced_tokens_keep_to_budget_and_to_the_tokens_that_are_asked_for() -> None:
+    rig = Rig(proposer=None, budget=7)
+    rig.add("a").matcher = Forces()
+    assert rig.step() == [("a", 7, [70])]
+    rig = Rig(proposer=None)
+    rig.add("a", max_tokens=2).matcher = Forces()
+    assert rig.step() == [("a", 7, [70])]
+
+
 def test_drafts_are_counted() -> None:
     rig = Rig()
     rig.add("a")

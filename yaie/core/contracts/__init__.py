@@ -5,9 +5,9 @@ nothing private. Shapes are written `[n, d]`; T is the number of query tokens in
 
     sampling    lab 1            scheduling   lab 6        kernels   labs 9 to 16
     layers      lab 2            stepping     lab 7        graphs    lab 17
-    memory      lab 3            serving      lab 8        constraining   lab 21
-    prefixes    lab 4            worker       given: what runs on a device
-    attention   lab 5            drafting     given: guesses at the next tokens
+    memory      lab 3            serving      lab 8
+    prefixes    lab 4            constraining lab 21       worker    given: what runs on a device
+    attention   lab 5                                      drafting  given: guesses at tokens
 """
 
 from .attention import BatchAttention

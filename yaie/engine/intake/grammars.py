@@ -73,9 +73,6 @@ class LibraryFollower:
             return bits, "it leaves no token to go on with"
         return bits, None
 
-    def num_allowed(self, tokens: Sequence[int]) -> int:
-        return int(self._matcher.validate_tokens(list(tokens)))
-
     def rollback(self, count: int) -> None:
         if count:
             self._matcher.rollback(count)

@@ -26,10 +26,6 @@ class Follower(Protocol):
         """
         ...
 
-    def num_allowed(self, tokens: Sequence[int]) -> int:
-        """How many of these tokens, from the first on, could be accepted. Changes nothing."""
-        ...
-
     def rollback(self, count: int) -> None:
         """Take back the last `count` accepted tokens."""
         ...
@@ -67,38 +63,36 @@ class Matcher:
         self._has_ended = False
         self.error: str | None = None
 
-    def fill(self, rows: Bits, drafts: Sequence[int] = ()) -> None:
-        """Set the bits [1 + drafts, width / 8] of the tokens that may come next, the lowest first; none
-        if the matcher has failed. Row j is what may come behind the first j drafts. Behind a draft that
-        may not come itself (`num_allowed`) all bits are set: nothing is drawn there.
+    def fill(self, bits: Bits) -> None:
+        """Set the bits [width / 8] of the tokens that may come next, the lowest first; none if the
+        matcher has failed.
 
         The end-of-sequence tokens are among them where the output may end. After one (`ignore_eos`)
         nothing else is. Before `min_tokens` what ends an output is left out, as long as something else
         may come.
         """
-        allowed, taken = self.num_allowed(drafts), 0
-        has_ended = self._has_ended
+        self._follow()
+        self._fill(bits, self._num_followed, self._has_ended)
+
+    def fill_ahead(self, rows: Bits, drafts: Sequence[int]) -> None:
+        """Set `rows` [len(drafts) + 1, width / 8]: what may come next, and behind each draft.
+
+        Behind a draft that may not come itself all bits are set: nothing is drawn there.
+        """
+        self._follow()
+        has_ended, taken = self._has_ended, 0
         self._fill(rows[0], self._num_followed, has_ended)
         for index, token in enumerate(drafts, start=1):
-            if token in self._eos_token_ids:
-                has_ended = may_come = bool(rows[index - 1][token // 8] >> token % 8 & 1)
-            elif may_come := not has_ended and taken < allowed:
-                self._follower.accept(token)
-                taken += 1
-            if not may_come:
+            if not rows[index - 1][token // 8] >> token % 8 & 1:
                 rows[index:] = 0xFF
                 break
+            if token in self._eos_token_ids:
+                has_ended = True
+            else:
+                self._follower.accept(token)
+                taken += 1
             self._fill(rows[index], self._num_followed + index, has_ended)
         self._follower.rollback(taken)
-
-    def num_allowed(self, drafts: Sequence[int]) -> int:
-        """How many of these tokens, from the first on, may come next; none behind one that ends an
-        output."""
-        self._follow()
-        if self._has_ended or self.error is not None:
-            return 0
-        ends = (at for at, token in enumerate(drafts) if token in self._eos_token_ids)
-        return self._follower.num_allowed(drafts[: next(ends, len(drafts))])
 
     def forced(self, most: int) -> list[int]:
         """At most `most` tokens that come next whatever the model says: drafts that cost no model."""

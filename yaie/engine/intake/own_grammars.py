@@ -1,10 +1,9 @@
 """Schemas that lab 21's part follows: those of its subset, with a tokenizer whose tokens are bytes."""
 
 import json
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from functools import cached_property
-from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -131,11 +130,6 @@ class OwnFollower:
         else:
             self._matcher.fill(bits)
         return bits, None if bits.any() else "it leaves no token to go on with"
-
-    def num_allowed(self, tokens: Sequence[int]) -> int:
-        count = sum(1 for _ in takewhile(self._matcher.accept, tokens))
-        self._matcher.rollback(count)
-        return count
 
     def rollback(self, count: int) -> None:
         self._matcher.rollback(count)

@@ -11,7 +11,6 @@ from yaie.core.batch import StepPlan
 from yaie.core.config import EngineConfig, Graphs
 from yaie.core.contracts import Detokenizer, EngineCore, KVCacheManager, Scheduler, Worker
 from yaie.engine.drafting.drafter import Drafter, OnVerified
-from yaie.engine.drafting.jump_forward import JumpForward
 from yaie.engine.drafting.ngrams import NgramProposer
 from yaie.engine.step.byte_text import ByteDetokenizer, TokenTable
 from yaie.engine.step.encoder import StepEncoder
@@ -104,11 +103,9 @@ def overlaps(config: EngineConfig, model: LoadedModel) -> bool:
 
 def _drafter(
     config: EngineConfig, model: LoadedModel, cache: KVCacheManager, on_verified: OnVerified | None
-) -> Drafter | None:
-    if config.speculate == "off":
-        return None
+) -> Drafter:
     return Drafter(
-        JumpForward(NgramProposer()),
+        NgramProposer() if config.speculate == "ngram" else None,
         cache,
         token_budget=config.step_tokens(model.device.type),
         num_drafts=config.num_drafts,

@@ -104,7 +104,7 @@ class SentStep:
             if item.request.is_finished:
                 rows[:] = 0xFF  # its draw goes nowhere
             else:
-                item.request.matcher.fill(rows, item.drafts)
+                item.request.matcher.fill_ahead(rows, item.drafts)
         self._handle.mask(masks)
 
     def result(self) -> StepOutcome:
