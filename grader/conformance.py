@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         radix_tree,
         sampler,
         scheduler,
+        structured_output,
         transformer_ops,
         triton_flash_attention,
         triton_ops,
@@ -29,8 +30,12 @@ if TYPE_CHECKING:
     from yaie.backends.ops import KernelOps
     from yaie.backends.pool import KernelPool
     from yaie.core import contracts
-    from yaie.core.contracts import graphs, kernels
+    from yaie.core.contracts import constraining, graphs, kernels
     from yaie.engine.background.request_stream import RequestStream
+    from yaie.engine.drafting.ngrams import NgramProposer
+    from yaie.engine.intake.grammars import LibraryFollower, LibraryGrammar
+    from yaie.engine.intake.matchers import Compiled, Follower
+    from yaie.engine.intake.own_grammars import OwnFollower, OwnGrammar
     from yaie.engine.step.executor import SentStep, StepExecutor
     from yaie.server.service import Service
     from yaie.worker.graphs import CudaDevice, HostDevice
@@ -81,4 +86,11 @@ if TYPE_CHECKING:
     _machine: type[graphs.StepMachine] = PaddedMachine
     _cuda: type[graphs.Device] = CudaDevice
     _host: type[graphs.Device] = HostDevice
+    _schemas: constraining.SchemaGrammar = structured_output.schema_grammar
+    _automaton: type[constraining.ByteAutomaton] = structured_output.ByteAutomaton
+    _masks: type[constraining.TokenMasks] = structured_output.TokenMasks
+    _matcher: type[constraining.Matcher] = structured_output.Matcher
+    _followers: tuple[type[Follower], type[Follower]] = (OwnFollower, LibraryFollower)
+    _compiled: tuple[type[Compiled], type[Compiled]] = (OwnGrammar, LibraryGrammar)
+    _ngrams: type[contracts.Proposer] = NgramProposer
     _cuda_prefix: type[kernels.PrefixKernel] = cuda_paged_attention.PrefixKernel
