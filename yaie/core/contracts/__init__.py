@@ -8,6 +8,7 @@ nothing private. Shapes are written `[n, d]`; T is the number of query tokens in
     memory      lab 3            serving      lab 8
     prefixes    lab 4            worker       given: what runs on a device
     attention   lab 5            drafting     given: guesses at the next tokens
+                                                           quantizing  lab 19
 """
 
 from .attention import BatchAttention
