@@ -51,8 +51,8 @@ class FusedInt4:
 
 
 def tile(m: int, n: int, group_size: int) -> tuple[int, int, int]:
-    """(BLOCK_M, BLOCK_N, BLOCK_K). `tl.dot` takes no side under 16; of few rows the reading of the weight
-    is all there is to do, so its outputs are shared out among more programs."""
+    """(BLOCK_M, BLOCK_N, BLOCK_K). `tl.dot` takes no side under 16. With few rows the weight's bytes
+    are all there is to do, so its outputs are shared out among more programs."""
     block_m = min(64, max(16, triton.next_power_of_2(m)))
     block_k = 16
     while block_k < 128 and group_size % (2 * block_k) == 0:

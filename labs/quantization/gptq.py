@@ -45,8 +45,8 @@ class Gptq:
     def factor(self, hessian: Tensor, damping: float = 0.01) -> Tensor:
         """The upper triangular U with U^T U = (damped H)^-1.
 
-        Row i of U is what the algorithm needs at input i: the inverse Hessian of the inputs that are left
-        then, first row, over the root of its first entry.
+        Row i of U is what the algorithm needs at input i: the first row of the inverse Hessian of the
+        inputs that are left then, over the root of its first entry.
         """
         # TODO 19.4: your code here (the reference: 7 lines).
         raise NotImplementedError(

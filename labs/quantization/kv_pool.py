@@ -87,7 +87,7 @@ class Int8KVPool:
         )
 
     def gather(self, layer: int, block_tables: Tensor) -> tuple[Tensor, Tensor]:
-        """K and V of the blocks [n, m] as [n, m * block_size, kv_heads, head_dim], in the model's dtype."""
+        """K and V of the blocks [n, m] in the model's dtype: [n, m * block_size, heads, head_dim]."""
         # TODO 19.7: your code here (the reference: 11 lines).
         raise NotImplementedError(
             "quantization task 19.7: not implemented yet; see chapter Four bits a weight"

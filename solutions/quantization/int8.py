@@ -43,8 +43,8 @@ class Int8:
     def product(self, x: Tensor, weight: Int8Weight) -> Tensor:
         """x @ dequantize(weight).T: [rows, out] in the dtype of x, summed in float32.
 
-        A row's scale and its zero are the same for every number of it, so both can wait until the row has
-        been summed: sum of x * (code - zero) * scale = (x @ codes - zero * sum of x) * scale.
+        Scale and zero are the same for every number of a row, so both can wait until it has been summed:
+        the sum of x * (code - zero) * scale is (x @ codes - zero * sum of x) * scale.
         """
         wide = x.float()
         out = torch.empty(len(x), len(weight.codes), dtype=x.dtype, device=x.device)

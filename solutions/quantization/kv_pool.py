@@ -91,7 +91,7 @@ class Int8KVPool:
         # END SOLUTION
 
     def gather(self, layer: int, block_tables: Tensor) -> tuple[Tensor, Tensor]:
-        """K and V of the blocks [n, m] as [n, m * block_size, kv_heads, head_dim], in the model's dtype."""
+        """K and V of the blocks [n, m] in the model's dtype: [n, m * block_size, heads, head_dim]."""
         # BEGIN SOLUTION 19.7
         n, m = block_tables.shape
         blocks = block_tables.flatten().long()

@@ -33,8 +33,9 @@ class Int8Weight:
 class Int4Weight:
     """A weight [out, in] in four bits: w[o, i] is about (code - zero) * scale, code and zero 0 to 15.
 
-    `group_size` inputs in a row, i // group_size of them, share scale and zero. As in checkpoints of
-    GPTQ the input comes first, and eight numbers of four bits fill an int32, the first in its lowest bits:
+    `group_size` inputs in a row, i // group_size of them, share scale and zero. As in
+    checkpoints of GPTQ the input comes first, and an int32 holds eight numbers, the first in its lowest
+    bits:
 
     qweight: [in / 8, out] int32; the code of w[o, i] is in bits 4 * (i % 8) of qweight[i // 8, o].
     scales: [in / group_size, out] float16.

@@ -145,9 +145,9 @@ class Gptq(Protocol):
         """Round a weight [out, in] input by input; the error of each moves into those that are left.
 
         Weights of dead inputs become 0. A group's grid is taken when its first input's turn comes, from
-        weights that hold all errors so far. Of `block` and `group_size`, one divides the other; the result
-        does not depend on `block`: inputs behind a block are corrected once, by one product, when it
-        ends. `weight` and `hessian` stay as they are.
+        weights that hold all errors so far. Of `block` and `group_size`, one divides the other; the
+        result does not depend on `block`: inputs behind a block are corrected once, by one product,
+        when it ends. `weight` and `hessian` stay as they are.
         """
         ...
 

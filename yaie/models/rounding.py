@@ -1,0 +1,164 @@
+"""Rounds the weights of a model to few bits, layer by layer, as `yaie quantize` asks for.
+
+The model is transformers' own, in float32. A layer's inputs are those that the rounded layers before it
+give: what they lost is part of what its weights are fitted to.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from yaie.core.errors import ModelError
+from yaie.core.quantized import Int4Weight, Int8Weight
+
+Packed = Int4Weight | Int8Weight
+BATCH = 8
+"""Windows that go through a layer at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How weights are rounded. bits: 4 or 8. group_size: inputs that share a scale, for 4 bits.
+    gptq: False rounds each weight to the nearest."""
+
+    bits: int
+    group_size: int = 128
+    gptq: bool = True
+
+
+def windows(tokenizer: Any, texts: Sequence[str], length: int, count: int) -> Tensor:
+    """Texts one after the other, cut into [at most count, length] tokens. Raises ModelError if they do
+    not fill one window."""
+    tokens: list[int] = []
+    for text in texts:
+        tokens += tokenizer(text, add_special_tokens=False)["input_ids"]
+        if len(tokens) >= count * length:
+            break
+    found = min(count, len(tokens) // length)
+    if not found:
+        raise ModelError(f"the calibration text has {len(tokens)} tokens; one window has {length}")
+    return torch.tensor(tokens[: found * length]).view(found, length)
+
+
+def decoder_layers(model: nn.Module) -> tuple[str, nn.ModuleList]:
+    """(the name of the list, the layers). Raises ModelError for a model that has none, or has weights in
+    them that are no plain products."""
+    layers = getattr(getattr(model, "model", None), "layers", None)
+    if not isinstance(layers, nn.ModuleList) or not any(True for _ in products(layers[0])):
+        raise ModelError(
+            f"{type(model).__name__} is not quantised: its layers are not those of Llama, Mistral, "
+            "Qwen2 or Qwen3."
+        )
+    return "model.layers", layers
+
+
+def products(layer: nn.Module) -> Iterator[tuple[str, nn.Linear]]:
+    """The matrix products of a layer, by name."""
+    for name, module in layer.named_modules():
+        if isinstance(module, nn.Linear):
+            yield name, module
+
+
+@torch.inference_mode()
+def round_model(
+    model: nn.Module,
+    part: ModuleType,
+    recipe: Recipe,
+    calibration: Tensor | None,
+    done: Callable[[str], None] = lambda _: None,
+) -> dict[str, Packed]:
+    """The packed weight of each product in the layers, by its full name. The model's own become what
+    the codes stand for. part: lab 19. calibration: [windows, length] tokens, for GPTQ. done: called with
+    each name."""
+    prefix, layers = decoder_layers(model)
+    packed: dict[str, Packed] = {}
+    states: list[_Call] = [] if calibration is None else _first_calls(model, layers[0], calibration)
+    for index, layer in enumerate(layers):
+        hessians = _hessians(layer, part, states) if states else {}
+        for name, module in products(layer):
+            full = f"{prefix}.{index}.{name}"
+            weight = _round(module.weight, part, recipe, hessians.get(name), full)
+            packed[full] = weight
+            codec = part.Int8() if isinstance(weight, Int8Weight) else part.Int4()
+            module.weight.copy_(codec.dequantize(weight))
+            done(full)
+        states = [state.after(layer) for state in states]
+    return packed
+
+
+def _round(
+    weight: Tensor, part: ModuleType, recipe: Recipe, hessian: Any | None, name: str
+) -> Packed:
+    inputs, size = weight.shape[1], recipe.group_size
+    result: Packed
+    if recipe.bits == 8:
+        result = part.Int8().quantize(weight)
+        return result
+    if inputs % size or size % 8 or weight.shape[0] % 8:
+        raise ModelError(
+            f"{name} has {inputs} inputs and {weight.shape[0]} outputs: groups of {size} do not divide "
+            "them. Choose another --group-size, of those that are multiples of 8."
+        )
+    if hessian is None:
+        result = part.Int4().quantize(weight, size)
+        return result
+    block = size if size > 128 else 128 - 128 % size
+    result = part.Gptq(part.Int4()).quantize(weight, hessian.hessian, size, block=block)
+    return result
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """Of a layer: hidden states, and what else it is called with."""
+
+    hidden: Tensor
+    others: dict[str, Any]
+
+    def after(self, layer: nn.Module) -> "_Call":
+        """The call of the next layer."""
+        out = layer(self.hidden, **self.others)
+        return _Call(out[0] if isinstance(out, tuple) else out, self.others)
+
+
+class _Caught(Exception):
+    """The first layer has been called: no more is needed."""
+
+
+def _first_calls(model: nn.Module, first: nn.Module, calibration: Tensor) -> list[_Call]:
+    calls: list[_Call] = []
+
+    def catch(_: nn.Module, args: tuple[Tensor, ...], others: dict[str, Any]) -> None:
+        calls.append(_Call(args[0], others))
+        raise _Caught
+
+    hook = first.register_forward_pre_hook(catch, with_kwargs=True)
+    try:
+        for tokens in calibration.split(BATCH):
+            try:
+                model(tokens, use_cache=False)
+            except _Caught:
+                pass
+    finally:
+        hook.remove()
+    return calls
+
+
+def _hessians(layer: nn.Module, part: ModuleType, calls: Sequence[_Call]) -> dict[str, Any]:
+    """Of each product of a layer."""
+    found: dict[str, Any] = {}
+    hooks = []
+    for name, module in products(layer):
+        found[name] = part.Hessian(module.in_features, module.weight.device)
+        add = found[name].add
+        hooks.append(module.register_forward_pre_hook(lambda _, args, add=add: add(args[0])))
+    try:
+        for call in calls:
+            call.after(layer)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return found
