@@ -5,6 +5,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from yaie.backends import Backend, choose_backend
@@ -50,7 +51,11 @@ class LLMEngine:
         self.backend: Backend = choose_backend(self.config, device, loader.head_dims)
         check_deterministic(self.config, self.backend.name, device)
         self.backend.prepare(device)
-        self._model = loader.load(self.backend.make_ops(), self.backend.dtypes)
+        self._model = loader.load(
+            self.backend.make_ops(),
+            self.backend.dtypes,
+            partial(self.backend.make_packed_products, device),
+        )
         self.max_model_len = self._model.max_length
         self._counters = Counters()
         self._mailbox = Mailbox()

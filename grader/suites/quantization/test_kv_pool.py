@@ -19,7 +19,7 @@ HEAD = (
     "Each head of each token has a scale of its own: a loud head beside a quiet one would leave it no "
     "codes."
 )
-SLOT = "A scale lies where its codes lie: slot s is row s % block_size of block s // block_size, for both."
+SLOT = "A scale lies where its codes lie: slot s is row s % block_size of block s // block_size."
 STORED = "The scale is rounded to bfloat16 first, and it is that number which is divided by."
 MOVED = "A block is codes and scales: one without the other is other numbers."
 READ_FIRST = (
