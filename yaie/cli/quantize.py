@@ -1,9 +1,8 @@
 """`yaie quantize`: a checkpoint in four or eight bits, made by lab 19."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -43,7 +42,7 @@ def quantize(
     ] = None,
     windows: Annotated[
         int, typer.Option(help=f"Windows of {WINDOW} tokens of it to use, at most.")
-    ] = 128,
+    ] = 32,
     revision: Annotated[str | None, typer.Option(help="Of a model on the hub.")] = None,
     mine: Annotated[str, typer.Option(help="Whose lab 19 rounds; see `yaie serve`.")] = "auto",
 ) -> None:
@@ -58,6 +57,7 @@ def quantize(
         )
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers.utils import logging
 
     from yaie.core.errors import ModelError
     from yaie.models.config import read_config
@@ -68,6 +68,7 @@ def quantize(
     from yaie.models.weights import checkpoint_files, total_bytes
     from yaie.parts import load_part
 
+    logging.disable_progress_bar()
     source = find_model(model, revision)
     config = read_config(source.folder)
     if getattr(config, "quantization_config", None) is not None:
@@ -90,22 +91,20 @@ def quantize(
         packed = round_model(network, part.package, recipe, tokens, done)
     size = write_checkpoint(folder, out, packed, recipe)
     before = total_bytes(checkpoint_files(folder))
-    bits = 8 * sum(weight.nbytes for weight in packed.values())
     inner = sum(p.weight.numel() for layer in layers for _, p in products(layer))
+    bits = 8 * sum(weight.nbytes for weight in packed.values()) / inner
     say(
         f"{out}: {size / 1e6:,.1f} MB of weights where there were {before / 1e6:,.1f}; "
-        f"{bits / inner:.2f} bits for each of {inner / 1e6:,.1f} million weights in {len(packed)} products"
+        f"{bits:.2f} bits for each of {inner / 1e6:,.1f} million in {len(packed)} products"
     )
 
 
-def _texts(tokenizer: Any, given: Path | None, windows: int) -> list[str]:
+def _texts(tokenizer: Any, given: Path | None, windows: int) -> Iterable[str]:
     """The texts to calibrate with. Raises ConfigError for a file that cannot be read."""
     if given is None:
         from yaie.tutor.dialogues import dialogues
 
-        return [
-            _said(tokenizer, talk) for talk in islice(dialogues(SEED, 8 * windows), 8 * windows)
-        ]
+        return (_said(tokenizer, talk) for talk in dialogues(SEED, 20 * windows))
     try:
         text = given.read_text("utf-8")
         if given.suffix != ".jsonl":

@@ -4,7 +4,7 @@ The model is transformers' own, in float32. A layer's inputs are those that the 
 give: what they lost is part of what its weights are fitted to.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -30,7 +30,7 @@ class Recipe:
     gptq: bool = True
 
 
-def windows(tokenizer: Any, texts: Sequence[str], length: int, count: int) -> Tensor:
+def windows(tokenizer: Any, texts: Iterable[str], length: int, count: int) -> Tensor:
     """Texts one after the other, cut into [at most count, length] tokens. Raises ModelError if they do
     not fill one window."""
     tokens: list[int] = []
@@ -148,17 +148,40 @@ def _first_calls(model: nn.Module, first: nn.Module, calibration: Tensor) -> lis
 
 
 def _hessians(layer: nn.Module, part: ModuleType, calls: Sequence[_Call]) -> dict[str, Any]:
-    """Of each product of a layer."""
+    """Of each product of a layer. Those of the same input (query, key and value) share one."""
+    leaders = _leaders(layer, calls[0])
     found: dict[str, Any] = {}
     hooks = []
     for name, module in products(layer):
-        found[name] = part.Hessian(module.in_features, module.weight.device)
-        add = found[name].add
-        hooks.append(module.register_forward_pre_hook(lambda _, args, add=add: add(args[0])))
+        if leaders[name] == name:
+            found[name] = part.Hessian(module.in_features, module.weight.device)
+            add = found[name].add
+            hooks.append(module.register_forward_pre_hook(lambda _, args, add=add: add(args[0])))
     try:
         for call in calls:
             call.after(layer)
     finally:
         for hook in hooks:
             hook.remove()
-    return found
+    return {name: found[leader] for name, leader in leaders.items()}
+
+
+def _leaders(layer: nn.Module, call: _Call) -> dict[str, str]:
+    """For each product of a layer, the first one that is called with the same tensor."""
+    inputs: list[tuple[Tensor, str]] = []  # kept, so that no other tensor takes its place in memory
+    leaders: dict[str, str] = {}
+
+    def note(name: str, x: Tensor) -> None:
+        leaders[name] = next((other for same, other in inputs if same is x), name)
+        inputs.append((x, name))
+
+    hooks = [
+        module.register_forward_pre_hook(lambda _, args, name=name: note(name, args[0]))
+        for name, module in products(layer)
+    ]
+    try:
+        call.after(layer)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return leaders

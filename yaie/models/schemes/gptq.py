@@ -62,8 +62,8 @@ class GptqScheme(Scheme):
         self._size = inputs if how.group_size == WHOLE else how.group_size
         if inputs % self._size or any(size % self._codes for size in (inputs, *layout.sizes)):
             raise ModelError(
-                f"a product of {inputs} inputs and {outputs} outputs cannot be packed in {how.bits} bits "
-                f"and groups of {self._size}: config.json and quantization_config do not fit together"
+                f"a product of {inputs} inputs and {outputs} outputs cannot be packed in {how.bits} "
+                f"bits and groups of {self._size}: config.json and quantization_config do not fit together"
             )
         self._layout = layout
         self._offset = how.zero_offset
