@@ -119,6 +119,22 @@ class Backend(ABC):
         """The memory of keys and values. Raises ConfigError for a dtype or a head that it does not take:
         config.json is only a promise of what a loaded model has."""
 
+    def make_int8_pool(
+        self,
+        layers: Sequence[KVLayerSpec],
+        num_blocks: int,
+        block_size: int,
+        dtype: torch.dtype,
+        device: torch.device,
+        num_host_blocks: int,
+    ) -> KVPool:
+        """The same in INT8, by lab 19. dtype: of the model."""
+        self.refuse_misfits(layers, dtype)
+        pool: KVPool = self.parts["quantization"].Int8KVPool(
+            layers, num_blocks, block_size, dtype, device, num_host_blocks
+        )
+        return pool
+
     @abstractmethod
     def make_attention(self, pool: KVPool) -> BatchAttention:
         """What writes to the pool and attends."""

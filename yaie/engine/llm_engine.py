@@ -48,7 +48,9 @@ class LLMEngine:
         use_threads(self.config.threads)
         device = resolve_device(self.config)
         loader = ModelLoader(self.config)
-        self.backend: Backend = choose_backend(self.config, device, loader.head_dims)
+        self.backend: Backend = choose_backend(
+            self.config, device, loader.head_dims, packed=loader.is_packed
+        )
         check_deterministic(self.config, self.backend.name, device)
         self.backend.prepare(device)
         self._model = loader.load(

@@ -66,7 +66,8 @@ class ModelLoader:
     (its chat template is, in a sandbox).
 
     name: to serve the model under. architecture, model_type: as config.json calls it.
-    head_dims: sizes that its heads may have (see `config.head_dims`).
+    head_dims: sizes that its heads may have (see `config.head_dims`). is_packed: whether weights are
+    stored in few bits.
     max_length, dtype, device: as in `LoadedModel`; dtype by what is there of the checkpoint so far.
     """
 
@@ -95,6 +96,7 @@ class ModelLoader:
                 "Llama, Mistral, Qwen2 and Qwen3 alone. Serve the original model."
             )
         self._wanted = config.dtype
+        self.is_packed = self._format is not None
         self.dtype = choose_dtype(self._wanted, self._config, self.device, self._source.folder)
         self.max_length = _max_length(config.max_model_len, self._config)
 

@@ -63,7 +63,7 @@ class GptqScheme(Scheme):
         if inputs % self._size or any(size % self._codes for size in (inputs, *layout.sizes)):
             raise ModelError(
                 f"a product of {inputs} inputs and {outputs} outputs cannot be packed in {how.bits} "
-                f"bits and groups of {self._size}: config.json and quantization_config do not fit together"
+                f"bits and groups of {self._size}: its sizes and config.json do not fit together"
             )
         self._layout = layout
         self._offset = how.zero_offset
