@@ -42,7 +42,7 @@ class EngineConfig:
     )
     kv_dtype: Literal["auto", "int8"] = setting(
         "auto",
-        "Of keys and values in the pool; auto is dtype. int8 takes about half as much memory as 16 bits, "
+        "Of keys and values in the pool; auto is dtype. int8 takes about half the memory of 16 bits, "
         "and attention is computed in PyTorch.",
     )
     block_size: int = setting(16, "Token slots in a block.")

@@ -76,9 +76,9 @@ def round_model(
     each name."""
     prefix, layers = decoder_layers(model)
     packed: dict[str, Packed] = {}
-    states: list[_Call] = [] if calibration is None else _first_calls(model, layers[0], calibration)
+    states: list[_Call] = [] if calibration is None else _first_calls(model, layers, calibration)
     for index, layer in enumerate(layers):
-        hessians = _hessians(layer, part, states) if states else {}
+        hessians = _hessians(layer, index, part, states) if states else {}
         for name, module in products(layer):
             full = f"{prefix}.{index}.{name}"
             weight = _round(module.weight, part, recipe, hessians.get(name), full)
@@ -86,7 +86,7 @@ def round_model(
             codec = part.Int8() if isinstance(weight, Int8Weight) else part.Int4()
             module.weight.copy_(codec.dequantize(weight))
             done(full)
-        states = [state.after(layer) for state in states]
+        states = [state.after(layer, index) for state in states]
     return packed
 
 
@@ -113,43 +113,71 @@ def _round(
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """Of a layer: hidden states, and what else it is called with."""
+    """Of a layer: hidden states, and what else each of the layers is called with."""
 
     hidden: Tensor
-    others: dict[str, Any]
+    others: list[dict[str, Any]]
 
-    def after(self, layer: nn.Module) -> "_Call":
+    def run(self, layer: nn.Module, index: int) -> Tensor:
+        """What the layer of this number gives."""
+        out = layer(self.hidden, **self.others[index])
+        hidden: Tensor = out[0] if isinstance(out, tuple) else out
+        return hidden
+
+    def after(self, layer: nn.Module, index: int) -> "_Call":
         """The call of the next layer."""
-        out = layer(self.hidden, **self.others)
-        return _Call(out[0] if isinstance(out, tuple) else out, self.others)
+        return _Call(self.run(layer, index), self.others)
 
 
 class _Caught(Exception):
     """The first layer has been called: no more is needed."""
 
 
-def _first_calls(model: nn.Module, first: nn.Module, calibration: Tensor) -> list[_Call]:
+def _first_calls(model: nn.Module, layers: nn.ModuleList, calibration: Tensor) -> list[_Call]:
+    """What the first layer is called with. Masks and positions, which may differ from layer to layer, depend on
+    the shape of a batch alone: a whole run for each shape tells them."""
     calls: list[_Call] = []
+    others: dict[int, list[dict[str, Any]]] = {}
+    for tokens in calibration.split(BATCH):
+        if len(tokens) not in others:
+            others[len(tokens)] = _others(model, layers, tokens)
 
-    def catch(_: nn.Module, args: tuple[Tensor, ...], others: dict[str, Any]) -> None:
-        calls.append(_Call(args[0], others))
-        raise _Caught
+        def catch(_: nn.Module, args: tuple[Tensor, ...]) -> None:
+            calls.append(_Call(args[0], others[len(args[0])]))
+            raise _Caught
 
-    hook = first.register_forward_pre_hook(catch, with_kwargs=True)
-    try:
-        for tokens in calibration.split(BATCH):
-            try:
-                model(tokens, use_cache=False)
-            except _Caught:
-                pass
-    finally:
-        hook.remove()
+        hook = layers[0].register_forward_pre_hook(catch)
+        try:
+            model(tokens, use_cache=False)
+        except _Caught:
+            pass
+        finally:
+            hook.remove()
     return calls
 
 
-def _hessians(layer: nn.Module, part: ModuleType, calls: Sequence[_Call]) -> dict[str, Any]:
+def _others(model: nn.Module, layers: nn.ModuleList, tokens: Tensor) -> list[dict[str, Any]]:
+    """What each layer is called with beside hidden states."""
+    found: list[dict[str, Any]] = []
+    hooks = [
+        layer.register_forward_pre_hook(
+            lambda _, args, others: found.append(others), with_kwargs=True
+        )
+        for layer in layers
+    ]
+    try:
+        model(tokens, use_cache=False)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return found
+
+
+def _hessians(
+    layer: nn.Module, index: int, part: ModuleType, calls: Sequence[_Call]
+) -> dict[str, Any]:
     """Of each product of a layer. Those of the same input (query, key and value) share one."""
-    leaders = _leaders(layer, calls[0])
+    leaders = _leaders(layer, index, calls[0])
     found: dict[str, Any] = {}
     hooks = []
     for name, module in products(layer):
@@ -159,14 +187,14 @@ def _hessians(layer: nn.Module, part: ModuleType, calls: Sequence[_Call]) -> dic
             hooks.append(module.register_forward_pre_hook(lambda _, args, add=add: add(args[0])))
     try:
         for call in calls:
-            call.after(layer)
+            call.run(layer, index)
     finally:
         for hook in hooks:
             hook.remove()
     return {name: found[leader] for name, leader in leaders.items()}
 
 
-def _leaders(layer: nn.Module, call: _Call) -> dict[str, str]:
+def _leaders(layer: nn.Module, index: int, call: _Call) -> dict[str, str]:
     """For each product of a layer, the first one that is called with the same tensor."""
     inputs: list[tuple[Tensor, str]] = []  # kept, so that no other tensor takes its place in memory
     leaders: dict[str, str] = {}
@@ -180,7 +208,7 @@ def _leaders(layer: nn.Module, call: _Call) -> dict[str, str]:
         for name, module in products(layer)
     ]
     try:
-        call.after(layer)
+        call.run(layer, index)
     finally:
         for hook in hooks:
             hook.remove()
