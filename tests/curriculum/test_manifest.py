@@ -59,8 +59,11 @@ def test_unknown_lab_and_task_are_refused_with_the_list(tmp_path: Path) -> None:
 
 
 def test_numbers_must_follow_the_path(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="first is number 2, but stands at 1"):
-        load(tmp_path, LAB.format(number=2, key="first", after="[]"))
+    """With gaps: a lab may come out before one of a lower number."""
+    behind = LAB.format(number=1, key="second", after="[]")
+    with pytest.raises(ConfigError, match="second is number 1, but stands behind 1"):
+        load(tmp_path, FIRST + behind)
+    assert load(tmp_path, LAB.format(number=2, key="first", after="[]")).keys == ("first",)
 
 
 @pytest.mark.parametrize(

@@ -103,10 +103,87 @@ def change(folder: Path, **fields: Any) -> None:
     path.write_text(json.dumps(config))
 
 
+AWQ_ORDER = (0, 2, 4, 6, 1, 3, 5, 7)
+
+
+def as_awq(codes: Tensor) -> Tensor:
+    """[rows, out] as AWQ's packer does it: [rows, out / 8] int32."""
+    packed = torch.zeros(len(codes), codes.shape[1] // 8, dtype=torch.int64)
+    for column in range(packed.shape[1]):
+        for place, output in enumerate(AWQ_ORDER):
+            packed[:, column] |= codes[:, 8 * column + output].long() << (4 * place)
+    return torch.where(packed >= 2**31, packed - 2**32, packed).int()
+
+
+def as_compressed(codes: Tensor) -> Tensor:
+    """[out, in] as compressed-tensors packs them: [out, in / 8] int32."""
+    packed = torch.zeros(len(codes), codes.shape[1] // 8, dtype=torch.int64)
+    for place in range(8):
+        packed |= codes[:, place::8].long() << (4 * place)
+    return torch.where(packed >= 2**31, packed - 2**32, packed).int()
+
+
+COMPRESSED = {
+    "quant_method": "compressed-tensors",
+    "format": "pack-quantized",
+    "ignore": ["lm_head"],
+    "config_groups": {
+        "group_0": {
+            "targets": ["Linear"],
+            "input_activations": None,
+            "weights": {
+                "num_bits": 4, "type": "int", "symmetric": True, "strategy": "group",
+                "group_size": 16, "actorder": None,
+            },
+        }
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("method", ["awq", "compressed-tensors"])
+def test_other_formats_give_the_logits_of_their_codes(
+    checkpoint: Checkpoint, tmp_path: Path, method: str
+) -> None:
+    folder, int4 = tmp_path / "q", part.Int4()
+    model = rounded(checkpoint("llama"), folder, Recipe(4, 16, gptq=False))
+    weights = load_file(folder / "model.safetensors")
+    for name, module in model.named_modules():
+        if f"{name}.qweight" not in weights:
+            continue
+        for suffix in ("qweight", "qzeros", "scales", "g_idx"):
+            del weights[f"{name}.{suffix}"]
+        symmetric = method != "awq"
+        packed = int4.quantize(module.weight, 16, symmetric=symmetric)
+        module.weight.data = int4.dequantize(packed)
+        codes, zeros = int4.unpack(packed)
+        if symmetric:
+            weights[f"{name}.weight_packed"] = as_compressed(codes)
+            weights[f"{name}.weight_scale"] = packed.scales.t().contiguous()
+            weights[f"{name}.weight_shape"] = torch.tensor(module.weight.shape)
+        else:
+            weights[f"{name}.qweight"] = as_awq(codes.t())
+            weights[f"{name}.qzeros"] = as_awq(zeros)
+            weights[f"{name}.scales"] = packed.scales
+    save_file(weights, folder / "model.safetensors")
+    config = json.loads((folder / "config.json").read_text())
+    awq = {"quant_method": "awq", "bits": 4, "group_size": 16, "version": "gemm"}
+    config["quantization_config"] = awq if method == "awq" else COMPRESSED
+    (folder / "config.json").write_text(json.dumps(config))
+    sequences = random_sequences(LENGTHS)
+    with torch.inference_mode():
+        expected = [model(one[None], use_cache=False).logits[0] for one in sequences]
+    got = logits_in_two_chunks(load(folder).adapter, sequences)
+    for ours, right in zip(got, expected, strict=True):
+        assert torch.allclose(ours, right, atol=2e-3), (ours - right).abs().max()
+
+
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [
-        ({"quant_method": "awq"}, r"quantised \(awq\), which is not supported"),
+        ({"quant_method": "bitsandbytes"}, r"quantised \(bitsandbytes\), which is not supported"),
+        ({"quant_method": "awq", "version": "gemv"}, "whose version 'gemv' is not supported"),
+        ({"quant_method": "awq", "modules_to_not_convert": ["q_proj"]}, "modules_to_not_convert"),
+        ({"quant_method": "compressed-tensors"}, "whose format None"),
         ({"bits": 3}, "in 3 bits"),
         ({"group_size": 12}, "in groups of 12"),
         ({"bits": 8}, "in 8 bits and in groups"),

@@ -130,15 +130,13 @@ class ModelAdapter(ABC):
         Raises ModelError that names tensors which are missing, unexpected or of a wrong shape.
         """
         missing = self.destinations()
+        ignored = (*self.ignored_tensors, *(self.packing.format.ignored if self.packing else ()))
         unexpected: list[str] = []
         misshapen: list[str] = []
         for name, tensor in tensors:
             destination = missing.pop(name.removeprefix(self.checkpoint_prefix), None)
             if destination is None:
-                # Inputs stand in the order of their groups: `read_packing` refuses other checkpoints.
-                if not name.endswith(
-                    (*self.ignored_tensors, *((".g_idx",) if self.packing else ()))
-                ):
+                if not name.endswith(ignored):
                     unexpected.append(name)
                 continue
             try:

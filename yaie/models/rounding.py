@@ -134,7 +134,7 @@ class _Caught(Exception):
 
 
 def _first_calls(model: nn.Module, layers: nn.ModuleList, calibration: Tensor) -> list[_Call]:
-    """What the first layer is called with. Masks and positions, which may differ from layer to layer, depend on
+    """What the first layer is called with. Masks and positions, which layers may not share, depend on
     the shape of a batch alone: a whole run for each shape tells them."""
     calls: list[_Call] = []
     others: dict[int, list[dict[str, Any]]] = {}

@@ -71,9 +71,9 @@ def expect_nearest(
     expect(codes.shape == weight.shape, f"{what}: codes of shape {list(codes.shape)}", why=why)
     beyond = (codes < lowest) | (codes > highest)
     if bool(beyond.any()):
-        at = beyond.nonzero()[0].tolist()
-        problem = f"{what}: a code of {int(codes[tuple(at)])} at {at}"
-        raise Mismatch(problem, f"{lowest} to {highest}", str(int(codes[tuple(at)])), why)
+        first = tuple(beyond.nonzero()[0].tolist())
+        problem = f"{what}: a code of {int(codes[first])} at {list(first)}"
+        raise Mismatch(problem, f"{lowest} to {highest}", str(int(codes[first])), why)
     error = ((codes.double() - zeros) * scales - wide).abs()
     best = (wide / scales + zeros).round().clamp(lowest, highest)
     least = ((best - zeros) * scales - wide).abs()

@@ -4,6 +4,7 @@
     onednn_packed   in the order in which oneDNN's kernel for CPUs reads it
     gptq_int4       packed in four bits, as checkpoints of GPTQ have it
     gptq_int8       from such a checkpoint in eight bits, a byte for each weight
+    awq_int4, compressed_int4    from checkpoints of AWQ and of compressed-tensors, packed as GPTQ's
 
 Adapters know layouts only. `choose_scheme` picks by device, dtype and size; for a weight that is packed
 `Packing` names the scheme.
@@ -11,9 +12,9 @@ Adapters know layouts only. `choose_scheme` picks by device, dtype and size; for
 
 import torch
 
-from . import packed, plain  # noqa: F401  (importing registers them)
+from . import awq, compressed, gptq, packed, plain  # noqa: F401  (importing registers them)
 from .base import Scheme, register_scheme, registered_schemes
-from .gptq import Packing
+from .words import Packing
 
 __all__ = ["PREFERRED", "Packing", "Scheme", "choose_scheme", "register_scheme"]
 
