@@ -29,7 +29,7 @@ FIRST = LAB.format(number=1, key="first", after="[]")
 
 def load(root: Path, text: str):
     file = root / MANIFEST
-    file.parent.mkdir()
+    file.parent.mkdir(parents=True)
     file.write_text(text)
     return load_curriculum(root)
 
@@ -62,8 +62,8 @@ def test_numbers_must_follow_the_path(tmp_path: Path) -> None:
     """With gaps: a lab may come out before one of a lower number."""
     behind = LAB.format(number=1, key="second", after="[]")
     with pytest.raises(ConfigError, match="second is number 1, but stands behind 1"):
-        load(tmp_path, FIRST + behind)
-    assert load(tmp_path, LAB.format(number=2, key="first", after="[]")).keys == ("first",)
+        load(tmp_path / "behind", FIRST + behind)
+    assert load(tmp_path / "gap", LAB.format(number=2, key="first", after="[]")).keys == ("first",)
 
 
 @pytest.mark.parametrize(
