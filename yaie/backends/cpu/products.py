@@ -7,7 +7,7 @@ from yaie.backends.cpu.library import Library
 from yaie.core.products import PackedProducts
 from yaie.core.quantized import Int4Weight, Int8Weight
 
-FEW_ROWS = 16
+FEW_ROWS = 8
 """From here on a product of unpacked blocks, which oneDNN multiplies, is faster."""
 
 

@@ -2,6 +2,7 @@
 // a step reads a quarter or an eighth of the bytes that it would of float32.
 #include <cstdint>
 #include <cstring>
+#include <vector>
 
 #include "threads.h"
 
@@ -12,7 +13,6 @@ constexpr int64_t WORTH_A_THREAD = 1 << 15;  // products
 
 using Floats = float __attribute__((vector_size(4 * LANES)));
 using Ints = int32_t __attribute__((vector_size(4 * LANES)));
-using Bytes = int8_t __attribute__((vector_size(LANES)));
 
 template <typename Vector>
 inline Vector load(const void* from) {
@@ -36,6 +36,17 @@ struct Product {
     int64_t rows, inputs, outputs, group;
 };
 
+// Four codes lie in a word, so that a vector of words holds 4 * LANES inputs: code j of each of them
+// belongs to inputs j, 4 + j, 8 + j, ... x is brought into this order beforehand, by `by_places`.
+constexpr int64_t STEP = 4 * LANES;
+
+void by_places(const float* x, float* out, int64_t inputs) {
+    for (int64_t i = 0; i + STEP <= inputs; i += STEP)
+        for (int j = 0; j < 4; j++)
+            for (int lane = 0; lane < LANES; lane++) out[i + j * LANES + lane] = x[i + 4 * lane + j];
+    for (int64_t i = inputs / STEP * STEP; i < inputs; i++) out[i] = x[i];
+}
+
 // `OUTPUTS` outputs from `o` on of one row: x is loaded once for all of them.
 template <int OUTPUTS>
 void int8_outputs(const Product& call, int64_t row, int64_t o) {
@@ -43,11 +54,15 @@ void int8_outputs(const Product& call, int64_t row, int64_t o) {
     const int8_t* codes = static_cast<const int8_t*>(call.codes) + o * call.inputs;
     Floats sums[OUTPUTS] = {};
     int64_t i = 0;
-    for (; i + LANES <= call.inputs; i += LANES) {
-        const Floats numbers = load<Floats>(x + i);
-        for (int k = 0; k < OUTPUTS; k++) {
-            const Ints wide = __builtin_convertvector(load<Bytes>(codes + k * call.inputs + i), Ints);
-            sums[k] += __builtin_convertvector(wide, Floats) * numbers;
+    for (; i + STEP <= call.inputs; i += STEP) {
+        Ints words[OUTPUTS];
+        for (int k = 0; k < OUTPUTS; k++) words[k] = load<Ints>(codes + k * call.inputs + i);
+        for (int j = 0; j < 4; j++) {
+            const Floats numbers = load<Floats>(x + i + j * LANES);
+            for (int k = 0; k < OUTPUTS; k++) {
+                const Ints wide = (words[k] << (24 - 8 * j)) >> 24;
+                sums[k] += __builtin_convertvector(wide, Floats) * numbers;
+            }
         }
     }
     for (int k = 0; k < OUTPUTS; k++) {
@@ -98,7 +113,9 @@ extern "C" {
 // x: [rows, inputs], codes: [outputs, inputs] int8, scales: [outputs], out: [rows, outputs].
 void yaie_int8_product(const float* x, const void* codes, const float* scales, float* out, int64_t rows,
                        int64_t inputs, int64_t outputs, int threads) {
-    const Product call{x, codes, scales, nullptr, out, rows, inputs, outputs, inputs};
+    std::vector<float> ordered(rows * inputs);
+    for (int64_t row = 0; row < rows; row++) by_places(x + row * inputs, &ordered[row * inputs], inputs);
+    const Product call{ordered.data(), codes, scales, nullptr, out, rows, inputs, outputs, inputs};
     for_each(int((outputs + TILE - 1) / TILE), threads_for_products(call, threads), [&](int tile) {
         const int64_t end = std::min(outputs, (tile + 1) * TILE);
         for (int64_t row = 0; row < rows; row++) {
