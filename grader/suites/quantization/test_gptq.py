@@ -27,6 +27,7 @@ FRESH = (
     "The grid of a group is taken when its first input's turn comes, from weights that hold the errors "
     "of all inputs before: not from those that the call began with."
 )
+ONE_GRID = "A group has one grid, taken where the group begins, whatever blocks it is cut into."
 DEAD = "A dead input's weights become 0 before anything is rounded: no grid needs to reach them."
 ONCE = (
     "Within a block only the block's own inputs are corrected at each step; all behind it wait for one "
@@ -85,6 +86,18 @@ def test_two_inputs_by_hand(part: ModuleType) -> None:
 
 
 @task("19.5")
+def test_what_is_given_stays(part: ModuleType) -> None:
+    """Weight and Hessian are the caller's."""
+    weight, x = weights(8, 16), drawn(60, 16)
+    x[:, 3] = 0
+    hessian = hessian_of(x)
+    kept = weight.clone(), hessian.clone()
+    gptq_of(part).quantize(weight, hessian, 8)
+    expect_close(weight, kept[0], "the weight that was given", why="Errors go into a copy.")
+    expect_close(hessian, kept[1], "the Hessian that was given", why="Errors go into a copy.")
+
+
+@task("19.5")
 def test_a_block_by_the_definition(part: ModuleType) -> None:
     """Within one block the codes are those of GPTQ as it is defined."""
     weight, hessian = weights(16, 32), hessian_of(drawn(80, 32))
@@ -100,6 +113,9 @@ def test_errors_reach_later_blocks(part: ModuleType) -> None:
     loop = gptq_of(part)
     for block in (8, 16, 32, 64):
         got = loop.quantize(weight, hessian, 64, block=block)
+        right = gptq_codes(weight, hessian, 64)[1]
+        what = f"scales of one group with blocks of {block}"
+        expect_close(got.scales.float(), right.float(), what, rtol=1e-2, why=ONE_GRID)
         expect_codes(got, weight, hessian, f"blocks of {block}", f"{LAZY} {SPREAD}")
 
 
@@ -146,18 +162,6 @@ def test_it_beats_rounding_to_the_nearest(part: ModuleType) -> None:
         ours, theirs = loss(weight, got, hessian), loss(weight, nearest, hessian)
         told = f"the loss is {ours:.4g}, and {theirs:.4g} by rounding to the nearest"
         expect(ours < 0.8 * theirs, told, why=f"{SPREAD} {LAZY}")
-
-
-@task("19.5")
-def test_what_is_given_stays(part: ModuleType) -> None:
-    """Weight and Hessian are the caller's."""
-    weight, x = weights(8, 16), drawn(60, 16)
-    x[:, 3] = 0
-    hessian = hessian_of(x)
-    kept = weight.clone(), hessian.clone()
-    gptq_of(part).quantize(weight, hessian, 8)
-    expect_close(weight, kept[0], "the weight that was given", why="Errors go into a copy.")
-    expect_close(hessian, kept[1], "the Hessian that was given", why="Errors go into a copy.")
 
 
 @task("19.5")

@@ -41,13 +41,23 @@ def test_a_symmetric_row(part: ModuleType) -> None:
 def test_each_row_has_its_scale(part: ModuleType) -> None:
     """A row of small weights keeps its precision beside a row of large ones."""
     for symmetric in (True, False):
-        weight = torch.tensor([[1000.0, -500.0, 3.0], [0.01, -0.002, 0.004]])
+        weight = torch.tensor([[1000.0, -490.0, 3.0], [0.01, -0.002, 0.004]])
         got = watch(part.Int8(), "int8").quantize(weight, symmetric=symmetric)
         expect_equal(list(got.scales.shape), [2], "the shape of scales of [2, 3]", why=ROW)
         expect_nearest(weight, got.codes, grid(got), -128, 127, "rows of 1000 and 0.01", ROW)
-        span = [1000.0, 0.01] if symmetric else [1500.0, 0.012]
+        span = [1000.0, 0.01] if symmetric else [1490.0, 0.012]
         right = torch.tensor(span) / (127 if symmetric else 255)
         expect_close(got.scales, right.half(), "scales", rtol=2e-3, why=ROW)
+
+
+@task("19.1")
+def test_the_stored_scale_is_divided_by(part: ModuleType) -> None:
+    """No code is further from its weight than another would be, on the grid that is stored."""
+    weight = torch.linspace(1.0, 2.0, 256)[None] * torch.tensor([[1.3], [0.7], [0.11]])
+    for symmetric in (True, False):
+        got = watch(part.Int8(), "int8").quantize(weight, symmetric=symmetric)
+        what = "rows from half of their largest weight to all of it"
+        expect_nearest(weight, got.codes, grid(got), -128, 127, what, STORED)
 
 
 @task("19.1")

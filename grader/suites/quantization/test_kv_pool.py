@@ -75,7 +75,11 @@ def test_a_token_by_hand(part: ModuleType) -> None:
         codes[3, 1, 0].tolist(), [127, -64, 0, 0], "codes of (127, -63.6, 0.4, 0)", why=SLOT
     )
     expect_close(
-        scales[3, 1].float(), torch.tensor([1.0, 0.5 / 127]), "scales", rtol=1e-2, why=HEAD
+        scales[3, 1].float(),
+        torch.tensor([1.0, 0.5 / 127]),
+        "scales",
+        rtol=1e-2,
+        why=f"{HEAD} {SLOT}",
     )
     expect_equal(int(codes.count_nonzero()), 6, "codes that are not 0 in the layer's K", why=SLOT)
     value = pool.scales(0)[1][3, 1].float()
