@@ -3,12 +3,16 @@
     python -m book.measure.quantization
 
 The tutor's held-out questions, answered greedily by the transformers library in float32 on weights that
-were rounded and turned back, and by the engine with keys and values in INT8. Shares and bytes: no times.
+were rounded and turned back, and by the engine with keys and values in INT8; and how far the rounded
+tutor's distributions are from its own, on conversations that calibration has not seen. Shares, bytes and
+nats: no times.
 """
 
 from pathlib import Path
 from typing import Any
 
+import torch
+from torch import Tensor
 from transformers import AutoTokenizer
 
 from solutions import quantization
@@ -27,6 +31,8 @@ KV_QUESTIONS = 100
 KV_TOKENS = 64
 WINDOWS, WINDOW, SEED = 32, 512, 19
 """Of calibration: as `yaie quantize` takes them."""
+UNSEEN = 23
+"""Seed of the conversations on which distributions are compared."""
 RECIPES = {
     "int8": Recipe(8),
     "nearest_32": Recipe(4, 32, gptq=False),
@@ -38,10 +44,15 @@ RECIPES = {
 
 def main() -> None:
     asked = held_out_questions(count=QUESTIONS)
-    before = _answers(Tutor(TUTOR_PATH), asked)
+    tutor = Tutor(TUTOR_PATH)
+    before = _answers(tutor, asked)
+    unseen = windows(tutor.tokenizer, _texts(UNSEEN), WINDOW, WINDOWS)
+    own = _logprobs(tutor, unseen)
     figures: dict[str, Any] = {"float": {"right": _right(asked, before)}}
     for name, recipe in RECIPES.items():
-        figures[name] = _rounded(recipe, asked, before, figures["float"]["right"])
+        tutor, figures[name] = _rounded(recipe, asked, before, figures["float"]["right"])
+        theirs = _logprobs(tutor, unseen)
+        figures[name]["nats"] = float((own.exp() * (own - theirs)).sum(dim=-1).mean())
         print(name, figures[name], flush=True)
     kv = _kv(asked[:KV_QUESTIONS])
     print(kv)
@@ -50,7 +61,8 @@ def main() -> None:
         {
             "command": "python -m book.measure.quantization",
             "workload": f"{QUESTIONS} held-out questions, greedy answers of at most 160 tokens; of the "
-            f"pool {KV_QUESTIONS} of them, {KV_TOKENS} tokens",
+            f"pool {KV_QUESTIONS} of them, {KV_TOKENS} tokens; of the distributions {WINDOWS} windows "
+            f"of {WINDOW} tokens",
             "questions": QUESTIONS,
             "weights": figures,
             "kv": kv,
@@ -60,16 +72,16 @@ def main() -> None:
 
 def _rounded(
     recipe: Recipe, asked: list[Question], before: list[str], right: float
-) -> dict[str, float]:
-    """right: share of answers with all facts. kept: beside that of the float tutor. same: word for word."""
+) -> tuple[Tutor, dict[str, float]]:
+    """right: share of answers with all facts. kept: of the float tutor's share. same: word for word."""
     tutor = Tutor(TUTOR_PATH)
-    calibration = windows(tutor.tokenizer, _texts(), WINDOW, WINDOWS) if recipe.gptq else None
+    calibration = windows(tutor.tokenizer, _texts(SEED), WINDOW, WINDOWS) if recipe.gptq else None
     _, layers = decoder_layers(tutor.model)
     numbers = sum(p.weight.numel() for layer in layers for _, p in products(layer))
     packed = round_model(tutor.model, quantization, recipe, calibration)
     after = _answers(tutor, asked)
     share = _right(asked, after)
-    return {
+    return tutor, {
         "bits": 8 * sum(weight.nbytes for weight in packed.values()) / numbers,
         "right": share,
         "kept": share / right,
@@ -77,9 +89,16 @@ def _rounded(
     }
 
 
-def _texts() -> list[str]:
+@torch.inference_mode()
+def _logprobs(tutor: Tutor, tokens: Tensor) -> Tensor:
+    """Of every next token, [all tokens, vocab]."""
+    logits = [tutor.model(few).logits.flatten(0, 1) for few in tokens.split(8)]
+    return torch.cat(logits).log_softmax(dim=-1)
+
+
+def _texts(seed: int) -> list[str]:
     tokenizer = AutoTokenizer.from_pretrained(TUTOR_PATH)
-    talks = dialogues(SEED, 20 * WINDOWS)
+    talks = dialogues(seed, 20 * WINDOWS)
     return [tokenizer.apply_chat_template(talk, tokenize=False) for talk in talks]
 
 
