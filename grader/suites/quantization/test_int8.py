@@ -108,6 +108,15 @@ def test_the_zero_is_rounded_to_the_nearest(part: ModuleType) -> None:
 
 
 @task("19.1")
+def test_codes_end_at_127(part: ModuleType) -> None:
+    """Where the largest weight and the zero are both rounded up, the code would be 128."""
+    weight = torch.tensor([[-0.00748682, 0.53644359]])
+    got = watch(part.Int8(), "int8").quantize(weight, symmetric=False)
+    why = "An int8 ends at 127, and 128 comes back as -128."
+    expect_equal(got.codes.tolist(), [[-128, 127]], "codes of -0.0075 and 0.5364", why=why)
+
+
+@task("19.1")
 def test_the_range_holds_zero(part: ModuleType) -> None:
     """A row of positive weights begins at 0, and one of negative weights ends there."""
     weight = torch.tensor([[2.0, 2.55], [-2.55, -2.0]])
