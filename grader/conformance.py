@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         cuda_paged_attention,
         engine,
         paged_cache,
+        quantization,
         radix_attention,
         radix_tree,
         sampler,
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from yaie.backends.ops import KernelOps
     from yaie.backends.pool import KernelPool
     from yaie.core import contracts
-    from yaie.core.contracts import constraining, graphs, kernels
+    from yaie.core.contracts import constraining, graphs, kernels, quantizing
     from yaie.engine.background.request_stream import RequestStream
     from yaie.engine.drafting.ngrams import NgramProposer
     from yaie.engine.intake.grammars import LibraryFollower, LibraryGrammar
@@ -83,6 +84,11 @@ if TYPE_CHECKING:
     _cuda_paged: type[kernels.PagedAttention] = cuda_paged_attention.PagedAttention
     _decodes: type[graphs.DecodeSteps] = cuda_graphs.DecodeSteps
     _to_host: type[graphs.ToHost] = cuda_graphs.ToHost
+    _int8: type[quantizing.Int8] = quantization.Int8
+    _int4: type[quantizing.Int4] = quantization.Int4
+    _hessian: type[quantizing.Hessian] = quantization.Hessian
+    _gptq: type[quantizing.Gptq] = quantization.Gptq
+    _int8_pool: type[quantizing.Int8KVPool] = quantization.Int8KVPool
     _machine: type[graphs.StepMachine] = PaddedMachine
     _cuda: type[graphs.Device] = CudaDevice
     _host: type[graphs.Device] = HostDevice

@@ -161,6 +161,8 @@ def _canonical(found: Any, path: Path) -> str:
     name: str = found.full_name or ""
     if not name or found.type in ("param", "module") or name.startswith(DROPPED):
         return ""
+    if name == "torch._tensor.Tensor":  # the type, in an annotation
+        return ""
     if hasattr(builtins, name.rpartition(".")[2]) and not name.startswith(
         ("torch", "triton", "yaie")
     ):

@@ -102,6 +102,8 @@ def _complete(lab: Lab, width: int) -> list[Text]:
 
 def kernel_backend(lab: Lab) -> str:
     """The backend that a lab's kernels are written for; "" for a part that every backend runs on."""
+    if not lab.is_kernel:
+        return ""
     backends = {TRITON: "triton", CUDA: "cuda"}
     return next((backends[way] for way in lab.verify if way in backends), "")
 

@@ -106,6 +106,15 @@ def test_dtype(make: Make) -> None:
     assert make(dtype="bfloat16").facts.dtype == "bfloat16"
 
 
+def test_kv_dtype(make: Make) -> None:
+    engine = make(kv_dtype="int8", backend="torch")
+    add(engine, PROMPT)
+    steps(engine, 1)
+    assert engine.facts.parts[-1].lab == "quantization"
+    with pytest.raises(ConfigError, match=r"int8.* does not go with backend 'triton'"):
+        make(kv_dtype="int8", backend="triton")
+
+
 def test_device(make: Make) -> None:
     if torch.cuda.is_available():
         assert make(device="cuda").facts.device == "cuda"

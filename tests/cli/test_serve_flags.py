@@ -56,6 +56,7 @@ SEEN_BY = {
     "dtype": f"{EFFECTS}::test_dtype",
     "device": f"{EFFECTS}::test_device",
     "backend": f"{EFFECTS}::test_backend",
+    "kv_dtype": f"{EFFECTS}::test_kv_dtype",
     "block_size": f"{EFFECTS}::test_block_size_and_num_blocks",
     "num_blocks": f"{EFFECTS}::test_block_size_and_num_blocks",
     "kv_memory_share": "tests/worker/test_sizing.py"

@@ -2,13 +2,17 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from importlib.util import find_spec
 from typing import ClassVar, TypeVar
 
 import torch
+from torch import Tensor
 
 from yaie.core.batch import KVLayerSpec
 from yaie.core.contracts import BatchAttention, KVPool, Sampler, TransformerOps
 from yaie.core.errors import ConfigError
+from yaie.core.products import PackedProducts
+from yaie.core.quantized import Int4Weight
 from yaie.parts import Parts
 
 Roles = Mapping[str, tuple[str, ...]]
@@ -22,6 +26,8 @@ PLAIN: Roles = {
 }
 """In PyTorch. Memory has none: the pool of lab 3 belongs to `paged_cache`, which is always in use."""
 
+FUSED_STEP = 16
+"""Inputs of a group that lab 19's kernel takes at a time."""
 FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 
 
@@ -113,6 +119,22 @@ class Backend(ABC):
         """The memory of keys and values. Raises ConfigError for a dtype or a head that it does not take:
         config.json is only a promise of what a loaded model has."""
 
+    def make_int8_pool(
+        self,
+        layers: Sequence[KVLayerSpec],
+        num_blocks: int,
+        block_size: int,
+        dtype: torch.dtype,
+        device: torch.device,
+        num_host_blocks: int,
+    ) -> KVPool:
+        """The same in INT8, by lab 19. dtype: of the model."""
+        self.refuse_misfits(layers, dtype)
+        pool: KVPool = self.parts["quantization"].Int8KVPool(
+            layers, num_blocks, block_size, dtype, device, num_host_blocks
+        )
+        return pool
+
     @abstractmethod
     def make_attention(self, pool: KVPool) -> BatchAttention:
         """What writes to the pool and attends."""
@@ -120,6 +142,21 @@ class Backend(ABC):
     @abstractmethod
     def make_sampler(self) -> Sampler:
         """What draws the tokens."""
+
+    def make_packed_products(self, device: torch.device) -> PackedProducts:
+        """What multiplies weights that are stored in few bits: lab 19's, in Triton on a GPU."""
+        part = self.parts["quantization"]
+        int8, int4 = part.Int8(), part.Int4()
+        if device.type != "cuda" or find_spec("triton") is None:
+            return PackedProducts(int8.product, int4.product)
+        fused = part.fused_int4()
+
+        def product(x: Tensor, weight: Int4Weight) -> Tensor:
+            takes = weight.group_size % FUSED_STEP == 0
+            y: Tensor = (fused if takes else int4).product(x, weight)
+            return y
+
+        return PackedProducts(int8.product, product)
 
     def refuse_misfits(self, layers: Sequence[KVLayerSpec], dtype: torch.dtype) -> None:
         """Raise ConfigError for what `make_pool` cannot serve."""

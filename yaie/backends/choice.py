@@ -43,25 +43,36 @@ class Choice:
 
 
 def choose_backend(
-    config: EngineConfig, device: torch.device, head_dims: Sequence[int] = ()
+    config: EngineConfig,
+    device: torch.device,
+    head_dims: Sequence[int] = (),
+    *,
+    packed: bool = False,
 ) -> Backend:
     """The backend for a device and a model with heads of these sizes, on parts that are loaded here.
+    packed: whether the model's weights are stored in few bits.
 
     With `auto`, PyTorch's where C++ does not compile or cannot be loaded.
     Raises ConfigError, which names the fix, for one that cannot run, and PartError for a learner's part
     that is unfinished or cannot be imported.
     """
-    chosen = decide(config, device, head_dims)
+    chosen = decide(config, device, head_dims, packed=packed)
     if config.backend == "auto" and chosen.kind is CpuBackend:
         try:
             library()
         except (KernelError, OSError) as error:
-            plain = decide(replace(config, backend="torch"), device, head_dims)
+            plain = decide(replace(config, backend="torch"), device, head_dims, packed=packed)
             chosen = replace(plain, note=SLOWER.format(str(error).rstrip(".")))
     return chosen.kind(load_parts(config.mine, labs=chosen.labs), chosen.roles, chosen.note)
 
 
-def decide(config: EngineConfig, device: torch.device, head_dims: Sequence[int] = ()) -> Choice:
+def decide(
+    config: EngineConfig,
+    device: torch.device,
+    head_dims: Sequence[int] = (),
+    *,
+    packed: bool = False,
+) -> Choice:
     """What `choose_backend` makes, without importing a part. Raises ConfigError."""
     name, note = _name(config, device)
     kind = registered_backends()[name]
@@ -76,19 +87,32 @@ def decide(config: EngineConfig, device: torch.device, head_dims: Sequence[int] 
     used = kind.in_use(roles)
     if kind is CpuBackend and used["attention"]:
         note = ""  # which tells of attention
-    labs = _labs(used)
+    labs = _labs(used, quantised=packed or config.kv_dtype == "int8")
     _refuse_unused(config, kind.name, labs)
     return Choice(kind, used, labs, note)
 
 
 def _name(config: EngineConfig, device: torch.device) -> tuple[str, str]:
     """Of the backend, and a note on it, or ""."""
+    if config.kv_dtype == "int8":
+        return _for_int8_pool(config)
     if config.backend != "auto":
         return config.backend, ""
     if device.type == "cuda":
         return ("triton" if triton.has_triton() else "torch"), ""
     why = _why_pytorch(config)
     return ("torch" if why else "cpu"), why
+
+
+def _for_int8_pool(config: EngineConfig) -> tuple[str, str]:
+    """Kernels read a pool as it lies, in the model's dtype; lab 5 asks the pool for numbers."""
+    if config.backend not in ("auto", "torch"):
+        raise ConfigError(
+            f"kv_dtype 'int8' does not go with backend {config.backend!r}, whose kernels read keys and "
+            "values of the model's dtype: leave the backend to auto, or take torch",
+            param="kv_dtype",
+        )
+    return "torch", "attention in PyTorch, which widens keys and values from int8"
 
 
 def _why_pytorch(config: EngineConfig) -> str:
@@ -138,9 +162,12 @@ def _fits(
     )
 
 
-def _labs(roles: Roles) -> tuple[str, ...]:
-    """All that the engine runs on: those of the roles, and those that no role replaces."""
+def _labs(roles: Roles, quantised: bool) -> tuple[str, ...]:
+    """All that the engine runs on: those of the roles, and those that no role replaces. quantised:
+    whether lab 19 multiplies, or keeps the pool."""
     replaced = {lab for labs in PLAIN.values() for lab in labs}
+    if not quantised:
+        replaced.add("quantization")
     used = set(PLAIN_LABS) - replaced
     used |= {lab for labs in roles.values() for lab in labs}
     if "radix_attention" in used:

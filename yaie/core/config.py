@@ -40,6 +40,11 @@ class EngineConfig:
         "What the kernels are written in; auto is triton on a GPU and cpu on a CPU: C++, compiled at "
         "the first start, or torch without a compiler.",
     )
+    kv_dtype: Literal["auto", "int8"] = setting(
+        "auto",
+        "Of keys and values in the pool; auto is dtype. int8 takes about half the memory of 16 bits, "
+        "and attention is computed in PyTorch.",
+    )
     block_size: int = setting(16, "Token slots in a block.")
     num_blocks: int | None = setting(None, "Blocks in the KV pool; sized from memory if not given.")
     kv_memory_share: float | None = setting(

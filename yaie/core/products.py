@@ -1,9 +1,13 @@
-"""Products of few rows with the operations around them: what a backend may offer an adapter."""
+"""Products that a backend may offer an adapter: of few rows with the operations around them, and on
+weights that are stored in few bits."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from yaie.core.quantized import Int4Weight, Int8Weight
 
 
 class PlainWeight(NamedTuple):
@@ -34,3 +38,13 @@ class FusedProducts(Protocol):
     def onto(self, x: "Tensor", product: PlainWeight, residual: "Tensor") -> "Tensor":
         """residual + product(x); may be written over residual [T, out]."""
         ...
+
+
+class PackedProducts(NamedTuple):
+    """Lab 19's products: x [rows, in] with a packed weight gives [rows, out] in the dtype of x.
+
+    int4: for a group size that is a multiple of 8.
+    """
+
+    int8: "Callable[[Tensor, Int8Weight], Tensor]"
+    int4: "Callable[[Tensor, Int4Weight], Tensor]"

@@ -5,6 +5,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from yaie.backends import Backend, choose_backend
@@ -47,10 +48,16 @@ class LLMEngine:
         use_threads(self.config.threads)
         device = resolve_device(self.config)
         loader = ModelLoader(self.config)
-        self.backend: Backend = choose_backend(self.config, device, loader.head_dims)
+        self.backend: Backend = choose_backend(
+            self.config, device, loader.head_dims, packed=loader.is_packed
+        )
         check_deterministic(self.config, self.backend.name, device)
         self.backend.prepare(device)
-        self._model = loader.load(self.backend.make_ops(), self.backend.dtypes)
+        self._model = loader.load(
+            self.backend.make_ops(),
+            self.backend.dtypes,
+            partial(self.backend.make_packed_products, device),
+        )
         self.max_model_len = self._model.max_length
         self._counters = Counters()
         self._mailbox = Mailbox()

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -12,6 +12,7 @@ from yaie.core.contracts import Attend, TransformerOps
 from yaie.core.errors import ModelError
 from yaie.models.layout import Destination, Layout
 from yaie.models.linear import Linear, tied_linear
+from yaie.models.schemes import Packing
 
 
 class ModelAdapter(ABC):
@@ -65,6 +66,9 @@ class ModelAdapter(ABC):
     num_parameters, weight_bytes: set by `load_weights`.
     """
 
+    takes_packed: ClassVar[bool] = False
+    """Whether its layers' products are made by `layer_linear`, so that a checkpoint may pack them."""
+
     checkpoint_prefix: str = ""
     """Leading part of tensor names that some checkpoints of the family leave out."""
 
@@ -84,9 +88,12 @@ class ModelAdapter(ABC):
         dtype: torch.dtype,
         device: torch.device,
         max_length: int,
+        packing: Packing | None = None,
     ) -> None:
-        """config: a transformers PretrainedConfig. max_length: no sequence will be longer."""
+        """config: a transformers PretrainedConfig. max_length: no sequence will be longer. packing: how
+        the weights of the layers' products are stored, if not as they are."""
         self.config = config
+        self.packing = packing
         self.ops = ops
         self.dtype = dtype
         self.device = device
@@ -106,6 +113,10 @@ class ModelAdapter(ABC):
         """A matrix product whose weight lies so, in the model's dtype, on its device."""
         return Linear(layout, self.dtype, self.device)
 
+    def layer_linear(self, layout: Layout) -> Linear:
+        """A product of a decoder layer: packed, where the checkpoint packs them."""
+        return Linear(layout, self.dtype, self.device, packing=self.packing)
+
     def destinations(self) -> dict[str, Destination]:
         """Where each tensor of a checkpoint goes, by its name without `checkpoint_prefix`."""
         raise NotImplementedError(
@@ -119,19 +130,24 @@ class ModelAdapter(ABC):
         Raises ModelError that names tensors which are missing, unexpected or of a wrong shape.
         """
         missing = self.destinations()
+        ignored = (*self.ignored_tensors, *(self.packing.format.ignored if self.packing else ()))
         unexpected: list[str] = []
         misshapen: list[str] = []
         for name, tensor in tensors:
             destination = missing.pop(name.removeprefix(self.checkpoint_prefix), None)
             if destination is None:
-                if not name.endswith(self.ignored_tensors):
+                if not name.endswith(ignored):
                     unexpected.append(name)
                 continue
             try:
                 destination.fill(tensor)
             except ValueError as error:
                 misshapen.append(f"{name} {error}")
-            self.count(tensor.numel())
+            if self.packing is None:
+                self.count(tensor.numel())
+            else:
+                self.num_parameters += tensor.numel() * destination.parameters
+                self.weight_bytes += destination.target.nbytes
         check_weights(missing, unexpected, misshapen)
         self.weights_loaded()
 

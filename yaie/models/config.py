@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from yaie.core.errors import ModelError
-from yaie.models.supported import refuse_quantised
+from yaie.models.packing import read_format
 
 _HEADS = ("head_dim", "global_head_dim", "swa_head_dim", "attention_head_dim", "kv_channels")
 """Names under which families of transformers state the size of a head."""
@@ -14,7 +14,7 @@ def read_config(folder: Path) -> Any:
     """The transformers PretrainedConfig of a model's folder.
 
     Raises ModelError if there is none, or none that transformers knows without remote code, or if the
-    weights are quantised.
+    weights are packed in a format that is not read.
     """
     from transformers import AutoConfig
 
@@ -36,7 +36,7 @@ def read_config(folder: Path) -> Any:
             f"{folder / 'config.json'} names no architecture. Add one, such as "
             '"architectures": ["LlamaForCausalLM"].'
         )
-    refuse_quantised(folder, config)
+    read_format(folder, config)
     return config
 
 

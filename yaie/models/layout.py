@@ -12,12 +12,14 @@ class Destination:
     """Where one tensor of a checkpoint goes: a view of a weight, filled in place.
 
     transposed: the checkpoint has it as [in, out] (GPT-2's Conv1D), the target is [out, in].
-    filled: called afterwards.
+    filled: called afterwards. parameters: of the model, in each number (eight in a word of INT4, none
+    in a scale).
     """
 
     target: Tensor
     transposed: bool = False
     filled: Callable[[], None] | None = None
+    parameters: int = 1
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from yaie.core.products import PlainWeight
 from yaie.models.layout import Destination, Layout, whole
-from yaie.models.schemes import choose_scheme
+from yaie.models.schemes import Packing, Scheme, choose_scheme
 
 
 class Linear:
@@ -22,10 +22,14 @@ class Linear:
         device: torch.device,
         *,
         shared: Tensor | None = None,
+        packing: Packing | None = None,
     ) -> None:
-        """shared: see `Scheme`."""
+        """shared: see `Scheme`. packing: how the checkpoint packs the weight, if it does."""
         self.layout = layout
         self.sizes = layout.sizes
+        if packing is not None:
+            self.scheme: Scheme = packing.scheme(layout, dtype, device)
+            return
         kind = choose_scheme(layout.out_features, layout.in_features, dtype, device)
         self.scheme = kind(layout, dtype, device, shared)
 

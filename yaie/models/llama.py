@@ -14,6 +14,7 @@ from yaie.models.adapter import ModelAdapter, register
 from yaie.models.layout import Destination, stacked, whole
 from yaie.models.linear import Linear
 from yaie.models.rope import rope_tables
+from yaie.models.schemes import Packing
 
 
 class Biases(NamedTuple):
@@ -72,6 +73,7 @@ class LlamaAdapter(ModelAdapter):
     """
 
     checkpoint_prefix = "model."
+    takes_packed = True
     ignored_tensors: tuple[str, ...] = ("rotary_emb.inv_freq",)
 
     def __init__(
@@ -81,8 +83,9 @@ class LlamaAdapter(ModelAdapter):
         dtype: torch.dtype,
         device: torch.device,
         max_length: int,
+        packing: Packing | None = None,
     ) -> None:
-        super().__init__(config, ops, dtype, device, max_length)
+        super().__init__(config, ops, dtype, device, max_length, packing)
         self.fused: FusedProducts | None = getattr(ops, "fused", None)
         self.plain: list[PlainProducts] | None = None
         self.num_heads = config.num_attention_heads
@@ -120,11 +123,13 @@ class LlamaAdapter(ModelAdapter):
         # ANCHOR: products
         return DecoderLayer(
             attention_norm=self.empty(hidden),
-            qkv=self.linear(stacked(hidden, [query, key, key], bias=biases.qkv)),
-            output=self.linear(whole(query, hidden, bias=biases.output)),
+            qkv=self.layer_linear(stacked(hidden, [query, key, key], bias=biases.qkv)),
+            output=self.layer_linear(whole(query, hidden, bias=biases.output)),
             mlp_norm=self.empty(hidden),
-            gate_up=self.linear(stacked(hidden, [intermediate, intermediate], bias=biases.mlp)),
-            down=self.linear(whole(intermediate, hidden, bias=biases.mlp)),
+            gate_up=self.layer_linear(
+                stacked(hidden, [intermediate, intermediate], bias=biases.mlp)
+            ),
+            down=self.layer_linear(whole(intermediate, hidden, bias=biases.mlp)),
             attention=AttentionSpec(scale=self.head_dim**-0.5, window=self.window(index)),
         )
         # ANCHOR_END: products

@@ -13,12 +13,15 @@ from yaie.core.config import EngineConfig
 from yaie.core.contracts import TransformerOps
 from yaie.core.errors import ConfigError, ModelError
 from yaie.core.processor import multiplies_bfloat16
+from yaie.core.products import PackedProducts
 from yaie.models import gpt2, llama, mistral, qwen2, qwen3  # noqa: F401  (importing registers them)
 from yaie.models.adapter import ModelAdapter, registered_adapter
 from yaie.models.config import head_dims, read_config
 from yaie.models.generation import eos_token_ids, read_generation_config, sampling_defaults
 from yaie.models.hub import fetch_model, find_model
+from yaie.models.packing import read_format
 from yaie.models.rope import max_context
+from yaie.models.schemes import Packing
 from yaie.models.supported import check_architecture
 from yaie.models.tokenizer import Tokenizer
 from yaie.models.weights import checkpoint_files, read_tensors, total_bytes
@@ -63,7 +66,8 @@ class ModelLoader:
     (its chat template is, in a sandbox).
 
     name: to serve the model under. architecture, model_type: as config.json calls it.
-    head_dims: sizes that its heads may have (see `config.head_dims`).
+    head_dims: sizes that its heads may have (see `config.head_dims`). is_packed: whether weights are
+    stored in few bits.
     max_length, dtype, device: as in `LoadedModel`; dtype by what is there of the checkpoint so far.
     """
 
@@ -85,15 +89,26 @@ class ModelLoader:
         self.model_type: str = self._config.model_type
         self.head_dims = head_dims(self._config)
         self._kind = _adapter_class(self.architecture, self._config, force_generic)
+        self._format = read_format(self._source.folder, self._config)
+        if self._format is not None and not self._kind.takes_packed:
+            raise ModelError(
+                f"the weights of {self.name} are quantised ({self._format.method}), which is served for "
+                "Llama, Mistral, Qwen2 and Qwen3 alone. Serve the original model."
+            )
         self._wanted = config.dtype
+        self.is_packed = self._format is not None
         self.dtype = choose_dtype(self._wanted, self._config, self.device, self._source.folder)
         self.max_length = _max_length(config.max_model_len, self._config)
 
     def load(
-        self, ops: TransformerOps, dtypes: Collection[torch.dtype] | None = None
+        self,
+        ops: TransformerOps,
+        dtypes: Collection[torch.dtype] | None = None,
+        products: Callable[[], PackedProducts] | None = None,
     ) -> LoadedModel:
         """Download what is missing, and load. ops: the part that a hand-written adapter computes with.
-        dtypes: those that a CPU's dtype is chosen from; all if None.
+        dtypes: those that a CPU's dtype is chosen from; all if None. products: makes what multiplies
+        packed weights, asked for if the checkpoint has some.
 
         Raises ModelError if weights or tokenizer cannot be had or do not fit config.json.
         """
@@ -102,7 +117,7 @@ class ModelLoader:
         tokenizer = Tokenizer.load(folder, self.model_type)
         generation = read_generation_config(folder)
         self.dtype = choose_dtype(self._wanted, self._config, self.device, folder, dtypes)
-        adapter = self._kind(self._config, ops, self.dtype, self.device, self.max_length)
+        adapter = self._adapter(ops, products)
         with _progress_bar(self.name, total_bytes(files), self._progress) as advance:
             adapter.load_weights(read_tensors(files, advance))
         return LoadedModel(
@@ -121,6 +136,18 @@ class ModelLoader:
             weight_bytes=adapter.weight_bytes,
             dtype_note=self._dtype_note,
         )
+
+    def _adapter(
+        self, ops: TransformerOps, products: Callable[[], PackedProducts] | None
+    ) -> ModelAdapter:
+        how = self._config, ops, self.dtype, self.device, self.max_length
+        if self._format is None:
+            return self._kind(*how)
+        if products is None:
+            raise ModelError(
+                f"the weights of {self.name} are quantised, and nothing multiplies them"
+            )
+        return self._kind(*how, packing=Packing(self._format, products()))
 
     @property
     def _dtype_note(self) -> str:

@@ -10,6 +10,7 @@ from yaie.models.adapter import register
 from yaie.models.layout import Destination
 from yaie.models.llama import Biases
 from yaie.models.qwen2 import Qwen2Adapter
+from yaie.models.schemes import Packing
 
 
 @register("Qwen3ForCausalLM")
@@ -23,8 +24,9 @@ class Qwen3Adapter(Qwen2Adapter):
         dtype: torch.dtype,
         device: torch.device,
         max_length: int,
+        packing: Packing | None = None,
     ) -> None:
-        super().__init__(config, ops, dtype, device, max_length)
+        super().__init__(config, ops, dtype, device, max_length, packing)
         self._head_norms = [
             HeadNorms(ops.rms_norm, self.empty(self.head_dim), self.empty(self.head_dim), self.eps)
             for _ in self.layers

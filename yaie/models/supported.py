@@ -1,7 +1,6 @@
 """What cannot be served, and why: told by name before any weight is read."""
 
 import sys
-from pathlib import Path
 from typing import Any
 
 from yaie.core.errors import ModelError
@@ -42,18 +41,4 @@ def unsupported(architecture: str, reason: str) -> ModelError:
         f"the architecture {architecture} is not supported: {reason}. What works: Llama, Mistral, "
         "Qwen2, Qwen3, GPT-2, and the decoder-only models of transformers that attend through its "
         "AttentionInterface (Gemma, Phi, OPT, GPT-NeoX, OLMo and others)."
-    )
-
-
-def refuse_quantised(folder: Path, config: Any) -> None:
-    """Raise ModelError if the weights are packed in a format that no adapter reads."""
-    quantisation = getattr(config, "quantization_config", None)
-    if quantisation is None:
-        return
-    method = (
-        quantisation.get("quant_method", "some method") if isinstance(quantisation, dict) else ""
-    )
-    raise ModelError(
-        f"the weights in {folder} are quantised ({method or type(quantisation).__name__}), which is not "
-        "supported. Serve the original model in bfloat16, float16 or float32."
     )

@@ -48,7 +48,9 @@ def sizes_for(config: EngineConfig, backend: Backend, model: LoadedModel) -> Siz
     such a step.
     """
     device = model.device
-    bytes_each = block_bytes(model.adapter.kv_layers, config.block_size, model.dtype)
+    bytes_each = block_bytes(
+        model.adapter.kv_layers, config.block_size, model.dtype, int8=config.kv_dtype == "int8"
+    )
     needed = 0
     if device.type == "cuda" and (config.num_blocks is None or config.graphs in ("auto", "on")):
         needed = int(GRAPH_SHARE * free_memory(device))
@@ -95,7 +97,8 @@ def make_worker(config: EngineConfig, backend: Backend, model: LoadedModel, size
 def _bare_worker(
     config: EngineConfig, backend: Backend, model: LoadedModel, sizes: Sizes
 ) -> Worker:
-    pool = backend.make_pool(
+    make_pool = backend.make_int8_pool if config.kv_dtype == "int8" else backend.make_pool
+    pool = make_pool(
         model.adapter.kv_layers,
         sizes.num_blocks,
         config.block_size,

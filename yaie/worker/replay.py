@@ -14,6 +14,7 @@ import pickle
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -99,8 +100,11 @@ def _worker(config: EngineConfig, sizes: Sizes) -> Worker:
     use_threads(config.threads)  # sums may depend on it
     config = replace(config, num_blocks=sizes.num_blocks)
     loader = ModelLoader(config)
-    backend = choose_backend(config, resolve_device(config), loader.head_dims)
-    return make_worker(config, backend, loader.load(backend.make_ops(), backend.dtypes), sizes)
+    device = resolve_device(config)
+    backend = choose_backend(config, device, loader.head_dims, packed=loader.is_packed)
+    products = partial(backend.make_packed_products, device)
+    model = loader.load(backend.make_ops(), backend.dtypes, products)
+    return make_worker(config, backend, model, sizes)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

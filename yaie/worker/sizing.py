@@ -15,14 +15,21 @@ GPU_SHARE = 0.9
 not tell how much it takes, libraries' workspaces above all."""
 GRAPH_SHARE = 0.03
 """Of what is free, at most, for CUDA graphs."""
+INT8_SCALE = torch.bfloat16.itemsize
 CPU_SEQUENCES = 16
 """Of full length: more of them at once is slow on a CPU, whose memory other programs want too."""
 
 
-def block_bytes(layers: Sequence[KVLayerSpec], block_size: int, dtype: torch.dtype) -> int:
-    """Bytes of one block: K and V of `block_size` tokens in every layer."""
-    values = sum(2 * layer.num_kv_heads * layer.head_dim for layer in layers)
-    return values * block_size * dtype.itemsize
+def block_bytes(
+    layers: Sequence[KVLayerSpec], block_size: int, dtype: torch.dtype, *, int8: bool = False
+) -> int:
+    """Bytes of one block: K and V of `block_size` tokens in every layer. int8: a byte for each number,
+    and two for the scale of each head."""
+
+    def head(layer: KVLayerSpec) -> int:
+        return layer.head_dim + INT8_SCALE if int8 else layer.head_dim * dtype.itemsize
+
+    return block_size * sum(2 * layer.num_kv_heads * head(layer) for layer in layers)
 
 
 def num_device_blocks(

@@ -9,9 +9,11 @@ from yaie.backends.cpu import build
 from yaie.backends.cpu.attention import CpuAttention
 from yaie.backends.cpu.library import library
 from yaie.backends.cpu.ops import CpuOps
+from yaie.backends.cpu.products import CpuProducts
 from yaie.backends.torch import TorchBackend
 from yaie.core.contracts import BatchAttention, KVPool, TransformerOps
 from yaie.core.errors import ConfigError
+from yaie.core.products import PackedProducts
 
 
 @register_backend("cpu")
@@ -41,6 +43,13 @@ class CpuBackend(TorchBackend):
     def make_ops(self) -> TransformerOps:
         plain = super().make_ops()
         return plain if self.parts.is_yours("transformer_ops") else CpuOps(library(), plain)
+
+    def make_packed_products(self, device: torch.device) -> PackedProducts:
+        plain = super().make_packed_products(device)
+        if self.parts.is_yours("quantization"):
+            return plain
+        ours = CpuProducts(library(), plain)
+        return PackedProducts(ours.int8, ours.int4)
 
     def make_attention(self, pool: KVPool) -> BatchAttention:
         if not self.has_kernels("attention"):

@@ -71,6 +71,12 @@ class Library:
         self.silu_mul = function(
             "yaie_silu_mul", None, c_void_p, c_void_p, c_int64, c_int64, c_int32, c_int32
         )
+        self.int8_product = function(
+            "yaie_int8_product", None, *[c_void_p] * 4, *[c_int64] * 3, c_int32
+        )
+        self.int4_product = function(
+            "yaie_int4_product", None, *[c_void_p] * 5, *[c_int64] * 4, c_int32
+        )
         self.use_openmp()
 
     def use_openmp(self) -> None:

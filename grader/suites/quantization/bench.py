@@ -1,0 +1,124 @@
+"""What the suite of lab 19 measures with: which code would be nearest, and how much a call makes."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from grader.kit import Mismatch, expect
+from grader.kit.kernels import random
+from solutions import quantization as reference
+from solutions.quantization import int4 as reference_int4
+from yaie.core.quantized import Int4Weight
+
+WORDS = {"to_words": reference_int4.to_words, "from_words": reference_int4.from_words}
+STORED = (
+    "The scale that is stored is the one that the codes will be multiplied by: round it to its dtype "
+    "first, and divide by that."
+)
+ROW = (
+    "Each output has a scale of its own: with one for all, the largest row decides for the others."
+)
+
+
+@contextmanager
+def given_words(part: ModuleType) -> Iterator[None]:
+    """The reference's packing in place of the learner's, which has a task of its own."""
+    module = getattr(part, "int4", None)
+    mine = {name: vars(module)[name] for name in WORDS if name in vars(module or object)}
+    try:
+        for name in mine:
+            setattr(module, name, WORDS[name])
+        yield
+    finally:
+        for name, value in mine.items():
+            setattr(module, name, value)
+
+
+def weights(out: int, inputs: int, seed: int = 0) -> Tensor:
+    """Rows of different sizes, none of them symmetric."""
+    rows = torch.randn(out, inputs, generator=torch.Generator().manual_seed(seed))
+    return (rows + 0.3) * (1 + torch.arange(out) % 5)[:, None] / 8
+
+
+def packed(
+    out: int, inputs: int, size: int, *, symmetric: bool = False, seed: int = 0
+) -> Int4Weight:
+    """A weight that the reference has rounded."""
+    return reference.Int4().quantize(weights(out, inputs, seed), size, symmetric=symmetric)
+
+
+def inputs_of(rows: int, width: int, seed: int = 1, dtype: torch.dtype = torch.float32) -> Tensor:
+    return random(rows, width, seed=seed, dtype=dtype)
+
+
+def expect_nearest(
+    weight: Tensor, codes: Tensor, grid: tuple[Tensor, Tensor], lowest: int, highest: int, what: str,
+    why: str = "",
+) -> None:  # fmt: skip
+    """No other code from `lowest` to `highest` stands for a number nearer to the weight [out, n].
+
+    grid: scales and zeros [out], as they are stored.
+    """
+    scales, zeros = (part.double()[:, None] for part in grid)
+    wide = weight.double()
+    expect(codes.shape == weight.shape, f"{what}: codes of shape {list(codes.shape)}", why=why)
+    beyond = (codes < lowest) | (codes > highest)
+    if bool(beyond.any()):
+        first = tuple(beyond.nonzero()[0].tolist())
+        problem = f"{what}: a code of {int(codes[first])} at {list(first)}"
+        raise Mismatch(problem, f"{lowest} to {highest}", str(int(codes[first])), why)
+    error = ((codes.double() - zeros) * scales - wide).abs()
+    best = (wide / scales + zeros).round().clamp(lowest, highest)
+    least = ((best - zeros) * scales - wide).abs()
+    worse = error > least + 1e-3 * scales
+    if bool(worse.any()):
+        at = tuple(worse.nonzero()[0].tolist())
+        scale, zero = float(scales[at[0], 0]), int(zeros[at[0], 0])
+        raise Mismatch(
+            f"{what}: the code of {float(wide[at]):.5g} at {list(at)} is not the nearest "
+            f"(scale {scale:.5g}, zero {zero})",
+            str(int(best[at])),
+            str(int(codes[at])),
+            why,
+        )
+
+
+@dataclass(slots=True)
+class Made:
+    """Tensors that a call made, views left out: (operation, shape, dtype) of each."""
+
+    results: list[tuple[str, tuple[int, ...], torch.dtype]] = field(default_factory=list)
+
+    def largest(self) -> tuple[int, str]:
+        """(numbers, what it is) of the largest."""
+        if not self.results:
+            return 0, "nothing"
+        name, shape, dtype = max(self.results, key=lambda one: torch.Size(one[1]).numel())
+        return torch.Size(shape).numel(), f"{list(shape)} {str(dtype)[6:]} by {name}"
+
+
+@contextmanager
+def making(*inputs: Tensor) -> Iterator[Made]:
+    """Notes every tensor that operations of PyTorch make inside, unless it is a view of `inputs`."""
+    made = Made()
+    theirs = {tensor.untyped_storage().data_ptr() for tensor in inputs}
+
+    class Noting(TorchDispatchMode):
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            out = func(*args, **(kwargs or {}))
+            for one in tree_leaves(out):
+                if isinstance(one, Tensor) and one.untyped_storage().data_ptr() not in theirs:
+                    made.results.append((str(func).split(".")[1], tuple(one.shape), one.dtype))
+            return out
+
+    with Noting():
+        yield made

@@ -1,0 +1,201 @@
+"""Task 19.5: GPTQ, column by column and in blocks."""
+
+from types import ModuleType
+from typing import Any
+
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from grader.kit import examples, expect, expect_close, expect_equal, task, watch
+from grader.suites.quantization.bench import making, weights
+from grader.suites.quantization.test_hessian import drawn, hessian_of
+from solutions import quantization as reference
+from solutions.quantization.naive import gptq_codes
+from yaie.core.quantized import Int4Weight
+
+SPREAD = (
+    "The error of input i, over U[i, i], goes into each input j behind it, times U[i, j]: the rest of "
+    "the row makes up for what rounding did to the product."
+)
+LAZY = (
+    "Inputs behind a block owe it a correction, too: the errors of the block's inputs, one product with "
+    "U's rows of the block."
+)
+FRESH = (
+    "The grid of a group is taken when its first input's turn comes, from weights that hold the errors "
+    "of all inputs before: not from those that the call began with."
+)
+ONE_GRID = "A group has one grid, taken where the group begins, whatever blocks it is cut into."
+DEAD = "A dead input's weights become 0 before anything is rounded: no grid needs to reach them."
+ONCE = (
+    "Within a block only the block's own inputs are corrected at each step; all behind it wait for one "
+    "product. Done input by input, each step reads and writes the whole weight."
+)
+
+
+def gptq_of(part: ModuleType) -> Any:
+    """The learner's loop on the reference's grid and factor, which have tasks of their own."""
+    loop = part.Gptq(reference.Int4())
+    loop.factor = reference.Gptq(reference.Int4()).factor
+    return watch(loop, "gptq")
+
+
+def codes_of(weight: Int4Weight) -> Tensor:
+    return reference.Int4().unpack(weight)[0]
+
+
+def loss(weight: Tensor, packed: Int4Weight, hessian: Tensor) -> float:
+    error = (reference.Int4().dequantize(packed) - weight).double()
+    return float(((error @ hessian.double()) * error).sum())
+
+
+def expect_codes(
+    got: Int4Weight, weight: Tensor, hessian: Tensor, what: str, why: str, **how: Any
+) -> None:
+    """All but one in fifty as the oracle has them, and the loss no larger: a tie may fall either way."""
+    codes, scales, _ = gptq_codes(weight, hessian, got.group_size, **how)
+    differ = codes_of(got) != codes
+    if bool(differ.any()):
+        first = int(differ.any(dim=0).nonzero()[0])
+        theirs = loss(weight, got, hessian)
+        right = loss(weight, reference.Int4().pack(codes, scales, gptq_codes(
+            weight, hessian, got.group_size, **how)[2]), hessian)  # fmt: skip
+        expect(
+            float(differ.float().mean()) <= 0.02 and theirs <= right * 1.02,
+            f"{what}: {int(differ.sum())} of {differ.numel()} codes differ, the first of input {first}; "
+            f"the loss is {theirs:.4g}, where {right:.4g} can be had",
+            why=why,
+        )
+
+
+@task("19.5")
+def test_two_inputs_by_hand(part: ModuleType) -> None:
+    """The error of the first input moves the second one to another code."""
+    # U of H = [[1, 1], [1, 2]] has U[0, 0] = 2 ** 0.5 and U[0, 1] = -(2 ** -0.5): half of the error is
+    # taken off the second input with the opposite sign.
+    weight = torch.zeros(8, 8)
+    weight[:, 0], weight[:, 1], weight[:, 2] = 1.4, 2.45, -7.5
+    hessian = torch.eye(8)
+    hessian[:2, :2] = torch.tensor([[1.0, 1.0], [1.0, 2.0]])
+    got = gptq_of(part).quantize(weight, hessian, 8, damping=0.0)
+    # 1.4 is rounded to 1: 0.4 is lost, of which the second input takes half: 2.45 + 0.2 comes to 3.
+    right = [9, 11, 0, 8, 8, 8, 8, 8]
+    expect_equal(codes_of(got)[0].tolist(), right, "codes of 1.4, 2.45 and -7.5", why=SPREAD)
+
+
+@task("19.5")
+def test_what_is_given_stays(part: ModuleType) -> None:
+    """Weight and Hessian are the caller's."""
+    weight, x = weights(8, 16), drawn(60, 16)
+    x[:, 3] = 0
+    hessian = hessian_of(x)
+    kept = weight.clone(), hessian.clone()
+    gptq_of(part).quantize(weight, hessian, 8)
+    expect_close(weight, kept[0], "the weight that was given", why="Errors go into a copy.")
+    expect_close(hessian, kept[1], "the Hessian that was given", why="Errors go into a copy.")
+
+
+@task("19.5")
+def test_a_block_by_the_definition(part: ModuleType) -> None:
+    """Within one block the codes are those of GPTQ as it is defined."""
+    weight, hessian = weights(16, 32), hessian_of(drawn(80, 32))
+    for symmetric in (True, False):
+        got = gptq_of(part).quantize(weight, hessian, 32, symmetric=symmetric)
+        expect_codes(got, weight, hessian, "a group of 32", SPREAD, symmetric=symmetric)
+
+
+@task("19.5")
+def test_errors_reach_later_blocks(part: ModuleType) -> None:
+    """Cut into blocks the codes stay the same."""
+    weight, hessian = weights(16, 64), hessian_of(drawn(100, 64))
+    loop = gptq_of(part)
+    for block in (8, 16, 32, 64):
+        got = loop.quantize(weight, hessian, 64, block=block)
+        right = gptq_codes(weight, hessian, 64)[1]
+        what = f"scales of one group with blocks of {block}"
+        expect_close(got.scales.float(), right.float(), what, rtol=1e-2, why=ONE_GRID)
+        expect_codes(got, weight, hessian, f"blocks of {block}", f"{LAZY} {SPREAD}")
+
+
+@task("19.5")
+def test_grids_are_taken_when_their_turn_comes(part: ModuleType) -> None:
+    """A group's scales fit its weights as the errors of earlier groups have left them."""
+    x = drawn(200, 32)
+    x[:, 16:] = x[:, :16] + 0.1 * x[:, 16:]
+    weight, hessian = weights(16, 32), hessian_of(x)
+    loop = gptq_of(part)
+    for block in (32, 16, 8, 128):
+        got = loop.quantize(weight, hessian, 16, block=block)
+        right = gptq_codes(weight, hessian, 16)[1]
+        expect_close(
+            got.scales.float(),
+            right.float(),
+            f"scales with blocks of {block}",
+            rtol=1e-2,
+            why=FRESH,
+        )
+        expect_codes(got, weight, hessian, f"two groups, blocks of {block}", FRESH)
+
+
+@task("19.5")
+def test_dead_inputs_become_zero(part: ModuleType) -> None:
+    """A weight that was never used is 0 afterwards, and widens no grid."""
+    x = drawn(60, 16)
+    x[:, 5] = 0
+    weight, hessian = weights(8, 16), hessian_of(x)
+    weight[:, 5] = 100.0
+    got = gptq_of(part).quantize(weight, hessian, 8)
+    back = reference.Int4().dequantize(got)
+    expect_close(back[:, 5], torch.zeros(8), "weights of the dead input", why=DEAD)
+    expect_codes(got, weight, hessian, "a weight with a dead input", DEAD)
+
+
+@task("19.5")
+def test_it_beats_rounding_to_the_nearest(part: ModuleType) -> None:
+    """The product changes less than by rounding each weight to the nearest."""
+    weight, hessian = weights(16, 64), hessian_of(drawn(200, 64).cumsum(dim=1) / 4)
+    for symmetric in (True, False):
+        got = gptq_of(part).quantize(weight, hessian, 16, symmetric=symmetric)
+        nearest = reference.Int4().quantize(weight, 16, symmetric=symmetric)
+        ours, theirs = loss(weight, got, hessian), loss(weight, nearest, hessian)
+        told = f"the loss is {ours:.4g}, and {theirs:.4g} by rounding to the nearest"
+        expect(ours < 0.8 * theirs, told, why=f"{SPREAD} {LAZY}")
+
+
+@task("19.5")
+def test_later_blocks_wait_for_one_product(part: ModuleType) -> None:
+    """What lies behind a block is corrected once, not at each of its inputs."""
+    weight, hessian = weights(24, 256), hessian_of(drawn(300, 256))
+    loop = gptq_of(part)
+    with making() as made:
+        loop.quantize(weight, hessian, 16, block=16)
+    wide = [
+        name
+        for name, shape, _ in made.results
+        if len(shape) == 2 and shape[0] == 24 and 40 < shape[1] < 256
+    ]
+    num_blocks = 256 // 16
+    problem = f"{len(wide)} operations on the inputs behind a block, of {num_blocks} blocks"
+    expect(len(wide) <= 6 * num_blocks, problem, why=ONCE)
+
+
+@task("19.5")
+@examples(12)
+@given(
+    st.integers(1, 2), st.integers(1, 3), st.sampled_from([8, 16]), st.sampled_from([8, 16, 48]),
+    st.booleans(), st.sampled_from([0.01, 0.1]), st.integers(0, 99),
+)  # fmt: skip
+def test_any_weight(
+    part: ModuleType, out: int, groups: int, size: int, block: int, symmetric: bool, damping: float,
+    seed: int,
+) -> None:  # fmt: skip
+    """Of any weight the codes are those of GPTQ as it is defined, whatever the blocks."""
+    inputs = groups * size
+    weight, hessian = weights(8 * out, inputs, seed), hessian_of(drawn(2 * inputs, inputs, seed))
+    got = gptq_of(part).quantize(
+        weight, hessian, size, symmetric=symmetric, damping=damping, block=block
+    )
+    why = f"{SPREAD} {LAZY} {FRESH}"
+    expect_codes(got, weight, hessian, "a weight", why, symmetric=symmetric, damping=damping)

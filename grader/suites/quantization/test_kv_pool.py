@@ -1,0 +1,213 @@
+"""Task 19.7: keys and values in INT8."""
+
+from types import ModuleType
+from typing import Any
+
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from grader.kit import examples, expect, expect_close, expect_equal, quietly, task, watch
+from grader.kit.kernels import expect_gaps_kept, padded
+from yaie.core.batch import KVLayerSpec
+
+LAYERS = [KVLayerSpec(2, 4), KVLayerSpec(2, 4), KVLayerSpec(1, 6)]
+BLOCKS, SIZE, HOST = 5, 2, 3
+CPU = torch.device("cpu")
+HEAD = (
+    "Each head of each token has a scale of its own: a loud head beside a quiet one would leave it no "
+    "codes."
+)
+SLOT = "A scale lies where its codes lie: slot s is row s % block_size of block s // block_size."
+STORED = "The scale is rounded to bfloat16 first, and it is that number which is divided by."
+MOVED = "A block is codes and scales: one without the other is other numbers."
+READ_FIRST = (
+    "A pair's source may be another pair's target: read every block before the first is written."
+)
+
+
+def make(part: ModuleType, dtype: torch.dtype = torch.float32, host: int = HOST) -> Any:
+    return watch(part.Int8KVPool(LAYERS, BLOCKS, SIZE, dtype, CPU, host), "pool")
+
+
+def tokens(layer: int, n: int, seed: int = 0) -> list[Tensor]:
+    """K and V of n tokens, [n, kv_heads, head_dim]: heads of very different sizes."""
+    spec, generator = LAYERS[layer], torch.Generator().manual_seed(seed)
+    sizes = 10.0 ** torch.arange(spec.num_kv_heads)[:, None]
+    shape = (n, spec.num_kv_heads, spec.head_dim)
+    return [torch.randn(shape, generator=generator) * sizes * scale for scale in (1.0, 0.2)]
+
+
+def expect_rounded(got: Tensor, right: Tensor, what: str, why: str) -> None:
+    """Within half a step of each head's scale, [..., heads, head_dim]."""
+    expect_equal(list(got.shape), list(right.shape), f"the shape of {what}")
+    step = right.double().abs().amax(dim=-1, keepdim=True) / 127
+    error = (got.double() - right.double()).abs()
+    worse = error > 0.51 * step + 1e-9
+    if bool(worse.any()):
+        at = tuple(worse.nonzero()[0].tolist())
+        expect(
+            False,
+            f"{what}: {float(right[at]):.5g} at {list(at)} comes back as {float(got[at]):.5g}, more "
+            f"than half a step of its head ({float(step[at[:-1]]):.3g}) away",
+            why=why,
+        )
+
+
+def gathered(pool: Any, layer: int) -> list[Tensor]:
+    """K and V of all blocks, [SLOTS, kv_heads, head_dim]."""
+    return [x[0] for x in quietly(pool).gather(layer, torch.arange(BLOCKS)[None])]
+
+
+@task("19.7")
+def test_a_token_by_hand(part: ModuleType) -> None:
+    """The largest number of a head is 127 steps; codes and scales lie at the token's slot."""
+    pool = make(part)
+    k = torch.tensor([[[127.0, -63.6, 0.4, 0.0], [0.5, 0.25, -0.125, 0.5]]])
+    pool.write(0, k, 2 * k, torch.tensor([7]))
+    codes, scales = pool.blocks(0)[0], pool.scales(0)[0]
+    expect_equal(
+        (codes.dtype, scales.dtype), (torch.int8, torch.bfloat16), "dtypes of codes and scales"
+    )
+    expect_equal(list(scales.shape), [BLOCKS, SIZE, 2], "the shape of scales", why=HEAD)
+    expect_equal(
+        codes[3, 1, 0].tolist(), [127, -64, 0, 0], "codes of (127, -63.6, 0.4, 0)", why=SLOT
+    )
+    expect_close(
+        scales[3, 1].float(),
+        torch.tensor([1.0, 0.5 / 127]),
+        "scales",
+        rtol=1e-2,
+        why=f"{HEAD} {SLOT}",
+    )
+    expect_equal(int(codes.count_nonzero()), 6, "codes that are not 0 in the layer's K", why=SLOT)
+    value = pool.scales(0)[1][3, 1].float()
+    expect_close(
+        value, torch.tensor([2.0, 1 / 127]), "scales of V", rtol=1e-2, why="V has its own."
+    )
+
+
+@task("19.7")
+def test_each_head_of_each_token_has_its_scale(part: ModuleType) -> None:
+    """Written and gathered, every number is within half a step of its own head."""
+    for layer in range(len(LAYERS)):
+        pool = make(part)
+        k, v = tokens(layer, 4)
+        k[1] *= 1000
+        slots = torch.tensor([3, 8, 0, 5])
+        pool.write(layer, k, v, slots)
+        for name, got, right in zip("KV", gathered(pool, layer), (k, v), strict=True):
+            expect_rounded(
+                got[slots], right, f"{name} of slots 3, 8, 0 and 5", f"{HEAD} {SLOT} {STORED}"
+            )
+
+
+@task("19.7")
+def test_the_stored_scale_is_divided_by(part: ModuleType) -> None:
+    """No code is beyond 127, and none is further from its number than another would be."""
+    pool = make(part)
+    k = torch.linspace(1.0, 2.0, 8 * 8).view(8, 2, 4)
+    pool.write(0, k, k, torch.arange(8))
+    codes, scales = (x.flatten(0, 1)[:8] for x in (pool.blocks(0)[0], pool.scales(0)[0]))
+    right = (k.double() / scales.double()[..., None]).round()
+    expect_equal(
+        codes.tolist(), right.long().tolist(), "codes on the grid of the scale", why=STORED
+    )
+
+
+@task("19.7")
+def test_heads_of_zeros(part: ModuleType) -> None:
+    """A head of zeros comes back as zeros, and so does a slot that nothing was written to."""
+    pool = make(part)
+    k = torch.zeros(1, 2, 4)
+    pool.write(0, k, k, torch.tensor([4]))
+    expect_equal(
+        pool.scales(0)[0][2, 0].tolist(), [1.0, 1.0], "scales of zeros", why="0 / 0 is NaN."
+    )
+    for name, got in zip("KV", gathered(pool, 0), strict=True):
+        expect_close(got, torch.zeros(BLOCKS * SIZE, 2, 4), f"{name} of a pool of zeros")
+
+
+@task("19.7")
+def test_gather_joins_the_blocks_of_each_table(part: ModuleType) -> None:
+    """Row i of gather is the content of table i's blocks in the table's order, in the model's dtype."""
+    for dtype in (torch.float32, torch.float16):
+        pool = make(part, dtype)
+        k, v = (x.to(dtype) for x in tokens(0, BLOCKS * SIZE))
+        pool.write(0, k, v, torch.arange(BLOCKS * SIZE))
+        for kind in (torch.int64, torch.int32):
+            tables = torch.tensor([[4, 1, 1], [0, 2, 4]], dtype=kind)
+            for name, got, whole in zip("KV", pool.gather(0, tables), (k, v), strict=True):
+                expect_equal(got.dtype, dtype, f"the dtype of gathered {name}")
+                right = whole.view(BLOCKS, SIZE, 2, 4)[tables.long()].flatten(1, 2)
+                expect_rounded(got, right, f"gathered {name} [table, token, head, dim]", SLOT)
+
+
+@task("19.7")
+def test_write_takes_views(part: ModuleType) -> None:
+    """K and V may be views of one product, and stay as they are."""
+    pool = make(part)
+    k, v = (padded(x) for x in tokens(0, 3))
+    pool.write(0, k, v, torch.tensor([2, 5, 9]))
+    for name, got, right in zip("KV", gathered(pool, 0), (k, v), strict=True):
+        expect_rounded(got[[2, 5, 9]], right, f"{name} of slots 2, 5 and 9", "Rows have gaps.")
+        expect_gaps_kept(name, right, why="write reads k and v, and changes nothing in them.")
+    k, v = (x.half() for x in tokens(1, 2))
+    pool.write(1, k, v, torch.tensor([0, 1]))
+    expect_rounded(gathered(pool, 1)[0][:2], k, "K that was float16", STORED)
+
+
+@task("19.7")
+def test_blocks_move_with_their_scales(part: ModuleType) -> None:
+    """Copied, swapped out and swapped in, a block gives the numbers that it gave before."""
+    pool = make(part)
+    contents = []
+    for layer in range(len(LAYERS)):
+        k, v = tokens(layer, BLOCKS * SIZE, seed=layer)
+        k *= 1 + torch.arange(BLOCKS * SIZE)[:, None, None]
+        pool.write(layer, k, v, torch.arange(BLOCKS * SIZE))
+        contents.append([x.unflatten(0, (BLOCKS, SIZE)) for x in gathered(pool, layer)])
+    pool.swap_out([(2, 1), (4, 0)])
+    pool.copy_blocks([(0, 1), (1, 0), (3, 4)])
+    pool.swap_in([(1, 3), (0, 2)])
+    sources = [1, 0, 4, 2, 3]
+    for layer, before in enumerate(contents):
+        for name, got, old in zip("KV", gathered(pool, layer), before, strict=True):
+            what = f"{name} of layer {layer} [slot, head, dim] after the moves"
+            expect_close(got, old[sources].flatten(0, 1), what, why=f"{MOVED} {READ_FIRST}")
+
+
+@task("19.7")
+def test_no_pairs_move_nothing(part: ModuleType) -> None:
+    """A step that moves no block passes empty lists; a pool without host blocks takes them."""
+    pool = make(part, host=0)
+    k, v = tokens(0, 2)
+    pool.write(0, k, v, torch.tensor([0, 1]))
+    for call in ("copy_blocks", "swap_out", "swap_in"):
+        getattr(pool, call)([])
+    expect_rounded(gathered(pool, 0)[0][:2], k, "K of slots 0 and 1", SLOT)
+
+
+@task("19.7")
+@examples(20)
+@given(
+    st.lists(st.integers(0, BLOCKS * SIZE - 1), min_size=1, max_size=6, unique=True),
+    st.integers(0, 2), st.integers(0, 99),
+)  # fmt: skip
+def test_any_write(part: ModuleType, slots: list[int], layer: int, seed: int) -> None:
+    """A write changes its slots of its layer, and no other."""
+    pool = make(part)
+    for each in range(len(LAYERS)):
+        pool.write(each, *tokens(each, BLOCKS * SIZE), torch.arange(BLOCKS * SIZE))
+    before = [gathered(pool, each) for each in range(len(LAYERS))]
+    new = tokens(layer, len(slots), seed)
+    pool.write(layer, *new, torch.tensor(slots))
+    for each, old in enumerate(before):
+        for name, got, kept, fresh in zip("KV", gathered(pool, each), old, new, strict=True):
+            others = [s for s in range(BLOCKS * SIZE) if each != layer or s not in slots]
+            expect_close(
+                got[others], kept[others], f"{name} of layer {each}, other slots", why=SLOT
+            )
+            if each == layer:
+                expect_rounded(got[slots], fresh, f"{name} of slots {slots}", f"{HEAD} {SLOT}")

@@ -1,0 +1,122 @@
+"""GPTQ (Frantar et al. 2022): each input's rounding error moves into the inputs that are still to come.
+
+What is to stay small is not the error of the weights but that of the product: E[((w - q) x)^2], which is
+(w - q) H (w - q)^T / 2 for H = 2 E[x x^T]. `solutions/quantization/naive.py` does it as the paper
+derives it, one input at a time, with the inverse of what is left taken anew: the oracle.
+"""
+
+import torch
+from torch import Tensor
+
+from yaie.core.contracts import quantizing as contracts
+from yaie.core.quantized import Int4Weight
+
+
+# ANCHOR: hessian
+class Hessian:
+    """See `yaie.core.contracts.quantizing.Hessian`."""
+
+    def __init__(self, in_features: int, device: torch.device | None = None) -> None:
+        self.hessian = torch.zeros(in_features, in_features, device=device)
+        self.num_inputs = 0
+
+    def add(self, x: Tensor) -> None:
+        """Inputs of the product [..., in]. The mean of all so far moves by what is new."""
+        inputs = x.reshape(-1, x.shape[-1]).float()
+        if not len(inputs):
+            return
+        # BEGIN SOLUTION 19.4
+        total = self.num_inputs + len(inputs)
+        self.hessian *= self.num_inputs / total
+        self.hessian += (2 / total) * (inputs.t() @ inputs)
+        self.num_inputs = total
+        # END SOLUTION
+
+
+# ANCHOR_END: hessian
+
+
+class Gptq:
+    """See `yaie.core.contracts.quantizing.Gptq`. int4: the grid, the codes, and how they are packed."""
+
+    def __init__(self, int4: contracts.Int4) -> None:
+        self._int4 = int4
+
+    # ANCHOR: factor
+    def factor(self, hessian: Tensor, damping: float = 0.01) -> Tensor:
+        """The upper triangular U with U^T U = (damped H)^-1.
+
+        Row i of U is what the algorithm needs at input i: the first row of the inverse Hessian of the
+        inputs that are left then, over the root of its first entry.
+        """
+        # BEGIN SOLUTION 19.4
+        diagonal = hessian.diagonal()
+        live = diagonal > 0
+        added = damping * diagonal[live].mean() if bool(live.any()) else 0.0
+        damped = hessian.float() + torch.diag(torch.where(live, added, 1.0))
+        inverse = torch.cholesky_inverse(torch.linalg.cholesky(damped))
+        upper: Tensor = torch.linalg.cholesky(inverse, upper=True)
+        return upper
+        # END SOLUTION
+
+    # ANCHOR_END: factor
+
+    # ANCHOR: gptq
+    def quantize(
+        self,
+        weight: Tensor,
+        hessian: Tensor,
+        group_size: int,
+        *,
+        symmetric: bool = True,
+        damping: float = 0.01,
+        block: int = 128,
+    ) -> Int4Weight:
+        """Round a weight [out, in] block by block of inputs."""
+        left = weight.float().clone()
+        codes = torch.empty_like(left, dtype=torch.int32)
+        grids: list[tuple[Tensor, Tensor]] = []
+        upper = self.factor(hessian, damping)
+        # BEGIN SOLUTION 19.5
+        left[:, hessian.diagonal() == 0] = 0
+        for begin in range(0, left.shape[1], block):
+            end = min(begin + block, left.shape[1])
+            errors = self._block(left, codes, grids, upper, begin, end, group_size, symmetric)
+            left[:, end:] -= errors @ upper[begin:end, end:]
+        # END SOLUTION
+        scales, zeros = (torch.stack(part) for part in zip(*grids, strict=True))
+        return self._int4.pack(codes, scales, zeros)
+
+    def _block(
+        self,
+        left: Tensor,
+        codes: Tensor,
+        grids: list[tuple[Tensor, Tensor]],
+        upper: Tensor,
+        begin: int,
+        end: int,
+        group_size: int,
+        symmetric: bool,
+    ) -> Tensor:
+        """Round inputs `begin` to `end`, correcting the rest of the block at each.
+
+        left: the weights [out, in] with all errors so far. codes: filled. grids: (scales, zeros) of each
+        group that has begun. Returns the errors [out, end - begin], each over U's diagonal entry.
+        """
+        # BEGIN SOLUTION 19.5
+        errors = torch.empty_like(left[:, begin:end])
+        for i in range(begin, end):
+            if i % group_size == 0:
+                grids.append(self._int4.grid(left[:, i : i + group_size], symmetric=symmetric))
+            scales, zeros = grids[-1]
+            column = left[:, i : i + 1]
+            code = self._int4.codes(column, scales, zeros)
+            rounded = (code - zeros[:, None]) * scales[:, None].float()
+            error = (column - rounded) / upper[i, i]
+            left[:, i + 1 : end] -= error @ upper[i : i + 1, i + 1 : end]
+            codes[:, i : i + 1] = code
+            errors[:, i - begin : i - begin + 1] = error
+        return errors
+        # END SOLUTION
+
+    # ANCHOR_END: gptq

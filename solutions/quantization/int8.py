@@ -1,0 +1,70 @@
+"""Eight bits a weight, and a scale for each row: what SmoothQuant and LLM.int8() call per-channel."""
+
+import torch
+from torch import Tensor
+
+from yaie.core.quantized import Int8Weight
+
+OUTPUTS = 64
+"""Of a weight that are there in floating point at a time."""
+
+
+class Int8:
+    """See `yaie.core.contracts.quantizing.Int8`."""
+
+    # ANCHOR: int8
+    def quantize(self, weight: Tensor, *, symmetric: bool = True) -> Int8Weight:
+        """Round a weight [out, in] to the nearest code of its row."""
+        wide = weight.float()
+        # BEGIN SOLUTION 19.1
+        if symmetric:
+            scales = _usable(wide.abs().amax(dim=1) / 127)
+            codes = (wide / scales[:, None].float()).round().clamp(-127, 127)
+            return Int8Weight(codes.to(torch.int8), scales)
+        low, high = wide.amin(dim=1).clamp(max=0), wide.amax(dim=1).clamp(min=0)
+        scales = _usable((high - low) / 255)
+        zeros = (-128 - low / scales.float()).round().clamp(-128, 127)
+        codes = (wide / scales[:, None].float()).round() + zeros[:, None]
+        return Int8Weight(codes.clamp(-128, 127).to(torch.int8), scales, zeros.int())
+        # END SOLUTION
+
+    def dequantize(self, weight: Int8Weight) -> Tensor:
+        """(code - zero) * scale: [out, in] float32."""
+        # BEGIN SOLUTION 19.1
+        codes = weight.codes.float()
+        if weight.zeros is not None:
+            codes = codes - weight.zeros[:, None]
+        return codes * weight.scales[:, None].float()
+        # END SOLUTION
+
+    # ANCHOR_END: int8
+
+    # ANCHOR: int8_product
+    def product(self, x: Tensor, weight: Int8Weight) -> Tensor:
+        """x @ dequantize(weight).T: [rows, out] in the dtype of x, summed in float32.
+
+        Scale and zero are the same for every number of a row, so both can wait until it has been summed:
+        the sum of x * (code - zero) * scale is (x @ codes - zero * sum of x) * scale.
+        """
+        wide = x.float()
+        out = torch.empty(len(x), len(weight.codes), dtype=x.dtype, device=x.device)
+        # BEGIN SOLUTION 19.3
+        total = wide.sum(dim=1, keepdim=True)
+        for begin in range(0, len(weight.codes), OUTPUTS):
+            rows = slice(begin, begin + OUTPUTS)
+            y = wide @ weight.codes[rows].float().t()
+            if weight.zeros is not None:
+                y -= total * weight.zeros[rows].float()
+            out[:, rows] = y * weight.scales[rows].float()
+        # END SOLUTION
+        return out
+
+    # ANCHOR_END: int8_product
+
+
+def _usable(scales: Tensor) -> Tensor:
+    """Scales as they are stored; none of them is 0, by which nothing could be divided."""
+    # BEGIN SOLUTION 19.1
+    rounded = scales.half()
+    return rounded.masked_fill(rounded == 0, 1.0)
+    # END SOLUTION

@@ -1,0 +1,150 @@
+"""`yaie quantize`: a checkpoint in four or eight bits, made by lab 19."""
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from yaie.cli.console import err, say
+from yaie.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+WINDOW = 512
+"""Tokens of calibration text that go through the model together."""
+SEED = 19
+"""Of the conversations that are the calibration text if none is given."""
+
+
+def quantize(
+    model: Annotated[str, typer.Argument(help="Hub id, folder, or 'tutor'.")],
+    out: Annotated[Path, typer.Option(help="Folder to write; new or empty.")],
+    to: Annotated[
+        Literal["int4", "int8"],
+        typer.Option(help="int4 in groups, by GPTQ; int8 with a scale for each output."),
+    ] = "int4",
+    group_size: Annotated[
+        int, typer.Option(help="Inputs that share a scale, of int4: 32, 64 or 128.")
+    ] = 128,
+    nearest: Annotated[
+        bool, typer.Option("--nearest", help="Round int4 to the nearest code, without GPTQ.")
+    ] = False,
+    calibration: Annotated[
+        Path | None,
+        typer.Option(
+            help="Text that the model is to be good at, for GPTQ: a text file, or JSON lines with "
+            '"text" or "messages". Conversations about inference engines if not given.'
+        ),
+    ] = None,
+    windows: Annotated[
+        int, typer.Option(help=f"Windows of {WINDOW} tokens of it to use, at most.")
+    ] = 32,
+    revision: Annotated[str | None, typer.Option(help="Of a model on the hub.")] = None,
+    mine: Annotated[str, typer.Option(help="Whose lab 19 rounds; see `yaie serve`.")] = "auto",
+) -> None:
+    """Round a model's weights to 4 or 8 bits, as a checkpoint that vLLM, SGLang and YAIE serve."""
+    if group_size < 8 or group_size % 8:
+        raise ConfigError(f"group size {group_size} is no multiple of 8", param="group_size")
+    if windows < 1:
+        raise ConfigError(f"{windows} windows hold no text", param="windows")
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise ConfigError(
+            f"{out} is there already: name a folder that is new or empty", param="out"
+        )
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers.utils import logging
+
+    from yaie.core.errors import ModelError
+    from yaie.models.config import read_config
+    from yaie.models.hub import fetch_model, find_model
+    from yaie.models.packed_checkpoint import write_checkpoint
+    from yaie.models.rounding import Recipe, decoder_layers, products, round_model
+    from yaie.models.rounding import windows as cut
+    from yaie.models.weights import checkpoint_files, total_bytes
+    from yaie.parts import load_part
+
+    logging.disable_progress_bar()
+    source = find_model(model, revision)
+    config = read_config(source.folder)
+    if getattr(config, "quantization_config", None) is not None:
+        raise ModelError(f"{source.name} is quantised already. Name the original model.")
+    folder = fetch_model(source, err.is_terminal)
+    part = load_part("quantization", mine)
+    say(f"lab 19: {part.owner} ({part.reason})")
+    recipe = Recipe(8 if to == "int8" else 4, group_size, gptq=not nearest)
+    network = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    tokens: Tensor | None = None
+    if recipe.bits == 4 and recipe.gptq:
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+        longest = getattr(config, "max_position_embeddings", None) or WINDOW
+        tokens = cut(
+            tokenizer, _texts(tokenizer, calibration, windows), min(WINDOW, longest), windows
+        )
+        say(f"calibration: {len(tokens)} windows of {tokens.shape[1]} tokens")
+    _, layers = decoder_layers(network)
+    with _progress(sum(1 for layer in layers for _ in products(layer))) as done:
+        packed = round_model(network, part.package, recipe, tokens, done)
+    size = write_checkpoint(folder, out, packed, recipe)
+    before = total_bytes(checkpoint_files(folder))
+    inner = sum(p.weight.numel() for layer in layers for _, p in products(layer))
+    bits = 8 * sum(weight.nbytes for weight in packed.values()) / inner
+    say(
+        f"{out}: {size / 1e6:,.1f} MB of weights where there were {before / 1e6:,.1f}; "
+        f"{bits:.2f} bits for each of {inner / 1e6:,.1f} million in {len(packed)} products"
+    )
+
+
+def _texts(tokenizer: Any, given: Path | None, windows: int) -> Iterable[str]:
+    """The texts to calibrate with. Raises ConfigError for a file that cannot be read."""
+    if given is None:
+        from yaie.tutor.dialogues import dialogues
+
+        return (_said(tokenizer, talk) for talk in dialogues(SEED, 20 * windows))
+    try:
+        text = given.read_text("utf-8")
+        if given.suffix != ".jsonl":
+            return [text]
+        lines = [json.loads(line) for line in text.splitlines() if line.strip()]
+        return [
+            line["text"] if "text" in line else _said(tokenizer, line["messages"]) for line in lines
+        ]
+    except OSError as error:
+        why = error.strerror
+    except (ValueError, KeyError, TypeError) as error:
+        why = f"{type(error).__name__}: {error}"
+    raise ConfigError(f"the calibration text {given} cannot be read: {why}", param="calibration")
+
+
+def _said(tokenizer: Any, talk: list[dict[str, str]]) -> str:
+    """A conversation as the model sees it."""
+    if not tokenizer.chat_template:
+        return "\n".join(turn["content"] for turn in talk) + "\n"
+    text: str = tokenizer.apply_chat_template(talk, tokenize=False)
+    return text
+
+
+@contextmanager
+def _progress(total: int) -> Iterator[Callable[[str], None]]:
+    """A bar over so many products on stderr, if that is a terminal."""
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
+        task = bar.add_task("Rounding", total=total)
+        yield lambda name: bar.update(task, advance=1, description=f"Rounding {name}")

@@ -1,0 +1,133 @@
+"""Weights that a checkpoint has packed, for lab 19's products: what the formats share.
+
+Stacked products lie side by side along their outputs, or one above the other where a format has the
+output first.
+"""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from yaie.core.errors import ModelError
+from yaie.core.products import PackedProducts
+from yaie.core.quantized import Int4Weight
+from yaie.models.layout import Destination, Layout
+from yaie.models.packing import WHOLE, PackedFormat
+from yaie.models.schemes.base import Scheme
+
+WORD = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Packing:
+    """How the layers' weights are stored, and what multiplies them."""
+
+    format: PackedFormat
+    products: PackedProducts
+
+    def scheme(self, layout: Layout, dtype: torch.dtype, device: torch.device) -> "WordScheme":
+        """Storage for one product."""
+        kind = KINDS[self.format.method, self.format.bits]
+        return kind(layout, dtype, device, packing=self)
+
+
+class WordScheme(Scheme):
+    """See `Scheme`. Subclasses say where words go, and make of them what a product takes."""
+
+    @classmethod
+    def suits(
+        cls, out_features: int, in_features: int, dtype: torch.dtype, device: torch.device
+    ) -> bool:
+        return False  # a weight of floating-point numbers is not packed here
+
+    def __init__(
+        self,
+        layout: Layout,
+        dtype: torch.dtype,
+        device: torch.device,
+        shared: Tensor | None = None,
+        *,
+        packing: Packing,
+    ) -> None:
+        """Raises ModelError for sizes that words or groups do not divide."""
+        how, inputs, outputs = packing.format, layout.in_features, layout.out_features
+        self._codes = WORD // how.bits
+        self._size = inputs if how.group_size == WHOLE else how.group_size
+        if inputs % self._size or any(size % self._codes for size in (inputs, *layout.sizes)):
+            raise ModelError(
+                f"a product of {inputs} inputs and {outputs} outputs cannot be packed in {how.bits} "
+                f"bits and groups of {self._size}: its sizes and config.json do not fit together"
+            )
+        self._layout = layout
+        self._how = how
+        self._products = packing.products
+        self._bias = torch.empty(outputs, dtype=dtype, device=device) if layout.bias else None
+        self._unfilled = 0
+        self._make(inputs, outputs, inputs // self._size, device)
+
+    @abstractmethod
+    def _make(self, inputs: int, outputs: int, groups: int, device: torch.device) -> None:
+        """Memory to fill."""
+
+    @abstractmethod
+    def _complete(self) -> None:
+        """Everything has been filled."""
+
+    def _parts(
+        self, whole: Tensor, dim: int, names: Sequence[str], suffix: str, parameters: int = 0
+    ) -> dict[str, Destination]:
+        """Those of a tensor whose dimension `dim` is the outputs, or words of them."""
+        shrunk = self._layout.out_features // whole.shape[dim]
+        sizes = [size // shrunk for size in self._layout.sizes]
+        self._unfilled += len(sizes)
+        return {
+            f"{name}.{suffix}": Destination(part, filled=self._filled, parameters=parameters)
+            for name, part in zip(names, whole.split(sizes, dim=dim), strict=True)
+        }
+
+    def _biases(self, names: Sequence[str]) -> dict[str, Destination]:
+        if self._bias is None:
+            return {}
+        parts = zip(names, self._bias.split(self._layout.sizes), strict=True)
+        return {f"{name}.bias": Destination(part) for name, part in parts}
+
+    def _filled(self) -> None:
+        self._unfilled -= 1
+        if self._unfilled == 0:
+            self._complete()
+
+    def _biased(self, y: Tensor) -> Tensor:
+        return y if self._bias is None else y + self._bias
+
+
+class Int4Scheme(WordScheme):
+    """Four bits a weight, in whatever order the checkpoint had them."""
+
+    _weight: Int4Weight
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return self._biased(self._products.int4(x, self._weight))
+
+
+KINDS: dict[tuple[str, int], type[WordScheme]] = {}
+"""By the method of `PackedFormat` and its bits; the modules of the formats fill it."""
+
+
+def numbers(words: Tensor) -> Tensor:
+    """The eight numbers of four bits in each int32: [..., 8], the lowest first."""
+    shifts = 4 * torch.arange(8, dtype=torch.int32, device=words.device)
+    return (words[..., None] >> shifts) & 15
+
+
+def words(numbers: Tensor) -> Tensor:
+    """[..., 8] numbers of four bits as int32 [...]."""
+    shifts = 4 * torch.arange(8, device=numbers.device)
+    return int32((numbers.long() << shifts).sum(dim=-1))
+
+
+def int32(bits: Tensor) -> Tensor:
+    """Whole numbers below 2**32 as the int32 of the same bits."""
+    return torch.where(bits >= 2**31, bits - 2**32, bits).int()
