@@ -1,3 +1,4 @@
+# ORACLE
 """The same questions, answered by trying: every way through the grammar, for every token of the
 vocabulary. The oracle."""
 

@@ -110,7 +110,7 @@ def test_kv_dtype(make: Make) -> None:
     engine = make(kv_dtype="int8", backend="torch")
     add(engine, PROMPT)
     steps(engine, 1)
-    assert engine.facts.parts[-1].lab == "quantization"
+    assert "quantization" in [part.lab for part in engine.facts.parts]
     with pytest.raises(ConfigError, match=r"int8.* does not go with backend 'triton'"):
         make(kv_dtype="int8", backend="triton")
 

@@ -76,16 +76,14 @@ class ConstraintError(InvalidRequestError):
     code = "constraint_failed"
 
 
-class UnsupportedSchemaError(InvalidRequestError):
+class UnsupportedSchemaError(Exception):
     """A JSON schema says something that lab 21's grammars do not know. keyword: which.
 
-    The engine then has llguidance follow it: no client sees this.
+    The engine then has llguidance follow it: no client sees this, so it has no status.
     """
 
-    code = "unsupported_schema"
-
     def __init__(self, keyword: str) -> None:
-        super().__init__(f"grammars for {keyword!r} are not supported", param="response_format")
+        super().__init__(f"grammars for {keyword!r} are not supported")
         self.keyword = keyword
 
 
