@@ -58,12 +58,10 @@ class OwnGrammars:
                 )
             except UnsupportedSchemaError:
                 return None
-            except (
-                RecursionError
-            ):  # nested too deep, unless a learner's part does not come to an end
-                if self._parts.is_yours(LAB):
+            except RecursionError:
+                if self._parts.is_yours(LAB):  # it may not come to an end on any schema
                     raise
-                return None
+                return None  # nested too deep
         return grammar if grammar.can_begin else None
 
 
