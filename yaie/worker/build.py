@@ -7,11 +7,9 @@ from yaie.backends.base import Backend
 from yaie.core.config import EngineConfig
 from yaie.core.contracts import Sampler
 from yaie.core.errors import PartError, YaieError
-from yaie.core.step import Fault
-from yaie.curriculum.blame import line_in, line_of_ours, lines_of, summarize
 from yaie.models.loader import LoadedModel
-from yaie.parts import Parts
 from yaie.worker.deterministic import LoneAttention, LoneSampler, TiledAdapter
+from yaie.worker.faults import fault_of
 from yaie.worker.graphing import padded_steps
 from yaie.worker.graphs import device_for
 from yaie.worker.progress import bar
@@ -122,14 +120,3 @@ def _bare_worker(
         explain=lambda error: fault_of(error, backend.parts),
         to_host=partial(backend.parts["cuda_graphs"].ToHost, device=device_for(model.device)),
     )
-
-
-def fault_of(error: BaseException, parts: Parts) -> Fault:
-    """An exception as data: which of the learner's parts failed, if one did, and in which line."""
-    mine = [part for part in parts.table() if part.is_yours]
-    for file, _ in lines_of(error):
-        for part in mine:
-            if file.is_relative_to(part.folder):
-                where = line_in(part.folder, error) or ""
-                return Fault(summarize(error), part.lab, where)
-    return Fault(summarize(error), "", line_of_ours(error))

@@ -14,7 +14,7 @@ from yaie.core.params import Constraint
 from yaie.engine.intake.matchers import Bits, Follower
 from yaie.models.tokenizer import Tokenizer
 from yaie.parts import Parts
-from yaie.worker.build import fault_of
+from yaie.worker.faults import fault_of
 
 LAB = "structured_output"
 MOST_STATES = 8_000

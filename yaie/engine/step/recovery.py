@@ -33,7 +33,8 @@ from yaie.core.request import FailureKind, FinishReason, Request, RequestStatus
 from yaie.engine.step.assembly import Machine
 from yaie.engine.step.executor import StepFaultError
 from yaie.parts import Part, Parts
-from yaie.worker.build import Sizes, fault_of
+from yaie.worker.build import Sizes
+from yaie.worker.faults import fault_of
 
 logger = logging.getLogger(__name__)
 
