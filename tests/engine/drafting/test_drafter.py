@@ -7,7 +7,7 @@ import pytest
 
 from solutions.paged_cache import BlockManager, KVCacheManager
 from solutions.scheduler import POLICIES, Scheduler
-from yaie.core.batch import StepOutcome
+from yaie.core.batch import StepOutcome, StepPlan
 from yaie.core.params import SamplingParams
 from yaie.core.request import Request
 from yaie.engine.drafting.drafter import MOST_DRAFTS, RESTED_STEPS, Drafter
@@ -127,6 +127,14 @@ def test_nothing_is_guessed_behind_the_end() -> None:
     rig.add("a")
     rig.add("b", ignore_eos=True)
     assert sorted(drafts for _, _, drafts in rig.step()) == [[60], [60, EOS, 61]]
+
+
+def test_plan_that_only_moves_blocks_is_no_step_to_learn_from() -> None:
+    rig = Rig(num_drafts=None)
+    plan = StepPlan(swap_out=[(0, 0)])
+    rig.drafter.extend(plan)
+    rig.drafter.verified(plan, StepOutcome(), 0.1)
+    assert rig.told == []
 
 
 class Forces:

@@ -77,7 +77,10 @@ class Drafter:
 
     def verified(self, plan: StepPlan, outcome: StepOutcome, seconds: float) -> None:
         """A plan was carried out, and took so long."""
-        if all(item.samples and item.num_tokens == 1 + len(item.drafts) for item in plan.scheduled):
+        decodes = all(
+            item.samples and item.num_tokens == 1 + len(item.drafts) for item in plan.scheduled
+        )
+        if plan.scheduled and decodes:  # a plan may hold nothing but moves of blocks
             self._costs.add(plan.num_tokens, seconds)
         gains = iter(outcome.token_ids)
         num_requests = num_drafts = num_accepted = 0

@@ -8,7 +8,7 @@ from statistics import median
 KEPT_TIMES = 9
 NEEDED_TIMES = 3
 """Before a size of step counts as measured: a single one may have waited for anything."""
-HALF_LIFE = 0.97
+DECAY = 0.97
 """What a count of drafts is worth after one more."""
 
 
@@ -24,7 +24,7 @@ class Acceptance:
 
     def add(self, right: int, asked: int) -> None:
         """`asked` draws met a draft, `right` of them were equal to it."""
-        keep = HALF_LIFE**asked
+        keep = DECAY**asked
         self._right = self._right * keep + right
         self._asked = self._asked * keep + asked
 
