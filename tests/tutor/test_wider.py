@@ -77,6 +77,20 @@ def test_further_questions_go_to_the_claim_that_they_name() -> None:
         assert len(claim.yes) > len(table["yes"])
 
 
+def test_further_questions_go_to_the_situation_that_they_name() -> None:
+    entries = [
+        Situation("block", ("a",), "It waits.", ("waits",)),
+        Situation("page", ("b",), "It waits."),
+    ]
+    more = {"topic": "block", "same_as": "It w", "ask": ["c"]}
+    assert wider._met_again(entries, [more]) == (
+        Situation("block", ("a", "c"), "It waits.", ("waits",)),
+        entries[1],
+    )
+    with pytest.raises(ValueError, match="0 situations of 'seat'"):
+        wider._met_again(entries, [more | {"topic": "seat"}])
+
+
 def test_the_sides_of_a_term_are_gathered_from_all_files() -> None:
     """`default` is in a file of its own; it must not hide what other files say."""
     assert {"size", "default"} <= WIDER.facets["block"].keys()

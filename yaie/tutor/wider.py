@@ -108,12 +108,32 @@ def _asked_again(claims: list[Claim], tables: list[dict[str, Any]]) -> tuple[Cla
     return tuple(merged)
 
 
+def _met_again(situations: list[Situation], tables: list[dict[str, Any]]) -> tuple[Situation, ...]:
+    """The situations, with the further questions of each table given to the one that it names."""
+    merged = list(situations)
+    for table in tables:
+        named = [
+            at
+            for at, entry in enumerate(merged)
+            if entry.topic == table["topic"] and entry.answer.startswith(table["same_as"])
+        ]
+        if len(named) != 1:
+            raise ValueError(
+                f"{len(named)} situations of {table['topic']!r} begin with {table['same_as']!r}, not one"
+            )
+        entry = merged[named[0]]
+        asks = (*entry.ask, *table["ask"])
+        merged[named[0]] = Situation(entry.topic, asks, entry.answer, entry.facts)
+    return tuple(merged)
+
+
 @lru_cache(maxsize=1)
 def load_wider() -> Wider:
     """Read the claims, situations and facets of `knowledge/`."""
     claims: list[Claim] = []
     again: list[dict[str, Any]] = []
     situations: list[Situation] = []
+    met_again: list[dict[str, Any]] = []
     facets: dict[str, dict[str, str]] = {}
     gists: dict[str, tuple[str, ...]] = {}
     for path in sorted((TUTOR_DIR / "knowledge").glob("*.toml")):
@@ -125,13 +145,16 @@ def load_wider() -> Wider:
             lists = {key: tuple(table.get(key, ())) for key in _LISTS}
             claims.append(Claim(table["text"], table["term"], **lists))
         for table in data.get("situation", []):
+            if "same_as" in table:
+                met_again.append(table)
+                continue
             answer = table["answer"] if "answer" in table else _composed(table["of"])
             facts = tuple(table.get("facts", ()))
             situations.append(Situation(table["topic"], tuple(table["ask"]), answer, facts))
         for name, sides in data.get("facets", {}).items():
             facets.setdefault(name, {}).update(sides)
         gists.update({name: tuple(texts) for name, texts in data.get("gists", {}).items()})
-    return Wider(_asked_again(claims, again), tuple(situations), facets, gists)
+    return Wider(_asked_again(claims, again), _met_again(situations, met_again), facets, gists)
 
 
 def ask_claim(claim: Claim, rng: random.Random, follow: bool = False) -> tuple[str, str]:
