@@ -135,7 +135,9 @@ def test_words_are_exchanged_for_their_like() -> None:
 
 
 def test_the_first_word_of_a_question_is_exchanged_too() -> None:
-    texts = {exchange("How often is a Triton kernel run", random.Random(seed)) for seed in range(99)}
+    texts = {
+        exchange("How often is a Triton kernel run", random.Random(seed)) for seed in range(99)
+    }
     assert any(text.startswith("How frequently") for text in texts)
     assert all(text[0].isupper() and "Triton kernel" in text for text in texts)
     assert exchange("I'd need one's Paged", random.Random(0)).startswith("I'd")

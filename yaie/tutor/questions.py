@@ -102,7 +102,9 @@ def _drop_small_word(text: str, rng: random.Random) -> str:
 @lru_cache(maxsize=1)
 def _same_words() -> tuple[re.Pattern[str], dict[str, tuple[str, ...]]]:
     """Finds words of variety*.toml as whole words, the longest first; the others of each one's group."""
-    rows = [row for name in ("variety", "variety_more") for row in load_phrasings(name)["same"]["words"]]
+    rows = [
+        row for name in ("variety", "variety_more") for row in load_phrasings(name)["same"]["words"]
+    ]
     groups = [tuple(row.split("|")) for row in rows]
     others: dict[str, tuple[str, ...]] = {}
     for group in groups:

@@ -74,9 +74,7 @@ def result_of(
     return _error(rng)
 
 
-def _known(
-    rng: random.Random, arguments: Arguments, gives: tuple[str, ...]
-) -> tuple[str, str]:
+def _known(rng: random.Random, arguments: Arguments, gives: tuple[str, ...]) -> tuple[str, str]:
     """The first of what the tool gives, alone or with more of it, often beside what was asked."""
     values = {
         key: value_of(kind, rng) for key, _, kind in (entry.partition("=") for entry in gives)

@@ -28,7 +28,18 @@ _WIDE = (
     "topic", "item", "word", "quote", "title", "subject", "newsy", "errand", "occasion", "phrase"
 )  # fmt: skip
 """Kinds of arguments that fit nearly anything: a search may be about every subject."""
-_CLEAR_GROUPS = ("house", "cart", "list", "lists", "contact", "files", "code", "engine", "text", "money")
+_CLEAR_GROUPS = (
+    "house",
+    "cart",
+    "list",
+    "lists",
+    "contact",
+    "files",
+    "code",
+    "engine",
+    "text",
+    "money",
+)
 """Groups in which no question for one tool could be meant for another."""
 _COMMON = frozenset(
     "about after again another anything before could every everything first have know like long look "
@@ -98,7 +109,9 @@ def may_cover(tools: list[Tool], question: str) -> bool:
         kinds = [argument.kind for argument in tool.arguments]
         if any(kind in _WIDE for kind in kinds):
             return True
-        if numbers and any(kind.startswith(("int", "number", "expression", "sum")) for kind in kinds):
+        if numbers and any(
+            kind.startswith(("int", "number", "expression", "sum")) for kind in kinds
+        ):
             return True
     return False
 

@@ -30,7 +30,9 @@ _ALIKE = 0.55
 """Share of sets in which several tools are of one group, or do something with one thing."""
 _CHOSEN = re.compile(r"\{(\d)=([^}]*)\}")
 _SHOWN = re.compile(r"\{(\d)\}")
-_CAPITAL = frozenset(("city", "place", "person", "country", "title", "language", "firm", "venue", "sign"))
+_CAPITAL = frozenset(
+    ("city", "place", "person", "country", "title", "language", "firm", "venue", "sign")
+)
 """Kinds whose values a hurried person writes in small letters."""
 
 _QUESTION = re.compile(
@@ -84,9 +86,7 @@ def _written(rng: random.Random, table: dict[str, Any] | None = None) -> Tool:
 def _plain(rng: random.Random, table: dict[str, Any] | None = None) -> Tool:
     """A tool that many assistants have, under names that say what they mean, with a description."""
     table = table or rng.choice(_plain_tables())
-    rows = [
-        (names.removeprefix("?"), kind, names.startswith("?")) for names, kind in table["args"]
-    ]
+    rows = [(names.removeprefix("?"), kind, names.startswith("?")) for names, kind in table["args"]]
     arguments = named_arguments(rows, rng, rng.random() < _TOUCHED)
     while (name := plain_name(sample(table["name"], rng), rng)).lower() in reserved_names():
         if rng.random() < 0.02:  # Every name of this table may be reserved.
