@@ -39,7 +39,7 @@ _POOLS = (
 def result_of(
     rng: random.Random, arguments: Arguments, gives: tuple[str, ...] = ()
 ) -> tuple[str, str]:
-    """What a tool answers to a call, and how the tutor passes it on; `gives`: what it is known to hold."""
+    """What a tool answers to a call, and how it is passed on; `gives`: what it is known to hold."""
     if gives and rng.random() < 0.85:
         return _known(rng, arguments, gives)
     match rng.choices(list(_SHAPES), list(_SHAPES.values()))[0]:

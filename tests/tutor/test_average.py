@@ -1,0 +1,37 @@
+"""The mean of two trainings."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from yaie.tutor.average import average
+
+
+def saved(folder: Path, weight: torch.Tensor, steps: int) -> Path:
+    folder.mkdir()
+    save_file({"w": weight}, folder / "model.safetensors")
+    (folder / "config.json").write_text(json.dumps({"of": folder.name}))
+    (folder / "training_log.json").write_text(json.dumps({"steps": steps}))
+    return folder
+
+
+def test_weights_are_averaged_and_both_logs_kept(tmp_path: Path) -> None:
+    first = saved(tmp_path / "first", torch.tensor([1.0, 4.0], dtype=torch.bfloat16), 3)
+    second = saved(tmp_path / "second", torch.tensor([2.0, -4.0], dtype=torch.bfloat16), 5)
+    average(first, second, tmp_path / "mean")
+    mean = load_file(tmp_path / "mean" / "model.safetensors")["w"]
+    assert mean.dtype is torch.bfloat16
+    assert mean.tolist() == [1.5, 0.0]
+    log = json.loads((tmp_path / "mean" / "training_log.json").read_text())
+    assert log == {"stages": [{"steps": 3}, {"steps": 5}]}
+    assert json.loads((tmp_path / "mean" / "config.json").read_text()) == {"of": "second"}
+
+
+def test_two_models_have_no_mean(tmp_path: Path) -> None:
+    first = saved(tmp_path / "first", torch.zeros(2), 3)
+    second = saved(tmp_path / "second", torch.zeros(3), 5)
+    with pytest.raises(ValueError, match="only one model"):
+        average(first, second, tmp_path / "mean")
