@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 
+# ANCHOR: scanned
 def scanned(text: Sequence[int], longest: int, shortest: int) -> int | None:
     """Behind the latest earlier occurrence of the longest n-gram that the text ends in."""
     for length in range(longest, shortest - 1, -1):
@@ -10,3 +11,6 @@ def scanned(text: Sequence[int], longest: int, shortest: int) -> int | None:
             if list(text[start : start + length]) == list(text[len(text) - length :]):
                 return start + length
     return None
+
+
+# ANCHOR_END: scanned
