@@ -68,9 +68,7 @@ for rate, colour in zip((0.8, 0.4), draw.PALETTE, strict=False):
     for size in batches:
         number = part.most_worth([(acceptance, 8)] * size, 0, pass_time, lambda n: 0.0, 8)
         taken.append(number)
-        gain.append(
-            acceptance.expected(number) / pass_time(size * (1 + number)) * pass_time(size)
-        )
+        gain.append(acceptance.expected(number) / pass_time(size * (1 + number)) * pass_time(size))
     axes[0].plot(batches, taken, "o-", color=colour, label=f"{rate:g}", markersize=4)
     axes[1].plot(batches, gain, "o-", color=colour, label=f"{rate:g}", markersize=4)
 axes[0].set(xlabel="requests", title="drafts taken of each")
@@ -100,7 +98,9 @@ for _ in range(20_000):
     lengths[len(gained)] += 1
 fig, axes = draw.figure(9, 3, 1, 2)
 axes[0].bar(names, both, color=draw.BLUE, label="drafted and accepted")
-axes[0].bar(names, (1 - both.sum()) * rest, bottom=both, color=draw.ORANGE, hatch="//", label="residual")
+axes[0].bar(
+    names, (1 - both.sum()) * rest, bottom=both, color=draw.ORANGE, hatch="//", label="residual"
+)
 axes[0].plot(names, target, "k_", markersize=30, label="target")
 axes[0].legend()
 axes[0].set(title="where the first token comes from")

@@ -52,9 +52,7 @@ def _draws(story: Sequence[int], num_known: int, drafts: Sequence[int]) -> list[
 
 def _cells(text: Sequence[int], kinds: Sequence[str]) -> list[list[dict[str, str]]]:
     """The text in blocks, each token with its kind."""
-    cells = [
-        {"word": WORDS[token], "kind": kind} for token, kind in zip(text, kinds, strict=True)
-    ]
+    cells = [{"word": WORDS[token], "kind": kind} for token, kind in zip(text, kinds, strict=True)]
     return [cells[at : at + BLOCK] for at in range(0, len(cells), BLOCK)]
 
 
@@ -116,12 +114,19 @@ def _verified(
                 "input": WORDS[text[-1] if at == 0 else drafts[at - 1]],
                 "guess": WORDS[drafts[at]] if at < len(drafts) else "–",
                 "draw": WORDS[draw],
-                "verdict": "dropped" if at > right else "bonus" if at == len(drafts) else
-                "right" if at < right else "instead",
+                "verdict": "dropped"
+                if at > right
+                else "bonus"
+                if at == len(drafts)
+                else "right"
+                if at < right
+                else "instead",
             }
         )
     if right == len(drafts):
-        number = {1: "The one draft was", 2: "Both drafts were"}.get(right, f"All {right} drafts were")
+        number = {1: "The one draft was", 2: "Both drafts were"}.get(
+            right, f"All {right} drafts were"
+        )
         end = f"{number} right, and the draw behind the last is a bonus: {len(gained)} tokens."
     elif right == 0:
         end = f"The first draft was wrong, and the draw in its place counts: {WORDS[gained[0]]}. One token, as without drafts."
@@ -138,9 +143,7 @@ def _verified(
     }
 
 
-def _taken_back(
-    text: list[int], num_before: int, gained: list[int], kept: Any
-) -> dict[str, Any]:
+def _taken_back(text: list[int], num_before: int, gained: list[int], kept: Any) -> dict[str, Any]:
     before = -(-num_before // BLOCK)
     blocks = "block" if kept.num_rejected and before - kept.num_blocks == 1 else "blocks"
     back = (
