@@ -14,9 +14,9 @@ part = load("speculative")["speculative"]
 # %% [markdown]
 # ## The next draft is worth less than the last
 #
-# Expected tokens of a step over the number of drafts, by your `Acceptance`, and what a token costs if each
-# draft takes a tenth of a pass to make. Which number of drafts is best at a rate of 0.5, of 0.8, of 0.95?
-# For which rate is no draft worth it, if a draft takes half a pass?
+# Expected tokens of a step over the number of drafts, by your `Acceptance`, and what a token costs if
+# each draft takes a tenth of a pass to make. Which number of drafts is best at a rate of 0.5, of 0.8,
+# of 0.95? For which rate is no draft worth it, if a draft takes half a pass?
 
 # %%
 
@@ -49,9 +49,10 @@ draw.show(fig)
 # %% [markdown]
 # ## What a batch leaves of it
 #
-# One draft model at a rate of 0.8, one at 0.4, at no cost, with up to 8 drafts. A step takes 1 as long as it has at most 160
-# rows, and grows in proportion to them from there. How many drafts does your `most_worth` take as the batch grows?
-# Why does the curve of the worse model fall to 0, and the other one does not?
+# One draft model at a rate of 0.8, one at 0.4, at no cost, with up to 8 drafts. A step takes 1 as long
+# as it has at most 160 rows, and grows in proportion to them from there. How many drafts does your
+# `most_worth` take as the batch grows? From how many requests on does it take none, and why does the
+# better model end there too?
 
 # %%
 
@@ -79,10 +80,10 @@ draw.show(fig)
 # %% [markdown]
 # ## From one distribution to another
 #
-# The chapter's four tokens. To the left what is drafted and accepted (the smaller of both) and what your
-# `residual` adds. To the right 20,000 texts of two tokens by your `rejection_sample`, with one draft each: how
-# often each token came first, beside what it must be. If the replacement came from the target
-# in the place of the residual, which of the four bars would be too high?
+# The chapter's four tokens. To the left what is drafted and accepted (the smaller of both) and what
+# your `residual` adds. To the right 20,000 texts of two tokens by your `rejection_sample`, with one
+# draft each: how often each token came first, beside what it must be. If the replacement came from
+# the target in the place of the residual, which of the four bars would be too high?
 
 # %%
 names = list("abcd")
@@ -113,9 +114,9 @@ print(f"the draft was accepted in {lengths[2] / lengths.sum():.1%} of the texts"
 # %% [markdown]
 # ## A text in passes
 #
-# A text that repeats itself with changes, and is known in advance: 48 tokens, of which every twelfth is new.
-# Your index guesses up to four tokens, your `accepted` decides. Each box is a token; a
-# change of colour is a new pass. How many tokens does a pass bring behind a change, and why not more?
+# A text that repeats itself with changes, and is known in advance: 48 tokens, of which every twelfth
+# is new. Your index guesses up to four tokens, your `accepted` decides. Each box is a token; a change
+# of colour is a new pass. How many tokens does a pass bring behind a change, and why not more?
 
 # %%
 verse = [3, 1, 4, 15, 9, 2, 6, 5, 35, 8, 97, 7]
@@ -149,9 +150,10 @@ print(f"{len(story) - 12} tokens in {passes} passes")
 # %% [markdown]
 # ## What a draft model has to catch up
 #
-# A draft model with blocks of 4 tokens guesses four tokens a step, of which a random number is right. Bars: tokens
-# that it must compute before its first guess. Line: blocks of its table. After which steps are there two
-# tokens to compute? What happens at step 13, after ten steps in which nothing was asked of it?
+# A draft model with blocks of 4 tokens guesses four tokens a step, of which a random number is right.
+# Bars: tokens that it must compute before its first guess. Line: blocks of its table. After which
+# steps are there two tokens to compute? What happens at step 13, after ten steps in which nothing was
+# asked of it?
 
 # %%
 blocks = load("paged_cache")["paged_cache"].BlockManager(64, 4)
@@ -182,7 +184,8 @@ print("right in each step:", *right_before)
 # %% [markdown]
 # ## Change this and see
 #
-# 1. Give the draft model of the third picture a favourite: always guess b. How often is it accepted, and is the
-#    distribution still right? (`drafted` must then say 1 for b.)
-# 2. Let the index of the fourth picture look up n-grams of one token, `NgramIndex(3, 1)`. Does it take fewer passes?
+# 1. Give the draft model of the third picture a favourite: always guess b. How often is it accepted,
+#    and is the distribution still right? (`drafted` must then say 1 for b.)
+# 2. Let the index of the fourth picture look up n-grams of one token, `NgramIndex(3, 1)`. Does it take
+#    fewer passes?
 # 3. In the last picture call `places.begin` with 1 draft in every other step. What do the blocks do?

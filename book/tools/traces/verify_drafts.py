@@ -93,7 +93,10 @@ def _guess(text: list[int], place: int | None, drafts: list[int]) -> dict[str, A
         for at in range(place - length, place):
             kinds[at] += " found"
         guess = " ".join(WORDS[token] for token in drafts)
-        say = f"The text ends in “{found}”. That stood before, at token {place - length + 1}; there “{guess}” followed. These are the drafts."
+        say = (
+            f"The text ends in “{found}”. That stood before, at token {place - length + 1}; "
+            f"there “{guess}” followed. These are the drafts."
+        )
     computed = len(text) - 1
     return {
         "say": say,
@@ -129,9 +132,13 @@ def _verified(
         )
         end = f"{number} right, and the draw behind the last is a bonus: {len(gained)} tokens."
     elif right == 0:
-        end = f"The first draft was wrong, and the draw in its place counts: {WORDS[gained[0]]}. One token, as without drafts."
+        end = (
+            "The first draft was wrong, and the draw in its place counts: "
+            f"{WORDS[gained[0]]}. One token, as without drafts."
+        )
     else:
-        end = f"{right} {'draft was' if right == 1 else 'drafts were'} right, and the draw in the place of the next counts: {len(gained)} tokens."
+        number = "1 draft was" if right == 1 else f"{right} drafts were"
+        end = f"{number} right, and the draw in the place of the next counts: {len(gained)} tokens."
     ends = " The answer is over." if WORDS[gained[-1]] == "end" else ""
     kinds = [*_kinds(len(text)), *["right"] * right, *["wrong"] * (len(drafts) - right)]
     rows_said = f"{len(draws)} rows" if len(draws) > 1 else "one row"
@@ -151,11 +158,12 @@ def _taken_back(text: list[int], num_before: int, gained: list[int], kept: Any) 
         if before > kept.num_blocks
         else ""
     )
+    hold = f"{kept.num_computed} computed tokens hold, in {kept.num_blocks} blocks."
     if kept.num_rejected:
         drafts = "1 draft is" if kept.num_rejected == 1 else f"{kept.num_rejected} drafts are"
-        say = f"{drafts} taken back: {kept.num_computed} computed tokens hold, in {kept.num_blocks} blocks.{back}"
+        say = f"{drafts} taken back: {hold}{back}"
     else:
-        say = f"Nothing has to be taken back: {kept.num_computed} computed tokens hold, in {kept.num_blocks} blocks."
+        say = f"Nothing has to be taken back: {hold}"
     return {
         "say": say,
         "blocks": _cells(text, _kinds(len(text))),

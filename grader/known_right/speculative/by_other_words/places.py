@@ -8,7 +8,7 @@ from yaie.core.contracts import BlockManager
 
 @dataclass
 class Cached:
-    """tokens: whose K and V lie in the table. num_same: of them, those that the text is known to have."""
+    """tokens: whose K and V lie in the table. num_same: of them, those that the text has."""
 
     tokens: list[int] = field(default_factory=list)
     num_same: int = 0
