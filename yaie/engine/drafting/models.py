@@ -47,7 +47,7 @@ class ModelProposer:
                 start = self._places.begin(key, text, most)
             if start is None:
                 continue
-            new = text[start : start + max(1, min(len(text) - start, left))]
+            new: Sequence[int] = text[start : start + max(1, min(len(text) - start, left))]
             left -= len(new)
             rows.append((index, key, start, new, most if start + len(new) == len(text) else 0))
             if left <= 0:
