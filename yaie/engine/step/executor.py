@@ -125,7 +125,9 @@ class SentStep:
                 request.logprobs += entries
         outcome = StepOutcome(result.token_ids, self._failed(result))
         if self._drafter is not None:
-            self._drafter.verified(self._plan, outcome, time.perf_counter() - self._begin)
+            seconds = time.perf_counter() - self._begin
+            self._drafter.verified(self._plan, outcome, seconds - result.draft_seconds)
+            self._drafter.made_ahead(self._plan, outcome, result.drafts, result.draft_seconds)
         return outcome
 
     def _failed(self, result: StepResult) -> list[Request]:
