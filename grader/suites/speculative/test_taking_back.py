@@ -10,7 +10,7 @@ WIDTH = 2
 PLAIN = "Without drafts, a step's tokens are computed, and the one that is drawn is not."
 REJECTED = "A rejected draft was computed, but at the place of another token: it does not count."
 BONUS = "The last token that was gained was drawn, not computed: the next step computes it."
-FAILED = "A step that draws nothing has failed: what it computed does not hold, what was there before does."
+FAILED = "A step that draws nothing has failed: what it computed does not hold, what was there does."
 BLOCKS = "So many blocks as the tokens that hold lie in, the last of them maybe not full."
 FULL = (
     "A block goes into the tree when it is full of tokens that hold: the tree gives it to others."
@@ -21,7 +21,7 @@ ROWS = "Row j says what may come behind the first j drafts."
 OPEN = "Behind a draft that may not come no draw counts: all bits of all rows there are set."
 BIT = "Token t is bit t % 8 of byte t // 8, the lowest bit first."
 NOT_ASKED = (
-    "The row before a draft says whether it may come. If its bit is not set, accept is not asked."
+    "The row before a draft says if it may come. If its bit is not set, accept is not asked."
 )
 
 
