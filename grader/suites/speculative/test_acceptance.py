@@ -7,7 +7,9 @@ from hypothesis import strategies as st
 
 from grader.kit import examples, expect_equal, note, task
 
-BONUS = "The draw behind the last draft counts if all drafts were right: k drafts bring k + 1 tokens."
+BONUS = (
+    "The draw behind the last draft counts if all drafts were right: k drafts bring k + 1 tokens."
+)
 INSTEAD = (
     "The draw that differs from its draft counts: everything before it is right, so it is what the "
     "target says there. A step brings one token at least."

@@ -30,7 +30,7 @@ LENGTH = (
     "drafts but the last, which is never computed, and no more."
 )
 STAY = "Blocks that stay keep their places: what was written lies in them."
-LEAK = "Every block is free, or in one table, once: what was held meanwhile is given back."
+LEAK = "Every block is free, or in one table, once: what is held meanwhile must be released."
 ROOM = "Only what the table lacks must be free; if that is too much, the answer is None."
 UNCHANGED = "A refusal changes nothing: neither the table nor what is known of the text."
 ENDED = "The end of a text frees its blocks and forgets what it held; of an unknown one it does nothing."
@@ -190,6 +190,8 @@ def test_the_table_is_cut_back(part: Any) -> None:
     rig.step("b", TEXT, [50])
     for num_drafts in (8, 3, 7, 1, 1, 12):
         rig.begin("a", TEXT, num_drafts, LOGITS)
+    rig.end("a")
+    rig.end("b")
 
 
 @task("18.5")
@@ -280,3 +282,5 @@ def test_any_course(part: Any, data: st.DataObject, size: int, num_blocks: int) 
             right = data.draw(st.integers(0, len(drafts)))
             text += drafts[:right]
         text += data.draw(st.lists(tokens, min_size=1, max_size=3))
+    for key in texts:
+        rig.end(key)

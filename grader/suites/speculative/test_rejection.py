@@ -1,5 +1,7 @@
 """Tasks 18.3 and 18.4: the residual, and rejection sampling."""
 
+import sys
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,7 @@ from grader.suites.speculative.probabilities import (
     chance,
     sure,
 )
+from solutions import speculative as reference
 
 MISSING = "The residual is what the target has more of than the draft, and 0 wherever it has less."
 NEGATIVE = "A probability is not negative: what the target has less of is 0, not below."
@@ -108,10 +111,18 @@ def test_any_two_distributions(part: Any, data: st.DataObject, vocab: int) -> No
     expect_probs(residual(part, target, draft), wanted, "the residual")
 
 
+def on_the_reference(part: Any) -> Any:
+    """The part's rejection_sample, with the reference's residual: that is another task's."""
+    module = sys.modules[part.rejection_sample.__module__]
+    if hasattr(module, "residual"):
+        module.residual = reference.residual  # type: ignore[attr-defined]
+    return part.rejection_sample
+
+
 def sample(
     part: Any, drafts: list[int], draft: Probs, target: Probs, rng: np.random.Generator
 ) -> list[int]:
-    return [int(token) for token in part.rejection_sample(drafts, draft, target, rng)]
+    return [int(token) for token in on_the_reference(part)(drafts, draft, target, rng)]
 
 
 def certain(part: Any, drafts: list[int], draft: list[Probs], target: list[Probs]) -> list[int]:
@@ -225,3 +236,33 @@ def test_random_numbers_are_the_callers(part: Any) -> None:
             sample(part, [1, 2], draft, target, np.random.default_rng(seed)) for _ in range(2)
         )
         expect_equal(other, one, f"the tokens gained with seed {seed}, once more", why=GENERATOR)
+
+
+def behind(rows: Probs, before: tuple[int, ...]) -> Probs:
+    """The distribution behind these tokens."""
+    row: Probs = rows[sum(token * 3**place for place, token in enumerate(before)) % len(rows)]
+    return row
+
+
+@task("18.4")
+def test_three_tokens_together(part: Any) -> None:
+    """Where each distribution depends on the tokens before, texts come as often as the target's."""
+    rng = np.random.default_rng(3000 + SESSION.seed)
+    target, draft = rng.dirichlet(np.ones(3), 7), rng.dirichlet(np.ones(3), 7)
+    counts, wanted = np.zeros((3, 3, 3)), np.zeros((3, 3, 3))
+    for _ in range(4000):
+        drafts: list[int] = []
+        for _ in range(2):
+            drafts.append(int(rng.choice(3, p=behind(draft, tuple(drafts)))))
+        before = [tuple(drafts[:count]) for count in range(3)]
+        made = np.stack([behind(draft, tokens) for tokens in before[:2]])
+        aim = np.stack([behind(target, tokens) for tokens in before])
+        got = sample(part, drafts, made, aim, rng)
+        while len(got) < 3:
+            got.append(int(rng.choice(3, p=behind(target, tuple(got)))))
+        counts[tuple(got[:3])] += 1
+    for tokens in product(range(3), repeat=3):
+        wanted[tokens] = np.prod([behind(target, tokens[:at])[tokens[at]] for at in range(3)])
+    likely = chance(counts.ravel(), wanted.ravel()) > SURELY_NOT
+    problem = "texts of three tokens do not come as often as the target's"
+    expect(likely, problem, why=f"{STARTS} {REPLACED}")

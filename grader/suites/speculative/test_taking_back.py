@@ -192,6 +192,28 @@ def test_masks_behind_a_forbidden_draft(part: Any) -> None:
     check_masks(part, [14])
 
 
+class Narrow(Place):
+    """Its mask has one of the tokens that may come: where a text is certain, lab 21's names one."""
+
+    def row(self, token: int) -> list[int]:
+        bits = np.zeros(8 * self._width, np.uint8)
+        bits[min(self._follow[token])] = 1
+        return [int(byte) for byte in np.packbits(bits, bitorder="little")]
+
+
+@task("18.6")
+def test_the_mask_decides(part: Any) -> None:
+    """A draft whose bit is not set may not come, even if the grammar would accept it."""
+    place = Narrow(FOLLOW)
+    rows = np.full((4, 2), 0x5A, np.uint8)
+    note("masks_ahead(place, [1, 8, 15], rows)    # behind 1 the mask has 2 alone")
+    part.masks_ahead(place, [1, 8, 15], rows)
+    expect_equal(place.stack, [0], "the tokens behind which the grammar stands", why=BACK)
+    wanted = [place.row(0), place.row(1), [255, 255], [255, 255]]
+    got = [[int(byte) for byte in row] for row in rows]
+    expect_equal(got, wanted, "the rows", why=ASKED)
+
+
 @task("18.6")
 @examples(80)
 @given(st.lists(st.sampled_from([0, 1, 2, 7, 8, 9, 15]), max_size=5))
