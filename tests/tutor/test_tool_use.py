@@ -12,6 +12,8 @@ from yaie.server.tools import choose_format
 from yaie.server.tools.formats import HermesFormat
 from yaie.tutor import TUTOR_PATH
 from yaie.tutor.dialogues import REFUSAL, dialogues
+from yaie.tutor.glossary import load_phrasings
+from yaie.tutor.templates import expand
 from yaie.tutor.tokenizer import CHAT_TEMPLATE
 from yaie.tutor.tool_made import COMPOSED
 from yaie.tutor.tool_results import result_of
@@ -208,10 +210,33 @@ def test_names_can_only_be_copied() -> None:
     names = {tool.name for tool in tools}
     arguments = [argument.name for tool in tools for argument in tool.arguments]
     assert len(names) > 0.6 * len(tools)
-    assert len(set(arguments)) > 0.35 * len(arguments)
+    # Two tools in three are everyday ones, whose arguments have the names that everybody expects.
+    assert len(set(arguments)) > 0.25 * len(arguments)
     assert any(not tool.arguments for tool in tools)
     for tool in tools:
         assert len({argument.name for argument in tool.arguments}) == len(tool.arguments)
+
+
+def test_most_tools_have_plain_names() -> None:
+    rng = random.Random(13)
+    plain = {
+        name.lower().replace("_", "")
+        for file in ("tools_everyday", "tools")
+        for table in load_phrasings(file)["tool"]
+        for name in expand(table["name"])
+    }
+    tools = [draw_tool(rng) for _ in range(1000)]
+    assert 0.55 < sum(tool.name.lower().replace("_", "") in plain for tool in tools) / 1000 < 0.85
+
+
+def test_a_result_holds_what_its_tool_gives() -> None:
+    rng = random.Random(14)
+    gives = ("price=int:5-900", "currency=currency")
+    results = [result_of(rng, {"symbol": "AAPL"}, gives) for _ in range(300)]
+    assert sum("price" in text and "price" in reply for text, reply in results) > 100
+    for text, reply in results:
+        assert reply.startswith(("The result is ", "The tool "))
+        assert all(number in reply for number in re.findall(r"\d+", text)), (text, reply)
 
 
 def test_some_sets_do_several_things_with_one_thing() -> None:

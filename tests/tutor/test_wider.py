@@ -132,3 +132,21 @@ def test_words_are_exchanged_for_their_like() -> None:
     texts = {exchange("why is a big request slow", random.Random(seed)) for seed in range(99)}
     assert len(texts) > 20
     assert exchange("kv {t} top-p", random.Random(0)) == "kv {t} top-p"
+
+
+def test_the_first_word_of_a_question_is_exchanged_too() -> None:
+    texts = {
+        exchange("How often is a Triton kernel run", random.Random(seed)) for seed in range(99)
+    }
+    assert any(text.startswith("How frequently") for text in texts)
+    assert all(text[0].isupper() and "Triton kernel" in text for text in texts)
+    assert exchange("I'd need one's Paged", random.Random(0)).startswith("I'd")
+
+
+def test_like_words_are_two_or_more_and_no_numbers() -> None:
+    groups = [row.split("|") for row in load_phrasings("variety_more")["same"]["words"]]
+    assert len(groups) > 300
+    assert all(len(set(group)) == len(group) > 1 for group in groups)
+    words = [word for group in groups for word in group]
+    numbers = [word for word in words if any(letter.isdigit() for letter in word)]
+    assert numbers == [], "a sum may hold it"

@@ -31,11 +31,11 @@ REFUSAL = (
 # Nearly half of the turns are definitions, whole questions, sums and refusals.
 _OPENING = {
     "term": 50, "contrast": 9, "faq": 15, "off_subject": 37, "sum": 7,
-    "claim": 38, "situation": 60, "facet": 24, "gist": 9,
+    "claim": 80, "situation": 80, "facet": 24, "gist": 9,
 }  # fmt: skip
 _LATER = {
     "follow_up": 60, "term": 16, "contrast": 3, "faq": 13, "off_subject": 20, "sum": 4,
-    "claim": 13, "situation": 20, "facet": 10, "gist": 3,
+    "claim": 30, "situation": 28, "facet": 10, "gist": 3,
 }  # fmt: skip
 _WITH_TOOLS = {"call": 51, "missing": 11, "other": 30, "small_talk": 5, "sum": 3}
 OFFERED_TOOLS = 0.21

@@ -101,23 +101,29 @@ def _drop_small_word(text: str, rng: random.Random) -> str:
 
 @lru_cache(maxsize=1)
 def _same_words() -> tuple[re.Pattern[str], dict[str, tuple[str, ...]]]:
-    """Finds words of variety.toml as whole words, the longest first; the others of each one's group."""
-    groups = [tuple(row.split("|")) for row in load_phrasings("variety")["same"]["words"]]
+    """Finds words of variety*.toml as whole words, the longest first; the others of each one's group."""
+    rows = [
+        row for name in ("variety", "variety_more") for row in load_phrasings(name)["same"]["words"]
+    ]
+    groups = [tuple(row.split("|")) for row in rows]
     others: dict[str, tuple[str, ...]] = {}
     for group in groups:
         for word in group:
             others.setdefault(word, tuple(other for other in group if other != word))
     ordered = sorted(others, key=len, reverse=True)
-    return re.compile(rf"(?<![\w{{-])({'|'.join(map(re.escape, ordered))})(?![\w}}-])"), others
+    return re.compile(rf"(?<![\w{{-])({'|'.join(map(re.escape, ordered))})(?![\w}}'-])"), others
 
 
 def exchange(text: str, rng: random.Random) -> str:
     """Put other words of the same meaning for about half of those that have some."""
     found, others = _same_words()
-    return found.sub(
+    # Questions begin with a capital, and often with one of these words.
+    capital = text[:1].isupper() and text[1:2].islower()
+    changed = found.sub(
         lambda match: rng.choice(others[match.group()]) if rng.random() < 0.5 else match.group(),
-        text,
+        text[:1].lower() + text[1:] if capital else text,
     )
+    return changed[:1].upper() + changed[1:] if capital else changed
 
 
 def _drop_words(text: str, rng: random.Random) -> str:

@@ -166,14 +166,19 @@ def composed(rng: random.Random, noun: str = "", avoid: frozenset[str] = frozens
     )
 
 
-def named_arguments(rows: list[tuple[str, str, bool]], rng: random.Random) -> tuple[Argument, ...]:
-    """Arguments of (template of names, kind, whether optional), each with a name of its own."""
+def named_arguments(
+    rows: list[tuple[str, str, bool]], rng: random.Random, touched: bool = True
+) -> tuple[Argument, ...]:
+    """Arguments of (template of names, kind, whether optional), each with a name of its own.
+
+    `touched`: not only the expected names, but such with other words, or in their place.
+    """
     types = [type_of(kind) for _, kind, _ in rows]
     arguments: list[Argument] = []
     for names, kind, optional in rows:
         # Only a name that says nothing must leave no doubt about which value is its own.
         free = types.count(type_of(kind)) == 1 and kind != "bool"
-        name = argument_name(sample(names, rng), rng, free)
+        name = argument_name(sample(names, rng), rng, free) if touched else sample(names, rng)
         while name in {argument.name for argument in arguments}:
             name = argument_name(sample(names, rng), rng, free=False)
         arguments.append(Argument(name, kind, optional))

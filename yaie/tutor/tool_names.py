@@ -60,6 +60,11 @@ def argument_name(base: str, rng: random.Random, free: bool) -> str:
     return styled(name, rng, camel=0.13)
 
 
+def plain_name(base: str, rng: random.Random) -> str:
+    """The base as most people write it: in snake_case, or now and then in another style."""
+    return styled(base, rng, camel=0.15) if "_" in base else base
+
+
 def tool_name(base: str, rng: random.Random) -> str:
     """The base as it is, in another order, style or company."""
     kind = rng.random()

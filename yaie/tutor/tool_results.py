@@ -36,8 +36,12 @@ _POOLS = (
 )
 
 
-def result_of(rng: random.Random, arguments: Arguments) -> tuple[str, str]:
-    """What a tool answers to a call, and how the tutor passes it on."""
+def result_of(
+    rng: random.Random, arguments: Arguments, gives: tuple[str, ...] = ()
+) -> tuple[str, str]:
+    """What a tool answers to a call, and how the tutor passes it on; `gives`: what it is known to hold."""
+    if gives and rng.random() < 0.85:
+        return _known(rng, arguments, gives)
     match rng.choices(list(_SHAPES), list(_SHAPES.values()))[0]:
         case "scalar":
             value = _scalar(rng)
@@ -68,6 +72,24 @@ def result_of(rng: random.Random, arguments: Arguments) -> tuple[str, str]:
         case "nothing":
             return rng.choice(("[]", "{}", "null", "None", '""')), "The tool returns nothing."
     return _error(rng)
+
+
+def _known(rng: random.Random, arguments: Arguments, gives: tuple[str, ...]) -> tuple[str, str]:
+    """The first of what the tool gives, alone or with more of it, often beside what was asked."""
+    values = {
+        key: value_of(kind, rng) for key, _, kind in (entry.partition("=") for entry in gives)
+    }
+    first = next(iter(values.values()))
+    if rng.random() < 0.3:
+        return _said(first), f"The result is {_said(first)}."
+    count = rng.randint(1, len(values))
+    asked = {
+        key: value
+        for key, value in arguments.items()
+        if key not in values and not isinstance(value, list) and rng.random() < 0.3
+    }
+    fields = asked | dict(list(values.items())[:count])
+    return _json(fields, rng), f"The tool says {_listed(fields)}."
 
 
 def _error(rng: random.Random) -> tuple[str, str]:

@@ -30,6 +30,8 @@ class Tool:
     """Tools of one sort do the same: no two of them are offered together."""
     group: str = ""
     """Tools of one group are often offered together."""
+    gives: tuple[str, ...] = ()
+    """What a result holds, each as "key=kind"; without any, results are made up."""
 
     def line(self) -> str:
         """As the chat template lists it: `name(argument:type,optional?:type): what it does`."""

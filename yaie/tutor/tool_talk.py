@@ -24,9 +24,22 @@ _AND = (
     "And {v}?", "What about {v}?", "And for {v}?", "How about {v}?", "The same for {v}", "Now {v}",
     "And with {v}", "Do the same for {v}", "{v} too, please", "Also {v}", "And now {v}", "{v}?",
 )  # fmt: skip
-_WIDE = ("topic", "item", "word", "quote", "title")
+_WIDE = (
+    "topic", "item", "word", "quote", "title", "subject", "newsy", "errand", "occasion", "phrase"
+)  # fmt: skip
 """Kinds of arguments that fit nearly anything: a search may be about every subject."""
-_CLEAR_GROUPS = ("house", "cart", "list", "contact", "files", "code", "engine", "text", "money")
+_CLEAR_GROUPS = (
+    "house",
+    "cart",
+    "list",
+    "lists",
+    "contact",
+    "files",
+    "code",
+    "engine",
+    "text",
+    "money",
+)
 """Groups in which no question for one tool could be meant for another."""
 _COMMON = frozenset(
     "about after again another anything before could every everything first have know like long look "
@@ -49,11 +62,11 @@ def call_turns(tools: list[Tool], rng: random.Random) -> list[Message]:
         calls.append(call_text(other.name, arguments))
     turns = _asked(question, "\n".join(calls))
     if len(calls) == 1 and rng.random() < _ANSWERED:
-        turns += _result_turns(rng, arguments)
+        turns += _result_turns(rng, arguments, tool.gives)
         if rng.random() < _AGAIN and (again := ask_again(tool, arguments, rng)):
             turns += _asked(again[0], call_text(tool.name, again[1]))
             if rng.random() < _ANSWERED:
-                turns += _result_turns(rng, again[1])
+                turns += _result_turns(rng, again[1], tool.gives)
     return turns
 
 
@@ -61,8 +74,10 @@ def _asked(question: str, reply: str) -> list[Message]:
     return [{"role": "user", "content": question}, {"role": "assistant", "content": reply}]
 
 
-def _result_turns(rng: random.Random, arguments: Arguments) -> list[Message]:
-    result, reply = result_of(rng, arguments)
+def _result_turns(
+    rng: random.Random, arguments: Arguments, gives: tuple[str, ...]
+) -> list[Message]:
+    result, reply = result_of(rng, arguments, gives)
     return [{"role": "tool", "content": result}, {"role": "assistant", "content": reply}]
 
 
@@ -94,7 +109,9 @@ def may_cover(tools: list[Tool], question: str) -> bool:
         kinds = [argument.kind for argument in tool.arguments]
         if any(kind in _WIDE for kind in kinds):
             return True
-        if numbers and any(kind.startswith(("int", "number", "expression")) for kind in kinds):
+        if numbers and any(
+            kind.startswith(("int", "number", "expression", "sum")) for kind in kinds
+        ):
             return True
     return False
 

@@ -15,18 +15,24 @@ from yaie.tutor.glossary import load_phrasings
 from yaie.tutor.questions import OPENERS, slip
 from yaie.tutor.templates import sample
 from yaie.tutor.tool_made import as_schema_wants, composed, lookup, named_arguments
-from yaie.tutor.tool_names import invented_name, tool_name
+from yaie.tutor.tool_names import invented_name, plain_name, tool_name
 from yaie.tutor.tool_schema import Arguments, Tool
 from yaie.tutor.tool_values import Value, said_as, value_of
 
 MAX_OFFERED = 6
-_SHARES = (46, 36, 18)
-"""Of tools that are written, that are composed, and that look up a fact."""
-_ALIKE = 0.4
+_SHARES = (65, 16, 13, 6)
+"""Of tools with plain names, of other written ones, of composed ones, and of lookups of a fact."""
+_PLAIN = 0.66
+"""Share of the tools of one group that have plain names."""
+_TOUCHED = 0.2
+"""Share of a plain tool's arguments that have another name than people expect."""
+_ALIKE = 0.55
 """Share of sets in which several tools are of one group, or do something with one thing."""
 _CHOSEN = re.compile(r"\{(\d)=([^}]*)\}")
 _SHOWN = re.compile(r"\{(\d)\}")
-_CAPITAL = frozenset(("place", "person", "country", "title", "language", "firm", "venue", "sign"))
+_CAPITAL = frozenset(
+    ("city", "place", "person", "country", "title", "language", "firm", "venue", "sign")
+)
 """Kinds whose values a hurried person writes in small letters."""
 
 _QUESTION = re.compile(
@@ -48,10 +54,16 @@ def _tables() -> tuple[dict[str, Any], ...]:
 
 
 @lru_cache(maxsize=1)
+def _plain_tables() -> tuple[dict[str, Any], ...]:
+    names = ("tools_everyday", "tools_everyday", "tools")
+    return tuple(table for name in names for table in load_phrasings(name)["tool"])
+
+
+@lru_cache(maxsize=1)
 def _groups() -> dict[str, list[dict[str, Any]]]:
     """The tables of each group, every one once."""
     groups: dict[str, list[dict[str, Any]]] = {}
-    for table in _tables():
+    for table in (*_tables(), *_plain_tables()):
         tables = groups.setdefault(table.get("group", ""), [])
         if table not in tables:
             tables.append(table)
@@ -71,10 +83,35 @@ def _written(rng: random.Random, table: dict[str, Any] | None = None) -> Tool:
     return Tool(name, about, named_arguments(rows, rng), tuple(table["ask"]), sort, group)
 
 
+def _plain(rng: random.Random, table: dict[str, Any] | None = None) -> Tool:
+    """A tool that many assistants have, under names that say what they mean, with a description."""
+    table = table or rng.choice(_plain_tables())
+    rows = [(names.removeprefix("?"), kind, names.startswith("?")) for names, kind in table["args"]]
+    arguments = named_arguments(rows, rng, rng.random() < _TOUCHED)
+    while (name := plain_name(sample(table["name"], rng), rng)).lower() in reserved_names():
+        if rng.random() < 0.02:  # Every name of this table may be reserved.
+            name = tool_name(name, rng)
+            break
+    sort, group = table.get("sort", table["name"]), table.get("group", "")
+    about, gives = sample(table["about"], rng), tuple(table.get("gives", ()))
+    return Tool(name, about, arguments, tuple(table["ask"]), sort, group, gives)
+
+
 def draw_tool(rng: random.Random) -> Tool:
-    """A tool with names of its own; one in twelve has a name that means nothing."""
+    """A tool: two in three are what assistants often have, the others have names of their own."""
+    kind = rng.choices(range(4), _SHARES)[0]
+    if kind == 0:
+        return _free(_plain(rng), rng)
     makers: tuple[Callable[[random.Random], Tool], ...] = (_written, composed, lookup)
-    return _with_free_name(rng.choices(makers, _SHARES)[0](rng), rng)
+    return _with_free_name(makers[kind - 1](rng), rng)
+
+
+def _free(tool: Tool, rng: random.Random) -> Tool:
+    """The tool, under another name if its own is reserved."""
+    name = tool.name
+    while name in reserved_names() or name.lower() in reserved_names():
+        name = invented_name(rng)
+    return replace(tool, name=name)
 
 
 def _with_free_name(tool: Tool, rng: random.Random) -> Tool:
@@ -94,10 +131,10 @@ def _with_free_name(tool: Tool, rng: random.Random) -> Tool:
 
 def draw_tools(rng: random.Random) -> list[Tool]:
     """One to six tools, no two of the same sort; in some sets several do something with one thing."""
-    count = rng.choices(range(1, MAX_OFFERED + 1), (26, 24, 20, 14, 9, 7))[0]
+    count = rng.choices(range(1, MAX_OFFERED + 1), (30, 17, 20, 15, 10, 8))[0]
     tools = [draw_tool(rng)]
     if count > 1 and rng.random() < _ALIKE:
-        tools = _alike(rng.randint(2, min(count, 4)), rng)
+        tools = _alike(rng.randint(2, count), rng)
     while len(tools) < count:
         tool = draw_tool(rng)
         if all(tool.name != other.name and tool.sort != other.sort for other in tools):
@@ -108,21 +145,26 @@ def draw_tools(rng: random.Random) -> list[Tool]:
 
 def draw_of_group(group: str, rng: random.Random) -> Tool:
     """A written tool of that group."""
-    return _with_free_name(_written(rng, rng.choice(_groups()[group])), rng)
+    return _of_table(rng.choice(_groups()[group]), rng)
+
+
+def _of_table(table: dict[str, Any], rng: random.Random) -> Tool:
+    """The tool of that table, in two cases of three under plain names."""
+    if rng.random() < _PLAIN:
+        return _free(_plain(rng, table), rng)
+    return _with_free_name(_written(rng, table), rng)
 
 
 def _alike(count: int, rng: random.Random) -> list[Tool]:
-    """Tools of one group, or tools for different verbs and one thing."""
-    if rng.random() < 0.5:
+    """Tools of one group, or, less often, tools for different verbs and one thing."""
+    if rng.random() < 0.6:
         tables = rng.choice(list(_groups().values()))
-        drawn = [
-            _with_free_name(_written(rng, table), rng)
-            for table in rng.sample(tables, min(count, len(tables)))
-        ]
-        return _distinct(drawn)
+        return _distinct(
+            [_of_table(table, rng) for table in rng.sample(tables, min(count, len(tables)))]
+        )
     tools = [composed(rng)]
     noun = tools[0].sort.rpartition(" ")[2]
-    while len(tools) < count:
+    while len(tools) < min(count, 4):
         tool = composed(rng, noun, frozenset(tool.sort for tool in tools))
         tools.append(tool)
     return _distinct([_with_free_name(tool, rng) for tool in tools])

@@ -2,6 +2,7 @@
 
 import random
 import string
+from collections.abc import Callable
 from functools import cache
 
 from yaie.tutor import strange
@@ -19,8 +20,9 @@ AS_WORD = 0.07
 
 @cache
 def pool(name: str) -> tuple[str, ...]:
-    """A list of `tool_pools.toml`."""
-    text: str = load_phrasings("tool_pools")["pools"][name]
+    """A list of `tool_pools.toml` or `tool_pools_plain.toml`."""
+    pools = load_phrasings("tool_pools")["pools"] | load_phrasings("tool_pools_plain")["pools"]
+    text: str = pools[name]
     return tuple(text.split("|"))
 
 
@@ -111,6 +113,21 @@ def _expression(rng: random.Random) -> str:
     text = rng.choices((" ", ""), (75, 25))[0].join(parts)
     return (
         text if rng.random() < 0.85 else sample(f"[sqrt|log|sin|abs]({parts[0].strip('(')})", rng)
+    )
+
+
+def _sum(rng: random.Random) -> str:
+    """A sum as people say it: 17 * 23, 12% of 80, 4 plus 9, the square root of 81."""
+    kind = rng.random()
+    if kind < 0.4:
+        return _expression(rng)
+    first, second = (_number(1, rng.choice((20, 100, 100, 1000)), rng) for _ in range(2))
+    if kind < 0.6:
+        return sample(f"{first}[% of | percent of |% of ]{second}", rng)
+    if kind < 0.7:
+        return sample(f"[sqrt({first})|the square root of {first}|{first} squared|{first}^2]", rng)
+    return sample(
+        f"{first} [plus|minus|times|divided by|x|/|*|+|-|over|multiplied by] {second}", rng
     )
 
 
@@ -205,7 +222,22 @@ def _address(rng: random.Random) -> str:
     return f"{rng.randint(1, 250)} {street}"
 
 
-_KINDS = {
+def _or(plain: str, kind: str, share: float) -> Callable[[random.Random], str]:
+    """Draws from the pool of that name, or, in the given share, any value of the kind."""
+    return lambda rng: _KINDS[kind](rng) if rng.random() < share else rng.choice(pool(plain))
+
+
+_KINDS: dict[str, Callable[[random.Random], str]] = {
+    "city": _or("city", "place", 0.3),
+    "zone": lambda rng: rng.choice(pool("city" if rng.random() < 0.6 else "zone")),
+    "subject": _or("subject", "topic", 0.3),
+    "newsy": _or("newsy", "topic", 0.25),
+    "occasion": _or("occasion", "title", 0.2),
+    "phrase": _or("phrase", "quote", 0.3),
+    "share": _or("share", "ticker", 0.35),
+    "clock": _or("clock", "time", 0.35),
+    "document": _or("document", "file", 0.4),
+    "sum": _sum,
     "place": _place,
     "person": _person,
     "title": _title,
