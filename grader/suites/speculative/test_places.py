@@ -87,6 +87,7 @@ def test_catching_up_behind_verified_drafts(part: Any) -> None:
         ([9], 5, REJECTED),
         ([6, 9, 9], 6, REJECTED),
         ([9, 7, 9], 5, BEHIND),
+        ([7, 8, 9], 5, BEHIND),
         ([6, 7], 6, LAST),
         ([6], 5, LAST),
     ):
@@ -224,9 +225,5 @@ def test_any_course(part: Any) -> None:
             new = [*text[wanted:], *drafts[:-1]]
             rig.places.wrote(key, new)
             written[key] = [*text[:wanted], *new]
-            right = rng.randint(0, count)
-            texts[key] = [
-                *text,
-                *drafts[:right],
-                *([rng.randrange(3)] if rng.random() < 0.9 else []),
-            ]
+            right, others = rng.randint(0, count), rng.choice([0, 1, 1, 1, 3])
+            texts[key] = [*text, *drafts[:right], *(rng.randrange(3) for _ in range(others))]
