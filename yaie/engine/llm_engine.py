@@ -16,6 +16,7 @@ from yaie.core.idle import refuse_idle
 from yaie.core.output import RequestOutput, Submitted
 from yaie.core.params import PromptOptions, SamplingParams
 from yaie.core.request import FinishReason, Request
+from yaie.engine.drafting.loading import load_drafting
 from yaie.engine.facts import EngineFacts
 from yaie.engine.intake.chat import encode_chat
 from yaie.engine.intake.requests import Intake, Prompt
@@ -23,10 +24,8 @@ from yaie.engine.mailbox import Mailbox
 from yaie.engine.step.assembly import Machine, assemble
 from yaie.engine.step.counters import Counters
 from yaie.engine.step.recovery import RecoveringMachine, parts_in_steps
-from yaie.models.drafting import load_draft_model, load_mtp_head
 from yaie.models.loader import ModelLoader, resolve_device
 from yaie.parts import Part
-from yaie.worker.build import Drafting
 from yaie.worker.deterministic import check_deterministic
 from yaie.worker.threads import use_threads
 
@@ -60,7 +59,7 @@ class LLMEngine:
             self.backend.dtypes,
             partial(self.backend.make_packed_products, device),
         )
-        self._drafting = self._load_drafting()
+        self._drafting = load_drafting(self.config, self._model, self.backend)
         self.max_model_len = self._model.max_length
         self._counters = Counters()
         self._mailbox = Mailbox()
@@ -69,19 +68,6 @@ class LLMEngine:
         self._intake = Intake(
             self.config, self._model, self.max_model_len, self.pool_tokens, self.backend.parts
         )
-
-    def _load_drafting(self) -> Drafting:
-        """What makes drafts beside the model. Raises ConfigError and ModelError."""
-        if self.config.speculate == "draft":
-            device, backend = self._model.device, self.backend
-            products = partial(backend.make_packed_products, device)
-            ops = backend.make_ops()
-            return Drafting(
-                model=load_draft_model(self.config, self._model, ops, backend.dtypes, products)
-            )
-        if self.config.speculate == "mtp":
-            return Drafting(head=load_mtp_head(self.config, self._model))
-        return Drafting()
 
     def _assembled(self) -> Machine | RecoveringMachine:
         def make(config: EngineConfig) -> Machine:
