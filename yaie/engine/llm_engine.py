@@ -16,6 +16,7 @@ from yaie.core.idle import refuse_idle
 from yaie.core.output import RequestOutput, Submitted
 from yaie.core.params import PromptOptions, SamplingParams
 from yaie.core.request import FinishReason, Request
+from yaie.engine.drafting.loading import load_drafting
 from yaie.engine.facts import EngineFacts
 from yaie.engine.intake.chat import encode_chat
 from yaie.engine.intake.requests import Intake, Prompt
@@ -25,7 +26,6 @@ from yaie.engine.step.counters import Counters
 from yaie.engine.step.recovery import RecoveringMachine, parts_in_steps
 from yaie.models.loader import ModelLoader, resolve_device
 from yaie.parts import Part
-from yaie.worker.build import load_drafting
 from yaie.worker.deterministic import check_deterministic
 from yaie.worker.threads import use_threads
 

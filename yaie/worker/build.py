@@ -9,7 +9,6 @@ from yaie.core.config import EngineConfig
 from yaie.core.contracts import Sampler
 from yaie.core.errors import PartError, YaieError
 from yaie.models.adapter import ModelAdapter
-from yaie.models.drafting import load_draft_model, load_mtp_head
 from yaie.models.loader import LoadedModel
 from yaie.models.mtp import MtpHead
 from yaie.worker.deterministic import LoneAttention, LoneSampler, TiledAdapter
@@ -51,17 +50,6 @@ class Drafting:
 
     model: ModelAdapter | None = None
     head: MtpHead | None = None
-
-
-def load_drafting(config: EngineConfig, model: LoadedModel, backend: Backend) -> Drafting:
-    """What makes drafts beside the model. Raises ConfigError and ModelError."""
-    if config.speculate == "draft":
-        products = partial(backend.make_packed_products, model.device)
-        ops = backend.make_ops()
-        return Drafting(model=load_draft_model(config, model, ops, backend.dtypes, products))
-    if config.speculate == "mtp":
-        return Drafting(head=load_mtp_head(config, model))
-    return Drafting()
 
 
 def sizes_for(

@@ -20,6 +20,9 @@ from yaie.engine.drafting.pace import Pace
 MOST_FORCED = 32
 """Tokens of text that a grammar forces, in a step."""
 
+LIKE_OTHERS = 8
+"""Draws that a new request is credited with, as right as those of the others have been."""
+
 OnVerified = Callable[[int, int, int], None]
 """Told of a step: requests with drafts, their drafts, and how many were accepted."""
 
@@ -51,6 +54,7 @@ class Drafter:
         self._eos_token_ids = eos_token_ids
         self._on_verified = on_verified
         self._acceptance: WeakKeyDictionary[Request, Acceptance] = WeakKeyDictionary()
+        self._overall: Acceptance = part.Acceptance()
         self._guessed: set[Request] = set()  # in the last plan
 
     def extend(self, plan: StepPlan) -> None:
@@ -157,7 +161,9 @@ class Drafter:
             if item.drafts and gained:
                 right = len(item.drafts) - self._num_rejected(item, len(gained))
                 if item.request in self._guessed:
-                    self._of(item.request).add(right, min(right + 1, len(item.drafts)))
+                    asked = min(right + 1, len(item.drafts))
+                    self._of(item.request).add(right, asked)
+                    self._overall.add(right, asked)
                 num_requests += 1
                 num_drafts += len(item.drafts)
                 num_accepted += right
@@ -193,7 +199,8 @@ class Drafter:
 
     def _of(self, request: Request) -> Acceptance:
         if request not in self._acceptance:
-            self._acceptance[request] = self._part.Acceptance()
+            fresh = self._acceptance[request] = self._part.Acceptance()
+            fresh.add(round(LIKE_OTHERS * self._overall.rate), LIKE_OTHERS)
         return self._acceptance[request]
 
 

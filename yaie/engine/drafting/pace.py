@@ -9,7 +9,7 @@ MOST_DRAFTS = 8
 """For a request in a step, if their number adapts."""
 RESTED_STEPS = 16
 """Before it is looked again whether drafts are worth it: looking costs time, too."""
-MOST_RESTED = 512
+MOST_RESTED = 64
 """Each time that they are not, twice as long as before: at most this."""
 FEWER = 0.75
 """Share of the requests with which drafts are worth another look at once."""
