@@ -10,7 +10,9 @@ WIDTH = 2
 PLAIN = "Without drafts, a step's tokens are computed, and the one that is drawn is not."
 REJECTED = "A rejected draft was computed, but at the place of another token: it does not count."
 BONUS = "The last token that was gained was drawn, not computed: the next step computes it."
-FAILED = "A step that draws nothing has failed: what it computed does not hold, what was there does."
+FAILED = (
+    "A step that draws nothing has failed: what it computed does not hold, what was there does."
+)
 BLOCKS = "So many blocks as the tokens that hold lie in, the last of them maybe not full."
 FULL = (
     "A block goes into the tree when it is full of tokens that hold: the tree gives it to others."
@@ -112,6 +114,8 @@ def test_masks_ahead(part: Any) -> None:
         expect_equal(
             got, wanted, f"what may come next, and behind each of the drafts {drafts}", why=why
         )
+    got = rows_of(part, Place([8, 15, 0, 7]), [8, 15, 0])
+    expect_equal(got, [[8], [15], [0], [7]], "masks of tokens at the ends of their bytes", why=BIT)
 
 
 @task("18.6")
