@@ -50,7 +50,7 @@ class Drafter:
         self._cache = cache
         self._part = part
         self._token_budget = token_budget
-        self._pace = Pace(part.most_worth, num_drafts)
+        self._pace = Pace(part.most_worth, num_drafts, _is_free(proposer))
         self._eos_token_ids = eos_token_ids
         self._on_verified = on_verified
         self._acceptance: WeakKeyDictionary[Request, Acceptance] = WeakKeyDictionary()
@@ -139,7 +139,9 @@ class Drafter:
             for item, (_, room), drafts in zip(may, asked, offered, strict=True)
         ]
         offers = [(item, drafts) for item, drafts in offers if drafts]
-        if proposer.is_free and offers:
+        if not offers:
+            self._pace.nothing(size)
+        elif proposer.is_free:
             known = [(self._of(item.request), len(drafts)) for item, drafts in offers]
             most = self._pace.number(known, size)
         for item, drafts in offers:
@@ -202,6 +204,11 @@ class Drafter:
             fresh = self._acceptance[request] = self._part.Acceptance()
             fresh.add(round(LIKE_OTHERS * self._overall.rate), LIKE_OTHERS)
         return self._acceptance[request]
+
+
+def _is_free(proposer: Proposer | None) -> bool:
+    """Whether looking costs next to nothing; what a worker has made has cost something."""
+    return proposer is None or (proposer.is_free and not isinstance(proposer, AheadProposer))
 
 
 def _num_left(request: Request) -> int:

@@ -10,8 +10,12 @@ MOST_DRAFTS = 8
 RESTED_STEPS = 16
 """Before it is looked again whether drafts are worth it: looking costs time, too."""
 MOST_RESTED = 64
-"""Each time that they are not, twice as long as before: at most this."""
-FEWER = 0.75
+"""Each time that they are not, twice as long as before: at most this. Where drafts are made by a model,
+rests are longer by `size / LOOKED_AT`: to look, it must read what all requests have said meanwhile."""
+LOOKED_AT = 4
+EMPTY_HANDED = 8
+"""A proposer that has nothing for any of so many requests is asked again a step later."""
+FEWER = 0.5
 """Share of the requests with which drafts are worth another look at once."""
 
 
@@ -22,8 +26,9 @@ class Pace:
     a first try is to cost little.
     """
 
-    def __init__(self, most_worth: MostWorth, fixed: int | None) -> None:
-        """most_worth: lab 18's."""
+    def __init__(self, most_worth: MostWorth, fixed: int | None, is_free: bool = True) -> None:
+        """most_worth: lab 18's. is_free: see `Proposer`."""
+        self._is_free = is_free
         self._most_worth = most_worth
         self._fixed = fixed
         self._steps = StepCosts()
@@ -65,13 +70,19 @@ class Pace:
             self._begin_rest(known, size)
         return number
 
+    def nothing(self, size: int) -> None:
+        """None of so many requests had a draft."""
+        if self._fixed is None:
+            self._rest = size // EMPTY_HANDED
+
     def _use(self, number: int) -> None:
         self._uses += number >= self._cap
         if self._uses >= NEEDED_TIMES:
             self._cap, self._uses = min(2 * self._cap, MOST_DRAFTS), 0
 
     def _begin_rest(self, known: Sequence[tuple[Acceptance, int]], size: int) -> None:
-        self._rest, self._size = self._length_of_rest, size
+        longer = 1 if self._is_free else max(1, size // LOOKED_AT)
+        self._rest, self._size = self._length_of_rest * longer, size
         self._length_of_rest = min(2 * self._length_of_rest, MOST_RESTED)
         self._cap, self._uses = 1, 0
         # Or what was slow or wrong once would never be tried again.
