@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from yaie.core import contracts
     from yaie.core.contracts import constraining, drafting, graphs, kernels, quantizing
     from yaie.engine.background.request_stream import RequestStream
+    from yaie.engine.drafting.ahead import AheadProposer
+    from yaie.engine.drafting.models import ModelProposer
     from yaie.engine.drafting.ngrams import NgramProposer
     from yaie.engine.intake.grammars import LibraryFollower, LibraryGrammar
     from yaie.engine.intake.matchers import Compiled, Follower
@@ -100,6 +102,8 @@ if TYPE_CHECKING:
     _followers: tuple[type[Follower], type[Follower]] = (OwnFollower, LibraryFollower)
     _compiled: tuple[type[Compiled], type[Compiled]] = (OwnGrammar, LibraryGrammar)
     _ngrams: type[contracts.Proposer] = NgramProposer
+    _drafts: type[contracts.Proposer] = ModelProposer
+    _made_ahead: type[contracts.Proposer] = AheadProposer
     _index: type[drafting.NgramIndex] = speculative.NgramIndex
     _accepted: drafting.Accepted = speculative.accepted
     _residual: drafting.Residual = speculative.residual
