@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         radix_tree,
         sampler,
         scheduler,
+        speculative,
         structured_output,
         transformer_ops,
         triton_flash_attention,
@@ -31,8 +32,10 @@ if TYPE_CHECKING:
     from yaie.backends.ops import KernelOps
     from yaie.backends.pool import KernelPool
     from yaie.core import contracts
-    from yaie.core.contracts import constraining, graphs, kernels, quantizing
+    from yaie.core.contracts import constraining, drafting, graphs, kernels, quantizing
     from yaie.engine.background.request_stream import RequestStream
+    from yaie.engine.drafting.ahead import AheadProposer
+    from yaie.engine.drafting.models import ModelProposer
     from yaie.engine.drafting.ngrams import NgramProposer
     from yaie.engine.intake.grammars import LibraryFollower, LibraryGrammar
     from yaie.engine.intake.matchers import Compiled, Follower
@@ -99,4 +102,15 @@ if TYPE_CHECKING:
     _followers: tuple[type[Follower], type[Follower]] = (OwnFollower, LibraryFollower)
     _compiled: tuple[type[Compiled], type[Compiled]] = (OwnGrammar, LibraryGrammar)
     _ngrams: type[contracts.Proposer] = NgramProposer
+    _drafts: type[contracts.Proposer] = ModelProposer
+    _made_ahead: type[contracts.Proposer] = AheadProposer
+    _index: type[drafting.NgramIndex] = speculative.NgramIndex
+    _accepted: drafting.Accepted = speculative.accepted
+    _residual: drafting.Residual = speculative.residual
+    _rejection: drafting.RejectionSample = speculative.rejection_sample
+    _places: type[drafting.DraftPlaces] = speculative.DraftPlaces
+    _kept: drafting.KeptOf = speculative.kept
+    _masks_ahead: drafting.MasksAhead = speculative.masks_ahead
+    _acceptance: type[drafting.Acceptance] = speculative.Acceptance
+    _most_worth: drafting.MostWorth = speculative.most_worth
     _cuda_prefix: type[kernels.PrefixKernel] = cuda_paged_attention.PrefixKernel

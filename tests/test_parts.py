@@ -150,7 +150,13 @@ def test_all_demands_no_more_than_what_is_asked_for(labs: Path) -> None:
 
 
 def test_kernel_labs_are_those_that_no_cpu_runs_as_they_are() -> None:
-    assert (*LABS[:8], "cuda_graphs", "quantization", "structured_output") == PLAIN_LABS
+    assert (
+        *LABS[:8],
+        "cuda_graphs",
+        "speculative",
+        "quantization",
+        "structured_output",
+    ) == PLAIN_LABS
     assert all(lab.startswith(("triton_", "cuda_")) for lab in set(LABS) - set(PLAIN_LABS))
 
 

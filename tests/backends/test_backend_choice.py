@@ -19,7 +19,7 @@ from yaie.parts import Part, load_parts
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda", 0)
 SHARED = ("paged_cache", "radix_tree", "scheduler", "engine", "api_server")
-LATER = ("cuda_graphs", "structured_output")
+LATER = ("cuda_graphs", "speculative", "structured_output")
 """What every engine runs on."""
 
 

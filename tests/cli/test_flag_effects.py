@@ -206,6 +206,14 @@ def test_speculate_and_num_drafts(make: Make) -> None:
     assert engine.stats()["draft_tokens"] == 2
 
 
+def test_draft_model(make: Make) -> None:
+    target = make().config.model
+    engine = make(speculate="draft", num_drafts=2, draft_model=target)
+    add(engine, PROMPT)
+    steps(engine, 3)
+    assert engine.stats()["accepted_draft_tokens"] == engine.stats()["draft_tokens"] > 0
+
+
 def test_prefix_caching(make: Make) -> None:
     engine = make(prefix_caching=False)
     for _ in range(2):

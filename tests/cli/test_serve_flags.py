@@ -71,6 +71,7 @@ SEEN_BY = {
     "graphs": "tests/backends/test_backend_choice.py::test_graphs_are_refused_without_a_gpu",
     "speculate": f"{EFFECTS}::test_speculate_and_num_drafts",
     "num_drafts": f"{EFFECTS}::test_speculate_and_num_drafts",
+    "draft_model": f"{EFFECTS}::test_draft_model",
     "prefix_caching": f"{EFFECTS}::test_prefix_caching",
     "chunked_prefill": f"{EFFECTS}::test_chunked_prefill",
     "preemption": f"{EFFECTS}::test_preemption_and_swap_space",

@@ -163,7 +163,8 @@ def test_nothing_but_the_end_follows_the_end(engine: LLMEngine) -> None:
     digits = Constraint("lark", "start: /[0-9]+/")
     one = engine.tokenizer.encode("1", add_special_tokens=False)[0]
     request = Request("r", [5], SamplingParams(constraint=digits, ignore_eos=True), max_tokens=9)
-    matcher = Grammars(engine.tokenizer, VOCAB, frozenset({EOS, 3})).matcher(request)
+    parts = engine.backend.parts
+    matcher = Grammars(engine.tokenizer, VOCAB, frozenset({EOS, 3}), parts).matcher(request)
 
     def allowed() -> set[int]:
         bits = np.zeros(VOCAB // 8, np.uint8)

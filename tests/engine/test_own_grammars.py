@@ -22,7 +22,7 @@ from yaie.engine.intake.matchers import Matcher
 from yaie.engine.intake.own_grammars import OwnFollower
 from yaie.parts import load_parts
 
-PARTS = load_parts("none", labs=["structured_output"])
+PARTS = load_parts("none", labs=["speculative", "structured_output"])
 ORDER: dict[str, Any] = {
     "type": "object",
     "properties": {
@@ -81,7 +81,9 @@ def matchers(engine: LLMEngine, what: Any, **params: Any) -> tuple[Request, list
     given = SamplingParams(constraint=schema(what), **params)
     request = Request("r", [5], given, max_tokens=300)
     facts = (engine.tokenizer, engine.model.adapter.vocab_size, engine.model.eos_token_ids)
-    made = [Grammars(*facts, parts).matcher(request) for parts in (PARTS, None)]
+    made = [
+        Grammars(*facts, PARTS, library_only=library).matcher(request) for library in (False, True)
+    ]
     assert [type(m._follower) for m in made] == [OwnFollower, LibraryFollower]
     return request, made
 

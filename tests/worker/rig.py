@@ -15,6 +15,7 @@ from solutions.cuda_graphs import ToHost
 from solutions.paged_cache import KVPool
 from solutions.radix_attention import RadixAttention
 from solutions.sampler import Sampler
+from solutions.speculative import accepted
 from solutions.transformer_ops import TransformerOps
 from yaie.core.batch import AttentionSpec, KVLayerSpec, PenaltyBatch, SamplingBatch
 from yaie.core.contracts import Attend
@@ -181,6 +182,7 @@ def make_worker(adapter: ModelAdapter | None = None, sampler: Any = None) -> Wor
         max_model_len=MAX_LEN,
         explain=lambda error: Fault(str(error), where=type(error).__name__),
         to_host=lambda tensor: ToHost(tensor, device_for(CPU)),
+        accepted=accepted,
     )
 
 

@@ -25,6 +25,8 @@ class ScheduledRequest:
     samples: whether the last token of the request is among these, so that its logits are needed.
     drafts: guesses for the tokens that follow it, to be verified. They are the last of the `num_tokens`,
         and none of them counts in the request's `num_tokens`.
+    ahead: how many drafts the worker's head is to make behind what is drawn here; None: it is not to
+        look at this request at all. The table has room for them.
     """
 
     request: Request
@@ -33,6 +35,7 @@ class ScheduledRequest:
     block_table: list[int]
     samples: bool
     drafts: Sequence[int] = ()
+    ahead: int | None = None
 
 
 @dataclass(slots=True)

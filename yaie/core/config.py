@@ -75,14 +75,20 @@ class EngineConfig:
         "Replay steps as CUDA graphs; auto where it can be done. on demands it, lazy records a "
         "size when it is first met, padded launches the same kernels one by one (for comparison).",
     )
-    speculate: Literal["off", "ngram"] = setting(
+    speculate: Literal["off", "ngram", "draft", "mtp"] = setting(
         "off",
         "Guess at the next tokens and verify several in one step; the output stays the same. ngram: "
-        "what followed the last few tokens when they stood in the text before.",
+        "what followed the last few tokens when they stood in the text before; draft: by a smaller "
+        "model; mtp: by a head on the model's own states.",
     )
-    num_drafts: int | None = setting(
+    num_drafts: str | int | None = setting(
         None,
-        "Tokens guessed at a time; if not given, as many as have proved worth it, or none.",
+        "Tokens guessed at a time; auto, also if not given, is as many as have proved worth it.",
+    )
+    draft_model: str | None = setting(
+        None,
+        "What guesses: hub id or folder of a smaller model of the same vocabulary (draft), or folder of "
+        "a head (mtp). The tutor has its own.",
     )
     prefix_caching: bool = setting(True, "Reuse the KV blocks of shared prefixes.")
     chunked_prefill: bool = setting(True, "Split prompts over steps when the budget is short.")
@@ -108,12 +114,14 @@ class EngineConfig:
 
     def __post_init__(self) -> None:
         check_types(self)
+        object.__setattr__(self, "num_drafts", _number_or_auto(self.num_drafts))
         self._check_ranges()
 
     def _check_ranges(self) -> None:
         for name in ("block_size", "num_blocks", "max_model_len", "max_num_seqs", "token_budget",
-                     "max_waiting", "threads", "num_drafts"):  # fmt: skip
+                     "max_waiting", "threads", "drafts"):  # fmt: skip
             value = getattr(self, name)
+            name = {"drafts": "num_drafts"}.get(name, name)
             require(value is None or value >= 1, name, "must be at least 1", value)
         share = self.kv_memory_share
         require(share is None or 0 < share <= 1, "kv_memory_share", "must be in (0, 1]", share)
@@ -166,6 +174,11 @@ class EngineConfig:
             )
         return cls(**values)
 
+    @property
+    def drafts(self) -> int | None:
+        """`num_drafts`; None if it adapts."""
+        return self.num_drafts if isinstance(self.num_drafts, int) else None
+
     def step_tokens(self, device: str) -> int:
         """`token_budget`, or what it is on a device of this type."""
         return self.token_budget or TOKEN_BUDGETS[device]
@@ -177,6 +190,18 @@ class EngineConfig:
             for item in fields(self)
             if getattr(self, item.name) != item.default
         }
+
+
+def _number_or_auto(given: str | int | None) -> str | int | None:
+    """What a flag or a variable gives as text, as a number. Raises ConfigError."""
+    if not isinstance(given, str) or given == "auto":
+        return given
+    try:
+        return int(given)
+    except ValueError:
+        raise ConfigError(
+            f"num_drafts must be a number or auto, got {given!r}", param="num_drafts"
+        ) from None
 
 
 def _from_file(path: Path, cls: type[EngineConfig]) -> dict[str, Any]:

@@ -37,6 +37,10 @@ def idle_settings(config: EngineConfig) -> dict[str, str]:
         found["swap_space"] = (
             f"with preemption {config.preemption!r} nothing is swapped: add preemption 'swap'"
         )
+    if config.draft_model is not None and config.speculate not in ("draft", "mtp"):
+        found["draft_model"] = (
+            f"with speculate {config.speculate!r} no model guesses: add speculate 'draft', or 'mtp'"
+        )
     return found
 
 

@@ -76,6 +76,8 @@ def from_environment(environ: Mapping[str, str], cls: type[Any]) -> dict[str, An
 
 
 def _parse(name: str, text: str, hint: Any) -> Any:
+    if str in _options(hint):
+        return text
     for option in _options(hint):
         try:
             if option is bool:

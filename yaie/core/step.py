@@ -92,6 +92,8 @@ class StepInput:
         log-probabilities of the prompt tokens that follow them.
     pooled: [q, 2] int64, (row, first): rows whose hidden states are to be summed, from that one of their
         computed tokens on.
+    ahead: [n] int32, how many drafts the worker's own head is to make behind each row that samples;
+        empty if it has none, or is to rest. The tables have room for them.
     """
 
     step: int
@@ -111,6 +113,7 @@ class StepInput:
     num_drafts: Ints = field(default_factory=no_ints)
     prompt_logprobs: Ints = field(default_factory=no_ints)
     pooled: Pairs = field(default_factory=no_pairs)
+    ahead: Ints = field(default_factory=no_ints)
 
 
 # ANCHOR_END: step_input
@@ -164,6 +167,7 @@ class StepResult:
     prompt_logprobs: by row, of the prompt tokens that follow the computed ones.
     pooled: by row, the sum that was asked for: [hidden] float32.
     out_of_memory: rows that the device had no memory for; they drew nothing and stored nothing.
+    drafts: by row, those that were made behind what it drew. draft_seconds: what making them took.
     fault: what broke the step, if something did; then everything else is empty.
     """
 
@@ -174,7 +178,26 @@ class StepResult:
     prompt_logprobs: dict[int, list[TokenLogprob]] = field(default_factory=dict)
     pooled: dict[int, NDArray[np.float32]] = field(default_factory=dict)
     out_of_memory: list[int] = field(default_factory=list)
+    drafts: dict[int, list[int]] = field(default_factory=dict)
+    draft_seconds: float = 0.0
     fault: Fault | None = None
 
 
 # ANCHOR_END: step_result
+
+
+@dataclass(slots=True)
+class DraftStep:
+    """What a draft model is to compute: n rows, texts whose state it does not know but by their tables.
+
+    tokens: [T] int32, flat, what each row lacks; starts, num_tokens: [n] int32, where in its text they
+        stand, and how many they are, at least one. Single tokens come first.
+    num_drafts: [n] int32, how many tokens are wanted behind a row's last one.
+    tables: [n, m] int32, block tables with room for all tokens and all drafts but the last.
+    """
+
+    tokens: Ints
+    starts: Ints
+    num_tokens: Ints
+    num_drafts: Ints
+    tables: NDArray[np.int32]

@@ -16,6 +16,7 @@ from yaie.core.idle import refuse_idle
 from yaie.core.output import RequestOutput, Submitted
 from yaie.core.params import PromptOptions, SamplingParams
 from yaie.core.request import FinishReason, Request
+from yaie.engine.drafting.loading import load_drafting
 from yaie.engine.facts import EngineFacts
 from yaie.engine.intake.chat import encode_chat
 from yaie.engine.intake.requests import Intake, Prompt
@@ -58,6 +59,7 @@ class LLMEngine:
             self.backend.dtypes,
             partial(self.backend.make_packed_products, device),
         )
+        self._drafting = load_drafting(self.config, self._model, self.backend)
         self.max_model_len = self._model.max_length
         self._counters = Counters()
         self._mailbox = Mailbox()
@@ -76,6 +78,7 @@ class LLMEngine:
                 self._model,
                 counters.planned,
                 on_verified=counters.verified,
+                drafting=self._drafting,
             )
 
         if parts_in_steps(self.backend.parts):

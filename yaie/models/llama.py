@@ -95,7 +95,7 @@ class LlamaAdapter(ModelAdapter):
         self.eps = config.rms_norm_eps
         self.cos, self.sin = rope_tables(config, max_length, device)
         self.embedding = self.empty(config.vocab_size, config.hidden_size)
-        self.layers = [self._layer(index) for index in range(config.num_hidden_layers)]
+        self.layers = [self.decoder_layer(index) for index in range(config.num_hidden_layers)]
         self.norm = self.empty(config.hidden_size)
         if config.tie_word_embeddings:
             self.ignored_tensors = (*self.ignored_tensors, "lm_head.weight")
@@ -115,7 +115,8 @@ class LlamaAdapter(ModelAdapter):
         """How many keys a query of this layer sees, itself included; None for all."""
         return None
 
-    def _layer(self, index: int) -> DecoderLayer:
+    def decoder_layer(self, index: int) -> DecoderLayer:
+        """A layer of this width, whose weights are not there yet."""
         config = self.config
         hidden, intermediate = config.hidden_size, config.intermediate_size
         query, key = self.num_heads * self.head_dim, self.num_kv_heads * self.head_dim

@@ -113,13 +113,9 @@ class ModelLoader:
         Raises ModelError if weights or tokenizer cannot be had or do not fit config.json.
         """
         folder = fetch_model(self._source, self._progress)
-        files = checkpoint_files(folder)
         tokenizer = Tokenizer.load(folder, self.model_type)
         generation = read_generation_config(folder)
-        self.dtype = choose_dtype(self._wanted, self._config, self.device, folder, dtypes)
-        adapter = self._adapter(ops, products)
-        with _progress_bar(self.name, total_bytes(files), self._progress) as advance:
-            adapter.load_weights(read_tensors(files, advance))
+        adapter, folder = self.load_adapter(ops, dtypes, products)
         return LoadedModel(
             adapter=adapter,
             tokenizer=tokenizer,
@@ -136,6 +132,21 @@ class ModelLoader:
             weight_bytes=adapter.weight_bytes,
             dtype_note=self._dtype_note,
         )
+
+    def load_adapter(
+        self,
+        ops: TransformerOps,
+        dtypes: Collection[torch.dtype] | None = None,
+        products: Callable[[], PackedProducts] | None = None,
+    ) -> tuple[ModelAdapter, Path]:
+        """The model without a tokenizer, and its folder. Arguments and errors are those of `load`."""
+        folder = fetch_model(self._source, self._progress)
+        files = checkpoint_files(folder)
+        self.dtype = choose_dtype(self._wanted, self._config, self.device, folder, dtypes)
+        adapter = self._adapter(ops, products)
+        with _progress_bar(self.name, total_bytes(files), self._progress) as advance:
+            adapter.load_weights(read_tensors(files, advance))
+        return adapter, folder
 
     def _adapter(
         self, ops: TransformerOps, products: Callable[[], PackedProducts] | None

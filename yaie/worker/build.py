@@ -4,14 +4,19 @@ from dataclasses import dataclass
 from functools import partial
 
 from yaie.backends.base import Backend
+from yaie.core.batch import KVLayerSpec
 from yaie.core.config import EngineConfig
 from yaie.core.contracts import Sampler
 from yaie.core.errors import PartError, YaieError
+from yaie.models.adapter import ModelAdapter
 from yaie.models.loader import LoadedModel
+from yaie.models.mtp import MtpHead
 from yaie.worker.deterministic import LoneAttention, LoneSampler, TiledAdapter
+from yaie.worker.draft_worker import DraftWorker
 from yaie.worker.faults import fault_of
 from yaie.worker.graphing import padded_steps
 from yaie.worker.graphs import device_for
+from yaie.worker.mtp import MtpDrafts
 from yaie.worker.progress import bar
 from yaie.worker.rehearsal import RehearsalError, rehearse
 from yaie.worker.sizing import (
@@ -39,16 +44,32 @@ class Sizes:
     num_seats: int
 
 
-def sizes_for(config: EngineConfig, backend: Backend, model: LoadedModel) -> Sizes:
+@dataclass(frozen=True, slots=True)
+class Drafting:
+    """What drafts for the model, of the two at most one: a model of its own, or a head."""
+
+    model: ModelAdapter | None = None
+    head: MtpHead | None = None
+
+
+def sizes_for(
+    config: EngineConfig, backend: Backend, model: LoadedModel, drafting: Drafting | None = None
+) -> Sizes:
     """What fits, which on a GPU is known once the largest step has been computed.
 
     Raises ConfigError if not even one block does, and PartError for a learner's part that cannot compute
     such a step.
     """
     device = model.device
+    drafting = drafting or Drafting()
     bytes_each = block_bytes(
-        model.adapter.kv_layers, config.block_size, model.dtype, int8=config.kv_dtype == "int8"
+        _kv_layers(model, drafting.head),
+        config.block_size,
+        model.dtype,
+        int8=config.kv_dtype == "int8",
     )
+    if drafting.model is not None:  # its pool has as many blocks
+        bytes_each += block_bytes(drafting.model.kv_layers, config.block_size, drafting.model.dtype)
     needed = 0
     if device.type == "cuda" and (config.num_blocks is None or config.graphs in ("auto", "on")):
         needed = int(GRAPH_SHARE * free_memory(device))
@@ -82,22 +103,46 @@ def _told(error: RehearsalError) -> YaieError:
     return YaieError(f"a step failed: {fault.message} ({fault.where})")
 
 
-def make_worker(config: EngineConfig, backend: Backend, model: LoadedModel, sizes: Sizes) -> Worker:
+def _kv_layers(model: LoadedModel, head: MtpHead | None) -> list[KVLayerSpec]:
+    return model.adapter.kv_layers if head is None else head.kv_layers
+
+
+def make_draft_worker(
+    config: EngineConfig, backend: Backend, adapter: ModelAdapter, sizes: Sizes
+) -> DraftWorker:
+    """A draft model on a pool of its own, with as many blocks as the model's."""
+    pool = backend.make_pool(
+        adapter.kv_layers, sizes.num_blocks, config.block_size, adapter.dtype, adapter.device, 0
+    )
+    return DraftWorker(adapter, backend.make_attention(pool), pool, adapter.device)
+
+
+def make_worker(
+    config: EngineConfig,
+    backend: Backend,
+    model: LoadedModel,
+    sizes: Sizes,
+    head: MtpHead | None = None,
+) -> Worker:
     """Pool, attention and sampler around the model, and what carries out padded steps.
 
     Raises ConfigError if graphs are demanded that cannot be had.
     """
-    worker = _bare_worker(config, backend, model, sizes)
+    worker = _bare_worker(config, backend, model, sizes, head)
     worker.decodes, worker.mixed, worker.note = padded_steps(config, backend, worker)
     return worker
 
 
 def _bare_worker(
-    config: EngineConfig, backend: Backend, model: LoadedModel, sizes: Sizes
+    config: EngineConfig,
+    backend: Backend,
+    model: LoadedModel,
+    sizes: Sizes,
+    head: MtpHead | None = None,
 ) -> Worker:
     make_pool = backend.make_int8_pool if config.kv_dtype == "int8" else backend.make_pool
     pool = make_pool(
-        model.adapter.kv_layers,
+        _kv_layers(model, head),
         sizes.num_blocks,
         config.block_size,
         model.dtype,
@@ -109,7 +154,8 @@ def _bare_worker(
     if config.deterministic:
         adapter, attention = TiledAdapter(adapter), LoneAttention(attention, config.block_size)
         sampler = LoneSampler(sampler)
-    return Worker(
+    speculative = backend.parts["speculative"]
+    worker = Worker(
         adapter,
         attention,
         pool,
@@ -119,4 +165,8 @@ def _bare_worker(
         max_model_len=model.max_length,
         explain=lambda error: fault_of(error, backend.parts),
         to_host=partial(backend.parts["cuda_graphs"].ToHost, device=device_for(model.device)),
+        accepted=speculative.accepted,
     )
+    if head is not None:
+        worker.mtp = MtpDrafts(head, attention, pool, speculative.kept)
+    return worker

@@ -1,9 +1,9 @@
 """Several rows for a seat that has drafts, and which of its draws count.
 
 A seat with k drafts draws k + 1 tokens, each as if the drafts before it were right. The first draw
-counts, and each further one while the draft before it equals the draw before it. A draw depends on
-logits, parameters, seed and step alone, so what counts is what would have been drawn one by one (the
-acceptance of Leviathan et al. 2023 for drafts that are single tokens).
+counts, and each further one while the draft before it equals the draw before it (lab 18's `accepted`).
+A draw depends on logits, parameters, seed and step alone, so what counts is what would have been drawn
+one by one.
 """
 
 import numpy as np
@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from yaie.core.batch import SamplingBatch
+from yaie.core.contracts.drafting import Accepted
 from yaie.core.step import Ints, StepInput
 from yaie.worker.transfer import on_device
 
@@ -48,20 +49,11 @@ class DraftRows:
                     batch.penalties.output_counts[row, token] += 1
                 row += 1
 
-    def accepted(self, draws: list[int]) -> list[list[int]]:
-        """What each sampling seat gains of its draws; nothing of a draw of -1 or behind it."""
+    def accepted(self, draws: list[int], accepted: Accepted) -> list[list[int]]:
+        """What each sampling seat gains of its draws. accepted: lab 18's."""
         gained, row = [], 0
         for count, drafts in zip(self._counts, self._drafts, strict=True):
-            own: list[int] = []
-            for token, draft in zip(
-                draws[row : row + count + 1], [*drafts.tolist(), None], strict=True
-            ):
-                if token < 0:
-                    break
-                own.append(token)
-                if token != draft:
-                    break
-            gained.append(own)
+            gained.append(accepted(drafts.tolist(), draws[row : row + count + 1]))
             row += count + 1
         return gained
 

@@ -44,6 +44,7 @@ def pick(step: StepInput, rows: Picked) -> StepInput:
         num_drafts=counts if len(drafts) else no_ints(),
         prompt_logprobs=no_ints(),
         pooled=no_pairs(),
+        ahead=step.ahead[rows] if len(step.ahead) else no_ints(),
     )
 
 
@@ -66,5 +67,6 @@ def as_asked(result: StepResult, step: StepInput, rows: Picked) -> StepResult:
         token_ids=[drawn.get(row, []) for row in np.flatnonzero(step.samples).tolist()],
         corrupted=sorted(places[row] for row in result.corrupted),
         logprobs={places[row]: entries for row, entries in result.logprobs.items()},
+        drafts={places[row]: drafts for row, drafts in result.drafts.items()},
         out_of_memory=sorted(set(range(len(step.seats))).difference(places)),
     )

@@ -1,6 +1,7 @@
 """`RunningStep`: one step on its way through a worker, from its block moves to its result."""
 
 import logging
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -35,6 +36,7 @@ class RunningStep:
         self._rows: Rows | None = None
         self._drafts: DraftRows | None = None
         self._logits: Tensor | None = None
+        self._hidden: Tensor | None = None
         self._drawn: ToHost | None = None
         self._chunks_finite: ToHost | None = None
         self._pooled: ToHost | None = None
@@ -64,7 +66,7 @@ class RunningStep:
             logger.error("a step failed", exc_info=True)
             self._result = StepResult(self._step.step, fault=self._worker.explain(error))
             # The error's frames hold tensors; without them the old pool can go before a new one comes.
-            self._logits = self._rows = None
+            self._logits = self._rows = self._hidden = None
 
     def begin(self) -> None:
         """Everything up to the logits, and sampling too unless it waits for masks."""
@@ -76,7 +78,8 @@ class RunningStep:
         worker.pool.swap_in(_pairs(step.swap_in))
         worker.pool.copy_blocks(_pairs(step.copies))
         worker.seats.note_blocks(step)
-        if len(step.seats) and worker.decodes is not None and worker.decodes.takes(step):
+        replays = worker.decodes is not None and len(step.seats) and not len(step.ahead)
+        if worker.decodes is not None and replays and worker.decodes.takes(step):
             self._pick(longest_first(step))
             self._replay(worker.decodes)
             return
@@ -121,6 +124,7 @@ class RunningStep:
             attend = attend_through(worker.attention, worker.attention.plan(flat.attention))
             worker.before_forward()
             hidden = worker.adapter.forward(flat.token_ids, flat.attention.positions, attend)
+        self._hidden = hidden if len(step.ahead) else None
         ends = np.cumsum(step.num_tokens, dtype=np.int32)
         self._check_chunks(hidden)
         self._note_prompts(hidden, ends)
@@ -229,7 +233,7 @@ class RunningStep:
             if self._drafts is None:
                 result.token_ids = [[token] if token >= 0 else [] for token in draws]
             else:
-                result.token_ids = self._drafts.accepted(draws)
+                result.token_ids = self._drafts.accepted(draws, self._worker.accepted)
                 self._settle_drafts(draws)
             self._sort_logprobs()
             if min(draws) < 0:
@@ -244,6 +248,18 @@ class RunningStep:
             first = len(samples) - len(finite)
             bad = {row for row, is_fine in enumerate(finite, first) if not is_fine}
             result.corrupted = sorted(bad | set(result.corrupted))
+
+        self._draft_ahead()
+
+    def _draft_ahead(self) -> None:
+        """Have the head draft behind what was drawn."""
+        worker, step, result = self._worker, self._step, self._result
+        if worker.mtp is None or self._hidden is None:
+            return
+        begin = time.perf_counter()
+        hidden, self._hidden = self._hidden, None
+        result.drafts = worker.mtp.behind(step, worker.seats, hidden, result.token_ids)
+        result.draft_seconds = time.perf_counter() - begin
 
     def _sort_logprobs(self) -> None:
         rows = self._rows

@@ -5,10 +5,12 @@ from collections.abc import Callable
 import torch
 
 from yaie.core.contracts import BatchAttention, KVPool, Sampler
+from yaie.core.contracts.drafting import Accepted
 from yaie.core.contracts.graphs import DecodeSteps, MakeToHost
 from yaie.core.step import Fault, StepInput
 from yaie.models.adapter import ModelAdapter
 from yaie.worker.mixed import MixedSteps
+from yaie.worker.mtp import MtpDrafts
 from yaie.worker.running_step import RunningStep
 from yaie.worker.sampling import SamplingState
 from yaie.worker.seats import Seats
@@ -20,7 +22,7 @@ class Worker:
 
     On a GPU `execute` returns once everything is queued there; on a CPU once it is computed.
     `decodes` and `mixed` may be set: they then carry out the steps that they take. note: what to know of
-    that.
+    that. `mtp` may be set: it then drafts behind the steps that ask for it.
     """
 
     def __init__(
@@ -35,9 +37,10 @@ class Worker:
         max_model_len: int,
         explain: Callable[[BaseException], Fault],
         to_host: MakeToHost,
+        accepted: Accepted,
     ) -> None:
         """explain: an exception as data, which tells whose code it came from. to_host: begins to copy a
-        tensor to the host (lab 17).
+        tensor to the host (lab 17). accepted: which draws count (lab 18).
 
         `before_forward` may be set: it is called when all is ready for a step's model.
         """
@@ -48,9 +51,11 @@ class Worker:
         self.device = device
         self.explain = explain
         self.to_host = to_host
+        self.accepted = accepted
         self.before_forward: Callable[[], None] = _nothing
         self.decodes: DecodeSteps | None = None
         self.mixed: MixedSteps | None = None
+        self.mtp: MtpDrafts | None = None
         self.note = ""
         self.max_model_len = max_model_len
         self.seats = Seats(num_seats, -(-max_model_len // pool.block_size), device)

@@ -5,12 +5,14 @@ from typing import Any
 
 import pytest
 
+from solutions import speculative
 from solutions.paged_cache import BlockManager, KVCacheManager
 from solutions.scheduler import POLICIES, Scheduler
 from yaie.core.batch import StepOutcome, StepPlan
 from yaie.core.params import SamplingParams
 from yaie.core.request import Request
-from yaie.engine.drafting.drafter import MOST_DRAFTS, RESTED_STEPS, Drafter
+from yaie.engine.drafting.drafter import Drafter
+from yaie.engine.drafting.pace import MOST_DRAFTS, RESTED_STEPS
 
 EOS = 1
 
@@ -18,12 +20,14 @@ EOS = 1
 class Always:
     """Proposes 50, 51, 52, ... for everybody."""
 
+    is_free = True
+
     def __init__(self) -> None:
         self.asked: list[str] = []
 
-    def propose(self, request: Request, most: int) -> Sequence[int]:
-        self.asked.append(request.request_id)
-        return range(50, 50 + most)
+    def propose(self, asked: Sequence[tuple[Request, int]]) -> list[Sequence[int]]:
+        self.asked += [request.request_id for request, _ in asked]
+        return [range(50, 50 + most) for _, most in asked]
 
 
 class Rig:
@@ -44,6 +48,7 @@ class Rig:
         self.drafter = Drafter(
             options.pop("proposer", self.proposer),
             self.cache,
+            speculative,
             token_budget=budget,
             on_verified=lambda *seen: self.told.append(seen),
             **options,
@@ -120,8 +125,8 @@ def test_no_draft_without_blocks_and_nobody_is_preempted_for_one() -> None:
 
 def test_nothing_is_guessed_behind_the_end() -> None:
     class Ends(Always):
-        def propose(self, request: Request, most: int) -> Sequence[int]:
-            return [60, EOS, 61]
+        def propose(self, asked: Sequence[tuple[Request, int]]) -> list[Sequence[int]]:
+            return [[60, EOS, 61] for _ in asked]
 
     rig = Rig(proposer=Ends())
     rig.add("a")

@@ -31,10 +31,15 @@ class Oracle:
 
     known: dict[str, list[int]] = {}  # noqa: RUF012, the test's
 
-    def __init__(self) -> None:
+    is_free = True
+
+    def __init__(self, make_index: object = None) -> None:
         self._rng = random.Random(0)
 
-    def propose(self, request: Request, most: int) -> Sequence[int]:
+    def propose(self, asked: Sequence[tuple[Request, int]]) -> list[Sequence[int]]:
+        return [self._of(request, most) for request, most in asked]
+
+    def _of(self, request: Request, most: int) -> Sequence[int]:
         coming = self.known[request.request_id][request.num_tokens :][:most]
         kind = self._rng.randrange(4)
         if kind == 0:

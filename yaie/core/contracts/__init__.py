@@ -5,9 +5,10 @@ nothing private. Shapes are written `[n, d]`; T is the number of query tokens in
 
     sampling    lab 1            scheduling   lab 6        kernels   labs 9 to 16
     layers      lab 2            stepping     lab 7        graphs    lab 17
-    memory      lab 3            serving      lab 8
-    prefixes    lab 4            quantizing   lab 19       worker    given: what runs on a device
-    attention   lab 5            constraining lab 21       drafting  given: guesses at tokens
+    memory      lab 3            serving      lab 8        worker    given: what runs on a device
+    prefixes    lab 4            drafting     lab 18
+    attention   lab 5            quantizing   lab 19
+                                 constraining lab 21
 """
 
 from .attention import BatchAttention

@@ -5,27 +5,30 @@ leaves no choice, as in the name of a property, the text that comes is known (ju
 2024). Its tokens are drafts as well: the model may prefer to cut the same text in another way.
 """
 
-from collections.abc import Callable, Collection
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from yaie.core.batch import ScheduledRequest, StepOutcome, StepPlan
 from yaie.core.contracts import KVCacheManager, Proposer
+from yaie.core.contracts.drafting import Acceptance
 from yaie.core.request import Request
-from yaie.engine.drafting.length import Acceptance, StepCosts, most_worth
+from yaie.engine.drafting.ahead import AheadProposer
+from yaie.engine.drafting.pace import Pace
 
-MOST_DRAFTS = 8
-"""For a request in a step, if their number adapts."""
 MOST_FORCED = 32
 """Tokens of text that a grammar forces, in a step."""
-RESTED_STEPS = 16
-"""Before it is looked again whether drafts are worth it: looking costs time, too."""
+
+LIKE_OTHERS = 8
+"""Draws that a new request is credited with, as right as those of the others have been."""
 
 OnVerified = Callable[[int, int, int], None]
 """Told of a step: requests with drafts, their drafts, and how many were accepted."""
 
 
 class Drafter:
-    """Asks a proposer about each request that is about to draw, as far as budget and blocks allow.
+    """Asks a proposer about the requests that are about to draw, as far as budget and blocks allow.
 
     A request gets drafts in a step for which all of its tokens are known. Nobody is preempted for them.
     """
@@ -34,24 +37,25 @@ class Drafter:
         self,
         proposer: Proposer | None,
         cache: KVCacheManager,
+        part: Any,
         *,
         token_budget: int,
         num_drafts: int | None,
         eos_token_ids: Collection[int],
         on_verified: OnVerified | None = None,
     ) -> None:
-        """proposer: None guesses nothing. num_drafts: for each request; None adapts it to how
-        many are right and what they cost."""
+        """proposer: None guesses nothing. part: lab 18's. num_drafts: for each request; None adapts it
+        to how many are right and what they cost."""
         self._proposer = proposer
         self._cache = cache
+        self._part = part
         self._token_budget = token_budget
-        self._num_drafts = num_drafts
+        self._pace = Pace(part.most_worth, num_drafts, _is_free(proposer))
         self._eos_token_ids = eos_token_ids
         self._on_verified = on_verified
         self._acceptance: WeakKeyDictionary[Request, Acceptance] = WeakKeyDictionary()
-        self._costs = StepCosts()
+        self._overall: Acceptance = part.Acceptance()
         self._guessed: set[Request] = set()  # in the last plan
-        self._rest = 0
 
     def extend(self, plan: StepPlan) -> None:
         """Give drafts to the requests of a plan that may have some. Single tokens stay first."""
@@ -61,19 +65,89 @@ class Drafter:
             if item.request.matcher is not None:
                 self._put(plan, item, self._forced(item.request))
         if self._proposer is not None:
-            self._guess(plan, self._proposer, [item for item in may if not item.drafts])
+            free = [item for item in may if not item.drafts and _num_left(item.request) > 0]
+            if isinstance(self._proposer, AheadProposer):
+                self._take_made(plan, self._proposer, free)
+                self._look_ahead(plan)
+            else:
+                self._guess(plan, self._proposer, free)
         plan.scheduled.sort(key=lambda item: item.num_tokens > 1)
+
+    def _take_made(
+        self, plan: StepPlan, proposer: AheadProposer, may: list[ScheduledRequest]
+    ) -> None:
+        """Give the drafts that there are."""
+        asked = [(item.request, _num_left(item.request)) for item in may]
+        for item, drafts in zip(may, proposer.propose(asked), strict=True):
+            if own := self._before_the_end(item.request, list(drafts)):
+                self._put(plan, item, own)
+                self._guessed.add(item.request)
+
+    def _look_ahead(self, plan: StepPlan) -> None:
+        """Settle how many drafts are made behind this step, and make room for them."""
+        size = len(plan.scheduled)
+        most = self._pace.most(size, True)
+        drawing = [item for item in plan.scheduled if item.samples]
+        if most and all(item.num_tokens == 1 + len(item.drafts) for item in drawing):
+            known = [(self._of(item.request), min(most, _num_left(item.request) - 1))
+                     for item in drawing if _num_left(item.request) > 1]  # fmt: skip
+            most = self._pace.number(known, size) if known else 0
+        if not most:
+            return
+        for item in plan.scheduled:
+            item.ahead = 0
+            if item.samples and not item.request.num_unread:
+                item.ahead = max(0, min(most, _num_left(item.request) - 1))
+            needed = item.start + item.num_tokens + (item.ahead or 0) - 1
+            if item.ahead and not self._cache.allocate(item.request, needed):
+                item.ahead = 1  # for which there is room already
+            item.block_table = self._cache.block_table(item.request)
+
+    def made_ahead(
+        self,
+        plan: StepPlan,
+        outcome: StepOutcome,
+        drafts: Mapping[int, Sequence[int]],
+        seconds: float,
+    ) -> None:
+        """The worker has made these drafts behind a plan, by row, and it took so long."""
+        if not isinstance(self._proposer, AheadProposer):
+            return
+        self._proposer.take(plan, outcome, drafts)
+        most = max((item.ahead or 0 for item in plan.scheduled), default=0)
+        if most:
+            self._pace.drafted(sum(bool(item.ahead) for item in plan.scheduled), most, seconds)
 
     def _guess(self, plan: StepPlan, proposer: Proposer, may: list[ScheduledRequest]) -> None:
         """Give guesses to those that `may` have some."""
-        if self._num_drafts is None and (self._rest > 0 or not _only_decodes(plan)):
-            self._rest = max(0, self._rest - 1)
+        most = self._pace.most(len(plan.scheduled), _only_decodes(plan))
+        if not most or not may:
             return
-        offers = self._offers(proposer, may)
-        most = self._num_drafts or self._worth(plan, offers)
+        size = len(plan.scheduled)
+        known = [(self._of(item.request), min(most, _num_left(item.request))) for item in may]
+        if not proposer.is_free:
+            most = self._pace.number(known, size)
+            if not most:
+                return
+        asked = [(item.request, min(most, _num_left(item.request))) for item in may]
+        begin = time.perf_counter()
+        offered = proposer.propose(asked)
+        if not proposer.is_free:
+            self._pace.drafted(len(asked), most, time.perf_counter() - begin)
+        offers = [
+            (item, self._before_the_end(item.request, list(drafts)[:room]))
+            for item, (_, room), drafts in zip(may, asked, offered, strict=True)
+        ]
+        offers = [(item, drafts) for item, drafts in offers if drafts]
+        if not offers:
+            self._pace.nothing(size)
+        elif proposer.is_free:
+            known = [(self._of(item.request), len(drafts)) for item, drafts in offers]
+            most = self._pace.number(known, size)
         for item, drafts in offers:
-            self._put(plan, item, drafts[:most])
-            self._guessed.add(item.request)
+            if most:
+                self._put(plan, item, drafts[:most])
+                self._guessed.add(item.request)
 
     def verified(self, plan: StepPlan, outcome: StepOutcome, seconds: float) -> None:
         """A plan was carried out, and took so long."""
@@ -81,37 +155,33 @@ class Drafter:
             item.samples and item.num_tokens == 1 + len(item.drafts) for item in plan.scheduled
         )
         if plan.scheduled and decodes:  # a plan may hold nothing but moves of blocks
-            self._costs.add(plan.num_tokens, seconds)
+            self._pace.stepped(plan.num_tokens, seconds)
         gains = iter(outcome.token_ids)
         num_requests = num_drafts = num_accepted = 0
         for item in plan.scheduled:
             gained = next(gains) if item.samples else []
             if item.drafts and gained:
-                right = len(gained) - 1
+                right = len(item.drafts) - self._num_rejected(item, len(gained))
                 if item.request in self._guessed:
-                    self._of(item.request).add(right, min(len(gained), len(item.drafts)))
+                    asked = min(right + 1, len(item.drafts))
+                    self._of(item.request).add(right, asked)
+                    self._overall.add(right, asked)
                 num_requests += 1
                 num_drafts += len(item.drafts)
                 num_accepted += right
         if num_requests and self._on_verified is not None:
             self._on_verified(num_requests, num_drafts, num_accepted)
 
+    def _num_rejected(self, item: ScheduledRequest, num_gained: int) -> int:
+        kept = self._part.kept(
+            item.start, item.num_tokens, len(item.drafts), num_gained, self._cache.block_size
+        )
+        return int(kept.num_rejected)
+
     def _forced(self, request: Request) -> list[int]:
         """Tokens of the text that a grammar leaves no choice about."""
         most = min(MOST_FORCED, _num_left(request))
         return list(request.matcher.forced(most)) if most > 0 else []
-
-    def _offers(
-        self, proposer: Proposer, may: list[ScheduledRequest]
-    ) -> list[tuple[ScheduledRequest, list[int]]]:
-        """What the proposer has for each of those that may have guesses."""
-        offers = []
-        for item in may:
-            most = min(self._num_drafts or MOST_DRAFTS, _num_left(item.request))
-            drafts = list(proposer.propose(item.request, most))[:most] if most > 0 else []
-            if drafts := self._before_the_end(item.request, drafts):
-                offers.append((item, drafts))
-        return offers
 
     def _before_the_end(self, request: Request, drafts: list[int]) -> list[int]:
         """The drafts before the first that would end the output."""
@@ -119,19 +189,6 @@ class Drafter:
             return drafts
         ends = (at for at, token in enumerate(drafts) if token in self._eos_token_ids)
         return drafts[: next(ends, len(drafts))]
-
-    def _worth(self, plan: StepPlan, offers: list[tuple[ScheduledRequest, list[int]]]) -> int:
-        """How many drafts to take of each offer; a while without looking follows if none."""
-        if not offers:
-            return 0
-        known = [(self._of(item.request), len(drafts)) for item, drafts in offers]
-        most = most_worth(known, len(plan.scheduled) - len(offers), self._costs, MOST_DRAFTS)
-        if most == 0:
-            self._rest = RESTED_STEPS
-            self._costs.forget()  # or what was slow or wrong once would never be tried again
-            for acceptance, _ in known:
-                acceptance.add(1, 2)
-        return most
 
     def _put(self, plan: StepPlan, item: ScheduledRequest, drafts: list[int]) -> None:
         """Have these drafts verified, as far as budget and blocks allow."""
@@ -144,8 +201,14 @@ class Drafter:
 
     def _of(self, request: Request) -> Acceptance:
         if request not in self._acceptance:
-            self._acceptance[request] = Acceptance()
+            fresh = self._acceptance[request] = self._part.Acceptance()
+            fresh.add(round(LIKE_OTHERS * self._overall.rate), LIKE_OTHERS)
         return self._acceptance[request]
+
+
+def _is_free(proposer: Proposer | None) -> bool:
+    """Whether looking costs next to nothing; what a worker has made has cost something."""
+    return proposer is None or (proposer.is_free and not isinstance(proposer, AheadProposer))
 
 
 def _num_left(request: Request) -> int:

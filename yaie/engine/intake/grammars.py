@@ -93,14 +93,19 @@ class Grammars:
         tokenizer: Tokenizer,
         vocab_size: int,
         eos_token_ids: frozenset[int],
-        parts: Parts | None = None,
+        parts: Parts,
+        *,
+        library_only: bool = False,
     ) -> None:
         """vocab_size: width of the logits, which may be more than the tokenizer has. parts: with lab
-        21's, which then follows the schemas of its subset."""
+        18's, and with lab 21's, which follows the schemas of its subset. library_only: it does not."""
         self._tokenizer = tokenizer
         self._vocab_size = vocab_size
         self._eos_token_ids = sorted(eos_token_ids)
-        self._own = parts and OwnGrammars(parts, tokenizer, vocab_size, self._eos_token_ids)
+        self._masks_ahead = parts["speculative"].masks_ahead
+        self._own: OwnGrammars | None = None
+        if not library_only:
+            self._own = OwnGrammars(parts, tokenizer, vocab_size, self._eos_token_ids)
         self._compiled = lru_cache(MOST_COMPILED)(self._compile)
 
     def check(self, constraint: Constraint) -> None:
@@ -112,7 +117,7 @@ class Grammars:
         """A matcher for a request with a constraint. Raises as `check` does."""
         assert request.params.constraint is not None
         compiled = self._compiled(request.params.constraint)
-        return Matcher(compiled.follower(), request, self._eos_token_ids)
+        return Matcher(compiled.follower(), request, self._eos_token_ids, self._masks_ahead)
 
     @cached_property
     def _vocabulary(self) -> Any:

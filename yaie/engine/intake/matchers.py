@@ -6,6 +6,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from yaie.core.contracts.drafting import MasksAhead
 from yaie.core.request import Request
 
 Bits = NDArray[np.uint8]
@@ -53,8 +54,15 @@ class Matcher:
     error: why it cannot go on; None as long as it can. The request is then to end.
     """
 
-    def __init__(self, follower: Follower, request: Request, eos_token_ids: Sequence[int]) -> None:
-        """follower: at its start, for nobody else."""
+    def __init__(
+        self,
+        follower: Follower,
+        request: Request,
+        eos_token_ids: Sequence[int],
+        masks_ahead: MasksAhead,
+    ) -> None:
+        """follower: at its start, for nobody else. masks_ahead: lab 18's."""
+        self._masks_ahead = masks_ahead
         self._follower = follower
         self._request = request
         self._eos_token_ids = eos_token_ids
@@ -80,19 +88,7 @@ class Matcher:
         Behind a draft that may not come itself all bits are set: nothing is drawn there.
         """
         self._follow()
-        has_ended, taken = self._has_ended, 0
-        self._fill(rows[0], self._num_followed, has_ended)
-        for index, token in enumerate(drafts, start=1):
-            if not rows[index - 1][token // 8] >> token % 8 & 1:
-                rows[index:] = 0xFF
-                break
-            if token in self._eos_token_ids:
-                has_ended = True
-            else:
-                self._follower.accept(token)
-                taken += 1
-            self._fill(rows[index], self._num_followed + index, has_ended)
-        self._follower.rollback(taken)
+        self._masks_ahead(_Ahead(self), drafts, rows)
 
     def forced(self, most: int) -> list[int]:
         """At most `most` tokens that come next whatever the model says: drafts that cost no model."""
@@ -138,6 +134,33 @@ class Matcher:
 
     def _fail(self, reason: str) -> None:
         self.error = f"the output cannot be kept to its grammar: {reason}"
+
+
+class _Ahead:
+    """Where the output stands, for drafts to go on from: see `GrammarPlace`."""
+
+    def __init__(self, matcher: Matcher) -> None:
+        self._matcher = matcher
+        self._drafts: list[int] = []
+
+    def fill(self, bits: Bits) -> None:
+        matcher = self._matcher
+        has_ended = matcher._has_ended or any(map(self._ends, self._drafts))
+        matcher._fill(bits, matcher._num_followed + len(self._drafts), has_ended)
+
+    def accept(self, token: int) -> bool:
+        if not self._ends(token) and not self._matcher._follower.accept(token):
+            return False
+        self._drafts.append(token)
+        return True
+
+    def rollback(self, count: int) -> None:
+        left = len(self._drafts) - count
+        gone, self._drafts = self._drafts[left:], self._drafts[:left]
+        self._matcher._follower.rollback(sum(not self._ends(token) for token in gone))
+
+    def _ends(self, token: int) -> bool:
+        return token in self._matcher._eos_token_ids
 
 
 def leave_out(bits: Bits, tokens: Collection[int]) -> None:

@@ -9,8 +9,10 @@ import torch
 from yaie.backends.base import Backend
 from yaie.core.batch import StepPlan
 from yaie.core.config import EngineConfig, Graphs
-from yaie.core.contracts import Detokenizer, EngineCore, KVCacheManager, Scheduler, Worker
+from yaie.core.contracts import Detokenizer, EngineCore, KVCacheManager, Proposer, Scheduler, Worker
+from yaie.engine.drafting.ahead import AheadProposer
 from yaie.engine.drafting.drafter import Drafter, OnVerified
+from yaie.engine.drafting.models import ModelProposer
 from yaie.engine.drafting.ngrams import NgramProposer
 from yaie.engine.step.byte_text import ByteDetokenizer, TokenTable
 from yaie.engine.step.encoder import StepEncoder
@@ -19,7 +21,7 @@ from yaie.engine.step.late_stops import stop_checker
 from yaie.models.loader import LoadedModel
 from yaie.models.tokenizer import Tokenizer
 from yaie.parts import Parts
-from yaie.worker.build import Sizes, make_worker, sizes_for
+from yaie.worker.build import Drafting, Sizes, make_draft_worker, make_worker, sizes_for
 from yaie.worker.threaded import ThreadedWorker
 
 
@@ -56,17 +58,19 @@ def assemble(
     on_plan: Callable[[StepPlan], None] | None = None,
     wrap_worker: Callable[[Worker], Worker] | None = None,
     on_verified: OnVerified | None = None,
+    drafting: Drafting | None = None,
 ) -> Machine:
     """Cache, scheduler and step loop for a loaded model, and the worker that they send steps to.
 
     on_plan: told of each plan before it is sent. wrap_worker: what to put in front of the worker.
-    on_verified: told what became of drafts.
+    on_verified: told what became of drafts. drafting: what makes them, if `config.speculate` needs it.
     """
-    sizes = sizes_for(config, backend, model)
+    drafting = drafting or Drafting()
+    sizes = sizes_for(config, backend, model, drafting)
     parts = backend.parts
     cache = _cache(config, parts, sizes)
     scheduler = _scheduler(config, parts, cache, sizes.num_blocks, model)
-    inner = make_worker(config, backend, model, sizes)
+    inner = make_worker(config, backend, model, sizes, drafting.head)
     overlapped = overlaps(config, model)
     threaded = overlapped and model.device.type == "cpu"
     worker: Worker = ThreadedWorker(inner, torch.get_num_threads()) if threaded else inner
@@ -74,7 +78,8 @@ def assemble(
         worker = wrap_worker(worker)
     vocab_size = model.adapter.vocab_size
     encoder = StepEncoder(sizes.num_seats, vocab_size, model.eos_token_ids)
-    drafter = _drafter(config, model, cache, on_verified)
+    proposer = _proposer(config, backend, drafting, sizes)
+    drafter = _drafter(config, parts, model, cache, proposer, on_verified)
     executor = StepExecutor(worker, encoder, vocab_size, on_plan, drafter)
     engine = parts["engine"]
     core: EngineCore = engine.EngineCore(
@@ -101,14 +106,35 @@ def overlaps(config: EngineConfig, model: LoadedModel) -> bool:
     return config.overlap == "on"
 
 
+def _proposer(
+    config: EngineConfig, backend: Backend, drafting: Drafting, sizes: Sizes
+) -> Proposer | None:
+    part = backend.parts["speculative"]
+    if config.speculate == "ngram":
+        return NgramProposer(part.NgramIndex)
+    if drafting.head is not None:
+        return AheadProposer()
+    if drafting.model is None:
+        return None
+    blocks = backend.parts["paged_cache"].BlockManager(sizes.num_blocks, config.block_size, 0)
+    worker = make_draft_worker(config, backend, drafting.model, sizes)
+    return ModelProposer(worker, part.DraftPlaces(blocks))
+
+
 def _drafter(
-    config: EngineConfig, model: LoadedModel, cache: KVCacheManager, on_verified: OnVerified | None
+    config: EngineConfig,
+    parts: Parts,
+    model: LoadedModel,
+    cache: KVCacheManager,
+    proposer: Proposer | None,
+    on_verified: OnVerified | None,
 ) -> Drafter:
     return Drafter(
-        NgramProposer() if config.speculate == "ngram" else None,
+        proposer,
         cache,
+        parts["speculative"],
         token_budget=config.step_tokens(model.device.type),
-        num_drafts=config.num_drafts,
+        num_drafts=config.drafts,
         eos_token_ids=model.eos_token_ids,
         on_verified=on_verified,
     )

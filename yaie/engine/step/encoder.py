@@ -78,6 +78,8 @@ class StepEncoder:
         if any(item.drafts for item in scheduled):
             step.drafts = ints(list(chain.from_iterable(item.drafts for item in scheduled)))
             step.num_drafts = ints([len(item.drafts) for item in scheduled])
+        if any(item.ahead is not None for item in scheduled):
+            step.ahead = ints([item.ahead or 0 for item in scheduled])
         self._num_steps += 1
         return step
 

@@ -58,17 +58,18 @@ class StepExecutor:
             self._on_plan(plan)
         if plan.is_empty:
             return SentStep(plan, None)
+        begin = time.perf_counter()  # on a CPU a step is computed when `execute` returns
         step = self._encoder.encode(plan)
         handle = self._worker.execute(step)
         if not step.masked:
-            return SentStep(plan, handle, drafter=self._drafter)
+            return SentStep(plan, handle, drafter=self._drafter, begin=begin)
         constrained = (item for item in plan.scheduled if item.request.matcher is not None)
         waiting = [item for item in constrained if item.samples]
         counts = [1 + len(item.drafts) for item in waiting]
         seats = np.repeat(self._encoder.seats_of([item.request for item in waiting]), counts)
         bits = np.zeros((len(seats), self._mask_bytes), dtype=np.uint8)
         masks = StepMasks(step.step, seats, bits)
-        return SentStep(plan, handle, waiting, masks, drafter=self._drafter)
+        return SentStep(plan, handle, waiting, masks, drafter=self._drafter, begin=begin)
 
 
 class SentStep:
@@ -81,15 +82,17 @@ class SentStep:
         waiting: list[ScheduledRequest] | None = None,
         masks: StepMasks | None = None,
         drafter: Drafter | None = None,
+        begin: float = 0.0,
     ) -> None:
         """handle: None for a plan of nothing. waiting: those that sample under a grammar, in the order
-        of `masks`, whose rows are still to be filled in. drafter: is told what came of the plan."""
+        of `masks`, whose rows are still to be filled in. drafter: is told what came of the plan, and how
+        long it took since `begin`, of `time.perf_counter`."""
         self._plan = plan
         self._handle = handle
         self._waiting = waiting or []
         self._masks = masks
         self._drafter = drafter
-        self._begin = time.perf_counter()
+        self._begin = begin
 
     def send_masks(self) -> None:
         """Let the step sample. All tokens of its constrained requests are known by now. Twice is
@@ -125,7 +128,9 @@ class SentStep:
                 request.logprobs += entries
         outcome = StepOutcome(result.token_ids, self._failed(result))
         if self._drafter is not None:
-            self._drafter.verified(self._plan, outcome, time.perf_counter() - self._begin)
+            seconds = time.perf_counter() - self._begin
+            self._drafter.verified(self._plan, outcome, seconds - result.draft_seconds)
+            self._drafter.made_ahead(self._plan, outcome, result.drafts, result.draft_seconds)
         return outcome
 
     def _failed(self, result: StepResult) -> list[Request]:

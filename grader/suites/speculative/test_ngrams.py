@@ -1,0 +1,179 @@
+"""Task 18.1: an index of n-grams that grows with the text."""
+
+from collections.abc import Sequence
+from typing import Any, overload
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from grader.kit import examples, expect, expect_equal, task, watch
+from solutions.speculative import naive
+
+LAST = (
+    "The n-gram that the text ends in must not find itself: nothing follows it yet. The last token is "
+    "taken in when the next one is known."
+)
+BEHIND = "The place is the index *behind* the n-gram, where what followed it begins."
+LATEST = "Of several earlier occurrences the latest counts: enter it over the other."
+LONGEST = "The longest n-gram that stood before decides: ask for it first."
+LENGTHS = "Every length from `shortest` to `longest` is looked up, both included."
+BEGINNING = "An n-gram has all of its tokens: at the text's beginning there is no long one yet."
+PORTION = (
+    "`read` takes in as many tokens as there are, and `most` at the most: a long prompt is read over "
+    "several steps, and none of its tokens is left out."
+)
+DONE = "True when every token but the last has been taken in, and not before."
+ONCE = (
+    "Each token is taken in once, with a few look-ups. Whoever looks through the text again each time "
+    "takes longer with each token."
+)
+
+
+class Counted(Sequence[int]):
+    """A text that counts how many of its tokens were looked at."""
+
+    def __init__(self, tokens: list[int]) -> None:
+        self.tokens = tokens
+        self.looks = 0
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    @overload
+    def __getitem__(self, index: int) -> int: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[int]: ...
+    def __getitem__(self, index: int | slice) -> int | list[int]:
+        found = self.tokens[index]
+        self.looks += len(found) if isinstance(found, list) else 1
+        return found
+
+
+def place_in(part: Any, text: list[int], longest: int, shortest: int) -> int | None:
+    index = watch(part.NgramIndex(longest, shortest), "index")
+    index.read(text, len(text))
+    found: int | None = index.place(text)
+    return found
+
+
+@task("18.1")
+def test_what_followed_last_time(part: Any) -> None:
+    """The place is behind the n-gram's earlier occurrence, where what followed it begins."""
+    got = place_in(part, [5, 6, 7, 5, 6], 2, 1)
+    why = LAST if got == 5 else BEHIND
+    expect_equal(got, 2, "where what followed 5 6 begins", why=why)
+
+
+@task("18.1")
+def test_an_ngram_does_not_find_itself(part: Any) -> None:
+    """A text that repeats nothing has no place."""
+    for text in ([1], [1, 2, 3], [4, 4, 5], [1, 2, 3, 2]):
+        got = place_in(part, text, 3, 2)
+        expect_equal(got, None, f"the place for {text}, n-grams of 2 and 3", why=LAST)
+    expect_equal(place_in(part, [1, 2, 3], 2, 1), None, "the place for [1, 2, 3]", why=LAST)
+
+
+@task("18.1")
+def test_the_latest_of_several(part: Any) -> None:
+    """Of several occurrences of the same n-gram the latest earlier one counts."""
+    got = place_in(part, [1, 2, 9, 1, 2, 8, 1, 2], 2, 2)
+    expect_equal(got, 5, "the place behind 1 2, which stood twice before", why=LATEST)
+
+
+@task("18.1")
+def test_the_longest_before_the_latest(part: Any) -> None:
+    """A long n-gram counts before a shorter one that stood there later."""
+    text = [1, 2, 3, 9, 5, 2, 3, 8, 1, 2, 3]
+    expect_equal(place_in(part, text, 3, 2), 3, "the place behind 1 2 3", why=LONGEST)
+    text = [0, 1, 2, 3, 9, 5, 1, 2, 3, 8, 0, 1, 2, 3]
+    why = "No n-gram is longer than `longest`: of four equal tokens three are looked at."
+    expect_equal(place_in(part, text, 3, 2), 9, "the place with n-grams of up to 3", why=why)
+
+
+@task("18.1")
+def test_both_ends_of_the_lengths(part: Any) -> None:
+    """The shortest length is looked up, and one that is shorter is not."""
+    expect_equal(place_in(part, [4, 7, 9, 4], 3, 1), 1, "n-grams of 1 to 3", why=LENGTHS)
+    expect_equal(place_in(part, [4, 5, 9, 4, 5], 3, 2), 2, "n-grams of 2 to 3", why=LENGTHS)
+    expect_equal(place_in(part, [4, 7, 9, 4], 3, 2), None, "n-grams of 2 to 3", why=LENGTHS)
+
+
+@task("18.1")
+def test_the_beginning_of_the_text(part: Any) -> None:
+    """The text's first tokens are n-grams of their own length alone."""
+    got = place_in(part, [7, 3, 7], 3, 2)
+    expect_equal(got, None, "the place for [7, 3, 7], n-grams of 2 and 3", why=BEGINNING)
+    expect_equal(place_in(part, [7, 7, 7], 3, 3), None, "7 7 7, n-grams of 3", why=BEGINNING)
+    expect_equal(place_in(part, [7], 3, 1), None, "a text of one token", why=BEGINNING)
+
+
+@task("18.1")
+def test_a_long_text_is_read_in_portions(part: Any) -> None:
+    """A text is read at most so many tokens at a time, and completely in the end."""
+    text = [*range(100, 109), 5, 6, 7, *range(200, 206), 5, 6]
+    index = watch(part.NgramIndex(2, 2), "index")
+    for call in range(3):
+        expect_equal(
+            index.read(text, 6), False, f"read of 6 more tokens, call {call + 1}", why=DONE
+        )
+    expect_equal(
+        index.read(text, 6), True, "read of the last of 19 tokens, in fours of 6", why=PORTION
+    )
+    expect_equal(index.place(text), 11, "the place behind 5 6", why=PORTION)
+    expect_equal(index.read(text, 6), True, "read when there is nothing new", why=DONE)
+
+
+@task("18.1")
+def test_no_more_than_asked_for(part: Any) -> None:
+    """A call of `read` looks at no more than `most` new tokens."""
+    text = Counted(list(range(4000)))
+    index = part.NgramIndex(4, 2)
+    index.read(text, 50)
+    why = "`most` keeps a step short: a prompt of 100,000 tokens must not hold up everybody's step."
+    expect(text.looks <= 50 * 4 * 5, f"read of at most 50 tokens looked at {text.looks}", why=why)
+
+
+@task("18.1")
+def test_a_new_token_costs_a_few_looks(part: Any) -> None:
+    """The work for a new token does not grow with the text."""
+    text = Counted([number * number % 997 for number in range(4000)])
+    index = part.NgramIndex(4, 2)
+    index.read(text, 5000)
+    text.looks = 0
+    for number in range(50):
+        text.tokens.append(number % 7)
+        index.read(text, 5000)
+        index.place(text)
+    problem = f"50 new tokens behind 4,000 took {text.looks:,} looks at the text"
+    expect(text.looks <= 50 * 100, problem, why=ONCE)
+
+
+@task("18.1")
+@examples(150)
+@given(
+    st.lists(st.integers(0, 3), min_size=1, max_size=30),
+    st.integers(1, 4),
+    st.integers(1, 3),
+    st.data(),
+)
+def test_finds_what_a_scan_finds(
+    part: Any, text: list[int], longest: int, shortest: int, data: st.DataObject
+) -> None:
+    """However the text grows, and in whatever portions it is read, a scan finds the same place."""
+    shortest = min(shortest, longest)
+    index = watch(part.NgramIndex(longest, shortest), "index")
+    known = 0
+    while known < len(text):
+        known += data.draw(st.integers(1, len(text) - known))
+        most = data.draw(st.integers(1, 8))
+        calls = 0
+        while not index.read(text[:known], most):
+            calls += 1
+            expect(calls <= known, f"read does not come to an end with {known} tokens", why=DONE)
+        right = naive.scanned(text[:known], longest, shortest)
+        expect_equal(
+            index.place(text[:known]),
+            right,
+            f"the place for {text[:known]}, n-grams of {shortest} to {longest}",
+            why=PORTION,
+        )

@@ -1,0 +1,269 @@
+"""Tasks 18.3 and 18.4: the residual, and rejection sampling."""
+
+import sys
+from itertools import product
+from typing import Any
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from grader.kit import examples, expect, expect_equal, note, task
+from grader.kit.session import SESSION
+from grader.suites.speculative.probabilities import (
+    DRAFT,
+    LAST_TARGET,
+    SECOND_DRAFT,
+    SECOND_TARGET,
+    SURELY_NOT,
+    TARGET,
+    Probs,
+    chance,
+    sure,
+)
+from solutions import speculative as reference
+
+MISSING = "The residual is what the target has more of than the draft, and 0 wherever it has less."
+NEGATIVE = "A probability is not negative: what the target has less of is 0, not below."
+DIVIDED = "Probabilities sum to 1: divide what is missing by its sum."
+ALIKE = (
+    "Target and draft may be equal, and then nothing is missing and nothing can be divided: the target "
+    "itself is the answer."
+)
+ARGUMENTS = "The caller goes on using both arrays: make new ones."
+
+STARTS = (
+    "A draft is accepted with probability min(1, p / q): what the target likes as much as the draft "
+    "model does, always; what it likes half as much, in half of the cases."
+)
+REPLACED = (
+    "A rejected draft is replaced by a draw from the residual of *its* place, what the target "
+    "has more of. From any other distribution some tokens come too often."
+)
+NO_MORE = (
+    "The replacement is the last token: the drafts behind it belong to a text that does not exist."
+)
+GONE = "A rejected draft is not in the output: the replacement stands in its place."
+BONUS = "When all drafts are accepted, one more token is drawn from the target's last row."
+DRAWN = (
+    "Replacement and bonus are drawn by their probabilities; the likeliest is not always the one."
+)
+EACH = "Each draft has a random number of its own; one for all makes what follows depend on it."
+GENERATOR = "All random numbers come from `rng`: the same seed must give the same tokens."
+
+
+def residual(part: Any, target: Probs, draft: Probs) -> Probs:
+    note(f"residual({target.tolist()}, {draft.tolist()})")
+    one, other = target.copy(), draft.copy()
+    with np.errstate(all="ignore"):
+        got: Probs = part.residual(one, other)
+    untouched = bool((one == target).all() and (other == draft).all())
+    expect(untouched, "an argument of residual was changed", why=ARGUMENTS)
+    return np.asarray(got, dtype=np.float64)
+
+
+def expect_probs(got: Probs, wanted: Probs, what: str) -> None:
+    """Equal up to rounding, or the mistake that leads to it."""
+    if not np.isfinite(got).all() or not got.any():
+        why = ALIKE
+    elif (got < 0).any():
+        why = NEGATIVE
+    elif abs(got.sum() - 1) > 1e-6:
+        why = DIVIDED
+    else:
+        why = MISSING
+    same = got.shape == wanted.shape and bool(np.allclose(got, wanted, rtol=1e-9, atol=1e-12))
+    if not same:
+        expect_equal(got.round(6).tolist(), wanted.round(6).tolist(), what, why=why)
+
+
+@task("18.3")
+def test_the_chapters_example(part: Any) -> None:
+    """What is missing, and nothing else, divided by its sum."""
+    got = residual(part, TARGET, DRAFT)
+    expect_probs(got, np.array([4, 0, 0, 1, 0]) / 5, "the residual")
+
+
+@task("18.3")
+def test_nothing_in_common(part: Any) -> None:
+    """A draft that the target never says leaves the whole target."""
+    got = residual(part, np.array([0.25, 0.75, 0.0]), np.array([0.0, 0.0, 1.0]))
+    expect_probs(got, np.array([0.25, 0.75, 0.0]), "the residual")
+
+
+@task("18.3")
+def test_target_and_draft_alike(part: Any) -> None:
+    """If nothing is missing, it is the target."""
+    for row in (TARGET, sure(3), np.full(4, 0.25)):
+        expect_probs(residual(part, row, row.copy()), row, "the residual of equal probabilities")
+
+
+@task("18.3")
+@examples(100)
+@given(st.data(), st.integers(2, 6))
+def test_any_two_distributions(part: Any, data: st.DataObject, vocab: int) -> None:
+    """Never negative, sum 1, in proportion to what is missing."""
+    weights = st.lists(st.integers(0, 9), min_size=vocab, max_size=vocab).filter(any)
+    target, draft = (np.array(data.draw(weights), dtype=np.float64) for _ in range(2))
+    target, draft = target / target.sum(), draft / draft.sum()
+    missing = np.clip(target - draft, 0, None)
+    wanted = missing / missing.sum() if missing.sum() > 0 else target
+    expect_probs(residual(part, target, draft), wanted, "the residual")
+
+
+def on_the_reference(part: Any) -> Any:
+    """The part's rejection_sample, with the reference's residual: that is another task's."""
+    module = sys.modules[part.rejection_sample.__module__]
+    if hasattr(module, "residual"):
+        module.residual = reference.residual  # type: ignore[attr-defined]
+    return part.rejection_sample
+
+
+def sample(
+    part: Any, drafts: list[int], draft: Probs, target: Probs, rng: np.random.Generator
+) -> list[int]:
+    return [int(token) for token in on_the_reference(part)(drafts, draft, target, rng)]
+
+
+def certain(part: Any, drafts: list[int], draft: list[Probs], target: list[Probs]) -> list[int]:
+    """A call whose outcome does not depend on luck."""
+    made = np.stack(draft) if draft else np.zeros((0, len(target[0])))
+    aim = np.stack(target)
+    note(f"rejection_sample({drafts}, {made.tolist()}, {aim.tolist()}, rng)")
+    one, other = made.copy(), aim.copy()
+    got = sample(part, drafts, one, other, np.random.default_rng(SESSION.seed))
+    untouched = bool((one == made).all() and (other == aim).all())
+    expect(untouched, "an argument of rejection_sample was changed", why=ARGUMENTS)
+    return got
+
+
+@task("18.4")
+def test_without_drafts(part: Any) -> None:
+    """Without drafts one token is drawn from the target's only row."""
+    expect_equal(certain(part, [], [], [sure(3)]), [3], "the tokens gained", why=BONUS)
+
+
+@task("18.4")
+def test_certain_drafts_and_the_bonus(part: Any) -> None:
+    """Drafts that the target is as sure of are accepted, and a token of its last row follows."""
+    rows = [sure(1), sure(2)]
+    got = certain(part, [1, 2], rows, [*rows, sure(4)])
+    expect_equal(got, [1, 2, 4], "the tokens gained", why=BONUS)
+    got = certain(part, [2], [np.array([0.2, 0.2, 0.2, 0.2, 0.2])], [sure(2), sure(0)])
+    expect_equal(
+        got, [2, 0], "the tokens gained by a draft that the target likes better", why=STARTS
+    )
+
+
+@task("18.4")
+def test_impossible_drafts(part: Any) -> None:
+    """A draft that the target never says is replaced, and nothing follows."""
+    got = certain(part, [1], [sure(1)], [sure(3), sure(4)])
+    why = GONE if 1 in got else NO_MORE if len(got) > 1 else REPLACED
+    expect_equal(got, [3], "the tokens gained", why=why)
+    rows = [sure(0), sure(1), sure(2)]
+    got = certain(part, [0, 1, 2], rows, [sure(0), sure(3), sure(2), sure(4)])
+    why = GONE if 1 in got else NO_MORE if len(got) > 2 else REPLACED
+    expect_equal(got, [0, 3], "the tokens gained when the second draft is impossible", why=why)
+
+
+ROWS = (np.stack([DRAFT, SECOND_DRAFT]), np.stack([TARGET, SECOND_TARGET, LAST_TARGET]))
+
+
+def many(part: Any, count: int = 8000) -> list[list[int]]:
+    """Outcomes of two drafts each, drawn from the rows of the draft model."""
+    draft, target = ROWS
+    rng = np.random.default_rng(1000 + SESSION.seed)
+    guesses = np.stack([rng.choice(5, count, p=row) for row in draft], axis=1).tolist()
+    return [sample(part, drafts, draft, target, rng) for drafts in guesses]
+
+
+@task("18.4")
+def test_tokens_come_as_the_target_says(part: Any) -> None:
+    """At each place tokens come as often as the target's probabilities say (chi-square)."""
+    outcomes = many(part)
+    target = ROWS[1]
+    longest = max(map(len, outcomes))
+    expect(longest <= 3, f"two drafts brought {longest} tokens", why=GONE)
+    kept = float(np.minimum(ROWS[0][0], target[0]).sum())
+    share = sum(len(tokens) > 1 for tokens in outcomes) / len(outcomes)
+    for place in range(3):
+        tokens = [outcome[place] for outcome in outcomes if len(outcome) > place]
+        if place == 2:
+            expect(tokens, "two drafts never brought three tokens", why=BONUS)
+        counts = np.bincount(tokens, minlength=5).astype(np.float64)
+        shares = (counts / counts.sum()).round(3).tolist()
+        problem = (
+            f"at place {place} tokens come with shares {shares} instead of {target[place].tolist()}"
+        )
+        far_off = abs(share - kept) > 0.03
+        why = (
+            STARTS if place == 0 and far_off
+            else REPLACED if place == 0
+            else f"{EACH} {REPLACED}" if place == 1
+            else f"{BONUS} {DRAWN}"
+        )  # fmt: skip
+        expect(chance(counts, target[place]) > SURELY_NOT, problem, why=why)
+
+
+@task("18.4")
+def test_drafts_are_accepted_as_often_as_can_be(part: Any) -> None:
+    """The first draft is accepted in as many cases as both distributions have in common."""
+    outcomes = many(part, 4000)
+    kept = float(np.minimum(DRAFT, TARGET).sum())
+    share = sum(len(tokens) > 1 for tokens in outcomes) / len(outcomes)
+    problem = f"{share:.1%} of the drafts were accepted, where {kept:.0%} are wanted"
+    expect(abs(share - kept) < 6 * (kept * (1 - kept) / len(outcomes)) ** 0.5, problem, why=STARTS)
+
+
+@task("18.4")
+def test_the_replacement_is_drawn(part: Any) -> None:
+    """A rejected draft's replacement comes by the residual's probabilities."""
+    draft, target = sure(4)[None], np.stack([TARGET, LAST_TARGET])
+    rng = np.random.default_rng(2000 + SESSION.seed)
+    tokens = [sample(part, [4], draft, target, rng)[0] for _ in range(3000)]
+    counts = np.bincount(tokens, minlength=5).astype(np.float64)
+    shares = (counts / counts.sum()).round(3).tolist()
+    problem = f"replacements come with shares {shares} instead of {TARGET.tolist()}"
+    expect(chance(counts, TARGET) > SURELY_NOT, problem, why=f"{DRAWN} {REPLACED}")
+
+
+@task("18.4")
+def test_random_numbers_are_the_callers(part: Any) -> None:
+    """The same generator in the same state gives the same tokens."""
+    draft, target = ROWS
+    for seed in range(40):
+        one, other = (
+            sample(part, [1, 2], draft, target, np.random.default_rng(seed)) for _ in range(2)
+        )
+        expect_equal(other, one, f"the tokens gained with seed {seed}, once more", why=GENERATOR)
+
+
+def behind(rows: Probs, before: tuple[int, ...]) -> Probs:
+    """The distribution behind these tokens."""
+    row: Probs = rows[sum(token * 3**place for place, token in enumerate(before)) % len(rows)]
+    return row
+
+
+@task("18.4")
+def test_three_tokens_together(part: Any) -> None:
+    """Where each distribution depends on the tokens before, texts come as often as the target's."""
+    rng = np.random.default_rng(3000 + SESSION.seed)
+    target, draft = rng.dirichlet(np.ones(3), 7), rng.dirichlet(np.ones(3), 7)
+    counts, wanted = np.zeros((3, 3, 3)), np.zeros((3, 3, 3))
+    for _ in range(4000):
+        drafts: list[int] = []
+        for _ in range(2):
+            drafts.append(int(rng.choice(3, p=behind(draft, tuple(drafts)))))
+        before = [tuple(drafts[:count]) for count in range(3)]
+        made = np.stack([behind(draft, tokens) for tokens in before[:2]])
+        aim = np.stack([behind(target, tokens) for tokens in before])
+        got = sample(part, drafts, made, aim, rng)
+        while len(got) < 3:
+            got.append(int(rng.choice(3, p=behind(target, tuple(got)))))
+        counts[tuple(got[:3])] += 1
+    for tokens in product(range(3), repeat=3):
+        wanted[tokens] = np.prod([behind(target, tokens[:at])[tokens[at]] for at in range(3)])
+    likely = chance(counts.ravel(), wanted.ravel()) > SURELY_NOT
+    problem = "texts of three tokens do not come as often as the target's"
+    expect(likely, problem, why=f"{STARTS} {REPLACED}")

@@ -1,0 +1,222 @@
+"""Task 18.6: what holds after a step with drafts, and the masks of one."""
+
+from typing import Any
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from grader.kit import examples, expect, expect_equal, note, task
+from yaie.core.contracts.drafting import Kept
+
+RIGHT = (
+    "Of the tokens gained the last one was no draft: it came in the place of one, or as the bonus. m "
+    "gained are m - 1 right drafts."
+)
+COMPUTED = (
+    "Computed are the tokens that the step computed, less the rejected drafts. The token gained last is "
+    "not among them: it is the next step's input."
+)
+BLOCKS = "The blocks are those that the computed tokens lie in, the last of them perhaps not full."
+FULL = (
+    "A block may be filed only if it is full of tokens that hold. With a rejected draft in it another "
+    "request would share keys of a text that nobody wrote."
+)
+FAILED = (
+    "A step that gained nothing has failed: what was computed before it holds, and nothing of it."
+)
+
+BACK = (
+    "The grammar ends where it stood, whatever happened on the way: take back as many tokens as were "
+    "accepted, on every way out."
+)
+BEHIND = (
+    "Row i + 1 says what may come behind draft i, so it is filled when that draft was accepted."
+)
+OPEN = (
+    "Behind a draft that may not come no draw counts. All bits of all these rows are set: there is "
+    "nothing to choose from a row without any."
+)
+ASKED = "Whether a draft may come is in the row before it; `accept` is given those alone that may."
+BIT = (
+    "Token t is bit t % 8 of byte t // 8, the lowest bit first, in the row right before the draft."
+)
+
+
+def why_not(got: Kept, right: Kept, num_gained: int) -> str:
+    if num_gained == 0 and got != right:
+        return FAILED
+    if got.num_rejected != right.num_rejected:
+        return RIGHT
+    if got.num_computed != right.num_computed:
+        return COMPUTED
+    return BLOCKS if got.num_blocks != right.num_blocks else FULL
+
+
+def check(part: Any, start: int, known: int, drafts: int, gained: int, size: int) -> None:
+    """Token by token: of what the step computed, those hold that come before the first rejected."""
+    num_tokens = known + drafts
+    right_drafts = max(0, gained - 1)
+    holds = list(range(start))
+    if gained:
+        holds += range(start, start + known + right_drafts)
+    blocks = {token // size for token in holds}
+    full = [block for block in blocks if (block + 1) * size <= len(holds)]
+    right = Kept(len(holds), len(blocks), len(full), drafts - right_drafts)
+    note(f"kept({start}, {num_tokens}, {drafts}, {gained}, {size})")
+    got = part.kept(start, num_tokens, drafts, gained, size)
+    what = (
+        f"what holds: {start} tokens before, {known} known and {drafts} drafts computed, "
+        f"{gained} gained, blocks of {size}"
+    )
+    expect_equal(got, right, what, why=why_not(got, right, gained))
+
+
+@task("18.6")
+def test_the_chapters_table(part: Any) -> None:
+    """Nine tokens computed, one known and four drafts in blocks of four."""
+    for gained in (5, 3, 1, 2, 4):
+        check(part, 9, 1, 4, gained, 4)
+
+
+@task("18.6")
+def test_a_block_with_a_rejected_draft(part: Any) -> None:
+    """A block that was full in the step is not full if a draft in it was rejected."""
+    check(part, 7, 1, 8, 8, 4)
+    check(part, 12, 1, 3, 1, 4)
+    check(part, 15, 1, 0, 1, 16)
+
+
+@task("18.6")
+def test_a_step_that_failed(part: Any) -> None:
+    """Of a step that gained nothing, nothing holds."""
+    check(part, 9, 1, 4, 0, 4)
+    check(part, 0, 6, 0, 0, 4)
+
+
+@task("18.6")
+def test_several_known_tokens(part: Any) -> None:
+    """A step may compute the end of a prompt with drafts behind it."""
+    check(part, 4, 5, 3, 2, 4)
+    check(part, 0, 6, 2, 1, 4)
+    check(part, 0, 6, 0, 1, 4)
+
+
+@task("18.6")
+@examples(150)
+@given(st.integers(0, 40), st.integers(1, 9), st.integers(0, 8), st.integers(1, 16), st.data())
+def test_any_step(
+    part: Any, start: int, known: int, drafts: int, size: int, data: st.DataObject
+) -> None:
+    """Whatever the step was, what holds comes before the first rejected draft."""
+    check(part, start, known, drafts, data.draw(st.integers(0, drafts + 1)), size)
+
+
+class Place:
+    """A grammar of which tokens may follow which, that writes down what is asked of it."""
+
+    def __init__(self, follow: dict[int, set[int]], start: int = 0, width: int = 2) -> None:
+        self._follow = follow
+        self._width = width
+        self.stack = [start]
+        self.refused: list[int] = []
+        self.beyond = False
+
+    def row(self, token: int) -> list[int]:
+        """The mask behind a token."""
+        bits = np.zeros(8 * self._width, np.uint8)
+        bits[list(self._follow[token])] = 1
+        return [int(byte) for byte in np.packbits(bits, bitorder="little")]
+
+    def fill(self, bits: Any) -> None:
+        bits[:] = self.row(self.stack[-1])
+
+    def accept(self, token: int) -> bool:
+        if token not in self._follow[self.stack[-1]]:
+            self.refused.append(token)
+            return False
+        self.stack.append(token)
+        return True
+
+    def rollback(self, count: int) -> None:
+        if not 0 <= count < len(self.stack):
+            self.beyond = True
+            return
+        if count:
+            del self.stack[-count:]
+
+
+FOLLOW = {0: {1, 9}, 1: {8, 2}, 2: {0}, 8: {1, 15}, 9: {9}, 15: {0, 7}, 7: {7}}
+for token in range(16):
+    FOLLOW.setdefault(token, {0})
+
+
+def check_masks(part: Any, drafts: list[int], before: tuple[int, ...] = ()) -> None:
+    place = Place(FOLLOW)
+    for token in before:
+        place.accept(token)
+    stood = list(place.stack)
+    rows = np.full((len(drafts) + 1, 2), 0x5A, np.uint8)
+    wanted, at, dead = [place.row(stood[-1])], stood[-1], False
+    for token in drafts:
+        dead = dead or token not in FOLLOW[at]
+        wanted.append([255, 255] if dead else place.row(token))
+        at = token
+    note(f"masks_ahead(place, {drafts}, rows)")
+    part.masks_ahead(place, drafts, rows)
+    expect_equal(place.refused, [], "drafts that accept had to refuse", why=ASKED)
+    expect(not place.beyond, "the grammar was taken back beyond where it stood", why=BACK)
+    expect_equal(place.stack, stood, "the tokens behind which the grammar stands", why=BACK)
+    got = [[int(byte) for byte in row] for row in rows]
+    for number, (row, right) in enumerate(zip(got, wanted, strict=True)):
+        why = OPEN if right == [255, 255] else BIT if row == [255, 255] else BEHIND
+        expect_equal(row, right, f"row {number} with the drafts {drafts}", why=why)
+
+
+@task("18.6")
+def test_masks_behind_allowed_drafts(part: Any) -> None:
+    """Each draft that may come has the mask behind it in the next row."""
+    check_masks(part, [])
+    check_masks(part, [1])
+    check_masks(part, [1, 8, 15, 7])
+    check_masks(part, [9, 9, 9])
+    check_masks(part, [15, 7], before=(1, 8))
+
+
+@task("18.6")
+def test_masks_behind_a_forbidden_draft(part: Any) -> None:
+    """Behind the first draft that may not come every row is open, and the grammar is back."""
+    check_masks(part, [1, 9, 8, 1])
+    check_masks(part, [4, 1, 8])
+    check_masks(part, [1, 8, 9], before=(1, 8))
+    check_masks(part, [14])
+
+
+class Narrow(Place):
+    """Its mask has one of the tokens that may come: where a text is certain, lab 21's names one."""
+
+    def row(self, token: int) -> list[int]:
+        bits = np.zeros(8 * self._width, np.uint8)
+        bits[min(self._follow[token])] = 1
+        return [int(byte) for byte in np.packbits(bits, bitorder="little")]
+
+
+@task("18.6")
+def test_the_mask_decides(part: Any) -> None:
+    """A draft whose bit is not set may not come, even if the grammar would accept it."""
+    place = Narrow(FOLLOW)
+    rows = np.full((4, 2), 0x5A, np.uint8)
+    note("masks_ahead(place, [1, 8, 15], rows)    # behind 1 the mask has 2 alone")
+    part.masks_ahead(place, [1, 8, 15], rows)
+    expect_equal(place.stack, [0], "the tokens behind which the grammar stands", why=BACK)
+    wanted = [place.row(0), place.row(1), [255, 255], [255, 255]]
+    got = [[int(byte) for byte in row] for row in rows]
+    expect_equal(got, wanted, "the rows", why=ASKED)
+
+
+@task("18.6")
+@examples(80)
+@given(st.lists(st.sampled_from([0, 1, 2, 7, 8, 9, 15]), max_size=5))
+def test_masks_of_any_drafts(part: Any, drafts: list[int]) -> None:
+    """Whatever the drafts are, the rows are right, and the grammar stands where it stood."""
+    check_masks(part, drafts)

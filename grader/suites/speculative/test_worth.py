@@ -1,0 +1,237 @@
+"""Task 18.7: how many drafts are worth it."""
+
+from collections.abc import Callable
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from grader.kit import examples, expect, expect_equal, note, task, watch
+
+SUM = (
+    "A step with k drafts brings 1 + a + a^2 + ... + a^k tokens: the draw that always counts, and each "
+    "further one only if all drafts before it were right."
+)
+BEGIN = "It begins as if one of two draws had been right."
+DECAY = (
+    "Each draw makes what counted before it worth `decay` of that, right ones and asked ones alike; n "
+    "draws do so n times, whether they come in one call or in n."
+)
+NEW = "What is added counts in full: it is what was there before that has become older."
+SHARE = "The rate is the right ones over all that were asked."
+
+SPEED = (
+    "What counts is tokens a second: the expected tokens of all requests over the time of the step."
+)
+DRAFTING = "The step takes as long as it takes to make the drafts and to verify them."
+OTHERS = (
+    "Requests without drafts are in the same step: each brings a token, and each makes it longer."
+)
+ROWS = "A request with n drafts has n + 1 rows in the step: its known token, and the drafts."
+OFFERED = "A request verifies no more drafts than it has."
+NONE = "No draft at all is a choice, and the right one if every number loses."
+REACH = "Every number from 0 to `most` is a choice, `most` included."
+SMALLER = "Of two numbers that bring as many, the smaller: drafts that bring nothing only cost."
+FURTHER = (
+    "A number may be worse than the one before and a larger one better than both, where the time of a "
+    "step grows in stairs. Look at all of them."
+)
+
+
+class Rate:
+    """An acceptance whose rate is known."""
+
+    def __init__(self, rate: float) -> None:
+        self.rate = rate
+
+    def expected(self, num_drafts: int) -> float:
+        return sum((self.rate**number for number in range(1, num_drafts + 1)), 1.0)
+
+    def add(self, right: int, asked: int) -> None:
+        raise AssertionError("most_worth asks; it does not add")
+
+    def __repr__(self) -> str:
+        return f"rate {self.rate:g}"
+
+
+def acceptance(part: Any, decay: float, *added: tuple[int, int]) -> Any:
+    made = watch(part.Acceptance(decay), "acceptance")
+    for right, asked in added:
+        made.add(right, asked)
+    return made
+
+
+def near(got: float, right: float, what: str, why: str) -> None:
+    if abs(got - right) > 1e-9 * max(1.0, abs(right)):
+        expect_equal(round(got, 9), round(right, 9), what, why=why)
+
+
+@task("18.7")
+def test_the_rate_at_first(part: Any) -> None:
+    """It begins as if one of two draws had been right."""
+    near(acceptance(part, 0.9).rate, 0.5, "the rate at first", BEGIN)
+    near(acceptance(part, 0.9, (0, 0)).rate, 0.5, "the rate behind no draw", BEGIN)
+
+
+@task("18.7")
+def test_old_draws_count_less(part: Any) -> None:
+    """One more draw multiplies what counted before."""
+    near(
+        acceptance(part, 0.5, (1, 1)).rate, 1.5 / 2, "the rate behind a draw that was right", SHARE
+    )
+    near(
+        acceptance(part, 0.5, (0, 1)).rate, 0.5 / 2, "the rate behind a draw that was wrong", SHARE
+    )
+    got = acceptance(part, 0.5, (1, 1), (0, 2)).rate
+    near(got, 0.375 / 2.5, "the rate behind one right and two wrong", DECAY)
+    got = acceptance(part, 0.5, (3, 4)).rate
+    near(got, (1 / 16 + 3) / (2 / 16 + 4), "the rate behind four draws in one call", DECAY)
+    got = acceptance(part, 0.8, (2, 2), (0, 1)).rate
+    near(got, 0.8 * (0.64 + 2) / (0.8 * (1.28 + 2) + 1), "two right, one wrong, decay 0.8", NEW)
+
+
+@task("18.7")
+@examples(80)
+@given(st.sampled_from([0.5, 0.9, 0.97]), st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4))))
+def test_any_draws(part: Any, decay: float, added: list[tuple[int, int]]) -> None:
+    """Whatever was added, the rate is the share of draws, each worth what decay has left of it."""
+    made = acceptance(part, decay)
+    right, asked = 1.0, 2.0
+    for one, other in added:
+        few, many = min(one, other), max(one, other)
+        made.add(few, many)
+        keep = decay**many
+        right, asked = right * keep + few, asked * keep + many
+        near(made.rate, right / asked, f"the rate behind {few} right of {many}", DECAY)
+
+
+@task("18.7")
+def test_expected_tokens(part: Any) -> None:
+    """One token always counts, and each draft is worth less than the one before."""
+    made = acceptance(part, 0.9)
+    for number, right in ((0, 1.0), (1, 1.5), (2, 1.75), (4, 1.9375)):
+        near(made.expected(number), right, f"expected({number}) at a rate of 0.5", SUM)
+    made = acceptance(part, 0.5, (1, 1))
+    near(made.expected(3), 1 + 0.75 + 0.75**2 + 0.75**3, "expected(3) at a rate of 0.75", SUM)
+
+
+@task("18.7")
+def test_expected_tokens_of_drafts_that_are_always_right(part: Any) -> None:
+    """At a rate of 1, k drafts are k + 1 tokens."""
+    made = acceptance(part, 0.5, *[(1, 1)] * 80)
+    near(made.expected(4), 5.0, "expected(4) behind 80 draws that were right", SUM)
+
+
+def worth(
+    part: Any,
+    offers: list[tuple[Rate, int]],
+    others: int,
+    seconds: Callable[[int], float],
+    drafting: Callable[[int], float],
+    most: int,
+    said: str,
+) -> int:
+    note(f"most_worth({offers}, {others}, seconds, drafting, {most})    # {said}")
+    got: int = part.most_worth(offers, others, seconds, drafting, most)
+    return got
+
+
+def free(number: int) -> float:
+    return 0.0
+
+
+def flat(size: int) -> float:
+    return 10.0
+
+
+@task("18.7")
+def test_steps_that_take_as_long(part: Any) -> None:
+    """Where verification costs nothing, as many drafts as there are."""
+    got = worth(part, [(Rate(0.5), 9)], 0, flat, free, 6, "a step takes 10, drafting 0")
+    expect_equal(got, 6, "the number of drafts", why=REACH)
+    got = worth(part, [(Rate(0.5), 2)], 0, flat, free, 6, "a step takes 10, drafting 0")
+    expect_equal(got, 2, "the number of drafts when there are 2", why=f"{OFFERED} {SMALLER}")
+
+
+@task("18.7")
+def test_drafting_takes_time(part: Any) -> None:
+    """A draft that takes a tenth of a step is worth it up to the sixth at a rate of 0.8."""
+    got = worth(part, [(Rate(0.8), 9)], 0, flat, float, 9, "a step takes 10, drafting 1 each")
+    expect_equal(got, 6, "the number of drafts", why=DRAFTING)
+
+
+@task("18.7")
+def test_drafts_that_lose(part: Any) -> None:
+    """Where each row takes as long as a step, no draft is worth it."""
+    got = worth(part, [(Rate(0.9), 5)], 0, float, free, 5, "a step of t tokens takes t")
+    expect_equal(got, 0, "the number of drafts", why=f"{NONE} {SPEED}")
+    got = worth(part, [], 3, flat, free, 5, "nobody has drafts")
+    expect_equal(got, 0, "the number of drafts", why=SMALLER)
+    got = worth(part, [(Rate(0.9), 5)], 0, flat, free, 0, "none may be taken")
+    expect_equal(got, 0, "the number of drafts", why=REACH)
+
+
+def cliff(size: int) -> float:
+    """Up to 8 tokens nothing more, from there much more."""
+    return 1.0 if size <= 8 else 10.0
+
+
+@task("18.7")
+def test_rows_of_the_step(part: Any) -> None:
+    """The step's size counts every row: known tokens, drafts, and the other requests'."""
+    for offers, others, right in ((1, 0, 7), (1, 4, 3), (2, 0, 3), (2, 2, 2), (4, 4, 0)):
+        asked = [(Rate(0.5), 9)] * offers
+        said = "a step of up to 8 tokens takes 1, of more 10"
+        got = worth(part, asked, others, cliff, free, 9, said)
+        what = f"the number of drafts, {offers} with drafts and {others} without"
+        expect_equal(got, right, what, why=f"{ROWS} {OTHERS}")
+
+
+@task("18.7")
+def test_the_others_wait(part: Any) -> None:
+    """What a few requests gain, all the others pay for."""
+    offers, said = [(Rate(0.9), 4)], "a step of t tokens takes 10 + t"
+    got = worth(part, offers, 100, lambda size: 10.0 + size, free, 4, said)
+    expect_equal(got, 0, "the number of drafts beside 100 others", why=OTHERS)
+    got = worth(part, offers, 0, lambda size: 10.0 + size, free, 4, said)
+    expect_equal(got, 4, "the number of drafts of one alone", why=SPEED)
+
+
+@task("18.7")
+def test_stairs(part: Any) -> None:
+    """A number may lose and a larger one win."""
+    got = worth(part, [(Rate(0.9), 7)], 0, lambda size: 1.0 if size == 1 else 2.0, free, 7,
+                "one token takes 1, more take 2")  # fmt: skip
+    expect_equal(got, 7, "the number of drafts", why=FURTHER)
+
+
+@task("18.7")
+@examples(100)
+@given(st.data())
+def test_any_offers(part: Any, data: st.DataObject) -> None:
+    """The number taken brings the most tokens a second, and no smaller one as many."""
+    rates = st.sampled_from([0.1, 0.3, 0.5, 0.7, 0.9])
+    offers = data.draw(st.lists(st.tuples(rates.map(Rate), st.integers(1, 6)), max_size=4))
+    others, most = data.draw(st.integers(0, 5)), data.draw(st.integers(0, 8))
+    times = [1.0]
+    for growth in data.draw(
+        st.lists(st.sampled_from([0.0, 0.0, 0.1, 0.5]), min_size=40, max_size=40)
+    ):
+        times.append(times[-1] + growth)
+    draft_time = data.draw(st.sampled_from([0.0, 0.02, 0.1]))
+    stairs = ", ".join(f"{time:g}" for time in times[:10])
+    said = f"steps of 1, 2, ... take {stairs}; drafting {draft_time:g} each"
+    got = worth(
+        part, offers, others, lambda size: times[size], lambda n: draft_time * n, most, said
+    )
+    speeds = []
+    for number in range(most + 1):
+        taken = [(rate, min(number, offered)) for rate, offered in offers]
+        gain = others + sum(rate.expected(count) for rate, count in taken)
+        size = others + sum(1 + count for _, count in taken)
+        speeds.append(gain / (times[size] + draft_time * number))
+    best = max(speeds)
+    first = next(number for number, speed in enumerate(speeds) if speed >= best * (1 - 1e-9))
+    expect(isinstance(got, int) and 0 <= got <= most, f"{got} is none of 0 to {most}", why=REACH)
+    why = SMALLER if speeds[got] >= best * (1 - 1e-9) else SPEED
+    expect_equal(got, first, "the number of drafts", why=why)

@@ -1,0 +1,16 @@
+# Lab 18, your part: task 18.2. The rest is given.
+"""Which draws of a step count: drafts that are single tokens, verified against seeded draws."""
+
+from collections.abc import Sequence
+
+
+# ANCHOR: accepted
+def accepted(drafts: Sequence[int], draws: Sequence[int]) -> list[int]:
+    """See `yaie.core.contracts.drafting.Accepted`."""
+    # TODO 18.2: your code here (the reference: 8 lines).
+    raise NotImplementedError(
+        "speculative task 18.2: not implemented yet; see chapter Guess, then check"
+    )
+
+
+# ANCHOR_END: accepted

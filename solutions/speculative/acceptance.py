@@ -1,0 +1,21 @@
+"""Which draws of a step count: drafts that are single tokens, verified against seeded draws."""
+
+from collections.abc import Sequence
+
+
+# ANCHOR: accepted
+def accepted(drafts: Sequence[int], draws: Sequence[int]) -> list[int]:
+    """See `yaie.core.contracts.drafting.Accepted`."""
+    # BEGIN SOLUTION 18.2
+    gained: list[int] = []
+    for index, token in enumerate(draws):
+        if token < 0:
+            break
+        gained.append(token)
+        if index < len(drafts) and token != drafts[index]:
+            break
+    return gained
+    # END SOLUTION
+
+
+# ANCHOR_END: accepted

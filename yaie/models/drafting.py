@@ -1,0 +1,115 @@
+"""What guesses at a model's tokens: a small model of its own, or a head on its states."""
+
+import json
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from yaie.core.config import EngineConfig
+from yaie.core.contracts import TransformerOps
+from yaie.core.errors import ConfigError, ModelError
+from yaie.core.products import PackedProducts
+from yaie.models.adapter import ModelAdapter
+from yaie.models.llama import LlamaAdapter
+from yaie.models.loader import LoadedModel, ModelLoader
+from yaie.models.mtp import MtpHead
+from yaie.models.weights import checkpoint_files, read_tensors
+
+TUTOR = Path(__file__).parent.parent / "tutor"
+
+
+def load_draft_model(
+    config: EngineConfig,
+    target: LoadedModel,
+    ops: TransformerOps,
+    dtypes: Collection[torch.dtype],
+    products: Callable[[], PackedProducts],
+) -> ModelAdapter:
+    """The model that `config.draft_model` names, or the tutor's own.
+
+    Raises ConfigError if there is none, or if it has another vocabulary, ModelError if it cannot be had.
+    """
+    name = _named(config, "draft")
+    length = target.max_length
+    own = replace(config, model=name, revision=None, dtype="auto", max_model_len=None)
+    loader = ModelLoader(own)
+    if loader.max_length > length:
+        loader = ModelLoader(replace(own, max_model_len=length))
+    adapter, folder = loader.load_adapter(ops, dtypes, products)
+    if adapter.vocab_size != target.adapter.vocab_size or _differ(folder, target.folder):
+        raise ConfigError(
+            f"draft_model {name} has another vocabulary than {target.name}: its drafts would be other "
+            "words. Give a smaller model of the same family",
+            param="draft_model",
+        )
+    if adapter.max_length < length:
+        raise ConfigError(
+            f"draft_model {name} takes texts of {adapter.max_length} tokens and {target.name} of "
+            f"{length}: set max_model_len to {adapter.max_length}",
+            param="draft_model",
+        )
+    return adapter
+
+
+def load_mtp_head(config: EngineConfig, target: LoadedModel) -> MtpHead:
+    """The head that `config.draft_model` names, or the tutor's own.
+
+    Raises ConfigError if there is none, or if the target cannot carry it, ModelError if it does not fit.
+    """
+    folder = Path(_named(config, "mtp")).expanduser()
+    if type(target.adapter) is not LlamaAdapter:
+        raise ConfigError(
+            f"speculate 'mtp' needs a model of the Llama family, and {target.name} is "
+            f"{target.architecture}: take 'ngram', or 'draft' with a smaller model of its family",
+            param="speculate",
+        )
+    described = _config_of(folder)
+    if described.get("architectures") != ["MtpHead"]:
+        raise ConfigError(
+            f"draft_model {folder} is no head that `python -m yaie.tutor.distill --kind mtp` wrote",
+            param="draft_model",
+        )
+    head = MtpHead(target.adapter, described)
+    head.load_weights(read_tensors(checkpoint_files(folder), lambda _: None))
+    return head
+
+
+def _named(config: EngineConfig, kind: str) -> str:
+    if config.draft_model is not None:
+        return config.draft_model
+    if config.model != "tutor":
+        raise ConfigError(
+            f"speculate {kind!r} needs draft_model, what guesses for {config.model}: only the tutor has "
+            "one of its own. Or take 'ngram', which needs none",
+            param="speculate",
+        )
+    folder = TUTOR / kind
+    if not (folder / "config.json").is_file():
+        raise ConfigError(
+            f"{folder} is not there: `python -m yaie.tutor.distill --kind {kind}` writes it",
+            param="speculate",
+        )
+    return str(folder)
+
+
+def _config_of(folder: Path) -> dict[str, Any]:
+    try:
+        found = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{folder / 'config.json'} cannot be read: {error}") from error
+    return found if isinstance(found, dict) else {}
+
+
+def _differ(one: Path, other: Path) -> bool:
+    """Whether both folders have a tokenizer.json, of different vocabularies."""
+    vocabularies = []
+    for folder in (one, other):
+        try:
+            text = (folder / "tokenizer.json").read_text(encoding="utf-8")
+            vocabularies.append(json.loads(text)["model"]["vocab"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return False
+    return bool(vocabularies[0] != vocabularies[1])
