@@ -26,8 +26,15 @@ def test_weights_are_averaged_and_both_logs_kept(tmp_path: Path) -> None:
     assert mean.dtype is torch.bfloat16
     assert mean.tolist() == [1.5, 0.0]
     log = json.loads((tmp_path / "mean" / "training_log.json").read_text())
-    assert log == {"stages": [{"steps": 3}, {"steps": 5}]}
+    assert log == {"share": 0.5, "stages": [{"steps": 3}, {"steps": 5}]}
     assert json.loads((tmp_path / "mean" / "config.json").read_text()) == {"of": "second"}
+
+
+def test_the_second_counts_its_share(tmp_path: Path) -> None:
+    first = saved(tmp_path / "first", torch.tensor([1.0, 4.0]), 3)
+    second = saved(tmp_path / "second", torch.tensor([2.0, -4.0]), 5)
+    average(first, second, tmp_path / "mean", share=0.25)
+    assert load_file(tmp_path / "mean" / "model.safetensors")["w"].tolist() == [1.25, 2.0]
 
 
 def test_two_models_have_no_mean(tmp_path: Path) -> None:

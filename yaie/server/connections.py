@@ -28,7 +28,7 @@ class Wire(h11.Connection):
     goes on. Nothing changes in its state: such a piece leaves it where it was.
     """
 
-    def send(self, event: h11.Event) -> bytes | None:
+    def send(self, event: h11.Event) -> bytes | None:  # type: ignore[override]
         if (
             type(event) is h11.Data
             and type(self._writer) is ChunkedWriter
