@@ -20,6 +20,9 @@ function call([name, args, result]) {
 /** The calls of the radix tree's contract that a step made, in order. */
 export const callsOf = (record) => (record.tree ?? []).map(call);
 
+/** Whether a row computes more than the token that it goes on with and its drafts: a prompt, or one again. */
+export const isChunk = (row) => Boolean(row.is_prefill) || row.num_tokens > 1 + (row.drafts || 0);
+
 /** The tree of a snapshot: nodes [{blocks, locks}], parents first, each with the path above it. */
 export function treeOf({ tree = [] }) {
   let known = emptyTree();

@@ -6,7 +6,7 @@ import { describe, kindOf, ownersOf, tally } from './pool-model.js';
 
 /** The largest cell with which all blocks fit into a width and a height. */
 export function cellSize(blocks, width, height) {
-  for (let size = 34; size > 4; size -= 1) {
+  for (let size = 44; size > 4; size -= 1) {
     if (Math.ceil(blocks / Math.floor(width / size)) * size <= height) return size;
   }
   return 4;
@@ -125,7 +125,7 @@ export function poolView(ctx) {
         cell(g, theme, kind, x, y, inner, ids.slice(0, 3).map((id) => theme.hues[names.of(id).hue]));
         if (size >= 15 && kind === 'shared') badge(g, theme, `×${countOf(state.refs, block)}`, x, y, inner);
         else if (size >= 15 && kind === 'owned') {
-          g.font = `600 ${Math.min(12, Math.floor(size * 0.5))}px ${theme.font}`;
+          g.font = `600 ${Math.min(14, Math.floor(size * 0.5))}px ${theme.font}`;
           g.fillStyle = theme.onHue;
           g.fillText(names.of(ids[0]).letter, x + inner / 2, y + inner / 2 + 4);
         }

@@ -1,5 +1,7 @@
 // A step in a sentence or three, for those who do not yet know what the pictures mean.
 
+import { isChunk } from './format.js';
+
 const plural = (count, word) => `${count} ${word}${count === 1 ? '' : 's'}`;
 const listed = (words) => (words.length < 2 ? words.join('')
   : `${words.slice(0, -1).join(', ')} and ${words.at(-1)}`);
@@ -7,13 +9,17 @@ const few = (words) => (words.length > 6 ? `${words.slice(0, 5).join(', ')} and 
 
 function computed(record, letter) {
   const rows = record.rows ?? [];
-  const chunks = rows.filter(({ is_prefill: isPrefill }) => isPrefill);
-  const decodes = rows.length - chunks.length;
-  const said = chunks.slice(0, 4).map(({ id, start, num_tokens: count }) =>
-    `${letter(id)} computes ${plural(count, 'token')}${start ? ` from ${start} on` : ''}`);
+  const chunks = rows.filter(isChunk);
+  const decoding = rows.filter((row) => !isChunk(row)).map(({ id }) => letter(id));
+  const decodes = decoding.length;
+  const said = chunks.slice(0, 4).map(({ id, start, num_tokens: count, is_prefill: isPrompt }) => {
+    const what = isPrompt ? plural(count, 'prompt token') : plural(count, 'token');
+    return `${letter(id)} computes ${what}${start ? ` from ${start} on` : ''}`;
+  });
   if (chunks.length > 4) said.push(`${chunks.length - 4} more compute chunks`);
-  if (decodes) said.push(decodes > 3 ? `${decodes} requests decode` : `${listed(rows.filter(({ is_prefill: isPrefill }) => !isPrefill)
-    .map(({ id }) => letter(id)))} ${decodes === 1 ? 'decodes' : 'decode'}`);
+  if (decodes) {
+    said.push(decodes > 3 ? `${decodes} requests decode` : `${listed(decoding)} ${decodes === 1 ? 'decodes' : 'decode'}`);
+  }
   return said.length ? `${said.join('; ')}.` : 'Nothing is computed.';
 }
 

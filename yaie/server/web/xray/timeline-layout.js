@@ -3,6 +3,12 @@
 /** Width of a column, in pixels, at each zoom. */
 export const ZOOMS = [4, 7, 11, 16, 24, 36];
 
+/** The zoom with which all steps are in sight, if there is one that is not too wide or too narrow to read. */
+export function autoZoom(steps, width) {
+  if (steps * ZOOMS[4] <= width) return 4;
+  return steps * ZOOMS[2] > width || steps * ZOOMS[3] <= width ? 3 : 2;
+}
+
 /**
  * The columns in sight: as they were, moved as little as shows the cursor.
  * @param {number} first the first one so far @param {number} fit how many fit @param {number} total records

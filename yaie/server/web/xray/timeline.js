@@ -2,20 +2,21 @@
 // decode; dots wait. Above, what each step computed of its budget.
 
 import { html, sized } from './dom.js';
-import { ZOOMS, lanesOf, scrolled, spansOf } from './timeline-layout.js';
+import { isChunk } from './format.js';
+import { ZOOMS, autoZoom, lanesOf, scrolled, spansOf } from './timeline-layout.js';
 
 const TOP = 46, BAR = 30, GUTTER = 34, MOST_LANES = 24;
 
 function row(g, theme, x, y, width, height, each, hue) {
   const colour = theme.hues[hue];
   const gap = width > 8 ? 1.5 : 0.5;
-  if (each.is_prefill || each.num_tokens > 1 + (each.drafts || 0)) {
+  if (isChunk(each)) {
     g.fillStyle = colour;
     g.beginPath();
     g.roundRect(x + gap, y + 1, width - 2 * gap, height - 2, Math.min(3, width / 4));
     g.fill();
     const words = String(each.num_tokens);
-    if (height >= 13 && g.measureText(words).width < width - 3) {
+    if (height >= 13 && g.measureText(words).width <= width - 2) {
       g.fillStyle = theme.onHue;
       g.fillText(words, x + width / 2, y + height / 2 + 3.5);
     }
@@ -47,8 +48,8 @@ function mark(g, theme, x, y, height, kind) {
 }
 
 function bars(g, theme, view, records, budget) {
-  const tokens = (record, isPrefill) => (record.rows ?? [])
-    .reduce((sum, each) => sum + (Boolean(each.is_prefill) === isPrefill ? each.num_tokens : 0), 0);
+  const tokens = (record, ofChunks) => (record.rows ?? [])
+    .reduce((sum, each) => sum + (isChunk(each) === ofChunks ? each.num_tokens : 0), 0);
   const shares = records.map((record) => [tokens(record, true), tokens(record, false)]);
   const most = Math.max(8, ...shares.map(([prefill, decode]) => prefill + decode));
   shares.forEach(([prefill, decode], index) => {
@@ -134,7 +135,7 @@ export function timelineView(ctx) {
     'aria-label': 'Timeline. Left and right arrow keys go from step to step.',
   }, canvas);
   const zoomed = (by) => () => {
-    zoom = Math.max(0, Math.min(ZOOMS.length - 1, zoom + by));
+    chosen = Math.max(0, Math.min(ZOOMS.length - 1, zoom + by));
     ctx.redraw();
   };
   const tools = html('div', { class: 'x-tools' },
@@ -146,7 +147,7 @@ export function timelineView(ctx) {
     html('span', {}, html('i', { class: 'x-key x-key-waits' }), 'waits'),
     html('span', {}, html('i', { class: 'x-key-mark x-warn' }, '✕'), 'preempted'),
     html('span', {}, html('i', { class: 'x-key-mark' }, '▏'), 'ended'));
-  let zoom = 3, view = null, lanes = new Map();
+  let chosen = null, zoom = 3, view = null, lanes = new Map();
 
   const at = (event) => {
     const box = canvas.getBoundingClientRect();
@@ -193,6 +194,7 @@ export function timelineView(ctx) {
     draw() {
       const { store, theme: { now: theme } } = ctx;
       const width = stage.clientWidth;
+      zoom = chosen ?? autoZoom(store.records.length, width - GUTTER);
       const fit = Math.max(1, Math.floor((width - GUTTER) / ZOOMS[zoom]));
       const first = scrolled(view?.first ?? 0, fit, store.records.length, store.cursor);
       const count = Math.min(fit, store.records.length - first);
@@ -211,7 +213,7 @@ export function timelineView(ctx) {
         g.fillRect(view.x(store.cursor), 0, view.zoom, height);
       }
       bars(g, theme, view, records, store.header.token_budget);
-      g.font = `${lane >= 16 ? 11 : 9}px ${theme.font}`;
+      g.font = `${lane >= 16 ? 10.5 : 9}px ${theme.font}`;
       drawLanes(g, theme, view, ctx, records, lanes);
       labels(g, theme, view, ctx, spans, laid);
       axis(g, theme, view, records, store.cursor);

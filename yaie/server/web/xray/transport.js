@@ -1,7 +1,15 @@
 // Pause, step by step, back and forth over what is kept, save, open.
 
-import { html, setText } from './dom.js';
+import { html, setText, svg } from './dom.js';
 import { save } from './recording.js';
+
+// Drawn, since not every font has these signs.
+const ICONS = {
+  first: 'M4 3v10M13 3L6 8l7 5z', back: 'M11 3L4 8l7 5z', play: 'M4 3l9 5-9 5z', pause: 'M5 3v10M11 3v10',
+  next: 'M5 3l7 5-7 5z', last: 'M3 3l7 5-7 5zM12 3v10',
+};
+const icon = (name) => svg('svg', { viewBox: '0 0 16 16', 'aria-hidden': 'true', class: 'x-icon' },
+  svg('path', { d: ICONS[name] }));
 
 const SPEEDS = [[2, '2 steps/s'], [6, '6 steps/s'], [15, '15 steps/s'], [60, '60 steps/s']];
 
@@ -44,11 +52,11 @@ export function transport(ctx, calls) {
     return undefined;
   };
 
-  const playing = button('Play', '▶', toggle);
-  const begin = button('First kept step', '⏮', () => move(0));
-  const back = button('One step back', '◀', () => move(store.cursor - 1));
-  const next = button('One step forward', '▶|', onward);
-  const end = button('Last step', '⏭', () => (ctx.source?.kind === 'live' ? store.follow() : move(store.records.length - 1)));
+  const playing = button('Play', [icon('play'), icon('pause')], toggle);
+  const begin = button('First kept step', icon('first'), () => move(0));
+  const back = button('One step back', icon('back'), () => move(store.cursor - 1));
+  const next = button('One step forward', icon('next'), onward);
+  const end = button('Last step', icon('last'), () => (ctx.source?.kind === 'live' ? store.follow() : move(store.records.length - 1)));
   const slider = html('input', { type: 'range', min: 0, max: 0, value: 0, 'aria-label': 'Step', class: 'x-slider',
     oninput: () => move(Number(slider.value)) });
   const place = html('output', { class: 'x-place' });
@@ -92,7 +100,7 @@ export function transport(ctx, calls) {
     draw() {
       const { records, cursor, header, state } = store;
       const label = isPlaying() ? 'Pause' : 'Play';
-      setText(playing, isPlaying() ? '❚❚' : '▶');
+      playing.dataset.playing = String(isPlaying());
       playing.setAttribute('aria-label', label);
       playing.title = label;
       slider.max = Math.max(0, records.length - 1);
