@@ -91,6 +91,7 @@ class Watched:
         self.tables: dict[str, list[int]] = {}
         self.refs = [0] * self.blocks.num_blocks
         self.began = time.monotonic()
+        self.admitted: dict[str, Request] = {}
         self.recording = Recording([self._header()])
 
     def _header(self) -> Json:
@@ -136,6 +137,9 @@ class Watched:
         ]
         stats = self.cache.stats()
         self.refs = refs
+        self.admitted |= {each.request.request_id: each.request for each in plan.scheduled}
+        looked_up = sum(each.num_prompt_tokens for each in self.admitted.values())
+        found = sum(each.num_cached_tokens for each in self.admitted.values())
         self.recording.lines.append(
             {
                 "kind": "step",
@@ -158,6 +162,7 @@ class Watched:
                 "tree": self.tree.calls,
                 "stats": {
                     "kv_usage": stats["used_blocks"] / stats["total_blocks"],
+                    "hit_rate": found / max(1, looked_up),
                     "ttft": self._first_tokens(outputs),
                 },
             }

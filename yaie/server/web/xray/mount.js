@@ -27,7 +27,7 @@ function panel(view) {
 /**
  * @param {HTMLElement} element what is in it is replaced
  * @param {?import('./source.js').Source} live the engine; null for recordings only
- * @returns {{store: Store, open: (text: string, name?: string) => void, unmount: () => void}}
+ * @returns {{store: Store, open: (text: string, name?: string) => void, draw: () => void, unmount: () => void}}
  */
 export function mount(element, live = null) {
   const ended = new AbortController();
@@ -129,7 +129,7 @@ export function mount(element, live = null) {
   if (live) begin(live);
   ctx.redraw();
   return {
-    store, open,
+    store, open, draw,
     unmount() {
       reading?.abort();
       controls.stop();

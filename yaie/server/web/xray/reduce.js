@@ -20,6 +20,7 @@ const KEPT_ENDED = 64;
  * @property {number} output tokens drawn
  * @property {string} text the end of its answer
  * @property {number[]} table its blocks
+ * @property {number} hostBlocks its blocks in the host pool, while it is swapped out
  * @property {number} preemptions
  * @property {?number} ttft seconds to its first token
  * @property {?string} reason why it ended
@@ -49,7 +50,7 @@ export function initial(header) {
 
 const newRequest = ({ id, prompt_tokens: prompt = 0, max_tokens: maxTokens = 0, priority = 0, words = '' }) => ({
   id, status: 'waiting', words, prompt, maxTokens, priority,
-  computed: 0, cached: 0, output: 0, text: '', table: [], preemptions: 0, ttft: null, reason: null,
+  computed: 0, cached: 0, output: 0, text: '', table: [], hostBlocks: 0, preemptions: 0, ttft: null, reason: null,
 });
 
 /** A state in the middle of things. */
@@ -59,7 +60,7 @@ export function fromSnapshot(header, record) {
     state.requests.set(each.id, {
       ...newRequest(each), status: each.status ?? 'waiting', computed: each.computed ?? 0,
       cached: each.cached ?? 0, output: each.output_tokens ?? 0, text: each.text ?? '',
-      table: [...(record.tables?.[each.id] ?? [])], preemptions: each.preemptions ?? 0,
+      table: [...(record.tables?.[each.id] ?? [])], preemptions: each.preemptions ?? 0, hostBlocks: each.host_blocks ?? 0,
     });
   }
   return {
@@ -78,7 +79,7 @@ function change(requests, id, made) {
 function applyRows(requests, rows) {
   for (const row of rows) {
     change(requests, row.id, (old) => ({
-      status: 'running',
+      status: 'running', hostBlocks: 0,
       cached: old.computed === 0 && row.start > 0 && !old.preemptions ? row.start : old.cached,
       computed: row.start + row.num_tokens - Math.max(0, (row.drafts || 0) + 1 - (row.out?.length || 1)),
       output: old.output + (row.out?.length ?? 0),
@@ -99,15 +100,16 @@ function applyTables(requests, record) {
   for (const [id, table] of touched) change(requests, id, () => ({ table }));
 }
 
-function applyEnds(requests, record) {
+function applyEnds(requests, record, before) {
   for (const [id, how] of record.preempted ?? []) {
     change(requests, id, (old) => ({
       status: how === 'swap' ? 'swapped' : 'preempted', preemptions: old.preemptions + 1, table: [],
       computed: how === 'swap' ? old.computed : 0,
+      hostBlocks: how === 'swap' ? before.get(id)?.table.length ?? 0 : 0,
     }));
   }
   for (const [id, reason] of record.finished ?? []) {
-    if (requests.has(id)) change(requests, id, () => ({ status: 'finished', reason, table: [] }));
+    if (requests.has(id)) change(requests, id, () => ({ status: 'finished', reason, table: [], hostBlocks: 0 }));
   }
   const ended = [...requests.values()].filter(({ status }) => status === 'finished');
   for (const { id } of ended.slice(0, Math.max(0, ended.length - KEPT_ENDED))) requests.delete(id);
@@ -122,7 +124,7 @@ export function reduce(state, record) {
   for (const each of record.new ?? []) requests.set(each.id, newRequest(each));
   applyRows(requests, record.rows ?? []);
   applyTables(requests, record);
-  applyEnds(requests, record);
+  applyEnds(requests, record, state.requests);
   for (const [id, seconds] of Object.entries(record.stats?.ttft ?? {})) {
     if (requests.has(id)) change(requests, id, () => ({ ttft: seconds }));
   }
