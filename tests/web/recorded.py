@@ -1,7 +1,7 @@
 """Recordings of the real engine, each step beside what the engine itself says of its state then.
 
-The records come from the contracts' calls alone, as the server's do. The states come from the reference's
-own fields, which the page never sees: what the page makes of the records must be the same.
+The records come from the contracts' calls alone, as the server's do. The states come from the
+reference's own fields, which the page never sees: what it makes of the records must be the same.
 """
 
 import json

@@ -36,8 +36,9 @@ async ([lines, moves]) => {
     }
     return {
       running: state.running, waiting: state.waiting, refs,
-      tables: Object.fromEntries(alive.filter(({ table }) => table.length).map(({ id, table }) => [id, table])),
-      tree: nodesOf(state.tree).map(({ blocks, locks }) => [blocks, locks]), evictable: numEvictable(state.tree),
+      tables: Object.fromEntries(Object.entries(of('table')).filter(([, table]) => table.length)),
+      tree: nodesOf(state.tree).map(({ blocks, locks }) => [blocks, locks]),
+      evictable: numEvictable(state.tree),
       computed: of('computed'), output: of('output'), cached: of('cached'),
     };
   };
@@ -138,8 +139,11 @@ def test_the_last_thousand_steps_are_kept_and_right_after_the_first_are_dropped(
           const store = new Store(1000);
           store.push({ kind: 'header', v: 1, num_blocks: 300 });
           for (const step of steps) store.push(step);
-          const at = (index) => { store.seek(index); const { state } = store;
-            return [state.n, state.requests.get('a').output, countOf(state.refs, 7), store.records[index].n]; };
+          const at = (index) => {
+            store.seek(index);
+            const { n, requests, refs } = store.state;
+            return [n, requests.get('a').output, countOf(refs, 7), store.records[index].n];
+          };
           return { kept: store.records.length, ends: [at(0), at(500), at(store.records.length - 1)] };
         }""",
         steps,
@@ -158,12 +162,15 @@ def test_who_stays_behind_keeps_their_step_while_others_come(page: Any):
           const { Store } = await import('./xray/store.js');
           const store = new Store(100);
           store.push({ kind: 'header', v: 1 });
-          const add = (from, to) => { for (let n = from; n <= to; n += 1) store.push({ kind: 'step', n, t: n }); };
+          const add = (from, to) => {
+            for (let n = from; n <= to; n += 1) store.push({ kind: 'step', n, t: n });
+          };
           add(1, 90);
           store.seek(80);
           const before = store.state.n;
           add(91, 140);
-          return { before, after: store.state.n, record: store.records[store.cursor].n, last: store.records.at(-1).n };
+          const [record, last] = [store.records[store.cursor].n, store.records.at(-1).n];
+          return { before, after: store.state.n, record, last };
         }"""
     )
     assert found == {"before": 81, "after": 81, "record": 81, "last": 140}
@@ -181,8 +188,12 @@ def test_a_saved_recording_opens_as_what_was_saved(page: Any, recording: Recordi
           const text = serialise(store);
           const again = new Store(1000);
           parse(text).forEach((line) => again.push(line));
-          const states = (one) => one.records.map((_, index) => { one.seek(index); return snapshotOf(one.state); });
-          return { first: parse(text)[1].kind, count: again.records.length, mine: states(store), theirs: states(again) };
+          const states = (one) => one.records.map((_, index) => {
+            one.seek(index);
+            return snapshotOf(one.state);
+          });
+          const first = parse(text)[1].kind;
+          return { first, count: again.records.length, mine: states(store), theirs: states(again) };
         }""",
         [recording.lines, dropped],
     )

@@ -1,4 +1,4 @@
-"""A server of the page's files alone, as `viewer.html` may stand on any, and a page that imports its modules."""
+"""A server of the page's files alone, as `viewer.html` may stand on any, and a page opened there."""
 
 import contextlib
 import functools

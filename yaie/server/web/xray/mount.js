@@ -58,9 +58,13 @@ export function mount(element, live = null) {
   const pointed = html('p', { class: 'x-pointed', role: 'status' });
   const controls = transport(ctx, { open, backToLive: () => begin(live) });
   const tiles = sparklines(ctx);
-  const views = [timelineView, queuesView, poolView, tablesView, treeView, partsView].map((make) => panel(make(ctx)));
+  const [timeline, queues, pool, tables, tree, parts] = [timelineView, queuesView, poolView, tablesView, treeView, partsView]
+    .map((make) => panel(make(ctx)));
+  const views = [timeline, queues, pool, tables, tree, parts];
+  const column = (...panels) => html('div', { class: 'x-column' }, panels.map((each) => each.element));
   const root = html('div', { class: 'xray' }, controls.element, tiles.element,
-    html('div', { class: 'x-told' }, said, pointed), html('div', { class: 'x-panels' }, views.map((each) => each.element)));
+    html('div', { class: 'x-told' }, said, pointed), html('div', { class: 'x-panels' },
+      timeline.element, column(queues, tables), column(pool, tree), parts.element));
   element.replaceChildren(root);
   ctx.theme = watchTheme(root, ctx.redraw, ended.signal);
 
