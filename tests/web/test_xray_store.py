@@ -237,3 +237,24 @@ def test_events_are_found_however_the_stream_is_cut(page: Any):
         stream,
     )
     assert all(each == sent for each in found)
+
+
+def test_a_stream_that_begins_again_goes_on_where_nothing_was_missed(page: Any):
+    found = page.evaluate(
+        """async () => {
+          const { Store } = await import('./xray/store.js');
+          const { snapshotOf } = await import('./xray/snapshot.js');
+          const header = { kind: 'header', v: 1, num_blocks: 8 };
+          const store = new Store(100);
+          const step = (n) => ({ kind: 'step', n, t: n, refs: [[n, 1]] });
+          [header, step(1), step(2), step(3)].forEach((line) => store.push(line));
+          const state = snapshotOf(store.state);
+          [{ ...header }, state, step(4)].forEach((line) => store.push(line));
+          const without = store.records.map(({ n }) => n);
+          [{ ...header }, { ...state, n: 9 }, step(10)].forEach((line) => store.push(line));
+          const gap = store.records.map(({ n }) => n);
+          [{ ...header, num_blocks: 9 }].forEach((line) => store.push(line));
+          return { without, gap, other: store.records.length };
+        }"""
+    )
+    assert found == {"without": [1, 2, 3, 4], "gap": [10], "other": 0}

@@ -27,7 +27,8 @@ function panel(view) {
 /**
  * @param {HTMLElement} element what is in it is replaced
  * @param {?import('./source.js').Source} live the engine; null for recordings only
- * @returns {{store: Store, open: (text: string, name?: string) => void, draw: () => void, unmount: () => void}}
+ * @returns {{store: Store, open: (text: string, name?: string) => void, draw: () => void, connect: () => void,
+ *   disconnect: () => void, unmount: () => void}}
  */
 export function mount(element, live = null) {
   const ended = new AbortController();
@@ -92,13 +93,17 @@ export function mount(element, live = null) {
   }
 
   function begin(source) {
+    controls.stop();
+    names = new Names();
+    store.reset({});
+    read(source);
+  }
+
+  function read(source) {
     reading?.abort();
     reading = new AbortController();
     const { signal } = reading;
-    controls.stop();
-    names = new Names();
     ctx.source = source;
-    store.reset({});
     controls.say('');
     source.read((record) => {
       if (signal.aborted) return;
@@ -134,6 +139,14 @@ export function mount(element, live = null) {
   ctx.redraw();
   return {
     store, open, draw,
+    /** Stop reading, so that the engine need not record for this page; what is there stays. */
+    disconnect() {
+      if (ctx.source?.kind === 'live') reading?.abort();
+    },
+    /** Read on, where `disconnect` had stopped. */
+    connect() {
+      if (ctx.source?.kind === 'live' && reading?.signal.aborted) read(live);
+    },
     unmount() {
       reading?.abort();
       controls.stop();

@@ -15,6 +15,7 @@ export class Store {
 
   /** Forget everything; a header begins a new engine or recording. */
   reset(header) {
+    this.again = false;
     this.header = header;
     this.records = [];
     this.dropped = 0;
@@ -29,7 +30,7 @@ export class Store {
 
   /** Take a record in. */
   push(record) {
-    if (record.kind === 'header') return this.reset(record);
+    if (record.kind === 'header') return this.meet(record);
     if (record.kind === 'snapshot') return this.begin(record);
     if (record.kind !== 'step') return undefined;
     if (this.records.length && this.records.length % EVERY === 0) this.kept.push(this.head);
@@ -41,8 +42,18 @@ export class Store {
     return undefined;
   }
 
-  /** A snapshot: what came before is no longer connected with what comes. */
+  /** A header: of the engine that is known already, whose stream was interrupted, or of another one. */
+  meet(header) {
+    const isKnown = this.records.length > 0 && JSON.stringify(header) === JSON.stringify(this.header);
+    this.again = isKnown;
+    if (!isKnown) this.reset(header);
+  }
+
+  /** A snapshot. Unless it is where we stand, what came before is not connected with what comes. */
   begin(record) {
+    const missedNothing = this.again && record.n === this.head.n;
+    this.again = false;
+    if (missedNothing) return;
     const following = this.following || this.records.length === 0;
     this.dropped += this.records.length;
     this.records = [];
