@@ -81,6 +81,16 @@ def test_a_recording_is_shown_without_an_engine(browser, address, preempting):  
         assert not wrong
 
 
+def test_the_strictest_policy_is_enough(browser, address):  # noqa: F811
+    """No script and no style within a page, nothing of another host, no evaluated text."""
+    with opened(browser, address, bypass_csp=False) as (page, wrong):
+        page.wait_for_selector(".xray[data-step='1']")
+        page.get_by_role("button", name="One step forward").click()
+        page.wait_for_selector(".xray[data-step='2']")
+        page.wait_for_selector(".x-progress .x-prompt[style*=width]")
+        assert not wrong
+
+
 def test_the_pool_s_legend_counts_what_the_engine_counts(browser, address, preempting):  # noqa: F811
     with opened(browser, address) as (page, wrong):
         shown(page, 1)

@@ -25,5 +25,13 @@ export function keyed(parent, keys, make, update) {
     if (parent.children[index] !== child) parent.insertBefore(child, parent.children[index] ?? null);
   });
   for (const [key, child] of parent.byKey) if (!next.has(key)) child.remove();
+  const isNew = parent.byKey.size !== next.size;
   parent.byKey = next;
+  if (isNew) letScroll(parent);
+}
+
+/** What scrolls must be reachable by keyboard, and nothing else. */
+function letScroll(element) {
+  if (element.scrollHeight > element.clientHeight + 1) element.setAttribute('tabindex', '0');
+  else element.removeAttribute('tabindex');
 }

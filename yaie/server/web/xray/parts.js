@@ -14,7 +14,7 @@ export function partsView(ctx) {
       drawn = parts;
       list.replaceChildren(...parts.map(({ lab, whose }) => {
         const isYours = whose !== 'reference';
-        return html('li', { 'data-yours': isYours },
+        return html('li', { 'data-yours': String(isYours) },
           html('span', {}, lab.replaceAll('_', ' ')), html('em', {}, isYours ? 'yours' : 'reference'));
       }));
     },

@@ -12,11 +12,11 @@ function computed(record, letter) {
   const chunks = rows.filter(isChunk);
   const decoding = rows.filter((row) => !isChunk(row)).map(({ id }) => letter(id));
   const decodes = decoding.length;
-  const said = chunks.slice(0, 4).map(({ id, start, num_tokens: count, is_prefill: isPrompt }) => {
+  const sum = chunks.reduce((all, { num_tokens: count }) => all + count, 0);
+  const said = chunks.length > 3 ? [`${chunks.length} requests compute ${sum} tokens of chunks`] : chunks.map(({ id, start, num_tokens: count, is_prefill: isPrompt }) => {
     const what = isPrompt ? plural(count, 'prompt token') : plural(count, 'token');
     return `${letter(id)} computes ${what}${start ? ` from ${start} on` : ''}`;
   });
-  if (chunks.length > 4) said.push(`${chunks.length - 4} more compute chunks`);
   if (decodes) {
     said.push(decodes > 3 ? `${decodes} requests decode` : `${listed(decoding)} ${decodes === 1 ? 'decodes' : 'decode'}`);
   }
@@ -38,7 +38,11 @@ export function tell(state, letter) {
   const reused = (record.rows ?? []).filter(({ id, start, cached }) =>
     start > 0 && cached === start && state.requests.get(id)?.preemptions === 0 && state.events.length
     && state.requests.get(id).output <= 1);
-  for (const { id, start } of reused.slice(0, 3)) said.push(`${letter(id)} found ${start} tokens of its prompt in the tree.`);
+  if (reused.length) {
+    const found = reused.reduce((sum, { start }) => sum + start, 0);
+    const whose = reused.length === 1 ? 'its prompt' : 'their prompts';
+    said.push(`${names(reused.map(({ id }) => id))} found ${found} tokens of ${whose} in the tree.`);
+  }
   for (const [id, how] of record.preempted ?? []) {
     said.push(`No block is free: ${letter(id)} is preempted, ${how === 'swap' ? 'its blocks go to the host' : 'and must be computed again'}.`);
   }

@@ -56,5 +56,5 @@ export function lanesOf(spans, most) {
     ends[lane] = last;
     lanes.set(id, lane);
   }
-  return { lanes, count: ends.length, shared: true };
+  return { lanes, count: ends.length, shared: ends.length < spans.length };
 }

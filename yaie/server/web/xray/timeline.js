@@ -100,12 +100,17 @@ function drawLanes(g, theme, view, ctx, records, lanes) {
 }
 
 function labels(g, theme, view, ctx, spans, { lanes, shared }) {
-  g.font = `600 12px ${theme.font}`;
   g.textAlign = shared ? 'left' : 'right';
+  // Where lanes are narrower than letters, every second or third has one, and the one that is pointed at.
+  const every = Math.ceil(11 / view.lane);
   for (const { id, first } of spans) {
     const { letter, hue } = ctx.names.of(id);
+    const isFocused = ctx.focus.request === id;
+    if (lanes.get(id) % every && !isFocused) continue;
+    if (ctx.focus.request && !isFocused && every > 1) continue;
     const y = TOP + 6 + lanes.get(id) * view.lane + view.lane / 2 + 4;
-    g.globalAlpha = ctx.focus.request && ctx.focus.request !== id ? 0.35 : 1;
+    g.font = `600 ${view.lane < 14 ? 10 : 12}px ${theme.font}`;
+    g.globalAlpha = ctx.focus.request && !isFocused ? 0.35 : 1;
     g.fillStyle = theme.hues[hue];
     g.fillText(letter, shared ? Math.max(GUTTER, view.x(first) - 14) : GUTTER - 8, y);
   }
