@@ -1,5 +1,7 @@
 """Recordings of the real engine, each step beside what the engine itself says of its state then.
 
+`python -m tests.web.recorded` records the two that `viewer.html` offers again.
+
 The records come from the contracts' calls alone, as the server's do. The states come from the
 reference's own fields, which the page never sees: what it makes of the records must be the same.
 """
@@ -17,6 +19,12 @@ from yaie.core.request import Request, RequestStatus
 from yaie.engine.llm_engine import LLMEngine
 
 Json = dict[str, Any]
+
+SAMPLES = Path(__file__).parents[2] / "yaie/server/web/samples"
+SHIPPED: dict[str, Json] = {
+    "four": {"every": 3, "num_blocks": 64},
+    "preemption": {"every": 0, "num_blocks": 12},
+}
 
 
 @dataclass(slots=True)
@@ -250,3 +258,8 @@ def four(every: int, **settings: Any) -> Recording:
         watched.step({name: (prompts[name], params) for name in due})
     watched.engine.close()
     return watched.recording
+
+
+if __name__ == "__main__":
+    for name, load in SHIPPED.items():
+        four(**load).write(SAMPLES / f"{name}.jsonl")

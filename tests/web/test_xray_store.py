@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.book.conftest import browser  # noqa: F401
-from tests.web.recorded import Recording, four
+from tests.web.recorded import SAMPLES, SHIPPED, Recording, four
 from tests.web.xray_pages import opened, serving
 
 LOADS: dict[str, dict[str, Any]] = {
@@ -82,6 +82,18 @@ def test_the_loads_do_what_they_are_for():
     chunked = four(**LOADS["prompts in chunks"]).lines
     starts = [row["start"] for line in chunked for row in line.get("rows", []) if row["id"] == "A"]
     assert starts[:3] == [0, 20, 40]
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_recording_that_is_shipped_is_what_the_engine_does_today(name: str):
+    def timeless(line: dict[str, Any]) -> dict[str, Any]:
+        stats = {key: value for key, value in line.get("stats", {}).items() if key != "ttft"}
+        rest = {key: value for key, value in line.items() if key not in ("t", "ms", "parts")}
+        return rest | {"stats": stats}
+
+    shipped = (SAMPLES / f"{name}.jsonl").read_text("utf-8").splitlines()
+    recorded = json.loads(json.dumps(four(**SHIPPED[name]).lines))
+    assert [*map(timeless, map(json.loads, shipped))] == [*map(timeless, recorded)]
 
 
 def test_the_state_after_every_step_is_the_engine_s(page: Any, recording: Recording):
