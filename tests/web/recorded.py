@@ -244,10 +244,13 @@ class Watched:
         }
 
 
-def four(every: int, **settings: Any) -> Recording:
-    """The book's four requests, one every so many steps, until all are answered."""
+def four(every: int, *, endless: bool = False, **settings: Any) -> Recording:
+    """The book's four requests, one every so many steps, until all are answered.
+
+    endless: they go on behind the end of their answers, and soon repeat themselves.
+    """
     watched = Watched(**settings)
-    params = SamplingParams(temperature=0, max_tokens=57)
+    params = SamplingParams(temperature=0, max_tokens=120 if endless else 57, ignore_eos=endless)
     prompts = {name: watched.engine.encode_chat(messages(name)) for name in QUESTIONS}
     coming = {name: index * every for index, name in enumerate(QUESTIONS)}
     while coming or watched.engine.has_work:

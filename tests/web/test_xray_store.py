@@ -19,6 +19,7 @@ LOADS: dict[str, dict[str, Any]] = {
         "preemption": "swap",
         "swap_space": 0.01,
     },
+    "with drafts": {"every": 4, "num_blocks": 64, "speculate": "ngram", "endless": True},
     "prompts in chunks": {"every": 2, "num_blocks": 13, "token_budget": 20},
 }
 
@@ -79,6 +80,9 @@ def test_the_loads_do_what_they_are_for():
     assert {"match_prefix", "insert", "lock", "unlock", "evict"} <= set(calls)
     swapped = four(**LOADS["a pool too small, swapped"]).lines
     assert ["D", "swap"] in [each for line in swapped for each in line.get("preempted", [])]
+    drafted = four(**LOADS["with drafts"]).lines
+    rows = [row for line in drafted for row in line.get("rows", []) if row["drafts"]]
+    assert {len(row["out"]) <= row["drafts"] for row in rows} == {True, False}
     chunked = four(**LOADS["prompts in chunks"]).lines
     starts = [row["start"] for line in chunked for row in line.get("rows", []) if row["id"] == "A"]
     assert starts[:3] == [0, 20, 40]

@@ -1,4 +1,18 @@
-// The one place that knows how a record is written: yaie/core/records.py describes it.
+// The one place that knows how a record is written. Every line of a stream, and of a recording, is one object:
+//
+//   header    v, model, block_size, num_blocks, num_host_blocks, token_budget, max_num_seqs, prefix_caching,
+//             step_mode, parts [{lab, whose}]
+//   snapshot  n, t, requests [{id, prompt_tokens, max_tokens, priority, words, status, computed, cached,
+//             output_tokens, text, preemptions, host_blocks}], tables {id: [block]}, running [id], waiting [id],
+//             num_waiting, refs [[block, count]], tree [{path, existing, locks}], stats, partial
+//   step      n, t (seconds), merged (how many steps it stands for), new [{id, prompt_tokens, max_tokens, priority,
+//             words}], rows [{id, start, num_tokens, is_prefill, cached, drafts, out [token], text}],
+//             running [id], waiting [id] (the front of the queue), num_waiting, preempted [[id, how]],
+//             finished [[id, reason]], freed [id], tables [[id, column, block]], refs [[block, change]],
+//             tree [[name, arguments, result]], stats {kv_usage, hit_rate, ttft {id: seconds}}
+//
+// `freed` tables are emptied before the entries of `tables` are set. A snapshot's node is its path of blocks, of which
+// the first `existing` are its parent's; parents come first. A field that is missing has not changed or is empty.
 
 import { afterCalls, emptyTree, ROOT } from './tree-model.js';
 
@@ -21,7 +35,12 @@ function call([name, args, result]) {
 export const callsOf = (record) => (record.tree ?? []).map(call);
 
 /** Whether a row computes more than the token that it goes on with and its drafts: a prompt, or one again. */
-export const isChunk = (row) => Boolean(row.is_prefill) || row.num_tokens > 1 + (row.drafts || 0);
+export const isChunk = (row, merged = 1) =>
+  Boolean(row.is_prefill) || row.num_tokens > merged + (row.drafts || 0);
+
+/** Drafts of a row that were not accepted: what was computed for them does not count. */
+export const numRejected = ({ drafts = 0, out = [] }, merged = 1) =>
+  (drafts ? Math.max(0, drafts + merged - out.length) : 0);
 
 /** The tree of a snapshot: nodes [{blocks, locks}], parents first, each with the path above it. */
 export function treeOf({ tree = [] }) {

@@ -17,14 +17,15 @@ function makeRow(ctx, id) {
 }
 
 function updateRow(ctx, row, request) {
-  const { prompt, output, cached, computed, status, text, words, maxTokens, ttft, hostBlocks } = request;
+  const { prompt, output, cached, computed, status, text, words, maxTokens, ttft, hostBlocks, priority } = request;
   setText(row.words, status === 'running' && text ? `…${text.slice(-90)}` : words.trim() || request.id);
   const whole = prompt + Math.max(output, maxTokens);
   const parts = [Math.min(cached, computed), Math.max(0, Math.min(computed, prompt) - cached), Math.max(0, computed - prompt)];
   parts.forEach((count, index) => { row.bar.children[index].style.width = percent(count, whole); });
   const wait = { preempted: 'preempted', swapped: `${hostBlocks} blocks on the host`, waiting: 'waits' }[status];
   const first = ttft == null ? '' : ` · first after ${Math.round(ttft * 1000)} ms`;
-  setText(row.numbers, wait ? `${wait} · ${prompt + output} tokens` : `${prompt} + ${output}${first}`);
+  const rank = priority ? `priority ${priority} · ` : '';
+  setText(row.numbers, rank + (wait ? `${wait} · ${prompt + output} tokens` : `${prompt} + ${output}${first}`));
   row.dataset.status = status;
   row.dataset.lit = String(ctx.focus.request === request.id);
 }

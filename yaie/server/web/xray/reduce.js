@@ -2,7 +2,7 @@
 // not change are shared, so a state can be kept for as long as somebody may want to go back to it.
 
 import { afterCalls, emptyTree } from './tree-model.js';
-import { callsOf, treeOf } from './format.js';
+import { callsOf, numRejected, treeOf } from './format.js';
 import { noCounts, withDeltas } from './counts.js';
 
 const KEPT_ENDED = 64;
@@ -76,12 +76,12 @@ function change(requests, id, made) {
   requests.set(id, { ...old, ...made(old) });
 }
 
-function applyRows(requests, rows) {
+function applyRows(requests, rows, merged) {
   for (const row of rows) {
     change(requests, row.id, (old) => ({
       status: 'running', hostBlocks: 0,
       cached: old.computed === 0 && row.start > 0 && !old.preemptions ? row.start : old.cached,
-      computed: row.start + row.num_tokens - Math.max(0, (row.drafts || 0) + 1 - (row.out?.length || 1)),
+      computed: row.start + row.num_tokens - numRejected(row, merged),
       output: old.output + (row.out?.length ?? 0),
       text: `${old.text}${row.text ?? ''}`.slice(-400),
     }));
@@ -122,7 +122,7 @@ export function reduce(state, record) {
   if (record.kind !== 'step') return state; // of a later version: what we do not know changes nothing
   const requests = new Map(state.requests);
   for (const each of record.new ?? []) requests.set(each.id, newRequest(each));
-  applyRows(requests, record.rows ?? []);
+  applyRows(requests, record.rows ?? [], record.merged);
   applyTables(requests, record);
   applyEnds(requests, record, state.requests);
   for (const [id, seconds] of Object.entries(record.stats?.ttft ?? {})) {

@@ -9,8 +9,8 @@ const few = (words) => (words.length > 6 ? `${words.slice(0, 5).join(', ')} and 
 
 function computed(record, letter) {
   const rows = record.rows ?? [];
-  const chunks = rows.filter(isChunk);
-  const decoding = rows.filter((row) => !isChunk(row)).map(({ id }) => letter(id));
+  const chunks = rows.filter((row) => isChunk(row, record.merged));
+  const decoding = rows.filter((row) => !isChunk(row, record.merged)).map(({ id }) => letter(id));
   const decodes = decoding.length;
   const sum = chunks.reduce((all, { num_tokens: count }) => all + count, 0);
   const said = chunks.length > 3 ? [`${chunks.length} requests compute ${sum} tokens of chunks`] : chunks.map(({ id, start, num_tokens: count, is_prefill: isPrompt }) => {
@@ -33,7 +33,7 @@ export function tell(state, letter) {
   const said = [];
   const names = (ids) => few(ids.map(letter));
   if (record.new?.length) said.push(`${names(record.new.map(({ id }) => id))} ${record.new.length === 1 ? 'arrives' : 'arrive'}.`);
-  if (record.merged > 1) said.push(`${record.merged} steps in one record:`);
+  if (record.merged > 1) said.push(`${record.merged} steps, drawn as one.`);
   said.push(computed(record, letter));
   const reused = (record.rows ?? []).filter(({ id, start, cached }) =>
     start > 0 && cached === start && state.requests.get(id)?.preemptions === 0 && state.events.length

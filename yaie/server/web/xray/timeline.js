@@ -7,10 +7,10 @@ import { ZOOMS, autoZoom, lanesOf, scrolled, spansOf } from './timeline-layout.j
 
 const TOP = 46, BAR = 30, GUTTER = 34, MOST_LANES = 24;
 
-function row(g, theme, x, y, width, height, each, hue) {
+function row(g, theme, x, y, width, height, each, hue, merged) {
   const colour = theme.hues[hue];
   const gap = width > 8 ? 1.5 : 0.5;
-  if (isChunk(each)) {
+  if (isChunk(each, merged)) {
     g.fillStyle = colour;
     g.beginPath();
     g.roundRect(x + gap, y + 1, width - 2 * gap, height - 2, Math.min(3, width / 4));
@@ -26,7 +26,7 @@ function row(g, theme, x, y, width, height, each, hue) {
   const low = Math.max(3, height * 0.34);
   g.fillRect(x + gap, y + (height - low) / 2, width - 2 * gap, low);
   const drawn = each.out?.length ?? 0;
-  if (drawn > 1 && width > 10 && height >= 16) g.fillText(`+${drawn}`, x + width / 2, y + 7);
+  if (drawn > (merged ?? 1) && width > 10 && height >= 16) g.fillText(`+${drawn}`, x + width / 2, y + 7);
 }
 
 function mark(g, theme, x, y, height, kind) {
@@ -49,7 +49,7 @@ function mark(g, theme, x, y, height, kind) {
 
 function bars(g, theme, view, records, budget) {
   const tokens = (record, ofChunks) => (record.rows ?? [])
-    .reduce((sum, each) => sum + (isChunk(each) === ofChunks ? each.num_tokens : 0), 0);
+    .reduce((sum, each) => sum + (isChunk(each, record.merged) === ofChunks ? each.num_tokens : 0), 0);
   const shares = records.map((record) => [tokens(record, true), tokens(record, false)]);
   const most = Math.max(8, ...shares.map(([prefill, decode]) => prefill + decode));
   shares.forEach(([prefill, decode], index) => {
@@ -59,6 +59,7 @@ function bars(g, theme, view, records, budget) {
     g.fillRect(x + 0.5, 4 + BAR - (prefill + decode) * unit, view.zoom - 1, prefill * unit);
     g.fillStyle = theme.muted;
     g.fillRect(x + 0.5, 4 + BAR - decode * unit, view.zoom - 1, decode * unit);
+    if (records[index].merged > 1 && view.zoom >= 16) g.fillText(`×${records[index].merged}`, x + view.zoom / 2, 11);
   });
   if (budget && budget <= most * 1.05) {
     g.strokeStyle = theme.warn;
@@ -87,7 +88,7 @@ function drawLanes(g, theme, view, ctx, records, lanes) {
     }
     for (const each of record.rows ?? []) {
       g.globalAlpha = focus.request && focus.request !== each.id ? 0.25 : 1;
-      row(g, theme, x, laneY(each.id), view.zoom, view.lane, each, names.of(each.id).hue);
+      row(g, theme, x, laneY(each.id), view.zoom, view.lane, each, names.of(each.id).hue, record.merged);
     }
     g.globalAlpha = 1;
     for (const [id] of record.preempted ?? []) {
