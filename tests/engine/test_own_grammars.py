@@ -161,7 +161,8 @@ def test_forced_runs_save_a_third_of_the_forward_passes(tutor: LLMEngine) -> Non
     record = {**ORDER, "required": list(ORDER["properties"])}
     params = SamplingParams(temperature=0, max_tokens=200, constraint=schema(record))
     before = tutor.stats()
-    (request,) = tutor.add_request("Describe an order.", params)
+    asked = tutor.encode_chat([{"role": "user", "content": "Describe an order."}])
+    (request,) = tutor.add_request(asked, params)
     (text,) = run(tutor, request)
     jsonschema.validate(json.loads(text), record)
     spent = {name: value - before[name] for name, value in tutor.stats().items()}

@@ -147,7 +147,7 @@ class ModelAdapter(ABC):
                 self.count(tensor.numel())
             else:
                 self.num_parameters += tensor.numel() * destination.parameters
-                self.weight_bytes += destination.target.nbytes
+                self.weight_bytes += destination.weight_bytes
         check_weights(missing, unexpected, misshapen)
         self.weights_loaded()
 

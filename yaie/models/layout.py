@@ -13,19 +13,25 @@ class Destination:
 
     transposed: the checkpoint has it as [in, out] (GPT-2's Conv1D), the target is [out, in].
     filled: called afterwards. parameters: of the model, in each number (eight in a word of INT4, none
-    in a scale).
+    in a scale). kept: bytes that the engine keeps of it, if not as many as the target has.
     """
 
     target: Tensor
     transposed: bool = False
     filled: Callable[[], None] | None = None
     parameters: int = 1
+    kept: int | None = None
 
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape that the checkpoint's tensor must have."""
         shape = tuple(self.target.shape)
         return shape[::-1] if self.transposed else shape
+
+    @property
+    def weight_bytes(self) -> int:
+        """Of the engine's memory."""
+        return self.target.nbytes if self.kept is None else self.kept
 
     def fill(self, tensor: Tensor) -> None:
         """Copy `tensor` in, converting dtype and device. Raises ValueError on another shape."""

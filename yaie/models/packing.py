@@ -1,5 +1,6 @@
 """How a checkpoint packs its weights, by its config.json: which formats are read, and why not others."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,19 +10,27 @@ from yaie.core.errors import ModelError
 WHOLE = -1
 """The group size that says: all inputs share a scale."""
 
+LEFT_OUT: tuple[list[str] | None, ...] = (None, [], ["lm_head"])
+"""What a configuration may leave in floating point: nothing of a layer."""
+
 
 @dataclass(frozen=True, slots=True)
 class PackedFormat:
-    """Of the layers' products. method: as config.json calls it.
+    """Of the layers' products. method: how the numbers lie in memory, one of `schemes.words.KINDS`.
 
     bits: 4 or 8. group_size: inputs that share a scale; WHOLE for all. zero_offset: what was taken off
-    the zeros before they were stored. ignored: endings of the names of tensors that say nothing new.
+    the zeros before they were stored. zeros: whether there are any. ordered: whether `g_idx` says which
+    group an input belongs to. block: outputs and inputs that share a scale, where it is not a row of
+    inputs; (0, 0) for one scale of all. ignored: endings of the names of tensors that say nothing new.
     """
 
     method: str
     bits: int
-    group_size: int
+    group_size: int = WHOLE
     zero_offset: int = 0
+    zeros: bool = False
+    ordered: bool = False
+    block: tuple[int, int] | None = None
     ignored: tuple[str, ...] = ()
 
 
@@ -41,8 +50,9 @@ def read_format(folder: Path, config: Any) -> PackedFormat | None:
     except _NotRead as error:
         raise ModelError(
             f"the weights in {folder} are quantised ({method}), {error} is not supported. What is read: "
-            "gptq, awq and compressed-tensors (pack-quantized) in 4 bits, and gptq in 8 bits with a "
-            "scale for each output. Or serve the original model in bfloat16, float16 or float32."
+            "gptq and compressed-tensors (pack-quantized) in 4 bits, and in 8 with a scale for each "
+            "output; awq in 4 bits; int-quantized and float-quantized weights; fp8. Or serve the "
+            "original model in bfloat16, float16 or float32."
         ) from None
 
 
@@ -55,66 +65,119 @@ def _unknown(told: dict[str, Any]) -> PackedFormat:
 
 
 def _gptq(told: dict[str, Any]) -> PackedFormat:
-    if why := _refusal(told):
-        raise _NotRead(why)
-    offset = 0 if told.get("checkpoint_format") == "gptq_v2" else 1
-    # Inputs stand in the order of their groups: g_idx says nothing new.
-    return PackedFormat("gptq", int(told["bits"]), int(told["group_size"]), offset, (".g_idx",))
+    bits = _bits(told.get("bits"))
+    size = _group_size(told.get("group_size"), bits)
+    if told.get("checkpoint_format", "gptq") not in ("gptq", "gptq_v2"):
+        raise _NotRead(f"whose checkpoint_format {told['checkpoint_format']!r}")
+    for name in ("lm_head", "dynamic", "modules_in_block_to_quantize"):
+        if told.get(name):
+            raise _NotRead(f"whose {name!r}")
+    # Unless inputs were rounded in another order, g_idx says nothing new.
+    ordered = bool(told.get("desc_act")) and size != WHOLE
+    return PackedFormat(
+        "gptq",
+        bits,
+        size,
+        zero_offset=0 if told.get("checkpoint_format") == "gptq_v2" else 1,
+        zeros=True,
+        ordered=ordered,
+        ignored=() if ordered else (".g_idx",),
+    )
 
 
 def _awq(told: dict[str, Any]) -> PackedFormat:
-    _require_four(told.get("bits"), told.get("group_size"))
+    if told.get("bits") != 4:
+        raise _NotRead(f"which in {told.get('bits')} bits")
     if told.get("version", "gemm") != "gemm":
         raise _NotRead(f"whose version {told['version']!r}")
-    if told.get("modules_to_not_convert") not in (None, [], ["lm_head"]):
+    if told.get("modules_to_not_convert") not in LEFT_OUT:
         raise _NotRead("whose 'modules_to_not_convert'")
-    return PackedFormat("awq", 4, int(told["group_size"]))
+    return PackedFormat("awq", 4, _group_size(told.get("group_size"), 4), zeros=True)
 
 
 def _compressed(told: dict[str, Any]) -> PackedFormat:
     groups = list((told.get("config_groups") or {}).values())
-    if told.get("format") != "pack-quantized" or len(groups) != 1:
-        raise _NotRead(f"whose format {told.get('format')!r} of {len(groups)} groups of weights")
+    form = told.get("format")
+    if form not in _FORMS or len(groups) != 1:
+        raise _NotRead(f"whose format {form!r} of {len(groups)} groups of weights")
     (group,) = groups
+    if group.get("targets") != ["Linear"] or told.get("ignore") not in LEFT_OUT:
+        raise _NotRead("whose 'targets' or 'ignore'")
     how = group.get("weights") or {}
-    if group.get("input_activations") or group.get("output_activations"):
-        raise _NotRead("whose rounding of activations")
-    if told.get("kv_cache_scheme") or told.get("ignore") not in ([], ["lm_head"], None):
-        raise _NotRead("whose 'kv_cache_scheme' or 'ignore'")
-    if group.get("targets") != ["Linear"] or how.get("actorder") or not how.get("symmetric", True):
-        raise _NotRead("whose targets, order of inputs or zeros")
-    channel = how.get("strategy") == "channel"
-    if how.get("type", "int") != "int" or how.get("strategy") not in ("group", "channel"):
-        raise _NotRead(f"whose strategy {how.get('strategy')!r} of {how.get('type')!r}")
-    size: Any = WHOLE if channel else how.get("group_size")
-    _require_four(how.get("num_bits"), size)
-    return PackedFormat("compressed-tensors", 4, int(size), ignored=(".weight_shape",))
+    kind = "float" if form == "float-quantized" else "int"
+    if how.get("type", "int") != kind:
+        raise _NotRead(f"whose type {how.get('type')!r} of {form!r}")
+    return _FORMS[form](how)
 
 
-_READERS = {"gptq": _gptq, "awq": _awq, "compressed-tensors": _compressed}
+def _pack_quantized(how: dict[str, Any]) -> PackedFormat:
+    bits = _bits(how.get("num_bits"))
+    if how.get("strategy") not in ("group", "channel"):
+        raise _NotRead(f"whose strategy {how.get('strategy')!r}")
+    size: Any = WHOLE if how["strategy"] == "channel" else how.get("group_size")
+    return PackedFormat(
+        "pack-quantized",
+        bits,
+        _group_size(size, bits),
+        zeros=not how.get("symmetric", True),
+        ordered=how.get("actorder") in ("group", "dynamic") and size != WHOLE,
+        ignored=(".weight_shape", *_OF_ACTIVATIONS),
+    )
 
 
-def _require_four(bits: Any, size: Any) -> None:
-    if bits != 4:
+def _int_quantized(how: dict[str, Any]) -> PackedFormat:
+    if how.get("num_bits") != 8 or how.get("strategy") != "channel":
+        raise _NotRead(f"whose strategy {how.get('strategy')!r} in {how.get('num_bits')} bits")
+    zeros = not how.get("symmetric", True)
+    return PackedFormat("int-quantized", 8, zeros=zeros, ignored=_OF_ACTIVATIONS)
+
+
+def _float_quantized(how: dict[str, Any]) -> PackedFormat:
+    strategy, size = how.get("strategy"), how.get("block_structure")
+    blocks = {"channel": (1, WHOLE), "tensor": (0, 0)}
+    if strategy == "block" and isinstance(size, list) and len(size) == 2:
+        blocks["block"] = (size[0], size[1])
+    if how.get("num_bits") != 8 or strategy not in blocks:
+        raise _NotRead(f"whose strategy {strategy!r} in {how.get('num_bits')} bits")
+    return PackedFormat("float-quantized", 8, block=blocks[strategy], ignored=_OF_ACTIVATIONS)
+
+
+def _fp8(told: dict[str, Any]) -> PackedFormat:
+    if told.get("fmt", "e4m3") != "e4m3":
+        raise _NotRead(f"whose fmt {told['fmt']!r}")
+    left_out = told.get("modules_to_not_convert") or told.get("ignored_layers")
+    if left_out not in LEFT_OUT:
+        raise _NotRead("whose 'modules_to_not_convert'")
+    size = told.get("weight_block_size")
+    if size is None:
+        return PackedFormat("float-quantized", 8, block=(0, 0), ignored=_OF_ACTIVATIONS)
+    return PackedFormat("fp8", 8, block=tuple(size), ignored=_OF_ACTIVATIONS)
+
+
+_READERS: dict[str, Callable[[dict[str, Any]], PackedFormat]] = {
+    "gptq": _gptq,
+    "awq": _awq,
+    "compressed-tensors": _compressed,
+    "fp8": _fp8,
+}
+_FORMS: dict[Any, Callable[[dict[str, Any]], PackedFormat]] = {
+    "pack-quantized": _pack_quantized,
+    "int-quantized": _int_quantized,
+    "float-quantized": _float_quantized,
+}
+# Scales for rounding what a product reads, and keys and values: here they keep the model's dtype.
+_OF_ACTIVATIONS = (".input_scale", ".input_zero_point", ".output_scale", ".k_scale", ".v_scale")
+
+
+def _bits(bits: Any) -> int:
+    if bits not in (4, 8):
         raise _NotRead(f"which in {bits} bits")
+    return int(bits)
+
+
+def _group_size(size: Any, bits: int) -> int:
     if not isinstance(size, int) or (size != WHOLE and (size <= 0 or size % 8)):
         raise _NotRead(f"which in groups of {size}")
-
-
-def _refusal(told: dict[str, Any]) -> str:
-    """Which variant of gptq is not read, in words; "" if it is."""
-    bits, size = told.get("bits"), told.get("group_size")
-    if bits not in (4, 8):
-        return f"which in {bits} bits"
-    if not isinstance(size, int) or (size != WHOLE and (size <= 0 or size % 8)):
-        return f"which in groups of {size}"
     if bits == 8 and size != WHOLE:
-        return "which in 8 bits and in groups"
-    if told.get("desc_act"):
-        return "whose order of inputs by activation (desc_act)"
-    if told.get("checkpoint_format", "gptq") not in ("gptq", "gptq_v2"):
-        return f"whose checkpoint_format {told['checkpoint_format']!r}"
-    for name in ("lm_head", "dynamic", "modules_in_block_to_quantize"):
-        if told.get(name):
-            return f"whose {name!r}"
-    return ""
+        raise _NotRead("which in 8 bits and in groups")
+    return size

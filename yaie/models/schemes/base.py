@@ -75,3 +75,15 @@ def register_scheme(name: str) -> Callable[[Kind], Kind]:
 def registered_schemes() -> dict[str, type[Scheme]]:
     """Every scheme by its name."""
     return dict(_REGISTRY)
+
+
+PREFERRED = ("onednn_packed", "plain")
+"""The fastest first; the last one takes any weight."""
+
+
+def choose_scheme(
+    out_features: int, in_features: int, dtype: torch.dtype, device: torch.device
+) -> type[Scheme]:
+    """The fastest scheme for a weight [out, in] of floating-point numbers."""
+    schemes = (_REGISTRY[name] for name in PREFERRED)
+    return next(kind for kind in schemes if kind.suits(out_features, in_features, dtype, device))

@@ -3,10 +3,9 @@
 name.qweight   [in * bits / 32, out] int32   the codes, along the inputs
 name.qzeros    [groups, out * bits / 32]     the zeros, along the outputs, most often less 1
 name.scales    [groups, out] float16
-name.g_idx     [in] int32                    the group of each input: i // group_size, so not read
+name.g_idx     [in] int32                    the group of each input; read if it is not i // group_size
 """
 
-import sys
 from collections.abc import Sequence
 
 import torch
@@ -14,7 +13,7 @@ from torch import Tensor
 
 from yaie.core.quantized import Int4Weight, Int8Weight
 from yaie.models.layout import Destination
-from yaie.models.schemes.words import KINDS, WORD, Int4Scheme, WordScheme, int32
+from yaie.models.schemes.words import KINDS, WORD, Int4Scheme, WordScheme, bytes_of, int32
 
 
 class GptqWords(WordScheme):
@@ -45,8 +44,13 @@ class GptqInt4(Int4Scheme, GptqWords):
 
     name = "gptq_int4"
 
+    def destinations(self, names: Sequence[str]) -> dict[str, Destination]:
+        groups = self._group_parts(names, "g_idx", self._scales.device)
+        return {**super().destinations(names), **groups}
+
     def _complete(self) -> None:
-        self._weight = Int4Weight(self._qweight, self._scales, self._zeros(), self._size)
+        qweight = self._by_group(self._qweight)
+        self._weight = Int4Weight(qweight, self._scales, self._zeros(), self._size)
 
 
 class GptqInt8(GptqWords):
@@ -56,9 +60,9 @@ class GptqInt8(GptqWords):
 
     def _complete(self) -> None:
         inputs, outputs = self._layout.in_features, self._layout.out_features
-        codes = _bytes(self._qweight).view(inputs // 4, outputs, 4).transpose(0, 1)
+        codes = bytes_of(self._qweight).view(inputs // 4, outputs, 4).transpose(0, 1)
         signed = (codes.reshape(outputs, inputs).short() - 128).to(torch.int8)
-        zeros = _bytes(self._zeros()).flatten().int() - 128
+        zeros = bytes_of(self._zeros()).flatten().int() - 128
         self._weight = Int8Weight(
             signed, self._scales[0].contiguous(), zeros if bool(zeros.any()) else None
         )
@@ -69,12 +73,6 @@ class GptqInt8(GptqWords):
 
 
 KINDS |= {("gptq", 4): GptqInt4, ("gptq", 8): GptqInt8}
-
-
-def _bytes(words: Tensor) -> Tensor:
-    """[..., n] int32 as [..., 4 * n] uint8, the lowest first."""
-    assert sys.byteorder == "little"
-    return words.contiguous().view(torch.uint8)
 
 
 def _plus_one(words: Tensor, bits: int) -> Tensor:

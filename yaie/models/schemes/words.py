@@ -4,6 +4,7 @@ Stacked products lie side by side along their outputs, or one above the other wh
 output first.
 """
 
+import sys
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -56,17 +57,23 @@ class WordScheme(Scheme):
         how, inputs, outputs = packing.format, layout.in_features, layout.out_features
         self._codes = WORD // how.bits
         self._size = inputs if how.group_size == WHOLE else how.group_size
-        if inputs % self._size or any(size % self._codes for size in (inputs, *layout.sizes)):
-            raise ModelError(
-                f"a product of {inputs} inputs and {outputs} outputs cannot be packed in {how.bits} "
-                f"bits and groups of {self._size}: its sizes and config.json do not fit together"
-            )
         self._layout = layout
+        self._dtype = dtype
         self._how = how
+        self._check_sizes()
         self._products = packing.products
         self._bias = torch.empty(outputs, dtype=dtype, device=device) if layout.bias else None
         self._unfilled = 0
         self._make(inputs, outputs, inputs // self._size, device)
+
+    def _check_sizes(self) -> None:
+        inputs, sizes = self._layout.in_features, self._layout.sizes
+        if inputs % self._size or any(size % self._codes for size in (inputs, *sizes)):
+            raise ModelError(
+                f"a product of {inputs} inputs and {sum(sizes)} outputs cannot be packed in "
+                f"{self._how.bits} bits and groups of {self._size}: its sizes and config.json do not "
+                "fit together"
+            )
 
     @abstractmethod
     def _make(self, inputs: int, outputs: int, groups: int, device: torch.device) -> None:
@@ -104,12 +111,55 @@ class WordScheme(Scheme):
 
 
 class Int4Scheme(WordScheme):
-    """Four bits a weight, in whatever order the checkpoint had them."""
+    """Four bits a weight, in whatever order the checkpoint had them.
+
+    Where inputs were rounded in the order of what they weigh (`desc_act`), those of a group do not stand
+    side by side. They are put there once, and each input of the product is picked in that order.
+    """
 
     _weight: Int4Weight
+    _order: Tensor | None = None
 
     def __call__(self, x: Tensor) -> Tensor:
+        if self._order is not None:
+            x = x[:, self._order]
         return self._biased(self._products.int4(x, self._weight))
+
+    def _group_parts(
+        self, names: Sequence[str], suffix: str, device: torch.device
+    ) -> dict[str, Destination]:
+        """Those of the group of each input, [in] int32, where the checkpoint tells them."""
+        if not self._how.ordered:
+            return {}
+        count = len(self._layout.sizes)
+        self._unfilled += count
+        self._groups = torch.empty(
+            count, self._layout.in_features, dtype=torch.int32, device=device
+        )
+        return {
+            f"{name}.{suffix}": Destination(part, filled=self._filled, parameters=0)
+            for name, part in zip(names, self._groups, strict=True)
+        }
+
+    def _by_group(self, qweight: Tensor) -> Tensor:
+        """Words [in / 8, out] with the inputs of a group side by side. Raises ModelError for products
+        with the same input that want it in different orders, and for groups of uneven size."""
+        if not self._how.ordered:
+            return qweight
+        groups = self._groups[0]
+        order = groups.argsort(stable=True)
+        even = torch.arange(len(groups), device=groups.device) // self._size
+        if not (self._groups == groups).all() or not torch.equal(groups[order].long(), even):
+            raise ModelError(
+                "the order in which inputs were rounded (g_idx) differs between products that share "
+                "them, or gives groups of uneven size, which is not supported. Serve the original model."
+            )
+        del self._groups
+        if torch.equal(groups.long(), even):
+            return qweight
+        self._order = order
+        codes = numbers(qweight).transpose(1, 2).flatten(0, 1)[order]
+        return words(codes.unflatten(0, (-1, 8)).transpose(1, 2))
 
 
 KINDS: dict[tuple[str, int], type[WordScheme]] = {}
@@ -126,6 +176,12 @@ def words(numbers: Tensor) -> Tensor:
     """[..., 8] numbers of four bits as int32 [...]."""
     shifts = 4 * torch.arange(8, device=numbers.device)
     return int32((numbers.long() << shifts).sum(dim=-1))
+
+
+def bytes_of(words: Tensor) -> Tensor:
+    """[..., n] int32 as [..., 4 * n] uint8, the lowest first."""
+    assert sys.byteorder == "little"
+    return words.contiguous().view(torch.uint8)
 
 
 def int32(bits: Tensor) -> Tensor:

@@ -1,0 +1,99 @@
+"""Weights in eight bits with a floating point (E4M3), and the scales they are multiplied by.
+
+float-quantized (compressed-tensors), and fp8 without blocks:
+name.weight         [out, in] float8_e4m3fn
+name.weight_scale   [out, 1], or a single number
+
+fp8 in blocks (DeepSeek-V3's way, 128 x 128):
+name.weight_scale_inv   [out / block, in / block], the last blocks of a side may be cut; a factor too,
+                        in spite of its name
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from yaie.core.products import PlainWeight
+from yaie.models.layout import Destination
+from yaie.models.packing import WHOLE
+from yaie.models.schemes.base import choose_scheme
+from yaie.models.schemes.words import KINDS, WordScheme
+
+
+class Fp8(WordScheme):
+    """Multiplied out when all of it is there, into the model's dtype: a checkpoint is read, no memory is
+    saved. What a product reads is not rounded to eight bits, as kernels for this format would."""
+
+    name = "fp8"
+
+    def _check_sizes(self) -> None:
+        """Any size will do."""
+
+    def _make(self, inputs: int, outputs: int, groups: int, device: torch.device) -> None:
+        self._codes8 = torch.empty(outputs, inputs, dtype=torch.float8_e4m3fn, device=device)
+        self._scales = [self._scales_of(size, device) for size in self._layout.sizes]
+
+    def _scales_of(self, outputs: int, device: torch.device) -> Tensor:
+        assert self._how.block is not None
+        rows, columns = self._how.block
+        inputs = self._layout.in_features
+        shape: tuple[int, ...] = (1,)
+        if rows:
+            columns = inputs if columns == WHOLE else columns
+            shape = (-(-outputs // rows), -(-inputs // columns))
+        return torch.empty(shape, dtype=torch.float32, device=device)
+
+    def destinations(self, names: Sequence[str]) -> dict[str, Destination]:
+        suffix = "weight_scale_inv" if self._how.method == "fp8" else "weight_scale"
+        sizes = self._layout.sizes
+        places = self._biases(names)
+        self._unfilled += 2 * len(sizes)
+        for name, codes, scales in zip(names, self._codes8.split(sizes), self._scales, strict=True):
+            kept = codes.numel() * self._dtype.itemsize
+            places[f"{name}.weight"] = Destination(codes, filled=self._filled, kept=kept)
+            kind = Destination if self._how.block != (0, 0) else SingleNumber
+            places[f"{name}.{suffix}"] = kind(scales, filled=self._filled, parameters=0, kept=0)
+        return places
+
+    def _complete(self) -> None:
+        sizes, inputs = self._layout.sizes, self._layout.in_features
+        weight = torch.empty(sum(sizes), inputs, dtype=self._dtype, device=self._codes8.device)
+        parts = zip(weight.split(sizes), self._codes8.split(sizes), self._scales, strict=True)
+        for part, codes, scales in parts:
+            part.copy_(codes.float() * self._spread(scales, len(part)))
+        del self._codes8, self._scales
+        kind = choose_scheme(sum(sizes), inputs, self._dtype, weight.device)
+        self._inner = kind(replace(self._layout, bias=False), self._dtype, weight.device, weight)
+
+    def _spread(self, scales: Tensor, outputs: int) -> Tensor:
+        """What each weight is multiplied by: [outputs, in], or what broadcasts to it."""
+        assert self._how.block is not None
+        rows, columns = self._how.block
+        if rows > 1:
+            scales = scales.repeat_interleave(rows, dim=0)[:outputs]
+        if columns > 1:
+            scales = scales.repeat_interleave(columns, dim=1)[:, : self._layout.in_features]
+        return scales
+
+    @property
+    def plain(self) -> PlainWeight | None:
+        inner = self._inner.plain
+        return None if inner is None else PlainWeight(inner.weight, self._bias)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return self._biased(self._inner(x))
+
+    def in_float32(self, x: Tensor) -> Tensor:
+        return self._biased(self._inner.in_float32(x))
+
+
+class SingleNumber(Destination):
+    """Stored as [1], or without a dimension."""
+
+    def fill(self, tensor: Tensor) -> None:
+        Destination.fill(self, tensor.reshape(1) if tensor.numel() == 1 else tensor)
+
+
+KINDS |= {("float-quantized", 8): Fp8, ("fp8", 8): Fp8}
