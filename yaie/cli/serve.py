@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -49,10 +50,13 @@ def serve(config: EngineConfig, settings: ServerSettings) -> None:
     log()
     if said := unknown_variables():
         logger.warning(said)
+    if settings.step:
+        config = replace(config, overlap="off")
     in_process = partial(EngineProcess, prepare=log, load_tokenizer=load_tokenizer)
+    in_thread = partial(EngineThread, step_mode=settings.step)
     engine = AsyncEngine(
         partial(_load, config),
-        make_driver=in_process if _has_process(settings) else EngineThread,
+        make_driver=in_process if _has_process(settings) else in_thread,
         **settings.engine_limits,
     )
     api = load_part("api_server", config.mine).package
@@ -86,6 +90,8 @@ def _load(config: EngineConfig) -> "LLMEngine":
 
 def _has_process(settings: ServerSettings) -> bool:
     """Whether the engine gets a process of its own."""
+    if settings.step:
+        return False
     if settings.engine_process is not None:
         return settings.engine_process
     if hasattr(os, "sched_getaffinity"):
@@ -110,6 +116,10 @@ def _announce(facts: "EngineFacts", settings: ServerSettings, url: str) -> None:
     say(f"steps        {facts.config.step_tokens(facts.device):,} tokens at most (token_budget)")
     say(f"KV pool      {facts.pool_tokens:,} tokens: {_concurrency(facts)}")
     show_table(parts_table(facts.parts))
+    if settings.web:
+        say(
+            f"page         {url}/" + (" (the engine waits for it: --step)" if settings.step else "")
+        )
     say(f"\nServing at {url}/v1 (Ctrl-C stops). Try:\n")
     key = "-H 'Authorization: Bearer YOUR_KEY' " if settings.api_key else ""
     say(

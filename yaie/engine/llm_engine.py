@@ -3,12 +3,13 @@
 `AsyncEngine` runs it behind the server; `generate` and `chat_completion` run it to the end here.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from yaie.backends import Backend, choose_backend
+from yaie.core.batch import StepPlan
 from yaie.core.config import EngineConfig
 from yaie.core.contracts import ApiServer
 from yaie.core.errors import ConfigError, EngineOverloadedError, InvalidRequestError, YaieError
@@ -63,6 +64,7 @@ class LLMEngine:
         self.max_model_len = self._model.max_length
         self._counters = Counters()
         self._mailbox = Mailbox()
+        self._tell_plan: Callable[[StepPlan], None] | None = None
         self._machine: Machine | RecoveringMachine = self._assembled()
         self.pool_tokens = self._machine.sizes.num_blocks * self.config.block_size
         self._intake = Intake(
@@ -76,7 +78,7 @@ class LLMEngine:
                 config,
                 self.backend,
                 self._model,
-                counters.planned,
+                self._planned,
                 on_verified=counters.verified,
                 drafting=self._drafting,
             )
@@ -84,6 +86,11 @@ class LLMEngine:
         if parts_in_steps(self.backend.parts):
             return RecoveringMachine(make, self.config, self.backend.parts)
         return make(self.config)
+
+    def _planned(self, plan: StepPlan) -> None:
+        self._counters.planned(plan)
+        if self._tell_plan is not None:
+            self._tell_plan(plan)
 
     @property
     def model_name(self) -> str:
@@ -198,6 +205,20 @@ class LLMEngine:
         self._counters.stepped(outputs)
         self._mailbox.put(outputs)
         return self._mailbox.take_unclaimed()
+
+    def tell_plans(self, tell: Callable[[StepPlan], None] | None) -> None:
+        """Call this with each plan before it is sent to the worker; None: no more."""
+        self._tell_plan = tell
+
+    @property
+    def machine_parts(self) -> Machine | RecoveringMachine:
+        """Scheduler, cache, blocks and tree, to be looked at. Another object after a part failed."""
+        return self._machine
+
+    @property
+    def num_steps(self) -> int:
+        """Steps since it started."""
+        return self._counters.steps
 
     def take_started(self) -> list[str]:
         """Ids of the requests that had their first turn since the last call."""

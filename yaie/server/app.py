@@ -24,6 +24,8 @@ from yaie.server.responses.routes import responses_router
 from yaie.server.service import Service
 from yaie.server.settings import ServerSettings
 from yaie.server.tokens import tokens_router
+from yaie.server.watch import watch_router
+from yaie.server.web_page import page_paths, page_routes
 
 if TYPE_CHECKING:
     from yaie.core.contracts import ApiServer
@@ -67,6 +69,9 @@ def create_app(
     app.include_router(embeddings_router(service, api))
     app.include_router(tokens_router(service, api))
     app.include_router(info_router(service))
+    if settings.web:
+        app.include_router(watch_router(service, step_mode=settings.step))
+        app.router.routes += page_routes()
     install_document(
         app, api, max_body_bytes=settings.max_body_bytes, with_keys=bool(settings.api_key)
     )
@@ -93,9 +98,8 @@ def _add_middleware(
         rejections=rejections,
     )
     if settings.api_key:
-        app.add_middleware(
-            KeyGuard, refuse=api.http_error, keys=settings.api_key, exempt=OPEN_PATHS
-        )
+        exempt = OPEN_PATHS | page_paths() if settings.web else OPEN_PATHS
+        app.add_middleware(KeyGuard, refuse=api.http_error, keys=settings.api_key, exempt=exempt)
     if settings.allowed_origins:
         app.add_middleware(
             CORSMiddleware,

@@ -44,6 +44,12 @@ class ServerSettings:
     engine_process: bool | None = setting(
         None, "The engine in a process of its own; if not given, from 4 CPUs on.", panel=SERVER
     )
+    web: bool = setting(
+        True, "The page at /, on which to chat and to watch the engine.", panel=SERVER
+    )
+    step: bool = setting(
+        False, "Compute a step only when the page says so; nothing times out.", panel=SERVER
+    )
     ssl_certfile: str | None = setting(
         None, "Certificate (PEM); with it the server speaks HTTPS.", panel=SERVER
     )
@@ -139,9 +145,9 @@ class ServerSettings:
 
     @property
     def engine_limits(self) -> dict[str, float]:
-        """Keyword arguments of AsyncEngine."""
+        """Keyword arguments of AsyncEngine. In step mode nothing times out."""
         return {
-            name: getattr(self, name)
+            name: 0.0 if self.step else getattr(self, name)
             for name in ("step_timeout", "queue_timeout", "request_timeout")
         }
 

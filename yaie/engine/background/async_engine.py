@@ -18,6 +18,7 @@ started on and no other.
 import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import count
 from typing import Any, TypeVar
 
@@ -37,6 +38,7 @@ from yaie.engine.background.prompts import Prompt as Prompt
 from yaie.engine.background.prompts import Prompts
 from yaie.engine.background.rejections import Rejection, no_rejections
 from yaie.engine.background.request_stream import RequestStream
+from yaie.engine.background.watchers import Watchers
 from yaie.engine.facts import EngineFacts
 from yaie.models.long_texts import PromptText
 from yaie.models.tokenizer import Tokenizer
@@ -63,7 +65,8 @@ class EngineState(StrEnum):
 
 class AsyncEngine:
     """Owns what runs an engine in the background. state: of the engine. failure: what killed it.
-    rejections: how many requests each limit has refused, the server's own included."""
+    rejections: how many requests each limit has refused, the server's own included. watchers: of its
+    steps."""
 
     def __init__(
         self,
@@ -88,6 +91,7 @@ class AsyncEngine:
         self._unanswered: set[int] = set()  # submissions and calls
         self._numbers = count()
         self._ended = asyncio.Event()
+        self.watchers = Watchers(self._driver.send, partial(next, self._numbers))
         self._prompts = Prompts(self._raise_if_swamped)
         self._facts: EngineFacts | None = None
         self._tokenizer: Tokenizer | None = None
@@ -218,11 +222,19 @@ class AsyncEngine:
             raise
         return stream
 
+    def pace(self, steps: int | None) -> None:
+        """Of an engine in step mode: compute so many more steps; None: go on without a stop; 0: pause.
+        Raises EngineUnavailableError unless it is ready."""
+        self._raise_unless_ready()
+        self._driver.send(messages.Pace(steps))
+
     async def shutdown(self, drain_seconds: float = 0.0) -> None:
         """Admit nothing more, let what runs finish for `drain_seconds`, abort the rest, stop."""
         was_loading = self.state is EngineState.LOADING
         if self.state is not EngineState.DEAD:
             self.state = EngineState.DRAINING
+        self._driver.send(messages.Pace(None))  # what is paused would not drain
+        self.watchers.end()
         await _wait(self._streams.empty, drain_seconds)
         self._streams.stop()
         self._streams.fail_all(EngineUnavailableError(STOPPING))
@@ -269,6 +281,8 @@ class AsyncEngine:
         match event:
             case messages.Stepped():
                 self._streams.put(event)
+            case messages.Recorded():
+                self.watchers.put(event)
             case messages.Replied(number, value, error):
                 self._unanswered.discard(number)
                 if isinstance(error, EngineOverloadedError):
@@ -288,6 +302,7 @@ class AsyncEngine:
         self.state, self.failure = EngineState.DEAD, self.failure or error
         _settle(self._loaded, None, error)
         dead = EngineDeadError(DEAD)
+        self.watchers.end()
         self._streams.fail_all(dead)
         for answer in self._answers.values():
             _settle(answer, None, dead)

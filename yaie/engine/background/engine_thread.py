@@ -22,15 +22,20 @@ from yaie.engine.background.messages import (
     Command,
     Ended,
     Failed,
+    Pace,
     Ready,
+    Recorded,
     Replied,
     Stepped,
     Stop,
     Tell,
+    Unwatch,
+    Watch,
     Withdraw,
 )
 from yaie.engine.background.watchdog import Watchdog, log_hang
 from yaie.engine.facts import EngineFacts
+from yaie.engine.watching.publisher import Publisher
 from yaie.models.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -49,9 +54,10 @@ class EngineThread:
     is_hung: whether the watchdog has given it up.
     """
 
-    def __init__(self, load: Load, step_timeout: float = 0.0) -> None:
+    def __init__(self, load: Load, step_timeout: float = 0.0, *, step_mode: bool = False) -> None:
         """`load` runs on the thread, because torch keeps settings for each thread. step_timeout: in
-        seconds, after which a step is given up and the engine with it; 0 for no limit."""
+        seconds, after which a step is given up and the engine with it; 0 for no limit. step_mode: no
+        step is computed until `Pace` says so."""
         self.engine: LLMEngine | None = None
         self.telemetry = Telemetry()
         self.thread = threading.Thread(target=self._run, name="yaie-engine", daemon=True)
@@ -64,6 +70,8 @@ class EngineThread:
         self._checker = ThreadPoolExecutor(1, "yaie-grammars")
         self._wanted: set[int] = set()  # submissions and calls that have not begun
         self._running = True
+        self._step_mode = step_mode
+        self._steps_left = 0 if step_mode else None
         self._has_ended = False
         self._owners: dict[str, int] = {}  # the submission of each request that is alive, and
         self._live: dict[int, dict[str, Request]] = {}  # its requests that are
@@ -140,10 +148,11 @@ class EngineThread:
             self.engine = engine = self._load()
             latencies = Latencies(engine, self.changed)
             self.telemetry = latencies.telemetry
+            self._publisher = Publisher(engine, self._record, step_mode=self._step_mode)
             self._tell(Ready(engine.facts))
             while self._running:
-                self._obey(engine, latencies, wait=not engine.has_work)
-                if self._running and engine.has_work:
+                self._obey(engine, latencies, wait=self._steps_left == 0 or not engine.has_work)
+                if self._running and engine.has_work and self._steps_left != 0:
                     with self._watchdog:
                         outputs = engine.step()
                     self._publish(engine, latencies, outputs)
@@ -154,6 +163,8 @@ class EngineThread:
         self._end()
 
     def _obey(self, engine: "LLMEngine", latencies: Latencies, wait: bool) -> None:
+        if wait and self._publisher.is_on:
+            self._publisher.idle()
         while self._running and (wait or not self._inbox.empty()):  # no other thread takes from it
             self._do(self._inbox.get(), engine, latencies)
             wait = False
@@ -168,6 +179,16 @@ class EngineThread:
                     self._abort(number, engine, latencies)
             case Withdraw(number):
                 self._abort(number, engine, latencies)
+            case Watch(number):
+                alive = (request for live in self._live.values() for request in live.values())
+                self._publisher.watch(number, alive)
+            case Unwatch(number):
+                self._publisher.unwatch(number)
+            case Pace(steps):
+                if not steps:
+                    self._steps_left = steps
+                elif engine.has_work:
+                    self._steps_left = (self._steps_left or 0) + steps
             case Admit(number) | Call(number) if number not in self._wanted:
                 self._tell(Replied(number))
             case Admit(number):
@@ -194,6 +215,8 @@ class EngineThread:
             self._live[command.number] = alive
             self._owners |= dict.fromkeys(alive, command.number)
             latencies.refresh()
+            if self._publisher.is_on:
+                self._publisher.arrived(requests)
             self._tell(Replied(command.number, [Submitted.of(request) for request in requests]))
 
     def _publish(
@@ -205,12 +228,19 @@ class EngineThread:
             if (owner := self._owners.get(output.request_id)) is not None
         ]
         latencies.stepped(wanted)
+        if self._publisher.is_on:
+            self._publisher.stepped(outputs)
+        if self._steps_left:
+            self._steps_left -= 1
         started = engine.take_started()
         if wanted or started:
             self._tell(Stepped([output for _, output in wanted], started))
         for _, output in wanted:
             if output.finish_reason is not None:
                 self._forget(output.request_id)
+
+    def _record(self, lines: list[bytes], number: int | None) -> None:
+        self._tell(Recorded(lines, number))
 
     def _forget(self, request_id: str) -> None:
         owner = self._owners.pop(request_id)

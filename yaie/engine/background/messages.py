@@ -43,11 +43,32 @@ class Withdraw:
 
 
 @dataclass(frozen=True, slots=True)
+class Watch:
+    """Send the watcher of this number header and snapshot, and records from then on to all."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unwatch:
+    """This watcher has left."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Of an engine in step mode. steps: how many more; None: go on without a stop; 0: pause."""
+
+    steps: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class Stop:
     """Abort everything and end."""
 
 
-Command = Admit | Call | Withdraw | Stop
+Command = Admit | Call | Withdraw | Watch | Unwatch | Pace | Stop
 
 # --- events ---
 
@@ -82,6 +103,15 @@ class Stepped:
 
 
 @dataclass(frozen=True, slots=True)
+class Recorded:
+    """Records for those who watch (`yaie.core.records`), each a line of JSON without its end. number: of
+    the one watcher whom they are for; None: for all that have begun."""
+
+    lines: list[bytes]
+    number: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Failed:
     """Loading or a step has raised this, or a step does not end. The engine is dead."""
 
@@ -93,7 +123,7 @@ class Ended:
     """Nothing more comes."""
 
 
-Event = Ready | Replied | Stepped | Failed | Ended
+Event = Ready | Replied | Stepped | Recorded | Failed | Ended
 Tell = Callable[[Event], None]
 
 _row: Callable[[RequestOutput], tuple[Any, ...]] = attrgetter(

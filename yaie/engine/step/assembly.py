@@ -9,7 +9,16 @@ import torch
 from yaie.backends.base import Backend
 from yaie.core.batch import StepPlan
 from yaie.core.config import EngineConfig, Graphs
-from yaie.core.contracts import Detokenizer, EngineCore, KVCacheManager, Proposer, Scheduler, Worker
+from yaie.core.contracts import (
+    BlockManager,
+    Detokenizer,
+    EngineCore,
+    KVCacheManager,
+    Proposer,
+    RadixTree,
+    Scheduler,
+    Worker,
+)
 from yaie.engine.drafting.ahead import AheadProposer
 from yaie.engine.drafting.drafter import Drafter, OnVerified
 from yaie.engine.drafting.models import ModelProposer
@@ -29,6 +38,7 @@ from yaie.worker.threaded import ThreadedWorker
 class Machine:
     """The assembled engine: control above, a worker below.
 
+    blocks, tree: what the cache was given; for those who watch.
     note: how it computes decode steps, or "". graphs_again: the setting that makes another machine
         compute them alike, without a trial and without a wait.
     """
@@ -36,6 +46,8 @@ class Machine:
     core: EngineCore
     scheduler: Scheduler
     cache: KVCacheManager
+    blocks: BlockManager
+    tree: RadixTree | None
     worker: Worker
     sizes: Sizes
     note: str
@@ -68,7 +80,11 @@ def assemble(
     drafting = drafting or Drafting()
     sizes = sizes_for(config, backend, model, drafting)
     parts = backend.parts
-    cache = _cache(config, parts, sizes)
+    blocks = parts["paged_cache"].BlockManager(
+        sizes.num_blocks, config.block_size, sizes.num_host_blocks
+    )
+    tree = parts["radix_tree"].RadixTree(config.block_size) if config.prefix_caching else None
+    cache: KVCacheManager = parts["paged_cache"].KVCacheManager(blocks, tree)
     scheduler = _scheduler(config, parts, cache, sizes.num_blocks, model)
     inner = make_worker(config, backend, model, sizes, drafting.head)
     overlapped = overlaps(config, model)
@@ -94,7 +110,7 @@ def assemble(
     graphs: Graphs = "off" if inner.decodes is None else "lazy"
     if config.graphs == "padded":
         graphs = "padded"
-    return Machine(core, scheduler, cache, worker, sizes, inner.note, graphs)
+    return Machine(core, scheduler, cache, blocks, tree, worker, sizes, inner.note, graphs)
 
 
 def overlaps(config: EngineConfig, model: LoadedModel) -> bool:
@@ -146,14 +162,6 @@ def _detokenizers(parts: Parts, tokenizer: Tokenizer) -> Callable[[], Detokenize
     if is_reference and tokenizer.joins_bytes:
         return partial(ByteDetokenizer, TokenTable(tokenizer.token_bytes))
     return partial(parts["engine"].Detokenizer, tokenizer.decode)
-
-
-def _cache(config: EngineConfig, parts: Parts, sizes: Sizes) -> KVCacheManager:
-    paged_cache = parts["paged_cache"]
-    blocks = paged_cache.BlockManager(sizes.num_blocks, config.block_size, sizes.num_host_blocks)
-    tree = parts["radix_tree"].RadixTree(config.block_size) if config.prefix_caching else None
-    cache: KVCacheManager = paged_cache.KVCacheManager(blocks, tree)
-    return cache
 
 
 def _scheduler(

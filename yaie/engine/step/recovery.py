@@ -20,7 +20,14 @@ from typing import Any, TypeVar, cast
 
 from yaie.core.batch import StepOutcome, StepPlan
 from yaie.core.config import EngineConfig
-from yaie.core.contracts import EngineCore, KVCacheManager, Scheduler, Worker
+from yaie.core.contracts import (
+    BlockManager,
+    EngineCore,
+    KVCacheManager,
+    RadixTree,
+    Scheduler,
+    Worker,
+)
 from yaie.core.errors import (
     ConfigError,
     EngineDeadError,
@@ -79,6 +86,14 @@ class RecoveringMachine:
     @property
     def cache(self) -> KVCacheManager:
         return self._machine.cache
+
+    @property
+    def blocks(self) -> BlockManager:
+        return self._machine.blocks
+
+    @property
+    def tree(self) -> RadixTree | None:
+        return self._machine.tree
 
     @property
     def worker(self) -> Worker:

@@ -1,0 +1,65 @@
+"""Those who watch the engine, on the event loop: a bounded queue of records for each.
+
+Part of `AsyncEngine`. Who reads too slowly is cut off, and may begin again with a fresh snapshot.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+
+from yaie.core.errors import EngineOverloadedError
+from yaie.engine.background.messages import Command, Recorded, Unwatch, Watch
+
+MOST_WATCHERS = 16
+MOST_RECORDS = 1000
+"""That wait for one watcher."""
+
+
+class Watchers:
+    """Lives on the event loop. send: a command to the engine."""
+
+    def __init__(self, send: Callable[[Command], None], number: Callable[[], int]) -> None:
+        """number: makes one that no submission and no other watcher has."""
+        self._send = send
+        self._number = number
+        self._queues: dict[int, asyncio.Queue[list[bytes] | None]] = {}
+        self._begun: set[int] = set()
+
+    async def watch(self) -> AsyncIterator[list[bytes]]:
+        """Header and snapshot, then records as they come, until the engine ends or the caller leaves.
+
+        Raises EngineOverloadedError if too many watch.
+        """
+        if len(self._queues) >= MOST_WATCHERS:
+            raise EngineOverloadedError(
+                f"{MOST_WATCHERS} watch the engine already; try again later."
+            )
+        number = self._number()
+        queue: asyncio.Queue[list[bytes] | None] = asyncio.Queue()
+        self._queues[number] = queue
+        self._send(Watch(number))
+        try:
+            while (lines := await queue.get()) is not None:
+                yield lines
+        finally:
+            self._queues.pop(number, None)
+            self._begun.discard(number)
+            self._send(Unwatch(number))
+
+    def put(self, event: Recorded) -> None:
+        """The engine has told this."""
+        if event.number is not None:
+            self._begun.add(event.number)
+        for number in list(self._begun) if event.number is None else [event.number]:
+            if (queue := self._queues.get(number)) is None:
+                continue
+            if queue.qsize() >= MOST_RECORDS:
+                self._begun.discard(number)
+                queue.put_nowait(None)
+            else:
+                queue.put_nowait(event.lines)
+
+    def end(self) -> None:
+        """The engine ends: so do all streams."""
+        self._begun.clear()
+        for queue in self._queues.values():
+            queue.put_nowait(None)

@@ -1,0 +1,1 @@
+"""What an engine does, step by step, for those who watch it. Nothing here runs while nobody does."""

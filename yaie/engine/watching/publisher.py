@@ -1,0 +1,57 @@
+"""Who watches an engine, on the engine's thread: starts and stops the recorder, and sends records on."""
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from yaie.core.output import RequestOutput
+from yaie.core.request import Request
+from yaie.engine.watching.recorder import Recorder
+
+if TYPE_CHECKING:
+    from yaie.engine.llm_engine import LLMEngine
+
+Send = Callable[[list[bytes], int | None], None]
+"""Lines, and the one watcher whom they are for; None: all."""
+
+
+class Publisher:
+    """Of one engine. is_on: whether anybody watches; nothing need be told while nobody does."""
+
+    def __init__(self, engine: "LLMEngine", send: Send, *, step_mode: bool = False) -> None:
+        self.is_on = False
+        self._send = send
+        self._recorder = Recorder(engine, step_mode=step_mode)
+        self._numbers: set[int] = set()
+
+    def watch(self, number: int, alive: Iterable[Request]) -> None:
+        """Somebody begins. alive: requests that are not over, in the order in which they came."""
+        if self.is_on:
+            self.idle()
+        else:
+            self._recorder.start(alive)
+            self.is_on = True
+        self._numbers.add(number)
+        self._send(self._recorder.lines(), number)
+
+    def unwatch(self, number: int) -> None:
+        """That one has left."""
+        self._numbers.discard(number)
+        if self.is_on and not self._numbers:
+            self._recorder.stop()
+            self.is_on = False
+
+    def arrived(self, requests: Iterable[Request]) -> None:
+        """These were queued."""
+        self._recorder.arrived(requests)
+
+    def stepped(self, outputs: list[RequestOutput]) -> None:
+        """A step has ended."""
+        self._publish(self._recorder.stepped(outputs))
+
+    def idle(self) -> None:
+        """No step follows for now: nothing is kept back."""
+        self._publish(self._recorder.flush())
+
+    def _publish(self, lines: list[bytes]) -> None:
+        if lines:
+            self._send(lines, None)

@@ -1,0 +1,315 @@
+"""Writes down what an engine does: plans, outputs, tables, references and the tree's calls as records.
+
+It calls nothing but contracts, so a learner's parts can be watched as well. Records cost time on the
+engine's thread. When steps are short, several become one record, so that this is at most SHARE of all
+time; the state after each record is right all the same.
+"""
+
+import json
+import logging
+import time
+from collections.abc import Iterable, Mapping
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from yaie.core.batch import StepPlan
+from yaie.core.output import RequestOutput
+from yaie.core.records import VERSION, Record
+from yaie.core.request import Request, RequestStatus
+from yaie.engine.watching.merging import Merged
+from yaie.engine.watching.tree_calls import TreeCalls, TreePicture
+
+if TYPE_CHECKING:
+    from yaie.engine.llm_engine import LLMEngine
+
+logger = logging.getLogger(__name__)
+
+SHARE = 0.01
+"""Of the engine's time, what records may take."""
+MOST_WAITING = 64
+"""Ids of the queue that a record names."""
+WORDS = 60
+"""Characters of a prompt that a record shows."""
+
+
+class Recorder:
+    """Of one engine, from `start` to `stop`, on its thread. seconds: spent on records so far."""
+
+    def __init__(self, engine: "LLMEngine", *, step_mode: bool = False) -> None:
+        self.seconds = 0.0
+        self._engine = engine
+        self._step_mode = step_mode
+        self._is_on = False
+        self._began = time.monotonic()
+
+    # --- for the engine's thread ---
+
+    @property
+    def is_on(self) -> bool:
+        """Whether anybody watches."""
+        return self._is_on
+
+    def start(self, alive: Iterable[Request]) -> None:
+        """Begin. alive: the requests that are not over, in the order in which they came."""
+        self._is_on = True
+        self._alive = {request.request_id: request for request in alive}
+        self._texts = dict.fromkeys(self._alive, "")
+        self._merged = Merged()
+        self._due = 0.0
+        self._step_began = time.perf_counter()
+        self._engine.tell_plans(self._planned)
+        self._listen()
+
+    def stop(self) -> None:
+        """Nobody watches any more."""
+        self._is_on = False
+        self._engine.tell_plans(None)
+        self._hush()
+
+    def lines(self) -> list[bytes]:
+        """Header and snapshot, for someone who begins to watch now. What is pending comes before it."""
+        return [_line(self._header()), _line(self._snapshot())]
+
+    def arrived(self, requests: Iterable[Request]) -> None:
+        """These were queued."""
+        for request in requests:
+            self._alive[request.request_id] = request
+            self._texts[request.request_id] = ""
+            self._merged.new.append(self._told(request))
+
+    def stepped(self, outputs: list[RequestOutput]) -> list[bytes]:
+        """A step yielded these; returns the records that are due."""
+        now = time.perf_counter()
+        self._merged.stepped(outputs, now - self._step_began)
+        self._step_began = now
+        for output in outputs:
+            if output.request_id in self._texts:
+                text = self._texts[output.request_id] + output.text
+                self._texts[output.request_id] = text[-4 * WORDS :]
+        if now < self._due and self._engine.has_work and not self._step_mode:
+            return []
+        return self.flush()
+
+    def flush(self) -> list[bytes]:
+        """The record of what is pending, if anything is."""
+        if self._merged.is_empty and not self._ended():
+            return []
+        begin = time.perf_counter()
+        lines = []
+        try:
+            if (
+                self._engine.machine_parts.tree is not self._tree
+            ):  # a part failed, and all began anew
+                self._hush()
+                self._listen()
+                lines = self.lines()
+            lines.append(_line(self._record()))
+        except Exception:  # a learner's part may raise where the engine would not have called it
+            logger.warning("a step could not be recorded", exc_info=True)
+            self._merged = Merged()
+        spent = time.perf_counter() - begin
+        self.seconds += spent
+        self._due = begin + spent / SHARE
+        return lines
+
+    # --- listening ---
+
+    def _planned(self, plan: StepPlan) -> None:
+        if self._merged.is_idle:
+            self._step_began = time.perf_counter()
+        self._merged.planned(plan)
+        if (
+            plan.preempted
+        ):  # who loses its place and gets it back within one record would seem without
+            self._due = 0.0
+
+    def _listen(self) -> None:
+        parts = self._engine.machine_parts
+        self._tree, self._blocks, self._scheduler = parts.tree, parts.blocks, parts.scheduler
+        self._cache = parts.cache
+        self._calls: TreeCalls | None = None
+        if self._tree is not None:
+            try:
+                self._calls = TreeCalls(self._tree)
+            except AttributeError:
+                logger.warning("the radix tree cannot be watched: its methods cannot be replaced")
+        self._tables = {name: self._table(name) for name in self._alive}
+        self._seen = {name: len(table) for name, table in self._tables.items()}
+        filed = set(self._tree.all_blocks()) if self._tree is not None else set()
+        self._picture = TreePicture()
+        self._refs: dict[int, int] = {}
+        for table in self._tables.values():
+            path = table[: next((k for k, b in enumerate(table) if b not in filed), len(table))]
+            self._picture.file(path, locks=1)
+        for block in filed.union(*self._tables.values()):
+            self._refs[block] = self._blocks.ref_count(block)
+        self._is_partial = any(block not in self._picture for block in filed)
+
+    def _hush(self) -> None:
+        if self._calls is not None:
+            self._calls.stop()
+
+    def _table(self, request_id: str) -> list[int]:
+        return self._blocks.get_physical_blocks(request_id)
+
+    # --- records ---
+
+    def _header(self) -> Record:
+        engine, config = self._engine, self._engine.config
+        return {
+            "kind": "header",
+            "v": VERSION,
+            "model": engine.model_name,
+            "block_size": self._blocks.block_size,
+            "num_blocks": self._blocks.num_blocks,
+            "num_host_blocks": self._blocks.num_host_blocks,
+            "token_budget": config.step_tokens(engine.model.device.type),
+            "max_num_seqs": config.max_num_seqs,
+            "policy": config.policy,
+            "watermark": config.watermark,
+            "chunked_prefill": config.chunked_prefill,
+            "preemption": config.preemption,
+            "prefix_caching": config.prefix_caching,
+            "speculate": config.speculate,
+            "step_mode": self._step_mode,
+            "parts": [
+                {"lab": part.lab, "whose": "yours" if part.is_yours else "reference"}
+                for part in engine.parts
+            ],
+        }
+
+    def _snapshot(self) -> Record:
+        running, waiting = self._queues()
+        return {
+            "kind": "snapshot",
+            "n": self._engine.num_steps,
+            "t": self._now(),
+            "requests": [
+                {
+                    **self._told(request),
+                    "status": str(request.status),
+                    "computed": request.num_computed_tokens,
+                    "cached": request.num_cached_tokens,
+                    "output_tokens": request.num_output_tokens,
+                    "text": self._texts.get(request.request_id, ""),
+                    "preemptions": request.num_preemptions,
+                }
+                for request in self._alive.values()
+            ],
+            "running": running,
+            "waiting": waiting,
+            "num_waiting": self._scheduler.num_waiting,
+            "tables": {name: list(table) for name, table in self._tables.items() if table},
+            "refs": [[block, count] for block, count in self._refs.items() if count],
+            "tree": self._picture.nodes(),
+            "partial": self._is_partial,
+            "stats": self._stats({}),
+        }
+
+    def _record(self) -> Record:
+        merged, self._merged = self._merged, Merged()
+        calls = self._calls.take() if self._calls is not None else []
+        self._picture.apply(calls)
+        freed, entries, touched = self._table_changes()
+        for name, arguments, result in calls:
+            touched.update(result[1] if name == "insert" else result or ())
+            if name == "insert":
+                touched.update(arguments[1])
+        ended = self._ended()
+        running, waiting = self._queues()
+        record: Record = {
+            "kind": "step",
+            "n": self._engine.num_steps,
+            "t": self._now(),
+            "ms": 1000 * merged.seconds,
+            "merged": merged.num_steps,
+            "new": merged.new,
+            "rows": merged.rows(),
+            "finished": [[request.request_id, str(request.finish_reason)] for request in ended],
+            "preempted": merged.preempted,
+            "running": running,
+            "waiting": waiting,
+            "num_waiting": self._scheduler.num_waiting,
+            "freed": freed,
+            "tables": entries,
+            "refs": self._ref_changes(touched),
+            "tree": calls,
+            "stats": self._stats(merged.first_tokens(self._alive)),
+        }
+        if any(merged.moves.values()):
+            record["moves"] = merged.moves
+        for request in ended:
+            for known in (self._alive, self._texts, self._tables, self._seen):
+                known.pop(request.request_id, None)
+        return record
+
+    def _ended(self) -> list[Request]:
+        return [request for request in self._alive.values() if request.is_finished]
+
+    def _queues(self) -> tuple[list[str], list[str]]:
+        running = [name for name, one in self._alive.items() if one.status is RequestStatus.RUNNING]
+        waiting = (
+            name
+            for name, one in self._alive.items()
+            if not (one.status is RequestStatus.RUNNING or one.is_finished)
+        )
+        return running, list(islice(waiting, MOST_WAITING))
+
+    def _table_changes(self) -> tuple[list[str], list[list[Any]], set[int]]:
+        """(requests whose tables are gone or others, new entries, blocks that came or went)."""
+        freed: list[str] = []
+        entries: list[list[Any]] = []
+        touched: set[int] = set()
+        for name, request in self._alive.items():
+            if request.status is RequestStatus.WAITING and not self._seen.get(name):
+                continue
+            before, table = self._tables.get(name, []), self._table(name)
+            seen = self._seen.get(name, 0)
+            if table is not before or len(table) < seen:
+                touched.update(before[:seen])
+                if len(table) < seen:
+                    freed.append(name)
+                    seen = 0
+                else:  # another list: entries were replaced, or copied on write
+                    changed = [k for k in range(seen) if table[k] != before[k]]
+                    entries += [[name, k, table[k]] for k in changed]
+                    touched.update(table[k] for k in changed)
+            entries += [[name, k, table[k]] for k in range(seen, len(table))]
+            touched.update(table[seen:])
+            self._tables[name], self._seen[name] = table, len(table)
+        return freed, entries, touched
+
+    def _ref_changes(self, touched: Iterable[int]) -> list[list[int]]:
+        changes = []
+        for block in touched:
+            count, before = self._blocks.ref_count(block), self._refs.get(block, 0)
+            if count != before:
+                changes.append([block, count - before])
+                self._refs[block] = count
+        return changes
+
+    def _stats(self, first_tokens: Mapping[str, float]) -> Record:
+        stats = self._engine.stats()
+        return {
+            "kv_usage": stats["kv_usage"],
+            "hit_rate": stats["prefix_hit_rate"],
+            "ttft": dict(first_tokens),
+        }
+
+    def _told(self, request: Request) -> Record:
+        prompt = request.token_ids[: request.num_prompt_tokens]
+        words = self._engine.tokenizer.decode(prompt[-4 * WORDS :])
+        return {
+            "id": request.request_id,
+            "prompt_tokens": request.num_prompt_tokens,
+            "max_tokens": request.max_tokens,
+            "priority": request.priority,
+            "words": words[-WORDS:],
+        }
+
+    def _now(self) -> float:
+        return round(time.monotonic() - self._began, 6)
+
+
+def _line(record: Record) -> bytes:
+    return json.dumps(record, separators=(",", ":")).encode()

@@ -1,0 +1,73 @@
+"""`/watch`: an engine's steps as they happen, as server-sent events; and, in step mode, its pace.
+
+The page is who asks for these, so they are not in `/openapi.json`. Records are those of
+`yaie.core.records`.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+
+from fastapi import APIRouter
+from pydantic import BaseModel
+from starlette.responses import StreamingResponse
+
+from yaie.core.errors import InvalidRequestError
+from yaie.server.service import Service
+
+
+class Paced(BaseModel):
+    """steps: how many more were asked for; None: all that come."""
+
+    steps: int | None
+
+
+def watch_router(service: Service, *, step_mode: bool) -> APIRouter:
+    """The router with these. step_mode: whether the engine waits to be told."""
+    router = APIRouter(prefix="/watch", include_in_schema=False)
+
+    @router.get("/events")
+    async def events() -> StreamingResponse:
+        """Header and snapshot, then records as they come."""
+        assert service.engine.facts  # or it is still loading, and raises
+        lines = service.engine.watchers.watch()
+        first = await anext(lines)
+        return StreamingResponse(
+            _events(first, lines),
+            media_type="text/event-stream",
+            # Proxies must pass every event on as it comes.
+            headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no"},
+        )
+
+    def paced(steps: int | None) -> Paced:
+        if not step_mode:
+            raise InvalidRequestError("This engine is not in step mode: start `yaie serve --step`.")
+        service.engine.pace(steps)
+        return Paced(steps=steps)
+
+    @router.post("/step")
+    async def step() -> Paced:
+        """Compute one step, if there is anything to compute."""
+        return paced(1)
+
+    @router.post("/resume")
+    async def resume() -> Paced:
+        """Compute whatever comes, without a stop."""
+        return paced(None)
+
+    @router.post("/pause")
+    async def pause() -> Paced:
+        """Compute nothing more until told."""
+        return paced(0)
+
+    return router
+
+
+async def _events(first: list[bytes], rest: AsyncIterator[list[bytes]]) -> AsyncIterator[bytes]:
+    async with aclosing(rest):  # type: ignore[type-var]
+        yield _as_events(first)
+        async for lines in rest:
+            yield _as_events(lines)
+
+
+def _as_events(lines: list[bytes]) -> bytes:
+    return b"".join(b"data: %b\n\n" % line for line in lines)
