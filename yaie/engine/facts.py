@@ -1,10 +1,14 @@
 """What a loaded engine is, as plain data: for callers on another thread or in another process."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from yaie.core.config import EngineConfig
 from yaie.parts import Part
+
+if TYPE_CHECKING:
+    from yaie.backends import Backend
+    from yaie.models.loader import LoadedModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,3 +44,36 @@ class EngineFacts:
     backend_note: str
     decode_note: str
     parts: tuple[Part, ...]
+
+    @classmethod
+    def of(
+        cls,
+        config: EngineConfig,
+        model: "LoadedModel",
+        backend: "Backend",
+        *,
+        max_model_len: int,
+        pool_tokens: int,
+        decode_note: str,
+    ) -> "EngineFacts":
+        """Of an engine made of these."""
+        return cls(
+            config=config,
+            model_name=model.name,
+            model_folder=str(model.folder),
+            model_type=model.model_type,
+            architecture=model.architecture,
+            dtype=str(model.dtype).removeprefix("torch."),
+            dtype_note=model.dtype_note,
+            device=model.device.type,
+            vocab_size=model.adapter.vocab_size,
+            num_parameters=model.num_parameters,
+            weight_bytes=model.weight_bytes,
+            max_model_len=max_model_len,
+            pool_tokens=pool_tokens,
+            sampling_defaults=model.sampling_defaults,
+            backend=backend.name,
+            backend_note=backend.note,
+            decode_note=decode_note,
+            parts=tuple(backend.parts.table()),
+        )

@@ -124,26 +124,13 @@ class LLMEngine:
     @property
     def facts(self) -> EngineFacts:
         """The engine's constants, as plain data."""
-        model = self._model
-        return EngineFacts(
-            config=self.config,
-            model_name=model.name,
-            model_folder=str(model.folder),
-            model_type=model.model_type,
-            architecture=model.architecture,
-            dtype=str(model.dtype).removeprefix("torch."),
-            dtype_note=model.dtype_note,
-            device=model.device.type,
-            vocab_size=model.adapter.vocab_size,
-            num_parameters=model.num_parameters,
-            weight_bytes=model.weight_bytes,
+        return EngineFacts.of(
+            self.config,
+            self._model,
+            self.backend,
             max_model_len=self.max_model_len,
             pool_tokens=self.pool_tokens,
-            sampling_defaults=model.sampling_defaults,
-            backend=self.backend.name,
-            backend_note=self.backend.note,
             decode_note=self._machine.note,
-            parts=tuple(self.parts),
         )
 
     @property

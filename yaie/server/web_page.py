@@ -1,5 +1,6 @@
 """The page at `/`: files of `yaie/server/web`, served as they are. It asks nobody else for anything."""
 
+from os import PathLike
 from pathlib import Path
 
 from starlette.datastructures import Headers
@@ -37,7 +38,7 @@ TYPES = {".js": "text/javascript", ".jsonl": "application/jsonl", ".svg": "image
 class PageFiles(StaticFiles):
     """The files, with headers that confine them."""
 
-    def file_response(self, full_path: str | Path, stat_result: object, scope: Scope,
+    def file_response(self, full_path: str | PathLike[str], stat_result: object, scope: Scope,
                       status_code: int = 200) -> Response:  # fmt: skip
         response = super().file_response(full_path, stat_result, scope, status_code)  # type: ignore[arg-type]
         response.headers.update(HEADERS)

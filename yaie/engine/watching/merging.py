@@ -58,18 +58,18 @@ class Merged:
         latest: dict[str, Record] = {}
         for scheduled in self._plans:
             for item in scheduled:
-                row = _row(item)
-                before = latest.get(row["id"])
-                if before is not None and _continues(before, row):
-                    before["num_tokens"] += row["num_tokens"]
+                told = _row(item)
+                before = latest.get(told["id"])
+                if before is not None and _continues(before, told):
+                    before["num_tokens"] += told["num_tokens"]
                 else:
-                    rows.append(row)
-                    latest[row["id"]] = row
+                    rows.append(told)
+                    latest[told["id"]] = told
         for output in (output for outputs in self._outputs for output in outputs):
-            row = latest.get(output.request_id)
-            if row is None:  # it was computed in a step that has a record already
-                row = latest[output.request_id] = _bare(output)
-                rows.append(row)
+            if output.request_id not in latest:  # its step has a record already
+                latest[output.request_id] = _bare(output)
+                rows.append(latest[output.request_id])
+            row = latest[output.request_id]
             row["out"] += output.token_ids
             row["text"] += output.text
         return rows

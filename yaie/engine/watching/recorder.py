@@ -5,7 +5,6 @@ engine's thread. When steps are short, several become one record, so that this i
 time; the state after each record is right all the same.
 """
 
-import json
 import logging
 import time
 from collections.abc import Iterable, Mapping
@@ -14,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from yaie.core.batch import StepPlan
 from yaie.core.output import RequestOutput
-from yaie.core.records import VERSION, Record
+from yaie.core.records import Record
 from yaie.core.request import Request, RequestStatus
 from yaie.engine.watching.merging import Merged
+from yaie.engine.watching.telling import TEXT, header, line_of, told
 from yaie.engine.watching.tree_calls import TreeCalls, TreePicture
 
 if TYPE_CHECKING:
@@ -28,8 +28,6 @@ SHARE = 0.01
 """Of the engine's time, what records may take."""
 MOST_WAITING = 64
 """Ids of the queue that a record names."""
-WORDS = 60
-"""Characters of a prompt that a record shows."""
 
 
 class Recorder:
@@ -53,6 +51,8 @@ class Recorder:
         """Begin. alive: the requests that are not over, in the order in which they came."""
         self._is_on = True
         self._alive = {request.request_id: request for request in alive}
+        self._tables: dict[str, list[int]] = {}
+        self._seen: dict[str, int] = {}
         self._texts = dict.fromkeys(self._alive, "")
         self._merged = Merged()
         self._due = 0.0
@@ -68,14 +68,14 @@ class Recorder:
 
     def lines(self) -> list[bytes]:
         """Header and snapshot, for someone who begins to watch now. What is pending comes before it."""
-        return [_line(self._header()), _line(self._snapshot())]
+        return [line_of(header(self._engine, self._step_mode)), line_of(self._snapshot())]
 
     def arrived(self, requests: Iterable[Request]) -> None:
         """These were queued."""
         for request in requests:
             self._alive[request.request_id] = request
             self._texts[request.request_id] = ""
-            self._merged.new.append(self._told(request))
+            self._merged.new.append(told(request, self._engine))
 
     def stepped(self, outputs: list[RequestOutput]) -> list[bytes]:
         """A step yielded these; returns the records that are due."""
@@ -85,7 +85,7 @@ class Recorder:
         for output in outputs:
             if output.request_id in self._texts:
                 text = self._texts[output.request_id] + output.text
-                self._texts[output.request_id] = text[-4 * WORDS :]
+                self._texts[output.request_id] = text[-TEXT:]
         if now < self._due and self._engine.has_work and not self._step_mode:
             return []
         return self.flush()
@@ -95,15 +95,16 @@ class Recorder:
         if self._merged.is_empty and not self._ended():
             return []
         begin = time.perf_counter()
-        lines = []
+        lines: list[bytes] = []
         try:
-            if (
-                self._engine.machine_parts.tree is not self._tree
-            ):  # a part failed, and all began anew
+            if self._engine.machine_parts.blocks is self._blocks:
+                lines = [line_of(self._record())]
+            else:  # a part failed, and all began anew
                 self._hush()
+                self._forget(self._ended())
+                self._merged = Merged()
                 self._listen()
                 lines = self.lines()
-            lines.append(_line(self._record()))
         except Exception:  # a learner's part may raise where the engine would not have called it
             logger.warning("a step could not be recorded", exc_info=True)
             self._merged = Merged()
@@ -154,30 +155,6 @@ class Recorder:
 
     # --- records ---
 
-    def _header(self) -> Record:
-        engine, config = self._engine, self._engine.config
-        return {
-            "kind": "header",
-            "v": VERSION,
-            "model": engine.model_name,
-            "block_size": self._blocks.block_size,
-            "num_blocks": self._blocks.num_blocks,
-            "num_host_blocks": self._blocks.num_host_blocks,
-            "token_budget": config.step_tokens(engine.model.device.type),
-            "max_num_seqs": config.max_num_seqs,
-            "policy": config.policy,
-            "watermark": config.watermark,
-            "chunked_prefill": config.chunked_prefill,
-            "preemption": config.preemption,
-            "prefix_caching": config.prefix_caching,
-            "speculate": config.speculate,
-            "step_mode": self._step_mode,
-            "parts": [
-                {"lab": part.lab, "whose": "yours" if part.is_yours else "reference"}
-                for part in engine.parts
-            ],
-        }
-
     def _snapshot(self) -> Record:
         running, waiting = self._queues()
         return {
@@ -186,7 +163,7 @@ class Recorder:
             "t": self._now(),
             "requests": [
                 {
-                    **self._told(request),
+                    **told(request, self._engine),
                     "status": str(request.status),
                     "computed": request.num_computed_tokens,
                     "cached": request.num_cached_tokens,
@@ -238,10 +215,13 @@ class Recorder:
         }
         if any(merged.moves.values()):
             record["moves"] = merged.moves
+        self._forget(ended)
+        return record
+
+    def _forget(self, ended: Iterable[Request]) -> None:
         for request in ended:
             for known in (self._alive, self._texts, self._tables, self._seen):
                 known.pop(request.request_id, None)
-        return record
 
     def _ended(self) -> list[Request]:
         return [request for request in self._alive.values() if request.is_finished]
@@ -296,20 +276,5 @@ class Recorder:
             "ttft": dict(first_tokens),
         }
 
-    def _told(self, request: Request) -> Record:
-        prompt = request.token_ids[: request.num_prompt_tokens]
-        words = self._engine.tokenizer.decode(prompt[-4 * WORDS :])
-        return {
-            "id": request.request_id,
-            "prompt_tokens": request.num_prompt_tokens,
-            "max_tokens": request.max_tokens,
-            "priority": request.priority,
-            "words": words[-WORDS:],
-        }
-
     def _now(self) -> float:
         return round(time.monotonic() - self._began, 6)
-
-
-def _line(record: Record) -> bytes:
-    return json.dumps(record, separators=(",", ":")).encode()

@@ -1,0 +1,59 @@
+"""Pieces of records that depend on an engine or a request alone."""
+
+import json
+from typing import TYPE_CHECKING
+
+from yaie.core.records import VERSION, Record
+from yaie.core.request import Request
+
+if TYPE_CHECKING:
+    from yaie.engine.llm_engine import LLMEngine
+
+WORDS = 60
+"""Characters of a prompt that a record shows."""
+TEXT = 240
+"""Characters of an answer that a snapshot shows, its last."""
+
+
+def header(engine: "LLMEngine", step_mode: bool) -> Record:
+    """What does not change."""
+    config, blocks = engine.config, engine.machine_parts.blocks
+    return {
+        "kind": "header",
+        "v": VERSION,
+        "model": engine.model_name,
+        "block_size": blocks.block_size,
+        "num_blocks": blocks.num_blocks,
+        "num_host_blocks": blocks.num_host_blocks,
+        "token_budget": config.step_tokens(engine.model.device.type),
+        "max_num_seqs": config.max_num_seqs,
+        "policy": config.policy,
+        "watermark": config.watermark,
+        "chunked_prefill": config.chunked_prefill,
+        "preemption": config.preemption,
+        "prefix_caching": config.prefix_caching,
+        "speculate": config.speculate,
+        "step_mode": step_mode,
+        "parts": [
+            {"lab": part.lab, "whose": "yours" if part.is_yours else "reference"}
+            for part in engine.parts
+        ],
+    }
+
+
+def told(request: Request, engine: "LLMEngine") -> Record:
+    """A request as it came, and how its prompt ends: what is asked stands there."""
+    prompt = request.token_ids[: request.num_prompt_tokens]
+    words = engine.tokenizer.decode(prompt[-4 * WORDS :])
+    return {
+        "id": request.request_id,
+        "prompt_tokens": request.num_prompt_tokens,
+        "max_tokens": request.max_tokens,
+        "priority": request.priority,
+        "words": words[-WORDS:],
+    }
+
+
+def line_of(record: Record) -> bytes:
+    """As it is sent and kept."""
+    return json.dumps(record, separators=(",", ":")).encode()
