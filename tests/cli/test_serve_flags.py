@@ -30,6 +30,8 @@ SEEN_BY = {
     "::test_sigterm_under_load_ends_what_the_limit_leaves_over_and_exits_0",
     "engine_process": "tests/cli/test_serve_process.py"
     "::test_the_engine_gets_a_process_where_there_are_cpus_for_two",
+    "web": "tests/server/test_watch.py::test_without_the_page_there_is_neither",
+    "step": "tests/server/test_watch.py::test_in_step_mode_the_engine_waits",
     "ssl_certfile": "tests/server/test_tls.py::test_certificate_is_what_clients_see",
     "ssl_keyfile": "tests/server/test_tls.py::test_certificate_is_what_clients_see",
     "step_timeout": "tests/server/test_watchdog.py::test_hung_step_before_the_first_token_is_a_503",
@@ -130,3 +132,8 @@ def test_that_test_fails_where_the_flag_is_ignored(name: str) -> None:
     )  # fmt: skip
     assert ran.returncode == 1, ran.stdout[-3000:] + ran.stderr[-3000:]
     assert "failed" in ran.stdout or "Timeout" in ran.stdout + ran.stderr
+
+
+@pytest.mark.parametrize("name", ["api_key", "allowed_origins"])
+def test_a_flag_with_several_values_is_repeated(name: str) -> None:
+    assert parameters()[name].multiple

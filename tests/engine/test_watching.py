@@ -233,7 +233,7 @@ def test_who_begins_in_the_middle_is_told_what_there_is(folder: str, share: floa
         one.num_output_tokens for one in watched.alive
     ]
     watched.recorder.stop()
-    assert watched.engine._tell_plan is None
+    assert watched.engine._counters._tell_plan is None
     assert not {"match_prefix", "insert", "lock", "unlock", "evict"} & vars(machine.tree).keys()
 
 

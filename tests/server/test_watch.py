@@ -69,7 +69,7 @@ def test_nothing_is_recorded_when_the_last_one_has_left(load: partial[LLMEngine]
             next(records)
             assert driver._publisher.is_on
         within(10, lambda: not driver._publisher.is_on)
-        assert server.llm._tell_plan is None
+        assert server.llm._counters._tell_plan is None
 
 
 def test_the_page_is_open_and_what_it_asks_for_is_not(load: partial[LLMEngine]) -> None:

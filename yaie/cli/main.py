@@ -1,4 +1,4 @@
-"""The entry point: `yaie serve | chat | generate | quantize | bench | doctor | build-kernels | lab`.
+"""The entry point: `yaie serve`, `chat`, `generate`, `top`, `quantize`, `bench`, `doctor` and others.
 
 Errors that were raised on purpose are one paragraph on stderr and exit code 2; any other shows its
 traceback, because it is a bug.
@@ -19,6 +19,7 @@ from yaie.cli.generate import generate
 from yaie.cli.lab import lab_app
 from yaie.cli.quantize import quantize
 from yaie.cli.serve import serve
+from yaie.cli.top import top
 from yaie.cli.variables import unknown_variables, warn_of_unknown_variables
 from yaie.core.errors import YaieError
 from yaie.core.interrupt import is_interrupted
@@ -35,6 +36,7 @@ app = typer.Typer(
 app.command()(serve)
 app.command()(chat)
 app.command()(generate)
+app.command()(top)
 app.command()(quantize)
 app.command()(doctor)
 app.command()(build_kernels)

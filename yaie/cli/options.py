@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from functools import wraps
 from pathlib import Path
+from types import UnionType
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import typer
@@ -154,7 +155,7 @@ def _flag(name: str, hint: Any, help: str, panel: str, default: Any) -> inspect.
         hint = list[str]
     elif default is not None:
         help = f"{help} (default: {str(default).lower()})"
-    if str in get_args(hint):
+    if isinstance(hint, UnionType) and str in get_args(hint):
         hint = str  # which is text at first, whatever else it may be
     option = typer.Option(flag, help=help, rich_help_panel=panel)
     return _parameter(name, hint | None, option)

@@ -12,11 +12,11 @@ from yaie.backends import Backend, choose_backend
 from yaie.core.batch import StepPlan
 from yaie.core.config import EngineConfig
 from yaie.core.contracts import ApiServer
-from yaie.core.errors import ConfigError, EngineOverloadedError, InvalidRequestError, YaieError
-from yaie.core.idle import refuse_idle
+from yaie.core.errors import EngineOverloadedError, InvalidRequestError, YaieError
 from yaie.core.output import RequestOutput, Submitted
 from yaie.core.params import PromptOptions, SamplingParams
 from yaie.core.request import FinishReason, Request
+from yaie.engine.configured import configured
 from yaie.engine.drafting.loading import load_drafting
 from yaie.engine.facts import EngineFacts
 from yaie.engine.intake.chat import encode_chat
@@ -46,7 +46,7 @@ class LLMEngine:
 
         Raises ConfigError, ModelError, PartError, or KernelError for CUDA that does not compile.
         """
-        self.config = _configured(config, settings)
+        self.config = configured(config, settings)
         use_threads(self.config.threads)
         device = resolve_device(self.config)
         loader = ModelLoader(self.config)
@@ -64,7 +64,6 @@ class LLMEngine:
         self.max_model_len = self._model.max_length
         self._counters = Counters()
         self._mailbox = Mailbox()
-        self._tell_plan: Callable[[StepPlan], None] | None = None
         self._machine: Machine | RecoveringMachine = self._assembled()
         self.pool_tokens = self._machine.sizes.num_blocks * self.config.block_size
         self._intake = Intake(
@@ -78,7 +77,7 @@ class LLMEngine:
                 config,
                 self.backend,
                 self._model,
-                self._planned,
+                counters.planned,
                 on_verified=counters.verified,
                 drafting=self._drafting,
             )
@@ -86,11 +85,6 @@ class LLMEngine:
         if parts_in_steps(self.backend.parts):
             return RecoveringMachine(make, self.config, self.backend.parts)
         return make(self.config)
-
-    def _planned(self, plan: StepPlan) -> None:
-        self._counters.planned(plan)
-        if self._tell_plan is not None:
-            self._tell_plan(plan)
 
     @property
     def model_name(self) -> str:
@@ -195,7 +189,7 @@ class LLMEngine:
 
     def tell_plans(self, tell: Callable[[StepPlan], None] | None) -> None:
         """Call this with each plan before it is sent to the worker; None: no more."""
-        self._tell_plan = tell
+        self._counters.tell_plan(tell)
 
     @property
     def machine_parts(self) -> Machine | RecoveringMachine:
@@ -323,15 +317,3 @@ class LLMEngine:
         """Verify the invariants of scheduler, tables, tree and blocks; raises InvariantError."""
         self._machine.scheduler.check()
         self._machine.cache.check()
-
-
-def _configured(config: EngineConfig | None, settings: Json) -> EngineConfig:
-    """`config` with these settings changed; without one, what environment and file say."""
-    if config is not None:
-        if unknown := sorted(settings.keys() - EngineConfig.__dataclass_fields__.keys()):
-            raise ConfigError(f"no setting is called {unknown[0]!r}", param=unknown[0])
-        config = replace(config, **settings)
-    else:
-        config = EngineConfig.load(settings)
-    refuse_idle(config, settings)
-    return config

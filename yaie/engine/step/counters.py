@@ -1,12 +1,14 @@
 """What an engine has done since it started, in numbers that only grow. Kept by `LLMEngine`."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 
 from yaie.core.batch import StepPlan
 from yaie.core.output import RequestOutput
 from yaie.core.request import FailureKind, FinishReason
+
+TellPlan = Callable[[StepPlan], None]
 
 
 @dataclass(slots=True)
@@ -34,6 +36,7 @@ class Counters:
     draft_tokens: int = 0
     accepted_draft_tokens: int = 0
     _started: list[str] = field(default_factory=list)
+    _tell_plan: TellPlan | None = None
 
     def planned(self, plan: StepPlan) -> None:
         """A step is about to be computed. Notes when a request had its first turn."""
@@ -49,6 +52,12 @@ class Counters:
             if request.scheduled_time is None:
                 request.scheduled_time = now
                 self._started.append(request.request_id)
+        if self._tell_plan is not None:
+            self._tell_plan(plan)
+
+    def tell_plan(self, tell: TellPlan | None) -> None:
+        """Call this with each plan that is to be counted; None: no more."""
+        self._tell_plan = tell
 
     def verified(self, num_requests: int, num_drafts: int, num_accepted: int) -> None:
         """A step has verified drafts."""

@@ -1,0 +1,160 @@
+"""`yaie top`: what an engine behind a server does, live in the terminal, by the records of its steps."""
+
+import contextlib
+import json
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from http.client import HTTPException, HTTPResponse
+from queue import Empty, Queue
+from threading import Thread
+from typing import Annotated, Any
+
+import typer
+from rich.console import Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from yaie.cli.console import err, out, printable, say
+from yaie.cli.top_state import Seen
+from yaie.core.errors import YaieError
+from yaie.core.interrupt import Interruptible
+
+BARS = " ▁▂▃▄▅▆▇█"
+MOST_ROWS = 20
+DRAWS = 8
+"""A second, at most."""
+CONNECT_SECONDS = 10.0
+_END = object()
+
+
+def top(
+    url: Annotated[
+        str, typer.Argument(metavar="[URL]", help="The server, as `yaie serve` names it.")
+    ] = "http://127.0.0.1:8000",
+    api_key: Annotated[
+        str | None, typer.Option(envvar="YAIE_API_KEY", help="A key of the server's, if it asks.")
+    ] = None,
+) -> None:
+    """Show what an engine does: speed, pool, queue, and each request, until Ctrl-C."""
+    with Interruptible():
+        seen = Seen()
+        records = _records(_connect(url.rstrip("/").removesuffix("/v1"), api_key))
+        if out.is_terminal:
+            with Live(console=out, auto_refresh=False, screen=True) as live:
+                _follow(seen, records, lambda: live.update(screen(seen, out.width), refresh=True))
+        else:
+            say("time  tokens/s  running  waiting  KV  hit rate")
+            _follow(seen, records, lambda: say(line(seen)), every=1.0)
+    err.print("The server has ended the stream.")
+
+
+def _follow(
+    seen: Seen, records: Iterator[Any], draw: Callable[[], object], every: float = 1 / DRAWS
+) -> None:
+    drawn = 0.0
+    for record in records:
+        if record is not None:
+            seen.take(record)
+        if seen.has_begun and (now := time.monotonic()) - drawn >= every:
+            drawn = now
+            draw()
+
+
+def _connect(url: str, api_key: str | None) -> HTTPResponse:
+    """The stream of records. Raises YaieError."""
+    headers = {"Accept": "text/event-stream"}
+    if api_key:
+        headers["Authorization"] = f"Bearer {api_key}"
+    request = urllib.request.Request(f"{url}/watch/events", headers=headers)
+    try:
+        answer: HTTPResponse = urllib.request.urlopen(request, timeout=CONNECT_SECONDS)
+    except urllib.error.HTTPError as error:
+        raise YaieError(_refusal(url, error)) from None
+    except (OSError, ValueError) as error:
+        why = getattr(error, "reason", error)
+        raise YaieError(f"no server answers at {url}: {why}. Start one: yaie serve") from None
+    return answer
+
+
+def _records(answer: HTTPResponse) -> Iterator[Any]:
+    """Each record, and None where for a moment nothing comes."""
+    found: Queue[Any] = Queue()
+
+    def read() -> None:
+        with contextlib.suppress(OSError, HTTPException):  # the server is gone
+            for data in answer:
+                if data.startswith(b"data: "):
+                    found.put(json.loads(data[6:]))
+        found.put(_END)
+
+    if answer.fp is not None:
+        answer.fp.raw._sock.settimeout(None)  # type: ignore[attr-defined]
+    Thread(target=read, daemon=True).start()
+    while True:
+        try:
+            record = found.get(timeout=1 / DRAWS)
+        except Empty:
+            yield None
+            continue
+        if record is _END:
+            return
+        yield record
+
+
+def _refusal(url: str, error: urllib.error.HTTPError) -> str:
+    if error.code == 401:
+        return f"{url} asks for a key: --api-key KEY, or YAIE_API_KEY"
+    if error.code == 404:
+        return f"{url} does not show its steps: it runs with --no-web, or is not `yaie serve`"
+    if error.code == 503:
+        return f"{url} is loading, or busy; try again in a moment"
+    return f"{url} answers {error.code} {error.reason}"
+
+
+def line(seen: Seen) -> str:
+    """All of it in one line."""
+    return (
+        f"{seen.t:6.1f} s {seen.tokens_per_second:8.0f} {len(seen.running):8d} {seen.num_waiting:8d} "
+        f"{seen.kv_usage:6.1%} {seen.hit_rate:6.1%}"
+    )
+
+
+def screen(seen: Seen, width: int) -> Group:
+    """All of it as figures and tables."""
+    head = Text.assemble(
+        ("YAIE ", "bold"),
+        f"{seen.header.get('model', '')}  step {seen.n}",
+        ("  " + seen.whose, "dim"),
+    )
+    figures = Table.grid(expand=True)
+    for _ in range(4):
+        figures.add_column()
+    figures.add_row(
+        _figure("tokens/s", f"{seen.tokens_per_second:,.0f}", seen.speeds, width // 4),
+        _figure("first token", f"{1000 * seen.ttft:.0f} ms", seen.ttfts, width // 4),
+        _figure("KV in use", f"{seen.kv_usage:.1%}", seen.usages, width // 4, most=1.0),
+        _figure("hit rate", f"{seen.hit_rate:.1%}", seen.hits, width // 4, most=1.0),
+    )
+    table = Table(box=None, padding=(0, 1), header_style="dim", expand=True)
+    for name in ("request", "prompt", "cached", "drawn", "blocks"):
+        table.add_column(name, justify="left" if name == "request" else "right", no_wrap=True)
+    table.add_column("says", ratio=1, no_wrap=True, overflow="ellipsis")
+    for each in seen.running[:MOST_ROWS]:
+        one = seen.requests[each]
+        numbers = (one.prompt, one.cached, one.output, len(one.table))
+        table.add_row(each, *map(str, numbers), printable(one.says).replace("\n", " "))
+    more = len(seen.running) - MOST_ROWS
+    waits = f"{seen.num_waiting} wait" + (f", {more} more run" if more > 0 else "")
+    return Group(head, Text(), figures, Text(), table, Text(waits, "dim"))
+
+
+def _figure(
+    name: str, value: str, history: list[float], width: int, most: float | None = None
+) -> Text:
+    kept = history[-max(4, min(24, width - 4)) :]
+    highest = most or max(kept, default=0) or 1
+    bars = "".join(BARS[min(8, round(8 * value / highest))] for value in kept)
+    return Text.assemble((f"{name}\n", "dim"), (f"{value}\n", "bold"), (bars, "blue"))
