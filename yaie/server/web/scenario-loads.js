@@ -41,7 +41,7 @@ export const LOADS = [
       return Promise.all([first, ...own.slice(1).map((_, index) => send(index + 1))]);
     },
     tell: ({ hits, queries }) => `of ${plural(queries, 'prompt token')}, ${hits.toLocaleString('en')} came from the tree `
-      + `(${Math.round((100 * hits) / Math.max(1, queries))}%); nobody computed them again.`,
+      + `(${Math.round((100 * hits) / Math.max(1, queries))}%); they were not computed again.`,
   },
   {
     name: 'long',

@@ -44,6 +44,7 @@ function answer(ctx, turn) {
     if (!turn.prompt) return;
     open = alternatives(ctx, turn, index, () => button.focus());
     words.after(open.element);
+    open.element.scrollIntoView({ block: 'nearest' });
   });
   const kept = html('pre', { class: 'c-copied', tabindex: 0, hidden: true, 'aria-label': 'The request', role: 'group' });
   const copy = async (text, button, label) => {
@@ -63,7 +64,7 @@ function answer(ctx, turn) {
   const stop = action('Stop', () => ctx.stop(turn));
   const again = action('Regenerate', () => ctx.regenerate(turn));
   const tools = html('span', { class: 'c-tools' }, seen, stop, again, copies('curl', asCurl), copies('Python', asPython));
-  const place = html('span', {});
+  const place = html('span', { class: 'c-place' });
   const element = html('article', { class: 'c-message c-answer', 'aria-label': 'The model' }, words, kept,
     html('footer', {}, place, said, tools));
   return {

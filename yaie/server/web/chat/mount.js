@@ -1,7 +1,7 @@
 // The chat: conversations, each a tree of messages, of which several may be answered at once.
 
 import { html, setText } from '../xray/dom.js';
-import { Conversation, prefixOf } from './conversation.js';
+import { Conversation } from './conversation.js';
 import { message } from './message.js';
 import { preview } from './preview.js';
 import { sliders } from './settings.js';
@@ -15,12 +15,16 @@ const ROOMY = '(min-width: 1080px) and (min-height: 760px)';
  */
 export function mountChat(element, { send, address, hasKey }) {
   const conversations = [new Conversation()];
-  const set = sliders(() => next.refresh());
+  const set = sliders(() => {
+    next.refresh();
+    for (const changed of ctx.watchers) changed();
+  });
   const views = new Map(); // by turn
   let wanted = false;
 
   const ctx = {
     send, address, hasKey, settings: set.values, conversation: conversations[0], tokensShown: false,
+    watchers: new Set(), // of the sliders
     toggleTokens() { ctx.tokensShown = !ctx.tokensShown; draw(); },
     stop: (turn) => turn.abort.abort(),
     look(parent, index) { parent.chosen = index; draw(); },
@@ -176,5 +180,5 @@ export function mountChat(element, { send, address, hasKey }) {
     if (event.key === 'Escape' && ctx.conversation.tip.state === 'streaming') ctx.stop(ctx.conversation.tip);
   } }, list, systemBox, log, next.element, form));
   draw();
-  return { ctx, conversations, draw, prefixOf };
+  return { ctx, conversations, draw };
 }

@@ -32,16 +32,18 @@ export function tokenView(choose) {
   return {
     element, attend,
     /** @param {import('./conversation.js').Turn} turn */
-    draw({ tokens, given }) {
+    draw({ tokens, given, reason }) {
       for (let index = buttons().length; index < tokens.length; index += 1) {
         const { id, text, logprob } = tokens[index];
+        const isEnd = text === '' && reason === 'stop' && index === tokens.length - 1;
+        const name = isEnd ? 'end' : shownAs(text);
         element.append(html('button', {
           type: 'button', class: 'c-token', tabindex: index === current ? 0 : -1, 'data-doubt': doubt(logprob),
           'data-given': index < given ? 'true' : null, 'data-empty': text === '' ? 'true' : null,
           title: logprob == null ? `id ${id}` : `id ${id}, ${(100 * Math.exp(logprob)).toFixed(1)}%`,
-          'aria-haspopup': 'dialog', 'aria-label': `Token ${index + 1}: ${shownAs(text)}`,
+          'aria-haspopup': 'dialog', 'aria-label': `Token ${index + 1}: ${name}`,
           onclick: (event) => { attend(index); choose(index, event.currentTarget); },
-        }, text.trim() ? text : shownAs(text)));
+        }, text.trim() ? text : name));
         // A line of the answer ends where its token ends.
         if (text.includes('\n')) element.append(html('br'));
       }
