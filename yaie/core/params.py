@@ -213,6 +213,16 @@ class SamplingParams:
         )
 
 
+def whole_distribution(vocab_size: int) -> SamplingParams:
+    """One token, with the log-probability of every token of the vocabulary.
+
+    No client can ask for so many: that is why MAX_LOGPROBS is only checked on construction.
+    """
+    params = SamplingParams(temperature=0.0, max_tokens=1, ignore_eos=True, logprobs=0)
+    object.__setattr__(params, "logprobs", vocab_size)
+    return params
+
+
 def _is_within(value: float, limits: dict[str, float]) -> bool:
     return (
         value >= limits.get("minimum", value)

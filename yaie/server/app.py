@@ -18,6 +18,7 @@ from yaie.server.limits import BodyLimit, ConcurrencyLimit
 from yaie.server.messages.errors import AnthropicErrors
 from yaie.server.messages.routes import messages_router
 from yaie.server.metrics import metrics_router
+from yaie.server.next_token import next_token_router
 from yaie.server.openapi.document import install_document
 from yaie.server.request_id import HEADER
 from yaie.server.responses.routes import responses_router
@@ -71,6 +72,8 @@ def create_app(
     app.include_router(info_router(service))
     if settings.web:
         app.include_router(watch_router(service, step_mode=settings.step))
+        # Before the files: these are all that is below /web.
+        app.include_router(next_token_router(service, api))
         app.router.routes += page_routes()
     install_document(
         app, api, max_body_bytes=settings.max_body_bytes, with_keys=bool(settings.api_key)

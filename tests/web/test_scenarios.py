@@ -1,0 +1,92 @@
+"""Each scenario shows what it promises: the page's own state against `/metrics`."""
+
+from typing import Any
+
+import pytest
+
+from tests.book.conftest import browser  # noqa: F401
+from tests.server.conftest import LiveServer
+from tests.web.test_chat import tutor, visited  # noqa: F401
+
+PREFIX = "vllm:"
+
+
+def counter(server: LiveServer, name: str) -> float:
+    lines = server.http.get("/metrics").text.splitlines()
+    return sum(float(line.split()[-1]) for line in lines if line.startswith(f"{PREFIX}{name}{{"))
+
+
+@pytest.fixture
+def page(browser, tutor) -> Any:  # noqa: F811
+    with visited(browser, tutor) as page:
+        page.evaluate("document.querySelector('.c-next').open = false")
+        page.wait_for_selector("[data-load=shared]:enabled")
+        yield page
+
+
+def played(page: Any, name: str) -> str:
+    page.click(f"[data-load={name}]")
+    page.wait_for_selector(".n-seen:not(:empty)", timeout=40_000)
+    assert page.get_attribute(".n-seen", "data-failed") == "false"
+    seen: str = page.inner_text(".n-seen")
+    return seen
+
+
+def test_a_shared_prompt_is_found_in_the_tree(page, tutor) -> None:  # noqa: F811
+    before = counter(tutor, "prefix_cache_hits_total")
+    seen = played(page, "shared")
+    hits = counter(tutor, "prefix_cache_hits_total") - before
+    assert hits >= 7 * 304  # whole blocks of the 320 shared tokens, by seven requests
+    assert f"{hits:,.0f} came from the tree" in seen
+    cached = page.evaluate(
+        "[...xray.store.head.requests.values()].reduce((sum, { cached }) => sum + cached, 0)"
+    )
+    assert cached == hits
+
+
+def test_a_long_prompt_comes_in_chunks_beside_the_others(page, tutor) -> None:  # noqa: F811
+    played(page, "long")
+    records = page.evaluate("xray.store.records.map(({ rows, merged }) => ({ rows, merged }))")
+    beside = [
+        record["rows"]
+        for record in records
+        if any(row["is_prefill"] and row["num_tokens"] > 100 for row in record["rows"])
+    ]
+    assert sum(row["num_tokens"] for rows in beside for row in rows if row["is_prefill"]) >= 1000
+    assert len(beside) >= 2 or beside[0]
+    assert any(not row["is_prefill"] for rows in beside for row in rows)
+
+
+def test_a_pool_that_is_too_small_preempts(page, tutor) -> None:  # noqa: F811
+    before = counter(tutor, "num_preemptions_total")
+    seen = played(page, "blocks")
+    preemptions = counter(tutor, "num_preemptions_total") - before
+    assert preemptions > 0
+    assert seen.startswith(f"Seen: {preemptions:,.0f} preemption")
+    page.wait_for_function("want => xray.store.head.preemptions == want", arg=preemptions)
+
+
+def test_urgent_requests_overtake(page, tutor) -> None:  # noqa: F811
+    assert "urgent ones had their first token" in played(page, "priorities")
+    order = page.evaluate(
+        """[...xray.store.head.requests.values()].map(({ priority, ttft }) => [priority, ttft])"""
+    )
+    urgent = [ttft for priority, ttft in order if priority == 0]
+    others = sorted(ttft for priority, ttft in order if priority == 10)
+    assert len(urgent) == 2
+    assert max(urgent) < others[len(others) // 2]
+
+
+def test_what_cannot_be_shown_says_why(page) -> None:
+    page.evaluate(
+        """() => {
+          const { header } = xray.store;
+          xray.store.reset({ ...header, num_blocks: 1 << 20, policy: 'fcfs', token_budget: 8192 });
+        }"""
+    )
+    for name in ("long", "blocks", "priorities"):
+        assert page.is_disabled(f"[data-load={name}]")
+    why = page.inner_text(".n-why")
+    assert "--num-blocks" in why
+    assert "--policy priority" in why
+    assert "--token-budget" in why

@@ -1,0 +1,102 @@
+// Asks the API for an answer, and adds its tokens to a turn as they come.
+
+import { eventsIn } from '../xray/source.js';
+
+/** What an answer that is not 200 says, in words. @param {Response} answer */
+export async function wordsOf(answer) {
+  try {
+    const { error } = await answer.json();
+    return error.message;
+  } catch {
+    return `The server answered ${answer.status} ${answer.statusText}.`;
+  }
+}
+
+/** What went wrong with a request, in words. */
+export function inWords(error) {
+  return error instanceof TypeError ? 'The server cannot be reached. Does it still run?' : error.message;
+}
+
+const sampling = ({ temperature, top_p, top_k, min_p }) => ({ temperature, top_p, top_k, min_p });
+
+/**
+ * The request for a turn: a conversation, or tokens to go on from.
+ * @returns {{path: string, body: object}}
+ */
+export function requestFor(conversation, turn, settings) {
+  if (!turn.prompt) {
+    return { path: '/v1/chat/completions', body: {
+      messages: conversation.messages(turn.parent), ...sampling(settings), max_tokens: settings.max_tokens } };
+  }
+  return { path: '/v1/completions', body: {
+    prompt: [...turn.prompt, ...turn.tokens.map(({ id }) => id)], ...sampling(settings),
+    max_tokens: Math.max(1, settings.max_tokens - turn.tokens.length) } };
+}
+
+/** A chunk of either API. */
+function read(chunk) {
+  const choice = chunk.choices?.[0];
+  if (!choice) return null;
+  const told = choice.logprobs?.content;
+  return {
+    prompt: chunk.prompt_token_ids ?? null,
+    ids: choice.token_ids ?? [],
+    text: choice.delta ? `${choice.delta.reasoning_content ?? ''}${choice.delta.content ?? ''}` : choice.text ?? '',
+    pieces: told ? told.map(({ token }) => token) : choice.logprobs?.tokens ?? [],
+    logprobs: told ? told.map(({ logprob }) => logprob) : choice.logprobs?.token_logprobs ?? [],
+    reason: choice.finish_reason,
+  };
+}
+
+/**
+ * Ids and the text of a chunk as tokens. Where the pieces do not make up the text (a character of several tokens),
+ * the last one carries all of it.
+ */
+export function tokensOf({ ids, text, pieces, logprobs }) {
+  const fits = pieces.length === ids.length && pieces.join('') === text;
+  return ids.map((id, index) => ({
+    id, logprob: logprobs[index] ?? null,
+    text: fits ? pieces[index] : index === ids.length - 1 ? text : '',
+  }));
+}
+
+/**
+ * Fills a turn until its answer ends, however it ends.
+ * @param {(path: string, init: RequestInit) => Promise<Response>} send
+ * @param {import('./conversation.js').Turn} turn with `request`
+ * @param {() => void} changed called whenever there is more
+ */
+export async function fill(send, turn, changed) {
+  const { path, body } = turn.request;
+  const more = path.endsWith('/chat/completions') ? { logprobs: true, separate_reasoning: false } : { logprobs: 0 };
+  try {
+    const answer = await send(path, {
+      method: 'POST', signal: turn.abort.signal, headers: { 'Content-Type': 'application/json' },
+      body: JSON.stringify({ ...body, stream: true, return_token_ids: true, ...more }),
+    });
+    if (!answer.ok) throw new Error(await wordsOf(answer));
+    const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+    for (let rest = ''; ;) {
+      const { done, value } = await reader.read();
+      if (done) break;
+      const found = eventsIn(rest + value);
+      rest = found.rest;
+      for (const data of found.events) take(turn, JSON.parse(data));
+      changed();
+    }
+    if (turn.state === 'streaming') throw new Error('The answer broke off: the server closed the connection.');
+  } catch (error) {
+    if (turn.abort.signal.aborted) turn.state = 'stopped';
+    else Object.assign(turn, { state: 'failed', error: inWords(error) });
+  }
+  changed();
+}
+
+function take(turn, chunk) {
+  if (chunk.error) throw new Error(chunk.error.message);
+  const part = read(chunk);
+  if (!part) return;
+  turn.prompt ??= part.prompt;
+  turn.tokens.push(...tokensOf(part));
+  if (part.reason) Object.assign(turn, { state: 'done', reason: part.reason });
+}

@@ -1,0 +1,120 @@
+// Small loads that show what the X-ray is for. Each says what to look for, and afterwards what /metrics counted.
+
+import { html, setText } from './xray/dom.js';
+import { inWords, wordsOf } from './chat/stream.js';
+import { counted, difference } from './scenario-metrics.js';
+import { LOADS } from './scenario-loads.js';
+
+const ofFacts = (header) => ({
+  numBlocks: header.num_blocks, blockSize: header.block_size, budget: header.token_budget,
+  seats: header.max_num_seqs, policy: header.policy, caching: header.prefix_caching,
+});
+
+/** One request, which is read to its end. @returns {Promise<{first: number, total: number}>} seconds */
+async function ask(send, body, signal) {
+  const began = performance.now();
+  const answer = await send('/v1/completions', {
+    method: 'POST', signal, headers: { 'Content-Type': 'application/json' },
+    body: JSON.stringify({ temperature: 0.8, ignore_eos: true, ...body, stream: true }),
+  });
+  if (!answer.ok) throw new Error(await wordsOf(answer));
+  const reader = answer.body.getReader();
+  let first = null;
+  for (;;) {
+    const { done } = await reader.read();
+    if (done) break;
+    first ??= (performance.now() - began) / 1000;
+  }
+  return { first, total: (performance.now() - began) / 1000 };
+}
+
+/** The ids of a text as long as it takes: lines that differ, so that no two prompts share a block by chance. */
+async function tokensOf(send, words, count) {
+  let ids = [];
+  for (let lines = Math.ceil(count / 6) + 4; ids.length < count; lines *= 2) {
+    const text = Array.from({ length: lines }, (_, number) => `${words} ${number + 1}.`).join(' ');
+    const answer = await send('/tokenize', {
+      method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify({ prompt: text }) });
+    if (!answer.ok) throw new Error(await wordsOf(answer));
+    ids = (await answer.json()).tokens;
+  }
+  return ids.slice(0, count);
+}
+
+/**
+ * @param {HTMLElement} element
+ * @param {{send: Function, store: import('./xray/store.js').Store}} page
+ */
+export function mountScenarios(element, { send, store }) {
+  const look = html('p', { class: 'n-look' });
+  const seen = html('p', { class: 'n-seen', role: 'status' });
+  const why = html('p', { class: 'n-why' });
+  const running = { name: null, results: {} };
+  let longest = 0;
+
+  const metrics = async () => counted(await (await send('/metrics')).text());
+  const later = (ms) => new Promise((resolve) => { setTimeout(resolve, ms); });
+  const tools = { ask: (body) => ask(send, body), tokens: (words, count) => tokensOf(send, words, count), later };
+
+  /** The counters of /metrics follow the engine; its last step's may not be told yet. */
+  async function settled() {
+    for (let turn = 0; turn < 50; turn += 1) {
+      const now = await metrics();
+      if (now.running === 0 && now.waiting === 0) return now;
+      await later(100);
+    }
+    return metrics();
+  }
+
+  async function start(load) {
+    Object.assign(running, { name: load.name });
+    setText(look, load.look);
+    setText(seen, '');
+    seen.dataset.failed = 'false';
+    draw();
+    try {
+      store.follow();
+      const facts = { ...ofFacts(store.header), longest };
+      const before = await metrics();
+      const times = await load.run(tools, facts);
+      const counts = difference(before, await settled());
+      running.results[load.name] = counts;
+      setText(seen, `Seen: ${load.tell(counts, times, facts)}`);
+    } catch (error) {
+      seen.dataset.failed = 'true';
+      setText(seen, inWords(error));
+    }
+    running.name = null;
+    draw();
+  }
+
+  const buttons = LOADS.map((load) => html('button', { type: 'button', 'data-load': load.name, 'aria-pressed': 'false',
+    onclick: () => start(load) }, load.label));
+
+  function draw() {
+    const facts = { ...ofFacts(store.header), longest };
+    const reasons = [];
+    LOADS.forEach((load, index) => {
+      const hinders = facts.numBlocks && longest ? load.hinders?.(facts) ?? null : 'The engine is not there yet.';
+      buttons[index].disabled = Boolean(hinders) || running.name !== null;
+      buttons[index].setAttribute('aria-pressed', String(running.name === load.name));
+      if (hinders && facts.numBlocks && longest) reasons.push(`${load.label}: ${hinders}`);
+    });
+    setText(why, reasons.join(' '));
+  }
+
+  send('/v1/models').then(async (answer) => {
+    longest = (await answer.json()).data[0].max_model_len;
+    draw();
+  }).catch(() => {});
+  let header = null;
+  store.subscribe(() => {
+    if (store.header === header) return;
+    header = store.header;
+    draw();
+  });
+  element.replaceChildren(html('section', { class: 'n-scenarios', 'aria-labelledby': 'n-title' },
+    html('h2', { id: 'n-title' }, 'Scenarios'), html('div', { class: 'n-buttons' }, buttons), look, seen, why));
+  draw();
+  return running;
+}
