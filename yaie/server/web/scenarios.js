@@ -2,6 +2,7 @@
 
 import { html, setText } from './xray/dom.js';
 import { inWords, wordsOf } from './chat/stream.js';
+import { eventsIn } from './xray/source.js';
 import { counted, difference } from './scenario-metrics.js';
 import { LOADS } from './scenario-loads.js';
 
@@ -10,22 +11,31 @@ const ofFacts = (header) => ({
   seats: header.max_num_seqs, policy: header.policy, caching: header.prefix_caching,
 });
 
-/** One request, which is read to its end. @returns {Promise<{first: number, total: number}>} seconds */
-async function ask(send, body, signal) {
+/**
+ * Several requests over one connection: a browser opens six at most to a server, and the X-ray has one of them.
+ * @param {{prompt: number[][], max_tokens: number}} body
+ * @returns {Promise<number[]>} seconds to the first token of each
+ */
+async function ask(send, body) {
   const began = performance.now();
   const answer = await send('/v1/completions', {
-    method: 'POST', signal, headers: { 'Content-Type': 'application/json' },
-    body: JSON.stringify({ temperature: 0.8, ignore_eos: true, ...body, stream: true }),
+    method: 'POST', headers: { 'Content-Type': 'application/json' },
+    body: JSON.stringify({ temperature: 0.8, ignore_eos: true, ...body, stream: true, return_token_ids: true }),
   });
   if (!answer.ok) throw new Error(await wordsOf(answer));
-  const reader = answer.body.getReader();
-  let first = null;
-  for (;;) {
-    const { done } = await reader.read();
-    if (done) break;
-    first ??= (performance.now() - began) / 1000;
+  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+  const first = [];
+  for (let rest = ''; ;) {
+    const { done, value } = await reader.read();
+    if (done) return first;
+    const found = eventsIn(rest + value);
+    rest = found.rest;
+    for (const chunk of found.events.map((data) => JSON.parse(data))) {
+      if (chunk.error) throw new Error(chunk.error.message);
+      const [choice] = chunk.choices;
+      if (choice?.token_ids?.length) first[choice.index] ??= (performance.now() - began) / 1000;
+    }
   }
-  return { first, total: (performance.now() - began) / 1000 };
 }
 
 /** The ids of a text as long as it takes: lines that differ, so that no two prompts share a block by chance. */
