@@ -18,7 +18,7 @@ QUESTION = "What is a KV cache?"
 HOSTILE = """<script>window.hacked = 1</script>
 <img src=x onerror="window.hacked = 2">
 
-[press](javascript:window.hacked=3) [data](data:text/html,<script>window.hacked=4</script>) <javascript:x>
+[press](javascript:window.hacked=3) [data](data:text/html,<script>window.hacked=4</script>) <javascript:>
 ![picture](https://elsewhere.example/p.png) [good](https://example.org/a_(b)) `<b onclick=x>`
 
 | <i>a</i> | b |
@@ -32,15 +32,13 @@ HOSTILE = """<script>window.hacked = 1</script>
 """
 
 
+def load() -> LLMEngine:
+    """The tutor in a pool of 128 blocks, with steps of at most 256 tokens."""
+    return LLMEngine(model="tutor", num_blocks=128, token_budget=256, policy="priority", threads=1)
+
+
 @pytest.fixture(scope="module")
 def tutor() -> Iterator[LiveServer]:
-    """The tutor in a pool of 128 blocks, with steps of at most 256 tokens."""
-
-    def load() -> LLMEngine:
-        return LLMEngine(
-            model="tutor", num_blocks=128, token_budget=256, policy="priority", threads=1
-        )
-
     with serving(load) as server:
         yield server
 
@@ -131,7 +129,9 @@ def test_an_answer_is_the_apis_and_can_be_asked_for_again(browser, tutor) -> Non
         ).json()["choices"][0]["message"]["content"]
         assert answer.locator(".c-words").inner_text() == told.strip()
         ask(page, "And why?")
-        page.wait_for_function("document.querySelectorAll('.c-answer[data-state=done]').length == 2")
+        page.wait_for_function(
+            "document.querySelectorAll('.c-answer[data-state=done]').length == 2"
+        )
         page.get_by_role("button", name="Regenerate").last.click()
         page.wait_for_function("document.querySelector('#chat').innerText.includes('2/2')")
         finished(page)
@@ -242,7 +242,7 @@ def test_what_the_model_says_is_never_run(browser, tutor) -> None:  # noqa: F811
 @pytest.mark.parametrize(
     ("source", "expected"),
     [
-        ("# One\n\ntwo *three* __four__ a_b_c", "<h3>One</h3><p>two <em>three</em> <strong>four</strong> a_b_c</p>"),
+        ("# One\n\ntwo *3* __4__ a_b_c", "<h3>One</h3><p>two <em>3</em> <strong>4</strong> a_b_c</p>"),
         ("- a\n- b\n  1. c\n  2. d", "<ul><li>a</li><li>b<ol><li>c</li><li>d</li></ol></li></ul>"),
         ("3. x\n\ny", '<ol start="3"><li>x</li></ol><p>y</p>'),
         ("`a < b` and 2 * 3 * 4", "<p><code>a &lt; b</code> and 2 * 3 * 4</p>"),
@@ -272,7 +272,7 @@ def markdown_page(browser, tutor) -> Iterator[Any]:  # noqa: F811
 def test_a_request_can_be_copied_and_run(browser, tutor) -> None:  # noqa: F811
     permissions = ["clipboard-read", "clipboard-write"]
     with visited(browser, tutor, permissions=permissions) as page:
-        ask(page, "It's \"what\"?")
+        ask(page, 'It\'s "what"?')
         finished(page)
         page.get_by_role("button", name="curl").click()
         page.get_by_role("button", name="Copied").wait_for()
@@ -281,7 +281,7 @@ def test_a_request_can_be_copied_and_run(browser, tutor) -> None:  # noqa: F811
         body = re.search(r"-d '(.*)'$", curl, re.DOTALL)
         assert body is not None
         told = json.loads(body[1].replace("'\\''", "'"))
-        assert told["messages"] == [{"role": "user", "content": "It's \"what\"?"}]
+        assert told["messages"] == [{"role": "user", "content": 'It\'s "what"?'}]
         page.get_by_role("button", name="Python").click()
         page.wait_for_function(
             "async () => (await navigator.clipboard.readText()).startsWith('from openai')"
@@ -300,6 +300,29 @@ def test_what_went_wrong_is_said_in_words(browser, tutor) -> None:  # noqa: F811
         )
         ask(page)
         assert "The engine is full" in finished(page, "failed").inner_text()
+
+
+def test_the_key_is_asked_for_once_and_kept_in_the_tab(browser) -> None:  # noqa: F811
+    with serving(load, api_key=("secret",)) as server:
+        fresh = browser.new_context(bypass_csp=True)
+        page = fresh.new_page()
+        page.set_default_timeout(15_000)
+        page.goto(server.url)
+        for key, told in (("wrong", "does not know this key"), ("secret", "")):
+            page.wait_for_selector("#key[open]")
+            page.fill("#key input", key)
+            page.keyboard.press("Enter")
+            page.wait_for_function("told => document.querySelector('#key').innerText.includes(told)"
+                                   " || !told", arg=told)  # fmt: skip
+        page.wait_for_function("!document.querySelector('#key').open")
+        ask(page)
+        finished(page)
+        page.reload()
+        ask(page)
+        finished(page)
+        page.wait_for_selector(".xray[data-connection=connected]")
+        assert "secret" not in str(fresh.storage_state())  # what outlives the tab
+        fresh.close()
 
 
 @pytest.mark.parametrize("colours", ["light", "dark"])

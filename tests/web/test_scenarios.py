@@ -50,7 +50,9 @@ def test_a_long_prompt_comes_in_chunks_beside_the_others(page, tutor) -> None:  
     (long,) = page.evaluate(
         "[...xray.store.head.requests.values()].filter(r => r.prompt == 1024).map(r => r.id)"
     )
-    steps = [it for it in records if any(row["id"] == long and row["is_prefill"] for row in it["rows"])]
+    steps = [
+        it for it in records if any(row["id"] == long and row["is_prefill"] for row in it["rows"])
+    ]
     assert sum(step["merged"] for step in steps) >= 4
     for step in steps:
         assert sum(row["num_tokens"] for row in step["rows"]) <= 256 * step["merged"]
@@ -64,6 +66,15 @@ def test_a_pool_that_is_too_small_preempts(page, tutor) -> None:  # noqa: F811
     assert preemptions > 1
     assert f"Seen: {preemptions:,.0f} preemptions among 6 requests" in seen
     page.wait_for_function("want => xray.store.head.preemptions == want", arg=preemptions)
+
+
+def test_a_scenario_can_be_stopped(page, tutor) -> None:  # noqa: F811
+    page.click("[data-load=blocks]")
+    page.wait_for_function("xray.store.head.running.length > 0")
+    page.get_by_role("button", name="Stop: more requests than blocks").click()
+    page.wait_for_selector(".n-seen:not(:empty)")
+    assert "Stopped" in page.inner_text(".n-seen")
+    page.wait_for_function("xray.store.head.running.length == 0")
 
 
 def test_urgent_requests_overtake(page, tutor) -> None:  # noqa: F811
