@@ -6,7 +6,7 @@ import pytest
 
 from tests.book.conftest import browser  # noqa: F401
 from tests.server.conftest import LiveServer
-from tests.web.test_chat import tutor, visited  # noqa: F401
+from tests.web.chat_pages import tutor, visited  # noqa: F401
 
 PREFIX = "vllm:"
 
