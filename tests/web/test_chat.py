@@ -2,23 +2,32 @@
 
 import json
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
 from tests.book.conftest import browser  # noqa: F401
-from tests.server.conftest import LiveServer, serving
-from yaie.engine.llm_engine import LLMEngine
+from tests.server.conftest import serving
+from tests.web.chat_pages import (  # noqa: F401
+    QUESTION,
+    afters,
+    ask,
+    fake_answer,
+    finished,
+    load,
+    refreshed,
+    slide,
+    tutor,
+    visited,
+)
 
 SIZES = [(360, 740), (768, 1024), (1280, 800), (1920, 1080)]
-QUESTION = "What is a KV cache?"
 HOSTILE = """<script>window.hacked = 1</script>
 <img src=x onerror="window.hacked = 2">
 
-[press](javascript:window.hacked=3) [data](data:text/html,<script>window.hacked=4</script>) <javascript:x>
+[press](javascript:window.hacked=3) [data](data:text/html,<script>window.hacked=4</script>) <javascript:>
 ![picture](https://elsewhere.example/p.png) [good](https://example.org/a_(b)) `<b onclick=x>`
 
 | <i>a</i> | b |
@@ -30,90 +39,6 @@ HOSTILE = """<script>window.hacked = 1</script>
 ```
 > - <details open ontoggle=window.hacked=7>
 """
-
-
-@pytest.fixture(scope="module")
-def tutor() -> Iterator[LiveServer]:
-    """The tutor in a pool of 128 blocks, with steps of at most 256 tokens."""
-
-    def load() -> LLMEngine:
-        return LLMEngine(
-            model="tutor", num_blocks=128, token_budget=256, policy="priority", threads=1
-        )
-
-    with serving(load) as server:
-        yield server
-
-
-@contextmanager
-def visited(browser: Any, server: LiveServer, **context: Any) -> Iterator[Any]:  # noqa: F811
-    """The page at `/`; nothing may go wrong on it, and it may ask no other host for anything."""
-    options = {"viewport": {"width": 1280, "height": 900}, "bypass_csp": True, **context}
-    fresh = browser.new_context(reduced_motion="reduce", **options)
-    page = fresh.new_page()
-    page.set_default_timeout(15_000)
-    wrong: list[str] = []
-    page.on("console", lambda said: wrong.append(said.text) if said.type == "error" else None)
-    page.on("pageerror", lambda error: wrong.append(str(error)))
-    page.on("request", lambda it: wrong.append(it.url) if _is_foreign(it.url, server.url) else None)
-    try:
-        page.goto(server.url)
-        page.wait_for_selector(".xray[data-connection=connected]")
-        yield page
-        assert not wrong
-    finally:
-        fresh.close()
-
-
-def _is_foreign(address: str, own: str) -> bool:
-    return not address.startswith((own, "data:", "blob:"))
-
-
-def ask(page: Any, text: str = QUESTION) -> None:
-    page.get_by_role("textbox", name="Message").fill(text)
-    page.keyboard.press("Enter")
-
-
-def finished(page: Any, state: str = "done") -> Any:
-    """The answer that is seen, once it has ended like this."""
-    found = page.locator(f".c-answer[data-state={state}]").last
-    found.wait_for()
-    return found
-
-
-def slide(page: Any, name: str, value: float) -> None:
-    page.locator(f"input[name={name}]").evaluate(
-        "(input, value) => { input.value = value; input.dispatchEvent(new Event('input')); }", value
-    )
-
-
-def afters(page: Any, where: str = ".c-next") -> list[str]:
-    numbers: list[str] = page.locator(f"{where} .c-numbers").all_inner_texts()
-    return [text.split(" → ")[1] for text in numbers]
-
-
-def refreshed(page: Any, act: Callable[[], None]) -> None:
-    """Does something and waits until the distribution has followed."""
-    counter = "Number(document.querySelector('.c-next').dataset.asked ?? 0)"
-    before = page.evaluate(counter)
-    act()
-    page.wait_for_function(f"before => {counter} > before", arg=before)
-
-
-def fake_answer(page: Any, text: str) -> None:
-    """Has the API say `text`, as two tokens."""
-    half = len(text) // 2
-    chunks: list[dict[str, Any]] = [
-        {"choices": [{"index": 0, "delta": {"content": part}, "token_ids": [300 + index],
-                      "finish_reason": None}], "prompt_token_ids": [1]}
-        for index, part in enumerate((text[:half], text[half:]))
-    ]  # fmt: skip
-    chunks.append({"choices": [{"index": 0, "delta": {}, "finish_reason": "length"}]})
-    body = "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in chunks) + "data: [DONE]\n\n"
-    page.route(
-        "**/v1/chat/completions",
-        lambda route: route.fulfill(body=body, content_type="text/event-stream"),
-    )
 
 
 def test_an_answer_is_the_apis_and_can_be_asked_for_again(browser, tutor) -> None:  # noqa: F811
@@ -131,7 +56,9 @@ def test_an_answer_is_the_apis_and_can_be_asked_for_again(browser, tutor) -> Non
         ).json()["choices"][0]["message"]["content"]
         assert answer.locator(".c-words").inner_text() == told.strip()
         ask(page, "And why?")
-        page.wait_for_function("document.querySelectorAll('.c-answer[data-state=done]').length == 2")
+        page.wait_for_function(
+            "document.querySelectorAll('.c-answer[data-state=done]').length == 2"
+        )
         page.get_by_role("button", name="Regenerate").last.click()
         page.wait_for_function("document.querySelector('#chat').innerText.includes('2/2')")
         finished(page)
@@ -242,7 +169,7 @@ def test_what_the_model_says_is_never_run(browser, tutor) -> None:  # noqa: F811
 @pytest.mark.parametrize(
     ("source", "expected"),
     [
-        ("# One\n\ntwo *three* __four__ a_b_c", "<h3>One</h3><p>two <em>three</em> <strong>four</strong> a_b_c</p>"),
+        ("# One\n\ntwo *3* __4__ a_b_c", "<h3>One</h3><p>two <em>3</em> <strong>4</strong> a_b_c</p>"),
         ("- a\n- b\n  1. c\n  2. d", "<ul><li>a</li><li>b<ol><li>c</li><li>d</li></ol></li></ul>"),
         ("3. x\n\ny", '<ol start="3"><li>x</li></ol><p>y</p>'),
         ("`a < b` and 2 * 3 * 4", "<p><code>a &lt; b</code> and 2 * 3 * 4</p>"),
@@ -272,7 +199,7 @@ def markdown_page(browser, tutor) -> Iterator[Any]:  # noqa: F811
 def test_a_request_can_be_copied_and_run(browser, tutor) -> None:  # noqa: F811
     permissions = ["clipboard-read", "clipboard-write"]
     with visited(browser, tutor, permissions=permissions) as page:
-        ask(page, "It's \"what\"?")
+        ask(page, 'It\'s "what"?')
         finished(page)
         page.get_by_role("button", name="curl").click()
         page.get_by_role("button", name="Copied").wait_for()
@@ -281,7 +208,7 @@ def test_a_request_can_be_copied_and_run(browser, tutor) -> None:  # noqa: F811
         body = re.search(r"-d '(.*)'$", curl, re.DOTALL)
         assert body is not None
         told = json.loads(body[1].replace("'\\''", "'"))
-        assert told["messages"] == [{"role": "user", "content": "It's \"what\"?"}]
+        assert told["messages"] == [{"role": "user", "content": 'It\'s "what"?'}]
         page.get_by_role("button", name="Python").click()
         page.wait_for_function(
             "async () => (await navigator.clipboard.readText()).startsWith('from openai')"
@@ -300,6 +227,29 @@ def test_what_went_wrong_is_said_in_words(browser, tutor) -> None:  # noqa: F811
         )
         ask(page)
         assert "The engine is full" in finished(page, "failed").inner_text()
+
+
+def test_the_key_is_asked_for_once_and_kept_in_the_tab(browser) -> None:  # noqa: F811
+    with serving(load, api_key=("secret",)) as server:
+        fresh = browser.new_context(bypass_csp=True)
+        page = fresh.new_page()
+        page.set_default_timeout(15_000)
+        page.goto(server.url)
+        for key, told in (("wrong", "does not know this key"), ("secret", "")):
+            page.wait_for_selector("#key[open]")
+            page.fill("#key input", key)
+            page.keyboard.press("Enter")
+            page.wait_for_function("told => document.querySelector('#key').innerText.includes(told)"
+                                   " || !told", arg=told)  # fmt: skip
+        page.wait_for_function("!document.querySelector('#key').open")
+        ask(page)
+        finished(page)
+        page.reload()
+        ask(page)
+        finished(page)
+        page.wait_for_selector(".xray[data-connection=connected]")
+        assert "secret" not in str(fresh.storage_state())  # what outlives the tab
+        fresh.close()
 
 
 @pytest.mark.parametrize("colours", ["light", "dark"])

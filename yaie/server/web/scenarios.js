@@ -2,6 +2,7 @@
 
 import { html, setText } from './xray/dom.js';
 import { inWords, wordsOf } from './chat/stream.js';
+import { eventsIn } from './xray/source.js';
 import { counted, difference } from './scenario-metrics.js';
 import { LOADS } from './scenario-loads.js';
 
@@ -10,22 +11,31 @@ const ofFacts = (header) => ({
   seats: header.max_num_seqs, policy: header.policy, caching: header.prefix_caching,
 });
 
-/** One request, which is read to its end. @returns {Promise<{first: number, total: number}>} seconds */
+/**
+ * Several requests over one connection: a browser opens six at most to a server, and the X-ray has one of them.
+ * @param {{prompt: number[][], max_tokens: number}} body
+ * @returns {Promise<number[]>} seconds to the first token of each
+ */
 async function ask(send, body, signal) {
   const began = performance.now();
   const answer = await send('/v1/completions', {
     method: 'POST', signal, headers: { 'Content-Type': 'application/json' },
-    body: JSON.stringify({ temperature: 0.8, ignore_eos: true, ...body, stream: true }),
+    body: JSON.stringify({ temperature: 0.8, ignore_eos: true, ...body, stream: true, return_token_ids: true }),
   });
   if (!answer.ok) throw new Error(await wordsOf(answer));
-  const reader = answer.body.getReader();
-  let first = null;
-  for (;;) {
-    const { done } = await reader.read();
-    if (done) break;
-    first ??= (performance.now() - began) / 1000;
+  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+  const first = [];
+  for (let rest = ''; ;) {
+    const { done, value } = await reader.read();
+    if (done) return first;
+    const found = eventsIn(rest + value);
+    rest = found.rest;
+    for (const chunk of found.events.map((data) => JSON.parse(data))) {
+      if (chunk.error) throw new Error(chunk.error.message);
+      const [choice] = chunk.choices;
+      if (choice?.token_ids?.length) first[choice.index] ??= (performance.now() - began) / 1000;
+    }
   }
-  return { first, total: (performance.now() - began) / 1000 };
 }
 
 /** The ids of a text as long as it takes: lines that differ, so that no two prompts share a block by chance. */
@@ -49,12 +59,12 @@ export function mountScenarios(element, { send, store }) {
   const look = html('p', { class: 'n-look' });
   const seen = html('p', { class: 'n-seen', role: 'status' });
   const why = html('p', { class: 'n-why' });
-  const running = { name: null, results: {} };
+  const running = { name: null, results: {}, abort: null };
   let longest = 0;
 
   const metrics = async () => counted(await (await send('/metrics')).text());
   const later = (ms) => new Promise((resolve) => { setTimeout(resolve, ms); });
-  const tools = { ask: (body) => ask(send, body), tokens: (words, count) => tokensOf(send, words, count), later };
+  const tools = { ask: (body) => ask(send, body, running.abort.signal), tokens: (words, count) => tokensOf(send, words, count), later };
 
   /** The counters of /metrics follow the engine; its last step's may not be told yet. */
   async function settled() {
@@ -67,7 +77,7 @@ export function mountScenarios(element, { send, store }) {
   }
 
   async function start(load) {
-    Object.assign(running, { name: load.name });
+    Object.assign(running, { name: load.name, abort: new AbortController() });
     setText(look, load.look);
     setText(seen, '');
     seen.dataset.failed = 'false';
@@ -82,21 +92,22 @@ export function mountScenarios(element, { send, store }) {
       setText(seen, `Seen: ${load.tell(counts, times, facts)}`);
     } catch (error) {
       seen.dataset.failed = 'true';
-      setText(seen, inWords(error));
+      setText(seen, running.abort.signal.aborted ? 'Stopped: its requests are aborted.' : inWords(error));
     }
     running.name = null;
     draw();
   }
 
   const buttons = LOADS.map((load) => html('button', { type: 'button', 'data-load': load.name, 'aria-pressed': 'false',
-    onclick: () => start(load) }, load.label));
+    onclick: () => (running.name === load.name ? running.abort.abort() : start(load)) }, load.label));
 
   function draw() {
     const facts = { ...ofFacts(store.header), longest };
     const reasons = [];
     LOADS.forEach((load, index) => {
       const hinders = facts.numBlocks && longest ? load.hinders?.(facts) ?? null : 'The engine is not there yet.';
-      buttons[index].disabled = Boolean(hinders) || running.name !== null;
+      buttons[index].disabled = Boolean(hinders) || (running.name !== null && running.name !== load.name);
+      setText(buttons[index], running.name === load.name ? `Stop: ${load.label.toLowerCase()}` : load.label);
       buttons[index].setAttribute('aria-pressed', String(running.name === load.name));
       if (hinders && facts.numBlocks && longest) reasons.push(`${load.label}: ${hinders}`);
     });

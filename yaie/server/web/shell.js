@@ -18,7 +18,8 @@ async function send(path, init = {}) {
     const headers = { ...init.headers, ...(key ? { Authorization: `Bearer ${key}` } : {}) };
     const answer = await fetch(new URL(path.replace(/^\//, ''), root), { ...init, headers });
     if (answer.status !== 401) return answer;
-    await askForKey(Boolean(key));
+    // Another request may have been given the key meanwhile.
+    if (sessionStorage.getItem(KEY) === key) await askForKey(Boolean(key));
   }
 }
 
