@@ -26,7 +26,7 @@ def page(browser, tutor) -> Any:  # noqa: F811
 
 def played(page: Any, name: str) -> str:
     page.click(f"[data-load={name}]")
-    page.wait_for_selector(".n-seen:not(:empty)", timeout=40_000)
+    page.wait_for_selector(".n-seen:not(:empty)", timeout=60_000)
     assert page.get_attribute(".n-seen", "data-failed") == "false"
     seen: str = page.inner_text(".n-seen")
     return seen
