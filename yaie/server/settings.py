@@ -48,7 +48,10 @@ class ServerSettings:
         True, "The page at /, on which to chat and to watch the engine.", panel=SERVER
     )
     step: bool = setting(
-        False, "Compute a step only when the page says so; nothing times out.", panel=SERVER
+        False,
+        "Compute a step only when the page says so; nothing times out.",
+        panel=SERVER,
+        env=False,
     )
     ssl_certfile: str | None = setting(
         None, "Certificate (PEM); with it the server speaks HTTPS.", panel=SERVER
