@@ -25,6 +25,7 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from yaie import LLMEngine, SamplingParams
+from yaie.bench.report import save
 from yaie.tutor import TUTOR_DIR, TUTOR_PATH
 
 OUT = Path(__file__).parents[1] / "evidence/speculation.json"
@@ -151,15 +152,20 @@ def main() -> None:
     settings: dict[str, Any] = {"threads": 1, "mine": "none"}
     own = [kind for kind in ("draft", "mtp") if (TUTOR_DIR / kind / "config.json").is_file()]
     kinds = ["ngram", *own]
-    found: dict[str, Any] = {}
+    found: dict[str, Any] = {
+        "command": "python -m book.measure.speculation",
+        "workload": "eight questions to the tutor of at most 120 tokens, greedy, one after the other or "
+        f"as many at once; prompts of {HALF} random tokens that a model for copying says again; "
+        f"float32, one thread, {ROUNDS} rounds in which the engines take turns",
+    }
     engines = {"off": LLMEngine(**settings)}
     for kind in kinds:
         engines[kind] = LLMEngine(speculate=kind, num_drafts=args.num_drafts, **settings)
     greedy = SamplingParams(temperature=0, max_tokens=120)
     for count in args.streams:
         prompts = tutor_prompts(engines["off"], max(count, len(QUESTIONS)))
-        found[f"tutor, {count} streams"] = compared(engines, prompts, greedy, count > 1)
-        print(json.dumps(found, indent=1), flush=True)
+        found[f"tutor_{count}"] = compared(engines, prompts, greedy, count > 1)
+        print(json.dumps(found[f"tutor_{count}"], indent=1), flush=True)
     with tempfile.TemporaryDirectory() as folder:
         begin = time.perf_counter()
         right = copying_model(Path(folder))
@@ -169,11 +175,10 @@ def main() -> None:
             model=folder, speculate="ngram", num_drafts=args.num_drafts, **settings
         )
         params = SamplingParams(temperature=0, max_tokens=HALF - 4, ignore_eos=True)
-        found["copying, one stream"] = {
+        found["copying"] = {
             "model": made, **compared(engines, copying_prompts(8), params, False)
         }  # fmt: skip
-    args.path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    print(json.dumps(found, indent=1))
+    save(str(args.path), found)
 
 
 if __name__ == "__main__":
