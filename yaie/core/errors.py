@@ -131,6 +131,12 @@ class EngineDeadError(YaieError):
     code = "engine_dead"
 
 
+class RankError(EngineDeadError):
+    """Another rank has died, or has not come to a transfer in time; the model is not whole any more."""
+
+    code = "rank_lost"
+
+
 class OutOfBlocksError(YaieError):
     """More blocks were asked for than are free. The cache manager evicts or preempts on it."""
 

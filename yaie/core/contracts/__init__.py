@@ -8,6 +8,7 @@ nothing private. Shapes are written `[n, d]`; T is the number of query tokens in
     memory      lab 3            serving      lab 8        worker    given: what runs on a device
     prefixes    lab 4            drafting     lab 18
     attention   lab 5            quantizing   lab 19
+                                 ranks        lab 20
                                  constraining lab 21
 """
 

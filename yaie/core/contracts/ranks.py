@@ -1,0 +1,179 @@
+"""Lab 20: one model on several ranks. A rank is a process with a device of its own."""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+# ANCHOR: link
+class Transfer(Protocol):
+    """Given. A tensor on its way."""
+
+    def wait(self) -> None:
+        """Return once the tensor may be used again: it has been sent, or it has arrived.
+
+        Raises RankError if the other rank has died, or has not come within the link's time limit.
+        """
+        ...
+
+
+class Link(Protocol):
+    """Given. The way from this rank to the others of its group, point to point.
+
+    rank: of this process, 0 to size - 1. size: ranks in the group.
+    Between two ranks tensors arrive in the order in which they were sent.
+    """
+
+    @property
+    def rank(self) -> int: ...
+
+    @property
+    def size(self) -> int: ...
+
+    def send(self, tensor: "Tensor", to: int) -> Transfer:
+        """Begin to send a contiguous tensor, which must not change before `wait`."""
+        ...
+
+    def receive(self, into: "Tensor", source: int) -> Transfer:
+        """Begin to fill a contiguous tensor, which has the shape and dtype that `source` sends."""
+        ...
+
+
+# ANCHOR_END: link
+
+
+# ANCHOR: collectives
+class Collectives(Protocol):
+    """Lab 20, by a ring of sends and receives. Every rank calls the same methods in the same order, with
+    tensors of the same shape and dtype.
+
+    rank, size: of the link.
+    """
+
+    @property
+    def rank(self) -> int: ...
+
+    @property
+    def size(self) -> int: ...
+
+    def all_reduce(self, x: "Tensor") -> "Tensor":
+        """The sum over all ranks of x, of any shape, on each of them: the same bits everywhere.
+
+        May write to x, and may return it. Each rank sends 2 * (size - 1) / size of the bytes of x, up to
+        rounding: a reduce-scatter, then an all-gather (Patarasuk and Yuan 2009).
+        """
+        ...
+
+    def all_gather(self, x: "Tensor") -> "Tensor":
+        """[size, *x.shape]: x of every rank, in the order of the ranks, on each of them."""
+        ...
+
+
+# ANCHOR_END: collectives
+
+
+# ANCHOR: shares
+class Shares(Protocol):
+    """Lab 20. Which part of a model a rank holds."""
+
+    def share(self, total: int, rank: int, size: int) -> range:
+        """A rank's part of `total` rows, columns or layers: consecutive, in the order of the ranks.
+
+        Parts differ by at most one, and the larger ones come first. Together they are range(total).
+        """
+        ...
+
+    def share_heads(
+        self, num_heads: int, num_kv_heads: int, rank: int, size: int
+    ) -> tuple[range, range]:
+        """(query heads, KV heads) of a rank. The KV heads are just those that its query heads read.
+
+        With fewer KV heads than ranks, several ranks hold the same one. Raises ValueError, which names
+        both numbers, unless size divides num_heads, and divides num_kv_heads or is a multiple of it.
+        """
+        ...
+
+
+# ANCHOR_END: shares
+
+
+# ANCHOR: parallel
+class RowParallel(Protocol):
+    """Lab 20. A product whose input is split over the ranks: y = sum of x_r @ W_r.T, + bias once.
+
+    Made as RowParallel(product, bias, group). product: x [rows, in / size] to [rows, out], this rank's
+    part of the sum, without bias. bias: [out] or None, the same on every rank.
+    """
+
+    def __call__(self, x: "Tensor") -> "Tensor":
+        """x: this rank's columns of the input. Returns [rows, out], the same on every rank."""
+        ...
+
+
+class VocabEmbedding(Protocol):
+    """Lab 20. An embedding table whose rows are split over the ranks.
+
+    Made as VocabEmbedding(table, first, group). table: [held, hidden], the rows of the tokens first,
+    first + 1, ... first + held - 1.
+    """
+
+    def __call__(self, token_ids: "Tensor") -> "Tensor":
+        """token_ids: [T] int64, of the whole vocabulary. Returns [T, hidden], the same on every rank."""
+        ...
+
+
+class VocabLogits(Protocol):
+    """Lab 20. Logits whose columns are split over the ranks by `share(vocab_size, rank, size)`.
+
+    Made as VocabLogits(vocab_size, group).
+    """
+
+    def gather(self, logits: "Tensor") -> "Tensor":
+        """logits: [rows, held], this rank's. Returns [rows, vocab_size], in the order of the vocabulary,
+        freshly allocated, the same on every rank."""
+        ...
+
+    def arg_max(self, logits: "Tensor") -> "Tensor":
+        """The token with the highest logit of each row, the lowest one of several: [rows] int64, on
+        every rank. -1 for a row with NaN on any rank. Sends O(rows) numbers, whatever the vocabulary."""
+        ...
+
+
+# ANCHOR_END: parallel
+
+
+# ANCHOR: pipeline
+class Pipeline(Protocol):
+    """Lab 20. The layers of a model on consecutive ranks of a group, its stages.
+
+    Made as Pipeline(link). Stage s holds the layers `share(num_layers, s, link.size)`.
+    """
+
+    def microbatches(self, num_tokens: Sequence[int], count: int) -> list[range]:
+        """Cut the rows of a step, with so many tokens each, into at most `count` runs of them in order.
+
+        No run is empty. The largest number of tokens in a run is as small as it can be.
+        """
+        ...
+
+    def run(
+        self,
+        num_tokens: Sequence[int],
+        compute: "Callable[[int, Tensor | None], Tensor]",
+        empty: "Callable[[int], Tensor]",
+    ) -> "list[Tensor]":
+        """Pass microbatches through this stage, in order; each has so many tokens.
+
+        compute: (index of the microbatch, what the stage before sent for it, None in the first stage) to
+        what goes to the next stage. empty: (tokens) to an uninitialised tensor as it is sent between
+        stages. Returns the results of `compute` in the last stage, and nothing in the others.
+
+        A stage goes on with the next microbatch while the last one's result is still on its way, and has
+        asked for its next input before it computes. When it returns, all it sent has been sent.
+        """
+        ...
+
+
+# ANCHOR_END: pipeline
