@@ -22,31 +22,34 @@ class StepCosts:
         """unknown: what any size costs while nothing is known."""
         self._unknown = unknown
         self._times: dict[int, deque[float]] = {}
-        self._points: list[tuple[int, float]] = []
+        self._points: list[tuple[int, float]] | None = None  # until something new is measured
 
     def add(self, num_tokens: int, seconds: float) -> None:
         """A step took this long."""
         times = self._times.setdefault(_size(num_tokens), deque(maxlen=KEPT_TIMES))
         times.append(seconds)
-        self._note()
+        self._points = None
 
     def forget(self) -> None:
         """Let what was measured become older: another time may be another machine."""
         for times in self._times.values():
             times.popleft()
         self._times = {size: times for size, times in self._times.items() if times}
-        self._note()
+        self._points = None
 
-    def _note(self) -> None:
-        self._points = sorted(
-            (size, median(times))
-            for size, times in self._times.items()
-            if len(times) >= NEEDED_TIMES
-        )
+    def _measured(self) -> list[tuple[int, float]]:
+        """Sizes and their medians: taken when they are asked for, which most steps do not."""
+        if self._points is None:
+            self._points = sorted(
+                (size, median(times))
+                for size, times in self._times.items()
+                if len(times) >= NEEDED_TIMES
+            )
+        return self._points
 
     def seconds(self, num_tokens: int) -> float:
         """Of a step of so many tokens."""
-        points = self._points
+        points = self._measured()
         if not points:
             return self._unknown
         behind = bisect_right(points, (num_tokens, float("inf")))
