@@ -5,7 +5,7 @@
   const { html, Figure } = yaie;
   const MOST_STATES = 48; // of a controlled figure that are drawn to find the tallest
 
-  /** Steps through data.steps, or through those of one of data.tracks. */
+  /** Steps through data.steps, through those of one of data.tracks, or through spec.steps(data). */
   function stepped(name, spec) {
     customElements.define(`yaie-${name}`, class extends Figure {
       begin() {
@@ -24,25 +24,34 @@
       }
 
       get track() { return this.chosen ? this.data.tracks[this.chosen.value] : this.data; }
-      get steps() { return this.track.steps; }
+      get steps() { return this.stepsOf(this.track); }
+      // Recorded as they are drawn, or made of a recording by the figure.
+      stepsOf(track) { return spec.steps ? (track.made ??= spec.steps(track)) : track.steps; }
       get last() { return this.steps.length - 1; }
       place() { return `step ${this.index + 1} of ${this.steps.length}`; }
 
       draw(stage, track = this.track, index = this.index) {
-        const step = track.steps[index];
-        spec.draw(stage, step, track, index);
+        const step = this.stepsOf(track)[index];
+        spec.draw(stage, step, track, index, this);
         return step.say;
       }
 
       states() {
         const tracks = this.chosen ? Object.values(this.data.tracks) : [this.data];
-        return tracks.flatMap((track) => track.steps.map((_, index) => (stage) => this.draw(stage, track, index)));
+        return tracks.flatMap((track) => this.stepsOf(track).map((_, index) => (stage) => this.draw(stage, track, index)));
       }
 
       /** Shows a step, from 0 on. */
       go(index, duration) {
         this.index = Math.max(0, Math.min(this.last, index));
         this.paint(duration);
+      }
+
+      /** Shows other data from now on, say what the reader has typed. */
+      restart(data, index = 0) {
+        this.data = data;
+        this.index = Math.max(0, Math.min(this.last, index));
+        this.fit();
       }
 
       choose({ track }) { if (this.chosen && track in this.data.tracks) this.chosen.value = track; }

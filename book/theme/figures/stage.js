@@ -38,6 +38,13 @@ yaie.stage = (() => {
     return found;
   }
 
+  /** What a look means: pairs of [attributes of a rect, words]. */
+  function legend(...items) {
+    return html('p', { class: 'legend' }, items.map(([look, words]) => html('span', {},
+      svg('svg', { viewBox: '0 0 18 14', 'aria-hidden': 'true' }, svg('rect', { x: 1.5, y: 1.5, width: 15, height: 11, ...look })),
+      words)));
+  }
+
   /**
    * The heights in px of the tallest of some states: { stage, said }. Each of `draws` fills an empty stage and
    * returns what is said. All are laid out beside the figure, out of sight, in one go.
@@ -60,5 +67,5 @@ yaie.stage = (() => {
     return found;
   }
 
-  return { room, isNarrow, picture, text, lines, tallest };
+  return { room, isNarrow, picture, text, lines, legend, tallest };
 })();
