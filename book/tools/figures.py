@@ -10,7 +10,7 @@ from yaie.core.compat import tomllib
 FIGURES = ROOT / "book/figures"
 TRACES = ROOT / "book/traces"
 ELEMENTS = ROOT / "book/theme/figures"
-FIELDS = {"element", "title", "caption", "trace", "predict", "data"}
+FIELDS = {"element", "title", "caption", "trace", "predict", "data", "code"}
 
 
 class FigureError(ValueError):
@@ -21,7 +21,12 @@ def render_figure(name: str, data: dict[str, Any] | None = None) -> str:
     """The HTML of a figure, in one line. data: shown instead of what was recorded. FigureError."""
     figure = load_figure(name)
     shown = {**(data if data is not None else _trace(figure)), **figure.get("data", {})}
-    content = {"title": figure["title"], "data": shown, "predict": _predict(name, figure)}
+    content = {
+        "title": figure["title"],
+        "data": shown,
+        "predict": _predict(name, figure),
+        "code": figure.get("code", {}),
+    }
     element = f"yaie-{figure['element']}"
     # In a script element only "</" could end the text early.
     script = json.dumps(content, ensure_ascii=False, separators=(",", ":")).replace("</", "<\\/")

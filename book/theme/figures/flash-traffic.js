@@ -24,13 +24,14 @@ const flashTraffic = (() => {
 
 (() => {
   const { svg } = yaie;
-  const WIDTH = 600, LEFT = 132, ROW = 44, TOP = 8;
-  const SMALL = 'font-size: 11px';
-  const text = (x, y, words, anchor = 'start') => svg('text', { x, y, 'text-anchor': anchor, style: SMALL }, words);
+  const { room, isNarrow, picture, text, legend } = yaie.stage;
   const bytes = (value) => (value < 1e9 ? `${(value / 1e6).toFixed(0)} MB` : `${(value / 1e9).toFixed(1)} GB`);
   const time = (seconds) => (seconds < 1e-3 ? `${(seconds * 1e6).toFixed(0)} µs` : `${(seconds * 1e3).toFixed(1)} ms`);
+  const LOOKS = Object.fromEntries(['blue', 'red', 'orange', 'green'].map((colour) => [colour, {
+    fill: `var(--y-${colour}-soft)`, stroke: `var(--y-${colour})`, 'stroke-dasharray': /red|orange/.test(colour) ? '4 2' : null }]));
 
   yaie.controlled('flash-traffic', {
+    plays: 'length',
     controls: () => [
       { name: 'length', label: 'tokens', options: [512, 1024, 2048, 4096, 8192, 16384, 32768].map((n) => [n, n.toLocaleString('en')]),
         value: 8192 },
@@ -41,29 +42,31 @@ const flashTraffic = (() => {
       const found = flashTraffic.count(length, rows);
       const plain = found.scores + found.whole, tiled = found.once + found.again;
       const most = Math.max(plain, tiled, found.arithmetic * 4.27e12);
-      const x = (value) => value / most * (WIDTH - LEFT - 8);
+      const width = room(stage), left = isNarrow(stage) ? 2 : 136, row = isNarrow(stage) ? 62 : 48;
+      const x = (value) => value / most * (width - left - 4);
       const bars = [
-        ['scores in memory', [[found.whole, 'blue'], [found.scores, 'red']], `${bytes(plain)}, ${time(found.seconds(plain))}`],
-        ['in tiles', [[found.once, 'blue'], [found.again, 'orange']], `${bytes(tiled)}, ${time(found.seconds(tiled))}`],
-        ['arithmetic', [[found.arithmetic * 4.27e12, 'green']], time(found.arithmetic)],
+        ['scores in memory', 'plain', [[found.whole, 'blue'], [found.scores, 'red']], `${bytes(plain)}, ${time(found.seconds(plain))}`],
+        ['in tiles', 'tiles', [[found.once, 'blue'], [found.again, 'orange']], `${bytes(tiled)}, ${time(found.seconds(tiled))}`],
+        ['arithmetic', 'arithmetic', [[found.arithmetic * 4.27e12, 'green']], time(found.arithmetic)],
       ];
       const said = `${length.toLocaleString('en')} tokens: ${bytes(plain)} with the scores in memory, ${bytes(tiled)} in tiles of `
         + `${rows} ${rows === 1 ? 'query' : 'queries'}; the arithmetic takes ${time(found.arithmetic)}, `
         + `the bytes ${time(found.seconds(plain))} or ${time(found.seconds(tiled))}.`;
-      stage.dataset.wide = 420;
-      stage.append(svg('svg', { viewBox: `0 0 ${WIDTH} ${TOP + 3 * ROW + 22}`, role: 'img', 'aria-label': said },
-        bars.flatMap(([name, parts, told], row) => {
-          let at = LEFT;
-          const y = TOP + row * ROW;
+      stage.append(picture(width, 3 * row + 4, said,
+        bars.flatMap(([name, thing, parts, told], index) => {
+          let at = left;
+          const y = index * row + (isNarrow(stage) ? 18 : 6);
           const drawn = parts.map(([value, colour]) => {
-            const rect = svg('rect', { x: at, y, width: Math.max(x(value), 1), height: 18, fill: `var(--y-${colour}-soft)`,
-              stroke: `var(--y-${colour})`, 'stroke-dasharray': colour === 'red' || colour === 'orange' ? '4 2' : null });
+            const rect = svg('rect', { x: at, y, width: Math.max(x(value), 1), height: 20, ...LOOKS[colour],
+              'data-key': `${thing}-${colour}`, 'data-thing': colour === 'blue' ? `${thing} once` : thing });
             at += x(value);
             return rect;
           });
-          return [text(LEFT - 8, y + 13, name, 'end'), ...drawn, text(LEFT, y + 32, told)];
-        }),
-        text(LEFT, TOP + 3 * ROW + 12, 'solid: q, k, v, out once; dashed: scores, or k and v again')));
+          const named = isNarrow(stage) ? text(left, y - 5, name, { 'data-thing': thing })
+            : text(left - 8, y + 15, name, { anchor: 'end', 'data-thing': thing });
+          return [named, ...drawn, text(left, y + 35, told, { 'data-key': `told-${thing}`, 'data-thing': thing })];
+        })),
+      legend([LOOKS.blue, 'q, k, v, out once'], [LOOKS.red, 'scores'], [LOOKS.orange, 'k and v again, for every tile of queries'], [LOOKS.green, 'arithmetic, as time']));
       return said;
     },
   });
