@@ -1,0 +1,126 @@
+// Requests arrive at random at one engine: how many get their first token, and their next ones, in time?
+//
+// A step takes base + each · (requests that decode) + token · (prompt tokens it computes), and computes at most `budget`
+// tokens, those that decode first. Requests arrive independently (Poisson); their lengths are spread evenly from half to
+// one and a half times the mean.
+'use strict';
+
+const goodput = (() => {
+  /** Numbers in [0, 1) from a seed, the same in every browser (Park and Miller 1988). */
+  function numbers(seed) {
+    let state = seed;
+    return () => { state = (state * 48271) % 2147483647; return state / 2147483647; };
+  }
+
+  /** What each request got. Times in seconds; rate in requests a second. */
+  function simulate({ rate, count, prompt, answer, base, each, token, budget, most, seed = 7 }) {
+    const random = numbers(seed);
+    const length = (mean) => Math.max(1, Math.round(mean * (0.5 + random())));
+    const all = [];
+    let clock = 0;
+    for (let i = 0; i < count; i += 1) {
+      clock += -Math.log(1 - random()) / rate;
+      all.push({ arrived: clock, prompt: length(prompt), answer: length(answer), done: 0, said: 0 });
+    }
+    let running = [], next = 0, now = 0, over = 0;
+    while (over < count) {
+      while (next < count && all[next].arrived <= now && running.length < most) running.push(all[next++]);
+      if (!running.length) { now = all[next].arrived; continue; }
+      const decoding = running.filter((one) => one.done === one.prompt);
+      let left = Math.max(0, budget - decoding.length), filled = 0;
+      const last = [];
+      for (const one of running) {
+        const chunk = Math.min(left, one.prompt - one.done);
+        if (!chunk) continue;
+        one.done += chunk; left -= chunk; filled += chunk;
+        if (one.done === one.prompt) last.push(one);
+      }
+      now += base + each * decoding.length + token * filled;
+      for (const one of last) { one.first = now; one.said = 1; }
+      for (const one of decoding) one.said += 1;
+      running = running.filter((one) => {
+        if (one.said < one.answer) return true;
+        one.ended = now;
+        over += 1;
+        return false;
+      });
+    }
+    return all;
+  }
+
+  const share = (sorted, part) => sorted[Math.min(sorted.length - 1, Math.floor(part * sorted.length))];
+
+  /** Percentiles, throughput, and how many requests a second kept both limits. */
+  function summary(all, { first, between }) {
+    const ttft = all.map((one) => one.first - one.arrived).sort((a, b) => a - b);
+    const tpot = all.map((one) => (one.ended - one.first) / Math.max(1, one.answer - 1)).sort((a, b) => a - b);
+    const seconds = Math.max(...all.map((one) => one.ended)) - all[0].arrived;
+    const good = all.filter((one) => one.first - one.arrived <= first
+      && (one.ended - one.first) / Math.max(1, one.answer - 1) <= between).length;
+    const of = (sorted) => ({ half: share(sorted, 0.5), most: share(sorted, 0.99) });
+    return { ttft: of(ttft), tpot: of(tpot), throughput: all.length / seconds, goodput: good / seconds, kept: good / all.length };
+  }
+
+  return { numbers, simulate, summary };
+})();
+
+(() => {
+  const { svg, html } = yaie;
+  const { room, picture, text } = yaie.stage;
+  const COUNT = 300;
+  const RATES = [5, 10, 15, 20, 25, 30, 35, 40, 45, 50, 55, 60];
+  const HEIGHT = 250, LEFT = 44, FOOT = 40, TOP = 14;
+  const kept = new Map(); // a curve takes a tenth of a second to compute, and a control asks for it again and again
+  const digits = (value) => Number(value.toPrecision(3)).toLocaleString('en');
+  const milli = (seconds) => (seconds < 1 ? `${Math.round(1000 * seconds)} ms` : `${digits(seconds)} s`);
+
+  function run(data, { prompt, answer }, rate) {
+    const key = `${prompt} ${answer} ${rate}`;
+    if (!kept.has(key)) {
+      kept.set(key, goodput.simulate({ ...data.engine, rate, count: COUNT, prompt: 2 ** prompt, answer: 2 ** answer }));
+    }
+    return kept.get(key);
+  }
+
+  function line(points, x, y, style, key) {
+    const path = points.map(([rate, value], i) => `${i ? 'L' : 'M'}${x(rate).toFixed(1)} ${y(value).toFixed(1)}`).join('');
+    return svg('path', { d: path, fill: 'none', 'stroke-width': 2.5, 'data-key': key, 'data-thing': key, ...style });
+  }
+
+  yaie.controlled('goodput', {
+    plays: 'rate',
+    controls: () => [
+      { name: 'rate', label: 'requests a second', min: 0, max: RATES.length - 1, step: 1, value: 3, format: (at) => RATES[at] },
+      { name: 'first', label: 'first token within', min: 0.1, max: 2, step: 0.1, value: 0.5, format: milli },
+      { name: 'between', label: 'each next token within', min: 0.01, max: 0.1, step: 0.005, value: 0.03, format: milli },
+      { name: 'prompt', label: 'prompt tokens', min: 8, max: 12, step: 1, value: 10, format: (value) => (2 ** value).toLocaleString('en') },
+      { name: 'answer', label: 'answer tokens', min: 5, max: 8, step: 1, value: 7, format: (value) => (2 ** value).toLocaleString('en') },
+    ],
+    draw(stage, values, data) {
+      const limits = { first: values.first, between: values.between };
+      const curve = RATES.map((rate) => [rate, goodput.summary(run(data, values, rate), limits)]);
+      const [rate, here] = curve[values.rate];
+      const width = room(stage), top = RATES[RATES.length - 1];
+      const x = (value) => LEFT + (value / top) * (width - LEFT - 12);
+      const y = (value) => HEIGHT - FOOT - (value / top) * (HEIGHT - FOOT - TOP);
+      const marks = [0, 20, 40, 60].map((value) => [
+        text(x(value), HEIGHT - FOOT + 16, value, { anchor: 'middle' }), text(LEFT - 6, y(value) + 4, value, { anchor: 'end' }),
+        svg('line', { x1: LEFT, x2: width - 12, y1: y(value), y2: y(value), stroke: 'var(--y-line)' })]);
+      stage.append(picture(width, HEIGHT, 'Requests a second that end, and that end in time, against those that arrive', marks.flat(),
+        text(LEFT, HEIGHT - 6, 'requests that arrive a second'),
+        line([[0, 0], [top, top]], x, y, { stroke: 'currentColor', 'stroke-dasharray': '2 5', 'stroke-width': 1 }, 'offered'),
+        line([[0, 0], ...curve.map(([at, one]) => [at, one.throughput])], x, y, { stroke: 'var(--y-blue)', 'stroke-dasharray': '7 4' }, 'throughput'),
+        line([[0, 0], ...curve.map(([at, one]) => [at, one.goodput])], x, y, { stroke: 'var(--y-green)' }, 'goodput'),
+        svg('line', { x1: x(rate), x2: x(rate), y1: TOP, y2: HEIGHT - FOOT, stroke: 'currentColor', 'data-key': 'now' }),
+        text(x(50) - 6, y(50) - 4, 'arrive', { anchor: 'end' }),
+        text(width - 14, y(curve.at(-1)[1].throughput) - 7, 'end (dashed)', { anchor: 'end' }),
+        text(width - 14, y(curve.at(-1)[1].goodput) - 7, 'end in time', { anchor: 'end', bold: true })));
+      const row = (name, half, most) => html('tr', {}, html('th', { scope: 'row' }, name), html('td', {}, milli(half)), html('td', {}, milli(most)));
+      stage.append(html('table', { class: 'yg' },
+        html('thead', {}, html('tr', {}, html('td', {}), html('th', { scope: 'col' }, 'median'), html('th', { scope: 'col' }, '99th percentile'))),
+        html('tbody', {}, row('time to first token', here.ttft.half, here.ttft.most), row('time for each next token', here.tpot.half, here.tpot.most))));
+      return `At ${rate} requests a second ${digits(here.throughput)} end a second, and ${digits(here.goodput)} of them in time: `
+        + `${Math.round(100 * here.kept)}% of ${COUNT}.`;
+    },
+  });
+})();

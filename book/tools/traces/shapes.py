@@ -1,0 +1,34 @@
+"""Shapes of published models, as the figures of the part "A look around" count with them.
+
+They stand in book/figures/kv-growth.toml and are not written down twice. No part takes part in this
+trace.
+"""
+
+from book.tools.traces import ROOT, Part, Trace
+from yaie.core.compat import tomllib
+
+LAB = None
+SHAPES = ROOT / "book/figures/kv-growth.toml"
+MODELS = ("llama-8b", "llama-70b", "qwen3-06b")
+
+
+def record(part: Part) -> Trace:
+    """models: label, layers, heads, kvHeads, dim, hidden, kv (width of the keys), ffn, weights (those that
+    a token is multiplied by: not the embedding table that it is looked up in)."""
+    models = tomllib.loads(SHAPES.read_text("utf-8"))["data"]["models"]
+    return {"models": {name: _shape(models[name]) for name in MODELS}}
+
+
+def _shape(model: dict) -> dict:
+    table = 0 if model.get("tied") else model["vocab"] * model["hidden"]
+    return {
+        "label": model["label"],
+        "layers": model["layers"],
+        "heads": model["heads"],
+        "kvHeads": model["kv_heads"],
+        "dim": model["head_dim"],
+        "hidden": model["hidden"],
+        "kv": model["kv_heads"] * model["head_dim"],
+        "ffn": model["ffn"],
+        "weights": model["parameters"] - table,
+    }

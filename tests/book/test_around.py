@@ -1,0 +1,200 @@
+"""What the figures of "A look around" reckon with, against sums made by hand or in Python."""
+
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from book.tools.figures import load_figure
+
+BOOK = Path(__file__).parents[2] / "book"
+SHAPES = json.loads((BOOK / "traces/shapes.json").read_text("utf-8"))["models"]
+ENGINE = json.loads((BOOK / "traces/goodput.json").read_text("utf-8"))["engine"]
+BUDGET = json.loads((BOOK / "traces/step-budget.json").read_text("utf-8"))["batches"]
+EXPERTS = load_figure("experts")["data"]["models"]
+KINDS = load_figure("attention-kinds")["data"]["kinds"]
+LLAMA = SHAPES["llama-8b"]
+
+
+@pytest.fixture(scope="module")
+def page(browser: Any) -> Iterator[Any]:
+    """A page with the figures' scripts and nothing else."""
+    page = browser.new_page()
+    for name in ("base", "stage", "calculator", "around", "goodput"):
+        page.add_script_tag(path=str(BOOK / f"theme/figures/{name}.js"))
+    yield page
+    page.close()
+
+
+def of(page: Any, call: str, *arguments: Any) -> Any:
+    return page.evaluate(f"(given) => {call}(...given)", list(arguments))
+
+
+def test_one_token_reads_its_own_experts(page: Any) -> None:
+    model = EXPERTS["deepseek-v3"]
+    found = of(page, "around.experts", model, {"tokens": 1, "ranks": 8, "width": 2})
+    assert found["touched"] == pytest.approx(8)
+    assert (
+        found["read"] == pytest.approx(found["work"]) == pytest.approx(58 * 9 * 3 * 7168 * 2048 * 2)
+    )
+
+
+def test_64_tokens_read_most_experts(page: Any) -> None:
+    found = of(
+        page, "around.experts", EXPERTS["deepseek-v3"], {"tokens": 64, "ranks": 8, "width": 2}
+    )
+    assert found["touched"] == pytest.approx(256 * (1 - (248 / 256) ** 64))
+    # A token misses the 32 experts of another rank with this probability.
+    missed = math.comb(224, 8) / math.comb(256, 8)
+    assert found["remote"] == pytest.approx(7 * (1 - missed))
+    assert found["sent"] == pytest.approx(58 * 64 * found["remote"] * 7168 * 3)
+
+
+def test_one_rank_sends_nothing(page: Any) -> None:
+    assert (
+        of(page, "around.experts", EXPERTS["mixtral"], {"tokens": 9, "ranks": 1, "width": 2})[
+            "sent"
+        ]
+        == 0
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "context", "num_bytes", "flops"),
+    [
+        ("mha", 8192, 2 * 32 * 128 * 2 * 8192, 2 * 2 * 32 * 128 * 8192),
+        ("gqa", 8192, 2 * 8 * 128 * 2 * 8192, 2 * 2 * 32 * 128 * 8192),
+        ("mla", 8192, 576 * 2 * 8192, 2 * 128 * (576 + 512) * 8192),
+        ("sparse", 8192, 1152 * 2048 + 128 * 8192, 2 * 128 * 1088 * 2048 + 2 * 64 * 128 * 8192),
+        ("sparse", 100, 1152 * 100 + 128 * 100, 2 * 128 * 1088 * 100 + 2 * 64 * 128 * 100),
+        ("state", 8192, 2 * 32 * 128 * 128 * 4, 7 * 32 * 128 * 128),
+    ],
+)  # fmt: skip
+def test_bytes_and_flops_of_a_kind(
+    page: Any, kind: str, context: int, num_bytes: int, flops: int
+) -> None:
+    found = of(page, f"around.kinds.{KINDS[kind]['kind']}", KINDS[kind], context)
+    assert (found["bytes"], found["flops"]) == (num_bytes, flops)
+
+
+def test_a_latent_is_above_the_ridge_and_grouped_queries_are_below(page: Any) -> None:
+    ridge = load_figure("attention-kinds")["data"]["ridge"]
+    machine = json.loads((BOOK / "evidence/ceilings.json").read_text("utf-8"))["machines"]["h200"]
+    assert ridge == pytest.approx(
+        machine["flops_per_second"][1] / machine["bytes_per_second"], rel=0.01
+    )
+    latent, grouped = (
+        of(page, f"around.kinds.{KINDS[kind]['kind']}", KINDS[kind], 9) for kind in ("mla", "gqa")
+    )
+    assert latent["flops"] / latent["bytes"] > ridge > grouped["flops"] / grouped["bytes"]
+
+
+def test_a_prefix_computed_again(page: Any) -> None:
+    found = of(page, "around.again", LLAMA, 4096, 400e12)
+    flops = 2 * LLAMA["weights"] * 4096 + 32 * 4 * 32 * 128 * 4096**2 / 2
+    assert found["seconds"] == pytest.approx(flops / 400e12)
+    assert found["bytes"] == 4096 * 128 * 1024
+
+
+def test_what_the_prediction_on_tiers_says(page: Any) -> None:
+    faster = {
+        name: found["bytes"] / 7e9 < found["seconds"]
+        for name in ("llama-8b", "qwen3-06b")
+        for found in [of(page, "around.again", SHAPES[name], 4096, 400e12)]
+    }
+    assert faster == {"llama-8b": True, "qwen3-06b": False}
+
+
+def test_a_request_s_shares(page: Any) -> None:
+    machine = {"rate": 600e12, "bandwidth": 4.2e12, "link": 50e9}
+    found = of(page, "around.phases", LLAMA, {"prompt": 2048, "answer": 256, "batch": 64}, machine)
+    step = (2 * LLAMA["weights"] + 64 * (2048 + 128) * 131072) / 4.2e12
+    assert found["step"] == pytest.approx(step)
+    assert found["decode"] == pytest.approx(256 * step / 64)
+    assert found["moved"] == pytest.approx(2048 * 131072 / 50e9)
+    assert (round(1e3 * found["prefill"]), round(1e3 * found["decode"])) == (53, 32)
+
+
+def test_an_adapter_of_rank_16_is_84_megabytes(page: Any) -> None:
+    found = of(page, "around.adapter", LLAMA, {"rank": 16, "distinct": 8})
+    shapes = [
+        (4096, 4096),
+        (4096, 1024),
+        (4096, 1024),
+        (4096, 4096),
+        (4096, 14336),
+        (4096, 14336),
+        (14336, 4096),
+    ]
+    assert found["numbers"] == 32 * 16 * sum(map(sum, shapes))
+    assert found["read"] - found["base"] == 8 * found["bytes"]
+    assert 1e9 / found["bytes"] == pytest.approx(11.9, abs=0.1)
+
+
+def test_weights_are_those_that_a_token_is_multiplied_by() -> None:
+    assert LLAMA["weights"] == 8030261248 - 128256 * 4096
+    assert SHAPES["qwen3-06b"]["weights"] == 596049920  # the table is also the head
+
+
+def simulated(page: Any, rate: float, **settings: float) -> list[dict[str, float]]:
+    given = {**ENGINE, "count": 300, "prompt": 1024, "answer": 128, "rate": rate, **settings}
+    found: list[dict[str, float]] = of(page, "goodput.simulate", given)
+    return found
+
+
+def summary(page: Any, rate: float) -> dict[str, Any]:
+    found: dict[str, Any] = of(
+        page, "goodput.summary", simulated(page, rate), {"first": 0.5, "between": 0.03}
+    )
+    return found
+
+
+def test_a_lone_request_takes_what_its_steps_take(page: Any) -> None:
+    [one] = simulated(page, 1, count=1)
+    chunks = math.ceil(one["prompt"] / ENGINE["budget"])
+    assert one["first"] - one["arrived"] == pytest.approx(
+        chunks * ENGINE["base"] + one["prompt"] * ENGINE["token"]
+    )
+    assert one["ended"] - one["first"] == pytest.approx(
+        (one["answer"] - 1) * (ENGINE["base"] + ENGINE["each"])
+    )
+
+
+def test_arrivals_have_the_rate_and_all_end(page: Any) -> None:
+    found = simulated(page, 20)
+    assert found[-1]["arrived"] == pytest.approx(300 / 20, rel=0.15)
+    assert all(one["arrived"] < one["first"] <= one["ended"] for one in found)
+    assert all(one["said"] == one["answer"] for one in found)
+
+
+def test_goodput_falls_where_throughput_stays(page: Any) -> None:
+    below, over = summary(page, 20), summary(page, 40)
+    assert below["kept"] == 1
+    assert over["throughput"] > below["throughput"]
+    assert over["kept"] < 0.1  # the figure's answer
+    assert summary(page, 30)["kept"] == pytest.approx(0.90, abs=0.005)  # the chapter's text
+    assert summary(page, 35)["kept"] == pytest.approx(0.17, abs=0.005)
+
+
+@pytest.mark.parametrize("size", ["1", "32", "256"])
+def test_the_parts_of_a_step_add_up(size: str) -> None:
+    parts = BUDGET[size]
+    assert sum(parts[name] for name in ("weights", "kv", "gaps", "rest")) == pytest.approx(
+        parts["step"], abs=0.3
+    )
+
+
+def test_at_batch_1_the_rest_is_two_thirds() -> None:
+    assert BUDGET["1"]["rest"] / BUDGET["1"]["step"] == pytest.approx(0.67, abs=0.01)
+    assert BUDGET["256"]["kv"] / BUDGET["256"]["step"] == pytest.approx(0.82, abs=0.01)
+
+
+def test_numbers_for_people(page: Any) -> None:
+    shown = page.evaluate(
+        "[[1e9, 'bytes'], [0.00148, 'seconds'], [999.9, 'bytes'], [12.345, '']]"
+        ".map((one) => yaie.calculator.show(...one))"
+    )
+    assert shown == ["1 GB", "1.48 ms", "1 kB", "12.3"]
