@@ -219,8 +219,8 @@ class Story:
             return
         self.cells = [[[rank]] * self.size for rank in range(self.size)]
         self.tell(
-            f"{head}Each rank multiplies what it has by its columns of the weight, and gets a summand "
-            "of every number of the row. Now they have to be added up.",
+            f"{head}Each rank multiplies what it has by its columns of the weight, and gets a partial "
+            "sum for every number of the row. Now they have to be added up.",
             at=at,
         )
 
