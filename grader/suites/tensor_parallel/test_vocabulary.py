@@ -35,7 +35,9 @@ FAILED = (
     "A row that holds NaN on any rank has failed on all of them, and so has one whose highest logit is "
     "infinite: it gives -1, and not the best of what is left."
 )
-FEW = "Of each row a rank sends its best token and that token's logit, however large the vocabulary."
+FEW = (
+    "Of each row a rank sends its best token and that token's logit, however large the vocabulary."
+)
 EXACT = (
     "Token ids do not fit the dtype of the logits: bfloat16 has 8 bits for a number, float32 24."
 )
