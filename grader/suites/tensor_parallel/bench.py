@@ -47,7 +47,7 @@ def cut(x: Tensor, rank: int, size: int, dim: int = -1) -> Tensor:
 def lent_ring(part: Any, link: SimLink) -> Any:
     """The part's ring, with the reference's reduce-scatter: that is graded in its own task."""
 
-    class Lent(part.Ring):  # type: ignore[misc]
+    class Lent(part.Ring):
         def reduce_scatter(self, x: Tensor) -> None:
             reference.Ring(link).reduce_scatter(x)
 
@@ -59,7 +59,9 @@ def lend_shares() -> list[tuple[Any, Any]]:
     """Put the reference's `share` where modules of the part have imported it from `shares.py`. Returns
     (module, what it had)."""
     home = "labs.tensor_parallel"
-    modules = [module for name, module in sys.modules.items() if name.startswith(f"{home}.")]
+    modules: list[Any] = [
+        module for name, module in sys.modules.items() if name.startswith(f"{home}.")
+    ]
     lent = [
         (module, module.share)
         for module in modules

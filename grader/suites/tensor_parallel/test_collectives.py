@@ -1,8 +1,7 @@
 """Task 20.3: chunks go round until every rank has all of them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import ModuleType
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -10,6 +9,7 @@ from torch import Tensor
 from grader.kit import expect, expect_close, expect_equal, note, task
 from grader.kit.rank_links import SimLink, run_on
 from grader.kit.rank_processes import RankProcesses
+from grader.kit.script import show
 from grader.suites.tensor_parallel import real
 from grader.suites.tensor_parallel.bench import (
     ALL_BUT_ONE,
@@ -23,7 +23,7 @@ from grader.suites.tensor_parallel.bench import (
 from solutions.tensor_parallel.one_process import reduced
 
 SAME_BITS = (
-    "Sums of floats depend on the order in which they are added. Each number must be summed in one place, "
+    "Sums of floats depend on the order of the additions. Each number must be summed in one place "
     "and copied from there: otherwise the ranks drift apart, and one day draw different tokens."
 )
 IN_ORDER = "Place r of the result is rank r's tensor, whenever it arrived."
@@ -58,15 +58,16 @@ def test_every_rank_gets_all_chunks(part: ModuleType) -> None:
                 expect_equal(x.tolist(), [float(place) for place in range(n)], what, why=why)
 
 
-def on_all(
-    part: ModuleType, size: int, call: Callable[[Any, int], Tensor]
-) -> tuple[list[Tensor], list[int]]:
-    """What a call of a ring gives on every rank, and the bytes that each has sent."""
+def on_all(part: ModuleType, name: str, given: Sequence[Tensor]) -> tuple[list[Tensor], list[int]]:
+    """What a method of the ring gives on every rank, called with `given[rank]`, and the bytes that each
+    rank has sent."""
 
     def work(link: SimLink) -> Tensor:
-        return call(lent_ring(part, link), link.rank)
+        note(f"rank {link.rank} calls {name}({show(given[link.rank])})")
+        result: Tensor = getattr(lent_ring(part, link), name)(given[link.rank])
+        return result
 
-    got, ranks = run_on(part, size, work)
+    got, ranks = run_on(part, len(given), work)
     return got, ranks.sent
 
 
@@ -77,11 +78,8 @@ def test_all_reduce_gives_the_sum_to_every_rank(part: ModuleType) -> None:
         total = sum(10**rank for rank in range(size))
         for shape in ((4,), (2, 3), (5, 1, 2), (1,), (), (0, 4)):
             n = torch.Size(shape).numel()
-            got, _ = on_all(
-                part,
-                size,
-                lambda ring, rank, n=n, shape=shape: ring.all_reduce(marked(n, rank).view(shape)),
-            )
+            given = [marked(n, rank).view(shape) for rank in range(size)]
+            got, _ = on_all(part, "all_reduce", given)
             expected = (marked(n, 0) * total).view(shape)
             for rank, x in enumerate(got):
                 what = f"all_reduce of {list(shape)}, on rank {rank} of {size}"
@@ -91,14 +89,15 @@ def test_all_reduce_gives_the_sum_to_every_rank(part: ModuleType) -> None:
 @task("20.3")
 def test_tensors_need_not_lie_in_one_piece(part: ModuleType) -> None:
     """all_reduce and all_gather take tensors that are not contiguous."""
-    gaps = [drawn(3, 4, seed=rank) for rank in range(3)]
-    for how, view in (("transposed", lambda x: x.t()), ("every other", lambda x: x[:, ::2])):
-        parts = [view(x) for x in gaps]
-        note(f"# {how}: shape {list(parts[0].shape)}, strides {list(parts[0].stride())}")
-        got, _ = on_all(part, 3, lambda ring, rank, v=view: ring.all_reduce(v(gaps[rank].clone())))
-        expect_close(got[1], reduced(parts), f"all_reduce of a tensor, {how}")
-        got, _ = on_all(part, 3, lambda ring, rank, v=view: ring.all_gather(v(gaps[rank].clone())))
-        expect_close(got[1], torch.stack(parts), f"all_gather of a tensor, {how}")
+    views: list[Callable[[Tensor], Tensor]] = [Tensor.t, lambda x: x[:, ::2], lambda x: x[:, 1:]]
+    for view in views:
+        given = [view(drawn(3, 4, seed=rank)) for rank in range(3)]
+        own = [x.clone() for x in given]
+        of = f"of shape {list(own[0].shape)} and strides {list(given[0].stride())}"
+        got, _ = on_all(part, "all_gather", given)
+        expect_close(got[1], torch.stack(own), f"all_gather {of}", rtol=0, atol=0)
+        got, _ = on_all(part, "all_reduce", given)
+        expect_close(got[1], reduced(own), f"all_reduce {of}")
 
 
 @task("20.3")
@@ -107,9 +106,7 @@ def test_every_rank_gets_the_same_bits(part: ModuleType) -> None:
     for size in (3, 4, 5):
         for dtype, close in ((torch.float32, 1e-6), (torch.bfloat16, 0.05)):
             parts = [drawn(4, 9, seed=rank, dtype=dtype) for rank in range(size)]
-            got, _ = on_all(
-                part, size, lambda ring, rank, p=parts: ring.all_reduce(p[rank].clone())
-            )
+            got, _ = on_all(part, "all_reduce", [x.clone() for x in parts])
             for rank, x in enumerate(got):
                 what = f"all_reduce in {dtype}, on rank {rank} of {size}"
                 expect_equal(x.dtype, dtype, f"{what}: its dtype")
@@ -123,7 +120,7 @@ def test_all_reduce_sends_less_than_twice_the_tensor(part: ModuleType) -> None:
     """In an all_reduce a rank sends 2 * (size - 1) / size of the bytes of x."""
     for size in SIZES:
         for n in (12 * size, 7):
-            sent = on_all(part, size, lambda ring, rank, n=n: ring.all_reduce(marked(n, rank)))[1]
+            _, sent = on_all(part, "all_reduce", [marked(n, rank) for rank in range(size)])
             most = 2 * 4 * (n - n // size)
             what = f"all_reduce of {n} numbers on {size} ranks: {max(sent)} bytes sent by a rank"
             expect(max(sent) <= most, f"{what}, where {most} are enough", why=ALL_BUT_ONE)
@@ -137,7 +134,7 @@ def test_all_gather_is_in_the_order_of_the_ranks(part: ModuleType) -> None:
             n = torch.Size(shape).numel()
             own = [marked(n, rank, torch.int64).view(shape) for rank in range(size)]
             given = [x.clone() for x in own]
-            got, sent = on_all(part, size, lambda ring, rank, g=given: ring.all_gather(g[rank]))
+            got, sent = on_all(part, "all_gather", given)
             for rank, x in enumerate(got):
                 what = f"all_gather of {list(shape)}, on rank {rank} of {size}"
                 expect_equal(list(x.shape), [size, *shape], f"{what}: its shape", why=IN_ORDER)
@@ -151,11 +148,11 @@ def test_all_gather_is_in_the_order_of_the_ranks(part: ModuleType) -> None:
 @task("20.3")
 def test_one_rank_needs_no_link(part: ModuleType) -> None:
     """On one rank all_reduce and all_gather give what they are given, and send nothing."""
-    got, sent = on_all(part, 1, lambda ring, rank: ring.all_reduce(marked(3, 0)))
+    got, sent = on_all(part, "all_reduce", [marked(3, 0)])
     expect_equal(
         (got[0].tolist(), sent), ([1, 2, 3], [0]), "all_reduce and bytes sent, on one rank"
     )
-    got, sent = on_all(part, 1, lambda ring, rank: ring.all_gather(marked(3, 0)))
+    got, sent = on_all(part, "all_gather", [marked(3, 0)])
     expect_equal(
         (got[0].tolist(), sent), ([[1, 2, 3]], [0]), "all_gather and bytes sent, on one rank"
     )
@@ -163,7 +160,7 @@ def test_one_rank_needs_no_link(part: ModuleType) -> None:
 
 @task("20.3")
 def test_real_ranks_add_up(part: ModuleType, processes: RankProcesses) -> None:
-    """On real ranks, two and four processes over gloo, small and large tensors are summed and gathered."""
+    """Two and four real processes over gloo sum and gather small and large tensors."""
     for size in (2, 4):
         for n, dtype, close in (
             (3, torch.float32, 1e-5),

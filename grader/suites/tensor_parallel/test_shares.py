@@ -83,7 +83,7 @@ def test_rows_of_a_stacked_weight_follow_the_heads(part: ModuleType) -> None:
     for num_heads, num_kv_heads, head_dim, size in [
         (4, 4, 1, 2), (4, 2, 2, 2), (8, 2, 16, 4), (12, 4, 5, 1), (8, 1, 3, 4),
     ]:  # fmt: skip
-        rows = {}
+        rows: dict[tuple[str, int], list[int]] = {}
         for kind, count in (("q", num_heads), ("k", num_kv_heads), ("v", num_kv_heads)):
             for head in range(count):
                 first = len(rows) * head_dim
