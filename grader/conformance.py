@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         scheduler,
         speculative,
         structured_output,
+        tensor_parallel,
         transformer_ops,
         triton_flash_attention,
         triton_ops,
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
     from yaie.backends.attention import KernelAttention
     from yaie.backends.ops import KernelOps
     from yaie.backends.pool import KernelPool
-    from yaie.core import contracts
-    from yaie.core.contracts import constraining, drafting, graphs, kernels, quantizing
+    from yaie.core import contracts, links
+    from yaie.core.contracts import constraining, drafting, graphs, kernels, quantizing, ranks
     from yaie.engine.background.request_stream import RequestStream
     from yaie.engine.drafting.ahead import AheadProposer
     from yaie.engine.drafting.models import ModelProposer
@@ -92,6 +93,13 @@ if TYPE_CHECKING:
     _hessian: type[quantizing.Hessian] = quantization.Hessian
     _gptq: type[quantizing.Gptq] = quantization.Gptq
     _int8_pool: type[quantizing.Int8KVPool] = quantization.Int8KVPool
+    _shares: ranks.Shares = tensor_parallel
+    _ring: type[ranks.Ring] = tensor_parallel.Ring
+    _row_parallel: type[ranks.RowParallel] = tensor_parallel.RowParallel
+    _vocab_embedding: type[ranks.VocabEmbedding] = tensor_parallel.VocabEmbedding
+    _vocab_logits: type[ranks.VocabLogits] = tensor_parallel.VocabLogits
+    _pipeline: type[ranks.Pipeline] = tensor_parallel.Pipeline
+    _link: type[ranks.Link] = links.GroupLink
     _machine: type[graphs.StepMachine] = PaddedMachine
     _cuda: type[graphs.Device] = CudaDevice
     _host: type[graphs.Device] = HostDevice

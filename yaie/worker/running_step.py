@@ -11,7 +11,7 @@ from torch import Tensor
 
 from yaie.backends.attention import attend_through
 from yaie.core.contracts.graphs import DecodeSteps, ToHost
-from yaie.core.step import Ints, Pairs, StepInput, StepMasks, StepResult
+from yaie.core.step import Fault, Ints, Pairs, StepInput, StepMasks, StepResult
 from yaie.worker.drafts import DraftRows, as_tensor, last_tokens
 from yaie.worker.flat_batch import lay_out
 from yaie.worker.logprobs import prompt_logprobs, token_logprobs
@@ -40,6 +40,11 @@ class RunningStep:
         self._drawn: ToHost | None = None
         self._chunks_finite: ToHost | None = None
         self._pooled: ToHost | None = None
+
+    @property
+    def fault(self) -> Fault | None:
+        """What has broken the step so far."""
+        return self._result.fault
 
     def mask(self, masks: StepMasks) -> None:
         """See the contract."""
@@ -109,6 +114,8 @@ class RunningStep:
         try:
             self._compute()
         except torch.OutOfMemoryError:
+            if not self._worker.adapter.shard.is_whole:
+                raise  # the other ranks have memory, and wait for this one
             if len(answering(self._step, self._worker.seats.num_known)) == len(self._step.seats):
                 raise
             return False

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 # ANCHOR: link
 class Transfer(Protocol):
-    """Given. A tensor on its way."""
+    """Given. A tensor on its way. Begun transfers may go on in any order until they are waited for."""
 
     def wait(self) -> None:
         """Return once the tensor may be used again: it has been sent, or it has arrived.
@@ -23,7 +23,8 @@ class Link(Protocol):
     """Given. The way from this rank to the others of its group, point to point.
 
     rank: of this process, 0 to size - 1. size: ranks in the group.
-    Between two ranks tensors arrive in the order in which they were sent.
+    Between two ranks tensors arrive in the order in which they were sent. A send may be over only when
+    it is received: begin what the other rank waits for before you wait yourself.
     """
 
     @property
@@ -46,10 +47,10 @@ class Link(Protocol):
 
 # ANCHOR: collectives
 class Collectives(Protocol):
-    """Lab 20, by a ring of sends and receives. Every rank calls the same methods in the same order, with
+    """What all ranks of a group do together. Every rank calls the same methods in the same order, with
     tensors of the same shape and dtype.
 
-    rank, size: of the link.
+    rank, size: of the group.
     """
 
     @property
@@ -61,13 +62,39 @@ class Collectives(Protocol):
     def all_reduce(self, x: "Tensor") -> "Tensor":
         """The sum over all ranks of x, of any shape, on each of them: the same bits everywhere.
 
-        May write to x, and may return it. Each rank sends 2 * (size - 1) / size of the bytes of x, up to
-        rounding: a reduce-scatter, then an all-gather (Patarasuk and Yuan 2009).
+        In the dtype of x. May write to x, and may return it. Each rank sends 2 * (size - 1) / size of
+        the bytes of x, up to rounding: a reduce-scatter, then an all-gather (Patarasuk and Yuan 2009).
         """
         ...
 
     def all_gather(self, x: "Tensor") -> "Tensor":
-        """[size, *x.shape]: x of every rank, in the order of the ranks, on each of them."""
+        """[size, *x.shape]: x of every rank, in the order of the ranks, on each of them.
+
+        Each rank sends size - 1 times the bytes of x.
+        """
+        ...
+
+
+class Ring(Collectives, Protocol):
+    """Lab 20: the collectives, by sends and receives between neighbours. Made as Ring(link).
+
+    Chunk r of a vector of n numbers is `share(n, r, size)`. When a method returns, all that it sent has
+    been sent.
+    """
+
+    def reduce_scatter(self, x: "Tensor") -> None:
+        """Change chunk `rank` of x [n], contiguous, into its sum over all ranks.
+
+        The rest of x may hold anything afterwards. Each rank sends (size - 1) / size of the bytes of x,
+        up to rounding.
+        """
+        ...
+
+    def gather_chunks(self, x: "Tensor") -> None:
+        """Fill x [n], contiguous: chunk r with what rank r has in it. Chunk `rank` stays as it is.
+
+        Each rank sends (size - 1) / size of the bytes of x, up to rounding.
+        """
         ...
 
 
@@ -91,8 +118,15 @@ class Shares(Protocol):
         """(query heads, KV heads) of a rank. The KV heads are just those that its query heads read.
 
         With fewer KV heads than ranks, several ranks hold the same one. Raises ValueError, which names
-        both numbers, unless size divides num_heads, and divides num_kv_heads or is a multiple of it.
+        the numbers, unless size divides num_heads, and divides num_kv_heads or is a multiple of it.
         """
+        ...
+
+    def qkv_rows(
+        self, num_heads: int, num_kv_heads: int, head_dim: int, rank: int, size: int
+    ) -> tuple[range, range, range]:
+        """(rows of queries, of keys, of values) that a rank holds of a weight with all three one above
+        the other, [(num_heads + 2 * num_kv_heads) * head_dim, in]. Raises as `share_heads`."""
         ...
 
 
@@ -108,7 +142,7 @@ class RowParallel(Protocol):
     """
 
     def __call__(self, x: "Tensor") -> "Tensor":
-        """x: this rank's columns of the input. Returns [rows, out], the same on every rank."""
+        """x: this rank's columns of the input. Returns [rows, out], the same bits on every rank."""
         ...
 
 
@@ -127,7 +161,7 @@ class VocabEmbedding(Protocol):
 class VocabLogits(Protocol):
     """Lab 20. Logits whose columns are split over the ranks by `share(vocab_size, rank, size)`.
 
-    Made as VocabLogits(vocab_size, group).
+    Made as VocabLogits(vocab_size, group). vocab_size: at least group.size.
     """
 
     def gather(self, logits: "Tensor") -> "Tensor":
@@ -137,7 +171,17 @@ class VocabLogits(Protocol):
 
     def arg_max(self, logits: "Tensor") -> "Tensor":
         """The token with the highest logit of each row, the lowest one of several: [rows] int64, on
-        every rank. -1 for a row with NaN on any rank. Sends O(rows) numbers, whatever the vocabulary."""
+        every rank. -1 for a row whose highest logit is not finite, or that holds NaN on any rank.
+        Sends O(rows) numbers, whatever the vocabulary."""
+        ...
+
+    def draw(self, logits: "Tensor", noise: "Callable[[range], Tensor]") -> "Tensor":
+        """One token for each row, drawn with the probabilities softmax(logits): [rows] int64, the same
+        on every rank. Sends as much as `arg_max`, and -1 means the same.
+
+        noise: tokens to their standard Gumbel noise [rows, len(tokens)], the same on every rank for the
+        same token. The token with the highest sum of logit and noise is the draw.
+        """
         ...
 
 
@@ -167,8 +211,9 @@ class Pipeline(Protocol):
         """Pass microbatches through this stage, in order; each has so many tokens.
 
         compute: (index of the microbatch, what the stage before sent for it, None in the first stage) to
-        what goes to the next stage. empty: (tokens) to an uninitialised tensor as it is sent between
-        stages. Returns the results of `compute` in the last stage, and nothing in the others.
+        what goes to the next stage, a contiguous tensor that `compute` does not change later. empty:
+        (tokens) to an uninitialised tensor as it is sent between stages. Returns the results of
+        `compute` in the last stage, and nothing in the others.
 
         A stage goes on with the next microbatch while the last one's result is still on its way, and has
         asked for its next input before it computes. When it returns, all it sent has been sent.

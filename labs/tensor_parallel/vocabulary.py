@@ -1,0 +1,49 @@
+# Lab 20, your part: tasks 20.6, 20.7. The rest is given.
+"""Logits of which each rank holds some tokens' columns: all of them together, or just the winner."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from yaie.core.contracts.ranks import Collectives
+
+from .shares import share
+
+
+class VocabLogits:
+    """See `yaie.core.contracts.ranks.VocabLogits`."""
+
+    def __init__(self, vocab_size: int, group: Collectives) -> None:
+        self._group = group
+        self._shares = [share(vocab_size, rank, group.size) for rank in range(group.size)]
+
+    # ANCHOR: gather
+    def gather(self, logits: Tensor) -> Tensor:
+        """All ranks must send as much: the smaller shares are padded, and the padding cut off again."""
+        # TODO 20.6: your code here (the reference: 5 lines).
+        raise NotImplementedError(
+            "tensor_parallel task 20.6: not implemented yet; see chapter One model on several ranks"
+        )
+
+    # ANCHOR_END: gather
+
+    # ANCHOR: arg_max
+    def arg_max(self, logits: Tensor) -> Tensor:
+        """Each rank's best token and its logit, both exact in float64; then the best of these."""
+        # TODO 20.7: your code here (the reference: 7 lines).
+        raise NotImplementedError(
+            "tensor_parallel task 20.7: not implemented yet; see chapter One model on several ranks"
+        )
+
+    # ANCHOR_END: arg_max
+
+    # ANCHOR: draw
+    def draw(self, logits: Tensor, noise: Callable[[range], Tensor]) -> Tensor:
+        """The Gumbel trick of lab 1, in which every token needs its own noise only."""
+        # TODO 20.7: your code here (the reference: 1 line).
+        raise NotImplementedError(
+            "tensor_parallel task 20.7: not implemented yet; see chapter One model on several ranks"
+        )
+
+    # ANCHOR_END: draw

@@ -1,0 +1,56 @@
+"""Logits of which each rank holds some tokens' columns: all of them together, or just the winner."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from yaie.core.contracts.ranks import Collectives
+
+from .shares import share
+
+
+class VocabLogits:
+    """See `yaie.core.contracts.ranks.VocabLogits`."""
+
+    def __init__(self, vocab_size: int, group: Collectives) -> None:
+        self._group = group
+        self._shares = [share(vocab_size, rank, group.size) for rank in range(group.size)]
+
+    # ANCHOR: gather
+    def gather(self, logits: Tensor) -> Tensor:
+        """All ranks must send as much: the smaller shares are padded, and the padding cut off again."""
+        # BEGIN SOLUTION 20.6
+        padded = logits.new_zeros(len(logits), len(self._shares[0]))
+        padded[:, : logits.shape[1]] = logits
+        gathered = self._group.all_gather(padded)
+        parts = zip(gathered, self._shares, strict=True)
+        return torch.cat([part[:, : len(held)] for part, held in parts], dim=1)
+        # END SOLUTION
+
+    # ANCHOR_END: gather
+
+    # ANCHOR: arg_max
+    def arg_max(self, logits: Tensor) -> Tensor:
+        """Each rank's best token and its logit, both exact in float64; then the best of these."""
+        # BEGIN SOLUTION 20.7
+        # argmax takes NaN for the highest, and of equal numbers the first.
+        local = logits.argmax(dim=1, keepdim=True)
+        tokens = local + self._shares[self._group.rank].start
+        bests = torch.cat([logits.gather(1, local).double(), tokens.double()], dim=1)
+        highest, candidates = self._group.all_gather(bests).unbind(2)
+        winner = highest.argmax(dim=0, keepdim=True)
+        failed = ~highest.gather(0, winner)[0].isfinite()
+        return candidates.gather(0, winner)[0].long().masked_fill(failed, -1)
+        # END SOLUTION
+
+    # ANCHOR_END: arg_max
+
+    # ANCHOR: draw
+    def draw(self, logits: Tensor, noise: Callable[[range], Tensor]) -> Tensor:
+        """The Gumbel trick of lab 1, in which every token needs its own noise only."""
+        # BEGIN SOLUTION 20.7
+        return self.arg_max(logits + noise(self._shares[self._group.rank]))
+        # END SOLUTION
+
+    # ANCHOR_END: draw
