@@ -13,8 +13,10 @@ MODELS = ("llama-8b", "llama-70b", "qwen3-06b")
 
 
 def record(part: Part) -> Trace:
-    """models: label, layers, heads, kvHeads, dim, hidden, kv (width of the keys), ffn, weights (those that
-    a token is multiplied by: not the embedding table that it is looked up in)."""
+    """models: label, layers, heads, kvHeads, dim, hidden, kv (width of the keys), ffn, weights.
+
+    Weights are those that a token is multiplied by: not the embedding table that it is looked up in.
+    """
     models = tomllib.loads(SHAPES.read_text("utf-8"))["data"]["models"]
     return {"models": {name: _shape(models[name]) for name in MODELS}}
 

@@ -16,8 +16,8 @@ WIDTH = 2
 
 
 def record(part: Part) -> Trace:
-    """batches, by size: microseconds of weights and of keys and values at a copy's speed, of measured gaps,
-    and of what is left of the measured step; and its kernels."""
+    """batches, by size: microseconds of weights and of keys and values at a copy's speed, of measured
+    gaps, and of what is left of the measured step; and its kernels."""
     measured = json.loads((EVIDENCE / "gpu_decode_trace.json").read_text("utf-8"))
     machines = json.loads((EVIDENCE / "ceilings.json").read_text("utf-8"))["machines"]
     model = tomllib.loads(SHAPES.read_text("utf-8"))["data"]["models"]["qwen3-06b"]
