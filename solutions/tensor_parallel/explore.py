@@ -35,7 +35,8 @@ for ax, numbers, below in ((axes[0], by_step, "step"), (axes[1], by_pair, "to ra
     ax.imshow(numbers, cmap=draw.WEIGHTS, vmin=0, vmax=by_pair.max(), aspect="auto")
     for (row, column), size in np.ndenumerate(numbers):
         if size:
-            ax.text(column, row, f"{size / 1024:g}", ha="center", va="center", color=draw.INK)
+            ink = draw.PAPER if size > by_pair.max() / 2 else draw.INK
+            ax.text(column, row, f"{size / 1024:g}", ha="center", va="center", color=ink)
     ax.set(xticks=range(numbers.shape[1]), yticks=range(ranks), xlabel=below)
 axes[0].set(ylabel="from rank", title="KiB sent by each rank in each step")
 axes[1].set(title="KiB from rank to rank")

@@ -1,9 +1,9 @@
 """Ranks as threads, for notebooks: who sent how much to whom, and when."""
 
 import threading
-from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import product
 from queue import Empty, Queue
 from typing import Any
 
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from yaie.core.errors import RankError
 
-SECONDS = 5.0
+SECONDS = 20.0
 """How long a rank waits for a tensor that does not come."""
 
 
@@ -31,9 +31,12 @@ class Wire:
 
     size: int
     log: list[Sent] = field(default_factory=list)
-    queues: defaultdict[tuple[int, int], Queue[Tensor]] = field(
-        default_factory=lambda: defaultdict(Queue)
-    )
+    queues: dict[tuple[int, int], Queue[Tensor]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        # All at once: two threads that made one on demand could make it twice.
+        ranks = range(self.size)
+        self.queues = {pair: Queue() for pair in product(ranks, ranks)}
 
     def run(self, work: Callable[["ThreadLink"], Any]) -> list[Any]:
         """What `work` returns with each rank's link. Raises what the first rank that failed raises."""
