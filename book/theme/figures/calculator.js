@@ -50,7 +50,7 @@ yaie.calculator = (() => {
         html('div', { class: 'yc-bar', 'data-kind': row.kind, 'data-key': `bar-${row.name}`, 'data-thing': row.name },
           html('i', { style: `width: ${(62 * shares[index]).toFixed(2)}%` }), html('b', {}, show(row.value, row.unit))),
       ];
-      const scale = spec.log ? html('div', { class: 'yc-scale' }, 'Bars are logarithmic: a sixth of the longest is a factor of ten.') : null;
+      const scale = spec.log ? html('div', { class: 'yc-scale' }, 'Bars are logarithmic: every factor of ten adds the same length.') : null;
       stage.append(html('div', { class: 'yc' }, rows.flatMap(bar), scale));
       return spec.say(values, rows, data);
     },

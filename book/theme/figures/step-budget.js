@@ -12,7 +12,7 @@
     controls: (data) => [
       { name: 'batch', label: 'requests', options: Object.keys(data.batches).map((size) => [size, size]), value: '1' },
       { name: 'part', label: 'make faster', options: Object.entries(PARTS).map(([key, [name]]) => [key, name.toLowerCase()]), value: 'gaps' },
-      { name: 'factor', label: 'by a factor of', min: 1, max: 10, step: 0.5, value: 1 },
+      { name: 'factor', label: 'by a factor of', min: 1.5, max: 10, step: 0.5, value: 2 },
     ],
     rows: ({ batch, part, factor }, data) => Object.entries(PARTS).map(([key, [name, how]]) => (
       { name, how, value: data.batches[batch][key] / (key === part ? factor : 1) / 1e6, unit: 'seconds', kind: key === part ? 'second' : null })),
