@@ -24,7 +24,7 @@ class Pipeline:
 
     def _runs(self, num_tokens: Sequence[int], most: int) -> list[range]:
         """As few runs of rows as possible with at most so many tokens each."""
-        # TODO 20.8: your code here (the reference: 8 lines).
+        # TODO 20.8: your code here (the reference: 9 lines).
         raise NotImplementedError(
             "tensor_parallel task 20.8: not implemented yet; see chapter One model on several ranks"
         )

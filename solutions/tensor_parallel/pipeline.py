@@ -30,14 +30,15 @@ class Pipeline:
     def _runs(self, num_tokens: Sequence[int], most: int) -> list[range]:
         """As few runs of rows as possible with at most so many tokens each."""
         # BEGIN SOLUTION 20.8
-        begins: list[int] = []
+        runs: list[range] = []
         filled = most
         for row, tokens in enumerate(num_tokens):
             if filled + tokens > most:
-                begins.append(row)
+                runs.append(range(row, row))
                 filled = 0
+            runs[-1] = range(runs[-1].start, row + 1)
             filled += tokens
-        return [range(*ends) for ends in zip(begins, [*begins[1:], len(num_tokens)], strict=True)]
+        return runs
         # END SOLUTION
 
     # ANCHOR_END: microbatches

@@ -69,7 +69,7 @@ class Ring:
     def all_reduce(self, x: Tensor) -> Tensor:
         """Each chunk is summed in one order, and what a rank gets of it is a copy: the same bits."""
         # BEGIN SOLUTION 20.3
-        flat = x.reshape(-1)
+        flat = x.contiguous().view(-1)
         self.reduce_scatter(flat)
         self.gather_chunks(flat)
         return flat.view(x.shape)

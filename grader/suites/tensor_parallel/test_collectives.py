@@ -1,0 +1,182 @@
+"""Task 20.3: chunks go round until every rank has all of them."""
+
+from collections.abc import Callable, Sequence
+from types import ModuleType
+
+import torch
+from torch import Tensor
+
+from grader.kit import expect, expect_close, expect_equal, note, task
+from grader.kit.rank_links import SimLink, run_on
+from grader.kit.rank_processes import RankProcesses
+from grader.kit.script import show
+from grader.suites.tensor_parallel import real
+from grader.suites.tensor_parallel.bench import (
+    ALL_BUT_ONE,
+    DIGITS,
+    SIZES,
+    chunk,
+    drawn,
+    lent_ring,
+    marked,
+    most_bytes,
+)
+from solutions.tensor_parallel.one_process import reduced
+
+SAME_BITS = (
+    "Sums of floats depend on the order of the additions. Each number must be summed in one place "
+    "and copied from there: otherwise the ranks drift apart, and one day draw different tokens."
+)
+IN_ORDER = "Place r of the result is rank r's tensor, whenever it arrived."
+
+
+def completed(part: ModuleType, n: int, size: int) -> list[Tensor]:
+    """x on every rank after gather_chunks; before it only the own chunk was there."""
+
+    def work(link: SimLink) -> Tensor:
+        x = torch.full((n,), -1.0)
+        held = chunk(n, link.rank, size)
+        x[held] = torch.arange(n, dtype=torch.float32)[held]
+        part.Ring(link).gather_chunks(x)
+        return x
+
+    got, ranks = run_on(part, size, work)
+    most = most_bytes(n, size)
+    what = f"gather_chunks of {n} numbers on {size} ranks: {max(ranks.sent)} bytes sent by a rank"
+    expect(max(ranks.sent) <= most, f"{what}, where {most} are enough", why=ALL_BUT_ONE)
+    return got
+
+
+@task("20.3")
+def test_every_rank_gets_all_chunks(part: ModuleType) -> None:
+    """After gather_chunks every rank has chunk r as rank r had it, and each has sent (size - 1) / size
+    of the bytes of x."""
+    for size in SIZES:
+        for n in (size, 3 * size, size + 1, 2 * size - 1, 1, 0):
+            for rank, x in enumerate(completed(part, n, size)):
+                what = f"x on rank {rank} of {size} after gather_chunks (chunk r held places of rank r)"
+                why = "In each step a rank passes on the chunk that it received in the step before."
+                expect_equal(x.tolist(), [float(place) for place in range(n)], what, why=why)
+
+
+def on_all(part: ModuleType, name: str, given: Sequence[Tensor]) -> tuple[list[Tensor], list[int]]:
+    """What a method of the ring gives on every rank, called with `given[rank]`, and the bytes that each
+    rank has sent."""
+
+    def work(link: SimLink) -> Tensor:
+        note(f"rank {link.rank} calls {name}({show(given[link.rank])})")
+        result: Tensor = getattr(lent_ring(part, link), name)(given[link.rank])
+        return result
+
+    got, ranks = run_on(part, len(given), work)
+    return got, ranks.sent
+
+
+@task("20.3")
+def test_all_reduce_gives_the_sum_to_every_rank(part: ModuleType) -> None:
+    """all_reduce returns the sum over all ranks on each of them, in the shape and dtype of x."""
+    for size in SIZES:
+        total = sum(10**rank for rank in range(size))
+        for shape in ((4,), (2, 3), (5, 1, 2), (1,), (), (0, 4)):
+            n = torch.Size(shape).numel()
+            given = [marked(n, rank).view(shape) for rank in range(size)]
+            got, _ = on_all(part, "all_reduce", given)
+            expected = (marked(n, 0) * total).view(shape)
+            for rank, x in enumerate(got):
+                what = f"all_reduce of {list(shape)}, on rank {rank} of {size}"
+                expect_close(x, expected, what, rtol=0, atol=0, why=DIGITS)
+
+
+@task("20.3")
+def test_every_rank_gets_the_same_bits(part: ModuleType) -> None:
+    """all_reduce gives every rank the same bits, and the sum up to rounding."""
+    for size in (3, 4, 5):
+        for dtype, close in ((torch.float32, 1e-6), (torch.bfloat16, 0.05)):
+            parts = [drawn(4, 9, seed=rank, dtype=dtype) for rank in range(size)]
+            got, _ = on_all(part, "all_reduce", [x.clone() for x in parts])
+            for rank, x in enumerate(got):
+                what = f"all_reduce in {dtype}, on rank {rank} of {size}"
+                expect_equal(x.dtype, dtype, f"{what}: its dtype")
+                expect_close(x, reduced(parts), what, rtol=close, atol=close)
+                alike = torch.equal(x, got[0])
+                expect(alike, f"{what}: other bits than on rank 0", why=SAME_BITS)
+
+
+@task("20.3")
+def test_all_reduce_sends_less_than_twice_the_tensor(part: ModuleType) -> None:
+    """In an all_reduce a rank sends 2 * (size - 1) / size of the bytes of x."""
+    for size in SIZES:
+        for n in (12 * size, 7):
+            _, sent = on_all(part, "all_reduce", [marked(n, rank) for rank in range(size)])
+            most = 2 * most_bytes(n, size)
+            what = f"all_reduce of {n} numbers on {size} ranks: {max(sent)} bytes sent by a rank"
+            expect(max(sent) <= most, f"{what}, where {most} are enough", why=ALL_BUT_ONE)
+
+
+@task("20.3")
+def test_all_gather_is_in_the_order_of_the_ranks(part: ModuleType) -> None:
+    """all_gather returns [size, *x.shape], rank by rank, on every rank, and leaves x as it was."""
+    for size in SIZES:
+        for shape in ((2,), (3, 2), (1,), (), (0, 2)):
+            n = torch.Size(shape).numel()
+            own = [marked(n, rank, torch.int64).view(shape) for rank in range(size)]
+            given = [x.clone() for x in own]
+            got, sent = on_all(part, "all_gather", given)
+            for rank, x in enumerate(got):
+                what = f"all_gather of {list(shape)}, on rank {rank} of {size}"
+                expect_equal(list(x.shape), [size, *shape], f"{what}: its shape", why=IN_ORDER)
+                expect_equal(x.tolist(), torch.stack(own).tolist(), what, why=IN_ORDER)
+                expect_equal(given[rank].tolist(), own[rank].tolist(), f"{what}: x afterwards")
+            what = f"all_gather of {n} numbers on {size} ranks: {max(sent)} bytes sent by a rank"
+            most = (size - 1) * n * 8
+            expect(max(sent) <= most, f"{what}, where {most} are enough", why=ALL_BUT_ONE)
+
+
+@task("20.3")
+def test_tensors_need_not_lie_in_one_piece(part: ModuleType) -> None:
+    """all_reduce and all_gather take tensors that are not contiguous."""
+    views: list[Callable[[Tensor], Tensor]] = [Tensor.t, lambda x: x[:, ::2], lambda x: x[:, 1:]]
+    for view in views:
+        given = [view(drawn(3, 4, seed=rank)) for rank in range(3)]
+        own = [x.clone() for x in given]
+        of = f"of shape {list(own[0].shape)} and strides {list(given[0].stride())}"
+        got, _ = on_all(part, "all_gather", given)
+        expect_close(got[1], torch.stack(own), f"all_gather {of}", rtol=0, atol=0)
+        got, _ = on_all(part, "all_reduce", given)
+        expect_close(got[1], reduced(own), f"all_reduce {of}")
+
+
+@task("20.3")
+def test_one_rank_needs_no_link(part: ModuleType) -> None:
+    """On one rank all_reduce and all_gather give what they are given, and send nothing."""
+    got, sent = on_all(part, "all_reduce", [marked(3, 0)])
+    expect_equal(
+        (got[0].tolist(), sent), ([1, 2, 3], [0]), "all_reduce and bytes sent, on one rank"
+    )
+    got, sent = on_all(part, "all_gather", [marked(3, 0)])
+    expect_equal(
+        (got[0].tolist(), sent), ([[1, 2, 3]], [0]), "all_gather and bytes sent, on one rank"
+    )
+
+
+@task("20.3")
+def test_real_ranks_add_up(part: ModuleType, processes: RankProcesses) -> None:
+    """Two and four real processes over gloo sum and gather small and large tensors."""
+    for size in (2, 4):
+        for n, dtype, close in (
+            (3, torch.float32, 1e-5),
+            (200_003, torch.float32, 1e-5),
+            (1001, torch.bfloat16, 0.05),
+        ):
+            note(f"# {size} processes: all_reduce of {n} numbers of {dtype}")
+            got = processes.run(size, real.reduced, n, dtype)
+            parts = [drawn(n, seed=rank, dtype=dtype) for rank in range(size)]
+            for rank, x in enumerate(got):
+                what = f"all_reduce of {n} numbers, on rank {rank} of {size} real ones"
+                expect_close(x, reduced(parts), what, rtol=close, atol=close)
+                expect(torch.equal(x, got[0]), f"{what}: other bits than on rank 0", why=SAME_BITS)
+        note(f"# {size} processes: all_gather of [2, 50000]")
+        expected = torch.stack([drawn(2, 50_000, seed=rank) for rank in range(size)])
+        for rank, x in enumerate(processes.run(size, real.gathered, 50_000)):
+            what = f"all_gather of [2, 50000], on rank {rank} of {size} real ones"
+            expect_close(x, expected, what, rtol=0, atol=0, why=IN_ORDER)

@@ -1,0 +1,111 @@
+"""Task 20.1: which rows, heads and layers a rank holds."""
+
+from types import ModuleType
+
+from grader.kit import expect, expect_equal, expect_raises, task
+from solutions.tensor_parallel.one_process import heads, shares
+
+EVEN = "Parts differ by at most one, the larger ones come first, and together they are all."
+GROUPS = (
+    "num_heads / num_kv_heads consecutive query heads read the same KV head: head h reads KV head "
+    "h // (num_heads / num_kv_heads)."
+)
+FEWER = "With fewer KV heads than ranks, each is held by several: none is cut in pieces."
+STACKED = (
+    "The queries of all heads come first, then all keys, then all values: each of the three is split by "
+    "heads on its own. A plain cut of the rows would give the first rank nothing but queries."
+)
+MODELS = [(8, 8), (8, 4), (8, 2), (8, 1), (12, 4), (32, 8), (6, 6), (6, 3)]
+
+
+@task("20.1")
+def test_shares_are_even_and_in_order(part: ModuleType) -> None:
+    """The shares of all ranks are consecutive, differ by at most one with the larger ones first, and are
+    range(total) together."""
+    for size in (1, 2, 3, 4, 7):
+        for total in (*range(2 * size + 2), 50_257):
+            got = [part.share(total, rank, size) for rank in range(size)]
+            what = f"share({total}, rank, {size}) of each rank"
+            expect(all(isinstance(one, range) for one in got), f"{what}: {got} are no ranges")
+            ends = [(one.start, one.stop) for one in got]
+            expected = [(one.start, one.stop) for one in shares(total, size)]
+            expect_equal(ends, expected, f"{what}, as (start, stop)", why=EVEN)
+            expect_equal([one.step for one in got], [1] * size, f"{what}: their steps", why=EVEN)
+
+
+@task("20.1")
+def test_heads_stay_with_the_kv_head_that_they_read(part: ModuleType) -> None:
+    """A rank holds consecutive query heads, and just those KV heads that they read."""
+    for num_heads, num_kv_heads in MODELS:
+        for size in (1, 2, 3, 4, 6, 8):
+            if num_heads % size or num_kv_heads % size:
+                continue
+            _expect_heads(part, num_heads, num_kv_heads, size, GROUPS)
+
+
+@task("20.1")
+def test_fewer_kv_heads_than_ranks_are_repeated(part: ModuleType) -> None:
+    """With fewer KV heads than ranks, several ranks hold the same KV head."""
+    for num_heads, num_kv_heads, size in [(8, 2, 4), (8, 1, 4), (8, 2, 8), (32, 8, 16), (12, 1, 3)]:
+        _expect_heads(part, num_heads, num_kv_heads, size, FEWER)
+
+
+def _expect_heads(part: ModuleType, num_heads: int, num_kv_heads: int, size: int, why: str) -> None:
+    got = [part.share_heads(num_heads, num_kv_heads, rank, size) for rank in range(size)]
+    lists = [(list(queries), list(keys)) for queries, keys in got]
+    what = f"share_heads({num_heads}, {num_kv_heads}, rank, {size}) of each rank"
+    expect_equal(lists, heads(num_heads, num_kv_heads, size), what, why=why)
+    are_ranges = all(isinstance(one, range) for pair in got for one in pair)
+    expect(are_ranges, f"{what}: {got} are no ranges")
+
+
+@task("20.1")
+def test_heads_that_do_not_fit_are_refused(part: ModuleType) -> None:
+    """share_heads raises ValueError, which names the numbers, unless size divides num_heads, and divides
+    num_kv_heads or is a multiple of it."""
+    why = "Either each rank has as many KV heads, or each KV head is on as many ranks."
+    for num_heads, num_kv_heads, size in [(6, 6, 4), (14, 2, 4), (9, 3, 2), (12, 3, 2), (12, 4, 6)]:
+        call = f"share_heads({num_heads}, {num_kv_heads}, 0, {size})"
+        said = ""
+        with expect_raises(ValueError, call, why=why):
+            try:
+                part.share_heads(num_heads, num_kv_heads, 0, size)
+            except ValueError as error:
+                said = str(error)
+                raise
+        for number in (num_heads, num_kv_heads, size):
+            expect(str(number) in said, f"{call}: its message does not name {number}: {said!r}")
+
+
+@task("20.1")
+def test_rows_of_a_stacked_weight_follow_the_heads(part: ModuleType) -> None:
+    """qkv_rows are the rows of a rank's query heads, of its KV heads' keys, and of their values."""
+    for num_heads, num_kv_heads, head_dim, size in [
+        (4, 4, 1, 2), (4, 2, 2, 2), (8, 2, 16, 4), (12, 4, 5, 1), (8, 1, 3, 4),
+    ]:  # fmt: skip
+        rows: dict[tuple[str, int], list[int]] = {}
+        for kind, count in (("q", num_heads), ("k", num_kv_heads), ("v", num_kv_heads)):
+            for head in range(count):
+                first = len(rows) * head_dim
+                rows[kind, head] = list(range(first, first + head_dim))
+        expected = [
+            tuple(
+                [row for head in held for row in rows[kind, head]]
+                for kind, held in (("q", queries), ("k", keys), ("v", keys))
+            )
+            for queries, keys in heads(num_heads, num_kv_heads, size)
+        ]
+        arguments = f"{num_heads}, {num_kv_heads}, {head_dim}"
+        got = [
+            tuple(map(list, part.qkv_rows(num_heads, num_kv_heads, head_dim, rank, size)))
+            for rank in range(size)
+        ]
+        what = f"qkv_rows({arguments}, rank, {size}) of each rank"
+        expect_equal(got, expected, what, why=STACKED)
+
+
+@task("20.1")
+def test_stacked_rows_that_do_not_fit_are_refused(part: ModuleType) -> None:
+    """qkv_rows raises ValueError where share_heads does."""
+    with expect_raises(ValueError, "qkv_rows(6, 6, 8, 0, 4)"):
+        part.qkv_rows(6, 6, 8, 0, 4)

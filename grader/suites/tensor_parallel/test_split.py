@@ -1,0 +1,175 @@
+"""Tasks 20.4 and 20.5: products and tables that are split over the ranks, and summed."""
+
+from collections.abc import Callable, Sequence
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from grader.kit import expect, expect_close, expect_equal, note, task
+from grader.kit.rank_group import SimGroup, run_together
+from grader.kit.ranks import Ranks
+from grader.suites.tensor_parallel.bench import cut, drawn
+from solutions import tensor_parallel as reference
+
+ONCE = (
+    "The bias belongs to the sum, not to its parts: if every rank adds it before the all-reduce, it is "
+    "in the result once for each rank."
+)
+SUMMED = (
+    "y = x @ W.T is the sum over all inputs. A rank holds some of them, so it has a part of each number "
+    "in y, and the parts are added."
+)
+SAME = "Every rank goes on with this tensor: what differs here differs in every later layer."
+ONE_SUM = (
+    "One all_reduce of the result is enough: everything else can be done before or after it, here."
+)
+OTHERS_ZERO = (
+    "A token is held by one rank. The others must add zeros for it, and not a row that they have at "
+    "that place: an index below 0 counts from the end."
+)
+HELD = "The table holds `len(table)` tokens from `first` on; shares need not be equal."
+
+
+def split_product(
+    part: ModuleType, size: int, x: Tensor, weight: Tensor, bias: Tensor | None
+) -> tuple[list[Tensor], Ranks]:
+    """RowParallel on every rank, with inputs and weight cut into shares."""
+
+    def work(group: SimGroup) -> Tensor:
+        mine = cut(weight, group.rank, size)
+        layer = part.RowParallel(lambda given: given @ mine.t(), bias, group)
+        result: Tensor = layer(cut(x, group.rank, size))
+        return result
+
+    return run_together(part, size, work)
+
+
+@task("20.4")
+def test_the_parts_of_a_product_are_added(part: ModuleType) -> None:
+    """RowParallel gives x @ W.T of the whole input and weight, on every rank."""
+    for size in (2, 3, 4):
+        x, weight = drawn(3, 12, seed=0), drawn(5, 12, seed=1)
+        got, _ = split_product(part, size, x, weight, None)
+        for rank, y in enumerate(got):
+            what = f"RowParallel without bias, on rank {rank} of {size}"
+            expect_close(y, x.double() @ weight.double().t(), what, atol=1e-5, why=SUMMED)
+
+
+@task("20.4")
+def test_the_bias_is_added_once(part: ModuleType) -> None:
+    """RowParallel adds the bias once, however many ranks there are, and leaves it as it was."""
+    for size in (1, 2, 4):
+        x, weight, bias = torch.ones(2, 4), torch.ones(3, 4), torch.tensor([100.0, 200.0, 300.0])
+        before = bias.clone()
+        got, _ = split_product(part, size, x, weight, bias)
+        for rank, y in enumerate(got):
+            what = f"RowParallel of ones with bias 100 200 300, on rank {rank} of {size}"
+            expect_equal(y.tolist(), [[104.0, 204.0, 304.0]] * 2, what, why=ONCE)
+        expect_equal(bias.tolist(), before.tolist(), "the bias afterwards, which is a weight")
+
+
+@task("20.4")
+def test_every_rank_makes_the_same_calls_whatever_its_input(part: ModuleType) -> None:
+    """RowParallel has every rank make the same calls: with inputs of zeros, with no rows, and on the
+    first rank as on the last."""
+    weight, bias = drawn(3, 4, seed=1), drawn(3, seed=2)
+    zeros = drawn(2, 4, seed=0)
+    zeros[:, :2] = 0
+    for x in (zeros, zeros.flip(1), drawn(0, 4, seed=0)):
+        got, _ = split_product(part, 2, x, weight, bias)
+        expected = x.double() @ weight.double().t() + bias
+        expect_close(got[0], expected, "RowParallel on rank 0", atol=1e-5, why=SUMMED)
+        expect(torch.equal(got[0], got[1]), "RowParallel: other bits on rank 1", why=SAME)
+
+
+@task("20.4")
+def test_a_product_sends_its_result_once(part: ModuleType) -> None:
+    """RowParallel calls the product once, and sends what one all_reduce of the result does; the result
+    has its dtype."""
+    for size, dtype in ((2, torch.float32), (4, torch.bfloat16)):
+        calls: list[int] = []
+
+        def work(group: SimGroup, calls: list[int] = calls, dtype: torch.dtype = dtype) -> Tensor:
+            def product(given: Tensor) -> Tensor:
+                calls.append(group.rank)
+                return given[:, :1].repeat(1, 8)
+
+            bias = torch.ones(8, dtype=dtype)
+            result: Tensor = part.RowParallel(product, bias, group)(torch.ones(3, 2, dtype=dtype))
+            return result
+
+        got, ranks = run_together(part, size, work)
+        expect_equal(calls, list(range(size)), "ranks that called their product")
+        most = 2 * (size - 1) * 3 * 8 * dtype.itemsize // size
+        what = f"RowParallel to [3, 8] on {size} ranks: {max(ranks.sent)} bytes sent by a rank"
+        expect(max(ranks.sent) <= most, f"{what}, where {most} are enough", why=ONE_SUM)
+        expect_equal([y.dtype for y in got], [dtype] * size, "dtype of the result on each rank")
+
+
+def looked_up(
+    part: ModuleType, size: int, table: Tensor, ids: Tensor
+) -> tuple[list[Tensor], list[Tensor], Ranks]:
+    """(VocabEmbedding on every rank, the tables afterwards, the ranks), each with its share."""
+    tables = [cut(table, rank, size, dim=0).clone() for rank in range(size)]
+
+    def work(group: SimGroup) -> Tensor:
+        first = reference.share(len(table), group.rank, size).start
+        note(f"rank {group.rank} looks up {ids.tolist()}; its table begins at token {first}")
+        embedding: Callable[[Tensor], Tensor] = part.VocabEmbedding(
+            tables[group.rank], first, group
+        )
+        return embedding(ids)
+
+    got, ranks = run_together(part, size, work)
+    return got, tables, ranks
+
+
+def expect_rows(part: ModuleType, size: int, vocab: int, ids: Sequence[int], why: str) -> Any:
+    """The rows of the tokens on every rank, bit for bit."""
+    table = torch.arange(1, 2 * vocab + 1, dtype=torch.float32).view(vocab, 2)
+    given = torch.tensor(ids, dtype=torch.int64)
+    got, tables, ranks = looked_up(part, size, table, given)
+    for rank, x in enumerate(got):
+        of = f"{list(ids)}, of {vocab} tokens (row t is 2t + 1, 2t + 2)"
+        what = f"embedding of {of}, on rank {rank} of {size}"
+        expect_close(x, table[given], what, rtol=0, atol=0, why=why)
+        held = cut(table, rank, size, dim=0)
+        expect(torch.equal(tables[rank], held), f"the lookup has changed the table of rank {rank}")
+    expect_equal(given.tolist(), list(ids), "the token ids afterwards")
+    return ranks
+
+
+@task("20.5")
+def test_every_token_gets_its_own_row(part: ModuleType) -> None:
+    """VocabEmbedding gives each token's row, whichever rank holds it, on every rank."""
+    for size in (1, 2, 4):
+        expect_rows(part, size, 8, [0, 5, 3, 7, 3, 4], OTHERS_ZERO)
+
+
+@task("20.5")
+def test_a_table_need_not_divide(part: ModuleType) -> None:
+    """VocabEmbedding takes vocabularies that the number of ranks does not divide, at the edges of each
+    share too."""
+    for size, vocab in ((2, 5), (3, 7), (4, 6), (4, 7)):
+        expect_rows(part, size, vocab, list(range(vocab)), HELD)
+
+
+@task("20.5")
+def test_a_rank_without_a_token_takes_part(part: ModuleType) -> None:
+    """VocabEmbedding has every rank make the same calls, also one that holds none of the tokens."""
+    for ids in ([0, 1], [7], [2, 3, 2], []):
+        expect_rows(part, 4, 8, ids, OTHERS_ZERO)
+
+
+@task("20.5")
+def test_a_lookup_sends_its_result_once(part: ModuleType) -> None:
+    """VocabEmbedding sends what one all_reduce of the result does, in the dtype of the table."""
+    sent = expect_rows(part, 4, 8, [1, 6, 2, 5], OTHERS_ZERO).sent
+    most = 2 * 3 * 4 * 2 * 4 // 4
+    what = f"an embedding [4, 2] on 4 ranks: {max(sent)} bytes sent by a rank"
+    expect(max(sent) <= most, f"{what}, where {most} are enough", why=ONE_SUM)
+    table = drawn(6, 3, seed=0, dtype=torch.bfloat16)
+    got, _, _ = looked_up(part, 2, table, torch.tensor([5, 0]))
+    expect_close(got[0], table[[5, 0]], "embedding in bfloat16, on rank 0", rtol=0, atol=0)

@@ -1,0 +1,138 @@
+"""Task 20.9: microbatches through the stages of a pipeline."""
+
+from types import ModuleType
+
+import torch
+from torch import Tensor
+
+from grader.kit import expect, expect_close, expect_equal, note, task
+from grader.kit.rank_links import SimLink, run_on
+from grader.kit.rank_processes import RankProcesses
+from grader.kit.ranks import Ranks
+from grader.suites.tensor_parallel import real
+from grader.suites.tensor_parallel.bench import drawn
+
+LAST_ONE = (
+    "Results leave the pipeline at its end: only the last stage returns them, one a microbatch."
+)
+ASKED = (
+    "While a stage computes, the next input can be on its way, but only into a tensor that is there for "
+    "it: ask for it before computing."
+)
+ON_ITS_WAY = (
+    "A stage that waits until its result has been received stands idle while the next stage computes. "
+    "Wait at the end, or before the next send."
+)
+ARRIVED = (
+    "What is received may be read when `wait` has returned; until then anything may stand there."
+)
+
+
+def staged(
+    part: ModuleType, size: int, num_tokens: list[int], order: tuple[int, ...] = ()
+) -> tuple[list[list[Tensor]], Ranks]:
+    """What each stage's run returns. A stage multiplies by 10 and adds its number; its log has what it
+    computed, and on what."""
+
+    def work(link: SimLink) -> list[Tensor]:
+        def compute(index: int, given: Tensor | None) -> Tensor:
+            shown = None if given is None else given.flatten().tolist()
+            note(f"rank {link.rank} computes microbatch {index} of {shown}")
+            link.ranks.log[link.rank].append(("compute", index))
+            if given is None:
+                expect(
+                    link.rank == 0, f"stage {link.rank} computes on None: that is the first one's"
+                )
+                given = torch.full((num_tokens[index], 1), 1.0 + index)
+            else:
+                expect(link.rank > 0, "the first stage gets something from a stage before it")
+            expect_equal(
+                list(given.shape), [num_tokens[index], 1], f"the input of microbatch {index}"
+            )
+            return given * 10 + link.rank
+
+        def empty(tokens: int) -> Tensor:
+            return torch.empty(tokens, 1)
+
+        results: list[Tensor] = part.Pipeline(link).run(num_tokens, compute, empty)
+        return results
+
+    return run_on(part, size, work, order)
+
+
+def expect_results(got: list[list[Tensor]], size: int, num_tokens: list[int]) -> None:
+    for stage, results in enumerate(got[:-1]):
+        expect_equal(len(results), 0, f"results of stage {stage} of {size}", why=LAST_ONE)
+    expected = []
+    for index, tokens in enumerate(num_tokens):
+        value = 1.0 + index
+        for stage in range(size):
+            value = value * 10 + stage
+        expected.append([value] * tokens)
+    values = [x.flatten().tolist() for x in got[-1]]
+    what = f"results of the last of {size} stages, for microbatches of {num_tokens} tokens"
+    expect_equal(values, expected, what, why=f"{LAST_ONE} {ARRIVED}")
+
+
+@task("20.9")
+def test_microbatches_pass_through_all_stages(part: ModuleType) -> None:
+    """run passes every microbatch through every stage, in order; the last stage returns the results, and
+    the others nothing."""
+    for size in (1, 2, 3, 4):
+        for num_tokens in ([2], [1, 3, 2], [2, 2, 2, 2, 1], []):
+            for order in (tuple(range(size)), tuple(range(size))[::-1]):
+                got, ranks = staged(part, size, num_tokens, order)
+                expect_results(got, size, num_tokens)
+                for stage, log in enumerate(ranks.log):
+                    computed = [index for what, index in log if what == "compute"]
+                    what = f"microbatches that stage {stage} of {size} computed"
+                    expect_equal(computed, list(range(len(num_tokens))), what)
+
+
+@task("20.9")
+def test_the_next_input_is_asked_for_before_computing(part: ModuleType) -> None:
+    """A stage has asked for its next input before it computes."""
+    num_tokens = [1, 2, 1, 3]
+    _, ranks = staged(part, 3, num_tokens)
+    for stage in (1, 2):
+        log = ranks.log[stage]
+        for index in range(len(num_tokens)):
+            before = log[: log.index(("compute", index))]
+            asked = sum(what == "receive" for what, _ in before)
+            wanted = min(index + 2, len(num_tokens))
+            what = f"stage {stage} has asked for {asked} inputs when it computes microbatch {index}"
+            expect(asked >= wanted, f"{what}, and not for {wanted}", why=ASKED)
+
+
+@task("20.9")
+def test_a_stage_goes_on_while_its_result_is_on_its_way(part: ModuleType) -> None:
+    """A stage computes the next microbatch before it waits for the last one's result to be sent."""
+    num_tokens = [1, 2, 1, 3]
+    _, ranks = staged(part, 3, num_tokens)
+    for stage in (0, 1):
+        log = ranks.log[stage]
+        for index in range(len(num_tokens) - 1):
+            sent, computed = log.index(("sent", index)), log.index(("compute", index + 1))
+            what = (
+                f"stage {stage} waits until microbatch {index} is sent before it computes the next"
+            )
+            expect(sent > computed, what, why=ON_ITS_WAY)
+
+
+@task("20.9")
+def test_real_stages_pass_on(part: ModuleType, processes: RankProcesses) -> None:
+    """Two and four real processes over gloo pass microbatches on, small and large."""
+    for size in (2, 4):
+        for num_tokens, width in (([3, 1, 2], 4), ([90, 120, 100, 80, 110], 300)):
+            note(f"# {size} processes: microbatches of {num_tokens} tokens, {width} numbers each")
+            got = processes.run(size, real.staged, num_tokens, width)
+            expect_equal(
+                [len(x) for x in got[:-1]], [0] * (size - 1), "results of the first stages"
+            )
+            for index, x in enumerate(got[-1]):
+                expected = drawn(num_tokens[index], width, seed=index)
+                for stage in range(size):
+                    expected = expected * 2 + stage
+                what = f"microbatch {index} of the last of {size} real stages"
+                expect_close(x, expected, what, rtol=0, atol=0, why=ARRIVED)
+            expect_equal(len(got[-1]), len(num_tokens), "results of the last stage", why=LAST_ONE)
