@@ -32,6 +32,11 @@ def drawn(*shape: int, seed: int, dtype: torch.dtype = torch.float32) -> Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
 
 
+def most_bytes(n: int, size: int, itemsize: int = 4) -> int:
+    """(size - 1) / size of the bytes of n numbers, if all chunks were as large as the largest."""
+    return (size - 1) * -(-n // size) * itemsize
+
+
 def chunk(n: int, rank: int, size: int) -> slice:
     """Where the chunk of a rank is."""
     held = reference.share(n, rank, size)

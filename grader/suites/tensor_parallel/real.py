@@ -23,12 +23,13 @@ def gathered(part: Any, link: Any, n: int) -> Tensor:
     return result
 
 
-def chosen(part: Any, link: Any, rows: int, vocab_size: int) -> tuple[Tensor, Tensor]:
-    """(all logits, the best tokens) of logits that all ranks draw alike and hold in part."""
+def of_logits(part: Any, link: Any, method: str, rows: int, vocab_size: int) -> Tensor:
+    """What a method of VocabLogits gives for logits that all ranks draw alike and hold in part."""
     lend_shares()
     logits = part.VocabLogits(vocab_size, reference.Ring(link))
     mine = cut(drawn(rows, vocab_size, seed=0), link.rank, link.size)
-    return logits.gather(mine), logits.arg_max(mine)
+    result: Tensor = getattr(logits, method)(mine)
+    return result
 
 
 def staged(part: Any, link: Any, num_tokens: list[int], width: int) -> list[Tensor]:
