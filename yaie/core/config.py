@@ -178,6 +178,12 @@ class EngineConfig:
                 "speculate 'ngram'",
                 param="speculate",
             )
+        if self.pipeline_parallel > 1 and self.graphs not in ("auto", "off"):
+            raise ConfigError(
+                f"graphs {self.graphs!r} does not go with pipeline_parallel, which computes a step in "
+                "microbatches: leave graphs to auto",
+                param="graphs",
+            )
         if self.deterministic:
             raise ConfigError(
                 f"deterministic runs on one rank: leave it out, or leave out {asked}",

@@ -5,16 +5,44 @@ done is lab 20's. `Whole` is the shard of a single rank.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from types import ModuleType
 
 import torch.nn.functional as F
 from torch import Tensor
 
-from yaie.core.contracts.ranks import Collectives
+from yaie.core.contracts.ranks import Collectives, Link, Pipeline
 from yaie.core.errors import ConfigError
 from yaie.models.layout import Cut, Width
 
 Product = Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True, slots=True)
+class Passing:
+    """How one stage of a pipeline passes on what it has computed.
+
+    pipeline: lab 20's. draws: the way from the last stage to the first, for the tokens that were drawn.
+    """
+
+    pipeline: Pipeline
+    draws: Link
+
+    @property
+    def stages(self) -> int:
+        return self.draws.size
+
+    @property
+    def stage(self) -> int:
+        return self.draws.rank
+
+    @property
+    def is_first(self) -> bool:
+        return self.stage == 0
+
+    @property
+    def is_last(self) -> bool:
+        return self.stage == self.stages - 1
 
 
 class Whole:
@@ -22,11 +50,13 @@ class Whole:
 
     size: ranks that split each layer. stages: those that split the layers among them.
     is_first, is_last: whether the embedding is here, and whether the output head is.
+    passing: to other stages, if there are any.
     """
 
     size = 1
     stages = 1
     is_first = is_last = True
+    passing: Passing | None = None
 
     @property
     def is_whole(self) -> bool:
@@ -74,12 +104,14 @@ class Shard(Whole):
     """The part of one rank. See `Whole`."""
 
     def __init__(
-        self, part: ModuleType, group: Collectives, stage: int = 0, stages: int = 1
+        self, part: ModuleType, group: Collectives, passing: Passing | None = None
     ) -> None:
         """part: lab 20's. group: the ranks that split this stage's layers."""
-        self.size, self.stages = group.size, stages
-        self.is_first, self.is_last = stage == 0, stage == stages - 1
-        self._part, self._group, self._stage = part, group, stage
+        self.size = group.size
+        self._part, self._group, self._stage = part, group, 0
+        if passing is not None:
+            self.passing, self.stages, self._stage = passing, passing.stages, passing.stage
+            self.is_first, self.is_last = passing.is_first, passing.is_last
 
     def layers(self, total: int) -> range:
         return self._share(total, self._stage, self.stages)

@@ -147,7 +147,8 @@ def make_worker(
     Raises ConfigError if graphs are demanded that cannot be had.
     """
     worker = _bare_worker(config, backend, model, sizes, head)
-    worker.decodes, worker.mixed, worker.note = padded_steps(config, backend, worker)
+    if worker.stage is None:
+        worker.decodes, worker.mixed, worker.note = padded_steps(config, backend, worker)
     return worker
 
 

@@ -20,7 +20,7 @@ from yaie.core.config import EngineConfig
 from yaie.core.contracts.ranks import Collectives, Link
 from yaie.core.errors import ConfigError, RankError
 from yaie.core.links import GroupTransfer
-from yaie.models.shard import Shard
+from yaie.models.shard import Passing, Shard
 from yaie.worker.ranks.place import Place
 
 START_SECONDS = 120.0
@@ -104,18 +104,22 @@ class Groups:
     """What a rank speaks to the others through.
 
     collectives: with the ranks that split its stage's layers. stages: the way to the same column of the
-    other stages, None if there are none.
+    other stages, None if there are none. draws: the same once more, for what the last stage draws: NCCL
+    carries out what goes one way in order, and these must not wait for states.
     """
 
     collectives: Collectives
     stages: Link | None
+    draws: Link | None
     limit: Limit
     place: Place
 
     def shard(self, part: ModuleType) -> Shard:
         """What this rank holds. part: lab 20's."""
-        place = self.place
-        return Shard(part, self.collectives, place.stage, place.pipeline_parallel)
+        passing = None
+        if self.stages is not None and self.draws is not None:
+            passing = Passing(part.Pipeline(self.stages), self.draws)
+        return Shard(part, self.collectives, passing)
 
 
 def join(config: EngineConfig, place: Place, file: Path, part: ModuleType, device: Any) -> Groups:
@@ -125,21 +129,23 @@ def join(config: EngineConfig, place: Place, file: Path, part: ModuleType, devic
     store = dist.FileStore(str(file), place.size)
     try:
         columns = _group(f"stage{place.stage}", store, place.column, place.tensor_parallel, device)
-        stages = _group(
-            f"column{place.column}", store, place.stage, place.pipeline_parallel, device
+        stages, draws = (
+            _group(f"{name}{place.column}", store, place.stage, place.pipeline_parallel, device)
+            for name in ("stages", "draws")
         )
     except RuntimeError as error:
         reason = str(error).partition("\n")[0]
         raise RankError(f"the ranks could not connect: {reason}") from error
-    limit.groups = [columns, stages]
+    limit.groups = [columns, stages, draws]
     ring = config.collectives == "ring" or (config.collectives == "auto" and device.type == "cpu")
     collectives: Collectives
     if ring:
         collectives = part.Ring(RankLink(columns, limit))
     else:
         collectives = LibraryCollectives(columns, limit)
-    link = RankLink(stages, limit) if place.pipeline_parallel > 1 else None
-    groups = Groups(collectives, link, limit, place)
+    groups = Groups(collectives, None, None, limit, place)
+    if place.pipeline_parallel > 1:
+        groups.stages, groups.draws = RankLink(stages, limit), RankLink(draws, limit)
     _greet(groups, device)
     return groups
 
@@ -163,8 +169,9 @@ def _greet(groups: Groups, device: torch.device) -> None:
     """NCCL connects when it is first used; once everybody has been heard, the file is not needed."""
     hello = torch.ones(groups.collectives.size, device=device)
     groups.collectives.all_reduce(hello)
-    link = groups.stages
-    if link is not None:
+    for link in (groups.stages, groups.draws):
+        if link is None:
+            continue
         for distance in range(1, link.size):
             sent = link.send(hello[:1], (link.rank + distance) % link.size)
             heard = torch.empty_like(hello[:1])

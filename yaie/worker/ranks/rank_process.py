@@ -27,12 +27,13 @@ from yaie.worker.ranks.groups import join, use_device
 from yaie.worker.ranks.messages import Broken, Collect, Done, Here, Loaded, Ready, digest
 from yaie.worker.ranks.place import Place, answering_rank
 from yaie.worker.running_step import RunningStep
+from yaie.worker.staged import StagedStep
 from yaie.worker.threads import use_threads
 from yaie.worker.worker import Worker
 
 logger = logging.getLogger(__name__)
 
-Wire = "Connection[bytes, bytes]"
+Running = RunningStep | StagedStep
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,7 @@ class _Rank:
         self._config = config
         self._place = place
         self._inbox: SimpleQueue[Any] = SimpleQueue()
-        self._steps: dict[int, RunningStep] = {}
+        self._steps: dict[int, Running] = {}
         threading.Thread(target=self._read, name="yaie-pipe", daemon=True).start()
 
     def tell(self, message: Any) -> None:
@@ -129,7 +130,7 @@ class _Rank:
                 case Collect(number):
                     self._collect(number)
 
-    def _masked(self, masks: StepMasks) -> RunningStep:
+    def _masked(self, masks: StepMasks) -> Running:
         handle = self._steps[masks.step]
         handle.mask(masks)
         return handle
@@ -142,12 +143,12 @@ class _Rank:
         draws = self._place.stage == self._place.pipeline_parallel - 1
         self.tell(Done(number, digest(result) if draws else None, result if answers else None))
 
-    def _checked(self, call: Callable[[], RunningStep]) -> RunningStep:
+    def _checked(self, call: Callable[[], Running]) -> Running:
         handle = call()
         self._raise_if_broken(handle)
         return handle
 
-    def _raise_if_broken(self, handle: RunningStep) -> None:
+    def _raise_if_broken(self, handle: Running) -> None:
         """The others would wait for this rank: end it at once, so that they see it."""
         if handle.fault is not None:
             self.tell(Broken(fault=handle.fault))
