@@ -67,8 +67,9 @@ def _definition(term: Term, pages: dict[str, str]) -> str:
 
 
 def _plain(text: str) -> str:
-    """Text of which Markdown makes nothing else: names have underscores, stars and angle brackets."""
-    return re.sub(r"([\\`*_<>\[\]|$])", r"\\\1", text)
+    """Text of which Markdown makes nothing else: names have underscores, stars and angle brackets, and
+    an option's two dashes are no dash."""
+    return re.sub(r"([\\`*_<>\[\]|$]|--(?=\w))", r"\\\1", text).replace("\\--", "\\-\\-")
 
 
 def _chapter_pages() -> dict[str, str]:
