@@ -205,5 +205,8 @@ class FakeEngine:
     def reset_prefix_cache(self) -> int:
         return 0
 
+    def on_loss(self, tell: Any) -> None:
+        """It has no ranks."""
+
     def close(self) -> None:
         self.closed = True

@@ -87,7 +87,7 @@ def decide(
     used = kind.in_use(roles)
     if kind is CpuBackend and used["attention"]:
         note = ""  # which tells of attention
-    labs = _labs(used, quantised=packed or config.kv_dtype == "int8")
+    labs = _labs(used, quantised=packed or config.kv_dtype == "int8", ranked=config.num_ranks > 1)
     _refuse_unused(config, kind.name, labs)
     return Choice(kind, used, labs, note)
 
@@ -162,10 +162,12 @@ def _fits(
     )
 
 
-def _labs(roles: Roles, quantised: bool) -> tuple[str, ...]:
+def _labs(roles: Roles, quantised: bool, ranked: bool) -> tuple[str, ...]:
     """All that the engine runs on: those of the roles, and those that no role replaces. quantised:
-    whether lab 19 multiplies, or keeps the pool."""
+    whether lab 19 multiplies, or keeps the pool. ranked: whether lab 20 splits the model."""
     replaced = {lab for labs in PLAIN.values() for lab in labs}
+    if not ranked:
+        replaced.add("tensor_parallel")
     if not quantised:
         replaced.add("quantization")
     used = set(PLAIN_LABS) - replaced
@@ -180,6 +182,11 @@ def _refuse_unused(config: EngineConfig, name: str, labs: tuple[str, ...]) -> No
     if not unused:
         return
     lab, fix = unused[0], "leave it out"
+    if lab == "tensor_parallel":
+        raise ConfigError(
+            "mine names tensor_parallel, and the model is on one rank: add --tensor-parallel 2",
+            param="mine",
+        )
     for other, kind in registered_backends().items():
         if other != name and any(lab in one for one in kind.kernels.values()):
             fix = f"add backend {other!r} (--backend {other})"

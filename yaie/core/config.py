@@ -45,6 +45,22 @@ class EngineConfig:
         "Of keys and values in the pool; auto is dtype. int8 takes about half the memory of 16 bits, "
         "and attention is computed in PyTorch.",
     )
+    tensor_parallel: int = setting(
+        1,
+        "Ranks that split every layer among them: processes with a GPU each, or a share of the cores.",
+    )
+    pipeline_parallel: int = setting(
+        1,
+        "Stages that split the layers among them, each of them tensor_parallel ranks.",
+    )
+    collectives: Literal["auto", "ring", "library"] = setting(
+        "auto",
+        "What sums and gathers over the ranks: the ring of lab 20, or the library (NCCL on GPUs, gloo "
+        "on a CPU); auto is the library on GPUs and the ring on a CPU.",
+    )
+    rank_timeout: float = setting(
+        10.0, "Seconds that one rank may keep the others waiting before the engine gives up."
+    )
     block_size: int = setting(16, "Token slots in a block.")
     num_blocks: int | None = setting(None, "Blocks in the KV pool; sized from memory if not given.")
     kv_memory_share: float | None = setting(
@@ -119,7 +135,8 @@ class EngineConfig:
 
     def _check_ranges(self) -> None:
         for name in ("block_size", "num_blocks", "max_model_len", "max_num_seqs", "token_budget",
-                     "max_waiting", "threads", "drafts"):  # fmt: skip
+                     "max_waiting", "threads", "drafts", "tensor_parallel",
+                     "pipeline_parallel"):  # fmt: skip
             value = getattr(self, name)
             name = {"drafts": "num_drafts"}.get(name, name)
             require(value is None or value >= 1, name, "must be at least 1", value)
@@ -128,6 +145,8 @@ class EngineConfig:
         require(0 <= self.watermark < 1, "watermark", "must be in [0, 1)", self.watermark)
         swap = self.swap_space
         require(0 <= swap <= MOST_GIB, "swap_space", f"must be between 0 and {MOST_GIB:,}", swap)
+        limit = self.rank_timeout
+        require(limit > 0, "rank_timeout", "must be above 0", limit)
         require(self.model != "", "model", "must not be empty", self.model)
         if self.overlap == "on" and self.batching == "static":
             raise ConfigError(
@@ -141,11 +160,34 @@ class EngineConfig:
                 "follows tokens that are known: leave out one of the two",
                 param="overlap",
             )
+        if self.num_ranks > 1:
+            self._check_ranks()
         if self.num_drafts is not None and self.speculate == "off":
             raise ConfigError("num_drafts needs speculate, such as 'ngram'", param="num_drafts")
         if self.preemption == "swap" and self.swap_space == 0:
             raise ConfigError(
                 "preemption 'swap' needs swap_space above 0 (in GiB)", param="swap_space"
+            )
+
+    def _check_ranks(self) -> None:
+        """Raise ConfigError for what runs on one rank alone."""
+        asked = "tensor_parallel" if self.tensor_parallel > 1 else "pipeline_parallel"
+        if self.speculate in ("draft", "mtp"):
+            raise ConfigError(
+                f"speculate {self.speculate!r} runs on one rank as yet: leave out {asked}, or take "
+                "speculate 'ngram'",
+                param="speculate",
+            )
+        if self.pipeline_parallel > 1 and self.graphs not in ("auto", "off"):
+            raise ConfigError(
+                f"graphs {self.graphs!r} does not go with pipeline_parallel, which computes a step in "
+                "microbatches: leave graphs to auto",
+                param="graphs",
+            )
+        if self.deterministic:
+            raise ConfigError(
+                f"deterministic runs on one rank: leave it out, or leave out {asked}",
+                param="deterministic",
             )
 
     @classmethod
@@ -178,6 +220,15 @@ class EngineConfig:
     def drafts(self) -> int | None:
         """`num_drafts`; None if it adapts."""
         return self.num_drafts if isinstance(self.num_drafts, int) else None
+
+    @property
+    def num_ranks(self) -> int:
+        """Processes that the model is split over."""
+        return self.tensor_parallel * self.pipeline_parallel
+
+    def has_ring(self, device: str) -> bool:
+        """Whether lab 20's ring sums over ranks on a device of this type."""
+        return self.collectives == "ring" or (self.collectives == "auto" and device == "cpu")
 
     def step_tokens(self, device: str) -> int:
         """`token_budget`, or what it is on a device of this type."""

@@ -41,6 +41,10 @@ def idle_settings(config: EngineConfig) -> dict[str, str]:
         found["draft_model"] = (
             f"with speculate {config.speculate!r} no model guesses: add speculate 'draft', or 'mtp'"
         )
+    for name in ("collectives", "rank_timeout"):
+        is_default = getattr(config, name) == type(config).__dataclass_fields__[name].default
+        if config.num_ranks == 1 and not is_default:
+            found[name] = "the model is on one rank: add tensor_parallel, or leave it out"
     return found
 
 

@@ -5,10 +5,8 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
-from yaie.backends import Backend, choose_backend
 from yaie.core.batch import StepPlan
 from yaie.core.config import EngineConfig
 from yaie.core.contracts import ApiServer
@@ -21,13 +19,12 @@ from yaie.engine.drafting.loading import load_drafting
 from yaie.engine.facts import EngineFacts
 from yaie.engine.intake.chat import encode_chat
 from yaie.engine.intake.requests import Intake, Prompt
+from yaie.engine.loading import load_model
 from yaie.engine.mailbox import Mailbox
 from yaie.engine.step.assembly import Machine, assemble
 from yaie.engine.step.counters import Counters
 from yaie.engine.step.recovery import RecoveringMachine, parts_in_steps
-from yaie.models.loader import ModelLoader, resolve_device
 from yaie.parts import Part
-from yaie.worker.deterministic import check_deterministic
 from yaie.worker.threads import use_threads
 
 Json = dict[str, Any]
@@ -47,19 +44,8 @@ class LLMEngine:
         Raises ConfigError, ModelError, PartError, or KernelError for CUDA that does not compile.
         """
         self.config = configured(config, settings)
-        use_threads(self.config.threads)
-        device = resolve_device(self.config)
-        loader = ModelLoader(self.config)
-        self.backend: Backend = choose_backend(
-            self.config, device, loader.head_dims, packed=loader.is_packed
-        )
-        check_deterministic(self.config, self.backend.name, device)
-        self.backend.prepare(device)
-        self._model = loader.load(
-            self.backend.make_ops(),
-            self.backend.dtypes,
-            partial(self.backend.make_packed_products, device),
-        )
+        use_threads(self.config.threads, self.config.num_ranks)
+        self.backend, self._model, self._crew = load_model(self.config)
         self._drafting = load_drafting(self.config, self._model, self.backend)
         self.max_model_len = self._model.max_length
         self._counters = Counters()
@@ -80,9 +66,10 @@ class LLMEngine:
                 counters.planned,
                 on_verified=counters.verified,
                 drafting=self._drafting,
+                crew=self._crew,
             )
 
-        if parts_in_steps(self.backend.parts):
+        if self._crew is None and parts_in_steps(self.backend.parts):
             return RecoveringMachine(make, self.config, self.backend.parts)
         return make(self.config)
 
@@ -309,8 +296,13 @@ class LLMEngine:
         """Forget every cached prefix that no request uses; returns how many blocks that freed."""
         return self._machine.reset_prefix_cache()
 
+    def on_loss(self, tell: Callable[[str], None]) -> None:
+        """Call this, on another thread, with the reason when a rank is lost: the engine is dead then."""
+        if self._crew is not None:
+            self._crew.on_loss(tell)
+
     def close(self) -> None:
-        """End the thread of the worker, if it has one. No step follows."""
+        """End the thread of the worker, if it has one, and other ranks. No step follows."""
         self._machine.worker.close()
 
     def check(self) -> None:

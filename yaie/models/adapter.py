@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import torch
@@ -10,9 +11,10 @@ from torch import Tensor
 from yaie.core.batch import KVLayerSpec
 from yaie.core.contracts import Attend, TransformerOps
 from yaie.core.errors import ModelError
-from yaie.models.layout import Destination, Layout
-from yaie.models.linear import Linear, tied_linear
+from yaie.models.layout import Destination, Layout, Stored
+from yaie.models.linear import Linear, SummedLinear, tied_linear
 from yaie.models.schemes import Packing
+from yaie.models.shard import Whole
 
 
 class ModelAdapter(ABC):
@@ -63,11 +65,14 @@ class ModelAdapter(ABC):
     kv_layers: one entry for each attention layer; its index is the first argument of `attend`.
     vocab_size: width of the logits.
     max_length: longest sequence, in tokens. Never longer than what the constructor was given.
-    num_parameters, weight_bytes: set by `load_weights`.
+    num_parameters, weight_bytes: set by `load_weights`; of the model, and of what is held here.
     """
 
     takes_packed: ClassVar[bool] = False
     """Whether its layers' products are made by `layer_linear`, so that a checkpoint may pack them."""
+
+    takes_shards: ClassVar[bool] = False
+    """Whether it holds no more of the model than its `shard`: then it has `embedded` and `continued`."""
 
     checkpoint_prefix: str = ""
     """Leading part of tensor names that some checkpoints of the family leave out."""
@@ -89,11 +94,14 @@ class ModelAdapter(ABC):
         device: torch.device,
         max_length: int,
         packing: Packing | None = None,
+        shard: Whole | None = None,
     ) -> None:
         """config: a transformers PretrainedConfig. max_length: no sequence will be longer. packing: how
-        the weights of the layers' products are stored, if not as they are."""
+        the weights of the layers' products are stored, if not as they are. shard: what is held of the
+        model; all if None."""
         self.config = config
         self.packing = packing
+        self.shard = shard or Whole()
         self.ops = ops
         self.dtype = dtype
         self.device = device
@@ -104,6 +112,12 @@ class ModelAdapter(ABC):
     def handles(cls, config: Any) -> bool:
         """Whether this adapter computes what `config` describes."""
         return True
+
+    @classmethod
+    def inner_features(cls, config: Any) -> int:
+        """Width of a feed-forward layer between its two products."""
+        width: int = config.intermediate_size
+        return width
 
     def empty(self, *shape: int) -> Tensor:
         """An uninitialised weight of the model's dtype, on its device."""
@@ -117,6 +131,13 @@ class ModelAdapter(ABC):
         """A product of a decoder layer: packed, where the checkpoint packs them."""
         return Linear(layout, self.dtype, self.device, packing=self.packing)
 
+    def summed_linear(self, layout: Layout) -> Linear | SummedLinear:
+        """`layer_linear` of a product whose inputs may be split over ranks."""
+        if self.shard.size == 1:
+            return self.layer_linear(layout)
+        bias = self.empty(layout.out_features) if layout.bias else None
+        return SummedLinear(self.layer_linear(replace(layout, bias=False)), bias, self.shard)
+
     def destinations(self) -> dict[str, Destination]:
         """Where each tensor of a checkpoint goes, by its name without `checkpoint_prefix`."""
         raise NotImplementedError(
@@ -124,7 +145,7 @@ class ModelAdapter(ABC):
         )
 
     @torch.inference_mode()
-    def load_weights(self, tensors: Iterable[tuple[str, Tensor]]) -> None:
+    def load_weights(self, tensors: Iterable[tuple[str, Stored]]) -> None:
         """Take the weights over from (name in the checkpoint, tensor) pairs, in any order.
 
         Raises ModelError that names tensors which are missing, unexpected or of a wrong shape.
@@ -136,25 +157,26 @@ class ModelAdapter(ABC):
         for name, tensor in tensors:
             destination = missing.pop(name.removeprefix(self.checkpoint_prefix), None)
             if destination is None:
-                if not name.endswith(ignored):
+                if self.is_elsewhere(name.removeprefix(self.checkpoint_prefix)):
+                    self.num_parameters += tensor.numel()
+                elif not name.endswith(ignored):
                     unexpected.append(name)
                 continue
             try:
                 destination.fill(tensor)
             except ValueError as error:
                 misshapen.append(f"{name} {error}")
-            if self.packing is None:
-                self.count(tensor.numel())
-            else:
-                self.num_parameters += tensor.numel() * destination.parameters
-                self.weight_bytes += destination.weight_bytes
+            self.num_parameters += tensor.numel() * destination.parameters
+            self.weight_bytes += destination.weight_bytes
         check_weights(missing, unexpected, misshapen)
         self.weights_loaded()
 
-    def count(self, num_parameters: int) -> None:
-        """Add to the totals that `num_parameters` and `weight_bytes` report."""
-        self.num_parameters += num_parameters
-        self.weight_bytes += num_parameters * self.dtype.itemsize
+    def is_elsewhere(self, name: str) -> bool:
+        """Whether a tensor that has no destination here belongs to a layer of another stage.
+
+        name: without `checkpoint_prefix`.
+        """
+        return False
 
     def tied_head(self, table: Tensor) -> Linear:
         """The output head of a model that uses its embedding table [vocab, hidden] for it."""
@@ -169,12 +191,32 @@ class ModelAdapter(ABC):
     def forward(self, token_ids: Tensor, positions: Tensor, attend: Attend) -> Tensor:
         """Run the layers. token_ids, positions: [T] int64; returns [T, hidden], finally normed."""
 
+    def embedded(self, token_ids: Tensor, positions: Tensor) -> Tensor:
+        """What the first layer is given: [T, hidden]. Asked of the first stage alone."""
+        raise NotImplementedError(f"{type(self).__name__} is not split into stages")
+
+    def continued(self, states: Tensor, positions: Tensor, attend: Attend) -> Tensor:
+        """Run this stage's layers on states [T, hidden], which may be overwritten.
+
+        Returns what the next stage is given, [T, hidden], or finally normed states in the last.
+        """
+        raise NotImplementedError(f"{type(self).__name__} is not split into stages")
+
     @abstractmethod
     def logits(self, hidden: Tensor) -> Tensor:
         """Scores of the next token. hidden: [m, hidden], rows of `forward`'s result.
 
         Returns [m, vocab_size] float32, freshly allocated: the sampler may overwrite it.
         """
+
+
+def of_other_layers(name: str, prefix: str, num_layers: int, held: range) -> bool:
+    """Whether a tensor `<prefix>.<index>.<...>` is of a layer that another stage has."""
+    start, _, rest = name.partition(".")
+    index = rest.partition(".")[0]
+    if start != prefix or not index.isdigit():
+        return False
+    return int(index) < num_layers and int(index) not in held
 
 
 def check_weights(

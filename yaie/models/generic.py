@@ -39,7 +39,7 @@ class GenericAdapter(ModelAdapter):
         self.kv_layers = []
         self.model: ForeignModel
 
-    def load_weights(self, tensors: Iterable[tuple[str, Tensor]]) -> None:
+    def load_weights(self, tensors: Iterable[tuple[str, Any]]) -> None:
         """Build the model around the weights, and try it.
 
         Raises ModelError if the weights do not fit, or if the model cannot run on a paged cache.

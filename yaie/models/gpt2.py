@@ -1,6 +1,7 @@
 """GPT-2 (Radford et al. 2019), and what was tuned from it, such as DialoGPT."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -9,9 +10,11 @@ from torch import Tensor
 
 from yaie.core.batch import AttentionSpec, KVLayerSpec
 from yaie.core.contracts import Attend, TransformerOps
-from yaie.models.adapter import ModelAdapter, register
-from yaie.models.layout import Destination, whole
-from yaie.models.linear import Linear
+from yaie.models.adapter import ModelAdapter, of_other_layers, register
+from yaie.models.layout import Cut, Destination, held, whole
+from yaie.models.linear import Linear, SummedLinear
+from yaie.models.schemes import Packing
+from yaie.models.shard import Whole
 
 
 @dataclass(slots=True)
@@ -38,10 +41,10 @@ class Block:
 
     attention_norm: LayerNorm
     qkv: Linear
-    output: Linear
+    output: Linear | SummedLinear
     mlp_norm: LayerNorm
     up: Linear
-    down: Linear
+    down: Linear | SummedLinear
     attention: AttentionSpec
 
     def destinations(self) -> dict[str, Destination]:
@@ -61,6 +64,7 @@ class GPT2Adapter(ModelAdapter):
     """Learned positions, LayerNorm, GELU; matrices stored as [in, out]; tied output head."""
 
     checkpoint_prefix = "transformer."
+    takes_shards = True
     ignored_tensors = (".attn.bias", ".attn.masked_bias", "lm_head.weight")
 
     def __init__(
@@ -70,8 +74,11 @@ class GPT2Adapter(ModelAdapter):
         dtype: torch.dtype,
         device: torch.device,
         max_length: int,
+        packing: Packing | None = None,
+        shard: Whole | None = None,
     ) -> None:
-        super().__init__(config, ops, dtype, device, max_length)
+        super().__init__(config, ops, dtype, device, max_length, packing, shard)
+        shard = self.shard
         from transformers.activations import ACT2FN
 
         # gelu_new is the tanh form of GELU in eight small kernels; torch has it as one.
@@ -79,35 +86,46 @@ class GPT2Adapter(ModelAdapter):
         self.activation = ACT2FN["gelu_pytorch_tanh" if name == "gelu_new" else name]
         self.hidden_size = config.hidden_size
         self.head_dim = config.hidden_size // config.num_attention_heads
-        self.kv_layers = [
-            KVLayerSpec(config.num_attention_heads, self.head_dim)
-        ] * config.num_hidden_layers
-        self.embedding = self.empty(config.vocab_size, config.hidden_size)
-        self.position_embedding = self.empty(config.max_position_embeddings, config.hidden_size)
-        self.blocks = [self._block(index) for index in range(config.num_hidden_layers)]
-        self.norm = self._norm()
+        self.heads, _ = shard.heads(config.num_attention_heads, config.num_attention_heads)
+        self.held_layers = shard.layers(config.num_hidden_layers)
+        self.kv_layers = [KVLayerSpec(len(self.heads), self.head_dim)] * len(self.held_layers)
+        self.vocab = shard.vocab(config.vocab_size)
+        if shard.is_first or shard.is_last:  # whose output head it is
+            self.embedding = self.empty(held(self.vocab), config.hidden_size)
+        if shard.is_first:
+            self.embed = shard.lookup(self.embedding, self.vocab)
+            self.position_embedding = self.empty(config.max_position_embeddings, config.hidden_size)
+        self.blocks = [self._block(index) for index in self.held_layers]
+        if shard.is_last:
+            self.norm = self._norm()
+            self.joined = shard.joined(config.vocab_size)
 
     @classmethod
     def handles(cls, config: Any) -> bool:
         return bool(config.tie_word_embeddings) and not config.add_cross_attention
+
+    @classmethod
+    def inner_features(cls, config: Any) -> int:
+        width: int = config.n_inner or 4 * config.hidden_size
+        return width
 
     def _norm(self) -> LayerNorm:
         hidden = self.hidden_size
         return LayerNorm(self.empty(hidden), self.empty(hidden), self.config.layer_norm_epsilon)
 
     def _block(self, index: int) -> Block:
-        hidden, inner = self.hidden_size, self.config.n_inner or 4 * self.hidden_size
-
-        def product(inputs: int, outputs: int) -> Linear:
-            return self.linear(whole(inputs, outputs, bias=True, transposed=True))
-
+        hidden = self.hidden_size
+        inner = self.shard.width(self.inner_features(self.config))
+        heads = self.config.num_attention_heads
+        own = self.shard.features(self.heads, self.head_dim, heads)
+        layout = partial(whole, bias=True, transposed=True)
         return Block(
             attention_norm=self._norm(),
-            qkv=product(hidden, 3 * hidden),
-            output=product(hidden, hidden),
+            qkv=self.linear(layout(hidden, self.shard.qkv(heads, heads, self.head_dim))),
+            output=self.summed_linear(layout(own, hidden)),
             mlp_norm=self._norm(),
-            up=product(hidden, inner),
-            down=product(inner, hidden),
+            up=self.linear(layout(hidden, inner)),
+            down=self.summed_linear(layout(inner, hidden)),
             attention=AttentionSpec(self._scale(index)),
         )
 
@@ -116,28 +134,42 @@ class GPT2Adapter(ModelAdapter):
         return scale / (layer + 1) if self.config.scale_attn_by_inverse_layer_idx else scale
 
     def destinations(self) -> dict[str, Destination]:
-        places = {
-            "wte.weight": Destination(self.embedding),
-            "wpe.weight": Destination(self.position_embedding),
-            **self.norm.destinations("ln_f"),
-        }
-        for index, block in enumerate(self.blocks):
+        places: dict[str, Destination] = {}
+        if self.shard.is_first or self.shard.is_last:
+            cut = self.vocab if isinstance(self.vocab, Cut) else None
+            places["wte.weight"] = Destination(self.embedding, cuts=(cut, None))
+        if self.shard.is_first:
+            places["wpe.weight"] = Destination(self.position_embedding)
+        if self.shard.is_last:
+            places |= self.norm.destinations("ln_f")
+        for index, block in zip(self.held_layers, self.blocks, strict=True):
             places |= {f"h.{index}.{name}": place for name, place in block.destinations().items()}
         return places
 
+    def is_elsewhere(self, name: str) -> bool:
+        if name in ("wte.weight", "wpe.weight", "ln_f.weight", "ln_f.bias"):
+            return self.shard.stages > 1
+        return of_other_layers(name, "h", self.config.num_hidden_layers, self.held_layers)
+
     def weights_loaded(self) -> None:
-        self.head = self.tied_head(self.embedding)
+        if self.shard.is_last:
+            self.head = self.tied_head(self.embedding)
 
     def forward(self, token_ids: Tensor, positions: Tensor, attend: Attend) -> Tensor:
-        hidden = F.embedding(token_ids, self.embedding)
-        hidden = hidden + F.embedding(positions, self.position_embedding)
+        return self.continued(self.embedded(token_ids, positions), positions, attend)
+
+    def embedded(self, token_ids: Tensor, positions: Tensor) -> Tensor:
+        return self.embed(token_ids) + F.embedding(positions, self.position_embedding)
+
+    def continued(self, states: Tensor, positions: Tensor, attend: Attend) -> Tensor:
+        hidden = states
         for index, block in enumerate(self.blocks):
-            q, k, v = block.qkv(block.attention_norm(hidden)).split(self.hidden_size, dim=1)
+            q, k, v = block.qkv(block.attention_norm(hidden)).chunk(3, dim=1)
             q, k, v = (part.unflatten(1, (-1, self.head_dim)) for part in (q, k, v))
             attended = attend(index, q, k, v, block.attention)
             hidden = hidden + block.output(attended.flatten(1))
             hidden = hidden + block.down(self.activation(block.up(block.mlp_norm(hidden))))
-        return self.norm(hidden)
+        return self.norm(hidden) if self.shard.is_last else hidden
 
     def logits(self, hidden: Tensor) -> Tensor:
-        return self.head.in_float32(hidden)
+        return self.joined(self.head.in_float32(hidden))

@@ -6,6 +6,7 @@ from torch import Tensor
 from yaie.core.products import PlainWeight
 from yaie.models.layout import Destination, Layout, whole
 from yaie.models.schemes import Packing, Scheme, choose_scheme
+from yaie.models.shard import Whole
 
 
 class Linear:
@@ -58,3 +59,30 @@ def tied_linear(table: Tensor) -> Linear:
     """
     vocab, hidden = table.shape
     return Linear(whole(hidden, vocab), table.dtype, table.device, shared=table)
+
+
+class SummedLinear:
+    """A product whose inputs are split over ranks: each multiplies its columns of the weight, and the
+    products are summed. Called like a `Linear`; the bias is added once, behind the sum."""
+
+    def __init__(self, product: Linear, bias: Tensor | None, shard: Whole) -> None:
+        """product: without bias. bias: [out] or None, to be filled, the same on every rank."""
+        self._product = product
+        self._bias = bias
+        self._summed = shard.summed(product, bias)
+
+    def destinations(self, name: str) -> dict[str, Destination]:
+        """Where the tensors of the product `name` go."""
+        places = self._product.destinations(name)
+        if self._bias is not None:
+            places[f"{name}.bias"] = Destination(self._bias)
+        return places
+
+    @property
+    def plain(self) -> None:
+        """No kernel multiplies and sums over ranks by itself."""
+        return None
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """x: [rows, held inputs]; returns [rows, out_features]."""
+        return self._summed(x)

@@ -4,17 +4,17 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from yaie.core.batch import AttentionSpec, HeadNorms, KVLayerSpec, Rotation
 from yaie.core.contracts import Attend, TransformerOps
 from yaie.core.products import FusedProducts, PlainWeight
-from yaie.models.adapter import ModelAdapter, register
-from yaie.models.layout import Destination, stacked, whole
-from yaie.models.linear import Linear
+from yaie.models.adapter import ModelAdapter, of_other_layers, register
+from yaie.models.layout import Cut, Destination, held, stacked, whole
+from yaie.models.linear import Linear, SummedLinear
 from yaie.models.rope import rope_tables
 from yaie.models.schemes import Packing
+from yaie.models.shard import Whole
 
 
 class Biases(NamedTuple):
@@ -40,10 +40,10 @@ class DecoderLayer:
 
     attention_norm: Tensor
     qkv: Linear
-    output: Linear
+    output: Linear | SummedLinear
     mlp_norm: Tensor
     gate_up: Linear
-    down: Linear
+    down: Linear | SummedLinear
     attention: AttentionSpec
 
     @property
@@ -74,6 +74,7 @@ class LlamaAdapter(ModelAdapter):
 
     checkpoint_prefix = "model."
     takes_packed = True
+    takes_shards = True
     ignored_tensors: tuple[str, ...] = ("rotary_emb.inv_freq",)
 
     def __init__(
@@ -84,23 +85,33 @@ class LlamaAdapter(ModelAdapter):
         device: torch.device,
         max_length: int,
         packing: Packing | None = None,
+        shard: Whole | None = None,
     ) -> None:
-        super().__init__(config, ops, dtype, device, max_length, packing)
+        super().__init__(config, ops, dtype, device, max_length, packing, shard)
+        shard = self.shard
         self.fused: FusedProducts | None = getattr(ops, "fused", None)
         self.plain: list[PlainProducts] | None = None
-        self.num_heads = config.num_attention_heads
-        self.num_kv_heads = config.num_key_value_heads
-        self.head_dim = getattr(config, "head_dim", None) or config.hidden_size // self.num_heads
-        self.kv_layers = [KVLayerSpec(self.num_kv_heads, self.head_dim)] * config.num_hidden_layers
+        heads = config.num_attention_heads
+        self.head_dim = getattr(config, "head_dim", None) or config.hidden_size // heads
+        self.heads, self.kv_heads = shard.heads(heads, config.num_key_value_heads)
+        self.held_layers = shard.layers(config.num_hidden_layers)
+        kind = KVLayerSpec(len(self.kv_heads), self.head_dim)
+        self.kv_layers = [kind] * len(self.held_layers)
         self.eps = config.rms_norm_eps
         self.cos, self.sin = rope_tables(config, max_length, device)
-        self.embedding = self.empty(config.vocab_size, config.hidden_size)
-        self.layers = [self.decoder_layer(index) for index in range(config.num_hidden_layers)]
-        self.norm = self.empty(config.hidden_size)
-        if config.tie_word_embeddings:
+        self.vocab = shard.vocab(config.vocab_size)
+        is_tied = config.tie_word_embeddings
+        if shard.is_first or (shard.is_last and is_tied):
+            self.embedding = self.empty(held(self.vocab), config.hidden_size)
+            self.embed = shard.lookup(self.embedding, self.vocab)
+        self.layers = [self.decoder_layer(index) for index in self.held_layers]
+        if is_tied:
             self.ignored_tensors = (*self.ignored_tensors, "lm_head.weight")
-        else:
-            self.head = self.linear(whole(config.hidden_size, config.vocab_size))
+        if shard.is_last:
+            self.norm = self.empty(config.hidden_size)
+            self.joined = shard.joined(config.vocab_size)
+            if not is_tied:
+                self.head = self.linear(whole(config.hidden_size, self.vocab))
 
     @classmethod
     def handles(cls, config: Any) -> bool:
@@ -116,39 +127,48 @@ class LlamaAdapter(ModelAdapter):
         return None
 
     def decoder_layer(self, index: int) -> DecoderLayer:
-        """A layer of this width, whose weights are not there yet."""
-        config = self.config
-        hidden, intermediate = config.hidden_size, config.intermediate_size
-        query, key = self.num_heads * self.head_dim, self.num_kv_heads * self.head_dim
+        """Layer `index` of the model, whose weights are not there yet."""
+        config, shard = self.config, self.shard
+        hidden, intermediate = config.hidden_size, shard.width(config.intermediate_size)
+        query = shard.features(self.heads, self.head_dim, config.num_attention_heads)
+        key = shard.features(self.kv_heads, self.head_dim, config.num_key_value_heads)
         biases = self.biases()
         # ANCHOR: products
         return DecoderLayer(
             attention_norm=self.empty(hidden),
             qkv=self.layer_linear(stacked(hidden, [query, key, key], bias=biases.qkv)),
-            output=self.layer_linear(whole(query, hidden, bias=biases.output)),
+            output=self.summed_linear(whole(query, hidden, bias=biases.output)),
             mlp_norm=self.empty(hidden),
             gate_up=self.layer_linear(
                 stacked(hidden, [intermediate, intermediate], bias=biases.mlp)
             ),
-            down=self.layer_linear(whole(intermediate, hidden, bias=biases.mlp)),
+            down=self.summed_linear(whole(intermediate, hidden, bias=biases.mlp)),
             attention=AttentionSpec(scale=self.head_dim**-0.5, window=self.window(index)),
         )
         # ANCHOR_END: products
 
     def destinations(self) -> dict[str, Destination]:
-        places = {
-            "embed_tokens.weight": Destination(self.embedding),
-            "norm.weight": Destination(self.norm),
-        }
-        for index, layer in enumerate(self.layers):
+        places: dict[str, Destination] = {}
+        shard, is_tied = self.shard, self.config.tie_word_embeddings
+        if shard.is_first or (shard.is_last and is_tied):
+            cut = self.vocab if isinstance(self.vocab, Cut) else None
+            places["embed_tokens.weight"] = Destination(self.embedding, cuts=(cut, None))
+        for index, layer in zip(self.held_layers, self.layers, strict=True):
             for name, place in layer.destinations().items():
                 places[f"layers.{index}.{name}"] = place
-        if not self.config.tie_word_embeddings:
-            places |= self.head.destinations("lm_head")
+        if shard.is_last:
+            places["norm.weight"] = Destination(self.norm)
+            if not is_tied:
+                places |= self.head.destinations("lm_head")
         return places
 
+    def is_elsewhere(self, name: str) -> bool:
+        if name in ("embed_tokens.weight", "norm.weight", "lm_head.weight"):
+            return self.shard.stages > 1 and not name.endswith(self.ignored_tensors)
+        return of_other_layers(name, "layers", self.config.num_hidden_layers, self.held_layers)
+
     def weights_loaded(self) -> None:
-        if self.config.tie_word_embeddings:
+        if self.shard.is_last and self.config.tie_word_embeddings:
             self.head = self.tied_head(self.embedding)
         plain = [layer.plain for layer in self.layers]
         found = [products for products in plain if products is not None]
@@ -156,18 +176,27 @@ class LlamaAdapter(ModelAdapter):
 
     # ANCHOR: forward
     def forward(self, token_ids: Tensor, positions: Tensor, attend: Attend) -> Tensor:
-        residual = F.embedding(token_ids, self.embedding)
+        return self.continued(self.embedded(token_ids, positions), positions, attend)
+
+    def embedded(self, token_ids: Tensor, positions: Tensor) -> Tensor:
+        return self.embed(token_ids)
+
+    def continued(self, states: Tensor, positions: Tensor, attend: Attend) -> Tensor:
+        residual = states
         if self.plain is not None and self.fused is not None and self.fused.takes(residual):
             return self._fused(self.fused, self.plain, residual, positions, attend)
         hidden = self.ops.rms_norm(residual, self.layers[0].attention_norm, self.eps)
         # Each norm ends one block and begins the next, so it takes the residual addition along.
-        following = [layer.attention_norm for layer in self.layers[1:]] + [self.norm]
+        following: list[Tensor | None] = [layer.attention_norm for layer in self.layers[1:]]
+        following.append(self.norm if self.shard.is_last else None)
         for index, (layer, next_norm) in enumerate(zip(self.layers, following, strict=True)):
             hidden = layer.output(self._attention(index, layer.qkv(hidden), positions, attend))
             hidden, residual = self.ops.fused_add_rms_norm(
                 hidden, residual, layer.mlp_norm, self.eps
             )
             hidden = layer.down(self.ops.silu_mul(layer.gate_up(hidden)))
+            if next_norm is None:  # it is the next stage's
+                return residual + hidden
             hidden, residual = self.ops.fused_add_rms_norm(hidden, residual, next_norm, self.eps)
         return hidden
 
@@ -196,6 +225,8 @@ class LlamaAdapter(ModelAdapter):
             residual = fused.onto(hidden, plain.output, residual)
             hidden = fused.gated(residual, layer.mlp_norm, self.eps, plain.gate_up)
             residual = fused.onto(hidden, plain.down, residual)
+        if not self.shard.is_last:
+            return residual
         return self.ops.rms_norm(residual, self.norm, self.eps)
 
     def head_norms(self, layer: int) -> HeadNorms | None:
@@ -203,4 +234,4 @@ class LlamaAdapter(ModelAdapter):
         return None
 
     def logits(self, hidden: Tensor) -> Tensor:
-        return self.head.in_float32(hidden)
+        return self.joined(self.head.in_float32(hidden))

@@ -22,9 +22,10 @@ from yaie.models.hub import fetch_model, find_model
 from yaie.models.packing import read_format
 from yaie.models.rope import max_context
 from yaie.models.schemes import Packing
+from yaie.models.shard import Whole, check_shapes
 from yaie.models.supported import check_architecture
 from yaie.models.tokenizer import Tokenizer
-from yaie.models.weights import checkpoint_files, read_tensors, total_bytes
+from yaie.models.weights import checkpoint_files, read_stored, read_tensors, total_bytes
 
 FEWEST_IN_BFLOAT16 = 100_000_000
 """Weights from which half the bytes are worth rounded numbers on a CPU."""
@@ -105,17 +106,19 @@ class ModelLoader:
         ops: TransformerOps,
         dtypes: Collection[torch.dtype] | None = None,
         products: Callable[[], PackedProducts] | None = None,
+        shard: Whole | None = None,
     ) -> LoadedModel:
         """Download what is missing, and load. ops: the part that a hand-written adapter computes with.
         dtypes: those that a CPU's dtype is chosen from; all if None. products: makes what multiplies
-        packed weights, asked for if the checkpoint has some.
+        packed weights, asked for if the checkpoint has some. shard: what is held of the model; all if
+        None.
 
         Raises ModelError if weights or tokenizer cannot be had or do not fit config.json.
         """
-        folder = fetch_model(self._source, self._progress)
+        folder = self.fetch()
         tokenizer = Tokenizer.load(folder, self.model_type)
         generation = read_generation_config(folder)
-        adapter, folder = self.load_adapter(ops, dtypes, products)
+        adapter, folder = self.load_adapter(ops, dtypes, products, shard)
         return LoadedModel(
             adapter=adapter,
             tokenizer=tokenizer,
@@ -133,32 +136,70 @@ class ModelLoader:
             dtype_note=self._dtype_note,
         )
 
+    def fetch(self) -> Path:
+        """Download what is missing; returns the folder. Raises ModelError."""
+        return fetch_model(self._source, self._progress)
+
     def load_adapter(
         self,
         ops: TransformerOps,
         dtypes: Collection[torch.dtype] | None = None,
         products: Callable[[], PackedProducts] | None = None,
+        shard: Whole | None = None,
     ) -> tuple[ModelAdapter, Path]:
         """The model without a tokenizer, and its folder. Arguments and errors are those of `load`."""
-        folder = fetch_model(self._source, self._progress)
+        folder = self.fetch()
         files = checkpoint_files(folder)
         self.dtype = choose_dtype(self._wanted, self._config, self.device, folder, dtypes)
-        adapter = self._adapter(ops, products)
+        adapter = self._adapter(ops, products, shard)
         with _progress_bar(self.name, total_bytes(files), self._progress) as advance:
-            adapter.load_weights(read_tensors(files, advance))
+            read = read_tensors if shard is None else read_stored
+            adapter.load_weights(read(files, advance))
         return adapter, folder
 
+    def check_ranks(self, config: EngineConfig) -> None:
+        """Raise ConfigError unless the model can be split over the ranks that `config` asks for."""
+        if config.num_ranks == 1:
+            return
+        model, kind = self._config, self._kind
+        if not kind.takes_shards:
+            raise ConfigError(
+                f"{self.architecture} runs on one rank as yet: leave out tensor_parallel and "
+                "pipeline_parallel. Llama, Mistral, Qwen2, Qwen3 and GPT-2 run on several.",
+                param="tensor_parallel",
+            )
+        if self.is_packed and config.tensor_parallel > 1:
+            raise ConfigError(
+                f"the weights of {self.name} are quantised, and split by stages alone as yet: leave out "
+                f"tensor_parallel, and set pipeline_parallel to at most {model.num_hidden_layers}",
+                param="tensor_parallel",
+            )
+        heads = model.num_attention_heads
+        check_shapes(
+            self.name,
+            config.tensor_parallel,
+            config.pipeline_parallel,
+            heads=heads,
+            kv_heads=getattr(model, "num_key_value_heads", None) or heads,
+            inner=kind.inner_features(model),
+            layers=model.num_hidden_layers,
+        )
+
     def _adapter(
-        self, ops: TransformerOps, products: Callable[[], PackedProducts] | None
+        self,
+        ops: TransformerOps,
+        products: Callable[[], PackedProducts] | None,
+        shard: Whole | None,
     ) -> ModelAdapter:
         how = self._config, ops, self.dtype, self.device, self.max_length
+        more: dict[str, Any] = {} if shard is None else {"shard": shard}
         if self._format is None:
-            return self._kind(*how)
+            return self._kind(*how, **more)
         if products is None:
             raise ModelError(
                 f"the weights of {self.name} are quantised, and nothing multiplies them"
             )
-        return self._kind(*how, packing=Packing(self._format, products()))
+        return self._kind(*how, packing=Packing(self._format, products()), **more)
 
     @property
     def _dtype_note(self) -> str:

@@ -11,6 +11,7 @@ from yaie.models.layout import Destination
 from yaie.models.llama import Biases
 from yaie.models.qwen2 import Qwen2Adapter
 from yaie.models.schemes import Packing
+from yaie.models.shard import Whole
 
 
 @register("Qwen3ForCausalLM")
@@ -25,8 +26,9 @@ class Qwen3Adapter(Qwen2Adapter):
         device: torch.device,
         max_length: int,
         packing: Packing | None = None,
+        shard: Whole | None = None,
     ) -> None:
-        super().__init__(config, ops, dtype, device, max_length, packing)
+        super().__init__(config, ops, dtype, device, max_length, packing, shard)
         self._head_norms = [
             HeadNorms(ops.rms_norm, self.empty(self.head_dim), self.empty(self.head_dim), self.eps)
             for _ in self.layers
@@ -38,7 +40,7 @@ class Qwen3Adapter(Qwen2Adapter):
 
     def destinations(self) -> dict[str, Destination]:
         places = super().destinations()
-        for index, norms in enumerate(self._head_norms):
+        for index, norms in zip(self.held_layers, self._head_norms, strict=True):
             places[f"layers.{index}.self_attn.q_norm.weight"] = Destination(norms.q)
             places[f"layers.{index}.self_attn.k_norm.weight"] = Destination(norms.k)
         return places

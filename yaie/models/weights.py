@@ -2,8 +2,10 @@
 
 import json
 from collections.abc import Callable, Iterator
+from functools import partial
+from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from yaie.core.errors import ModelError
 
@@ -86,20 +88,65 @@ def read_tensors(
     advance: called with the bytes of each tensor once it has been consumed.
     Raises ModelError naming a file that is corrupt.
     """
+    for name, tensor in read_stored(files, lambda _: None):
+        whole = tensor[(slice(None),) * len(tensor.shape)]
+        yield name, whole
+        advance(whole.nbytes)
+
+
+class StoredTensor:
+    """A tensor in a safetensors file, read as far as it is asked for. See `layout.Stored`.
+
+    shape: of the whole.
+    """
+
+    def __init__(self, path: Path, file: Any, name: str, read: Callable[[int], None]) -> None:
+        """file: an open `safe_open` of `path`. read: called with the bytes of each part that is read."""
+        self._path = path
+        self._part = file.get_slice(name)
+        self._whole = partial(file.get_tensor, name)
+        self._read = read
+        self.shape: tuple[int, ...] = tuple(self._part.get_shape())
+
+    def numel(self) -> int:
+        return prod(self.shape)
+
+    def __getitem__(self, index: tuple[slice, ...]) -> "Tensor":
+        """Raises ModelError if the file is damaged there."""
+        from safetensors import SafetensorError
+
+        is_whole = all(one == slice(None) for one in index)
+        try:
+            tensor: Tensor = self._whole() if is_whole else self._part[index]
+        except (SafetensorError, OSError) as error:
+            raise _damaged(self._path, error) from None
+        self._read(tensor.nbytes)
+        return tensor
+
+
+def read_stored(
+    files: list[Path], advance: Callable[[int], None]
+) -> "Iterator[tuple[str, StoredTensor]]":
+    """(name, tensor) of every tensor, of which only the parts are read that are asked for.
+
+    advance: called with the bytes of each part. Raises as `read_tensors` does.
+    """
     from safetensors import SafetensorError, safe_open
 
     for path in files:
         try:
             with safe_open(path, framework="pt", device="cpu") as file:
                 for name in file.keys():  # noqa: SIM118 (not a dictionary)
-                    tensor = file.get_tensor(name)
-                    yield name, tensor
-                    advance(tensor.nbytes)
+                    yield name, StoredTensor(path, file, name, advance)
         except (SafetensorError, OSError) as error:
-            raise ModelError(
-                f"{path} is not a whole safetensors file ({error}). It is damaged or its download was "
-                "cut short; delete it and fetch the model again."
-            ) from None
+            raise _damaged(path, error) from None
+
+
+def _damaged(path: Path, error: Exception) -> ModelError:
+    return ModelError(
+        f"{path} is not a whole safetensors file ({error}). It is damaged or its download was "
+        "cut short; delete it and fetch the model again."
+    )
 
 
 def total_bytes(files: list[Path]) -> int:

@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass
 from functools import partial
+from typing import Protocol
+
+import torch
 
 from yaie.backends.base import Backend
 from yaie.core.batch import KVLayerSpec
@@ -9,7 +12,6 @@ from yaie.core.config import EngineConfig
 from yaie.core.contracts import Sampler
 from yaie.core.errors import PartError, YaieError
 from yaie.models.adapter import ModelAdapter
-from yaie.models.loader import LoadedModel
 from yaie.models.mtp import MtpHead
 from yaie.worker.deterministic import LoneAttention, LoneSampler, TiledAdapter
 from yaie.worker.draft_worker import DraftWorker
@@ -28,6 +30,22 @@ from yaie.worker.sizing import (
     peak_memory,
 )
 from yaie.worker.worker import Worker
+
+
+class Loaded(Protocol):
+    """What a worker is made of, of a LoadedModel or of a rank's part of one."""
+
+    @property
+    def adapter(self) -> ModelAdapter: ...
+
+    @property
+    def dtype(self) -> torch.dtype: ...
+
+    @property
+    def device(self) -> torch.device: ...
+
+    @property
+    def max_length(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +71,7 @@ class Drafting:
 
 
 def sizes_for(
-    config: EngineConfig, backend: Backend, model: LoadedModel, drafting: Drafting | None = None
+    config: EngineConfig, backend: Backend, model: Loaded, drafting: Drafting | None = None
 ) -> Sizes:
     """What fits, which on a GPU is known once the largest step has been computed.
 
@@ -83,7 +101,7 @@ def sizes_for(
     )
 
 
-def _rehearsed(config: EngineConfig, backend: Backend, model: LoadedModel) -> int:
+def _rehearsed(config: EngineConfig, backend: Backend, model: Loaded) -> int:
     """Bytes that steps take at most; their kernels are compiled then. One block of a pool will do."""
     sizes = Sizes(1, 0, 0, config.max_num_seqs)
     worker = _bare_worker(config, backend, model, sizes)
@@ -103,7 +121,7 @@ def _told(error: RehearsalError) -> YaieError:
     return YaieError(f"a step failed: {fault.message} ({fault.where})")
 
 
-def _kv_layers(model: LoadedModel, head: MtpHead | None) -> list[KVLayerSpec]:
+def _kv_layers(model: Loaded, head: MtpHead | None) -> list[KVLayerSpec]:
     return model.adapter.kv_layers if head is None else head.kv_layers
 
 
@@ -120,7 +138,7 @@ def make_draft_worker(
 def make_worker(
     config: EngineConfig,
     backend: Backend,
-    model: LoadedModel,
+    model: Loaded,
     sizes: Sizes,
     head: MtpHead | None = None,
 ) -> Worker:
@@ -129,14 +147,15 @@ def make_worker(
     Raises ConfigError if graphs are demanded that cannot be had.
     """
     worker = _bare_worker(config, backend, model, sizes, head)
-    worker.decodes, worker.mixed, worker.note = padded_steps(config, backend, worker)
+    if worker.stage is None:
+        worker.decodes, worker.mixed, worker.note = padded_steps(config, backend, worker)
     return worker
 
 
 def _bare_worker(
     config: EngineConfig,
     backend: Backend,
-    model: LoadedModel,
+    model: Loaded,
     sizes: Sizes,
     head: MtpHead | None = None,
 ) -> Worker:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from yaie.backends.attention import attend_through
 from yaie.core.contracts.graphs import DecodeSteps, ToHost
-from yaie.core.step import Ints, Pairs, StepInput, StepMasks, StepResult
+from yaie.core.step import Fault, Ints, Pairs, StepInput, StepMasks, StepResult
 from yaie.worker.drafts import DraftRows, as_tensor, last_tokens
 from yaie.worker.flat_batch import lay_out
 from yaie.worker.logprobs import prompt_logprobs, token_logprobs
@@ -26,7 +26,10 @@ logger = logging.getLogger(__name__)
 
 
 class RunningStep:
-    """See `yaie.core.contracts.StepHandle`."""
+    """See `yaie.core.contracts.StepHandle`.
+
+    drawn: what the sampler drew, row by row, [n] int64 on the device; None before.
+    """
 
     def __init__(self, worker: "Worker", step: StepInput) -> None:
         self._worker = worker
@@ -40,17 +43,38 @@ class RunningStep:
         self._drawn: ToHost | None = None
         self._chunks_finite: ToHost | None = None
         self._pooled: ToHost | None = None
+        self.drawn: Tensor | None = None
+
+    @property
+    def step(self) -> StepInput:
+        """What is computed."""
+        return self._step
+
+    @property
+    def waits(self) -> bool:
+        """Whether logits wait for masks."""
+        return self._logits is not None
+
+    @property
+    def own_result(self) -> StepResult:
+        """What is known of the result."""
+        return self._result
+
+    @property
+    def fault(self) -> Fault | None:
+        """What has broken the step so far."""
+        return self._result.fault
 
     def mask(self, masks: StepMasks) -> None:
         """See the contract."""
         if self._picked is not None:
             masks = masks_of(self._step, masks)
         if len(self._step.seats):  # otherwise all of it was shed
-            self.guarded(lambda: self._sample(masks))
+            self.guarded(lambda: self.sample(masks))
 
     def result(self) -> StepResult:
         """See the contract."""
-        self.guarded(self._collect)
+        self.guarded(self.collect)
         if self._picked is not None and self._result.fault is None:
             return as_asked(self._result, self._whole, self._picked)
         return self._result
@@ -71,13 +95,7 @@ class RunningStep:
     def begin(self) -> None:
         """Everything up to the logits, and sampling too unless it waits for masks."""
         worker, step = self._worker, self._step
-        if step.new is not None:
-            worker.seats.enter(step.new)
-            worker.sampling.enter(step.new)
-        worker.pool.swap_out(_pairs(step.swap_out))
-        worker.pool.swap_in(_pairs(step.swap_in))
-        worker.pool.copy_blocks(_pairs(step.copies))
-        worker.seats.note_blocks(step)
+        self.move()
         replays = worker.decodes is not None and len(step.seats) and not len(step.ahead)
         if worker.decodes is not None and replays and worker.decodes.takes(step):
             self._pick(longest_first(step))
@@ -88,6 +106,17 @@ class RunningStep:
             return
         if not self._fits():  # outside of its handler, whose frames hold tensors
             self._shed_prompts()
+
+    def move(self) -> None:
+        """Take over seats that change hands, and move blocks."""
+        worker, step = self._worker, self._step
+        if step.new is not None:
+            worker.seats.enter(step.new)
+            worker.sampling.enter(step.new)
+        worker.pool.swap_out(_pairs(step.swap_out))
+        worker.pool.swap_in(_pairs(step.swap_in))
+        worker.pool.copy_blocks(_pairs(step.copies))
+        worker.seats.note_blocks(step)
 
     def _pick(self, rows: Picked) -> None:
         self._picked, self._step = rows, pick(self._whole, rows)
@@ -102,13 +131,15 @@ class RunningStep:
             return
         self._rows = worker.sampling.rows(step.seats)
         if not step.masked:
-            self._sample(None)
+            self.sample(None)
 
     def _fits(self) -> bool:
         """Compute the step; False if there is no memory for its prompts."""
         try:
             self._compute()
         except torch.OutOfMemoryError:
+            if not self._worker.adapter.shard.is_whole:
+                raise  # the other ranks have memory, and wait for this one
             if len(answering(self._step, self._worker.seats.num_known)) == len(self._step.seats):
                 raise
             return False
@@ -125,13 +156,18 @@ class RunningStep:
             worker.before_forward()
             hidden = worker.adapter.forward(flat.token_ids, flat.attention.positions, attend)
         self._hidden = hidden if len(step.ahead) else None
+        self.finish(hidden)
+
+    def finish(self, hidden: Tensor) -> None:
+        """Go on from the model's states [T, hidden] of this step's tokens."""
+        step = self._step
         ends = np.cumsum(step.num_tokens, dtype=np.int32)
         self._check_chunks(hidden)
         self._note_prompts(hidden, ends)
         self._pool_states(hidden, ends)
         self._choose_rows(hidden, ends)
         if self._rows is not None and not step.masked:
-            self._sample(None)
+            self.sample(None)
 
     def _shed_prompts(self) -> None:
         """Compute the step again without its prompts."""
@@ -201,7 +237,8 @@ class RunningStep:
         if self._drafts is not None:
             self._drafts.shift(self._rows.batch)
 
-    def _sample(self, masks: StepMasks | None) -> None:
+    def sample(self, masks: StepMasks | None) -> None:
+        """Draw from the logits that are there."""
         rows, logits, worker = self._rows, self._logits, self._worker
         assert rows is not None
         assert logits is not None
@@ -221,11 +258,12 @@ class RunningStep:
         index, tokens = (part if plain is None else part[plain] for part in (rows.index, drawn))
         worker.seats.last_tokens.index_copy_(0, index, tokens.clamp(min=0))
         worker.sampling.advance(rows, drawn, plain)
+        self.drawn = drawn
         self._drawn = worker.to_host(drawn)
         if raw is not None:
             self._logprobs = token_logprobs(raw, drawn[rows.told_index], rows.num_top, rows.named)
 
-    def _collect(self) -> None:
+    def collect(self) -> None:
         """Read what was drawn, and which rows are corrupted."""
         result, samples = self._result, self._step.samples
         if self._drawn is not None:

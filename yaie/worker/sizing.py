@@ -48,7 +48,9 @@ def num_device_blocks(
     """
     if config.num_blocks is not None:
         return config.num_blocks
-    budget = int(free_memory(device) * _share(config, device)) - needed
+    # Ranks have a GPU each, and share the memory of a CPU.
+    sharers = 1 if device.type == "cuda" else config.num_ranks
+    budget = int(free_memory(device) * _share(config, device)) // sharers - needed
     useful = _sequences(config, device) * -(-max_model_len // config.block_size)
     num_blocks = min(budget // bytes_per_block, useful)
     if num_blocks < 1:
@@ -74,10 +76,10 @@ def peak_memory(device: torch.device) -> Iterator[Callable[[], int]]:
 
 
 def num_host_blocks(config: EngineConfig, bytes_per_block: int) -> int:
-    """Blocks of the host pool that preempted requests swap to."""
+    """Blocks of the host pool that preempted requests swap to; each rank has its part of them."""
     if config.preemption != "swap":
         return 0
-    return int(config.swap_space * 2**30) // bytes_per_block
+    return int(config.swap_space * 2**30) // config.num_ranks // bytes_per_block
 
 
 def _share(config: EngineConfig, device: torch.device) -> float:

@@ -14,6 +14,7 @@ from yaie.worker.mtp import MtpDrafts
 from yaie.worker.running_step import RunningStep
 from yaie.worker.sampling import SamplingState
 from yaie.worker.seats import Seats
+from yaie.worker.staged import Stage, StagedStep
 
 
 class Worker:
@@ -57,12 +58,18 @@ class Worker:
         self.mixed: MixedSteps | None = None
         self.mtp: MtpDrafts | None = None
         self.note = ""
+        passing = adapter.shard.passing
+        self.stage = None if passing is None else Stage(passing)
         self.max_model_len = max_model_len
         self.seats = Seats(num_seats, -(-max_model_len // pool.block_size), device)
         self.sampling = SamplingState(num_seats + 1, adapter.vocab_size, device)
 
-    def execute(self, step: StepInput) -> RunningStep:
+    def execute(self, step: StepInput) -> RunningStep | StagedStep:
         """Begin a step. What it raises becomes the fault of its result."""
+        if self.stage is not None:
+            staged = StagedStep(self, self.stage, step)
+            staged.begin()
+            return staged
         running = RunningStep(self, step)
         running.guarded(running.begin)
         return running

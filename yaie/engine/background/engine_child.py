@@ -4,18 +4,15 @@ Started by `EngineProcess`. The main thread sends telemetry now and then, a read
 engine's thread, and that writes its events itself.
 """
 
-import ctypes
 import logging
-import multiprocessing
 import os
 import pickle
-import signal
-import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing.connection import Connection
 
+from yaie.core.child import end_with_parent, leave_signals_to_parent
 from yaie.core.errors import YaieError
 from yaie.core.exit import exit_now
 from yaie.engine.background.engine_thread import EngineThread, Load
@@ -26,7 +23,6 @@ logger = logging.getLogger(__name__)
 
 SNAPSHOT_SECONDS = 0.25
 """Between two looks of the other process at what the engine has done, at least."""
-PR_SET_PDEATHSIG = 1
 
 
 def run_engine(
@@ -36,8 +32,9 @@ def run_engine(
     prepare: Callable[[], None] | None,
 ) -> None:
     """The life of this process: until it is told to stop, its engine is dead, or its parent is gone."""
-    _leave_signals_to_parent()
-    _end_with_parent()
+    leave_signals_to_parent()
+    # The thread that started it is the event loop's, without which the engine is of no use.
+    end_with_parent()
     if prepare is not None:
         prepare()
     engine = EngineThread(load, step_timeout)
@@ -100,21 +97,3 @@ def _portable(error: BaseException, unlogged: str) -> Exception:
     if unlogged:
         logger.error(unlogged, exc_info=error)
     return RuntimeError(f"{type(error).__name__}: {error}")
-
-
-def _leave_signals_to_parent() -> None:
-    """A terminal and a service manager signal both processes, and the parent drains first."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)
-    if hasattr(signal, "pthread_sigmask"):  # they were held back until here
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT, signal.SIGTERM))
-
-
-def _end_with_parent() -> None:
-    """Whatever this process is doing then: `_Wire.read` needs the GIL to notice. For Linux the parent is
-    the thread that started it, the event loop's, without which the engine is of no use."""
-    parent = multiprocessing.parent_process()
-    if sys.platform == "linux" and parent is not None:
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent.pid:  # it was gone before
-            os._exit(1)

@@ -15,13 +15,12 @@ import contextlib
 import logging
 import multiprocessing
 import pickle
-import signal
 import threading
-from collections.abc import Callable, Iterator
-from multiprocessing import resource_tracker
+from collections.abc import Callable
 from pathlib import Path
 from queue import SimpleQueue
 
+from yaie.core.child import how_it_ended, signals_held
 from yaie.core.errors import EngineDeadError
 from yaie.engine.background.engine_child import run_engine
 from yaie.engine.background.engine_thread import Load
@@ -72,7 +71,7 @@ class EngineProcess:
 
     def start(self, tell: Tell) -> None:
         self._tell = tell
-        with _signals_held():
+        with signals_held():
             self.process.start()
         atexit.register(self.process.kill)  # or multiprocessing waits for it at exit
         self._far_end.close()
@@ -112,8 +111,8 @@ class EngineProcess:
             has_told_why = True
         code = self._exit_code()
         if not (has_told_why or self._is_closing):
-            logger.critical("the engine's process is gone: it %s", _how_it_ended(code))
-            self._tell(Failed(EngineDeadError(f"the engine's process {_how_it_ended(code)}")))
+            logger.critical("the engine's process is gone: it %s", how_it_ended(code))
+            self._tell(Failed(EngineDeadError(f"the engine's process {how_it_ended(code)}")))
         self._tell(Ended())
 
     def _exit_code(self) -> int:
@@ -124,24 +123,3 @@ class EngineProcess:
             self.process.join()
         atexit.unregister(self.process.kill)
         return self.process.exitcode or 0
-
-
-@contextlib.contextmanager
-def _signals_held() -> Iterator[None]:
-    """A process that is started meanwhile inherits the mask: Ctrl-C waits until it knows what to do."""
-    if not hasattr(signal, "pthread_sigmask"):  # Windows
-        yield
-        return
-    resource_tracker.ensure_running()  # a process of multiprocessing's own, whose start resets the mask
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def _how_it_ended(code: int) -> str:
-    if code >= 0:
-        return f"exited with {code}"
-    name = signal.Signals(-code).name
-    return f"was ended by {name}" + (", perhaps for want of memory" if name == "SIGKILL" else "")

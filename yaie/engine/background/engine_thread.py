@@ -22,6 +22,7 @@ from yaie.engine.background.messages import (
     Command,
     Ended,
     Failed,
+    Lose,
     Pace,
     Ready,
     Recorded,
@@ -42,6 +43,9 @@ if TYPE_CHECKING:
     from yaie.engine.llm_engine import LLMEngine
 
 logger = logging.getLogger(__name__)
+
+LOSS_SECONDS = 3.0
+"""How long the thread may take to notice that a rank is gone, before it counts as hanging."""
 
 Load = Callable[[], "LLMEngine"]
 
@@ -73,6 +77,7 @@ class EngineThread:
         self._step_mode = step_mode
         self._steps_left = 0 if step_mode else None
         self._has_ended = False
+        self._is_over = threading.Event()  # no step is begun any more
         self._owners: dict[str, int] = {}  # the submission of each request that is alive, and
         self._live: dict[int, dict[str, Request]] = {}  # its requests that are
 
@@ -131,12 +136,19 @@ class EngineThread:
         self.changed.set()
 
     def _give_up(self) -> None:
+        log_hang(self.thread, self._watchdog.limit)
+        self._hangs(f"a step took more than {self._watchdog.limit:g} seconds")
+
+    def _lost(self, reason: str) -> None:
+        """A rank is gone. A step that waits for it should fail by itself: on a GPU it may not."""
+        self._inbox.put(Lose(reason))
+        if not self._is_over.wait(LOSS_SECONDS):
+            self._hangs(reason)
+
+    def _hangs(self, why: str) -> None:
         """It hangs in a step. Should that ever end, the thread does too."""
         self.is_hung, self._running = True, False
-        log_hang(self.thread, self._watchdog.limit)
-        self._tell(
-            Failed(EngineDeadError(f"a step took more than {self._watchdog.limit:g} seconds"))
-        )
+        self._tell(Failed(EngineDeadError(why)))
         self._tell(Ended())
         self.changed.set()
 
@@ -149,6 +161,7 @@ class EngineThread:
             latencies = Latencies(engine, self.changed)
             self.telemetry = latencies.telemetry
             self._publisher = Publisher(engine, self._record, step_mode=self._step_mode)
+            engine.on_loss(self._lost)
             self._tell(Ready(engine.facts))
             while self._running:
                 self._obey(engine, latencies, wait=self._steps_left == 0 or not engine.has_work)
@@ -177,6 +190,8 @@ class EngineThread:
                 self._running = False
                 for number in list(self._live):
                     self._abort(number, engine, latencies)
+            case Lose(reason):
+                raise EngineDeadError(reason)
             case Withdraw(number):
                 self._abort(number, engine, latencies)
             case Watch(number):
@@ -256,6 +271,7 @@ class EngineThread:
         latencies.refresh()
 
     def _end(self) -> None:
+        self._is_over.set()
         self._watchdog.stop()
         if self.engine is not None:
             with contextlib.suppress(Exception):  # after a failure, it may be in any state

@@ -68,7 +68,14 @@ class Stop:
     """Abort everything and end."""
 
 
-Command = Admit | Call | Withdraw | Watch | Unwatch | Pace | Stop
+@dataclass(frozen=True, slots=True)
+class Lose:
+    """A rank of the model is gone, for this reason: the engine is dead."""
+
+    reason: str
+
+
+Command = Admit | Call | Withdraw | Watch | Unwatch | Pace | Stop | Lose
 
 # --- events ---
 

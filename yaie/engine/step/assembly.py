@@ -31,6 +31,8 @@ from yaie.models.loader import LoadedModel
 from yaie.models.tokenizer import Tokenizer
 from yaie.parts import Parts
 from yaie.worker.build import Drafting, Sizes, make_draft_worker, make_worker, sizes_for
+from yaie.worker.ranks.crew import Crew
+from yaie.worker.ranks.ranked_worker import RankedWorker
 from yaie.worker.threaded import ThreadedWorker
 
 
@@ -71,14 +73,18 @@ def assemble(
     wrap_worker: Callable[[Worker], Worker] | None = None,
     on_verified: OnVerified | None = None,
     drafting: Drafting | None = None,
+    crew: Crew | None = None,
 ) -> Machine:
     """Cache, scheduler and step loop for a loaded model, and the worker that they send steps to.
 
     on_plan: told of each plan before it is sent. wrap_worker: what to put in front of the worker.
     on_verified: told what became of drafts. drafting: what makes them, if `config.speculate` needs it.
+    crew: the ranks that hold the rest of the model.
     """
     drafting = drafting or Drafting()
     sizes = sizes_for(config, backend, model, drafting)
+    if crew is not None:
+        sizes = crew.agree(sizes)
     parts = backend.parts
     blocks = parts["paged_cache"].BlockManager(
         sizes.num_blocks, config.block_size, sizes.num_host_blocks
@@ -90,6 +96,9 @@ def assemble(
     overlapped = overlaps(config, model)
     threaded = overlapped and model.device.type == "cpu"
     worker: Worker = ThreadedWorker(inner, torch.get_num_threads()) if threaded else inner
+    if crew is not None:
+        crew.begin()
+        worker = RankedWorker(worker, crew)
     if wrap_worker is not None:
         worker = wrap_worker(worker)
     vocab_size = model.adapter.vocab_size

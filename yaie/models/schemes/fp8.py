@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from yaie.core.products import PlainWeight
-from yaie.models.layout import Destination
+from yaie.models.layout import Destination, Stored
 from yaie.models.packing import WHOLE
 from yaie.models.schemes.base import choose_scheme
 from yaie.models.schemes.words import KINDS, WordScheme
@@ -92,8 +92,9 @@ class Fp8(WordScheme):
 class SingleNumber(Destination):
     """Stored as [1], or without a dimension."""
 
-    def fill(self, tensor: Tensor) -> None:
-        Destination.fill(self, tensor.reshape(1) if tensor.numel() == 1 else tensor)
+    def fill(self, tensor: Stored) -> None:
+        every = tensor[(slice(None),) * len(tensor.shape)]
+        Destination.fill(self, every.reshape(1) if every.numel() == 1 else every)
 
 
 KINDS |= {("float-quantized", 8): Fp8, ("fp8", 8): Fp8}

@@ -1,0 +1,50 @@
+"""From a configuration to a model that is ready to run, on one rank or on several."""
+
+from functools import partial
+
+from yaie.backends import Backend, choose_backend
+from yaie.core.config import EngineConfig
+from yaie.models.loader import LoadedModel, ModelLoader, resolve_device
+from yaie.worker.deterministic import check_deterministic
+from yaie.worker.ranks.crew import Crew
+from yaie.worker.ranks.groups import check_devices, use_device
+
+
+def load_model(config: EngineConfig) -> tuple[Backend, LoadedModel, Crew | None]:
+    """The backend, the model, or rank 0's part of it, and the other ranks; None if the model is whole.
+
+    Raises ConfigError, ModelError, PartError, or KernelError.
+    """
+    device = resolve_device(config)
+    check_devices(config, device)
+    if config.num_ranks == 1:
+        loader, backend = _prepared(config)
+        return backend, _load(loader, backend), None
+    crew = Crew(config)  # whose processes import while this one does
+    try:
+        loader, backend = _prepared(config)
+        loader.fetch()  # or every rank would
+        crew.meet(backend, use_device(device, 0))
+        return backend, _load(loader, backend, crew), crew
+    except BaseException:
+        crew.close()
+        raise
+
+
+def _prepared(config: EngineConfig) -> tuple[ModelLoader, Backend]:
+    """Everything is known, and no weight has been read."""
+    loader = ModelLoader(config)
+    loader.check_ranks(config)
+    backend = choose_backend(config, loader.device, loader.head_dims, packed=loader.is_packed)
+    check_deterministic(config, backend.name, loader.device)
+    backend.prepare(loader.device)
+    return loader, backend
+
+
+def _load(loader: ModelLoader, backend: Backend, crew: Crew | None = None) -> LoadedModel:
+    return loader.load(
+        backend.make_ops(),
+        backend.dtypes,
+        partial(backend.make_packed_products, loader.device),
+        None if crew is None else crew.shard,
+    )

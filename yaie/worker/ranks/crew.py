@@ -1,0 +1,109 @@
+"""The ranks in other processes, as control sees them."""
+
+import contextlib
+import pickle
+import tempfile
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from yaie.backends import Backend
+from yaie.core.config import EngineConfig
+from yaie.core.errors import EngineDeadError
+from yaie.core.step import Fault, StepInput, StepMasks, StepResult
+from yaie.models.shard import Shard
+from yaie.worker.build import Sizes
+from yaie.worker.ranks.groups import join
+from yaie.worker.ranks.keeper import Keeper
+from yaie.worker.ranks.messages import Collect, Go, Here, Loaded, Ready, digest
+from yaie.worker.ranks.place import answering_rank, places
+
+
+class Crew:
+    """Ranks 1 to size - 1. They get each step that control's own worker gets, and tell when one is done.
+
+    shard: what rank 0, which is here, holds of the model.
+    """
+
+    shard: Shard
+
+    def __init__(self, config: EngineConfig) -> None:
+        """Begin to start the processes."""
+        self._config = config
+        self._answers = answering_rank(config)
+        self._folder = tempfile.TemporaryDirectory(prefix="yaie-ranks-")
+        self._file = Path(self._folder.name) / "store"
+        self._keeper = Keeper(config, places(config)[1:], self._file)
+        # The keeper's thread does not know this object, which may thus be collected while it waits.
+        self._end = weakref.finalize(self, _end, self._keeper, self._folder)
+
+    # --- as they start ---
+
+    def meet(self, backend: Backend, device: torch.device) -> None:
+        """Let the others begin, and connect rank 0 to them. Raises what keeps one from starting."""
+        self.send(Go())
+        self._keeper.each(Here)
+        lab = backend.parts["tensor_parallel"]
+        self._device = device
+        self._groups = join(self._config, places(self._config)[0], self._file, lab, device)
+        self._folder.cleanup()
+        self.shard = self._groups.shard(lab)
+
+    def agree(self, own: Sizes) -> Sizes:
+        """What fits on every rank, which each is told. own: what fits on rank 0."""
+        found = [own, *(message.sizes for message in self._keeper.each(Loaded))]
+        sizes = Sizes(
+            num_blocks=min(one.num_blocks for one in found),
+            num_host_blocks=min(one.num_host_blocks for one in found),
+            bytes_per_block=own.bytes_per_block,
+            num_seats=own.num_seats,
+        )
+        self.send(sizes)
+        return sizes
+
+    def begin(self) -> None:
+        """Wait until every rank waits for steps."""
+        self._keeper.each(Ready)
+        self._groups.limit.set(self._config.rank_timeout)
+        self._keeper.watch(whole_steps=self._device.type == "cuda")
+
+    # --- step by step ---
+
+    def send(self, message: StepInput | StepMasks | Collect | Sizes | Go) -> None:
+        """The same to every rank. Raises EngineDeadError if one is gone."""
+        self.raise_if_lost()
+        if isinstance(message, StepInput):
+            self._keeper.began(message.step)
+        self._keeper.send(pickle.dumps(message, pickle.HIGHEST_PROTOCOL))
+
+    def settled(self, step: int, result: StepResult) -> StepResult:
+        """The result that counts of a step, of which rank 0 has this. Raises EngineDeadError."""
+        draws = self._config.pipeline_parallel == 1
+        self._keeper.settled(step, digest(result) if draws else None)
+        return result if self._answers == 0 else self._keeper.answer(step)
+
+    def raise_if_lost(self) -> None:
+        """Raise EngineDeadError if a rank is gone."""
+        if self._keeper.loss:
+            raise EngineDeadError(self._keeper.loss)
+
+    def failure(self, fault: Fault) -> EngineDeadError:
+        """What to raise after a step broke on rank 0: the cause may lie elsewhere."""
+        return EngineDeadError(self._keeper.why(fault))
+
+    def on_loss(self, tell: Callable[[str], None]) -> None:
+        """Call this, on a thread of its own, when a rank is lost."""
+        self._keeper.on_loss(tell)
+
+    def close(self) -> None:
+        """End every rank's process."""
+        self._end()
+
+
+def _end(keeper: Keeper, folder: Any) -> None:
+    keeper.stop()
+    with contextlib.suppress(OSError):
+        folder.cleanup()

@@ -1,0 +1,201 @@
+"""The process groups of a rank, and what runs on them: links, and the library's collectives.
+
+Groups are made of torch.distributed's backends directly, not of its process-wide default group: two
+engines in one process do not meet. They find each other through a file, and gloo listens on this host
+alone.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from yaie.core.config import EngineConfig
+from yaie.core.contracts.ranks import Collectives, Link
+from yaie.core.errors import ConfigError, RankError
+from yaie.core.links import GroupTransfer
+from yaie.models.shard import Passing, Shard
+from yaie.worker.ranks.place import Place
+
+START_SECONDS = 120.0
+"""While ranks start: one may compile or read for longer than the others."""
+THIS_HOST = "127.0.0.1"
+
+
+class Limit:
+    """How long a transfer may take: more while ranks start than later."""
+
+    def __init__(self) -> None:
+        self.seconds = START_SECONDS
+        self.groups: list[Any] = []
+
+    def set(self, seconds: float) -> None:
+        """From here on. The library's own calls end by then, too."""
+        self.seconds = seconds
+        for group in self.groups:
+            group._set_default_timeout(timedelta(seconds=seconds))
+
+
+class RankLink:
+    """See `yaie.core.contracts.ranks.Link`. Messages carry tensors as they lie on their device."""
+
+    def __init__(self, group: Any, limit: Limit) -> None:
+        """group: a backend of torch.distributed."""
+        self.rank: int = group.rank()
+        self.size: int = group.size()
+        self._group = group
+        self._limit = limit
+
+    def send(self, tensor: Tensor, to: int) -> GroupTransfer:
+        return self._begin(self._group.send, tensor, to, f"sending to rank {to}")
+
+    def receive(self, into: Tensor, source: int) -> GroupTransfer:
+        return self._begin(self._group.recv, into, source, f"receiving from rank {source}")
+
+    def _begin(self, call: Any, tensor: Tensor, peer: int, what: str) -> GroupTransfer:
+        # Both sides know the shape: an empty tensor need not be sent.
+        work = _begun(lambda: call([tensor], peer, 0), what) if tensor.numel() else None
+        return GroupTransfer(work, what, self._limit.seconds)
+
+
+class LibraryCollectives:
+    """See `yaie.core.contracts.ranks.Collectives`: NCCL's on GPUs, which CUDA graphs record, or gloo's
+    on a CPU."""
+
+    def __init__(self, group: Any, limit: Limit) -> None:
+        """group: a backend of torch.distributed."""
+        self.rank: int = group.rank()
+        self.size: int = group.size()
+        self._group = group
+        self._limit = limit
+
+    def all_reduce(self, x: Tensor) -> Tensor:
+        x = x.contiguous()
+        self._run(lambda: self._group.allreduce([x]), "the all-reduce")
+        return x
+
+    def all_gather(self, x: Tensor) -> Tensor:
+        gathered = x.new_empty(self.size, *x.shape)
+        flat = x.contiguous().view(-1)
+        call = self._group._allgather_base  # a list of tensors would be copied once more
+        self._run(lambda: call(gathered.view(-1), flat), "the all-gather")
+        return gathered
+
+    def _run(self, call: Callable[[], Any], what: str) -> None:
+        GroupTransfer(_begun(call, what), what, self._limit.seconds).wait()
+
+
+def _begun(call: Callable[[], Any], what: str) -> Any:
+    try:
+        return call()
+    except RuntimeError as error:
+        reason = str(error).partition("\n")[0]
+        raise RankError(f"{what} failed: {reason}") from error
+
+
+@dataclass(slots=True)
+class Groups:
+    """What a rank speaks to the others through.
+
+    collectives: with the ranks that split its stage's layers. stages: the way to the same column of the
+    other stages, None if there are none. draws: the same once more, for what the last stage draws: NCCL
+    carries out what goes one way in order, and these must not wait for states.
+    """
+
+    collectives: Collectives
+    stages: Link | None
+    draws: Link | None
+    limit: Limit
+    place: Place
+
+    def shard(self, part: ModuleType) -> Shard:
+        """What this rank holds. part: lab 20's."""
+        passing = None
+        if self.stages is not None and self.draws is not None:
+            passing = Passing(part.Pipeline(self.stages), self.draws)
+        return Shard(part, self.collectives, passing)
+
+
+def join(config: EngineConfig, place: Place, file: Path, part: ModuleType, device: Any) -> Groups:
+    """Meet the other ranks. file: through which they find each other; it may go once this has returned
+    everywhere. part: lab 20's. Raises RankError if they do not come."""
+    limit = Limit()
+    store = dist.FileStore(str(file), place.size)
+    try:
+        columns = _group(f"stage{place.stage}", store, place.column, place.tensor_parallel, device)
+        stages, draws = (
+            _group(f"{name}{place.column}", store, place.stage, place.pipeline_parallel, device)
+            for name in ("stages", "draws")
+        )
+    except RuntimeError as error:
+        reason = str(error).partition("\n")[0]
+        raise RankError(f"the ranks could not connect: {reason}") from error
+    limit.groups = [columns, stages, draws]
+    collectives: Collectives
+    if config.has_ring(device.type):
+        collectives = part.Ring(RankLink(columns, limit))
+    else:
+        collectives = LibraryCollectives(columns, limit)
+    groups = Groups(collectives, None, None, limit, place)
+    if place.pipeline_parallel > 1:
+        groups.stages, groups.draws = RankLink(stages, limit), RankLink(draws, limit)
+    _greet(groups, device)
+    return groups
+
+
+def _group(name: str, store: Any, rank: int, size: int, device: torch.device) -> Any:
+    """A backend of torch.distributed for this device."""
+    prefixed = dist.PrefixStore(name, store)
+    timeout = timedelta(seconds=START_SECONDS)
+    if device.type == "cuda":
+        nccl = dist.ProcessGroupNCCL.Options()
+        nccl._timeout = timeout
+        return dist.ProcessGroupNCCL(prefixed, rank, size, nccl)
+    backend: Any = dist.ProcessGroupGloo  # whose type says nothing of its options
+    gloo = backend._Options()
+    gloo._timeout = timeout
+    gloo._devices = [backend.create_device(hostname=THIS_HOST)]
+    return backend(prefixed, rank, size, gloo)
+
+
+def _greet(groups: Groups, device: torch.device) -> None:
+    """NCCL connects when it is first used; once everybody has been heard, the file is not needed."""
+    hello = torch.ones(groups.collectives.size, device=device)
+    groups.collectives.all_reduce(hello)
+    for link in (groups.stages, groups.draws):
+        if link is None:
+            continue
+        for distance in range(1, link.size):
+            sent = link.send(hello[:1], (link.rank + distance) % link.size)
+            heard = torch.empty_like(hello[:1])
+            link.receive(heard, (link.rank - distance) % link.size).wait()
+            sent.wait()
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def use_device(device: torch.device, rank: int) -> torch.device:
+    """The device of a rank on this host, which is the current one of this process from here on."""
+    if device.type == "cuda":
+        torch.cuda.set_device(rank)
+    return device
+
+
+def check_devices(config: EngineConfig, device: torch.device) -> None:
+    """Raise ConfigError if there are fewer GPUs than ranks."""
+    if device.type != "cuda" or config.num_ranks == 1:
+        return
+    there, wanted = torch.cuda.device_count(), config.num_ranks
+    if there < wanted:
+        raise ConfigError(
+            f"tensor_parallel {config.tensor_parallel} times pipeline_parallel "
+            f"{config.pipeline_parallel} is {wanted} ranks, and torch sees {there} GPUs: choose fewer, "
+            "or let CUDA_VISIBLE_DEVICES name more",
+            param="tensor_parallel",
+        )

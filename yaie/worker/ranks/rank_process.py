@@ -1,0 +1,158 @@
+"""What runs in the process of a rank: a worker that does what control's own does, call by call."""
+
+import logging
+import os
+import pickle
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from multiprocessing.connection import Connection
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+import torch
+
+from yaie.backends import choose_backend
+from yaie.core.child import end_with_parent, leave_signals_to_parent
+from yaie.core.config import EngineConfig
+from yaie.core.errors import YaieError
+from yaie.core.heap import freeze_heap
+from yaie.core.step import StepInput, StepMasks
+from yaie.models.adapter import ModelAdapter
+from yaie.models.loader import ModelLoader
+from yaie.worker.build import Sizes, make_worker, sizes_for
+from yaie.worker.ranks.groups import join, use_device
+from yaie.worker.ranks.messages import Broken, Collect, Done, Go, Here, Loaded, Ready, digest
+from yaie.worker.ranks.place import Place, answering_rank
+from yaie.worker.running_step import RunningStep
+from yaie.worker.staged import StagedStep
+from yaie.worker.threads import use_threads
+from yaie.worker.worker import Worker
+
+logger = logging.getLogger(__name__)
+
+Running = RunningStep | StagedStep
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A rank's part of a model: see `build.Loaded`."""
+
+    adapter: ModelAdapter
+    dtype: torch.dtype
+    device: torch.device
+    max_length: int
+
+
+def run_rank(
+    pipe: "Connection[bytes, bytes]", config: EngineConfig, place: Place, file: Path
+) -> None:
+    """The life of this process: until it is told to stop, a step breaks, or control is gone.
+
+    file: through which the ranks find each other.
+    """
+    leave_signals_to_parent()
+    end_with_parent()
+    rank = _Rank(pipe, config, place)
+    try:
+        rank.start(file)
+        rank.serve()
+    except Exception as error:
+        known = isinstance(error, YaieError)
+        if not known:
+            logger.error("rank %d failed", place.rank, exc_info=True)
+        rank.tell(Broken(error if known else RuntimeError(f"{type(error).__name__}: {error}")))
+    os._exit(1)  # without waiting for others, who may hang
+
+
+class _Rank:
+    def __init__(
+        self, pipe: "Connection[bytes, bytes]", config: EngineConfig, place: Place
+    ) -> None:
+        self._pipe = pipe
+        self._config = config
+        self._place = place
+        self._inbox: SimpleQueue[Any] = SimpleQueue()
+        self._steps: dict[int, Running] = {}
+        threading.Thread(target=self._read, name="yaie-pipe", daemon=True).start()
+
+    def tell(self, message: Any) -> None:
+        """Send control a message. If it is gone, `_read` notices."""
+        try:
+            self._pipe.send_bytes(pickle.dumps(message, pickle.HIGHEST_PROTOCOL))
+        except OSError:
+            os._exit(1)
+
+    def _read(self) -> None:
+        """Control's messages, in order. At the end of the pipe control is gone."""
+        try:
+            while True:
+                self._inbox.put(pickle.loads(self._pipe.recv_bytes()))
+        except (EOFError, OSError):
+            os._exit(1)
+
+    def start(self, file: Path) -> None:
+        """Load this rank's part and make its worker, in step with the other ranks."""
+        config, place = self._config, self._place
+        from transformers import AutoConfig  # noqa: F401 (a second, in which control does the same)
+
+        assert isinstance(self._inbox.get(), Go)
+        use_threads(config.threads, config.num_ranks)
+        loader = ModelLoader(config, progress=False)
+        device = use_device(loader.device, place.rank)
+        backend = choose_backend(config, device, loader.head_dims, packed=loader.is_packed)
+        backend.prepare(device)
+        self.tell(Here())
+        lab = backend.parts["tensor_parallel"]
+        groups = join(config, place, file, lab, device)
+        adapter, _ = loader.load_adapter(
+            backend.make_ops(),
+            backend.dtypes,
+            partial(backend.make_packed_products, device),
+            groups.shard(lab),
+        )
+        part = Part(adapter, loader.dtype, device, adapter.max_length)
+        self.tell(Loaded(sizes_for(config, backend, part)))
+        sizes = self._inbox.get()
+        assert isinstance(sizes, Sizes)
+        self._worker: Worker = make_worker(config, backend, part, sizes)
+        groups.limit.set(config.rank_timeout)
+        freeze_heap()
+        self.tell(Ready())
+
+    def serve(self) -> None:
+        """Do as control's worker is told, until something breaks."""
+        while True:
+            match self._inbox.get():
+                case StepInput() as step:
+                    self._steps[step.step] = self._checked(lambda: self._worker.execute(step))
+                case StepMasks() as masks:
+                    self._checked(lambda: self._masked(masks))
+                case Collect(number):
+                    self._collect(number)
+
+    def _masked(self, masks: StepMasks) -> Running:
+        handle = self._steps[masks.step]
+        handle.mask(masks)
+        return handle
+
+    def _collect(self, number: int) -> None:
+        handle = self._steps.pop(number)
+        result = handle.result()
+        self._raise_if_broken(handle)
+        answers = self._place.rank == answering_rank(self._config)
+        draws = self._place.stage == self._place.pipeline_parallel - 1
+        self.tell(Done(number, digest(result) if draws else None, result if answers else None))
+
+    def _checked(self, call: Callable[[], Running]) -> Running:
+        handle = call()
+        self._raise_if_broken(handle)
+        return handle
+
+    def _raise_if_broken(self, handle: Running) -> None:
+        """The others would wait for this rank: end it at once, so that they see it."""
+        if handle.fault is not None:
+            self.tell(Broken(fault=handle.fault))
+            os._exit(1)
