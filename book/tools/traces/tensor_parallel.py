@@ -198,11 +198,11 @@ class Story:
             self.cells[one.target] = list(self.cells[one.target])
             self.cells[one.target][one.chunk] = new
         most = max(one.num_bytes for one in messages)
-        what = (
-            "is added to its neighbour's" if partial else "is whole, and replaces its neighbour's"
-        )
+        around = all(one.target == (one.source + 1) % self.size for one in messages)
+        to = "the next" if around else "another"
+        what = "is added to what is there" if partial else "is whole, and replaces what is there"
         self.tell(
-            f"{which}: each rank sends {most:,} bytes to the next, a chunk that {what}.",
+            f"{which}: each rank sends {most:,} bytes to {to}, a chunk that {what}.",
             at="o",
             messages=messages,
         )
