@@ -87,6 +87,8 @@ def show_backend(facts: "EngineFacts") -> None:
         err.print(f"[{style}]{note}[/]", soft_wrap=True)
     if facts.dtype_note:
         err.print(f"[dim]Computed in {escape(facts.dtype_note)}.[/]", soft_wrap=True)
+    if facts.ranks:
+        err.print(f"[dim]On {escape(facts.ranks)}.[/]", soft_wrap=True)
     if facts.decode_note:
         err.print(f"[dim]{escape(facts.decode_note.capitalize())}.[/]", soft_wrap=True)
 

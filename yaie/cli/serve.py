@@ -111,6 +111,8 @@ def _announce(facts: "EngineFacts", settings: ServerSettings, url: str) -> None:
     if facts.backend != "torch" or facts.backend_note:
         note = f" ({facts.backend_note})" if facts.backend_note else ""
         say(f"backend      {facts.backend}{note}")
+    if facts.ranks:
+        say(f"ranks        {facts.ranks}")
     if facts.decode_note:
         say(f"graphs       {facts.decode_note}")
     say(f"steps        {facts.config.step_tokens(facts.device):,} tokens at most (token_budget)")

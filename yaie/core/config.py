@@ -226,6 +226,10 @@ class EngineConfig:
         """Processes that the model is split over."""
         return self.tensor_parallel * self.pipeline_parallel
 
+    def has_ring(self, device: str) -> bool:
+        """Whether lab 20's ring sums over ranks on a device of this type."""
+        return self.collectives == "ring" or (self.collectives == "auto" and device == "cpu")
+
     def step_tokens(self, device: str) -> int:
         """`token_budget`, or what it is on a device of this type."""
         return self.token_budget or TOKEN_BUDGETS[device]

@@ -23,7 +23,7 @@ class EngineFacts:
     sampling_defaults: fields of SamplingParams that hold for a request which does not give them.
     backend, backend_note: what the kernels are written in, and what to expect of it. decode_note: how
         decode steps are launched, or "".
-    parts: whose parts run.
+    parts: whose parts run. weight_bytes: of rank 0.
     """
 
     config: EngineConfig
@@ -44,6 +44,20 @@ class EngineFacts:
     backend_note: str
     decode_note: str
     parts: tuple[Part, ...]
+
+    @property
+    def ranks(self) -> str:
+        """Over which ranks the model is split, in words; "" if it is not."""
+        config = self.config
+        if config.num_ranks == 1:
+            return ""
+        shape = f"{config.tensor_parallel} to a layer, {config.pipeline_parallel} stages"
+        if config.pipeline_parallel == 1:
+            shape = "which split every layer"
+        elif config.tensor_parallel == 1:
+            shape = "one stage each"
+        uses = "lab 20's ring" if config.has_ring(self.device) else "the library's collectives"
+        return f"{config.num_ranks} ranks, {shape}, over {uses}"
 
     @classmethod
     def of(

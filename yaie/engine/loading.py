@@ -16,22 +16,29 @@ def load_model(config: EngineConfig) -> tuple[Backend, LoadedModel, Crew | None]
     Raises ConfigError, ModelError, PartError, or KernelError.
     """
     device = resolve_device(config)
-    loader = ModelLoader(config)
     check_devices(config, device)
-    loader.check_ranks(config)
-    backend = choose_backend(config, device, loader.head_dims, packed=loader.is_packed)
-    check_deterministic(config, backend.name, device)
-    backend.prepare(device)
     if config.num_ranks == 1:
+        loader, backend = _prepared(config)
         return backend, _load(loader, backend), None
-    loader.fetch()  # or every rank would
-    crew = Crew(config)
+    crew = Crew(config)  # whose processes import while this one does
     try:
+        loader, backend = _prepared(config)
+        loader.fetch()  # or every rank would
         crew.meet(backend, use_device(device, 0))
         return backend, _load(loader, backend, crew), crew
     except BaseException:
         crew.close()
         raise
+
+
+def _prepared(config: EngineConfig) -> tuple[ModelLoader, Backend]:
+    """Everything is known, and no weight has been read."""
+    loader = ModelLoader(config)
+    loader.check_ranks(config)
+    backend = choose_backend(config, loader.device, loader.head_dims, packed=loader.is_packed)
+    check_deterministic(config, backend.name, loader.device)
+    backend.prepare(loader.device)
+    return loader, backend
 
 
 def _load(loader: ModelLoader, backend: Backend, crew: Crew | None = None) -> LoadedModel:

@@ -27,6 +27,7 @@ class Health(Answer):
     version: str
     model: str | None = None
     backend: str | None = None
+    ranks: int | None = None
     parts: list[PartInUse] | None = None
 
 
@@ -65,6 +66,7 @@ def _health(service: Service) -> Health:
     if state in (EngineState.READY, EngineState.DRAINING):
         facts = service.engine.facts
         health.model, health.backend = service.model_name, facts.backend
+        health.ranks = facts.config.num_ranks
         health.parts = [
             PartInUse.model_validate(part, from_attributes=True) for part in facts.parts
         ]

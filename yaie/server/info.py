@@ -35,6 +35,7 @@ class ServerInfo(Info):
     dtype: str
     device: str
     tp_size: int
+    pp_size: int
     dp_size: int
     block_size: int
     max_model_len: int
@@ -97,7 +98,8 @@ def info_router(service: Service) -> APIRouter:
             backend=facts.backend,
             dtype=facts.dtype,
             device=facts.device,
-            tp_size=1,
+            tp_size=config.tensor_parallel,
+            pp_size=config.pipeline_parallel,
             dp_size=1,
             block_size=config.block_size,
             max_model_len=facts.max_model_len,

@@ -172,7 +172,7 @@ const allReduce = (() => {
         dots = (run.rounds[ended] ?? []).map((transfer) => [allReduce.way(transfer, machine), transfer[3]
           ? svg('circle', { r: 4.5, fill: 'var(--y-blue)' })
           : svg('rect', { x: -4, y: -4, width: 8, height: 8, fill: 'var(--y-orange)' })]);
-        moving.replaceChildren(...spots, ...dots.map(([, dot]) => dot));
+        moving.replaceChildren(...dots.map(([, dot]) => dot), ...spots);
       }
       const within = Math.min(1, Math.max(0, (now - begin) / spans[index]));
       for (const [stations, dot] of dots) {
@@ -205,7 +205,7 @@ const allReduce = (() => {
   /** A bar for each algorithm: what it waits for latencies, and what for bytes. */
   function bars(runs, chosen, label) {
     const most = Math.max(...Object.values(runs).map((run) => run.seconds));
-    const [left, wide, row] = [76, 150, 46];
+    const [left, wide, row] = [92, 140, 46];
     const width = (seconds) => wide * seconds / most;
     return svg('svg', { viewBox: `0 0 320 ${row * 4 + 42}`, role: 'img', 'aria-label': label },
       Object.entries(runs).flatMap(([name, run], index) => {

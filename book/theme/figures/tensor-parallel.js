@@ -39,9 +39,9 @@
       const [from, to] = [left(source) + COLUMN, left(target)];
       return [svg('path', { d: `M${from} ${y}H${to - 5}`, ...stroke }), head(to, 1)];
     }
-    // Round the other way: below all columns.
-    const from = left(source) + COLUMN, to = left(target);
-    return [svg('path', { d: `M${from} ${y}h10V${foot}H${to - 12}V${y}h7`, ...stroke }), head(to, 1)];
+    // To any other: below all columns, each source on a line of its own.
+    const from = left(source) + COLUMN, to = left(target), line = 3 * source;
+    return [svg('path', { d: `M${from} ${y}h${10 - line / 3}V${foot + line}H${to - 12 + line / 3}V${y}H${to - 5}`, ...stroke }), head(to, 1)];
   }
 
   yaie.stepped('tensor-parallel', {

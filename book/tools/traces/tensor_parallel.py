@@ -1,17 +1,16 @@
 """One layer on 1, 2 and 4 ranks: what each holds, and every message of its all-reduces."""
 
 import math
-import queue
-import threading
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from book.tools.traces import Part, Trace
-from yaie.core.errors import RankError
+from yaie.core.contracts.ranks import Transfer
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from yaie.explore.ranks import ThreadLink
 
 LAB = "tensor_parallel"
 
@@ -19,7 +18,6 @@ LAB = "tensor_parallel"
 HIDDEN, HEADS, KV_HEADS, HEAD_DIM, INNER, LAYERS = 4096, 32, 8, 128, 14336, 32
 BYTES = 2
 SIZES = (1, 2, 4)
-SECONDS = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,56 +31,27 @@ class Message:
     summands: list[int]
 
 
-@dataclass(slots=True)
-class Wire:
-    """Queues between threads that stand in for ranks, and what has gone through them, by source."""
-
-    size: int
-    boxes: dict[tuple[int, int], "queue.SimpleQueue[Tensor]"] = field(init=False)
-    sent: list[list[Message]] = field(init=False)
-
-    def __post_init__(self) -> None:
-        pairs = [(a, b) for a in range(self.size) for b in range(self.size)]
-        self.boxes = {pair: queue.SimpleQueue() for pair in pairs}
-        self.sent = [[] for _ in range(self.size)]
-
-
-class Gone:
-    """A transfer that is over: what was sent has been copied."""
-
-    def wait(self) -> None: ...
-
-
-@dataclass(slots=True)
-class Arriving:
-    into: "Tensor"
-    box: "queue.SimpleQueue[Tensor]"
-
-    def wait(self) -> None:
-        try:
-            self.into.copy_(self.box.get(timeout=SECONDS))
-        except queue.Empty:
-            raise RankError("nothing arrives: no rank has sent what this one waits for") from None
-
-
 @dataclass(frozen=True, slots=True)
-class WireLink:
-    """See `yaie.core.contracts.ranks.Link`."""
+class ReadLink:
+    """A `yaie.core.contracts.ranks.Link` over another, whose messages are read. sent: by source."""
 
-    rank: int
-    wire: Wire
+    link: "ThreadLink"
+    sent: list[list[Message]]
+
+    @property
+    def rank(self) -> int:
+        return self.link.rank
 
     @property
     def size(self) -> int:
-        return self.wire.size
+        return self.link.size
 
-    def send(self, tensor: "Tensor", to: int) -> Gone:
-        self.wire.sent[self.rank].append(_read(self.rank, to, tensor))
-        self.wire.boxes[self.rank, to].put(tensor.clone())
-        return Gone()
+    def send(self, tensor: "Tensor", to: int) -> Transfer:
+        self.sent[self.rank].append(_read(self.rank, to, tensor))
+        return self.link.send(tensor, to)
 
-    def receive(self, into: "Tensor", source: int) -> Arriving:
-        return Arriving(into, self.wire.boxes[source, self.rank])
+    def receive(self, into: "Tensor", source: int) -> Transfer:
+        return self.link.receive(into, source)
 
 
 def record(part: Part) -> Trace:
@@ -156,30 +125,25 @@ def _all_reduces(lab: Any, size: int) -> list[list[Message]]:
     """
     import torch
 
-    wire = Wire(size)
-    results: list[Tensor | None] = [None] * size
+    from yaie.explore.ranks import Wire
 
-    def product(rank: int) -> "Callable[[Tensor], Tensor]":
+    sent: list[list[Message]] = [[] for _ in range(size)]
+
+    def product(rank: int) -> "Tensor":
         chunks = [
             torch.full((len(lab.share(HIDDEN, chunk, size)),), 2.0**rank * 16**chunk)
             for chunk in range(size)
         ]
-        return lambda x: torch.cat(chunks).to(torch.bfloat16)[None]
+        return torch.cat(chunks).to(torch.bfloat16)[None]
 
-    def work(rank: int) -> None:
-        group = lab.Ring(WireLink(rank, wire))
+    def work(link: "ThreadLink") -> None:
+        split = lab.RowParallel(lambda x: product(link.rank), None, lab.Ring(ReadLink(link, sent)))
         for _ in range(2):
-            results[rank] = lab.RowParallel(product(rank), None, group)(torch.ones(1, 1))
+            split(torch.ones(1, 1))
 
-    threads = [threading.Thread(target=work, args=(rank,), daemon=True) for rank in range(size)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if any(result is None for result in results):
-        raise RankError(f"an all-reduce on {size} ranks did not end on all of them")
-    rounds = max(len(sent) for sent in wire.sent)
-    return [[sent[number] for sent in wire.sent if number < len(sent)] for number in range(rounds)]
+    Wire(size).run(work)
+    rounds = max(map(len, sent))
+    return [[one[number] for one in sent if number < len(one)] for number in range(rounds)]
 
 
 def _read(source: int, target: int, tensor: "Tensor") -> Message:
@@ -234,11 +198,11 @@ class Story:
             self.cells[one.target] = list(self.cells[one.target])
             self.cells[one.target][one.chunk] = new
         most = max(one.num_bytes for one in messages)
-        what = (
-            "is added to its neighbour's" if partial else "is whole, and replaces its neighbour's"
-        )
+        around = all(one.target == (one.source + 1) % self.size for one in messages)
+        to = "the next" if around else "another"
+        what = "is added to what is there" if partial else "is whole, and replaces what is there"
         self.tell(
-            f"{which}: each rank sends {most:,} bytes to the next, a chunk that {what}.",
+            f"{which}: each rank sends {most:,} bytes to {to}, a chunk that {what}.",
             at="o",
             messages=messages,
         )

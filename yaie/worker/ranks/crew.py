@@ -18,7 +18,7 @@ from yaie.models.shard import Shard
 from yaie.worker.build import Sizes
 from yaie.worker.ranks.groups import join
 from yaie.worker.ranks.keeper import Keeper
-from yaie.worker.ranks.messages import Collect, Here, Loaded, Ready, digest
+from yaie.worker.ranks.messages import Collect, Go, Here, Loaded, Ready, digest
 from yaie.worker.ranks.place import answering_rank, places
 
 
@@ -31,7 +31,7 @@ class Crew:
     shard: Shard
 
     def __init__(self, config: EngineConfig) -> None:
-        """Start the processes. Returns at once."""
+        """Begin to start the processes."""
         self._config = config
         self._answers = answering_rank(config)
         self._folder = tempfile.TemporaryDirectory(prefix="yaie-ranks-")
@@ -43,7 +43,8 @@ class Crew:
     # --- as they start ---
 
     def meet(self, backend: Backend, device: torch.device) -> None:
-        """Connect rank 0 to the others. Raises what keeps one of them from starting."""
+        """Let the others begin, and connect rank 0 to them. Raises what keeps one from starting."""
+        self.send(Go())
         self._keeper.each(Here)
         lab = backend.parts["tensor_parallel"]
         self._device = device
@@ -71,7 +72,7 @@ class Crew:
 
     # --- step by step ---
 
-    def send(self, message: StepInput | StepMasks | Collect | Sizes) -> None:
+    def send(self, message: StepInput | StepMasks | Collect | Sizes | Go) -> None:
         """The same to every rank. Raises EngineDeadError if one is gone."""
         self.raise_if_lost()
         if isinstance(message, StepInput):

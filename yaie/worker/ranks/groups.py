@@ -137,9 +137,8 @@ def join(config: EngineConfig, place: Place, file: Path, part: ModuleType, devic
         reason = str(error).partition("\n")[0]
         raise RankError(f"the ranks could not connect: {reason}") from error
     limit.groups = [columns, stages, draws]
-    ring = config.collectives == "ring" or (config.collectives == "auto" and device.type == "cpu")
     collectives: Collectives
-    if ring:
+    if config.has_ring(device.type):
         collectives = part.Ring(RankLink(columns, limit))
     else:
         collectives = LibraryCollectives(columns, limit)

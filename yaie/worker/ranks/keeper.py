@@ -98,6 +98,9 @@ class Keeper:
 
     def send(self, data: bytes) -> None:
         """Give every rank a message. Raises EngineDeadError if one is gone."""
+        if len(self._members) < len(self._places):
+            with self._changed:
+                self._changed.wait_for(lambda: self.loss or len(self._members) == len(self._places))
         self._sending_since = time.monotonic()
         try:
             for member in self._members:
@@ -195,6 +198,7 @@ class Keeper:
             far_end.close()
             with self._changed:
                 self._members.append(_Member(place, process, pipe))
+                self._changed.notify_all()
 
     def _listen(self) -> None:
         pipes = {one.pipe: one for one in self._members}

@@ -8,6 +8,11 @@ from yaie.core.step import Fault, StepResult
 
 
 @dataclass(frozen=True, slots=True)
+class Go:
+    """To a rank: the model is there, and can be split as it is to be."""
+
+
+@dataclass(frozen=True, slots=True)
 class Here:
     """A rank has started, and is about to connect to the others."""
 

@@ -24,7 +24,7 @@ from yaie.models.adapter import ModelAdapter
 from yaie.models.loader import ModelLoader
 from yaie.worker.build import Sizes, make_worker, sizes_for
 from yaie.worker.ranks.groups import join, use_device
-from yaie.worker.ranks.messages import Broken, Collect, Done, Here, Loaded, Ready, digest
+from yaie.worker.ranks.messages import Broken, Collect, Done, Go, Here, Loaded, Ready, digest
 from yaie.worker.ranks.place import Place, answering_rank
 from yaie.worker.running_step import RunningStep
 from yaie.worker.staged import StagedStep
@@ -96,6 +96,9 @@ class _Rank:
     def start(self, file: Path) -> None:
         """Load this rank's part and make its worker, in step with the other ranks."""
         config, place = self._config, self._place
+        from transformers import AutoConfig  # noqa: F401 (a second, in which control does the same)
+
+        assert isinstance(self._inbox.get(), Go)
         use_threads(config.threads, config.num_ranks)
         loader = ModelLoader(config, progress=False)
         device = use_device(loader.device, place.rank)

@@ -1,0 +1,141 @@
+"""Ranks in processes of their own give the tokens of one rank, whatever the engine does with them."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.engine.mixed import add_all, close, run
+from tests.models.tiny import tiny_model
+from yaie import LLMEngine
+from yaie.core.config import EngineConfig
+from yaie.core.errors import ConfigError
+from yaie.core.request import FinishReason, Request
+
+pytestmark = pytest.mark.slow
+TIGHT: dict[str, Any] = {"num_blocks": 11, "watermark": 0.0, "max_num_seqs": 12}
+SWAP: dict[str, Any] = {**TIGHT, "preemption": "swap", "swap_space": 0.04}
+SHAPES: dict[str, dict[str, Any]] = {
+    "2x1": {"tensor_parallel": 2, "speculate": "ngram", **TIGHT},
+    "4x1": {"tensor_parallel": 4, "overlap": "on", **SWAP},
+    "1x2": {"pipeline_parallel": 2, "overlap": "on", **TIGHT},
+    "2x2": {"tensor_parallel": 2, "pipeline_parallel": 2, "speculate": "ngram", **SWAP},
+}
+NIGHTLY: dict[str, dict[str, Any]] = {
+    "2x1 library": {"tensor_parallel": 2, "collectives": "library", "num_blocks": 300},
+    "2x1 overlap": {"tensor_parallel": 2, "overlap": "on", "token_budget": 16, "num_blocks": 300},
+    "2x1 torch": {"tensor_parallel": 2, "backend": "torch", "prefix_caching": False},
+    "1x2 swap": {"pipeline_parallel": 2, **SWAP},
+    "1x2 ngram": {"pipeline_parallel": 2, "speculate": "ngram", "token_budget": 16},
+    "1x4 overlap": {"pipeline_parallel": 4, "overlap": "on", "num_blocks": 300},
+    "2x2 overlap": {"tensor_parallel": 2, "pipeline_parallel": 2, "overlap": "on", **SWAP},
+    "4x2": {"tensor_parallel": 4, "pipeline_parallel": 2, "num_blocks": 300},
+}
+FAMILIES = ("llama-biases", "mistral", "qwen2", "qwen3", "gpt2")
+Reference = Callable[[str], list[Request]]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
+    root = tmp_path_factory.mktemp("models")
+
+    def make(family: str) -> str:
+        if family == "tutor":
+            return family
+        place: Path = root / family
+        return str(place if place.exists() else tiny_model(family, place))
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def reference(folder: Callable[[str], str]) -> Reference:
+    """What one rank gives, asked once for each model."""
+    known: dict[str, list[Request]] = {}
+
+    def ask(family: str) -> list[Request]:
+        if family not in known:
+            engine = LLMEngine(model=folder(family), mine="none", num_blocks=300)
+            known[family] = add_all(engine)
+            run(engine)
+        return known[family]
+
+    return ask
+
+
+def expect_same(engine: LLMEngine, expected: list[Request]) -> None:
+    """The mixed requests come out as expected, also with some of them aborted on the way."""
+    requests = add_all(engine)
+    run(engine)
+    for one, other in zip(requests, expected, strict=True):
+        assert one.token_ids == other.token_ids
+        assert (one.finish_reason, one.stop_reason) == (other.finish_reason, other.stop_reason)
+        assert close(one.logprobs, other.logprobs)
+        assert close(one.prompt_logprobs, other.prompt_logprobs)
+    again = add_all(engine)
+    doomed = again[::3]
+
+    def abort(step: int) -> None:
+        if step % 2 == 0 and step // 2 <= len(doomed):
+            engine.abort(doomed[step // 2 - 1].request_id)
+
+    run(engine, abort)
+    survivors = [
+        (one, other)
+        for one, other in zip(again, expected, strict=True)
+        if one.finish_reason is not FinishReason.ABORT
+    ]
+    assert len(survivors) < len(again)
+    assert all(one.token_ids == other.token_ids for one, other in survivors)
+    assert engine.stats()["used_blocks"] == 0
+
+
+def expect_shape(folder: str, expected: list[Request], settings: dict[str, Any]) -> None:
+    threads = torch.get_num_threads()
+    engine = LLMEngine(EngineConfig(model=folder, mine="none", **settings))
+    try:
+        expect_same(engine, expected)
+        if settings.get("num_blocks") == 11:
+            assert engine.stats()["preemptions"]
+    finally:
+        engine.close()
+        torch.set_num_threads(threads)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_tutor_on_ranks_gives_the_tokens_of_one(
+    folder: Callable[[str], str], reference: Reference, shape: str
+) -> None:
+    expect_shape(folder("tutor"), reference("tutor"), SHAPES[shape])
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_family_on_two_ranks_gives_the_tokens_of_one(
+    folder: Callable[[str], str], reference: Reference, family: str
+) -> None:
+    expect_shape(folder(family), reference(family), {"tensor_parallel": 2, "num_blocks": 60})
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("shape", NIGHTLY)
+def test_other_settings_change_no_token(
+    folder: Callable[[str], str], reference: Reference, shape: str
+) -> None:
+    expect_shape(folder("tutor"), reference("tutor"), NIGHTLY[shape])
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("shape", [(4, 1), (1, 2), (2, 2)])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_family_in_other_shapes(
+    folder: Callable[[str], str], reference: Reference, family: str, shape: tuple[int, int]
+) -> None:
+    settings = {"tensor_parallel": shape[0], "pipeline_parallel": shape[1], "num_blocks": 60}
+    expect_shape(folder(family), reference(family), settings)
+
+
+def test_what_cannot_work_is_said_before_anything_is_loaded() -> None:
+    with pytest.raises(ConfigError, match="tensor_parallel 7 does not divide"):
+        LLMEngine(tensor_parallel=7, mine="none")
