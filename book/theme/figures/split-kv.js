@@ -65,7 +65,7 @@ const splitKv = (() => {
       const x = (time) => LEFT + time * (WIDTH - LEFT - 10) / scale;
       const foot = TOP + PLACES * ROW + 14;
       const saved = Math.round(100 * run.end / whole.end);
-      const said = `${run.bars.length} ${run.bars.length === 1 ? 'program' : 'programs'} on ${PLACES} places, which are `
+      const said = `${run.bars.length} ${run.bars.length === 1 ? 'program' : 'programs'} on ${PLACES} SM slots, which are `
         + `busy ${Math.round(100 * run.busy)}% of the time that reading takes. Done after ${run.end.toLocaleString('en')} keys' time`
         + `${splits > 1 ? `, joining included: ${saved}% of what it takes without splits.` : '.'}`;
       const joined = splits > 1 ? [
@@ -76,7 +76,7 @@ const splitKv = (() => {
       stage.dataset.wide = 460;
       stage.append(svg('svg', { viewBox: `0 0 ${WIDTH} ${foot + 20}`, role: 'img', 'aria-label': said },
         Array.from({ length: PLACES }).flatMap((_, place) => [
-          text(LEFT - 8, TOP + place * ROW + 12, `place ${place + 1}`, 'end'),
+          text(LEFT - 8, TOP + place * ROW + 12, `slot ${place + 1}`, 'end'),
           svg('line', { x1: LEFT, x2: WIDTH - 10, y1: TOP + place * ROW + ROW - 2, y2: TOP + place * ROW + ROW - 2,
             stroke: 'var(--y-line)' }),
         ]),
