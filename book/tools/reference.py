@@ -65,6 +65,5 @@ def _definition(term: Term, pages: dict[str, str]) -> str:
 
 
 def _plain(text: str) -> str:
-    """Text of which Markdown makes nothing else: names have underscores, stars and angle brackets, and
-    an option's two dashes are no dash."""
-    return re.sub(r"([\\`*_<>\[\]|$]|--(?=\w))", r"\\\1", text).replace("\\--", "\\-\\-")
+    """Text of which Markdown makes nothing else: of names' signs, or a dash of an option's hyphens."""
+    return re.sub(r"[\\`*_<>\[\]|$]|--", lambda signs: re.sub("(.)", r"\\\1", signs[0]), text)
