@@ -21,7 +21,7 @@ def new_view():
 # %% [markdown]
 # ## Insert
 #
-# Two prompts begin with the same 16 characters. How many nodes has the tree after the first, and
+# Two prompts begin with the same 19 characters. How many nodes has the tree after the first, and
 # how many after the second? Which block numbers does the second prompt not get?
 
 # %%
