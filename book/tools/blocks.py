@@ -36,7 +36,8 @@ class Command:
 class Block:
     """One fence. solved: labs that are filled in first. unrun: why it is not run, or empty.
 
-    before: a command that is run first and not shown, or empty.
+    mistake: of `grader/known_wrong`, made in the one lab that is filled in. before: a command that is
+    run first and not shown, or empty.
     """
 
     line: int
@@ -45,6 +46,7 @@ class Block:
     solved: tuple[str, ...] = ()
     unrun: str = ""
     before: str = ""
+    mistake: str = ""
 
 
 def parse(text: str, name: str) -> list[Block]:
@@ -63,7 +65,7 @@ def _options(fence: re.Match[str]) -> list[str]:
 def _block(fence: re.Match[str], text: str, name: str) -> Block:
     line = text.count("\n", 0, fence.start()) + 1
     where = f"{name}:{line}"
-    server, unrun = False, ""
+    server, unrun, mistake = False, "", ""
     solved: tuple[str, ...] = ()
     for option in _options(fence)[1:]:
         key, _, value = option.partition("=")
@@ -71,21 +73,31 @@ def _block(fence: re.Match[str], text: str, name: str) -> Block:
             server = True
         elif key == "solved" and value:
             solved = tuple(value.split("+"))
+        elif key == "mistake" and value:
+            mistake = value
         elif key == "unrun" and value in REASONS:
             unrun = value
         else:
             raise ConsoleError(
-                f"{where}: no such option: {option!r}; there are server, solved=LAB+LAB and "
-                f"unrun=REASON with {', '.join(REASONS)}"
+                f"{where}: no such option: {option!r}; there are server, solved=LAB+LAB, "
+                f"mistake=NAME and unrun=REASON with {', '.join(REASONS)}"
             )
     for lab in solved:
         if not (ROOT / "solutions" / lab / "__init__.py").is_file():
             raise ConsoleError(f"{where}: solved={lab}: there is no such lab")
+    if mistake and (len(solved) != 1 or not _mistake_file(solved[0], mistake).is_file()):
+        raise ConsoleError(f"{where}: mistake={mistake}: no such file of grader/known_wrong/LAB")
     indent = len(fence["indent"])
     lines = [row[indent:] for row in fence["body"].splitlines()]
     before = BEFORE.search(text, 0, fence.start())
     commands = tuple(_commands(lines, line + 1, where))
-    return Block(line, commands, server, solved, unrun, before["command"] if before else "")
+    return Block(
+        line, commands, server, solved, unrun, before["command"] if before else "", mistake
+    )
+
+
+def _mistake_file(lab: str, name: str) -> Path:
+    return ROOT / "grader/known_wrong" / lab / f"{name}.toml"
 
 
 def _commands(lines: list[str], first: int, where: str) -> Iterator[Command]:

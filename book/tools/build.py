@@ -9,6 +9,7 @@ import sys
 
 from book.tools.check import check_book
 from book.tools.mdbook import ROOT, MdBookError, environment, find_mdbook
+from book.tools.previews import add_previews
 from yaie.core.streams import sound_streams
 
 COMPLAINT = re.compile(r"^\s*(ERROR|WARN)\b")
@@ -28,6 +29,7 @@ def main() -> int:
     if build.returncode and not faults:
         faults = [build.stderr.strip()]
     if not build.returncode:
+        add_previews(ROOT / "book/out")
         faults += check_book(ROOT / "book/src", ROOT / "book/out")
     if faults:
         print("\n".join(faults), f"The book has {len(faults)} fault(s).", sep="\n", file=sys.stderr)

@@ -2,6 +2,7 @@
 
 import os
 
+from book.tools.contents import exploration_of
 from book.tools.markup import escape, inline
 from book.tools.mdbook import ROOT
 from yaie.core.compat import tomllib
@@ -51,7 +52,8 @@ def render_card(key: str) -> str:
         f"<p>{_facts(lab)}</p>{_points(lab, passed)}"
         '<table class="tasks"><thead><tr><th>task</th><th>what</th><th>points</th></tr></thead>'
         f"<tbody>{rows}</tbody></table>"
-        f"<dl>{commands}</dl><p>Plugged in: {inline(lab.plugged_in)}.</p>{_hints(lab)}</section>"
+        f"<dl>{commands}</dl><p>Plugged in: {inline(lab.plugged_in)}.</p>{exploration_of(key)}"
+        f"{_hints(lab)}</section>"
     )
 
 

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from book.tools import repository
+
 ROOT = Path(__file__).resolve().parents[2]
 SERIES = "mdbook v0.5."
 
@@ -15,9 +17,13 @@ class MdBookError(RuntimeError):
 
 
 def environment() -> dict[str, str]:
-    """This process's, with the folder of its Python first: the preprocessor is run by the same one."""
+    """This process's, with the folder of its Python first: the preprocessor is run by the same one.
+
+    And where the repository and the published book are, if that is known.
+    """
     here = str(Path(sys.executable).parent)
-    return {**os.environ, "PATH": os.pathsep.join([here, os.environ.get("PATH", os.defpath)])}
+    path = os.pathsep.join([here, os.environ.get("PATH", os.defpath)])
+    return {**os.environ, "PATH": path, **repository.settings()}
 
 
 def find_mdbook() -> str:

@@ -12,14 +12,18 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from book.tools.cards import render_card
+from book.tools.contents import EXPLORATIONS, arrange, every_chapter, way_back, with_number
 from book.tools.evidence import EvidenceError, asked_value
 from book.tools.fences import FENCE, trim_listings
 from book.tools.figures import FigureError, render_figure
 from book.tools.given import GivenError, render_given
 from book.tools.kernels import render_kernels
+from book.tools.labmap import render_map
 from book.tools.mathml import MathError, convert_math
 from book.tools.quizzes import QuizError, render_quiz, render_review
 from book.tools.reference import render_glossary, render_settings
+from book.tools.repository import render_source
+from book.tools.terms import link_terms
 from yaie.core.errors import ConfigError
 from yaie.core.interrupt import leave_message_to_others
 
@@ -46,22 +50,13 @@ def main(arguments: list[str]) -> int:
         for chapter in chapters
         for found in QUIZ.finditer(chapter["content"])
     }
+    arrange(book["items"])
     faults = [fault for chapter in chapters for fault in expand_chapter(chapter, review)]
     if faults:
         print("\n".join(f"ERROR {fault}" for fault in faults), file=sys.stderr)
         return 1
     json.dump(book, sys.stdout)
     return 0
-
-
-def every_chapter(items: list[Any]) -> Iterator[dict[str, Any]]:
-    """All chapters that have a page, in the order of the contents."""
-    for item in items:
-        if isinstance(item, dict) and "Chapter" in item:
-            chapter = item["Chapter"]
-            if chapter["path"]:
-                yield chapter
-            yield from every_chapter(chapter["sub_items"])
 
 
 def title_of(markdown: str) -> str:
@@ -74,7 +69,8 @@ def expand_chapter(
     chapter: dict[str, Any], review: dict[str, tuple[str, str]] | None = None
 ) -> Iterator[str]:
     """Expand one chapter in place; yields its faults."""
-    name = PurePosixPath(chapter["path"]).name
+    path = PurePosixPath(chapter["path"])
+    name = path.name
     text = chapter["content"]
     expanders: dict[str, Callable[..., str]] = {
         "minutes": lambda: reading_time(text),
@@ -85,6 +81,8 @@ def expand_chapter(
         "value": lambda *words: asked_value(" ".join(words)),
         "settings": render_settings,
         "kernels": render_kernels,
+        "labmap": render_map,
+        "source": render_source,
         "glossary": render_glossary,
         "review": lambda: render_review(review or {}),
     }
@@ -101,12 +99,15 @@ def expand_chapter(
         return found[0]
 
     try:
+        text = link_terms(text, path.as_posix())
         text = outside_fences(text, PREDICTION, prediction)
         # Formulas first: what directives bring has its own, and is HTML already.
         chapter["content"] = outside_fences(convert_math(text), DIRECTIVE, expand)
     except MathError as error:
         faults.append(f"{name}: {error}")
-    chapter["content"] = trim_listings(chapter["content"])
+    chapter["content"] = trim_listings(with_number(chapter["content"], title_of(text)))
+    if chapter["path"].startswith(EXPLORATIONS):
+        chapter["content"] += f"\n\n{way_back(chapter['path'])}\n"
     yield from faults
 
 

@@ -4,15 +4,13 @@ import re
 from collections.abc import Iterable
 from dataclasses import fields
 from itertools import groupby
-from pathlib import PurePosixPath
 
-from book.tools.mdbook import ROOT
+from book.tools.contents import chapter_pages
 from yaie.core.config import ENV_PREFIX, EngineConfig
 from yaie.curriculum.manifest import load_curriculum
 from yaie.server.settings import ServerSettings
 from yaie.tutor.glossary import Term, load_knowledge
 
-SUMMARY_LINE = re.compile(r"\[(?P<title>[^]]+)\]\((?P<page>[\w/-]+\.md)\)")
 SWITCHES = {"True": "on", "False": "off", "()": "none"}
 
 
@@ -41,7 +39,7 @@ def render_glossary() -> str:
     terms = sorted(
         (term for term in load_knowledge().terms if not term.is_lab), key=lambda term: _key(term)
     )
-    pages = _chapter_pages()
+    pages = chapter_pages()
     return "\n".join(
         f"\n## {letter}\n\n{_definitions(group, pages)}"
         for letter, group in groupby(terms, key=lambda term: _key(term)[0].upper())
@@ -69,12 +67,3 @@ def _definition(term: Term, pages: dict[str, str]) -> str:
 def _plain(text: str) -> str:
     """Text of which Markdown makes nothing else: names have underscores, stars and angle brackets."""
     return re.sub(r"([\\`*_<>\[\]|$])", r"\\\1", text)
-
-
-def _chapter_pages() -> dict[str, str]:
-    """The page of each chapter, by title, from the book's contents."""
-    summary = (ROOT / "book/src/SUMMARY.md").read_text("utf-8")
-    return {
-        found["title"]: PurePosixPath(found["page"]).as_posix()
-        for found in SUMMARY_LINE.finditer(summary)
-    }

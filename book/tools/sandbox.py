@@ -24,8 +24,10 @@ from typing import IO
 from book.tools.blocks import PORT, Block, Command, ConsoleError, tidy
 from book.tools.mdbook import ROOT
 from grader.notebooks import SOURCE as NOTEBOOK_SOURCE
+from grader.selfcheck.variants import known_wrong, write_wrong
 from grader.stubs import generate
 from yaie.cuda.compiler import cache_folder
+from yaie.curriculum.manifest import load_curriculum
 from yaie.curriculum.progress import source_files
 
 COPIED = ("solutions", "yaie", "grader", "book")
@@ -52,7 +54,7 @@ def run_chapter(blocks: list[Block], name: str, root: Path = ROOT) -> Iterator[R
     with Sandbox(root) as sandbox:
         for block in todo:
             for lab in block.solved:
-                sandbox.solve(lab)
+                sandbox.solve(lab, block.mistake)
             if block.before:
                 sandbox.prepare(block, f"{name}:{block.line}")
             if block.server:
@@ -90,11 +92,15 @@ class Sandbox:
         shared.mkdir(parents=True, exist_ok=True)
         (kept / "cpp").symlink_to(shared)
 
-    def solve(self, lab: str) -> None:
-        """Fill in a lab: the reference's files over the stubs."""
-        for file in source_files(self.root / "solutions" / lab):
-            if file.name != NOTEBOOK_SOURCE:
-                (self.copy / "labs" / lab / file.name).write_bytes(file.read_bytes())
+    def solve(self, lab: str, mistake: str = "") -> None:
+        """Fill in a lab: the reference's files over the stubs, with a known mistake if one is named."""
+        with tempfile.TemporaryDirectory(prefix="yaie-lab-") as folder:
+            source = self.root / "solutions" / lab
+            if mistake:
+                source = write_known_wrong(lab, mistake, Path(folder, lab))
+            for file in source_files(source):
+                if file.name != NOTEBOOK_SOURCE:
+                    (self.copy / "labs" / lab / file.name).write_bytes(file.read_bytes())
 
     def prepare(self, block: Block, where: str) -> None:
         """Do what the reader has done by hand before. Raises ConsoleError if it says anything."""
@@ -175,6 +181,15 @@ class Sandbox:
             "COLUMNS": "100",
             "LINES": "40",
         }
+
+
+def write_known_wrong(lab: str, name: str, into: Path) -> Path:
+    """The reference of a lab with a mistake of `grader/known_wrong`. Raises ConsoleError."""
+    one = load_curriculum()[lab]
+    wrong = next((each for each in known_wrong(one) if each.name == name), None)
+    if wrong is None:
+        raise ConsoleError(f"there is no grader/known_wrong/{lab}/{name}.toml")
+    return write_wrong(wrong, one, into)
 
 
 def copy_repository(root: Path, target: Path) -> None:

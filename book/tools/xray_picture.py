@@ -53,13 +53,19 @@ class _Quiet(http.server.SimpleHTTPRequestHandler):
         pass
 
 
+def find_browser() -> str:
+    """Path of Chromium; ends the program with what to do if there is none."""
+    found = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if found is None:
+        sys.exit("no Chromium on PATH (on Debian or Ubuntu: apt install chromium)")
+    return found
+
+
 def take(folder: Path = IMAGES) -> None:
     """Take all pictures."""
     from playwright.sync_api import sync_playwright
 
-    found = next(filter(None, map(shutil.which, BROWSERS)), None)
-    if found is None:
-        sys.exit("no Chromium on PATH (on Debian or Ubuntu: apt install chromium)")
+    found = find_browser()
     folder.mkdir(exist_ok=True)
     with served() as address, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=found, args=FLAGS)

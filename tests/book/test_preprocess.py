@@ -50,8 +50,8 @@ def run(book: object, monkeypatch, version: str = "0.5.4") -> int:
 
 
 def test_chapters_below_chapters_are_reached(monkeypatch, capsys):
-    inner = {"Chapter": {"path": "b.md", "content": "$x$", "sub_items": []}}
-    outer = {"Chapter": {"path": "a.md", "content": "$y$", "sub_items": [inner]}}
+    inner = {"Chapter": {"name": "B", "path": "b.md", "content": "$x$", "sub_items": []}}
+    outer = {"Chapter": {"name": "A", "path": "a.md", "content": "$y$", "sub_items": [inner]}}
     draft = {"Chapter": {"path": None, "content": "$", "sub_items": []}}
     book = {"items": ["Separator", {"PartTitle": "I"}, outer, draft]}
     assert run(book, monkeypatch) == 0
@@ -62,7 +62,7 @@ def test_chapters_below_chapters_are_reached(monkeypatch, capsys):
 
 def test_every_fault_of_every_chapter_is_named(monkeypatch, capsys):
     chapters = [
-        {"Chapter": {"path": f"{name}.md", "content": content, "sub_items": []}}
+        {"Chapter": {"name": name, "path": f"{name}.md", "content": content, "sub_items": []}}
         for name, content in (("a", r"$\nonsense$"), ("b", "{{#value none:x}} {{#figure none}}"))
     ]
     assert run({"items": chapters}, monkeypatch) == 1

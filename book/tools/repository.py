@@ -1,0 +1,70 @@
+"""Where this repository is published, for the links to its source.
+
+`git-repository-url` in book.toml names it. Left empty, it is the remote *origin* if that is on a public
+host; a copy without one shows no link.
+"""
+
+import os
+import re
+import subprocess
+from functools import cache
+from pathlib import Path
+from urllib.parse import urlparse
+
+from yaie.core.compat import tomllib
+
+ROOT = Path(__file__).resolve().parents[2]
+HOSTS = ("github.com", "gitlab.com", "codeberg.org", "bitbucket.org", "git.sr.ht")
+BOOK_URL = "YAIE_BOOK_URL"
+"""In the environment: where the built book is published, as https://example.org/book."""
+URL, EDIT = "MDBOOK_OUTPUT__HTML__GIT_REPOSITORY_URL", "MDBOOK_OUTPUT__HTML__EDIT_URL_TEMPLATE"
+_REMOTE = re.compile(
+    r"(?:https?://|ssh://|git://)?(?:[^@/\s]+@)?(?P<host>[\w.-]+)(?::\d+)?[:/](?P<path>[\w.~-]+/[\w./-]+?)(?:\.git)?/?"
+)
+
+
+def repository_url(root: Path = ROOT) -> str:
+    """Address of the repository without a slash at its end; empty if it has none to show."""
+    table = tomllib.loads((root / "book.toml").read_text("utf-8"))
+    named = os.environ.get(URL, "") or table["output"]["html"].get("git-repository-url", "")
+    return str(named).rstrip("/") or public_address(_origin(root))
+
+
+def public_address(remote: str) -> str:
+    """The https address of a remote on a public host, without a password that it may hold; or empty."""
+    found = _REMOTE.fullmatch(remote.strip())
+    if not found or found["host"].lower() not in HOSTS:
+        return ""
+    return f"https://{found['host'].lower()}/{found['path']}"
+
+
+@cache
+def _origin(root: Path) -> str:
+    try:
+        asked = subprocess.run(
+            ["git", "-C", str(root), "remote", "get-url", "origin"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    except OSError:  # no git here
+        return ""
+    return asked.stdout.strip() if not asked.returncode else ""
+
+
+def settings(root: Path = ROOT) -> dict[str, str]:
+    """For mdBook's environment: the link to the source on every page, and to the page's own file.
+
+    And the path below which the book is published: its 404 page loads its style sheets from there.
+    """
+    found = {}
+    if url := repository_url(root):
+        found = {URL: url, EDIT: f"{url}/edit/main/{{path}}"}
+    if book := os.environ.get(BOOK_URL):
+        found["MDBOOK_OUTPUT__HTML__SITE_URL"] = urlparse(book).path.rstrip("/") + "/"
+    return found
+
+
+def render_source() -> str:
+    """The first page's button to the source: the repository, or the chapter on where everything is."""
+    return f'<a class="button quiet" href="{repository_url() or "architecture.html"}">Source</a>'
