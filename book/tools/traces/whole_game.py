@@ -37,9 +37,9 @@ class Run:
     """Four requests that arrive together, and the engine's state after each step.
 
     A step has `rows`: [name, first token, tokens computed, text drawn]. What else changed since the step
-    before stands beside them: `queue`, `done`, `ended`, `preempted`, `tables` by name, `tree` ([the block
-    above or -1, blocks, locks] a node, parents first) and, for blocks that changed, `pool` ([who computed
-    it, its column in that request, tokens in it], [] if it is free).
+    before stands beside them: `queue`, `done`, `ended`, `preempted`, `tables` by name, `tree` ([the
+    block above or -1, blocks, locks] a node, parents first) and, for blocks that changed, `pool` ([who
+    computed it, its column in that request, tokens in it], [] if it is free).
     """
 
     def __init__(self, label: str, num_blocks: int, **settings: Any) -> None:
