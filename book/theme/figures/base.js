@@ -10,7 +10,7 @@ const yaie = (() => {
       if (value === true) element.setAttribute(name, '');
       else if (value !== false && value != null) element.setAttribute(name, value);
     }
-    element.append(...children.flat().filter((child) => child != null));
+    element.append(...children.flat(Infinity).filter((child) => child != null));
     return element;
   }
   const html = (tag, attributes, ...children) =>

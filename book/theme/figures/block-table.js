@@ -3,7 +3,7 @@
 
 (() => {
   const STYLE = `
-    .bt { display: flex; flex-wrap: wrap; gap: 0.8em 1.4em; font: 13px/1.35 var(--mono-font); }
+    .bt { display: flex; flex-wrap: wrap; gap: 0.5em 1.4em; font: 13px/1.3 var(--mono-font); }
     .bt-tables { flex: 1 0 190px; }
     .bt-pool { flex: 3 0 288px; display: grid; gap: 6px; align-content: start;
       grid-template-columns: repeat(auto-fill, minmax(88px, 1fr)); }
@@ -14,8 +14,9 @@
     .bt-block { border: 1.5px solid var(--y-line); border-radius: 4px; overflow: hidden; }
     .bt-head, .bt-foot { display: flex; justify-content: space-between; padding: 0 5px; }
     .bt-foot { min-height: 1.45em; border-top: 1px solid var(--y-line);
-      font-size: 11.5px; white-space: nowrap; }
+      font-size: 12px; white-space: nowrap; }
     .bt-slot { padding: 0 5px; min-height: 1.35em; white-space: nowrap; font-size: 12px; }
+    .bt-slot > span { display: inline-block; }
     .bt-slot + .bt-slot { border-top: 1px dotted var(--y-line); }
     .bt-free { border-style: dashed; color: var(--y-grey); }
     .bt-used > .bt-head, .bt-used.bt-entry { background: var(--y-blue-soft); }
@@ -42,8 +43,8 @@
   }
 
   function table(name, entries, length, blocks) {
-    return html('div', { class: 'bt-row' }, html('b', {}, name),
-      entries.map((id) => html('span', { class: `bt-entry bt-${blocks[id].kind}` }, id)),
+    return html('div', { class: 'bt-row' }, html('b', { 'data-thing': `table-${name}` }, name),
+      entries.map((id, place) => html('span', { class: `bt-entry bt-${blocks[id].kind}`, 'data-key': `entry-${name}-${place}`, 'data-thing': `block-${id} table-${name}` }, id)),
       html('span', { class: 'bt-length' }, `${length}`));
   }
 
@@ -53,10 +54,13 @@
     const note = copied ? `copy of ${copied[0]}` : gone ? 'evicted' : '';
     const holders = [...block.owners, ...(block.inTree ? ['T'] : [])];
     const wrote = (step.wrote ?? []).includes(block.id) ? ' bt-wrote' : '';
-    return html('div', { class: `bt-block bt-${block.kind}${wrote}` },
-      html('div', { class: 'bt-head' }, html('b', {}, block.id),
+    return html('div', { class: `bt-block bt-${block.kind}${wrote}`, 'data-thing': [`block-${block.id}`, block.kind,
+      ...block.owners.map((name) => `table-${name}`)].join(' ') },
+      html('div', { class: 'bt-head', 'data-key': `head-${block.id}` }, html('b', {}, block.id),
         html('span', {}, block.refs ? `×${block.refs}` : 'free')),
-      step.slots[block.id].map((word) => html('div', { class: 'bt-slot' }, word)),
+      // What is copied comes from the block that it is a copy of.
+      step.slots[block.id].map((word, slot) => html('div', { class: 'bt-slot' },
+        word ? html('span', { 'data-key': `${word}-${block.id}-${slot}` }, word) : '')),
       html('div', { class: 'bt-foot' }, html('b', {}, holders.join(' ')), html('span', {}, note)));
   }
 

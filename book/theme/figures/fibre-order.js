@@ -50,7 +50,7 @@ const fibreOrder = (() => {
   /** On a phone what a thread does stands in two lines. */
   function places(stage) {
     const narrow = isNarrow(stage), width = Math.min(560, room(stage));
-    const holds = narrow ? 56 : 100, name = narrow ? 66 : 82;
+    const holds = narrow ? 56 : 100, name = narrow ? 74 : 82;
     return { narrow, width, name, holds, does: width - LEFT - name - holds - 4, row: narrow ? 40 : ROW };
   }
 

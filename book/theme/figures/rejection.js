@@ -48,7 +48,7 @@ const rejection = (() => {
       const probs = softmax(LOGITS), all = rounds(LOGITS, seed, p);
       const now = all[Math.min(round, all.length) - 1];
       const most = Math.max(...probs);
-      const width = room(stage), left = isNarrow(stage) ? 26 : 36;
+      const width = room(stage), left = isNarrow(stage) ? 30 : 36;
       const step = (width - left - 2) / LOGITS.length, gap = isNarrow(stage) ? 3 : 8;
       const y = (prob) => TOP + HIGH * (1 - prob / most);
       const bound = y(probs[LOGITS.indexOf(now.low)] ?? 0);

@@ -124,19 +124,19 @@ const sampling = (() => {
     return kept.winners.slice(0, values.draws);
   }
 
-  function bar(was, now, share) {
+  function bar(was, now, share, key) {
     const at = (part) => `${(100 * part).toFixed(2)}%`;
     return html('td', { class: 'ys-bar', 'aria-hidden': 'true' }, html('span', { class: 'ys-track' },
-      html('span', { class: 'ys-now', style: `width: ${at(now)}` }),
+      html('span', { class: 'ys-now', style: `width: ${at(now)}`, 'data-key': `now-${key}` }),
       html('span', { class: 'ys-was', style: `width: ${at(was)}` }),
-      share > 0 ? html('span', { class: 'ys-share', style: `left: calc(${at(share)} - 1.5px)` }) : null));
+      share > 0 ? html('span', { class: 'ys-share', style: `left: calc(${at(share)} - 1.5px)`, 'data-key': `share-${key}` }) : null));
   }
 
   /** One token, or all others together. mark: which filter cut it; count: its draws, or null. */
   function row({ text, was, now, mark, count, last }, total) {
     const classes = [mark && 'ys-cut', last && 'ys-last'].filter(Boolean).join(' ');
-    return html('tr', { class: classes || null },
-      html('th', { scope: 'row' }, last ? '► ' : '', text), bar(was, now, total ? count / total : 0),
+    return html('tr', { class: classes || null, 'data-thing': mark || 'kept' },
+      html('th', { scope: 'row' }, last ? '► ' : '', text), bar(was, now, total ? count / total : 0, text),
       html('td', {}, percent(was)), html('td', {}, mark ? `✕ ${mark}` : percent(now)),
       total ? html('td', {}, count) : null);
   }
@@ -168,6 +168,9 @@ const sampling = (() => {
   }
 
   yaie.controlled('sampling', {
+    plays: 'temperature',
+    // The rows are the same for all values; only what is said has more or fewer words.
+    tallest: () => [{}, { draws: 300 }, { temperature: 1.5, topK: 20, topP: 0.8, minP: 0.2, draws: 300 }],
     controls: () => [
       { name: 'temperature', label: 'temperature', min: 0, max: 2, step: 0.05, value: 1,
         format: (value) => (value ? value.toFixed(2) : '0 (greedy)') },

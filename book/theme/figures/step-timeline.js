@@ -3,8 +3,9 @@
 
 (() => {
   const { svg } = yaie;
-  const { text, scrolling } = yaie.timeline;
-  const [LEFT, UNIT, ROW, TOP] = [58, 12, 40, 22];
+  const { room, picture, text } = yaie.stage;
+  const [LEFT, ROW, TOP, LEAST] = [58, 36, 22, 7.5];
+  const HIGH = 2 * ROW + 26;
   const LOOK = {
     plan: ['orange', 'P'],
     send: ['blue', 'L'],
@@ -13,37 +14,57 @@
     run: ['blue', ''],
   };
 
-  function span([name, step, begin, end], y, now) {
-    const [colour, letter] = LOOK[name];
-    const [x, width] = [LEFT + begin * UNIT, (Math.min(end, now) - begin) * UNIT];
-    if (width <= 0) return null;
-    const look = name === 'wait'
-      ? { fill: 'none', stroke: 'var(--y-line)', 'stroke-dasharray': '3 3' }
-      : { fill: `var(--y-${colour}-soft)`, stroke: `var(--y-${colour})` };
-    const words = name === 'wait' ? '' : `${letter}${step}`;
-    return svg('g', {},
-      svg('rect', { x, y, width, height: ROW - 10, ...look }),
-      width >= 18 ? text(x + width / 2, y + 19, words, { size: 11 }) : null);
+  /** The axis of time in as many lines as its units need: { chunk, unit, lines }. */
+  function lay(stage, end) {
+    const wide = room(stage) - LEFT - 14;
+    const lines = Math.ceil((end * LEAST) / wide);
+    const chunk = lines === 1 ? end : Math.ceil(end / lines / 10) * 10;
+    return { chunk, unit: wide / chunk, lines: Math.ceil(end / chunk), width: room(stage) };
+  }
+
+  /** A span of work up to now, cut where its line ends. row: 0 of the host, 1 of the device. */
+  function span([name, step, begin, end], row, now, { chunk, unit }, key) {
+    const parts = [];
+    const stop = Math.min(end, now);
+    for (let line = Math.floor(begin / chunk); line * chunk < stop; line += 1) {
+      const [from, to] = [Math.max(begin, line * chunk), Math.min(stop, (line + 1) * chunk)];
+      if (to <= from) continue;
+      const [colour, letter] = LOOK[name];
+      const [x, width, y] = [LEFT + (from - line * chunk) * unit, (to - from) * unit, line * HIGH + TOP + row * ROW];
+      const look = name === 'wait'
+        ? { fill: 'none', stroke: 'var(--y-line)', 'stroke-dasharray': '3 3' }
+        : { fill: `var(--y-${colour}-soft)`, stroke: `var(--y-${colour})` };
+      const mine = { 'data-thing': `step-${step} ${name}` };
+      parts.push(svg('rect', { x, y, width, height: ROW - 8, ...look, 'data-key': `${key}-${line}`, ...mine }),
+        width >= 18 && name !== 'wait' ? text(x + width / 2, y + 18, `${letter}${step}`, { anchor: 'middle', 'data-key': `${key}-name-${line}`, ...mine }) : null);
+    }
+    return parts;
+  }
+
+  function axis(line, end, place) {
+    const top = line * HIGH + TOP, marks = [];
+    for (let at = line * place.chunk; at <= Math.min(end, (line + 1) * place.chunk); at += 10) {
+      const x = LEFT + (at - line * place.chunk) * place.unit;
+      marks.push(svg('line', { x1: x, x2: x, y1: top - 4, y2: top + 2 * ROW - 8, stroke: 'var(--y-line)' }),
+        text(x, top - 8, at, { anchor: 'middle' }));
+    }
+    return [...marks, text(LEFT - 8, top + 18, 'host', { anchor: 'end' }), text(LEFT - 8, top + ROW + 18, 'device', { anchor: 'end' })];
   }
 
   yaie.stepped('step-timeline', {
     draw(stage, step, data) {
-      const wide = LEFT + data.end * UNIT + 14;
-      const device = TOP + ROW;
-      const ticks = [];
-      for (let at = 0; at <= data.end; at += 10) {
-        ticks.push(svg('line', { x1: LEFT + at * UNIT, x2: LEFT + at * UNIT, y1: TOP - 4, y2: device + ROW - 6,
-          stroke: 'var(--y-line)' }), text(LEFT + at * UNIT, TOP - 8, at, { size: 11 }));
-      }
-      const here = LEFT + step.now * UNIT;
-      const picture = svg('svg', { viewBox: `0 0 ${wide} ${device + ROW + 24}`, role: 'img', 'aria-label': step.say },
-        ticks,
-        text(LEFT - 8, TOP + 19, 'host', { anchor: 'end' }), text(LEFT - 8, device + 19, 'device', { anchor: 'end' }),
-        step.host.map((one) => span(one, TOP, step.now)),
-        step.device.map((one) => span(one, device, step.now)),
-        svg('line', { x1: here, x2: here, y1: TOP - 4, y2: device + ROW - 6, stroke: 'currentColor', 'stroke-width': 2 }),
-        text(LEFT, device + ROW + 12, 'P plan, L launch or replay, T text, dashed: the host waits', { size: 11, anchor: 'start' }));
-      stage.append(scrolling(picture, wide, here));
+      const place = lay(stage, data.end);
+      const line = Math.min(place.lines - 1, Math.floor(step.now / place.chunk));
+      const here = LEFT + (step.now - line * place.chunk) * place.unit, top = line * HIGH + TOP;
+      stage.append(picture(place.width, place.lines * HIGH + 2, step.say,
+        Array.from({ length: place.lines }).flatMap((_, each) => axis(each, data.end, place)),
+        step.host.flatMap((one, i) => span(one, 0, step.now, place, `host-${i}`)),
+        step.device.flatMap((one, i) => span(one, 1, step.now, place, `device-${i}`)),
+        svg('line', { x1: here, x2: here, y1: top - 4, y2: top + 2 * ROW - 6, stroke: 'currentColor', 'stroke-width': 2, 'data-key': 'now' })),
+      yaie.stage.legend([{ fill: 'var(--y-orange-soft)', stroke: 'var(--y-orange)' }, 'P plan'],
+        [{ fill: 'var(--y-blue-soft)', stroke: 'var(--y-blue)' }, 'L launch or replay; below, kernels'],
+        [{ fill: 'var(--y-green-soft)', stroke: 'var(--y-green)' }, 'T text'],
+        [{ fill: 'none', stroke: 'var(--y-line)', 'stroke-dasharray': '3 3' }, 'the host waits']));
     },
   });
 })();
