@@ -106,9 +106,7 @@ class Watched:
 
     def note(self, call: list[Any], answer: Any) -> None:
         def below(node: Any) -> list[Any]:
-            return [
-                each for child in node.children.values() for each in (child, *below(child))
-            ]
+            return [each for child in node.children.values() for each in (child, *below(child))]
 
         nodes = [
             [self.tree.path_blocks(node), list(node.blocks), node.lock_count, node.last_used]
@@ -140,10 +138,13 @@ def test_a_tree_can_be_taken_up_as_it_was_shown(page):
 
 @pytest.mark.parametrize("size", [None, PHONE])
 def test_a_prompt_of_the_reader_s_own(browser, built, size):
-    with reading(browser, built, "radix-tree", **({"size": size} if size else {})) as (opened, wrong):
+    with reading(browser, built, "radix-tree", **({"size": size} if size else {})) as (
+        opened,
+        wrong,
+    ):
         figure = opened.locator("#figure-radix-tree")
         figure.get_by_role("button", name="Show without guessing").click()
-        figure.get_by_label("Your prompt").fill("Be brief. What is a block?")
+        figure.get_by_label("Prompt").fill("Be brief. What is a block?")
         figure.get_by_role("button", name="Clear").click()
         for _ in range(2):
             figure.get_by_role("button", name="Ask").click()
@@ -151,7 +152,7 @@ def test_a_prompt_of_the_reader_s_own(browser, built, size):
         said = figure.locator(".said")
         assert "6 blocks" in said.inner_text()
         assert "2 locks" in figure.locator(".stage svg").get_attribute("aria-label")
-        figure.get_by_label("Your prompt").fill("Be brief. Why?")
+        figure.get_by_label("Prompt").fill("Be brief. Who are you?")
         figure.get_by_role("button", name="Ask").click()
         figure.locator(".stage").press("End")
         assert "3 nodes" in figure.locator(".stage svg").get_attribute("aria-label")

@@ -6,12 +6,12 @@
   const MOST_STATES = 48; // of a controlled figure that are drawn to find the tallest
 
   /** Steps through data.steps, through those of one of data.tracks, or through spec.steps(data). spec.alike: all
-      states have one height, and only what is said must be measured. */
+      states have one height, and only what is said must be measured. spec.settings(figure): more controls. */
   function stepped(name, spec) {
     customElements.define(`yaie-${name}`, class extends Figure {
       begin() {
-        this.settings.append(...this.tracks());
-        this.settings.hidden = !this.chosen;
+        this.settings.append(...this.tracks(), ...(spec.settings?.(this) ?? []));
+        this.settings.hidden = !this.settings.childElementCount;
         this.paint(0);
       }
 
