@@ -48,6 +48,9 @@ def load_figure(name: str) -> dict[str, Any]:
     missing, unknown = {"element", "title", "caption"} - figure.keys(), figure.keys() - FIELDS
     if missing or unknown:
         raise FigureError(f"figure {name}: missing {sorted(missing)}, unknown {sorted(unknown)}")
+    code = figure.get("code", {})
+    if not all(isinstance(texts, list) and all(texts) for texts in code.values()):
+        raise FigureError(f"figure {name}: code has texts of listings' lines, in lists, by thing")
     if not (ELEMENTS / f"{figure['element']}.js").is_file():
         raise FigureError(f"figure {name}: no book/theme/figures/{figure['element']}.js")
     return figure

@@ -24,6 +24,12 @@
     .bt-cached > .bt-head { background: repeating-linear-gradient(135deg,
       var(--y-orange-soft) 0 6px, transparent 6px 9px); }
     .bt-wrote { outline: 2.5px solid currentColor; outline-offset: -1px; }
+    @media (max-width: 600px) {
+      .bt-pool { flex-basis: 100%; grid-template-columns: repeat(4, 1fr); gap: 5px; }
+      .bt-slot { padding: 0 3px; font-family: "Open Sans", sans-serif; }
+      .bt-head, .bt-foot { padding: 0 3px; }
+      .bt-row { min-height: 22px; }
+    }
     .bt-legend { flex: 1 0 100%; display: flex; flex-wrap: wrap; gap: 0.2em 1.2em; font-size: 12px; }
     .bt-legend i { display: inline-block; width: 1.3em; height: 1em; margin-inline-end: 0.4em;
       vertical-align: -0.15em; border: 1px solid var(--y-line); font-style: normal; }`;
@@ -43,8 +49,8 @@
   }
 
   function table(name, entries, length, blocks) {
-    return html('div', { class: 'bt-row' }, html('b', { 'data-thing': `table-${name}` }, name),
-      entries.map((id, place) => html('span', { class: `bt-entry bt-${blocks[id].kind}`, 'data-key': `entry-${name}-${place}`, 'data-thing': `block-${id} table-${name}` }, id)),
+    return html('div', { class: 'bt-row', 'data-thing': 'table' }, html('b', { 'data-thing': `table-${name}` }, name),
+      entries.map((id, place) => html('span', { class: `bt-entry bt-${blocks[id].kind}`, 'data-key': `entry-${name}-${place}`, 'data-thing': `block-${id} table-${name} table` }, id)),
       html('span', { class: 'bt-length' }, `${length}`));
   }
 

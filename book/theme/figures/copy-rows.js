@@ -78,7 +78,7 @@ const copyRows = (() => {
   function reads(list, place) {
     return list.map(({ row: index, from, count }, thread) => {
       const x = place.x(from), y = place.y(index, Math.floor(from / SECTOR));
-      return svg('g', { 'data-key': `thread-${thread}`, 'data-thing': `thread-${thread} row-${index}` },
+      return svg('g', { 'data-key': `thread-${thread}`, 'data-thing': `thread-${thread} row-${index} number` },
         svg('rect', { x: x + 1, y: y + 1.5, width: count * place.cell - 2, height: place.high - 3, rx: 2,
           fill: 'var(--y-blue-soft)', stroke: 'var(--y-blue)' }),
         text(x + count * place.cell / 2, y + 13, thread, { anchor: 'middle' }));

@@ -73,11 +73,11 @@ const flashTiles = (() => {
       const last = Math.min((chosen + 1) * mine, holdsQueries ? tq : tk) - 1;
       const said = `Program ${chosen} holds ${what[0]} ${chosen * mine} to ${last} and visits ${what[1]} from ${walk.begin} to below `
         + `${walk.end}; those from ${walk.fullBegin} to below ${walk.fullEnd} need no mask. All programs: ${visited} of ${all} tiles.`;
-      const lines = [svg('line', { x1: x(tk - tq), y1: y(0), x2: x(tk), y2: y(tq), stroke: 'var(--y-red)', 'stroke-width': 1.5, 'data-key': 'diagonal' })];
+      const lines = [svg('line', { x1: x(tk - tq), y1: y(0), x2: x(tk), y2: y(tq), stroke: 'var(--y-red)', 'stroke-width': 1.5, 'data-key': 'diagonal', 'data-thing': 'diagonal' })];
       if (shape.window) {
         const from = Math.max(0, shape.window - (tk - tq));
         lines.push(svg('line', { x1: x(Math.max(tk - tq - shape.window, 0)), y1: y(from), x2: x(tk - shape.window), y2: y(tq),
-          stroke: 'var(--y-red)', 'stroke-width': 1.5, 'stroke-dasharray': '4 3', 'data-key': 'window' }));
+          stroke: 'var(--y-red)', 'stroke-width': 1.5, 'stroke-dasharray': '4 3', 'data-key': 'window', 'data-thing': 'window' }));
       }
       stage.append(picture(LEFT + SIDE + 14, y(tq) + 6, said,
         svg('rect', { x: x(0), y: y(0), width: SIDE, height: y(tq) - TOP, fill: 'none', stroke: 'var(--y-line)' }),

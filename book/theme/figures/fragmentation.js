@@ -7,7 +7,12 @@
   const STYLE = `
     .fragmentation { display: flex; flex-wrap: wrap; gap: 0.6em 1.2em; font: 12px/1.4 var(--mono-font); }
     .fragmentation > div { flex: 1 1 220px; max-width: 240px; }
-    @media (max-width: 600px) { .fragmentation > div { max-width: none; } }
+    @media (max-width: 600px) {
+      .fragmentation > div { max-width: none; }
+      .fragmentation .sizes { grid-template-columns: auto auto 1fr auto auto 1fr; gap: 0 0.4em; }
+    }
+    .fragmentation .who { display: flex; flex-wrap: wrap; gap: 0 1.2em; }
+    .fragmentation .who > span { min-width: 8em; }
     .fragmentation .sizes { display: grid; grid-template-columns: auto auto 1fr; gap: 0 0.6em;
       margin-top: 0.4em; align-items: center; }
     .fragmentation .sizes svg { display: inline-block; width: 1.4em; height: 1em; margin: 0; }
@@ -89,27 +94,27 @@
   }
 
   /** The counts, which explain the patterns too. */
-  function sizes(id, state) {
+  function sizes(id, state, narrow) {
     const sample = (fill) => svg('svg', { viewBox: '0 0 14 10', 'aria-hidden': 'true' },
       svg('rect', { x: 0.5, y: 0.5, width: 13, height: 9, fill, stroke: 'currentColor', 'stroke-width': 0.7 }));
     const row = (fill, count, words) => [sample(fill), html('b', {}, count), html('span', {}, words)];
     return html('div', { class: 'sizes' },
       ...row('var(--y-blue-soft)', state.held, 'hold a token'),
-      ...row(`url(#empty-${id})`, state.empty, 'reserved, empty (internal)'),
-      ...row(`url(#vain-${id})`, state.vain ? state.free : 0, 'free in vain (external)'),
+      ...row(`url(#empty-${id})`, state.empty, narrow ? 'reserved' : 'reserved, empty (internal)'),
+      ...row(`url(#vain-${id})`, state.vain ? state.free : 0, narrow ? 'free in vain' : 'free in vain (external)'),
       ...row('none', state.vain ? 0 : state.free, 'free'));
   }
 
   yaie.stepped('fragmentation', {
     draw(stage, step, data) {
-      const size = isNarrow(stage) ? { WIDTH: Math.min(340, room(stage)), MAP: 44 } : { WIDTH: 240, MAP: 132 };
+      const size = isNarrow(stage) ? { WIDTH: Math.min(340, room(stage)), MAP: 36 } : { WIDTH: 240, MAP: 132 };
       const panel = (allocator, index) => {
         const state = step.states[index];
         const id = `${stage.closest('figure').id}-${index}`;
         return html('div', {}, html('b', {}, allocator.label),
-          memory(id, index, allocator, state, step.at, data, size), sizes(id, state),
-          html('div', {}, `runs: ${[...state.running].join(' ') || '–'}`),
-          html('div', {}, `waits: ${[...state.waiting].join(' ') || '–'}`));
+          memory(id, index, allocator, state, step.at, data, size), sizes(id, state, isNarrow(stage)),
+          html('div', { class: 'who' }, html('span', {}, `runs: ${[...state.running].join(' ') || '–'}`),
+            html('span', {}, `waits: ${[...state.waiting].join(' ') || '–'}`)));
       };
       stage.append(html('div', { class: 'fragmentation' }, data.allocators.map(panel)));
     },

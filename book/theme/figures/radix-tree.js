@@ -63,7 +63,7 @@
           text(place.column(at + index) + place.cell / 2, y + STRIP + 12, isNew ? `+${block}` : block, { anchor: 'middle', bold: isNew }));
       }),
       svg('rect', { x: x - 1, y, width: texts.length * place.cell - 2, height: STRIP, rx: 2, fill: 'none',
-        stroke: 'currentColor', 'stroke-width': 1.5, 'data-key': `node-${me}` }),
+        stroke: 'currentColor', 'stroke-width': 1.5, 'data-key': `node-${me}`, 'data-thing': 'node' }),
     ];
   }
 

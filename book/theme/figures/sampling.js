@@ -156,9 +156,10 @@ const sampling = (() => {
   }
 
   function say({ out, probs }, winners, named, seed) {
-    const cuts = ['greedy', 'top-k', 'top-p', 'min-p']
-      .map((why) => [why, out.filter((cut) => cut === why).length]).filter(([, count]) => count);
-    const left = out.filter((cut) => !cut).length;
+    const counts = { greedy: 0, 'top-k': 0, 'top-p': 0, 'min-p': 0, '': 0 };
+    for (const why of out) counts[why] += 1;
+    const { '': left, ...removals } = counts;
+    const cuts = Object.entries(removals).filter(([, count]) => count);
     const removed = cuts.map(([why, count]) => `${why} removes ${count.toLocaleString('en')}`).join(', ');
     const text = named.get(winners.at(-1));
     const drawn = text ? `“${word(text)}”` : 'one of the others';
@@ -183,7 +184,8 @@ const sampling = (() => {
       { name: 'seed', label: 'Another seed', button: true, value: 0 },
     ],
     draw(stage, values, data) {
-      const before = sampling.filter(data.logits, { temperature: 1 }).probs;
+      data.before ??= sampling.filter(data.logits, { temperature: 1 }).probs;
+      const { before } = data;
       const after = sampling.filter(data.logits, values);
       const winners = draws(data, after, values);
       const counts = new Map();

@@ -7,7 +7,10 @@
 'use strict';
 
 yaie.tween = (() => {
-  const NUMBERS = ['x', 'y', 'width', 'height', 'cx', 'cy', 'r', 'rx', 'x1', 'y1', 'x2', 'y2', 'd', 'points', 'transform'];
+  const NUMBERS = { // by tag, what can be interpolated
+    rect: ['x', 'y', 'width', 'height'], text: ['x', 'y'], line: ['x1', 'y1', 'x2', 'y2'], circle: ['cx', 'cy', 'r'],
+    path: ['d'], polygon: ['points'],
+  };
   const PAINTS = ['fill', 'stroke'];
   const SIZES = ['width', 'height', 'left', 'top'];
   const DIGITS = /-?\d*\.?\d+(?:e-?\d+)?/g;
@@ -16,8 +19,16 @@ yaie.tween = (() => {
   const ease = (t) => 1 - (1 - t) ** 3;
 
   const isShape = (element) => element instanceof SVGElement && element.tagName !== 'g' && element.tagName !== 'svg';
-  const keyed = (stage) => [...stage.querySelectorAll('[data-key]')].filter((element) =>
-    !element.parentElement.closest('[data-key]') && !element.closest('.ghost'));
+
+  /** The keyed elements that no other one carries, in the order of the document. */
+  function keyed(stage) {
+    let outer = null;
+    return [...stage.querySelectorAll('[data-key]')].filter((element) => {
+      if (outer?.contains(element) || element.classList.contains('ghost')) return false;
+      outer = element;
+      return true;
+    });
+  }
 
   /** A place within the stage, in pixels. */
   function placeOf(element, origin) {
@@ -34,9 +45,10 @@ yaie.tween = (() => {
     for (const element of keyed(stage)) {
       const note = { element, picture: pictures.indexOf(element.ownerSVGElement) };
       if (!isShape(element)) note.place = placeOf(element, origin);
-      if (isShape(element) || element.tagName === 'g') {
-        note.numbers = Object.fromEntries([...NUMBERS, ...PAINTS].map((name) => [name, element.getAttribute(name)]));
-      } else {
+      if (isShape(element)) {
+        note.numbers = {};
+        for (const name of [...NUMBERS[element.tagName] ?? [], ...PAINTS]) note.numbers[name] = element.getAttribute(name);
+      } else if (element.tagName !== 'g') {
         const style = getComputedStyle(element);
         note.paint = style.backgroundColor;
         note.font = style.font;
@@ -62,7 +74,7 @@ yaie.tween = (() => {
   const fade = (element, frames, duration) => element.animate(frames, { duration, easing: 'ease-out' });
 
   function moveShape(element, note, duration, moves) {
-    for (const name of NUMBERS) {
+    for (const name of NUMBERS[element.tagName] ?? []) {
       const set = between(element, name, note.numbers[name], element.getAttribute(name));
       if (set) moves.push(set);
     }

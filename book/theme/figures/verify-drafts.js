@@ -25,7 +25,7 @@
     bonus: '✓ counts: the bonus',
     dropped: '✗ behind a wrong draft',
   };
-  const token = (word, kinds, key) => html('span', { 'data-key': key, class: `vd-token ${kinds.replace(/\b(?=\w)/g, 'vd-')}` }, `${MARKS[kinds] ?? ''}${word}`);
+  const token = (word, kinds, key) => html('span', { 'data-key': key, 'data-thing': key ? kinds : null, class: `vd-token ${kinds.replace(/\b(?=\w)/g, 'vd-')}` }, `${MARKS[kinds] ?? ''}${word}`);
   const example = (kind, words) => html('span', {}, token('a', kind), ` ${words}`);
 
   yaie.stepped('verify-drafts', {
