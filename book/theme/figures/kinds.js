@@ -6,7 +6,8 @@
   const MOST_STATES = 48; // of a controlled figure that are drawn to find the tallest
 
   /** Steps through data.steps, through those of one of data.tracks, or through spec.steps(data). spec.alike: all
-      states have one height, and only what is said must be measured. spec.settings(figure): more controls. */
+      states have one height, and only what is said must be measured. spec.settings(figure): more controls. spec.together:
+      all tracks are drawn at once. */
   function stepped(name, spec) {
     customElements.define(`yaie-${name}`, class extends Figure {
       begin() {
@@ -16,7 +17,7 @@
       }
 
       tracks() {
-        if (!this.data.tracks) return [];
+        if (!this.data.tracks || spec.together) return [];
         const options = Object.entries(this.data.tracks).map(([key, track]) =>
           html('option', { value: key }, track.label ?? key));
         this.chosen = html('select', {}, options);
