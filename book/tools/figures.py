@@ -10,7 +10,7 @@ from yaie.core.compat import tomllib
 FIGURES = ROOT / "book/figures"
 TRACES = ROOT / "book/traces"
 ELEMENTS = ROOT / "book/theme/figures"
-FIELDS = {"element", "title", "caption", "trace", "predict", "data"}
+FIELDS = {"element", "title", "caption", "trace", "predict", "data", "code"}
 
 
 class FigureError(ValueError):
@@ -21,7 +21,12 @@ def render_figure(name: str, data: dict[str, Any] | None = None) -> str:
     """The HTML of a figure, in one line. data: shown instead of what was recorded. FigureError."""
     figure = load_figure(name)
     shown = {**(data if data is not None else _trace(figure)), **figure.get("data", {})}
-    content = {"title": figure["title"], "data": shown, "predict": _predict(name, figure)}
+    content = {
+        "title": figure["title"],
+        "data": shown,
+        "predict": _predict(name, figure),
+        "code": figure.get("code", {}),
+    }
     element = f"yaie-{figure['element']}"
     # In a script element only "</" could end the text early.
     script = json.dumps(content, ensure_ascii=False, separators=(",", ":")).replace("</", "<\\/")
@@ -43,6 +48,9 @@ def load_figure(name: str) -> dict[str, Any]:
     missing, unknown = {"element", "title", "caption"} - figure.keys(), figure.keys() - FIELDS
     if missing or unknown:
         raise FigureError(f"figure {name}: missing {sorted(missing)}, unknown {sorted(unknown)}")
+    code = figure.get("code", {})
+    if not all(isinstance(texts, list) and all(texts) for texts in code.values()):
+        raise FigureError(f"figure {name}: code has texts of listings' lines, in lists, by thing")
     if not (ELEMENTS / f"{figure['element']}.js").is_file():
         raise FigureError(f"figure {name}: no book/theme/figures/{figure['element']}.js")
     return figure
@@ -85,5 +93,12 @@ def _fallback(data: dict[str, Any]) -> str:
 
 def _steps(key: str, track: dict[str, Any]) -> str:
     label = f"<p>{escape(str(track.get('label', key)))}</p>" if key else ""
-    items = "".join(f"<li>{escape(step['say'])}</li>" for step in track["steps"])
+    said = [step["say"] for step in track["steps"]]
+    told = [number for number, words in enumerate(said) if not number or words != said[number - 1]]
+    items = "".join(
+        f"<li>{escape(said[now])}</li>"
+        if now == before + 1
+        else f'<li value="{now + 1}">{escape(said[now])}</li>'
+        for before, now in zip([-1, *told], told, strict=False)
+    )
     return f"{label}<ol>{items}</ol>"

@@ -27,13 +27,10 @@ const banks = (() => {
 
 (() => {
   const { svg } = yaie;
+  const { room, isNarrow, picture, text } = yaie.stage;
   const { serve, BANKS } = banks;
-  const LEFT = 54, TOP = 30, CELL = 17;
-  const WIDTH = LEFT + BANKS * CELL + 8;
+  const TOP = 30;
   const COLOURS = ['blue', 'orange', 'green', 'red'];
-  const SMALL = 'font-size: 11px';
-  const text = (x, y, words, anchor = 'middle') =>
-    svg('text', { x, y, 'text-anchor': anchor, style: SMALL }, words);
 
   yaie.controlled('banks', {
     controls: () => [
@@ -47,31 +44,30 @@ const banks = (() => {
       const request = { row: Number(row), pad, words: Number(words) };
       const { lanes, wanted, passes, used } = serve(request);
       const misaligned = request.words === 4 && (request.row + pad) % 4 !== 0;
-      const high = Math.min(CELL, 150 / lanes + 8) * (lanes > 8 ? 0.8 : 1);
+      const left = isNarrow(stage) ? 24 : 58, high = lanes > 8 ? 13 : 44;
+      const cell = Math.min(22, (room(stage) - left - 2) / BANKS), width = left + BANKS * cell + 2;
       const foot = TOP + lanes * high;
       const said = misaligned
         ? `A row of ${request.row + pad} floats: every other row begins at an address that is no multiple of 16. A load `
           + 'of 16 bytes from there stops the kernel.'
         : `Rows of ${request.row + pad} floats: ${lanes} lanes want words in ${used} of the 32 banks, `
           + `${passes === 1 ? 'each bank one: a single pass.' : `up to ${passes} words of one bank: ${passes} passes, where one could do.`}`;
-      stage.dataset.wide = 520;
-      stage.append(svg('svg', { viewBox: `0 0 ${WIDTH} ${foot + 22}`, role: 'img', 'aria-label': said },
-        text(LEFT, 12, 'bank', 'start'),
-        Array.from({ length: 8 }).map((_, i) => text(LEFT + (4 * i + 0.5) * CELL, TOP - 5, 4 * i)),
+      stage.append(picture(width, foot + 4, said,
+        text(0, 12, isNarrow(stage) ? 'lane; bank across' : 'lane, by bank'),
+        Array.from({ length: 8 }).map((_, i) => text(left + (4 * i + 0.5) * cell, TOP - 5, 4 * i, { anchor: 'middle' })),
         Array.from({ length: lanes }).flatMap((_, lane) => [
-          lane % (lanes / 8) === 0 ? text(LEFT - 6, TOP + (lane + 0.8) * high, `lane ${lane}`, 'end') : null,
-          svg('line', { x1: LEFT, x2: LEFT + BANKS * CELL, y1: TOP + (lane + 1) * high, y2: TOP + (lane + 1) * high,
+          lane % (lanes / 8) === 0 ? text(left - 6, TOP + lane * high + high / 2 + 5, isNarrow(stage) ? lane : `lane ${lane}`, { anchor: 'end' }) : null,
+          svg('line', { x1: left, x2: left + BANKS * cell, y1: TOP + (lane + 1) * high, y2: TOP + (lane + 1) * high,
             stroke: 'var(--y-line)', 'stroke-width': 0.6 }),
         ]),
-        wanted.flatMap(([lane, bank, pass]) => {
-          const colour = COLOURS[pass % COLOURS.length], x = LEFT + bank * CELL, y = TOP + lane * high;
-          return [
-            svg('rect', { x: x + 1, y: y + 1, width: CELL - 2, height: high - 2, fill: `var(--y-${colour}-soft)`,
+        wanted.map(([lane, bank, pass], index) => {
+          const colour = COLOURS[pass % COLOURS.length], x = left + bank * cell, y = TOP + lane * high;
+          return svg('g', { 'data-key': `word-${request.words}-${index}`, 'data-thing': `bank-${bank} lane-${lane}` },
+            svg('rect', { x: x + 0.5, y: y + 1, width: cell - 1, height: high - 2, fill: `var(--y-${colour}-soft)`,
               stroke: `var(--y-${colour})` }),
-            high > 11 ? text(x + CELL / 2, y + high / 2 + 4, pass + 1) : null,
-          ];
-        }),
-        text(LEFT, foot + 16, 'the number is the pass in which a word is handed out', 'start')));
+            text(x + cell / 2, y + high / 2 + 4.5, pass + 1, { anchor: 'middle' }));
+        })),
+      yaie.stage.legend([{ fill: 'var(--y-blue-soft)', stroke: 'var(--y-blue)' }, 'a word that is asked for; its number is the pass in which it is handed out']));
       return said;
     },
   });

@@ -2,32 +2,46 @@
 'use strict';
 
 (() => {
-  const { svg, html } = yaie;
-  const { text, cell, axis, scrolling, legend, tables } = yaie.timeline;
-  const [LEFT, COLUMN, ROW, WAITING] = [78, 30, 32, 22];
+  const { html } = yaie;
+  const { room, isNarrow, picture } = yaie.stage;
+  const { text, cell, axis, legend, tables } = yaie.timeline;
   const WAYS = { static: 'Static batching', continuous: 'Continuous batching' };
 
+  /** The column of a step, as wide as the stage allows; the letters of those who wait stand below one another. */
+  function places(stage, steps) {
+    const left = isNarrow(stage) ? 20 : 66;
+    const column = Math.min(40, (room(stage) - left - 4) / steps.length);
+    const longest = Math.max(...steps.flatMap((step) => Object.keys(WAYS).map((way) => step[way].waiting.length)), 1);
+    const row = 26;
+    return { narrow: isNarrow(stage), left, column, row, wide: left + steps.length * column + 4, waits: 15 * longest + 6 };
+  }
+
   /** The rows of one way of batching, step beside step, and who waits for one. */
-  function panel(way, steps, numRows, high, wide) {
-    const drawn = svg('svg', {
-      viewBox: `0 0 ${wide} ${high}`, role: 'img', 'aria-label': `Step ${steps.length}. ${seen(way, steps.at(-1))}`,
-    });
+  function panel(way, steps, all, place) {
+    const numRows = steps[0].static.rows.length, last = steps.length - 1;
+    const below = numRows * place.row + 4, isLower = way === 'continuous';
+    const drawn = picture(place.wide, below + place.waits + (isLower ? 24 : 0), `Step ${steps.length}. ${seen(way, steps[last])}`);
     for (let row = 0; row < numRows; row += 1) {
-      const y = 2 + row * ROW;
-      drawn.append(text(0, y + 20, `row ${row + 1}`, { anchor: 'start', size: 12 }));
-      steps.forEach((step, column) => drawn.append(rowCell(step[way].rows[row], column, y)));
+      drawn.append(text(0, 2 + row * place.row + 16, place.narrow ? row + 1 : `row ${row + 1}`, { anchor: 'start' }));
+      steps.forEach((step, column) => drawn.append(rowCell(way, step[way].rows[row], column, row, column === last, place)));
     }
-    const below = numRows * ROW + 16;
-    drawn.append(text(0, below, 'waiting', { anchor: 'start', size: 12 }));
-    steps.forEach((step, column) => drawn.append(
-      text(LEFT + (column + 0.5) * COLUMN, below, step[way].waiting.join('') || '·', { size: 12 })));
+    if (place.waits) drawn.append(text(0, below + 12, place.narrow ? 'w' : 'waiting', { anchor: 'start' }));
+    steps.forEach((step, column) => drawn.append(...step[way].waiting.map((name, index) => {
+      const at = [place.left + (column + 0.5) * place.column, below + 12 + index * 15];
+      // Who waits now goes on into a row: the same thing, with the same key.
+      return column === last ? yaie.svg('g', { 'data-key': `${way}-${name}`, 'data-thing': `request-${name}` }, text(...at, name, { bold: true }))
+        : text(...at, name, { 'data-key': `${way}-waited-${column}-${name}`, 'data-thing': `request-${name}` });
+    })));
+    if (isLower) drawn.append(axis(place.left, below + place.waits + 10, place.column, all, last));
     return drawn;
   }
 
-  function rowCell([name, tokens, kind = 'empty'], column, y) {
-    const [x, width, height] = [LEFT + column * COLUMN + 1.5, COLUMN - 3, ROW - 4];
-    if (kind === 'prompt') return cell(kind, x, y, width, height, name, tokens);
-    return cell(kind, x, y, width, height, kind === 'answer' ? name : '');
+  // In the newest column a request's cell is the request itself; it leaves a trail of cells behind.
+  function rowCell(way, [name, tokens, kind = 'empty'], column, row, isNow, place) {
+    const [x, width, y] = [place.left + column * place.column + 1, place.column - 2, 2 + row * place.row];
+    const words = kind === 'prompt' ? (width > 32 ? `${name} ${tokens}` : name) : kind === 'answer' ? name : '';
+    const key = isNow && name && kind !== 'nobody' ? `${way}-${name}` : `${way}-cell-${row}-${column}`;
+    return cell(kind, x, y, width, place.row - 3, words, { 'data-key': key, 'data-thing': name ? `request-${name} ${kind}` : kind });
   }
 
   const rowsOf = (way, steps) => steps.map((step) => step[way].rows.filter((row) => row.length));
@@ -57,27 +71,18 @@
   yaie.stepped('batching', {
     draw(stage, step, data, index) {
       const steps = data.steps.slice(0, index + 1);
-      const numRows = step.static.rows.length;
-      const [wide, high] = [LEFT + data.steps.length * COLUMN + 4, numRows * ROW + WAITING];
-      const reach = LEFT + (index + 1) * COLUMN;
-      const above = panel('static', steps, numRows, high, wide);
-      const below = panel('continuous', steps, numRows, high + 32, wide);
-      below.append(text(0, high + 26, 'step', { anchor: 'start', size: 12 }),
-        axis(LEFT, high + 16, COLUMN, data.steps.length, index));
-      const boxes = [scrolling(above, wide, reach), scrolling(below, wide, reach)];
-      boxes.forEach((box, which) => {
-        box.onscroll = () => { boxes[1 - which].scrollLeft = box.scrollLeft; };
-      });
+      const place = places(stage, data.steps);
       const ways = Object.keys(WAYS);
       stage.append(
-        ...ways.flatMap((way, which) => [html('p', { class: 'tl-name' }, html('strong', {}, WAYS[way])), boxes[which]]),
-        legend(['prompt', 'prompt (its length), first token', 'A'], ['answer', 'one more token', 'A'],
-          ['nobody', 'ended, computed for nobody'], ['empty', 'empty row']),
+        ...ways.flatMap((way) => [html('p', { class: 'tl-name', 'data-thing': way }, html('strong', {}, WAYS[way])),
+          html('div', { class: 'ways' }, panel(way, steps, data.steps.length, place))]),
+        legend(['prompt', 'prompt, first token', 'A'], ['answer', 'one more token', 'A'],
+          ['nobody', 'ended, computed in vain'], ['empty', 'empty']),
         tables(
           [['first token', ...data.requests.map(({ name }) => name)],
-            ['arrives', ...data.requests.map((request) => request.arrives)],
+            ...(place.narrow ? [] : [['arrives', ...data.requests.map((request) => request.arrives)]]),
             ...ways.map((way) => firstTokens(way, steps, data.requests))],
-          [['so far', 'steps', 'tokens', 'per step', 'for nobody'], ...ways.map((way) => sums(way, steps))]));
+          [['so far', 'steps', 'tokens', 'per step', 'in vain'], ...ways.map((way) => sums(way, steps))]));
     },
   });
 })();

@@ -87,52 +87,60 @@ const blockSum = (() => {
 
 (() => {
   const { svg } = yaie;
+  const { room, picture, text } = yaie.stage;
   const { WARPS, LANES, WAYS, states } = blockSum;
-  const WIDTH = 540, CELL = 34, GAP = 30, LEFT = 20, TOP = 26, SHARED = 118, RESULT = 196;
-  const SMALL = 'font-size: 12px';
+  const [TOP, SHARED, RESULT, HIGH] = [26, 118, 196, 30];
   const MOST = Math.max(...Object.values(WAYS).map(({ events }) => events.length));
-  const text = (x, y, words, style = SMALL, anchor = 'middle') =>
-    svg('text', { x, y, 'text-anchor': anchor, style }, words);
-  const left = (warp) => LEFT + warp * (LANES * CELL + GAP);
 
-  function warpOf(state, w) {
+  /** Where things stand in a stage: warps side by side, places of shared memory below them. */
+  function places(stage) {
+    const width = Math.min(600, room(stage));
+    const gap = width < 480 ? 8 : 30, cell = Math.min(38, (width - 2 * gap - 4) / (WARPS * LANES));
+    const left = (warp) => 2 + warp * (LANES * cell + gap);
+    return { width: left(WARPS) - gap + 2, cell, left };
+  }
+
+  function warpOf(state, w, { cell, left }) {
     const active = state.active.includes(w);
     const again = state.call[w] === 2 ? ', next sum' : '';
-    return [text(left(w) + LANES * CELL / 2, TOP - 8, `warp ${w}${again}`),
+    return [text(left(w) + LANES * cell / 2, TOP - 8, `warp ${w}${again}`, { anchor: 'middle', 'data-thing': `warp-${w}` }),
       ...state.lanes[w].flatMap((value, lane) => [
-        svg('rect', { x: left(w) + lane * CELL, y: TOP, width: CELL, height: CELL,
-          fill: active ? 'var(--y-blue-soft)' : 'none', stroke: active ? 'var(--y-blue)' : 'var(--y-grey)',
+        svg('rect', { x: left(w) + lane * cell, y: TOP, width: cell, height: 34, 'data-key': `lane-${w}-${lane}`, 'data-thing': `warp-${w}`,
+          fill: active ? 'var(--y-blue-soft)' : 'var(--bg)', stroke: active ? 'var(--y-blue)' : 'var(--y-grey)',
           'stroke-width': active ? 2 : 1 }),
-        text(left(w) + (lane + 0.5) * CELL, TOP + 22, value, 'font-size: 14px')])];
+        text(left(w) + (lane + 0.5) * cell, TOP + 22, value, { anchor: 'middle', size: 14, 'data-key': `value-${w}-${lane}-${value}` })])];
   }
 
-  function shared(state) {
-    const x = (w) => left(1) - CELL + w * 2 * CELL;
-    const lines = state.active.length === 1 && state.touched !== null
+  function shared(state, { cell, left }) {
+    const x = (w) => left(1) + (w - 1) * 2.4 * cell + LANES * cell / 2 - cell;
+    const one = state.active.length === 1 ? state.active[0] : null;
+    const lines = one !== null && state.touched !== null
       ? state.partial.map((_, w) => w).filter((w) => state.touched === 'all' || state.touched === w)
-        .map((w) => svg('line', { x1: left(state.active[0]) + CELL / 2, y1: TOP + CELL,
-          x2: x(w) + CELL, y2: SHARED, stroke: 'var(--y-blue)', 'stroke-width': 1.5,
+        .map((w) => svg('line', { x1: left(one) + cell / 2, y1: TOP + 34,
+          x2: x(w) + cell, y2: SHARED, stroke: 'var(--y-blue)', 'stroke-width': 1.5, 'data-key': `line-${w}`,
           'stroke-dasharray': state.touched === 'all' ? '4 3' : null }))
       : [];
-    return [...lines, text(x(0) - 8, SHARED + 22, 'shared memory', SMALL, 'end'),
+    return [...lines, text(left(0), SHARED - 14, 'shared memory', { 'data-thing': 'shared' }),
       ...state.partial.flatMap((value, w) => [
-        svg('rect', { x: x(w), y: SHARED, width: 2 * CELL - 6, height: CELL,
+        svg('rect', { x: x(w), y: SHARED, width: 2 * cell, height: 34, 'data-key': `place-${w}`, 'data-thing': `shared warp-${w}`,
           fill: 'var(--y-green-soft)', stroke: 'var(--y-green)', 'stroke-width': state.touched === w ? 3 : 1 }),
-        text(x(w) + CELL - 3, SHARED + 22, value ?? '?', 'font-size: 14px')])];
+        // Written by lane 0 of its warp: it comes from there.
+        value === null ? text(x(w) + cell, SHARED + 22, '?', { anchor: 'middle', size: 14 })
+          : text(x(w) + cell, SHARED + 22, value, { anchor: 'middle', size: 14, 'data-key': `partial-${w}-${value}` })])];
   }
 
-  function results(state) {
+  function results(state, { cell, left }) {
     return state.result.flatMap((value, w) => {
       const wrong = value !== null && value !== 78;
-      return [svg('rect', { x: left(w), y: RESULT, width: LANES * CELL, height: CELL - 4, rx: 4,
-        fill: value === null ? 'none' : wrong ? 'var(--y-red-soft)' : 'var(--y-blue-soft)',
+      return [svg('rect', { x: left(w), y: RESULT, width: LANES * cell, height: HIGH, rx: 4, 'data-key': `result-${w}`, 'data-thing': `result warp-${w}`,
+        fill: value === null ? 'var(--bg)' : wrong ? 'var(--y-red-soft)' : 'var(--y-blue-soft)',
         stroke: wrong ? 'var(--y-red)' : 'var(--y-grey)', 'stroke-width': wrong ? 2.5 : 1 }),
-      text(left(w) + LANES * CELL / 2, RESULT + 20,
-        value === null ? 'no result yet' : wrong ? `${value}: wrong` : `all lanes: ${value}`)];
+      text(left(w) + LANES * cell / 2, RESULT + 20, value === null ? 'no result' : wrong ? `${value}: wrong` : `all: ${value}`, { anchor: 'middle' })];
     });
   }
 
   yaie.controlled('block-sum', {
+    plays: 'step',
     controls: () => [
       { name: 'way', label: 'barriers', value: 'both',
         options: Object.entries(WAYS).map(([key, { label }]) => [key, label]) },
@@ -141,11 +149,12 @@ const blockSum = (() => {
     draw(stage, values) {
       const list = states(values.way);
       const state = list[Math.min(values.step, list.length - 1)];
-      stage.dataset.wide = 480;
-      const bar = state.barrier ? [svg('line', { x1: 8, x2: WIDTH - 8, y1: 86, y2: 86, stroke: 'var(--y-orange)',
-        'stroke-width': 4 }), text(WIDTH - 10, 80, '__syncthreads()', SMALL, 'end')] : [];
-      stage.append(svg('svg', { viewBox: `0 0 ${WIDTH} 236`, role: 'img', 'aria-label': state.say },
-        state.lanes.flatMap((_, w) => warpOf(state, w)), bar, shared(state), results(state)));
+      const place = places(stage);
+      const bar = state.barrier ? [svg('line', { x1: 2, x2: place.width - 2, y1: 84, y2: 84, stroke: 'var(--y-orange)',
+        'stroke-width': 4, 'data-key': 'barrier', 'data-thing': 'barrier' }),
+      text(place.width - 4, 78, '__syncthreads()', { anchor: 'end', 'data-key': 'barrier-name', 'data-thing': 'barrier' })] : [];
+      stage.append(picture(place.width, 230, state.say,
+        state.lanes.flatMap((_, w) => warpOf(state, w, place)), bar, shared(state, place), results(state, place)));
       return state.say;
     },
   });

@@ -3,7 +3,7 @@
 
 (() => {
   const STYLE = `
-    .bt { display: flex; flex-wrap: wrap; gap: 0.8em 1.4em; font: 13px/1.35 var(--mono-font); }
+    .bt { display: flex; flex-wrap: wrap; gap: 0.5em 1.4em; font: 13px/1.3 var(--mono-font); }
     .bt-tables { flex: 1 0 190px; }
     .bt-pool { flex: 3 0 288px; display: grid; gap: 6px; align-content: start;
       grid-template-columns: repeat(auto-fill, minmax(88px, 1fr)); }
@@ -14,8 +14,9 @@
     .bt-block { border: 1.5px solid var(--y-line); border-radius: 4px; overflow: hidden; }
     .bt-head, .bt-foot { display: flex; justify-content: space-between; padding: 0 5px; }
     .bt-foot { min-height: 1.45em; border-top: 1px solid var(--y-line);
-      font-size: 11.5px; white-space: nowrap; }
+      font-size: 12px; white-space: nowrap; }
     .bt-slot { padding: 0 5px; min-height: 1.35em; white-space: nowrap; font-size: 12px; }
+    .bt-slot > span { display: inline-block; }
     .bt-slot + .bt-slot { border-top: 1px dotted var(--y-line); }
     .bt-free { border-style: dashed; color: var(--y-grey); }
     .bt-used > .bt-head, .bt-used.bt-entry { background: var(--y-blue-soft); }
@@ -23,6 +24,12 @@
     .bt-cached > .bt-head { background: repeating-linear-gradient(135deg,
       var(--y-orange-soft) 0 6px, transparent 6px 9px); }
     .bt-wrote { outline: 2.5px solid currentColor; outline-offset: -1px; }
+    @media (max-width: 600px) {
+      .bt-pool { flex-basis: 100%; grid-template-columns: repeat(4, 1fr); gap: 5px; }
+      .bt-slot { padding: 0 3px; font-family: "Open Sans", sans-serif; }
+      .bt-head, .bt-foot { padding: 0 3px; }
+      .bt-row { min-height: 22px; }
+    }
     .bt-legend { flex: 1 0 100%; display: flex; flex-wrap: wrap; gap: 0.2em 1.2em; font-size: 12px; }
     .bt-legend i { display: inline-block; width: 1.3em; height: 1em; margin-inline-end: 0.4em;
       vertical-align: -0.15em; border: 1px solid var(--y-line); font-style: normal; }`;
@@ -42,8 +49,8 @@
   }
 
   function table(name, entries, length, blocks) {
-    return html('div', { class: 'bt-row' }, html('b', {}, name),
-      entries.map((id) => html('span', { class: `bt-entry bt-${blocks[id].kind}` }, id)),
+    return html('div', { class: 'bt-row', 'data-thing': 'table' }, html('b', { 'data-thing': `table-${name}` }, name),
+      entries.map((id, place) => html('span', { class: `bt-entry bt-${blocks[id].kind}`, 'data-key': `entry-${name}-${place}`, 'data-thing': `block-${id} table-${name} table` }, id)),
       html('span', { class: 'bt-length' }, `${length}`));
   }
 
@@ -53,10 +60,13 @@
     const note = copied ? `copy of ${copied[0]}` : gone ? 'evicted' : '';
     const holders = [...block.owners, ...(block.inTree ? ['T'] : [])];
     const wrote = (step.wrote ?? []).includes(block.id) ? ' bt-wrote' : '';
-    return html('div', { class: `bt-block bt-${block.kind}${wrote}` },
-      html('div', { class: 'bt-head' }, html('b', {}, block.id),
+    return html('div', { class: `bt-block bt-${block.kind}${wrote}`, 'data-thing': [`block-${block.id}`, block.kind,
+      ...block.owners.map((name) => `table-${name}`)].join(' ') },
+      html('div', { class: 'bt-head', 'data-key': `head-${block.id}` }, html('b', {}, block.id),
         html('span', {}, block.refs ? `×${block.refs}` : 'free')),
-      step.slots[block.id].map((word) => html('div', { class: 'bt-slot' }, word)),
+      // What is copied comes from the block that it is a copy of.
+      step.slots[block.id].map((word, slot) => html('div', { class: 'bt-slot' },
+        word ? html('span', { 'data-key': `${word}-${block.id}-${slot}` }, word) : '')),
       html('div', { class: 'bt-foot' }, html('b', {}, holders.join(' ')), html('span', {}, note)));
   }
 

@@ -3,8 +3,9 @@
 
 (() => {
   const { svg } = yaie;
-  const { text, cell, axis, scrolling, legend, tables, KINDS } = yaie.timeline;
-  const [LEFT, RIGHT, COLUMN, ROW, TOP, HEIGHT] = [58, 52, 34, 26, 36, 190];
+  const { room, isNarrow, picture } = yaie.stage;
+  const { text, cell, axis, legend, tables, KINDS } = yaie.timeline;
+  const [LEFT, RIGHT, ROW, TOP, HEIGHT] = [34, 50, 24, 32, 170];
   const FLOOR = TOP + HEIGHT;
 
   // The budget's line may run behind a number.
@@ -14,44 +15,47 @@
   const chunk = (step, { long, talkers }) => (step.drew.length > talkers.length && step.tokens[long] === 1
     ? 0 : step.tokens[long] ?? 0);
 
-  function bar(step, column, track) {
+  function bar(step, column, track, COLUMN) {
     const scale = HEIGHT / track.top;
     const [prompt, all] = [chunk(step, track) * scale, total(step) * scale];
-    const [x, width] = [LEFT + column * COLUMN + 4, COLUMN - 8];
+    const gap = COLUMN > 24 ? 4 : 1.5;
+    const [x, width] = [LEFT + column * COLUMN + gap, COLUMN - 2 * gap];
+    const mine = (part) => ({ 'data-key': `${part}-${column}`, 'data-thing': `${part === 'all' ? 'decode' : part} column-${column}` });
     const { 'stroke-width': _, ...look } = KINDS.prompt;
     return svg('g', {},
-      svg('rect', { x, y: FLOOR - all + prompt, width, height: all - prompt, fill: 'var(--y-orange)' }),
-      prompt ? svg('rect', { x, y: FLOOR - all, width, height: prompt, ...look }) : null,
+      svg('rect', { x, y: FLOOR - all + prompt, width, height: all - prompt, fill: 'var(--y-orange)', ...mine('decode') }),
+      prompt ? svg('rect', { x, y: FLOOR - all, width, height: prompt, ...look, ...mine('prefill') }) : null,
       prompt > 60 ? text(x + width / 2, FLOOR - prompt / 2, track.long, { bold: true }) : null,
-      text(x + width / 2, FLOOR - all - 5, total(step), { size: 12, bold: true, ...ON_PAPER }));
+      text(x + width / 2, FLOOR - all - 5, total(step), { bold: true, ...ON_PAPER }));
   }
 
-  function scale(track) {
+  function scale(track, COLUMN) {
     const y = (tokens) => FLOOR - (tokens * HEIGHT) / track.top;
     const right = LEFT + track.columns * COLUMN;
     const drawn = svg('g', {},
       svg('path', { d: `M${LEFT} ${TOP}V${FLOOR}H${right}`, fill: 'none', stroke: 'currentColor' }));
-    drawn.append(text(0, 12, 'tokens in the step', { anchor: 'start', size: 12 }));
+    drawn.append(text(0, 12, 'tokens in the step', { anchor: 'start' }));
     for (const tokens of [0, 50, 100, 150]) {
-      drawn.append(text(LEFT - 6, y(tokens) + 4, tokens, { anchor: 'end', size: 11 }));
+      drawn.append(text(LEFT - 6, y(tokens) + 4, tokens, { anchor: 'end' }));
     }
     if (track.budget) {
       drawn.append(
-        svg('path', { d: `M${LEFT} ${y(track.budget)}H${right}`, stroke: 'var(--y-red)', 'stroke-dasharray': '6 4' }),
-        text(right + 6, y(track.budget) - 2, 'budget', { anchor: 'start', size: 12 }),
-        text(right + 6, y(track.budget) + 12, track.budget, { anchor: 'start', size: 12 }));
+        svg('path', { d: `M${LEFT} ${y(track.budget)}H${right}`, stroke: 'var(--y-red)', 'stroke-dasharray': '6 4', 'data-key': 'budget', 'data-thing': 'budget' }),
+        text(right + 5, y(track.budget) - 2, 'budget', { anchor: 'start', 'data-key': 'budget-name', 'data-thing': 'budget' }),
+        text(right + 5, y(track.budget) + 12, track.budget, { anchor: 'start', 'data-key': 'budget-size', 'data-thing': 'budget' }));
     }
     return drawn;
   }
 
   /** A cell where a request gained a token; for the long prompt, how much of it is computed. */
-  function gains(name, row, steps, track) {
+  function gains(name, row, steps, track, COLUMN) {
     const y = FLOOR + 26 + row * ROW;
-    return svg('g', {}, text(LEFT - 14, y + 16, name, { bold: true }), steps.map((step, column) => {
-      const [x, width] = [LEFT + column * COLUMN + 2, COLUMN - 4];
-      if (step.drew.includes(name)) return cell('answer', x, y, width, ROW - 4, name);
+    return svg('g', {}, text(LEFT - 14, y + 16, name, { bold: true, 'data-thing': `request-${name}` }), steps.map((step, column) => {
+      const [x, width] = [LEFT + column * COLUMN + 1, COLUMN - 2];
+      const mine = { 'data-key': `gain-${name}-${column}`, 'data-thing': `request-${name} column-${column}` };
+      if (step.drew.includes(name)) return cell('answer', x, y, width, ROW - 4, name, mine);
       if (name !== track.long || !step.done) return null;
-      return svg('g', {}, cell('prompt', x, y, width, ROW - 4), text(x + width / 2, y + 15, step.done, { size: 11 }));
+      return svg('g', mine, cell('prompt', x, y, width, ROW - 4), width > 22 ? text(x + width / 2, y + 15, step.done) : null);
     }));
   }
 
@@ -77,26 +81,26 @@
     draw(stage, step, track, index) {
       const steps = track.steps.slice(0, index + 1);
       const names = [...track.talkers, track.long];
+      const COLUMN = Math.min(40, (room(stage) - LEFT - RIGHT) / track.columns);
       const wide = LEFT + track.columns * COLUMN + RIGHT;
       const high = FLOOR + 30 + names.length * ROW;
-      const picture = svg('svg', {
-        viewBox: `0 0 ${wide} ${high}`, role: 'img',
-        'aria-label': `Tokens computed in each step so far: ${steps.map(total).join(', ')}. `
+      const drawn = picture(wide, high,
+        `Tokens computed in each step so far: ${steps.map(total).join(', ')}. `
           + `In this step ${step.drew.join(', ')} gained a token; ${step.done} of ${track.prompt} `
           + `prompt tokens of ${track.long} are computed.`,
-      },
-      scale(track), steps.map((each, column) => bar(each, column, track)),
-      text(0, FLOOR + 20, 'step', { anchor: 'start', size: 12 }),
-      axis(LEFT, FLOOR + 10, COLUMN, track.columns, index),
-      names.map((name, row) => gains(name, row, steps, track)));
+        scale(track, COLUMN), steps.map((each, column) => bar(each, column, track, COLUMN)),
+        text(0, FLOOR + 20, 'step', { anchor: 'start' }),
+        axis(LEFT, FLOOR + 10, COLUMN, track.columns, index),
+        names.map((name, row) => gains(name, row, steps, track, COLUMN)));
 
-      const isEnd = index === track.steps.length - 1;
+      const narrow = isNarrow(stage), isEnd = index === track.steps.length - 1;
       stage.append(
-        scrolling(picture, wide, LEFT + (index + 1) * COLUMN),
+        drawn,
         legend(['answer', 'gained a token', 'A'],
           ['prompt', `${track.long}'s prompt; below, how many of its tokens are computed`, track.long]),
         tables([
-          ['setting', `${track.talkers.join(', ')} wait at most`, `${track.long}'s first token after`, 'which computed'],
+          narrow ? ['setting', 'others wait', `${track.long} after`, 'computed']
+            : ['setting', `${track.talkers.join(', ')} wait at most`, `${track.long}'s first token after`, 'which computed'],
           ...(isEnd ? compared(track) : [waits(steps, track)]),
         ]));
     },

@@ -31,64 +31,52 @@ const coalescing = (() => {
 
 (() => {
   const { svg } = yaie;
+  const { room, picture, text, legend } = yaie.stage;
   const { request, THREADS, SECTOR, LINE } = coalescing;
-  const WIDTH = 600, LEFT = 8, TOP = 18, BOX = 16, BAR = 142, HEIGHT = 34;
-  const INNER = WIDTH - 2 * LEFT;
-  const SMALL = 'font-size: 11px';
+  const LEFT = 4, TOP = 18, BAR = 142, HEIGHT = 34;
   const count = (value) => value.toLocaleString('en');
 
-  const text = (x, y, words, anchor = 'middle') => svg('text', { x, y, 'text-anchor': anchor, style: SMALL }, words);
-
-  function threads(load, x) {
-    const pitch = INNER / THREADS;
+  function threads(load, x, inner) {
+    const pitch = inner / THREADS, box = Math.min(16, pitch - 1.5);
     return load.begins.flatMap((begin, thread) => {
       const middle = LEFT + (thread + 0.5) * pitch;
       const numbered = thread % 8 === 0 || thread === THREADS - 1;
+      const mine = { 'data-thing': `thread-${thread}` };
       return [
-        svg('rect', { x: middle - BOX / 2, y: TOP, width: BOX, height: BOX, rx: 2,
-          fill: 'var(--y-blue-soft)', stroke: 'var(--y-blue)' }),
-        numbered ? text(middle, TOP - 5, thread) : null,
-        svg('line', { x1: middle, y1: TOP + BOX, x2: x(begin + load.size / 2), y2: BAR, stroke: 'var(--y-blue)',
-          'stroke-width': 0.8, opacity: 0.75 }),
+        svg('rect', { x: middle - box / 2, y: TOP, width: box, height: 16, rx: 2, fill: 'var(--y-blue-soft)', stroke: 'var(--y-blue)', ...mine }),
+        numbered ? text(middle, TOP - 5, thread, { anchor: thread ? (thread === THREADS - 1 ? 'end' : 'middle') : 'start' }) : null,
+        svg('line', { x1: middle, y1: TOP + 16, x2: x(begin + load.size / 2), y2: BAR, stroke: 'var(--y-blue)',
+          'stroke-width': 0.8, opacity: 0.75, 'data-key': `asks-${thread}`, ...mine }),
       ];
     });
   }
 
-  /** Sectors that move, with the bytes in them that somebody asked for. */
-  function memory(load, x) {
-    const wide = SECTOR * INNER / load.span;
-    const moved = load.sectors.map((sector) => svg('rect', { x: x(sector * SECTOR), y: BAR, width: wide,
-      height: HEIGHT, fill: 'var(--y-orange-soft)', stroke: wide > 4 ? 'var(--y-orange)' : 'none' }));
-    const used = load.begins.map((begin) => svg('rect', { x: x(begin), y: BAR + 6,
-      width: Math.max(load.size * INNER / load.span, 1), height: HEIGHT - 12, fill: 'var(--y-blue)' }));
+  /** Sectors that move, with the bytes in them that a thread asked for. */
+  function memory(load, x, inner) {
+    const wide = SECTOR * inner / load.span;
+    const moved = load.sectors.map((sector, index) => svg('rect', { x: x(sector * SECTOR), y: BAR, width: wide, height: HEIGHT,
+      fill: 'var(--y-orange-soft)', stroke: wide > 4 ? 'var(--y-orange)' : 'none', 'data-key': `sector-${index}`,
+      'data-thing': load.begins.flatMap((begin, thread) => (Math.floor(begin / SECTOR) === sector ? [`thread-${thread}`] : [])).join(' ') }));
+    const used = load.begins.map((begin, thread) => svg('rect', { x: x(begin), y: BAR + 6,
+      width: Math.max(load.size * inner / load.span, 1), height: HEIGHT - 12, fill: 'var(--y-blue)', 'data-key': `bytes-${thread}`,
+      'data-thing': `thread-${thread}` }));
     return [
-      svg('rect', { x: LEFT, y: BAR, width: INNER, height: HEIGHT, fill: 'none', stroke: 'var(--y-line)' }),
+      svg('rect', { x: LEFT, y: BAR, width: inner, height: HEIGHT, fill: 'none', stroke: 'var(--y-line)' }),
       ...moved, ...used,
     ];
   }
 
   /** Addresses of lines, a few of them. */
-  function addresses(load, x) {
+  function addresses(load, x, inner) {
     const lines = load.span / LINE;
-    const every = LINE * 2 ** Math.max(0, Math.ceil(Math.log2(lines / 6)));
+    const every = LINE * 2 ** Math.max(0, Math.ceil(Math.log2(lines / (inner < 500 ? 3 : 6))));
     const marks = [];
     for (let at = load.first; at <= load.first + load.span; at += every) {
       const anchor = at === load.first ? 'start' : at >= load.first + load.span ? 'end' : 'middle';
       marks.push(svg('line', { x1: x(at), x2: x(at), y1: BAR + HEIGHT, y2: BAR + HEIGHT + 5, stroke: 'currentColor' }),
-        text(x(at), BAR + HEIGHT + 17, count(at), anchor));
+        text(x(at), BAR + HEIGHT + 17, count(at), { anchor }));
     }
-    return [...marks, text(LEFT, BAR + HEIGHT + 34, 'address in bytes', 'start')];
-  }
-
-  function legend() {
-    const y = BAR + HEIGHT + 26;
-    return [
-      svg('rect', { x: 200, y, width: 12, height: 12, fill: 'var(--y-blue)' }), text(218, y + 10, 'asked for', 'start'),
-      svg('rect', { x: 300, y, width: 12, height: 12, fill: 'var(--y-orange-soft)', stroke: 'var(--y-orange)' }),
-      text(318, y + 10, 'a sector that moves', 'start'),
-      svg('rect', { x: 460, y, width: 12, height: 12, fill: 'none', stroke: 'var(--y-line)' }),
-      text(478, y + 10, 'stays where it is', 'start'),
-    ];
+    return [...marks, text(LEFT, BAR + HEIGHT + 34, 'address in bytes')];
   }
 
   function say(load, bandwidth) {
@@ -102,8 +90,9 @@ const coalescing = (() => {
   }
 
   yaie.controlled('coalescing', {
+    plays: 'stride',
     controls: () => [
-      { name: 'stride', label: 'from one thread to the next', value: '1', options: [
+      { name: 'stride', label: 'apart', value: '1', options: [
         ['0', 'the same number'], ['1', '1 number'], ['2', '2 numbers'], ['3', '3 numbers'], ['4', '4 numbers'],
         ['8', '8 numbers'], ['16', '16 numbers'], ['32', '32 numbers']] },
       { name: 'size', label: 'a thread loads', value: '4', options: [
@@ -114,11 +103,13 @@ const coalescing = (() => {
     draw(stage, values, data) {
       const size = Number(values.size);
       const load = { ...request({ stride: Number(values.stride), size, offset: values.offset }), size };
-      const x = (address) => LEFT + (address - load.first) * INNER / load.span;
+      const width = room(stage), inner = width - 2 * LEFT;
+      const x = (address) => LEFT + (address - load.first) * inner / load.span;
       const said = say(load, data.bandwidth);
-      stage.dataset.wide = 460;
-      stage.append(svg('svg', { viewBox: `0 0 ${WIDTH} ${BAR + HEIGHT + 44}`, role: 'img', 'aria-label': said },
-        memory(load, x), threads(load, x), addresses(load, x), legend()));
+      stage.append(picture(width, BAR + HEIGHT + 40, said,
+        memory(load, x, inner), threads(load, x, inner), addresses(load, x, inner)),
+      legend([{ fill: 'var(--y-blue)' }, 'asked for'], [{ fill: 'var(--y-orange-soft)', stroke: 'var(--y-orange)' }, 'a sector that moves'],
+        [{ fill: 'none', stroke: 'var(--y-line)' }, 'stays where it is']));
       return said;
     },
   });

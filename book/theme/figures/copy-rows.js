@@ -44,35 +44,49 @@ const copyRows = (() => {
 
 (() => {
   const { svg } = yaie;
+  const { room, isNarrow, picture, text } = yaie.stage;
   const { MAPS, THREADS, ROWS, NUMBERS, SECTOR, moved } = copyRows;
-  const LEFT = 52, TOP = 24, CELL = 16, PITCH = 24;
-  const WIDTH = LEFT + NUMBERS * CELL + 60;
-  const SMALL = 'font-size: 11px';
-  const text = (x, y, words, anchor = 'middle') =>
-    svg('text', { x, y, 'text-anchor': anchor, style: SMALL }, words);
+  const TOP = 24;
 
-  function row(index, counts, now) {
-    const y = TOP + index * PITCH;
-    const halves = [0, 1].map((half) => svg('rect', {
-      x: LEFT + half * SECTOR * CELL, y, width: SECTOR * CELL, height: CELL,
-      fill: now[half] ? 'var(--y-orange-soft)' : 'none',
-      stroke: now[half] ? 'var(--y-orange)' : 'var(--y-line)', 'stroke-width': now[half] ? 2 : 1,
-    }));
-    const times = counts[index].map((count) => `×${count}`).join('  ');
-    return [text(LEFT - 6, y + 12, `token ${index}`, 'end'), ...halves,
-      text(LEFT + NUMBERS * CELL + 8, y + 12, times, 'start')];
+  /** On a phone a row's two sectors stand one below the other. */
+  function places(stage) {
+    const narrow = isNarrow(stage), left = narrow ? 22 : 66, right = 64;
+    const columns = narrow ? SECTOR : NUMBERS;
+    const cell = Math.min(22, (room(stage) - left - right) / columns);
+    const pitch = narrow ? 44 : 26, high = 18;
+    return {
+      narrow, left, cell, high, width: left + columns * cell + right, height: TOP + ROWS * pitch,
+      x: (from) => left + (narrow ? from % SECTOR : from) * cell,
+      y: (row, half) => TOP + row * pitch + (narrow ? half * (high + 1) : 0),
+      end: left + columns * cell,
+    };
   }
 
-  function reads(list) {
-    return list.flatMap(({ row: index, from, count }, thread) => {
-      const x = LEFT + from * CELL, y = TOP + index * PITCH;
-      return [svg('rect', { x: x + 1, y: y + 1.5, width: count * CELL - 2, height: CELL - 3, rx: 2,
-        fill: 'var(--y-blue-soft)', stroke: 'var(--y-blue)' }),
-      text(x + count * CELL / 2, y + 12, thread)];
+  function row(index, counts, now, place) {
+    const halves = [0, 1].flatMap((half) => [svg('rect', {
+      x: place.x(half * SECTOR), y: place.y(index, half), width: SECTOR * place.cell, height: place.high,
+      'data-key': `sector-${index}-${half}`, 'data-thing': `row-${index}`,
+      fill: now[half] ? 'var(--y-orange-soft)' : 'var(--bg)',
+      stroke: now[half] ? 'var(--y-orange)' : 'var(--y-line)', 'stroke-width': now[half] ? 2 : 1,
+    })]);
+    const times = (half) => `×${counts[index][half]}`;
+    return [text(place.left - 6, place.y(index, 0) + 13, place.narrow ? index : `token ${index}`, { anchor: 'end', 'data-thing': `row-${index}` }), ...halves,
+      ...(place.narrow ? [0, 1].map((half) => text(place.end + 8, place.y(index, half) + 13, times(half)))
+        : [text(place.end + 8, place.y(index, 0) + 13, `${times(0)} ${times(1)}`)])];
+  }
+
+  function reads(list, place) {
+    return list.map(({ row: index, from, count }, thread) => {
+      const x = place.x(from), y = place.y(index, Math.floor(from / SECTOR));
+      return svg('g', { 'data-key': `thread-${thread}`, 'data-thing': `thread-${thread} row-${index} number` },
+        svg('rect', { x: x + 1, y: y + 1.5, width: count * place.cell - 2, height: place.high - 3, rx: 2,
+          fill: 'var(--y-blue-soft)', stroke: 'var(--y-blue)' }),
+        text(x + count * place.cell / 2, y + 13, thread, { anchor: 'middle' }));
     });
   }
 
   yaie.controlled('copy-rows', {
+    plays: 'done',
     controls: () => [
       { name: 'map', label: 'who reads what', value: 'token',
         options: Object.entries(MAPS).map(([key, { label }]) => [key, label]) },
@@ -91,12 +105,12 @@ const copyRows = (() => {
       const said = `Instruction ${done} of ${map.instructions}: ${THREADS} threads ask for ${asked} bytes, which lie in `
         + `${sectors} ${sectors === 1 ? 'sector' : 'sectors'}, so ${32 * sectors} bytes move. `
         + `${total} sectors have moved so far; at the end it will be ${whole}, for rows that fill 16.`;
-      stage.dataset.wide = 520;
-      stage.append(svg('svg', { viewBox: `0 0 ${WIDTH} ${TOP + ROWS * PITCH + 4}`, role: 'img', 'aria-label': said },
-        text(LEFT + SECTOR * CELL / 2, 14, 'first sector: 16 numbers'),
-        text(LEFT + 1.5 * SECTOR * CELL, 14, 'second sector'),
-        text(LEFT + NUMBERS * CELL + 8, 14, 'moved', 'start'),
-        counts.flatMap((_, index) => row(index, counts, now[index])), reads(list)));
+      const place = places(stage);
+      stage.append(picture(place.width, place.height, said,
+        text(place.left, 14, place.narrow ? 'token; its two sectors' : 'first sector: 16 numbers'),
+        place.narrow ? null : text(place.x(SECTOR), 14, 'second sector'),
+        text(place.end + 8, 14, 'moved'),
+        counts.flatMap((_, index) => row(index, counts, now[index], place)), reads(list, place)));
       return said;
     },
   });

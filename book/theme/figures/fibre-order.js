@@ -43,29 +43,37 @@ const fibreOrder = (() => {
 
 (() => {
   const { svg } = yaie;
+  const { room, isNarrow, picture, text, lines } = yaie.stage;
   const { run } = fibreOrder;
-  const LEFT = 8, TOP = 26, ROW = 24, NAME = 76, DOES = 310, HOLDS = 100;
-  const WIDTH = LEFT + NAME + DOES + HOLDS + 8;
-  const SMALL = 'font-size: 12px';
-  const text = (x, y, words) => svg('text', { x, y, style: SMALL }, words);
+  const [LEFT, TOP, ROW] = [4, 26, 26];
 
-  function line(event, i) {
-    const y = TOP + i * ROW;
+  /** On a phone what a thread does stands in two lines. */
+  function places(stage) {
+    const narrow = isNarrow(stage), width = Math.min(560, room(stage));
+    const holds = narrow ? 56 : 100, name = narrow ? 74 : 82;
+    return { narrow, width, name, holds, does: width - LEFT - name - holds - 4, row: narrow ? 40 : ROW };
+  }
+
+  function line(event, i, place) {
+    const y = TOP + i * place.row, high = place.row - 4;
     if (event.barrier) {
       return [
-        svg('line', { x1: LEFT, x2: WIDTH - 8, y1: y + 11, y2: y + 11, stroke: 'var(--y-orange)', 'stroke-width': 3 }),
-        svg('rect', { x: LEFT + NAME, y: y + 2, width: 128, height: 19, fill: 'var(--y-orange-soft)', stroke: 'var(--y-orange)' }),
-        text(LEFT + NAME + 8, y + 16, '__syncthreads()'),
+        svg('line', { x1: LEFT, x2: place.width - 8, y1: y + 11, y2: y + 11, stroke: 'var(--y-orange)', 'stroke-width': 3, 'data-key': 'barrier', 'data-thing': 'barrier' }),
+        svg('rect', { x: LEFT + place.name, y: y + 1, width: 128, height: 20, fill: 'var(--y-orange-soft)', stroke: 'var(--y-orange)', 'data-key': 'barrier-box', 'data-thing': 'barrier' }),
+        text(LEFT + place.name + 8, y + 15, '__syncthreads()', { 'data-key': 'barrier-name', 'data-thing': 'barrier' }),
       ];
     }
     const touches = /partial|reads/.test(event.says);
     const colour = !touches ? 'grey' : event.says.includes('?') ? 'red' : 'blue';
+    const kind = `${event.thread}-${/has nothing|writes/.test(event.says) ? 'writes' : 'reads'}`;
+    const things = [`thread-${event.thread}`, ...(event.says.includes('reads') ? ['read'] : []), ...(event.says.includes('writes') ? ['write'] : [])];
     return [
-      svg('rect', { x: LEFT, y: y + 2, width: NAME + DOES - 6, height: ROW - 4,
-        fill: `var(--y-${colour}-soft)`, stroke: `var(--y-${colour})` }),
-      text(LEFT + 6, y + 16, `thread ${event.thread}`),
-      text(LEFT + NAME, y + 16, event.says),
-      text(LEFT + NAME + DOES + 8, y + 16, event.partial.join('   ')),
+      svg('g', { 'data-key': kind, 'data-thing': things.join(' ') },
+        svg('rect', { x: LEFT, y: y + 1, width: place.name + place.does - 4, height: high,
+          fill: `var(--y-${colour}-soft)`, stroke: `var(--y-${colour})` }),
+        text(LEFT + 6, y + 16, `thread ${event.thread}`),
+        lines(event.says, place.does - 4).map((words, n) => text(LEFT + place.name, y + 16 + 15 * n, words))),
+      text(LEFT + place.name + place.does + 4, y + 16, event.partial.join('  ')),
     ];
   }
 
@@ -82,11 +90,11 @@ const fibreOrder = (() => {
         ? `Order ${turns.join(', ')}: thread 0 gets ${sum}, which is ${lucky ? 'right, by luck' : 'wrong'}. A race in any order: `
           + 'nothing says that thread 2 writes before thread 0 reads.'
         : `Order ${turns.join(', ')} up to the barrier, another one after it: thread 0 gets ${sum}, in this order and in all others.`;
-      stage.dataset.wide = 500;
-      stage.append(svg('svg', { viewBox: `0 0 ${WIDTH} ${TOP + events.length * ROW + 4}`, role: 'img', 'aria-label': said },
+      const place = places(stage);
+      stage.append(picture(place.width, TOP + events.length * place.row + 4, said,
         text(LEFT, 14, 'in turn, from above'),
-        text(LEFT + NAME + DOES + 8, 14, 'partial then'),
-        events.flatMap(line)));
+        text(place.width - 4, 14, place.narrow ? 'partial' : 'partial then', { anchor: 'end' }),
+        events.flatMap((event, i) => line(event, i, place))));
       return said;
     },
   });

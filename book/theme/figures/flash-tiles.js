@@ -29,11 +29,11 @@ const flashTiles = (() => {
 
 (() => {
   const { svg } = yaie;
-  const SIDE = 352, LEFT = 64, TOP = 26;
-  const SMALL = 'font-size: 11px';
-  const text = (x, y, words, anchor = 'start') => svg('text', { x, y, 'text-anchor': anchor, style: SMALL }, words);
+  const { room, picture, text, legend } = yaie.stage;
+  const LEFT = 66, TOP = 22, MOST = 330;
 
   yaie.controlled('flash-tiles', {
+    plays: 'number',
     controls: () => [
       { name: 'kind', label: 'program', options: [['queries', 'holds queries'], ['keys', 'holds keys']], value: 'queries' },
       { name: 'number', label: 'program number', min: 0, max: 7, step: 1, value: 5 },
@@ -49,8 +49,8 @@ const flashTiles = (() => {
       const [mine, other] = holdsQueries ? [rows, columns] : [columns, rows];
       const programs = Math.ceil((holdsQueries ? tq : tk) / mine);
       const chosen = Math.min(Number(values.number), programs - 1);
+      const drawn = [], SIDE = Math.min(MOST, room(stage) - LEFT - 14);
       const x = (key) => LEFT + key / tk * SIDE, y = (query) => TOP + query / tk * SIDE;
-      const drawn = [];
       let visited = 0;
       for (let program = 0; program < programs; program += 1) {
         const walk = holdsQueries ? flashTiles.keysOf(program * mine, shape) : flashTiles.queriesOf(program * mine, shape);
@@ -62,8 +62,9 @@ const flashTiles = (() => {
           visited += 1;
           drawn.push(svg('rect', { x: left + 1, y: top + 1, width: Math.max(wide - 2, 1), height: Math.max(high - 2, 1),
             fill: `var(--y-${whole ? 'green' : 'orange'}-soft)`, stroke: program === chosen ? 'currentColor' : `var(--y-${whole ? 'green' : 'orange'})`,
-            'stroke-width': program === chosen ? 2.5 : 1 }));
-          if (!whole && wide > 12 && high > 12) drawn.push(text(left + wide / 2, top + high / 2 + 4, '\\', 'middle'));
+            'stroke-width': program === chosen ? 2.5 : 1, 'data-key': `tile-${program}-${at / other}`,
+            'data-thing': `program-${program} ${whole ? 'whole' : 'masked'}` }));
+          if (!whole && wide > 12 && high > 12) drawn.push(text(left + wide / 2, top + high / 2 + 4, '\\', { anchor: 'middle', 'data-key': `mask-${program}-${at / other}` }));
         }
       }
       const walk = holdsQueries ? flashTiles.keysOf(chosen * mine, shape) : flashTiles.queriesOf(chosen * mine, shape);
@@ -72,20 +73,19 @@ const flashTiles = (() => {
       const last = Math.min((chosen + 1) * mine, holdsQueries ? tq : tk) - 1;
       const said = `Program ${chosen} holds ${what[0]} ${chosen * mine} to ${last} and visits ${what[1]} from ${walk.begin} to below `
         + `${walk.end}; those from ${walk.fullBegin} to below ${walk.fullEnd} need no mask. All programs: ${visited} of ${all} tiles.`;
-      const lines = [svg('line', { x1: x(tk - tq), y1: y(0), x2: x(tk), y2: y(tq), stroke: 'var(--y-red)', 'stroke-width': 1.5 })];
+      const lines = [svg('line', { x1: x(tk - tq), y1: y(0), x2: x(tk), y2: y(tq), stroke: 'var(--y-red)', 'stroke-width': 1.5, 'data-key': 'diagonal', 'data-thing': 'diagonal' })];
       if (shape.window) {
         const from = Math.max(0, shape.window - (tk - tq));
         lines.push(svg('line', { x1: x(Math.max(tk - tq - shape.window, 0)), y1: y(from), x2: x(tk - shape.window), y2: y(tq),
-          stroke: 'var(--y-red)', 'stroke-width': 1.5, 'stroke-dasharray': '4 3' }));
+          stroke: 'var(--y-red)', 'stroke-width': 1.5, 'stroke-dasharray': '4 3', 'data-key': 'window', 'data-thing': 'window' }));
       }
-      stage.dataset.wide = 380;
-      stage.append(svg('svg', { viewBox: `0 0 ${LEFT + SIDE + 14} ${TOP + y(tq) - TOP + 34}`, role: 'img', 'aria-label': said,
-        style: 'max-width: 560px' },
+      stage.append(picture(LEFT + SIDE + 14, y(tq) + 6, said,
         svg('rect', { x: x(0), y: y(0), width: SIDE, height: y(tq) - TOP, fill: 'none', stroke: 'var(--y-line)' }),
         drawn, lines,
-        text(x(0), TOP - 8, '0'), text(x(tk), TOP - 8, `${tk} keys`, 'end'),
-        text(LEFT - 6, y(0) + 10, 'query 0', 'end'), text(LEFT - 6, y(tq), `${tq}`, 'end'),
-        text(x(0), y(tq) + 18, 'green: whole; orange (\\): mask; empty: not loaded')));
+        text(x(0), TOP - 8, '0'), text(x(tk), TOP - 8, `${tk} keys`, { anchor: 'end' }),
+        text(LEFT - 6, y(0) + 10, 'query 0', { anchor: 'end' }), text(LEFT - 6, y(tq), `${tq}`, { anchor: 'end', 'data-key': 'last' })),
+      legend([{ fill: 'var(--y-green-soft)', stroke: 'var(--y-green)' }, 'whole'], [{ fill: 'var(--y-orange-soft)', stroke: 'var(--y-orange)' }, '\\ needs a mask'],
+        [{ fill: 'none', stroke: 'var(--y-line)' }, 'empty: not loaded']));
       return said;
     },
   });

@@ -71,11 +71,13 @@ const kvGrowth = (() => {
   // The bars: 10^2 to 10^14 bytes, so that each of the four marked quarters is a factor of 1,000.
   const onScale = (value) => `${Math.max(0, Math.min(100, ((Math.log10(value) - 2) / 12) * 100)).toFixed(2)}%`;
 
+  const THINGS = { 'a token, a layer': 'token', 'a token': 'token', 'a request': 'request', 'all requests': 'request', weights: 'weights' };
+
   function row(name, how, value, kind) {
-    return html('tr', { class: kind }, html('th', { scope: 'row' }, name), html('td', {}, how),
+    return html('tr', { class: kind, 'data-thing': THINGS[name] }, html('th', { scope: 'row' }, name), html('td', {}, how),
       html('td', { class: 'yk-bytes' }, bytes(value)),
       html('td', { class: 'yk-bar', 'aria-hidden': 'true' },
-        html('span', { class: 'yk-track' }, html('i', { style: `width: ${onScale(value)}` }))));
+        html('span', { class: 'yk-track' }, html('i', { style: `width: ${onScale(value)}`, 'data-key': `bar-${name}` }))));
   }
 
   function ladder(model, size, set) {
@@ -98,12 +100,13 @@ const kvGrowth = (() => {
   function memory(size, set) {
     const span = Math.max(set.device, size.weights + size.all);
     const at = (value) => `${((100 * value) / span).toFixed(3)}%`;
-    const part = (kind, from, length, text) => html('div',
-      { class: `yk-part ${kind}`, style: `left: ${at(from)}; width: ${at(length)}` }, text && html('b', {}, text));
+    const part = (kind, key, from, length, text) => html('div',
+      { class: `yk-part ${kind}`, style: `left: ${at(from)}; width: ${at(length)}`, 'data-key': key,
+        'data-thing': key === 'weights' ? 'weights' : 'request' }, text && html('b', {}, text));
     const label = (length, text) => (length / span > 0.012 * text.length + 0.01 ? text : null);
 
     const held = size.weights > set.device ? 'yk-over' : 'yk-w';
-    const parts = [part(held, 0, size.weights, label(size.weights, 'weights'))];
+    const parts = [part(held, 'weights', 0, size.weights, label(size.weights, 'weights'))];
     const groups = set.requests > MOST_APART
       ? [[0, Math.min(set.requests, size.fits)], [Math.min(set.requests, size.fits), set.requests]]
       : Array.from({ length: set.requests }, (_, index) => [index, index + 1]);
@@ -111,9 +114,9 @@ const kvGrowth = (() => {
       const length = size.request * (end - first);
       const text = end - first === 1 ? `${end}` : `${count(first + 1)}–${count(end)}`;
       const kind = end > size.fits ? 'yk-over' : 'yk-k';
-      parts.push(part(kind, size.weights + first * size.request, length, label(length, text)));
+      parts.push(part(kind, `request-${first}`, size.weights + first * size.request, length, label(length, text)));
     }
-    const device = html('div', { class: 'yk-device', style: `width: ${at(set.device)}` },
+    const device = html('div', { class: 'yk-device', style: `width: ${at(set.device)}`, 'data-key': 'device' },
       html('b', {}, `${count(set.device / 1e9)} GB`));
     return html('div', { class: 'yk-memory', 'aria-hidden': 'true' }, parts, device);
   }
@@ -143,6 +146,8 @@ const kvGrowth = (() => {
   }
 
   yaie.controlled('kv-growth', {
+    plays: 'tokens',
+    tallest: () => [{}, { model: 'deepseek-v3' }, { tokens: 17, requests: 256 }, { model: 'tutor', tokens: 17, requests: 256 }, { model: 'llama-8b-mha', tokens: 17, requests: 256 }],
     controls: (data) => [
       { name: 'model', label: 'model', value: 'llama-8b',
         options: Object.entries(data.models).map(([key, model]) => [key, model.label]) },

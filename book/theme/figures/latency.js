@@ -39,9 +39,8 @@ const latencyHiding = (() => {
 
 (() => {
   const { svg } = yaie;
-  const END = 2000, WIDTH = 600, LEFT = 74, ROW = 14, TOP = 20;
-  const SMALL = 'font-size: 11px';
-  const MOST_WARPS = 16;
+  const { room, isNarrow, picture, text, legend } = yaie.stage;
+  const END = 2000, LEFT = 80, TOP = 4, MOST_WARPS = 16;
 
   function patterns() {
     return svg('defs', {}, svg('pattern', { id: 'latency-ready', width: 5, height: 5, patternUnits: 'userSpaceOnUse' },
@@ -53,33 +52,26 @@ const latencyHiding = (() => {
     ready: { fill: 'url(#latency-ready)', stroke: 'none' },
     work: { fill: 'var(--y-blue)', stroke: 'var(--bg)', 'stroke-width': 0.6 },
   };
-  const text = (x, y, words, anchor = 'start') => svg('text', { x, y, 'text-anchor': anchor, style: SMALL }, words);
 
-  function bar(span, x, y, height) {
-    const [begin, end, what] = span;
+  function bar([begin, end, what], x, y, height, attributes) {
     if (begin >= END) return null;
-    return svg('rect', { x: x(begin), y, width: x(Math.min(end, END)) - x(begin), height, ...LOOKS[what] });
-  }
-
-  function legend(y) {
-    const entries = [['wait', 'waits for memory'], ['ready', 'could go on'], ['work', 'computes']];
-    return entries.flatMap(([what, words], index) => [
-      svg('rect', { x: LEFT + 150 * index, y, width: 12, height: 12, ...LOOKS[what] }),
-      text(LEFT + 18 + 150 * index, y + 10, words)]);
+    return svg('rect', { x: x(begin), y, width: x(Math.min(end, END)) - x(begin), height, ...LOOKS[what], ...attributes });
   }
 
   yaie.controlled('latency', {
     controls: () => [
-      { name: 'warps', label: 'warps on this scheduler', min: 1, max: MOST_WARPS, step: 1, value: 2 },
+      { name: 'warps', label: 'warps', min: 1, max: MOST_WARPS, step: 1, value: 2 },
       { name: 'latency', label: 'a load takes (cycles)', min: 100, max: 800, step: 50, value: 400 },
-      { name: 'work', label: 'computing per load (cycles)', min: 10, max: 200, step: 10, value: 80 },
+      { name: 'work', label: 'work per load (cycles)', min: 10, max: 200, step: 10, value: 80 },
       { name: 'loads', label: 'loads at a time', min: 1, max: 4, step: 1, value: 1 },
     ],
+    tallest: () => [{}, { warps: MOST_WARPS }, { warps: MOST_WARPS, latency: 800, work: 10 }],
     draw(stage, values) {
       const run = latencyHiding.simulate({ ...values, end: END });
-      const x = (cycle) => LEFT + cycle * (WIDTH - LEFT - 8) / END;
-      const scheduler = TOP + values.warps * ROW + 12;
-      const foot = scheduler + 40;
+      const width = room(stage), ROW = Math.min(40, 240 / values.warps);
+      const x = (cycle) => LEFT + cycle * (width - LEFT - 8) / END;
+      const scheduler = TOP + values.warps * ROW + 8;
+      const foot = scheduler + 34;
       const share = Math.round(100 * latencyHiding.share(values));
       const enough = latencyHiding.enough(values);
       const idle = share === 100 ? 'It never waits.'
@@ -88,17 +80,19 @@ const latencyHiding = (() => {
       const said = `${values.warps === 1 ? '1 warp keeps' : `${values.warps} warps keep`} the scheduler busy `
         + `${share}% of the time, with ${values.warps * values.loads} loads on their way. ${idle}`;
       const rows = run.spans.flatMap((spans, warp) => [
-        text(LEFT - 6, TOP + warp * ROW + 10, `warp ${warp}`, 'end'),
-        ...spans.map((span) => bar(span, x, TOP + warp * ROW, ROW - 3))]);
-      const worked = run.spans.flat().filter(([, , what]) => what === 'work');
-      const marks = [0, 500, 1000, 1500, 2000].map((cycle) => text(x(cycle), foot - 6, cycle.toLocaleString('en'),
-        cycle === END ? 'end' : cycle ? 'middle' : 'start'));
-      stage.dataset.wide = 460;
-      stage.append(svg('svg', { viewBox: `0 0 ${WIDTH} ${foot + 22}`, role: 'img', 'aria-label': said },
-        patterns(), rows, text(LEFT - 6, scheduler + 11, 'scheduler', 'end'),
-        svg('rect', { x: LEFT, y: scheduler, width: WIDTH - LEFT - 8, height: ROW, fill: 'none', stroke: 'var(--y-line)' }),
-        worked.map((span) => bar(span, x, scheduler, ROW)), marks,
-        text(LEFT - 6, foot - 6, 'cycle', 'end'), legend(foot + 4)));
+        text(LEFT - 6, TOP + (warp + 0.5) * ROW + 3, `warp ${warp}`, { anchor: 'end', 'data-key': `name-${warp}`, 'data-thing': `warp-${warp}` }),
+        ...spans.map((span, index) => bar(span, x, TOP + warp * ROW, ROW - 3,
+          { 'data-key': `${warp}-${span[2]}-${index}`, 'data-thing': `warp-${warp}` }))]);
+      const worked = run.spans.flatMap((spans, warp) => spans.map((span, index) => [span, warp, index]))
+        .filter(([[, , what]]) => what === 'work');
+      const marks = (isNarrow(stage) ? [0, 1000, 2000] : [0, 500, 1000, 1500, 2000]).map((cycle) =>
+        text(x(cycle), foot - 4, cycle.toLocaleString('en'), { anchor: cycle === END ? 'end' : cycle ? 'middle' : 'start', 'data-key': `mark-${cycle}` }));
+      stage.append(picture(width, foot + 2, said,
+        patterns(), rows, text(LEFT - 6, scheduler + 12, 'scheduler', { anchor: 'end', 'data-key': 'scheduler' }),
+        svg('rect', { x: LEFT, y: scheduler, width: width - LEFT - 8, height: 16, fill: 'none', stroke: 'var(--y-line)', 'data-key': 'all' }),
+        worked.map(([span, warp, index]) => bar(span, x, scheduler, 16, { 'data-key': `on-${warp}-${index}`, 'data-thing': `warp-${warp}` })),
+        marks, text(LEFT - 6, foot - 4, 'cycle', { anchor: 'end', 'data-key': 'cycle' })),
+      legend([LOOKS.wait, 'waits for memory'], [LOOKS.ready, 'could go on'], [LOOKS.work, 'computes']));
       return said;
     },
   });

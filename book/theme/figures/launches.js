@@ -26,29 +26,29 @@ const launches = (() => {
 
 (() => {
   const { svg } = yaie;
-  const WIDTH = 600, LEFT = 58, ROW = 34, KERNELS = 10;
-  const SMALL = 'font-size: 11px';
-  const text = (x, y, words, anchor = 'start') => svg('text', { x, y, 'text-anchor': anchor, style: SMALL }, words);
+  const { room, picture, text } = yaie.stage;
+  const LEFT = 58, ROW = 38, KERNELS = 10;
 
-  function row(name, spans, y, x, colour) {
+  function row(name, spans, y, x, right, colour) {
     return [
-      text(LEFT - 8, y + 21, name, 'end'),
-      svg('rect', { x: LEFT, y, width: WIDTH - LEFT - 8, height: ROW - 4, fill: 'none', stroke: 'var(--y-line)' }),
+      text(LEFT - 8, y + 22, name, { anchor: 'end' }),
+      svg('rect', { x: LEFT, y, width: right - LEFT, height: ROW - 4, fill: 'none', stroke: 'var(--y-line)' }),
       ...spans.flatMap(([begin, end], index) => {
-        const wide = x(end) - x(begin);
+        const wide = x(end) - x(begin), mine = { 'data-thing': `kernel-${index + 1}` };
         return [
           svg('rect', { x: x(begin), y, width: Math.max(wide, 0.8), height: ROW - 4, fill: `var(--y-${colour}-soft)`,
-            stroke: `var(--y-${colour})` }),
-          wide > 14 ? text((x(begin) + x(end)) / 2, y + 20, index + 1, 'middle') : null,
+            stroke: `var(--y-${colour})`, 'data-key': `${name}-${index}`, ...mine }),
+          wide > 15 ? text((x(begin) + x(end)) / 2, y + 22, index + 1, { anchor: 'middle', 'data-key': `${name}-number-${index}`, ...mine }) : null,
         ];
       }),
     ];
   }
 
   yaie.controlled('launches', {
+    plays: 'device',
     controls: () => [
-      { name: 'host', label: 'a launch takes the host (µs)', min: 1, max: 20, step: 1, value: 6 },
       { name: 'device', label: 'a kernel takes the device (µs)', min: 1, max: 40, step: 1, value: 3 },
+      { name: 'host', label: 'a launch takes the host (µs)', min: 1, max: 20, step: 1, value: 6 },
       { name: 'how', label: 'launched', options: [['one', 'one by one'], ['graph', 'as a CUDA graph']], value: 'one' },
     ],
     draw(stage, values) {
@@ -56,16 +56,16 @@ const launches = (() => {
       const graph = values.how === 'graph';
       const run = launches.simulate({ ...settings, graph });
       const scale = launches.simulate({ ...settings, graph: false }).end; // the same for both, to be compared
-      const x = (time) => LEFT + time * (WIDTH - LEFT - 10) / scale;
+      const width = room(stage), right = width - 4;
+      const x = (time) => LEFT + time * (right - 2 - LEFT) / scale;
       const who = graph ? 'The host launches once.'
         : values.host > values.device ? 'The device waits for the host between kernels: a faster kernel would change nothing.'
           : 'The host is ahead: launches hide behind kernels.';
       const said = `${KERNELS} kernels take ${Math.round(run.end)} µs; from the first to the last the device is busy `
         + `${Math.round(100 * run.busy)}% of the time. ${who}`;
-      stage.dataset.wide = 460;
-      stage.append(svg('svg', { viewBox: `0 0 ${WIDTH} 112`, role: 'img', 'aria-label': said },
-        row('host', run.onHost, 6, x, 'orange'), row('device', run.onDevice, 6 + ROW + 8, x, 'blue'),
-        text(LEFT, 104, '0 µs'), text(WIDTH - 10, 104, `${Math.round(scale)} µs`, 'end')));
+      stage.append(picture(width, 112, said,
+        row('host', run.onHost, 6, x, right, 'orange'), row('device', run.onDevice, 6 + ROW + 6, x, right, 'blue'),
+        text(LEFT, 106, '0 µs'), text(right, 106, `${Math.round(scale)} µs`, { anchor: 'end' })));
       return said;
     },
   });

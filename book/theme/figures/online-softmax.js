@@ -5,8 +5,9 @@
   const { html } = yaie;
   const STYLE = `
     figure.moving .stage .yo thead, figure.moving .stage .yo tbody tr { background: none; border: 0; }
-    .yo { display: flex; flex-wrap: wrap; gap: 10px; font-size: 13px; }
-    .yo-tile { flex: 1 1 220px; padding: 6px 8px; border: 1.5px solid var(--y-line); border-radius: 4px; }
+    .yo { display: flex; flex-wrap: wrap; gap: 8px; font-size: 13px; }
+    .yo [data-key^=register] { display: inline-block; }
+    .yo-tile { flex: 1 1 200px; padding: 6px 8px; border: 1.5px solid var(--y-line); border-radius: 4px; }
     .yo-tile > b { display: flex; justify-content: space-between; }
     .yo-tile > b > span { font-weight: normal; font-size: 12px; }
     .yo-here { background: var(--y-blue-soft); border: 2.5px solid currentColor; padding: 5px 7px; }
@@ -26,6 +27,7 @@
     .yo-result { flex: 1 0 100%; box-sizing: border-box; margin: 0; padding: 6px 8px; border: 2px solid var(--y-green); border-radius: 4px; }`;
   document.head.append(html('style', {}, STYLE));
 
+  const ORDER = ['now', 'rescaled', 'added', 'now']; // what was `now` is `before` in the next step, and goes there
   const digits = (value) => value.toFixed(3);
   const score = (value) => (value === null ? '−∞' : String(value));
 
@@ -37,7 +39,7 @@
     const weights = state === 'here' ? step.weights : null;
     const row = (name, cells, marked = () => false) => html('tr', {}, html('th', { scope: 'row' }, name),
       cells.map((cell) => html('td', { class: marked(cell) ? 'yo-best' : null }, cell)));
-    return html('div', { class: `yo-tile yo-${state}` },
+    return html('div', { class: `yo-tile yo-${state}`, 'data-key': `tile-${number}`, 'data-thing': `tile-${number + 1}` },
       html('b', {}, `tile ${number + 1}`, html('span', {}, note)),
       html('table', {}, html('tbody', {},
         row('score', track.tiles[number].map(score), (cell) => state === 'here' && cell === score(best)),
@@ -53,10 +55,10 @@
       : `× e^(${from} − ${now.m}) = ${digits(factor)}`;
     const head = ['register', 'before', times, '+ tile', 'now'];
     const fresh = { max: ['m'], rescale: ['l', 'o'], add: ['l', 'o'] }[step.phase] ?? [];
-    const row = (name, meaning, show) => html('tr', {}, html('th', { scope: 'row' }, name, meaning),
+    const row = (name, meaning, show) => html('tr', { 'data-thing': `register-${name}` }, html('th', { scope: 'row' }, name, meaning),
       [before?.[name], name === 'm' ? undefined : rescaled?.[name], added?.[name], now[name]].map((value, column) =>
         html('td', { class: column === 3 && fresh.includes(name) ? 'yo-fresh' : null },
-          value === undefined ? '' : show(value))));
+          value === undefined ? '' : html('span', { 'data-key': `register-${name}-${show(value)}-${ORDER[column]}` }, show(value)))));
     return html('div', { class: 'yo-registers' }, html('table', {},
       html('thead', {}, html('tr', {}, head.map((name, index) =>
         html('th', { scope: 'col', style: index === 0 ? 'text-align: left' : null }, name)))),

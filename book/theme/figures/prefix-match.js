@@ -35,27 +35,35 @@ const prefixMatch = (() => {
 
 (() => {
   const { svg } = yaie;
+  const { room, isNarrow, picture, text } = yaie.stage;
   const { run, LANES, WARPS } = prefixMatch;
-  const LEFT = 8, TOP = 20, CELL = 16, GAP = 14, HIGH = 76;
-  const WARP = LANES * CELL + GAP;
-  const WIDTH = LEFT + WARPS * WARP;
-  const SMALL = 'font-size: 11px';
-  const text = (x, y, words, anchor = 'middle') =>
-    svg('text', { x, y, 'text-anchor': anchor, style: SMALL }, words);
 
-  function one(warp, number, begin, y, length) {
-    const left = LEFT + number * WARP;
+  /** Four warps in a row, or two and two on a phone. */
+  function places(stage) {
+    const across = isNarrow(stage) ? 2 : WARPS, gap = 14, high = 62, top = 18;
+    const cell = Math.min(21, (room(stage) - 4) / across / LANES - gap / LANES);
+    return {
+      cell, turn: high * WARPS / across + 12, top, width: across * (LANES * cell + gap) + 2,
+      at: (warp) => [2 + (warp % across) * (LANES * cell + gap), Math.floor(warp / across) * high],
+    };
+  }
+
+  function one(warp, number, begin, turn, length, place) {
+    const [left, below] = place.at(number), y = place.top + turn * place.turn + below;
+    const mine = { 'data-thing': `warp-${number}` };
     return [
-      text(left, y - 5, `warp ${number}, from ${begin + number * LANES}`, 'start'),
+      text(left, y - 5, `warp ${number}, from ${begin + number * LANES}`, mine),
       warp.differs.flatMap((differs, lane) => {
-        const x = left + lane * CELL, exists = begin + number * LANES + lane < length;
+        const x = left + lane * place.cell, entry = begin + number * LANES + lane, exists = entry < length;
         const colour = !exists ? 'grey' : differs ? 'red' : 'blue';
         return [
-          svg('rect', { x, y, width: CELL - 2, height: CELL, fill: `var(--y-${colour}-soft)`, stroke: `var(--y-${colour})` }),
-          text(x + CELL / 2 - 1, y + 12, exists ? (differs ? '≠' : '=') : '·'),
+          svg('rect', { x, y, width: place.cell - 2, height: 18, fill: `var(--y-${colour}-soft)`, stroke: `var(--y-${colour})`,
+            'data-key': `entry-${entry}`, ...mine }),
+          text(x + place.cell / 2 - 1, y + 13, exists ? (differs ? '≠' : '=') : '·', { anchor: 'middle' }),
         ];
       }),
-      text(left + LANES * CELL / 2, y + 34, warp.counts ? `${warp.count}` : `${warp.count}, ignored`),
+      text(left + LANES * place.cell / 2, y + 34, warp.counts ? `${warp.count}` : `${warp.count}, ignored`,
+        { anchor: 'middle', bold: warp.counts, 'data-key': `count-${turn}-${number}-${warp.count}`, 'data-thing': `warp-${number} ${warp.counts ? 'counts' : 'ignored'}` }),
     ];
   }
 
@@ -70,10 +78,10 @@ const prefixMatch = (() => {
       const sums = turns.map(({ warps }) => warps.filter((w) => w.counts).map((w) => w.count).join(' + '));
       const said = `${turns.length === 1 ? 'One turn' : `${turns.length} turns`}: ${sums.join('; ')}. The common prefix has `
         + `${common} ${common === 1 ? 'entry' : 'entries'}.`;
-      stage.dataset.wide = 540;
-      stage.append(svg('svg', { viewBox: `0 0 ${WIDTH} ${TOP + turns.length * HIGH - 20}`, role: 'img', 'aria-label': said },
+      const place = places(stage);
+      stage.append(picture(place.width, turns.length * place.turn + 4, said,
         turns.flatMap(({ begin, warps }, turn) =>
-          warps.flatMap((warp, number) => one(warp, number, begin, TOP + turn * HIGH, length).flat()))));
+          warps.flatMap((warp, number) => one(warp, number, begin, turn, length, place).flat()))));
       return said;
     },
   });

@@ -3,67 +3,81 @@
 
 (() => {
   const { svg } = yaie;
-  const CELL = 34, STRIP = 22, ROW = 56, LEFT = 12, WIDTH = 322;
-  const small = 'font-size: 11px', letters = 'font-size: 12px';
-  const column = (index) => LEFT + index * CELL;
-  const visible = (text) => text.replaceAll(' ', '␣');
+  const { room, picture, text } = yaie.stage;
+  const [STRIP, ROW, LEFT, TOP] = [24, 48, 12, 84];
+  const visible = (words) => words.replaceAll(' ', '␣');
+
+  /** Columns that the story needs, and how wide each is in a stage. */
+  function measure(stage, data) {
+    const ends = data.steps.flatMap((step) => [step.text.length,
+      ...[...step.nodes, ...(step.before ?? [])].map(({ at, blocks }) => at + blocks.length)]);
+    const columns = Math.max(...ends);
+    const cell = Math.max(30, Math.min(48, Math.floor((room(stage) - 2 * LEFT) / columns)));
+    return { cell, width: 2 * LEFT + columns * cell, column: (index) => LEFT + index * cell };
+  }
 
   /** The letters of one block. style: attributes of its box; gone: struck out. */
-  function cell(index, y, text, style, gone) {
-    const x = column(index) + 1, width = CELL - 2;
+  function letters(place, index, y, words, style, gone) {
+    const x = place.column(index) + 1, width = place.cell - 2;
     return [
       svg('rect', { x, y, width, height: STRIP, rx: 2, stroke: 'var(--y-line)', ...style }),
-      svg('text', { x: x + width / 2, y: y + 15, 'text-anchor': 'middle', style: letters }, visible(text)),
+      text(x + width / 2, y + 16, visible(words), { anchor: 'middle' }),
       gone ? svg('path', { d: `M${x} ${y + STRIP}l${width} -${STRIP}m-${width} 0l${width} ${STRIP}`,
         stroke: 'var(--y-red)', 'stroke-width': 2 }) : null,
     ];
   }
 
   /** The text that a call is about; its first blocks are in the tree. */
-  function query(step, size) {
-    const cells = step.text.flatMap((text, index) => cell(index, 18, text, index < step.matched
+  function query(place, step, size) {
+    const inTree = step.matched ?? 0;
+    const cells = step.text.map((words, index) => svg('g', {
+      'data-key': `text-${index}-${words}`, 'data-thing': index < inTree ? `call column-${index}` : 'call',
+    }, letters(place, index, 18, words, index < inTree
       ? { fill: 'var(--y-green-soft)', 'stroke-width': 1.5 }
-      : { fill: 'none', 'stroke-dasharray': text.length < size ? '2 3' : '4 2' }));
-    return svg('g', {}, svg('text', { x: LEFT, y: 12, style: `${letters}; font-weight: 600` }, step.call), cells);
+      : { fill: 'none', 'stroke-dasharray': words.length < size ? '2 3' : '4 2' })));
+    return [text(LEFT, 12, step.call, { bold: true, 'data-key': `call-${step.call}`, 'data-thing': 'call' }), ...cells];
   }
 
-  function padlock(x, y) {
-    return svg('g', { transform: `translate(${x} ${y})`, stroke: 'currentColor', 'stroke-width': 1.4 },
+  function padlock(x, y, key) {
+    return svg('g', { transform: `translate(${x} ${y})`, stroke: 'currentColor', 'stroke-width': 1.4, 'data-key': key, 'data-thing': 'lock' },
       svg('rect', { x: 0, y: 4, width: 9, height: 6, rx: 1, fill: 'currentColor' }),
       svg('path', { d: 'M2 4V2.5a2.5 2.5 0 0 1 5 0V4', fill: 'none' }));
   }
 
-  function node({ at, texts, blocks, locks, used }, y, step) {
-    const x = column(at) + 2;
+  // A node keeps its identity by its first block: where it is split, the upper part stays and the lower one is new.
+  function node(place, { at, texts, blocks, locks, used }, y, step) {
+    const x = place.column(at) + 2;
     const label = `${locks ? `${locks} ${locks === 1 ? 'lock' : 'locks'}` : 'not locked'}, used ${used}`;
     // A label that would run out of the picture ends at its right edge instead.
-    const begin = Math.max(LEFT, Math.min(x + (locks ? 14 : 0), WIDTH - 6.7 * label.length));
-    return svg('g', {},
-      locks ? padlock(begin - 14, y - 13) : null,
-      svg('text', { x: begin, y: y - 4, style: small }, label),
-      texts.flatMap((text, index) => cell(at + index, y, text, {
-        fill: locks ? 'var(--y-blue-soft)' : 'var(--y-orange-soft)',
-      }, (step.gone ?? []).includes(blocks[index]))),
-      svg('rect', { x: x - 1, y, width: texts.length * CELL - 2, height: STRIP, rx: 2, fill: 'none',
-        stroke: 'currentColor', 'stroke-width': 1.5 }),
-      blocks.map((block, index) => {
-        const isNew = (step.fresh ?? []).includes(block);
-        return svg('text', { x: column(at + index) + CELL / 2, y: y + STRIP + 11, 'text-anchor': 'middle',
-          style: isNew ? `${small}; font-weight: 700` : small }, isNew ? `+${block}` : block);
-      }));
+    const begin = Math.max(LEFT, Math.min(x + (locks ? 14 : 0), place.width - 7.4 * label.length));
+    const me = blocks[0];
+    return [
+      locks ? padlock(begin - 14, y - 13, `lock-${me}`) : null,
+      text(begin, y - 4, label, { 'data-key': `label-${me}`, 'data-thing': locks ? 'lock' : 'evict' }),
+      ...texts.map((words, index) => {
+        const block = blocks[index], isNew = (step.fresh ?? []).includes(block);
+        const inCall = index + at < (step.matched ?? 0) && step.text[index + at] === words ? ` column-${at + index}` : '';
+        return svg('g', { 'data-key': `block-${block}`, 'data-thing': `block-${block}${inCall}` },
+          letters(place, at + index, y, words, { fill: locks ? 'var(--y-blue-soft)' : 'var(--y-orange-soft)' },
+            (step.gone ?? []).includes(block)),
+          text(place.column(at + index) + place.cell / 2, y + STRIP + 12, isNew ? `+${block}` : block, { anchor: 'middle', bold: isNew }));
+      }),
+      svg('rect', { x: x - 1, y, width: texts.length * place.cell - 2, height: STRIP, rx: 2, fill: 'none',
+        stroke: 'currentColor', 'stroke-width': 1.5, 'data-key': `node-${me}`, 'data-thing': 'node' }),
+    ];
   }
 
   /** From where a parent ends, down to each child: children begin in the column after it. */
-  function edges(nodes, top) {
-    const bottom = (row) => top + row * ROW + STRIP;
+  function edges(place, nodes) {
+    const bottom = (row) => TOP + row * ROW + STRIP;
     const parent = (row) => {
       for (let above = row - 1; above >= 0; above -= 1) {
         if (nodes[above].at + nodes[above].blocks.length === nodes[row].at) return bottom(above);
       }
-      return top - 30; // the root
+      return TOP - 30; // the root
     };
-    return nodes.map(({ at }, row) => svg('path', {
-      d: `M${column(at) - 1} ${parent(row)}V${bottom(row) - STRIP / 2}h2`, fill: 'none', stroke: 'currentColor',
+    return nodes.map(({ at, blocks }, row) => svg('path', { 'data-key': `edge-${blocks[0]}`,
+      d: `M${place.column(at) - 1} ${parent(row)}V${bottom(row) - STRIP / 2}h2`, fill: 'none', stroke: 'currentColor',
     }));
   }
 
@@ -75,18 +89,20 @@
   }
 
   yaie.stepped('radix-tree', {
-    draw(stage, step, data) {
+    settings: radixOwn.settings,
+    draw(stage, step, data, index, figure) {
+      if (stage === figure.stage) figure.sync(step);
       const nodes = step.before ?? step.nodes;
-      const top = 88, height = top + Math.max(1, nodes.length) * ROW;
+      const place = measure(stage, data);
+      const height = TOP + Math.max(1, nodes.length) * ROW + 4;
       const summary = `${step.blocks} blocks in the tree, ${step.evictable} evictable`;
-      stage.append(svg('svg', { viewBox: `0 0 ${WIDTH} ${height}`, role: 'img',
-        'aria-label': inWords(step, nodes), style: 'max-width: 500px' },
-        query(step, data.block_size),
-        svg('circle', { cx: LEFT - 1, cy: top - 30, r: 4, fill: 'currentColor' }),
-        svg('text', { x: LEFT + 8, y: top - 26, style: small }, 'root'),
-        edges(nodes, top),
-        nodes.map((each, row) => node(each, top + row * ROW, step)),
-        svg('text', { x: LEFT, y: height - 2, style: small }, summary)));
+      stage.append(picture(place.width, height, inWords(step, nodes),
+        query(place, step, data.block_size),
+        svg('circle', { cx: LEFT - 1, cy: TOP - 30, r: 4, fill: 'currentColor' }),
+        text(LEFT + 8, TOP - 26, 'root'),
+        edges(place, nodes),
+        nodes.flatMap((each, row) => node(place, each, TOP + row * ROW, step)),
+        text(LEFT, height - 3, summary, { 'data-key': 'summary', 'data-thing': 'evict' })));
     },
   });
 })();

@@ -33,12 +33,11 @@ const rejection = (() => {
 
 (() => {
   const { svg } = yaie;
-  const [WIDTH, LEFT, TOP, HIGH, STEP] = [600, 34, 16, 150, 34];
-  const SMALL = 'font-size: 11px';
-  const text = (x, y, words, anchor = 'middle', bold = false) => svg('text', {
-    x, y, 'text-anchor': anchor, style: SMALL + (bold ? '; font-weight: bold' : '') }, words);
+  const { room, isNarrow, picture, text, legend } = yaie.stage;
+  const [TOP, HIGH] = [16, 170];
 
   yaie.controlled('rejection', {
+    plays: 'round',
     controls: () => [
       { name: 'p', label: 'p', min: 0.05, max: 0.95, step: 0.05, value: 0.5 },
       { name: 'seed', label: 'seed', min: 1, max: 40, step: 1, value: 37 },
@@ -49,18 +48,22 @@ const rejection = (() => {
       const probs = softmax(LOGITS), all = rounds(LOGITS, seed, p);
       const now = all[Math.min(round, all.length) - 1];
       const most = Math.max(...probs);
+      const width = room(stage), left = isNarrow(stage) ? 30 : 36;
+      const step = (width - left - 2) / LOGITS.length, gap = isNarrow(stage) ? 3 : 8;
       const y = (prob) => TOP + HIGH * (1 - prob / most);
       const bound = y(probs[LOGITS.indexOf(now.low)] ?? 0);
       const bars = LOGITS.flatMap((logit, token) => {
-        const x = LEFT + token * STEP, out = logit <= now.low, is = token === now.candidate;
+        const x = left + token * step, out = logit <= now.low, is = token === now.candidate;
         const isAbove = logit > LOGITS[now.candidate];
         const colour = out ? 'grey' : is ? 'orange' : isAbove ? 'blue' : 'grey';
+        const mine = { 'data-thing': `token-${token} ${out ? 'out' : is ? 'leads' : isAbove ? 'above' : 'below'}` };
+        const mark = out ? '✕' : is ? '★' : isAbove ? '↑' : '';
         return [
-          svg('rect', { x, y: y(probs[token]), width: STEP - 8, height: TOP + HIGH - y(probs[token]),
-            fill: out ? 'none' : `var(--y-${colour}-soft)`, stroke: `var(--y-${colour})`,
+          svg('rect', { x, y: y(probs[token]), width: step - gap, height: TOP + HIGH - y(probs[token]),
+            fill: out ? 'var(--bg)' : `var(--y-${colour}-soft)`, stroke: `var(--y-${colour})`, 'data-key': `token-${token}`, ...mine,
             'stroke-dasharray': out ? '3 2' : 'none', 'stroke-width': is ? 2.5 : 1 }),
-          text(x + (STEP - 8) / 2, TOP + HIGH + 14, token, 'middle', is),
-          text(x + (STEP - 8) / 2, TOP + HIGH + 28, out ? 'out' : is ? 'leads' : isAbove ? 'above' : ''),
+          text(x + (step - gap) / 2, TOP + HIGH + 14, token, { anchor: 'middle', bold: is, ...mine }),
+          mark ? text(x + (step - gap) / 2, TOP + HIGH + 30, mark, { anchor: 'middle', 'data-key': `mark-${mark}-${token}`, ...mine }) : null,
         ];
       });
       const racers = now.racing === LOGITS.length ? 'all 16 tokens' : `the ${now.racing} tokens that are left`;
@@ -69,13 +72,14 @@ const rejection = (() => {
         : now.mass === 0 ? 'nothing: it is drawn.' : `less than ${p.toFixed(2)}: it is drawn.`;
       const said = `Round ${Math.min(round, all.length)} of ${all.length}: of ${racers}, token ${now.candidate} arrives first. `
         + `Above it lies ${now.mass === 0 ? '' : `${now.mass.toFixed(2)} of the mass, `}${verdict}`;
-      stage.dataset.wide = 460;
-      stage.append(svg('svg', { viewBox: `0 0 ${WIDTH} ${TOP + HIGH + 36}`, role: 'img', 'aria-label': said },
+      stage.append(picture(width, TOP + HIGH + 36, said,
         bars,
         now.low > -Infinity ? [
-          svg('line', { x1: LEFT - 6, x2: WIDTH - 18, y1: bound, y2: bound, stroke: 'var(--y-red)', 'stroke-dasharray': '6 3' }),
-          text(LEFT - 8, bound + 4, 'low', 'end'),
-        ] : null));
+          svg('line', { x1: left - 4, x2: width - 2, y1: bound, y2: bound, stroke: 'var(--y-red)', 'stroke-dasharray': '6 3', 'data-key': 'low', 'data-thing': 'low' }),
+          text(left - 6, bound + 4, 'low', { anchor: 'end', 'data-key': 'low-name', 'data-thing': 'low' }),
+        ] : null),
+      legend([{ fill: 'var(--y-orange-soft)', stroke: 'var(--y-orange)' }, '★ leads'], [{ fill: 'var(--y-blue-soft)', stroke: 'var(--y-blue)' }, '↑ above it'],
+        [{ fill: 'none', stroke: 'var(--y-grey)', 'stroke-dasharray': '3 2' }, '✕ out']));
       return said;
     },
   });

@@ -41,21 +41,18 @@ const roofline = (() => {
 
 (() => {
   const { html, svg } = yaie;
+  const { room, isNarrow, picture, text } = yaie.stage;
   const STYLE = `
     figure.moving .stage .yr thead, figure.moving .stage .yr tbody tr { background: none; border: 0; }
-    figure.moving .stage table.yr { width: 100%; border-collapse: collapse; font-size: 13px; min-width: 460px;
-      margin-top: 0.6em; white-space: nowrap; }
+    figure.moving .stage table.yr { width: 100%; border-collapse: collapse; font-size: 13px; margin-top: 0.4em;
+      white-space: nowrap; }
     .yr th, .yr td { border: 0; padding: 2px 6px; background: none; text-align: right;
       font-variant-numeric: tabular-nums; }
     .yr th:first-child { text-align: left; }
-    .yr thead th { font-size: 12px; }
-    @media (max-width: 480px) {
-      figure.moving .stage table.yr { font-size: 12px; }
-      .yr th, .yr td { padding: 2px 3px; }
-    }`;
+    .yr thead th { font-size: 12px; }`;
   document.head.append(html('style', {}, STYLE));
 
-  const BOX = { left: 62, right: 12, top: 14, bottom: 44, width: 600, height: 330 };
+  const BOX = { left: 44, right: 8, top: 10, bottom: 40 };
   const INTENSITY = [-1, 4.5]; // decades of FLOPs per byte that are shown
   const DECADES = 5; // of FLOP/s
   const PREFIX = [[1e15, 'P'], [1e12, 'T'], [1e9, 'G'], [1e6, 'M'], [1e3, 'k'], [1, '']];
@@ -70,82 +67,82 @@ const roofline = (() => {
   const time = (seconds) => (seconds < 1e-3 ? `${Number((seconds * 1e6).toPrecision(3))} µs`
     : seconds < 1 ? `${Number((seconds * 1e3).toPrecision(3))} ms` : `${Number(seconds.toPrecision(3))} s`);
 
-  /** Places of a log-log plot whose highest decade holds `peak`. */
-  function axes(peak) {
+  /** Places of a log-log plot whose highest decade holds `peak`; its edges in px. */
+  function axes(peak, width, height) {
     const top = Math.ceil(Math.log10(peak) + 0.2);
+    const edges = { left: BOX.left, right: width - BOX.right, top: BOX.top, bottom: height - BOX.bottom };
     const span = (low, high, from, to) => (value) =>
       from + ((Math.log10(value) - low) / (high - low)) * (to - from);
     return {
-      x: span(...INTENSITY, BOX.left, BOX.width - BOX.right),
-      y: span(top - DECADES, top, BOX.height - BOX.bottom, BOX.top),
-      top,
+      x: span(...INTENSITY, edges.left, edges.right),
+      y: span(top - DECADES, top, edges.bottom, edges.top),
+      top, edges, height,
     };
   }
 
-  const text = (x, y, words, anchor = 'middle', style = null) =>
-    svg('text', { x, y, 'text-anchor': anchor, style }, words);
-  const SMALL = 'font-size: 12px';
-
-  function grid({ x, y, top }) {
+  function grid({ x, y, top, edges, height }, narrow) {
     const line = (x1, y1, x2, y2) => svg('line', { x1, y1, x2, y2, stroke: 'var(--y-line)', 'stroke-width': 0.5 });
-    const bottom = BOX.height - BOX.bottom;
     const marks = [];
     for (let decade = INTENSITY[0]; decade <= INTENSITY[1]; decade += 1) {
       const at = x(10 ** decade);
-      marks.push(line(at, BOX.top, at, bottom), text(at, bottom + 16, count(10 ** decade), 'middle', SMALL));
+      marks.push(line(at, edges.top, at, edges.bottom));
+      if (!narrow || decade % 2 === 0) marks.push(text(at, edges.bottom + 15, count(10 ** decade), { anchor: 'middle' }));
     }
     for (let decade = top - DECADES; decade <= top; decade += 1) {
       const at = y(10 ** decade);
-      marks.push(line(BOX.left, at, BOX.width - BOX.right, at),
-        text(BOX.left - 6, at + 4, scaled(10 ** decade, ''), 'end', SMALL));
+      marks.push(line(edges.left, at, edges.right, at), text(edges.left - 5, at + 4, scaled(10 ** decade, ''), { anchor: 'end' }));
     }
-    const middle = (BOX.left + BOX.width - BOX.right) / 2;
-    return [...marks, text(middle, BOX.height - 8, 'arithmetic intensity, FLOPs per byte', 'middle', SMALL),
-      text(BOX.left + 6, BOX.top + 12, 'FLOP/s', 'start', SMALL)];
+    return [...marks, text((edges.left + edges.right) / 2, height - 6, narrow ? 'FLOPs per byte' : 'arithmetic intensity, FLOPs per byte', { anchor: 'middle' }),
+      text(edges.left + 6, edges.top + 12, 'FLOP/s')];
   }
 
   /** The slope of the bandwidth up to the ridge, then the flat roof; the least of what was measured dashed. */
-  function roof(machine, { x, y, top }) {
+  function roof(machine, { x, y, top, edges }) {
     const [least, most] = machine.compute;
     const ridge = most / machine.bandwidth;
-    const right = BOX.width - BOX.right;
     const foot = Math.max(10 ** INTENSITY[0], 10 ** (top - DECADES) / machine.bandwidth);
-    const path = `M ${x(foot)} ${y(foot * machine.bandwidth)} L ${x(ridge)} ${y(most)} L ${right} ${y(most)}`;
-    const flat = `M ${x(least / machine.bandwidth)} ${y(least)} L ${right} ${y(least)}`;
+    const path = `M ${x(foot)} ${y(foot * machine.bandwidth)} L ${x(ridge)} ${y(most)} L ${edges.right} ${y(most)}`;
+    const flat = `M ${x(least / machine.bandwidth)} ${y(least)} L ${edges.right} ${y(least)}`;
     const stroke = { fill: 'none', stroke: 'currentColor' };
-    return [svg('path', { d: path, ...stroke, 'stroke-width': 2.5 }),
-      svg('path', { d: flat, ...stroke, 'stroke-width': 1.2, 'stroke-dasharray': '5 4' }),
-      svg('line', { x1: x(ridge), x2: x(ridge), y1: y(most), y2: BOX.height - BOX.bottom, stroke: 'currentColor',
-        'stroke-width': 1, 'stroke-dasharray': '2 4' }),
-      text(right - 4, y(most) - 6, `${scaled(most, 'FLOP/s')}`, 'end', SMALL),
-      text(x(ridge) + 5, BOX.height - BOX.bottom - 6, `ridge: ${Math.round(ridge)}`, 'start', SMALL),
-      text(x(foot) + 8, y(foot * machine.bandwidth) + 20, scaled(machine.bandwidth, 'B/s'), 'start', SMALL)];
+    return [svg('path', { d: path, ...stroke, 'stroke-width': 2.5, 'data-key': 'roof', 'data-thing': 'roof' }),
+      svg('path', { d: flat, ...stroke, 'stroke-width': 1.2, 'stroke-dasharray': '5 4', 'data-key': 'least', 'data-thing': 'roof' }),
+      svg('line', { x1: x(ridge), x2: x(ridge), y1: y(most), y2: edges.bottom, stroke: 'currentColor',
+        'stroke-width': 1, 'stroke-dasharray': '2 4', 'data-key': 'ridge', 'data-thing': 'ridge' }),
+      text(edges.right - 4, y(most) - 6, `${scaled(most, 'FLOP/s')}`, { anchor: 'end', 'data-key': 'most', 'data-thing': 'roof' }),
+      text(x(ridge) + 5, edges.bottom - 6, `ridge: ${Math.round(ridge)}`, { 'data-key': 'ridge-name', 'data-thing': 'ridge' }),
+      text(x(foot) + 8, y(foot * machine.bandwidth) + 20, scaled(machine.bandwidth, 'B/s'), { 'data-key': 'slope', 'data-thing': 'roof' })];
   }
 
   const SHAPES = { // decode is a disc, prefill a square: told apart without colour
-    D: ['circle', { r: 10, fill: 'var(--y-blue-soft)', stroke: 'var(--y-blue)', 'stroke-width': 2.5 }],
+    D: ['circle', { r: 10, fill: 'var(--y-blue-soft)', stroke: 'var(--y-blue)', 'stroke-width': 2.5 }, 'decode'],
     P: ['rect', { x: -10, y: -10, width: 20, height: 20, fill: 'var(--y-orange-soft)', stroke: 'var(--y-orange)',
-      'stroke-width': 2.5 }],
+      'stroke-width': 2.5 }, 'prefill'],
   };
 
-  function point(letter, cost, { x, y }) {
-    const [tag, attributes] = SHAPES[letter];
+  function point(letter, cost, { x, y, edges }) {
+    const [tag, attributes, thing] = SHAPES[letter];
     const at = [x(cost.intensity), y(cost.attainable)];
-    return svg('g', { transform: `translate(${at[0].toFixed(1)} ${at[1].toFixed(1)})` },
-      svg('line', { x1: 0, x2: 0, y1: 10, y2: BOX.height - BOX.bottom - at[1], stroke: attributes.stroke,
-        'stroke-width': 1.5, 'stroke-dasharray': '4 3' }),
-      svg(tag, attributes), text(0, 5, letter, 'middle', 'font-weight: bold'));
+    return [
+      svg('line', { x1: at[0], x2: at[0], y1: at[1] + 10, y2: edges.bottom, stroke: attributes.stroke,
+        'stroke-width': 1.5, 'stroke-dasharray': '4 3', 'data-key': `drop-${letter}`, 'data-thing': thing }),
+      svg('g', { transform: `translate(${at[0].toFixed(1)} ${at[1].toFixed(1)})`, 'data-key': `point-${letter}`, 'data-thing': thing },
+        svg(tag, attributes), text(0, 5, letter, { anchor: 'middle', size: 13, bold: true }))];
   }
 
-  function table(costs) {
-    const columns = ['', 'FLOPs', 'bytes', 'FLOPs/byte', 'bound by', 'a step', 'tokens/s'];
-    const row = ([name, cost]) => html('tr', {}, html('th', { scope: 'row' }, name),
-      [scaled(cost.flops, ''), scaled(cost.bytes, 'B'), short(cost.intensity), cost.bound,
-        time(cost.seconds), rate(cost.tokensPerSecond)].map((cell) => html('td', {}, cell)));
+  /** A row for each point; on a phone a column. */
+  function table(costs, narrow) {
+    const heads = ['FLOPs', 'bytes', 'FLOPs/byte', 'bound by', 'a step', 'tokens/s'];
+    const cells = Object.entries(costs).map(([name, cost]) => [name, scaled(cost.flops, ''), scaled(cost.bytes, 'B'),
+      short(cost.intensity), cost.bound, time(cost.seconds), rate(cost.tokensPerSecond)]);
+    const lines = [['', ...heads], ...cells];
+    const shown = narrow ? lines[0].map((_, row) => lines.map((line) => line[row])) : lines;
+    const thing = (words) => ({ D: 'decode', P: 'prefill' })[words[0]] ?? null;
+    const [first, ...rest] = shown;
+    const head = (words, scope) => html('th', { scope, 'data-thing': / (decode|prefill)$/.test(words) ? thing(words) : null }, words);
     return html('table', { class: 'yr' },
-      html('thead', {}, html('tr', {}, columns.map((name) =>
-        name ? html('th', { scope: 'col' }, name) : html('td', {})))),
-      html('tbody', {}, Object.entries(costs).map(row)));
+      html('thead', {}, html('tr', {}, first.map((words) => (words ? head(words, 'col') : html('td', {}))))),
+      html('tbody', {}, rest.map(([name, ...values]) =>
+        html('tr', {}, head(name, 'row'), values.map((value) => html('td', {}, value))))));
   }
 
   function say(decode, prefill, values, model) {
@@ -166,9 +163,9 @@ const roofline = (() => {
       return [
         { name: 'machine', label: 'machine', options: options(data.machines), value: 'h200' },
         { name: 'model', label: 'model', options: options(data.models), value: 'llama-8b' },
-        { name: 'batch', label: 'decode: requests', min: 0, max: 10, step: 1, value: 0, format: power },
-        { name: 'context', label: 'decode: tokens before', min: 4, max: 17, step: 1, value: 10, format: power },
-        { name: 'chunk', label: 'prefill: prompt tokens', min: 0, max: 14, step: 1, value: 10, format: power },
+        { name: 'batch', label: 'decoding requests', min: 0, max: 10, step: 1, value: 0, format: power },
+        { name: 'context', label: 'tokens before each', min: 4, max: 17, step: 1, value: 10, format: power },
+        { name: 'chunk', label: 'prompt tokens', min: 0, max: 14, step: 1, value: 10, format: power },
       ];
     },
     draw(stage, values, data) {
@@ -177,14 +174,13 @@ const roofline = (() => {
       const decode = roofline.step(model, machine, { sequences, tokens: 1, cached });
       const prefill = roofline.step(model, machine, { sequences: 1, tokens: chunk, cached: 0 });
 
-      const places = axes(machine.compute[1]);
+      const narrow = isNarrow(stage), width = room(stage), height = narrow ? 250 : 320;
+      const places = axes(machine.compute[1], width, height);
       const said = say(decode, prefill, { sequences, cached, chunk }, model);
-      stage.dataset.wide = 460;
       stage.append(
-        svg('svg', { viewBox: `0 0 ${BOX.width} ${BOX.height}`, role: 'img',
-          'aria-label': `Roofline of ${machine.label}. ${said}` },
-        grid(places), roof(machine, places), point('P', prefill, places), point('D', decode, places)),
-        table({ 'D decode': decode, 'P prefill': prefill }));
+        picture(width, height, `Roofline of ${machine.label}. ${said}`,
+          grid(places, narrow), roof(machine, places), point('P', prefill, places), point('D', decode, places)),
+        table({ 'D decode': decode, 'P prefill': prefill }, narrow));
       return said;
     },
   });

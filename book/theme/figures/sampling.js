@@ -124,19 +124,19 @@ const sampling = (() => {
     return kept.winners.slice(0, values.draws);
   }
 
-  function bar(was, now, share) {
+  function bar(was, now, share, key) {
     const at = (part) => `${(100 * part).toFixed(2)}%`;
     return html('td', { class: 'ys-bar', 'aria-hidden': 'true' }, html('span', { class: 'ys-track' },
-      html('span', { class: 'ys-now', style: `width: ${at(now)}` }),
+      html('span', { class: 'ys-now', style: `width: ${at(now)}`, 'data-key': `now-${key}` }),
       html('span', { class: 'ys-was', style: `width: ${at(was)}` }),
-      share > 0 ? html('span', { class: 'ys-share', style: `left: calc(${at(share)} - 1.5px)` }) : null));
+      share > 0 ? html('span', { class: 'ys-share', style: `left: calc(${at(share)} - 1.5px)`, 'data-key': `share-${key}` }) : null));
   }
 
   /** One token, or all others together. mark: which filter cut it; count: its draws, or null. */
   function row({ text, was, now, mark, count, last }, total) {
     const classes = [mark && 'ys-cut', last && 'ys-last'].filter(Boolean).join(' ');
-    return html('tr', { class: classes || null },
-      html('th', { scope: 'row' }, last ? '► ' : '', text), bar(was, now, total ? count / total : 0),
+    return html('tr', { class: classes || null, 'data-thing': mark || 'kept' },
+      html('th', { scope: 'row' }, last ? '► ' : '', text), bar(was, now, total ? count / total : 0, text),
       html('td', {}, percent(was)), html('td', {}, mark ? `✕ ${mark}` : percent(now)),
       total ? html('td', {}, count) : null);
   }
@@ -156,9 +156,10 @@ const sampling = (() => {
   }
 
   function say({ out, probs }, winners, named, seed) {
-    const cuts = ['greedy', 'top-k', 'top-p', 'min-p']
-      .map((why) => [why, out.filter((cut) => cut === why).length]).filter(([, count]) => count);
-    const left = out.filter((cut) => !cut).length;
+    const counts = { greedy: 0, 'top-k': 0, 'top-p': 0, 'min-p': 0, '': 0 };
+    for (const why of out) counts[why] += 1;
+    const { '': left, ...removals } = counts;
+    const cuts = Object.entries(removals).filter(([, count]) => count);
     const removed = cuts.map(([why, count]) => `${why} removes ${count.toLocaleString('en')}`).join(', ');
     const text = named.get(winners.at(-1));
     const drawn = text ? `“${word(text)}”` : 'one of the others';
@@ -168,6 +169,9 @@ const sampling = (() => {
   }
 
   yaie.controlled('sampling', {
+    plays: 'temperature',
+    // The rows are the same for all values; only what is said has more or fewer words.
+    tallest: () => [{}, { draws: 300 }, { temperature: 1.5, topK: 20, topP: 0.8, minP: 0.2, draws: 300 }],
     controls: () => [
       { name: 'temperature', label: 'temperature', min: 0, max: 2, step: 0.05, value: 1,
         format: (value) => (value ? value.toFixed(2) : '0 (greedy)') },
@@ -180,7 +184,8 @@ const sampling = (() => {
       { name: 'seed', label: 'Another seed', button: true, value: 0 },
     ],
     draw(stage, values, data) {
-      const before = sampling.filter(data.logits, { temperature: 1 }).probs;
+      data.before ??= sampling.filter(data.logits, { temperature: 1 }).probs;
+      const { before } = data;
       const after = sampling.filter(data.logits, values);
       const winners = draws(data, after, values);
       const counts = new Map();

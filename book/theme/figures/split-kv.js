@@ -36,24 +36,25 @@ const splitKv = (() => {
 
 (() => {
   const { svg } = yaie;
-  const WIDTH = 600, LEFT = 58, ROW = 18, TOP = 6, PLACES = 8;
-  const SMALL = 'font-size: 11px';
+  const { room, isNarrow, picture, text } = yaie.stage;
+  const ROW = 24, TOP = 6, PLACES = 8;
   const COLOURS = ['blue', 'orange', 'green', 'red'];
-  const text = (x, y, words, anchor = 'start') => svg('text', { x, y, 'text-anchor': anchor, style: SMALL }, words);
 
-  function bar([place, begin, end, sequence], x) {
+  function bar([place, begin, end, sequence], part, x) {
     const colour = COLOURS[sequence % COLOURS.length], y = TOP + place * ROW, wide = x(end) - x(begin);
+    const mine = { 'data-thing': `sequence-${sequence + 1}` };
     return [
-      svg('rect', { x: x(begin), y, width: Math.max(wide - 1, 0.8), height: ROW - 3, fill: `var(--y-${colour}-soft)`,
-        stroke: `var(--y-${colour})` }),
-      wide > 16 ? text((x(begin) + x(end)) / 2, y + 12, sequence + 1, 'middle') : null,
+      svg('rect', { x: x(begin), y, width: Math.max(wide - 1, 0.8), height: ROW - 4, fill: `var(--y-${colour}-soft)`,
+        stroke: `var(--y-${colour})`, 'data-key': `part-${sequence}-${part}`, ...mine }),
+      wide > 18 ? text((x(begin) + x(end)) / 2, y + 15, sequence + 1, { anchor: 'middle', 'data-key': `number-${sequence}-${part}`, ...mine }) : null,
     ];
   }
 
   yaie.controlled('split-kv', {
+    plays: 'splits',
     controls: () => [
-      { name: 'count', label: 'sequences', min: 1, max: 16, step: 1, value: 9 },
       { name: 'splits', label: 'parts of each', min: 1, max: 16, step: 1, value: 1 },
+      { name: 'count', label: 'sequences', min: 1, max: 16, step: 1, value: 9 },
       { name: 'keys', label: 'keys', options: [['even', '1,024 each'], ['long', '4,096 each'], ['uneven', '64 to 2,048']],
         value: 'even' },
     ],
@@ -62,26 +63,28 @@ const splitKv = (() => {
       const run = splitKv.simulate({ lengths, splits, places: PLACES });
       const whole = splitKv.simulate({ lengths, splits: 1, places: PLACES });
       const scale = Math.max(whole.end, run.end); // the same for all splits, to be compared
-      const x = (time) => LEFT + time * (WIDTH - LEFT - 10) / scale;
-      const foot = TOP + PLACES * ROW + 14;
+      const left = isNarrow(stage) ? 20 : 66, width = room(stage), right = width - 4;
+      const x = (time) => left + time * (right - left) / scale;
+      const foot = TOP + PLACES * ROW + 12;
       const saved = Math.round(100 * run.end / whole.end);
       const said = `${run.bars.length} ${run.bars.length === 1 ? 'program' : 'programs'} on ${PLACES} places, which are `
         + `busy ${Math.round(100 * run.busy)}% of the time that reading takes. Done after ${run.end.toLocaleString('en')} keys' time`
         + `${splits > 1 ? `, joining included: ${saved}% of what it takes without splits.` : '.'}`;
       const joined = splits > 1 ? [
         svg('rect', { x: x(run.read), y: TOP, width: x(run.end) - x(run.read), height: PLACES * ROW - 3,
-          fill: 'var(--y-grey-soft)', stroke: 'var(--y-grey)', 'stroke-dasharray': '3 2' }),
-        text((x(run.read) + x(run.end)) / 2, foot + 14, 'join', 'middle'),
+          fill: 'var(--y-grey-soft)', stroke: 'var(--y-grey)', 'stroke-dasharray': '3 2', 'data-key': 'join', 'data-thing': 'join' }),
+        text(Math.min((x(run.read) + x(run.end)) / 2, right - 15), foot + 16, 'join', { anchor: 'middle', 'data-key': 'join-name', 'data-thing': 'join' }),
       ] : [];
-      stage.dataset.wide = 460;
-      stage.append(svg('svg', { viewBox: `0 0 ${WIDTH} ${foot + 20}`, role: 'img', 'aria-label': said },
+      const parts = new Map();
+      const nth = (sequence) => { parts.set(sequence, (parts.get(sequence) ?? -1) + 1); return parts.get(sequence); };
+      stage.append(picture(width, foot + 20, said,
         Array.from({ length: PLACES }).flatMap((_, place) => [
-          text(LEFT - 8, TOP + place * ROW + 12, `place ${place + 1}`, 'end'),
-          svg('line', { x1: LEFT, x2: WIDTH - 10, y1: TOP + place * ROW + ROW - 2, y2: TOP + place * ROW + ROW - 2,
+          text(left - 6, TOP + place * ROW + 15, isNarrow(stage) ? place + 1 : `place ${place + 1}`, { anchor: 'end' }),
+          svg('line', { x1: left, x2: right, y1: TOP + place * ROW + ROW - 2, y2: TOP + place * ROW + ROW - 2,
             stroke: 'var(--y-line)' }),
         ]),
-        run.bars.flatMap((program) => bar(program, x)), joined,
-        text(LEFT, foot, '0'), text(WIDTH - 10, foot, `${scale.toLocaleString('en')} keys' time`, 'end')));
+        run.bars.flatMap((program) => bar(program, nth(program[3]), x)), joined,
+        text(left, foot, '0'), text(right, foot, `${scale.toLocaleString('en')} keys' time`, { anchor: 'end' })));
       return said;
     },
   });

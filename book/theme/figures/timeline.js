@@ -5,13 +5,12 @@
 yaie.timeline = (() => {
   const { svg, html } = yaie;
   const STYLE = `
-    .tl-scroll { overflow-x: auto; }
     .tl-tables { display: flex; flex-wrap: wrap; gap: 0.6em 1.6em; align-items: start;
-      margin: 0.6em 0 0; font-size: 0.85em; }
-    .content .stage .tl-name { margin: 0.6em 0 0.2em; }
-    .content .stage .tl-tables :is(th, td) { padding: 2px clamp(3px, 0.8vw, 9px); text-align: center; }
+      margin: 0.5em 0 0; font-size: 13px; }
+    .content .stage .tl-name { margin: 0.3em 0 0.1em; }
+    .content .stage .tl-tables :is(th, td) { padding: 1px clamp(3px, 0.8vw, 9px); text-align: center; }
     .content .stage .tl-tables :is(th, td):first-child { text-align: left; font-weight: 600; }
-    .tl-legend { display: flex; flex-wrap: wrap; gap: 0.2em 1.2em; margin: 0.5em 0 0; font-size: 0.85em; }
+    .tl-legend { display: flex; flex-wrap: wrap; gap: 0.2em 1.2em; margin: 0.4em 0 0; font-size: 13px; }
     .tl-legend span { display: inline-flex; align-items: center; gap: 0.4em; }
     figure.moving .stage .tl-legend svg { width: 30px; min-width: 30px; margin: 0; }`;
   document.head.append(html('style', {}, STYLE));
@@ -24,10 +23,8 @@ yaie.timeline = (() => {
     empty: { fill: 'none', stroke: 'var(--y-line)', 'stroke-dasharray': '3 3' },
   };
 
-  function text(x, y, words, { size = 13, anchor = 'middle', bold = false, ...rest } = {}) {
-    const style = `font-size: ${size}px${bold ? '; font-weight: 700' : ''}`;
-    return svg('text', { x, y, 'text-anchor': anchor, style, ...rest }, words);
-  }
+  // As yaie.stage.text, but in the middle unless told otherwise.
+  const text = (x, y, words, { anchor = 'middle', ...rest } = {}) => yaie.stage.text(x, y, words, { anchor, ...rest });
 
   /** Diagonal lines within a rectangle, drawn out: a <pattern> would need an id of its own. */
   function hatching(x, y, width, height, gap = 6) {
@@ -39,15 +36,13 @@ yaie.timeline = (() => {
     return svg('path', { d: path, stroke: 'var(--y-grey)', 'stroke-width': 1 });
   }
 
-  /** A cell of a kind with a line of text, and a smaller one below it. */
-  function cell(kind, x, y, width, height, words = '', small = '') {
+  /** A cell of a kind with a line of text. attributes: of its group, such as data-key. */
+  function cell(kind, x, y, width, height, words = '', attributes = {}) {
     const { hatched, ...look } = KINDS[kind];
-    const middle = y + height / 2;
-    return svg('g', {},
+    return svg('g', attributes,
       svg('rect', { x, y, width, height, rx: 3, 'stroke-width': 1, ...look }),
       hatched ? hatching(x, y, width, height) : null,
-      words === '' ? null : text(x + width / 2, small === '' ? middle + 4.5 : middle - 0.5, words, { bold: true }),
-      small === '' ? null : text(x + width / 2, y + height - 3, small, { size: 10.5 }));
+      words === '' ? null : text(x + width / 2, y + height / 2 + 4.5, words, { bold: true }));
   }
 
   /** The numbers of the steps, the current one marked. */
@@ -56,30 +51,10 @@ yaie.timeline = (() => {
       const middle = x + (column + 0.5) * width;
       const here = column === current;
       return svg('g', {},
-        here ? svg('path', { d: `M${middle - 5} ${y - 3}h10l-5 -6z`, fill: 'currentColor' }) : null,
-        text(middle, y + 10, column + 1, { size: 11, bold: here }));
+        here ? svg('path', { d: `M${middle - 5} ${y - 3}h10l-5 -6z`, fill: 'currentColor', 'data-key': 'here' }) : null,
+        width > 17 || here || (column % 2 === 0 && Math.abs(column - current) > 1)
+          ? text(middle, y + 10, column + 1, { bold: here }) : null);
     }));
-  }
-
-  /** A picture `wide` units wide in a box of its own, which scrolls where there is less room than that:
-      legend and counters stay. Column x of the picture is kept in sight. */
-  function scrolling(picture, wide, x) {
-    picture.style.minWidth = `${wide}px`;
-    const box = html('div', { class: 'tl-scroll' }, picture);
-    // Arrow keys scroll what scrolls; they neither step nor turn the page.
-    box.addEventListener('keydown', (event) => {
-      if (/^(Arrow|Home|End)/.test(event.key)) event.stopPropagation();
-    });
-    new ResizeObserver(() => {
-      const scrolls = box.scrollWidth > box.clientWidth;
-      const attributes = { tabindex: 0, role: 'group', 'aria-label': 'Picture, scrolls sideways' };
-      for (const [name, value] of Object.entries(attributes)) {
-        if (scrolls) box.setAttribute(name, value);
-        else box.removeAttribute(name);
-      }
-      box.scrollLeft = Math.max(0, (x / wide) * picture.clientWidth - box.clientWidth + 24);
-    }).observe(box);
-    return box;
   }
 
   /** What each kind of cell means: pairs of [kind, words], with what stands in the cell as a third. */
@@ -90,14 +65,16 @@ yaie.timeline = (() => {
         words)));
   }
 
-  /** Tables of counters side by side; each is a row of heads, then rows that begin with their name. */
+  /** Tables of counters side by side; each is a row of heads, then rows that begin with their name. A single capital
+      is a request, and lit with it. */
   function tables(...all) {
-    const cellOf = (tag, scope) => (words) => html(tag, { scope }, words);
+    const cellOf = (tag, scope) => (words) =>
+      html(tag, { scope, 'data-thing': /^[A-Z]$/.test(words) ? `request-${words}` : null }, words);
     return html('div', { class: 'tl-tables' }, all.map(([heads, ...rows]) => html('table', {},
       html('thead', {}, html('tr', {}, heads.map(cellOf('th', 'col')))),
       html('tbody', {}, rows.map(([name, ...values]) =>
         html('tr', {}, cellOf('th', 'row')(name), values.map(cellOf('td'))))))));
   }
 
-  return { KINDS, text, hatching, cell, axis, scrolling, legend, tables };
+  return { KINDS, text, hatching, cell, axis, legend, tables };
 })();

@@ -7,7 +7,7 @@
   const STYLE = `
     .vd-text { display: flex; flex-wrap: wrap; gap: 6px; margin: 0.3em 0 0.7em; }
     .vd-block { display: flex; gap: 3px; padding: 4px; border: 1px solid var(--y-line); border-radius: 4px; }
-    .vd-token { border: 1px solid transparent; border-radius: 3px; padding: 0 4px; font: 0.82em monospace; white-space: pre; }
+    .vd-token { border: 1px solid transparent; border-radius: 3px; padding: 0 4px; font: 13px monospace; white-space: pre; }
     .vd-token.vd-prompt { background: var(--y-grey-soft); }
     .vd-token.vd-answer { background: var(--y-blue-soft); border-color: var(--y-blue); }
     .vd-token.vd-next { border: 2px solid var(--y-blue); font-weight: 700; }
@@ -25,14 +25,15 @@
     bonus: '✓ counts: the bonus',
     dropped: '✗ behind a wrong draft',
   };
-  const token = (word, kinds) => html('span', { class: `vd-token ${kinds.replace(/\b(?=\w)/g, 'vd-')}` }, `${MARKS[kinds] ?? ''}${word}`);
+  const token = (word, kinds, key) => html('span', { 'data-key': key, 'data-thing': key ? kinds : null, class: `vd-token ${kinds.replace(/\b(?=\w)/g, 'vd-')}` }, `${MARKS[kinds] ?? ''}${word}`);
   const example = (kind, words) => html('span', {}, token('a', kind), ` ${words}`);
 
   yaie.stepped('verify-drafts', {
     draw(stage, step) {
       stage.append(
-        html('div', { class: 'vd-text' }, step.blocks.map((block) =>
-          html('div', { class: 'vd-block' }, block.map(({ word, kind }) => token(word, kind))))),
+        html('div', { class: 'vd-text' }, step.blocks.map((block, number) =>
+          html('div', { class: 'vd-block', 'data-thing': `block-${number}` }, block.map(({ word, kind }, place) =>
+            token(word, kind, `token-${number}-${place}`))))),
         tables(
           ...(step.rows.length ? [[
             ['row of', 'guessed', 'drawn', 'verdict'],

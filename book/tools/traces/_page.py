@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from book.tools.figures import ELEMENTS, FIGURES, load_figure, render_figure
 from book.tools.traces import ROOT, Trace
+from yaie.core.compat import tomllib
 from yaie.curriculum.manifest import load_curriculum
 
 THEME = ROOT / "book/theme"
@@ -127,10 +128,11 @@ def _styles() -> str:
 
 
 def _scripts(pairs: list[Pair]) -> list[str]:
-    """What figures share, base.js first, then the elements of these figures."""
+    """What figures share, in the order in which the book loads it, then the elements of these figures."""
     elements = {load_figure(path.stem)["element"] for path in FIGURES.glob("*.toml")}
-    shared = [path for path in sorted(ELEMENTS.glob("*.js")) if path.stem not in elements]
-    shared.sort(key=lambda path: path.stem != "base")
+    book = tomllib.loads((ROOT / "book.toml").read_text("utf-8"))
+    loaded = [ROOT / path for path in book["output"]["html"]["additional-js"]]
+    shared = [path for path in loaded if path.parent == ELEMENTS and path.stem not in elements]
     own = [ELEMENTS / f"{load_figure(pair.name)['element']}.js" for pair in pairs]
     return [path.read_text("utf-8") for path in dict.fromkeys([*shared, *own])]
 

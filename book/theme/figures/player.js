@@ -1,0 +1,86 @@
+// The bar above a stage: play, step back and forth, scrub, speed, a link to this step.
+'use strict';
+
+yaie.player = (() => {
+  const { html } = yaie;
+  const SPEEDS = [['0.5', '½×'], ['1', '1×'], ['2', '2×'], ['4', '4×']];
+  const STOPS = 60; // more stops than that are passed several at a time
+  const [SLOWEST, FASTEST, WHOLE] = [1300, 220, 18_000]; // ms a stop, and ms for all of them
+
+  /**
+   * The bar of a figure, which has `title_`, `last` (index of its last state), `index`, `go(index)`, `place()` (where
+   * it stands, in words) and `link()`.
+   */
+  function player(figure) {
+    const button = (words, label, act) => {
+      const made = html('button', { type: 'button', 'aria-label': label, title: label }, words);
+      made.onclick = act;
+      return made;
+    };
+    const play = button('▶', 'Play', () => toggle());
+    play.classList.add('play');
+    const back = button('◀', 'Back', () => step(-1));
+    const next = button('▶|', 'Next', () => step(1));
+    const scrub = html('input', { type: 'range', class: 'scrub', min: 0, step: 1, 'aria-label': `Position: ${figure.title_}` });
+    const place = html('span', { class: 'place' });
+    const speed = html('select', { 'aria-label': 'Speed' },
+      SPEEDS.map(([value, label]) => html('option', { value, selected: value === '1' }, label)));
+    const link = button('Link', 'Copy a link to this step', async () => {
+      const said = await figure.link();
+      link.textContent = said;
+      setTimeout(() => { link.textContent = 'Link'; }, 2000);
+    });
+    link.classList.add('quiet');
+    const element = html('div', { class: 'player' }, play, back, next, scrub, place, speed, link);
+    let clock = 0;
+
+    const isPlaying = () => clock !== 0;
+    const stride = () => Math.max(1, Math.ceil(figure.last / STOPS));
+    /** ms from one stop to the next. */
+    const pause_ = () => Math.max(FASTEST, Math.min(SLOWEST, WHOLE / Math.max(1, figure.last / stride()))) / Number(speed.value);
+
+    function pause() {
+      clearTimeout(clock);
+      clock = 0;
+      sync();
+    }
+    function tick() {
+      figure.go(Math.min(figure.last, figure.index + stride()), pause_());
+      if (figure.index >= figure.last) pause();
+      else clock = setTimeout(tick, pause_());
+    }
+    function toggle() {
+      if (isPlaying()) { pause(); return; }
+      figure.used();
+      if (figure.index >= figure.last) figure.go(0, pause_());
+      clock = setTimeout(tick, Math.min(300, pause_()));
+      sync();
+    }
+    function go(index) {
+      pause();
+      figure.used();
+      figure.go(index);
+    }
+    function step(by) { go(figure.index + by); }
+    scrub.oninput = () => go(Number(scrub.value));
+
+    /** Shows where the figure stands. */
+    function sync() {
+      const words = figure.place();
+      [scrub.max, scrub.value] = [figure.last, figure.index];
+      scrub.setAttribute('aria-valuetext', words);
+      place.textContent = words;
+      play.textContent = isPlaying() ? '❚❚' : '▶';
+      play.setAttribute('aria-label', isPlaying() ? 'Pause' : 'Play');
+      play.title = isPlaying() ? 'Pause (space)' : 'Play (space)';
+      const lost = [back, next].includes(document.activeElement);
+      back.disabled = figure.index <= 0;
+      next.disabled = figure.index >= figure.last;
+      if (lost && document.activeElement?.disabled !== false) (next.disabled ? back : next).focus();
+    }
+
+    return { element, play, sync, toggle, pause, go, step, isPlaying };
+  }
+
+  return player;
+})();

@@ -1,0 +1,145 @@
+// The frame of every figure: the question first, then a bar to play with, what is said, and a stage of fixed height.
+// A figure is <yaie-NAME> around a JSON of { title, data, predict, code } and a text for readers without scripts.
+'use strict';
+
+(() => {
+  const { html } = yaie;
+  const { tallest } = yaie.stage;
+  const TWEEN = 450; // ms, at most
+
+  class Figure extends HTMLElement {
+    connectedCallback() {
+      if (this.stage) return;
+      const { title, data, predict, code } = JSON.parse(this.querySelector('script').textContent);
+      this.title_ = title;
+      this.data = data;
+      this.index = 0;
+      this.stage = html('div', { class: 'stage', tabindex: 0, role: 'group',
+        'aria-label': `${title}. Arrow keys step, space plays, up and down light one thing after the other.` });
+      this.said = html('p', { class: 'said', 'aria-live': 'polite' });
+      this.player = yaie.player(this);
+      this.settings = html('div', { class: 'settings' });
+      this.panel = html('div', { class: 'panel', role: 'group', 'aria-label': `Controls: ${title}` },
+        this.player.element, this.settings);
+      this.panel.hidden = Boolean(predict);
+      this.replaceChildren(this.panel, this.said, this.stage);
+      if (predict) {
+        this.question = yaie.question(this.dataset.name, predict, (kept) => this.reveal(kept));
+        this.prepend(this.question.element);
+      }
+      this.things = yaie.things(this, code);
+      this.append(this.things.told);
+      this.begin();
+      this.addEventListener('keydown', (event) => this.key(event));
+      this.watch();
+    }
+
+    /** Redraws for another width, keeps the height, stops what is out of sight, rewinds for paper. */
+    watch() {
+      new ResizeObserver(() => {
+        if (this.stage.clientWidth && this.stage.clientWidth !== this.width) this.fit();
+      }).observe(this);
+      const grown = new ResizeObserver(() => { // a state that was not foreseen is taller: from now on all are
+        if (this.measured) this.keep({ stage: this.stage.offsetHeight, said: this.said.offsetHeight });
+      });
+      [this.stage, this.said].forEach((element) => grown.observe(element));
+      new IntersectionObserver(([entry]) => {
+        if (entry.isIntersecting) this.measure();
+        else if (this.player.isPlaying()) this.player.pause();
+      }, { rootMargin: '400px' }).observe(this);
+      addEventListener('hashchange', () => this.open());
+      addEventListener('beforeprint', () => this.rewind());
+      addEventListener('afterprint', () => this.restore());
+      this.open();
+    }
+
+    reveal(kept) {
+      this.panel.hidden = false;
+      if (!kept) this.player.play.focus({ preventScroll: true });
+    }
+
+    /** The first use folds the answer; the bar stays under the pointer. */
+    used() {
+      if (this.question?.element.dataset.open !== 'true') return;
+      const before = this.panel.getBoundingClientRect().top;
+      this.question.fold();
+      scrollBy({ top: this.panel.getBoundingClientRect().top - before, behavior: 'instant' });
+    }
+
+    /** What the page's address asks for. */
+    open() {
+      const asked = yaie.link.asked(this.dataset.name);
+      if (!asked) return;
+      this.question?.waive();
+      this.panel.hidden = false;
+      this.choose(asked.choices);
+      this.measure();
+      this.go(asked.index);
+      const show = () => this.closest('figure')?.scrollIntoView({ block: 'start', behavior: 'instant' });
+      show();
+      if (document.readyState !== 'complete') addEventListener('load', show, { once: true });
+    }
+
+    async link() {
+      return yaie.link.copy(yaie.link.to(this.dataset.name, this.index, this.chosenValues()));
+    }
+
+    /** Draws a state. duration: ms that the tween from the last one may take; 0 for none. */
+    paint(duration = TWEEN) {
+      const notes = duration && this.width ? yaie.tween.capture(this.stage) : null;
+      yaie.tween.finish(this.stage);
+      this.width = this.stage.clientWidth;
+      this.stage.replaceChildren();
+      delete this.stage.dataset.wide;
+      this.stage.dataset.room = this.width;
+      const said = this.draw(this.stage);
+      this.stage.style.setProperty('--wide', `${this.stage.dataset.wide ?? 0}px`);
+      if (this.said.textContent !== said) this.said.textContent = said;
+      this.player.sync();
+      if (notes) yaie.tween.run(this.stage, notes, Math.min(TWEEN, duration * 0.7));
+      this.things.redrawn();
+    }
+
+    keep({ stage, said }) {
+      const most = (element, height) => {
+        const kept = Math.max(height, parseFloat(element.style.minHeight) || 0);
+        element.style.minHeight = `${kept}px`;
+      };
+      most(this.stage, stage);
+      most(this.said, said);
+    }
+
+    /** Takes the height of the tallest state, once for each width. */
+    measure() {
+      if (this.measured || !this.stage.clientWidth) return;
+      this.measured = true;
+      this.keep(tallest(this, this.states()));
+    }
+
+    fit() {
+      this.stage.style.minHeight = this.said.style.minHeight = '';
+      const again = this.measured;
+      this.measured = false;
+      this.paint(0);
+      if (again) this.measure();
+    }
+
+    key(event) {
+      const { target, key } = event;
+      const isArrow = /^(Arrow|Home|End)/.test(key);
+      if (isArrow) event.stopPropagation(); // mdBook turns the page with these keys
+      if (this.panel.hidden || event.ctrlKey || event.metaKey || event.altKey) return;
+      const plays = key === ' ' && !target.matches('button, select, input:not([type=range]), summary');
+      const goal = { ArrowRight: this.index + 1, ArrowLeft: this.index - 1, Home: 0, End: this.last }[key];
+      const walks = { ArrowDown: 1, ArrowUp: -1 }[key];
+      if (plays) this.player.toggle();
+      else if (walks && target === this.stage) { if (!this.things.walk(walks)) return; }
+      else if (goal !== undefined && !target.matches('input, select')) this.player.go(goal);
+      else return;
+      event.preventDefault();
+      event.stopPropagation();
+    }
+  }
+
+  yaie.Figure = Figure;
+})();
