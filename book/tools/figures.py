@@ -93,5 +93,12 @@ def _fallback(data: dict[str, Any]) -> str:
 
 def _steps(key: str, track: dict[str, Any]) -> str:
     label = f"<p>{escape(str(track.get('label', key)))}</p>" if key else ""
-    items = "".join(f"<li>{escape(step['say'])}</li>" for step in track["steps"])
+    said = [step["say"] for step in track["steps"]]
+    told = [number for number, words in enumerate(said) if not number or words != said[number - 1]]
+    items = "".join(
+        f"<li>{escape(said[now])}</li>"
+        if now == before + 1
+        else f'<li value="{now + 1}">{escape(said[now])}</li>'
+        for before, now in zip([-1, *told], told, strict=False)
+    )
     return f"{label}<ol>{items}</ol>"

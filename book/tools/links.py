@@ -3,7 +3,7 @@
     python -m book.tools.links         exit 1 and name the links that are not in the list
     python -m book.tools.links --new   print their entries, to fill in and add
 
-A link that nobody has looked at proves nothing: an address is copied, a page moves, a paper is another one.
+An address that was copied and not looked at proves nothing: a page moves, or the paper is another one.
 """
 
 import re
@@ -26,16 +26,19 @@ _LINK = re.compile(
     r"\]\((?P<markdown>https?://(?:[^()\s]|\([^()\s]*\))+)(?:\s+\"[^\"]*\")?\)"
     r"|<(?P<plain>https?://[^>\s]+)>|href=\"(?P<html>https?://[^\"]+)\""
 )
+WAYS = ("page", "copy", "cited", "")
+"""The page itself; a stored copy of it; other people's references to it, with that title; not at all."""
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """One address. shows: what a reader must find there. looked: when somebody did, or empty."""
+    """One address. shows: what a reader must find there. looked: the day, or empty. by: how, of WAYS."""
 
     url: str
     shows: str
     looked: str
+    by: str
 
 
 class LinkError(ValueError):
@@ -48,10 +51,13 @@ def load_links(root: Path = ROOT) -> dict[str, Link]:
     table = tomllib.loads(path.read_text("utf-8")) if path.is_file() else {}
     found: dict[str, Link] = {}
     for entry in table.get("link", []):
-        if entry.keys() != {"url", "shows", "looked"} or not entry["shows"].strip():
-            raise LinkError(f"{LIST}: an entry has url, shows and looked: {entry}")
-        if entry["looked"] and not _DATE.fullmatch(entry["looked"]):
-            raise LinkError(f"{LIST}: {entry['url']}: looked is a day or empty")
+        if entry.keys() != {"url", "shows", "looked", "by"} or not entry["shows"].strip():
+            raise LinkError(f"{LIST}: an entry has url, shows, looked and by: {entry}")
+        seen = bool(_DATE.fullmatch(entry["looked"]))
+        if entry["by"] not in WAYS or seen != bool(entry["by"]) or seen != bool(entry["looked"]):
+            raise LinkError(
+                f"{LIST}: {entry['url']}: looked is a day and by one of {WAYS}, or both empty"
+            )
         if entry["url"] in found:
             raise LinkError(f"{LIST}: {entry['url']} stands twice")
         found[entry["url"]] = Link(**entry)
@@ -93,7 +99,7 @@ def main(arguments: list[str]) -> int:
     """Exit status: 0 if every link is in the list."""
     if "--new" in arguments:
         for url in used_links().keys() - load_links().keys():
-            print(f'[[link]]\nurl = "{url}"\nshows = ""\nlooked = ""\n')
+            print(f'[[link]]\nurl = "{url}"\nshows = ""\nlooked = ""\nby = ""\n')
         return 0
     faults = list(link_faults())
     known, used = load_links(), used_links()

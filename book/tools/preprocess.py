@@ -27,6 +27,7 @@ from book.tools.given import GivenError, render_given
 from book.tools.kernels import render_kernels
 from book.tools.labmap import render_map
 from book.tools.mathml import MathError, convert_math
+from book.tools.pairs import render_pairs
 from book.tools.quizzes import QuizError, render_quiz, render_review
 from book.tools.reference import render_glossary, render_settings
 from book.tools.repository import render_open, render_source
@@ -92,6 +93,7 @@ def expand_chapter(
         "labmap": render_map,
         "labs": lab_numbers,
         "open": render_open,
+        "pairs": render_pairs,
         "source": render_source,
         "glossary": render_glossary,
         "review": lambda: render_review(review or {}),

@@ -189,7 +189,7 @@ def test_an_open_review_page_shows_what_another_tab_misses(browser, served):
 
 
 def test_without_scripts_questions_and_figures_have_their_text(browser, built):
-    page, name = FIGURES[0]
+    page, name = next(pair for pair in FIGURES if pair[1] == "kv-growth")
     context = browser.new_context(java_script_enabled=False)
     opened = context.new_page()
     opened.goto((built / f"{page}.html").as_uri())

@@ -66,7 +66,7 @@ def test_the_picture_has_the_size_that_the_tags_give():
             "https://gitlab.com/group/sub/yaie",
         ),
         ("https://git.example.com/someone/yaie", ""),  # perhaps not for everyone
-        ("/home/someone/yaie", ""),
+        ("/srv/copies/yaie", ""),
         ("../yaie", ""),
         ("", ""),
     ],

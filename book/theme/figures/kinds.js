@@ -5,17 +5,19 @@
   const { html, Figure } = yaie;
   const MOST_STATES = 48; // of a controlled figure that are drawn to find the tallest
 
-  /** Steps through data.steps, through those of one of data.tracks, or through spec.steps(data). */
+  /** Steps through data.steps, through those of one of data.tracks, or through spec.steps(data). spec.alike: all
+      states have one height, and only what is said must be measured. spec.settings(figure): more controls. spec.together:
+      all tracks are drawn at once. */
   function stepped(name, spec) {
     customElements.define(`yaie-${name}`, class extends Figure {
       begin() {
-        this.settings.append(...this.tracks());
-        this.settings.hidden = !this.chosen;
+        this.settings.append(...this.tracks(), ...(spec.settings?.(this) ?? []));
+        this.settings.hidden = !this.settings.childElementCount;
         this.paint(0);
       }
 
       tracks() {
-        if (!this.data.tracks) return [];
+        if (!this.data.tracks || spec.together) return [];
         const options = Object.entries(this.data.tracks).map(([key, track]) =>
           html('option', { value: key }, track.label ?? key));
         this.chosen = html('select', {}, options);
@@ -28,7 +30,7 @@
       // Recorded as they are drawn, or made of a recording by the figure.
       stepsOf(track) { return spec.steps ? (track.made ??= spec.steps(track)) : track.steps; }
       get last() { return this.steps.length - 1; }
-      place() { return `step ${this.index + 1} of ${this.steps.length}`; }
+      place() { return this.steps[this.index].place ?? `step ${this.index + 1} of ${this.steps.length}`; }
 
       draw(stage, track = this.track, index = this.index) {
         const step = this.stepsOf(track)[index];
@@ -38,7 +40,9 @@
 
       states() {
         const tracks = this.chosen ? Object.values(this.data.tracks) : [this.data];
-        return tracks.flatMap((track) => this.stepsOf(track).map((_, index) => (stage) => this.draw(stage, track, index)));
+        const longest = (steps) => steps.reduce((most, { say }, at) => (say.length > steps[most].say.length ? at : most), 0);
+        const measured = (steps) => (spec.alike ? [longest(steps)] : [...steps.keys()]);
+        return tracks.flatMap((track) => measured(this.stepsOf(track)).map((index) => (stage) => this.draw(stage, track, index)));
       }
 
       /** Shows a step, from 0 on. */

@@ -4,7 +4,7 @@
 (() => {
   const { svg } = yaie;
   const { room, picture, text } = yaie.stage;
-  const [STRIP, ROW, LEFT, TOP] = [24, 54, 12, 88];
+  const [STRIP, ROW, LEFT, TOP] = [24, 48, 12, 84];
   const visible = (words) => words.replaceAll(' ', '␣');
 
   /** Columns that the story needs, and how wide each is in a stage. */
@@ -89,7 +89,9 @@
   }
 
   yaie.stepped('radix-tree', {
-    draw(stage, step, data) {
+    settings: radixOwn.settings,
+    draw(stage, step, data, index, figure) {
+      if (stage === figure.stage) figure.sync(step);
       const nodes = step.before ?? step.nodes;
       const place = measure(stage, data);
       const height = TOP + Math.max(1, nodes.length) * ROW + 4;

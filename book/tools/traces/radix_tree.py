@@ -89,7 +89,13 @@ class Desk:
             nodes=[self._node(node) for node in _flat(self.view.shown())],
             evictable=self.view.tree.num_evictable,
             blocks=self.view.tree.num_blocks,
+            running={name: self._end(node) for name, node in self._ends.items()},
         )
+
+    def _end(self, node: Any) -> int:
+        """The last block that a request has locked; -1 if it has none."""
+        path = self.view.tree.path_blocks(node)
+        return path[-1] if path else -1
 
     def _node(self, node: Shown) -> dict[str, Any]:
         """at: how many blocks stand above it on its path. used: the call that used it last."""
