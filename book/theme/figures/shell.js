@@ -36,13 +36,12 @@
 
     /** Redraws for another width, keeps the height, stops what is out of sight, rewinds for paper. */
     watch() {
-      new ResizeObserver(() => {
+      const sized = new ResizeObserver(() => {
         if (this.stage.clientWidth && this.stage.clientWidth !== this.width) this.fit();
-      }).observe(this);
-      const grown = new ResizeObserver(() => { // a state that was not foreseen is taller: from now on all are
-        if (this.measured) this.keep({ stage: this.stage.offsetHeight, said: this.said.offsetHeight });
+        // A state that was not foreseen is taller: from now on all are.
+        else if (this.measured) this.keep({ stage: this.stage.offsetHeight, said: this.said.offsetHeight });
       });
-      [this.stage, this.said].forEach((element) => grown.observe(element));
+      [this.stage, this.said].forEach((element) => sized.observe(element));
       new IntersectionObserver(([entry]) => {
         if (entry.isIntersecting) this.measure();
         else if (this.player.isPlaying()) this.player.pause();
