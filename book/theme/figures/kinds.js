@@ -11,7 +11,6 @@
       begin() {
         this.settings.append(...this.tracks());
         this.settings.hidden = !this.chosen;
-        this.paint(0);
       }
 
       tracks() {
@@ -80,7 +79,7 @@
         this.inputs = this.controls.filter((control) => control !== this.played).map((control) => this.input(control));
         this.settings.append(...this.inputs.map(({ element }) => element));
         this.settings.hidden = !this.inputs.length;
-        this.update(0);
+        this.inputs.forEach(({ control, show }) => show(this.values[control.name]));
       }
 
       defaults() {
