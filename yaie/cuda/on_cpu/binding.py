@@ -49,12 +49,17 @@ class Traffic(ctypes.Structure):
     ]
 
 
+class Request(ctypes.Structure):
+    _fields_ = [("mask", c_uint32), ("size", c_uint32), ("address", c_uint64 * 32)]
+
+
 class SiteTraffic(ctypes.Structure):
     _fields_ = [
         ("pc", c_uint64),
         ("traffic_class", c_int32),
-        ("unused", c_int32),
+        ("samples", c_int32),
         ("traffic", Traffic),
+        ("sample", Request * 8),
     ]
 
 

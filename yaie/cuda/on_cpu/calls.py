@@ -17,6 +17,7 @@ from yaie.cuda.on_cpu.build import build
 from yaie.cuda.on_cpu.faults import NOT_WRITTEN, Explainer
 from yaie.cuda.on_cpu.launches import (
     Launch,
+    Request,
     Traffic,
     current_settings,
     is_recording,
@@ -161,10 +162,23 @@ class OnCpu:
                     sites=[
                         (r.pc - base, KINDS[r.traffic_class], _traffic(r.traffic)) for r in rows
                     ],
+                    requests=[request for r in rows for request in _requests(r, base)],
                     symbols=symbols,
                 )
             )
         return launches
+
+
+def _requests(site: binding.SiteTraffic, base: int) -> list[Request]:
+    return [
+        Request(
+            site.pc - base,
+            KINDS[site.traffic_class],
+            raw.size,
+            tuple(raw.address[lane] if raw.mask >> lane & 1 else None for lane in range(32)),
+        )
+        for raw in site.sample[: site.samples]
+    ]
 
 
 def _as_numbers(

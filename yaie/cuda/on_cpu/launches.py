@@ -41,6 +41,19 @@ class Traffic:
 
 
 @dataclass(frozen=True, slots=True)
+class Request:
+    """What one instruction of a warp asked for. kind: as in `Line`. size: bytes for each lane.
+
+    addresses: by lane, None for a lane that did not take part.
+    """
+
+    offset: int
+    kind: str
+    size: int
+    addresses: tuple[int | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Line:
     """Traffic of one line. kind: "global load", "global store", "shared load" or "shared store"."""
 
@@ -59,7 +72,8 @@ class Launch:
     """One kernel launch. grid, block: (x, y, z). shared_bytes: of `extern __shared__` memory.
 
     barriers: how many all blocks passed together. collectives: of warps (shuffles, votes, __syncwarp).
-    atomics: by single threads. Local variables and arguments are not counted.
+    atomics: by single threads. Local variables and arguments are not counted. requests: of each
+    instruction, the first eight that came, in order.
     """
 
     kernel: str
@@ -74,6 +88,7 @@ class Launch:
     collectives: int
     atomics: int
     sites: Sequence[Site] = field(default=(), repr=False, compare=False)
+    requests: Sequence[Request] = field(default=(), repr=False, compare=False)
     symbols: Symbols | None = field(default=None, repr=False, compare=False)
 
     @property
@@ -88,6 +103,14 @@ class Launch:
             total[key] = total.get(key, Traffic()) + traffic
         lines = [Line(*key, traffic) for key, traffic in total.items()]
         return sorted(lines, key=lambda x: (-x.traffic.sectors, -x.traffic.extra_passes, x.line))
+
+    def requests_of(self, kind: str) -> list[tuple[int, Request]]:
+        """The kept requests of a kind, each with its line of source (0 if that is not known)."""
+        chosen = [request for request in self.requests if request.kind == kind]
+        if self.symbols is None:
+            return [(0, request) for request in chosen]
+        places = self.symbols.lines([request.offset for request in chosen])
+        return [(line, request) for (_, line), request in zip(places, chosen, strict=True)]
 
     @property
     def blocks(self) -> int:

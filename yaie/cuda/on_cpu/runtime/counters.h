@@ -24,11 +24,19 @@ struct Traffic {  // order repeated in launches.py
 
 enum TrafficClass { GLOBAL_LOAD, GLOBAL_STORE, SHARED_LOAD, SHARED_STORE, TRAFFIC_CLASSES };
 
+// One request of a warp: what each lane asked for.
+struct Request {  // order repeated in binding.py
+    uint32_t mask = 0, size = 0;
+    uint64_t address[32];
+};
+
 struct SiteTraffic {
+    static constexpr int SAMPLES = 8;
     uint64_t pc = 0;
     int32_t traffic_class = 0;
-    int32_t unused = 0;
+    int32_t samples = 0;  // the first requests of a launch, to be drawn
     Traffic traffic;
+    Request sample[SAMPLES];
 };
 
 struct LaunchRecord {
@@ -79,13 +87,15 @@ class Counters {
                 Traffic sum;
                 auto kind = TrafficClass(key % TRAFFIC_CLASSES);
                 for (const Request& request : slot.requests) add(sum, kind, request);
-                slot.requests.clear();
                 SiteTraffic& site = sites_[key];
                 site.pc = key / TRAFFIC_CLASSES;
                 site.traffic_class = kind;
+                for (const Request& request : slot.requests)
+                    if (site.samples < SiteTraffic::SAMPLES) site.sample[site.samples++] = request;
                 merge(site.traffic, sum);
                 sum.count = sum.bytes = 0;  // already in the total
                 merge(record.traffic[kind], sum);
+                slot.requests.clear();
             }
     }
 
@@ -99,10 +109,6 @@ class Counters {
     }
 
   private:
-    struct Request {
-        uint32_t mask = 0, size = 0;
-        uint64_t address[32];
-    };
     struct Slot {
         uint32_t times[32] = {};
         std::vector<Request> requests;
