@@ -8,8 +8,8 @@
 import numpy as np
 import torch
 
+from yaie.core.threaded_ranks import Wire
 from yaie.explore import draw, load
-from yaie.explore.ranks import Wire
 
 part = load("tensor_parallel")["tensor_parallel"]
 naive = __import__(f"{part.__name__}.naive", fromlist=["EachToAll"])
