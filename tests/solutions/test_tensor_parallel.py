@@ -7,7 +7,7 @@ from torch import Tensor
 
 from solutions.tensor_parallel import Ring, RowParallel, qkv_rows, share, share_heads
 from solutions.tensor_parallel.naive import EachToAll
-from yaie.explore.ranks import ThreadLink, Wire
+from yaie.core.threaded_ranks import ThreadLink, Wire
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4])

@@ -10,7 +10,7 @@ from yaie.core.contracts.ranks import Transfer
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from yaie.explore.ranks import ThreadLink
+    from yaie.core.threaded_ranks import ThreadLink
 
 LAB = "tensor_parallel"
 
@@ -125,7 +125,7 @@ def _all_reduces(lab: Any, size: int) -> list[list[Message]]:
     """
     import torch
 
-    from yaie.explore.ranks import Wire
+    from yaie.core.threaded_ranks import Wire
 
     sent: list[list[Message]] = [[] for _ in range(size)]
 

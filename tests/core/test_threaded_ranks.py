@@ -5,7 +5,7 @@ import torch
 
 from solutions.tensor_parallel import Ring
 from yaie.core.errors import RankError
-from yaie.explore.ranks import ThreadLink, Wire
+from yaie.core.threaded_ranks import ThreadLink, Wire
 
 
 @pytest.mark.parametrize("size", [1, 2, 5])
@@ -24,7 +24,7 @@ def test_a_ring_runs_on_threads_and_its_bytes_are_counted(size: int) -> None:
 def test_what_a_rank_raises_comes_before_what_others_wait_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("yaie.explore.ranks.SECONDS", 0.1)
+    monkeypatch.setattr("yaie.core.threaded_ranks.SECONDS", 0.1)
 
     def work(link: ThreadLink) -> None:
         if link.rank:
@@ -36,6 +36,6 @@ def test_what_a_rank_raises_comes_before_what_others_wait_for(
 
 
 def test_what_never_comes_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("yaie.explore.ranks.SECONDS", 0.1)
+    monkeypatch.setattr("yaie.core.threaded_ranks.SECONDS", 0.1)
     with pytest.raises(RankError, match="rank 0 waits in vain for rank 1"):
         Wire(2).run(lambda link: link.rank or link.receive(torch.ones(1), 1).wait())
