@@ -7,7 +7,8 @@ examples(...)    a Hypothesis test; run_machine(...) a Hypothesis state machine
 
 For kernels, imported on their own because they need torch and triton: `kernels` (what must come out, in
 float64), `layout` (views with gaps, strides that were mixed up), `triton_watch` and `cuda_watch` (every
-address checked, all work counted).
+address checked, all work counted). For ranks: `rank_links` and `rank_group` (in one process, where a
+deadlock is known at once), `rank_processes` (real ones, over gloo).
 """
 
 from grader.kit.cost import count_calls

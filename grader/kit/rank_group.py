@@ -61,7 +61,7 @@ class SimGroup:
 
         def what() -> str:
             others = ", ".join(map(str, missing()))
-            return f"in {name} for rank {others}"
+            return f"in {name} for {'ranks' if ',' in others else 'rank'} {others}"
 
         ranks.wait(self.rank, lambda: not missing(), what)
         made = [of_rank[number - 1] for of_rank in calls]

@@ -14,6 +14,7 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -54,13 +55,23 @@ class _Waiting:
 
 @dataclass(slots=True)
 class _Rank:
-    """One rank's thread. go: released when it may run. waits: what it does, if it does."""
+    """One rank's thread. go: released when it may run. waits: where and for what, if it does.
+
+    left: the line of the part that returned last, and its text.
+    """
 
     go: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
     thread: threading.Thread | None = None
     waits: _Waiting | None = None
+    left: tuple[str, str] = ("", "")
     is_over: bool = False
     result: Any = None
+
+    def __str__(self) -> str:
+        if self.waits is not None:
+            return str(self.waits)
+        where, source = self.left
+        return f"has returned ({where}: {source})" if where else "has returned"
 
 
 class Ranks:
@@ -136,7 +147,11 @@ class Ranks:
         if self._is_abandoned:
             return
         try:
-            rank.result = work(number)
+            sys.setprofile(partial(self._on_event, rank))
+            try:
+                rank.result = work(number)
+            finally:
+                sys.setprofile(None)
             self.at_end(number)
         except Abandoned:
             return
@@ -146,6 +161,10 @@ class Ranks:
             return
         rank.is_over = True
         self._pass_on()
+
+    def _on_event(self, rank: _Rank, frame: FrameType, event: str, argument: object) -> None:
+        if event == "return" and frame.f_code.co_filename.startswith(self._home):
+            rank.left = self._at(frame)
 
     def _pass_on(self) -> None:
         """Let the next rank run, or end the run if there is none."""
@@ -160,10 +179,7 @@ class Ranks:
 
     def _deadlock(self) -> Mismatch:
         waiting = [rank.waits for rank in self._ranks if rank.waits is not None]
-        lines = [
-            f"rank {number} {rank.waits if rank.waits is not None else 'has returned'}"
-            for number, rank in enumerate(self._ranks)
-        ]
+        lines = [f"rank {number} {rank}" for number, rank in enumerate(self._ranks)]
         for_sends = sum("to receive" in line for line in lines)
         why = BLOCKING if for_sends == self.size else ""
         why = SAME_CALLS if any("waits in" in line for line in lines) else why

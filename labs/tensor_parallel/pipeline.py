@@ -47,9 +47,10 @@ class Pipeline:
         return results
 
     def _ask(
-        self, num_tokens: Sequence[int], empty: Callable[[int], Tensor]
+        self, num_tokens: Sequence[int], index: int, empty: Callable[[int], Tensor]
     ) -> tuple[Tensor, Transfer] | None:
-        """A tensor for the next input and its transfer, if there is a stage before and input to come."""
+        """A tensor for the input of this microbatch, and its transfer. None in the first stage, and for
+        an index behind the last."""
         # TODO 20.9: your code here (the reference: 4 lines).
         raise NotImplementedError(
             "tensor_parallel task 20.9: not implemented yet; see chapter One model on several ranks"

@@ -8,8 +8,8 @@
 import numpy as np
 import torch
 
+from yaie.core.threaded_ranks import Wire
 from yaie.explore import draw, load
-from yaie.explore.ranks import Wire
 
 part = load("tensor_parallel")["tensor_parallel"]
 naive = __import__(f"{part.__name__}.naive", fromlist=["EachToAll"])
@@ -99,6 +99,7 @@ for size in (2, 4, 8):
 rows, vocab = 32, 32_000
 logits = torch.randn(rows, vocab, generator=torch.Generator().manual_seed(0))
 best = logits.argmax(dim=1)
+lines = []
 for size in (2, 4, 8):
     told = []
     for name in ("gather", "arg_max"):
@@ -112,7 +113,8 @@ for size in (2, 4, 8):
         results = wire.run(work)
         told.append(f"{name} {max(wire.sent_by(rank) for rank in range(size)):>9,} bytes")
     right = all(torch.equal(tokens, best) for tokens in results)
-    print(f"{size} ranks: {told[0]}, {told[1]}; all ranks have the best tokens: {right}")
+    lines.append(f"{size} ranks: {told[0]}, {told[1]}; all ranks have the best tokens: {right}")
+print(*lines, sep="\n")
 
 # %% [markdown]
 # ## A pipeline fills and drains
@@ -145,7 +147,7 @@ for ax, count in zip(axes, (1, 4), strict=True):
         return part.Pipeline(link).run(lengths, compute, torch.empty)
 
     wire.run(work)
-    for (stage, number), (begin, end) in ends.items():
+    for (stage, number), (begin, end) in sorted(ends.items()):
         colour = draw.PALETTE[number % len(draw.PALETTE)]
         ax.barh(stage, end - begin, left=begin, color=colour, edgecolor=draw.PAPER)
         ax.text(

@@ -54,13 +54,13 @@ class Pipeline:
         results: list[Tensor] = []
         # BEGIN SOLUTION 20.9
         sending: list[Transfer] = []
-        coming = self._ask(num_tokens[:1], empty)
+        coming = self._ask(num_tokens, 0, empty)
         for index in range(len(num_tokens)):
             given = None
             if coming is not None:
                 given, arrival = coming
                 arrival.wait()
-                coming = self._ask(num_tokens[index + 1 : index + 2], empty)
+                coming = self._ask(num_tokens, index + 1, empty)
             result = compute(index, given)
             if self._link.rank == self._link.size - 1:
                 results.append(result)
@@ -72,13 +72,14 @@ class Pipeline:
         return results
 
     def _ask(
-        self, num_tokens: Sequence[int], empty: Callable[[int], Tensor]
+        self, num_tokens: Sequence[int], index: int, empty: Callable[[int], Tensor]
     ) -> tuple[Tensor, Transfer] | None:
-        """A tensor for the next input and its transfer, if there is a stage before and input to come."""
+        """A tensor for the input of this microbatch, and its transfer. None in the first stage, and for
+        an index behind the last."""
         # BEGIN SOLUTION 20.9
-        if self._link.rank == 0 or not num_tokens:
+        if self._link.rank == 0 or index == len(num_tokens):
             return None
-        into = empty(num_tokens[0])
+        into = empty(num_tokens[index])
         return into, self._link.receive(into, self._link.rank - 1)
         # END SOLUTION
 

@@ -52,7 +52,7 @@ def test_runs_are_even_in_tokens(part: ModuleType) -> None:
 
 
 @task("20.8")
-@examples(60)
+@examples(40)
 @given(st.lists(st.integers(1, 20), min_size=1, max_size=8), st.integers(1, 5))
 def test_no_cut_is_more_even(part: ModuleType, num_tokens: list[int], count: int) -> None:
     """No other cut into as many runs has a smaller largest run."""

@@ -1,4 +1,4 @@
-"""Ranks as threads, for notebooks: who sent how much to whom, and when."""
+"""Ranks as threads of one process: who sent how much to whom, and when. For notebooks and tests."""
 
 import threading
 from collections.abc import Callable
