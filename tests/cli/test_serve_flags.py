@@ -59,6 +59,12 @@ SEEN_BY = {
     "device": f"{EFFECTS}::test_device",
     "backend": f"{EFFECTS}::test_backend",
     "kv_dtype": f"{EFFECTS}::test_kv_dtype",
+    "tensor_parallel": "tests/engine/test_ranks.py"
+    "::test_what_cannot_work_is_said_before_anything_is_loaded",
+    "pipeline_parallel": "tests/engine/test_ranks.py"
+    "::test_what_cannot_work_is_said_before_anything_is_loaded",
+    "collectives": "tests/worker/test_rank_groups.py::test_the_setting_says_what_sums_and_gathers",
+    "rank_timeout": "tests/cli/test_serve_ranks.py::test_a_rank_that_hangs_ends_the_server",
     "block_size": f"{EFFECTS}::test_block_size_and_num_blocks",
     "num_blocks": f"{EFFECTS}::test_block_size_and_num_blocks",
     "kv_memory_share": "tests/worker/test_sizing.py"

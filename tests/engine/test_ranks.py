@@ -139,3 +139,5 @@ def test_every_family_in_other_shapes(
 def test_what_cannot_work_is_said_before_anything_is_loaded() -> None:
     with pytest.raises(ConfigError, match="tensor_parallel 7 does not divide"):
         LLMEngine(tensor_parallel=7, mine="none")
+    with pytest.raises(ConfigError, match="pipeline_parallel 99 is more than"):
+        LLMEngine(pipeline_parallel=99, mine="none")

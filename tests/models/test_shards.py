@@ -50,7 +50,11 @@ def test_every_ranks_logits_are_those_of_one_rank(
     expected = torch.cat(logits_in_two_chunks(load_whole(folder).adapter, sequences))
 
     def rank(shard: Shard) -> Tensor:
-        return torch.cat(logits_in_two_chunks(load(folder, shard), sequences))
+        adapter = load(folder, shard)
+        found = torch.cat(logits_in_two_chunks(adapter, sequences))
+        states = torch.randn(7, 64, generator=torch.Generator().manual_seed(1))
+        assert torch.equal(adapter.first_choice(states), adapter.logits(states).argmax(dim=1))
+        return found
 
     found = on_all([partial(rank, shard) for shard in shards(size, 1)])
     torch.testing.assert_close(found[0], expected, **NEAR)

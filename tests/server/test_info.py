@@ -41,7 +41,7 @@ def test_a_router_finds_the_name_and_the_sizes(live: LiveServer) -> None:
     for told in (server, model):
         assert told["model_path"] == told["served_model_name"] == "tiny-llama"
         assert told["max_model_len"] == live.llm.max_model_len
-    assert (server["tp_size"], server["dp_size"]) == (1, 1)
+    assert (server["tp_size"], server["pp_size"], server["dp_size"]) == (1, 1, 1)
     assert server["max_running_requests"] == live.llm.config.max_num_seqs
     assert server["max_total_num_tokens"] == live.llm.pool_tokens
     assert (server["device"], server["dtype"]) == ("cpu", "float32")

@@ -46,6 +46,15 @@ class LLMEngine:
         self.config = configured(config, settings)
         use_threads(self.config.threads, self.config.num_ranks)
         self.backend, self._model, self._crew = load_model(self.config)
+        try:
+            self._make()
+        except BaseException:
+            if self._crew is not None:
+                self._crew.close()
+            raise
+
+    def _make(self) -> None:
+        """Put together what runs the model."""
         self._drafting = load_drafting(self.config, self._model, self.backend)
         self.max_model_len = self._model.max_length
         self._counters = Counters()

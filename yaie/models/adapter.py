@@ -209,6 +209,11 @@ class ModelAdapter(ABC):
         Returns [m, vocab_size] float32, freshly allocated: the sampler may overwrite it.
         """
 
+    def first_choice(self, hidden: Tensor) -> Tensor:
+        """The most likely token behind each of these states [m, hidden], as greedy sampling draws it:
+        [m] int64. Asked where ranks hold parts of the logits, which need not be joined for that."""
+        raise NotImplementedError(f"{type(self).__name__} is not split over ranks")
+
 
 def of_other_layers(name: str, prefix: str, num_layers: int, held: range) -> bool:
     """Whether a tensor `<prefix>.<index>.<...>` is of a layer that another stage has."""

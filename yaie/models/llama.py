@@ -235,3 +235,6 @@ class LlamaAdapter(ModelAdapter):
 
     def logits(self, hidden: Tensor) -> Tensor:
         return self.joined(self.head.in_float32(hidden))
+
+    def first_choice(self, hidden: Tensor) -> Tensor:
+        return self.shard.best(self.config.vocab_size)(self.head.in_float32(hidden))

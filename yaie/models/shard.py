@@ -99,6 +99,11 @@ class Whole:
         """From this rank's logits [rows, held] to all [rows, vocab_size]."""
         return lambda logits: logits
 
+    def best(self, vocab_size: int) -> Product:
+        """From this rank's logits [rows, held] to the token with the highest of all: [rows] int64, -1
+        where that is not finite."""
+        raise AssertionError("the sampler has all logits")
+
 
 class Shard(Whole):
     """The part of one rank. See `Whole`."""
@@ -153,6 +158,12 @@ class Shard(Whole):
         if self.size == 1:
             return super().joined(vocab_size)
         made: Product = self._part.VocabLogits(vocab_size, self._group).gather
+        return made
+
+    def best(self, vocab_size: int) -> Product:
+        if self.size == 1:
+            return super().best(vocab_size)
+        made: Product = self._part.VocabLogits(vocab_size, self._group).arg_max
         return made
 
     def _cut(self, total: int) -> Width:

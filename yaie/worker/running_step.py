@@ -44,6 +44,7 @@ class RunningStep:
         self._chunks_finite: ToHost | None = None
         self._pooled: ToHost | None = None
         self.drawn: Tensor | None = None
+        self._best: Tensor | None = None
 
     @property
     def step(self) -> StepInput:
@@ -52,8 +53,8 @@ class RunningStep:
 
     @property
     def waits(self) -> bool:
-        """Whether logits wait for masks."""
-        return self._logits is not None
+        """Whether it has yet to sample."""
+        return self._logits is not None or self._best is not None
 
     @property
     def own_result(self) -> StepResult:
@@ -232,15 +233,35 @@ class RunningStep:
             seats, places = step.seats[step.samples], ends[step.samples] - 1
         if len(places) != len(hidden):
             hidden = hidden[on_device(places, worker.device).long()]
-        self._logits = worker.adapter.logits(hidden)
         self._rows = worker.sampling.rows(seats)
         if self._drafts is not None:
             self._drafts.shift(self._rows.batch)
+        if worker.adapter.shard.size > 1 and self._rows.takes_the_best:
+            self._best = worker.adapter.first_choice(hidden)
+        else:
+            self._logits = worker.adapter.logits(hidden)
 
     def sample(self, masks: StepMasks | None) -> None:
         """Draw from the logits that are there."""
-        rows, logits, worker = self._rows, self._logits, self._worker
+        rows, worker = self._rows, self._worker
         assert rows is not None
+        raw = None
+        if self._best is not None:
+            drawn, self._best = self._best, None
+        else:
+            drawn, raw = self._draw(rows, masks)
+        plain = None if self._drafts is None else self._drafts.plain
+        index, tokens = (part if plain is None else part[plain] for part in (rows.index, drawn))
+        worker.seats.last_tokens.index_copy_(0, index, tokens.clamp(min=0))
+        worker.sampling.advance(rows, drawn, plain)
+        self.drawn = drawn
+        self._drawn = worker.to_host(drawn)
+        if raw is not None:
+            self._logprobs = token_logprobs(raw, drawn[rows.told_index], rows.num_top, rows.named)
+
+    def _draw(self, rows: Rows, masks: StepMasks | None) -> tuple[Tensor, Tensor | None]:
+        """(what the sampler draws [n] int64, the raw logits of the rows that ask for them)."""
+        logits, worker = self._logits, self._worker
         assert logits is not None
         self._logits = None
         raw = logits[rows.told_index] if rows.told else None
@@ -254,14 +275,7 @@ class RunningStep:
             raise ValueError(
                 f"the sampler must return one token id for each row: its shape is {shapes}"
             )
-        plain = None if self._drafts is None else self._drafts.plain
-        index, tokens = (part if plain is None else part[plain] for part in (rows.index, drawn))
-        worker.seats.last_tokens.index_copy_(0, index, tokens.clamp(min=0))
-        worker.sampling.advance(rows, drawn, plain)
-        self.drawn = drawn
-        self._drawn = worker.to_host(drawn)
-        if raw is not None:
-            self._logprobs = token_logprobs(raw, drawn[rows.told_index], rows.num_top, rows.named)
+        return drawn, raw
 
     def collect(self) -> None:
         """Read what was drawn, and which rows are corrupted."""

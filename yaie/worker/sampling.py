@@ -52,6 +52,14 @@ class Rows:
     held: tuple[Tensor, Tensor, Tensor] | None
     num_held: int
 
+    @property
+    def takes_the_best(self) -> bool:
+        """Whether every row draws the token with the highest logit as the model gives it, and asks for
+        nothing else."""
+        changed = (self.biased, self.count_rows, self.held)
+        plain = all(one is None for one in changed) and not (self.constrained or self.told)
+        return plain and self.batch.all_greedy
+
 
 class SamplingState:
     """Sampling parameters and counters of `num_seats` seats, on the host for decisions and on the device
