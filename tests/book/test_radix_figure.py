@@ -1,4 +1,4 @@
-"""The figure `radix-tree`: its port of the tree does what the reference does, and a reader can play with it."""
+"""The figure `radix-tree`: its port does what the reference does, and a reader can play with it."""
 
 import json
 import random
@@ -20,11 +20,13 @@ BLOCK_SIZE = 2
 REPLAY = """([size, calls]) => {
   const tree = new radixPort.RadixTree(size);
   const nodes = [];
-  const dump = () => tree.nodes().map((node) => [tree.pathBlocks(node), [...node.blocks], node.lockCount, node.lastUsed]);
+  const dump = () => tree.nodes().map((node) =>
+    [tree.pathBlocks(node), [...node.blocks], node.lockCount, node.lastUsed]);
+  const keep = ([answer, node]) => { nodes.push(node); return answer; };
   return calls.map(([name, ...given]) => {
     let answer = null;
-    if (name === 'match') { const [blocks, node] = tree.matchPrefix(...given); nodes.push(node); answer = blocks; }
-    if (name === 'insert') { const [existing, node] = tree.insert(...given); nodes.push(node); answer = existing; }
+    if (name === 'match') answer = keep(tree.matchPrefix(...given));
+    if (name === 'insert') answer = keep(tree.insert(...given));
     if (name === 'lock') tree.lock(nodes[given[0]]);
     if (name === 'unlock') tree.unlock(nodes[given[0]]);
     if (name === 'evict') answer = tree.evict(...given);
@@ -80,7 +82,7 @@ class Watched:
 
     def lock(self) -> None:
         """Only what is still in the tree may be locked."""
-        filed = {block for block in self.tree.all_blocks()}
+        filed = set(self.tree.all_blocks())
         alive = [
             at for at, node in enumerate(self.nodes) if set(node.blocks) & filed and node.parent
         ]

@@ -1,4 +1,4 @@
-"""The figure `step-timeline` runs three recorded loops on one clock; its worked numbers are the chapter's."""
+"""The figure `step-timeline` runs three recorded loops on one clock, with the chapter's numbers."""
 
 import json
 import re

@@ -1,7 +1,8 @@
-"""What figures of a warp share: requests that the CUDA-on-CPU runtime kept, as lanes, sectors and banks."""
+"""What figures of a warp share: requests that the CUDA-on-CPU runtime kept, by lane."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 from book.tools.traces._story import counted
@@ -27,7 +28,7 @@ def kept(launch: Launch, kind: str) -> list[tuple[int, Request]]:
     first: dict[int, int] = {}
     for _, request in requests:
         first.setdefault(request.offset, lowest(request))
-    # Of two that ask for as much, the one with lower addresses: where code lies is the compiler's choice.
+    # Of equals the one with lower addresses: where code lies is the compiler's choice.
     offset = min(first, key=lambda site: (-asked[site], first[site]), default=None)
     return [(line, request) for line, request in requests if request.offset == offset]
 
@@ -59,14 +60,14 @@ def global_step(kind: str, number: int, line: int, request: Request) -> dict[str
         "size": request.size,
         "lanes": [[lane, place[at // SECTOR], at % SECTOR] for lane, at in asked],
         "gaps": [
-            i for i, (a, b) in enumerate(zip(touched, touched[1:], strict=False)) if b - a > 1
+            i for i, (a, b) in enumerate(pairwise(touched)) if b - a > 1
         ],
         "sectors": len(touched),
     }
 
 
 def shared_step(kind: str, line: int, request: Request) -> dict[str, Any]:
-    """A request to shared memory: words from the lowest bank 0 on, as [lane, word] for its first word."""
+    """A request to shared memory: [lane, its first word], counted from a word of bank 0."""
     asked = [(lane, at) for lane, at in enumerate(request.addresses) if at is not None]
     base = min(at for _, at in asked) // (BANKS * WORD) * (BANKS * WORD)
     words = f"{counted(len(asked), 'lane')}, {request.size} bytes each"

@@ -38,8 +38,8 @@ def record(part: Part) -> Trace:
 class Run:
     """The engine's steps, each with the state after it was planned.
 
-    A step has `tables` by name, `kept` (blocks that only the tree holds), `host` (blocks in the host pool,
-    by name), `computes` by name, `queue`, and what happened: `preempted`, `copies` ([from, to]), `out`
+    A step has `tables` by name, `kept` (blocks that only the tree holds), `host` (blocks in the host
+    pool, by name), `computes` by name, `queue`, and what happened: `preempted`, `copies` ([from, to]), `out`
     ([device block, host block]), `back` ([host block, device block]) and `ended`.
     """
 

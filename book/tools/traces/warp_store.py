@@ -1,4 +1,4 @@
-"""A warp that stores keys and values, request by request: with a thread for each row, and as lab 13 does it."""
+"""A warp that stores keys and values, request by request: a thread for each row, and lab 13's way."""
 
 from importlib import import_module
 from typing import Any
