@@ -55,13 +55,14 @@ def reading(
     page: str,
     theme: str = "light",
     size: dict[str, int] = LAPTOP,
+    motion: str = "reduce",
 ) -> Iterator[tuple[Page, list[str]]]:
     """A page in a fresh browser profile, and the list of what went wrong.
 
-    built: the book's folder, or the address at which it is served.
+    built: the book's folder, or the address at which it is served. motion: "reduce" or "no-preference".
     """
     book = built if isinstance(built, str) else built.as_uri()
-    context = browser.new_context(viewport=size, reduced_motion="reduce")
+    context = browser.new_context(viewport=size, reduced_motion=motion)
     context.add_init_script(f"localStorage.setItem('mdbook-theme', '{theme}')")
     opened = context.new_page()
     wrong: list[str] = []

@@ -15,7 +15,7 @@ FIGURES = Path(__file__).parents[2] / "book/theme/figures"
 def page(browser: Any) -> Iterator[Any]:
     """A page with the figures' scripts and nothing else."""
     page = browser.new_page()
-    for name in ("base", "copy-rows", "block-sum"):
+    for name in ("base", "stage", "copy-rows", "block-sum"):
         page.add_script_tag(path=str(FIGURES / f"{name}.js"))
     yield page
     page.close()

@@ -43,7 +43,7 @@ SETTINGS = [
 def page(browser: Any) -> Iterator[Any]:
     """A page with the figure's script and nothing else."""
     page = browser.new_page()
-    for name in ("base", "sampling"):
+    for name in ("base", "stage", "sampling"):
         page.add_script_tag(path=str(BOOK / f"theme/figures/{name}.js"))
     yield page
     page.close()

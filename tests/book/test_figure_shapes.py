@@ -21,7 +21,7 @@ SOFTMAX = json.loads((BOOK / "traces/online-softmax.json").read_text("utf-8"))
 def page(browser: Any) -> Iterator[Any]:
     """A page with the figures' scripts and nothing else."""
     page = browser.new_page()
-    for name in ("base", "kv-growth", "roofline"):
+    for name in ("base", "stage", "kv-growth", "roofline"):
         page.add_script_tag(path=str(BOOK / f"theme/figures/{name}.js"))
     yield page
     page.close()

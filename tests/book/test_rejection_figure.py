@@ -17,7 +17,7 @@ FIGURES = Path(__file__).parents[2] / "book/theme/figures"
 def page(browser: Any) -> Iterator[Any]:
     """A page with the figure's scripts and nothing else."""
     page = browser.new_page()
-    for name in ("base", "sampling", "rejection"):
+    for name in ("base", "stage", "sampling", "rejection"):
         page.add_script_tag(path=str(FIGURES / f"{name}.js"))
     yield page
     page.close()

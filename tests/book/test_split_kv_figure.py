@@ -12,7 +12,7 @@ BOOK = Path(__file__).parents[2] / "book"
 @pytest.fixture(scope="module")
 def page(browser: Any) -> Iterator[Any]:
     page = browser.new_page()
-    for name in ("base", "split-kv"):
+    for name in ("base", "stage", "split-kv"):
         page.add_script_tag(path=str(BOOK / f"theme/figures/{name}.js"))
     yield page
     page.close()

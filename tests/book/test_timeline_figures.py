@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Iterator
 from itertools import pairwise
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,7 +22,7 @@ from book.tools.traces import (
     reference,
     trace_file,
 )
-from book.tools.traces._timeline import BLOCK_SIZE, FOUR
+from book.tools.traces._timeline import FOUR
 from solutions.paged_cache.naive import NaiveBlockManager
 
 RECORDERS = {"batching": batching, "chunked-prefill": chunked_prefill, "memory-line": memory_line}

@@ -74,8 +74,9 @@
     const live = pieces.filter((piece) => piece.begin <= now && now < (piece.end ?? Infinity));
     const vain = allocator.external.filter(([begin]) => begin < now).map(([begin, end]) => svg('rect',
       { x: 0, y: y(begin), width: WIDTH, height: y(Math.min(end, now)) - y(begin), fill: `url(#vain-${id})` }));
-    const solid = (piece, begin, height) => svg('rect', { x: x(piece.start), y: begin, width: x(piece.size),
-      height, fill: 'var(--bg)' });
+    // Paper behind a piece, where dots would shine through.
+    const solid = (piece, begin, height) => (allocator.external.length === 0 ? null : svg('rect', { x: x(piece.start), y: begin, width: x(piece.size),
+      height, fill: 'var(--bg)' }));
     return yaie.stage.picture(WIDTH, top + STRIP + 1,
       `${allocator.label}: ${state.held} slots hold a token, ${state.empty} are reserved and empty, `
         + `${state.free} are free${state.vain ? ' in vain' : ''}`,
@@ -107,7 +108,7 @@
 
   yaie.stepped('fragmentation', {
     draw(stage, step, data) {
-      const size = isNarrow(stage) ? { WIDTH: Math.min(340, room(stage)), MAP: 36 } : { WIDTH: 240, MAP: 132 };
+      const size = isNarrow(stage) ? { WIDTH: Math.min(340, room(stage)), MAP: 28 } : { WIDTH: 240, MAP: 132 };
       const panel = (allocator, index) => {
         const state = step.states[index];
         const id = `${stage.closest('figure').id}-${index}`;

@@ -13,7 +13,6 @@
       begin() {
         this.settings.append(...this.tracks(), ...(spec.settings?.(this) ?? []));
         this.settings.hidden = !this.settings.childElementCount;
-        this.paint(0);
       }
 
       tracks() {
@@ -84,7 +83,7 @@
         this.inputs = this.controls.filter((control) => control !== this.played).map((control) => this.input(control));
         this.settings.append(...this.inputs.map(({ element }) => element));
         this.settings.hidden = !this.inputs.length;
-        this.update(0);
+        this.inputs.forEach(({ control, show }) => show(this.values[control.name]));
       }
 
       defaults() {

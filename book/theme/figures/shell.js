@@ -36,13 +36,15 @@
 
     /** Redraws for another width, keeps the height, stops what is out of sight, rewinds for paper. */
     watch() {
-      new ResizeObserver(() => {
-        if (this.stage.clientWidth && this.stage.clientWidth !== this.width) this.fit();
-      }).observe(this);
-      const grown = new ResizeObserver(() => { // a state that was not foreseen is taller: from now on all are
-        if (this.measured) this.keep({ stage: this.stage.offsetHeight, said: this.said.offsetHeight });
+      // The first drawing is for the first width, once the page is laid out: to ask for it here would lay out the whole
+      // page for each of its figures.
+      const sized = new ResizeObserver((entries) => {
+        const width = entries.filter(({ target }) => target === this.stage).map(({ contentRect }) => Math.round(contentRect.width))[0];
+        if (width && width !== this.width) this.fit(width);
+        // A state that was not foreseen is taller: from now on all are.
+        else if (this.measured) this.keep({ stage: this.stage.offsetHeight, said: this.said.offsetHeight });
       });
-      [this.stage, this.said].forEach((element) => grown.observe(element));
+      [this.stage, this.said].forEach((element) => sized.observe(element));
       new IntersectionObserver(([entry]) => {
         if (entry.isIntersecting) this.measure();
         else if (this.player.isPlaying()) this.player.pause();
@@ -86,9 +88,9 @@
 
     /** Draws a state. duration: ms that the tween from the last one may take; 0 for none. */
     paint(duration = TWEEN) {
-      const notes = duration && this.width ? yaie.tween.capture(this.stage) : null;
+      this.width ||= this.stage.clientWidth;
+      const notes = duration ? yaie.tween.capture(this.stage) : null;
       yaie.tween.finish(this.stage);
-      this.width = this.stage.clientWidth;
       this.stage.replaceChildren();
       delete this.stage.dataset.wide;
       this.stage.dataset.room = this.width;
@@ -112,11 +114,15 @@
     /** Takes the height of the tallest state, once for each width. */
     measure() {
       if (this.measured || !this.stage.clientWidth) return;
+      if (!this.width) this.paint(0);
       this.measured = true;
+      this.things.find();
       this.keep(tallest(this, this.states()));
     }
 
-    fit() {
+    /** Draws and measures anew, for another width or other data. */
+    fit(width = this.width) {
+      this.width = width;
       this.stage.style.minHeight = this.said.style.minHeight = '';
       const again = this.measured;
       this.measured = false;

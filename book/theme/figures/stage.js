@@ -50,7 +50,7 @@ yaie.stage = (() => {
    * returns what is said. All are laid out beside the figure, out of sight, in one go.
    */
   function tallest(figure, draws) {
-    const width = figure.stage.clientWidth;
+    const { width } = figure;
     const box = html('div', { class: 'probe', 'aria-hidden': 'true', inert: true, style: `width: ${width}px` });
     figure.append(box);
     const drawn = draws.map((draw) => {

@@ -33,11 +33,10 @@ yaie.things = (() => {
     return bar;
   }
 
-  /** Lights for one figure. code: texts of listings' lines by thing. Returns { light(things), redrawn() }. */
+  /** Lights for one figure. code: texts of listings' lines by thing. Returns { light(things), ... }. */
   function lights(figure, code = {}) {
-    const where = Object.entries(code).map(([thing, texts]) => [thing, linesWith(texts)]);
     const told = html('span', { class: 'sr-only', role: 'status' });
-    let [lit, bars] = [[], []];
+    let [lit, bars, where, byPointer] = [[], [], [], false];
 
     function paint() {
       for (const element of figure.stage.querySelectorAll('[data-thing]')) {
@@ -52,22 +51,34 @@ yaie.things = (() => {
       bars = where.filter(([thing]) => lit.includes(thing)).flatMap(([, lines]) => lines.map(mark));
     }
 
+    /** As `light`, by the pointer: where that lies on nothing, what the keyboard has lit stays. */
+    function point(things) {
+      if (!things.length && !byPointer) return;
+      byPointer = things.length > 0;
+      light(things);
+    }
+
     const under = (target) => of(target.closest?.('[data-thing]'));
-    figure.stage.addEventListener('pointerover', (event) => light(under(event.target)));
-    figure.stage.addEventListener('pointerleave', () => light([]));
+    figure.stage.addEventListener('pointerover', (event) => point(under(event.target)));
+    figure.stage.addEventListener('pointerleave', () => point([]));
     figure.stage.addEventListener('focusin', (event) => light(under(event.target)));
     figure.stage.addEventListener('focusout', () => light([]));
-    for (const pre of new Set(where.flatMap(([, lines]) => lines.map(([each]) => each)))) {
-      pre.addEventListener('pointermove', (event) => {
-        const at = where.filter(([, lines]) => lines.some(([each, of_, line]) => {
-          if (each !== pre) return false;
-          const [top, height] = lineHeight(of_);
-          const y = event.clientY - pre.getBoundingClientRect().top;
-          return y >= top + line * height && y < top + (line + 1) * height;
-        }));
-        light(at.map(([thing]) => thing));
-      });
-      pre.addEventListener('pointerleave', () => light([]));
+    /** Looks for the lines of the listings; once, when the figure comes into sight. */
+    function find() {
+      if (where.length) return;
+      where = Object.entries(code).map(([thing, texts]) => [thing, linesWith(texts)]);
+      for (const pre of new Set(where.flatMap(([, lines]) => lines.map(([each]) => each)))) {
+        pre.addEventListener('pointermove', (event) => {
+          const at = where.filter(([, lines]) => lines.some(([each, of_, line]) => {
+            if (each !== pre) return false;
+            const [top, height] = lineHeight(of_);
+            const y = event.clientY - pre.getBoundingClientRect().top;
+            return y >= top + line * height && y < top + (line + 1) * height;
+          }));
+          point(at.map(([thing]) => thing));
+        });
+        pre.addEventListener('pointerleave', () => point([]));
+      }
     }
 
     /** With the keyboard on the stage: the next or the last thing, one after the other. */
@@ -76,12 +87,13 @@ yaie.things = (() => {
       if (!all.length) return false;
       const at = all.indexOf(lit[0]);
       const thing = all[at < 0 && way < 0 ? all.length - 1 : (at + way + all.length) % all.length];
+      byPointer = false;
       light([thing]);
       told.textContent = thing.replaceAll('-', ' ');
       return true;
     }
 
-    return { light, walk, told, redrawn: () => { if (lit.length) paint(); } };
+    return { light, walk, find, told, redrawn: () => { if (lit.length) paint(); } };
   }
 
   return lights;

@@ -73,6 +73,16 @@ yaie.tween = (() => {
 
   const fade = (element, frames, duration) => element.animate(frames, { duration, easing: 'ease-out' });
 
+  /** Sets the opacity of an SVG element; many of these cost less than as many animations. */
+  function veil(element, from, to, moves) {
+    const own = element.getAttribute('opacity');
+    moves.push((t) => {
+      if (t < 1) element.setAttribute('opacity', (from + (to - from) * t).toFixed(2));
+      else if (own !== null) element.setAttribute('opacity', own);
+      else element.removeAttribute('opacity');
+    });
+  }
+
   function moveShape(element, note, duration, moves) {
     for (const name of NUMBERS[element.tagName] ?? []) {
       const set = between(element, name, note.numbers[name], element.getAttribute(name));
@@ -113,13 +123,13 @@ yaie.tween = (() => {
   }
 
   /** What is gone stays a moment where it was, as a picture of itself. */
-  function ghost(stage, note, duration) {
+  function ghost(stage, pictures, note, duration, moves) {
     const { element } = note;
-    const pictures = stage.querySelectorAll('svg');
     if (element instanceof SVGElement) {
       const picture = pictures[note.picture];
       if (!picture) return null;
       picture.append(element);
+      veil(element, 1, 0, moves);
     } else {
       if (/^(TR|TD|TH|TBODY)$/.test(element.tagName)) return null;
       const { style } = element;
@@ -127,10 +137,10 @@ yaie.tween = (() => {
       [style.width, style.height, style.font, style.boxSizing] = [`${note.box[0]}px`, `${note.box[1]}px`, note.font, 'border-box'];
       style.margin = 0;
       stage.append(element);
+      fade(element, [{ opacity: 1 }, { opacity: 0 }], duration);
     }
     element.classList.add('ghost');
     element.setAttribute('aria-hidden', 'true');
-    fade(element, [{ opacity: 1 }, { opacity: 0 }], duration * 0.6).onfinish = () => element.remove();
     return element;
   }
 
@@ -152,18 +162,21 @@ yaie.tween = (() => {
       return [element, isSame ? note : null, isSame && !isShape(element) ? placeOf(element, origin) : null];
     });
     for (const [element, note, place] of found) {
-      if (!note) fade(element, [{ opacity: 0 }, { opacity: 1 }], duration);
+      if (!note && element instanceof SVGElement) veil(element, 0, 1, moves);
+      else if (!note) fade(element, [{ opacity: 0 }, { opacity: 1 }], duration);
       else if (isShape(element)) moveShape(element, note, duration, moves);
       else if (element.tagName === 'g') moveGroup(element, note, place, moves);
       else moveBox(element, note, place, duration);
     }
-    const ghosts = [...old.values()].map((note) => ghost(stage, note, duration)).filter(Boolean);
+    const pictures = stage.querySelectorAll('svg');
+    const ghosts = [...old.values()].map((note) => ghost(stage, pictures, note, duration, moves)).filter(Boolean);
     const began = performance.now();
     let frame = 0;
     const show = (now) => {
       const t = Math.min(1, Math.max(0, (now - began) / duration));
       moves.forEach((set) => set(ease(t)));
-      if (t < 1 && moves.length) frame = requestAnimationFrame(show);
+      if (t < 1) frame = requestAnimationFrame(show);
+      else ghosts.forEach((element) => element.remove());
     };
     running.set(stage, () => {
       cancelAnimationFrame(frame);

@@ -128,7 +128,7 @@ def _styles() -> str:
 
 
 def _scripts(pairs: list[Pair]) -> list[str]:
-    """What figures share, in the order in which the book loads it, then the elements of these figures."""
+    """What figures share, in the order in which the book loads it, then these figures' elements."""
     elements = {load_figure(path.stem)["element"] for path in FIGURES.glob("*.toml")}
     book = tomllib.loads((ROOT / "book.toml").read_text("utf-8"))
     loaded = [ROOT / path for path in book["output"]["html"]["additional-js"]]

@@ -59,9 +59,7 @@ def global_step(kind: str, number: int, line: int, request: Request) -> dict[str
         "line": line,
         "size": request.size,
         "lanes": [[lane, place[at // SECTOR], at % SECTOR] for lane, at in asked],
-        "gaps": [
-            i for i, (a, b) in enumerate(pairwise(touched)) if b - a > 1
-        ],
+        "gaps": [i for i, (a, b) in enumerate(pairwise(touched)) if b - a > 1],
         "sectors": len(touched),
     }
 

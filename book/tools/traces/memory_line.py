@@ -39,8 +39,8 @@ class Run:
     """The engine's steps, each with the state after it was planned.
 
     A step has `tables` by name, `kept` (blocks that only the tree holds), `host` (blocks in the host
-    pool, by name), `computes` by name, `queue`, and what happened: `preempted`, `copies` ([from, to]), `out`
-    ([device block, host block]), `back` ([host block, device block]) and `ended`.
+    pool, by name), `computes` by name, `queue`, and what happened: `preempted`, `ended`, `copies`
+    ([from, to]), `out` ([device block, host block]) and `back` ([host block, device block]).
     """
 
     def __init__(self, part: Part, *, swap: bool) -> None:
