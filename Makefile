@@ -117,6 +117,7 @@ traces: $(READY) ## Record the data of the book's figures from the reference
 
 notebooks: $(READY) ## Run the labs' notebooks on the reference, into the book [LAB]
 	$(BIN)/python -m book.tools.notebooks $(LAB) $(ARGS)
+	$(BIN)/python -m book.tools.hosted
 
 evidence: $(READY) ## Measure again the book's figures, on an idle machine [ARGS=--stale]
 	$(BIN)/python -m book.tools.remeasure $(ARGS)
@@ -134,6 +135,7 @@ check: $(READY) ## Lint, format, types; stubs, figures and book in step and with
 	$(BIN)/python -m grader.stubs --check $(if $(CI),--strict)
 	$(BIN)/python -m book.tools.traces --check
 	$(BIN)/python -m book.tools.notebooks --check
+	$(BIN)/python -m book.tools.hosted --check
 	$(BIN)/python -m book.tools.given_names --check
 	$(BIN)/python -m book.tools.build
 

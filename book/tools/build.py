@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 from book.tools.check import check_book
+from book.tools.links import link_faults
 from book.tools.mdbook import ROOT, MdBookError, environment, find_mdbook
 from book.tools.previews import add_previews
 from yaie.core.streams import sound_streams
@@ -31,6 +32,7 @@ def main() -> int:
     if not build.returncode:
         add_previews(ROOT / "book/out")
         faults += check_book(ROOT / "book/src", ROOT / "book/out")
+    faults += link_faults(ROOT)
     if faults:
         print("\n".join(faults), f"The book has {len(faults)} fault(s).", sep="\n", file=sys.stderr)
         return 1

@@ -13,7 +13,8 @@ from typing import Any
 
 from book.tools.markup import escape
 from book.tools.mdbook import ROOT
-from yaie.curriculum.manifest import Lab, load_curriculum
+from yaie.core.errors import ConfigError
+from yaie.curriculum.manifest import VERIFIERS, Lab, load_curriculum
 
 EXPLORATIONS = "explore/"
 SUMMARY_LINE = re.compile(r"\[(?P<title>[^]]+)\]\((?P<page>[\w/-]+\.md)\)")
@@ -103,3 +104,25 @@ def chapter_pages() -> dict[str, str]:
         found["title"]: PurePosixPath(found["page"]).as_posix()
         for found in SUMMARY_LINE.finditer(summary)
     }
+
+
+def lab_numbers(verifier: str) -> str:
+    """The labs that can be graded so, as "1 to 8, 17 and 21". Raises ConfigError for another word."""
+    if verifier not in VERIFIERS:
+        raise ConfigError(f"labs are graded by {', '.join(VERIFIERS)}, not by {verifier!r}")
+    runs: list[list[int]] = []
+    every = {lab.number for lab in load_curriculum().labs}
+    for number in sorted(lab.number for lab in load_curriculum().labs if verifier in lab.verify):
+        between = range(runs[-1][-1] + 1, number) if runs else ()
+        if runs and not every.intersection(between):
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    shown = [_run(run) for run in runs]
+    return " and ".join(filter(None, [", ".join(shown[:-1]), shown[-1]])) if shown else "none"
+
+
+def _run(numbers: list[int]) -> str:
+    if len(numbers) < 3:
+        return " and ".join(map(str, numbers))
+    return f"{numbers[0]} to {numbers[-1]}"

@@ -12,7 +12,14 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from book.tools.cards import render_card
-from book.tools.contents import EXPLORATIONS, arrange, every_chapter, way_back, with_number
+from book.tools.contents import (
+    EXPLORATIONS,
+    arrange,
+    every_chapter,
+    lab_numbers,
+    way_back,
+    with_number,
+)
 from book.tools.evidence import EvidenceError, asked_value
 from book.tools.fences import FENCE, trim_listings
 from book.tools.figures import FigureError, render_figure
@@ -20,9 +27,10 @@ from book.tools.given import GivenError, render_given
 from book.tools.kernels import render_kernels
 from book.tools.labmap import render_map
 from book.tools.mathml import MathError, convert_math
+from book.tools.pairs import render_pairs
 from book.tools.quizzes import QuizError, render_quiz, render_review
 from book.tools.reference import render_glossary, render_settings
-from book.tools.repository import render_source
+from book.tools.repository import render_open, render_source
 from book.tools.terms import link_terms
 from yaie.core.errors import ConfigError
 from yaie.core.interrupt import leave_message_to_others
@@ -82,6 +90,9 @@ def expand_chapter(
         "settings": render_settings,
         "kernels": render_kernels,
         "labmap": render_map,
+        "labs": lab_numbers,
+        "open": render_open,
+        "pairs": render_pairs,
         "source": render_source,
         "glossary": render_glossary,
         "review": lambda: render_review(review or {}),

@@ -80,7 +80,8 @@ def preview_tags(text: str, name: str, site: str, book: str, about: str) -> str:
 
 def _titled(text: str) -> str:
     """The first heading, with the number of its lab before it."""
-    found = _TITLE.search(text)
+    main = _MAIN.search(text)
+    found = _TITLE.search(main["text"] if main else text)
     heading = found["text"] if found else ""
     return _plain(_LABEL.sub(lambda label: f"{label['text']}: ", heading))
 

@@ -68,3 +68,22 @@ def settings(root: Path = ROOT) -> dict[str, str]:
 def render_source() -> str:
     """The first page's button to the source: the repository, or the chapter on where everything is."""
     return f'<a class="button quiet" href="{repository_url() or "architecture.html"}">Source</a>'
+
+
+NOTEBOOK = "notebooks/kernels_on_a_gpu.ipynb"
+_SERVICES = {
+    "codespace": ("https://codespaces.new/{path}", "Open it in a codespace"),
+    "colab": (
+        f"https://colab.research.google.com/github/{{path}}/blob/main/{NOTEBOOK}",
+        "Open it in Colab",
+    ),
+}
+
+
+def render_open(service: str) -> str:
+    """A button that opens this repository in a service; nothing where it is not on GitHub. KeyError."""
+    address, words = _SERVICES[service]
+    host, _, path = repository_url().removeprefix("https://").partition("/")
+    if host != "github.com":
+        return ""
+    return f'<a class="button quiet" href="{address.format(path=path)}">{words}</a>'

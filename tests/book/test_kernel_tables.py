@@ -75,3 +75,34 @@ def test_every_operation_that_is_measured_has_a_name_here() -> None:
     from yaie.bench.kernels.suite import choose
 
     assert {case.operation for case in choose([])} <= set(kernels.NAMES)
+
+
+LATER = {
+    "date": "2026-11-23",
+    "ceilings": {"copy_gbs": 3851.1},
+    "decode": {"64 x 4096": {"tuned": {"gbs": 3766.8}}},
+}
+
+
+def decode(label: str) -> dict[str, Any]:
+    return {
+        "label": label,
+        "unit": "GB/s",
+        "runs": {"triton": run(4287, 0.2), "cuda": run(2355, 0.4)},
+    }
+
+
+def test_an_operation_has_one_figure_the_newest(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = {"operations": {"paged_decode": {"a": decode("64 x 4,096, 32 heads on 8")}}}
+    monkeypatch.setattr(kernels, "load", lambda name: table if name == "kernels" else LATER)
+    made = kernels.render_kernels("GB/s")
+    assert "3,767 \\*" in made
+    assert "2,355" not in made
+    assert made.splitlines()[-1].startswith("\\* Measured after the rest, on 2026-11-23")
+
+
+def test_a_size_that_the_later_run_lacks_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = {"operations": {"paged_decode": {"a": decode("8 x 512, 32 heads on 8")}}}
+    monkeypatch.setattr(kernels, "load", lambda name: table if name == "kernels" else LATER)
+    with pytest.raises(EvidenceError, match="no size '8 x 512'"):
+        kernels.render_kernels("GB/s")

@@ -1,0 +1,91 @@
+"""Every chapter of more than a page has a picture, and drawings of numbers draw the right ones."""
+
+import re
+
+import pytest
+
+from book.tools.blocks import read_chapter
+from book.tools.evidence import EvidenceError, load
+from book.tools.mdbook import ROOT
+from book.tools.pairs import render_pairs
+from tests.book.reading import PAGES, SOURCE
+from yaie.core.config import EngineConfig
+
+WORDS = 500  # a page
+LISTS = {"glossary", "references", "review"}
+"""Pages that are read entry by entry."""
+PICTURE = re.compile(
+    r"\{\{#(?:figure|pairs|chart) |\{\{#include [^}]+\.svg\}\}|!\[|\{\{#labmap\}\}"
+)
+WIDEST_TEXT = 15
+
+
+def svg(name: str) -> str:
+    return (ROOT / f"book/figures/{name}.svg").read_text("utf-8")
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page not in LISTS])
+def test_a_chapter_of_more_than_a_page_has_a_picture(page):
+    text = (SOURCE / f"{page}.md").read_text("utf-8")
+    assert len(text.split()) < WORDS or PICTURE.search(text)
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "book/figures").glob("*.svg")), ids=lambda p: p.stem
+)
+def test_a_drawing_says_what_one_sees_and_takes_the_page_s_colour(path):
+    text = path.read_text("utf-8")
+    assert 'role="img"' in text
+    assert re.search(r"<title id=\"[\w-]+\">.{10,}</title>", text)
+    drawn = re.sub(r"<style>.*?</style>", "", text, flags=re.S)
+    assert re.findall(r'(?:fill|stroke)="(?!none|currentColor)([^"]*)"', drawn) == []
+
+
+def test_the_waits_that_are_drawn_are_those_that_the_example_prints():
+    [command] = [
+        command
+        for block in read_chapter("policies")
+        for command in block.commands
+        if "shortest_first.py" in command.text
+    ]
+    printed = {
+        (line.partition(":")[0], who): int(step)
+        for line in command.expected
+        for who, step in re.findall(r"'(\w+)': (\d+)", line)
+    }
+    marks = re.findall(
+        r'data-policy="([\w ]+)" data-request="(\w+)" data-step="(\d+)"', svg("policy-waits")
+    )
+    assert {(policy, who): int(step) for policy, who, step in marks} == printed
+
+
+def test_the_defaults_that_are_drawn_are_those_in_force():
+    drawn, config = svg("where-a-value-comes-from"), EngineConfig()
+    for name in ("block_size", "max_num_seqs", "policy"):
+        assert f">{name}<" in drawn
+        assert f">{getattr(config, name)}<" in drawn
+
+
+def test_the_stacked_rows_add_up():
+    numbers = {
+        int(n.replace(",", ""))
+        for n in re.findall(r">[^<]*?([\d,]{4,})[^<]*<", svg("stacked-weights"))
+    }
+    assert {4096, 1024, 6144, 14336, 28672} <= numbers
+    assert 4096 + 2 * 1024 == 6144
+    assert 2 * 14336 == 28672
+
+
+def test_pairs_are_drawn_from_the_evidence():
+    drawn, found = render_pairs("throughput"), load("throughput")
+    for ratio in found["ratio"]["values"]:
+        assert f"{ratio:.2f} times" in drawn
+    bars = [float(h) for h in re.findall(r'height="([\d.]+)" stroke', drawn)]
+    rates = found["tokens_per_second"]
+    ours, peer = next(iter(rates)), found["ratio"]["to"]
+    asked = [rate for pair in zip(rates[ours], rates[peer], strict=True) for rate in pair]
+    assert bars[-len(asked) :] == pytest.approx(
+        [130 * rate / max(asked) for rate in asked], abs=0.06
+    )
+    with pytest.raises(EvidenceError, match="no runs in pairs"):
+        render_pairs("memory")
