@@ -52,7 +52,7 @@ const wholeGame = (() => {
   const { svg } = yaie;
   const { room, isNarrow, picture, text, lines } = yaie.stage;
   const COLOURS = { A: 'blue', B: 'orange', C: 'green', D: 'red' };
-  const TOP = 24, ROW = 60, CHAR = 7.3;
+  const TOP = 24, CHAR = 7.3;
   const ink = (name) => `var(--y-${COLOURS[name]})`, paper = (name) => `var(--y-${COLOURS[name]}-soft)`;
 
   const square = (name, index, x, y, side, extra = {}) => svg('rect', { x, y, width: side, height: side, rx: 1,
@@ -66,7 +66,7 @@ const wholeGame = (() => {
   }
 
   /** A request: its question, what it does, and its answer or the tokens that it must compute first. */
-  function request(name, y, width, state, track) {
+  function request(name, y, width, high, state, track) {
     const row = state.rows.find(([who]) => who === name);
     const isDone = state.done.includes(name), waits = state.queue.includes(name);
     const missing = isDone ? 0 : state.tokens[name] - (state.computed[name] ?? 0);
@@ -97,7 +97,7 @@ const wholeGame = (() => {
     const status = told(name, state, row, track);
     return [
       svg('g', { 'data-key': `row-${name}`, 'data-thing': `request-${name}`, opacity: isDone ? 0.75 : null },
-        svg('rect', { x: 1, y: y + 1, width: width - 2, height: ROW - 7, rx: 6, fill: 'none', stroke: waits || isDone ? 'var(--y-line)' : ink(name),
+        svg('rect', { x: 1, y: y + 1, width: width - 2, height: high - 5, rx: 6, fill: 'none', stroke: waits || isDone ? 'var(--y-line)' : ink(name),
           'stroke-dasharray': waits ? '4 3' : null, 'stroke-width': waits || isDone ? 1 : 1.8 }),
         svg('circle', { cx: 18, cy: y + 18, r: 11, fill: paper(name), stroke: ink(name), 'stroke-width': 1.5 }),
         text(18, y + 22.5, name, { bold: true, size: 13, anchor: 'middle' }),
@@ -206,16 +206,17 @@ const wholeGame = (() => {
       // Wide: memory beside the requests. On a phone: below them.
       const left = narrow ? width : width - 312, right = narrow ? 1 : left + 20;
       const pitch = Math.floor((width - right - 2) / 8);
-      const top = narrow ? TOP + 4 * ROW + 12 : 14;
+      const [high, deep] = narrow ? [56, 22] : [60, 24]; // of a request, of a row of the tree
+      const top = narrow ? TOP + 4 * high + 12 : 14;
       const forest = top + 2 * (4 * Math.floor((pitch - 6) / 4) + 25) + 24;
-      const past = narrow ? forest + 4 * 24 + 24 : TOP + 4 * ROW + 18;
+      const past = narrow ? forest + 4 * deep + 24 : TOP + 4 * high + 18;
       const chip = Math.min(30, Math.floor((width - right - 30) / 7) - 4);
       stage.append(picture(width, past + 82, inWords(state, track),
         text(1, 14, index ? `Step ${index} computes ${total} ${total === 1 ? 'token' : 'tokens'}` : 'Four requests', { bold: true, size: 13 }),
-        ...Object.keys(track.prompts).flatMap((name) => request(name, TOP + state.order.indexOf(name) * ROW, left, state, track)),
+        ...Object.keys(track.prompts).flatMap((name) => request(name, TOP + state.order.indexOf(name) * high, left, high, state, track)),
         text(right, top, `KV pool: ${used} of ${state.pool.length} blocks in use`, { bold: true, size: 13 }),
         text(right, forest, 'Radix tree', { bold: true, size: 13 }),
-        ...tree(right, forest + 8, chip, 24, state),
+        ...tree(right, forest + 8, chip, deep, state),
         text(1, past, 'Steps so far', { bold: true, size: 13 }),
         ...history(22, past + 9, width, track, index),
         ...pool(right + 1, top + 8, pitch, 8, state)));
