@@ -36,6 +36,7 @@ from yaie.core.errors import ConfigError
 from yaie.core.interrupt import leave_message_to_others
 
 DIRECTIVE = re.compile(r"(?<!\\)\{\{#(?P<name>\w+)(?P<arguments>[^}]*)\}\}")
+OPTION = re.compile(r"--(?=\w)")
 QUIZ = re.compile(r"^\{\{#quiz (?P<name>[\w-]+)\}\}$", re.M)
 TITLE = re.compile(r"^# (?P<title>.+)$", re.M)
 PREDICTION = re.compile(r"^> \[!PREDICT\]\n(?P<text>(?:^>.*\n?)+)", re.M)
@@ -102,7 +103,11 @@ def expand_chapter(
     def expand(found: re.Match[str]) -> str:
         expander = expanders.get(found["name"])
         try:
-            return expander(*found["arguments"].split()) if expander else found[0]
+            if expander is None:
+                return found[0]
+            expanded = expander(*found["arguments"].split())
+            in_code = found.string[: found.start()].endswith("`")
+            return expanded if found["name"] != "value" or in_code else plain_options(expanded)
         except Faults as error:
             faults.append(f"{name}: {error}")
         except TypeError as error:
@@ -120,6 +125,11 @@ def expand_chapter(
     if chapter["path"].startswith(EXPLORATIONS):
         chapter["content"] += f"\n\n{way_back(chapter['path'])}\n"
     yield from faults
+
+
+def plain_options(text: str) -> str:
+    """Text whose options (--mine) keep their two dashes, of which Markdown would make one long dash."""
+    return OPTION.sub(r"\\-\\-", text)
 
 
 def prediction(found: re.Match[str]) -> str:

@@ -65,5 +65,5 @@ def _definition(term: Term, pages: dict[str, str]) -> str:
 
 
 def _plain(text: str) -> str:
-    """Text of which Markdown makes nothing else: names have underscores, stars and angle brackets."""
-    return re.sub(r"([\\`*_<>\[\]|$])", r"\\\1", text)
+    """Text of which Markdown makes nothing else: of names' signs, or a dash of an option's hyphens."""
+    return re.sub(r"[\\`*_<>\[\]|$]|--", lambda signs: re.sub("(.)", r"\\\1", signs[0]), text)

@@ -48,7 +48,7 @@ async def until_disconnect(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
 
 # ANCHOR: answering
 class Answering:
-    """`async with Answering(stream, reply):` stands around all that takes outputs from a stream."""
+    """`async with Answering(stream, reply):` surrounds all that takes outputs from a stream."""
 
     def __init__(self, stream: OutputStream, reply: Reply) -> None:
         self._stream = stream

@@ -1,4 +1,4 @@
-"""What both kinds of completion share: how the output is drawn, and how it is sent. Given."""
+"""What both kinds of completion share: how the output is sampled, and how it is sent. Given."""
 
 from typing import Any
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 
 class StopChecker:
-    """See `yaie.core.contracts.StopChecker`. Behaves as if the text came letter by letter."""
+    """See `yaie.core.contracts.StopChecker`. Behaves as if the text came character by character."""
 
     def __init__(self, stops: Sequence[str]) -> None:
         self._stops = stops

@@ -1,5 +1,5 @@
 # Lab 3, your part: tasks 3.1, 3.2, 3.3. The rest is given.
-"""Who holds which block of the device pool and of the host pool.
+"""Which request holds which block of the device pool and of the host pool.
 
 Paged memory for keys and values (Kwon et al. 2023, PagedAttention). This file moves no data: it hands
 out block numbers and says which blocks the caller must copy. What the grader compares it with
@@ -24,7 +24,7 @@ class BlockManager:
         self._free = list(reversed(range(num_blocks)))
         self._free_host = list(reversed(range(num_host_blocks)))
         self._refs = [0] * num_blocks
-        self._holds = [0] * num_blocks  # the part of _refs that stands in no table
+        self._holds = [0] * num_blocks  # the part of _refs that is in no table
         self._tables: dict[str, list[int]] = {}
         self._host_tables: dict[str, list[int]] = {}
 
@@ -95,7 +95,7 @@ class BlockManager:
         )
 
     def hold(self, block_ids: Sequence[int]) -> None:
-        """Add a reference that stands in no table.
+        """Add a reference that is in no table.
 
         Raises BlockStateError, with nothing changed, if one of the blocks is free.
         """
@@ -214,7 +214,7 @@ class BlockManager:
         _check_free_list("device", self._free, unheld)
         in_host_tables = [block for table in self._host_tables.values() for block in table]
         if len(in_host_tables) != len(set(in_host_tables)):
-            raise InvariantError("a host block stands in two tables")
+            raise InvariantError("a host block is in two tables")
         _check_free_list(
             "host", self._free_host, set(range(self.num_host_blocks)) - set(in_host_tables)
         )

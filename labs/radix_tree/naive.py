@@ -47,7 +47,7 @@ class NaivePrefixCache:
             self._locks[prefix] = self._locks.get(prefix, 0) + count
 
     def evictable(self) -> set[int]:
-        """Blocks that nobody has locked."""
+        """Blocks that are not locked."""
         return {block for prefix, block in self._block_of.items() if not self._locks.get(prefix)}
 
     def may_evict(self) -> set[int]:

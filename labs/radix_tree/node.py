@@ -35,7 +35,7 @@ class LeafQueue:
     """Unlocked leaves, least recently used first; O(log n) a call.
 
     Nothing is ever searched for: an entry that is out of date (its node was used, locked or removed
-    since) is thrown away when it comes to the top, or when the queue has doubled.
+    since) is dropped when it reaches the top, or when the queue has doubled.
     """
 
     def __init__(self) -> None:

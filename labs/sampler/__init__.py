@@ -1,4 +1,4 @@
-"""Lab 1: draw the next token of every request in a batch."""
+"""Lab 1: sample the next token of every request in a batch."""
 
 from .sampler import Sampler
 

@@ -1,5 +1,5 @@
 # Lab 1, your part: tasks 1.1, 1.2, 1.3, 1.4, 1.5. The rest is given.
-"""What happens to a row of logits before a token is drawn from it.
+"""What happens to a row of logits before a token is sampled from it.
 
 Every function takes and returns `[n, vocab]` float32 logits and per-row parameters `[n]`; a token that
 is ruled out gets -inf. A row whose parameter is "off" passes through unchanged, so that one call serves
@@ -20,7 +20,7 @@ def apply_penalties(logits: Tensor, penalties: PenaltyBatch) -> Tensor:
 
     Repetition divides positive logits and multiplies negative ones of tokens in prompt or output
     (Keskar et al. 2019, section 4.1). Frequency and presence are subtracted, for output tokens only,
-    once per occurrence and once (OpenAI's API reference). Values below off make tokens likelier.
+    once per occurrence and once (OpenAI's API reference). Values below off make them more likely.
     """
     # TODO 1.1: your code here (the reference: 7 lines).
     raise NotImplementedError(

@@ -1,5 +1,5 @@
 # Lab 1, your part: task 1.7. The rest is given.
-"""One call draws a token for every request of a batch, each with its own parameters.
+"""One call samples a token for every request of a batch, each with its own parameters.
 
 Called by the engine's step loop after the forward pass.
 """

@@ -68,7 +68,7 @@ class Scheduler:
     def schedule(self) -> StepPlan:
         """Plan one step: those that run go on, then the queue moves up into what budget is left.
 
-        A step that preempts admits no request. In `plan.scheduled` single tokens stand before chunks.
+        A step that preempts admits no request. In `plan.scheduled` single tokens come before chunks.
         The moves that the cache has promised (`take_moves`) go into the plan.
         """
         # TODO 6.4: your code here (the reference: 7 lines).
@@ -111,8 +111,8 @@ class Scheduler:
         Its table starts with the cached prefix (`admit`), or comes back from the host (`swap_in`). Room
         is asked for the whole sequence though only its first chunk takes it now: the blocks for the
         rest, and the watermark if others run, must stay free (`keep_free`). Without chunked prefill
-        the budget must do for all that is left to compute. A request that is let in is RUNNING, and
-        stands in `_running` by rank; one that is not holds nothing and stays in the queue.
+        the budget must do for all that is left to compute. An admitted request is RUNNING, and is
+        in `_running` by rank; one that is not holds nothing and stays in the queue.
         """
         # TODO 6.5: your code here (the reference: 18 lines).
         raise NotImplementedError(
@@ -124,7 +124,7 @@ class Scheduler:
 
         No request overtakes the next in the queue (`peek`). That one waits if it was preempted with a
         step in flight (`num_in_flight`), or if another computes the prefix that it needs (`is_pending`).
-        If it cannot be let in although none runs, it fails (`_fail`).
+        If it cannot be admitted although none runs, it fails (`_fail`).
         """
         # TODO 6.6: your code here (the reference: 11 lines).
         raise NotImplementedError(
@@ -172,7 +172,7 @@ class Scheduler:
 
     # ANCHOR: update
     def advance(self, plan: StepPlan) -> None:
-        """The plan is on its way: its tokens count as computed and as in flight, and those that it draws
+        """The plan was sent: its tokens count as computed and as in flight, and those that it samples
         as unread: one for each share that samples, and one more for each draft.
 
         The step loop adds drafts to the plan after `schedule`; here they are only counted. Nothing is
@@ -203,7 +203,7 @@ class Scheduler:
         )
 
     def finish(self, request: Request, reason: FinishReason) -> None:
-        """End a request, wherever it stands, and give back what it holds; harmless if it has ended.
+        """End a request in any state, and give back what it holds; harmless if it has ended.
 
         It first leaves `_running` or the queue, then `_release` gives back its blocks: StaticScheduler's
         looks whether others run. Until then the request's counts stay, since they say what is filed.

@@ -19,7 +19,7 @@ def causal_mask(
 ) -> Tensor:
     """What is added to the scores, [n, tq, tk] of `dtype`: 0 where a query sees a key, else -inf.
 
-    kv_lens: [n], the real keys of each row. Query j of row i stands at position kv_lens[i] - tq + j. It
+    kv_lens: [n], the real keys of each row. Query j of row i is at position kv_lens[i] - tq + j. It
     sees the keys up to its own position and, with a window, only the last `window` of them.
     """
     # TODO 2.5: your code here (the reference: 9 lines).

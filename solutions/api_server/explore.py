@@ -91,7 +91,7 @@ print(textwrap.shorten(answer.pieces[0][1].decode(), 200, placeholder=" ..."))
 # %% [markdown]
 # ## Streamed against whole
 #
-# The same question twice. When can a reader begin to read? Which of the two is over sooner? Which
+# The same question twice. When can a reader begin to read? Which of the two is complete first? Which
 # sends more bytes?
 
 # %%
@@ -188,7 +188,7 @@ client.stop()
 # %% [markdown]
 # ## Change this and see
 #
-# 1. Add `"n": 2` to the streamed question. How are the events of the two choices told apart?
+# 1. Add `"n": 2` to the streamed question. What distinguishes the events of the two choices?
 # 2. Leave `stream_options` out. Which event is missing, and which field of the others?
 # 3. Stop the client, take a `QUESTION` with `"stop": ["the"]`, and predict the last three events.
 # 4. Ask for `"max_tokens": 10000`. Which status, and which code? (Start the client again first.)

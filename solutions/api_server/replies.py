@@ -76,7 +76,7 @@ class Reply:
         "completion_tokens", "total_tokens" (their sum), and "prompt_tokens_details" with
         "cached_tokens", which are part of the prompt's.
 
-        `params.n` of each request tells how many siblings share its prompt: it counts once, with what
+        `params.n` of each request says how many siblings share its prompt: it counts once, with what
         the first of them found cached. Its length is the `Submitted`'s and counts before any output.
         Outputs count each. What an output counts are totals of its request; a choice without an output
         counts 0, cached tokens included.

@@ -52,7 +52,7 @@ def event(data: dict[str, Any]) -> bytes:
     """One server-sent event: "data: ", the data as JSON on one line, and an empty line.
 
     Compact (no space after "," and ":"), and in ASCII: some clients split lines at U+2028 and U+0085
-    too, which stand for themselves in JSON. Raises ValueError for NaN and infinity, which are no JSON.
+    too, which JSON may contain unescaped. Raises ValueError for NaN and infinity, which are no JSON.
     """
     # BEGIN SOLUTION 8.4
     return f"data: {_json(data)}\n\n".encode()
@@ -100,8 +100,8 @@ class EventStream(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send all (`self.send_all`), inside an `Answering`, until it is sent or the client has left.
 
-        A client that left and a YaieError end it quietly: they are logged, and the client was told. A
-        cancellation goes on.
+        A client that left and a YaieError end it quietly: they are logged, and the client was notified.
+        A cancellation goes on.
         """
         # BEGIN SOLUTION 8.5
         with contextlib.suppress(ClientDisconnect, YaieError):

@@ -1,6 +1,6 @@
 """The step loop: schedule, execute, advance, and take over what came out.
 
-`LLMEngine` calls it; below it stand the scheduler and the executor, which sends plans to the worker.
+`LLMEngine` calls it; below it are the scheduler and the executor, which sends plans to the worker.
 """
 
 import time
@@ -129,8 +129,8 @@ class EngineCore:
         """Turn a request's new tokens into text, and end the request if it is time.
 
         A stop token or end-of-sequence token is not shown, but stays in `token_ids`. What came after the
-        end is dropped (`Request.drop_last`), and only then is the scheduler told: it files what is left.
-        At the end, what detokenizer and stop checker held back is shown.
+        end is dropped (`Request.drop_last`), and only then is it ended at the scheduler,
+        which files what is left. At the end, what detokenizer and stop checker held back is shown.
 
         `stop_reason` names the stop string that ended the text, even if only the text flushed after a
         stop token completes it. Without one it is the stop token, even if that is an end-of-sequence

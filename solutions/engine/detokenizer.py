@@ -37,7 +37,7 @@ class Detokenizer:
         self._ids.append(token_id)
         text = self._decode(self._ids[self._start :])
         if not text.startswith(self._shown_text):
-            # A byte fallback, and the new byte breaks the run that it stands in: go on behind the run.
+            # A byte fallback, and the new byte breaks the run that it is in: continue after the run.
             self._start, self._shown_text = self._shown, ""
             text = self._decode(self._ids[self._start :])
         undecided = _num_undecided(text)

@@ -21,8 +21,8 @@ def visible(text):
 # %% [markdown]
 # ## Characters of several tokens
 #
-# A tokenizer of bytes: every byte is a token. "é" has two, "€" three, an emoji four. Below each
-# token stands what `push` returned for it. When can "é" be shown first? How many tokens long is
+# A tokenizer of bytes: every byte is a token. "é" has two, "€" three, an emoji four. What
+# `push` returned is below each token. When can "é" be shown first? How many tokens long is
 # nothing shown for the last character?
 
 # %%

@@ -63,7 +63,7 @@ draw.show(fig)
 # ## Against contiguous buffers
 #
 # A memory of 160 token slots. Without blocks every request reserves the longest sequence allowed,
-# 40 slots, since nobody knows how long it will become. How many of the requests below fit? How many
+# 40 slots, since its length is not known in advance. How many of the requests below fit? How many
 # fit your pool of 40 blocks, and what is wasted there at most?
 
 # %%
@@ -107,7 +107,7 @@ draw.show(fig)
 #
 # b starts with the same ten tokens as a: two full blocks and a half. It shares all three. Then it
 # wants to write its eleventh token, into the third block. What would a read if it did? Which count
-# tells that?
+# shows this?
 
 # %%
 manager = part.BlockManager(8, BLOCK_SIZE)
@@ -159,8 +159,9 @@ draw.show(fig)
 # ## The life of a cache
 #
 # Six requests in a row, each with a system prompt of 16 tokens that all share, a question of 8 and
-# an answer of 8. Blocks of finished requests stay cached in the radix tree until somebody needs
-# them. Where does the first cached block appear? When must something be evicted from a pool of 20?
+# an answer of 8. Blocks of finished requests stay cached in the radix tree until another request
+# needs them. Where does the first cached block appear? When must something be evicted from a pool
+# of 20?
 
 # %%
 tree = parts["radix_tree"].RadixTree(BLOCK_SIZE)

@@ -21,7 +21,7 @@ class KVCacheManager:
         | filed in the tree, locked at _nodes[id] | computed, not filed | allocated, to be computed |
         0                               _filed[id]       num_computed // block_size         len(table)
 
-    A request with chunks that are not filed yet stands in `_computing`, with the number of blocks that
+    A request with chunks that are not filed yet is in `_computing`, with the number of blocks that
     will be full when they are computed.
     """
 
@@ -308,7 +308,7 @@ class KVCacheManager:
         return self._blocks.get_physical_blocks(request.request_id)
 
     def stats(self) -> dict[str, int]:
-        """Blocks as they stand, and evictions since the start."""
+        """Blocks at present, and evictions since the start."""
         cached = self._tree.num_evictable if self._tree is not None else 0
         free = self._blocks.num_free
         return {

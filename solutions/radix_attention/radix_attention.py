@@ -1,8 +1,9 @@
 """Attention of one flat batch over paged keys and values.
 
 A request's block table lists the blocks of its cached prefix, shared with others in the radix tree,
-and then its own; attention follows the table and cannot tell them apart (Zheng et al. 2024). Called by
-the model in every layer. `solutions/radix_attention/naive.py` does it sequence by sequence: the oracle.
+and then its own; attention follows the table and does not distinguish them (Zheng et al. 2024).
+Called by the model in every layer. `solutions/radix_attention/naive.py` does it sequence by sequence:
+the oracle.
 """
 
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ Masks = dict[int | None, Tensor]
 class Group:
     """Sequences that are attended in one call: n of them with tq queries each.
 
-    rows: where their queries stand in the flat batch: [n * tq] int64, or a slice where they are
+    rows: where their queries are in the flat batch: [n * tq] int64, or a slice where they are
         neighbours.
     block_tables: [n, m] int64. kv_lens: [n] int64.
     unused: int64, those of the n * m * block_size gathered slots that hold none of their keys.
@@ -88,7 +89,7 @@ class RadixAttention:
     def _rows(
         self, batch: AttentionBatch, members: list[int], index: Tensor | slice
     ) -> Tensor | slice:
-        """Where the queries of `members`, the sequences at `index`, stand in the flat batch."""
+        """Where the queries of `members`, the sequences at `index`, are in the flat batch."""
         # BEGIN SOLUTION 5.2
         num_queries = batch.query_lens[members[0]]
         if isinstance(index, slice):
@@ -100,7 +101,7 @@ class RadixAttention:
         # END SOLUTION
 
     def _unused(self, kv_lens: Tensor, shortest: int, width: int) -> Tensor:
-        """Of n rows of `width` slots, those behind each row's keys. None stands before `shortest`."""
+        """Of n rows of `width` slots, those behind each row's keys. None is before `shortest`."""
         # BEGIN SOLUTION 5.2
         columns = torch.arange(shortest, width, device=kv_lens.device)
         rows = torch.arange(len(kv_lens), device=kv_lens.device)[:, None]

@@ -21,7 +21,7 @@ def new_view():
 # %% [markdown]
 # ## Insert
 #
-# Two prompts begin with the same 16 characters. How many nodes has the tree after the first, and
+# Two prompts begin with the same 19 characters. How many nodes has the tree after the first, and
 # how many after the second? Which block numbers does the second prompt not get?
 
 # %%
@@ -54,8 +54,8 @@ draw.show(fig)
 # %% [markdown]
 # ## A match may end inside a node
 #
-# The tree holds one long prompt as one node. Someone asks for the first half of it. `match_prefix`
-# returns a node that stands for the matched blocks exactly, so that it can be locked. What must
+# The tree holds one long prompt as one node. A request asks for the first half of it.
+# `match_prefix` returns a node that has exactly the matched blocks, to be locked. What must
 # happen to the long node? Which of the two halves is the object that was there before, and why does
 # it matter?
 
@@ -93,7 +93,7 @@ draw.show(fig)
 # ## What eviction takes
 #
 # Memory is short: blocks are wanted, two at a time. Least recently used leaves go first, each from
-# its end. "Hello" was used last, but somebody asks for "Sampling?" again before the first call.
+# its end. "Hello" was used last, but a request asks for "Sampling?" again before the first call.
 # Which block goes first?
 
 # %%
@@ -111,6 +111,6 @@ draw.show(fig)
 # ## Change this and see
 #
 # 1. Set `BLOCK_SIZE` to 1, then to 16. What happens to sharing, and to the number of nodes?
-# 2. Unlock `ends["Paging?"]` before the evictions. Does the shared system prompt go sooner?
+# 2. Unlock `ends["Paging?"]` before the evictions. Does the shared system prompt go earlier?
 # 3. Replace `evict(2)` by `evict(100)`. What remains, and why must it?
 # 4. Lock `half` in the picture of the match, then evict everything. What is left of the king?

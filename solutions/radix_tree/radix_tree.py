@@ -31,7 +31,7 @@ class RadixTree:
 
     @property
     def num_evictable(self) -> int:
-        """Blocks in nodes that nobody has locked."""
+        """Blocks in nodes that are not locked."""
         return self._num_evictable
 
     # ANCHOR: match_prefix
@@ -47,7 +47,7 @@ class RadixTree:
     def match_prefix(self, token_ids: list[int], max_blocks: int) -> tuple[list[int], Node]:
         """(blocks, node) of the longest cached prefix of whole blocks, at most `max_blocks`.
 
-        The node is split where the match ends, so that it stands for the matched blocks exactly.
+        The node is split where the match ends, so it has exactly the matched blocks.
         """
         # BEGIN SOLUTION 4.1
         self._tick += 1
@@ -132,7 +132,7 @@ class RadixTree:
     def split(self, node: Node, num_blocks: int) -> Node:
         """Cut a node after `num_blocks` blocks; returns the new upper node.
 
-        `node` becomes the lower half: whoever holds it as the end of a longer match still has just that.
+        `node` becomes the lower half: a handle to it still means the end of the longer match.
         Every lock on the lower half protects the upper half too, so it starts with the same count.
         """
         # BEGIN SOLUTION 4.3

@@ -2,7 +2,7 @@
 # # Lab 1: what a sampler does to a distribution
 #
 # Twelve words could follow "The cat sat on the". Below, your filters decide which of them remain
-# possible, and your sampler draws. Before each picture there is a question: answer it first, then
+# possible, and your sampler chooses. Before each picture there is a question: answer it first, then
 # run the cell.
 
 # %%
@@ -37,7 +37,7 @@ def bars(ax, logits, title, before=None):
 # %% [markdown]
 # ## Temperature
 #
-# At which of the temperatures 0.3, 1 and 3 is "idea" most likely to be drawn? Does the order of the
+# At which of the temperatures 0.3, 1 and 3 is "idea" most likely to be sampled? Does the order of the
 # words change?
 
 # %%
@@ -94,7 +94,7 @@ draw.show(fig)
 # %% [markdown]
 # ## Draws against probabilities
 #
-# One call draws 5000 tokens: 5000 rows with the same logits, each a request with a seed of its own.
+# One call samples 5000 tokens: 5000 rows with the same logits, each a request with a seed of its own.
 # How far from the probabilities may the counts lie? (A count of a word with probability p has a
 # standard deviation of the square root of 5000 p (1 - p); about one bar in twenty misses two of
 # them.)
@@ -129,7 +129,7 @@ draw.show(fig)
 # %% [markdown]
 # ## A seed and its neighbours
 #
-# The same four requests draw ten tokens each: alone, and among sixty others that come and go.
+# The same four requests sample ten tokens each: alone, and among sixty others that come and go.
 # Should the two rows of a request differ? What would differ if the noise came from one generator
 # for the batch?
 

@@ -7,7 +7,7 @@ from yaie.core.params import SamplingParams
 
 
 def probabilities(logits: list[float], params: SamplingParams) -> list[float]:
-    """The distribution that a token is drawn from, penalties aside. Greedy puts all on one token."""
+    """The distribution that a token is sampled from, penalties aside. Greedy puts all on one token."""
     best = max(logits)
     if params.is_greedy:
         winner = logits.index(best)

@@ -1,7 +1,7 @@
 """Random numbers that depend on a request's seed and step alone, never on the batch around it.
 
 A generator with state would give a row other numbers when its neighbours change. A hash of
-(seed, step, token) has no state: the same request draws the same tokens alone, in a batch of 200,
+(seed, step, token) has no state: the same request gets the same tokens alone, in a batch of 200,
 and after a preemption.
 """
 

@@ -1,4 +1,4 @@
-"""One call draws a token for every request of a batch, each with its own parameters.
+"""One call samples a token for every request of a batch, each with its own parameters.
 
 Called by the engine's step loop after the forward pass.
 """

@@ -111,7 +111,7 @@ class Priority:
 class LongestPrefixMatch(FCFS):
     """The longest cached prefix first, among the WINDOW that wait longest (Zheng et al. 2024).
 
-    It serves a prefix while it is in the cache. A request that stands first and was passed over
+    It serves a prefix while it is in the cache. A request that is first and was passed over
     MAX_SKIPS times goes next all the same, and none waits without end.
     """
 

@@ -32,7 +32,7 @@ class StaticScheduler(Scheduler):
         plan, rows = super().schedule(), StepPlan()
         for request in self._ended_rows:
             self._put(rows, request, 1)
-        plan.scheduled[:0] = rows.scheduled  # single tokens stand before chunks
+        plan.scheduled[:0] = rows.scheduled  # single tokens come before chunks
         return plan
 
     def _admit_waiting(self, plan: StepPlan, budget: int) -> None:

@@ -97,7 +97,7 @@ draw.show(fig)
 # %% [markdown]
 # ## The causal mask
 #
-# Four queries stand at the end of sequences of 9 and of 6 keys, padded to 10. Where does the first
+# Four queries are at the end of sequences of 9 and of 6 keys, padded to 10. Where does the first
 # query of each row of the batch stop seeing? What changes with a window of 3?
 
 # %%

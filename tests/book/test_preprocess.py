@@ -246,3 +246,9 @@ def test_every_script_of_a_figure_is_loaded_by_the_pages():
     listed = (figures.ROOT / "book.toml").read_text("utf-8")
     scripts = sorted(path.name for path in figures.ELEMENTS.glob("*.js"))
     assert [name for name in scripts if f'"book/theme/figures/{name}"' not in listed] == []
+
+
+def test_an_option_in_a_recorded_text_keeps_its_dashes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(preprocess, "asked_value", lambda asked: "serve --mine all")
+    assert expanded("It is {{#value x:y}}.") == r"It is serve \-\-mine all."
+    assert expanded("It is `{{#value x:y}}`.") == "It is `serve --mine all`."

@@ -247,7 +247,7 @@ CORRUPTIONS: dict[str, tuple[Callable[[BlockManager], object], str]] = {
     "host block leaked": (lambda blocks: blocks._host_tables.clear(), r"host blocks .* leaked"),
     "host block shared": (
         lambda blocks: blocks._host_tables.update(b=blocks._host_tables["swapped"]),
-        "host block stands in two tables",
+        "host block is in two tables",
     ),
 }
 

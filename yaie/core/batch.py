@@ -69,7 +69,7 @@ class StepPlan:
 class StepOutcome:
     """What came of a plan.
 
-    token_ids: for each scheduled request that samples, in order, the tokens it drew: one, more where
+    token_ids: for each scheduled request that samples, in order, the tokens it sampled: one, more where
         drafts were accepted, none if it failed.
     failed: requests for which the step went wrong, those that do not sample included; `error` and
         `failure` are set on each. Nothing that the step computed for them may be kept.
@@ -191,8 +191,8 @@ class SamplingBatch:
     """Sampling parameters of n rows, one tensor each, on the logits' device.
 
     temperature, top_p, min_p: [n] float32. top_k: [n] int64, 0 is off.
-    seeds: [n] int64. steps: [n] int64, the index of the token to draw in its request's output; with
-        the seed it names the noise, so a draw does not depend on the batch around it.
+    seeds: [n] int64. steps: [n] int64, the index of the token to sample in its request's output; with
+        the seed it names the noise, so the token does not depend on the batch around it.
     all_greedy: every temperature is 0. The flags `any_*` say that some row uses that filter.
     penalties: None when no row uses one.
     """

@@ -27,7 +27,7 @@ class Submitted:
 
     @classmethod
     def of(cls, request: Request) -> "Submitted":
-        """What a caller is told about a request."""
+        """What a caller gets of a request."""
         prompt = request.token_ids[: request.num_prompt_tokens]
         return cls(request.request_id, prompt, request.params, request.index)
 

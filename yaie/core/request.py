@@ -8,7 +8,7 @@ from yaie.core.params import SamplingParams
 
 
 class RequestStatus(StrEnum):
-    """Where a request stands. PREEMPTED lost its blocks; SWAPPED has them in the host pool."""
+    """The state of a request. PREEMPTED lost its blocks; SWAPPED has them in the host pool."""
 
     WAITING = "waiting"
     RUNNING = "running"
@@ -70,7 +70,7 @@ class Request(_Referable):
         chunked prefill, decode and recomputation after a preemption are one thing with different token
         counts.
     num_in_flight: how many of the computed tokens belong to steps whose result has not been read.
-    num_unread: tokens that steps in flight draw. They count in `num_tokens` before they are
+    num_unread: tokens that steps in flight sample. They count in `num_tokens` before they are
         known.
     num_cached_tokens: prompt tokens taken from the prefix cache when it was first admitted.
     seed: of this request's draws (64 bits); never None, the engine picks one if the client did not.
@@ -122,7 +122,7 @@ class Request(_Referable):
 
     @property
     def num_tokens(self) -> int:
-        """Prompt and output tokens, those included that steps in flight draw."""
+        """Prompt and output tokens, including those that steps in flight sample."""
         return len(self.token_ids) + self.num_unread
 
     @property

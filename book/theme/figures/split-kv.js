@@ -67,7 +67,7 @@ const splitKv = (() => {
       const x = (time) => left + time * (right - left) / scale;
       const foot = TOP + PLACES * ROW + 12;
       const saved = Math.round(100 * run.end / whole.end);
-      const said = `${run.bars.length} ${run.bars.length === 1 ? 'program' : 'programs'} on ${PLACES} places, which are `
+      const said = `${run.bars.length} ${run.bars.length === 1 ? 'program' : 'programs'} on ${PLACES} SM slots, which are `
         + `busy ${Math.round(100 * run.busy)}% of the time that reading takes. Done after ${run.end.toLocaleString('en')} keys' time`
         + `${splits > 1 ? `, joining included: ${saved}% of what it takes without splits.` : '.'}`;
       const joined = splits > 1 ? [
@@ -79,7 +79,7 @@ const splitKv = (() => {
       const nth = (sequence) => { parts.set(sequence, (parts.get(sequence) ?? -1) + 1); return parts.get(sequence); };
       stage.append(picture(width, foot + 20, said,
         Array.from({ length: PLACES }).flatMap((_, place) => [
-          text(left - 6, TOP + place * ROW + 15, isNarrow(stage) ? place + 1 : `place ${place + 1}`, { anchor: 'end' }),
+          text(left - 6, TOP + place * ROW + 15, isNarrow(stage) ? place + 1 : `slot ${place + 1}`, { anchor: 'end' }),
           svg('line', { x1: left, x2: right, y1: TOP + place * ROW + ROW - 2, y2: TOP + place * ROW + ROW - 2,
             stroke: 'var(--y-line)' }),
         ]),

@@ -6,7 +6,7 @@ from typing import Any
 from grader.kit import Mismatch, expect_equal
 
 LINES = "Clients cut events at empty lines, and some cut lines wherever Unicode has a line break."
-DONE = "Without [DONE] a client cannot tell an answer that is over from a connection that broke."
+DONE = "Without [DONE] a client cannot distinguish a complete answer from a broken connection."
 
 
 def events_of(body: bytes) -> list[Any]:

@@ -170,7 +170,7 @@ def test_tools_reach_the_prompt(part: ModuleType) -> None:
     function = {"name": "get_weather", "description": "Now."}
     ask(app_on(part, service), "POST", CHAT,
         body_for(CHAT, tools=[{"type": "function", "function": function}]))  # fmt: skip
-    why = "A model can only call what its prompt tells it about."
+    why = "A model can only call what its prompt describes."
     _, _, tools = service.calls[0]
     names = [tool["function"]["name"] for tool in tools or []]
     expect_equal(names, ["get_weather"], "the tools that encode_chat was given", why=why)

@@ -88,7 +88,7 @@ def test_a_router_can_be_made_while_the_model_loads(part: ModuleType) -> None:
 
 @task("8.6")
 def test_a_client_that_leaves_closes_its_stream(part: ModuleType) -> None:
-    """Before the first output and in mid-answer, streaming or not: who leaves is noticed at once."""
+    """Before the first output and in mid-answer, streaming or not: a client's leaving is noticed."""
     for path in (CHAT, TEXT):
         for stream in (False, True):
             for pieces in ((), ("a",)):

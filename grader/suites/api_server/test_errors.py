@@ -97,7 +97,7 @@ def test_an_error_of_ours_keeps_its_status_type_code_and_parameter(part: ModuleT
         expected = shape("m", type, error.param, code)
         expect_equal(part.error_body(error), expected, f"error_body of a {name}", why=SHAPE)
         response = part.error_response(error)
-        why = "The status tells a client whether to change the request, to wait or to give up."
+        why = "The status says whether a client should change the request, wait or give up."
         expect_equal(response.status_code, status, f"the status for a {name}", why=why)
         expect_equal(told(response), expected, f"the body for a {name}", why=SHAPE)
 
@@ -167,7 +167,7 @@ def test_a_failure_without_an_exception_has_the_type_of_its_status(part: ModuleT
         response = part.http_error(status, "m", {"X-Why": "because"})
         expect_equal(response.status_code, status, "the status of http_error")
         expect_equal(told(response), shape("m", type), f"the body for status {status}", why=SHAPE)
-        why = "A 401 must say how to authenticate, a 405 what is allowed: both stand in headers."
+        why = "A 401 must say how to authenticate, a 405 what is allowed: both are in headers."
         expect_equal(response.headers.get("x-why"), "because", "a header that was given", why=why)
     response = part.http_error(404, "m")
     expect_equal(response.status_code, 404, "the status of http_error without headers")
@@ -197,7 +197,7 @@ def test_a_validation_error_names_the_parameter_as_a_client_writes_it(part: Modu
 
 @task("8.1")
 def test_a_body_that_cannot_be_read_has_no_parameter(part: ModuleType) -> None:
-    """Where a body is no JSON, or nothing follows "body", param is None and the message stands alone."""
+    """Where a body is no JSON, or nothing follows "body", param is None and the message is alone."""
     error = part.validation_error([complaint("json_invalid", 17, error="Expecting value")])
     why = "17 is an offset into the text, not a parameter; a client would look for it in vain."
     expect_equal(error.param, None, "the parameter for a body that is no JSON", why=why)

@@ -16,7 +16,9 @@ from solutions.api_server import TextReply
 from yaie.core.errors import EngineDeadError, YaieError
 
 CLOSED = "A stream that is not closed goes on: its requests hold their blocks until their end."
-HANDLED = "The client has left or was told: what gets out of the response is logged as a crash."
+HANDLED = (
+    "The client has left or got the error: what gets out of the response is logged as a crash."
+)
 
 
 class Lines(logging.Handler):
@@ -206,7 +208,7 @@ def test_a_client_that_leaves_a_stream_ends_it_quietly(part: ModuleType, log: li
         expect(not stream.closed, "the stream is closed before the client has left")
         wire.hang_up()
         await asyncio.wait({serving}, timeout=1)
-        why = "Nothing is sent while no output comes, so a failing send never tells: ask `receive`."
+        why = "Nothing is sent while there is no output, so no send can fail: ask `receive`."
         expect(serving.done(), "it goes on after the client has left", why=why)
         got = serving.exception()
         expect_equal(got, None, "what is raised when the client leaves", why=HANDLED)

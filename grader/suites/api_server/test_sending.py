@@ -48,7 +48,9 @@ def test_usage_comes_last(part: ModuleType) -> None:
         expected: list[Any] = ["a", "b.", "(stop)"]
         if asked:
             expected.append({"completion_tokens": 2})
-        why = "Tokens are counted when all are there; and who did not ask takes the chunk for text."
+        why = (
+            "Tokens are counted when all are there; a client that did not ask takes them for text."
+        )
         what = f"the events with include_usage={asked}"
         expect_equal(told(events_of(sent(part, stream, reply).body)), expected, what, why=why)
 
@@ -108,7 +110,7 @@ def test_an_output_does_not_wait_for_the_next(part: ModuleType) -> None:
 
 @task("8.4")
 def test_an_error_in_mid_answer_is_an_event_before_done(part: ModuleType) -> None:
-    """An error after the first output is told in an event, then [DONE] ends the stream."""
+    """An error after the first output is sent as an event, then [DONE] ends the stream."""
     stream, reply = scripted("a", EngineDeadError("It died."), usage=True)
     wire = Wire()
     why = "The caller must learn how it ended, for the log: the error is raised again."
@@ -138,7 +140,7 @@ def test_an_accident_in_mid_answer_is_told_without_its_words(part: ModuleType) -
 
 @task("8.4")
 def test_done_is_sent_whatever_ends_the_stream(part: ModuleType) -> None:
-    """[DONE] is sent even if sending is cancelled; the cancellation is no error to tell."""
+    """[DONE] is sent even if sending is cancelled; the cancellation is not an error to send."""
 
     async def test() -> None:
         wire = Wire()
@@ -201,7 +203,7 @@ def test_the_answer_is_an_event_stream(part: ModuleType) -> None:
     expect(isinstance(response, part.EventStream), f"it returns a {type(response).__name__}")
     expect(not stream.closed, "the stream was closed before it was read")
     rest = [step.text for step in run(_rest_of(stream))]
-    why = "One output tells whether all is well; who takes more keeps the client waiting."
+    why = "One output shows whether all is well; taking more keeps the client waiting."
     expect_equal(rest, ["b."], "what the stream still has", why=why)
     request = make_request()
     again = FakeStream([request], [request.says("x"), request.says("y", STOP)])

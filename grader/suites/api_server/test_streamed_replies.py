@@ -12,7 +12,7 @@ from yaie.core.errors import YaieError
 from yaie.core.output import RequestOutput
 
 ROLE = "A client starts a new message where it reads a role: once for each choice, before its text."
-LAST = "finish_reason stands in the last chunk of a choice, which has no text, and in no other."
+LAST = "finish_reason is in the last chunk of a choice, which has no text, and in no other."
 ENDS = "Clients stop reading a choice at its finish_reason: text in that chunk or after it is lost."
 
 
@@ -177,7 +177,7 @@ def test_all_chunks_belong_to_one_answer(part: ModuleType) -> None:
 
 @task("8.3")
 def test_usage_comes_without_choices_and_only_if_asked(part: ModuleType) -> None:
-    """Asked for, usage is null in all chunks and stands in a last one without choices."""
+    """Asked for, usage is null in all chunks and is in a last one without choices."""
     for asked in (False, True):
         request = make_request(prompt=3)
         reply = part.ChatReply("m", [request.submitted], include_usage=asked)

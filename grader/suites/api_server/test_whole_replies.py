@@ -71,7 +71,7 @@ def test_usage_adds_up(part: ModuleType) -> None:
 
 @task("8.2")
 def test_usage_counts_as_far_as_outputs_have_come(part: ModuleType) -> None:
-    """Before the first output nothing is cached or completed; then the newest output tells the total."""
+    """Before the first output nothing is cached or completed; then the newest output has the total."""
     request = make_request(prompt=10, cached=8)
     reply = part.TextReply("m", [request.submitted])
     empty = {
@@ -181,7 +181,7 @@ def test_choices_stand_in_the_order_of_their_requests(part: ModuleType) -> None:
     for request in reversed(requests):
         add(reply, request.says("", STOP))
     choices = reply.result()["choices"]
-    why = "A client tells the choices of one call apart by their index alone."
+    why = "A client distinguishes the choices of one call only by their index."
     got = [(choice["index"], choice["text"]) for choice in choices]
     expect_equal(got, [(0, "<0><0>"), (1, "<1><1>")], "index and text of the choices", why=why)
 

@@ -1,4 +1,4 @@
-"""Task 7.5: abort, wherever a request stands."""
+"""Task 7.5: abort, in any state of a request."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -11,7 +11,9 @@ from grader.suites.engine.step_machine import AbortMachine
 from yaie.core.request import FinishReason, Request, RequestStatus
 
 NOW = "The client has gone: what is computed for it from now on delays the others."
-TOLD = "The scheduler must be told that the request is over, and why: it holds its place and its blocks."
+TOLD = (
+    "The scheduler must learn that the request is over, and why: it holds its row and its blocks."
+)
 LEAK = "An aborted request gives back what it holds, or every closed browser tab costs memory."
 
 

@@ -98,7 +98,7 @@ def test_a_run_of_bytes_that_stays_broken(part: ModuleType) -> None:
 
 @task("7.1")
 def test_many_special_tokens(part: ModuleType) -> None:
-    """However many special tokens come in a row, what stands before them is not forgotten."""
+    """After any number of special tokens in a row, what came before them is not forgotten."""
     note(f"token b is byte b, {THE} is ' the', {CAT} ' cat', {END} special")
     silent = [END] * 20
     pieces = stream(part, sentencepiece(), [THE, *silent, CAT])

@@ -74,10 +74,10 @@ def test_a_request_ends_where_its_context_is_full(part: ModuleType) -> None:
 
 @task("7.3")
 def test_what_is_over_is_given_back(part: ModuleType) -> None:
-    """The scheduler is told of the end: the request holds no blocks, and nothing is left to do."""
+    """The scheduler learns of the end: the request holds no blocks, and nothing is left to do."""
     bench, request = end_of(part, "abc", max_tokens=2)
     why = (
-        "The scheduler gives the request's seat and blocks to the next one, once finish() tells it."
+        "The scheduler gives the request's row and blocks to the next one, once finish() is called."
     )
     expect_equal(request.status, RequestStatus.FINISHED, "the request's status", why=why)
     expect_equal(request.finish_reason, FinishReason.LENGTH, "the request's finish_reason", why=why)
@@ -262,7 +262,7 @@ def test_a_stop_string_completed_by_the_last_text(part: ModuleType) -> None:
         bench.text(request),
         "abc",
         "the text, with 'b' held back and 'c' flushed",
-        why="What was held back stands before what flush adds.",
+        why="What was held back comes before what flush adds.",
     )
 
 

@@ -18,8 +18,8 @@ SEVERAL = (
     "Each of them is treated as if it had come alone."
 )
 AFTER = (
-    "An answer is over with the token that ends it. What the step drew after that was never said: no "
-    "text, not in the output, not in the request (`drop_last`), not in the usage."
+    "An answer is over with the token that ends it. What the step sampled after that is not part "
+    "of it: no text, not in the output, not in the request (`drop_last`), not in the usage."
 )
 BELONGS = (
     "`Request.drop_last` takes back the tokens and what belongs to them. If only the tokens go, the "
@@ -78,7 +78,7 @@ def test_a_character_of_several_tokens_in_one_step(part: ModuleType) -> None:
 
 @task("7.3")
 def test_the_end_in_the_middle_of_a_step(part: ModuleType) -> None:
-    """A token that ends the request drops those that the same step drew after it."""
+    """A token that ends the request drops those that the same step sampled after it."""
     for name, said, params, reason in (
         ("an end-of-sequence token", [0, 1, EOS, 3, 4], {}, FinishReason.STOP),
         ("a stop token", [0, 1, 2, 3, 4], {"stop_token_ids": [2]}, FinishReason.STOP),

@@ -16,8 +16,8 @@ ALWAYS = (
     "scheduler counts on it. For one that holds nothing at all the executor returns immediately."
 )
 ONCE_EACH = (
-    "`update` is called once for each plan, also for one that draws no token: it settles what the plan "
-    "has computed, and files it for others to find."
+    "`update` is called once for each plan, also for one that samples no token: it settles what the "
+    "plan has computed, and files it for others to find."
 )
 COUNTS = (
     "A token counts, and its client waits for it, before it has text: half a character has none, nor "
@@ -79,7 +79,7 @@ def test_one_step_for_all(part: ModuleType) -> None:
         new,
         sorted(map(tokens_of, "byn")),
         "the tokens in the second step's outputs",
-        why="An output holds what is new, not what was told before.",
+        why="An output holds what is new, not what earlier ones held.",
     )
 
 
@@ -98,7 +98,7 @@ def test_a_chunk_gives_no_token(part: ModuleType) -> None:
 
 @task("7.4")
 def test_a_step_that_draws_nothing(part: ModuleType) -> None:
-    """What a chunk has computed is taken over, though its step draws no token at all."""
+    """What a chunk has computed is taken over, though its step samples no token."""
     bench = bench_of(part, "7.4", Settings(token_budget=6), by_step=True)
     request = bench.say("abc", prompt=[0] * 12, max_tokens=9)
     expect_equal(bench.step(), [], "what the step returned")

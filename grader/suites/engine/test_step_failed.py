@@ -48,7 +48,7 @@ def test_a_request_that_fails_in_a_step(part: ModuleType) -> None:
         (last.error, last.failure),
         (sick.error, FailureKind.CORRUPTED),
         "error and failure in its last output",
-        why="The client gets the message, not the request: what went wrong must stand in it.",
+        why="The client gets the message, not the request: what went wrong must be in it.",
     )
 
 
@@ -92,7 +92,7 @@ def test_a_request_that_cannot_run(part: ModuleType) -> None:
         bench.ends(greedy),
         [FinishReason.ERROR],
         "the ends of the first one in the outputs",
-        why="plan.failed lists requests that have ended. Only this loop can tell their clients.",
+        why="plan.failed lists requests that have ended. Only this loop can notify their clients.",
     )
     expect_equal(
         bench.text(waiting),

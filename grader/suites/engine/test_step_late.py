@@ -61,8 +61,8 @@ def test_a_failure_of_a_preempted_request(part: ModuleType) -> None:
     other = bench.say("abcdefgh", prompt=[0] * 4, max_tokens=6)
     sick = bench.say([0, NAN], prompt=[1] * 3, max_tokens=9)
     why = (
-        "outcome.failed lists requests wherever they stand by now. Only one that is over has had its "
-        "last output; one that was preempted would run again, on what it never drew."
+        "outcome.failed lists requests in whatever state they are by now. Only one that is over has had "
+        "its last output; one that was preempted would run again, on a token that it never got."
     )
     for _ in range(4):
         bench.step()
@@ -135,5 +135,5 @@ def test_failures_that_are_taken_over_at_once(part: ModuleType) -> None:
 
 @task("7.4")
 def test_any_requests_with_a_step_in_flight(part: ModuleType) -> None:
-    """Whatever requests come, fail and are aborted: a loop that is a step ahead serves them alike."""
+    """Whatever requests come, fail and are aborted: a loop that is a step ahead serves them as well."""
     run_machine(LateMachine, part, runs=40, steps=14)

@@ -1,4 +1,4 @@
-"""Task 7.2: stop strings, found as if the text came letter by letter."""
+"""Task 7.2: stop strings, found as if the text came character by character."""
 
 import time
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from grader.suites.engine.naive_stop import NaiveStopChecker
 from yaie.core.contracts import StopChecker
 
 BOUNDARY = (
-    "Tokens end where they like: the first letters of a stop string may come with one token, the rest "
+    "A token may end anywhere: the first characters of a stop string may come with one token, the rest "
     "with the next. What may become one is held back until it is decided."
 )
 SOONER = (
@@ -20,17 +20,15 @@ SOONER = (
     "safe, and the reader waits for it."
 )
 CUTS = (
-    "The answer must not depend on how the text was cut: it is over at the letter that completes a stop "
-    "string, whichever began first; of several that end there, the longest counts."
+    "The answer must not depend on how the text was cut: it is over at the character that completes a "
+    "stop string, whichever began first; of several that end there, the longest counts."
 )
 AGAIN = "Whatever was shown is decided; looking at it again makes n letters cost n * n."
 SPACES = (
     "Many stop strings begin with a line break. Strip neither them nor what is held back: it is part of "
     "the text if no stop string comes of it."
 )
-LETTERS = (
-    "A client's stop string is letters and no pattern: signs such as . * ? [ stand for themselves."
-)
+LETTERS = "A client's stop string is plain text, not a pattern: . * ? [ have no special meaning."
 
 
 def checked(part: ModuleType, stops: Sequence[str], pieces: Sequence[str]) -> list[object]:
@@ -73,13 +71,13 @@ def test_what_turns_out_harmless_is_shown(part: ModuleType) -> None:
     """Text that was held back is shown as soon as it cannot become a stop string any more."""
     found = checked(part, ["END"], ["E", "N", "X", " on"])
     expected = [("", None), ("", None), ("ENX", None), (" on", None)]
-    why = "Held back is not thrown away: it stands before the text that decided it."
+    why = "Held back is not thrown away: it comes before the text that decided it."
     expect_equal(found, expected, "each push", why=why)
 
 
 @task("7.2")
 def test_capitals_count(part: ModuleType) -> None:
-    """A stop string is the letters that the client sent: capitals and small letters differ."""
+    """A stop string is the text that the client sent: capitals and small letters differ."""
     found = checked(part, ["END"], ["the end", " END"])
     why = "Half of all answers hold the word that some stop string spells in capitals."
     expect_equal(found, [("the end", None), (" ", "END")], "each push", why=why)
@@ -87,7 +85,7 @@ def test_capitals_count(part: ModuleType) -> None:
 
 @task("7.2")
 def test_white_space_counts(part: ModuleType) -> None:
-    """Spaces and line breaks are letters of a stop string, and of the text that is held back."""
+    """Spaces and line breaks are characters of a stop string, and of the text that is held back."""
     for pieces, expected in (
         (["one.\n", "\nUs", "er:"], [("one.", None), ("", None), ("", "\n\nUser:")]),
         (["one.\n", "two"], [("one.", None), ("\ntwo", None)]),
@@ -97,7 +95,7 @@ def test_white_space_counts(part: ModuleType) -> None:
 
 @task("7.2")
 def test_a_stop_string_is_no_pattern(part: ModuleType) -> None:
-    """Signs that mean something in regular expressions or file names are letters like any other."""
+    """Characters with a meaning in regular expressions or file names are like any other."""
     found = checked(part, ["a.c"], ["abc", " a.c"])
     expect_equal(found, [("abc", None), (" ", "a.c")], "each push", why=LETTERS)
     found = checked(part, ["?", "**"], ["a*b", " **c"])
@@ -199,7 +197,7 @@ STOPS = st.lists(st.text("ab", min_size=1, max_size=4), max_size=3)
 @examples(250)
 @given(stops=STOPS, pieces=PIECES)
 def test_any_text_in_any_pieces(part: ModuleType, stops: list[str], pieces: list[str]) -> None:
-    """Whatever the stop strings and the pieces, it is as if the text came letter by letter."""
+    """Whatever the stop strings and the pieces, it is as if the text came character by character."""
     note(f"checker = StopChecker({stops})")
     checker, naive = watch(part.StopChecker(stops), "checker"), NaiveStopChecker(stops)
     for piece in pieces:

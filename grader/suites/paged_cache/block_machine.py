@@ -17,7 +17,7 @@ KEY = st.sampled_from(KEYS)
 Call = Callable[[Any, Callable[[Sequence[int]], list[int]]], Any]
 
 COUNTS = (
-    "A block has one reference for each table it stands in and one for each hold. It is free when the "
+    "A block has one reference for each table it is in and one for each hold. It is free when the "
     "last of them is gone: not before, and not twice."
 )
 COPY = "Writing into a block that others read too destroys their K and V; its only reader needs no copy."

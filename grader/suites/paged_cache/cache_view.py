@@ -14,7 +14,7 @@ Prefix = tuple[int, ...]
 REASONS = {
     "free at once": "A reference was given back too early or twice, or was never taken: each entry of a "
     "table is one, and each block that the tree has files one more.",
-    "leaked": "A reference was taken that nobody gives back: by a table that is gone, by a hold on a "
+    "leaked": "A reference was taken that no call gives back: by a table that is gone, by a hold on a "
     "block that the tree had already, or for one that the tree has evicted (`release`).",
     "is right": "Each entry of a table is one reference, and the tree holds each of its blocks once.",
     "written to": "A block that another one reads is copied before this request writes to it.",
@@ -24,7 +24,7 @@ REASONS = {
     "shared or inserted, no more and no less.",
     "have a locked node": "`_nodes` and `_filed` belong together: set both when a table begins, also at "
     "the root; unlock the node and drop both when it ends or was refused.",
-    "may be evicted": "Lock the node at which a table's cached blocks end, as long as the table stands: "
+    "may be evicted": "Lock the node at which a table's cached blocks end, as long as the table exists: "
     "else the tree gives them away while the request reads them.",
 }
 """By what a misfit says."""
@@ -57,7 +57,7 @@ class CacheView:
         return list(self.blocks.get_physical_blocks(request.request_id))
 
     def content(self, block: int) -> list[Prefix]:
-        """What stands in each row of a device block."""
+        """What is in each row of a device block."""
         return [self.device.get(block * self.size + row, ()) for row in range(self.size)]
 
     def names(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""Tasks 3.1 and 3.2: who has which block."""
+"""Tasks 3.1 and 3.2: which table has which block."""
 
 from types import ModuleType
 

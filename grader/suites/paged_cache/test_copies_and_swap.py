@@ -48,7 +48,7 @@ def test_copy_on_write_leaves_others_their_block(part: ModuleType) -> None:
 
 @task("3.3")
 def test_a_hold_counts_as_a_holder(part: ModuleType) -> None:
-    """A block that the radix tree holds is shared, though it stands in one table only."""
+    """A block that the radix tree holds is shared, though it is in one table only."""
     blocks = block_manager(part)
     (block,) = blocks.allocate("a", 1)
     blocks.hold([block])
@@ -169,7 +169,7 @@ def test_swap_in_copies_only_what_is_not_there(part: ModuleType) -> None:
     blocks.hold(table[:2])
     out = list(blocks.swap_out("a"))
     blocks.allocate("b", 1)
-    why = "`shared` stands for the first entries: only the rest comes from the host."
+    why = "`shared` replaces the first entries: only the rest comes from the host."
     back = list(blocks.swap_in("a", table[:2]))
     expect_equal([host for host, _ in back], [out[2][1]], "the host blocks to copy", why=why)
     now = [*table[:2], *(device for _, device in back)]
@@ -181,7 +181,7 @@ def test_swap_in_copies_only_what_is_not_there(part: ModuleType) -> None:
 
 @task("3.3")
 def test_swap_in_shares_no_free_block(part: ModuleType) -> None:
-    """swap_in that is told to share a free block raises BlockStateError; all stays on the host."""
+    """swap_in that is to share a free block raises BlockStateError; all stays on the host."""
     blocks = block_manager(part)
     blocks.allocate("a", 3)
     blocks.swap_out("a")

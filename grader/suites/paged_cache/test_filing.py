@@ -198,7 +198,7 @@ def test_the_prefix_is_locked_at_every_moment(part: ModuleType) -> None:
     guard.watched = lambda: desk.table(request)
     desk.cache.commit(request)
     why = "Between unlock and lock nothing protects the blocks that the request reads: lock first."
-    expect_equal(guard.exposed, [], "blocks of the table that stood unlocked meanwhile", why=why)
+    expect_equal(guard.exposed, [], "blocks of the table that were unlocked meanwhile", why=why)
     desk.check(why)
 
 

@@ -125,7 +125,9 @@ def test_a_fork_of_an_unready_sibling_starts_alone(part: ModuleType) -> None:
     first = desk.admit(A[:9])
     desk.compute(first, 3)
     fork = desk.admit(A[:9], fork_of=first)
-    why = "Blocks that are not computed yet hold no K and V: `_can_fork` says who is ready."
+    why = (
+        "Blocks that are not computed yet hold no K and V: `_can_fork` says which sibling is ready."
+    )
     expect_equal(desk.table(fork), desk.table(first)[:1], "the fork's table", why=why)
     expect_equal(fork.num_computed_tokens, 4, "num_computed_tokens", why=why)
     desk.check(why)
@@ -155,7 +157,7 @@ def test_a_fork_of_a_sibling_on_the_host_starts_alone(part: ModuleType) -> None:
     first.status = RequestStatus.SWAPPED
     desk.note_change("r0 was swapped out")
     fork = desk.admit(A[:6], fork_of=first)
-    why = "The sibling's blocks are on the host: nothing can be shared. `_can_fork` says who is ready."
+    why = "The sibling's blocks are on the host: nothing can be shared. `_can_fork` says which is ready."
     seen = (desk.table(fork), fork.num_computed_tokens)
     expect_equal(seen, ([], 0), "the fork's table and num_computed_tokens", why=why)
     desk.check(why)

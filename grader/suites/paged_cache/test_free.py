@@ -35,7 +35,7 @@ def test_the_prefix_is_locked_until_the_table_is_gone(part: ModuleType) -> None:
         guard.watched = partial(desk.table, request)
         desk.leave(request, keep=keep)
         why = "Unlocked first, the blocks may be evicted while a table still names them."
-        expect_equal(guard.exposed, [], "blocks that stood unlocked in the table", why=why)
+        expect_equal(guard.exposed, [], "blocks that were unlocked in the table", why=why)
         desk.check()
 
 

@@ -166,7 +166,7 @@ def test_who_reads_last_needs_no_copy(part: ModuleType) -> None:
 
 @task("3.6")
 def test_only_the_block_that_is_written_is_copied(part: ModuleType) -> None:
-    """A full block that others read stays shared: nobody writes to it any more."""
+    """A full block that others read stays shared: it is not written again."""
     desk = CacheDesk(part)
     request = desk.admit(A[:8])
     desk.compute(request)

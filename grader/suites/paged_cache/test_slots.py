@@ -27,7 +27,7 @@ NEXT_ENTRY = (
     "row p % block_size of block table[p // block_size]."
 )
 OWN_TABLE = (
-    "A token is looked up in the table of its own row; tokens of a row need not stand together."
+    "A token is looked up in the table of its own row; tokens of a row need not be adjacent."
 )
 ON_DEVICE = (
     "The tables lie on the device, and the step is computed there: index tensors with tensors. A loop "
@@ -72,7 +72,7 @@ def test_slots_follow_the_table(part: ModuleType) -> None:
 
 @task("3.4")
 def test_each_token_is_looked_up_in_its_own_table(part: ModuleType) -> None:
-    """Tokens of several requests stand in any order; rows says whose each of them is."""
+    """Tokens of several requests come in any order; rows says which request each belongs to."""
     tables = [[5, 1, 6], [2, 0, 7], [3, 4, 0]]
     tokens = [(2, 7), (0, 3), (1, 8), (0, 4), (2, 0), (1, 9), (1, 3)]
     got = ask(make_pool(part, 4), tables, tokens)

@@ -105,7 +105,7 @@ def test_the_prefix_is_locked_until_the_table_has_left(part: ModuleType) -> None
     guard.watched = lambda: desk.table(request)
     desk.cache.swap_out(request)
     why = "Unlocked first, the blocks may be evicted while a table still names them."
-    expect_equal(guard.exposed, [], "blocks that stood unlocked in the table", why=why)
+    expect_equal(guard.exposed, [], "blocks that were unlocked in the table", why=why)
 
 
 @task("3.10")
@@ -201,7 +201,7 @@ def test_a_swapped_request_that_ends_leaves_the_host(part: ModuleType) -> None:
     for keep in (True, False):
         desk, request = swapped(part)
         desk.cache.free(request, keep=keep)
-        why = "An abort finds a request wherever it stands: on the host its blocks leak as well."
+        why = "A request may be aborted in any state: on the host its blocks leak as well."
         expect_equal(desk.blocks.num_free_host, 4, "free host blocks", why=why)
         desk.check()
 

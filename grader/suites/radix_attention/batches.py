@@ -23,7 +23,7 @@ SPEC = AttentionSpec(scale=DIM**-0.5)
 QKV = tuple[Tensor, Tensor, Tensor]
 
 UNWRITTEN = (
-    "Memory that nobody has written is NaN here. So no group wrote this row, or the mask hid every key "
+    "Memory that was never written is NaN here. So no group wrote this row, or the mask hid every key "
     "from its query. Print the rows of the plan's groups: together they must be all rows of the batch."
 )
 

@@ -1,4 +1,4 @@
-"""Task 5.1: who is attended together."""
+"""Task 5.1: which sequences are attended together."""
 
 from importlib import import_module
 from itertools import groupby

@@ -23,7 +23,7 @@ from grader.suites.radix_attention.batches import (
 from solutions.transformer_ops import TransformerOps
 
 ROWS = (
-    "The queries of a group may stand anywhere in the flat batch, and in another order than in the "
+    "The queries of a group may be anywhere in the flat batch, and in another order than in the "
     "group: each output goes back to the row that its query came from."
 )
 

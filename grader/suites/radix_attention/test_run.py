@@ -1,4 +1,4 @@
-"""Task 5.3: write, gather, attend. Who sees whom is read off the output."""
+"""Task 5.3: write, gather, attend. Which query sees which keys is read off the output."""
 
 from types import ModuleType
 from typing import Any
@@ -56,7 +56,7 @@ def test_new_keys_are_written_before_they_are_attended(part: ModuleType) -> None
 
 @task("5.3")
 def test_a_decode_sees_itself_and_all_before(part: ModuleType) -> None:
-    """A decode with kv_len keys stands at position kv_len - 1 and sees all of them, its own included."""
+    """A decode with kv_len keys is at position kv_len - 1 and sees all of them, its own included."""
     why = "kv_lens counts the new token: its key is the last that counts. Off by one, it is missed."
     for keys in (4, 8):
         case = marked(sequences((1, keys)))
@@ -67,9 +67,7 @@ def test_a_decode_sees_itself_and_all_before(part: ModuleType) -> None:
 def test_a_chunk_is_causal(part: ModuleType) -> None:
     """Each query of a chunk sees what came before the chunk, and of the chunk itself up to its own."""
     case = marked(sequences((3, 8)))
-    why = (
-        "Query j of a chunk stands at position kv_len - query_len + j; what comes later is hidden."
-    )
+    why = "Query j of a chunk is at position kv_len - query_len + j; what comes later is hidden."
     expect_seen(case, case.run(part), why=why)
 
 
@@ -143,7 +141,7 @@ def test_a_shared_prefix_is_read_by_all(part: ModuleType) -> None:
     """Sequences whose tables begin with the same blocks read the same prefix, without a copy of it."""
     case = marked([Seq(1, 12, [5, 2, 3]), Seq(1, 11, [5, 2, 1]), Seq(2, 10, [5, 2, 4])])
     expect_seen(
-        case, case.run(part), why="A table is followed, whoever else it shares blocks with."
+        case, case.run(part), why="A table is followed, whichever requests share its blocks."
     )
 
 

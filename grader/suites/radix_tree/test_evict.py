@@ -1,4 +1,4 @@
-"""Tasks 4.4 and 4.5: what is protected, and who goes first."""
+"""Tasks 4.4 and 4.5: what is protected, and what goes first."""
 
 from types import ModuleType
 
@@ -197,7 +197,7 @@ def test_a_parent_goes_after_its_children(part: ModuleType) -> None:
     tree, _ = filed(part, ([1, 1, 2, 2], [10, 11]), ([1, 1, 3, 3], [0, 12]), ([4, 4], [40]))
     why = (
         "Block 10 was last used when block 12 was inserted, before block 40. Without children it is a "
-        "leaf, and the queue of leaves must be told."
+        "leaf, and must be pushed onto the queue of leaves."
     )
     expect_equal(tree.evict(3), [11, 12, 10], "what goes first", why=why)
     expect_equal(tree.evict(9), [40], "what goes last")

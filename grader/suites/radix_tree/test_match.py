@@ -16,7 +16,7 @@ from grader.suites.radix_tree.trees import (
 )
 
 LONGER = (
-    "A match that ends inside a node splits it: who locks the node must lock what matched, no more."
+    "A match that ends inside a node splits it: a lock on the node must lock what matched, no more."
 )
 SHORTER = (
     "The node that match_prefix returns is the one that the match ends at, not one above it: keep hold "

@@ -22,7 +22,7 @@ def test_split_keeps_the_path(part: ModuleType) -> None:
     expect_equal(tree.path_blocks(upper), [10], "the path to the upper half")
     expect_equal(
         tree.path_blocks(node), [10, 11, 12], "the path to the node that was split",
-        why="Whoever holds the node as the end of a longer match still means the longer match.",
+        why="A handle to the node still means the end of the longer match.",
     )  # fmt: skip
     expect_equal(tree.peek([1, 2, 3, 4, 5, 6], 3), [10, 11, 12], "what is found afterwards")
     expect_equal((tree.num_blocks, tree.num_evictable), (3, 3), "blocks and evictable blocks")
@@ -138,5 +138,5 @@ def test_a_branch_under_a_lock(part: ModuleType) -> None:
     rely(locks_work(part))
     tree.lock(node)
     rely(tree.insert([1, 2, 5, 6], [0, 12])[0] == 1)
-    why = "The new branch is nobody's; the block above both is locked through the other."
+    why = "The new branch is not locked; the block above both is locked through the other."
     expect_equal(tree.num_evictable, 1, "num_evictable with one of two branches locked", why=why)

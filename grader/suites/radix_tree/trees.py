@@ -14,7 +14,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 Insert = tuple[list[int], list[int]]
 
 QUEUE = (
-    "The queue of leaves learns of a leaf from nobody but you: push a node when it becomes an unlocked "
+    "The queue of leaves learns of a leaf only from you: push a node when it becomes an unlocked "
     "leaf, and again when it is used."
 )
 MOST_DEEP = 20

@@ -114,17 +114,17 @@ def test_top_p_keeps_at_least_one(part: ModuleType) -> None:
     logits = logs([0.5, 0.3, 0.2])
     for p in (0.4, 1e-6, 1e-30, 0.0):
         got = filtered(part, "apply_top_p", logits, torch.tensor([p]))
-        why = "A row without any token cannot be drawn from: the most likely one always stays."
+        why = "A row without any token cannot be sampled: the most likely one always stays."
         expect_kept(got, logits, [[0]], f"top_p = {p} of probabilities 0.5, 0.3, 0.2", why=why)
 
 
 @task("1.4")
 def test_top_p_keeps_the_order_of_tokens(part: ModuleType) -> None:
-    """What is dropped in sorted order is dropped where the tokens stand."""
+    """What is dropped in sorted order is dropped at the tokens' own columns."""
     logits = logs([0.15, 0.5, 0.3, 0.05], [0.3, 0.05, 0.5, 0.15])
     got = filtered(part, "apply_top_p", logits, torch.tensor([0.7, 0.7]))
     why = (
-        "The row is sorted to find the set; the answer must go back to where the tokens stood. Place i "
+        "The row is sorted to find the set; the answer must go back to where the tokens were. Place i "
         "of the sorted row belongs to token order[i]: scatter by order does that, gather its inverse."
     )
     expect_kept(got, logits, [[1, 2], [0, 2]], "top_p = 0.7 of unsorted probabilities", why=why)
@@ -191,7 +191,7 @@ def test_top_p_of_equals_where_the_set_ends(part: ModuleType) -> None:
         why = (
             f"0.4 has not reached {p}: of the three equal tokens {needed} must stay, no matter which, "
             "or all three. A threshold that drops every token as likely as the first dropped one, or "
-            "one that keeps some of the equals that nobody needs, is no smallest set that reaches p."
+            "one that keeps equals that are not needed, is not a smallest set that reaches p."
         )
         is_right = 1 in alone and len(alone) in (1 + needed, 4)
         expect(is_right, f"{what} keeps the tokens {alone}", why=why)

@@ -27,7 +27,7 @@ EXTREME_STEPS = (4139706745, 4058244097)
 """Where, for seed 1 and token 0, the given hash is 0 and 2**32 - 1."""
 
 NO_STATE = (
-    "Noise is a function of seed, step and token: a request must draw the same tokens alone, in a "
+    "Noise is a function of seed, step and token: a request must get the same tokens alone, in a "
     "batch, in another row, and again after a preemption."
 )
 
@@ -95,7 +95,7 @@ def test_the_smallest_u_is_not_raised(part: ModuleType) -> None:
 
 
 ALL_BITS = "All 64 bits of a seed count, the high 32 and the sign too."
-REPEATED = "Where only seed + step counts, or seed ^ step, one request repeats another one's draws."
+REPEATED = "Where only seed + step counts, or seed ^ step, one request repeats another one's noise."
 UNLIKE = [
     ((7, 3), (7, 4), "Noise without the step is the same at every step: the same token wins."),
     ((7, 3), (8, 3), "Each seed has noise of its own."),
@@ -157,7 +157,7 @@ def test_noise_is_gumbel_over_tokens_steps_and_seeds(part: ModuleType) -> None:
 
 @task("1.6")
 def test_the_upper_tail_is_fine_grained(part: ModuleType) -> None:
-    """Large noise, which decides who wins, takes nearly as many values as there are draws."""
+    """Large noise, which decides which token wins, takes nearly as many values as there are draws."""
     largest = noise_of(part, [1, 2, 3, 4], [0] * 4, 500_000).flatten().topk(800).values
     repeated = 800 - len(largest.unique())
     why = (
@@ -181,7 +181,7 @@ def test_the_upper_tail_is_fine_grained(part: ModuleType) -> None:
 def test_any_row_has_the_same_noise_alone(
     part: ModuleType, rows: list[tuple[int, int]], vocab: int, data: st.DataObject
 ) -> None:
-    """Whatever stands around a row, its noise is what it is alone."""
+    """A row's noise does not depend on the rows around it."""
     seeds, steps = (list(column) for column in zip(*rows, strict=True))
     together = noise_of(part, seeds, steps, vocab)
     row = data.draw(st.integers(0, len(rows) - 1))

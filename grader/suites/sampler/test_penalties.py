@@ -23,8 +23,8 @@ def test_repetition_makes_every_seen_token_less_likely(part: ModuleType) -> None
     got = penalised(part, torch.tensor([[3.0, -3.0, 3.0, -3.0]]), penalties)
     expect_close(
         got, torch.tensor([[1.5, -6.0, 3.0, -3.0]]), "logits 3 and -3, seen and not, at repetition 2",
-        why="Dividing a negative logit by 2 moves it towards zero: the token would become likelier. A "
-        "token that was never seen keeps its logit.",
+        why="Dividing a negative logit by 2 moves it towards zero: the token would become more likely. "
+        "A token that was never seen keeps its logit.",
     )  # fmt: skip
 
 
@@ -75,7 +75,7 @@ def test_repetition_comes_before_the_subtractions(part: ModuleType) -> None:
 
 @task("1.1")
 def test_penalties_below_off_make_tokens_likelier(part: ModuleType) -> None:
-    """Negative presence and frequency, and repetition below 1, make tokens likelier."""
+    """Negative presence and frequency, and repetition below 1, make tokens more likely."""
     why = (
         "The API takes presence and frequency from -2 to 2, and repetition from above 0: the same "
         "formulas hold on both sides of off, and nothing is cut off there."
@@ -98,9 +98,7 @@ def test_ruled_out_tokens_stay_ruled_out(part: ModuleType) -> None:
         [[2, 0, 0]], [[0, 1, 0]], repetition=[2.0], frequency=[1.0], presence=[1.0]
     )
     got = penalised(part, torch.full((1, 3), -INF), penalties)
-    why = (
-        "A difference of two infinities, or zero times infinity, is NaN: then nothing can be drawn."
-    )
+    why = "A difference of two infinities, or zero times infinity, is NaN: then no token can be sampled."
     expect_close(got, torch.full((1, 3), -INF), "logits of -inf", why=why)
 
 
@@ -182,7 +180,7 @@ def test_temperature_divides(part: ModuleType) -> None:
     """A temperature of 2 halves the distances between logits, one of 0.5 doubles them."""
     got = warmed(part, [[1.0, 2.0, 4.0]] * 2, [2.0, 0.5])
     right = torch.tensor([[0.5, 1.0, 2.0], [2.0, 4.0, 8.0]]).double().softmax(dim=-1)
-    why = "Logits are divided by the temperature: a high one makes the probabilities more alike."
+    why = "Logits are divided by the temperature: a high one makes the probabilities more equal."
     expect_close(got, right, "the probabilities at temperatures 2 and 0.5", why=why)
 
 

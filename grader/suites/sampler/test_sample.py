@@ -45,7 +45,7 @@ def test_greedy_takes_the_best(part: ModuleType) -> None:
 
 @task("1.7")
 def test_greedy_rows_beside_rows_that_draw(part: ModuleType) -> None:
-    """Greedy rows take the best token at every step, beside rows that draw."""
+    """Greedy rows take the best token at every step, beside rows that sample."""
     logits = readable(6, 20, seed=2) + torch.linspace(0, 0.1, 20)
     params = [GREEDY, SamplingParams(temperature=5.0)] * 3
     best = logits.argmax(dim=-1)[::2].tolist()
@@ -58,7 +58,7 @@ def test_greedy_rows_beside_rows_that_draw(part: ModuleType) -> None:
 
 @task("1.7")
 def test_steps_decide(part: ModuleType) -> None:
-    """Other steps of a request draw other tokens."""
+    """Other steps of a request give other tokens."""
     got = draw(part, torch.zeros(64, 50), [PLAIN] * 64, [7] * 64, list(range(64)))
     why = "The step of a row is part of what its noise is made from, as its seed is."
     many = len(set(got))
@@ -81,48 +81,48 @@ def test_noise_comes_last(part: ModuleType) -> None:
     ):
         got = drawn_set(part, row, params)
         unused = f" (Or {given_in(params).split()[0]} was not applied.)"
-        expect_equal(got, [0], f"the tokens drawn with {given_in(params)}", why=why + unused)
+        expect_equal(got, [0], f"the tokens sampled with {given_in(params)}", why=why + unused)
 
 
 @task("1.7")
 def test_zero_alone_is_greedy(part: ModuleType) -> None:
-    """At the smallest temperature above 0 equally likely tokens are drawn equally often."""
+    """At the smallest temperature above 0 equally likely tokens are sampled equally often."""
     for tiny in (1e-3, 1e-30):
         got = drawn_set(part, torch.tensor([[2.0, 2.0, 1.0]]), SamplingParams(temperature=tiny))
-        why = (
-            "A row is greedy at temperature 0. At any other it draws, and of two best ones either."
-        )
-        expect_equal(got, [0, 1], f"the tokens drawn at temperature {tiny}", why=why)
+        why = "A row is greedy at temperature 0. At any other it samples, and of two best ones either."
+        expect_equal(got, [0, 1], f"the tokens sampled at temperature {tiny}", why=why)
 
 
 @task("1.7")
 def test_tiny_temperatures_draw_the_best(part: ModuleType) -> None:
-    """A tiny temperature draws the best token, a large one still draws a token."""
+    """A tiny temperature gives the best token, a large one still gives a token."""
     logits = torch.tensor([[80.0, 0.0, 79.0], [-9.0, -2.0, -3.0], [1.0, 2.0, 1.5]])
     for tiny in (1e-3, 1e-30, 1e-45):
         got = draw(part, logits, [SamplingParams(temperature=tiny)] * 3, [1, 2, 3], [0] * 3)
         expect_equal(got, [0, 1, 1], f"the tokens at temperature {tiny}")
     got = draw(part, logits, [SamplingParams(temperature=100.0)] * 3, [1, 2, 3], [0] * 3)
-    expect(all(0 <= token < 3 for token in got), f"temperature 100 draws {got} of tokens 0 to 2")
+    expect(all(0 <= token < 3 for token in got), f"temperature 100 gives {got} of tokens 0 to 2")
 
 
 @task("1.7")
 def test_one_possible_token_is_drawn(part: ModuleType) -> None:
-    """-inf for some tokens is no fault of a row: it draws among the others, and only those."""
+    """-inf for some tokens is not an error of a row: it samples among the others only."""
     logits = torch.full((200, 30), -INF)
     logits[:, 7] = -50.0
     got = draw(part, logits[:3], [GREEDY, PLAIN, FILTERED], [1, 2, 3], [0] * 3)
     why = "Only NaN, +inf, or nothing but -inf gives -1."
     expect_equal(got, [7] * 3, "the tokens of rows in which only token 7 is possible", why=why)
     got = draw(part, logits, [SamplingParams(temperature=9.0)] * 200, [1] * 200, list(range(200)))
-    expect_equal(sorted(set(got)), [7], "the tokens drawn where only token 7 is possible", why=why)
+    expect_equal(
+        sorted(set(got)), [7], "the tokens sampled where only token 7 is possible", why=why
+    )
     got = draw(part, torch.zeros(3, 1), [GREEDY, PLAIN, FILTERED], [1, 2, 3], [0] * 3)
     expect_equal(got, [0, 0, 0], "the tokens of a vocabulary of one")
 
 
 @task("1.7")
 def test_penalties_reach_greedy_rows_and_the_others(part: ModuleType) -> None:
-    """Penalties change the logits before anything else: who is best, and what a temperature divides."""
+    """Penalties change the logits before anything else: the best one, and what temperature divides."""
     logits = torch.tensor([[2.0, 1.5, 0.0]])
     penalties = penalties_of([[1, 0, 0]], [[0, 0, 0]], presence=[1.0])
     for params in (GREEDY, SamplingParams(temperature=1e-3), SamplingParams(top_k=1)):
@@ -231,7 +231,7 @@ def test_the_batch_is_not_changed(part: ModuleType) -> None:
 
 @task("1.7")
 def test_what_no_row_asked_for_is_not_done(part: ModuleType) -> None:
-    """A filter that no row uses is not run, and a batch of greedy rows draws no noise."""
+    """A filter that no row uses is not run, and a batch of greedy rows makes no noise."""
     logits = readable(4, 30, seed=1)
     for params, needless in (
         ([PLAIN, GREEDY] * 2, {"apply_penalties", "apply_top_k", "apply_top_p", "apply_min_p"}),

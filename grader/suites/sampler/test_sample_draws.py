@@ -1,4 +1,4 @@
-"""Task 1.7, the draws: what decides them, and how often each token comes."""
+"""Task 1.7, the samples: what they depend on, and how often each token is sampled."""
 
 from types import ModuleType
 
@@ -30,7 +30,7 @@ SURELY_NOT = 1e-9
 KINDS = [GREEDY, PLAIN, FILTERED, SamplingParams(temperature=2.0, top_p=0.5)]
 
 ALONE = (
-    "A draw depends on the row's logits, parameters, seed and step, not on its place or the "
+    "A draw depends on the row's logits, parameters, seed and step, not on its row or the "
     "shape of the batch: a request must answer the same alone, among others, and on every "
     "tensor-parallel rank."
 )
@@ -38,7 +38,7 @@ ALONE = (
 
 @task("1.7")
 def test_a_draw_is_the_same_in_any_batch(part: ModuleType) -> None:
-    """A request draws the same tokens alone, in any row of any batch, and when asked again."""
+    """A request gets the same tokens alone, in any row of any batch, and when asked again."""
     logits = readable(1, 40, seed=11)
     for step in range(20):
         for place, size in ((0, 1), (0, 3), (2, 3), (4, 6)):
@@ -57,13 +57,13 @@ def test_a_draw_is_the_same_in_any_batch(part: ModuleType) -> None:
 
 @task("1.7")
 def test_a_sampler_remembers_nothing(part: ModuleType) -> None:
-    """A sampler that has drawn before draws what a new one draws."""
+    """A sampler that was used before gives what a new one gives."""
     logits, params = readable(3, 40, seed=3), [PLAIN, FILTERED, SamplingParams(top_k=9)]
     sampler = part.Sampler()
     for step in range(6):
         note("# by a new Sampler:")
         new = draw(part, logits, params, [7, 8, 9], [step] * 3)
-        note("# by one that has drawn every step so far:")
+        note("# by one that was used for every step so far:")
         got = draw(part, logits, params, [7, 8, 9], [step] * 3, sampler=sampler)
         why = (
             "The engine keeps one Sampler for all its steps. What it counts or keeps from call to call "
@@ -74,14 +74,14 @@ def test_a_sampler_remembers_nothing(part: ModuleType) -> None:
 
 @task("1.7")
 def test_every_bit_of_a_seed_decides(part: ModuleType) -> None:
-    """Other seeds draw other tokens, whichever of the 64 bits differs, the sign too."""
+    """Other seeds give other tokens, whichever of the 64 bits differs, the sign too."""
     steps, rows = list(range(64)), torch.zeros(64, 50)
     sequences = {
         tuple(draw(part, rows, [PLAIN] * 64, [seed] * 64, steps))
         for seed in (7, 8, 7 + (1 << 32), 7 + (1 << 62), 7 - (1 << 63), -7)
     }
-    why = "Two requests with different seeds must not answer alike; all 64 bits of a seed count."
-    expect(len(sequences) == 6, "different seeds draw the same 64 tokens", why=why)
+    why = "Two requests with different seeds must not get the same answer; all 64 bits of a seed count."
+    expect(len(sequences) == 6, "different seeds give the same 64 tokens", why=why)
 
 
 DISTRIBUTIONS = [
@@ -108,7 +108,7 @@ def test_draws_follow_the_distribution(part: ModuleType) -> None:
         wrong = ((counts > 0) & (right == 0)).nonzero().flatten().tolist()
         expect(
             not wrong,
-            f"with {given_in(params)}, tokens {wrong} are drawn, which are ruled out",
+            f"with {given_in(params)}, tokens {wrong} are sampled, which are ruled out",
         )
         chance = chi_square_chance(counts[right > 0], right[right > 0])
         shares = [round(float(share), 3) for share in counts / counts.sum()]
@@ -116,7 +116,9 @@ def test_draws_follow_the_distribution(part: ModuleType) -> None:
             f"with {given_in(params)}, tokens come with shares {shares} instead of "
             f"{[round(float(p), 3) for p in right]}"
         )
-        why = "argmax(logits + Gumbel noise) draws from softmax(logits); noise comes after the filters."
+        why = (
+            "argmax(logits + Gumbel noise) samples from softmax(logits); noise comes after filters."
+        )
         expect(chance > SURELY_NOT, problem, why=why)
 
 
@@ -134,7 +136,7 @@ def batches(draw: st.DrawFn) -> list[tuple[int, SamplingParams, int, int]]:
 def test_any_row_draws_the_same_alone(
     part: ModuleType, rows: list[tuple[int, SamplingParams, int, int]], data: st.DataObject
 ) -> None:
-    """Whatever stands around a row, it draws what it draws alone."""
+    """A row gives the same token alone and beside any other rows."""
     made = [(readable(1, 12, number), params, seed, step) for number, params, seed, step in rows]
     logits, params, seeds, steps = (list(column) for column in zip(*made, strict=True))
     together = draw(part, torch.cat(logits), params, seeds, steps)

@@ -1,4 +1,4 @@
-"""Task 6.6: which requests are let in, and when."""
+"""Task 6.6: which requests are admitted, and when."""
 
 from typing import Any
 
@@ -35,7 +35,7 @@ def test_as_many_as_fit_the_budget(part: Any) -> None:
     toy = Toy(Settings(token_budget=10), part)
     for prompt in (A[:5], B[:4], A[1:7], B[2:5]):
         toy.add(prompt, max_tokens=2)
-    why = "One request after the other is let in; the last one gets a chunk of what is left."
+    why = "One request after the other is admitted; the last one gets a chunk of what is left."
     shares = ["r0: tokens 0..4, samples", "r1: tokens 0..3, samples", "r2: token 0"]
     expect_shares(toy.step(), shares, why, "the first step")
     expect_equal((toy.scheduler.num_running, toy.scheduler.num_waiting), (3, 1), "running, waiting")
@@ -148,7 +148,7 @@ def test_a_request_preempted_in_flight(part: Any) -> None:
         toy = crowd(part, num_host_blocks, ahead=2, prefix_caching=False)
         victim = the_preempted(toy)
         why = (
-            "The step in flight draws a token of r1. To compute r1 again that token is needed, and "
+            "The step in flight samples a token of r1. To compute r1 again that token is needed, and "
             "control has not read it yet."
         )
         toy.finish(toy.requests[0])
@@ -163,7 +163,7 @@ def test_a_request_preempted_in_flight(part: Any) -> None:
 
 @graded("6.6")
 def test_a_chunk_preempted_in_flight(part: Any) -> None:
-    """A request preempted with a chunk in flight waits for that step, though it draws nothing."""
+    """A request preempted with a chunk in flight waits for that step, though it samples nothing."""
     toy = Toy(Settings(num_blocks=5, token_budget=8, policy="priority"), part)
     toy.add(A[:7], max_tokens=9, priority=0)
     toy.step()
@@ -174,7 +174,7 @@ def test_a_chunk_preempted_in_flight(part: Any) -> None:
     toy.finish(toy.requests[0])
     why = (
         "r1's chunk is in flight until its result is there. num_in_flight says so; num_unread does not, "
-        "since a chunk draws no token."
+        "since a chunk samples no token."
     )
     expect_shares(toy.begin(), [], why, "the step while r1's chunk is in flight")
     expect_right_end(toy, why)

@@ -10,7 +10,7 @@ from yaie.core.request import FinishReason, Request, RequestStatus
 
 ON_ITS_WAY = (
     "After advance the next step can be planned: what this one computes counts as computed, and the "
-    "token that it draws counts in num_tokens, though its value is not known yet."
+    "token that it samples counts in num_tokens, though its value is not known yet."
 )
 RESULT = (
     "What advance has added to num_in_flight and num_unread, update takes off again, and no more."
@@ -37,7 +37,7 @@ COUNTS = "num_computed_tokens, num_in_flight and num_unread of"
 
 @graded("6.8")
 def test_on_its_way(part: Any) -> None:
-    """advance counts a step's tokens as computed and in flight, and those that it draws as unread."""
+    """advance counts a step's tokens as computed and in flight, and those that it samples as unread."""
     toy = Toy(Settings(token_budget=10), part)
     (short,) = toy.add(A[:6], max_tokens=4)
     (long,) = toy.add(B[:12], max_tokens=4)
@@ -45,7 +45,7 @@ def test_on_its_way(part: Any) -> None:
     expect_equal(
         counts(short), (6, 6, 1), f"{COUNTS} r0, with its prompt in flight", why=ON_ITS_WAY
     )
-    why = "A chunk that ends before its prompt draws no token."
+    why = "A chunk that ends before its prompt samples no token."
     expect_equal(counts(long), (4, 4, 0), f"{COUNTS} r1, with a chunk in flight", why=why)
     known = (short.num_output_tokens, short.num_tokens)
     expect_equal(known, (0, 7), "num_output_tokens and num_tokens of r0", why=ON_ITS_WAY)
@@ -174,7 +174,7 @@ def test_rejected_drafts(part: Any) -> None:
         wrong = [(token + 1) % 5 for token in toy.expected()[0][1 + right : 4]]
         toy.begin({request: [*drafts, *wrong]})
         expect_equal(counts(request), (10, 4, 4), f"{COUNTS} r0, with 3 drafts in flight",
-                     why="A token and three drafts are computed, and as many may be drawn.")  # fmt: skip
+                     why="A token and three drafts are computed, and four may be sampled.")  # fmt: skip
         toy.take()
         what = f"of r0, with {right} of 3 drafts right"
         expect_equal(counts(request), (7 + right, 0, 0), f"{COUNTS[:-3]} {what}", why=REJECTED)

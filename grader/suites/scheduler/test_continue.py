@@ -17,7 +17,7 @@ from yaie.core.request import Request
 
 ONE_RULE = (
     "A request computes the tokens that have no K and V yet, from num_computed_tokens on. That is the "
-    "whole prompt at first, and later the one token that was drawn last."
+    "whole prompt at first, and later the one token that was sampled last."
 )
 CHUNK = (
     "A chunk ends where the budget does; its blocks and keys end there as well, not at the end of the "
@@ -25,7 +25,7 @@ CHUNK = (
 )
 DECODES_FIRST = (
     "A decode costs a single token and a client waits for it. A long prompt may take all that is left, "
-    "but if it takes the decodes' tokens too, every answer stands still until it is computed."
+    "but if it takes the decodes' tokens too, every answer pauses until it is computed."
 )
 
 
@@ -38,7 +38,7 @@ def test_nothing_to_do(part: Any) -> None:
 
 @graded("6.4")
 def test_a_prompt_then_one_token_a_step(part: Any) -> None:
-    """A request computes its prompt in one step, and then the token that it drew last."""
+    """A request computes its prompt in one step, and then the token that it sampled last."""
     toy = Toy(Settings(), part)
     toy.add(A[:6], max_tokens=3)
     for shares in (
@@ -152,7 +152,7 @@ def tell_next(request: Request) -> str:
 
 @graded("6.4")
 def test_single_tokens_stand_before_chunks(part: Any) -> None:
-    """In the plan single tokens come first, also those of requests that are let in behind a chunk."""
+    """In the plan single tokens come first, also those of requests that are admitted behind a chunk."""
     toy = Toy(Settings(token_budget=16), part)
     toy.add(A[:9])
     toy.run()
@@ -167,14 +167,14 @@ def test_single_tokens_stand_before_chunks(part: Any) -> None:
 
 @graded("6.4")
 def test_the_next_step_is_planned_before_the_result(part: Any) -> None:
-    """A request goes on behind a step in flight, with the token that it draws, though that is unread."""
+    """A request goes on behind a step in flight, with the unread token that this step samples."""
     toy = Toy(Settings(ahead=1), part)
     toy.add(A[:6], max_tokens=4)
     unread = (
-        "num_tokens counts the tokens that steps in flight draw. The worker has them already; only "
+        "num_tokens counts the tokens that steps in flight sample. The worker has them already; only "
         "this side has not read them."
     )
-    third = "The token in flight is its third of four: it has one more to draw, and goes on."
+    third = "The token in flight is its third of four: it has one more to sample, and goes on."
     for number, shares, why in (
         (1, "r0: tokens 0..5, samples", ONE_RULE),
         (2, "r0: token 6, samples", unread),
@@ -201,7 +201,7 @@ def test_a_last_token_in_flight_is_waited_for(part: Any) -> None:
                 toy.take()
         expect_shares(
             toy.begin(), [f"r1: token {5 + count}, samples"],
-            f"The step in flight draws token {count} of {count} of r0. With it r0 ends, whatever the "
+            f"The step in flight samples token {count} of {count} of r0. With it r0 ends, whatever the "
             "token is: what another step computes for it is thrown away.",
             "the step after that",
         )  # fmt: skip
@@ -231,7 +231,7 @@ def test_drafts_in_flight_are_waited_for(part: Any) -> None:
     toy.add(B[:6], max_tokens=20)
     toy.step()
     toy.begin({request: [0, 0]})
-    why = "How many of the two drafts are right only the result tells, and so where r0 goes on."
+    why = "Only the result says how many of the two drafts are right, and so where r0 goes on."
     expect_shares(
         toy.begin(), ["r1: token 7, samples"], why, "the step while r0's drafts are verified"
     )

@@ -17,7 +17,7 @@ from grader.suites.scheduler.bench import (
 from grader.suites.scheduler.parts import graded
 
 ONE_WALK = (
-    "Room is made in one walk over those that run, by rank, single tokens and chunks alike: the turn of "
+    "Room is made in one walk over those that run, by rank, for single tokens and chunks: the turn of "
     "the last in rank, which is preempted, has not come then. With two walks, single tokens first, a "
     "chunk can preempt a request whose token is in the plan already."
 )

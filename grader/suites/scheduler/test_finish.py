@@ -1,4 +1,4 @@
-"""Task 6.9: how a request ends, wherever it stands."""
+"""Task 6.9: how a request ends, in any state."""
 
 from typing import Any
 
@@ -93,7 +93,7 @@ def test_how_it_ended(part: Any) -> None:
     toy.finish(request, FinishReason.ABORT)
     expect_equal(
         request.finish_reason, FinishReason.LENGTH, "its finish reason after a second finish",
-        why="A client may leave at the moment in which its answer is complete. The first reason stands.",
+        why="A client may leave at the moment in which its answer is complete. The first reason stays.",
     )  # fmt: skip
     expect_equal(other.status, RequestStatus.RUNNING, "the status of r1, which has not ended")
     expect_right(toy, "The second finish must not touch another request.")

@@ -96,7 +96,7 @@ def test_a_preempted_request_keeps_its_place(part: ModuleType) -> None:
 
 @task("6.1")
 def test_leave_from_anywhere(part: ModuleType) -> None:
-    """A request that is aborted leaves the queue wherever it stands."""
+    """A request that is aborted leaves the queue wherever it is."""
     for gone in range(4):
         start_script()
         queue, requests = queue_of(part, "fcfs", 0, 0, 0, 0)
@@ -166,7 +166,7 @@ def test_rank_by_priority(part: ModuleType) -> None:
 
 @task("6.2")
 def test_leave_a_priority_queue_from_anywhere(part: ModuleType) -> None:
-    """A request that is aborted leaves the queue wherever it stands, and does not come up again."""
+    """A request that is aborted leaves the queue wherever it is, and does not come up again."""
     for gone in range(5):
         start_script()
         queue, requests = queue_of(part, "priority", 2, 0, 1, 0, -3)
@@ -197,7 +197,7 @@ def test_equals_come_back_in_order_of_arrival(part: ModuleType) -> None:
     for request in (second, first):
         request.num_preemptions = 1
         queue.push_front(request)
-    why = "The last in rank is preempted first. Arrival decides among equals, whoever came back."
+    why = "The last in rank is preempted first. Arrival decides among equals, also after a preemption."
     expect_equal(in_order(queue), ["r0", "r1", "r2"], "the order in which they leave", why=why)
     expect(queue.rank(first) < queue.rank(second), "r1 ranks before r0", why=why)
 

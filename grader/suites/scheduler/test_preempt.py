@@ -24,14 +24,14 @@ KEPT = (
     "K and V are computed again, and the next token follows on the last."
 )
 MID_FLIGHT = (
-    "A preemption does not call back the step in flight: it still draws a token, and the request keeps "
+    "A preemption does not cancel the step in flight: it still samples a token, and the request keeps "
     "it. Until update, num_in_flight and num_unread say so."
 )
 
 
 ON_THE_HOST = (
     "What the step in flight computes is moved to the host with the rest: on one device the copy runs "
-    "after that step. Only the token that it draws has no K and V."
+    "after that step. Only the token that it samples has no K and V."
 )
 
 
@@ -112,7 +112,7 @@ def test_what_others_hold_is_not_taken_for_nothing(part: Any) -> None:
 
 @graded("6.7")
 def test_it_comes_back_before_those_that_never_ran(part: Any) -> None:
-    """Preempted requests stand at the front of the queue, in their old order."""
+    """Preempted requests are at the front of the queue, in their old order."""
     toy = Toy(Settings(num_blocks=8, max_num_seqs=3), part)
     for prompt in (A[:10], B[:5], A[2:8]):
         toy.add(prompt, max_tokens=16)
@@ -143,7 +143,7 @@ def test_its_own_blocks_are_found_again(part: Any) -> None:
     expect(
         share is not None and share.start > 0,
         "r1 computes all its tokens again, though some of its blocks are still cached",
-        why="`free` files what is computed, for it to be found again, so it must be told how much "
+        why="`free` files what is computed, for it to be found again, so it must know how much "
         "that is: num_computed_tokens is set to 0 after it, not before.",
     )
     expect_right(toy, KEPT)
@@ -156,7 +156,7 @@ def test_swapped_blocks_go_to_the_host(part: Any) -> None:
     until_preempted(toy)
     victim = toy.requests[1]
     expect_equal(victim.status, RequestStatus.SWAPPED, "the status of r1")
-    why = "Its K and V are in the host pool; only the token drawn last has none."
+    why = "Its K and V are in the host pool; only the token sampled last has none."
     expect_equal(
         victim.num_computed_tokens, victim.num_tokens - 1, "num_computed_tokens of r1", why=why
     )
@@ -185,7 +185,7 @@ def test_without_swap_the_host_is_left_alone(part: Any) -> None:
 
 @graded("6.7")
 def test_preempted_in_mid_flight(part: Any) -> None:
-    """A request that is preempted with a step in flight keeps the token that this step draws."""
+    """A request that is preempted with a step in flight keeps the token that this step samples."""
     for num_host_blocks, status in (
         (RECOMPUTE, RequestStatus.PREEMPTED),
         (SWAP, RequestStatus.SWAPPED),
@@ -234,9 +234,7 @@ def test_what_was_cached_at_first_is_still_told(part: Any) -> None:
     toy.add(A[:9], max_tokens=12)
     (victim,) = toy.add(B[:9], max_tokens=12)
     until_preempted(toy)
-    why = (
-        "Clients are told it as the part of their prompt that was cached; it is no count of blocks."
-    )
+    why = "Clients get it as the part of their prompt that was cached; it is not a count of blocks."
     expect_equal(victim.num_cached_tokens, 8, "num_cached_tokens of r2, preempted", why=why)
 
 

@@ -43,7 +43,7 @@ def test_a_request_that_is_not_admitted_holds_nothing(part: Any) -> None:
 
 @graded("6.5")
 def test_room_for_the_whole_sequence(part: Any) -> None:
-    """A long prompt is let in when all of it fits, not when its first chunk does."""
+    """A long prompt is admitted when all of it fits, not when its first chunk does."""
     toy = Toy(Settings(num_blocks=6, token_budget=4), part)
     toy.add(A[:12], max_tokens=4)
     (long,) = toy.add(B[:16], max_tokens=4)
@@ -70,7 +70,7 @@ def test_a_preempted_request_comes_back_whole(part: Any) -> None:
 
 @graded("6.5")
 def test_room_for_the_output_too(part: Any) -> None:
-    """A preempted request is let in when prompt and output fit, not when its prompt does."""
+    """A preempted request is admitted when prompt and output fit, not when its prompt does."""
     toy = Toy(Settings(num_blocks=7, token_budget=4, prefix_caching=False), part)
     toy.add(A[:9], max_tokens=16)
     toy.add(B[:9], max_tokens=16)
@@ -84,7 +84,7 @@ def test_room_for_the_output_too(part: Any) -> None:
 
 @graded("6.5")
 def test_room_is_counted_in_blocks(part: Any) -> None:
-    """A prompt that just fits beside the others is let in, chunk by chunk or whole."""
+    """A prompt that just fits beside the others is admitted, chunk by chunk or whole."""
     for budget in (3, 4, 5, 16):
         start_script()
         toy = Toy(Settings(num_blocks=5, token_budget=budget), part)
@@ -100,7 +100,7 @@ def test_room_is_counted_in_blocks(part: Any) -> None:
 
 @graded("6.5")
 def test_the_watermark(part: Any) -> None:
-    """Beside others a request is let in only if `watermark` blocks stay free; alone it always may."""
+    """Beside others a request is admitted only if `watermark` blocks stay free; alone always."""
     toy = Toy(Settings(num_blocks=6, watermark=2), part)
     toy.add(A[:9], max_tokens=2)
     toy.add(B[:5], max_tokens=2)
@@ -171,7 +171,7 @@ def test_the_watermark_beside_one_that_waits(part: Any) -> None:
 
 @graded("6.5")
 def test_the_watermark_for_one_that_comes_back(part: Any) -> None:
-    """A preempted request is let in again beside others only if `watermark` blocks stay free."""
+    """A preempted request is admitted again beside others only if `watermark` blocks stay free."""
     for num_host_blocks in (0, 16):
         start_script()
         settings = Settings(
@@ -187,8 +187,8 @@ def test_the_watermark_for_one_that_comes_back(part: Any) -> None:
         status = RequestStatus.SWAPPED if num_host_blocks else RequestStatus.PREEMPTED
         why = (
             "r0 runs with 4 of 7 blocks, and r2 needs the other 3: none would stay free, and r2 would "
-            "be preempted again as soon as r0 grows. Those that come back are let in by the same rule, "
-            "from the host as well."
+            "be preempted again as soon as r0 grows. Those that come back are admitted by the same "
+            "rule, from the host as well."
         )
         expect_equal(
             victim.status, status, "the status of r2, for which 3 blocks are free", why=why
@@ -233,11 +233,11 @@ def test_running_requests_stand_in_order_of_rank(part: Any) -> None:
     toy.add(B[:5], max_tokens=12, priority=-1)
     toy.add(A[3:8], max_tokens=12, priority=0)
     preempted = [the_preempted(toy).request_id]
-    why = "The last in rank is preempted: that is r0, though it was let in first."
+    why = "The last in rank is preempted: that is r0, though it was admitted first."
     expect_equal(preempted, ["r0"], "which request is preempted when blocks run out", why=why)
 
 
 @graded("6.5")
 def test_any_life(part: Any) -> None:
-    """Whatever arrives and crowds the pool: what is let in has room, and the tokens are right."""
+    """Whatever arrives and crowds the pool: what is admitted has room, and the tokens are right."""
     play_any(part, any_settings(), 20)

@@ -21,7 +21,7 @@ GONE = (
     "and the next list in the result is the next request's."
 )
 AT_ONCE = (
-    "What was computed is filed when the result is there: others that begin alike find it while the "
+    "What was computed is filed when the result is there: others with that beginning find it while the "
     "first is still running."
 )
 GIVEN_BACK = (
@@ -31,7 +31,7 @@ GIVEN_BACK = (
 
 @graded("6.8")
 def test_only_what_was_computed(part: Any) -> None:
-    """After a chunk num_computed_tokens stands at the end of the chunk, and no token is gained."""
+    """After a chunk num_computed_tokens is at the end of the chunk, and no token is gained."""
     toy = Toy(Settings(token_budget=8), part)
     (short,) = toy.add(A[:3], max_tokens=4)
     (long,) = toy.add(B[:12], max_tokens=4)
@@ -40,7 +40,7 @@ def test_only_what_was_computed(part: Any) -> None:
     why = "r1 has computed a part of its prompt; no token can follow on that."
     expect_equal(advanced, [short], "the requests that update returns", why=why)
     expect_equal(long.num_computed_tokens, 5, "num_computed_tokens of r1", why=why)
-    why = "The token that was drawn has no K and V until the next step computes it."
+    why = "The token that was sampled has no K and V until the next step computes it."
     expect_equal(short.num_computed_tokens, 3, "num_computed_tokens of r0", why=why)
 
 

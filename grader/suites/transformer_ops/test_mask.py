@@ -1,4 +1,4 @@
-"""Task 2.5: who sees whom."""
+"""Task 2.5: which query sees which keys."""
 
 from types import ModuleType
 
@@ -39,7 +39,7 @@ def expect_mask(
 @task("2.5")
 def test_a_query_sees_itself_and_what_is_before_it(part: ModuleType) -> None:
     """A query sees its own key and all before it, and none after it."""
-    why = "Query j of a prompt stands at position j: it sees keys 0 to j, its own among them."
+    why = "Query j of a prompt is at position j: it sees keys 0 to j, its own among them."
     expect_mask(part, [3], 3, 3, why=why)
 
 
@@ -56,10 +56,10 @@ def test_the_last_query_stands_at_the_last_key(part: ModuleType) -> None:
 
 @task("2.5")
 def test_padding_is_hidden(part: ModuleType) -> None:
-    """Keys from kv_lens[i] on are padding of row i; its queries stand before them."""
+    """Keys from kv_lens[i] on are padding of row i; its queries are before them."""
     why = (
-        "Rows have different lengths: the last query of row i stands at kv_lens[i] - 1, not at tk - 1, "
-        "and nobody sees the padding."
+        "Rows have different lengths: the last query of row i is at kv_lens[i] - 1, not at tk - 1, "
+        "and no query sees the padding."
     )
     expect_mask(part, [2, 5, 3], 2, 6, why=why)
 

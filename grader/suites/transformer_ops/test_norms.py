@@ -153,7 +153,7 @@ def test_fused_keeps_the_weight(part: ModuleType) -> None:
     normed, total = expect_pair(pair, "fused_add_rms_norm")
     expect_close(weight, before, "the weight afterwards", rtol=0, atol=0, why="It is the model's.")
     total.zero_()
-    why = "Whoever adds to the residual in place must not change the normed tensor with it."
+    why = "An addition to the residual in place must not change the normed tensor."
     expect(bool(normed.any()), "the norm and the sum share memory", why=why)
 
 

@@ -52,7 +52,7 @@ def test_positions_pick_the_row_of_the_tables(part: ModuleType) -> None:
     x = torch.tensor([[[1.0, 0.0, 0.0, 0.0]]]).expand(3, 1, 4).clone()
     got = expect_pair(ops_of(part).rope(x, x.clone(), torch.tensor([1, 0, 1]), *QUARTER), "rope")
     turned, still = [0.0, 0.0, 1.0, 0.0], [1.0, 0.0, 0.0, 0.0]
-    why = "A flat batch holds tokens of many sequences: `positions` says where each one stands."
+    why = "A flat batch holds tokens of many sequences: `positions` says where each one is."
     right = torch.tensor([turned, still, turned])[:, None]
     expect_near(got[0], right, F32, "q of three tokens at positions 1, 0, 1", why=why)
     expect_near(got[1], right, F32, "k of three tokens at positions 1, 0, 1", why=why)

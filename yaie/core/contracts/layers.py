@@ -44,7 +44,7 @@ class TransformerOps(Protocol):
         """[n, tq, tk] of `dtype`, added to attention scores: 0 where a query sees a key, else -inf.
 
         kv_lens: [n] int, the real keys of each row, at least tq; the rest of tk is padding. The last of
-        the tq queries of row i stands at position kv_lens[i] - 1, and sees the `window` keys that end
+        the tq queries of row i is at position kv_lens[i] - 1, and sees the `window` keys that end
         with its own position, or all before it if that is None.
         """
         ...

@@ -1,4 +1,4 @@
-"""Lab 3: who owns which block of the KV pool, and which request uses it."""
+"""Lab 3: the blocks of the KV pool, and which request uses which."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 
 # ANCHOR: block_manager
 class BlockManager(Protocol):
-    """Lab 3. Owns the blocks of the device pool and of the host pool, and who holds which.
+    """Lab 3. Owns the blocks of the device pool and of the host pool, and knows which are held.
 
-    A block is free or has a reference count of at least 1: one for each block table it stands in, and
+    A block is free or has a reference count of at least 1: one for each block table it is in, and
     one for each `hold`. Only `free`, `release`, `replace` and `swap_out` make it free again.
     """
 
@@ -51,7 +51,7 @@ class BlockManager(Protocol):
         ...
 
     def hold(self, block_ids: Sequence[int]) -> None:
-        """Add a reference that stands in no table (the radix tree's). Raises on a free block."""
+        """Add a reference that is in no table (the radix tree's). Raises on a free block."""
         ...
 
     def release(self, block_ids: Sequence[int]) -> None:

@@ -18,7 +18,7 @@ class RadixTree(Protocol):
 
     @property
     def num_evictable(self) -> int:
-        """Blocks in nodes that nobody has locked. O(1)."""
+        """Blocks in nodes that are not locked. O(1)."""
         ...
 
     def peek(self, token_ids: list[int], max_blocks: int) -> list[int]:

@@ -10,13 +10,13 @@ if TYPE_CHECKING:
 
 # ANCHOR: sampler
 class Sampler(Protocol):
-    """Lab 1. Draws one token for each row of a batch, in one call, on the logits' device."""
+    """Lab 1. Samples one token for each row of a batch, in one call, on the logits' device."""
 
     def sample(self, logits: "Tensor", batch: "SamplingBatch") -> "Tensor":
-        """Draw from `logits` [n, vocab] (float32, may be overwritten); returns [n] int64.
+        """Sample from `logits` [n, vocab] (float32, may be overwritten); returns [n] int64.
 
         A row that holds NaN or +inf, or nothing but -inf, gives -1 and disturbs no other row.
-        A row's draw depends on its logits, its parameters, its seed and its step, on nothing else.
+        A row's token depends on its logits, its parameters, its seed and its step, on nothing else.
         """
         ...
 

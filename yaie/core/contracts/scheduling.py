@@ -1,4 +1,4 @@
-"""Lab 6: who runs when, and what each step computes."""
+"""Lab 6: which requests run when, and what each step computes."""
 
 from typing import TYPE_CHECKING, Protocol
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 # ANCHOR: scheduling_policy
 class SchedulingPolicy(Protocol):
-    """Lab 6. Who matters more: the order of admission, and who keeps its blocks when they run out.
+    """Lab 6. Ranks requests: the order of admission, and which keep their blocks when they run out.
 
     Rank decides among equals. In each step the running requests that need a single token come first,
     in ascending rank, then those that compute chunks, in ascending rank, with what budget is left. A
@@ -35,7 +35,7 @@ class SchedulingPolicy(Protocol):
         ...
 
     def remove(self, request: "Request") -> None:
-        """Take one request out of the queue, wherever it stands."""
+        """Take one request out of the queue, wherever it is."""
         ...
 
     def __len__(self) -> int: ...
@@ -53,7 +53,7 @@ class Scheduler(Protocol):
         ...
 
     def schedule(self) -> "StepPlan":
-        """Plan one step: who runs, how many tokens each, what is swapped or copied before.
+        """Plan one step: which requests run, how many tokens each, what is swapped or copied before.
 
         While work exists the plan schedules at least one token or reports a failed request, unless all
         must wait for a step in flight. These wait: a request whose unread tokens are its last, or are
@@ -66,14 +66,14 @@ class Scheduler(Protocol):
         """The plan is on its way: move every request in it on as planned. Called once for each plan,
         before the next `schedule`.
 
-        The tokens that it computes are in flight until `update`, those that it draws are *unread*.
+        The tokens that it computes are in flight until `update`, those that it samples are *unread*.
         """
         ...
 
     def update(self, plan: "StepPlan", token_ids: "list[list[int]]") -> "list[Request]":
         """Take over the step's result. Called once for each plan, in order, after `advance`.
 
-        token_ids: for each scheduled request that `samples`, in order, the tokens it drew: one, up to
+        token_ids: for each scheduled request that `samples`, in order, the tokens it sampled: one, up to
         one more than it had drafts, or none if it failed. Rejected drafts are taken back. What the step
         computed is filed for others now. Returns the requests that gained tokens and are still alive, in
         the same order; one that was finished since the plan was made is left as it is.
@@ -81,7 +81,7 @@ class Scheduler(Protocol):
         ...
 
     def finish(self, request: "Request", reason: "FinishReason") -> None:
-        """End a request, wherever it stands, and give back what it holds. Twice is harmless."""
+        """End a request in any state, and give back what it holds. Twice is harmless."""
         ...
 
     @property

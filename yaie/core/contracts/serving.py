@@ -60,7 +60,7 @@ class ModelService(Protocol):
         options: "PromptOptions | None" = None,
     ) -> list[int]:
         """The prompt of a conversation, with the functions that the model may call. options: how it
-        ends, and what the chat template is told besides.
+        ends, and what else the chat template is given.
 
         Raises InvalidRequestError that names the bad message, or tools that the model cannot call.
         """
@@ -170,7 +170,7 @@ class ApiServer(Protocol):
         ...
 
     def Answering(self, stream: OutputStream, reply: Reply) -> Any:
-        """Stands around all that takes outputs from a stream, and closes it."""
+        """Surrounds all that takes outputs from a stream, and closes it."""
         ...
 
 

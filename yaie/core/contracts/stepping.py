@@ -66,7 +66,7 @@ class EngineCore(Protocol):
         ...
 
     def take(self, plan: "StepPlan", outcome: "StepOutcome") -> "list[RequestOutput]":
-        """Take over what came of a plan: tokens become text, requests end, and the scheduler is told.
+        """Take over what came of a plan: tokens become text, and requests end, at the scheduler too.
 
         Returns what each touched request gained, the last outputs of `plan.failed` and of
         `outcome.failed` first. The former are taken before anything is aborted. The engine's overlapped

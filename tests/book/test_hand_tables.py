@@ -1,0 +1,221 @@
+"""Tables that were worked out by hand: computed again, from the reference or by the rule."""
+
+import math
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from book.tools.traces import reference
+from book.tools.traces._timeline import BLOCK_SIZE, FOUR, Share, Watched
+from tests.book.reading import SOURCE
+from yaie.core.batch import StepPlan
+from yaie.core.params import SamplingParams
+from yaie.core.request import FinishReason, Request
+
+SYSTEM = 36  # tokens that the prompts of A to D begin with
+
+
+def table(page: str, first_cell: str) -> list[list[str]]:
+    """The rows below the header that begins with this cell, each a list of its cells."""
+    lines = iter((SOURCE / f"{page}.md").read_text("utf-8").splitlines())
+    for line in lines:
+        if cells(line)[:1] == [first_cell]:
+            next(lines)  # the ruler
+            return list(rows(lines))
+    raise LookupError(f"{page}.md has no table that begins with {first_cell!r}")
+
+
+def rows(lines: Iterator[str]) -> Iterator[list[str]]:
+    for line in lines:
+        if not line.startswith("|"):
+            return
+        yield cells(line)
+
+
+def cells(line: str) -> list[str]:
+    return [cell.strip() for cell in line.strip().strip("|").split("|")]
+
+
+def numbers(cell: str) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", cell)]
+
+
+class Running:
+    """The reference's scheduler, without a model, on requests of the running example."""
+
+    def __init__(self, names: str, *, blocks: int, budget: int, prefix: int = 0) -> None:
+        """prefix: how many tokens all prompts begin with; 0: there is no prefix cache."""
+        memory, package = reference("paged_cache"), reference("scheduler")
+        self.blocks = memory.BlockManager(blocks, BLOCK_SIZE)
+        tree = reference("radix_tree").RadixTree(BLOCK_SIZE) if prefix else None
+        cache = memory.KVCacheManager(self.blocks, tree)
+        policy = package.POLICIES["fcfs"](cache)
+        under = package.Scheduler(cache, policy, max_num_seqs=8, token_budget=budget)
+        self.scheduler = Watched(under, self.blocks)
+        self.requests = {
+            name: Request(
+                name,
+                [*range(prefix), *(1000 * ord(name) + i for i in range(FOUR[name][0] - prefix))],
+                SamplingParams(),
+                arrival=number,
+                max_tokens=FOUR[name][1],
+            )
+            for number, name in enumerate(names)
+        }
+        for request in self.requests.values():
+            self.scheduler.add(request)
+
+    def step(self) -> dict[str, Share]:
+        plan = self.scheduler.schedule()
+        self.scheduler.advance(plan)
+        self.take(plan)
+        return self.scheduler.moments[-1].shares
+
+    def take(self, plan: StepPlan) -> None:
+        tokens = [[0] for item in plan.scheduled if item.samples]
+        for request in self.scheduler.update(plan, tokens):
+            if request.num_output_tokens >= request.max_tokens:
+                self.scheduler.finish(request, FinishReason.LENGTH)
+
+
+def written(share: Share | None) -> str:
+    """A share as the scheduler's chapter writes it: first to last token, a star if it samples."""
+    if share is None:
+        return ""
+    last = share.start + share.num_tokens - 1
+    span = str(last) if share.num_tokens == 1 else f"{share.start} to {last}"
+    return f"{span} *" if share.draws else span
+
+
+@pytest.mark.parametrize(("which", "prefix"), [(0, 0), (1, SYSTEM)])
+def test_the_plans_of_the_scheduler_s_chapter(which: int, prefix: int) -> None:
+    text = (SOURCE / "scheduler.md").read_text("utf-8")
+    headers = re.split(r"^\| step \| A \| B \| C \| D \| tokens \|\n", text, flags=re.M)
+    _, *lines = headers[which + 1].splitlines()
+    running = Running("ABCD", blocks=64, budget=64, prefix=prefix)
+    for number, *shares, tokens in rows(iter(lines)):
+        plan = running.step()
+        assert shares == [written(plan.get(name)) for name in "ABCD"], f"step {number}"
+        assert numbers(tokens)[-1] == sum(share.num_tokens for share in plan.values())
+
+
+def test_the_request_that_is_preempted() -> None:
+    running = Running("AB", blocks=8, budget=512)
+    a, b = running.requests.values()
+    hand = {numbers(row[0])[0]: row[1:] for row in table("scheduler", "after step")}
+    assert list(hand) == [17, 18, 30, 31]
+    for step in range(1, 32):
+        running.step()
+        if step not in hand:
+            continue
+        in_a, in_b, free = map(numbers, hand[step])
+        blocks_of = {
+            name: len(running.blocks.get_physical_blocks(name)) for name in running.requests
+        }
+        if not a.is_finished:
+            assert in_a == [a.num_tokens, blocks_of["A"]], f"A after step {step}"
+        assert in_b == [b.num_tokens, b.num_computed_tokens, blocks_of["B"]], f"B after {step}"
+        assert free == [running.blocks.num_free]
+        if step == 18:
+            assert "Its 64 tokens are kept, of which 17 are its answer" in _words("scheduler")
+            assert (b.num_tokens, b.num_output_tokens) == (64, 17)
+    assert a.is_finished
+    assert b.num_output_tokens == 18
+
+
+def test_what_a_step_ahead_counts() -> None:
+    running = Running("A", blocks=8, budget=512)
+    [request] = running.requests.values()
+    request.token_ids[:] = request.token_ids[:6]
+    request.num_prompt_tokens = 6
+    columns = []
+    plans = []
+    for _ in range(2):
+        plans.append(running.scheduler.schedule())
+        running.scheduler.advance(plans[-1])
+        columns.append(_counts(request))
+    for plan in plans:
+        running.take(plan)
+        columns.append(_counts(request))
+    hand = [list(map(int, row[1:])) for row in _below("scheduler", "| | step 1: advance")]
+    assert hand == [list(row) for row in zip(*columns, strict=True)]
+
+
+def _counts(request: Request) -> tuple[int, ...]:
+    unread = request.num_unread
+    known = request.num_tokens - unread
+    return known, request.num_tokens, request.num_computed_tokens, request.num_in_flight, unread
+
+
+def test_when_the_four_answer_at_ten_ms_a_step() -> None:
+    running = Running("ABCD", blocks=64, budget=512, prefix=SYSTEM)
+    first: dict[str, int] = {}
+    last: dict[str, int] = {}
+    for step in range(1, 59):
+        for name, share in running.step().items():
+            if share.draws:
+                first.setdefault(name, step)
+                last[name] = step
+    hand = _below("inference", "| | first token in step")
+    assert [[row[0], *numbers(" ".join(row[1:]))] for row in hand] == [
+        [name, first[name], 10 * first[name], last[name], 10 * last[name]] for name in FOUR
+    ]
+
+
+def test_what_a_static_batch_computes_for_nothing() -> None:
+    longest = max(answer for _, answer in FOUR.values())
+    *hand, total = _below("batching", "| | answer |")
+    expected = [[answer, longest, longest - answer] for _, answer in FOUR.values()]
+    assert [list(map(int, row[1:])) for row in hand] == expected
+    assert list(map(int, total[1:])) == [sum(column) for column in zip(*expected, strict=True)]
+
+
+def test_what_each_of_the_four_occupies_when_it_ends() -> None:
+    *hand, total, shares = _below("paging", "| | tokens | blocks of 16 |")
+    held = [prompt + answer - 1 for prompt, answer in FOUR.values()]  # the last is not computed
+    columns = [
+        [math.ceil(tokens / 16) for tokens in held],
+        [16 * math.ceil(tokens / 16) for tokens in held],
+        [tokens + 1 for tokens in held],
+        [2 ** math.ceil(math.log2(tokens)) for tokens in held],
+        [2048] * 4,
+    ]
+    assert [[int(c.replace(",", "")) for c in row[2:]] for row in hand] == [
+        list(row) for row in zip(*columns, strict=True)
+    ]
+    sums = [sum(held), *map(sum, columns)]
+    assert [int(cell.replace(",", "")) for cell in total[1:]] == sums
+    assert shares[3:] == [f"{sum(held) / slots:.1%}" for slots in sums[2:]]
+
+
+def test_which_slot_a_position_has() -> None:
+    tables = [[0, 1, 2, 4], [0, 1, 3]]
+    for row in table("paged-cache", "token"):
+        which, position, entry, block, offset = map(int, row[1:6])
+        assert (entry, offset) == divmod(position, 4)
+        assert block == tables[which][entry]
+        assert row[6] == f"{block} · 4 + {offset} = {4 * block + offset}"
+
+
+def test_the_intensity_of_a_linear_layer() -> None:
+    hand = table("roofline", "rows $n$")
+    for row in hand:
+        n = numbers(row[0])[0]
+        flops, moved = 2 * n * 256 * 1536, 4 * (256 * 1536 + n * (256 + 1536))
+        assert float(row[1].split()[0]) == pytest.approx(flops / 1e6, rel=0.02)
+        assert float(row[2].split()[0]) == pytest.approx(moved / 1e6, rel=0.01)
+        assert float(row[3]) == pytest.approx(flops / moved, rel=0.02)
+        assert float(row[4]) == n / 2
+
+
+def _below(page: str, header: str) -> list[list[str]]:
+    """The rows of the table whose header line begins so; for headers with an empty first cell."""
+    lines = iter((SOURCE / f"{page}.md").read_text("utf-8").splitlines())
+    next(line for line in lines if line.startswith(header))
+    next(lines)  # the ruler
+    return list(rows(lines))
+
+
+def _words(page: str) -> str:
+    return " ".join((SOURCE / f"{page}.md").read_text("utf-8").split())
