@@ -40,7 +40,7 @@
   function rowCell(way, [name, tokens, kind = 'empty'], column, row, isNow, place) {
     const [x, width, y] = [place.left + column * place.column + 1, place.column - 2, 2 + row * place.row];
     const words = kind === 'prompt' ? (width > 32 ? `${name} ${tokens}` : name) : kind === 'answer' ? name : '';
-    const key = isNow && name && kind !== 'ended' ? `${way}-${name}` : `${way}-cell-${row}-${column}`;
+    const key = isNow && name && kind !== 'nobody' ? `${way}-${name}` : `${way}-cell-${row}-${column}`;
     return cell(kind, x, y, width, place.row - 3, words, { 'data-key': key, 'data-thing': name ? `request-${name} ${kind}` : kind });
   }
 
@@ -56,16 +56,16 @@
   function sums(way, steps) {
     const rows = rowsOf(way, steps);
     const made = rows.filter((row) => row.length).length;
-    const lost = rows.flat().filter(([, , kind]) => kind === 'ended').length;
+    const lost = rows.flat().filter(([, , kind]) => kind === 'nobody').length;
     const useful = rows.flat().length - lost;
     return [way, made, useful, (useful / made).toFixed(2), lost];
   }
 
   function seen(way, step) {
     const rows = step[way].rows.map(([name, , kind]) =>
-      (kind === 'ended' ? `${name} for nobody` : name ?? 'ended'));
+      (kind === 'nobody' ? `${name} for nobody` : name ?? 'nobody'));
     const { waiting } = step[way];
-    return `${WAYS[way]}: in the rows ${rows.join(', ')}; waiting ${waiting.join(', ') || 'ended'}.`;
+    return `${WAYS[way]}: in the rows ${rows.join(', ')}; waiting ${waiting.join(', ') || 'nobody'}.`;
   }
 
   yaie.stepped('batching', {
@@ -77,7 +77,7 @@
         ...ways.flatMap((way) => [html('p', { class: 'tl-name', 'data-thing': way }, html('strong', {}, WAYS[way])),
           html('div', { class: 'ways' }, panel(way, steps, data.steps.length, place))]),
         legend(['prompt', 'prompt, first token', 'A'], ['answer', 'one more token', 'A'],
-          ['ended', 'ended, computed in vain'], ['empty', 'empty']),
+          ['nobody', 'ended, computed in vain'], ['empty', 'empty']),
         tables(
           [['first token', ...data.requests.map(({ name }) => name)],
             ...(place.narrow ? [] : [['arrives', ...data.requests.map((request) => request.arrives)]]),
