@@ -1,6 +1,7 @@
 """A term of the glossary is a link where a chapter first uses it, with its definition as the tooltip.
 
-Not in code, headings, links, tables, figures or directives: a reader meets it in a sentence.
+Not in code, headings, links, tables, figures, directives or what a list defines: a reader meets it in a
+sentence.
 """
 
 import re
@@ -34,6 +35,7 @@ _HIDDEN = [
     re.compile(r"!?\[[^\]]*\](?:\([^)]*\)|\[[^\]]*\])?", re.S),
     re.compile(r"<[^>]+>|https?://\S+", re.S),
     re.compile(r"^[ >]*(?:#+ |\|).*$", re.M),
+    re.compile(r"^[^\n]+\n(?=: )", re.M),  # what a definition list defines
 ]
 
 

@@ -71,6 +71,7 @@ def test_a_plural_and_the_end_of_a_line_are_the_same_term():
         "| token budget | 5 |",
         "<figure>\n<text>token budget</text>\n</figure>",
         "<p>A token budget.</p>",
+        "Token budget\n: How much a step computes.",
         "{{#value a:token budget}}",
         "# The token budget\n\nIts token budget.",  # what the page is about
         "my-token-budget.toml",
