@@ -41,7 +41,7 @@ print(f"padding: {max(padding)} rows at most, {share:.1f}% if every number is as
 # ## What lies in the buffer
 #
 # A step of three requests, of which one enters a new block, in a buffer of eight columns that held
-# something else (77). Which numbers are somebody's, and which are nobody's? Seat 12 is nobody.
+# something else (77). Which numbers belong to a request, and which to padding? Seat 12 is padding.
 
 # %%
 names = ["seats", "keys", "positions", "slots", "entries: seat", "column", "block"]

@@ -103,7 +103,7 @@ draw.show(fig)
 # ## Blocks that move
 #
 # Ten blocks of a pool, each of its own number. A gather reads the table 7, 2, 2, 9; a copy moves
-# block 0 to 5 and 8 to 1; a swap brings blocks 3 and 4 to places 0 and 6 of another pool. What do
+# block 0 to 5 and 8 to 1; a swap brings blocks 3 and 4 to blocks 0 and 6 of another pool. What do
 # you expect in each row?
 
 # %%

@@ -101,7 +101,7 @@ draw.show(fig)
 # %% [markdown]
 # ## How far a row is read
 #
-# Rows of 512 entries that differ from the tokens at different places. Why are these stairs?
+# Rows of 512 entries that differ from the tokens at different positions. Why are these stairs?
 
 # %%
 tokens = torch.arange(512, dtype=torch.int32)

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Lab 21: states, masks, jumps
 #
-# What your part knows before any token is drawn: how many states a schema has, how many tokens each of
+# What your part knows before any token is sampled: how many states a schema has, how many tokens each of
 # them allows, and how much of an answer is certain.
 
 # %%

@@ -31,7 +31,7 @@ def tensors(tq, tk, heads=1, kv_heads=1, dim=32):
 # ## Weights through one-hot values
 #
 # If the value of key i is 1 in dimension i and 0 elsewhere, the output of a query is its row of
-# weights. Six queries stand at the end of 24 keys. Where does the first of them stop? What does a
+# weights. Six queries are at the end of 24 keys. Where does the first of them stop? What does a
 # window of 8 take away, and what becomes of the weights that are left?
 
 # %%

@@ -3,7 +3,7 @@
 #
 # A decode reads every key of its sequence once, so that all that counts is whether all of the
 # machine reads at the same time. Attention is computed by your kernels here, in Triton's interpreter
-# if there is no GPU; the machine with 12 places is simulated.
+# if there is no GPU; the machine with 12 SM slots is simulated.
 
 # %%
 import math
@@ -57,7 +57,7 @@ for ax, title, spec in zip(axes, ("all keys", "a window of 5"), ({}, {"window": 
 draw.show(fig)
 
 # %% [markdown]
-# ## Programs and places
+# ## Programs and SM slots
 #
 # Twelve programs run at a time. A bar is a program, its length the keys that it reads; the
 # hardware gives the next program to the first place that is free. How many parts does your
@@ -98,7 +98,7 @@ draw.show(fig)
 # %% [markdown]
 # ## Sequences of different length
 #
-# A batch in a server is not so even. The same parts for everybody, each by its own length: who is
+# A batch in a server is not so even. The same parts for every sequence, each by its own length: who is
 # the last now? Would sorting the sequences help?
 
 # %%
