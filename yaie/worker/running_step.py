@@ -13,10 +13,11 @@ from yaie.backends.attention import attend_through
 from yaie.core.contracts.graphs import DecodeSteps, ToHost
 from yaie.core.step import Fault, Ints, Pairs, StepInput, StepMasks, StepResult
 from yaie.worker.drafts import DraftRows, as_tensor, last_tokens
+from yaie.worker.drawing import draw
 from yaie.worker.flat_batch import lay_out
 from yaie.worker.logprobs import prompt_logprobs, token_logprobs
 from yaie.worker.picked import Picked, answering, as_asked, longest_first, masks_of, pick
-from yaie.worker.sampling import Rows, apply_biases, apply_masks, hold_tokens
+from yaie.worker.sampling import Rows
 from yaie.worker.transfer import on_device
 
 if TYPE_CHECKING:
@@ -245,11 +246,12 @@ class RunningStep:
         """Draw from the logits that are there."""
         rows, worker = self._rows, self._worker
         assert rows is not None
-        raw = None
-        if self._best is not None:
-            drawn, self._best = self._best, None
-        else:
-            drawn, raw = self._draw(rows, masks)
+        logits, drawn, raw = self._logits, self._best, None
+        self._logits = self._best = None
+        if drawn is None:
+            assert logits is not None
+            raw = logits[rows.told_index] if rows.told else None
+            drawn = draw(logits, rows, masks, worker.sampler)
         plain = None if self._drafts is None else self._drafts.plain
         index, tokens = (part if plain is None else part[plain] for part in (rows.index, drawn))
         worker.seats.last_tokens.index_copy_(0, index, tokens.clamp(min=0))
@@ -258,24 +260,6 @@ class RunningStep:
         self._drawn = worker.to_host(drawn)
         if raw is not None:
             self._logprobs = token_logprobs(raw, drawn[rows.told_index], rows.num_top, rows.named)
-
-    def _draw(self, rows: Rows, masks: StepMasks | None) -> tuple[Tensor, Tensor | None]:
-        """(what the sampler draws [n] int64, the raw logits of the rows that ask for them)."""
-        logits, worker = self._logits, self._worker
-        assert logits is not None
-        self._logits = None
-        raw = logits[rows.told_index] if rows.told else None
-        apply_biases(logits, rows)
-        hold_tokens(logits, rows)
-        if masks is not None:
-            apply_masks(logits, rows, masks)
-        drawn = worker.sampler.sample(logits, rows.batch)
-        if drawn.shape != rows.index.shape:
-            shapes = f"{list(drawn.shape)}, not {list(rows.index.shape)}"
-            raise ValueError(
-                f"the sampler must return one token id for each row: its shape is {shapes}"
-            )
-        return drawn, raw
 
     def collect(self) -> None:
         """Read what was drawn, and which rows are corrupted."""
