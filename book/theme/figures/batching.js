@@ -74,7 +74,7 @@
       const place = places(stage, data.steps);
       const ways = Object.keys(WAYS);
       stage.append(
-        ...ways.flatMap((way) => [html('p', { class: 'tl-name', 'data-thing': way }, html('strong', {}, WAYS[way])),
+        ...ways.flatMap((way) => [html('p', { class: 'tl-name', 'data-thing': way }, html('strong', {}, WAYS[way]), place.narrow ? ' (w: waiting)' : ''),
           html('div', { class: 'ways' }, panel(way, steps, data.steps.length, place))]),
         legend(['prompt', 'prompt, first token', 'A'], ['answer', 'one more token', 'A'],
           ['nobody', 'ended, computed in vain'], ['empty', 'empty']),
