@@ -41,6 +41,7 @@ yaie.things = (() => {
     function paint() {
       for (const element of figure.stage.querySelectorAll('[data-thing]')) {
         element.classList.toggle('lit', of(element).some((thing) => lit.includes(thing)));
+        if (!element.classList.length) element.removeAttribute('class'); // as it was drawn
       }
     }
     function light(things) {

@@ -15,7 +15,7 @@
   document.head.append(html('style', {}, STYLE));
 
   const RADIUS = 13, TOP = 22, FAN = 24, LEFT = 18;
-  const ABOUT = { on: 'allowed', done: 'text', forced: 'forced' };
+  const ABOUT = { on: 'allowed', done: 'output', forced: 'forced' };
   const token = (words, kind, key, mark = '') => html('span', { class: `ta-token ${kind}`, 'data-key': key,
     'data-thing': words === 'nothing' ? null : `token-${words.replaceAll(' ', '␣')} ${ABOUT[kind] ?? ''}` }, mark && `${mark} `, words);
   const row = (name, ...cells) => html('div', { class: 'ta-row' }, html('span', { class: 'ta-name' }, name), ...cells);
