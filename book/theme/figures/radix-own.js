@@ -83,7 +83,7 @@ const radixOwn = (() => {
     const { data } = figure;
     const button = (words, act) => Object.assign(html('button', { type: 'button' }, words), { onclick: act });
     const prompt = html('input', { type: 'text', class: 'prompt', maxlength: LONGEST, value: 'Be brief. What is a block?', size: 24 });
-    const running = html('select', { 'aria-label': 'Running request' });
+    const running = html('select', { 'aria-label': 'Running request', 'data-still': true });
     const desk = () => new Desk(figure.steps[figure.index], data.block_size);
     const add = (steps, from = figure.index + 1) => {
       figure.used();
