@@ -66,7 +66,7 @@ const wholeGame = (() => {
   }
 
   /** A request: its question, what it does, and its answer or the tokens that it must compute first. */
-  function request(name, y, width, high, state, track) {
+  function request(name, y, width, high, state, track, next) {
     const row = state.rows.find(([who]) => who === name);
     const isDone = state.done.includes(name), waits = state.queue.includes(name);
     const missing = isDone ? 0 : state.tokens[name] - (state.computed[name] ?? 0);
@@ -74,9 +74,15 @@ const wholeGame = (() => {
     const body = [];
     if (missing > 1) {
       const pitch = Math.min(9, (width - left - 8) / missing);
+      // Those that the next step computes will move; the others are one shape.
+      const first = state.computed[name] ?? 0, soon = next?.rows.find(([who]) => who === name);
+      const [side, still] = [pitch - 1.5, []];
       for (let at = 0; at < missing; at += 1) {
-        body.push(square(name, state.computed[name] + at || at, left + at * pitch, top + 8, pitch - 1.5));
+        const x = left + at * pitch, index = first + at;
+        if (soon && index >= soon[1] && index < soon[1] + soon[2]) body.push(square(name, index, x, top + 8, side));
+        else still.push(`M${x} ${top + 8}h${side}v${side}h${-side}z`);
       }
+      body.push(svg('path', { d: still.join(''), fill: ink(name) }));
       body.push(text(left, top + 31, `${missing} tokens to compute`, { size: 12, 'data-key': `left-${name}` }));
     } else {
       const all = lines(state.texts[name] ?? '', width - left - 42);
@@ -213,7 +219,7 @@ const wholeGame = (() => {
       const chip = Math.min(30, Math.floor((width - right - 30) / 7) - 4);
       stage.append(picture(width, past + 82, inWords(state, track),
         text(1, 14, index ? `Step ${index} computes ${total} ${total === 1 ? 'token' : 'tokens'}` : 'Four requests', { bold: true, size: 13 }),
-        ...Object.keys(track.prompts).flatMap((name) => request(name, TOP + state.order.indexOf(name) * high, left, high, state, track)),
+        ...Object.keys(track.prompts).flatMap((name) => request(name, TOP + state.order.indexOf(name) * high, left, high, state, track, wholeGame.states(track)[index + 1])),
         text(right, top, `KV pool: ${used} of ${state.pool.length} blocks in use`, { bold: true, size: 13 }),
         text(right, forest, 'Radix tree', { bold: true, size: 13 }),
         ...tree(right, forest + 8, chip, deep, state),
