@@ -3,7 +3,7 @@
 'use strict';
 
 const wholeGame = (() => {
-  const memo = new WeakMap();
+  const memo = new WeakMap(), past = new WeakMap();
 
   /** The state after each step of a track; a step names only what it changed. */
   function states(track) {
@@ -33,8 +33,13 @@ const wholeGame = (() => {
 
   /** [from, to, kind] of each run of steps up to `index` in which a request did the same. */
   function runs(track, name, index) {
+    if (!past.has(track)) past.set(track, Object.fromEntries(Object.keys(track.prompts).map((each) => [each, allRuns(track, each)])));
+    return past.get(track)[name].filter(([from]) => from < index).map(([from, to, kind]) => [from, Math.min(to, index), kind]);
+  }
+
+  function allRuns(track, name) {
     const found = [];
-    states(track).slice(1, index + 1).forEach((state, at) => {
+    states(track).slice(1).forEach((state, at) => {
       const row = state.rows.find(([who]) => who === name);
       const isPrompt = row && (row[2] > 1 || row[1] < track.prompts[name]);
       const kind = isPrompt ? 'prefill' : row ? 'decode' : state.queue.includes(name) ? 'wait' : null;
