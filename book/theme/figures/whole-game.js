@@ -63,6 +63,18 @@ const wholeGame = (() => {
   const square = (name, index, x, y, side, extra = {}) => svg('rect', { x, y, width: side, height: side, rx: 1,
     fill: ink(name), stroke: 'none', 'data-key': `token-${name}-${index}`, ...extra });
 
+  const box = ([x, y], side) => `M${x} ${y}h${side}v${side}h${-side}z`;
+
+  /** Tokens [from, to) at their places, four to a shape: fewer things to move, and they stay together in a slot's row. */
+  function squares(name, from, to, placeOf, side, extra = {}) {
+    const found = [];
+    for (let first = from - (from % 4); first < to; first += 4) {
+      const mine = [0, 1, 2, 3].map((at) => first + at).filter((token) => token >= from && token < to);
+      found.push(svg('path', { d: mine.map((token) => box(placeOf(token), side)).join(''), fill: ink(name), 'data-key': `token-${name}-${mine[0]}`, ...extra }));
+    }
+    return found;
+  }
+
   function told(name, state, row, track) {
     if (state.done.includes(name)) return 'done';
     if (state.queue.includes(name)) return 'waits';
@@ -84,9 +96,9 @@ const wholeGame = (() => {
       const [side, still] = [pitch - 1.5, []];
       for (let at = 0; at < missing; at += 1) {
         const x = left + at * pitch, index = first + at;
-        if (soon && index >= soon[1] && index < soon[1] + soon[2]) body.push(square(name, index, x, top + 8, side));
-        else still.push(`M${x} ${top + 8}h${side}v${side}h${-side}z`);
+        if (!soon || index < soon[1] || index >= soon[1] + soon[2]) still.push(box([x, top + 8], side));
       }
+      if (soon) body.push(...squares(name, soon[1], soon[1] + soon[2], (token) => [left + (token - first) * pitch, top + 8], side));
       body.push(svg('path', { d: still.join(''), fill: ink(name) }));
       body.push(text(left, top + 31, `${missing} tokens to compute`, { size: 12, 'data-key': `left-${name}` }));
     } else {
@@ -132,7 +144,8 @@ const wholeGame = (() => {
     return [
       svg('path', { d: old.map(([x, y]) => `M${x} ${y}h${side - 1}v${side - 1}h${1 - side}z`).join(''), fill: owner ? ink(owner) : 'none',
         opacity: isHeld ? 1 : 0.5, 'pointer-events': 'none' }),
-      ...all.filter((slot) => row && isNew(slot)).map((slot) => square(owner, column * 16 + slot, ...place(slot), side - 1, { 'pointer-events': 'none' })),
+      ...(row?.[2] > 1 ? squares(owner, column * 16 + Math.max(0, fresh), column * 16 + filled, (token) => place(token - column * 16), side - 1, { 'pointer-events': 'none' })
+        : all.filter((slot) => row && isNew(slot)).map((slot) => square(owner, column * 16 + slot, ...place(slot), side - 1, { 'pointer-events': 'none' }))),
     ];
   }
 
