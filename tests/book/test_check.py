@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from book.tools.check import check_book
+from book.tools.check import check_book, leads_somewhere, read_page
 
 CODE = "# ANCHOR: pool\nclass Pool:\n    pass\n# ANCHOR_END: pool\n"
 
@@ -105,3 +105,18 @@ def test_pages_made_of_other_pages_are_not_checked_again(tmp_path):
     assert faults_of(tmp_path) == []
     (tmp_path / "out/print.html").write_text('<i id="a"></i><i id="a"></i>')
     assert check_book(tmp_path / "src", tmp_path / "out") == []
+
+
+@pytest.mark.parametrize(
+    ("link", "leads"),
+    [
+        ("#fig-tree-3", True),
+        ("#fig-tree-3;track=a", True),
+        ("#fig-none-3", False),
+        ("#fig-tree-x", False),
+    ],
+)
+def test_a_link_to_a_step_leads_to_the_figure(tmp_path, link, leads):
+    path = tmp_path / "page.html"
+    path.write_text('<figure id="figure-tree"></figure>')
+    assert leads_somewhere(link, path, {path: read_page(path)}) == leads

@@ -30,7 +30,7 @@
       const at = [place.left + (column + 0.5) * place.column, below + 12 + index * 15];
       // Who waits now goes on into a row: the same thing, with the same key.
       return column === last ? yaie.svg('g', { 'data-key': `${way}-${name}`, 'data-thing': `request-${name}` }, text(...at, name, { bold: true }))
-        : text(...at, name, { 'data-key': `${way}-waited-${column}-${name}`, 'data-thing': `request-${name}` });
+        : text(...at, name, { 'data-thing': `request-${name}` });
     })));
     if (isLower) drawn.append(axis(place.left, below + place.waits + 10, place.column, all, last));
     return drawn;
@@ -40,7 +40,7 @@
   function rowCell(way, [name, tokens, kind = 'empty'], column, row, isNow, place) {
     const [x, width, y] = [place.left + column * place.column + 1, place.column - 2, 2 + row * place.row];
     const words = kind === 'prompt' ? (width > 32 ? `${name} ${tokens}` : name) : kind === 'answer' ? name : '';
-    const key = isNow && name && kind !== 'nobody' ? `${way}-${name}` : `${way}-cell-${row}-${column}`;
+    const key = isNow && name && kind !== 'nobody' ? `${way}-${name}` : null;
     return cell(kind, x, y, width, place.row - 3, words, { 'data-key': key, 'data-thing': name ? `request-${name} ${kind}` : kind });
   }
 

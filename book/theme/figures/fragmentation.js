@@ -45,7 +45,7 @@
       .map(([slot, at]) => `${x(piece.start + slot)},${y(at)}`).join(' ');
     return [
       svg('rect', { x: x(piece.start), y: y(piece.begin), width: x(piece.size), height: y(end) - y(piece.begin),
-        fill: `url(#empty-${id})`, stroke: 'var(--y-line)', 'stroke-width': 0.5, 'data-key': `was-${key}`, ...thing(piece) }),
+        fill: `url(#empty-${id})`, stroke: 'var(--y-line)', 'stroke-width': 0.5, ...thing(piece) }),
       svg('polygon', { points: filled, fill: colour(piece.owner, true), stroke: colour(piece.owner),
         'stroke-width': 0.5, 'data-key': `filled-${key}`, ...thing(piece) }),
     ];
@@ -58,7 +58,7 @@
       svg('rect', { x: x(piece.start), y: top, width: x(piece.size), height: STRIP, fill: `url(#empty-${id})` }),
       svg('rect', { x: x(piece.start), y: top, width, height: STRIP, fill: colour(piece.owner, true), 'data-key': `tokens-${key}`, ...thing(piece) }),
       svg('rect', { x: x(piece.start), y: top, width: x(piece.size), height: STRIP, fill: 'none',
-        stroke: colour(piece.owner), 'stroke-width': 1.2, 'data-key': `piece-${key}`, ...thing(piece) }),
+        stroke: colour(piece.owner), 'stroke-width': 1.2, ...thing(piece) }),
       x(piece.size) < 8 ? null : text(Math.min(middle, x(piece.start) + Math.max(width, 10) / 2), top + 17, piece.owner,
         { anchor: 'middle', bold: true, 'data-key': `owner-${key}`, ...thing(piece) }),
     ];

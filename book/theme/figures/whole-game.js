@@ -3,7 +3,7 @@
 'use strict';
 
 const wholeGame = (() => {
-  const memo = new WeakMap();
+  const memo = new WeakMap(), past = new WeakMap();
 
   /** The state after each step of a track; a step names only what it changed. */
   function states(track) {
@@ -33,8 +33,13 @@ const wholeGame = (() => {
 
   /** [from, to, kind] of each run of steps up to `index` in which a request did the same. */
   function runs(track, name, index) {
+    if (!past.has(track)) past.set(track, Object.fromEntries(Object.keys(track.prompts).map((each) => [each, allRuns(track, each)])));
+    return past.get(track)[name].filter(([from]) => from < index).map(([from, to, kind]) => [from, Math.min(to, index), kind]);
+  }
+
+  function allRuns(track, name) {
     const found = [];
-    states(track).slice(1, index + 1).forEach((state, at) => {
+    states(track).slice(1).forEach((state, at) => {
       const row = state.rows.find(([who]) => who === name);
       const isPrompt = row && (row[2] > 1 || row[1] < track.prompts[name]);
       const kind = isPrompt ? 'prefill' : row ? 'decode' : state.queue.includes(name) ? 'wait' : null;
@@ -58,6 +63,18 @@ const wholeGame = (() => {
   const square = (name, index, x, y, side, extra = {}) => svg('rect', { x, y, width: side, height: side, rx: 1,
     fill: ink(name), stroke: 'none', 'data-key': `token-${name}-${index}`, ...extra });
 
+  const box = ([x, y], side) => `M${x} ${y}h${side}v${side}h${-side}z`;
+
+  /** Tokens [from, to) at their places, four to a shape: fewer things to move, and they stay together in a slot's row. */
+  function squares(name, from, to, placeOf, side, extra = {}) {
+    const found = [];
+    for (let first = from - (from % 4); first < to; first += 4) {
+      const mine = [0, 1, 2, 3].map((at) => first + at).filter((token) => token >= from && token < to);
+      found.push(svg('path', { d: mine.map((token) => box(placeOf(token), side)).join(''), fill: ink(name), 'data-key': `token-${name}-${mine[0]}`, ...extra }));
+    }
+    return found;
+  }
+
   function told(name, state, row, track) {
     if (state.done.includes(name)) return 'done';
     if (state.queue.includes(name)) return 'waits';
@@ -66,7 +83,7 @@ const wholeGame = (() => {
   }
 
   /** A request: its question, what it does, and its answer or the tokens that it must compute first. */
-  function request(name, y, width, high, state, track) {
+  function request(name, y, width, high, state, track, next) {
     const row = state.rows.find(([who]) => who === name);
     const isDone = state.done.includes(name), waits = state.queue.includes(name);
     const missing = isDone ? 0 : state.tokens[name] - (state.computed[name] ?? 0);
@@ -74,9 +91,15 @@ const wholeGame = (() => {
     const body = [];
     if (missing > 1) {
       const pitch = Math.min(9, (width - left - 8) / missing);
+      // Those that the next step computes will move; the others are one shape.
+      const first = state.computed[name] ?? 0, soon = next?.rows.find(([who]) => who === name);
+      const [side, still] = [pitch - 1.5, []];
       for (let at = 0; at < missing; at += 1) {
-        body.push(square(name, state.computed[name] + at || at, left + at * pitch, top + 8, pitch - 1.5));
+        const x = left + at * pitch, index = first + at;
+        if (!soon || index < soon[1] || index >= soon[1] + soon[2]) still.push(box([x, top + 8], side));
       }
+      if (soon) body.push(...squares(name, soon[1], soon[1] + soon[2], (token) => [left + (token - first) * pitch, top + 8], side));
+      body.push(svg('path', { d: still.join(''), fill: ink(name) }));
       body.push(text(left, top + 31, `${missing} tokens to compute`, { size: 12, 'data-key': `left-${name}` }));
     } else {
       const all = lines(state.texts[name] ?? '', width - left - 42);
@@ -121,7 +144,8 @@ const wholeGame = (() => {
     return [
       svg('path', { d: old.map(([x, y]) => `M${x} ${y}h${side - 1}v${side - 1}h${1 - side}z`).join(''), fill: owner ? ink(owner) : 'none',
         opacity: isHeld ? 1 : 0.5, 'pointer-events': 'none' }),
-      ...all.filter((slot) => row && isNew(slot)).map((slot) => square(owner, column * 16 + slot, ...place(slot), side - 1, { 'pointer-events': 'none' })),
+      ...(row?.[2] > 1 ? squares(owner, column * 16 + Math.max(0, fresh), column * 16 + filled, (token) => place(token - column * 16), side - 1, { 'pointer-events': 'none' })
+        : all.filter((slot) => row && isNew(slot)).map((slot) => square(owner, column * 16 + slot, ...place(slot), side - 1, { 'pointer-events': 'none' }))),
     ];
   }
 
@@ -213,7 +237,7 @@ const wholeGame = (() => {
       const chip = Math.min(30, Math.floor((width - right - 30) / 7) - 4);
       stage.append(picture(width, past + 82, inWords(state, track),
         text(1, 14, index ? `Step ${index} computes ${total} ${total === 1 ? 'token' : 'tokens'}` : 'Four requests', { bold: true, size: 13 }),
-        ...Object.keys(track.prompts).flatMap((name) => request(name, TOP + state.order.indexOf(name) * high, left, high, state, track)),
+        ...Object.keys(track.prompts).flatMap((name) => request(name, TOP + state.order.indexOf(name) * high, left, high, state, track, wholeGame.states(track)[index + 1])),
         text(right, top, `KV pool: ${used} of ${state.pool.length} blocks in use`, { bold: true, size: 13 }),
         text(right, forest, 'Radix tree', { bold: true, size: 13 }),
         ...tree(right, forest + 8, chip, deep, state),
