@@ -40,7 +40,7 @@
   function rowCell(way, [name, tokens, kind = 'empty'], column, row, isNow, place) {
     const [x, width, y] = [place.left + column * place.column + 1, place.column - 2, 2 + row * place.row];
     const words = kind === 'prompt' ? (width > 32 ? `${name} ${tokens}` : name) : kind === 'answer' ? name : '';
-    const key = isNow && name && kind !== 'nobody' ? `${way}-${name}` : null;
+    const key = isNow && name && kind !== 'vain' ? `${way}-${name}` : null;
     return cell(kind, x, y, width, place.row - 3, words, { 'data-key': key, 'data-thing': name ? `request-${name} ${kind}` : kind });
   }
 
@@ -52,20 +52,20 @@
       rows.findIndex((row) => row.some(([who]) => who === name)) + 1 || '–')];
   }
 
-  /** Steps with work, tokens of answers, and rows that were computed for nobody. */
+  /** Steps with work, tokens of answers, and rows that were computed in vain. */
   function sums(way, steps) {
     const rows = rowsOf(way, steps);
     const made = rows.filter((row) => row.length).length;
-    const lost = rows.flat().filter(([, , kind]) => kind === 'nobody').length;
+    const lost = rows.flat().filter(([, , kind]) => kind === 'vain').length;
     const useful = rows.flat().length - lost;
     return [way, made, useful, (useful / made).toFixed(2), lost];
   }
 
   function seen(way, step) {
     const rows = step[way].rows.map(([name, , kind]) =>
-      (kind === 'nobody' ? `${name} for nobody` : name ?? 'nobody'));
+      (kind === 'vain' ? `${name} in vain` : name ?? 'none'));
     const { waiting } = step[way];
-    return `${WAYS[way]}: in the rows ${rows.join(', ')}; waiting ${waiting.join(', ') || 'nobody'}.`;
+    return `${WAYS[way]}: in the rows ${rows.join(', ')}; waiting ${waiting.join(', ') || 'none'}.`;
   }
 
   yaie.stepped('batching', {
@@ -77,7 +77,7 @@
         ...ways.flatMap((way) => [html('p', { class: 'tl-name', 'data-thing': way }, html('strong', {}, WAYS[way]), place.narrow ? ' (w: waiting)' : ''),
           html('div', { class: 'ways' }, panel(way, steps, data.steps.length, place))]),
         legend(['prompt', 'prompt, first token', 'A'], ['answer', 'one more token', 'A'],
-          ['nobody', 'ended, computed in vain'], ['empty', 'empty']),
+          ['vain', 'ended, computed in vain'], ['empty', 'empty']),
         tables(
           [['first token', ...data.requests.map(({ name }) => name)],
             ...(place.narrow ? [] : [['arrives', ...data.requests.map((request) => request.arrives)]]),

@@ -21,7 +21,7 @@ JOBS = [
 KINDS = {"static": "StaticScheduler", "continuous": "Scheduler"}
 
 Row = list[Any]
-"""What a row computes in a step: [name, tokens, "prompt" | "answer" | "nobody"]; [] if it is empty."""
+"""What a row computes in a step: [name, tokens, "prompt" | "answer" | "vain"]; [] if it is empty."""
 
 
 def record(part: Part) -> Trace:
@@ -61,7 +61,7 @@ def _rows(moments: list[Moment]) -> list[list[Row]]:
 
 def _what(name: str, moment: Moment) -> str:
     if name in moment.step.wasted:
-        return "nobody"
+        return "vain"
     return "answer" if name in moment.step.output else "prompt"
 
 
