@@ -79,14 +79,23 @@ def _newest(
     operation: str, backend: str, case: dict[str, Any], run: dict[str, Any], unit: str
 ) -> str:
     """The table's own figure, or with a star that of a later run."""
-    if (operation, backend) not in NEWER or unit != "GB/s":
-        return _cell(run, unit)
+    later = later_rate(operation, backend, case) if unit == "GB/s" else None
+    return _cell(run, unit) if later is None else f"{later:,.0f}{STAR}"
+
+
+def later_rate(operation: str, backend: str, case: dict[str, Any]) -> float | None:
+    """GB/s of a kernel that was written anew after kernels.json was measured, if this one was.
+
+    Raises EvidenceError if the later run lacks the size.
+    """
+    if (operation, backend) not in NEWER:
+        return None
     name, key = NEWER[operation, backend]
     size = str(case["label"]).partition(", ")[0].replace(",", "")
     later = load(name)[key].get(size)
     if later is None:
         raise EvidenceError(f"{name}:{key} has no size {size!r}, which the table of kernels needs")
-    return f"{later['tuned']['gbs']:,.0f}{STAR}"
+    return float(later["tuned"]["gbs"])
 
 
 def _notes(table: str) -> str:
