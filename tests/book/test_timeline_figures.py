@@ -93,7 +93,7 @@ def first_steps(trace: dict[str, Any], way: str) -> dict[str, int]:
 @pytest.mark.parametrize("way", ["static", "continuous"])
 def test_every_request_gets_its_whole_answer_and_no_more(way):
     trace = kept("batching")
-    rows = [row for step in rows_of(trace, way) for row in step if row and row[2] != "nobody"]
+    rows = [row for step in rows_of(trace, way) for row in step if row and row[2] != "vain"]
     for request in trace["requests"]:
         own = [kind for name, _, kind in rows if name == request["name"]]
         assert own == ["prompt"] + ["answer"] * (request["answer"] - 1)
@@ -102,7 +102,7 @@ def test_every_request_gets_its_whole_answer_and_no_more(way):
 def test_no_request_waits_for_a_row_that_is_empty_under_continuous_batching():
     for step in kept("batching")["steps"]:
         assert not (step["continuous"]["waiting"] and [] in step["continuous"]["rows"])
-        assert "nobody" not in {row[2] for row in step["continuous"]["rows"] if row}
+        assert "vain" not in {row[2] for row in step["continuous"]["rows"] if row}
 
 
 def test_a_static_batch_is_as_long_as_its_longest_answer():
@@ -113,7 +113,7 @@ def test_a_static_batch_is_as_long_as_its_longest_answer():
     batches = [[name for name in first if first[name] == begin] for begin in begins]
     longest = [max(answer[name] for name in batch) for batch in batches]
     assert [end - begin for begin, end in pairwise([*begins, len(trace["steps"]) + 1])] == longest
-    lost = sum(row[2] == "nobody" for step in rows_of(trace, "static") for row in step if row)
+    lost = sum(row[2] == "vain" for step in rows_of(trace, "static") for row in step if row)
     wanted = zip(batches, longest, strict=True)
     assert lost == sum(most - answer[name] for batch, most in wanted for name in batch)
 

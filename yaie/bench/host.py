@@ -20,6 +20,7 @@ from yaie.core.request import Request
 from yaie.engine.step.assembly import Machine, assemble
 from yaie.models.adapter import ModelAdapter
 from yaie.models.loader import LoadedModel
+from yaie.models.shard import Whole
 from yaie.models.tokenizer import Tokenizer
 from yaie.tutor import TUTOR_PATH
 
@@ -49,7 +50,7 @@ class StubAdapter(ModelAdapter):
     def __init__(self, max_length: int) -> None:
         # Nothing of a checkpoint: the base class would ask for its configuration.
         self.kv_layers = [KVLayerSpec(num_kv_heads=1, head_dim=HIDDEN)]
-        self.vocab_size, self.max_length = VOCAB, max_length
+        self.vocab_size, self.max_length, self.shard = VOCAB, max_length, Whole()
         self.dtype, self.device = torch.float32, torch.device("cpu")
         self.seconds = self.spent = 0.0
         row = torch.randn(1, VOCAB, generator=torch.Generator().manual_seed(0))

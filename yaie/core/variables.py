@@ -21,6 +21,7 @@ NO_SETTINGS = {
     "CHILD": "marks a command that another one runs, which speaks for it",
     "GRADING": "marks what a grader has started",
     "BOOK_PROGRESS": "whose progress the book shows, from `make docs-serve` to what draws it",
+    "BOOK_URL": "where the book will be published, for previews of links to it",
     "CLIENTS": "where the tests find the environments of clients",
     "JUDGES": "where they find programs that judge the server",
     "JUDGED": "the servers that they hand to these",

@@ -19,7 +19,7 @@ yaie.timeline = (() => {
   const KINDS = {
     prompt: { fill: 'var(--y-blue-soft)', stroke: 'var(--y-blue)', 'stroke-width': 2.5 },
     answer: { fill: 'var(--y-orange-soft)', stroke: 'var(--y-orange)' },
-    nobody: { fill: 'var(--y-grey-soft)', stroke: 'var(--y-grey)', hatched: true },
+    vain: { fill: 'var(--y-grey-soft)', stroke: 'var(--y-grey)', hatched: true },
     empty: { fill: 'none', stroke: 'var(--y-line)', 'stroke-dasharray': '3 3' },
   };
 
