@@ -57,7 +57,7 @@ def test_a_page_is_accessible(browser, built, page, theme):
 
 @pytest.mark.parametrize(
     ("term", "page"),
-    [("watermark", "paged-cache"), ("gumbel", "sampler"), ("copy-on-write", "paging")],
+    [("watermark", "paged-cache"), ("gumbel", "sampler"), ("copy-on-write", "paged-cache")],
 )
 def test_the_search_finds_terms(browser, built, term, page):
     with reading(browser, built, "index") as (opened, wrong):
