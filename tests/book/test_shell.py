@@ -75,7 +75,6 @@ def test_a_figure_in_its_shell(browser, built, page, name, theme):
         assert answer.get_attribute("data-open") == "false"
         assert answer.evaluate("element => element.offsetHeight") < 45
 
-        # Keys.
         figure.locator(".stage").focus()
         opened.keyboard.press("Home")
         assert index_of(figure) == 0
