@@ -16,7 +16,7 @@ RANKS = [2, 3, 4, 7, 8, 16]
 def page(browser: Any) -> Iterator[Any]:
     """A page with the figure's scripts and nothing else."""
     page = browser.new_page()
-    for name in ("base", "timeline", "all-reduce"):
+    for name in ("base", "stage", "timeline", "all-reduce"):
         page.add_script_tag(path=str(FIGURES / f"{name}.js"))
     yield page
     page.close()

@@ -93,12 +93,14 @@ const allReduce = (() => {
 })();
 
 (() => {
-  const { svg, html } = yaie;
-  const { text, hatching } = yaie.timeline;
+  const { svg } = yaie;
+  const { room, isNarrow, picture, text } = yaie.stage;
+  const { hatching } = yaie.timeline;
   const NAMES = { ring: 'ring', tree: 'tree', one_shot: 'one-shot', two_shot: 'two-shot' };
-  const [WIDTH, HEIGHT, CENTRE, RADIUS, SPOT] = [320, 346, 160, 122, 14];
+  const STOPS = 120; // of the time: four in each of a ring's 30 rounds
   const BYTE_UNITS = ['B', 'KiB', 'MiB', 'GiB'];
-  const pressed = new WeakMap(); // of each figure: how often "Play" has been pressed
+  const LATENCY = { fill: 'var(--y-blue-soft)', stroke: 'var(--y-blue)' };
+  const BYTES = { fill: 'var(--y-orange-soft)', stroke: 'var(--y-orange)' };
 
   function size(bytes) {
     const unit = Math.min(3, Math.floor(Math.log2(Math.max(bytes, 1)) / 10));
@@ -110,123 +112,115 @@ const allReduce = (() => {
     return `${value.toLocaleString('en', { maximumFractionDigits: value < 100 ? 1 : 0 })} ${unit}`;
   }
 
+  /** Where things stand: the machine beside the bars, on a phone above them. */
+  function layout(stage) {
+    const width = room(stage);
+    return isNarrow(stage)
+      ? { width, height: 350, spot: 11, radius: 82, centre: [width / 2, 108], clock: 228, bars: { x: 2, y: 240, row: 22, width: width - 4 } }
+      : { width, height: 316, spot: 13, radius: 112, centre: [150, 144], clock: 308, bars: { x: 312, y: 40, row: 48, width: width - 314 } };
+  }
+
   /** Where a rank or the switch is drawn. */
-  function place(station, ranks, radius = RADIUS) {
-    if (station === allReduce.SWITCH) return [CENTRE, CENTRE];
+  function place(station, ranks, { centre: [x, y], radius }, further = 0) {
+    if (station === allReduce.SWITCH) return [x, y];
     const angle = 2 * Math.PI * station / ranks - Math.PI / 2;
-    return [CENTRE + radius * Math.cos(angle), CENTRE + radius * Math.sin(angle)];
+    return [x + (radius + further) * Math.cos(angle), y + (radius + further) * Math.sin(angle)];
   }
 
   /** The point at a share of a way, whose links are passed one after the other. */
-  function along(stations, ranks, share) {
+  function along(stations, ranks, share, laid) {
     const links = stations.length - 1;
     const index = Math.min(links - 1, Math.floor(share * links));
-    const [from, to] = [place(stations[index], ranks), place(stations[index + 1], ranks)];
+    const [from, to] = [place(stations[index], ranks, laid), place(stations[index + 1], ranks, laid)];
     const rest = share * links - index;
     return [from[0] + (to[0] - from[0]) * rest, from[1] + (to[1] - from[1]) * rest];
   }
 
-  function wiring({ ranks, wires }) {
+  function wiring({ ranks, wires }, laid) {
     const ends = wires === 'switch' ? allReduce.range(ranks).map((rank) => [rank, allReduce.SWITCH])
       : allReduce.range(ranks).map((rank) => [rank, (rank + 1) % ranks]);
     return ends.map(([a, b]) => {
-      const [[x1, y1], [x2, y2]] = [place(a, ranks), place(b, ranks)];
+      const [[x1, y1], [x2, y2]] = [place(a, ranks, laid), place(b, ranks, laid)];
       return svg('line', { x1, y1, x2, y2, stroke: 'var(--y-line)' });
     });
   }
 
-  function rankSpot(rank, ranks, done) {
-    const [[x, y], [nameX, nameY]] = [place(rank, ranks), place(rank, ranks, RADIUS + SPOT + 12)];
-    const whole = done === ranks;
+  function rankSpot(rank, ranks, done, laid) {
+    const [[x, y], [nameX, nameY]] = [place(rank, ranks, laid), place(rank, ranks, laid, laid.spot + 11)];
+    const whole = done === ranks, mine = { 'data-thing': `rank-${rank}` };
     return [
-      svg('circle', { cx: x, cy: y, r: SPOT, fill: whole ? 'var(--y-green-soft)' : 'var(--bg)',
-        stroke: whole ? 'var(--y-green)' : 'var(--y-line)', 'stroke-width': whole ? 3 : 1 }),
-      text(x, y + 4, done, { size: 11, bold: whole }),
-      text(nameX, nameY + 4, rank, { size: 11 }),
+      svg('circle', { cx: x, cy: y, r: laid.spot, fill: whole ? 'var(--y-green-soft)' : 'var(--bg)',
+        stroke: whole ? 'var(--y-green)' : 'var(--y-line)', 'stroke-width': whole ? 3 : 1, 'data-key': `rank-${rank}`, ...mine }),
+      text(x, y + 4, done, { anchor: 'middle', bold: whole, 'data-key': `done-${rank}`, ...mine }),
+      text(nameX, nameY + 4, rank, { anchor: 'middle', ...mine }),
     ];
   }
 
-  /** The machine at a share (0 to 1) of the whole time. Its `show` draws another share. */
-  function machinePicture(run, machine, label) {
-    const { ranks, wires } = machine;
-    const moving = svg('g', {});
-    const clock = text(CENTRE, HEIGHT - 6, '', { size: 12 });
-    const picture = svg('svg', { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: 'img', 'aria-label': label },
-      wiring(machine),
-      wires === 'switch' ? svg('rect', { x: CENTRE - 27, y: CENTRE - 12, width: 54, height: 24, rx: 4, fill: 'var(--bg)',
-        stroke: 'var(--y-line)' }) : null,
-      wires === 'switch' ? text(CENTRE, CENTRE + 4, 'switch', { size: 11 }) : null,
-      moving, clock);
-    let shownRound = -1, spots = [], dots = [];
-
-    function show(share) {
-      const now = share * run.seconds;
-      let index = 0, begin = 0;
-      const spans = run.costs.map((one) => one.latency + one.bytes);
-      while (index < spans.length - 1 && now >= begin + spans[index]) begin += spans[index++];
-      const ended = share >= 1 ? run.rounds.length : index;
-      if (ended !== shownRound) {
-        shownRound = ended;
-        const done = allReduce.complete(run.rounds, ended, ranks);
-        spots = allReduce.range(ranks).flatMap((rank) => rankSpot(rank, ranks, done[rank]));
-        dots = (run.rounds[ended] ?? []).map((transfer) => [allReduce.way(transfer, machine), transfer[3]
-          ? svg('circle', { r: 4.5, fill: 'var(--y-blue)' })
-          : svg('rect', { x: -4, y: -4, width: 8, height: 8, fill: 'var(--y-orange)' })]);
-        moving.replaceChildren(...dots.map(([, dot]) => dot), ...spots);
-      }
-      const within = Math.min(1, Math.max(0, (now - begin) / spans[index]));
-      for (const [stations, dot] of dots) {
-        const [x, y] = along(stations, ranks, within);
-        dot.setAttribute('transform', `translate(${x} ${y})`);
-      }
-      const which = ended < run.rounds.length ? `round ${ended + 1} of ${run.rounds.length}` : 'done';
-      clock.textContent = `${time(now)}, ${which}`;
-    }
-    return { picture, show };
+  /** How far a run is at a share (0 to 1) of its time: rounds that have ended, and the share of the one under way. */
+  function progress(run, share) {
+    if (share >= 1) return { ended: run.rounds.length, within: 0 };
+    const spans = run.costs.map((one) => one.latency + one.bytes);
+    let ended = 0, begin = 0;
+    const now = share * run.seconds * (1 + 1e-12); // a round that ends now has ended
+    while (ended < spans.length - 1 && now >= begin + spans[ended]) begin += spans[ended++];
+    return { ended, within: Math.min(1, Math.max(0, (now - begin) / spans[ended])) };
   }
 
-  /** Runs the picture once, as long as it is in the page; where motion is unwanted, round by round. */
-  function play(run, show, rest) {
-    const long = 1000 * Math.min(8, Math.max(1.6, 0.5 * run.rounds.length));
-    const jumps = matchMedia('(prefers-reduced-motion: reduce)').matches;
-    let start = null;
-    const frame = (now) => {
-      start ??= now;
-      const share = (now - start) / long;
-      if (!show.picture.isConnected) return;
-      if (share >= 1) { show.show(1); setTimeout(() => show.picture.isConnected && rest(), 1500); return; }
-      const count = run.rounds.length;
-      show.show(jumps ? (Math.floor(share * count) + 0.5) / count : share);
-      requestAnimationFrame(frame);
-    };
-    requestAnimationFrame(frame);
+  /** A transfer on its way. What goes around a ring is the same part in all rounds. */
+  function dot(transfer, round, within, algorithm, machine, laid) {
+    const [source, target, part, adds] = transfer;
+    const [x, y] = along(allReduce.way(transfer, machine), machine.ranks, within, laid);
+    const mine = { 'data-key': algorithm === 'ring' ? `part-${part}` : `way-${round}-${source}-${target}`, 'data-thing': `from-${source}` };
+    return adds ? svg('circle', { cx: x, cy: y, r: 4.5, fill: 'var(--y-blue)', ...mine })
+      : svg('rect', { x: x - 4, y: y - 4, width: 8, height: 8, fill: 'var(--y-orange)', ...mine });
+  }
+
+  /** The machine at a share of the whole time. */
+  function machinePicture(run, algorithm, machine, share, laid) {
+    const { ranks, wires } = machine;
+    const { centre: [x, y] } = laid;
+    const { ended, within } = progress(run, share);
+    const done = allReduce.complete(run.rounds, ended, ranks);
+    const which = ended < run.rounds.length ? `round ${ended + 1} of ${run.rounds.length}` : 'done';
+    return [
+      wiring(machine, laid),
+      wires === 'switch' ? svg('rect', { x: x - 27, y: y - 12, width: 54, height: 24, rx: 4, fill: 'var(--bg)', stroke: 'var(--y-line)' }) : null,
+      wires === 'switch' ? text(x, y + 4, 'switch', { anchor: 'middle' }) : null,
+      (run.rounds[ended] ?? []).map((transfer) => dot(transfer, ended, within, algorithm, machine, laid)),
+      allReduce.range(ranks).map((rank) => rankSpot(rank, ranks, done[rank], laid)),
+      text(x, laid.clock, `${time(share * run.seconds)}, ${which}`, { anchor: 'middle', bold: true }),
+    ];
   }
 
   /** A bar for each algorithm: what it waits for latencies, and what for bytes. */
-  function bars(runs, chosen, label) {
+  function bars(runs, chosen, laid) {
+    const { x, y: top, row, width } = laid.bars;
     const most = Math.max(...Object.values(runs).map((run) => run.seconds));
-    const [left, wide, row] = [92, 140, 46];
-    const width = (seconds) => wide * seconds / most;
-    return svg('svg', { viewBox: `0 0 320 ${row * 4 + 42}`, role: 'img', 'aria-label': label },
-      Object.entries(runs).flatMap(([name, run], index) => {
-        const y = 8 + index * row, bold = name === chosen;
+    const [left, high] = [x + 82, Math.min(24, row - 5)];
+    const long = (seconds) => (width - 82 - 74) * seconds / most;
+    const foot = top + 4 * row + (row > 30 ? 6 : 2);
+    return [
+      Object.entries(runs).map(([name, run], index) => {
+        const y = top + index * row, bold = name === chosen, mine = { 'data-thing': `algorithm-${name}` };
+        const [begin, wait, send] = [left + long(run.latency), long(run.latency), long(run.bytes)];
         return [
-          text(left - 8, y + 17, `${bold ? '▸ ' : ''}${NAMES[name]}`, { anchor: 'end', size: 12, bold }),
-          svg('rect', { x: left, y, width: width(run.latency), height: 24, fill: 'var(--y-blue-soft)', stroke: 'var(--y-blue)' }),
-          svg('rect', { x: left + width(run.latency), y, width: width(run.bytes), height: 24, fill: 'var(--y-orange-soft)',
-            stroke: 'var(--y-orange)' }),
-          width(run.bytes) > 3 ? hatching(left + width(run.latency), y, width(run.bytes), 24) : null,
-          text(left + width(run.seconds) + 6, y + 17, time(run.seconds), { anchor: 'start', size: 12, bold }),
+          text(left - 6, y + high / 2 + 4.5, `${bold ? '▸ ' : ''}${NAMES[name]}`, { anchor: 'end', bold, ...mine }),
+          svg('rect', { x: left, y, width: wait, height: high, ...LATENCY, 'data-key': `latency-${name}`, ...mine }),
+          svg('rect', { x: begin, y, width: send, height: high, ...BYTES, 'data-key': `bytes-${name}`, ...mine }),
+          send > 3 ? hatching(begin, y, send, high) : null,
+          text(left + long(run.seconds) + 6, y + high / 2 + 4.5, time(run.seconds), { bold, 'data-key': `time-${name}`, ...mine }),
         ];
       }),
-      svg('rect', { x: 20, y: row * 4 + 14, width: 16, height: 14, fill: 'var(--y-blue-soft)', stroke: 'var(--y-blue)' }),
-      text(42, row * 4 + 26, 'latency', { anchor: 'start', size: 12 }),
-      svg('rect', { x: 112, y: row * 4 + 14, width: 16, height: 14, fill: 'var(--y-orange-soft)', stroke: 'var(--y-orange)' }),
-      hatching(112, row * 4 + 14, 16, 14),
-      text(134, row * 4 + 26, 'bytes on the busiest link', { anchor: 'start', size: 12 }));
+      svg('rect', { x: x + 8, y: foot, width: 16, height: 13, ...LATENCY }),
+      text(x + 29, foot + 11, 'latency'),
+      svg('rect', { x: x + 92, y: foot, width: 16, height: 13, ...BYTES }),
+      hatching(x + 92, foot, 16, 13),
+      text(x + 113, foot + 11, 'bytes on the busiest link'),
+    ];
   }
 
   yaie.controlled('all-reduce', {
+    plays: 'at',
     controls: () => [
       { name: 'algorithm', label: 'algorithm', options: Object.entries(NAMES), value: 'ring' },
       { name: 'wires', label: 'wires', options: [['switch', 'a switch'], ['cables', 'a ring of cables']], value: 'switch' },
@@ -234,10 +228,11 @@ const allReduce = (() => {
       { name: 'size', label: 'tensor', min: 10, max: 30, step: 1, value: 13, format: (power) => size(2 ** power) },
       { name: 'latency', label: 'latency', min: 0.5, max: 20, step: 0.5, value: 2, format: (us) => `${us} µs` },
       { name: 'bandwidth', label: 'bandwidth', min: 10, max: 900, step: 10, value: 400, format: (rate) => `${rate} GB/s` },
-      { name: 'at', label: 'time', min: 0, max: 100, step: 1, value: 0, format: (share) => `${share}%` },
-      { name: 'play', label: 'Play', button: true },
+      { name: 'at', label: 'time', min: 0, max: STOPS, step: 1, value: 0, format: (stop) => `${Math.round(100 * stop / STOPS)}%` },
     ],
-    draw(stage, { algorithm, wires, ranks, size: power, latency, bandwidth, at, play: presses }, data) {
+    // The picture has one height; what is said is longest for one of these.
+    tallest: () => Object.keys(NAMES).flatMap((algorithm) => [13, 19, 30].map((power) => ({ algorithm, size: power, wires: 'cables', latency: 12.5 }))),
+    draw(stage, { algorithm, wires, ranks, size: power, latency, bandwidth, at }) {
       const machine = { ranks, wires, latency: latency / 1e6, bandwidth: bandwidth * 1e9 };
       const numBytes = 2 ** power;
       const runs = Object.fromEntries(Object.keys(NAMES).map((name) => [name, allReduce.run(name, numBytes, machine)]));
@@ -247,16 +242,10 @@ const allReduce = (() => {
       const said = `${NAMES[algorithm]}: ${run.rounds.length} ${run.rounds.length === 1 ? 'round' : 'rounds'}, `
         + `${time(run.seconds)}, of which ${time(run.latency)} are latency. No rank sends more than ${size(sent)}. `
         + (best === algorithm ? 'Nothing is faster here.' : `Fastest here: ${NAMES[best]}, ${time(runs[best].seconds)}.`);
-      const show = machinePicture(run, machine, `${ranks} ranks on ${wires === 'switch' ? 'a switch' : 'a ring of cables'}. ${said}`);
-      const label = `Times: ${Object.entries(runs).map(([name, one]) => `${NAMES[name]} ${time(one.seconds)}`).join(', ')}.`;
-      const half = (picture) => html('div', { style: 'flex: 1 1 270px; max-width: 420px' }, picture);
-      stage.append(html('div', { style: 'display: flex; flex-wrap: wrap; gap: 0.6em 1.2em; align-items: center; justify-content: center' },
-        half(show.picture), half(bars(runs, algorithm, label))));
-      show.show(at / 100);
-      if (presses > (pressed.get(data) ?? 0)) {
-        pressed.set(data, presses);
-        play(run, show, () => show.show(at / 100));
-      }
+      const times = Object.entries(runs).map(([name, one]) => `${NAMES[name]} ${time(one.seconds)}`).join(', ');
+      const laid = layout(stage);
+      stage.append(picture(laid.width, laid.height, `${ranks} ranks on ${wires === 'switch' ? 'a switch' : 'a ring of cables'}. ${said} Times: ${times}.`,
+        machinePicture(run, algorithm, machine, at / STOPS, laid), bars(runs, algorithm, laid)));
       return said;
     },
   });

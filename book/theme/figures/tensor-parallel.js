@@ -3,63 +3,108 @@
 
 (() => {
   const { svg } = yaie;
-  const { text } = yaie.timeline;
-  const [COLUMN, GAP, LINE, CHUNK] = [150, 26, 18, 30];
-  const HEAD = 26;
+  const { room, isNarrow, picture, text, lines } = yaie.stage;
+  const HEAD = 20;
 
-  const left = (rank) => rank * (COLUMN + GAP);
+  /** Where things stand: ranks side by side; on a phone in two columns, in the order of the ring, so that neighbours touch. */
+  function layout(stage, holds) {
+    const narrow = isNarrow(stage), width = room(stage), size = holds.length;
+    const columns = narrow ? Math.min(2, size) : size;
+    const [edge, gap, line, chunk] = narrow ? [12, 20, 15, 20] : [14, 24, 18, 30];
+    const column = Math.min(320, (width - 2 * edge - (columns - 1) * gap) / columns);
+    const shown = holds.map((one) => one.flatMap(([key, words]) =>
+      lines(narrow ? words.replace(/ (of|for) /, ' ') : words, column - 10).map((part, at) => [key, part, at === 0])));
+    const top = HEAD + line * Math.max(...shown.map((one) => one.length)) + 24; // of the chunks
+    const cell = top + size * chunk, tall = cell + (narrow ? 8 : 28);
+    const start = (width - columns * column - (columns - 1) * gap) / 2;
+    const at = (rank) => {
+      const row = Math.floor(rank / columns), nth = rank % columns;
+      const across = row % 2 ? columns - 1 - nth : nth;
+      return { row, across, x: start + across * (column + gap), y: row * tall };
+    };
+    return { narrow, width, height: Math.ceil(size / columns) * tall, column, line, chunk, shown, top, cell, at };
+  }
 
-  function weights(rank, holds, at) {
-    return holds.flatMap(([key, words], index) => {
-      const y = HEAD + index * LINE, now = key !== '' && key === at;
+  function weights(rank, now, { at, shown, line, column }) {
+    const { x, y } = at(rank);
+    let lit = 0;
+    return shown[rank].map(([key, words, first], index) => {
+      const isNow = key !== '' && key === now, low = y + HEAD + index * line, mine = { 'data-thing': key === '' ? null : `weight-${key}` };
       return [
-        now ? svg('rect', { x: left(rank), y: y + 2, width: COLUMN, height: LINE, fill: 'var(--y-blue-soft)' }) : null,
-        text(left(rank) + 6, y + 15, now ? `▸ ${words}` : words, { anchor: 'start', size: 11, bold: now || key === '' }),
+        isNow ? svg('rect', { x, y: low + 1, width: column, height: line, fill: 'var(--y-blue-soft)', 'data-key': `now-${rank}-${lit++}` }) : null,
+        isNow && first ? text(x, low + line - 3, '▸', { bold: true }) : null,
+        text(x + 10, low + line - 3, words, { bold: isNow || key === '', ...mine }),
       ];
     });
   }
 
   /** The row in chunks: in each, the ranks whose summands are in it, or that it is whole. */
-  function row(rank, cells, top, size) {
-    return cells.flatMap((summands, chunk) => {
-      const whole = summands.length === size, y = top + chunk * CHUNK;
+  function row(rank, cells, { at, top, chunk: high, column, narrow }) {
+    const { x, y } = at(rank);
+    return cells.map((summands, chunk) => {
+      const whole = summands.length === cells.length, low = y + top + chunk * high, mine = { 'data-thing': `chunk-${chunk}` };
+      const ranks = `rank${summands.length > 1 ? 's' : ''} ${summands.join(' + ')}`;
       return [
-        svg('rect', { x: left(rank), y, width: COLUMN, height: CHUNK - 4, rx: 3,
+        svg('rect', { x, y: low, width: column, height: high - 3, rx: 3,
           fill: whole ? 'var(--y-green-soft)' : 'var(--y-orange-soft)', stroke: whole ? 'var(--y-green)' : 'var(--y-orange)',
-          'stroke-dasharray': whole ? null : '4 3' }),
-        text(left(rank) + COLUMN / 2, y + 18, whole ? 'whole' : `of rank${summands.length > 1 ? 's' : ''} ${summands.join(' + ')}`, { size: 12 }),
+          'stroke-dasharray': whole ? null : '4 3', 'data-key': `chunk-${rank}-${chunk}`, ...mine }),
+        text(x + column / 2, low + (high - 3) / 2 + 4.5, whole ? 'whole' : narrow ? ranks : `of ${ranks}`,
+          { anchor: 'middle', 'data-key': `summands-${rank}-${chunk}`, ...mine }),
       ];
     });
   }
 
-  function arrow([source, target, chunk], top, foot) {
-    const y = top + chunk * CHUNK + CHUNK / 2 - 2, stroke = { stroke: 'var(--y-blue)', 'stroke-width': 2.5, fill: 'none' };
-    const head = (x, way) => svg('path', { d: `M${x} ${y}l${-7 * way} -5v10z`, fill: 'var(--y-blue)' });
-    if (target === source + 1) {
-      const [from, to] = [left(source) + COLUMN, left(target)];
-      return [svg('path', { d: `M${from} ${y}H${to - 5}`, ...stroke }), head(to, 1)];
+  /** The line of a message and the way its head points, by where its two ranks stand. */
+  function route([source, target, chunk], { at, top, chunk: high, column, cell, narrow }) {
+    const [from, to] = [at(source), at(target)];
+    const [y1, y2] = [from, to].map(({ y }) => y + top + chunk * high + (high - 3) / 2);
+    const [left, right] = [(spot) => spot.x, (spot) => spot.x + column];
+    const besides = from.row === to.row && Math.abs(from.across - to.across) === 1 && (narrow || to.across > from.across);
+    if (besides) {
+      const way = to.across > from.across ? 1 : -1;
+      const [begin, end] = way > 0 ? [right(from), left(to)] : [left(from), right(to)];
+      return { line: `M${begin} ${y1}H${end - 5 * way}`, end, y: y2, way };
+    }
+    if (narrow) {
+      // To another row: in the margin of a common column, else in the gap between the two.
+      const same = from.across === to.across, outer = from.across === 0 ? left : right;
+      const begin = same ? outer(from) : from.across === 0 ? right(from) : left(from);
+      const end = same ? outer(to) : to.across === 0 ? right(to) : left(to);
+      const lane = same ? begin + (from.across === 0 ? -1 : 1) * (7 + 3 * from.row) : begin + (from.across === 0 ? 1 : -1) * (9 + 2 * from.row);
+      const way = lane < end ? 1 : -1;
+      return { line: `M${begin} ${y1}H${lane}V${y2}H${end - 5 * way}`, end, y: y2, way };
     }
     // To any other: below all columns, each source on a line of its own.
-    const from = left(source) + COLUMN, to = left(target), line = 3 * source;
-    return [svg('path', { d: `M${from} ${y}h${10 - line / 3}V${foot + line}H${to - 12 + line / 3}V${y}H${to - 5}`, ...stroke }), head(to, 1)];
+    const low = cell + 8 + 4 * source, end = left(to);
+    return { line: `M${right(from)} ${y1}h${11 - source}V${low}H${end - 13 + source}V${y2}H${end - 5}`, end, y: y2, way: 1 };
+  }
+
+  function arrow(message, laid) {
+    const [source, target, chunk] = message;
+    const { line, end, y, way } = route(message, laid);
+    const mine = (what) => ({ 'data-key': `${what}-${source}-${target}`, 'data-thing': `chunk-${chunk}` });
+    return [
+      svg('path', { d: line, stroke: 'var(--y-blue)', 'stroke-width': 2.5, fill: 'none', ...mine('line') }),
+      svg('path', { d: `M${end} ${y}l${-7 * way} -5v10z`, fill: 'var(--y-blue)', ...mine('head') }),
+    ];
   }
 
   yaie.stepped('tensor-parallel', {
     draw(stage, step, { holds }) {
-      const size = holds.length, lines = Math.max(...holds.map((one) => one.length));
-      const top = HEAD + lines * LINE + 28, bottom = top + size * CHUNK;
-      const width = size * (COLUMN + GAP) - GAP;
-      stage.dataset.wide = Math.min(620, 40 + width);
-      stage.append(svg('svg', { viewBox: `-20 0 ${width + 40} ${bottom + 56}`, role: 'img', 'aria-label': step.say,
-        style: `max-width: ${Math.max(240, width + 40)}px` },
-        holds.flatMap((one, rank) => [
-          text(left(rank) + COLUMN / 2, 16, `rank ${rank}`, { bold: true }),
-          ...weights(rank, one, step.at),
-          text(left(rank), top - 8, size === 1 ? 'the row' : 'the row, in chunks', { anchor: 'start', size: 11 }),
-          ...row(rank, step.cells[rank], top, size),
-          text(left(rank) + COLUMN / 2, bottom + 44, `sent ${step.sent[rank].toLocaleString('en')} bytes`, { size: 12, bold: true }),
-        ]),
-        step.messages.flatMap((message) => arrow(message, top, bottom + 14))));
+      const laid = layout(stage, holds);
+      stage.append(picture(laid.width, laid.height, step.say,
+        holds.map((_, rank) => {
+          const { x, y } = laid.at(rank);
+          return [
+            text(x + laid.column / 2, y + 14, `rank ${rank}`, { anchor: 'middle', bold: true }),
+            weights(rank, step.at, laid),
+            text(x, y + laid.top - 6, 'row'),
+            text(x + laid.column, y + laid.top - 6, `sent ${step.sent[rank].toLocaleString('en')} ${laid.narrow ? 'B' : 'bytes'}`,
+              { anchor: 'end', bold: true, 'data-key': `sent-${rank}` }),
+            row(rank, step.cells[rank], laid),
+          ];
+        }),
+        step.messages.map((message) => arrow(message, laid))));
     },
   });
 })();
