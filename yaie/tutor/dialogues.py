@@ -31,11 +31,11 @@ REFUSAL = (
 # Nearly half of the turns are definitions, whole questions, sums and refusals.
 _OPENING = {
     "term": 50, "contrast": 9, "faq": 15, "off_subject": 37, "sum": 7,
-    "claim": 80, "situation": 80, "facet": 24, "gist": 9,
+    "claim": 110, "situation": 80, "facet": 24, "gist": 9,
 }  # fmt: skip
 _LATER = {
     "follow_up": 60, "term": 16, "contrast": 3, "faq": 13, "off_subject": 20, "sum": 4,
-    "claim": 30, "situation": 28, "facet": 10, "gist": 3,
+    "claim": 42, "situation": 28, "facet": 10, "gist": 3,
 }  # fmt: skip
 _WITH_TOOLS = {"call": 51, "missing": 11, "other": 30, "small_talk": 5, "sum": 3}
 OFFERED_TOOLS = 0.21
@@ -212,7 +212,7 @@ class DialogueWriter:
         """A written contrast in either order, or, less often, two terms side by side."""
         rng = self.rng
         if rng.random() < 0.7:
-            contrast = rng.choice(self.knowledge.contrasts)
+            contrast = rng.choice(self.knowledge.all_contrasts)
             first, second = rng.sample([self._named(name) for name in contrast.between], 2)
             reply = contrast.answer
         else:
@@ -264,7 +264,7 @@ class DialogueWriter:
 
     def _contrast_partner(self, topic: Term) -> Term:
         """A term with a written contrast to the topic if there is one, else often any other."""
-        partners = [_other(pair, topic.name) for pair in self.knowledge.contrasts]
+        partners = [_other(pair, topic.name) for pair in self.knowledge.all_contrasts]
         names = [name for name in partners if name in self.knowledge.by_name]
         if names and self.rng.random() < 0.7:
             return self.knowledge.by_name[self.rng.choice(names)]
