@@ -49,7 +49,7 @@ def written_questions() -> set[str]:
     """Normal forms of what whole questions can say, and of what was said in a sample."""
     wider = load_wider()
     rows = [row for faq in load_knowledge().faqs for row in faq.ask]
-    rows += [row for entry in wider.situations for row in entry.ask]
+    rows += [row for entry in wider.situations for row in (*entry.ask, *entry.later)]
     rows += [row for claim in wider.claims for row in (*claim.yes, *claim.no)]
     rows += [row for claim in wider.claims for pair in claim.pairs for row in said_by(pair)]
     rows += [row for tool in load_phrasings("tools")["tool"] for row in tool["ask"]]

@@ -32,6 +32,7 @@ def test_a_situation_mentions_its_facts(situation: Situation) -> None:
     assert situation.topic in NAMES
     assert len(situation.ask) >= 2
     assert mentions(situation.answer, situation.facts)
+    assert not set(situation.ask) & set(situation.later)
     assert len(situation.answer) < 420
 
 
@@ -106,6 +107,14 @@ def test_no_word_is_left_out_of_a_claim() -> None:
     assert min(len(question.split()) for question in shortened) < 9
 
 
+def test_a_later_question_comes_only_after_its_topic() -> None:
+    assert len(WIDER.later) > 30
+    for topic, entries in WIDER.later.items():
+        for entry in entries:
+            assert entry.topic == topic
+            assert ask_situation(entry, random.Random(0), follow=True)
+
+
 def test_questions_are_filled() -> None:
     rng = random.Random(1)
     sided = [NAMES[name] for name in WIDER.facets]
@@ -127,6 +136,11 @@ def test_only_questions_for_yes_or_no_get_a_verdict() -> None:
     assert with_verdict("contrast", "Is a block the same as a slot", reply) == "No: It helps."
     assert with_verdict("contrast", "Are blocks and slots different", reply) == "Yes: It helps."
     assert with_verdict("contrast", "blocks vs slots", reply) == reply
+    assert (
+        with_verdict("contrast", "Does a block mean the same as a slot", reply) == "No: It helps."
+    )
+    assert with_verdict("follow_contrast", "Isn't it just a slot", reply) == "No: It helps."
+    assert with_verdict("contrast", "Can you explain block vs slot", reply) == reply
 
 
 def test_words_are_exchanged_for_their_like() -> None:

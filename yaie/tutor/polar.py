@@ -45,11 +45,11 @@ class Pair:
     def question(self, holds: bool) -> str:
         """The side as a question for yes or no."""
         side = self.true if holds else self.false
-        return question(*side) if self.is_sentence else side[0]
+        return question(side) if self.is_sentence else side[0]
 
     def sentence(self, holds: bool, denied: bool = False) -> str:
         """The side as a sentence; a denied one says that it is not so."""
-        return sentence(*(self.true if holds else self.false), denied=denied)
+        return sentence(self.true if holds else self.false, denied=denied)
 
 
 @cache
@@ -59,11 +59,15 @@ def parse_pair(row: str) -> Pair:
         raise ValueError(f"{row!r} has no <true // false>")
     sides = []
     for group in (1, 2):
-        text = _SIDES.sub(lambda match, group=group: _one_of(match.group(group)), row)
+        text = _side(row, group)
         sides.append(tuple(part.strip() for part in text.split(" ~ ")))
     if len(sides[0]) not in (1, 3):
         raise ValueError(f"{row!r} is no question and no 'subject ~ auxiliary ~ predicate'")
     return Pair(*sides)
+
+
+def _side(row: str, group: int) -> str:
+    return _SIDES.sub(lambda match: _one_of(match.group(group)), row)
 
 
 def _one_of(words: str) -> str:
@@ -77,15 +81,17 @@ def _bare(auxiliary: str) -> str:
     return "need to" if auxiliary.startswith("need") else "have to"
 
 
-def question(subject: str, auxiliary: str, predicate: str) -> str:
+def question(side: tuple[str, ...]) -> str:
     """ "Does paging save memory"."""
+    subject, auxiliary, predicate = side
     if auxiliary in _HAVE:
         return f"{_HAVE[auxiliary].capitalize()} {subject} {_bare(auxiliary)} {predicate}"
     return f"{auxiliary.capitalize()} {subject} {predicate}"
 
 
-def sentence(subject: str, auxiliary: str, predicate: str, denied: bool = False) -> str:
+def sentence(side: tuple[str, ...], denied: bool = False) -> str:
     """ "paging saves memory", or denied "paging doesn't save memory"."""
+    subject, auxiliary, predicate = side
     if auxiliary in _HAVE and denied:
         return f"{subject} {_HAVE[auxiliary]}n't {_bare(auxiliary)} {predicate}"
     if denied:

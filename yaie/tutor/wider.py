@@ -6,7 +6,7 @@ the term; a facet is one more side of a term, such as its price or its users.
 
 import random
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 from yaie.core.compat import tomllib
@@ -73,6 +73,8 @@ class Situation:
     ask: tuple[str, ...]
     answer: str
     facts: Facts = ()
+    later: tuple[str, ...] = ()
+    """Ways to ask that need the topic before them, such as "and what is lost then"."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,15 @@ class Wider:
     facets: dict[str, dict[str, str]]
     gists: dict[str, tuple[str, ...]]
     """What a term is, without naming it."""
+
+    @cached_property
+    def later(self) -> dict[str, tuple[Situation, ...]]:
+        """The situations of each topic that may be met after it in words that need it."""
+        topics = {entry.topic for entry in self.situations if entry.later}
+        return {
+            topic: tuple(s for s in self.situations if s.topic == topic and s.later)
+            for topic in sorted(topics)
+        }
 
     def said_of(self, term: str) -> set[str]:
         """Every sentence that these entries have for the term."""
@@ -129,8 +140,9 @@ def _met_again(situations: list[Situation], tables: list[dict[str, Any]]) -> tup
                 f"{len(named)} situations of {table['topic']!r} begin with {table['same_as']!r}, not one"
             )
         entry = merged[named[0]]
-        asks = (*entry.ask, *table["ask"])
-        merged[named[0]] = Situation(entry.topic, asks, entry.answer, entry.facts)
+        asks = (*entry.ask, *table.get("ask", ()))
+        later = (*entry.later, *table.get("later", ()))
+        merged[named[0]] = Situation(entry.topic, asks, entry.answer, entry.facts, later)
     return tuple(merged)
 
 
@@ -200,9 +212,12 @@ def ask_claim(claim: Claim, rng: random.Random, follow: bool = False) -> tuple[s
     return as_typed(text, rng, every_word=True), claim.answer(is_so)
 
 
-def ask_situation(situation: Situation, rng: random.Random) -> str:
-    """A question that the situation answers; one with a number keeps all its words."""
-    text = fill(rng.choice(situation.ask), rng)
+def ask_situation(situation: Situation, rng: random.Random, follow: bool = False) -> str:
+    """A question that the situation answers; one with a number keeps all its words.
+
+    `follow`: its topic was just spoken of.
+    """
+    text = fill(rng.choice(situation.later if follow else situation.ask), rng)
     return as_typed(text, rng, every_word=any(letter.isdigit() for letter in text))
 
 
