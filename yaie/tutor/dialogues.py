@@ -30,12 +30,12 @@ REFUSAL = (
 # Weights of what may come next. A follow-up needs a topic; the rest may come at any time.
 # Nearly half of the turns are definitions, whole questions, sums and refusals.
 _OPENING = {
-    "term": 60, "contrast": 9, "faq": 15, "off_subject": 43, "sum": 7,
-    "claim": 105, "situation": 80, "facet": 24, "gist": 9,
+    "term": 63, "contrast": 9, "faq": 15, "off_subject": 43, "sum": 7,
+    "claim": 112, "situation": 80, "facet": 24, "gist": 9,
 }  # fmt: skip
 _LATER = {
-    "follow_up": 60, "term": 21, "contrast": 3, "faq": 13, "off_subject": 24, "sum": 4,
-    "claim": 40, "situation": 28, "facet": 10, "gist": 3,
+    "follow_up": 60, "term": 22, "contrast": 3, "faq": 13, "off_subject": 24, "sum": 4,
+    "claim": 43, "situation": 28, "facet": 10, "gist": 3,
 }  # fmt: skip
 _WITH_TOOLS = {"call": 51, "missing": 11, "other": 30, "small_talk": 5, "sum": 3}
 OFFERED_TOOLS = 0.21

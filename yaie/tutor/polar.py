@@ -17,7 +17,8 @@ _LEADING = frozenset(
 )
 """Words that may stand before a verb that has to be conjugated."""
 _UNDENIED = frozenset(
-    "all any each every never no none not nothing only both many most some sometimes".split()
+    "all any each every never no none not nothing only both many most some sometimes nor neither"
+    " hardly".split()
 )
 """A row with one of them is not denied: "any" and "all" would mean something else beside a "not"."""
 _NEGATED = {"can": "can't", "will": "won't", "am": "am not", "must": "must not"}

@@ -41,7 +41,7 @@ DENIED = 0.12
 """Share of the sentences that are asked about in this way."""
 
 
-PAIRED = 0.55
+PAIRED = 0.6
 """Share of the questions about a claim that come from its pairs, if it has some."""
 
 
