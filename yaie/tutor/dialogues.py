@@ -248,7 +248,7 @@ class DialogueWriter:
             talk.add(*ask_facet(topic, rng, follow=True), topic.name)
             return
         claims = [claim for claim in self.wider.claims if claim.term == topic.name]
-        if claims and rng.random() < 0.2:
+        if claims and rng.random() < 0.24:
             talk.add(*ask_claim(rng.choice(claims), rng, follow=True), topic.name)
             return
         if topic.name in self.wider.later and rng.random() < 0.15:
