@@ -5,8 +5,9 @@ import torch
 from torch import Tensor
 
 from solutions.quantization import Int4, fused_int4
-from yaie.backends.products import PackedFewRows
+from yaie.backends.products import PackedFewRows, product_of_many
 from yaie.backends.products.packed import MOST_ROWS, STEP, PackedTile, packed_tile_for
+from yaie.backends.products.unpacked import unpacked
 from yaie.core.quantized import LoadedInt4Weight
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -63,6 +64,16 @@ def test_is_the_product_with_what_the_codes_stand_for(
     for _ in range(2):  # the counters are back at zero
         assert case.close(few.multiply(case.x, case.weight, tile=tile))
     assert case.close(fused_int4().product(case.x, case.weight)) or shape[3] % 16
+
+
+@pytest.mark.parametrize("shape", [(40, 72, 96, 32), (33, 136, 256, 8)])
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_many_rows(shape: tuple[int, int, int, int], symmetric: bool) -> None:
+    case = Case(*shape, symmetric=symmetric)
+    assert case.close(product_of_many(case.x, case.weight))
+    wide = Int4().dequantize(case.weight).double().T
+    off = (unpacked(case.weight, DTYPE).double() - wide).abs()
+    assert (off <= 2 * STEP_OF[DTYPE] * wide.abs()).all()  # the scale's rounding and the number's
 
 
 def test_bias_gate_and_residual() -> None:

@@ -112,17 +112,19 @@ class TritonBackend(KernelBackend):
         return {**roles, "memory": ()} if plain else roles  # lab 5 stores with lab 3
 
     def make_packed_products(self, device: torch.device) -> PackedProducts:
-        """Lab 19's products, but few rows on weights of four bits by a kernel of our own on a GPU,
-        unless the lab is a learner's."""
+        """Lab 19's; on a GPU those on weights of four bits by kernels of our own, unless the lab is a
+        learner's."""
         plain = super().make_packed_products(device)
         if device.type != "cuda" or self.parts.is_yours("quantization"):
             return plain
-        from yaie.backends.products import PackedFewRows
+        from yaie.backends.products import PackedFewRows, product_of_many
 
         few = PackedFewRows()
 
         def int4(x: Tensor, weight: Int4Weight) -> Tensor:
-            return few.multiply(x, weight) if few.takes(x) else plain.int4(x, weight)
+            if x.dtype not in (torch.float16, torch.bfloat16):
+                return plain.int4(x, weight)
+            return few.multiply(x, weight) if few.takes(x) else product_of_many(x, weight)
 
         return plain._replace(int4=int4)
 

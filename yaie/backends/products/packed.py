@@ -68,8 +68,32 @@ def parts_of(x, ROWS: tl.constexpr, WORDS: tl.constexpr):
 
 
 @triton.jit
+def packed_words(
+    qweight, scales, qzeros, word, columns, N, K: tl.constexpr, GROUP: tl.constexpr,
+    MAGIC: tl.constexpr, EVEN: tl.constexpr,
+):  # fmt: skip
+    """int64 [words, columns]: from the lowest bit on a word, its scale and its zero. 0 where none is.
+
+    In one number, so that it is moved between threads once, to where `tl.dot` wants what becomes of it.
+    """
+    mask = (word < K // 8)[:, None] & (columns < N)[None, :]
+    words = tl.load(qweight + word.to(tl.int64)[:, None] * N + columns[None, :], mask=mask, other=0)
+    group = word // (GROUP // 8)
+    at = group.to(tl.int64)[:, None] * N + columns[None, :]
+    scale = tl.load(scales + at, mask=mask, other=0)
+    packed = (words.to(tl.int64) & 0xFFFFFFFF) | ((scale.to(tl.int64) & 0xFFFF) << 32)
+    if EVEN:
+        packed |= (MAGIC + 8) << 48
+    else:
+        at = group[:, None] * (N // 8) + columns[None, :] // 8
+        zeros = tl.load(qzeros + at, mask=mask, other=0) >> (columns % 8 * 4)[None, :]
+        packed |= ((zeros & 15).to(tl.int64) | MAGIC) << 48
+    return packed
+
+
+@triton.jit
 def numbers_of(packed, NUMBER: tl.constexpr, dtype: tl.constexpr, FAST: tl.constexpr):
-    """(code - zero) * scale for the codes that stand at NUMBER in the words of `packed`, see there."""
+    """(code - zero) * scale for the codes that stand at NUMBER in the words of `packed_words`."""
     if not FAST:
         codes = ((packed >> (4 * NUMBER)) & 15).to(tl.float32)
         zero = ((packed >> 48) & 15).to(tl.float32)
@@ -105,9 +129,7 @@ def packed_kernel(
     dtype: tl.constexpr = x.dtype.element_ty
     tile, part = tl.program_id(0), tl.program_id(1)
     columns = weight_rows(tile, N, BLOCK_N, GATED)
-    is_column = (columns < N)[None, :]
     row, ks, ws = tl.arange(0, ROWS), tl.arange(0, STEP), tl.arange(0, WORDS)
-    nibble = (columns % 8 * 4)[None, :]
     if EARLY:
         gdc_launch_dependents()
         gdc_wait()
@@ -116,21 +138,9 @@ def packed_kernel(
     for k in tl.range(begin, min(begin + PART, K), STEP, num_stages=STAGES):
         mask = (row < rows)[:, None] & (k + ks < K)[None, :]
         inputs = tl.load(x + row[:, None] * x_stride + (k + ks)[None, :], mask=mask, other=0.0)
-        word = k // 8 + ws
-        group = word // (GROUP // 8)
-        mask = is_column & (word < K // 8)[:, None]
-        at = word.to(tl.int64)[:, None] * N + columns[None, :]
-        words = tl.load(qweight + at, mask=mask, other=0)
-        at = group.to(tl.int64)[:, None] * N + columns[None, :]
-        scale = tl.load(scales + at, mask=mask, other=0)
-        # Packed, so that a word needs one move between threads to where `tl.dot` wants its numbers.
-        packed = (words.to(tl.int64) & 0xFFFFFFFF) | ((scale.to(tl.int64) & 0xFFFF) << 32)
-        if EVEN:
-            packed |= (MAGIC + 8) << 48
-        else:
-            at = group[:, None] * (N // 8) + columns[None, :] // 8
-            zeros = (tl.load(qzeros + at, mask=mask, other=0) >> nibble) & 15
-            packed |= (zeros.to(tl.int64) | MAGIC) << 48
+        packed = packed_words(
+            qweight, scales, qzeros, k // 8 + ws, columns, N, K, GROUP, MAGIC, EVEN
+        )
         x0, x1, x2, x3, x4, x5, x6, x7 = parts_of(inputs, ROWS, WORDS)
         sums = tl.dot(x0, numbers_of(packed, 0, dtype, FAST), sums)
         sums = tl.dot(x1, numbers_of(packed, 1, dtype, FAST), sums)
@@ -174,10 +184,10 @@ class PackedTile:
 
 @lru_cache(maxsize=256)
 def packed_tile_for(rows: int, n: int, k: int) -> PackedTile:
-    """For x [rows, k] and a weight [n, k]: about as many programs as 132 multiprocessors hold at once,
-    three on each, or two of those with more rows, and four turns at least for each."""
+    """For x [rows, k] and a weight [n, k], as measured on an H200: more programs than it holds at once,
+    or two for each of 132 multiprocessors with more rows, and four turns at least for each."""
     tiles = triton.cdiv(n, BLOCK_N)
-    parts = triton.cdiv(3 * 128, tiles) if rows <= 16 else 2 * 132 // tiles
+    parts = triton.next_power_of_2(triton.cdiv(512, tiles)) if rows <= 16 else 2 * 132 // tiles
     return PackedTile(BLOCK_N, max(1, min(parts, k // (4 * STEP))), warps=4, stages=3)
 
 
