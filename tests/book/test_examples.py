@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from book.examples import step_profile
+from book.tools.blocks import read_chapter
 from book.tools.mdbook import ROOT
 from solutions.api_server.schemas import ChatRequest
 from yaie.core.config import EngineConfig
@@ -24,6 +26,12 @@ def test_a_program_runs(program):
     )
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.strip()
+
+
+def test_the_chapter_prints_the_profile_that_was_recorded():
+    figures = json.loads((ROOT / "book/evidence/step_profile.json").read_text("utf-8"))
+    [block] = [block for block in read_chapter("step-profile") if block.commands]
+    assert list(block.commands[0].expected) == step_profile.lines(figures)
 
 
 def test_the_configuration_file_is_accepted():

@@ -2,6 +2,7 @@
 
 import gc
 import statistics
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -25,7 +26,8 @@ WARM_UP = 8
 class Rung:
     """An engine on some of the learner's parts, and what each run of it gave.
 
-    mine: as in the configuration. outputs: tokens of each job. failure: why it was given up.
+    mine: as in the configuration. cpu: seconds of processor time, which other programs of a busy machine
+    hardly change. outputs: tokens of each job. failure: why it was given up.
     """
 
     name: str
@@ -33,6 +35,7 @@ class Rung:
     rates: list[float] = field(default_factory=list)
     firsts: list[float] = field(default_factory=list)
     peaks: list[float] = field(default_factory=list)
+    cpu: list[float] = field(default_factory=list)
     outputs: list[list[int]] = field(default_factory=list)
     failure: str | None = None
 
@@ -134,7 +137,9 @@ def _measure(config: EngineConfig, rung: Rung, warm_up: Sequence[Job], jobs: Seq
     try:
         engine = LLMEngine(replace(config, mine=rung.mine))
         run_jobs(engine, warm_up)
+        begin = time.process_time()
         trace = run_jobs(engine, jobs, after_step=look)
+        cpu = time.process_time() - begin
     except YaieError as error:
         if rung.mine == "none":
             raise
@@ -143,6 +148,7 @@ def _measure(config: EngineConfig, rung: Rung, warm_up: Sequence[Job], jobs: Seq
     rung.rates.append(trace.tokens_per_second)
     rung.firsts.append(1e3 * statistics.median(trace.first))
     rung.peaks.append(peak)
+    rung.cpu.append(cpu)
     rung.outputs = trace.outputs
 
 
@@ -197,6 +203,7 @@ def _figures(rung: Rung, reference: Rung) -> dict[str, Any]:
         "tokens_per_second": rung.rates,
         "ratio": _ratios(rung, reference),
         "first_token_ms": rung.firsts,
+        "cpu_seconds": rung.cpu,
         "peak_kv_usage": rung.peaks,
         "answers": len(rung.outputs),
         "differing": [{"request": job, "token": at} for job, at in _differing(rung, reference)],

@@ -20,7 +20,7 @@ Work = tuple[float, float]  # operations, bytes
 
 
 def record(part: Part) -> Trace:
-    """bandwidth and compute: the run's ceilings, a second; float32: what is reached without tensor cores.
+    """bandwidth and compute: the run's ceilings, a second; float32: the rate without tensor cores.
     kernels: name, size, flops and bytes, and of each way (triton, cuda, other) FLOP/s."""
     evidence = load("kernels")
     return {
