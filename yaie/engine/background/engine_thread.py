@@ -31,6 +31,7 @@ from yaie.engine.background.messages import (
     Stop,
     Tell,
     Unwatch,
+    Wake,
     Watch,
     Withdraw,
 )
@@ -162,6 +163,7 @@ class EngineThread:
             self.telemetry = latencies.telemetry
             self._publisher = Publisher(engine, self._record, step_mode=self._step_mode)
             engine.on_loss(self._lost)
+            engine.handover.on_wake(lambda: self._inbox.put(Wake()))
             self._tell(Ready(engine.facts))
             while self._running:
                 self._obey(engine, latencies, wait=self._steps_left == 0 or not engine.has_work)
@@ -190,6 +192,8 @@ class EngineThread:
                 self._running = False
                 for number in list(self._live):
                     self._abort(number, engine, latencies)
+            case Wake():
+                pass  # `has_work` is true now
             case Lose(reason):
                 raise EngineDeadError(reason)
             case Withdraw(number):

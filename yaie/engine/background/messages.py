@@ -57,6 +57,11 @@ class Unwatch:
 
 
 @dataclass(frozen=True, slots=True)
+class Wake:
+    """The engine has work that no command has brought."""
+
+
+@dataclass(frozen=True, slots=True)
 class Pace:
     """Of an engine in step mode. steps: how many more; None: go on without a stop; 0: pause."""
 
@@ -75,7 +80,7 @@ class Lose:
     reason: str
 
 
-Command = Admit | Call | Withdraw | Watch | Unwatch | Pace | Stop | Lose
+Command = Admit | Call | Withdraw | Watch | Unwatch | Pace | Stop | Lose | Wake
 
 # --- events ---
 
