@@ -10,7 +10,7 @@ from typing import Any
 from yaie.core.batch import StepPlan
 from yaie.core.config import EngineConfig
 from yaie.core.contracts import ApiServer
-from yaie.core.errors import EngineOverloadedError, InvalidRequestError, YaieError
+from yaie.core.errors import EngineDeadError, EngineOverloadedError, InvalidRequestError, YaieError
 from yaie.core.output import RequestOutput, Submitted
 from yaie.core.params import PromptOptions, SamplingParams
 from yaie.core.request import FinishReason, Request
@@ -312,8 +312,8 @@ class LLMEngine:
         """Forget every cached prefix that no request uses; returns how many blocks that freed."""
         return self._machine.reset_prefix_cache()
 
-    def on_loss(self, tell: Callable[[str], None]) -> None:
-        """Call this, on another thread, with the reason when a rank is lost: the engine is dead then."""
+    def on_loss(self, tell: Callable[[EngineDeadError], None]) -> None:
+        """Call this, on another thread, with the error when a rank is lost: the engine is dead then."""
         if self._crew is not None:
             self._crew.on_loss(tell)
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, fields
 from operator import attrgetter
 from typing import Any
 
+from yaie.core.errors import EngineDeadError
 from yaie.core.output import RequestOutput
 from yaie.core.params import SamplingParams
 from yaie.engine.facts import EngineFacts
@@ -75,9 +76,9 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Lose:
-    """A rank of the model is gone, for this reason: the engine is dead."""
+    """A rank of the model is gone: the engine is dead."""
 
-    reason: str
+    error: EngineDeadError
 
 
 Command = Admit | Call | Withdraw | Watch | Unwatch | Pace | Stop | Lose | Wake
