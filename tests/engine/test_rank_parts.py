@@ -10,7 +10,7 @@ from tests.models.tiny import tiny_model
 from tests.server.conftest import serving
 from yaie import LLMEngine
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.nightly]
 SAMPLED: dict[str, Any] = {"prompt": "hello", "max_tokens": 40, "seed": 1, "ignore_eos": True}
 FAILS = """
 
@@ -30,7 +30,7 @@ Sampler.sample = _failing
 """
 
 
-@pytest.mark.parametrize("rank", [pytest.param(0, marks=pytest.mark.nightly), 1])
+@pytest.mark.parametrize("rank", [0, 1])
 def test_the_client_reads_lab_file_and_line(labs: Path, tmp_path: Path, rank: int) -> None:
     hand_in(labs, "sampler", FAILS.format(here=rank == 0))
     folder = str(tiny_model("llama", tmp_path / "llama"))
