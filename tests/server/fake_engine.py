@@ -209,7 +209,7 @@ class FakeEngine:
     @property
     def handover(self) -> NoHandover:
         """It does everything itself."""
-        return NoHandover(self.step)
+        return NoHandover()
 
     def on_loss(self, tell: Any) -> None:
         """It has no ranks."""

@@ -62,7 +62,7 @@ class LLMEngine:
         self._counters = Counters()
         self._mailbox = Mailbox()
         self._machine: Machine | RecoveringMachine = self._assembled()
-        self.handover: Handover = NoHandover(lambda: self._machine.core.step())
+        self.handover: Handover = NoHandover()
         self.pool_tokens = self._machine.sizes.num_blocks * self.config.block_size
         self._intake = Intake(
             self.config, self._model, self.max_model_len, self.pool_tokens, self.backend.parts
@@ -184,7 +184,7 @@ class LLMEngine:
 
         If a learner's part fails, the requests it was at end with FinishReason.ERROR (`recovery.py`).
         """
-        outputs = self.handover.step()
+        outputs = self.handover.step(self._machine.core)
         self._counters.stepped(outputs)
         self._mailbox.put(outputs)
         return self._mailbox.take_unclaimed()

@@ -124,6 +124,24 @@ def test_a_request_that_waits_for_its_blocks_can_be_aborted(
     assert server.engine.stats()["used_blocks"] == 0
 
 
+def test_a_request_that_cannot_be_queued_any_more_ends_with_an_error(
+    prefill: Prefill, decode: Decode
+) -> None:
+    prefill()
+    engine = decode()
+    (kept,) = engine.add_request(LONG, GREEDY, request_id="same")
+    (late,) = engine.add_request(LONG[3:], GREEDY, request_id="same")
+    ends = {}
+    while engine.has_work:
+        for output in engine.step():
+            if output.finish_reason is not None:
+                ends[len(ends)] = (output.finish_reason, output.error)
+    assert kept.num_output_tokens == GREEDY.max_tokens
+    assert late.finish_reason is FinishReason.ERROR
+    assert "in use" in (late.error or "")
+    assert len(ends) == 2
+
+
 def test_when_the_prefill_server_goes_prompts_are_computed_here(
     prefill: Prefill, decode: Decode, alone: list[Request]
 ) -> None:

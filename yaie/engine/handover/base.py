@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from yaie.core.contracts import EngineCore
 from yaie.core.output import RequestOutput
 from yaie.core.request import Request
 
@@ -29,7 +30,7 @@ class Handover(Protocol):
         """End a request that is kept; False if it is not."""
         ...
 
-    def step(self) -> list[RequestOutput]:
+    def step(self, core: EngineCore) -> list[RequestOutput]:
         """One step of the engine's core, with what has come from elsewhere."""
         ...
 
@@ -52,9 +53,8 @@ class NoHandover:
     num_pending = 0
     has_work = False
 
-    def __init__(self, step: Callable[[], list[RequestOutput]]) -> None:
-        """step: of the engine's core."""
-        self.step = step
+    def step(self, core: EngineCore) -> list[RequestOutput]:
+        return core.step()
 
     def takes(self, requests: Sequence[Request]) -> bool:
         return False

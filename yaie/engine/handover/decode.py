@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from yaie.core.contracts import EngineCore
 from yaie.core.errors import ConfigError, YaieError
 from yaie.core.output import RequestOutput
 from yaie.core.request import FailureKind, FinishReason, Request, RequestStatus
@@ -62,12 +63,12 @@ class DecodeSide:
     def __init__(
         self,
         store: BlockStore,
-        queue: Callable[[Sequence[Request]], None],
+        queue: Callable[[Request], None],
         layout: dict[str, Any],
         path: Path,
         least_tokens: int,
     ) -> None:
-        """queue: queues requests. path: of the prefill server's socket. least_tokens: what
+        """queue: queues a request. path: of the prefill server's socket. least_tokens: what
         lacks fewer in the cache is computed here.
 
         Raises ConfigError if a prefill server answers whose blocks would not fit.
@@ -137,9 +138,8 @@ class DecodeSide:
                 return True
         return False
 
-    def step(self) -> list[RequestOutput]:
+    def step(self, core: EngineCore) -> list[RequestOutput]:
         failed = self._settle()
-        core = self._store.machine().core
         return failed + (core.step() if core.has_work else [])
 
     def on_wake(self, wake: Callable[[], None]) -> None:
@@ -203,11 +203,13 @@ class DecodeSide:
             self._counts["handover_blocks"] += count
         else:
             self._counts["handover_failures"] += 1
-        try:
-            self._queue(waiting.requests)
-        except YaieError as error:
-            return [_failed(request, str(error)) for request in waiting.requests]
-        return []
+        outputs: list[RequestOutput] = []
+        for request in waiting.requests:
+            try:
+                self._queue(request)
+            except YaieError as error:
+                outputs.append(_failed(request, str(error)))
+        return outputs
 
     def _drop(self, waiting: Waiting) -> None:
         """Nobody waits for this prompt any more."""

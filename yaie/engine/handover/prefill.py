@@ -10,6 +10,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
+from yaie.core.contracts import EngineCore
 from yaie.core.errors import YaieError
 from yaie.core.output import RequestOutput
 from yaie.core.params import SamplingParams
@@ -80,11 +81,10 @@ class PrefillSide:
     def abort(self, request_id: str) -> bool:
         return False
 
-    def step(self) -> list[RequestOutput]:
+    def step(self, core: EngineCore) -> list[RequestOutput]:
         with contextlib.suppress(Empty):
             while True:
                 self._obey(self._inbox.get_nowait())
-        core = self._store.machine().core
         outputs = core.step() if core.has_work else []
         return [output for output in outputs if not self._is_mine(output)]
 

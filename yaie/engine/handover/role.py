@@ -1,6 +1,5 @@
 """Which part an engine has in a handover, and what does not go together with it."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -58,9 +57,8 @@ class Role:
         keep_free = int(config.watermark * engine.machine_parts.sizes.num_blocks)
         store = BlockStore(lambda: engine.machine_parts, config.block_size, keep_free)
 
-        def queue(requests: Sequence[Request]) -> None:
-            for request in requests:
-                engine.machine_parts.core.add_request(request)
+        def queue(request: Request) -> None:
+            engine.machine_parts.core.add_request(request)
 
         if self.kind == "prefill":
             engine.handover = PrefillSide(store, engine.add_request, layout, self.path)
