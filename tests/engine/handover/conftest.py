@@ -13,7 +13,7 @@ from tests.models.tiny import tiny_model
 from yaie import LLMEngine
 from yaie.core.config import EngineConfig
 from yaie.engine.background.engine_thread import EngineThread
-from yaie.engine.background.messages import Event, Stop
+from yaie.engine.background.messages import Command, Event, Stop
 from yaie.engine.handover.role import Role
 
 SECONDS = 60.0
@@ -46,16 +46,21 @@ class PrefillServer:
         role = Role("prefill", path, 1)
         self._thread = EngineThread(lambda: make(folder, role, **settings))
         self._told = threading.Event()
+        self.events: list[Event] = []
         self._thread.start(self._tell)
         assert self._told.wait(SECONDS)
 
     def _tell(self, event: Event) -> None:
+        self.events.append(event)
         self._told.set()
 
     @property
     def engine(self) -> LLMEngine:
         assert self._thread.engine is not None
         return self._thread.engine
+
+    def send(self, command: Command) -> None:
+        self._thread.send(command)
 
     def stop(self) -> None:
         self._thread.send(Stop())

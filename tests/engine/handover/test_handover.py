@@ -1,5 +1,6 @@
 """What a prompt computed elsewhere gives, and what happens when it does not come."""
 
+import json
 import os
 import time
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from yaie import LLMEngine, SamplingParams
 from yaie.core.config import EngineConfig
 from yaie.core.errors import ConfigError
 from yaie.core.request import FinishReason, Request
+from yaie.engine.background.messages import Failed, Recorded, Unwatch, Watch
 from yaie.engine.handover import decode as deciding
 from yaie.engine.handover.channel import Channel, connected, listening
 from yaie.engine.handover.role import Role
@@ -163,6 +165,45 @@ def test_a_prefill_server_that_comes_later_is_found(
     prefill()
     ask(engine, LONG[20:70])
     assert engine.stats()["handovers"] == 1
+
+
+def test_a_prefill_server_takes_no_nonsense(prefill: Prefill, decode: Decode, path: Path) -> None:
+    server = prefill()
+    connection = connected(path)
+    assert connection is not None
+    told: list[dict[str, Any]] = []
+    channel = Channel(connection, lambda c, m, f: told.append(m), lambda c: None)
+    for message in (
+        {"prompt": 1, "tokens": ["a"], "first": 0},
+        {"prompt": 2, "tokens": [3], "first": -1},
+    ):
+        channel.send(message)
+    channel.send({"prompt": 3, "tokens": [10**6], "first": 0})
+    channel.send({"prompt": 4, "tokens": [5] * 20, "first": 7})
+    until(lambda: len(told) == 2)
+    assert [one["failed"] for one in told] == [3, 4]
+    channel.close()
+    engine = decode()
+    ask(engine, LONG[:40])
+    assert engine.stats()["handovers"] == 1
+    assert server.engine.stats()["handover_failures"] == 2
+
+
+def test_who_watches_a_prefill_server_sees_its_own_requests_alone(
+    prefill: Prefill, decode: Decode
+) -> None:
+    server = prefill()
+    server.send(Watch(1))
+    ask(decode(), LONG[:40])
+    until(lambda: server.engine.stats()["handovers"] == 1)
+    server.send(Unwatch(1))
+    server.stop()
+    records = [
+        json.loads(line) for one in server.events if isinstance(one, Recorded) for line in one.lines
+    ]
+    assert records[0]["kind"] == "header"
+    assert not any(record.get("rows") for record in records)
+    assert not any(isinstance(one, Failed) for one in server.events)
 
 
 class Silent:

@@ -165,7 +165,9 @@ class PrefillSide:
                 if why := difference(self._layout, theirs):
                     logger.warning("a decode server was refused: %s", why)
                 channel.send({"hello": self._layout, "refused": why})
-            case {"prompt": int(number), "tokens": list(tokens), "first": int(first)}:
+            case {"prompt": int(number), "tokens": list(tokens), "first": int(first)} if (
+                first >= 0 and all(type(token) is int for token in tokens)
+            ):
                 self._inbox.put(Asked(channel, number, tokens, first))
                 self._wake()
             case {"drop": int(number)}:
