@@ -28,6 +28,7 @@ COLUMNS = (
     "speed-up: of the measured step, or else of the predicted one, against one rank",
     "ranks that are not measured: one of them computes alone",
 )
+BUSY = 0.8
 FURTHER = (2, 4, 8)
 """How many times as many ranks are simulated."""
 
@@ -48,9 +49,11 @@ class Batch:
 
 @dataclass(slots=True)
 class Figures:
-    """all_reduce_ms: round by round, by the bytes of the tensor."""
+    """all_reduce_ms: round by round, by the bytes of the tensor. load: programs that ran before,
+    on average."""
 
     batches: dict[int, Batch]
+    load: float = 0.0
     all_reduce_ms: dict[int, list[float]] = field(default_factory=dict)
 
 
@@ -69,7 +72,8 @@ def run(
     """
     ranks = max(2, config.tensor_parallel)
     config, further = _prepared(config, ranks, max(batches))
-    figures = Figures({rows: Batch() for rows in batches})
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+    figures = Figures({rows: Batch() for rows in batches}, load)
     with crews(config, [1, ranks], further) as (dims, made), progress() as bar:
         task = bar.add_task("measuring", total=repeats)
         for _ in range(repeats):
@@ -171,6 +175,11 @@ def _report(
         notes.append("the ranks counted just the collectives that were predicted")
     else:
         notes.append("[red]the ranks counted other collectives than those that were predicted[/]")
+    if figures.load > BUSY:
+        notes.append(
+            f"[red]other programs were at work (load {figures.load:.1f}): ranks then wait for each "
+            "other, and these figures say little[/]"
+        )
     show(f"{config.model} on more ranks", columns, table, notes)
     data: dict[str, Any] = {
         "workload": f"decode steps at {context} tokens, {draws}",
@@ -179,6 +188,7 @@ def _report(
         "device": "cuda" if torch.cuda.is_available() else "cpu",
         "links": {"algorithm": links.algorithm, "latency_us": 1e6 * links.latency,
                   "bytes_per_second": links.bandwidth},
+        "load": figures.load,
         "all_reduce_ms": figures.all_reduce_ms,
         "fitted_all_reduce_ms": {s: 1e3 * links.all_reduce(s, ranks) for s in points},
         "batches": found,
