@@ -16,12 +16,12 @@ FIELDS = 7
 
 # ANCHOR: fill
 def fill(inputs: np.ndarray, step: StepInput, slots: Ints, nobody: int) -> None:
-    """Write a step of single tokens into `inputs` [7, size] int32, and padding behind it.
+    """Write a step of single tokens into `inputs` [7, size] int32, and padding after it.
 
     slots: where their keys and values go. nobody: the seat of padding. The step brings at most `size`
     new table entries, and is read only. What `inputs` held before is undefined.
 
-    A row of padding belongs to `nobody`, attends to 0 keys, stands at position 0 and stores at slot -1,
+    A row of padding belongs to `nobody`, attends to 0 keys, has position 0 and stores at slot -1,
     which stores nothing. An entry of padding goes to the table of `nobody`.
     """
     # TODO 17.2: your code here (the reference: 14 lines).

@@ -1,5 +1,5 @@
 # Lab 17, your part: task 17.6. The rest is given.
-"""A token's other way: to the host, which reads it while the next step computes with it."""
+"""The way of sampled tokens to the host, which reads them while the next step computes with them."""
 
 from torch import Tensor
 
@@ -8,11 +8,11 @@ from yaie.core.contracts.graphs import Device
 
 # ANCHOR: to_host
 class ToHost:
-    """A tensor on its way to the host. Steps that are queued behind it on the device do not delay it."""
+    """A tensor on its way to the host. Steps queued after it on the device do not delay it."""
 
     def __init__(self, tensor: Tensor, device: Device) -> None:
-        """Queue the copy. The host goes on at once, and the tensor may be overwritten by what is queued
-        next."""
+        """Queue the copy. The host continues at once, and whatever is queued next may overwrite the
+        tensor."""
         # TODO 17.6: your code here (the reference: 4 lines).
         raise NotImplementedError(
             "cuda_graphs task 17.6: not implemented yet; see chapter A step in one launch"

@@ -1,5 +1,5 @@
 # Lab 18, your part: task 18.2. The rest is given.
-"""Which draws of a step count: drafts that are single tokens, verified against seeded draws."""
+"""Which samples of a step count: drafts that are single tokens, compared with seeded samples."""
 
 from collections.abc import Sequence
 

@@ -1,5 +1,5 @@
 # Lab 18, your part: task 18.1. The rest is given.
-"""Drafts from the text itself: what came after its last few tokens when they stood there before."""
+"""Drafts from the text itself: what followed an earlier occurrence of its last few tokens."""
 
 from collections.abc import Sequence
 

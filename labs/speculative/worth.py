@@ -17,7 +17,7 @@ class Acceptance:
         self._right, self._asked = 1.0, 2.0
 
     def add(self, right: int, asked: int) -> None:
-        """`asked` draws met a draft, `right` of them were equal to it."""
+        """Of `asked` samples with a draft, `right` were equal to it."""
         # TODO 18.7: your code here (the reference: 3 lines).
         raise NotImplementedError(
             "speculative task 18.7: not implemented yet; see chapter Guess, then check"
@@ -25,7 +25,7 @@ class Acceptance:
 
     @property
     def rate(self) -> float:
-        """The share of draws that were equal to their draft."""
+        """The share of samples that were equal to their draft."""
         # TODO 18.7: your code here (the reference: 1 line).
         raise NotImplementedError(
             "speculative task 18.7: not implemented yet; see chapter Guess, then check"

@@ -1,6 +1,6 @@
 """The collectives in the obvious way: each rank sends all that it has to all others.
 
-An all-reduce so sends size - 1 times the bytes of the tensor, where the ring sends less than twice them.
+So an all-reduce sends size - 1 times the bytes of the tensor; the ring sends less than twice as many.
 """
 
 from torch import Tensor

@@ -25,7 +25,7 @@ class Ring:
 
     # ANCHOR: reduce_scatter
     def reduce_scatter(self, x: Tensor) -> None:
-        """In size - 1 steps, in each of which a chunk goes on with a rank's own part added: chunk c
+        """In each of size - 1 steps, a rank adds its own part to a chunk and sends it on: chunk c
         leaves rank c + 1 first, and comes to rank c last."""
         # TODO 20.2: your code here (the reference: 6 lines).
         raise NotImplementedError(

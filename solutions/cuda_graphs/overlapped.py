@@ -62,9 +62,9 @@ class OverlappedLoop:
     def step(self) -> list[RequestOutput]:
         """Send the next step, then take over the one before it. The first call only sends.
 
-        In this order: schedule, execute, advance, and only then wait for the oldest outcome. What can
-        never run is told in the same call. A plan of nothing is executed and advanced too (it ends at
-        once), but is not in flight; it makes room to take one over. Constrained requests of a step draw
+        In this order: schedule, execute, advance, and only then wait for the oldest outcome. Requests
+        that can never run are reported in the same call. An empty plan is executed and advanced too, but
+        is not in flight, so the call takes the oldest step over. Constrained requests of a step sample
         when `send_masks` is called: once all tokens before it are known.
         """
         # BEGIN SOLUTION 17.7

@@ -1,10 +1,10 @@
 """A decode step of a fixed number of rows on memory that stays where it is, as a CUDA graph records it.
 
-A step of n requests takes the rows of the next larger size. The rows behind them are padding: they
-belong to a seat that no request has, attend to no key, store nothing and draw for nobody. What a step
-brings comes in one upload; all else is at the seats already. What the host knows it works out (the slot
-of each token), since every kernel takes the device two microseconds, however little it does. Which
-kernels run, on which grids, depends on the size alone, so the same launches serve every step of it.
+A step of n requests takes the rows of the next larger size. The rows after them are padding: they
+belong to a seat that no request has, attend to no key, store nothing and sample for no request. A step's
+own numbers come in one upload; the rest is at the seats already. The host works out what it can (the
+slot of each token), since every kernel takes the device two microseconds, however little it does. Which
+kernels run, and on which grids, depends on the size alone, so the same launches serve every step of it.
 """
 
 import torch
@@ -28,8 +28,8 @@ class PaddedStep:
         self._starts = torch.arange(size + 1, dtype=torch.int32, device=memory.device)
 
     def _batch(self, seats: Tensor, positions: Tensor, slots: Tensor) -> AttentionBatch:
-        """What attention reads, from the tables as they are on the device now. The lengths that the
-        host is told are bounds that hold for every step."""
+        """What attention reads, from the tables as they are on the device now. The lengths on the
+        host are bounds that hold for every step."""
         machine = self._machine
         return AttentionBatch(
             query_lens=[1] * self.size,
@@ -47,7 +47,7 @@ class PaddedStep:
     def forward(self) -> Tensor:
         """Enter new blocks into the tables and compute a token for each row: logits [size, vocab].
 
-        The token is the one that the row's seat drew last. No value of it is known on the host.
+        The token is the one that was sampled last for the row's seat; the host need not know it.
         """
         machine, inputs = self._machine, self.inputs
         seats, _, positions, slots, table_seats, columns, _ = inputs.long()
@@ -58,8 +58,8 @@ class PaddedStep:
         # END SOLUTION
 
     def draw(self, logits: Tensor) -> Tensor:
-        """Draw a token for each row: [size] int64, -1 for a row that is not finite. Each seat's last
-        token is the drawn one then, 0 instead of -1, and its draw is counted."""
+        """Sample a token for each row: [size] int64, -1 for a row that is not finite. It becomes the
+        last token of its seat, with 0 in place of -1, and is counted."""
         machine, seats = self._machine, self.inputs[SEATS].long()
         # BEGIN SOLUTION 17.3
         drawn = machine.sample(logits, seats)

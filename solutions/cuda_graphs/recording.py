@@ -1,6 +1,6 @@
-"""A decode step as two CUDA graphs: one up to the logits, one that draws.
+"""A decode step as two CUDA graphs: one up to the logits, one that samples.
 
-A step that needs more than a draw (a grammar's mask, penalties, log-probabilities) replays the first,
+A step that needs more than a sample (a grammar's mask, penalties, log-probabilities) replays the first,
 and samples one call at a time.
 """
 
@@ -23,9 +23,9 @@ class Recording:
         """memory: the pool that all recordings share, since only one of them runs at a time. nobody: the
         seat of padding. Raises whatever the step does.
 
-        The step runs once before, on padding alone: what has not been compiled yet is, and no seat
+        The step runs once before, on padding alone: that compiles what is left to compile, and no seat
         moves. Two graphs are recorded from the same pool, and the second reads the logits of the first.
-        The logits are kept as an alias in the end: the next recording may use the same memory.
+        Of the logits only an alias is kept: the next recording may use their memory.
         """
         self._step = step  # its constants are read in every replay
         self.inputs = step.inputs

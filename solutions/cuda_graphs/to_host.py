@@ -1,4 +1,4 @@
-"""A token's other way: to the host, which reads it while the next step computes with it."""
+"""The way of sampled tokens to the host, which reads them while the next step computes with them."""
 
 from torch import Tensor
 
@@ -7,11 +7,11 @@ from yaie.core.contracts.graphs import Device
 
 # ANCHOR: to_host
 class ToHost:
-    """A tensor on its way to the host. Steps that are queued behind it on the device do not delay it."""
+    """A tensor on its way to the host. Steps queued after it on the device do not delay it."""
 
     def __init__(self, tensor: Tensor, device: Device) -> None:
-        """Queue the copy. The host goes on at once, and the tensor may be overwritten by what is queued
-        next."""
+        """Queue the copy. The host continues at once, and whatever is queued next may overwrite the
+        tensor."""
         # BEGIN SOLUTION 17.6
         self._tensor = device.pinned(*tensor.shape, dtype=tensor.dtype)
         self._tensor.copy_(tensor, non_blocking=True)

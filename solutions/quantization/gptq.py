@@ -1,8 +1,8 @@
 """GPTQ (Frantar et al. 2022): each input's rounding error moves into the inputs that are still to come.
 
-What is to stay small is not the error of the weights but that of the product: E[((w - q) x)^2], which is
+GPTQ keeps the error of the product small, not that of the weights: E[((w - q) x)^2], which is
 (w - q) H (w - q)^T / 2 for H = 2 E[x x^T]. `solutions/quantization/naive.py` does it as the paper
-derives it, one input at a time, with the inverse of what is left taken anew: the oracle.
+derives it, one input at a time, inverting again what is left of the matrix: the oracle.
 """
 
 import torch

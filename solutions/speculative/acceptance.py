@@ -1,4 +1,4 @@
-"""Which draws of a step count: drafts that are single tokens, verified against seeded draws."""
+"""Which samples of a step count: drafts that are single tokens, compared with seeded samples."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Drafts from the text itself: what came after its last few tokens when they stood there before."""
+"""Drafts from the text itself: what followed an earlier occurrence of its last few tokens."""
 
 from collections.abc import Sequence
 

@@ -9,8 +9,8 @@ from yaie.core.contracts import BlockManager
 class DraftPlaces:
     """See `yaie.core.contracts.drafting.DraftPlaces`.
 
-    Of each text the tokens are kept that were written since it was last looked at: those before them
-    are the text's own, `_num_held` of them.
+    For each text the tokens written since it was last compared are kept. Before them are `_num_held`
+    tokens that were found equal to the text.
 
         | equal to the text, as was seen before | written since: maybe equal |
         0                        _num_held[key]      + len(_written[key])

@@ -16,7 +16,7 @@ class Acceptance:
         self._right, self._asked = 1.0, 2.0
 
     def add(self, right: int, asked: int) -> None:
-        """`asked` draws met a draft, `right` of them were equal to it."""
+        """Of `asked` samples with a draft, `right` were equal to it."""
         # BEGIN SOLUTION 18.7
         keep = self._decay**asked
         self._right = self._right * keep + right
@@ -25,7 +25,7 @@ class Acceptance:
 
     @property
     def rate(self) -> float:
-        """The share of draws that were equal to their draft."""
+        """The share of samples that were equal to their draft."""
         # BEGIN SOLUTION 18.7
         return self._right / self._asked
         # END SOLUTION

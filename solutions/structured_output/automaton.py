@@ -1,7 +1,7 @@
-"""A grammar as a deterministic automaton over bytes, made while it is walked.
+"""A grammar as a deterministic automaton over bytes, built while it is used.
 
-Thompson (1968) walks all places of a pattern at once; what he computes for every byte anew is kept here
-by state, the subset construction done lazily. Called by the masks and by the matcher.
+Thompson (1968) follows all positions of a pattern at once. Here each result is kept by state:
+the subset construction, done lazily. Called by the masks and by the matcher.
 """
 
 from collections.abc import Iterable
@@ -10,13 +10,13 @@ from yaie.core.contracts.constraining import DEAD
 from yaie.core.grammar import Choice, Concat, Grammar, OneOf, Repeat
 
 END = 0
-"""The place behind the whole grammar."""
+"""The place after the whole grammar."""
 
 
 class ByteAutomaton:
     """See `yaie.core.contracts.constraining.ByteAutomaton`.
 
-    A place is what is still to come on one way through the grammar: a node, and the place behind it.
+    A place is what is still to come on one way through the grammar: a node, and the place after it.
     A state is the set of places that the bytes so far may have led to.
     """
 
@@ -36,8 +36,8 @@ class ByteAutomaton:
         return len(self._states)
 
     def _place(self, node: Grammar, behind: int) -> int:
-        """The number of the place before `node`, with the place `behind` behind it. The same for the
-        same two, so that ways that meet are one from there on."""
+        """The number of the place before `node`, followed by the place `behind`. The same two give the
+        same number, so ways that meet are one from there on."""
         key = (node, behind)
         if key not in self._number_of:
             self._number_of[key] = len(self._places)

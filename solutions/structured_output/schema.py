@@ -127,8 +127,8 @@ class SchemaReader:
 
     # ANCHOR: object
     def _object(self, schema: Json) -> Grammar:
-        """`{`, the properties in the order of the schema, `}`. Between two of them stands a comma, and
-        never behind the last; those that are not required may be left out.
+        """`{`, the properties in the order of the schema, `}`. A comma is between two of them, and
+        none after the last; those that are not required may be left out.
 
         `additionalProperties` must be false, and what is required must be among the properties.
         Built from the right: what may follow a property is there before it, and is shared.

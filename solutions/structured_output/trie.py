@@ -10,7 +10,7 @@ Ints = NDArray[np.int64]
 
 # ANCHOR: trie
 class TokenTrie:
-    """Nodes are numbered from the root, 0, level by level, so that the children of a node are a range.
+    """Nodes are numbered from the root, 0, level by level, so the children of a node are a range.
 
     tokens: the bytes of each token; b"" for one that adds no text.
     first_child, num_children: [nodes]. byte: [nodes], the one that leads to a node; the root's says

@@ -8,9 +8,11 @@ import pytest
 import torch
 from safetensors import safe_open
 
+from solutions.quantization import Int4
 from yaie.bench import shapes
 from yaie.bench.shapes import checkpoint, make_checkpoint
 from yaie.core.errors import ConfigError
+from yaie.core.quantized import Int4Weight
 from yaie.engine.llm_engine import LLMEngine
 
 
@@ -48,6 +50,23 @@ def test_weights_are_normal_and_norms_are_one(folder: Path) -> None:
     assert {one.dtype for one in found.values()} == {torch.bfloat16}
     query, key = (found[f"model.layers.0.self_attn.{name}_proj.weight"] for name in "qk")
     assert not torch.equal(query[: len(key)], key)
+
+
+def test_packed_shape_is_loaded_and_is_the_plain_ones_size(tmp_path: Path, folder: Path) -> None:
+    packed = make_checkpoint("tiny-int4", tmp_path / "packed")
+    engine = LLMEngine(model=str(packed), num_blocks=16, mine="none")
+    plain = LLMEngine(model=str(folder), num_blocks=16, mine="none")
+    assert engine.model.num_parameters == plain.model.num_parameters
+    assert engine.generate([[5, 12000]], max_tokens=3, ignore_eos=True)
+    found = tensors(packed)
+    name = "model.layers.0.mlp.down_proj"
+    weight = Int4Weight(
+        *(found[f"{name}.{part}"] for part in ("qweight", "scales", "qzeros")), shapes.GROUP_SIZE
+    )
+    numbers = Int4().dequantize(weight)
+    assert numbers.shape == (128, 256)
+    assert numbers.std() == pytest.approx(0.02, rel=0.03)
+    assert numbers.mean() == pytest.approx(-0.5 * 0.02 / shapes.CODES_SPREAD, abs=5e-4)
 
 
 def test_no_shard_is_larger_than_allowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,7 +127,7 @@ def test_a_temporary_one_is_deleted() -> None:
 )
 def test_known_shapes_have_as_many_parameters_as_the_models(shape: str, parameters: int) -> None:
     found = shapes._tensors(shapes._config(shape))
-    assert sum(shapes._bytes(size) for size in found.values()) == 2 * parameters
+    assert sum(kind.num_bytes for kind in found.values()) == 2 * parameters
 
 
 def test_a_checkpoint_that_does_not_fit_leaves_no_shards(

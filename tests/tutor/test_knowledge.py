@@ -45,6 +45,15 @@ def test_written_contrasts_and_questions_mention_their_facts() -> None:
         assert mentions(entry.answer, entry.facts), entry
 
 
+def test_no_pair_is_contrasted_twice() -> None:
+    pairs = [frozenset(contrast.between) for contrast in KNOWLEDGE.all_contrasts]
+    assert len(set(pairs)) == len(pairs) > 80
+    assert {name for c in KNOWLEDGE.further_contrasts for name in c.between} <= set(
+        KNOWLEDGE.by_name
+    )
+    assert all(c.answer[-1] == "." and len(c.answer) < 420 for c in KNOWLEDGE.all_contrasts)
+
+
 @pytest.mark.parametrize("faq", KNOWLEDGE.faqs, ids=lambda faq: faq.id)
 def test_a_follow_up_belongs_to_a_known_term(faq: Faq) -> None:
     assert faq.after in {"", "refusal", *KNOWLEDGE.by_name}

@@ -7,6 +7,7 @@ from typing import Any
 from yaie.tutor.dialogues import dialogues
 from yaie.tutor.evaluate import Answer
 from yaie.tutor.glossary import load_knowledge, load_phrasings
+from yaie.tutor.polar import Pair
 from yaie.tutor.templates import expand, normalise, parse
 from yaie.tutor.tool_use import reserved_names
 from yaie.tutor.unseen import (
@@ -36,12 +37,21 @@ def grams(text: str) -> set[tuple[str, ...]]:
     return set(rows) or {tuple(words)}
 
 
+def said_by(pair: Pair) -> list[str]:
+    """What a pair says before a frame and a typist change it."""
+    rows = [pair.question(True), pair.question(False)]
+    if pair.is_sentence:
+        rows += [pair.sentence(True), pair.sentence(False), pair.sentence(True, denied=True)]
+    return rows
+
+
 def written_questions() -> set[str]:
     """Normal forms of what whole questions can say, and of what was said in a sample."""
     wider = load_wider()
     rows = [row for faq in load_knowledge().faqs for row in faq.ask]
-    rows += [row for entry in wider.situations for row in entry.ask]
+    rows += [row for entry in wider.situations for row in (*entry.ask, *entry.later)]
     rows += [row for claim in wider.claims for row in (*claim.yes, *claim.no)]
+    rows += [row for claim in wider.claims for pair in claim.pairs for row in said_by(pair)]
     rows += [row for tool in load_phrasings("tools")["tool"] for row in tool["ask"]]
     texts = set()
     for row in rows:

@@ -8,6 +8,7 @@ from yaie.core.compat import tomllib
 from yaie.tutor import TUTOR_DIR, wider
 from yaie.tutor.dialogues import with_verdict
 from yaie.tutor.glossary import load_knowledge, load_phrasings, mentions, sentences
+from yaie.tutor.polar import parse_pair
 from yaie.tutor.questions import as_typed, exchange
 from yaie.tutor.wider import Claim, Situation, ask_claim, ask_facet, ask_situation, load_wider
 
@@ -19,8 +20,7 @@ DOUBTS = ("wrong", "false", "untrue", "incorrect", "mistak", "error", "myth", "m
 @pytest.mark.parametrize("claim", WIDER.claims, ids=lambda claim: claim.text[:40])
 def test_a_claim_is_asked_both_ways_about_a_known_term(claim: Claim) -> None:
     assert claim.term in {"", *NAMES}
-    assert claim.yes
-    assert claim.no
+    assert claim.pairs or (claim.yes and claim.no)
     assert claim.text.endswith(".")
     assert len(sentences(claim.text)) <= 3
     if not claim.term:
@@ -32,6 +32,7 @@ def test_a_situation_mentions_its_facts(situation: Situation) -> None:
     assert situation.topic in NAMES
     assert len(situation.ask) >= 2
     assert mentions(situation.answer, situation.facts)
+    assert not set(situation.ask) & set(situation.later)
     assert len(situation.answer) < 420
 
 
@@ -74,6 +75,7 @@ def test_further_questions_go_to_the_claim_that_they_name() -> None:
         (claim,) = (c for c in WIDER.claims if c.text.startswith(table["same_as"]))
         assert set(table.get("yes", ())) <= set(claim.yes)
         assert set(table.get("no", ())) <= set(claim.no)
+        assert set(map(parse_pair, table.get("pairs", ()))) <= set(claim.pairs)
         assert len(claim.yes) > len(table.get("yes", ()))
 
 
@@ -105,6 +107,14 @@ def test_no_word_is_left_out_of_a_claim() -> None:
     assert min(len(question.split()) for question in shortened) < 9
 
 
+def test_a_later_question_comes_only_after_its_topic() -> None:
+    assert len(WIDER.later) > 30
+    for topic, entries in WIDER.later.items():
+        for entry in entries:
+            assert entry.topic == topic
+            assert ask_situation(entry, random.Random(0), follow=True)
+
+
 def test_questions_are_filled() -> None:
     rng = random.Random(1)
     sided = [NAMES[name] for name in WIDER.facets]
@@ -126,6 +136,11 @@ def test_only_questions_for_yes_or_no_get_a_verdict() -> None:
     assert with_verdict("contrast", "Is a block the same as a slot", reply) == "No: It helps."
     assert with_verdict("contrast", "Are blocks and slots different", reply) == "Yes: It helps."
     assert with_verdict("contrast", "blocks vs slots", reply) == reply
+    assert (
+        with_verdict("contrast", "Does a block mean the same as a slot", reply) == "No: It helps."
+    )
+    assert with_verdict("follow_contrast", "Isn't it just a slot", reply) == "No: It helps."
+    assert with_verdict("contrast", "Can you explain block vs slot", reply) == reply
 
 
 def test_words_are_exchanged_for_their_like() -> None:

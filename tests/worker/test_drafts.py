@@ -15,6 +15,7 @@ from tests.worker.rig import (
     naive_tokens,
     request_of,
 )
+from tests.worker.test_padded import padding_worker
 from yaie.core.request import Request
 from yaie.core.step import StepMasks
 
@@ -49,9 +50,16 @@ def assert_all_drew_the_truth(rig: Rig) -> None:
         assert drawn == truth(seat)[: len(drawn)]
 
 
+def padded() -> Rig:
+    """Steps on memory that stays where it is, as they are replayed on a GPU."""
+    zones = [0, 2, NUM_SEATS], [2, 5, 9, 30, 200]
+    return Rig(padding_worker([1, NUM_SEATS], zones=zones)[0])
+
+
 @pytest.mark.parametrize("guess", GUESSES.values(), ids=GUESSES)
-def test_drafts_change_no_token(guess: Guess) -> None:
-    rig, rng = Rig(), random.Random(0)
+@pytest.mark.parametrize("make", [Rig, padded], ids=["as they are", "padded"])
+def test_drafts_change_no_token(guess: Guess, make: Callable[[], Rig]) -> None:
+    rig, rng = make(), random.Random(0)
     rig.step(enter=mixed_requests())
     for _ in range(3):
         rig.step(drafts=guessed(rig, list(rig.requests), guess, rng))

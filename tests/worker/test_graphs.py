@@ -63,6 +63,7 @@ CASES: dict[str, dict[str, Any]] = {
     "in order": {"overlap": "off"},
     "cuda": {"backend": "cuda"},
     "static": {"batching": "static"},
+    "drafts": {"speculate": "ngram", "num_drafts": 3},
 }
 
 

@@ -98,10 +98,11 @@ def test_prompts_are_told_of_as_without_padding() -> None:
         (Share(0, 3, 1), True),
         (Share(0, 3, 9), False),
         (Share(0, 3, 8), True),
-        (Share(0, 3, 3, drafts=(1, 2)), False),
+        (Share(0, 3, 3, drafts=(1, 2)), True),
+        (Share(0, 3, 9, drafts=(1, 2)), False),
     ],
 )
-def test_larger_steps_and_drafts_are_not_taken(share: Share, is_taken: bool) -> None:
+def test_larger_steps_are_not_taken(share: Share, is_taken: bool) -> None:
     worker, _ = padding_worker([], zones=([2], [4, 8]))
     assert worker.mixed is not None
     assert worker.mixed.takes(step_of(share)) == is_taken
@@ -118,3 +119,6 @@ def test_sizes_hold_every_step_and_waste_little() -> None:
             assert high - low <= max(64, high / 4)
     for most in (1, 32, 33, 256, 1000):
         assert decode_zones(most) == [zone for zone in DECODE_ZONES if zone < most] + [most]
+        assert decode_zones(most, drafts=True) == [0, *decode_zones(most)]
+    assert chunk_zones(700, drafts=True) == [8, 16, 32, *chunk_zones(700)]
+    assert chunk_zones(16, drafts=True) == [8, 16]

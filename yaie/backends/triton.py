@@ -15,7 +15,8 @@ from yaie.backends.torch import TorchBackend
 from yaie.core.contracts import BatchAttention, KVPool, TransformerOps
 from yaie.core.contracts.kernels import LayerKernels, StoreKernel
 from yaie.core.errors import ConfigError
-from yaie.core.products import FusedProducts
+from yaie.core.products import FusedProducts, PackedProducts
+from yaie.core.quantized import Int4Weight
 
 INTERPRETER = "TRITON_INTERPRET"
 
@@ -109,6 +110,23 @@ class TritonBackend(KernelBackend):
     def in_use(cls, roles: Roles) -> Roles:
         plain = roles["attention"] != cls.kernels["attention"]
         return {**roles, "memory": ()} if plain else roles  # lab 5 stores with lab 3
+
+    def make_packed_products(self, device: torch.device) -> PackedProducts:
+        """Lab 19's; on a GPU those on weights of four bits by kernels of our own, unless the lab is a
+        learner's."""
+        plain = super().make_packed_products(device)
+        if device.type != "cuda" or self.parts.is_yours("quantization"):
+            return plain
+        from yaie.backends.products import PackedFewRows, product_of_many
+
+        few = PackedFewRows()
+
+        def int4(x: Tensor, weight: Int4Weight) -> Tensor:
+            if x.dtype not in (torch.float16, torch.bfloat16):
+                return plain.int4(x, weight)
+            return few.multiply(x, weight) if few.takes(x) else product_of_many(x, weight)
+
+        return plain._replace(int4=int4)
 
     def _store_kernel(self) -> StoreKernel:
         (lab,) = self.roles["memory"]

@@ -2,7 +2,8 @@
 
 `--shape llama-3.1-8b` measures a model of that size without a download. Weights are drawn tensor by
 tensor, on the GPU if there is one, and written as they come; shards are written side by side. No more
-than a tensor for each shard is in memory at a time.
+than a tensor for each shard is in memory at a time. `llama-3.1-8b-int4` is the same shape with the
+layers' products in four bits, as GPTQ packs them.
 """
 
 import json
@@ -10,12 +11,13 @@ import zlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
 from math import prod
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -95,36 +97,58 @@ SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
 }
 """Family, and what its config.json says. The first two are those of the models with these names; the
 third is for CPUs."""
+INT4 = "-int4"
+"""Ends the name of a shape whose layers' products are packed in four bits."""
+NAMES = (*SHAPES, *(name + INT4 for name in ("qwen3-0.6b", "llama-3.1-8b", "tiny")))
+GROUP_SIZE = 32
 SHARD_BYTES = 4 << 30
 WRITERS = 4
 SPREAD = 0.02
-DTYPE, DTYPE_NAME = torch.bfloat16, "BF16"
+DTYPE = torch.bfloat16
+CODES_SPREAD = (255 / 12) ** 0.5
+"""Standard deviation of whole numbers 0 to 15 that come alike often."""
+ZEROS = -0x77777778
+"""Eight times the four bits of 8."""
+DTYPE_NAMES = {torch.bfloat16: "BF16", torch.float16: "F16", torch.int32: "I32"}
 HEADER_UNIT = 8
 """Bytes: the safetensors format aligns its data so."""
 
 
+class _Kind(NamedTuple):
+    """Of a tensor."""
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype = DTYPE
+
+    @property
+    def num_bytes(self) -> int:
+        return self.dtype.itemsize * prod(self.shape)
+
+
 @dataclass(frozen=True, slots=True)
 class _Shard:
-    """A file of the checkpoint. tensors: shapes by name."""
+    """A file of the checkpoint. tensors: by name."""
 
     name: str
-    tensors: dict[str, tuple[int, ...]]
+    tensors: dict[str, _Kind]
 
     @property
     def header(self) -> bytes:
         """The file's beginning: how long the table is, and where each tensor lies behind it."""
         table: dict[str, Any] = {"__metadata__": {"format": "pt"}}
         end = 0
-        for name, shape in self.tensors.items():
-            begin, end = end, end + _bytes(shape)
-            table[name] = {"dtype": DTYPE_NAME, "shape": shape, "data_offsets": [begin, end]}
+        for name, kind in self.tensors.items():
+            begin, end = end, end + kind.num_bytes
+            table[name] = {
+                "dtype": DTYPE_NAMES[kind.dtype], "shape": kind.shape, "data_offsets": [begin, end],
+            }  # fmt: skip
         text = json.dumps(table).encode()
         text += b" " * (-len(text) % HEADER_UNIT)
         return len(text).to_bytes(8, "little") + text
 
     @property
     def num_bytes(self) -> int:
-        return len(self.header) + sum(map(_bytes, self.tensors.values()))
+        return len(self.header) + sum(kind.num_bytes for kind in self.tensors.values())
 
 
 @contextmanager
@@ -133,9 +157,9 @@ def checkpoint(shape: str, folder: str | None) -> Iterator[Path]:
 
     Raises ConfigError if there is no such shape, or if `folder` holds something else.
     """
-    if shape not in SHAPES:
+    if shape not in NAMES:
         raise ConfigError(
-            f"--shape is one of {', '.join(SHAPES)}; there is no {shape!r}", param="shape"
+            f"--shape is one of {', '.join(NAMES)}; there is no {shape!r}", param="shape"
         )
     if folder is not None:
         yield make_checkpoint(shape, Path(folder).expanduser())
@@ -181,7 +205,7 @@ def _write_all(folder: Path, config: str, shards: list[_Shard]) -> None:
     with ThreadPoolExecutor(WRITERS) as writers:
         list(writers.map(partial(_write, folder), shards))
     weight_map = {name: shard.name for shard in shards for name in shard.tensors}
-    total = sum(_bytes(size) for shard in shards for size in shard.tensors.values())
+    total = sum(kind.num_bytes for shard in shards for kind in shard.tensors.values())
     # Last: a checkpoint without its index is not complete.
     index = {"metadata": {"total_size": total}, "weight_map": weight_map}
     write_whole(folder / INDEX_FILE, json.dumps(index))
@@ -190,9 +214,14 @@ def _write_all(folder: Path, config: str, shards: list[_Shard]) -> None:
 def _config(shape: str) -> Any:
     import transformers
 
-    family, values = SHAPES[shape]
+    family, values = SHAPES[shape.removesuffix(INT4)]
     config = getattr(transformers, f"{family}Config")(**values, dtype="bfloat16")
     config.architectures = [f"{family}ForCausalLM"]
+    if shape.endswith(INT4):
+        config.quantization_config = {
+            "quant_method": "gptq", "bits": 4, "group_size": GROUP_SIZE, "desc_act": False,
+            "sym": True, "checkpoint_format": "gptq_v2",
+        }  # fmt: skip
     return config
 
 
@@ -202,24 +231,43 @@ def _told(text: str) -> dict[str, Any]:
     return values | {"transformers_version": None}
 
 
-def _tensors(config: Any) -> dict[str, tuple[int, ...]]:
-    """Shapes of all that a checkpoint of the model holds, by name. No memory is taken for them."""
+def _tensors(config: Any) -> dict[str, _Kind]:
+    """All that a checkpoint of the model holds, by name. No memory is taken for it."""
     from transformers import AutoModelForCausalLM
 
+    plain = deepcopy(config)
+    is_packed = plain.__dict__.pop("quantization_config", None) is not None
     with torch.device("meta"):
-        model = AutoModelForCausalLM.from_config(config, dtype=DTYPE)
+        model = AutoModelForCausalLM.from_config(plain, dtype=DTYPE)
+    found: dict[str, _Kind] = {}
     # A tied weight has one name here: parameters are listed once.
-    return {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
+    for name, parameter in model.named_parameters():
+        if is_packed and name.endswith("_proj.weight"):
+            found |= _packed(name.removesuffix(".weight"), *parameter.shape)
+        else:
+            found[name] = _Kind(tuple(parameter.shape))
+    return found
 
 
-def _shards(tensors: dict[str, tuple[int, ...]]) -> list[_Shard]:
+def _packed(name: str, outputs: int, inputs: int) -> dict[str, _Kind]:
+    """What GPTQ's tools write for a product."""
+    groups = inputs // GROUP_SIZE
+    return {
+        f"{name}.qweight": _Kind((inputs // 8, outputs), torch.int32),
+        f"{name}.qzeros": _Kind((groups, outputs // 8), torch.int32),
+        f"{name}.scales": _Kind((groups, outputs), torch.float16),
+    }
+
+
+def _shards(tensors: dict[str, _Kind]) -> list[_Shard]:
     """Files of at most SHARD_BYTES, but at least WRITERS of them if the model has as many tensors."""
-    most = min(SHARD_BYTES, max(1, sum(map(_bytes, tensors.values())) // WRITERS))
-    groups: list[dict[str, tuple[int, ...]]] = [{}]
-    for name, shape in tensors.items():
-        if groups[-1] and sum(map(_bytes, groups[-1].values())) + _bytes(shape) > most:
+    total = sum(kind.num_bytes for kind in tensors.values())
+    most = min(SHARD_BYTES, max(1, total // WRITERS))
+    groups: list[dict[str, _Kind]] = [{}]
+    for name, kind in tensors.items():
+        if groups[-1] and sum(one.num_bytes for one in groups[-1].values()) + kind.num_bytes > most:
             groups.append({})
-        groups[-1][name] = shape
+        groups[-1][name] = kind
     count = len(groups)
     return [
         _Shard(f"model-{number:05}-of-{count:05}.safetensors", group)
@@ -231,18 +279,25 @@ def _write(folder: Path, shard: _Shard) -> None:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     with (folder / shard.name).open("wb") as file:
         file.write(shard.header)
-        for name, shape in shard.tensors.items():
-            values = _drawn(name, shape, device).cpu().view(torch.uint8)
+        for name, kind in shard.tensors.items():
+            values = _drawn(name, kind, device).cpu().view(torch.uint8)
             file.write(values.numpy().data)
 
 
-def _drawn(name: str, shape: tuple[int, ...], device: str) -> Tensor:
-    """Normal around 0; a norm's weights are 1. The same for the same name on the same device."""
-    values = torch.empty(shape, dtype=DTYPE, device=device)
-    if len(shape) == 1:
+def _drawn(name: str, kind: _Kind, device: str) -> Tensor:
+    """The same for the same name on the same device: normal around 0, or all codes alike often around
+    a zero of 8; a norm's weights are 1."""
+    values = torch.empty(kind.shape, dtype=kind.dtype, device=device)
+    if len(kind.shape) == 1:
         return values.fill_(1)
-    seed = zlib.crc32(name.encode())
-    return values.normal_(0, SPREAD, generator=torch.Generator(device).manual_seed(seed))
+    if kind.dtype == torch.float16:
+        return values.fill_(SPREAD / CODES_SPREAD)
+    if name.endswith(".qzeros"):
+        return values.fill_(ZEROS)
+    generator = torch.Generator(device).manual_seed(zlib.crc32(name.encode()))
+    if kind.dtype == torch.int32:
+        return values.random_(-(2**31), 2**31, generator=generator)
+    return values.normal_(0, SPREAD, generator=generator)
 
 
 def _is_complete(folder: Path, shards: list[_Shard]) -> bool:
@@ -250,7 +305,3 @@ def _is_complete(folder: Path, shards: list[_Shard]) -> bool:
     return (folder / INDEX_FILE).is_file() and all(
         path.is_file() and path.stat().st_size == size for path, size in files
     )
-
-
-def _bytes(shape: tuple[int, ...]) -> int:
-    return DTYPE.itemsize * prod(shape)

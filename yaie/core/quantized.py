@@ -1,9 +1,10 @@
 """Weights that are stored in few bits: what lab 19 makes, and what the engine's schemes multiply by."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor
 
 
@@ -61,3 +62,15 @@ class Int4Weight:
 
 
 # ANCHOR_END: int4
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedInt4Weight(Int4Weight):
+    """One that a checkpoint has filled.
+
+    is_even: whether every zero is 8, as symmetric rounding has it; a kernel then need not read them.
+    scales_by_dtype: other forms of the scales, as kernels have asked for them.
+    """
+
+    is_even: bool = False
+    scales_by_dtype: "dict[torch.dtype, Tensor]" = field(default_factory=dict, compare=False)

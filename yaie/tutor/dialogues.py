@@ -30,12 +30,12 @@ REFUSAL = (
 # Weights of what may come next. A follow-up needs a topic; the rest may come at any time.
 # Nearly half of the turns are definitions, whole questions, sums and refusals.
 _OPENING = {
-    "term": 50, "contrast": 9, "faq": 15, "off_subject": 37, "sum": 7,
-    "claim": 80, "situation": 80, "facet": 24, "gist": 9,
+    "term": 63, "contrast": 9, "faq": 15, "off_subject": 43, "sum": 7,
+    "claim": 112, "situation": 80, "facet": 24, "gist": 9,
 }  # fmt: skip
 _LATER = {
-    "follow_up": 60, "term": 16, "contrast": 3, "faq": 13, "off_subject": 20, "sum": 4,
-    "claim": 30, "situation": 28, "facet": 10, "gist": 3,
+    "follow_up": 60, "term": 22, "contrast": 3, "faq": 13, "off_subject": 24, "sum": 4,
+    "claim": 43, "situation": 28, "facet": 10, "gist": 3,
 }  # fmt: skip
 _WITH_TOOLS = {"call": 51, "missing": 11, "other": 30, "small_talk": 5, "sum": 3}
 OFFERED_TOOLS = 0.21
@@ -50,6 +50,8 @@ _FOLLOW_UPS = {
 }  # fmt: skip
 _REFUSED = "refusal"
 _SMALL_TALK = ("hello", "who", "can-do", "thanks", "bye", "language")
+_ASKING = ("is", "isn't", "are", "aren't", "do", "does", "can")
+"""How a question on two terms begins that wants yes or no."""
 _WITHOUT = (
     "without",
     "leave out",
@@ -88,7 +90,7 @@ def answer(term: Term, intent: str, rng: random.Random) -> str:
 def with_verdict(intent: str, question: str, reply: str) -> str:
     """The reply behind "Yes" or "No", if the question, as it was before it was typed, wants one."""
     words = question.lower().split()
-    if intent.endswith("contrast") and words[0] in ("is", "are", "aren't"):
+    if intent.endswith("contrast") and words[0] in _ASKING and words[1] not in ("you", "there"):
         return f"{'Yes' if 'different' in words else 'No'}: {reply}"
     if intent not in ("why", "follow_why"):
         return reply
@@ -212,7 +214,7 @@ class DialogueWriter:
         """A written contrast in either order, or, less often, two terms side by side."""
         rng = self.rng
         if rng.random() < 0.7:
-            contrast = rng.choice(self.knowledge.contrasts)
+            contrast = rng.choice(self.knowledge.all_contrasts)
             first, second = rng.sample([self._named(name) for name in contrast.between], 2)
             reply = contrast.answer
         else:
@@ -246,8 +248,12 @@ class DialogueWriter:
             talk.add(*ask_facet(topic, rng, follow=True), topic.name)
             return
         claims = [claim for claim in self.wider.claims if claim.term == topic.name]
-        if claims and rng.random() < 0.2:
+        if claims and rng.random() < 0.24:
             talk.add(*ask_claim(rng.choice(claims), rng, follow=True), topic.name)
+            return
+        if topic.name in self.wider.later and rng.random() < 0.15:
+            situation = rng.choice(self.wider.later[topic.name])
+            talk.add(ask_situation(situation, rng, follow=True), situation.answer, topic.name)
             return
         intent = _pick(_FOLLOW_UPS, rng)
         if intent == "follow_define":
@@ -264,7 +270,7 @@ class DialogueWriter:
 
     def _contrast_partner(self, topic: Term) -> Term:
         """A term with a written contrast to the topic if there is one, else often any other."""
-        partners = [_other(pair, topic.name) for pair in self.knowledge.contrasts]
+        partners = [_other(pair, topic.name) for pair in self.knowledge.all_contrasts]
         names = [name for name in partners if name in self.knowledge.by_name]
         if names and self.rng.random() < 0.7:
             return self.knowledge.by_name[self.rng.choice(names)]

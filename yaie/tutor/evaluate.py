@@ -103,7 +103,7 @@ def spoken(text: str) -> set[str]:
 def known_sentences() -> frozenset[str]:
     """Every sentence a person wrote for the tutor: an answer made of these alone is grammatical."""
     knowledge, wider = load_knowledge(), load_wider()
-    texts = [REFUSAL, *(contrast.answer for contrast in knowledge.contrasts)]
+    texts = [REFUSAL, *(contrast.answer for contrast in knowledge.all_contrasts)]
     texts += [faq.answer.removeprefix("Yes: ").removeprefix("No: ") for faq in knowledge.faqs]
     texts += [claim.text for claim in wider.claims]
     texts += [entry.answer.removeprefix("No: ") for entry in wider.situations]

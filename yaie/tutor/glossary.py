@@ -77,7 +77,7 @@ class Contrast:
 
     between: tuple[str, str]
     answer: str
-    facts: Facts
+    facts: Facts = ()
 
 
 @dataclass(frozen=True)
@@ -104,6 +104,13 @@ class Knowledge:
     contrasts: tuple[Contrast, ...]
     faqs: tuple[Faq, ...]
     by_name: dict[str, Term] = field(repr=False)
+    further_contrasts: tuple[Contrast, ...] = ()
+    """Pairs that no held-out question is about; see `all_contrasts`."""
+
+    @cached_property
+    def all_contrasts(self) -> tuple[Contrast, ...]:
+        """Every pair with a written answer."""
+        return self.contrasts + self.further_contrasts
 
     def contrast(self, first: Term, second: Term) -> str:
         """How two terms differ: the written answer, or else both definitions side by side."""
@@ -112,7 +119,7 @@ class Knowledge:
 
     @cached_property
     def _written(self) -> dict[frozenset[str], str]:
-        return {frozenset(contrast.between): contrast.answer for contrast in self.contrasts}
+        return {frozenset(contrast.between): contrast.answer for contrast in self.all_contrasts}
 
 
 def _tuples(table: dict[str, Any]) -> dict[str, Any]:
@@ -125,6 +132,7 @@ def load_knowledge() -> Knowledge:
     """Read all files of `knowledge/`, in the order of their names."""
     terms: list[Term] = []
     contrasts: list[Contrast] = []
+    further: list[Contrast] = []
     faqs: list[Faq] = []
     for path in sorted((TUTOR_DIR / "knowledge").glob("*.toml")):
         data = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -132,9 +140,10 @@ def load_knowledge() -> Knowledge:
             facts = {part: tuple(required) for part, required in table.pop("facts").items()}
             terms.append(Term(**_tuples(table), facts=facts))
         contrasts += [Contrast(**_tuples(table)) for table in data.get("contrast", [])]
+        further += [Contrast(**_tuples(table)) for table in data.get("further_contrast", [])]
         faqs += [Faq(**_tuples(table)) for table in data.get("faq", [])]
     by_name = {term.name: term for term in terms}
-    return Knowledge(tuple(terms), tuple(contrasts), tuple(faqs), by_name)
+    return Knowledge(tuple(terms), tuple(contrasts), tuple(faqs), by_name, tuple(further))
 
 
 @cache

@@ -36,6 +36,10 @@ EXCHANGED = 0.22
 """Share of questions in which words are exchanged for others of the same meaning."""
 SHORTENED = 0.07
 """Share of questions that lack some words."""
+_TURNING = frozenset(
+    "always any before after different don't false few less more most never no none not nothing only"
+    " same true without wrong".split()
+)
 _SMALL_WORDS = frozenset("is are the a an do does of to me please in can could you and it".split())
 
 
@@ -53,9 +57,11 @@ def surface(term: Term, rng: random.Random) -> str:
 
 @lru_cache(maxsize=1)
 def _stray_words() -> tuple[str, ...]:
+    """Words of other subjects, without those that would turn a yes into a no."""
     rules = " ".join(load_phrasings("system")["rules"])
     texts = (rules, *strange.names(), *strange.verbs())
-    return tuple(word.strip(".,") for text in texts for word in text.split())
+    words = (word.strip(".,") for text in texts for word in text.split())
+    return tuple(word for word in words if word.lower() not in _TURNING)
 
 
 def _sprinkle(text: str, rng: random.Random) -> str:

@@ -6,12 +6,13 @@ the term; a facet is one more side of a term, such as its price or its users.
 
 import random
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 from yaie.core.compat import tomllib
 from yaie.tutor import TUTOR_DIR
 from yaie.tutor.glossary import Facts, Term, load_knowledge, load_phrasings, sentences
+from yaie.tutor.polar import Pair, draw_pair, parse_pair
 from yaie.tutor.questions import as_typed, fill
 from yaie.tutor.templates import sample
 
@@ -40,6 +41,10 @@ DENIED = 0.12
 """Share of the sentences that are asked about in this way."""
 
 
+PAIRED = 0.6
+"""Share of the questions about a claim that come from its pairs, if it has some."""
+
+
 _LISTS = ("yes", "no", "true", "false")
 
 
@@ -53,6 +58,7 @@ class Claim:
     no: tuple[str, ...] = ()
     true: tuple[str, ...] = ()
     false: tuple[str, ...] = ()
+    pairs: tuple[Pair, ...] = ()
 
     def answer(self, is_so: bool) -> str:
         """As the tutor says it."""
@@ -67,6 +73,8 @@ class Situation:
     ask: tuple[str, ...]
     answer: str
     facts: Facts = ()
+    later: tuple[str, ...] = ()
+    """Ways to ask that need the topic before them, such as "and what is lost then"."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +86,15 @@ class Wider:
     facets: dict[str, dict[str, str]]
     gists: dict[str, tuple[str, ...]]
     """What a term is, without naming it."""
+
+    @cached_property
+    def later(self) -> dict[str, tuple[Situation, ...]]:
+        """The situations of each topic that may be met after it in words that need it."""
+        topics = {entry.topic for entry in self.situations if entry.later}
+        return {
+            topic: tuple(s for s in self.situations if s.topic == topic and s.later)
+            for topic in sorted(topics)
+        }
 
     def said_of(self, term: str) -> set[str]:
         """Every sentence that these entries have for the term."""
@@ -104,7 +121,8 @@ def _asked_again(claims: list[Claim], tables: list[dict[str, Any]]) -> tuple[Cla
         at = begins.index(True)
         claim = merged[at]
         lists = {key: (*getattr(claim, key), *table.get(key, ())) for key in _LISTS}
-        merged[at] = Claim(claim.text, claim.term, **lists)
+        pairs = (*claim.pairs, *map(parse_pair, table.get("pairs", ())))
+        merged[at] = Claim(claim.text, claim.term, **lists, pairs=pairs)
     return tuple(merged)
 
 
@@ -122,8 +140,9 @@ def _met_again(situations: list[Situation], tables: list[dict[str, Any]]) -> tup
                 f"{len(named)} situations of {table['topic']!r} begin with {table['same_as']!r}, not one"
             )
         entry = merged[named[0]]
-        asks = (*entry.ask, *table["ask"])
-        merged[named[0]] = Situation(entry.topic, asks, entry.answer, entry.facts)
+        asks = (*entry.ask, *table.get("ask", ()))
+        later = (*entry.later, *table.get("later", ()))
+        merged[named[0]] = Situation(entry.topic, asks, entry.answer, entry.facts, later)
     return tuple(merged)
 
 
@@ -143,7 +162,8 @@ def load_wider() -> Wider:
                 again.append(table)
                 continue
             lists = {key: tuple(table.get(key, ())) for key in _LISTS}
-            claims.append(Claim(table["text"], table["term"], **lists))
+            pairs = tuple(map(parse_pair, table.get("pairs", ())))
+            claims.append(Claim(table["text"], table["term"], **lists, pairs=pairs))
         for table in data.get("situation", []):
             if "same_as" in table:
                 met_again.append(table)
@@ -159,9 +179,17 @@ def load_wider() -> Wider:
 
 def ask_claim(claim: Claim, rng: random.Random, follow: bool = False) -> tuple[str, str]:
     """A question about the claim and its answer; `follow`: the term was the topic, so "it" will do."""
-    is_so = bool(claim.yes) and (not claim.no or rng.random() < 0.5)
+    paired = bool(claim.pairs) and (rng.random() < PAIRED or not claim.yes)
+    is_so = rng.random() < 0.5 if paired or (claim.yes and claim.no) else bool(claim.yes)
     said = claim.true if is_so else claim.false
-    if said and rng.random() < 0.4:
+    if paired:
+        template, framed = draw_pair(rng.choice(claim.pairs), is_so, rng)
+        if framed:
+            denied = rng.random() < DENIED
+            frame = rng.choice(DENIALS if denied else STATEMENTS)
+            template = sample(frame, rng).replace("{s}", template)
+            is_so = is_so != denied
+    elif said and rng.random() < 0.4:
         denied = rng.random() < DENIED
         frame = rng.choice(DENIALS if denied else STATEMENTS)
         template = sample(frame, rng).replace("{s}", rng.choice(said))
@@ -173,15 +201,23 @@ def ask_claim(claim: Claim, rng: random.Random, follow: bool = False) -> tuple[s
         text = sample(template, rng)
     elif follow and rng.random() < 0.75:
         text = sample(template, rng).replace("{t}", rng.choice(("it", "it", "that", "this")))
-        text = rng.choice(("", "", "So ", "And ", "But ")) + text
+        start = rng.choice(("", "", "So ", "And ", "But "))
+        text = (
+            f"{start}{text[:1].lower()}{text[1:]}"
+            if start and text[1:2].islower()
+            else start + text
+        )
     else:
         text = fill(template, rng, t=term)
     return as_typed(text, rng, every_word=True), claim.answer(is_so)
 
 
-def ask_situation(situation: Situation, rng: random.Random) -> str:
-    """A question that the situation answers; one with a number keeps all its words."""
-    text = fill(rng.choice(situation.ask), rng)
+def ask_situation(situation: Situation, rng: random.Random, follow: bool = False) -> str:
+    """A question that the situation answers; one with a number keeps all its words.
+
+    `follow`: its topic was just spoken of.
+    """
+    text = fill(rng.choice(situation.later if follow else situation.ask), rng)
     return as_typed(text, rng, every_word=any(letter.isdigit() for letter in text))
 
 

@@ -56,7 +56,8 @@ def padded_steps(config: EngineConfig, backend: Backend, worker: Worker) -> Padd
         why = f"with backend {backend.name!r}, {language} computes attention or ops"
         return _refused(config, why, _how_to_capture(backend, on_gpu))
     budget = config.step_tokens(worker.device.type)
-    make = partial(_made, backend.parts, worker, config.max_num_seqs, budget)
+    drafts = config.speculate != "off"
+    make = partial(_made, backend.parts, worker, config.max_num_seqs, budget, drafts=drafts)
     if mode == "padded":
         return make(records=False)
     if why := _why_not(backend.parts, worker, min(TRIED_SIZE, config.max_num_seqs)):
@@ -92,9 +93,11 @@ def _made(
     most_tokens: int,
     *,
     records: bool,
+    drafts: bool = False,
     only: bool = False,
 ) -> PaddedSteps:
-    """Decodes are lab 17's. only: one size of each kind, the largest."""
+    """Decodes are lab 17's. drafts: whether requests are to have some. only: one size of each kind, the
+    largest."""
     part, device = parts["cuda_graphs"], device_for(worker.device)
     machine = PaddedMachine(
         worker.adapter,
@@ -110,8 +113,8 @@ def _made(
         list_[-1:] if only else list_
         for list_ in (
             part.padded_sizes(most_seqs),
-            decode_zones(most_seqs),
-            chunk_zones(most_tokens),
+            decode_zones(most_seqs, drafts=drafts),
+            chunk_zones(most_tokens, drafts=drafts),
         )
     )
     pool: Any = device.pool() if records else None

@@ -1,7 +1,8 @@
 """A step with chunks on memory that stays where it is, as a CUDA graph records it.
 
 Prompts that come while others decode make steps of a few hundred tokens: launched one by one, their
-kernels keep the host busy for longer than the device. Such a step has two zones of rows, one for decodes
+kernels keep the host busy for longer than the device. So do steps that verify drafts, to which a token
+and its drafts are a chunk. Such a step has two zones of rows, one for decodes
 and behind it one for the tokens of chunks, each padded to one of a few sizes. What it ends in is the
 model's hidden states; which of them are needed, and what is drawn, is computed launch by launch.
 
@@ -25,22 +26,25 @@ from yaie.worker.padded import PaddedMachine
 MOST_TOKENS = 2048
 """Of chunks in a step that is padded."""
 DECODE_ZONES = (32, 128, 512)
+FEW_TOKENS = (8, 16, 32)
+"""More sizes of chunks where requests have drafts: what verifies them is a chunk of a few tokens."""
 DRAWN = -1
 """In place of a token that only the device knows."""
 ALIGNED = 4
 """int32s in 16 bytes. Each part of an upload begins at a multiple, for which kernels are compiled."""
 
 
-def chunk_zones(most: int) -> list[int]:
+def chunk_zones(most: int, *, drafts: bool = False) -> list[int]:
     """Tokens that chunks are padded to, ascending, up to the lesser of `most` and MOST_TOKENS."""
     last = min(most, MOST_TOKENS)
-    zones = [*range(64, 512, 64), *range(512, MOST_TOKENS, 128)]
+    zones = [*FEW_TOKENS] if drafts else []
+    zones += [*range(64, 512, 64), *range(512, MOST_TOKENS, 128)]
     return [zone for zone in zones if zone < last] + [last]
 
 
-def decode_zones(most: int) -> list[int]:
-    """Decodes that are padded to, ascending, the last one `most`."""
-    return [zone for zone in DECODE_ZONES if zone < most] + [most]
+def decode_zones(most: int, *, drafts: bool = False) -> list[int]:
+    """Decodes that are padded to, ascending, the last one `most`. With drafts there may be none."""
+    return [0] * drafts + [zone for zone in DECODE_ZONES if zone < most] + [most]
 
 
 class Zones(NamedTuple):
@@ -98,9 +102,11 @@ class MixedStep:
         machine, parts, zones = self._machine, self._parts, self.zones
         seats, positions = parts.seats.long(), parts.positions.long()
         token_ids = parts.token_ids.long()
-        decoded = token_ids[: zones.decodes]
-        drawn = machine.seats.last_tokens.index_select(0, seats[: zones.decodes])
-        torch.where(decoded == DRAWN, drawn, decoded, out=decoded)
+        drawn = machine.seats.last_tokens.index_select(0, seats)
+        # A chunk may begin with one too, if drafts follow. Padding chunks begin where nothing is drawn.
+        firsts = parts.starts[:-1].long().clamp(max=zones.rows - 1)
+        begun = token_ids.index_select(0, firsts)
+        token_ids.index_copy_(0, firsts, torch.where(begun == DRAWN, drawn, begun))
         batch = AttentionBatch(
             query_lens=[1] * zones.decodes + [zones.tokens] + [0] * (zones.chunks - 1),
             kv_lens=[machine.max_model_len] * (zones.decodes + zones.chunks),
@@ -153,7 +159,7 @@ class MixedSteps:
         """Whether a step is one that this carries out."""
         decodes = _decodes(step)
         tokens = int(step.num_tokens[decodes:].sum())
-        return not len(step.drafts) and decodes <= self._decodes[-1] and tokens <= self._tokens[-1]
+        return decodes <= self._decodes[-1] and tokens <= self._tokens[-1]
 
     def forward(self, step: StepInput) -> Tensor:
         """The hidden states [T, hidden] of a step's tokens, which are the caller's."""

@@ -3,6 +3,8 @@
     kernels   what a program computes
     tiles     how a product is cut into programs
     fused     the product after a norm, with a gate, onto a residual: what adapters call
+    packed    the product on weights of four bits
+    unpacked  the same for many rows
 
 A library's product of one row leaves most of a GPU's bandwidth unused, and each norm, gate and addition
 around it is a launch more. Here a program asks for its weights before the kernel in front of it has
@@ -10,8 +12,10 @@ ended, and waits only then.
 """
 
 from yaie.backends.products.fused import FewRows
+from yaie.backends.products.packed import PackedFewRows
+from yaie.backends.products.unpacked import product_of_many
 from yaie.core.interpreter import repair
 
-__all__ = ["FewRows"]
+__all__ = ["FewRows", "PackedFewRows", "product_of_many"]
 
 repair()

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from yaie.core.quantized import Int4Weight
 from yaie.models.layout import Destination
 from yaie.models.schemes.words import KINDS, Int4Scheme, numbers, words
 
@@ -39,7 +38,7 @@ class AwqInt4(Int4Scheme):
     def _complete(self) -> None:
         codes = _in_order(self._qweight).flatten(1)  # [in, out]
         qweight = words(codes.unflatten(0, (-1, 8)).transpose(1, 2))
-        self._weight = Int4Weight(qweight, self._scales, words(_in_order(self._qzeros)), self._size)
+        self._complete_with(qweight, self._scales, words(_in_order(self._qzeros)))
         del self._qweight, self._qzeros
 
 

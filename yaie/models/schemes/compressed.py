@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 import torch
 
-from yaie.core.quantized import Int4Weight, Int8Weight
+from yaie.core.quantized import Int8Weight
 from yaie.models.layout import Destination
 from yaie.models.schemes.words import KINDS, Int4Scheme, WordScheme, bytes_of
 
@@ -60,7 +60,7 @@ class CompressedInt4(Int4Scheme, CompressedWords):
     def _complete(self) -> None:
         qweight = self._by_group(self._packed.t().contiguous())
         scales, qzeros = self._scales.t().contiguous(), self._zeros.t().contiguous()
-        self._weight = Int4Weight(qweight, scales, qzeros, self._size)
+        self._complete_with(qweight, scales, qzeros)
         del self._packed, self._scales, self._zeros
 
 

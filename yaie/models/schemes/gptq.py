@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from yaie.core.quantized import Int4Weight, Int8Weight
+from yaie.core.quantized import Int8Weight
 from yaie.models.layout import Destination
 from yaie.models.schemes.words import KINDS, WORD, Int4Scheme, WordScheme, bytes_of, int32
 
@@ -50,7 +50,7 @@ class GptqInt4(Int4Scheme, GptqWords):
 
     def _complete(self) -> None:
         qweight = self._by_group(self._qweight)
-        self._weight = Int4Weight(qweight, self._scales, self._zeros(), self._size)
+        self._complete_with(qweight, self._scales, self._zeros())
 
 
 class GptqInt8(GptqWords):

@@ -14,12 +14,14 @@ from torch import Tensor
 
 from yaie.core.errors import ModelError
 from yaie.core.products import PackedProducts
-from yaie.core.quantized import Int4Weight
+from yaie.core.quantized import LoadedInt4Weight
 from yaie.models.layout import Destination, Layout
 from yaie.models.packing import WHOLE, PackedFormat
 from yaie.models.schemes.base import Scheme
 
 WORD = 32
+EIGHTS = -0x77777778
+"""The int32 whose eight numbers of four bits are 8."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,13 +119,17 @@ class Int4Scheme(WordScheme):
     side by side. They are put there once, and each input of the product is picked in that order.
     """
 
-    _weight: Int4Weight
+    _weight: LoadedInt4Weight
     _order: Tensor | None = None
 
     def __call__(self, x: Tensor) -> Tensor:
         if self._order is not None:
             x = x[:, self._order]
         return self._biased(self._products.int4(x, self._weight))
+
+    def _complete_with(self, qweight: Tensor, scales: Tensor, qzeros: Tensor) -> None:
+        is_even = bool((qzeros == EIGHTS).all())
+        self._weight = LoadedInt4Weight(qweight, scales, qzeros, self._size, is_even)
 
     def _group_parts(
         self, names: Sequence[str], suffix: str, device: torch.device

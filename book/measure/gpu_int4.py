@@ -1,0 +1,137 @@
+"""Products on weights of four bits beside bfloat16's, over the four products of a layer of an 8B model.
+
+    python -m book.measure.gpu_int4 [path] [--tiles]
+
+Two minutes, on a GPU that does nothing else; `--tiles` tries how the work is cut up instead. Each
+product is measured in a CUDA graph, in turn on as many layers' weights as exceed the L2 cache, and
+checked against float64. The limit is the time in which a copy would read the weights.
+"""
+
+import argparse
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from solutions.quantization import Int4, fused_int4
+from yaie.backends.products.packed import MOST_ROWS, PackedFewRows, PackedTile
+from yaie.bench.kernels.case import copies_beyond_l2
+from yaie.bench.kernels.ceilings import ceilings
+from yaie.bench.kernels.timing import measure
+from yaie.bench.report import save
+from yaie.core.quantized import Int4Weight, LoadedInt4Weight
+from yaie.curriculum.blame import summarize
+from yaie.models.schemes.words import EIGHTS
+
+OUT = Path(__file__).parents[1] / "evidence/gpu_int4.json"
+ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+PRODUCTS = {
+    "qkv": (6144, 4096), "output": (4096, 4096), "gate_up": (28672, 4096), "down": (4096, 14336),
+}  # fmt: skip
+GROUP_SIZE = 32
+TOLERANCE = 0.02
+"""Of the error's norm to the result's: bfloat16's roundings."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("path", nargs="?", type=Path, default=OUT)
+    parser.add_argument("--tiles", nargs="*", choices=list(PRODUCTS), metavar="PRODUCT")
+    args = parser.parse_args()
+    torch.manual_seed(0)
+    if args.tiles is not None:
+        found: dict[str, Any] = {name: tiles(*PRODUCTS[name]) for name in args.tiles or PRODUCTS}
+    else:
+        found = {"ceilings": ceilings(), "rows": {str(rows): layer(rows) for rows in ROWS}}
+    save(str(args.path), {"command": "python -m book.measure.gpu_int4", **found})
+
+
+def weights(n: int, k: int) -> tuple[list[Tensor], list[Int4Weight]]:
+    """As many as exceed the cache, in bfloat16 and in four bits."""
+    plain = [
+        torch.randn(n, k, dtype=torch.bfloat16, device="cuda") / k**0.5
+        for _ in range(copies_beyond_l2(n * k // 2))
+    ]
+    return plain, [random_weight(n, k) for _ in plain]
+
+
+def random_weight(n: int, k: int) -> Int4Weight:
+    def words(*shape: int) -> Tensor:
+        return torch.randint(-(2**31), 2**31, shape, dtype=torch.int32, device="cuda")
+
+    scales = torch.rand(k // GROUP_SIZE, n, dtype=torch.float16, device="cuda") / k**0.5
+    zeros = torch.full((k // GROUP_SIZE, n // 8), EIGHTS, dtype=torch.int32, device="cuda")
+    return LoadedInt4Weight(words(k // 8, n), scales, zeros, GROUP_SIZE, is_even=True)
+
+
+def layer(rows: int) -> dict[str, Any]:
+    """Microseconds of each product: bfloat16, lab 19's kernel and the one for few rows."""
+    found: dict[str, Any] = {}
+    for name, (n, k) in PRODUCTS.items():
+        plain, packed = weights(n, k)
+        x = torch.randn(rows, k, dtype=torch.bfloat16, device="cuda")
+        runs: dict[str, tuple[Callable[..., Tensor], list[Any]]] = {
+            "bfloat16": (F.linear, plain), "lab": (fused_int4().product, packed),
+        }  # fmt: skip
+        if rows <= MOST_ROWS:
+            runs["few_rows"] = (PackedFewRows().multiply, packed)
+        found[name] = {label: us(run, x, sets) for label, (run, sets) in runs.items()}
+        expected = exact(x, packed[0])
+        for label in found[name].keys() - {"bfloat16"}:
+            check(runs[label][0](x, packed[0]), expected)
+    labels = found["qkv"]
+    sums = {label: sum(one[label] for one in found.values()) for label in labels}
+    best = sums.get("few_rows", sums["lab"])
+    found["layer"] = {**sums, "ratio": sums["bfloat16"] / best}
+    print(rows, {key: round(value, 2) for key, value in found["layer"].items()}, flush=True)
+    return found
+
+
+def tiles(n: int, k: int) -> list[dict[str, Any]]:
+    """Every way to cut a product of few rows up, fastest first."""
+    _, packed = weights(n, k)
+    few, found = PackedFewRows(), []
+    for rows in (16, 32):
+        x = torch.randn(rows, k, dtype=torch.bfloat16, device="cuda")
+        expected, own = exact(x, packed[0]), []
+        for tile in candidates(n, k):
+            run = partial(few.multiply, tile=tile)
+            try:
+                check(run(x, packed[0]), expected)
+                took, text = us(run, x, packed), str(tile)
+            except Exception as error:  # noqa: BLE001, one that does not fit is told
+                took, text = float("inf"), f"{tile}: {summarize(error)}"
+            own.append({"rows": rows, "us": took, "tile": text})
+        own.sort(key=lambda one: one["us"])
+        print(n, k, *own[:6], own[-1], sep="\n  ", flush=True)
+        found += own
+    return found
+
+
+def candidates(n: int, k: int) -> Iterator[PackedTile]:
+    for block_n, warps in ((32, 2), (64, 2), (64, 4), (128, 4), (128, 8)):
+        for programs in (264, 528, 1056):
+            parts = max(1, min(programs * block_n // n, k // 512))
+            for stages in (3, 5):
+                yield PackedTile(block_n, parts, warps, stages)
+
+
+def us(run: Callable[..., Tensor], x: Tensor, sets: list[Any]) -> float:
+    return 1e3 * measure(run, [(x, one) for one in sets]).median
+
+
+def exact(x: Tensor, weight: Int4Weight) -> Tensor:
+    return x.double() @ Int4().dequantize(weight).double().T
+
+
+def check(y: Tensor, expected: Tensor) -> None:
+    error = ((y.double() - expected).norm() / expected.norm()).item()
+    assert error < TOLERANCE, f"error {error:.3g}"
+
+
+if __name__ == "__main__":
+    main()
