@@ -16,6 +16,7 @@ from yaie import EngineConfig, LLMEngine, SamplingParams
 from yaie.core.errors import ConfigError, EngineOverloadedError, YaieError
 from yaie.core.request import Request
 from yaie.engine.background.async_engine import AsyncEngine
+from yaie.engine.handover.role import Role
 from yaie.server.settings import ServerSettings
 from yaie.worker.deterministic import TiledAdapter
 
@@ -32,6 +33,7 @@ class Seen:
     settings: ServerSettings = field(default_factory=ServerSettings)
     address: tuple[str, int] = ("", 0)
     logging: tuple[Any, ...] = ()
+    role: Role | None = None
 
 
 @pytest.fixture
@@ -41,7 +43,7 @@ def served(yaie: Yaie, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Seen]:
 
     class Recorded(AsyncEngine):
         def __init__(self, load: Any, **options: Any) -> None:
-            seen.config = load.args[0]
+            seen.config, seen.role = load.args
             super().__init__(load, **options)
 
     async def end(engine: Any, app: Any, listener: socket.socket, settings: Any, **_: Any) -> None:
@@ -77,6 +79,20 @@ def test_it_logs_as_it_is_told(served: Callable[..., Seen], tmp_path: Path) -> N
     file = str(tmp_path / "log")
     flags = ("--log-level", "debug", "--log-file", file, "--log-json")
     assert served(*flags).logging == ("debug", file, True)
+
+
+def test_role_and_handover(served: Callable[..., Seen], yaie: Yaie) -> None:
+    assert served().role is None
+    flags = ("--role", "decode", "--handover", "some/socket", "--handover-tokens", "7")
+    assert served(*flags).role == Role("decode", Path("some/socket"), 7)
+    assert "has no effect" in yaie("serve", "--handover", "some/socket").err
+    assert "needs handover" in yaie("serve", "--role", "prefill").err
+    assert "there is no folder some" in yaie("serve", *flags[2:4], "--role", "prefill").err
+    tensor = yaie("serve", *flags, "--tensor-parallel", "2")
+    assert "tensor_parallel 2 does not go with role 'decode'" in tensor.err
+    assert "step does not go with role" in yaie("serve", *flags, "--step").err
+    prefill = yaie("serve", *flags[2:], "--role", "prefill")
+    assert "handover_tokens 7 has no effect" in prefill.err
 
 
 @pytest.fixture

@@ -30,6 +30,9 @@ SEEN_BY = {
     "::test_sigterm_under_load_ends_what_the_limit_leaves_over_and_exits_0",
     "engine_process": "tests/cli/test_serve_process.py"
     "::test_the_engine_gets_a_process_where_there_are_cpus_for_two",
+    "role": f"{EFFECTS}::test_role_and_handover",
+    "handover": f"{EFFECTS}::test_role_and_handover",
+    "handover_tokens": f"{EFFECTS}::test_role_and_handover",
     "web": "tests/server/test_watch.py::test_without_the_page_there_is_neither",
     "step": "tests/server/test_watch.py::test_in_step_mode_the_engine_waits",
     "ssl_certfile": "tests/server/test_tls.py::test_certificate_is_what_clients_see",

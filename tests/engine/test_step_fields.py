@@ -10,7 +10,7 @@ import pytest
 from tests.engine.test_encoder import VOCAB, encoder, make_request, share
 from yaie.core.batch import StepPlan
 from yaie.core.params import SamplingParams
-from yaie.core.step import NewSeats, StepInput
+from yaie.core.step import BlockData, NewSeats, StepInput
 from yaie.engine.intake.requests import resolve_seed
 
 
@@ -43,7 +43,10 @@ def full_step() -> StepInput:
         swap_in=[(3, 4), (5, 6)],
         copies=[(7, 8)],
     )
-    return encoder().encode(plan)
+    step = encoder().encode(plan)
+    step.arriving = BlockData(np.array([9], np.int32), np.array([1, 2], np.uint8))
+    step.leaving = np.array([10], np.int32)
+    return step
 
 
 def test_a_step_says_what_its_plan_does() -> None:
@@ -121,7 +124,7 @@ def test_a_step_holds_arrays_and_numbers_only() -> None:
     assert len(leaves) > len(fields(StepInput)) + len(fields(NewSeats)) - 2
     for leaf in leaves:
         if isinstance(leaf, np.ndarray):
-            assert leaf.dtype.kind in "bif"
+            assert leaf.dtype.kind in "biuf"
         else:
             assert type(leaf) in (int, bool)
 

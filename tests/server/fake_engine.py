@@ -18,6 +18,7 @@ from yaie.core.output import RequestOutput
 from yaie.core.params import SamplingParams
 from yaie.core.request import FailureKind, FinishReason, Request, RequestStatus
 from yaie.engine.facts import EngineFacts
+from yaie.engine.handover.base import NoHandover
 from yaie.models.cuts import PIECE
 from yaie.models.long_texts import PromptText
 from yaie.parts import load_part
@@ -204,6 +205,11 @@ class FakeEngine:
 
     def reset_prefix_cache(self) -> int:
         return 0
+
+    @property
+    def handover(self) -> NoHandover:
+        """It does everything itself."""
+        return NoHandover()
 
     def on_loss(self, tell: Any) -> None:
         """It has no ranks."""

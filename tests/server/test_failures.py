@@ -9,6 +9,7 @@ import pytest
 
 from tests.server.conftest import LiveServer, serving, within
 from tests.server.fake_engine import FakeEngine
+from yaie.core.errors import LostPartError
 from yaie.server import service
 
 LONG = {"prompt": "x" * 900, "max_tokens": 900}
@@ -61,6 +62,17 @@ def test_failing_step_before_the_first_token_is_a_503(
     assert response.status_code == 503
     assert response.json()["error"]["code"] == "engine_dead"
     assert "boom" not in response.text
+
+
+def test_a_learners_part_that_ends_the_engine_is_named(
+    fake: FakeEngine, fake_live: LiveServer
+) -> None:
+    fake.fault = LostPartError("rank 1, your part sampler failed: boom (labs/sampler/x.py, line 3)")
+    for _ in range(2):  # the request that met it, and one that comes later
+        response = fake_live.http.post("/v1/completions", json=LONG)
+        assert response.status_code == 503
+        error = response.json()["error"]
+        assert (error["message"], error["code"]) == (str(fake.fault), "part_error")
 
 
 def test_failing_step_after_the_first_token_is_an_error_event(

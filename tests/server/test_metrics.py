@@ -29,6 +29,7 @@ NAMES = {
     "vllm:cache_config_info",
     "vllm:prefix_cache_queries_total",
     "vllm:prefix_cache_hits_total",
+    "vllm:external_prefix_cache_hits_total",
     "vllm:num_preemptions_total",
     "vllm:spec_decode_num_drafts_total",
     "vllm:spec_decode_num_draft_tokens_total",

@@ -11,6 +11,7 @@ import typer
 
 from yaie import __version__
 from yaie.cli.bench import bench_app
+from yaie.cli.bench_scale import scale  # noqa: F401  (importing registers it)
 from yaie.cli.build_kernels import build_kernels
 from yaie.cli.chat import chat
 from yaie.cli.console import show_error

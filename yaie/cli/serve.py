@@ -5,6 +5,7 @@ import logging
 import os
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
@@ -23,6 +24,7 @@ from yaie.server.settings import ServerSettings
 
 if TYPE_CHECKING:
     from yaie.engine.facts import EngineFacts
+    from yaie.engine.handover.role import Role
     from yaie.engine.llm_engine import LLMEngine
 
 logger = logging.getLogger(__name__)
@@ -35,6 +37,7 @@ CPUS_FOR_TWO = 4
 @server_options
 def serve(config: EngineConfig, settings: ServerSettings) -> None:
     """Serve a model over an HTTP API that OpenAI clients understand."""
+    role = _role(config, settings)
     listener = listen(settings.host, settings.port)
     say(f"YAIE {__version__}: loading {config.model} ...")
     from yaie.engine.background.async_engine import AsyncEngine
@@ -55,7 +58,7 @@ def serve(config: EngineConfig, settings: ServerSettings) -> None:
     in_process = partial(EngineProcess, prepare=log, load_tokenizer=load_tokenizer)
     in_thread = partial(EngineThread, step_mode=settings.step)
     engine = AsyncEngine(
-        partial(_load, config),
+        partial(_load, config, role),
         make_driver=in_process if _has_process(settings) else in_thread,
         **settings.engine_limits,
     )
@@ -79,11 +82,25 @@ def serve(config: EngineConfig, settings: ServerSettings) -> None:
     raise typer.Exit(1)  # logged when it happened
 
 
-def _load(config: EngineConfig) -> "LLMEngine":
+def _role(config: EngineConfig, settings: ServerSettings) -> "Role | None":
+    """The engine's part where prefill and decode are apart. Raises ConfigError for what does not go with
+    it, before anything is loaded."""
+    if settings.role == "both":
+        return None
+    from yaie.engine.handover.role import Role
+
+    role = Role(settings.role, Path(settings.handover or ""), settings.handover_tokens)
+    role.check(config)
+    return role
+
+
+def _load(config: EngineConfig, role: "Role | None" = None) -> "LLMEngine":
     """Where the engine is to run, while the server answers already."""
     from yaie.engine.llm_engine import LLMEngine
 
     engine = LLMEngine(config)
+    if role is not None:
+        role.take(engine)
     freeze_heap()
     return engine
 

@@ -131,6 +131,21 @@ class EngineDeadError(YaieError):
     code = "engine_dead"
 
 
+class LostPartError(EngineDeadError):
+    """A learner's part failed on a rank, which ends the engine: the model is not whole any more. The
+    message names lab, file and line, and clients are told."""
+
+    code = "part_error"
+
+
+def engine_is_dead(failure: BaseException | None) -> EngineDeadError:
+    """What callers are told of an engine that this has ended: the reason stays here, unless a learner's
+    part is it."""
+    if isinstance(failure, LostPartError):
+        return failure
+    return EngineDeadError("The engine stopped after an internal failure.")
+
+
 class RankError(EngineDeadError):
     """Another rank has died, or has not come to a transfer in time; the model is not whole any more."""
 

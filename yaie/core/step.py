@@ -74,6 +74,18 @@ class NewSeats:
 # ANCHOR_END: new_seats
 
 
+@dataclass(slots=True)
+class BlockData:
+    """Keys and values from another engine, for blocks of this one's pool.
+
+    blocks: [n] int32. data: uint8, layer by layer, of each K and then V, as the n blocks lie in a pool:
+        [n * block_size, kv_heads, head_dim] in its dtype.
+    """
+
+    blocks: Ints
+    data: NDArray[np.uint8]
+
+
 # ANCHOR: step_input
 @dataclass(slots=True)
 class StepInput:
@@ -94,6 +106,8 @@ class StepInput:
         computed tokens on.
     ahead: [n] int32, how many drafts the worker's own head is to make behind each row that samples;
         empty if it has none, or is to rest. The tables have room for them.
+    arriving: blocks that another engine has computed, to be stored before the forward pass. leaving: [n]
+        int32, blocks whose keys and values are to be told.
     """
 
     step: int
@@ -114,6 +128,8 @@ class StepInput:
     prompt_logprobs: Ints = field(default_factory=no_ints)
     pooled: Pairs = field(default_factory=no_pairs)
     ahead: Ints = field(default_factory=no_ints)
+    arriving: BlockData | None = None
+    leaving: Ints = field(default_factory=no_ints)
 
 
 # ANCHOR_END: step_input
@@ -167,6 +183,7 @@ class StepResult:
     prompt_logprobs: by row, of the prompt tokens that follow the computed ones.
     pooled: by row, the sum that was asked for: [hidden] float32.
     out_of_memory: rows that the device had no memory for; they drew nothing and stored nothing.
+    blocks: of the leaving blocks, as in `BlockData.data`.
     drafts: by row, those that were made behind what it drew. draft_seconds: what making them took.
     fault: what broke the step, if something did; then everything else is empty.
     """
@@ -178,6 +195,7 @@ class StepResult:
     prompt_logprobs: dict[int, list[TokenLogprob]] = field(default_factory=dict)
     pooled: dict[int, NDArray[np.float32]] = field(default_factory=dict)
     out_of_memory: list[int] = field(default_factory=list)
+    blocks: NDArray[np.uint8] | None = None
     drafts: dict[int, list[int]] = field(default_factory=dict)
     draft_seconds: float = 0.0
     fault: Fault | None = None

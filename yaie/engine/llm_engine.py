@@ -10,13 +10,14 @@ from typing import Any
 from yaie.core.batch import StepPlan
 from yaie.core.config import EngineConfig
 from yaie.core.contracts import ApiServer
-from yaie.core.errors import EngineOverloadedError, InvalidRequestError, YaieError
+from yaie.core.errors import EngineDeadError, EngineOverloadedError, InvalidRequestError, YaieError
 from yaie.core.output import RequestOutput, Submitted
 from yaie.core.params import PromptOptions, SamplingParams
 from yaie.core.request import FinishReason, Request
 from yaie.engine.configured import configured
 from yaie.engine.drafting.loading import load_drafting
 from yaie.engine.facts import EngineFacts
+from yaie.engine.handover.base import Handover, NoHandover
 from yaie.engine.intake.chat import encode_chat
 from yaie.engine.intake.requests import Intake, Prompt
 from yaie.engine.loading import load_model
@@ -36,6 +37,7 @@ class LLMEngine:
     max_model_len: longest sequence, prompt and output together.
     pool_tokens: token slots in the KV pool.
     backend: what the kernels are written in, and which labs they come from.
+    handover: its part where prefill and decode are apart.
     """
 
     def __init__(self, config: EngineConfig | None = None, **settings: Any) -> None:
@@ -60,6 +62,7 @@ class LLMEngine:
         self._counters = Counters()
         self._mailbox = Mailbox()
         self._machine: Machine | RecoveringMachine = self._assembled()
+        self.handover: Handover = NoHandover()
         self.pool_tokens = self._machine.sizes.num_blocks * self.config.block_size
         self._intake = Intake(
             self.config, self._model, self.max_model_len, self.pool_tokens, self.backend.parts
@@ -126,7 +129,8 @@ class LLMEngine:
     @property
     def has_work(self) -> bool:
         """Whether any request is not finished, or its last outputs have not been taken."""
-        return self._machine.core.has_work or self._mailbox.has_unclaimed
+        kept = self._mailbox.has_unclaimed or self.handover.has_work
+        return kept or self._machine.core.has_work
 
     def check_params(self, params: SamplingParams) -> None:
         """Raise InvalidRequestError for what `add_request` would refuse in them whatever the prompt.
@@ -150,7 +154,7 @@ class LLMEngine:
         Whichever it is, nothing is queued.
         """
         params = params or self._sampling_params({})
-        num_waiting = self._machine.num_waiting
+        num_waiting = self._machine.num_waiting + self.handover.num_pending
         if num_waiting + params.n > self.config.max_waiting:
             raise EngineOverloadedError(f"{num_waiting} requests wait already; try again later")
         return self._queue(prompt, params, request_id, priority)
@@ -164,6 +168,8 @@ class LLMEngine:
     ) -> list[Request]:
         """`add_request` for a caller who will wait, however long the queue."""
         requests = self._intake.requests(prompt, params, request_id, priority)
+        if self.handover.takes(requests):
+            return requests
         for index, request in enumerate(requests):
             try:
                 self._machine.core.add_request(request)
@@ -178,7 +184,7 @@ class LLMEngine:
 
         If a learner's part fails, the requests it was at end with FinishReason.ERROR (`recovery.py`).
         """
-        outputs = self._machine.core.step()
+        outputs = self.handover.step(self._machine.core)
         self._counters.stepped(outputs)
         self._mailbox.put(outputs)
         return self._mailbox.take_unclaimed()
@@ -204,7 +210,7 @@ class LLMEngine:
     def abort(self, request_id: str) -> bool:
         """End a request now; False if it is unknown or over."""
         self._mailbox.drop(request_id)
-        return self._machine.core.abort(request_id)
+        return self.handover.abort(request_id) or self._machine.core.abort(request_id)
 
     def generate(
         self,
@@ -294,24 +300,26 @@ class LLMEngine:
         counters = self._counters
         return {
             "num_running": self._machine.scheduler.num_running,
-            "num_waiting": self._machine.scheduler.num_waiting,
+            "num_waiting": self._machine.scheduler.num_waiting + self.handover.num_pending,
             "kv_usage": cache["used_blocks"] / cache["total_blocks"],
             "prefix_hit_rate": counters.cached_tokens / max(1, counters.prompt_tokens),
             **counters.as_dict(),
             **cache,
+            **self.handover.stats(),
         }
 
     def reset_prefix_cache(self) -> int:
         """Forget every cached prefix that no request uses; returns how many blocks that freed."""
         return self._machine.reset_prefix_cache()
 
-    def on_loss(self, tell: Callable[[str], None]) -> None:
-        """Call this, on another thread, with the reason when a rank is lost: the engine is dead then."""
+    def on_loss(self, tell: Callable[[EngineDeadError], None]) -> None:
+        """Call this, on another thread, with the error when a rank is lost: the engine is dead then."""
         if self._crew is not None:
             self._crew.on_loss(tell)
 
     def close(self) -> None:
         """End the thread of the worker, if it has one, and other ranks. No step follows."""
+        self.handover.close()
         self._machine.worker.close()
 
     def check(self) -> None:

@@ -34,6 +34,10 @@ GAUGES = {
 COUNTERS = {
     "prefix_cache_queries": ("prompt_tokens", "Prompt tokens looked up in the prefix cache."),
     "prefix_cache_hits": ("cached_tokens", "Prompt tokens taken from the prefix cache."),
+    "external_prefix_cache_hits": (
+        "external_tokens",
+        "Prompt tokens whose blocks another engine computed.",
+    ),
     "num_preemptions": ("preemptions", "Times that a request lost its place to another one."),
     "spec_decode_num_drafts": ("drafted", "Times that a request had drafts in a step."),
     "spec_decode_num_draft_tokens": ("draft_tokens", "Draft tokens that were verified."),

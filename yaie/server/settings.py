@@ -44,6 +44,19 @@ class ServerSettings:
     engine_process: bool | None = setting(
         None, "The engine in a process of its own; if not given, from 4 CPUs on.", panel=SERVER
     )
+    role: Literal["both", "prefill", "decode"] = setting(
+        "both",
+        "prefill computes prompts for a server of role decode, which goes on from their KV blocks.",
+        panel=SERVER,
+    )
+    handover: str | None = setting(
+        None,
+        "Unix socket at which the two meet: prefill listens there, decode asks there.",
+        panel=SERVER,
+    )
+    handover_tokens: int = setting(
+        64, "decode computes a prompt itself that lacks fewer tokens in its cache.", panel=SERVER
+    )
     web: bool = setting(
         True, "The page at /, on which to chat and to watch the engine.", panel=SERVER
     )
@@ -124,6 +137,34 @@ class ServerSettings:
                 is_origin, "allowed_origins", "must be * or like https://example.org:8080", origin
             )
         self._check_files()
+        self._check_role()
+
+    def _check_role(self) -> None:
+        least = self.handover_tokens
+        require(least >= 1, "handover_tokens", "must be at least 1", least)
+        if self.role == "both" and self.handover is not None:
+            raise ConfigError(
+                f"handover {self.handover!r} has no effect here: add role 'prefill' or 'decode'",
+                param="handover",
+            )
+        if self.role != "both" and not self.handover:
+            raise ConfigError(
+                f"role {self.role!r} needs handover, the path of a socket that both servers name",
+                param="handover",
+            )
+        if (
+            self.role != "decode"
+            and least != type(self).__dataclass_fields__["handover_tokens"].default
+        ):
+            raise ConfigError(
+                f"handover_tokens {least} has no effect here: it is for role 'decode'",
+                param="handover_tokens",
+            )
+        if self.role != "both" and self.step:
+            raise ConfigError(
+                f"step does not go with role {self.role!r}: the other server would wait",
+                param="step",
+            )
 
     def _check_files(self) -> None:
         if self.ssl_keyfile is not None and self.ssl_certfile is None:

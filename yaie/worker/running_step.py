@@ -11,7 +11,8 @@ from torch import Tensor
 
 from yaie.backends.attention import attend_through
 from yaie.core.contracts.graphs import DecodeSteps, ToHost
-from yaie.core.step import Fault, Ints, Pairs, StepInput, StepMasks, StepResult
+from yaie.core.step import Fault, Ints, StepInput, StepMasks, StepResult
+from yaie.worker.blocks import move_blocks, store, taken
 from yaie.worker.drafts import DraftRows, as_tensor, last_tokens
 from yaie.worker.drawing import draw
 from yaie.worker.flat_batch import lay_out
@@ -44,6 +45,7 @@ class RunningStep:
         self._drawn: ToHost | None = None
         self._chunks_finite: ToHost | None = None
         self._pooled: ToHost | None = None
+        self._leaving: ToHost | None = None
         self.drawn: Tensor | None = None
         self._best: Tensor | None = None
 
@@ -115,9 +117,11 @@ class RunningStep:
         if step.new is not None:
             worker.seats.enter(step.new)
             worker.sampling.enter(step.new)
-        worker.pool.swap_out(_pairs(step.swap_out))
-        worker.pool.swap_in(_pairs(step.swap_in))
-        worker.pool.copy_blocks(_pairs(step.copies))
+        move_blocks(worker.pool, step)
+        if step.arriving is not None:
+            store(worker.pool, worker.adapter, step.arriving)
+        if len(step.leaving):
+            self._leaving = worker.to_host(taken(worker.pool, worker.adapter, step.leaving))
         worker.seats.note_blocks(step)
 
     def _pick(self, rows: Picked) -> None:
@@ -279,12 +283,13 @@ class RunningStep:
         if self._pooled is not None:
             rows = self._step.pooled[:, 0].tolist()
             result.pooled = dict(zip(rows, self._pooled.get().numpy().copy(), strict=True))
+        if self._leaving is not None:
+            result.blocks = self._leaving.get().numpy()
         if self._chunks_finite is not None:
             finite = self._chunks_finite.get().tolist()
             first = len(samples) - len(finite)
             bad = {row for row, is_fine in enumerate(finite, first) if not is_fine}
             result.corrupted = sorted(bad | set(result.corrupted))
-
         self._draft_ahead()
 
     def _draft_ahead(self) -> None:
@@ -323,7 +328,3 @@ class RunningStep:
         worker.seats.last_tokens.index_copy_(0, as_tensor(seats, device), as_tensor(tokens, device))
         counted = [row + offset for row, _, own in gained for offset in range(len(own))]
         worker.sampling.advance(rows, as_tensor(draws, device), as_tensor(counted, device))
-
-
-def _pairs(moves: Pairs) -> list[tuple[int, int]]:
-    return [(here, there) for here, there in moves.tolist()]

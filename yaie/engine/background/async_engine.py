@@ -23,11 +23,7 @@ from itertools import count
 from typing import Any, TypeVar
 
 from yaie.core.compat import StrEnum
-from yaie.core.errors import (
-    EngineDeadError,
-    EngineOverloadedError,
-    EngineUnavailableError,
-)
+from yaie.core.errors import EngineOverloadedError, EngineUnavailableError, engine_is_dead
 from yaie.core.params import PromptOptions, SamplingParams
 from yaie.engine.background import messages
 from yaie.engine.background.driver import Driver
@@ -51,7 +47,6 @@ CALL_SECONDS = 5.0
 """How long `call` waits for the step in progress."""
 LOADING = "The model is still loading; try again in a moment."
 STOPPING = "The server is shutting down."
-DEAD = "The engine stopped after an internal failure."
 
 
 class EngineState(StrEnum):
@@ -255,7 +250,7 @@ class AsyncEngine:
 
     def _raise_unless_ready(self) -> None:
         if self.state is EngineState.DEAD:
-            raise EngineDeadError(DEAD)
+            raise engine_is_dead(self.failure)
         if self.state is EngineState.DRAINING:
             raise EngineUnavailableError(STOPPING)
         if self.state is EngineState.LOADING:
@@ -301,7 +296,7 @@ class AsyncEngine:
     def _on_failed(self, error: BaseException) -> None:
         self.state, self.failure = EngineState.DEAD, self.failure or error
         _settle(self._loaded, None, error)
-        dead = EngineDeadError(DEAD)
+        dead = engine_is_dead(self.failure)
         self.watchers.end()
         self._streams.fail_all(dead)
         for answer in self._answers.values():

@@ -31,6 +31,7 @@ from yaie.engine.background.messages import (
     Stop,
     Tell,
     Unwatch,
+    Wake,
     Watch,
     Withdraw,
 )
@@ -137,18 +138,19 @@ class EngineThread:
 
     def _give_up(self) -> None:
         log_hang(self.thread, self._watchdog.limit)
-        self._hangs(f"a step took more than {self._watchdog.limit:g} seconds")
+        why = f"a step took more than {self._watchdog.limit:g} seconds"
+        self._hangs(EngineDeadError(why))
 
-    def _lost(self, reason: str) -> None:
+    def _lost(self, error: EngineDeadError) -> None:
         """A rank is gone. A step that waits for it should fail by itself: on a GPU it may not."""
-        self._inbox.put(Lose(reason))
+        self._inbox.put(Lose(error))
         if not self._is_over.wait(LOSS_SECONDS):
-            self._hangs(reason)
+            self._hangs(error)
 
-    def _hangs(self, why: str) -> None:
+    def _hangs(self, error: EngineDeadError) -> None:
         """It hangs in a step. Should that ever end, the thread does too."""
         self.is_hung, self._running = True, False
-        self._tell(Failed(EngineDeadError(why)))
+        self._tell(Failed(error))
         self._tell(Ended())
         self.changed.set()
 
@@ -162,6 +164,7 @@ class EngineThread:
             self.telemetry = latencies.telemetry
             self._publisher = Publisher(engine, self._record, step_mode=self._step_mode)
             engine.on_loss(self._lost)
+            engine.handover.on_wake(lambda: self._inbox.put(Wake()))
             self._tell(Ready(engine.facts))
             while self._running:
                 self._obey(engine, latencies, wait=self._steps_left == 0 or not engine.has_work)
@@ -190,8 +193,10 @@ class EngineThread:
                 self._running = False
                 for number in list(self._live):
                     self._abort(number, engine, latencies)
-            case Lose(reason):
-                raise EngineDeadError(reason)
+            case Wake():
+                pass  # `has_work` is true now
+            case Lose(error):
+                raise error
             case Withdraw(number):
                 self._abort(number, engine, latencies)
             case Watch(number):

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, fields
 from operator import attrgetter
 from typing import Any
 
+from yaie.core.errors import EngineDeadError
 from yaie.core.output import RequestOutput
 from yaie.core.params import SamplingParams
 from yaie.engine.facts import EngineFacts
@@ -57,6 +58,11 @@ class Unwatch:
 
 
 @dataclass(frozen=True, slots=True)
+class Wake:
+    """The engine has work that no command has brought."""
+
+
+@dataclass(frozen=True, slots=True)
 class Pace:
     """Of an engine in step mode. steps: how many more; None: go on without a stop; 0: pause."""
 
@@ -70,12 +76,12 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Lose:
-    """A rank of the model is gone, for this reason: the engine is dead."""
+    """A rank of the model is gone: the engine is dead."""
 
-    reason: str
+    error: EngineDeadError
 
 
-Command = Admit | Call | Withdraw | Watch | Unwatch | Pace | Stop | Lose
+Command = Admit | Call | Withdraw | Watch | Unwatch | Pace | Stop | Lose | Wake
 
 # --- events ---
 

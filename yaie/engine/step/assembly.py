@@ -3,11 +3,12 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeVar
 
 import torch
 
 from yaie.backends.base import Backend
-from yaie.core.batch import StepPlan
+from yaie.core.batch import KVLayerSpec, StepPlan
 from yaie.core.config import EngineConfig, Graphs
 from yaie.core.contracts import (
     BlockManager,
@@ -35,6 +36,8 @@ from yaie.worker.ranks.crew import Crew
 from yaie.worker.ranks.ranked_worker import RankedWorker
 from yaie.worker.threaded import ThreadedWorker
 
+T = TypeVar("T")
+
 
 @dataclass(slots=True)
 class Machine:
@@ -43,6 +46,7 @@ class Machine:
     blocks, tree: what the cache was given; for those who watch.
     note: how it computes decode steps, or "". graphs_again: the setting that makes another machine
         compute them alike, without a trial and without a wait.
+    kv_layers: of the pool, one for each layer.
     """
 
     core: EngineCore
@@ -54,6 +58,7 @@ class Machine:
     sizes: Sizes
     note: str
     graphs_again: Graphs
+    kv_layers: list[KVLayerSpec]
 
     @property
     def num_waiting(self) -> int:
@@ -63,6 +68,10 @@ class Machine:
     def reset_prefix_cache(self) -> int:
         """See `KVCacheManager`."""
         return self.cache.reset_prefix_cache()
+
+    def guarded(self, call: Callable[[], T]) -> T:
+        """What `call` returns, which calls parts of the machine between two steps."""
+        return call()
 
 
 def assemble(
@@ -119,7 +128,8 @@ def assemble(
     graphs: Graphs = "off" if inner.decodes is None else "lazy"
     if config.graphs == "padded":
         graphs = "padded"
-    return Machine(core, scheduler, cache, blocks, tree, worker, sizes, inner.note, graphs)
+    layers = model.adapter.kv_layers
+    return Machine(core, scheduler, cache, blocks, tree, worker, sizes, inner.note, graphs, layers)
 
 
 def overlaps(config: EngineConfig, model: LoadedModel) -> bool:

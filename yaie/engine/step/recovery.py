@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, TypeVar, cast
 
-from yaie.core.batch import StepOutcome, StepPlan
+from yaie.core.batch import KVLayerSpec, StepOutcome, StepPlan
 from yaie.core.config import EngineConfig
 from yaie.core.contracts import (
     BlockManager,
@@ -104,8 +104,16 @@ class RecoveringMachine:
         return self._machine.sizes
 
     @property
+    def kv_layers(self) -> list[KVLayerSpec]:
+        return self._machine.kv_layers
+
+    @property
     def note(self) -> str:
         return self._machine.note
+
+    def guarded(self, call: Callable[[], T]) -> T:
+        """What `call` returns, which calls parts between two steps. Raises PartError, recovered."""
+        return self._guarded(call)
 
     @property
     def num_waiting(self) -> int:

@@ -206,9 +206,10 @@ class Recorder:
             "ms": 1000 * merged.seconds,
             "merged": merged.num_steps,
             "new": merged.new,
-            "rows": merged.rows(),
+            # A prompt that is computed for another engine is nobody's here.
+            "rows": [row for row in merged.rows() if row["id"] in self._alive],
             "finished": [[request.request_id, str(request.finish_reason)] for request in ended],
-            "preempted": merged.preempted,
+            "preempted": [pair for pair in merged.preempted if pair[0] in self._alive],
             "running": running,
             "waiting": waiting,
             "num_waiting": self._scheduler.num_waiting,

@@ -88,13 +88,14 @@ class Crew:
     def raise_if_lost(self) -> None:
         """Raise EngineDeadError if a rank is gone."""
         if self._keeper.loss:
-            raise EngineDeadError(self._keeper.loss)
+            raise self._keeper.dead()
 
     def failure(self, fault: Fault) -> EngineDeadError:
         """What to raise after a step broke on rank 0: the cause may lie elsewhere."""
-        return EngineDeadError(self._keeper.why(fault))
+        self._keeper.broke(fault)
+        return self._keeper.dead()
 
-    def on_loss(self, tell: Callable[[str], None]) -> None:
+    def on_loss(self, tell: Callable[[EngineDeadError], None]) -> None:
         """Call this, on a thread of its own, when a rank is lost."""
         self._keeper.on_loss(tell)
 

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from yaie.core.child import how_it_ended, signals_held
 from yaie.core.config import EngineConfig
-from yaie.core.errors import EngineDeadError
+from yaie.core.errors import EngineDeadError, LostPartError
 from yaie.core.step import Fault, StepResult
 from yaie.worker.ranks.messages import Broken, Done
 from yaie.worker.ranks.place import Place
@@ -46,12 +46,13 @@ class Keeper:
     """Ranks end with this thread: as long as it lives, the kernel takes it for their parent.
 
     loss: why there is no engine any more, or "". error: the same as the exception of a rank that could
-    not start.
+    not start. lab: of the learner's part that is the reason, or "".
     """
 
     def __init__(self, config: EngineConfig, places: Sequence[Place], file: Path) -> None:
         self.loss = ""
         self.error: Exception | None = None
+        self.lab = ""
         self._config = config
         self._places = places
         self._file = file
@@ -64,7 +65,7 @@ class Keeper:
         self._settled: dict[int, tuple[float, int | None]] = {}
         self._answers: dict[int, StepResult] = {}
         self._limit: float | None = None
-        self._tell: Callable[[str], None] = lambda _: None
+        self._tell: Callable[[EngineDeadError], None] = lambda _: None
         self._thread = threading.Thread(target=self._run, name="yaie-ranks", daemon=True)
         atexit.register(self.stop)  # or multiprocessing waits for the processes at exit
         self._thread.start()
@@ -83,7 +84,7 @@ class Keeper:
         with self._changed:
             self._changed.wait_for(all_there)
             if self.loss:
-                raise self.error or EngineDeadError(self.loss)
+                raise self.error or self.dead()
             found = [one.mail.pop(0) for one in self._members]
         assert all(isinstance(message, kind) for message in found), found
         return found
@@ -106,7 +107,8 @@ class Keeper:
             for member in self._members:
                 member.pipe.send_bytes(data)
         except OSError:
-            raise EngineDeadError(self._cause("a rank takes no more steps")) from None
+            self._cause("a rank takes no more steps")
+            raise self.dead() from None
         finally:
             self._sending_since = None
 
@@ -128,29 +130,31 @@ class Keeper:
             self._changed.wait_for(lambda: self.loss or step in self._answers)
             if step in self._answers:
                 return self._answers.pop(step)
-        raise EngineDeadError(self.loss)
+        raise self.dead()
 
-    def why(self, fault: Fault) -> str:
-        """Why there is no engine any more, once a step broke on rank 0 in this way."""
+    def dead(self) -> EngineDeadError:
+        """What to raise now that a rank is lost."""
+        return (LostPartError if self.lab else EngineDeadError)(self.loss)
+
+    def broke(self, fault: Fault) -> None:
+        """A step broke on rank 0 in this way: find out why, and `dead` tells it."""
         where = f" ({fault.where})" if fault.where else ""
         whose = f"your part {fault.lab}" if fault.lab else "a step"
         told = f"{whose} failed: {fault.message}{where}"
         if fault.message.startswith(LOST):
-            return self._cause(told)
-        self._lose(told)
-        return self.loss
+            self._cause(told)
+        self._lose(told, lab=fault.lab)
 
-    def _cause(self, otherwise: str) -> str:
+    def _cause(self, otherwise: str) -> None:
         with self._changed:
             self._changed.wait_for(lambda: self.loss, 2 * CAUSE_SECONDS)
         self._lose(otherwise)
-        return self.loss
 
-    def on_loss(self, tell: Callable[[str], None]) -> None:
+    def on_loss(self, tell: Callable[[EngineDeadError], None]) -> None:
         """See `Crew`."""
         self._tell = tell
         if self.loss:
-            tell(self.loss)
+            tell(self.dead())
 
     def stop(self) -> None:
         """End the processes, and the thread."""
@@ -178,7 +182,7 @@ class Keeper:
         self._end_all()
         if self.loss and not self._stopping:
             logger.critical("the model is not whole any more: %s", self.loss)
-            self._tell(self.loss)
+            self._tell(self.dead())
 
     def _start(self) -> None:
         context = multiprocessing.get_context("spawn")
@@ -245,19 +249,19 @@ class Keeper:
 
     def _broke(self, member: _Member, broken: Broken) -> None:
         if broken.error is not None:
-            told, lost = f"rank {member.place.rank}: {broken.error}", LOST
-            is_lost = type(broken.error).__name__ == lost
+            told, lab = f"rank {member.place.rank}: {broken.error}", ""
+            is_lost = type(broken.error).__name__ == LOST
         else:
             fault = broken.fault
             assert fault is not None
             where = f" ({fault.where})" if fault.where else ""
             whose = f", your part {fault.lab}" if fault.lab else ""
             told = f"rank {member.place.rank}{whose} failed: {fault.message}{where}"
-            is_lost = fault.message.startswith(LOST)
+            is_lost, lab = fault.message.startswith(LOST), fault.lab
         if is_lost:  # by another one, which may be heard of yet
             self._suspicion = self._suspicion or (time.monotonic(), told)
             return
-        self._lose(told, broken.error)
+        self._lose(told, broken.error, lab)
 
     def _judge(self) -> None:
         now = time.monotonic()
@@ -279,10 +283,10 @@ class Keeper:
             who = f"rank {behind[0]} is" if behind else "rank 0 is"
             self._lose(f"{who} more than {self._limit:g} seconds behind (rank_timeout)")
 
-    def _lose(self, why: str, error: Exception | None = None) -> None:
+    def _lose(self, why: str, error: Exception | None = None, lab: str = "") -> None:
         with self._changed:
             if not self.loss:
-                self.loss, self.error = why, error
+                self.error, self.lab, self.loss = error, lab, why
             self._changed.notify_all()
         self._ring()
 

@@ -1,0 +1,72 @@
+"""What an engine asks of its role, and the role of an engine that does everything itself."""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from yaie.core.contracts import EngineCore
+from yaie.core.output import RequestOutput
+from yaie.core.request import Request
+
+
+class Handover(Protocol):
+    """Stands before the step loop. Called on the engine's thread alone.
+
+    num_pending: requests that wait for blocks from elsewhere.
+    """
+
+    @property
+    def num_pending(self) -> int: ...
+
+    @property
+    def has_work(self) -> bool:
+        """Whether `step` has something to do besides a step."""
+        ...
+
+    def takes(self, requests: Sequence[Request]) -> bool:
+        """Keep the requests of a new prompt, to queue them later. False: queue them now."""
+        ...
+
+    def abort(self, request_id: str) -> bool:
+        """End a request that is kept; False if it is not."""
+        ...
+
+    def step(self, core: EngineCore) -> list[RequestOutput]:
+        """One step of the engine's core, with what has come from elsewhere."""
+        ...
+
+    def on_wake(self, wake: Callable[[], None]) -> None:
+        """Call this, on any thread, when `has_work` has become true without a call here."""
+        ...
+
+    def stats(self) -> dict[str, float]:
+        """Counters since the start."""
+        ...
+
+    def close(self) -> None:
+        """Leave nothing behind."""
+        ...
+
+
+class NoHandover:
+    """See `Handover`: no other engine has a part in it."""
+
+    num_pending = 0
+    has_work = False
+
+    def step(self, core: EngineCore) -> list[RequestOutput]:
+        return core.step()
+
+    def takes(self, requests: Sequence[Request]) -> bool:
+        return False
+
+    def abort(self, request_id: str) -> bool:
+        return False
+
+    def on_wake(self, wake: Callable[[], None]) -> None:
+        pass
+
+    def stats(self) -> dict[str, float]:
+        return {}
+
+    def close(self) -> None:
+        pass

@@ -1,0 +1,265 @@
+"""The side that has prompts computed elsewhere, and goes on from their blocks.
+
+A request whose prompt is asked for waits here, before the scheduler knows of it. It is queued when its
+blocks have been stored, and just the same when they do not come: then it computes its prompt itself.
+"""
+
+import contextlib
+import itertools
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from yaie.core.contracts import EngineCore
+from yaie.core.errors import ConfigError, YaieError
+from yaie.core.output import RequestOutput
+from yaie.core.request import FailureKind, FinishReason, Request, RequestStatus
+from yaie.engine.handover.channel import Channel, Message, connected, mapped
+from yaie.engine.handover.store import BlockStore
+
+logger = logging.getLogger(__name__)
+
+LONGEST_SECONDS = 30.0
+"""That a prompt may take elsewhere."""
+AGAIN_SECONDS = 1.0
+"""Between two attempts to reach the prefill server."""
+HELLO_SECONDS = 5.0
+IDLE_SECONDS = 0.005
+"""How long a step without anything to compute waits for blocks."""
+
+
+@dataclass(slots=True)
+class Waiting:
+    """A prompt that is asked for. requests: those of it that are not aborted."""
+
+    number: int
+    requests: list[Request]
+    tokens: list[int]
+    first: int
+    since: float
+
+
+@dataclass(slots=True)
+class Arrived:
+    """What came for a prompt; number None: nothing comes any more, for any. data: None if it failed."""
+
+    channel: Channel
+    number: int | None
+    data: NDArray[np.uint8] | None = None
+
+
+class DecodeSide:
+    """See `Handover`."""
+
+    def __init__(
+        self,
+        store: BlockStore,
+        queue: Callable[[Request], None],
+        layout: dict[str, Any],
+        path: Path,
+        least_tokens: int,
+    ) -> None:
+        """queue: queues a request. path: of the prefill server's socket. least_tokens: what
+        lacks fewer in the cache is computed here.
+
+        Raises ConfigError if a prefill server answers whose blocks would not fit.
+        """
+        self._store = store
+        self._queue = queue
+        self._layout = layout
+        self._path = path
+        self._least_tokens = least_tokens
+        self._numbers = itertools.count()
+        self._waiting: dict[int, Waiting] = {}
+        self._arrived: SimpleQueue[Arrived] = SimpleQueue()
+        self._channel: Channel | None = None
+        self._tried = float("-inf")
+        self._refused = ""
+        self._greeted = threading.Event()
+        self._counts = {"handovers": 0.0, "handover_blocks": 0.0, "handover_failures": 0.0}
+        if self._connect() is None:
+            logger.warning(
+                "no prefill server listens at %s: prompts are computed here until one does", path
+            )
+        elif self._greeted.wait(HELLO_SECONDS) and self._refused:
+            self.close()
+            raise ConfigError(
+                f"the prefill server at {path} cannot help: {self._refused}", param="handover"
+            )
+
+    # --- see `Handover` ---
+
+    @property
+    def num_pending(self) -> int:
+        return sum(len(waiting.requests) for waiting in self._waiting.values())
+
+    @property
+    def has_work(self) -> bool:
+        return bool(self._waiting)
+
+    def takes(self, requests: Sequence[Request]) -> bool:
+        head = requests[0]
+        tokens = head.token_ids
+        wanted = self._store.wanted(tokens)
+        if not head.may_reuse_prefix or not wanted:
+            return False
+        first = self._store.cached(head)
+        if first >= wanted or len(tokens) - first * self._store.block_size < self._least_tokens:
+            return False
+        channel = self._connect()
+        if channel is None:
+            return False
+        number = next(self._numbers)
+        self._waiting[number] = Waiting(
+            number, list(requests), list(tokens), first, time.monotonic()
+        )
+        channel.send({"prompt": number, "tokens": list(tokens), "first": first})
+        return True
+
+    def abort(self, request_id: str) -> bool:
+        for waiting in self._waiting.values():
+            for request in waiting.requests:
+                if request.request_id != request_id:
+                    continue
+                waiting.requests.remove(request)
+                request.status, request.finish_reason = RequestStatus.FINISHED, FinishReason.ABORT
+                if not waiting.requests:
+                    del self._waiting[waiting.number]
+                    self._drop(waiting)
+                return True
+        return False
+
+    def step(self, core: EngineCore) -> list[RequestOutput]:
+        failed = self._settle()
+        return failed + (core.step() if core.has_work else [])
+
+    def on_wake(self, wake: Callable[[], None]) -> None:
+        """While anything waits here `has_work` is true: nobody need be woken."""
+
+    def stats(self) -> dict[str, float]:
+        tokens = self._counts["handover_blocks"] * self._store.block_size
+        return self._counts | {"external_tokens": tokens}
+
+    def close(self) -> None:
+        if self._channel is not None:
+            self._channel.close()
+
+    # --- on the engine's thread ---
+
+    def _settle(self) -> list[RequestOutput]:
+        """Queue what has waited long enough; returns the ends of those that cannot be queued."""
+        outputs: list[RequestOutput] = []
+        idle = not self._store.machine().core.has_work
+        with contextlib.suppress(Empty):
+            while True:
+                wait = IDLE_SECONDS if idle and self._waiting else 0.0
+                arrived = self._arrived.get(timeout=wait) if wait else self._arrived.get_nowait()
+                idle = False
+                outputs += self._take(arrived)
+        late = time.monotonic() - LONGEST_SECONDS
+        for waiting in [one for one in self._waiting.values() if one.since < late]:
+            logger.warning("a prompt was not computed within %g s", LONGEST_SECONDS)
+            self._drop(waiting)
+            outputs += self._settled(waiting, None)
+        return outputs
+
+    def _take(self, arrived: Arrived) -> list[RequestOutput]:
+        if arrived.number is None:
+            if arrived.channel is not self._channel:
+                return []  # of a connection before this one, whose prompts have been settled
+            self._channel = None
+            if self._waiting:
+                logger.warning(
+                    "the prefill server is gone: %d prompts are computed here", len(self._waiting)
+                )
+            settled = [self._settled(waiting, None) for waiting in list(self._waiting.values())]
+            return [output for outputs in settled for output in outputs]
+        waiting = self._waiting.get(arrived.number)
+        return [] if waiting is None else self._settled(waiting, arrived.data)
+
+    def _settled(self, waiting: Waiting, data: NDArray[np.uint8] | None) -> list[RequestOutput]:
+        """Store what came, if anything did, and queue the requests."""
+        del self._waiting[waiting.number]
+        count = self._store.wanted(waiting.tokens) - waiting.first
+        size = count * self._store.machine().sizes.bytes_per_block
+        is_stored = data is not None and len(data) == size
+        try:
+            if data is not None and is_stored:
+                is_stored = self._store.write(waiting.tokens, waiting.first, data)
+        except YaieError:
+            logger.exception("blocks from the prefill server could not be stored")
+            is_stored = False
+        if is_stored:
+            self._counts["handovers"] += 1
+            self._counts["handover_blocks"] += count
+        else:
+            self._counts["handover_failures"] += 1
+        outputs: list[RequestOutput] = []
+        for request in waiting.requests:
+            try:
+                self._queue(request)
+            except YaieError as error:
+                outputs.append(_failed(request, str(error)))
+        return outputs
+
+    def _drop(self, waiting: Waiting) -> None:
+        """Nobody waits for this prompt any more."""
+        if self._channel is not None:
+            self._channel.send({"drop": waiting.number})
+
+    def _connect(self) -> Channel | None:
+        """The prefill server, if it can be reached and has not refused."""
+        if self._channel is not None or self._refused:
+            return None if self._refused else self._channel
+        now = time.monotonic()
+        if now - self._tried < AGAIN_SECONDS:
+            return None
+        self._tried = now
+        if (connection := connected(self._path)) is not None:
+            self._channel = Channel(connection, self._received, self._ended)
+            self._channel.send({"hello": self._layout})
+        return self._channel
+
+    # --- on other threads ---
+
+    def _received(self, channel: Channel, message: Message, file: int | None) -> None:
+        match message:
+            case {"hello": dict(), "refused": str(why)}:
+                if why:
+                    logger.error("the prefill server refuses: %s", why)
+                    self._refused = why
+                    channel.close()
+                self._greeted.set()
+            case {"blocks": int(number), "bytes": int(size)} if file is not None:
+                data: NDArray[np.uint8] | None = None
+                with contextlib.suppress(ValueError, OSError):
+                    data = mapped(file, size)
+                self._arrived.put(Arrived(channel, number, data))
+                return
+            case {"failed": int(number), "why": str(why)}:
+                logger.warning("the prefill server did not compute a prompt: %s", why)
+                self._arrived.put(Arrived(channel, number))
+            case _:
+                logger.warning("the prefill server sent a message that has no meaning")
+        if file is not None:
+            os.close(file)
+
+    def _ended(self, channel: Channel) -> None:
+        self._greeted.set()
+        self._arrived.put(Arrived(channel, None))
+
+
+def _failed(request: Request, why: str) -> RequestOutput:
+    """The end of a request that cannot be queued."""
+    request.status, request.finish_reason = RequestStatus.FINISHED, FinishReason.ERROR
+    request.error, request.failure = why, FailureKind.ENGINE
+    return RequestOutput.of(request, "", [], FinishReason.ERROR)

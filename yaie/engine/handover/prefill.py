@@ -1,0 +1,182 @@
+"""The side that computes prompts for other engines, beside its own requests."""
+
+import contextlib
+import logging
+import socket
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from yaie.core.contracts import EngineCore
+from yaie.core.errors import YaieError
+from yaie.core.output import RequestOutput
+from yaie.core.params import SamplingParams
+from yaie.core.request import FinishReason, Request
+from yaie.engine.handover.channel import Channel, Message, listening, shared
+from yaie.engine.handover.layout import difference
+from yaie.engine.handover.store import BlockStore
+
+logger = logging.getLogger(__name__)
+
+ONE_TOKEN = SamplingParams(temperature=0.0, max_tokens=1, ignore_eos=True)
+"""The prompt is computed when its first token has been drawn, which the other side draws for itself."""
+
+
+@dataclass(slots=True)
+class Asked:
+    """A prompt of another engine. first: the first of its blocks that the other side lacks."""
+
+    channel: Channel
+    number: int
+    tokens: list[int]
+    first: int
+
+
+@dataclass(slots=True)
+class Dropped:
+    """The other side does not wait any more: for this prompt, or, if None, for any."""
+
+    channel: Channel
+    number: int | None
+
+
+class PrefillSide:
+    """See `Handover`. Its own requests are queued at once."""
+
+    num_pending = 0
+
+    def __init__(
+        self,
+        store: BlockStore,
+        queue: Callable[[list[int], SamplingParams], list[Request]],
+        layout: dict[str, Any],
+        path: Path,
+    ) -> None:
+        """queue: makes and queues the requests of a prompt. path: where to listen. Raises ConfigError
+        if that cannot be done."""
+        self._store = store
+        self._queue = queue
+        self._layout = layout
+        self._path = path
+        self._inbox: SimpleQueue[Asked | Dropped] = SimpleQueue()
+        self._running: dict[str, Asked] = {}
+        self._channels: set[Channel] = set()
+        self._wake: Callable[[], None] = lambda: None
+        self._counts = {"handovers": 0.0, "handover_blocks": 0.0, "handover_failures": 0.0}
+        self._listener = listening(path)
+        threading.Thread(target=self._accept, name="yaie-blocks", daemon=True).start()
+
+    # --- see `Handover` ---
+
+    @property
+    def has_work(self) -> bool:
+        return not self._inbox.empty()
+
+    def takes(self, requests: Sequence[Request]) -> bool:
+        return False
+
+    def abort(self, request_id: str) -> bool:
+        return False
+
+    def step(self, core: EngineCore) -> list[RequestOutput]:
+        with contextlib.suppress(Empty):
+            while True:
+                self._obey(self._inbox.get_nowait())
+        outputs = core.step() if core.has_work else []
+        return [output for output in outputs if not self._is_mine(output)]
+
+    def on_wake(self, wake: Callable[[], None]) -> None:
+        self._wake = wake
+
+    def stats(self) -> dict[str, float]:
+        return dict(self._counts)
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        with contextlib.suppress(OSError):
+            self._path.unlink()
+        for channel in list(self._channels):
+            channel.close()
+
+    # --- on the engine's thread ---
+
+    def _obey(self, command: Asked | Dropped) -> None:
+        if isinstance(command, Dropped):
+            for request_id, asked in list(self._running.items()):
+                same = asked.channel is command.channel
+                if same and command.number in (None, asked.number):
+                    del self._running[request_id]
+                    self._store.machine().core.abort(request_id)
+            return
+        try:
+            (request,) = self._queue(command.tokens, ONE_TOKEN)
+        except YaieError as error:
+            self._refuse(command, str(error))
+        else:
+            self._running[request.request_id] = command
+
+    def _is_mine(self, output: RequestOutput) -> bool:
+        """Whether this is a prompt of another engine, which gets its blocks then."""
+        asked = self._running.get(output.request_id)
+        if asked is None:
+            return False
+        if output.finish_reason is FinishReason.ERROR:
+            del self._running[output.request_id]
+            self._refuse(asked, output.error or "the prompt failed")
+        elif output.finish_reason is not None:
+            del self._running[output.request_id]
+            self._hand_over(asked)
+        return True
+
+    def _hand_over(self, asked: Asked) -> None:
+        try:
+            data = self._store.read(asked.tokens, asked.first)
+        except YaieError as error:
+            self._refuse(asked, str(error))
+            return
+        if data is None:
+            self._refuse(asked, "the blocks are not cached any more")
+            return
+        count = self._store.wanted(asked.tokens) - asked.first
+        self._counts["handovers"] += 1
+        self._counts["handover_blocks"] += count
+        asked.channel.send({"blocks": asked.number, "bytes": len(data)}, shared(data))
+
+    def _refuse(self, asked: Asked, why: str) -> None:
+        self._counts["handover_failures"] += 1
+        asked.channel.send({"failed": asked.number, "why": why})
+
+    # --- on other threads ---
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):  # it is closed
+            while True:
+                connection, _ = self._listener.accept()
+                self._channels.add(Channel(connection, self._received, self._ended))
+
+    def _received(self, channel: Channel, message: Message, file: int | None) -> None:
+        match message:
+            case {"hello": dict(theirs)}:
+                if why := difference(self._layout, theirs):
+                    logger.warning("a decode server was refused: %s", why)
+                channel.send({"hello": self._layout, "refused": why})
+            case {"prompt": int(number), "tokens": list(tokens), "first": int(first)} if (
+                first >= 0 and all(type(token) is int for token in tokens)
+            ):
+                self._inbox.put(Asked(channel, number, tokens, first))
+                self._wake()
+            case {"drop": int(number)}:
+                self._inbox.put(Dropped(channel, number))
+                self._wake()
+            case _:
+                logger.warning("a decode server sent a message that has no meaning")
+
+    def _ended(self, channel: Channel) -> None:
+        self._channels.discard(channel)
+        self._inbox.put(Dropped(channel, None))
+        self._wake()

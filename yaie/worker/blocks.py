@@ -1,0 +1,48 @@
+"""What a step does to whole blocks of the pool: it moves some, stores others' and tells its own."""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from yaie.core.contracts import KVPool
+from yaie.core.step import BlockData, Ints, Pairs, StepInput
+from yaie.models.adapter import ModelAdapter
+from yaie.worker.transfer import on_device
+
+
+def move_blocks(pool: KVPool, step: StepInput) -> None:
+    """To the host, from there, and within the device, in this order."""
+    pool.swap_out(_pairs(step.swap_out))
+    pool.swap_in(_pairs(step.swap_in))
+    pool.copy_blocks(_pairs(step.copies))
+
+
+def taken(pool: KVPool, adapter: ModelAdapter, blocks: Ints) -> Tensor:
+    """Keys and values of the blocks [n], as `BlockData.data` has them: uint8, on the device."""
+    table = on_device(blocks[None].astype(np.int64), adapter.device)
+    parts = [
+        part.contiguous().view(-1).view(torch.uint8)
+        for layer in range(len(adapter.kv_layers))
+        for part in pool.gather(layer, table)
+    ]
+    return torch.cat(parts)
+
+
+def store(pool: KVPool, adapter: ModelAdapter, given: BlockData) -> None:
+    """Write keys and values into their blocks."""
+    starts = given.blocks.astype(np.int64)[:, None] * pool.block_size
+    slots = on_device((starts + np.arange(pool.block_size)).reshape(-1), adapter.device)
+    data = torch.from_numpy(given.data).to(adapter.device)
+    at = 0
+    for index, layer in enumerate(adapter.kv_layers):
+        shape = (len(slots), layer.num_kv_heads, layer.head_dim)
+        size = int(np.prod(shape)) * adapter.dtype.itemsize
+        keys, values = (
+            data[begin : begin + size].view(adapter.dtype).view(shape) for begin in (at, at + size)
+        )
+        pool.write(index, keys, values, slots)
+        at += 2 * size
+
+
+def _pairs(moves: Pairs) -> list[tuple[int, int]]:
+    return [(here, there) for here, there in moves.tolist()]
