@@ -90,8 +90,8 @@ wrote conversations while the GPU trained. The earlier weights had learned 264 t
 3,900 steps of 64 windows, then calls of tools, then wider ways to ask, in 16,600 steps of 32 windows.
 
 Before this training the data had been widened by claims in pairs that differ in a word and want
-opposite answers, written without sight of the unseen questions. One of these had stood, by chance, inside
-of a template of the earlier weights' data, and was taken out of it; a test of overlap names such
+opposite answers, written without sight of the unseen questions. One of these had stood, by chance,
+inside of a template of the earlier weights' data, and was taken out of it; a test of overlap names such
 wordings."""
 _LABELS = {"yes_no": "yes or no", "follow_up": "follow-ups", "tool": "beside tools"}
 """How a row names a kind of unseen question, where its name is no word."""
