@@ -11,13 +11,14 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from starlette.responses import JSONResponse
 from starlette.types import Message, Receive, Scope, Send
 
 from yaie.cluster.exchange import Asked, Begun, ReplicaLostError
 from yaie.cluster.lost import EVENT_END, died, last_events
 from yaie.cluster.prefixes import chain
 from yaie.cluster.prompt_start import prompt_start
-from yaie.core.errors import EngineOverloadedError
+from yaie.core.errors import EngineOverloadedError, YaieError
 from yaie.server.limits import COME_BACK, LARGE
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ class Forward:
                 await self._pass_on(asked, sent, send)
                 return
             except EngineOverloadedError as error:
-                await self._refuse(503, error.message, send)
+                await self._refuse(error, send)
                 return
             except ReplicaLostError as error:
                 logger.warning(
@@ -95,7 +96,7 @@ class Forward:
                 if sent.has_begun:
                     await self._end(asked, sent, send)
                     return
-        await self._refuse(503, died().message, send)
+        await self._refuse(died(), send)
 
     async def _pass_on(self, asked: Asked, sent: Sent, send: Send) -> None:
         async with aclosing(self._replicas.answer(asked)) as pieces:  # type: ignore[type-var]
@@ -119,11 +120,11 @@ class Forward:
         error = self._api.error_body(died())["error"]
         await send(_body(last_events(asked.path, error, sent.num_events), False))
 
-    async def _refuse(self, status: int, message: str, send: Send) -> None:
+    async def _refuse(self, error: YaieError, send: Send) -> None:
         """OpenAI's error object; middleware translates it where another one is wanted."""
-        response = self._api.http_error(status, message, COME_BACK)
-        await send(_start(status, response.raw_headers))
-        await send(_body(response.body, False))
+        response = JSONResponse(self._api.error_body(error), error.status, COME_BACK)
+        await send(_start(error.status, response.raw_headers))
+        await send(_body(bytes(response.body), False))
 
 
 async def _asked(scope: Scope, body: bytes) -> Asked:
