@@ -10,7 +10,7 @@ from yaie import __version__
 from yaie.cli.console import err, say
 from yaie.cli.options import cluster_options, engine_options
 from yaie.cli.serve import announce
-from yaie.cluster.run import run_cluster
+from yaie.cluster.run import import_ray, run_cluster
 from yaie.cluster.settings import ClusterSettings
 from yaie.core.config import EngineConfig
 from yaie.core.errors import ConfigError
@@ -36,6 +36,7 @@ def cluster(
     Takes the options of yaie serve, and answers at one address. A prompt goes to the replica that has
     computed its beginning. SIGHUP reads the --config file again and replaces the replicas one by one.
     """
+    import_ray()
     say(f"YAIE {__version__}: starting Ray, then {cluster.min_replicas} x {config.model} ...")
 
     def reload() -> EngineConfig:
