@@ -2,8 +2,8 @@
 
     .venv/bin/python -m tests.cluster.install
 
-It goes to `.judges/cluster`, beside those of the clients, with the versions of `constraints.txt`. It sees
-what is installed here, so PyTorch need not be installed twice.
+It goes to `.judges/cluster`, beside those of the clients, with the versions of `constraints.txt`. It
+sees what is installed here, so PyTorch need not be installed twice.
 """
 
 import subprocess

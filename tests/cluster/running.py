@@ -34,7 +34,7 @@ def cluster(model: str, *options: str) -> Iterator[tuple[Running, str]]:
         try:
             yield running, ready(running)
         finally:
-            for process in [*children(running), psutil.Process(running.process.pid)]:
+            for process in children(running):
                 with suppress(psutil.NoSuchProcess):
                     process.kill()
 

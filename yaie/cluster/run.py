@@ -40,7 +40,9 @@ KEEP_ALIVE_SECONDS = 75
 STORE_BYTES = 512 * 2**20
 """Of shared memory for Ray, which is for pieces of answers: what is larger goes to the disk."""
 QUIET: dict[str, Any] = {"log_level": "ERROR", "enable_access_log": False}
-"""Of Serve: the replicas' own lines and ours say more."""
+"""Of Serve in the replicas, whose own lines say more."""
+SILENT: dict[str, Any] = {"log_level": "CRITICAL", "enable_access_log": False}
+"""Of Serve's controller, which logs the traceback of what `_failure` says in a sentence."""
 _FAILURE = re.compile(r"yaie\.core\.errors\.(\w+Error): (.+)")
 
 
@@ -152,7 +154,7 @@ def _ray(server: ServerSettings, cluster: ClusterSettings, port: int) -> Iterato
                 "ssl_certfile": server.ssl_certfile,
                 "ssl_keyfile": server.ssl_keyfile,
             },
-            logging_config=QUIET,
+            logging_config=SILENT,
         )
         try:
             yield
