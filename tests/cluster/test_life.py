@@ -73,7 +73,8 @@ def test_a_second_ctrl_c_ends_all_at_once() -> None:
         family = children(running)
         body = {**LONG, "max_tokens": 1500, "stream": True}
         with httpx.stream("POST", f"{url}/v1/completions", json=body, trust_env=False) as answer:
-            next(answer.iter_lines())
+            lines = answer.iter_lines()
+            next(lines)
             interrupt(running, signal.SIGTERM)
             time.sleep(1)  # it drains, which would take longer
             interrupt(running, signal.SIGTERM)

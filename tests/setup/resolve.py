@@ -48,7 +48,8 @@ def uv() -> Path:
 def resolve(program: Path, python: str, platform: str, *asked: str) -> list[str]:
     """The versions ("numpy==2.4.6") that are installed there. Raises Unresolved.
 
-    asked: what is asked for, as options of `uv pip compile`; what `make setup` and the extra `cluster` install if nothing is.
+    asked: what is asked for, as options of `uv pip compile`; if nothing is, what `make setup` and the
+    extra `cluster` install.
     """
     command = [
         str(program), "pip", "compile", "--quiet", "--no-header", "--no-annotate", "--no-config",

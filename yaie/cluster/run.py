@@ -1,8 +1,8 @@
 """The life of `yaie cluster`: starts Ray, has Serve run the application, drains it, and leaves nothing.
 
 The first SIGINT or SIGTERM drains: Serve takes the application away, and what runs may finish within
-`drain_seconds`. A second one ends this process and Ray's, its children, at once. SIGHUP reads the engine's
-config file again and replaces the replicas one by one.
+`drain_seconds`. A second one ends this process and Ray's, its children, at once. SIGHUP reads the
+engine's config file again and replaces the replicas one by one.
 """
 
 import logging
