@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import Any
 
 from prometheus_client import Metric
-from ray import serve
 from starlette.types import Message, Scope
 
 from yaie.cluster.exchange import Asked, Begun, ReplicaLostError
@@ -97,6 +96,8 @@ class EngineReplica:
 
     async def metrics(self) -> tuple[str, list[Metric]]:
         """The number of this replica among the others, and its metrics."""
+        from ray import serve
+
         return str(serve.get_replica_context().rank.rank), list(self._registry.collect())
 
     async def facts(self) -> EngineFacts:

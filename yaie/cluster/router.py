@@ -8,13 +8,10 @@ the other methods. `policy.preference` says which order is right.
 from typing import Any
 
 from ray.serve.request_router import PendingRequest, ReplicaID, RequestRouter, RunningReplica
-from ray.util.metrics import Counter
 
 from yaie.cluster.exchange import Asked
 from yaie.cluster.policy import preference
-from yaie.cluster.prefixes import CHUNK, PrefixIndex
-
-REPORT_CHUNKS = "yaie_router_prefix_chunks"
+from yaie.cluster.prefixes import PrefixIndex
 
 
 class PrefixRouter(RequestRouter):
@@ -25,13 +22,6 @@ class PrefixRouter(RequestRouter):
         self._imbalance = imbalance
         self._index = PrefixIndex()
         self._in_progress: dict[str, int] = {}
-        tags = {"deployment": self._deployment_id.name, "application": self.app_name}
-        self._chunks = Counter(
-            REPORT_CHUNKS,
-            f"Chunks of {CHUNK} bytes of prompts that were routed, and those that the replica knew.",
-            tag_keys=("known", *tags),
-        )
-        self._chunks.set_default_tags(tags)
 
     async def choose_replicas(
         self,
