@@ -1,4 +1,4 @@
-"""Drives the router of `yaie.cluster.router` as Ray Serve does, and checks each choice by the naive list.
+"""Drives the router of `yaie.cluster.router` as Serve does, and checks each choice by the naive list.
 
 Run by `test_router.py` where Ray is installed. The replicas are made up, the router's class is real.
 """
