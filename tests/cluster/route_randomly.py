@@ -21,8 +21,8 @@ IMBALANCE = 3
 DEPLOYMENT = DeploymentID(name="Engines", app_name="yaie")
 
 
-def pending(text: bytes) -> Any:
-    asked = Asked("POST", "/x", b"/x", b"", [], b"", chain(text))
+def pending(text: bytes, *avoid: str) -> Any:
+    asked = Asked("POST", "/x", b"/x", b"", [], b"", chain(text), frozenset(avoid))
     return SimpleNamespace(args=[asked], routing_context=SimpleNamespace(should_backoff=False))
 
 
@@ -54,6 +54,11 @@ async def drive(seed: int) -> int:
             }
             naive.keep(list(loads))
         text = b"".join(bytes([draw.choice(b"ab")]) * CHUNK for _ in range(draw.randrange(5)))
+        if turn % 10 == 0:  # lost with two of three: the third is asked, or none
+            *lost, left = loads
+            [[only]] = await router.choose_replicas(router._replicas_list, pending(b"", *lost))
+            assert only.replica_id.unique_id == left
+            assert await router.choose_replicas(router._replicas_list, pending(b"", *loads)) == []
         ranks = await router.choose_replicas(router._replicas_list, pending(text))
         [chosen] = ranks[0]
         name = chosen.replica_id.unique_id

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -62,8 +63,8 @@ def ask(
     return asyncio.run(post()), replicas
 
 
-def lost() -> ReplicaLostError:
-    return ReplicaLostError("killed")
+def lost(replica: str = "") -> ReplicaLostError:
+    return ReplicaLostError("killed", replica)
 
 
 def test_an_answer_comes_through_as_the_replica_gave_it() -> None:
@@ -85,10 +86,16 @@ def test_a_replica_gets_the_request_as_it_came() -> None:
 
 
 def test_what_has_not_begun_is_done_elsewhere() -> None:
-    response, replicas = ask([[lost()], [], [Begun(200, JSON, b"{}")]])
+    response, replicas = ask([[lost("a")], [lost("b")], [Begun(200, JSON, b"{}")]])
     assert (response.status_code, response.json()) == (200, {})
-    assert len({id(asked) for asked in replicas.asked}) == 1
-    assert len(replicas.asked) == 3
+    first, second, third = replicas.asked
+    assert third == replace(second, avoid=frozenset("ab")) == replace(first, avoid=frozenset("ab"))
+    assert (first.avoid, second.avoid) == (frozenset(), frozenset("a"))
+
+
+def test_an_answer_without_a_beginning_is_asked_for_elsewhere() -> None:
+    response, replicas = ask([[], [Begun(200, JSON, b"{}")]])
+    assert (response.status_code, len(replicas.asked)) == (200, 2)
 
 
 def test_a_request_that_kills_replicas_does_not_meet_them_all() -> None:

@@ -5,13 +5,15 @@ import signal
 import subprocess
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
 import pytest
 
-from tests.cluster.running import alive, children, cluster, command, interrupt, replicas
-from tests.judges.programs import OFFLINE, ROOT, started
+from tests.cluster.install import python_with_ray
+from tests.cluster.running import alive, children, cluster, command, interrupt, ready, replicas
+from tests.judges.programs import OFFLINE, ROOT, free_port, started
 from tests.server.conftest import within
 from yaie.server.listen import listen
 
@@ -68,8 +70,20 @@ def test_replicas_follow_the_load_and_the_first_ctrl_c_drains() -> None:
         assert running.text.endswith("Stopped.\n")
 
 
-def test_a_second_ctrl_c_ends_all_at_once() -> None:
-    with cluster("tutor", "--min-replicas=1", "--num-blocks=1024") as (running, url):
+def test_what_no_replica_has_room_for_waits_up_to_a_limit_and_a_second_ctrl_c_ends_all() -> None:
+    """One runs, two wait, one of them at the replica's door, and others are told to come back."""
+    narrow = ("--max-ongoing-requests=1", "--max-waiting=1", "--num-blocks=1024")
+    with cluster("tutor", "--min-replicas=1", *narrow) as (running, url):
+        with ThreadPoolExecutor(6) as pool:
+            asked = [pool.submit(httpx.post, f"{url}/v1/completions", json=LONG, timeout=60)
+                     for _ in range(6)]  # fmt: skip
+            answers = [one.result() for one in asked]
+        statuses = [answer.status_code for answer in answers]
+        assert set(statuses) == {200, 503}
+        refused = answers[statuses.index(503)]
+        assert refused.json()["error"]["type"] == "overloaded_error"
+        assert refused.headers["retry-after"] == "1"
+
         family = children(running)
         body = {**LONG, "max_tokens": 1500, "stream": True}
         with httpx.stream("POST", f"{url}/v1/completions", json=body, trust_env=False) as answer:
@@ -80,6 +94,35 @@ def test_a_second_ctrl_c_ends_all_at_once() -> None:
             interrupt(running, signal.SIGTERM)
             assert running.process.wait(10) == 128 + signal.SIGTERM
         within(10, lambda: not alive(family))
+
+
+def test_it_runs_on_a_ray_that_is_there_and_leaves_it_as_it_was() -> None:
+    port = free_port()
+    ray = python_with_ray().with_name("ray")
+    start = [str(ray), "start", "--head", "--block", f"--port={port}", "--num-cpus=2",
+             "--include-dashboard=false"]  # fmt: skip
+    local = {"RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0"}
+    command("tutor")  # or skip
+    with started(start, **local) as head:
+        try:
+            within(60, lambda: "Ray runtime started" in head.text)
+            options = (f"--ray-address=127.0.0.1:{port}", f"--port={free_port()}")
+            with started(
+                command("tutor", "--min-replicas=1", *options), **ENVIRONMENT, **local
+            ) as one:
+                url = ready(one)
+                answer = httpx.post(f"{url}/v1/completions", json=LONG, timeout=60, trust_env=False)
+                assert answer.json()["usage"]["completion_tokens"] == LONG["max_tokens"]
+                with started(command("tutor", *options), **ENVIRONMENT, **local) as other:
+                    assert other.process.wait(60) == 2
+                    within(5, lambda: "Ray Serve runs on this cluster already" in other.text)
+                interrupt(one, signal.SIGINT)
+                assert one.process.wait(60) == 0
+            serving = [name for name in alive(children(head)) if "ServeReplica" in name]
+            assert (serving, head.process.poll()) == ([], None)
+        finally:
+            for process in children(head):
+                process.kill()
 
 
 def test_ctrl_c_while_it_starts_leaves_nothing() -> None:

@@ -15,10 +15,15 @@ from yaie.core.config import EngineConfig
 from yaie.engine.background.async_engine import AsyncEngine
 from yaie.server.settings import ServerSettings
 
-# Serve awaits it and takes it away; here it is awaited, and called once more at the object's end.
-pytestmark = pytest.mark.filterwarnings("ignore:coroutine 'EngineReplica.__del__':RuntimeWarning")
-
 Test = Callable[[Any], Awaitable[None]]
+
+
+class Ended:
+    """What a replica is turned into whose end has been awaited: Python would call it once more."""
+
+
+ended: list[int] = []
+"""How often the replica's process would have ended."""
 
 
 def completion(**body: Any) -> Asked:
@@ -32,6 +37,10 @@ def run(fake: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> Callable[[Test], N
     """Run a coroutine with a replica of the fake engine, which it is then rid of."""
     monkeypatch.setattr("yaie.cluster.replica.engine_for", lambda *_: AsyncEngine(lambda: fake))
     monkeypatch.setattr("yaie.cluster.replica.start_logging", lambda *_: None)
+    monkeypatch.setattr("yaie.cluster.replica.name_and_number", lambda: ("abc", "0"))
+    monkeypatch.setattr("yaie.cluster.replica.LAST_WORDS_SECONDS", 0.2)
+    monkeypatch.setattr("yaie.cluster.replica.end_process", lambda: ended.append(1))
+    ended.clear()
 
     async def whole(test: Test) -> None:
         replica: Any = EngineReplica.__new__(EngineReplica)
@@ -41,6 +50,7 @@ def run(fake: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> Callable[[Test], N
         finally:
             fake.gate.set()
             await replica.__del__()
+            replica.__class__ = Ended
 
     return lambda test: asyncio.run(whole(test))
 
@@ -128,10 +138,12 @@ def test_a_dead_engine_leaves_what_had_not_begun_to_others(
         await replica.check_health()
         fake.fault = RuntimeError("boom")
         for _ in range(2):  # the one that dies with it, and one that finds it dead
-            with pytest.raises(ReplicaLostError):
+            with pytest.raises(ReplicaLostError) as lost:
                 await anext(replica.answer(completion()))
+            assert lost.value.replica == "abc"
         with pytest.raises(ReplicaLostError, match="boom"):
             await replica.check_health()
+        await until(lambda: ended == [1])
 
     run(test)
 

@@ -9,7 +9,10 @@ Headers = list[tuple[bytes, bytes]]
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A whole HTTP request. beginnings: of its prompt, for the router; see `prefixes.chain`."""
+    """A whole HTTP request.
+
+    For the router: beginnings, of its prompt (`prefixes.chain`); avoid, replicas that were lost with it.
+    """
 
     method: str
     path: str
@@ -18,6 +21,7 @@ class Asked:
     headers: Headers
     body: bytes
     beginnings: tuple[bytes, ...] = ()
+    avoid: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +42,13 @@ class Begun:
 
 
 class ReplicaLostError(YaieError):
-    """The replica's engine died or was stopped before it began to answer: another one may do it."""
+    """A replica died, or its engine did, before it had answered in full.
+
+    replica: which one, if it could still say so; Serve knows of those that could not.
+    """
 
     status = 503
+
+    def __init__(self, message: str, replica: str = "") -> None:
+        super().__init__(message)
+        self.replica = replica

@@ -8,7 +8,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from starlette.responses import JSONResponse
@@ -96,6 +96,7 @@ class Forward:
                 if sent.has_begun:
                     await self._end(asked, sent, send)
                     return
+                asked = replace(asked, avoid=asked.avoid | {error.replica})
         await self._refuse(died(), send)
 
     async def _pass_on(self, asked: Asked, sent: Sent, send: Send) -> None:

@@ -93,9 +93,10 @@ class RayReplicas:
         except BackPressureError:
             has_ended = True
             raise EngineOverloadedError(FULL) from None
-        except ReplicaLostError:
+        except ReplicaLostError as error:
             has_ended = True
-            raise
+            # Ray's own error around it, which is of both classes, says nothing more.
+            raise ReplicaLostError(error.message, error.replica) from None
         except RayTaskError:
             raise  # a mistake of ours
         except (RayError, ReplicaUnavailableError, DeploymentUnavailableError) as error:

@@ -5,6 +5,7 @@ An HTTP request comes as data (`Asked`), and the application answers it as if a 
 
 import asyncio
 import logging
+import os
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import replace
@@ -28,6 +29,8 @@ from yaie.server.settings import ServerSettings
 
 logger = logging.getLogger(__name__)
 
+LAST_WORDS_SECONDS = 1.0
+"""For the streams of a dead engine to end with an error event."""
 MOST_WAITING = 64
 """Pieces of an answer that wait to be fetched, at most; then the application waits, as it would for a
 slow connection."""
@@ -53,11 +56,12 @@ class EngineReplica:
         self._registry.register(EngineCollector(Service(self._engine, settings.served_model_name)))
         await self._engine.start()
         self._activity = asyncio.create_task(log_activity(self._engine))
+        self._ending = asyncio.create_task(self._end_when_dead())
 
     async def check_health(self) -> None:
         """Called by Serve, which replaces a replica for which it raises."""
         if self._engine.state is EngineState.DEAD:
-            raise ReplicaLostError(f"the engine has died: {self._engine.failure}")
+            raise self._lost(f"the engine has died: {self._engine.failure}")
 
     async def answer(self, asked: Asked) -> AsyncIterator[Begun | bytes]:
         """The answer in pieces, each as much as is there: the first is Begun, the others are bytes.
@@ -70,9 +74,9 @@ class EngineReplica:
         try:
             head = await pieces.get()
             if head is None or head["type"] != "http.response.start":
-                raise ReplicaLostError("the application ended without an answer")
+                raise self._lost("the application ended without an answer")
             if head["status"] >= 500 and self._engine.state is EngineState.DEAD:
-                raise ReplicaLostError("the engine has died")
+                raise self._lost("the engine has died")
             body, has_more = await _gathered(pieces)
             yield Begun(head["status"], list(head["headers"]), body)
             while has_more:
@@ -96,9 +100,7 @@ class EngineReplica:
 
     async def metrics(self) -> tuple[str, list[Metric]]:
         """The number of this replica among the others, and its metrics."""
-        from ray import serve
-
-        return str(serve.get_replica_context().rank.rank), list(self._registry.collect())
+        return name_and_number()[1], list(self._registry.collect())
 
     async def facts(self) -> EngineFacts:
         """The engine's constants."""
@@ -107,7 +109,20 @@ class EngineReplica:
     async def __del__(self) -> None:
         """Called by Serve once nothing runs here any more."""
         if engine := getattr(self, "_engine", None):
+            for task in (self._activity, self._ending):
+                task.cancel()
             await engine.shutdown()
+
+    def _lost(self, why: str) -> ReplicaLostError:
+        return ReplicaLostError(why, name_and_number()[0])
+
+    async def _end_when_dead(self) -> None:
+        """An engine that has died does not come back, and Serve starts another replica only when it sees
+        that this one is gone."""
+        await self._engine.wait_ended()
+        if self._engine.failure is not None:
+            await asyncio.sleep(LAST_WORDS_SECONDS)
+            end_process()
 
     async def _run(self, asked: Asked, pieces: "asyncio.Queue[Message | None]") -> None:
         """Call the application; what it sends goes into `pieces`, and None at its end."""
@@ -125,6 +140,19 @@ class EngineReplica:
             # The application has said so to the client, if it could.
             logger.exception("Answering %s %s failed", asked.method, asked.path)
         await pieces.put(None)
+
+
+def name_and_number() -> tuple[str, str]:
+    """Of this process among the replicas: the name is never given again, the number is."""
+    from ray import serve
+
+    context = serve.get_replica_context()
+    return context.replica_tag, str(context.rank.rank)
+
+
+def end_process() -> None:
+    """At once: a thread may be stuck in a step."""
+    os._exit(1)
 
 
 def _scope(asked: Asked) -> Scope:

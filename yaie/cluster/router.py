@@ -13,6 +13,8 @@ from yaie.cluster.exchange import Asked
 from yaie.cluster.policy import preference
 from yaie.cluster.prefixes import PrefixIndex
 
+NOTHING = Asked("", "", b"", b"", [], b"")
+
 
 class PrefixRouter(RequestRouter):
     """Prefers the replica that was sent the longest beginning of the prompt, if its load allows."""
@@ -28,10 +30,16 @@ class PrefixRouter(RequestRouter):
         candidate_replicas: list[RunningReplica],
         pending_request: PendingRequest | None = None,
     ) -> list[list[RunningReplica]]:
-        """The candidates in the order in which they should be asked, each a rank of its own."""
-        by_name = {_name(replica.replica_id): replica for replica in candidate_replicas}
+        """The candidates in the order in which they should be asked, each a rank of its own.
+
+        Without those that the request was lost with: if there are no others, Serve asks again until one
+        has come in their place.
+        """
+        avoid = _asked(pending_request).avoid
+        named = ((_name(replica.replica_id), replica) for replica in candidate_replicas)
+        by_name = {name: replica for name, replica in named if name not in avoid}
         loads = {name: self._load(replica.replica_id) for name, replica in by_name.items()}
-        seen = _beginnings(pending_request)
+        seen = _asked(pending_request).beginnings
         key = seen[0] if seen else b""
         order = preference(loads, lambda name: self._index.match(name, seen), self._imbalance, key)
         if order:  # at once, for the next of a burst of prompts that begin alike
@@ -60,7 +68,7 @@ class PrefixRouter(RequestRouter):
         self, pending_request: PendingRequest, replica_id: ReplicaID, result: Any
     ) -> None:
         """The replica has accepted it, and will know this prompt."""
-        self._index.add(_name(replica_id), _beginnings(pending_request))
+        self._index.add(_name(replica_id), _asked(pending_request).beginnings)
 
     def on_replica_actor_died(self, replica_id: ReplicaID) -> None:
         """Its cache is gone with it."""
@@ -89,8 +97,9 @@ def _name(replica_id: ReplicaID) -> str:
     return str(replica_id.unique_id)
 
 
-def _beginnings(pending: PendingRequest | None) -> tuple[bytes, ...]:
+def _asked(pending: PendingRequest | None) -> Asked:
+    """What the replica would be asked; nothing, if it is something else than an HTTP request."""
     for argument in pending.args if pending is not None else ():
         if isinstance(argument, Asked):
-            return argument.beginnings
-    return ()
+            return argument
+    return NOTHING

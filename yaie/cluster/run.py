@@ -134,7 +134,8 @@ def _ray(server: ServerSettings, cluster: ClusterSettings, port: int) -> Iterato
     from ray import serve
 
     own: dict[str, Any] = {
-        "include_dashboard": cluster.ray_dashboard, "object_store_memory": STORE_BYTES
+        "address": "local",  # or it would join one that runs here
+        "include_dashboard": cluster.ray_dashboard, "object_store_memory": STORE_BYTES,
     }  # fmt: skip
     options = own if cluster.ray_address is None else {"address": cluster.ray_address}
     try:
@@ -240,6 +241,15 @@ def _failure(told: str) -> YaieError:
 
 
 def _facts() -> "EngineFacts":
+    """Of one of the replicas. A process of Ray's asks: Serve leaves a thread behind in one that asks, which
+    would connect to Ray again after its end."""
+    import ray
+
+    facts: EngineFacts = ray.get(ray.remote(num_cpus=0)(_ask_for_facts).remote())
+    return facts
+
+
+def _ask_for_facts() -> "EngineFacts":
     from ray import serve
 
     from yaie.cluster.application import ENGINES
