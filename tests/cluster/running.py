@@ -74,7 +74,7 @@ def replicas(running: Running) -> list[psutil.Process]:
     found = []
     for process in children(running):
         try:
-            if ENGINES in process.cmdline()[0]:
+            if ENGINES in (process.cmdline() or [""])[0]:
                 found.append(process)
         except psutil.NoSuchProcess:
             pass

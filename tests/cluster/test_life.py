@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
+import psutil
 import pytest
 
 from tests.cluster.install import python_with_ray
@@ -45,6 +46,11 @@ def test_replicas_follow_the_load_and_the_first_ctrl_c_drains() -> None:
         httpx.Client(base_url=url, timeout=120, trust_env=False) as http,
     ):
         assert len(replicas(running)) == 1
+        gcs = next(one for one in children(running) if one.name() == "gcs_server")
+        assert gcs.environ()["RAY_USAGE_STATS_ENABLED"] == "0"
+        ports = {at.laddr.port for one in children(running) for at in one.net_connections()
+                 if at.status == psutil.CONN_LISTEN}  # fmt: skip
+        assert 8265 not in ports  # Ray's dashboard
         asking = threading.Event()
 
         def load() -> None:
@@ -94,6 +100,26 @@ def test_what_no_replica_has_room_for_waits_up_to_a_limit_and_a_second_ctrl_c_en
             interrupt(running, signal.SIGTERM)
             assert running.process.wait(10) == 128 + signal.SIGTERM
         within(10, lambda: not alive(family))
+
+
+def test_an_engine_that_dies_is_replaced_and_its_requests_are_answered_by_another() -> None:
+    """In a process of its own, which is killed while the replica around it lives."""
+    with (
+        cluster("tutor", "--engine-process", "--num-blocks=1024") as (running, url),
+        httpx.Client(base_url=url, timeout=90, trust_env=False) as http,
+    ):
+        # Prompts that begin alike, so their router would send them where the first was.
+        bodies = [{**LONG, "max_tokens": 20, "prompt": f"{'hello ' * 100}{i}"} for i in range(24)]
+        first = [http.post("/v1/completions", json=body) for body in bodies[:8]]
+        for one in replicas(running):
+            engine = max(one.children(recursive=True), key=lambda child: child.memory_info().rss)
+            engine.kill()
+            with ThreadPoolExecutor(8) as pool:
+                asked = [pool.submit(http.post, "/v1/completions", json=body) for body in bodies]
+                answers = [each.result() for each in asked]
+            assert {answer.status_code for answer in [*first, *answers]} == {200}
+            within(60, lambda one=one: not one.is_running())  # type: ignore[misc]
+            within(90, lambda: http.get("/health").json()["replicas"]["ready"] == 2)
 
 
 def test_it_runs_on_a_ray_that_is_there_and_leaves_it_as_it_was() -> None:

@@ -241,8 +241,8 @@ def _failure(told: str) -> YaieError:
 
 
 def _facts() -> "EngineFacts":
-    """Of one of the replicas. A process of Ray's asks: Serve leaves a thread behind in one that asks, which
-    would connect to Ray again after its end."""
+    """Of one of the replicas. A process of Ray's asks: in this one Serve would leave a thread behind,
+    which connects to Ray again after its end."""
     import ray
 
     facts: EngineFacts = ray.get(ray.remote(num_cpus=0)(_ask_for_facts).remote())
