@@ -12,7 +12,7 @@ import pytest
 from tests.cluster.install import python_with_ray
 from tests.judges.programs import ROOT, Running, started
 
-START_SECONDS = 150
+START_SECONDS = 300
 """Ray's own processes, its Serve, and two replicas that load PyTorch at the same time."""
 ENGINES = "ServeReplica:yaie:Engines"
 

@@ -19,7 +19,7 @@ from tests.cluster.running import cluster, replicas
 from tests.judges.programs import replica
 from tests.server.conftest import within
 
-pytestmark = [pytest.mark.nightly, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(600)]
 
 NUM_REQUESTS = 2000
 FAMILIES = 40

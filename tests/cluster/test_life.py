@@ -18,7 +18,7 @@ from tests.judges.programs import OFFLINE, ROOT, free_port, started
 from tests.server.conftest import within
 from yaie.server.listen import listen
 
-pytestmark = [pytest.mark.nightly, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(600)]
 
 ENVIRONMENT = {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", "COLUMNS": "200"}
 LONG = {"prompt": "hello", "max_tokens": 300, "temperature": 0, "ignore_eos": True}

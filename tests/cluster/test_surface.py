@@ -19,7 +19,7 @@ from tests.judges.programs import Running, replica
 from tests.judges.test_routers import CASES, ask, assert_same, chat, complete, joined
 from tests.server.conftest import within
 
-pytestmark = [pytest.mark.nightly, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(600)]
 
 Json = dict[str, Any]
 KEY = {"Authorization": "Bearer secret"}
