@@ -141,7 +141,7 @@ def figure(both: Both, name: str) -> dict[str, float]:
 
 
 def test_metrics_are_those_of_every_replica_and_emptying_caches_empties_all(both: Both) -> None:
-    for i in range(8):
+    for i in range(24):
         ask(both.cluster, complete(f"{i}: another beginning of at least one whole block of tokens"))
     assert set(figure(both, "prompt_tokens_total")) == {"0", "1"}
     assert min(figure(both, "prompt_tokens_total").values()) > 0

@@ -13,6 +13,7 @@ from yaie.cluster.exchange import Asked
 from yaie.cluster.policy import preference
 from yaie.cluster.prefixes import PrefixIndex
 
+KEY_BYTES = 1024
 NOTHING = Asked("", "", b"", b"", [], b"")
 
 
@@ -35,12 +36,12 @@ class PrefixRouter(RequestRouter):
         Without those that the request was lost with: if there are no others, Serve asks again until one
         has come in their place.
         """
-        avoid = _asked(pending_request).avoid
+        asked = _asked(pending_request)
         named = ((_name(replica.replica_id), replica) for replica in candidate_replicas)
-        by_name = {name: replica for name, replica in named if name not in avoid}
+        by_name = {name: replica for name, replica in named if name not in asked.avoid}
         loads = {name: self._load(replica.replica_id) for name, replica in by_name.items()}
-        seen = _asked(pending_request).beginnings
-        key = seen[0] if seen else b""
+        seen = asked.beginnings
+        key = seen[0] if seen else asked.body[-KEY_BYTES:]  # of prompts shorter than a chunk
         order = preference(loads, lambda name: self._index.match(name, seen), self._imbalance, key)
         if order:  # at once, for the next of a burst of prompts that begin alike
             self._index.add(order[0], seen)
