@@ -23,6 +23,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from shutil import which
 
+from tests.cluster.install import install as install_ray
 from tests.judges.clients.install import MINIMUM, clients, install
 
 ROOT = Path(__file__).parents[1]
@@ -147,6 +148,8 @@ def main(arguments: list[str]) -> int:
     for client in clients():
         print(f"{client}: its environment", flush=True)
         install(client)
+    print("cluster: its environment", flush=True)
+    install_ray()
     ran = run(arguments)
     if not arguments:
         write(ran)

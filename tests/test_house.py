@@ -28,6 +28,7 @@ FLOORS = (
     ("yaie.worker",),
     ("yaie.engine",),
     ("yaie.server",),
+    ("yaie.cluster",),
     ("yaie.bench", "yaie.cli", "yaie.explore"),
 )
 """The rooms of the engine, from the ground up. Each imports from the floors below its own."""

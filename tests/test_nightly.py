@@ -56,6 +56,7 @@ def told_to_run(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     real = subprocess.run
     monkeypatch.setattr(nightly, "missing", list)
     monkeypatch.setattr(nightly, "install", lambda _client: None)
+    monkeypatch.setattr(nightly, "install_ray", lambda: None)
     monkeypatch.setattr(subprocess, "run", run)
     return commands
 

@@ -11,7 +11,17 @@ from yaie.cli import main as cli
 
 
 @pytest.mark.parametrize(
-    "command", [[], ["serve"], ["chat"], ["generate"], ["doctor"], ["bench"], ["bench", "latency"]]
+    "command",
+    [
+        [],
+        ["serve"],
+        ["cluster"],
+        ["chat"],
+        ["generate"],
+        ["doctor"],
+        ["bench"],
+        ["bench", "latency"],
+    ],
 )
 def test_every_command_has_help(yaie: Yaie, command: list[str]) -> None:
     ran = yaie(*command, "--help")

@@ -13,7 +13,7 @@ from tests.server.fake_engine import FakeEngine
 from yaie.backends.cpu.build import missing
 from yaie.cli import chat
 from yaie.cli.console import parts_table, show_backend
-from yaie.cli.serve import _announce
+from yaie.cli.serve import announce
 from yaie.core.config import EngineConfig
 from yaie.parts import Part
 from yaie.server.settings import ServerSettings
@@ -101,7 +101,7 @@ def test_a_dtype_that_was_chosen_is_said(capsys: pytest.CaptureFixture[str]) -> 
     facts = replace(FakeEngine().facts, dtype_note="bfloat16, as it is stored")
     show_backend(facts)
     assert capsys.readouterr().err == "Computed in bfloat16, as it is stored.\n"
-    _announce(facts, ServerSettings(), "http://127.0.0.1:1")
+    announce(facts, ServerSettings(), "http://127.0.0.1:1")
     assert "\ndtype        bfloat16, as it is stored\n" in capsys.readouterr().out
 
 
@@ -113,7 +113,7 @@ def test_a_server_says_how_much_a_step_computes(
 ) -> None:
     config = EngineConfig(token_budget=given)
     facts = replace(FakeEngine().facts, config=config, device=device)
-    _announce(facts, ServerSettings(), "http://127.0.0.1:1")
+    announce(facts, ServerSettings(), "http://127.0.0.1:1")
     assert f"\nsteps        {said} tokens at most (token_budget)\n" in capsys.readouterr().out
 
 
@@ -150,6 +150,6 @@ def test_a_server_says_which_backend_it_runs_on_unless_it_is_the_plain_one(
     backend: str, note: str, line: str | None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     facts = replace(FakeEngine().facts, backend=backend, backend_note=note)
-    _announce(facts, ServerSettings(), "http://127.0.0.1:1")
+    announce(facts, ServerSettings(), "http://127.0.0.1:1")
     said = [row for row in capsys.readouterr().out.splitlines() if row.startswith("backend ")]
     assert said == ([f"backend      {line}"] if line else [])

@@ -153,6 +153,6 @@ def test_engine_that_dies_ends_the_process_with_1(
 
         threading.Thread(target=ask).start()
 
-    monkeypatch.setattr("yaie.cli.serve._announce", announce)
+    monkeypatch.setattr("yaie.cli.serve.announce", announce)
     assert yaie("serve", "--port", "0").code == 1
     assert answers == [503]

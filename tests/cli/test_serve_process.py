@@ -14,7 +14,7 @@ import pytest
 from tests.cli.test_serve import LONG, _wait_for_drain, address_in, server
 from tests.server.conftest import within
 from tests.server.test_failures import events_of
-from yaie.cli import serve
+from yaie.server.background import has_process
 from yaie.server.settings import ServerSettings
 
 OPTIONS = ("--engine-process", "--threads=1", "--num-blocks=512", "--mine=none")
@@ -113,9 +113,9 @@ def test_the_engine_gets_a_process_where_there_are_cpus_for_two(
     monkeypatch: pytest.MonkeyPatch, cpus: int, expected: bool
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cpus)), raising=False)
-    assert serve._has_process(ServerSettings()) is expected
-    assert serve._has_process(ServerSettings(engine_process=True))
-    assert not serve._has_process(ServerSettings(engine_process=False))
+    assert has_process(ServerSettings()) is expected
+    assert has_process(ServerSettings(engine_process=True))
+    assert not has_process(ServerSettings(engine_process=False))
 
 
 def test_the_flag_has_two_sides_and_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:

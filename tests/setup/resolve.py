@@ -26,7 +26,8 @@ WANTED: list[tuple[str, ...]] = [(python, LINUX) for python in PYTHONS] + [
     (python, platform) for platform in ELSEWHERE for python in (PYTHONS[0], PYTHONS[-1])
 ]
 SET_UP = (
-    "--only-binary", ":all:", "--constraint", "constraints.txt", "--extra", "dev", "pyproject.toml"
+    "--only-binary", ":all:", "--constraint", "constraints.txt",
+    "--extra", "dev", "--extra", "cluster", "pyproject.toml",
 )  # fmt: skip
 # Nightly has pip resolve these lists, of 3.11 and later.
 WANTED += [(PYTHONS[1], LINUX, str(PINS / f"{client}.txt")) for client in RESOLVED]
@@ -47,7 +48,8 @@ def uv() -> Path:
 def resolve(program: Path, python: str, platform: str, *asked: str) -> list[str]:
     """The versions ("numpy==2.4.6") that are installed there. Raises Unresolved.
 
-    asked: what is asked for, as options of `uv pip compile`; what `make setup` installs if nothing is.
+    asked: what is asked for, as options of `uv pip compile`; if nothing is, what `make setup` and the
+    extra `cluster` install.
     """
     command = [
         str(program), "pip", "compile", "--quiet", "--no-header", "--no-annotate", "--no-config",

@@ -1,4 +1,4 @@
-"""The entry point: `yaie serve`, `chat`, `generate`, `top`, `quantize`, `bench`, `doctor` and others.
+"""The entry point: `yaie serve`, `cluster`, `chat`, `generate`, `top`, `quantize`, `bench` and others.
 
 Errors that were raised on purpose are one paragraph on stderr and exit code 2; any other shows its
 traceback, because it is a bug.
@@ -14,6 +14,7 @@ from yaie.cli.bench import bench_app
 from yaie.cli.bench_scale import scale  # noqa: F401  (importing registers it)
 from yaie.cli.build_kernels import build_kernels
 from yaie.cli.chat import chat
+from yaie.cli.cluster import cluster
 from yaie.cli.console import show_error
 from yaie.cli.doctor import doctor
 from yaie.cli.generate import generate
@@ -35,6 +36,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command()(serve)
+app.command()(cluster)
 app.command()(chat)
 app.command()(generate)
 app.command()(top)

@@ -5,7 +5,7 @@
 """
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import fields, replace
 from functools import wraps
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_t
 import typer
 
 from yaie.cli.console import characters
+from yaie.cluster.settings import NOT_HERE, ClusterSettings
 from yaie.core.config import EngineConfig
 from yaie.core.errors import ConfigError
 from yaie.core.idle import refuse_idle
@@ -86,21 +87,34 @@ def sampling_options(command: Command) -> Command:
 
 def server_options(command: Command) -> Command:
     """The command's parameter `settings: ServerSettings` becomes a flag for each field."""
+    return _settings_options(command, "settings", ServerSettings)
+
+
+def cluster_options(command: Command) -> Command:
+    """The same with `cluster: ClusterSettings` as well, but for flags that do not hold for a cluster."""
+    with_server = _settings_options(command, "settings", ServerSettings, without=NOT_HERE)
+    return _settings_options(with_server, "cluster", ClusterSettings)
+
+
+def _settings_options(
+    command: Command, name: str, cls: type[Any], without: Container[str] = ()
+) -> Command:
+    items = [item for item in fields(cls) if item.name not in without]
 
     @wraps(command)
     def with_settings(**values: Any) -> Any:
-        given = {item.name: values.pop(item.name) for item in fields(ServerSettings)}
+        given = {item.name: values.pop(item.name) for item in items}
         given = {key: tuple(v) if isinstance(v, list) else v for key, v in given.items()}
-        return command(settings=ServerSettings.load(given), **values)
+        return command(**{name: cls.load(given)}, **values)
 
-    hints = get_type_hints(ServerSettings)
+    hints = get_type_hints(cls)
     flags = [
         _flag(
             item.name, hints[item.name], item.metadata["help"], item.metadata["panel"], item.default
         )
-        for item in fields(ServerSettings)
+        for item in items
     ]
-    own = [p for p in _parameters(command) if p.name != "settings"]
+    own = [p for p in _parameters(command) if p.name != name]
     _set_signature(with_settings, [*own, *flags])
     return with_settings  # type: ignore[return-value]
 

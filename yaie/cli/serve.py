@@ -2,9 +2,6 @@
 
 import asyncio
 import logging
-import os
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,12 +22,8 @@ from yaie.server.settings import ServerSettings
 if TYPE_CHECKING:
     from yaie.engine.facts import EngineFacts
     from yaie.engine.handover.role import Role
-    from yaie.engine.llm_engine import LLMEngine
 
 logger = logging.getLogger(__name__)
-
-CPUS_FOR_TWO = 4
-"""With at least so many, the engine gets a process of its own; with fewer, the two would take turns."""
 
 
 @engine_options(model_as="argument")
@@ -40,37 +33,25 @@ def serve(config: EngineConfig, settings: ServerSettings) -> None:
     role = _role(config, settings)
     listener = listen(settings.host, settings.port)
     say(f"YAIE {__version__}: loading {config.model} ...")
-    from yaie.engine.background.async_engine import AsyncEngine
-    from yaie.engine.background.engine_process import EngineProcess
-    from yaie.engine.background.engine_thread import EngineThread
-    from yaie.models.torchless import load_tokenizer
     from yaie.parts import load_part
     from yaie.server.app import create_app
+    from yaie.server.background import engine_for
     from yaie.server.logs import start_logging
     from yaie.server.run import run_server
 
-    log = partial(start_logging, settings.log_level, settings.log_file, settings.log_json)
-    log()
+    start_logging(settings.log_level, settings.log_file, settings.log_json)
     if said := unknown_variables():
         logger.warning(said)
-    if settings.step:
-        config = replace(config, overlap="off")
-    in_process = partial(EngineProcess, prepare=log, load_tokenizer=load_tokenizer)
-    in_thread = partial(EngineThread, step_mode=settings.step)
-    engine = AsyncEngine(
-        partial(_load, config, role),
-        make_driver=in_process if _has_process(settings) else in_thread,
-        **settings.engine_limits,
-    )
+    engine = engine_for(config, settings, role)
     api = load_part("api_server", config.mine).package
     app = create_app(engine, api, settings)
     url = url_of(listener, secure=settings.ssl_certfile is not None)
 
-    def announce() -> None:
+    def on_ready() -> None:
         freeze_heap()  # of this process, if the engine has another
-        _announce(engine.facts, settings, url)
+        announce(engine.facts, settings, url)
 
-    asyncio.run(run_server(engine, app, listener, settings, on_ready=announce))
+    asyncio.run(run_server(engine, app, listener, settings, on_ready=on_ready))
     if engine.failure is None:
         if speaks():
             err.print("Stopped.")
@@ -94,29 +75,7 @@ def _role(config: EngineConfig, settings: ServerSettings) -> "Role | None":
     return role
 
 
-def _load(config: EngineConfig, role: "Role | None" = None) -> "LLMEngine":
-    """Where the engine is to run, while the server answers already."""
-    from yaie.engine.llm_engine import LLMEngine
-
-    engine = LLMEngine(config)
-    if role is not None:
-        role.take(engine)
-    freeze_heap()
-    return engine
-
-
-def _has_process(settings: ServerSettings) -> bool:
-    """Whether the engine gets a process of its own."""
-    if settings.step:
-        return False
-    if settings.engine_process is not None:
-        return settings.engine_process
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0)) >= CPUS_FOR_TWO
-    return (os.cpu_count() or 1) >= CPUS_FOR_TWO
-
-
-def _announce(facts: "EngineFacts", settings: ServerSettings, url: str) -> None:
+def announce(facts: "EngineFacts", settings: ServerSettings, url: str) -> None:
     """What this server runs, and how to talk to it. Keys are not shown."""
     name = settings.served_model_name or facts.model_name
     options = facts.config.non_default() | settings.non_default()

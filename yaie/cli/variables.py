@@ -5,6 +5,7 @@ import os
 from rich.markup import escape
 
 from yaie.cli.console import err
+from yaie.cluster.settings import ClusterSettings
 from yaie.core.config import EngineConfig
 from yaie.core.variables import known_variables, refuse_misspelled, without_effect
 from yaie.server.settings import ServerSettings
@@ -16,7 +17,7 @@ def unknown_variables() -> str:
     Raises ConfigError for one that is nearly a known one. Each command takes the variables of all the
     others for known: a shell may have them for `yaie serve` and run `yaie chat`.
     """
-    known = known_variables(EngineConfig, ServerSettings)
+    known = known_variables(EngineConfig, ServerSettings, ClusterSettings)
     refuse_misspelled(os.environ, known)
     return without_effect(os.environ, known)
 

@@ -61,7 +61,7 @@ def create_app(
         reasoning_parser=settings.reasoning_parser,
     )
     api.install_error_handlers(app)
-    _add_middleware(app, api, settings, engine.rejections)
+    add_middleware(app, api, settings, engine.rejections)
     app.include_router(health_router(service))
     app.include_router(metrics_router(service))
     app.include_router(api.make_router(service))
@@ -81,7 +81,7 @@ def create_app(
     return app
 
 
-def _add_middleware(
+def add_middleware(
     app: FastAPI, api: "ApiServer", settings: ServerSettings, rejections: Rejections
 ) -> None:
     """From the inside out: a client is let in by its head, its origin, then by its key, then if there is

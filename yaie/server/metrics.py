@@ -164,9 +164,7 @@ def cumulative(histogram: Histogram) -> list[tuple[str, float]]:
 
 def metrics_router(service: Service) -> APIRouter:
     """The router with `/metrics`, on a registry of its own."""
-    registry = CollectorRegistry()
-    for collector in (ProcessCollector, PlatformCollector, GCCollector):
-        collector(registry=registry)
+    registry = process_registry()
     registry.register(EngineCollector(service))
     router = APIRouter()
 
@@ -177,6 +175,14 @@ def metrics_router(service: Service) -> APIRouter:
         return Response(text, headers={"Content-Type": content_type})
 
     return router
+
+
+def process_registry() -> CollectorRegistry:
+    """A registry with the figures of this process."""
+    registry = CollectorRegistry()
+    for collector in (ProcessCollector, PlatformCollector, GCCollector):
+        collector(registry=registry)
+    return registry
 
 
 def expose(registry: CollectorRegistry, accept: str) -> tuple[bytes, str]:
