@@ -25,6 +25,7 @@ def test_streams_through_the_server_beside_the_engine_alone(
     assert "5 streams at once" in " ".join(ran.out.split())
 
 
+@pytest.mark.nightly
 def test_streams_that_arrive_one_after_the_other(measured: Any, tiny_folder: str) -> None:
     _, figures = measured(
         tiny_folder, "--workload", "serve", *SMALL, "--seeds", "3", "--rate", "100"

@@ -130,6 +130,7 @@ def test_print_shows_a_state_of_its_own_and_puts_back_what_was_there(browser, bu
         assert figure.locator(".stage").inner_html() == moved
 
 
+@pytest.mark.nightly
 def test_the_print_page_holds_every_figure(browser, built):
     with reading(browser, built, "print") as (opened, wrong):
         assert opened.locator(

@@ -13,7 +13,7 @@ from tests.book.test_pages import TO_THEME, WCAG
 
 FIGURES = pages_with("figure")
 FEW = nightly_but(FIGURES[:3], FIGURES)
-MANY = nightly_but(FIGURES[::3], FIGURES)  # a visit takes seconds: CI has time for some of them
+MANY = nightly_but(FIGURES[::5], FIGURES)  # a visit takes seconds: CI has time for some of them
 SMALL_PHONE = {"width": 390, "height": 844}
 MENU = 50  # px of mdBook's bar, which stays at the top
 LEAST_TEXT = 12  # px

@@ -115,6 +115,7 @@ def test_a_part_that_raises_is_shown_up_to_there(run, capfd):
     assert page.count("<yaie-radix-tree ") == 2
 
 
+@pytest.mark.nightly
 def test_a_part_that_loops_is_stopped_and_told_where(run, capfd):
     status, page = run(EVICT_LOOPS, "--seconds", "8")
     said = capfd.readouterr().out

@@ -36,6 +36,7 @@ def bench(*arguments: str, folder: Path) -> tuple[str, dict]:
 SMALL = ["--requests", "6", "--prompt-tokens", "4-40", "--output-tokens", "2-12", "--seeds", "0,1"]
 
 
+@pytest.mark.nightly
 def test_throughput_names_the_peer_and_the_ratio_to_it(model: str, tmp_path: Path) -> None:
     arguments = [*SMALL, "--batch", "2", "--geometric", "4"]
     printed, figures = bench("throughput", model, *arguments, folder=tmp_path)

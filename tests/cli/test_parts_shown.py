@@ -38,6 +38,7 @@ def test_generate_shows_the_table_out_of_the_way_of_its_answers(
     assert "sampler" not in ran.out
 
 
+@pytest.mark.nightly
 def test_bench_shows_the_table(yaie: Yaie) -> None:
     ran = yaie("bench", "bookkeeping", "--running", "2", "--steps", "2", "--mine", "none")
     assert row(ran.err, "scheduler")[3] == "chosen by --mine none"

@@ -163,7 +163,9 @@ def test_an_idle_servers_lost_rank_is_noticed_as_well(tiny_folder: str, tmp_path
         expect_end(server, "rank 1 was ended by SIGKILL", began)
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize(
+    "how", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.nightly)]
+)
 def test_ranks_end_with_the_server(tiny_folder: str, tmp_path: Path, how: signal.Signals) -> None:
     with served(tiny_folder, tmp_path, "--no-engine-process") as server:
         rank = server.rank()

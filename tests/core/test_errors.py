@@ -21,6 +21,7 @@ STATUSES = {
     "RequestTimeoutError": (504, "server_error", "request_timeout"),
     "EngineUnavailableError": (503, "server_error", "engine_unavailable"),
     "EngineDeadError": (503, "server_error", "engine_dead"),
+    "LostPartError": (503, "server_error", "part_error"),
     "RankError": (503, "server_error", "rank_lost"),
     "OutOfBlocksError": (500, "server_error", "out_of_blocks"),
     "BlockStateError": (500, "server_error", "block_state"),

@@ -19,11 +19,12 @@ TIGHT: dict[str, Any] = {"num_blocks": 11, "watermark": 0.0, "max_num_seqs": 12}
 SWAP: dict[str, Any] = {**TIGHT, "preemption": "swap", "swap_space": 0.04}
 SHAPES: dict[str, dict[str, Any]] = {
     "2x1": {"tensor_parallel": 2, "speculate": "ngram", **TIGHT},
-    "4x1": {"tensor_parallel": 4, "overlap": "on", **SWAP},
+    "4x1": {"tensor_parallel": 4, "overlap": "on", "collectives": "library", **SWAP},
     "1x2": {"pipeline_parallel": 2, "overlap": "on", **TIGHT},
     "2x2": {"tensor_parallel": 2, "pipeline_parallel": 2, "speculate": "ngram", **SWAP},
 }
 NIGHTLY: dict[str, dict[str, Any]] = {
+    "4x1 ring": {"tensor_parallel": 4, "overlap": "on", **SWAP},
     "2x1 library": {"tensor_parallel": 2, "collectives": "library", "num_blocks": 300},
     "2x1 overlap": {"tensor_parallel": 2, "overlap": "on", "token_budget": 16, "num_blocks": 300},
     "2x1 torch": {"tensor_parallel": 2, "backend": "torch", "prefix_caching": False},
