@@ -180,10 +180,8 @@ class LLMEngine:
 
     def step(self) -> list[RequestOutput]:
         """Compute one step; returns what each request gained, also in steps that another caller's
-        `generate` or stream took since the last call.
-
-        If a learner's part fails, the requests it was at end with FinishReason.ERROR (`recovery.py`).
-        """
+        `generate` or stream took since the last call. If a learner's part fails, the requests it was at
+        end with FinishReason.ERROR (`recovery.py`)."""
         core = self._machine.core
         is_alone = (
             type(self.handover) is NoHandover
@@ -301,13 +299,12 @@ class LLMEngine:
     def stats(self) -> dict[str, float]:
         """How busy the engine is now, and what it has done since it started."""
         cache = self._machine.cache.stats()
-        counters = self._counters
         return {
             "num_running": self._machine.scheduler.num_running,
             "num_waiting": self._machine.scheduler.num_waiting + self.handover.num_pending,
             "kv_usage": cache["used_blocks"] / cache["total_blocks"],
-            "prefix_hit_rate": counters.cached_tokens / max(1, counters.prompt_tokens),
-            **counters.as_dict(),
+            "prefix_hit_rate": self._counters.cached_tokens / max(1, self._counters.prompt_tokens),
+            **self._counters.as_dict(),
             **cache,
             **self.handover.stats(),
         }
