@@ -182,10 +182,7 @@ class LLMEngine:
         """Compute one step; returns what each request gained, also in steps that another caller's
         `generate` or stream took since the last call. If a learner's part fails, the requests it was at
         end with FinishReason.ERROR (`recovery.py`)."""
-        core = self._machine.core
-        is_alone = (
-            type(self.handover) is NoHandover
-        )  # then nothing stands between loop and scheduler
+        core, is_alone = self._machine.core, type(self.handover) is NoHandover
         outputs = core.step() if is_alone else self.handover.step(core)
         self._counters.stepped(outputs)
         self._mailbox.put(outputs)
