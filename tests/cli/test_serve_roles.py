@@ -103,7 +103,7 @@ def test_a_killed_server_leaves_the_other_one_whole(pair: Pair) -> None:
     assert decode.metric("external_prefix_cache_hits_total") > 0
     prefill.process.kill()
     prefill.process.wait()
-    # Its socket is left, at which nobody listens.
+    # Its socket is still there, and no process listens.
     assert decode.ask(temperature=0, prompt="other " + PROMPT)
     assert same(decode.ask(temperature=0), answer)
     (again,) = pair.start("prefill")

@@ -1,6 +1,5 @@
 """Through two replicas on real Ray a client sees what one `yaie serve` says, and the metrics of all."""
 
-import json
 import re
 import signal
 import threading
@@ -16,7 +15,7 @@ from openai import OpenAI
 from tests.cluster.running import cluster, interrupt, replicas
 from tests.judges.conftest import tiny_model_with_tools
 from tests.judges.programs import Running, replica
-from tests.judges.test_routers import CASES, ask, assert_same, chat, complete, joined
+from tests.judges.test_routers import CASES, ask, assert_same, chat, complete, joined, streamed
 from tests.server.conftest import within
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(600)]
@@ -58,15 +57,7 @@ def test_an_answer_is_the_one_that_an_engine_gives(both: Both, name: str) -> Non
 
 @pytest.mark.parametrize("name", [name for name in CASES if name != "texts"])
 def test_a_stream_is_the_one_that_an_engine_sends(both: Both, name: str) -> None:
-    path, body = CASES[name]
-    body = {**body, "stream": True, "stream_options": {"include_usage": True}, "n": 1}
-
-    def events(client: httpx.Client) -> list[Json]:
-        lines = [line for line in client.post(path, json=body).text.splitlines() if line]
-        assert lines[-1] == "data: [DONE]"
-        return [json.loads(line.removeprefix("data: ")) for line in lines[:-1]]
-
-    assert_same(joined(events(both.cluster)), joined(events(both.alone)))
+    assert_same(*(joined(streamed(one, CASES[name])) for one in (both.cluster, both.alone)))
 
 
 MESSAGES = {"model": "judged", "max_tokens": 8, "messages": [{"role": "user", "content": "hi"}]}

@@ -64,3 +64,15 @@ def close(left: list[Any], right: list[Any]) -> bool:
         and (one is None or abs(one.logprob - other.logprob) < 1e-3)
         for one, other in zip(left, right, strict=True)
     )
+
+
+def expect_same(engine: LLMEngine, expected: list[Request]) -> None:
+    """The mixed requests come out as expected."""
+    requests = add_all(engine)
+    run(engine)
+    for one, other in zip(requests, expected, strict=True):
+        assert one.token_ids == other.token_ids
+        assert (one.finish_reason, one.stop_reason) == (other.finish_reason, other.stop_reason)
+        assert close(one.logprobs, other.logprobs)
+        assert close(one.prompt_logprobs, other.prompt_logprobs)
+    assert engine.stats()["used_blocks"] == 0

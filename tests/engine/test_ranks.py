@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.engine.mixed import add_all, close, run
+from tests.engine.mixed import add_all, expect_same, run
 from tests.models.tiny import tiny_model
 from yaie import LLMEngine
 from yaie.core.config import EngineConfig
@@ -64,18 +64,6 @@ def reference(folder: Callable[[str], str]) -> Reference:
         return known[family]
 
     return ask
-
-
-def expect_same(engine: LLMEngine, expected: list[Request]) -> None:
-    """The mixed requests come out as expected."""
-    requests = add_all(engine)
-    run(engine)
-    for one, other in zip(requests, expected, strict=True):
-        assert one.token_ids == other.token_ids
-        assert (one.finish_reason, one.stop_reason) == (other.finish_reason, other.stop_reason)
-        assert close(one.logprobs, other.logprobs)
-        assert close(one.prompt_logprobs, other.prompt_logprobs)
-    assert engine.stats()["used_blocks"] == 0
 
 
 def expect_survivors(engine: LLMEngine, expected: list[Request]) -> None:

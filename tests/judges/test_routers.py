@@ -157,16 +157,17 @@ def test_answer_is_the_one_that_a_replica_gives(fleet: Fleet, case: tuple[str, J
 @pytest.mark.parametrize("name", [name for name in CASES if name != "texts"])
 def test_stream_is_the_one_that_a_replica_sends(fleet: Fleet, name: str) -> None:
     """Event by event: a router passes them on as they are."""
-    path, body = CASES[name]
-    body = {**body, "stream": True, "stream_options": {"include_usage": True}, "n": 1}
-
-    def events(client: httpx.Client) -> list[Json]:
-        lines = [line for line in client.post(path, json=body).text.splitlines() if line]
-        assert lines[-1] == "data: [DONE]"
-        return [json.loads(line.removeprefix("data: ")) for line in lines[:-1]]
-
     with fleet.direct() as replica:
-        assert_same(joined(events(fleet.router)), joined(events(replica)))
+        assert_same(*(joined(streamed(one, CASES[name])) for one in (fleet.router, replica)))
+
+
+def streamed(client: httpx.Client, case: tuple[str, Json]) -> list[Json]:
+    """The events of the answer to a case, as a stream."""
+    path, body = case
+    body = {**body, "stream": True, "stream_options": {"include_usage": True}, "n": 1}
+    lines = [line for line in client.post(path, json=body).text.splitlines() if line]
+    assert lines[-1] == "data: [DONE]"
+    return [json.loads(line.removeprefix("data: ")) for line in lines[:-1]]
 
 
 def joined(events: list[Json]) -> list[Json]:

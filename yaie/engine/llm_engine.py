@@ -182,8 +182,10 @@ class LLMEngine:
         """Compute one step; returns what each request gained, also in steps that another caller's
         `generate` or stream took since the last call. If a learner's part fails, the requests it was at
         end with FinishReason.ERROR (`recovery.py`)."""
-        core, is_alone = self._machine.core, type(self.handover) is NoHandover
-        outputs = core.step() if is_alone else self.handover.step(core)
+        outputs = self.handover.before_step()
+        core = self._machine.core
+        if core.has_work:
+            outputs += self.handover.own(core.step())
         self._counters.stepped(outputs)
         self._mailbox.put(outputs)
         return self._mailbox.take_unclaimed()

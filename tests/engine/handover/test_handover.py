@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.engine.handover.conftest import PrefillServer, make, until
-from tests.engine.mixed import LONG, add_all, close, run
+from tests.engine.mixed import LONG, add_all, expect_same, run
 from yaie import LLMEngine, SamplingParams
 from yaie.core.config import EngineConfig
 from yaie.core.errors import ConfigError
@@ -33,17 +33,6 @@ def alone(folder: str) -> list[Request]:
     requests = add_all(engine)
     run(engine)
     return requests
-
-
-def expect_same(engine: LLMEngine, expected: list[Request]) -> None:
-    requests = add_all(engine)
-    run(engine)
-    for one, other in zip(requests, expected, strict=True):
-        assert one.token_ids == other.token_ids
-        assert (one.finish_reason, one.stop_reason) == (other.finish_reason, other.stop_reason)
-        assert close(one.logprobs, other.logprobs)
-        assert close(one.prompt_logprobs, other.prompt_logprobs)
-    assert engine.stats()["used_blocks"] == 0
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,7 @@ def packed_words(
 ):  # fmt: skip
     """int64 [words, columns]: from the lowest bit on a word, its scale and its zero. 0 where none is.
 
-    In one number, so that it is moved between threads once, to where `tl.dot` wants what becomes of it.
+    One number for the three: moving it to the thread that `tl.dot` needs it in takes one exchange.
     """
     mask = (word < K // 8)[:, None] & (columns < N)[None, :]
     words = tl.load(qweight + word.to(tl.int64)[:, None] * N + columns[None, :], mask=mask, other=0)
@@ -118,7 +118,7 @@ def packed_kernel(
     ADD: tl.constexpr, GATED: tl.constexpr, EARLY: tl.constexpr, STAGES: tl.constexpr,
     MAGIC: tl.constexpr, EVEN: tl.constexpr, FAST: tl.constexpr,
 ):  # fmt: skip
-    """Program (tile, part): BLOCK_N outputs, PART inputs. The last of a tile's programs to come adds up.
+    """Program (tile, part): BLOCK_N outputs, PART inputs. The last program of a tile adds up.
 
     scales: the bits of numbers of the dtype of x, int16. EVEN: every zero is 8.
     sums_of_parts: [tiles, PARTS, BLOCK_N, ROWS] float32. turns: [tiles] int32 zeros, and zeros again
@@ -158,7 +158,7 @@ def packed_kernel(
         tl.debug_barrier()
         if tl.atomic_add(turns + tile, 1) == PARTS - 1:
             sums = tl.zeros([BLOCK_N, ROWS], tl.float32)
-            for other in range(PARTS):  # in one order, whoever came last
+            for other in range(PARTS):  # in the same order, whichever program came last
                 sums += tl.load(mine + other * (BLOCK_N * ROWS), cache_modifier=".cg")
             tl.store(turns + tile, 0)
             finish(

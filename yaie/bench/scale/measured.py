@@ -67,7 +67,7 @@ def run(
 ) -> None:
     """Time one rank and several, with what they send and without; predict the second from the rest.
 
-    A rank has the same number of threads everywhere, so that it stands for a device. Raises ConfigError
+    A rank stands for a device: it always has the same number of threads. Raises ConfigError
     if the model cannot be split so.
     """
     ranks = max(2, config.tensor_parallel)

@@ -98,7 +98,7 @@ def run_rank(
         while True:
             pipe.send(rank.answer(pipe.recv()))
     except (EOFError, OSError):
-        pass  # nobody asks any more
+        pass  # the command has ended
     except Exception as error:  # noqa: BLE001, the command gets it
         pipe.send(error if isinstance(error, YaieError) else RuntimeError(repr(error)))
     os._exit(0)  # without waiting for others, who may hang

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from yaie.core.contracts import EngineCore
 from yaie.core.output import RequestOutput
 from yaie.core.request import Request
 
@@ -19,7 +18,7 @@ class Handover(Protocol):
 
     @property
     def has_work(self) -> bool:
-        """Whether `step` has something to do besides a step."""
+        """Whether there is something to do besides a step."""
         ...
 
     def takes(self, requests: Sequence[Request]) -> bool:
@@ -30,8 +29,12 @@ class Handover(Protocol):
         """End a request that is kept; False if it is not."""
         ...
 
-    def step(self, core: EngineCore) -> list[RequestOutput]:
-        """One step of the engine's core, with what has come from elsewhere."""
+    def before_step(self) -> list[RequestOutput]:
+        """Take in what has come from elsewhere. Returns the ends of requests that cannot be queued."""
+        ...
+
+    def own(self, outputs: list[RequestOutput]) -> list[RequestOutput]:
+        """Those outputs of a step that callers of this engine asked for."""
         ...
 
     def on_wake(self, wake: Callable[[], None]) -> None:
@@ -53,8 +56,11 @@ class NoHandover:
     num_pending = 0
     has_work = False
 
-    def step(self, core: EngineCore) -> list[RequestOutput]:
-        return core.step()
+    def before_step(self) -> list[RequestOutput]:
+        return []
+
+    def own(self, outputs: list[RequestOutput]) -> list[RequestOutput]:
+        return outputs
 
     def takes(self, requests: Sequence[Request]) -> bool:
         return False

@@ -1,6 +1,6 @@
 """Messages over a Unix socket, and with them open files of shared memory that have no name.
 
-The kernel frees such memory when nobody has it open, however a process ends: nothing is left behind.
+The kernel frees such memory when no process has it open. Nothing is left behind, however they end.
 """
 
 import contextlib
@@ -136,7 +136,7 @@ def mapped(file: int, num_bytes: int) -> NDArray[np.uint8]:
 
 
 def connected(path: Path) -> socket.socket | None:
-    """A connection to whoever listens there; None if nobody does."""
+    """A connection to the process that listens there; None if there is none."""
     connection = socket.socket(socket.AF_UNIX)
     connection.settimeout(SHORT_SECONDS)
     try:

@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from yaie.core.contracts import EngineCore
 from yaie.core.errors import ConfigError, YaieError
 from yaie.core.output import RequestOutput
 from yaie.core.request import FailureKind, FinishReason, Request, RequestStatus
@@ -138,12 +137,14 @@ class DecodeSide:
                 return True
         return False
 
-    def step(self, core: EngineCore) -> list[RequestOutput]:
-        failed = self._settle()
-        return failed + (core.step() if core.has_work else [])
+    def before_step(self) -> list[RequestOutput]:
+        return self._settle()
+
+    def own(self, outputs: list[RequestOutput]) -> list[RequestOutput]:
+        return outputs
 
     def on_wake(self, wake: Callable[[], None]) -> None:
-        """While anything waits here `has_work` is true: nobody need be woken."""
+        """While anything waits here `has_work` is true, so the engine's thread does not sleep."""
 
     def stats(self) -> dict[str, float]:
         tokens = self._counts["handover_blocks"] * self._store.block_size

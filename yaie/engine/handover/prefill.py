@@ -10,7 +10,6 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from yaie.core.contracts import EngineCore
 from yaie.core.errors import YaieError
 from yaie.core.output import RequestOutput
 from yaie.core.params import SamplingParams
@@ -81,11 +80,13 @@ class PrefillSide:
     def abort(self, request_id: str) -> bool:
         return False
 
-    def step(self, core: EngineCore) -> list[RequestOutput]:
+    def before_step(self) -> list[RequestOutput]:
         with contextlib.suppress(Empty):
             while True:
                 self._obey(self._inbox.get_nowait())
-        outputs = core.step() if core.has_work else []
+        return []
+
+    def own(self, outputs: list[RequestOutput]) -> list[RequestOutput]:
         return [output for output in outputs if not self._is_mine(output)]
 
     def on_wake(self, wake: Callable[[], None]) -> None:

@@ -206,7 +206,7 @@ class Recorder:
             "ms": 1000 * merged.seconds,
             "merged": merged.num_steps,
             "new": merged.new,
-            # A prompt that is computed for another engine is nobody's here.
+            # A prompt that is computed for another engine has no request here.
             "rows": [row for row in merged.rows() if row["id"] in self._alive],
             "finished": [[request.request_id, str(request.finish_reason)] for request in ended],
             "preempted": [pair for pair in merged.preempted if pair[0] in self._alive],
