@@ -56,7 +56,8 @@ class EngineConfig:
     collectives: Literal["auto", "ring", "library"] = setting(
         "auto",
         "What sums and gathers over the ranks: the ring of lab 20, or the library (NCCL on GPUs, gloo "
-        "on a CPU); auto is the library on GPUs and the ring on a CPU.",
+        "on a CPU); auto is the ring on a CPU, and on GPUs the library, but that small sums of one "
+        "host's go through their memory directly.",
     )
     rank_timeout: float = setting(
         10.0, "Seconds that one rank may keep the others waiting before the engine gives up."

@@ -35,6 +35,10 @@ class FusedProducts(Protocol):
         """silu(g) * u for [g | u] = `after_norm`. Returns [T, out / 2]."""
         ...
 
+    def product(self, x: "Tensor", product: PlainWeight) -> "Tensor":
+        """product(x), as `onto` multiplies."""
+        ...
+
     def onto(self, x: "Tensor", product: PlainWeight, residual: "Tensor") -> "Tensor":
         """residual + product(x); may be written over residual [T, out]."""
         ...

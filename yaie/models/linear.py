@@ -79,9 +79,10 @@ class SummedLinear:
         return places
 
     @property
-    def plain(self) -> None:
-        """No kernel multiplies and sums over ranks by itself."""
-        return None
+    def plain(self) -> PlainWeight | None:
+        """See `Linear.plain`; what a rank holds of it, to be summed by `Shard.onto`."""
+        held = self._product.plain
+        return None if held is None else PlainWeight(held.weight, self._bias)
 
     def __call__(self, x: Tensor) -> Tensor:
         """x: [rows, held inputs]; returns [rows, out_features]."""

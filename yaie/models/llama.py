@@ -222,9 +222,9 @@ class LlamaAdapter(ModelAdapter):
         for index, (layer, plain) in enumerate(zip(self.layers, products, strict=True)):
             qkv = fused.after_norm(residual, layer.attention_norm, self.eps, plain.qkv)
             hidden = self._attention(index, qkv, positions, attend)
-            residual = fused.onto(hidden, plain.output, residual)
+            residual = self.shard.onto(fused, hidden, plain.output, residual)
             hidden = fused.gated(residual, layer.mlp_norm, self.eps, plain.gate_up)
-            residual = fused.onto(hidden, plain.down, residual)
+            residual = self.shard.onto(fused, hidden, plain.down, residual)
         if not self.shard.is_last:
             return residual
         return self.ops.rms_norm(residual, self.norm, self.eps)

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from yaie.core.contracts.ranks import Collectives, Link, Pipeline
 from yaie.core.errors import ConfigError
+from yaie.core.products import FusedProducts, PlainWeight
 from yaie.models.layout import Cut, Width
 
 Product = Callable[[Tensor], Tensor]
@@ -91,6 +92,12 @@ class Whole:
         """A product whose inputs are split over the ranks, as one whose outputs are whole."""
         raise AssertionError("nothing is split")
 
+    def onto(
+        self, fused: FusedProducts, x: Tensor, product: PlainWeight, residual: Tensor
+    ) -> Tensor:
+        """residual + `summed` product of x; may be written over residual [rows, out]."""
+        return fused.onto(x, product, residual)
+
     def lookup(self, table: Tensor, vocab: Width) -> Product:
         """From token ids [T] int64 to their embeddings [T, hidden]. table: of the tokens `vocab`."""
         return lambda token_ids: F.embedding(token_ids, table)
@@ -147,6 +154,21 @@ class Shard(Whole):
     def summed(self, product: Product, bias: Tensor | None) -> Product:
         made: Product = self._part.RowParallel(product, bias, self._group)
         return made
+
+    def onto(
+        self, fused: FusedProducts, x: Tensor, product: PlainWeight, residual: Tensor
+    ) -> Tensor:
+        """One rank adds the residual before the sum, within its product."""
+        if self.size == 1:
+            return super().onto(fused, x, product, residual)
+        part = PlainWeight(product.weight, None)
+
+        def multiply(x: Tensor) -> Tensor:
+            if self._group.rank == 0:
+                return fused.onto(x, part, residual)
+            return fused.product(x, part)
+
+        return self.summed(multiply, product.bias)(x)
 
     def lookup(self, table: Tensor, vocab: Width) -> Product:
         if isinstance(vocab, int):

@@ -28,6 +28,9 @@ class FewRows:
     def gated(self, x: Tensor, gain: Tensor, eps: float, product: PlainWeight) -> Tensor:
         return _multiply(x, product, gain=gain, eps=eps, is_gated=True)
 
+    def product(self, x: Tensor, product: PlainWeight) -> Tensor:
+        return _multiply(x, product)
+
     def onto(self, x: Tensor, product: PlainWeight, residual: Tensor) -> Tensor:
         return _multiply(x, product, residual=residual)
 

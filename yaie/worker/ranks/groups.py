@@ -146,6 +146,12 @@ def join(config: EngineConfig, place: Place, file: Path, part: ModuleType, devic
     if place.pipeline_parallel > 1:
         groups.stages, groups.draws = RankLink(stages, limit), RankLink(draws, limit)
     _greet(groups, device)
+    if device.type == "cuda" and config.collectives == "auto" and place.tensor_parallel > 1:
+        from yaie.worker.ranks.peer_memory import PeerCollectives, share_a_host  # needs triton
+
+        if share_a_host(collectives, device):
+            peers = dist.PrefixStore(f"peers{place.stage}", store)
+            groups.collectives = PeerCollectives(collectives, peers, device)
     return groups
 
 
@@ -154,14 +160,19 @@ def _group(name: str, store: Any, rank: int, size: int, device: torch.device) ->
     prefixed = dist.PrefixStore(name, store)
     timeout = timedelta(seconds=START_SECONDS)
     if device.type == "cuda":
-        nccl = dist.ProcessGroupNCCL.Options()
-        nccl._timeout = timeout
-        return dist.ProcessGroupNCCL(prefixed, rank, size, nccl)
+        return nccl_group(prefixed, rank, size)
     backend: Any = dist.ProcessGroupGloo  # whose type says nothing of its options
     gloo = backend._Options()
     gloo._timeout = timeout
     gloo._devices = [backend.create_device(hostname=THIS_HOST)]
     return backend(prefixed, rank, size, gloo)
+
+
+def nccl_group(store: Any, rank: int, size: int) -> Any:
+    """NCCL's backend of torch.distributed, on the current GPU."""
+    options = dist.ProcessGroupNCCL.Options()
+    options._timeout = timedelta(seconds=START_SECONDS)
+    return dist.ProcessGroupNCCL(store, rank, size, options)
 
 
 def _greet(groups: Groups, device: torch.device) -> None:

@@ -1,0 +1,49 @@
+"""Ranks on two GPUs give the tokens of one, in float32: graphs, overlap, sums through peer memory."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.engine.mixed import add_all, expect_same, run
+from tests.models.tiny import tiny_model
+from yaie import LLMEngine
+from yaie.core.config import EngineConfig
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs"),
+]
+SHARED: dict[str, Any] = {"mine": "none", "dtype": "float32", "max_num_seqs": 16}
+ROOMY: dict[str, Any] = {"num_blocks": 300}
+TIGHT: dict[str, Any] = {"num_blocks": 11, "watermark": 0.0, "max_num_seqs": 12}
+SHAPES: dict[str, dict[str, Any]] = {
+    "2x1": {"tensor_parallel": 2, **ROOMY},
+    "2x1 tight": {"tensor_parallel": 2, **TIGHT},
+    "2x1 nccl": {"tensor_parallel": 2, "collectives": "library", **ROOMY},
+    "2x1 no graphs": {"tensor_parallel": 2, "graphs": "off", "overlap": "off", **ROOMY},
+    "1x2": {"pipeline_parallel": 2, **ROOMY},
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_tutor(shape: str) -> None:
+    expect("tutor", SHAPES[shape])
+
+
+@pytest.mark.parametrize("family", ["llama-biases", "mistral", "qwen2", "qwen3", "gpt2"])
+def test_every_family(family: str, tmp_path: Path) -> None:
+    expect(str(tiny_model(family, tmp_path / family)), SHAPES["2x1"])
+
+
+def expect(model: str, settings: dict[str, Any]) -> None:
+    alone = LLMEngine(EngineConfig(model=model, **{**SHARED, **ROOMY}))
+    expected = add_all(alone)
+    run(alone)
+    alone.close()
+    engine = LLMEngine(EngineConfig(model=model, **{**SHARED, **settings}))
+    try:
+        expect_same(engine, expected)
+    finally:
+        engine.close()

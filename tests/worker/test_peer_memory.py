@@ -1,0 +1,93 @@
+"""Sums through the memory of two GPUs: the same bits on both, in graphs too, and NCCL's for the rest."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from yaie.core.errors import RankError
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs"),
+]
+SIZES = (4, 1000, 4096, 8 * 4096, 1 << 20)
+DTYPES = (torch.bfloat16, torch.float16, torch.float32)
+CALLS, REPLAYS = 5, 4
+
+
+def rank_of_two(rank: int, folder: str) -> None:
+    """What each process does, and expects."""
+    import torch.distributed as dist
+
+    from yaie.worker.ranks.groups import LibraryCollectives, Limit, nccl_group
+    from yaie.worker.ranks.peer_memory import MOST_BYTES, PeerCollectives, share_a_host
+
+    torch.cuda.set_device(rank)
+    device = torch.device("cuda", rank)
+    store = dist.FileStore(f"{folder}/store", 2)
+    library = LibraryCollectives(nccl_group(dist.PrefixStore("nccl", store), rank, 2), Limit())
+    assert share_a_host(library, device)
+    peers = PeerCollectives(library, dist.PrefixStore("peers", store), device)
+    for dtype in DTYPES:
+        for size in SIZES:
+            expect_sums(peers, library, size, dtype, device)
+    assert not peers.takes(torch.empty(MOST_BYTES + 8, dtype=torch.uint8, device=device))
+    assert not peers.takes(torch.empty(3, dtype=torch.bfloat16, device=device))
+    odd = torch.ones(3, dtype=torch.bfloat16, device=device)
+    assert peers.all_reduce(odd).tolist() == [2, 2, 2]
+    expect_replays(peers, device)
+
+
+def expect_sums(
+    peers: Any, library: Any, size: int, dtype: torch.dtype, device: torch.device
+) -> None:
+    draws = torch.Generator().manual_seed(size)
+    given = torch.randn(2, size, generator=draws).to(dtype)
+    expected = (given[0].float() + given[1].float()).to(dtype)
+    for _ in range(3):  # halves of the buffer take turns
+        found = peers.all_reduce(given[peers.rank].to(device, copy=True))
+        assert torch.equal(found.cpu(), expected)
+    both = library.all_gather(found)
+    assert torch.equal(both[0], both[1])
+
+
+def expect_replays(peers: Any, device: torch.device) -> None:
+    """Of a graph with several calls, whose inputs differ from replay to replay."""
+    x = torch.zeros(CALLS, 4096, dtype=torch.float32, device=device)
+    outs = torch.zeros_like(x)
+    graph = torch.cuda.CUDAGraph()
+    peers.all_reduce(x[0].clone())
+    torch.cuda.synchronize(device)
+    with torch.cuda.graph(graph):
+        for index in range(CALLS):
+            outs[index] = peers.all_reduce(x[index].clone())
+    for turn in range(REPLAYS):
+        x.copy_(torch.arange(CALLS, device=device)[:, None] + 100 * turn + 1000 * peers.rank)
+        graph.replay()
+        expected = 2 * (torch.arange(CALLS)[:, None] + 100 * turn) + 1000
+        assert torch.equal(outs.cpu(), expected.expand(CALLS, 4096).float())
+
+
+def test_sums_are_those_of_float32_and_equal_everywhere(tmp_path: Path) -> None:
+    spawn: Any = torch.multiprocessing.spawn
+    spawn(rank_of_two, (str(tmp_path),), nprocs=2)
+
+
+def test_what_cannot_be_shared_names_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    from torch._C import _distributed_c10d
+
+    from yaie.worker.ranks.peer_memory import PeerCollectives
+
+    class Refusing:
+        @staticmethod
+        def set_group_info(*_: Any) -> None:
+            raise RuntimeError("no such memory\nmore")
+
+    class Library:
+        rank, size = 0, 2
+
+    monkeypatch.setattr(_distributed_c10d, "_SymmetricMemory", Refusing)
+    with pytest.raises(RankError, match=r"between ranks: no such memory\. With --collectives"):
+        PeerCollectives(Library(), None, torch.device("cuda", 0))  # type: ignore[arg-type]

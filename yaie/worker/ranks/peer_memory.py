@@ -1,0 +1,106 @@
+"""`PeerCollectives`: the library's, but that small sums go through the GPUs' memory directly.
+
+NCCL's all-reduce of a decode step's few rows takes several times as long as their bytes take on NVLink,
+and a step has two a layer. GPUs of one host can write into each other's memory: see `peer_kernel`.
+"""
+
+import hashlib
+import os
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from yaie.backends.early import early_launch, starts_early
+from yaie.core.contracts.ranks import Collectives
+from yaie.core.errors import RankError
+from yaie.worker.ranks.peer_kernel import BLOCK, UNIT, one_shot_kernel
+
+MOST_BYTES = 2 << 20
+"""Of a tensor. A larger one is a matter of bandwidth, which NCCL uses better."""
+CAPACITY = MOST_BYTES // UNIT
+_HOST = Path("/proc/sys/kernel/random/boot_id")
+_TYPES = {torch.bfloat16: tl.bfloat16, torch.float16: tl.float16, torch.float32: tl.float32}
+_names = count()
+
+
+def share_a_host(library: Collectives, device: torch.device) -> bool:
+    """Whether all ranks of a group are on one host, whose GPUs reach each other's memory.
+
+    The same answer on all of them, which must ask together.
+    """
+    host = _HOST.read_bytes() if _HOST.exists() else os.uname().nodename.encode()
+    number = int.from_bytes(hashlib.sha256(host).digest()[:7], "big")
+    others = [
+        other for other in range(torch.cuda.device_count()) if other != torch.cuda.current_device()
+    ]
+    reached = sum(torch.cuda.can_device_access_peer(device, other) for other in others)
+    mine = torch.tensor([number, int(reached == len(others) > 0)], device=device)
+    answers = library.all_gather(mine)
+    return bool((answers[:, 0] == number).all() and answers[:, 1].all())
+
+
+class PeerCollectives:
+    """See `yaie.core.contracts.ranks.Collectives`. Sums are float32 inside, rank by rank."""
+
+    def __init__(self, library: Collectives, store: Any, device: torch.device) -> None:
+        """library: for what is large, and to gather. store: of torch.distributed, through which this
+        group's ranks find each other's memory. Raises RankError if they do not."""
+        from torch._C._distributed_c10d import _SymmetricMemory
+
+        self.rank, self.size = library.rank, library.size
+        self._library = library
+        # Memory that one address reaches on all GPUs at once is not used here, and not asked for.
+        os.environ.setdefault("TORCH_SYMM_MEM_DISABLE_MULTICAST", "1")
+        name = f"yaie-peers-{next(_names)}"
+        shape = (2, self.size, CAPACITY, 2)
+        strides = (self.size * CAPACITY * 2, CAPACITY * 2, 2, 1)
+        try:
+            _SymmetricMemory.set_group_info(name, self.rank, self.size, store)
+            self._buffer = _SymmetricMemory.empty_strided_p2p(
+                shape, strides, torch.int64, device, name
+            )
+            self._handle = _SymmetricMemory.rendezvous(self._buffer, name)
+        except RuntimeError as error:
+            reason = str(error).partition("\n")[0]
+            raise RankError(
+                f"the GPUs' memory could not be shared between ranks: {reason}. With --collectives "
+                "library they do without"
+            ) from error
+        self._buffer.zero_()
+        self._addresses = torch.tensor(self._handle.buffer_ptrs, dtype=torch.int64, device=device)
+        self._calls = torch.zeros(CAPACITY // BLOCK, dtype=torch.int32, device=device)
+        library.all_reduce(torch.zeros(1, device=device))  # all have made room
+        torch.cuda.synchronize(device)
+
+    def all_reduce(self, x: Tensor) -> Tensor:
+        """See the contract. Written over x."""
+        x = x.contiguous()
+        if not self.takes(x):
+            return self._library.all_reduce(x)
+        self._sum(x)
+        return x
+
+    def all_gather(self, x: Tensor) -> Tensor:
+        return self._library.all_gather(x)
+
+    def takes(self, x: Tensor) -> bool:
+        """Whether a contiguous tensor is summed here rather than by the library."""
+        return (
+            x.dtype in _TYPES
+            and 0 < x.nbytes <= MOST_BYTES
+            and x.nbytes % UNIT == x.data_ptr() % UNIT == 0
+        )
+
+    def _sum(self, x: Tensor) -> None:
+        units = x.nbytes // UNIT
+        early = starts_early(x.device)
+        one_shot_kernel[(triton.cdiv(units, BLOCK),)](
+            x.view(-1).view(torch.int64), self._addresses, self._calls, units, RANK=self.rank,
+            SIZE=self.size, CAPACITY=CAPACITY, BLOCK=BLOCK, dtype=_TYPES[x.dtype], EARLY=early,
+            num_warps=4, **early_launch(early),
+        )  # fmt: skip
