@@ -21,7 +21,7 @@ from torch import Tensor
 
 from yaie.bench.report import save
 from yaie.worker.ranks.groups import LibraryCollectives, Limit, nccl_group
-from yaie.worker.ranks.peer_memory import MOST_BYTES, PeerCollectives
+from yaie.worker.ranks.peer_memory import MOST_BYTES, PeerCollectives, open_memory
 
 OUT = Path(__file__).parents[1] / "evidence/gpu_ranks.json"
 WIDTH = 4096
@@ -72,11 +72,7 @@ def _torchs(store: Any, rank: int, size: int, device: Any) -> dict[str, Callable
     """PyTorch's own kernels over symmetric memory, by name."""
     import torch.distributed._symmetric_memory as symmetric
 
-    name = "measured"
-    memory = torch._C._distributed_c10d._SymmetricMemory
-    memory.set_group_info(name, rank, size, store)
-    buffer = memory.empty_strided_p2p((MOST_BYTES // 2,), (1,), torch.bfloat16, device, name)
-    memory.rendezvous(buffer, name)
+    name, buffer, _ = open_memory(store, rank, size, (MOST_BYTES // 2,), torch.bfloat16, device)
     assert symmetric is not None  # registers the operations
     ops = torch.ops.symm_mem
     return {

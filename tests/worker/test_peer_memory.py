@@ -82,7 +82,7 @@ def test_what_cannot_be_shared_names_the_way_out(monkeypatch: pytest.MonkeyPatch
 
     class Refusing:
         @staticmethod
-        def set_group_info(*_: Any) -> None:
+        def empty_strided_p2p(*_: Any) -> None:
             raise RuntimeError("no such memory\nmore")
 
     class Library:
@@ -90,4 +90,4 @@ def test_what_cannot_be_shared_names_the_way_out(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(_distributed_c10d, "_SymmetricMemory", Refusing)
     with pytest.raises(RankError, match=r"between ranks: no such memory\. With --collectives"):
-        PeerCollectives(Library(), None, torch.device("cuda", 0))  # type: ignore[arg-type]
+        PeerCollectives(Library(), torch.distributed.HashStore(), torch.device("cuda", 0))  # type: ignore[arg-type]

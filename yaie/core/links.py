@@ -15,8 +15,9 @@ SECONDS = 30.0
 class GroupTransfer:
     """See `yaie.core.contracts.ranks.Transfer`."""
 
-    def __init__(self, work: Any, what: str, seconds: float) -> None:
-        """work: of torch.distributed, None if nothing was begun. what: names it in an error."""
+    def __init__(self, work: Any, what: str, seconds: float | None) -> None:
+        """work: of torch.distributed, None if nothing was begun. what: names it in an error. seconds: None
+        if kernels wait rather than this process: the stream goes on when the transfer is done."""
         self._work = work
         self._what = what
         self._seconds = seconds
@@ -26,7 +27,10 @@ class GroupTransfer:
         if self._work is None:
             return
         try:
-            self._work.wait(timedelta(seconds=self._seconds))
+            if self._seconds is None:
+                self._work.wait()
+            else:
+                self._work.wait(timedelta(seconds=self._seconds))
         except RuntimeError as error:
             reason = str(error).partition("\n")[0]
             raise RankError(f"{self._what} failed: {reason}") from error

@@ -35,6 +35,11 @@ class Limit:
         self.seconds = START_SECONDS
         self.groups: list[Any] = []
 
+    def of(self, tensor: Tensor) -> float | None:
+        """For this tensor. None on a GPU: a process that watched a transfer could not go on to the next
+        launch, nor record a graph; whole steps are watched there."""
+        return None if tensor.is_cuda else self.seconds
+
     def set(self, seconds: float) -> None:
         """From here on. The library's own calls end by then, too."""
         self.seconds = seconds
@@ -61,7 +66,7 @@ class RankLink:
     def _begin(self, call: Any, tensor: Tensor, peer: int, what: str) -> GroupTransfer:
         # Both sides know the shape: an empty tensor need not be sent.
         work = _begun(lambda: call([tensor], peer, 0), what) if tensor.numel() else None
-        return GroupTransfer(work, what, self._limit.seconds)
+        return GroupTransfer(work, what, self._limit.of(tensor))
 
 
 class LibraryCollectives:
@@ -77,18 +82,18 @@ class LibraryCollectives:
 
     def all_reduce(self, x: Tensor) -> Tensor:
         x = x.contiguous()
-        self._run(lambda: self._group.allreduce([x]), "the all-reduce")
+        self._run(lambda: self._group.allreduce([x]), "the all-reduce", x)
         return x
 
     def all_gather(self, x: Tensor) -> Tensor:
         gathered = x.new_empty(self.size, *x.shape)
         flat = x.contiguous().view(-1)
         call = self._group._allgather_base  # a list of tensors would be copied once more
-        self._run(lambda: call(gathered.view(-1), flat), "the all-gather")
+        self._run(lambda: call(gathered.view(-1), flat), "the all-gather", x)
         return gathered
 
-    def _run(self, call: Callable[[], Any], what: str) -> None:
-        GroupTransfer(_begun(call, what), what, self._limit.seconds).wait()
+    def _run(self, call: Callable[[], Any], what: str, x: Tensor) -> None:
+        GroupTransfer(_begun(call, what), what, self._limit.of(x)).wait()
 
 
 def _begun(call: Callable[[], Any], what: str) -> Any:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed as dist
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -44,27 +45,39 @@ def share_a_host(library: Collectives, device: torch.device) -> bool:
     return bool((answers[:, 0] == number).all() and answers[:, 1].all())
 
 
+def open_memory(
+    store: Any, rank: int, size: int, shape: tuple[int, ...], dtype: torch.dtype, device: Any
+) -> tuple[str, Tensor, list[int]]:
+    """(name of the group, tensor of this rank, addresses of every rank's): memory that all of a group's
+    GPUs may write to. store: of torch.distributed, through which they find each other. Every rank calls
+    this. Raises RuntimeError."""
+    from torch._C._distributed_c10d import _register_process_group, _SymmetricMemory
+
+    # Memory that one address reaches on all GPUs at once is not used here, and not asked for.
+    os.environ.setdefault("TORCH_SYMM_MEM_DISABLE_MULTICAST", "1")
+    name: Any = f"yaie-peers-{next(_names)}"
+    group = dist.ProcessGroup(store, rank, size)  # found by its name, for its store
+    group._set_group_name(name)
+    _register_process_group(name, group)
+    strides = torch.empty(shape, device="meta").stride()
+    tensor = _SymmetricMemory.empty_strided_p2p(shape, strides, dtype, device, name)
+    handle = _SymmetricMemory.rendezvous(tensor, name)
+    return name, tensor, list(handle.buffer_ptrs)
+
+
 class PeerCollectives:
     """See `yaie.core.contracts.ranks.Collectives`. Sums are float32 inside, rank by rank."""
 
     def __init__(self, library: Collectives, store: Any, device: torch.device) -> None:
         """library: for what is large, and to gather. store: of torch.distributed, through which this
         group's ranks find each other's memory. Raises RankError if they do not."""
-        from torch._C._distributed_c10d import _SymmetricMemory
-
         self.rank, self.size = library.rank, library.size
         self._library = library
-        # Memory that one address reaches on all GPUs at once is not used here, and not asked for.
-        os.environ.setdefault("TORCH_SYMM_MEM_DISABLE_MULTICAST", "1")
-        name = f"yaie-peers-{next(_names)}"
-        shape = (2, self.size, CAPACITY, 2)
-        strides = (self.size * CAPACITY * 2, CAPACITY * 2, 2, 1)
+        shape = 2, self.size, CAPACITY, 2
         try:
-            _SymmetricMemory.set_group_info(name, self.rank, self.size, store)
-            self._buffer = _SymmetricMemory.empty_strided_p2p(
-                shape, strides, torch.int64, device, name
+            _, self._buffer, addresses = open_memory(
+                store, self.rank, self.size, shape, torch.int64, device
             )
-            self._handle = _SymmetricMemory.rendezvous(self._buffer, name)
         except RuntimeError as error:
             reason = str(error).partition("\n")[0]
             raise RankError(
@@ -72,7 +85,7 @@ class PeerCollectives:
                 "library they do without"
             ) from error
         self._buffer.zero_()
-        self._addresses = torch.tensor(self._handle.buffer_ptrs, dtype=torch.int64, device=device)
+        self._addresses = torch.tensor(addresses, dtype=torch.int64, device=device)
         self._calls = torch.zeros(CAPACITY // BLOCK, dtype=torch.int32, device=device)
         library.all_reduce(torch.zeros(1, device=device))  # all have made room
         torch.cuda.synchronize(device)
