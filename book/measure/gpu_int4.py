@@ -8,7 +8,7 @@ checked against float64. The limit is the time in which a copy would read the we
 """
 
 import argparse
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,13 +18,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from solutions.quantization import Int4, fused_int4
-from yaie.backends.products.packed import MOST_ROWS, PackedFewRows, PackedTile
+from yaie.backends.products.packed import MOST_ROWS, PackedFewRows
+from yaie.backends.products.tiled import TiledProducts, tiled
+from yaie.backends.products.unpacked import product_of_many
 from yaie.bench.kernels.case import copies_beyond_l2
 from yaie.bench.kernels.ceilings import ceilings
 from yaie.bench.kernels.timing import measure
 from yaie.bench.report import save
 from yaie.core.quantized import Int4Weight, LoadedInt4Weight
-from yaie.curriculum.blame import summarize
 from yaie.models.schemes.words import EIGHTS
 
 OUT = Path(__file__).parents[1] / "evidence/gpu_int4.json"
@@ -69,7 +70,7 @@ def random_weight(n: int, k: int) -> Int4Weight:
 
 
 def layer(rows: int) -> dict[str, Any]:
-    """Microseconds of each product: bfloat16, lab 19's kernel and the one for few rows."""
+    """Microseconds of each product: bfloat16, lab 19's kernel, and the engine's two."""
     found: dict[str, Any] = {}
     for name, (n, k) in PRODUCTS.items():
         plain, packed = weights(n, k)
@@ -78,46 +79,37 @@ def layer(rows: int) -> dict[str, Any]:
             "bfloat16": (F.linear, plain), "lab": (fused_int4().product, packed),
         }  # fmt: skip
         if rows <= MOST_ROWS:
-            runs["few_rows"] = (PackedFewRows().multiply, packed)
+            runs["triton"] = (PackedFewRows().multiply, packed)
+        else:
+            runs["triton"] = (product_of_many, packed)
+        arranged = TiledProducts(torch.device("cuda"))
+        runs["tiled"] = (arranged.product, [tiled(one) for one in packed])
         found[name] = {label: us(run, x, sets) for label, (run, sets) in runs.items()}
         expected = exact(x, packed[0])
         for label in found[name].keys() - {"bfloat16"}:
-            check(runs[label][0](x, packed[0]), expected)
+            run, sets = runs[label]
+            check(run(x, sets[0]), expected)
     labels = found["qkv"]
     sums = {label: sum(one[label] for one in found.values()) for label in labels}
-    best = sums.get("few_rows", sums["lab"])
-    found["layer"] = {**sums, "ratio": sums["bfloat16"] / best}
+    found["layer"] = {**sums, "ratio": sums["bfloat16"] / sums["tiled"]}
     print(rows, {key: round(value, 2) for key, value in found["layer"].items()}, flush=True)
     return found
 
 
 def tiles(n: int, k: int) -> list[dict[str, Any]]:
-    """Every way to cut a product of few rows up, fastest first."""
-    _, packed = weights(n, k)
-    few, found = PackedFewRows(), []
-    for rows in (16, 32):
+    """Every way to cut the inputs of a product of few rows, fastest first."""
+    packed = [tiled(random_weight(n, k)) for _ in range(copies_beyond_l2(n * k // 2))]
+    few, found = TiledProducts(torch.device("cuda")), []
+    for rows in (1, 8, 16, 32):
         x = torch.randn(rows, k, dtype=torch.bfloat16, device="cuda")
-        expected, own = exact(x, packed[0]), []
-        for tile in candidates(n, k):
-            run = partial(few.multiply, tile=tile)
-            try:
-                check(run(x, packed[0]), expected)
-                took, text = us(run, x, packed), str(tile)
-            except Exception as error:  # noqa: BLE001, one that does not fit is told
-                took, text = float("inf"), f"{tile}: {summarize(error)}"
-            own.append({"rows": rows, "us": took, "tile": text})
+        own = [
+            {"rows": rows, "parts": parts, "us": us(partial(few.few_rows, parts=parts), x, packed)}
+            for parts in (1, 2, 3, 4, 6, 8)
+        ]
         own.sort(key=lambda one: one["us"])
-        print(n, k, *own[:6], own[-1], sep="\n  ", flush=True)
+        print(n, k, *own, sep="\n  ", flush=True)
         found += own
     return found
-
-
-def candidates(n: int, k: int) -> Iterator[PackedTile]:
-    for block_n, warps in ((32, 2), (64, 2), (64, 4), (128, 4), (128, 8)):
-        for programs in (264, 528, 1056):
-            parts = max(1, min(programs * block_n // n, k // 512))
-            for stages in (3, 5):
-                yield PackedTile(block_n, parts, warps, stages)
 
 
 def us(run: Callable[..., Tensor], x: Tensor, sets: list[Any]) -> float:

@@ -118,15 +118,23 @@ class TritonBackend(KernelBackend):
         if device.type != "cuda" or self.parts.is_yours("quantization"):
             return plain
         from yaie.backends.products import PackedFewRows, product_of_many
+        from yaie.backends.products.tiled import TiledWeight, fits, tiled, tiled_products
 
-        few = PackedFewRows()
+        few, ours = PackedFewRows(), tiled_products(device)
 
-        def int4(x: Tensor, weight: Int4Weight) -> Tensor:
+        def int4(x: Tensor, weight: Int4Weight | TiledWeight) -> Tensor:
+            if isinstance(weight, TiledWeight):
+                assert ours is not None
+                return ours.product(x, weight)
             if x.dtype not in (torch.float16, torch.bfloat16):
                 return plain.int4(x, weight)
             return few.multiply(x, weight) if few.takes(x) else product_of_many(x, weight)
 
-        return plain._replace(int4=int4)
+        def arranged(weight: Int4Weight, dtype: torch.dtype) -> Int4Weight | TiledWeight:
+            is_ours = ours is not None and dtype == torch.bfloat16 and fits(weight)
+            return tiled(weight) if is_ours else weight
+
+        return plain._replace(int4=int4, arranged=arranged)
 
     def _store_kernel(self) -> StoreKernel:
         (lab,) = self.roles["memory"]

@@ -16,8 +16,11 @@ class GroupTransfer:
     """See `yaie.core.contracts.ranks.Transfer`."""
 
     def __init__(self, work: Any, what: str, seconds: float | None) -> None:
-        """work: of torch.distributed, None if nothing was begun. what: names it in an error. seconds: None
-        if kernels wait rather than this process: the stream goes on when the transfer is done."""
+        """work: of torch.distributed, None if nothing was begun. what: names it in an error.
+
+        seconds: None if kernels wait rather than this process: its stream goes on when the transfer is
+        done.
+        """
         self._work = work
         self._what = what
         self._seconds = seconds

@@ -2,9 +2,10 @@
 weights that are stored in few bits."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor
 
     from yaie.core.quantized import Int4Weight, Int8Weight
@@ -47,8 +48,11 @@ class FusedProducts(Protocol):
 class PackedProducts(NamedTuple):
     """Lab 19's products: x [rows, in] with a packed weight gives [rows, out] in the dtype of x.
 
-    int4: for a group size that is a multiple of 8.
+    int4: for a group size that is a multiple of 8. It takes what `arranged` makes of a weight.
+    arranged: called once for each weight, with the dtype of what it will be multiplied by; the order in
+    which kernels read it, most often as it is.
     """
 
     int8: "Callable[[Tensor, Int8Weight], Tensor]"
-    int4: "Callable[[Tensor, Int4Weight], Tensor]"
+    int4: "Callable[[Tensor, Any], Tensor]"
+    arranged: "Callable[[Int4Weight, torch.dtype], Any]" = lambda weight, dtype: weight

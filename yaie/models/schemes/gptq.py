@@ -51,6 +51,7 @@ class GptqInt4(Int4Scheme, GptqWords):
     def _complete(self) -> None:
         qweight = self._by_group(self._qweight)
         self._complete_with(qweight, self._scales, self._zeros())
+        del self._qweight, self._qzeros, self._scales  # kept in that order, or in another
 
 
 class GptqInt8(GptqWords):

@@ -8,6 +8,7 @@ import sys
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -119,7 +120,7 @@ class Int4Scheme(WordScheme):
     side by side. They are put there once, and each input of the product is picked in that order.
     """
 
-    _weight: LoadedInt4Weight
+    _weight: Any
     _order: Tensor | None = None
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -129,7 +130,8 @@ class Int4Scheme(WordScheme):
 
     def _complete_with(self, qweight: Tensor, scales: Tensor, qzeros: Tensor) -> None:
         is_even = bool((qzeros == EIGHTS).all())
-        self._weight = LoadedInt4Weight(qweight, scales, qzeros, self._size, is_even)
+        weight = LoadedInt4Weight(qweight, scales, qzeros, self._size, is_even)
+        self._weight = self._products.arranged(weight, self._dtype)
 
     def _group_parts(
         self, names: Sequence[str], suffix: str, device: torch.device
