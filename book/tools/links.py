@@ -1,6 +1,6 @@
 """Every link out of the book is in book/links.toml, which says what it must show and who has looked.
 
-    python -m book.tools.links         exit 1 and name the links that are not in the list
+    python -m book.tools.links         exit 1 and name the links that are missing or were not looked at
     python -m book.tools.links --new   print their entries, to fill in and add
 
 An address that was copied and not looked at proves nothing: a page moves, or the paper is another one.
@@ -8,6 +8,7 @@ An address that was copied and not looked at proves nothing: a page moves, or th
 
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,14 +27,17 @@ _LINK = re.compile(
     r"\]\((?P<markdown>https?://(?:[^()\s]|\([^()\s]*\))+)(?:\s+\"[^\"]*\")?\)"
     r"|<(?P<plain>https?://[^>\s]+)>|href=\"(?P<html>https?://[^\"]+)\""
 )
-WAYS = ("page", "copy", "cited", "")
-"""The page itself; a stored copy of it; other people's references to it, with that title; not at all."""
+WAYS = ("page", "copy", "cited")
+"""The page itself; a stored copy of it; other people's references to it, with that title."""
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """One address. shows: what a reader must find there. looked: the day, or empty. by: how, of WAYS."""
+    """One address. shows: what a reader must find there. looked: the day. by: how, of WAYS.
+
+    looked and by are both empty in an entry that `--new` has printed and that is still to be filled in.
+    """
 
     url: str
     shows: str
@@ -54,9 +58,9 @@ def load_links(root: Path = ROOT) -> dict[str, Link]:
         if entry.keys() != {"url", "shows", "looked", "by"} or not entry["shows"].strip():
             raise LinkError(f"{LIST}: an entry has url, shows, looked and by: {entry}")
         seen = bool(_DATE.fullmatch(entry["looked"]))
-        if entry["by"] not in WAYS or seen != bool(entry["by"]) or seen != bool(entry["looked"]):
+        if not (seen and entry["by"] in WAYS) and (entry["looked"] or entry["by"]):
             raise LinkError(
-                f"{LIST}: {entry['url']}: looked is a day and by one of {WAYS}, or both empty"
+                f"{LIST}: {entry['url']}: looked is a day (YYYY-MM-DD) and by one of {WAYS}"
             )
         if entry["url"] in found:
             raise LinkError(f"{LIST}: {entry['url']} stands twice")
@@ -84,7 +88,7 @@ def used_links(root: Path = ROOT) -> dict[str, str]:
 
 
 def link_faults(root: Path = ROOT) -> Iterator[str]:
-    """A line for each address that is not in the list."""
+    """A line for each address that is not in the list, or is in it and was not looked at."""
     try:
         known = load_links(root)
     except LinkError as error:
@@ -93,18 +97,26 @@ def link_faults(root: Path = ROOT) -> Iterator[str]:
     for url, file in used_links(root).items():
         if url not in known:
             yield f"{file}: {url} is not in {LIST}: look at it, and say there what it must show"
+    for link in known.values():
+        if not link.by:
+            yield f"{LIST}: {link.url} was not looked at: read it, then fill in looked and by"
 
 
 def main(arguments: list[str]) -> int:
-    """Exit status: 0 if every link is in the list."""
+    """Exit status: 0 if every link is in the list and was looked at."""
     if "--new" in arguments:
         for url in used_links().keys() - load_links().keys():
             print(f'[[link]]\nurl = "{url}"\nshows = ""\nlooked = ""\nby = ""\n')
         return 0
     faults = list(link_faults())
-    known, used = load_links(), used_links()
-    unseen = sum(not known[url].looked for url in used if url in known)
-    print(*faults, f"{len(used)} links, {unseen} of them not looked at.", sep="\n")
+    used = used_links()
+    print(*faults, f"{len(used)} links.", sep="\n")
+    try:
+        known = load_links()
+    except LinkError:
+        return 1  # the fault is already printed
+    ways = Counter(known[url].by for url in used if url in known)
+    print("Looked at: " + ", ".join(f"{ways[way]} by {way}" for way in WAYS if ways[way]) + ".")
     for url in sorted(known.keys() - used.keys()):
         print(f"{LIST}: {url} is linked to no more")
     return 1 if faults else 0
