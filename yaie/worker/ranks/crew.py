@@ -16,7 +16,7 @@ from yaie.core.errors import EngineDeadError
 from yaie.core.step import Fault, StepInput, StepMasks, StepResult
 from yaie.models.shard import Shard
 from yaie.worker.build import Sizes
-from yaie.worker.ranks.groups import join
+from yaie.worker.ranks.groups import Limit, join
 from yaie.worker.ranks.keeper import Keeper
 from yaie.worker.ranks.messages import Collect, Go, Here, Loaded, Ready, digest
 from yaie.worker.ranks.place import answering_rank, places
@@ -38,7 +38,8 @@ class Crew:
         self._file = Path(self._folder.name) / "store"
         self._keeper = Keeper(config, places(config)[1:], self._file)
         # The keeper's thread does not know this object, which may thus be collected while it waits.
-        self._end = weakref.finalize(self, _end, self._keeper, self._folder)
+        self._met: list[tuple[Limit, torch.device]] = []
+        self._end = weakref.finalize(self, _end, self._keeper, self._folder, self._met)
 
     # --- as they start ---
 
@@ -49,6 +50,7 @@ class Crew:
         lab = backend.parts["tensor_parallel"]
         self._device = device
         self._groups = join(self._config, places(self._config)[0], self._file, lab, device)
+        self._met.append((self._groups.limit, device))
         self._folder.cleanup()
         self.shard = self._groups.shard(lab)
 
@@ -104,7 +106,9 @@ class Crew:
         self._end()
 
 
-def _end(keeper: Keeper, folder: Any) -> None:
+def _end(keeper: Keeper, folder: Any, met: list[tuple[Limit, torch.device]]) -> None:
     keeper.stop()
+    for limit, device in met:
+        limit.abort(device)
     with contextlib.suppress(OSError):
         folder.cleanup()

@@ -5,6 +5,7 @@ engines in one process do not meet. They find each other through a file, and glo
 alone.
 """
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -39,6 +40,13 @@ class Limit:
         """For this tensor. None on a GPU: a process that watched a transfer could not go on to the next
         launch, nor record a graph; whole steps are watched there."""
         return None if tensor.is_cuda else self.seconds
+
+    def abort(self, device: torch.device) -> None:
+        """Give up what NCCL still waits for, or a process that ends waits for a rank that is gone."""
+        if device.type == "cuda":
+            for group in self.groups:
+                with contextlib.suppress(RuntimeError):
+                    group.abort()
 
     def set(self, seconds: float) -> None:
         """From here on. The library's own calls end by then, too."""
@@ -142,6 +150,18 @@ def join(config: EngineConfig, place: Place, file: Path, part: ModuleType, devic
         reason = str(error).partition("\n")[0]
         raise RankError(f"the ranks could not connect: {reason}") from error
     limit.groups = [columns, stages, draws]
+    try:
+        return _joined(config, place, store, part, device, limit)
+    except BaseException:
+        limit.abort(device)
+        raise
+
+
+def _joined(
+    config: EngineConfig, place: Place, store: Any, part: ModuleType, device: Any, limit: Limit
+) -> Groups:
+    """What runs on the groups of `limit`, once everybody has been heard."""
+    columns, stages, draws = limit.groups
     collectives: Collectives
     if config.has_ring(device.type):
         collectives = part.Ring(RankLink(columns, limit))
