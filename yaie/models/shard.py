@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from types import ModuleType
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -102,6 +103,10 @@ class Whole:
         """From token ids [T] int64 to their embeddings [T, hidden]. table: of the tokens `vocab`."""
         return lambda token_ids: F.embedding(token_ids, table)
 
+    def all_agree(self, yes: bool, device: torch.device) -> bool:
+        """Whether every rank of this stage says yes. All of them ask."""
+        return yes
+
     def joined(self, vocab_size: int) -> Product:
         """From this rank's logits [rows, held] to all [rows, vocab_size]."""
         return lambda logits: logits
@@ -175,6 +180,11 @@ class Shard(Whole):
             return super().lookup(table, vocab)
         made: Product = self._part.VocabEmbedding(table, vocab.held[0].start, self._group)
         return made
+
+    def all_agree(self, yes: bool, device: torch.device) -> bool:
+        if self.size == 1:
+            return yes
+        return bool(self._group.all_gather(torch.tensor([int(yes)], device=device)).all())
 
     def joined(self, vocab_size: int) -> Product:
         if self.size == 1:

@@ -60,8 +60,11 @@ def padded_steps(config: EngineConfig, backend: Backend, worker: Worker) -> Padd
     make = partial(_made, backend.parts, worker, config.max_num_seqs, budget, drafts=drafts)
     if mode == "padded":
         return make(records=False)
-    if why := _why_not(backend.parts, worker, min(TRIED_SIZE, config.max_num_seqs)):
-        return _refused(config, why)
+    why = _why_not(backend.parts, worker, min(TRIED_SIZE, config.max_num_seqs))
+    # Or one would record, step by step, while another waits for the first request.
+    agreed = worker.adapter.shard.all_agree(not why, worker.device)
+    if why or not agreed:
+        return _refused(config, why or "they cannot be on another rank")
     steps = make(records=True)
     if mode == "lazy":
         return steps._replace(note="CUDA graphs of steps are recorded when they are first needed")

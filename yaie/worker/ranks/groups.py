@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
@@ -24,6 +24,9 @@ from yaie.core.links import GroupTransfer
 from yaie.models.shard import Passing, Shard
 from yaie.worker.ranks.place import Place
 
+if TYPE_CHECKING:
+    from yaie.worker.ranks.peer_memory import PeerCollectives
+
 START_SECONDS = 120.0
 """While ranks start: one may compile or read for longer than the others."""
 THIS_HOST = "127.0.0.1"
@@ -35,6 +38,7 @@ class Limit:
     def __init__(self) -> None:
         self.seconds = START_SECONDS
         self.groups: list[Any] = []
+        self.peers: PeerCollectives | None = None
 
     def of(self, tensor: Tensor) -> float | None:
         """For this tensor. None on a GPU: a process that watched a transfer could not go on to the next
@@ -42,8 +46,10 @@ class Limit:
         return None if tensor.is_cuda else self.seconds
 
     def abort(self, device: torch.device) -> None:
-        """Give up what NCCL still waits for, or a process that ends waits for a rank that is gone."""
+        """Give up what kernels still wait for, or a process that ends waits for a rank that is gone."""
         if device.type == "cuda":
+            if self.peers is not None:
+                self.peers.abort()
             for group in self.groups:
                 with contextlib.suppress(RuntimeError):
                     group.abort()
@@ -176,7 +182,7 @@ def _joined(
 
         if share_a_host(collectives, device):
             peers = dist.PrefixStore(f"peers{place.stage}", store)
-            groups.collectives = PeerCollectives(collectives, peers, device)
+            limit.peers = groups.collectives = PeerCollectives(collectives, peers, device)
     return groups
 
 

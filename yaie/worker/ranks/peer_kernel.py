@@ -25,11 +25,13 @@ SEND = tl.constexpr("""{
 }""")
 RECEIVE = tl.constexpr("""{
     .reg .pred early;
-    .reg .b32 low, first, high, second;
+    .reg .b32 low, first, high, second, stop;
     again:
     ld.volatile.global.v4.u32 {low, first, high, second}, [$1];
+    ld.volatile.global.u32 stop, [$3];
     setp.ne.u32 early, first, $2;
     @!early setp.ne.u32 early, second, $2;
+    @early setp.eq.u32 early, stop, 0;
     @early bra again;
     mov.b64 $0, {low, high};
 }""")
@@ -60,7 +62,7 @@ def placed(sums, LANE: tl.constexpr, dtype: tl.constexpr):
 
 @triton.jit(do_not_specialize=["units"])
 def one_shot_kernel(
-    x, buffers, calls, units, RANK: tl.constexpr, SIZE: tl.constexpr, CAPACITY: tl.constexpr,
+    x, buffers, calls, stop, units, RANK: tl.constexpr, SIZE: tl.constexpr, CAPACITY: tl.constexpr,
     BLOCK: tl.constexpr, dtype: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
     """x [units] int64, eight bytes of numbers of `dtype` each, becomes the sum over the ranks.
@@ -69,6 +71,7 @@ def one_shot_kernel(
     that calls use in turn, then who sends. A rank may write a half again when it has the others' next
     numbers: by then they have read it.
     calls: [programs] int32, this rank's, how often each program ran; a graph that is replayed counts on.
+    stop: [1] int32; once it is not 0, nobody is waited for.
 
     In float32, rank by rank in their order: the same bits everywhere.
     """
@@ -93,7 +96,7 @@ def one_shot_kernel(
         if rank != RANK:
             here = tl.load(buffers + RANK) + (half + rank * CAPACITY + unit) * 16
             words = tl.inline_asm_elementwise(
-                RECEIVE, "=l,l,r", [here, call], dtype=tl.int64, is_pure=False, pack=1
+                RECEIVE, "=l,l,r,l", [here, call, stop], dtype=tl.int64, is_pure=False, pack=1
             )
         sums = sums[0] + number(words, 0, dtype), sums[1] + number(words, 1, dtype)
         if dtype.primitive_bitwidth == 16:

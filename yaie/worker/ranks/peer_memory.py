@@ -87,6 +87,8 @@ class PeerCollectives:
         self._buffer.zero_()
         self._addresses = torch.tensor(addresses, dtype=torch.int64, device=device)
         self._calls = torch.zeros(CAPACITY // BLOCK, dtype=torch.int32, device=device)
+        self._stop = torch.zeros(1, dtype=torch.int32, device=device)
+        self._aside = torch.cuda.Stream(device)
         library.all_reduce(torch.zeros(1, device=device))  # all have made room
         torch.cuda.synchronize(device)
 
@@ -101,6 +103,12 @@ class PeerCollectives:
     def all_gather(self, x: Tensor) -> Tensor:
         return self._library.all_gather(x)
 
+    def abort(self) -> None:
+        """Let no kernel wait any longer, on this rank: sums mean nothing from here on."""
+        with torch.cuda.stream(self._aside):
+            self._stop.fill_(1)
+        self._aside.synchronize()
+
     def takes(self, x: Tensor) -> bool:
         """Whether a contiguous tensor is summed here rather than by the library."""
         return (
@@ -110,10 +118,10 @@ class PeerCollectives:
         )
 
     def _sum(self, x: Tensor) -> None:
-        units = x.nbytes // UNIT
+        words = x.view(-1).view(torch.int64)
         early = starts_early(x.device)
-        one_shot_kernel[(triton.cdiv(units, BLOCK),)](
-            x.view(-1).view(torch.int64), self._addresses, self._calls, units, RANK=self.rank,
+        one_shot_kernel[(triton.cdiv(len(words), BLOCK),)](
+            words, self._addresses, self._calls, self._stop, len(words), RANK=self.rank,
             SIZE=self.size, CAPACITY=CAPACITY, BLOCK=BLOCK, dtype=_TYPES[x.dtype], EARLY=early,
             num_warps=4, **early_launch(early),
         )  # fmt: skip
