@@ -68,11 +68,21 @@ def test_without_a_gpu_others_stand_in(caplog: pytest.LogCaptureFixture) -> None
     assert "slower kernels" in caplog.text
 
 
+@pytest.mark.parametrize("rows", [1, 9, 17])
 @pytest.mark.parametrize("n", [64, 4096, 28672])
 @pytest.mark.parametrize("k", [64, 512, 4096, 14336])
-def test_every_warp_keeps_two_turns(n: int, k: int) -> None:
-    parts = parts_for(n, k)
+def test_every_warp_keeps_two_turns(rows: int, n: int, k: int) -> None:
+    parts = parts_for(rows, n, k)
     assert parts == 1 or k >= parts * 2 * 8 * 64
+
+
+def test_an_8b_layer_is_cut_as_measured() -> None:
+    shapes = (6144, 4096), (4096, 4096), (28672, 4096), (4096, 14336)
+    assert [[parts_for(rows, *shape) for shape in shapes] for rows in (8, 16, 32)] == [
+        [2, 3, 1, 3],
+        [1, 2, 1, 2],
+        [1, 1, 1, 1],
+    ]
 
 
 @pytest.mark.gpu
