@@ -13,7 +13,7 @@ from hypothesis.errors import Flaky
 from grader.kit.expect import Fault, Mismatch
 from grader.kit.script import current_script
 from grader.kit.session import SESSION
-from grader.machine import TRITON
+from grader.machine import TRITON, why_too_long
 from grader.submission import STUB, Submission, locate, locate_in_grader, place, told
 from grader.triton_words import advice
 from grader.verdict import Again, Explanation
@@ -23,7 +23,14 @@ PINNED = re.compile(r"@reproduce_failure\('([^']*)', b'([^']*)'\)")
 
 
 class TookTooLong(BaseException):
-    """A test's time is over. Not an Exception, so that few handlers swallow it."""
+    """A test's time is over. Not an Exception, so that few handlers swallow it.
+
+    computed: seconds of processor time that this process took meanwhile.
+    """
+
+    def __init__(self, computed: float) -> None:
+        super().__init__()
+        self.computed = computed
 
 
 def how_to_fail_again(error: BaseException) -> Again:
@@ -92,7 +99,7 @@ def explain(
             )
         case TookTooLong():
             problem = f"It was still running after {seconds:g} seconds."
-            why = "A loop that never ends, or work that grows much faster than its input."
+            why = why_too_long(seconds, error.computed)
             return Explanation(problem=problem, why=why, **common)
         case MemoryError():
             return Explanation(problem="It ran out of memory.", **common)

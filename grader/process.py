@@ -120,6 +120,14 @@ class WorkerProcess:
             self._process.wait(seconds)
         return self._process.returncode is not None
 
+    def computed(self) -> float:
+        """Seconds of processor time that it has taken, its children not counted."""
+        assert self._process is not None
+        with suppress(psutil.Error):
+            times = psutil.Process(self._process.pid).cpu_times()
+            return float(times.user + times.system)
+        return 0.0
+
     def excess(self, memory_gib: float) -> str:
         """What it takes too much of, "" if nothing."""
         assert self._process is not None

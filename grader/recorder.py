@@ -155,8 +155,9 @@ class Recorder:
 
         def too_long(signum: int, frame: FrameType | None) -> None:
             if self._is_timed:
-                raise TookTooLong
+                raise TookTooLong(time.process_time() - began)
 
+        began = time.process_time()
         self._is_timed = True
         signal.signal(signal.SIGALRM, too_long)
         signal.setitimer(signal.ITIMER_REAL, seconds or self._test_seconds, AGAIN_SECONDS)

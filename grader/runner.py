@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
-from grader.machine import what_is_missing
+from grader.machine import what_is_missing, why_too_long
 from grader.places import open_places
 from grader.process import GIB, KEPT_OUTPUT, WorkerProcess
 from grader.submission import Submission, locate_in_trace
@@ -27,7 +27,6 @@ POLL_SECONDS = 0.05
 GRACE_SECONDS = 1.5
 """After its time a test is interrupted; after this much more, deaf to that, the worker is killed."""
 COMPILERS_GIB = 6.0
-LOOP_WHY = "A loop that never ends, or work that grows much faster than its input."
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +58,7 @@ class _Session:
     since: float = field(default_factory=time.monotonic)
     broken: Explanation | None = None
     lack: str = ""
+    why: str = ""
     on_result: Callable[["_Session"], None] = lambda session: None
 
     def take(self, event: dict[str, Any]) -> None:
@@ -108,7 +108,7 @@ class _Session:
     def bury(self, death: str, where: str, output: str) -> None:
         """The worker died at a test, or before the first."""
         name, task = self.at
-        why = LOOP_WHY if "still running" in death else ""
+        why = self.why if "still running" in death else ""
         if task and name not in self.results:
             self.settle(name, task, Verdict.FAILED, death, where=where, why=why)
         elif name == "import":
@@ -252,11 +252,16 @@ def _watch(
 ) -> str:
     """Wait for the worker's end. Returns why it must be ended, "" if it has done so itself."""
     deadline = time.monotonic() + left
+    at, before = session.at, worker.computed()
     while not worker.wait(POLL_SECONDS):
         now = time.monotonic()
+        if session.at != at:
+            at, before = session.at, worker.computed()
         patience = _patience(session, limits)
         if stop.is_set():
             return "It was stopped."
+        if now > deadline or now - session.since > patience:
+            session.why = why_too_long(now - session.since, worker.computed() - before)
         if now > deadline:
             return f"It was still running when the lab's {limits.seconds:g} seconds were over."
         if now - session.since > patience:

@@ -159,12 +159,13 @@ def show(value: Any) -> str:
 def _show_tensor(tensor: Any) -> str:
     """torch.tensor([0.4]) if that is short; otherwise the shape, and the dtype if it is no usual one."""
     dtype = str(tensor.dtype)
-    suffix = "" if dtype in ("torch.float32", "torch.int64", "torch.bool") else f", dtype={dtype}"
+    is_usual = dtype in ("torch.float32", "torch.int64", "torch.bool")
     if tensor.numel() <= MOST_ITEMS:
         values = tensor.tolist() if dtype != "torch.float32" else _rounded(tensor.tolist())
+        suffix = "" if is_usual else f", dtype={dtype}"
         if len(text := f"torch.tensor({values}{suffix})") <= MOST_CHARACTERS:
             return text
-    return f"tensor {list(tensor.shape)}{suffix}"
+    return f"tensor {list(tensor.shape)}" + ("" if is_usual else f" {dtype.removeprefix('torch.')}")
 
 
 def _rounded(values: Any) -> Any:

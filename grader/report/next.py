@@ -11,7 +11,14 @@ from grader.verdict import LabResult, TaskResult, Verdict
 from yaie.curriculum.manifest import ROOT, Lab, Task
 
 PAGES = Path("book/src")
-TRY_IT = {"api_server": "yaie serve"}
+TRY_IT = {
+    "api_server": "yaie serve",
+    "cuda_graphs": "yaie chat --overlap on",
+    "speculative": "yaie chat --speculate ngram",
+    "quantization": "yaie quantize tutor --to int8 --out tutor-int8",
+    "tensor_parallel": "yaie chat --tensor-parallel 2",
+    "structured_output": "yaie serve",
+}
 """Where a finished part shows, if not in `yaie chat`."""
 ON_A_CPU = {
     "triton": "in Triton's interpreter, where a token takes a second or two",

@@ -82,15 +82,18 @@ class SchemaReader:
     def _enum(self, schema: Json) -> Grammar:
         """The constants of `enum`, or the one of `const`. With a `type`, those that are of it.
 
-        Raises UnsupportedSchemaError if none is.
+        Raises UnsupportedSchemaError, with the keyword, if none is or if `enum` is no list.
         """
         # BEGIN SOLUTION 21.2
-        values = schema["enum"] if "enum" in schema else [schema["const"]]
+        keyword = "enum" if "enum" in schema else "const"
+        values = schema["enum"] if keyword == "enum" else [schema["const"]]
+        if not isinstance(values, list):
+            raise UnsupportedSchemaError(keyword)
         if "type" in schema:
             types = _types(schema)
             values = [value for value in values if any(is_of_type(value, name) for name in types)]
         if not values:
-            raise UnsupportedSchemaError("enum")
+            raise UnsupportedSchemaError(keyword)
         return choice(constant(value) for value in values)
         # END SOLUTION
 
@@ -211,7 +214,9 @@ def _properties(schema: Json) -> tuple[Json, frozenset[str]]:
         raise UnsupportedSchemaError("additionalProperties")
     if not isinstance(properties, dict):
         raise UnsupportedSchemaError("properties")
-    if not isinstance(required, list) or not all(name in properties for name in required):
+    if not isinstance(required, list) or not all(
+        isinstance(name, str) and name in properties for name in required
+    ):
         raise UnsupportedSchemaError("required")
     return properties, frozenset(required)
 

@@ -131,7 +131,8 @@ def test_what_never_ends_is_ended_and_the_line_is_named(tmp_path, deed):
     result = grade_quickly(part_with(tmp_path, code), IMPATIENT)
     assert verdicts(result) == ONLY_THIS_TASK
     assert why(result).problem == STILL_RUNNING
-    assert why(result).why.startswith("A loop that never ends")
+    told = ("A loop that never ends", "It got the processor for")  # the latter on a busy machine
+    assert why(result).why.startswith(told)
     assert line in why(result).where
 
 

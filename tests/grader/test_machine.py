@@ -86,3 +86,14 @@ def test_full_marks_say_what_only_a_gpu_shows() -> None:
 
 def test_nothing_is_left_open_before_something_has_passed() -> None:
     assert "not verified here" not in printed(dataclasses.replace(result_of(), lab=TRITON))
+
+
+def test_a_test_that_a_busy_machine_kept_waiting_is_told_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(machine.os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(machine.os, "getloadavg", lambda: (9.0, 9.0, 9.0))
+    assert "got the processor for 0.8 of 10 seconds" in machine.why_too_long(10.0, 0.8)
+    assert machine.why_too_long(10.0, 9.0).startswith("A loop that never ends")
+    monkeypatch.setattr(machine.os, "getloadavg", lambda: (0.5, 9.0, 9.0))
+    assert machine.why_too_long(10.0, 0.8).startswith("A loop that never ends")

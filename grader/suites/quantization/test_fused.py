@@ -31,6 +31,10 @@ WORDS = (
 )
 ZEROS = "The zero of column n is in bits 4 * (n % 8) of word n // 8 of the group's row of qzeros."
 SUM = "Steps are summed in float32, whatever dtype x has; only the result is rounded."
+TF32 = (
+    'The default of input_precision is "tf32", which keeps 10 bits of each factor: on a GPU the '
+    'inputs are off in the fourth digit, and in the interpreter nothing shows it. Ask for "ieee".'
+)
 ONCE = (
     "A word holds eight codes: loaded once, it is shifted by 0, 4, ..., 28 in registers. Loaded for "
     "each of its codes, INT4 moves as many bytes as float32."
@@ -119,6 +123,15 @@ def test_sums_are_float32(part: ModuleType) -> None:
     x, weight = inputs_of(4, 256, dtype=F16), packed(16, 256, 32)
     got, _ = run(part, x, weight)
     expect_near(got, exact4(x, weight), F16, "the product in float16", why=SUM)
+
+
+@task("19.6")
+def test_products_of_float32_are_float32(part: ModuleType) -> None:
+    """Where tl.dot multiplies float32, it does so in float32."""
+    _, seen = run(part, inputs_of(3, 64), packed(16, 64, 32))
+    named = sorted({precision for precision in seen.precisions if precision})
+    problem = f"tl.dot multiplies float32 with input_precision {named}"
+    expect(named in ([], ["ieee"]), problem, why=TF32)
 
 
 @task("19.6")

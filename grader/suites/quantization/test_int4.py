@@ -24,6 +24,14 @@ HALF = (
 )
 ZERO = "The zero is the code of 0.0: -low / scale, to the nearest whole number from 0 to 15."
 GROUP = "Input i belongs to group i // group_size."
+DENSE = (
+    "The tensors of an Int4Weight are contiguous: the words of neighbouring outputs lie side by side, "
+    "as a kernel reads them. A transposed tensor is copied into that order by .contiguous()."
+)
+TINY = (
+    "A scale of a few times 2**-24, the smallest float16, is stored several percent off, so the range "
+    "has more than 15 stored steps. A zero of 16 takes a fifth bit, its neighbour's in the word."
+)
 
 
 @task("19.2")
@@ -58,6 +66,16 @@ def test_a_grid_of_zeros(part: ModuleType) -> None:
         expect_equal(scales.tolist(), [1.0, 1.0], "scales of nothing but 0", why=why)
         codes = codec.codes(torch.zeros(2, 8), scales, zeros)
         expect_equal(codes.tolist(), [[int(zeros[0])] * 8] * 2, "codes of 0.0")
+
+
+@task("19.2")
+def test_a_grid_of_tiny_weights(part: ModuleType) -> None:
+    """The zero ends at 15 where the stored scale is smaller than the exact one."""
+    scale = 10.45 * 2.0**-24
+    group = torch.tensor([[-15.0, -4.0], [-11.0, 4.0], [4.0, 15.0]]) * scale
+    scales, zeros = watch(part.Int4(), "int4").grid(group, symmetric=False)
+    expect_equal(scales.tolist(), [10 * 2.0**-24] * 3, "scales", why=STORED)
+    expect_equal(zeros.tolist(), [15, 11, 0], "zeros of weights of about 1e-6", why=TINY)
 
 
 @task("19.2")
@@ -103,7 +121,10 @@ def test_where_codes_and_zeros_lie(part: ModuleType) -> None:
         found, [(2, 1, "0x700000")], "words of qzeros with the zero of output 13", why=OUTPUTS
     )
     expect_equal(got.group_size, 8, "the group size of three groups of 24 inputs")
-    expect(got.qweight.is_contiguous(), "qweight is a view that turns another tensor around")
+    for name in ("qweight", "scales", "qzeros"):
+        tensor = getattr(got, name)
+        problem = f"{name} is a transposed view: its strides are {list(tensor.stride())}"
+        expect(tensor.is_contiguous(), problem, why=DENSE)
 
 
 @task("19.2")

@@ -19,6 +19,10 @@ WIDENED = (
     "The range is widened until it holds 0: a row of positive weights begins at 0, or 0.0, which a "
     "padded input meets, would have no code."
 )
+TINY = (
+    "A scale of a few times 2**-24, the smallest float16, is stored several percent off: the largest "
+    "weight is then 133 stored steps, and an int8 begins again at -128."
+)
 ZERO = "The zero is the code of 0.0, a whole number: low / scale steps above -128, to the nearest."
 
 
@@ -114,6 +118,20 @@ def test_codes_end_at_127(part: ModuleType) -> None:
     got = watch(part.Int8(), "int8").quantize(weight, symmetric=False)
     why = "An int8 ends at 127, and 128 comes back as -128."
     expect_equal(got.codes.tolist(), [[-128, 127]], "codes of -0.0075 and 0.5364", why=why)
+
+
+@task("19.1")
+def test_tiny_weights_stay_in_the_range_of_codes(part: ModuleType) -> None:
+    """Codes and zeros end at 127 where the stored scale is smaller than the exact one."""
+    scale = 10.45 * 2.0**-24
+    for symmetric, steps in ((True, 127), (False, 255)):
+        weight = torch.tensor([[-steps, -40.0, 0.0], [0.0, 40.0, steps]]) * scale
+        got = watch(part.Int8(), "int8").quantize(weight, symmetric=symmetric)
+        what = f"a weight of up to {steps * scale:.1e}"
+        if got.zeros is not None:
+            expect_equal(got.zeros.tolist(), [127, -128], f"zeros of {what}", why=TINY)
+        lowest = -127 if symmetric else -128
+        expect_nearest(weight, got.codes, grid(got), lowest, 127, what, TINY)
 
 
 @task("19.1")

@@ -19,6 +19,7 @@ RUN = (
     "Certain are the bytes up to the first place where two may come, or where the document may end: "
     "there the model has a say."
 )
+MAY = "Which tokens may come is what the mask says: an end of the sequence only in a final state."
 LONGEST = "Cut from the left, each token the longest that may come, so there are few."
 ALL = "Every certain token that is left out costs a forward pass."
 LOOKS = "forced() looks ahead: what it finds is a proposal, and nothing has been accepted yet."
@@ -105,6 +106,9 @@ def test_the_end_is_a_choice(part: Any) -> None:
     expect_equal(
         forced(part, text(b"ab"), tokens, b"ab"), [], "the forced tokens behind all", why=RUN
     )
+    got = forced(part, text(b"ab"), [b"ab", b"a", b"b"])
+    what = "the forced tokens of ab, where an end of the sequence has that text"
+    expect_equal(got, [b"a", b"b"], what, why=MAY)
 
 
 @task("21.7")

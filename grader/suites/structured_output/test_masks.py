@@ -166,7 +166,11 @@ def test_bits(part: Any) -> None:
 def test_the_end_may_come_in_final_states(part: Any) -> None:
     """The end of the sequence may come in a final state and in no other, whatever its text."""
     grammar = concat(text(b"a"), Repeat(text(b"b"), 0, None))
-    for tokens, eos in (([b"", b"a", b"b", b"<end>"], (0, 3)), ([b"b", b"a", b"b"], (0,))):
+    for tokens, eos in (
+        ([b"", b"a", b"b", b"<end>"], (0, 3)),
+        ([b"b", b"a", b"b"], (0,)),
+        ([b"ab", b"a", b"b"], (0,)),
+    ):
         for data, final in ((b"", False), (b"a", True), (b"ab", True)):
             automaton = reference.ByteAutomaton(grammar)
             bits = lent(part, automaton, tokens, eos).mask(state_behind(automaton, data))

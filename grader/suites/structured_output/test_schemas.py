@@ -25,6 +25,10 @@ BLANK = (
     "WHITESPACE may stand between any two tokens of JSON, once: it has a bound, and two of them in a "
     "row have twice that."
 )
+NO_LIST = (
+    "A schema comes from a client: an enum that is no list is refused, not taken apart. A string would "
+    "give an option for each of its characters."
+)
 OF_TYPE = (
     "With a `type` beside it, an enum keeps the values of that type. True is no integer, 2.0 is one; "
     "where nothing is left no value fits."
@@ -193,6 +197,10 @@ def test_enums(part: ModuleType) -> None:
     for wrong in nothing_fits:
         with expect_raises(UnsupportedSchemaError, f"schema_grammar({wrong})", why=OF_TYPE):
             part.schema_grammar(wrong)
+    no_lists: list[Any] = [{"enum": "ab"}, {"enum": 5}]
+    for wrong in no_lists:
+        with expect_raises(UnsupportedSchemaError, f"schema_grammar({wrong})", why=NO_LIST):
+            part.schema_grammar(wrong)
 
 
 @task("21.2")
@@ -239,7 +247,7 @@ def test_references(part: ModuleType) -> None:
 
 @task("21.2")
 def test_references_in_a_circle(part: ModuleType) -> None:
-    """A reference that leads back to itself is refused by its keyword, not followed for ever."""
+    """A reference to itself, to nothing, or that is no text is refused by its keyword."""
     tree = {"type": "array", "items": {"$ref": "#/$defs/tree"}}
     there = {"$defs": {"a": {"anyOf": [{"const": 1}, {"$ref": "#/$defs/b"}]},
                        "b": {"type": "array", "items": {"$ref": "#/$defs/a"}}}}  # fmt: skip
@@ -248,6 +256,7 @@ def test_references_in_a_circle(part: ModuleType) -> None:
         {"$ref": "#/$defs/a", **there},
         {"anyOf": [{"const": 1}, {"$ref": "#"}]},
         {"$ref": "#/$defs/none"},
+        {"$ref": ["#"]},
     ):
         note(f"schema_grammar({json.dumps(schema)})")
         try:

@@ -19,9 +19,10 @@ class Int8(Protocol):
 
         symmetric: the scale is the largest |w| / 127, there is no zero, codes are -127 to 127.
         Otherwise codes are -128 to 127, and the row's range, widened so that it holds 0, is spread over
-        all 256: scale = (high - low) / 255, and zero, a whole number, is where 0.0 lies: low comes to
-        code -128. Scales are rounded to float16 before anything is divided by them; one that is 0 then
-        becomes 1.
+        all 256: scale = (high - low) / 255, and zero is the code of 0.0, -128 - low / scale, rounded to
+        the nearest from -128 to 127. Scales are rounded to float16 before anything is divided by them;
+        one that is 0 then becomes 1. Under 6e-5 float16 has few digits left: with the rounded scale the
+        largest weight of a row may be more than 127 steps, and its code still ends at 127.
         """
         ...
 
@@ -51,8 +52,9 @@ class Int4(Protocol):
         """(scales [out] float16, zeros [out] int32) for one group of inputs, weights [out, group_size].
 
         symmetric: scale = the largest |w| / 7.5, and zero is 8. Otherwise the range of each row, widened
-        so that it holds 0, is spread over the codes 0 to 15: scale = (high - low) / 15, zero is the code
-        of 0.0, rounded to the nearest. Scales are rounded to float16 first; one that is 0 becomes 1.
+        so that it holds 0, is spread over the codes 0 to 15: scale = (high - low) / 15, and zero is the
+        code of 0.0, -low / scale, rounded to the nearest from 0 to 15. Scales are rounded to float16
+        first; one that is 0 becomes 1.
         """
         ...
 
@@ -61,7 +63,10 @@ class Int4(Protocol):
         ...
 
     def pack(self, codes: "Tensor", scales: "Tensor", zeros: "Tensor") -> "Int4Weight":
-        """codes [out, in], scales and zeros [groups, out], each zero 0 to 15, as they are stored."""
+        """codes [out, in], scales and zeros [groups, out], each zero 0 to 15, as they are stored.
+
+        The tensors of an `Int4Weight` are contiguous: kernels count on it.
+        """
         ...
 
     def unpack(self, weight: "Int4Weight") -> "tuple[Tensor, Tensor]":
@@ -95,7 +100,7 @@ class FusedInt4(Protocol):
 
     def product(self, x: "Tensor", weight: "Int4Weight") -> "Tensor":
         """As `Int4.product`, for a group size that is a multiple of 16. x: [rows, in], float16, bfloat16
-        or float32; its rows may have gaps. The weight's tensors are contiguous."""
+        or float32; its rows may have gaps. float32 is multiplied as float32, not as TF32."""
         ...
 
 
