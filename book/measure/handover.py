@@ -3,12 +3,15 @@
     python -m book.measure.handover
 
 The tutor. Streams decode while long prompts come at a steady pace: in a server that has all cores, in
-one that has half of them, and in a pair with half each, one that computes prompts and one that decodes.
-They take turns. A gap is the time between two tokens of a stream from when all of them have begun.
+one that has half of them, and in pairs with half each, one that computes prompts and one that decodes.
+One pair hands blocks over in shared memory, the other over TCP, as two hosts would, without a network
+between them. They take turns. A gap is the time between two tokens of a stream from when all of them
+have begun.
 """
 
 import json
 import random
+import socket
 import statistics
 import tempfile
 from contextlib import ExitStack
@@ -27,7 +30,7 @@ ROUNDS = 5
 STREAMS, STREAM_PROMPT, STREAM_TOKENS = 8, 24, 160
 PROMPTS, PROMPT_TOKENS, EVERY, FIRST = 4, 1500, 0.4, 0.3
 VOCAB = (300, 4000)
-SETTINGS = ("one server", "one with half", "two with half each")
+SETTINGS = ("one server", "one with half", "two with half each", "two over TCP")
 
 
 def main() -> None:
@@ -43,22 +46,17 @@ def main() -> None:
             return stack.enter_context(serving(config, *quiet))[0]
 
         urls = {SETTINGS[0]: start(cores), SETTINGS[1]: start(half)}
-        start(half, "--role=prefill", f"--handover={path}")
-        urls[SETTINGS[2]] = start(half, "--role=decode", f"--handover={path}")
+        for name, meet in zip(SETTINGS[2:], (path, f"127.0.0.1:{_free_port()}"), strict=True):
+            start(half, "--role=prefill", f"--handover={meet}")
+            urls[name] = start(half, "--role=decode", f"--handover={meet}")
         for number in range(-1, ROUNDS):
             for name, url in urls.items():
                 found = one_round(url, random.Random(f"round {number}"))
                 print(number, name, {key: f"{ms:.1f}" for key, ms in found.items()}, flush=True)
                 if number >= 0:  # the one before warms up
                     rounds[name].append(found)
-    pair = rounds[SETTINGS[2]]
-    ratios = {
-        name: {
-            key: [two[key] / one[key] for two, one in zip(pair, rounds[name], strict=True)]
-            for key in pair[0]
-        }
-        for name in SETTINGS[:2]
-    }
+    ratios = {name: _ratios(rounds[SETTINGS[2]], rounds[name]) for name in SETTINGS[:2]}
+    by_tcp = _ratios(rounds[SETTINGS[3]], rounds[SETTINGS[2]])
     workload = (
         f"{STREAMS} streams of {STREAM_TOKENS} tokens, and {PROMPTS} prompts of {PROMPT_TOKENS:,} "
         f"tokens, one every {EVERY:g} s; {ROUNDS} rounds; {cores} threads, or {half} in each"
@@ -74,8 +72,24 @@ def main() -> None:
             for name, own in ratios.items()
         },
         "pair_to_rounds": ratios,
+        "tcp_to_memory": {key: statistics.median(values) for key, values in by_tcp.items()},
+        "tcp_to_memory_rounds": by_tcp,
     }
     save(str(OUT), figures)
+
+
+def _ratios(ours: list[dict[str, float]], theirs: list[dict[str, float]]) -> dict[str, list[float]]:
+    """Of each figure, round by round."""
+    return {
+        key: [one[key] / other[key] for one, other in zip(ours, theirs, strict=True)]
+        for key in ours[0]
+    }
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port
 
 
 def one_round(url: str, random: random.Random) -> dict[str, float]:

@@ -140,6 +140,7 @@ def test_a_setting_that_cannot_hold_has_no_flag_and_is_refused(yaie: Yaie, name:
         "role": "decode",
         "handover": "a.sock",
         "handover_tokens": 9,
+        "handover_key_file": "a.key",
     }  # none holds without a role
     others: dict[str, Any] = {"step": True, "log_file": "a.log", "max_connections": 7}
     given, named = (apart, "role") if name in apart else ({name: others[name]}, name)

@@ -16,6 +16,7 @@ from yaie import EngineConfig, LLMEngine, SamplingParams
 from yaie.core.errors import ConfigError, EngineOverloadedError, YaieError
 from yaie.core.request import Request
 from yaie.engine.background.async_engine import AsyncEngine
+from yaie.engine.handover.address import TcpAddress, UnixAddress
 from yaie.engine.handover.role import Role
 from yaie.server.settings import ServerSettings
 from yaie.worker.deterministic import TiledAdapter
@@ -84,7 +85,9 @@ def test_it_logs_as_it_is_told(served: Callable[..., Seen], tmp_path: Path) -> N
 def test_role_and_handover(served: Callable[..., Seen], yaie: Yaie) -> None:
     assert served().role is None
     flags = ("--role", "decode", "--handover", "some/socket", "--handover-tokens", "7")
-    assert served(*flags).role == Role("decode", Path("some/socket"), 7)
+    assert served(*flags).role == Role("decode", UnixAddress(Path("some/socket")), 7)
+    between_hosts = served(*flags[:2], "--handover", "far:9000").role
+    assert between_hosts == Role("decode", TcpAddress("far", 9000), 64)
     assert "has no effect" in yaie("serve", "--handover", "some/socket").err
     assert "needs handover" in yaie("serve", "--role", "prefill").err
     assert "there is no folder some" in yaie("serve", *flags[2:4], "--role", "prefill").err
@@ -93,6 +96,21 @@ def test_role_and_handover(served: Callable[..., Seen], yaie: Yaie) -> None:
     assert "step does not go with role" in yaie("serve", *flags, "--step").err
     prefill = yaie("serve", *flags[2:], "--role", "prefill")
     assert "handover_tokens 7 has no effect" in prefill.err
+    assert "between 1 and 65535" in yaie("serve", *flags[:2], "--handover", "far:70000").err
+
+
+def test_the_secret_of_a_handover(served: Callable[..., Seen], yaie: Yaie, tmp_path: Path) -> None:
+    file = tmp_path / "key"
+    flags = ("--role", "decode", "--handover", "far:9000", "--handover-key-file", str(file))
+    assert "cannot read" in yaie("serve", *flags).err
+    file.write_text("short\n")
+    assert "has 5 bytes, and a secret needs 16" in yaie("serve", *flags).err
+    file.write_text(f"{'long' * 8}\n")
+    role = served(*flags).role
+    assert role is not None
+    assert role.secret == b"long" * 8
+    assert "longlong" not in repr(role)
+    assert "has no effect" in yaie("serve", *flags[4:]).err
 
 
 @pytest.fixture

@@ -33,6 +33,7 @@ SEEN_BY = {
     "role": f"{EFFECTS}::test_role_and_handover",
     "handover": f"{EFFECTS}::test_role_and_handover",
     "handover_tokens": f"{EFFECTS}::test_role_and_handover",
+    "handover_key_file": f"{EFFECTS}::test_the_secret_of_a_handover",
     "web": "tests/server/test_watch.py::test_without_the_page_there_is_neither",
     "step": "tests/server/test_watch.py::test_in_step_mode_the_engine_waits",
     "ssl_certfile": "tests/server/test_tls.py::test_certificate_is_what_clients_see",

@@ -14,6 +14,7 @@ import httpx
 import pytest
 
 from tests.cli.test_serve import address_in, server
+from tests.judges.programs import free_port
 from tests.server.conftest import within
 
 pytestmark = pytest.mark.slow
@@ -41,10 +42,10 @@ class Served:
 
 
 class Pair:
-    """Servers that meet at one socket."""
+    """Servers that meet at one address: a socket's path, or a host and a port."""
 
-    def __init__(self, model: str, path: Path, stack: ExitStack) -> None:
-        self.path, self._model, self._stack = path, model, stack
+    def __init__(self, model: str, address: str, stack: ExitStack) -> None:
+        self.address, self._model, self._stack = address, model, stack
 
     def start(self, *roles: str) -> list[Served]:
         """Side by side: each answers after seconds."""
@@ -54,7 +55,7 @@ class Pair:
                 "--role",
                 role,
                 "--handover",
-                str(self.path),
+                self.address,
                 "--num-blocks=64",
                 "--mine=none",
             )
@@ -65,10 +66,17 @@ class Pair:
 
 
 @pytest.fixture
-def pair(tiny_folder: str) -> Iterator[Pair]:
+def between_hosts() -> bool:
+    """Whether they meet over TCP."""
+    return False
+
+
+@pytest.fixture
+def pair(tiny_folder: str, between_hosts: bool) -> Iterator[Pair]:
     before = set(os.listdir(SHARED)) if SHARED.is_dir() else set()
     with tempfile.TemporaryDirectory(prefix="yaie-") as short, ExitStack() as stack:
-        yield Pair(tiny_folder, Path(short) / "blocks", stack)
+        address = f"127.0.0.1:{free_port()}" if between_hosts else str(Path(short) / "blocks")
+        yield Pair(tiny_folder, address, stack)
     after = set(os.listdir(SHARED)) if SHARED.is_dir() else set()
     assert not {name for name in after - before if "yaie" in name}
 
@@ -84,7 +92,7 @@ def same(one: dict[str, Any], other: dict[str, Any]) -> bool:
 def test_a_decode_server_goes_on_from_the_blocks_of_a_prefill_server(pair: Pair) -> None:
     prefill, decode = pair.start("prefill", "decode")
     # Whichever came first: the decode server finds the other one when it is there.
-    within(30, lambda: pair.path.exists())
+    within(30, lambda: Path(pair.address).exists())
     within(30, lambda: bool(decode.ask(prompt=os.urandom(60).hex())) and
            decode.metric("external_prefix_cache_hits_total") > 0)  # fmt: skip
     for wanted in ({"temperature": 0}, {"temperature": 1, "seed": 5}):
@@ -92,10 +100,11 @@ def test_a_decode_server_goes_on_from_the_blocks_of_a_prefill_server(pair: Pair)
     for one in (decode, prefill):
         one.process.send_signal(signal.SIGTERM)
         assert one.process.wait(30) == 0
-    assert not pair.path.exists()
+    assert not Path(pair.address).exists()
 
 
 @pytest.mark.nightly
+@pytest.mark.parametrize("between_hosts", [False, True], ids=["one host", "two hosts"])
 def test_a_killed_server_leaves_the_other_one_whole(pair: Pair) -> None:
     (prefill,) = pair.start("prefill")
     (decode,) = pair.start("decode")

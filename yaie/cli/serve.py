@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
@@ -68,9 +67,13 @@ def _role(config: EngineConfig, settings: ServerSettings) -> "Role | None":
     it, before anything is loaded."""
     if settings.role == "both":
         return None
+    from yaie.engine.handover.address import address_of
+    from yaie.engine.handover.greeting import secret_in
     from yaie.engine.handover.role import Role
 
-    role = Role(settings.role, Path(settings.handover or ""), settings.handover_tokens)
+    secret = secret_in(settings.handover_key_file) if settings.handover_key_file else None
+    address = address_of(settings.handover or "")
+    role = Role(settings.role, address, settings.handover_tokens, secret)
     role.check(config)
     return role
 

@@ -140,7 +140,8 @@ def _ray(server: ServerSettings, cluster: ClusterSettings, port: int) -> Iterato
     options = own if cluster.ray_address is None else {"address": cluster.ray_address}
     try:
         ray.init(namespace=APP, logging_level=logging.ERROR, **options)
-    except (ConnectionError, RuntimeError, ValueError) as error:
+    # On a machine that is too busy, Ray raises an Exception of no type of its own.
+    except Exception as error:  # noqa: BLE001
         raise ConfigError(
             f"Ray cannot be started or reached: {error}", param="ray_address"
         ) from None

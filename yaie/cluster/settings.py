@@ -23,6 +23,7 @@ NOT_HERE = {
     "role": "each replica computes prompts and decodes; for the two apart start yaie serve twice",
     "handover": "replicas hand no prompts over",
     "handover_tokens": "replicas hand no prompts over",
+    "handover_key_file": "replicas hand no prompts over",
 }
 """Settings of the server that do not hold for a cluster, and why."""
 

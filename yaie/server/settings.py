@@ -51,11 +51,14 @@ class ServerSettings:
     )
     handover: str | None = setting(
         None,
-        "Unix socket at which the two meet: prefill listens there, decode asks there.",
+        "Where prefill listens and decode asks: a Unix socket's path, or HOST:PORT between hosts.",
         panel=SERVER,
     )
     handover_tokens: int = setting(
         64, "decode computes a prompt itself that lacks fewer tokens in its cache.", panel=SERVER
+    )
+    handover_key_file: str | None = setting(
+        None, "A file with a secret that both must know to hand blocks over.", panel=SERVER
     )
     web: bool = setting(
         True, "The page at /, on which to chat and to watch the engine.", panel=SERVER
@@ -142,14 +145,15 @@ class ServerSettings:
     def _check_role(self) -> None:
         least = self.handover_tokens
         require(least >= 1, "handover_tokens", "must be at least 1", least)
-        if self.role == "both" and self.handover is not None:
-            raise ConfigError(
-                f"handover {self.handover!r} has no effect here: add role 'prefill' or 'decode'",
-                param="handover",
-            )
+        for name in ("handover", "handover_key_file"):
+            if self.role == "both" and (given := getattr(self, name)) is not None:
+                raise ConfigError(
+                    f"{name} {given!r} has no effect here: add role 'prefill' or 'decode'",
+                    param=name,
+                )
         if self.role != "both" and not self.handover:
             raise ConfigError(
-                f"role {self.role!r} needs handover, the path of a socket that both servers name",
+                f"role {self.role!r} needs handover, a socket's path or HOST:PORT, the same for both",
                 param="handover",
             )
         if (

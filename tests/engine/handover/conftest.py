@@ -9,14 +9,18 @@ from typing import Any
 
 import pytest
 
+from tests.engine.mixed import add_all, run
 from tests.models.tiny import tiny_model
-from yaie import LLMEngine
+from yaie import LLMEngine, SamplingParams
 from yaie.core.config import EngineConfig
+from yaie.core.request import Request
 from yaie.engine.background.engine_thread import EngineThread
 from yaie.engine.background.messages import Command, Event, Stop
+from yaie.engine.handover.address import Address, UnixAddress
 from yaie.engine.handover.role import Role
 
 SECONDS = 60.0
+GREEDY = SamplingParams(temperature=0, max_tokens=8, ignore_eos=True)
 
 
 @pytest.fixture(scope="module")
@@ -31,19 +35,42 @@ def path() -> Iterator[Path]:
         yield Path(short) / "blocks"
 
 
+@pytest.fixture
+def address(path: Path) -> Address:
+    """Where the servers meet."""
+    return UnixAddress(path)
+
+
 def make(folder: str, role: Role | None = None, **settings: Any) -> LLMEngine:
-    defaults: dict[str, Any] = {"num_blocks": 300, "mine": "none", "device": "cpu"}
+    defaults: dict[str, Any] = {"num_blocks": 300, "mine": "none", "device": "cpu", "threads": 1}
     engine = LLMEngine(EngineConfig(model=folder, **(defaults | settings)))
     if role is not None:
         role.take(engine)
     return engine
 
 
+@pytest.fixture(scope="module")
+def alone(folder: str) -> list[Request]:
+    """What one engine gives."""
+    engine = make(folder)
+    requests = add_all(engine)
+    run(engine)
+    return requests
+
+
+def ask(engine: LLMEngine, prompt: list[int]) -> Request:
+    (request,) = engine.add_request(prompt, GREEDY)
+    run(engine)
+    return request
+
+
 class PrefillServer:
     """An engine of role prefill, on its thread."""
 
-    def __init__(self, folder: str, path: Path, **settings: Any) -> None:
-        role = Role("prefill", path, 1)
+    def __init__(
+        self, folder: str, address: Address, secret: bytes | None, **settings: Any
+    ) -> None:
+        role = Role("prefill", address, 1, secret)
         self._thread = EngineThread(lambda: make(folder, role, **settings))
         self._told = threading.Event()
         self.events: list[Event] = []
@@ -68,12 +95,12 @@ class PrefillServer:
 
 
 @pytest.fixture
-def prefill(folder: str, path: Path) -> Iterator[Callable[..., PrefillServer]]:
+def prefill(folder: str, address: Address) -> Iterator[Callable[..., PrefillServer]]:
     """Start a prefill server with these settings."""
     made: list[PrefillServer] = []
 
-    def start(**settings: Any) -> PrefillServer:
-        made.append(PrefillServer(folder, path, **settings))
+    def start(secret: bytes | None = None, **settings: Any) -> PrefillServer:
+        made.append(PrefillServer(folder, address, secret, **settings))
         return made[-1]
 
     yield start
@@ -82,12 +109,12 @@ def prefill(folder: str, path: Path) -> Iterator[Callable[..., PrefillServer]]:
 
 
 @pytest.fixture
-def decode(folder: str, path: Path) -> Iterator[Callable[..., LLMEngine]]:
+def decode(folder: str, address: Address) -> Iterator[Callable[..., LLMEngine]]:
     """An engine of role decode, whose prefill server has been started."""
     made: list[LLMEngine] = []
 
-    def start(least_tokens: int = 1, **settings: Any) -> LLMEngine:
-        made.append(make(folder, Role("decode", path, least_tokens), **settings))
+    def start(least_tokens: int = 1, secret: bytes | None = None, **settings: Any) -> LLMEngine:
+        made.append(make(folder, Role("decode", address, least_tokens, secret), **settings))
         return made[-1]
 
     yield start

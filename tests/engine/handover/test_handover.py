@@ -2,15 +2,17 @@
 
 import json
 import os
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from tests.engine.handover.conftest import PrefillServer, make, until
+from tests.engine.handover.conftest import GREEDY, PrefillServer, ask, until
 from tests.engine.mixed import LONG, add_all, expect_same, run
 from yaie import LLMEngine, SamplingParams
 from yaie.core.config import EngineConfig
@@ -18,21 +20,15 @@ from yaie.core.errors import ConfigError
 from yaie.core.request import FinishReason, Request
 from yaie.engine.background.messages import Failed, Recorded, Unwatch, Watch
 from yaie.engine.handover import decode as deciding
-from yaie.engine.handover.channel import Channel, connected, listening
+from yaie.engine.handover import link as linking
+from yaie.engine.handover.address import Address, UnixAddress
+from yaie.engine.handover.channel import Channel
+from yaie.engine.handover.greeting import greet
+from yaie.engine.handover.layout import layout_of
 from yaie.engine.handover.role import Role
 
 Prefill = Callable[..., PrefillServer]
 Decode = Callable[..., LLMEngine]
-GREEDY = SamplingParams(temperature=0, max_tokens=8, ignore_eos=True)
-
-
-@pytest.fixture(scope="module")
-def alone(folder: str) -> list[Request]:
-    """What one engine gives."""
-    engine = make(folder)
-    requests = add_all(engine)
-    run(engine)
-    return requests
 
 
 @pytest.mark.parametrize(
@@ -54,12 +50,6 @@ def test_tokens_and_log_probabilities_are_those_of_one_engine(
     assert engine.stats()["handovers"] > 0
     until(lambda: server.engine.stats()["used_blocks"] == 0)
     server.engine.check()
-
-
-def ask(engine: LLMEngine, prompt: list[int]) -> Request:
-    (request,) = engine.add_request(prompt, GREEDY)
-    run(engine)
-    return request
 
 
 def test_only_blocks_that_lack_are_handed_over(prefill: Prefill, decode: Decode) -> None:
@@ -149,21 +139,25 @@ def test_when_the_prefill_server_goes_prompts_are_computed_here(
 def test_a_prefill_server_that_comes_later_is_found(
     prefill: Prefill, decode: Decode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(deciding, "AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr(linking, "AGAIN_SECONDS", 0.01)
     engine = decode()
     ask(engine, LONG[:40])
     assert engine.stats()["handovers"] == 0
     prefill()
+    until(lambda: engine.stats()["handover_linked"] == 1)
     ask(engine, LONG[20:70])
     assert engine.stats()["handovers"] == 1
 
 
-def test_a_prefill_server_takes_no_nonsense(prefill: Prefill, decode: Decode, path: Path) -> None:
+def test_a_prefill_server_takes_no_nonsense(
+    prefill: Prefill, decode: Decode, address: Address
+) -> None:
     server = prefill()
-    connection = connected(path)
-    assert connection is not None
+    wire = address.connect()
+    greet(wire, layout_of(server.engine.model, 16), None)
     told: list[dict[str, Any]] = []
-    channel = Channel(connection, lambda c, m, f: told.append(m), lambda c: None)
+    channel = Channel(wire, 0, lambda c, m, d: told.append(m), lambda c: None)
+    channel.start()
     for message in (
         {"prompt": 1, "tokens": ["a"], "first": 0},
         {"prompt": 2, "tokens": [3], "first": -1},
@@ -198,15 +192,22 @@ def test_who_watches_a_prefill_server_sees_its_own_requests_alone(
 
 
 class Silent:
-    """A prefill server that answers what it is told to answer."""
+    """A prefill server that answers what it is told to answer, to one decode server."""
 
-    def __init__(self, path: Path, answer: Callable[[Channel, dict[str, Any]], None]) -> None:
-        self._listener = listening(path)
+    def __init__(self, address: Address, answer: Callable[[Channel, dict[str, Any]], None]) -> None:
+        self._address, self._listener = address, address.listen()
         self._answer = answer
+        threading.Thread(target=self._accept).start()
 
-    def accept(self) -> None:
+    def _accept(self) -> None:
         connection, _ = self._listener.accept()
-        self.channel = Channel(connection, lambda c, m, f: self._answer(c, m), lambda c: None)
+        wire = self._address.wire(connection)
+        wire.receive(0)
+        wire.send({"refused": "", "number": "", "proof": ""})
+        wire.receive(0)
+        wire.send({"refused": ""})
+        self.channel = Channel(wire, 0, lambda c, m, d: self._answer(c, m), lambda c: None)
+        self.channel.start()
 
     def close(self) -> None:
         self.channel.close()
@@ -215,22 +216,18 @@ class Silent:
 
 @pytest.mark.parametrize("answer", ["nothing", "failed", "nonsense"])
 def test_a_prompt_that_does_not_come_is_computed_here(
-    decode: Decode, path: Path, monkeypatch: pytest.MonkeyPatch, answer: str
+    decode: Decode, address: Address, monkeypatch: pytest.MonkeyPatch, answer: str
 ) -> None:
-    monkeypatch.setattr(deciding, "HELLO_SECONDS", 0.0)
     monkeypatch.setattr(deciding, "LONGEST_SECONDS", 0.05)
 
     def said(channel: Channel, message: dict[str, Any]) -> None:
         if "prompt" in message and answer == "failed":
             channel.send({"failed": message["prompt"], "why": "no room"})
         elif "prompt" in message and answer == "nonsense":
-            channel.send(
-                {"blocks": message["prompt"], "bytes": 3}, os.open(path.parent, os.O_RDONLY)
-            )
+            channel.send({"blocks": message["prompt"]}, np.zeros(3, dtype=np.uint8))
 
-    server = Silent(path, said)
+    server = Silent(address, said)
     engine = decode()
-    server.accept()
     assert ask(engine, LONG[:40]).num_output_tokens == GREEDY.max_tokens
     assert engine.stats()["handover_failures"] == 1
     server.close()
@@ -278,13 +275,13 @@ def test_what_does_not_go_together_is_refused_by_name(path: Path, settings: dict
     (name,) = settings
     for kind in ("prefill", "decode"):
         with pytest.raises(ConfigError, match=f"{name} .* does not go with role '{kind}'"):
-            Role(kind, path, 1).check(EngineConfig(**settings))  # type: ignore[arg-type]
+            Role(kind, UnixAddress(path), 1).check(EngineConfig(**settings))  # type: ignore[arg-type]
 
 
 def test_a_path_that_cannot_be_listened_at_is_refused(prefill: Prefill, path: Path) -> None:
     def refused(other: Path) -> str:
         with pytest.raises(ConfigError) as error:
-            Role("prefill", other, 1).check(EngineConfig())
+            Role("prefill", UnixAddress(other), 1).check(EngineConfig())
         return str(error.value)
 
     prefill()
@@ -294,7 +291,8 @@ def test_a_path_that_cannot_be_listened_at_is_refused(prefill: Prefill, path: Pa
     plain.touch()
     assert "no socket" in refused(plain)
     assert "too long" in refused(path.parent / ("x" * 104))
-    assert connected(path.parent / "nobody") is None
+    with pytest.raises(FileNotFoundError):
+        UnixAddress(path.parent / "nobody").connect()
 
 
 def test_the_socket_is_for_this_user_alone_and_goes_with_its_server(

@@ -7,31 +7,25 @@ blocks have been stored, and just the same when they do not come: then it comput
 import contextlib
 import itertools
 import logging
-import os
-import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from yaie.core.errors import ConfigError, YaieError
 from yaie.core.output import RequestOutput
 from yaie.core.request import FailureKind, FinishReason, Request, RequestStatus
-from yaie.engine.handover.channel import Channel, Message, connected, mapped
+from yaie.engine.handover.address import Address
+from yaie.engine.handover.channel import Channel
+from yaie.engine.handover.link import Link
 from yaie.engine.handover.store import BlockStore
+from yaie.engine.handover.wire import Data, Message
 
 logger = logging.getLogger(__name__)
 
 LONGEST_SECONDS = 30.0
 """That a prompt may take elsewhere."""
-AGAIN_SECONDS = 1.0
-"""Between two attempts to reach the prefill server."""
-HELLO_SECONDS = 5.0
 IDLE_SECONDS = 0.005
 """How long a step without anything to compute waits for blocks."""
 
@@ -40,6 +34,7 @@ IDLE_SECONDS = 0.005
 class Waiting:
     """A prompt that is asked for. requests: those of it that are not aborted."""
 
+    channel: Channel
     number: int
     requests: list[Request]
     tokens: list[int]
@@ -49,11 +44,12 @@ class Waiting:
 
 @dataclass(slots=True)
 class Arrived:
-    """What came for a prompt; number None: nothing comes any more, for any. data: None if it failed."""
+    """What came for a prompt; number None: nothing comes any more by this channel. data: None if it
+    failed."""
 
     channel: Channel
     number: int | None
-    data: NDArray[np.uint8] | None = None
+    data: Data | None = None
 
 
 class DecodeSide:
@@ -64,35 +60,30 @@ class DecodeSide:
         store: BlockStore,
         queue: Callable[[Request], None],
         layout: dict[str, Any],
-        path: Path,
+        address: Address,
         least_tokens: int,
+        secret: bytes | None = None,
     ) -> None:
-        """queue: queues a request. path: of the prefill server's socket. least_tokens: what
-        lacks fewer in the cache is computed here.
+        """queue: queues a request. address: where the prefill server listens. least_tokens: what
+        lacks fewer in the cache is computed here. secret: what both servers must know.
 
-        Raises ConfigError if a prefill server answers whose blocks would not fit.
+        Raises ConfigError if a prefill server answers that does not fit.
         """
         self._store = store
         self._queue = queue
-        self._layout = layout
-        self._path = path
         self._least_tokens = least_tokens
         self._numbers = itertools.count()
         self._waiting: dict[int, Waiting] = {}
         self._arrived: SimpleQueue[Arrived] = SimpleQueue()
-        self._channel: Channel | None = None
-        self._tried = float("-inf")
-        self._refused = ""
-        self._greeted = threading.Event()
         self._counts = {"handovers": 0.0, "handover_blocks": 0.0, "handover_failures": 0.0}
-        if self._connect() is None:
-            logger.warning(
-                "no prefill server listens at %s: prompts are computed here until one does", path
-            )
-        elif self._greeted.wait(HELLO_SECONDS) and self._refused:
+        sizes = store.machine().sizes
+        most_data = sizes.num_blocks * sizes.bytes_per_block
+        self._link = Link(address, layout, secret, most_data, self._received, self._ended)
+        self._link.start()
+        if why := self._link.refused:
             self.close()
             raise ConfigError(
-                f"the prefill server at {path} cannot help: {self._refused}", param="handover"
+                f"the prefill server at {address} cannot help: {why}", param="handover"
             )
 
     # --- see `Handover` ---
@@ -114,12 +105,12 @@ class DecodeSide:
         first = self._store.cached(head)
         if first >= wanted or len(tokens) - first * self._store.block_size < self._least_tokens:
             return False
-        channel = self._connect()
+        channel = self._link.channel
         if channel is None:
             return False
         number = next(self._numbers)
         self._waiting[number] = Waiting(
-            number, list(requests), list(tokens), first, time.monotonic()
+            channel, number, list(requests), list(tokens), first, time.monotonic()
         )
         channel.send({"prompt": number, "tokens": list(tokens), "first": first})
         return True
@@ -148,11 +139,11 @@ class DecodeSide:
 
     def stats(self) -> dict[str, float]:
         tokens = self._counts["handover_blocks"] * self._store.block_size
-        return self._counts | {"external_tokens": tokens}
+        linked = float(self._link.channel is not None)
+        return self._counts | {"external_tokens": tokens, "handover_linked": linked}
 
     def close(self) -> None:
-        if self._channel is not None:
-            self._channel.close()
+        self._link.close()
 
     # --- on the engine's thread ---
 
@@ -175,19 +166,17 @@ class DecodeSide:
 
     def _take(self, arrived: Arrived) -> list[RequestOutput]:
         if arrived.number is None:
-            if arrived.channel is not self._channel:
-                return []  # of a connection before this one, whose prompts have been settled
-            self._channel = None
-            if self._waiting:
+            lost = [one for one in self._waiting.values() if one.channel is arrived.channel]
+            if lost:
                 logger.warning(
-                    "the prefill server is gone: %d prompts are computed here", len(self._waiting)
+                    "the prefill server is gone: %d prompts are computed here", len(lost)
                 )
-            settled = [self._settled(waiting, None) for waiting in list(self._waiting.values())]
+            settled = [self._settled(waiting, None) for waiting in lost]
             return [output for outputs in settled for output in outputs]
         waiting = self._waiting.get(arrived.number)
         return [] if waiting is None else self._settled(waiting, arrived.data)
 
-    def _settled(self, waiting: Waiting, data: NDArray[np.uint8] | None) -> list[RequestOutput]:
+    def _settled(self, waiting: Waiting, data: Data | None) -> list[RequestOutput]:
         """Store what came, if anything did, and queue the requests."""
         del self._waiting[waiting.number]
         count = self._store.wanted(waiting.tokens) - waiting.first
@@ -213,49 +202,22 @@ class DecodeSide:
         return outputs
 
     def _drop(self, waiting: Waiting) -> None:
-        """Nobody waits for this prompt any more."""
-        if self._channel is not None:
-            self._channel.send({"drop": waiting.number})
-
-    def _connect(self) -> Channel | None:
-        """The prefill server, if it can be reached and has not refused."""
-        if self._channel is not None or self._refused:
-            return None if self._refused else self._channel
-        now = time.monotonic()
-        if now - self._tried < AGAIN_SECONDS:
-            return None
-        self._tried = now
-        if (connection := connected(self._path)) is not None:
-            self._channel = Channel(connection, self._received, self._ended)
-            self._channel.send({"hello": self._layout})
-        return self._channel
+        """No request waits for this prompt any more."""
+        waiting.channel.send({"drop": waiting.number})
 
     # --- on other threads ---
 
-    def _received(self, channel: Channel, message: Message, file: int | None) -> None:
+    def _received(self, channel: Channel, message: Message, data: Data | None) -> None:
         match message:
-            case {"hello": dict(), "refused": str(why)}:
-                if why:
-                    logger.error("the prefill server refuses: %s", why)
-                    self._refused = why
-                    channel.close()
-                self._greeted.set()
-            case {"blocks": int(number), "bytes": int(size)} if file is not None:
-                data: NDArray[np.uint8] | None = None
-                with contextlib.suppress(ValueError, OSError):
-                    data = mapped(file, size)
+            case {"blocks": int(number)} if data is not None:
                 self._arrived.put(Arrived(channel, number, data))
-                return
             case {"failed": int(number), "why": str(why)}:
                 logger.warning("the prefill server did not compute a prompt: %s", why)
                 self._arrived.put(Arrived(channel, number))
             case _:
                 logger.warning("the prefill server sent a message that has no meaning")
-        if file is not None:
-            os.close(file)
 
     def _ended(self, channel: Channel) -> None:
-        self._greeted.set()
         self._arrived.put(Arrived(channel, None))
 
 

@@ -4,9 +4,9 @@ import contextlib
 import logging
 import socket
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
@@ -14,14 +14,20 @@ from yaie.core.errors import YaieError
 from yaie.core.output import RequestOutput
 from yaie.core.params import SamplingParams
 from yaie.core.request import FinishReason, Request
-from yaie.engine.handover.channel import Channel, Message, listening, shared
-from yaie.engine.handover.layout import difference
+from yaie.engine.handover.address import Address
+from yaie.engine.handover.channel import Channel
+from yaie.engine.handover.greeting import RefusedError, welcome
 from yaie.engine.handover.store import BlockStore
+from yaie.engine.handover.wire import Data, Message, Wire
 
 logger = logging.getLogger(__name__)
 
 ONE_TOKEN = SamplingParams(temperature=0.0, max_tokens=1, ignore_eos=True)
 """The prompt is computed when its first token has been drawn, which the other side draws for itself."""
+MOST_CONNECTIONS = 64
+"""Decode servers at a time; more have to wait."""
+PAUSE_SECONDS = 0.1
+"""After a connection that could not be accepted, for want of files for instance."""
 
 
 @dataclass(slots=True)
@@ -52,20 +58,29 @@ class PrefillSide:
         store: BlockStore,
         queue: Callable[[list[int], SamplingParams], list[Request]],
         layout: dict[str, Any],
-        path: Path,
+        address: Address,
+        secret: bytes | None = None,
     ) -> None:
-        """queue: makes and queues the requests of a prompt. path: where to listen. Raises ConfigError
-        if that cannot be done."""
+        """queue: makes and queues the requests of a prompt. address: where to listen. secret: what both
+        servers must know. Raises ConfigError if it cannot listen there."""
         self._store = store
         self._queue = queue
         self._layout = layout
-        self._path = path
+        self._address = address
+        self._secret = secret
         self._inbox: SimpleQueue[Asked | Dropped] = SimpleQueue()
         self._running: dict[str, Asked] = {}
-        self._channels: set[Channel] = set()
+        self._connections: set[Wire] = set()
+        self._is_closed = False
         self._wake: Callable[[], None] = lambda: None
         self._counts = {"handovers": 0.0, "handover_blocks": 0.0, "handover_failures": 0.0}
-        self._listener = listening(path)
+        self._listener = address.listen()
+        if secret is None and not address.is_private:
+            logger.warning(
+                "every host that reaches %s can have prompts computed: give both servers a "
+                "--handover-key-file, or keep the network private",
+                address,
+            )
         threading.Thread(target=self._accept, name="yaie-blocks", daemon=True).start()
 
     # --- see `Handover` ---
@@ -96,13 +111,13 @@ class PrefillSide:
         return dict(self._counts)
 
     def close(self) -> None:
+        self._is_closed = True
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
-        with contextlib.suppress(OSError):
-            self._path.unlink()
-        for channel in list(self._channels):
-            channel.close()
+        self._address.remove()
+        for wire in list(self._connections):
+            wire.end()
 
     # --- on the engine's thread ---
 
@@ -146,7 +161,7 @@ class PrefillSide:
         count = self._store.wanted(asked.tokens) - asked.first
         self._counts["handovers"] += 1
         self._counts["handover_blocks"] += count
-        asked.channel.send({"blocks": asked.number, "bytes": len(data)}, shared(data))
+        asked.channel.send({"blocks": asked.number}, data)
 
     def _refuse(self, asked: Asked, why: str) -> None:
         self._counts["handover_failures"] += 1
@@ -155,17 +170,43 @@ class PrefillSide:
     # --- on other threads ---
 
     def _accept(self) -> None:
-        with contextlib.suppress(OSError):  # it is closed
-            while True:
+        while not self._is_closed:
+            try:
                 connection, _ = self._listener.accept()
-                self._channels.add(Channel(connection, self._received, self._ended))
+            except OSError as error:
+                if not self._is_closed:
+                    logger.warning("a decode server could not connect: %s", error)
+                    time.sleep(PAUSE_SECONDS)
+                continue
+            if len(self._connections) >= MOST_CONNECTIONS:
+                logger.warning("%d decode servers are connected: one more is not", MOST_CONNECTIONS)
+                connection.close()
+                continue
+            wire = self._address.wire(connection)
+            self._connections.add(wire)
+            threading.Thread(
+                target=self._greet, args=(wire,), name="yaie-blocks-hello", daemon=True
+            ).start()
 
-    def _received(self, channel: Channel, message: Message, file: int | None) -> None:
+    def _greet(self, wire: Wire) -> None:
+        try:
+            welcome(wire, self._layout, self._secret)
+        except (RefusedError, OSError, EOFError, ValueError) as error:
+            if not isinstance(error, EOFError):  # a caller who hangs up says nothing
+                logger.warning("a decode server was refused: %s", error)
+            self._connections.discard(wire)
+            wire.close()
+            return
+
+        def ended(channel: Channel) -> None:
+            self._connections.discard(wire)
+            self._inbox.put(Dropped(channel, None))
+            self._wake()
+
+        Channel(wire, 0, self._received, ended).start()
+
+    def _received(self, channel: Channel, message: Message, data: Data | None) -> None:
         match message:
-            case {"hello": dict(theirs)}:
-                if why := difference(self._layout, theirs):
-                    logger.warning("a decode server was refused: %s", why)
-                channel.send({"hello": self._layout, "refused": why})
             case {"prompt": int(number), "tokens": list(tokens), "first": int(first)} if (
                 first >= 0 and all(type(token) is int for token in tokens)
             ):
@@ -176,8 +217,3 @@ class PrefillSide:
                 self._wake()
             case _:
                 logger.warning("a decode server sent a message that has no meaning")
-
-    def _ended(self, channel: Channel) -> None:
-        self._channels.discard(channel)
-        self._inbox.put(Dropped(channel, None))
-        self._wake()

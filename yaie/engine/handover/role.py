@@ -1,13 +1,12 @@
 """Which part an engine has in a handover, and what does not go together with it."""
 
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from yaie.core.config import EngineConfig
 from yaie.core.errors import ConfigError
 from yaie.core.request import Request
-from yaie.engine.handover.channel import check_free, check_path
+from yaie.engine.handover.address import Address
 
 if TYPE_CHECKING:
     from yaie.engine.llm_engine import LLMEngine
@@ -17,12 +16,13 @@ ONE_RANK = "runs on one rank as yet: leave it out"
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """kind: which side. path: of the socket at which the prefill side listens. least_tokens: the decode
-    side computes a prompt itself that lacks fewer in its cache."""
+    """kind: which side. address: where the prefill side listens. least_tokens: the decode side computes
+    a prompt itself that lacks fewer in its cache. secret: what both servers must know."""
 
     kind: Literal["prefill", "decode"]
-    path: Path
+    address: Address
     least_tokens: int
+    secret: bytes | None = field(default=None, repr=False)
 
     def check(self, config: EngineConfig) -> None:
         """Raise ConfigError, before anything is loaded, for what does not go together."""
@@ -41,9 +41,9 @@ class Role:
                     f"{name} {given!r} does not go with role {self.kind!r}, which {why}", param=name
                 )
         if self.kind == "prefill":
-            check_free(self.path)
+            self.address.check_free()
         else:
-            check_path(self.path)
+            self.address.check()
 
     def take(self, engine: "LLMEngine") -> None:
         """Put this side before the engine's step loop. Raises ConfigError."""
@@ -61,6 +61,10 @@ class Role:
             engine.machine_parts.core.add_request(request)
 
         if self.kind == "prefill":
-            engine.handover = PrefillSide(store, engine.add_request, layout, self.path)
+            engine.handover = PrefillSide(
+                store, engine.add_request, layout, self.address, self.secret
+            )
         else:
-            engine.handover = DecodeSide(store, queue, layout, self.path, self.least_tokens)
+            engine.handover = DecodeSide(
+                store, queue, layout, self.address, self.least_tokens, self.secret
+            )
