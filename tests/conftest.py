@@ -1,5 +1,6 @@
 """What every test run has in common."""
 
+import gc
 import os
 import random
 import signal
@@ -66,6 +67,17 @@ def pytest_configure(config: pytest.Config) -> None:
     config.option.randomly_reset_seed = False  # another order each time, but the same numbers
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """What is collected stays to the end: looking there for garbage, again and again, finds none."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(trylast=True)  # what is deselected is gone by then

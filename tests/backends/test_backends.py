@@ -73,10 +73,12 @@ def test_triton_interpreted_gives_the_tokens_of_pytorch(plain: list[list[int]]) 
 
 
 @pytest.mark.slow
-def test_padded_steps_give_the_tokens_of_pytorch(plain: list[list[int]]) -> None:
-    """Three requests in steps of four rows, by kernels: what a GPU replays."""
+def test_padded_steps_give_the_tokens_of_pytorch(tmp_path: Path) -> None:
+    """Three requests in steps of four rows, by kernels: what a GPU replays. On a small model, since each
+    size of step runs once before."""
     pytest.importorskip("triton")
-    assert few_tokens("triton", graphs="padded") == plain
+    folder = tiny_model("llama", tmp_path / "llama")
+    assert few_tokens("triton", folder, graphs="padded") == few_tokens("torch", folder)
 
 
 @pytest.mark.slow

@@ -1,10 +1,9 @@
 """Opening the book's pages as a reader does, and noting what goes wrong."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
@@ -25,17 +24,6 @@ LAPTOP = {"width": 1280, "height": 800}
 LISTED = re.compile(r"\]\((?P<page>[\w/-]+)\.md\)")
 
 PAGES = [found["page"] for found in LISTED.finditer((SOURCE / "SUMMARY.md").read_text("utf-8"))]
-
-
-def nightly_but(always: Iterable[Any], every: Iterable[Any]) -> list[Any]:
-    """All of them, for a parametrised test of which CI runs only some; a tuple is several arguments."""
-    chosen = set(always)
-    return [
-        one
-        if one in chosen
-        else pytest.param(*(one if isinstance(one, tuple) else (one,)), marks=pytest.mark.nightly)
-        for one in every
-    ]
 
 
 def pages_with(directive: str) -> list[tuple[str, str]]:

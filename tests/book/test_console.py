@@ -5,7 +5,7 @@ import pytest
 from book.tools.blocks import ConsoleError, chapters, read_chapter
 from book.tools.console import difference, matches
 from book.tools.sandbox import run_chapter
-from tests.book.reading import nightly_but
+from tests.marks import nightly_but
 
 MOST_COMMANDS = 6  # of a chapter: the whole suite has to stay short
 
@@ -17,8 +17,9 @@ def runs_something(chapter: str) -> bool:
         return True  # for the test to say
 
 
-ALWAYS = ("index", "cli", "http-reference", "paged-cache")
-"""What CI runs too: the first steps, a server, and one chapter of a lab. All of them take minutes."""
+ALWAYS = ("index", "http-reference", "paged-cache")
+"""What CI runs too: the first steps, a server, and one chapter of a lab. All of them take minutes. What
+the page `cli` has, `tests/cli` tests."""
 RUNNING = [name for name in chapters() if runs_something(name)]
 
 

@@ -5,7 +5,8 @@ from playwright.sync_api import Locator, Page, expect
 
 from book.tools.figures import load_figure
 from book.tools.quizzes import load_quiz
-from tests.book.reading import ONE_AND_OTHERS, nightly_but, pages_with, reading
+from tests.book.reading import ONE_AND_OTHERS, pages_with, reading
+from tests.marks import nightly_but
 
 FIGURES = pages_with("figure")
 QUIZZES = pages_with("quiz")

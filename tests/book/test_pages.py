@@ -3,7 +3,8 @@
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
-from tests.book.reading import ONE_AND_OTHERS, PAGES, PHONE, nightly_but, reading
+from tests.book.reading import ONE_AND_OTHERS, PAGES, PHONE, reading
+from tests.marks import nightly_but
 
 WCAG = {
     "runOnly": {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]},

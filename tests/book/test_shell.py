@@ -8,15 +8,15 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Locator, Page, expect
 
 from book.tools.figures import load_figure
-from tests.book.reading import LAPTOP, ONE_AND_OTHERS, nightly_but, pages_with, reading
+from tests.book.reading import LAPTOP, ONE_AND_OTHERS, pages_with, reading
 from tests.book.test_pages import TO_THEME, WCAG
+from tests.marks import nightly_but
 
 FIGURES = pages_with("figure")
 FEW = nightly_but(FIGURES[:3], FIGURES)
 MANY = nightly_but(FIGURES[::5], FIGURES)  # a visit takes seconds: CI has time for some of them
 SMALL_PHONE = {"width": 390, "height": 844}
-MENU = 50  # px of mdBook's bar, which stays at the top
-LEAST_TEXT = 12  # px
+MENU, LEAST_TEXT = 50, 12  # px: of mdBook's bar, which stays at the top, and of letters
 
 # Goes through all states; of each, the heights of stage and text, and what is drawn.
 ALL_STATES = """async (figure) => {

@@ -18,11 +18,13 @@ import psutil
 import pytest
 
 from tests.cli.test_serve import ROOT, address_in
+from tests.marks import nightly_but
 from tests.server.conftest import within
 from yaie.server.listen import listen
 
 pytestmark = pytest.mark.slow
 LONG: dict[str, Any] = {"prompt": "hello", "max_tokens": 900, "ignore_eos": True, "stream": True}
+DRIVERS = ("--engine-process", "--no-engine-process")
 GONE_SECONDS = 15.0
 """In which a server ends when a rank is lost."""
 
@@ -125,7 +127,7 @@ def expect_end(server: Served, why: str, began: float) -> None:
     assert re.search(why, server.said()), server.said()
 
 
-@pytest.mark.parametrize("driver", ["--no-engine-process", "--engine-process"])
+@pytest.mark.parametrize("driver", nightly_but(DRIVERS[:1], DRIVERS))
 def test_a_rank_that_is_killed_ends_streams_with_an_error_and_the_server(
     tiny_folder: str, tmp_path: Path, driver: str
 ) -> None:

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from typing import Any
 
 import psutil
 import pytest
@@ -22,6 +23,7 @@ from tests.grader.hostile import (
     verdicts,
     why,
 )
+from tests.marks import nightly_but
 from yaie.curriculum.manifest import ROOT
 
 TOP = "import torch"  # not in the test, whose time it would take
@@ -103,7 +105,18 @@ HARMLESS = {
 }
 
 
-@pytest.mark.parametrize("deed", IN_PROCESS)
+NIGHTLY = {
+    "KeyboardInterrupt", "recursion", "abort", "kill", "a loop", "a sleep",
+    "changes folder and environment", "leaves a thread behind",
+}  # fmt: skip
+"""Each has a harder relation above, which CI tries as well."""
+
+
+def cases(deeds: dict[str, Any]) -> list[Any]:
+    return nightly_but(deeds.keys() - NIGHTLY, deeds)
+
+
+@pytest.mark.parametrize("deed", cases(IN_PROCESS))
 def test_what_a_part_raises_is_the_verdict_of_its_task_alone(tmp_path, deed):
     code, problem, line = IN_PROCESS[deed]
     result = grade_quickly(part_with(tmp_path, code, top=TOP if "torch" in code else ""))
@@ -114,7 +127,7 @@ def test_what_a_part_raises_is_the_verdict_of_its_task_alone(tmp_path, deed):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("deed", DEADLY)
+@pytest.mark.parametrize("deed", cases(DEADLY))
 def test_the_death_of_a_worker_is_the_verdict_of_its_task_alone(tmp_path, deed):
     code, problem, line = DEADLY[deed]
     result = grade_quickly(part_with(tmp_path, code))
@@ -125,7 +138,7 @@ def test_the_death_of_a_worker_is_the_verdict_of_its_task_alone(tmp_path, deed):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("deed", ENDLESS)
+@pytest.mark.parametrize("deed", cases(ENDLESS))
 def test_what_never_ends_is_ended_and_the_line_is_named(tmp_path, deed):
     code, line = ENDLESS[deed]
     result = grade_quickly(part_with(tmp_path, code), IMPATIENT)
@@ -136,7 +149,7 @@ def test_what_never_ends_is_ended_and_the_line_is_named(tmp_path, deed):
     assert line in why(result).where
 
 
-@pytest.mark.parametrize("deed", HARMLESS)
+@pytest.mark.parametrize("deed", cases(HARMLESS))
 def test_what_harms_nobody_changes_no_verdict(tmp_path, deed):
     code = HARMLESS[deed]
     result = grade_quickly(part_with(tmp_path, code, top=TOP if "torch" in code else ""))

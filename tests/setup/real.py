@@ -17,8 +17,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from shutil import which
 
-from tests.judges.clients.install import ROOT, home
-from tests.setup.resolve import LINUX, PYTHONS, resolve, uv
+from tests.judges.clients.install import ROOT, home, uv
+from tests.setup.resolve import LINUX, PYTHONS, resolve
 
 TORCH = re.compile(r"(torch|triton|nvidia-[\w-]+|cuda-[\w-]+)==")
 RUNNING = ".".join(platform.python_version_tuple()[:2])

@@ -14,9 +14,8 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tests.judges.clients.install import PINS, RESOLVED, ROOT, home, make_environment
+from tests.judges.clients.install import PINS, RESOLVED, ROOT, uv
 
-UV_PINS = Path(__file__).parent / "uv.txt"
 PYTHONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
 LINUX = "x86_64-manylinux_2_31"
 # The wheels of llguidance want glibc 2.31 (Debian 11, Ubuntu 20.04), those of PyTorch macOS 14.
@@ -36,13 +35,6 @@ AT_ONCE = 4
 
 class Unresolved(Exception):
     """What `uv` says of requirements that cannot all be met."""
-
-
-def uv() -> Path:
-    """The program, installed first if it is not there."""
-    folder = home() / "uv"
-    make_environment(folder, UV_PINS)
-    return folder / "bin" / "uv"
 
 
 def resolve(program: Path, python: str, platform: str, *asked: str) -> list[str]:

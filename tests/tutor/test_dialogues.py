@@ -2,7 +2,9 @@
 
 import random
 import re
+from functools import cache
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -21,17 +23,26 @@ from yaie.tutor.off_subject import ask_off_subject
 from yaie.tutor.questions import CLOSERS, OPENERS
 from yaie.tutor.templates import expand, normalise
 
-SAMPLE = list(dialogues(seed=7, count=4000))
-ASKED = {normalise(m["content"]) for talk in SAMPLE for m in talk if m["role"] == "user"}
+
+@cache
+def sample() -> list[list[dict[str, Any]]]:
+    """Of the training text. Not written at import, which every worker of a test run does."""
+    return list(dialogues(seed=7, count=4000))
+
+
+@cache
+def asked() -> set[str]:
+    """Normal forms of what is asked there."""
+    return {normalise(m["content"]) for talk in sample() for m in talk if m["role"] == "user"}
 
 
 def test_the_same_seed_writes_the_same_conversations() -> None:
-    assert list(dialogues(seed=7, count=50)) == SAMPLE[:50]
-    assert list(dialogues(seed=8, count=50)) != SAMPLE[:50]
+    assert list(dialogues(seed=7, count=50)) == sample()[:50]
+    assert list(dialogues(seed=8, count=50)) != sample()[:50]
 
 
 def test_turns_alternate_and_the_tutor_speaks_last() -> None:
-    for talk in SAMPLE:
+    for talk in sample():
         roles = [message["role"] for message in talk]
         assert roles[-1] == "assistant"
         assert "system" not in roles[1:]
@@ -40,18 +51,18 @@ def test_turns_alternate_and_the_tutor_speaks_last() -> None:
 
 
 def test_there_are_conversations_with_and_without_a_system_message() -> None:
-    lengths = [len(talk[0]["content"]) for talk in SAMPLE if talk[0]["role"] == "system"]
-    assert 0.4 < len(lengths) / len(SAMPLE) < 0.7
+    lengths = [len(talk[0]["content"]) for talk in sample() if talk[0]["role"] == "system"]
+    assert 0.4 < len(lengths) / len(sample()) < 0.7
     assert max(lengths) > 4000
 
 
 def test_off_subject_prompts_are_a_fair_share() -> None:
-    replies = [m["content"] for talk in SAMPLE for m in talk if m["role"] == "assistant"]
+    replies = [m["content"] for talk in sample() for m in talk if m["role"] == "assistant"]
     assert 0.1 < sum(reply == REFUSAL for reply in replies) / len(replies) < 0.25
 
 
 def test_every_term_is_asked_about() -> None:
-    said = {m["content"] for talk in SAMPLE for m in talk if m["role"] == "assistant"}
+    said = {m["content"] for talk in sample() for m in talk if m["role"] == "assistant"}
     missing = [term.name for term in load_knowledge().terms if term.what not in said]
     assert len(missing) < 10
 
@@ -74,7 +85,7 @@ def test_no_held_out_question_occurs_in_training() -> None:
     questions += [question.text for question in unusual_whys()]
     for name in ("off_subject", "off_subject_unknown", "on_subject"):
         questions += prompts[name]["prompts"]
-    assert [text for text in questions if normalise(text) in ASKED] == []
+    assert [text for text in questions if normalise(text) in asked()] == []
 
 
 def test_no_held_out_prompt_is_listed_among_the_refused_ones() -> None:
@@ -109,7 +120,7 @@ def test_training_never_mentions_the_unknown_things() -> None:
     assert words & seen == set()
     refused = [
         talk[index]["content"]
-        for talk in SAMPLE
+        for talk in sample()
         for index, message in enumerate(talk[1:])
         if message["content"] == REFUSAL
     ]

@@ -2,6 +2,7 @@
 
 import re
 from collections import Counter, defaultdict
+from functools import cache
 from typing import Any
 
 from yaie.tutor.dialogues import dialogues
@@ -26,9 +27,14 @@ GRAM = 4
 """Words in a row that count as common to two questions."""
 MOST = 0.8
 """Share of an unseen question's grams that one training question may have."""
-SAMPLE = list(dialogues(seed=11, count=4000))
 MANY = 3000
 """Expansions of a template beyond which it is sampled by the conversations alone."""
+
+
+@cache
+def sample() -> list[list[dict[str, Any]]]:
+    """Of the training text. Not written at import, which every worker of a test run does."""
+    return list(dialogues(seed=11, count=4000))
 
 
 def grams(text: str) -> set[tuple[str, ...]]:
@@ -60,7 +66,9 @@ def written_questions() -> set[str]:
             count *= len(alternatives)
         if count <= MANY:
             texts |= {normalise(text) for text in expand(row)}
-    return texts | {normalise(m["content"]) for talk in SAMPLE for m in talk if m["role"] == "user"}
+    return texts | {
+        normalise(m["content"]) for talk in sample() for m in talk if m["role"] == "user"
+    }
 
 
 def test_there_are_two_hundred_of_all_kinds() -> None:
@@ -97,7 +105,7 @@ def test_no_training_question_has_most_of_an_unseen_one() -> None:
 def test_no_offered_tool_has_the_name_of_an_unseen_one() -> None:
     offered = {
         name
-        for talk in SAMPLE
+        for talk in sample()
         if talk[0]["role"] == "system"
         for name in re.findall(r"^([\w-]+)\(", talk[0]["content"], re.MULTILINE)
     }
