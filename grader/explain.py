@@ -16,7 +16,7 @@ from grader.kit.session import SESSION
 from grader.machine import TRITON
 from grader.submission import STUB, Submission, locate, locate_in_grader, place, told
 from grader.triton_words import advice
-from grader.verdict import Again, Explanation
+from grader.verdict import LOOP_WHY, Again, Explanation
 
 PINNED = re.compile(r"@reproduce_failure\('([^']*)', b'([^']*)'\)")
 """What Hypothesis notes at an error that an example has raised."""
@@ -92,8 +92,7 @@ def explain(
             )
         case TookTooLong():
             problem = f"It was still running after {seconds:g} seconds."
-            why = "A loop that never ends, or work that grows much faster than its input."
-            return Explanation(problem=problem, why=why, **common)
+            return Explanation(problem=problem, why=LOOP_WHY, **common)
         case MemoryError():
             return Explanation(problem="It ran out of memory.", **common)
         case RuntimeError() if "allocate memory" in told(error):

@@ -11,7 +11,11 @@ from grader.verdict import LabResult, TaskResult, Verdict
 from yaie.curriculum.manifest import ROOT, Lab, Task
 
 PAGES = Path("book/src")
-TRY_IT = {"api_server": "yaie serve"}
+TRY_IT = {
+    "api_server": "yaie serve",
+    "speculative": "yaie chat --speculate ngram",
+    "tensor_parallel": "yaie chat --tensor-parallel 2",
+}
 """Where a finished part shows, if not in `yaie chat`."""
 ON_A_CPU = {
     "triton": "in Triton's interpreter, where a token takes a second or two",
