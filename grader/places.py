@@ -46,15 +46,22 @@ def innermost(spans: list[tuple[int, int, str]], line: int) -> str:
 
 
 def spans_in_python(source: str) -> list[tuple[int, int, str]]:
-    """First and last line of each function, from 1, and its name. A file that cannot be read as Python
-    has none: the report says that on its own."""
+    """First and last line of each function, from 1, and its name, with the class's before one such as
+    `__call__`. A file that cannot be read as Python has none: the report says that on its own."""
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError):
         return []
     return [
-        (node.lineno, node.end_lineno or node.lineno, node.name)
-        for node in ast.walk(tree)
+        (
+            node.lineno,
+            node.end_lineno or node.lineno,
+            f"{parent.name}.{node.name}"
+            if isinstance(parent, ast.ClassDef) and node.name.startswith("__")
+            else node.name,
+        )
+        for parent in ast.walk(tree)
+        for node in ast.iter_child_nodes(parent)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     ]
 

@@ -17,7 +17,15 @@ from grader.machine import what_is_missing, why_too_long
 from grader.places import open_places
 from grader.process import GIB, KEPT_OUTPUT, WorkerProcess
 from grader.submission import Submission, locate_in_trace
-from grader.verdict import Explanation, LabResult, TaskResult, TestResult, Verdict, from_json
+from grader.verdict import (
+    BUSY_WHY,
+    Explanation,
+    LabResult,
+    TaskResult,
+    TestResult,
+    Verdict,
+    from_json,
+)
 from grader.worker import SUITES, Order
 from yaie.core.files import reason
 from yaie.curriculum.manifest import Lab
@@ -120,7 +128,8 @@ class _Session:
         elif not task:
             said = output.strip().splitlines()[-1:]
             problem = f"{death} {' '.join(said)}".strip()
-            self.broken = Explanation("The grader can start.", problem, where=where)
+            busy = BUSY_WHY if why else ""
+            self.broken = Explanation("The grader can start.", problem, where=where, why=busy)
 
 
 def grade_labs(

@@ -7,6 +7,8 @@ from typing import Any
 from yaie.core.compat import StrEnum
 from yaie.curriculum.manifest import Lab, Task
 
+BUSY_WHY = "Other programs keep this machine busy: grade again when they are done."
+
 
 class Verdict(StrEnum):
     """NOT_IMPLEMENTED is a stub that is still one; NOT_VERIFIED needs what this machine lacks."""

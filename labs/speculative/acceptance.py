@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 
 # ANCHOR: accepted
-def accepted(drafts: Sequence[int], draws: Sequence[int]) -> list[int]:
+def accepted(drafts: Sequence[int], samples: Sequence[int]) -> list[int]:
     """See `yaie.core.contracts.drafting.Accepted`."""
     # TODO 18.2: your code here (the reference: 8 lines).
     raise NotImplementedError(

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 
 # ANCHOR: accepted
-def accepted(drafts: Sequence[int], draws: Sequence[int]) -> list[int]:
+def accepted(drafts: Sequence[int], samples: Sequence[int]) -> list[int]:
     """See `yaie.core.contracts.drafting.Accepted`."""
     # BEGIN SOLUTION 18.2
     gained: list[int] = []
-    for index, token in enumerate(draws):
+    for index, token in enumerate(samples):
         if token < 0:
             break
         gained.append(token)

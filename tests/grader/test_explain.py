@@ -6,7 +6,7 @@ from grader.explain import explain
 from grader.kit.differ import told_apart
 from grader.kit.expect import Mismatch, expect_raises
 from grader.kit.script import MOST_LINES, current_script, start_script
-from grader.places import open_places
+from grader.places import open_places, spans_in_python
 from grader.submission import Submission, load
 from tests.grader.hostile import RADIX_TREE
 from yaie.curriculum.manifest import ROOT, load_curriculum
@@ -134,3 +134,9 @@ def test_the_open_places_of_a_stub_are_those_that_raise(key, tmp_path):
 def test_the_reference_has_no_open_place():
     for lab in load_curriculum().labs:
         assert open_places(Submission(lab, ROOT / "solutions" / lab.key)) == {}, lab.key
+
+
+def test_a_place_in_a_special_method_names_its_class():
+    source = "class Split:\n    def __call__(self): return 1\n    def cut(self): return 2\n"
+    spans = spans_in_python(source)
+    assert [name for _, _, name in spans] == ["Split.__call__", "cut"]

@@ -41,7 +41,7 @@ class Worker:
         accepted: Accepted,
     ) -> None:
         """explain: an exception as data, which tells whose code it came from. to_host: begins to copy a
-        tensor to the host (lab 17). accepted: which draws count (lab 18).
+        tensor to the host (lab 17). accepted: which samples count (lab 18).
 
         `before_forward` may be set: it is called when all is ready for a step's model.
         """

@@ -1,4 +1,4 @@
-"""Task 18.2: which draws of a step count."""
+"""Task 18.2: which samples of a step count."""
 
 from typing import Any
 
@@ -8,33 +8,39 @@ from hypothesis import strategies as st
 from grader.kit import examples, expect_equal, note, task
 
 BONUS = (
-    "The draw behind the last draft counts if all drafts were right: k drafts bring k + 1 tokens."
+    "The sample after the last draft counts if all drafts were right: k drafts bring k + 1 tokens."
 )
 INSTEAD = (
-    "The draw that differs from its draft counts: everything before it is right, so it is what the "
+    "The sample that differs from its draft counts: everything before it is right, so it is what the "
     "target says there. A step brings one token at least."
 )
 BEHIND = (
-    "Nothing counts behind the first draw that differs from its draft: it was drawn behind a text that "
-    "does not exist, equal or not."
+    "Nothing counts after the first sample that differs from its draft: it was sampled after a text "
+    "that does not exist, equal or not."
 )
-PLACE = "Draft i is a guess at draw i, both behind the same text; the draw behind draft i is draw i + 1."
-DRAWN = "What counts is what was drawn. Where draft and draw differ, the draft is the one that is wrong."
-FAILED = "-1 says that nothing could be drawn there: neither it nor anything behind it counts."
+PLACE = (
+    "Draft i is a guess at sample i, both after the same text, and the sample after draft i is sample "
+    "i + 1."
+)
+DRAWN = (
+    "What counts is what was sampled. Where draft and sample differ, the draft is the one that is "
+    "wrong."
+)
+FAILED = "-1 says that nothing could be sampled there: neither it nor anything after it counts."
 
 
-def gained(part: Any, drafts: list[int], draws: list[int]) -> list[int]:
-    note(f"accepted({drafts}, {draws})")
-    got: list[int] = part.accepted(list(drafts), list(draws))
+def gained(part: Any, drafts: list[int], samples: list[int]) -> list[int]:
+    note(f"accepted({drafts}, {samples})")
+    got: list[int] = part.accepted(list(drafts), list(samples))
     return got
 
 
-def right(drafts: list[int], draws: list[int]) -> list[int]:
-    """By the contract: a draw counts if the drafts before it equal the draws before them."""
+def right(drafts: list[int], samples: list[int]) -> list[int]:
+    """By the contract: a sample counts if the drafts before it equal the samples before them."""
     return [
         token
-        for index, token in enumerate(draws)
-        if drafts[:index] == draws[:index] and min(draws[: index + 1]) >= 0
+        for index, token in enumerate(samples)
+        if drafts[:index] == samples[:index] and min(samples[: index + 1]) >= 0
     ]
 
 
@@ -51,27 +57,27 @@ def why_not(got: list[int], wanted: list[int], drafts: list[int]) -> str:
     return PLACE
 
 
-def check(part: Any, drafts: list[int], draws: list[int], what: str) -> None:
-    got, wanted = gained(part, drafts, draws), right(drafts, draws)
+def check(part: Any, drafts: list[int], samples: list[int], what: str) -> None:
+    got, wanted = gained(part, drafts, samples), right(drafts, samples)
     expect_equal(got, wanted, what, why=why_not(got, wanted, drafts))
 
 
 @task("18.2")
 def test_all_drafts_right(part: Any) -> None:
-    """When all drafts were right, the draw behind the last counts too: the bonus."""
+    """When all drafts were right, the sample after the last counts too: the bonus."""
     check(part, [7, 3, 9, 4], [7, 3, 9, 4, 8], "the tokens gained")
     check(part, [7], [7, 8], "the tokens gained by one draft")
 
 
 @task("18.2")
 def test_no_drafts(part: Any) -> None:
-    """Without drafts the one draw counts."""
+    """Without drafts the one sample counts."""
     check(part, [], [5], "the tokens gained")
 
 
 @task("18.2")
 def test_the_first_difference_ends_it(part: Any) -> None:
-    """The draw that differs from its draft counts, and is the last."""
+    """The sample that differs from its draft counts, and is the last."""
     check(part, [7, 3, 9, 4], [7, 3, 5, 4, 8], "the tokens gained")
     check(part, [7, 3], [6, 3, 8], "the tokens gained when the first draft was wrong")
     check(part, [7, 3], [7, 4, 4], "the tokens gained when the last draft was wrong")
@@ -79,17 +85,17 @@ def test_the_first_difference_ends_it(part: Any) -> None:
 
 @task("18.2")
 def test_draft_and_draw_of_the_same_place(part: Any) -> None:
-    """A draft is compared with the draw of its own place, not with a neighbour."""
-    check(part, [7, 3], [5, 7, 3], "the tokens gained when each draft is the draw before")
-    check(part, [7, 3, 9], [3, 9, 7, 1], "the tokens gained when each draft is the draw behind")
+    """A draft is compared with the sample of its own place, not with a neighbour."""
+    check(part, [7, 3], [5, 7, 3], "the tokens gained when each draft is the sample before")
+    check(part, [7, 3, 9], [3, 9, 7, 1], "the tokens gained when each draft is the sample after")
     check(part, [7, 7, 7], [7, 7, 3, 7], "the tokens gained with equal drafts")
 
 
 @task("18.2")
 def test_a_draw_that_failed(part: Any) -> None:
-    """A draw of -1 ends what counts, and does not count itself."""
+    """A sample of -1 ends what counts, and does not count itself."""
     check(part, [7, 3], [7, -1, 3], "the tokens gained")
-    check(part, [7], [-1, 8], "the tokens gained when the first draw failed")
+    check(part, [7], [-1, 8], "the tokens gained when the first sample failed")
     check(part, [7, 3], [7, 3, -1], "the tokens gained when the bonus failed")
     check(part, [], [-1], "the tokens gained without drafts")
 
@@ -98,10 +104,10 @@ def test_a_draw_that_failed(part: Any) -> None:
 @examples(150)
 @given(st.data(), st.integers(0, 5))
 def test_any_drafts(part: Any, data: st.DataObject, count: int) -> None:
-    """Whatever drafts and draws are, those draws count that stand behind right drafts."""
+    """Whatever drafts and samples are, those samples count that stand after right drafts."""
     tokens = st.integers(0, 2)
     drafts = data.draw(st.lists(tokens, min_size=count, max_size=count))
-    draws = data.draw(
+    samples = data.draw(
         st.lists(st.one_of(tokens, tokens, st.just(-1)), min_size=count + 1, max_size=count + 1)
     )
-    check(part, drafts, draws, "the tokens gained")
+    check(part, drafts, samples, "the tokens gained")

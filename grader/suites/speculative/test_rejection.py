@@ -49,6 +49,7 @@ DRAWN = (
     "Replacement and bonus are drawn by their probabilities; the likeliest is not always the one."
 )
 EACH = "Each draft has a random number of its own; one for all makes what follows depend on it."
+INTEGERS = "Tokens are Python's int: what NumPy returns is another type, which `json` refuses."
 GENERATOR = "All random numbers come from `rng`: the same seed must give the same tokens."
 
 
@@ -122,7 +123,10 @@ def on_the_reference(part: Any) -> Any:
 def sample(
     part: Any, drafts: list[int], draft: Probs, target: Probs, rng: np.random.Generator
 ) -> list[int]:
-    return [int(token) for token in on_the_reference(part)(drafts, draft, target, rng)]
+    got: list[int] = list(on_the_reference(part)(drafts, draft, target, rng))
+    foreign = {type(token).__name__ for token in got if not isinstance(token, int)}
+    expect(not foreign, f"rejection_sample returns a token as {', '.join(foreign)}", why=INTEGERS)
+    return got
 
 
 def certain(part: Any, drafts: list[int], draft: list[Probs], target: list[Probs]) -> list[int]:

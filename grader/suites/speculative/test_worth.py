@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from grader.kit import examples, expect, expect_equal, note, task, watch
 
 SUM = (
-    "A step with k drafts brings 1 + a + a^2 + ... + a^k tokens: the draw that always counts, and each "
-    "further one only if all drafts before it were right."
+    "A step with k drafts brings 1 + a + a^2 + ... + a^k tokens: the sample that always counts, and "
+    "each further one only if all drafts before it were right."
 )
-BEGIN = "It begins as if one of two draws had been right."
+BEGIN = "It begins as if one of two samples had been right."
 DECAY = (
-    "Each draw makes what counted before it worth `decay` of that, right ones and asked ones alike; n "
-    "draws do so n times, whether they come in one call or in n."
+    "A call with n samples first makes what counted before worth `decay` ** n of that, right ones and "
+    "asked ones alike. The n samples of the call itself all count in full."
 )
 NEW = "What is added counts in full: it is what was there before that has become older."
 SHARE = "The rate is the right ones over all that were asked."
@@ -55,6 +55,7 @@ class Rate:
 
 
 def acceptance(part: Any, decay: float, *added: tuple[int, int]) -> Any:
+    note(f"acceptance = Acceptance({decay})")
     made = watch(part.Acceptance(decay), "acceptance")
     for right, asked in added:
         made.add(right, asked)
@@ -68,24 +69,24 @@ def near(got: float, right: float, what: str, why: str) -> None:
 
 @task("18.7")
 def test_the_rate_at_first(part: Any) -> None:
-    """It begins as if one of two draws had been right."""
+    """It begins as if one of two samples had been right."""
     near(acceptance(part, 0.9).rate, 0.5, "the rate at first", BEGIN)
-    near(acceptance(part, 0.9, (0, 0)).rate, 0.5, "the rate behind no draw", BEGIN)
+    near(acceptance(part, 0.9, (0, 0)).rate, 0.5, "the rate after no sample", BEGIN)
 
 
 @task("18.7")
 def test_old_draws_count_less(part: Any) -> None:
-    """One more draw multiplies what counted before."""
+    """One more sample multiplies what counted before."""
     near(
-        acceptance(part, 0.5, (1, 1)).rate, 1.5 / 2, "the rate behind a draw that was right", SHARE
+        acceptance(part, 0.5, (1, 1)).rate, 1.5 / 2, "the rate after a sample that was right", SHARE
     )
     near(
-        acceptance(part, 0.5, (0, 1)).rate, 0.5 / 2, "the rate behind a draw that was wrong", SHARE
+        acceptance(part, 0.5, (0, 1)).rate, 0.5 / 2, "the rate after a sample that was wrong", SHARE
     )
     got = acceptance(part, 0.5, (1, 1), (0, 2)).rate
-    near(got, 0.375 / 2.5, "the rate behind one right and two wrong", DECAY)
+    near(got, 0.375 / 2.5, "the rate after one right and two wrong", DECAY)
     got = acceptance(part, 0.5, (3, 4)).rate
-    near(got, (1 / 16 + 3) / (2 / 16 + 4), "the rate behind four draws in one call", DECAY)
+    near(got, (1 / 16 + 3) / (2 / 16 + 4), "the rate after four samples in one call", DECAY)
     got = acceptance(part, 0.8, (2, 2), (0, 1)).rate
     near(got, 0.8 * (0.64 + 2) / (0.8 * (1.28 + 2) + 1), "two right, one wrong, decay 0.8", NEW)
 
@@ -94,7 +95,7 @@ def test_old_draws_count_less(part: Any) -> None:
 @examples(80)
 @given(st.sampled_from([0.5, 0.9, 0.97]), st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4))))
 def test_any_draws(part: Any, decay: float, added: list[tuple[int, int]]) -> None:
-    """Whatever was added, the rate is the share of draws, each worth what decay has left of it."""
+    """Whatever was added, the rate is the share of samples, each worth what decay has left of it."""
     made = acceptance(part, decay)
     right, asked = 1.0, 2.0
     for one, other in added:
@@ -102,7 +103,7 @@ def test_any_draws(part: Any, decay: float, added: list[tuple[int, int]]) -> Non
         made.add(few, many)
         keep = decay**many
         right, asked = right * keep + few, asked * keep + many
-        near(made.rate, right / asked, f"the rate behind {few} right of {many}", DECAY)
+        near(made.rate, right / asked, f"the rate after {few} right of {many}", DECAY)
 
 
 @task("18.7")
@@ -119,7 +120,7 @@ def test_expected_tokens(part: Any) -> None:
 def test_expected_tokens_of_drafts_that_are_always_right(part: Any) -> None:
     """At a rate of 1, k drafts are k + 1 tokens."""
     made = acceptance(part, 0.5, *[(1, 1)] * 80)
-    near(made.expected(4), 5.0, "expected(4) behind 80 draws that were right", SUM)
+    near(made.expected(4), 5.0, "expected(4) after 80 samples that were right", SUM)
 
 
 def worth(

@@ -1,5 +1,6 @@
 """Tasks 20.4 and 20.5: products and tables that are split over the ranks, and summed."""
 
+import math
 from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
@@ -28,6 +29,10 @@ ONE_SUM = (
 OTHERS_ZERO = (
     "A token is held by one rank. The others must add zeros for it, and not a row that they have at "
     "that place: an index below 0 counts from the end."
+)
+ASKED_ROWS = (
+    "A rank adds zeros for the tokens of other ranks, whatever its own rows hold. 0 * NaN is NaN: put "
+    "zeros in, rather than multiply by 0."
 )
 HELD = "The table holds `len(table)` tokens from `first` on; shares need not be equal."
 
@@ -161,6 +166,18 @@ def test_a_rank_without_a_token_takes_part(part: ModuleType) -> None:
     """VocabEmbedding has every rank make the same calls, also one that holds none of the tokens."""
     for ids in ([0, 1], [7], [2, 3, 2], []):
         expect_rows(part, 4, 8, ids, OTHERS_ZERO)
+
+
+@task("20.5")
+def test_rows_that_are_not_looked_up_do_not_matter(part: ModuleType) -> None:
+    """VocabEmbedding gives the rows of its tokens, even if other rows hold NaN or infinity."""
+    table = torch.full((8, 2), math.nan)
+    table[:, 1] = math.inf
+    table[[2, 5]] = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+    got, _, _ = looked_up(part, 2, table, torch.tensor([5, 2]))
+    for rank, x in enumerate(got):
+        what = f"embedding of [5, 2], where all other rows are [nan, inf], on rank {rank} of 2"
+        expect_equal(x.tolist(), [[3.0, 4.0], [1.0, 2.0]], what, why=ASKED_ROWS)
 
 
 @task("20.5")

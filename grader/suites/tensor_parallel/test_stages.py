@@ -36,8 +36,8 @@ def staged(
 
     def work(link: SimLink) -> list[Tensor]:
         def compute(index: int, given: Tensor | None) -> Tensor:
-            shown = None if given is None else given.flatten().tolist()
-            note(f"rank {link.rank} computes microbatch {index} of {shown}")
+            shown = "without input" if given is None else f"on {given.flatten().tolist()}"
+            note(f"rank {link.rank} computes microbatch {index} {shown}")
             link.ranks.log[link.rank].append(("compute", index))
             if given is None:
                 expect(
@@ -100,8 +100,8 @@ def test_the_next_input_is_asked_for_before_computing(part: ModuleType) -> None:
             before = log[: log.index(("compute", index))]
             asked = sum(what == "receive" for what, _ in before)
             wanted = min(index + 2, len(num_tokens))
-            what = f"stage {stage} has asked for {asked} inputs when it computes microbatch {index}"
-            expect(asked >= wanted, f"{what}, and not for {wanted}", why=ASKED)
+            what = f"stage {stage} begins to compute microbatch {index}"
+            expect(asked >= wanted, f"{what} with {asked} of {wanted} inputs asked for", why=ASKED)
 
 
 @task("20.9")

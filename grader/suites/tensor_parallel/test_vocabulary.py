@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -40,6 +41,10 @@ FEW = (
 )
 EXACT = (
     "Token ids do not fit the dtype of the logits: bfloat16 has 8 bits for a number, float32 24."
+)
+WIDE_SUM = (
+    "In bfloat16 many sums of logit and noise are equal, and the lowest token wins too often. Leave the "
+    "noise in float32 and add in float32."
 )
 OWN_NOISE = (
     "A token's noise must be the same whichever rank holds it, so a rank asks for the noise of its own "
@@ -134,7 +139,8 @@ def test_real_ranks_gather_logits(part: ModuleType, processes: RankProcesses) ->
 def expect_best(part: ModuleType, size: int, logits: Tensor, why: str) -> list[int]:
     """arg_max on every rank; returns the bytes that each has sent."""
     got, ranks = on_shares(part, size, logits, arg_max)
-    note(f"# of the logits {show(logits)}")
+    few = [[round(x, 2) for x in row] for row in logits.tolist()] if logits.numel() <= 15 else ""
+    note(f"# of the logits {few or show(logits)}")
     for rank, x in enumerate(got):
         what = f"arg_max of [{logits.shape[0]}, {logits.shape[1]}] on rank {rank} of {size}"
         expect_equal(x.dtype, torch.int64, f"{what}: its dtype")
@@ -241,6 +247,27 @@ def test_draws_do_not_depend_on_how_many_ranks_there_are(part: ModuleType) -> No
     got, _ = on_shares(part, 2, failed, draw)
     what = "draw from rows of which the last holds NaN"
     expect_equal(got[1].tolist(), winners(failed + noise(range(4))), what, why=FAILED)
+
+
+@task("20.7")
+def test_draws_from_narrow_logits_add_in_float32(part: ModuleType) -> None:
+    """draw adds noise to logits of a narrow dtype without rounding the sum to that dtype."""
+    near = torch.zeros(3, 6)
+    near[0, :2], near[1, 4:], near[2, 2:4] = torch.tensor([[4, 4.001], [2, 2.0005], [4, 4.001]])
+
+    def work(group: SimGroup, dtype: torch.dtype) -> Tensor:
+        def own(tokens: range) -> Tensor:
+            return near[:, tokens.start : tokens.stop]
+
+        zeros = torch.zeros(3, len(reference.share(6, group.rank, 2)), dtype=dtype)
+        result: Tensor = part.VocabLogits(6, group).draw(zeros, own)
+        return result
+
+    for dtype in (torch.bfloat16, torch.float16):
+        got, _ = run_together(part, 2, partial(work, dtype=dtype))
+        note(f"# the noise: {[[round(x, 4) for x in row] for row in near.tolist()]}")
+        what = f"draw from [3, 6] zeros in {dtype}, on rank 0 of 2"
+        expect_equal(got[0].tolist(), [1, 5, 3], what, why=WIDE_SUM)
 
 
 @task("20.7")

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 # ANCHOR: proposer
 class Proposer(Protocol):
-    """Given. Guesses how requests go on. A guess is called a draft; the step that verifies it draws a
-    token after each, so a wrong one costs time and never changes an output.
+    """Given. Guesses how requests go on. A guess is called a draft; the step that verifies it samples
+    a token after each, so a wrong one costs time and never changes an output.
 
     is_free: whether drafts cost so little that they may be asked for before it is known how many are
         wanted. Otherwise their number is settled first.
@@ -26,9 +26,9 @@ class Proposer(Protocol):
         """For each request, at most so many tokens that may follow its `token_ids`, all of which are
         known.
 
-        Called between steps with the requests that are about to draw. Nothing in it may look through a
-        whole text each time. A request may be asked about after any number of new tokens, and not at
-        all. State that belongs to a request goes when the request does.
+        Called between steps with the requests that are about to sample. Nothing in it may look through
+        a whole text each time. A request may be asked about after any number of new tokens, or never.
+        State that belongs to a request goes when the request does.
         """
         ...
 
@@ -45,18 +45,19 @@ class NgramIndex(Protocol):
     """
 
     def read(self, text: Sequence[int], most: int) -> bool:
-        """Take in up to `most` more tokens of the text; whether all that is wanted of it is taken in.
+        """Take in up to `most` more tokens of the text. Returns whether all but its last are taken in.
 
-        text: as in the last call, with any number of tokens behind it. Its last token is not taken in
-        yet: an n-gram counts when it is known what follows it.
+        text: that of the last call, with any number of tokens appended. Its last token is not taken in
+        yet: an n-gram counts only once the token after it is known.
         """
         ...
 
     def place(self, text: Sequence[int]) -> int | None:
-        """The index behind the latest earlier occurrence of the n-gram that the text ends in, of the
-        longest that has one; None if none has. What followed it begins there: `text[place:]`.
+        """Of the n-grams that the text ends in, take the longest that occurs earlier. Returns the index
+        just after its latest earlier occurrence, where its continuation `text[place:]` begins; None if
+        none occurs earlier.
 
-        text: all of it has been taken in by `read`.
+        text: `read` has returned True for it.
         """
         ...
 
@@ -66,15 +67,15 @@ class NgramIndex(Protocol):
 
 # ANCHOR: accepted
 class Accepted(Protocol):
-    """Lab 18. What a request gains of a step that verified drafts: `accepted(drafts, draws)`."""
+    """Lab 18. The tokens that a request gains in a step with drafts: `accepted(drafts, samples)`."""
 
-    def __call__(self, drafts: Sequence[int], draws: Sequence[int]) -> list[int]:
-        """drafts: k of them. draws: k + 1 tokens, the first drawn behind the text, each further one as
-        if the drafts before it were right; -1 where none could be drawn.
+    def __call__(self, drafts: Sequence[int], samples: Sequence[int]) -> list[int]:
+        """drafts: k of them. samples: k + 1 tokens, the first sampled after the text, each further one
+        as if the drafts before it were right; -1 where sampling failed.
 
-        A draw counts if the drafts before it equal the draws before them. Returns those that count, in
-        order, up to the first -1. So the output is that of drawing one by one, and all drafts accepted
-        are k + 1 tokens.
+        Sample i counts if the first i drafts equal the first i samples. Returns those that count, in
+        order, up to the first -1. So the output is that of sampling one by one, and k accepted drafts
+        give k + 1 tokens.
         """
         ...
 
@@ -84,7 +85,7 @@ class Accepted(Protocol):
 
 # ANCHOR: rejection
 class Residual(Protocol):
-    """Lab 18. What to draw from in the place of a rejected draft: `residual(target, draft)`."""
+    """Lab 18. What to sample from in place of a rejected draft: `residual(target, draft)`."""
 
     def __call__(
         self, target: "NDArray[np.float64]", draft: "NDArray[np.float64]"
@@ -95,7 +96,7 @@ class Residual(Protocol):
 
 
 class RejectionSample(Protocol):
-    """Lab 18. Rejection sampling for drafts that were drawn from probabilities (Leviathan et al. 2023,
+    """Lab 18. Rejection sampling for drafts that were sampled from probabilities (Leviathan et al. 2023,
     algorithm 1; Chen et al. 2023, algorithm 2): `rejection_sample(drafts, draft, target, rng)`."""
 
     def __call__(
@@ -105,14 +106,14 @@ class RejectionSample(Protocol):
         target: "NDArray[np.float64]",
         rng: "np.random.Generator",
     ) -> list[int]:
-        """The tokens that a step gains: 1 to k + 1, distributed as if drawn one by one from the target.
+        """The tokens that a step gains, 1 to k + 1, as if sampled one by one from the target.
 
-        drafts: k tokens, the i-th drawn from row i of `draft`. draft: [k, vocab]; target: [k + 1,
+        drafts: k tokens, the i-th sampled from row i of `draft`. draft: [k, vocab]; target: [k + 1,
         vocab]; rows sum to 1. rng: a source of random numbers; no other is used.
 
         A draft x is accepted with probability min(1, target(x) / draft(x)). The first that is not is
-        replaced by a draw from the residual, which is the last token. If all are accepted, one more is
-        drawn from the target's last row. `draft(x)` is above 0 for each draft.
+        replaced by a sample from the residual, which is the last token. If all are accepted, one more is
+        sampled from the target's last row. `draft(x)` is above 0 for each draft.
         """
         ...
 
@@ -126,25 +127,26 @@ class DraftPlaces(Protocol):
 
     blocks: a BlockManager (lab 3) of the draft model's own pool. Each text has a table there under its
     key. For each text it is noted which tokens have their K and V in the table, position by position.
-    Of them those hold that the text has at their positions: the others were drafts that were rejected.
+    A token *holds* if the text has the same token at its position, and so has every one before. The
+    others are rejected drafts and what was computed after them.
     """
 
     def begin(self, key: str, text: Sequence[int], num_drafts: int) -> int | None:
-        """Make ready to draft behind `text`; returns how many of its leading tokens need no computing.
+        """Prepare to draft after `text`; returns how many of its leading tokens need no computing.
 
         That is as many as hold, and at most len(text) - 1: the last token must be computed, for its
-        logits. The table then has ceil((len(text) + num_drafts - 1) / block_size) blocks: it grows, or
-        is cut back, and the last draft needs no slot. What does not hold is forgotten. Blocks that stay
-        keep their places.
+        logits. The table then has ceil((len(text) + num_drafts - 1) / block_size) blocks, since the last
+        draft needs no slot: it grows, or loses blocks at its end. The blocks before stay the same, in
+        the same order. Tokens that do not hold are forgotten.
 
-        text: of the last call with this key, with any number of tokens behind it. Returns None, with
+        text: that of the last call with this key, with any number of tokens appended. Returns None, with
         nothing changed, if there are too few free blocks. Costs O(new tokens + drafts), not O(text).
         """
         ...
 
     def wrote(self, key: str, tokens: Sequence[int]) -> None:
-        """The K and V of these tokens have been written, at the positions behind those that hold and
-        those that were written since."""
+        """The K and V of these tokens have been written: at the positions after those that `begin`
+        returned, and after those written since."""
         ...
 
     def table(self, key: str) -> Sequence[int]:
@@ -164,9 +166,9 @@ class DraftPlaces(Protocol):
 class Kept:
     """What holds after a step with drafts.
 
-    num_computed: leading tokens of the request whose K and V hold. num_blocks: blocks that they lie in.
-    num_full: blocks that are full of them: those, and no others, may be filed in the prefix tree.
-    num_rejected: drafts of the step that are taken back.
+    num_computed: leading tokens of the request whose K and V hold. num_blocks: blocks that contain them.
+    num_full: blocks full of them: those, and no others, may be filed in the prefix tree.
+    num_rejected: drafts of the step that are taken back, all of them if it failed.
     """
 
     num_computed: int
@@ -182,9 +184,9 @@ class KeptOf(Protocol):
         self, start: int, num_tokens: int, num_drafts: int, num_gained: int, block_size: int
     ) -> Kept:
         """The step computed the tokens [start, start + num_tokens) of a request, the last `num_drafts`
-        of them drafts, and drew `num_gained` tokens that count, 0 if it failed.
+        of them drafts, and gained `num_gained` tokens (see `Accepted`), 0 if it failed.
 
-        The last token that was gained has not been computed. Of a failed step nothing holds: what was
+        The token gained last has not been computed. Nothing that a failed step computed holds; what was
         computed before it does.
         """
         ...
@@ -194,11 +196,12 @@ class GrammarPlace(Protocol):
     """A place in a grammar that can go forth and back, as lab 21's `Matcher` does."""
 
     def fill(self, bits: "NDArray[np.uint8]") -> None:
-        """Set the bits of the tokens that may come next: token t is bit t % 8 of byte t // 8."""
+        """Overwrite `bits` [width]: set for the tokens that may come next, clear for all others. Token t
+        is bit t % 8 of byte t // 8, counted from the lowest."""
         ...
 
     def accept(self, token: int) -> bool:
-        """Go on behind a token; False, where it stands, if that may not come."""
+        """Advance by a token. Returns False, and stays where it is, if that token may not come."""
         ...
 
     def rollback(self, count: int) -> None:
@@ -212,11 +215,11 @@ class MasksAhead(Protocol):
     def __call__(
         self, place: GrammarPlace, drafts: Sequence[int], rows: "NDArray[np.uint8]"
     ) -> None:
-        """Fill `rows` [len(drafts) + 1, width]: what may come next, and behind each draft. The place
-        then stands where it stood.
+        """Fill `rows` [len(drafts) + 1, width]: what may come next, and what may come after each draft.
+        Afterwards `place` is where it was.
 
-        A draft may come if its bit is set in the row before it. Behind the first that may not, every bit
-        of every row is set: no draw there counts. Such a draft is not given to `accept`.
+        Draft i may come if its bit is set in row i. After the first that may not, every bit of every row
+        is set: no sample there counts. Such a draft is not given to `accept`.
         """
         ...
 
@@ -228,17 +231,20 @@ class MasksAhead(Protocol):
 class Acceptance(Protocol):
     """Lab 18. How often a request's drafts are right: `Acceptance(decay)`.
 
-    Each draw that met a draft counts, old ones less: one more draw multiplies what counted before by
-    `decay`. It begins as if one of two draws had been right.
+    Each sample that was compared with a draft counts, old ones less. It begins as if one of two samples
+    had been right.
     """
 
     def add(self, right: int, asked: int) -> None:
-        """`asked` draws met a draft, `right` of them were equal to it."""
+        """`asked` samples were compared with a draft, `right` of them were equal to it.
+
+        Both counts so far are multiplied by decay ** asked. Then these samples are added, each in full.
+        """
         ...
 
     @property
     def rate(self) -> float:
-        """The share of draws that were equal to their draft."""
+        """The share of samples that were equal to their draft."""
         ...
 
     def expected(self, num_drafts: int) -> float:
@@ -261,10 +267,10 @@ class MostWorth(Protocol):
         """The number of drafts, 0 to `most`, that brings the most expected tokens a second; of two that
         bring as many, the smaller.
 
-        offers: of each request, how often it is right and how many drafts it has: with number n it
+        offers: for each request, how often its drafts are right and how many it has. With number n it
         verifies n of them, or all if it has fewer. num_others: requests that decode in the same step
         without drafts. seconds(t): what a step of t tokens takes. drafting(n): what it takes to make n
-        drafts for these requests.
+        drafts for these requests. Both are in seconds, and their sum is above 0.
         """
         ...
 

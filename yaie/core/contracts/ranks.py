@@ -9,7 +9,10 @@ if TYPE_CHECKING:
 
 # ANCHOR: link
 class Transfer(Protocol):
-    """Given. A tensor on its way. Begun transfers may go on in any order until they are waited for."""
+    """Given. A tensor on its way. Begun transfers may go on in any order until they are waited for.
+
+    It keeps its tensor alive, so keep the transfer until you have waited for it.
+    """
 
     def wait(self) -> None:
         """Return once the tensor may be used again: it has been sent, or it has arrived.
@@ -117,8 +120,9 @@ class Shares(Protocol):
     ) -> tuple[range, range]:
         """(query heads, KV heads) of a rank. The KV heads are just those that its query heads read.
 
-        With fewer KV heads than ranks, several ranks hold the same one. Raises ValueError, which names
-        the numbers, unless size divides num_heads, and divides num_kv_heads or is a multiple of it.
+        With fewer KV heads than ranks, several ranks hold the same one. Raises ValueError unless size
+        divides num_heads, and divides num_kv_heads or is a multiple of it; its message always names
+        num_heads, num_kv_heads and size.
         """
         ...
 
@@ -149,12 +153,15 @@ class RowParallel(Protocol):
 class VocabEmbedding(Protocol):
     """Lab 20. An embedding table whose rows are split over the ranks.
 
-    Made as VocabEmbedding(table, first, group). table: [held, hidden], the rows of the tokens first,
-    first + 1, ... first + held - 1.
+    Made as VocabEmbedding(table, first, group). table: [held, hidden] with held > 0, the rows of the
+    tokens first, first + 1, ... first + held - 1.
     """
 
     def __call__(self, token_ids: "Tensor") -> "Tensor":
-        """token_ids: [T] int64, of the whole vocabulary. Returns [T, hidden], the same on every rank."""
+        """token_ids: [T] int64, of the whole vocabulary. Returns [T, hidden], the same on every rank.
+
+        Rows of other tokens do not matter, even if they hold NaN or infinity.
+        """
         ...
 
 
@@ -179,8 +186,9 @@ class VocabLogits(Protocol):
         """One token for each row, drawn with the probabilities softmax(logits): [rows] int64, the same
         on every rank. Sends as much as `arg_max`, and -1 means the same.
 
-        noise: tokens to their standard Gumbel noise [rows, len(tokens)], the same on every rank for the
-        same token. The token with the highest sum of logit and noise is the draw.
+        noise: tokens to their standard Gumbel noise [rows, len(tokens)] float32, the same on every rank
+        for the same token. The token with the highest sum of logit and noise is the draw. Sums are not
+        rounded to a narrower dtype of the logits.
         """
         ...
 
@@ -196,9 +204,10 @@ class Pipeline(Protocol):
     """
 
     def microbatches(self, num_tokens: Sequence[int], count: int) -> list[range]:
-        """Cut the rows of a step, with so many tokens each, into at most `count` runs of them in order.
+        """Cut the rows of a step into at most `count` runs of them in order.
 
-        No run is empty. The largest number of tokens in a run is as small as it can be.
+        num_tokens: of each row, at least 1. count: at least 1. No run is empty, so without rows there
+        are none. The largest number of tokens in a run is as small as it can be.
         """
         ...
 
