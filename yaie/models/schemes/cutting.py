@@ -10,19 +10,20 @@ from yaie.models.packing import WHOLE, PackedFormat
 
 WORD_BITS = 32
 Cuts = Mapping[str, tuple[str, int]]
-"""Of a layer's products that ranks split, by name: whether 'inputs' or 'outputs' are cut, and how many of
-them a rank holds. Every cut is at a multiple of that."""
+"""Of a layer's products that ranks split, by name: whether 'inputs' or 'outputs' are cut, and how many
+of them a rank holds. Every cut is at a multiple of that."""
 
 
 def in_units(cut: Cut | None, unit: int) -> Cut | None:
-    """The same part of an axis each of whose entries stands for `unit` of the features that `cut` counts;
-    the last one for fewer, if they do not divide. Raises ModelError for a cut inside of one."""
+    """The same part of an axis each of whose entries stands for `unit` of the features that `cut`
+    counts; the last one for fewer, if they do not divide. Raises ModelError for a cut inside of one."""
     if cut is None:
         return None
     for run in cut.held:
         if run.start % unit or (run.stop % unit and run.stop != cut.total):
             raise ModelError(
-                f"features {run.start} to {run.stop} of {cut.total} begin or end inside a group of {unit}"
+                f"features {run.start} to {run.stop} of {cut.total} begin or end inside a group of "
+                f"{unit}"
             )
     held = tuple(range(run.start // unit, -(-run.stop // unit)) for run in cut.held)
     return Cut(-(-cut.total // unit), held)
@@ -59,8 +60,8 @@ def _refused(how: PackedFormat, cuts: Cuts) -> str:
         if share % unit:
             shared = "a scale" if _is_grouped(how) else "a word"
             return (
-                f"gives each rank {share:,} {axis}, and so cuts a group of {unit} that share {shared}, in "
-                f"{product}"
+                f"gives each rank {share:,} {axis}, and so cuts a group of {unit} that share {shared}, "
+                f"in {product}"
             )
     return ""
 
