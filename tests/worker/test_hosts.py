@@ -111,7 +111,7 @@ def test_an_address_that_one_host_alone_reaches_is_refused() -> None:
 
 def test_a_rank_that_nobody_meets_gives_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(meeting, "START_SECONDS", 1.0)
-    with pytest.raises(RankError, match="did not meet at 127.0.0.1 port"):
+    with pytest.raises(RankError, match=r"did not meet at 127\.0\.0\.1 port"):
         meeting.meet(launches()[1], CONFIG)
 
 
