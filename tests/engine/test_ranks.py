@@ -1,5 +1,7 @@
 """Ranks in processes of their own give the tokens of one rank, whatever the engine does with them."""
 
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,8 @@ from yaie.core.errors import ConfigError
 from yaie.core.request import FinishReason, Request
 
 pytestmark = pytest.mark.slow
+ROOT = Path(__file__).parents[2]
+QUESTIONS = ["What is a paged KV cache?", "Why does decode read all weights?", "hello"]
 TIGHT: dict[str, Any] = {"num_blocks": 11, "watermark": 0.0, "max_num_seqs": 12}
 SWAP: dict[str, Any] = {**TIGHT, "preemption": "swap", "swap_space": 0.04}
 SHAPES: dict[str, dict[str, Any]] = {
@@ -138,6 +142,25 @@ def test_every_family_in_other_shapes(
 ) -> None:
     settings = {"tensor_parallel": shape[0], "pipeline_parallel": shape[1], "num_blocks": 60}
     expect_shape(folder(family), reference(family), settings)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("to", [("int8",), ("int4", "--group-size", "16")])
+def test_the_quantised_tutor_on_two_ranks_gives_the_tokens_of_one(
+    tmp_path: Path, to: tuple[str, ...]
+) -> None:
+    command = ("quantize", "tutor", "--to", *to, "--windows", "4", "--out", str(tmp_path / "q"))
+    subprocess.run([sys.executable, "-m", "yaie", *command], check=True, cwd=ROOT)
+    whole, split = (
+        LLMEngine(model=str(tmp_path / "q"), mine="none", num_blocks=300, tensor_parallel=size)
+        for size in (1, 2)
+    )
+    try:
+        asked = {"temperature": 0.0, "max_tokens": 48, "ignore_eos": True}
+        assert split.generate(QUESTIONS, **asked) == whole.generate(QUESTIONS, **asked)
+    finally:
+        split.close()
+        whole.close()
 
 
 def test_what_cannot_work_is_said_before_anything_is_loaded() -> None:

@@ -2,14 +2,16 @@
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+import os
+from typing import TYPE_CHECKING, NoReturn
 
 import typer
 
 from yaie import __version__
-from yaie.cli.console import err, parts_table, say, show_table
+from yaie.cli.console import err, parts_table, say, show_error, show_table
 from yaie.cli.options import engine_options, server_options
 from yaie.cli.variables import unknown_variables
+from yaie.core.child import hold_signals
 from yaie.core.config import EngineConfig
 from yaie.core.errors import EngineDeadError, YaieError
 from yaie.core.exit import exit_now
@@ -17,6 +19,7 @@ from yaie.core.heap import freeze_heap
 from yaie.core.interrupt import speaks
 from yaie.server.listen import listen, url_of
 from yaie.server.settings import ServerSettings
+from yaie.worker.ranks.launch import Launch, launched
 
 if TYPE_CHECKING:
     from yaie.engine.facts import EngineFacts
@@ -28,8 +31,22 @@ logger = logging.getLogger(__name__)
 @engine_options(model_as="argument")
 @server_options
 def serve(config: EngineConfig, settings: ServerSettings) -> None:
-    """Serve a model over an HTTP API that OpenAI clients understand."""
+    """Serve a model over an HTTP API that OpenAI clients understand.
+
+    To split a model over several hosts, start this command on each of them with torchrun, with as many
+    processes in all as tensor_parallel times pipeline_parallel. Rank 0 serves HTTP, at its --host and
+    --port; the others compute for it. With two hosts, on the first and on the second:
+
+    torchrun --nnodes 2 --node-rank 0 --nproc-per-node 1 --master-addr HOST -m yaie serve MODEL
+    --pipeline-parallel 2
+
+    torchrun --nnodes 2 --node-rank 1 --nproc-per-node 1 --master-addr HOST -m yaie serve MODEL
+    --pipeline-parallel 2
+    """
+    launch = launched(os.environ, config)
     role = _role(config, settings)
+    if launch is not None and launch.rank > 0:
+        _serve_rank(config, settings, launch)
     listener = listen(settings.host, settings.port)
     say(f"YAIE {__version__}: loading {config.model} ...")
     from yaie.parts import load_part
@@ -41,7 +58,7 @@ def serve(config: EngineConfig, settings: ServerSettings) -> None:
     start_logging(settings.log_level, settings.log_file, settings.log_json)
     if said := unknown_variables():
         logger.warning(said)
-    engine = engine_for(config, settings, role)
+    engine = engine_for(config, settings, role, launch)
     api = load_part("api_server", config.mine).package
     app = create_app(engine, api, settings)
     url = url_of(listener, secure=settings.ssl_certfile is not None)
@@ -60,6 +77,21 @@ def serve(config: EngineConfig, settings: ServerSettings) -> None:
     if isinstance(engine.failure, YaieError) and not isinstance(engine.failure, EngineDeadError):
         raise engine.failure
     raise typer.Exit(1)  # logged when it happened
+
+
+def _serve_rank(config: EngineConfig, settings: ServerSettings, launch: Launch) -> NoReturn:
+    """Compute for rank 0, which another process is, until it ends."""
+    hold_signals()
+    say(f"YAIE {__version__}: rank {launch.rank} of {launch.size}, for rank 0 at {launch.address}")
+    from yaie.server.logs import start_logging
+    from yaie.worker.ranks.host_rank import run_host_rank
+
+    start_logging(settings.log_level, settings.log_file, settings.log_json)
+    try:
+        run_host_rank(config, launch)
+    except YaieError as error:
+        show_error(error)
+        exit_now(2)
 
 
 def _role(config: EngineConfig, settings: ServerSettings) -> "Role | None":

@@ -26,6 +26,13 @@ def signals_held() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
+def hold_signals() -> None:
+    """The same to the end of this process, for a thread that waits for them (`signal.sigwait`). Threads
+    that are there already do not hold them."""
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
+
+
 def leave_signals_to_parent() -> None:
     """A terminal and a service manager signal both processes, and the parent drains first."""
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -26,7 +26,7 @@ from yaie.engine.step.assembly import Machine, assemble
 from yaie.engine.step.counters import Counters
 from yaie.engine.step.recovery import RecoveringMachine, parts_in_steps
 from yaie.parts import Part
-from yaie.worker.threads import use_threads
+from yaie.worker.ranks.launch import Launch
 
 Json = dict[str, Any]
 
@@ -40,14 +40,16 @@ class LLMEngine:
     handover: its part where prefill and decode are apart.
     """
 
-    def __init__(self, config: EngineConfig | None = None, **settings: Any) -> None:
-        """Settings override `config`; without one, environment and file are read too.
+    def __init__(
+        self, config: EngineConfig | None = None, *, launch: Launch | None = None, **settings: Any
+    ) -> None:
+        """Settings override `config`; without one, environment and file are read too. launch: which has
+        started the other ranks, over hosts; None if they are to be started here.
 
         Raises ConfigError, ModelError, PartError, or KernelError for CUDA that does not compile.
         """
         self.config = configured(config, settings)
-        use_threads(self.config.threads, self.config.num_ranks)
-        self.backend, self._model, self._crew = load_model(self.config)
+        self.backend, self._model, self._crew = load_model(self.config, launch)
         try:
             self._make()
         except BaseException:

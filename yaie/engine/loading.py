@@ -8,23 +8,30 @@ from yaie.models.loader import LoadedModel, ModelLoader, resolve_device
 from yaie.worker.deterministic import check_deterministic
 from yaie.worker.ranks.crew import Crew
 from yaie.worker.ranks.groups import check_devices, use_device
+from yaie.worker.ranks.launch import Launch
+from yaie.worker.threads import use_threads
 
 
-def load_model(config: EngineConfig) -> tuple[Backend, LoadedModel, Crew | None]:
+def load_model(
+    config: EngineConfig, launch: Launch | None = None
+) -> tuple[Backend, LoadedModel, Crew | None]:
     """The backend, the model, or rank 0's part of it, and the other ranks; None if the model is whole.
 
-    Raises ConfigError, ModelError, PartError, or KernelError.
+    launch: which has started the other ranks; None to start them here.
+    Raises ConfigError, ModelError, PartError, KernelError, or RankError if others do not come.
     """
+    here = None if launch is None else launch.local_size
+    use_threads(config.threads, config.num_ranks if here is None else here)
     device = resolve_device(config)
-    check_devices(config, device)
+    check_devices(config, device, here)
     if config.num_ranks == 1:
         loader, backend = _prepared(config)
         return backend, _load(loader, backend), None
-    crew = Crew(config)  # whose processes import while this one does
+    crew = Crew(config, launch)  # whose processes import while this one does
     try:
         loader, backend = _prepared(config)
         loader.fetch()  # or every rank would
-        crew.meet(backend, use_device(device, 0))
+        crew.meet(backend, use_device(device, 0 if launch is None else launch.local_rank))
         return backend, _load(loader, backend, crew), crew
     except BaseException:
         crew.close()

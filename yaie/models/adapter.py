@@ -14,6 +14,7 @@ from yaie.core.errors import ModelError
 from yaie.models.layout import Destination, Layout, Stored
 from yaie.models.linear import Linear, SummedLinear, tied_linear
 from yaie.models.schemes import Packing
+from yaie.models.schemes.cutting import Cuts
 from yaie.models.shard import Whole
 
 
@@ -118,6 +119,11 @@ class ModelAdapter(ABC):
         """Width of a feed-forward layer between its two products."""
         width: int = config.intermediate_size
         return width
+
+    @classmethod
+    def cuts(cls, config: Any, size: int) -> Cuts:
+        """What ranks split of a layer's products, for an adapter that takes packed weights."""
+        raise NotImplementedError(f"{cls.__name__} takes no packed weights")
 
     def empty(self, *shape: int) -> Tensor:
         """An uninitialised weight of the model's dtype, on its device."""

@@ -14,6 +14,7 @@ from yaie.models.layout import Cut, Destination, held, stacked, whole
 from yaie.models.linear import Linear, SummedLinear
 from yaie.models.rope import rope_tables
 from yaie.models.schemes import Packing
+from yaie.models.schemes.cutting import Cuts
 from yaie.models.shard import Whole
 
 
@@ -116,6 +117,20 @@ class LlamaAdapter(ModelAdapter):
     @classmethod
     def handles(cls, config: Any) -> bool:
         return config.hidden_act in ("silu", "swish")
+
+    @classmethod
+    def cuts(cls, config: Any, size: int) -> Cuts:
+        heads, inner = config.num_attention_heads, config.intermediate_size // size
+        head_dim = getattr(config, "head_dim", None) or config.hidden_size // heads
+        query = heads // size * head_dim
+        key = max(1, config.num_key_value_heads // size) * head_dim
+        return {
+            "self_attn.q_proj": ("outputs", query),
+            "self_attn.k_proj": ("outputs", key),
+            "self_attn.o_proj": ("inputs", query),
+            "mlp.gate_proj": ("outputs", inner),
+            "mlp.down_proj": ("inputs", inner),
+        }
 
     def biases(self) -> Biases:
         """Which products have a bias."""

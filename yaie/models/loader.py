@@ -4,6 +4,7 @@ import sys
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,8 @@ from yaie.models.hub import fetch_model, find_model
 from yaie.models.packing import read_format
 from yaie.models.rope import max_context
 from yaie.models.schemes import Packing
-from yaie.models.shard import Whole, check_shapes
+from yaie.models.schemes.cutting import check_cuts
+from yaie.models.shard import Whole, check_shapes, fitting_sizes
 from yaie.models.supported import check_architecture
 from yaie.models.tokenizer import Tokenizer
 from yaie.models.weights import checkpoint_files, read_stored, read_tensors, total_bytes
@@ -168,22 +170,21 @@ class ModelLoader:
                 "pipeline_parallel. Llama, Mistral, Qwen2, Qwen3 and GPT-2 run on several.",
                 param="tensor_parallel",
             )
-        if self.is_packed and config.tensor_parallel > 1:
-            raise ConfigError(
-                f"the weights of {self.name} are quantised, and split by stages alone as yet: leave out "
-                f"tensor_parallel, and set pipeline_parallel to at most {model.num_hidden_layers}",
-                param="tensor_parallel",
-            )
-        heads = model.num_attention_heads
+        size, heads = config.tensor_parallel, model.num_attention_heads
+        kv_heads = getattr(model, "num_key_value_heads", None) or heads
+        inner = kind.inner_features(model)
         check_shapes(
             self.name,
-            config.tensor_parallel,
+            size,
             config.pipeline_parallel,
             heads=heads,
-            kv_heads=getattr(model, "num_key_value_heads", None) or heads,
-            inner=kind.inner_features(model),
+            kv_heads=kv_heads,
+            inner=inner,
             layers=model.num_hidden_layers,
         )
+        if self._format is not None and size > 1:
+            sizes = fitting_sizes(heads, kv_heads, inner)
+            check_cuts(self.name, size, self._format, partial(kind.cuts, model), sizes)
 
     def _adapter(
         self,

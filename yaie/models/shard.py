@@ -227,13 +227,13 @@ def check_shapes(
         if count % size:
             raise ConfigError(
                 f"tensor_parallel {size} does not divide the {count:,} {what} of {name}: choose one of "
-                f"{_choices(heads, kv_heads, inner)}",
+                f"{_told(fitting_sizes(heads, kv_heads, inner))}",
                 param="tensor_parallel",
             )
     if kv_heads % size and size % kv_heads:
         raise ConfigError(
             f"tensor_parallel {size} neither divides the {kv_heads} KV heads of {name} nor is a "
-            f"multiple of them: choose one of {_choices(heads, kv_heads, inner)}",
+            f"multiple of them: choose one of {_told(fitting_sizes(heads, kv_heads, inner))}",
             param="tensor_parallel",
         )
     if pipeline_parallel > layers:
@@ -244,10 +244,14 @@ def check_shapes(
         )
 
 
-def _choices(heads: int, kv_heads: int, inner: int) -> str:
-    fitting = [
+def fitting_sizes(heads: int, kv_heads: int, inner: int) -> list[int]:
+    """The values of tensor_parallel that a model of these numbers allows; see `check_shapes`."""
+    return [
         size
         for size in range(1, heads + 1)
         if heads % size == inner % size == 0 and (kv_heads % size == 0 or size % kv_heads == 0)
     ]
-    return ", ".join(map(str, fitting))
+
+
+def _told(sizes: list[int]) -> str:
+    return ", ".join(map(str, sizes))

@@ -17,23 +17,27 @@ from yaie.server.settings import ServerSettings
 if TYPE_CHECKING:
     from yaie.engine.handover.role import Role
     from yaie.engine.llm_engine import LLMEngine
+    from yaie.worker.ranks.launch import Launch
 
 CPUS_FOR_TWO = 4
 """With at least so many, the engine gets a process of its own; with fewer, the two would take turns."""
 
 
 def engine_for(
-    config: EngineConfig, settings: ServerSettings, role: "Role | None" = None
+    config: EngineConfig,
+    settings: ServerSettings,
+    role: "Role | None" = None,
+    launch: "Launch | None" = None,
 ) -> AsyncEngine:
     """An engine that is loaded when it is started, with the server's limits. role: its part if prefill
-    and decode are apart."""
+    and decode are apart. launch: which has started its other ranks, over hosts."""
     if settings.step:
         config = replace(config, overlap="off")
     log = partial(start_logging, settings.log_level, settings.log_file, settings.log_json)
     in_process = partial(EngineProcess, prepare=log, load_tokenizer=load_tokenizer)
     in_thread = partial(EngineThread, step_mode=settings.step)
     return AsyncEngine(
-        partial(_load, config, role),
+        partial(_load, config, role, launch),
         make_driver=in_process if has_process(settings) else in_thread,
         **settings.engine_limits,
     )
@@ -50,11 +54,13 @@ def has_process(settings: ServerSettings) -> bool:
     return (os.cpu_count() or 1) >= CPUS_FOR_TWO
 
 
-def _load(config: EngineConfig, role: "Role | None" = None) -> "LLMEngine":
+def _load(
+    config: EngineConfig, role: "Role | None" = None, launch: "Launch | None" = None
+) -> "LLMEngine":
     """Where the engine is to run, while the server answers already."""
     from yaie.engine.llm_engine import LLMEngine
 
-    engine = LLMEngine(config)
+    engine = LLMEngine(config, launch=launch)
     if role is not None:
         role.take(engine)
     freeze_heap()

@@ -93,7 +93,7 @@ def assemble(
     drafting = drafting or Drafting()
     sizes = sizes_for(config, backend, model, drafting)
     if crew is not None:
-        sizes = crew.agree(sizes)
+        sizes = crew.agree(sizes, model.dtype)
     parts = backend.parts
     blocks = parts["paged_cache"].BlockManager(
         sizes.num_blocks, config.block_size, sizes.num_host_blocks

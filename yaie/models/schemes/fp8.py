@@ -16,9 +16,10 @@ import torch
 from torch import Tensor
 
 from yaie.core.products import PlainWeight
-from yaie.models.layout import Destination, Stored
+from yaie.models.layout import Cut, Destination, Stored
 from yaie.models.packing import WHOLE
 from yaie.models.schemes.base import choose_scheme
+from yaie.models.schemes.cutting import in_units
 from yaie.models.schemes.words import KINDS, WordScheme
 
 
@@ -50,12 +51,27 @@ class Fp8(WordScheme):
         sizes = self._layout.sizes
         places = self._biases(names)
         self._unfilled += 2 * len(sizes)
-        for name, codes, scales in zip(names, self._codes8.split(sizes), self._scales, strict=True):
+        parts = zip(names, self._codes8.split(sizes), self._scales, self._rows, strict=True)
+        for name, codes, scales, row in parts:
             kept = codes.numel() * self._dtype.itemsize
-            places[f"{name}.weight"] = Destination(codes, filled=self._filled, kept=kept)
+            places[f"{name}.weight"] = Destination(
+                codes, filled=self._filled, kept=kept, cuts=(row, self._layout.columns)
+            )
             kind = Destination if self._how.block != (0, 0) else SingleNumber
-            places[f"{name}.{suffix}"] = kind(scales, filled=self._filled, parameters=0, kept=0)
+            cuts = self._scale_cuts(row)
+            places[f"{name}.{suffix}"] = kind(
+                scales, filled=self._filled, parameters=0, kept=0, cuts=cuts
+            )
         return places
+
+    def _scale_cuts(self, row: Cut | None) -> tuple[Cut | None, ...]:
+        """Which of a product's scales are held. row: which of its outputs are."""
+        assert self._how.block is not None
+        rows, columns = self._how.block
+        if not rows:
+            return ()
+        across = None if columns == WHOLE else in_units(self._layout.columns, columns)
+        return in_units(row, rows), across
 
     def _complete(self) -> None:
         sizes, inputs = self._layout.sizes, self._layout.in_features

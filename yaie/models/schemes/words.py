@@ -16,9 +16,10 @@ from torch import Tensor
 from yaie.core.errors import ModelError
 from yaie.core.products import PackedProducts
 from yaie.core.quantized import LoadedInt4Weight
-from yaie.models.layout import Destination, Layout
+from yaie.models.layout import Cut, Destination, Layout
 from yaie.models.packing import WHOLE, PackedFormat
 from yaie.models.schemes.base import Scheme
+from yaie.models.schemes.cutting import in_units
 
 WORD = 32
 EIGHTS = -0x77777778
@@ -89,20 +90,40 @@ class WordScheme(Scheme):
     def _parts(
         self, whole: Tensor, dim: int, names: Sequence[str], suffix: str, parameters: int = 0
     ) -> dict[str, Destination]:
-        """Those of a tensor whose dimension `dim` is the outputs, or words of them."""
+        """Those of a tensor whose dimension `dim` is the outputs, or words of them; the other is the
+        inputs, or words or groups of them."""
         shrunk = self._layout.out_features // whole.shape[dim]
         sizes = [size // shrunk for size in self._layout.sizes]
         self._unfilled += len(sizes)
-        return {
-            f"{name}.{suffix}": Destination(part, filled=self._filled, parameters=parameters)
-            for name, part in zip(names, whole.split(sizes, dim=dim), strict=True)
-        }
+        columns = self._columns_in(whole.shape[1 - dim])
+        parts = zip(names, whole.split(sizes, dim=dim), self._rows, strict=True)
+        places = {}
+        for name, part, row in parts:
+            cuts = in_units(row, shrunk), columns
+            places[f"{name}.{suffix}"] = Destination(
+                part,
+                filled=self._filled,
+                parameters=parameters,
+                cuts=cuts if dim == 0 else cuts[::-1],
+            )
+        return places
+
+    @property
+    def _rows(self) -> tuple[Cut | None, ...]:
+        """Which outputs of each product are held."""
+        return self._layout.rows or (None,) * len(self._layout.sizes)
+
+    def _columns_in(self, entries: int) -> Cut | None:
+        """Which of the inputs are held, on an axis that has so many entries here."""
+        if self._how.group_size == WHOLE and entries == 1:
+            return None  # all inputs share it, wherever they are
+        return in_units(self._layout.columns, self._layout.in_features // entries)
 
     def _biases(self, names: Sequence[str]) -> dict[str, Destination]:
         if self._bias is None:
             return {}
-        parts = zip(names, self._bias.split(self._layout.sizes), strict=True)
-        return {f"{name}.bias": Destination(part) for name, part in parts}
+        parts = zip(names, self._bias.split(self._layout.sizes), self._rows, strict=True)
+        return {f"{name}.bias": Destination(part, cuts=(row,)) for name, part, row in parts}
 
     def _filled(self) -> None:
         self._unfilled -= 1
@@ -139,6 +160,8 @@ class Int4Scheme(WordScheme):
         """Those of the group of each input, [in] int32, where the checkpoint tells them."""
         if not self._how.ordered:
             return {}
+        if self._layout.columns is not None:
+            raise ModelError("inputs that were rounded in an order of their own cannot be split")
         count = len(self._layout.sizes)
         self._unfilled += count
         self._groups = torch.empty(

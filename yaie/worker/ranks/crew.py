@@ -6,20 +6,23 @@ import tempfile
 import weakref
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from yaie.backends import Backend
 from yaie.core.config import EngineConfig
-from yaie.core.errors import EngineDeadError
+from yaie.core.errors import ConfigError, EngineDeadError
 from yaie.core.step import Fault, StepInput, StepMasks, StepResult
 from yaie.models.shard import Shard
 from yaie.worker.build import Sizes
-from yaie.worker.ranks.groups import Limit, join
+from yaie.worker.ranks.groups import Limit, Meeting, join
+from yaie.worker.ranks.hosts import Hosts
 from yaie.worker.ranks.keeper import Keeper
+from yaie.worker.ranks.launch import Launch
+from yaie.worker.ranks.members import Members
 from yaie.worker.ranks.messages import Collect, Go, Here, Loaded, Ready, digest
 from yaie.worker.ranks.place import answering_rank, places
+from yaie.worker.ranks.processes import Processes
 
 
 class Crew:
@@ -30,16 +33,27 @@ class Crew:
 
     shard: Shard
 
-    def __init__(self, config: EngineConfig) -> None:
-        """Begin to start the processes."""
+    def __init__(self, config: EngineConfig, launch: Launch | None = None) -> None:
+        """Begin to start the processes, or wait for those that a launcher has started.
+
+        Raises ConfigError and RankError if these do not meet.
+        """
         self._config = config
         self._answers = answering_rank(config)
-        self._folder = tempfile.TemporaryDirectory(prefix="yaie-ranks-")
-        self._file = Path(self._folder.name) / "store"
-        self._keeper = Keeper(config, places(config)[1:], self._file)
+        self._files = contextlib.ExitStack()
+        members: Members
+        self._meeting: Path | Meeting
+        if launch is None:
+            folder = tempfile.TemporaryDirectory(prefix="yaie-ranks-")
+            self._meeting = Path(self._files.enter_context(folder)) / "store"
+            members = Processes(config, places(config)[1:], self._meeting)
+        else:
+            members = Hosts(launch, config)
+            self._meeting = members.meeting
+        self._keeper = Keeper(config, members)
         # The keeper's thread does not know this object, which may thus be collected while it waits.
         self._met: list[tuple[Limit, torch.device]] = []
-        self._end = weakref.finalize(self, _end, self._keeper, self._folder, self._met)
+        self._end = weakref.finalize(self, _end, self._keeper, self._files, self._met)
 
     # --- as they start ---
 
@@ -49,14 +63,24 @@ class Crew:
         self._keeper.each(Here)
         lab = backend.parts["tensor_parallel"]
         self._device = device
-        self._groups = join(self._config, places(self._config)[0], self._file, lab, device)
+        self._groups = join(self._config, places(self._config)[0], self._meeting, lab, device)
         self._met.append((self._groups.limit, device))
-        self._folder.cleanup()
+        self._files.close()
         self.shard = self._groups.shard(lab)
 
-    def agree(self, own: Sizes) -> Sizes:
-        """What fits on every rank, which each is told. own: what fits on rank 0."""
-        found = [own, *(message.sizes for message in self._keeper.each(Loaded))]
+    def agree(self, own: Sizes, dtype: torch.dtype) -> Sizes:
+        """What fits on every rank, which each is told. own: what fits on rank 0. dtype: of its states.
+
+        Raises ConfigError for a rank whose states are of another one: its host has another processor.
+        """
+        loaded = self._keeper.each(Loaded)
+        for other in {one.dtype for one in loaded} - {dtype}:
+            here, there = (str(one).removeprefix("torch.") for one in (dtype, other))
+            raise ConfigError(
+                f"dtype 'auto' is {here} on rank 0's host and {there} on another: set dtype",
+                param="dtype",
+            )
+        found = [own, *(message.sizes for message in loaded)]
         sizes = Sizes(
             num_blocks=min(one.num_blocks for one in found),
             num_host_blocks=min(one.num_host_blocks for one in found),
@@ -106,9 +130,11 @@ class Crew:
         self._end()
 
 
-def _end(keeper: Keeper, folder: Any, met: list[tuple[Limit, torch.device]]) -> None:
+def _end(
+    keeper: Keeper, files: contextlib.ExitStack, met: list[tuple[Limit, torch.device]]
+) -> None:
     keeper.stop()
     for limit, device in met:
         limit.abort(device)
     with contextlib.suppress(OSError):
-        folder.cleanup()
+        files.close()

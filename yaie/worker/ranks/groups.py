@@ -32,6 +32,19 @@ START_SECONDS = 120.0
 THIS_HOST = "127.0.0.1"
 
 
+@dataclass(frozen=True, slots=True)
+class Meeting:
+    """Where ranks find each other.
+
+    store: of torch.distributed. address: of this host, at which gloo listens; interface: the networks
+    that it takes instead, if a user has named some.
+    """
+
+    store: Any
+    address: str = THIS_HOST
+    interface: str = ""
+
+
 class Limit:
     """How long a transfer may take: more while ranks start than later."""
 
@@ -141,15 +154,22 @@ class Groups:
         return Shard(part, self.collectives, passing)
 
 
-def join(config: EngineConfig, place: Place, file: Path, part: ModuleType, device: Any) -> Groups:
-    """Meet the other ranks. file: through which they find each other; it may go once this has returned
+def join(
+    config: EngineConfig, place: Place, meeting: Path | Meeting, part: ModuleType, device: Any
+) -> Groups:
+    """Meet the other ranks. meeting: where, on one host a file; it may go once this has returned
     everywhere. part: lab 20's. Raises RankError if they do not come."""
     limit = Limit()
-    store = dist.FileStore(str(file), place.size)
+    if isinstance(meeting, Path):
+        meeting = Meeting(dist.FileStore(str(meeting), place.size))
     try:
-        columns = _group(f"stage{place.stage}", store, place.column, place.tensor_parallel, device)
+        columns = make_group(
+            f"stage{place.stage}", meeting, place.column, place.tensor_parallel, device
+        )
         stages, draws = (
-            _group(f"{name}{place.column}", store, place.stage, place.pipeline_parallel, device)
+            make_group(
+                f"{name}{place.column}", meeting, place.stage, place.pipeline_parallel, device
+            )
             for name in ("stages", "draws")
         )
     except RuntimeError as error:
@@ -157,7 +177,7 @@ def join(config: EngineConfig, place: Place, file: Path, part: ModuleType, devic
         raise RankError(f"the ranks could not connect: {reason}") from error
     limit.groups = [columns, stages, draws]
     try:
-        return _joined(config, place, store, part, device, limit)
+        return _joined(config, place, meeting.store, part, device, limit)
     except BaseException:
         limit.abort(device)
         raise
@@ -186,16 +206,20 @@ def _joined(
     return groups
 
 
-def _group(name: str, store: Any, rank: int, size: int, device: torch.device) -> Any:
-    """A backend of torch.distributed for this device."""
-    prefixed = dist.PrefixStore(name, store)
+def make_group(name: str, meeting: Meeting, rank: int, size: int, device: torch.device) -> Any:
+    """A backend of torch.distributed for this device. Raises RuntimeError if others do not come."""
+    prefixed = dist.PrefixStore(name, meeting.store)
     timeout = timedelta(seconds=START_SECONDS)
     if device.type == "cuda":
         return nccl_group(prefixed, rank, size)
     backend: Any = dist.ProcessGroupGloo  # whose type says nothing of its options
     gloo = backend._Options()
     gloo._timeout = timeout
-    gloo._devices = [backend.create_device(hostname=THIS_HOST)]
+    if meeting.interface:
+        names = meeting.interface.split(",")
+        gloo._devices = [backend.create_device(interface=name) for name in names]
+    else:
+        gloo._devices = [backend.create_device(hostname=meeting.address)]
     return backend(prefixed, rank, size, gloo)
 
 
@@ -229,12 +253,19 @@ def use_device(device: torch.device, rank: int) -> torch.device:
     return device
 
 
-def check_devices(config: EngineConfig, device: torch.device) -> None:
-    """Raise ConfigError if there are fewer GPUs than ranks."""
+def check_devices(config: EngineConfig, device: torch.device, here: int | None = None) -> None:
+    """Raise ConfigError if there are fewer GPUs than ranks. here: how many ranks there are on this host;
+    all if None."""
     if device.type != "cuda" or config.num_ranks == 1:
         return
     there, wanted = torch.cuda.device_count(), config.num_ranks
-    if there < wanted:
+    if here is not None and there < here:
+        raise ConfigError(
+            f"the launcher started {here} ranks on this host (LOCAL_WORLD_SIZE), and torch sees {there} "
+            "GPUs: start fewer here, or let CUDA_VISIBLE_DEVICES name more",
+            param="LOCAL_WORLD_SIZE",
+        )
+    if here is None and there < wanted:
         raise ConfigError(
             f"tensor_parallel {config.tensor_parallel} times pipeline_parallel "
             f"{config.pipeline_parallel} is {wanted} ranks, and torch sees {there} GPUs: choose fewer, "

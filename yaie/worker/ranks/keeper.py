@@ -1,25 +1,17 @@
-"""The thread that starts the processes of ranks, hears them, and notices when one is gone or late."""
+"""The thread that starts the other ranks, hears them, and notices when one is gone or late."""
 
 import atexit
-import contextlib
 import logging
-import multiprocessing
-import os
-import pickle
 import threading
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from multiprocessing.connection import Connection, wait
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any, TypeVar
 
-from yaie.core.child import how_it_ended, signals_held
 from yaie.core.config import EngineConfig
 from yaie.core.errors import EngineDeadError, LostPartError
 from yaie.core.step import Fault, StepResult
+from yaie.worker.ranks.members import Gone, Heard, Members
 from yaie.worker.ranks.messages import Broken, Done
-from yaie.worker.ranks.place import Place
 
 logger = logging.getLogger(__name__)
 
@@ -31,35 +23,25 @@ LOST = "RankError"
 Kind = TypeVar("Kind")
 
 
-@dataclass(slots=True)
-class _Member:
-    """A rank in another process. done: what each step that it is through with drew there."""
-
-    place: Place
-    process: Any
-    pipe: "Connection[bytes, bytes]"
-    mail: list[Any] = field(default_factory=list)
-    done: dict[int, int | None] = field(default_factory=dict)
-
-
 class Keeper:
-    """Ranks end with this thread: as long as it lives, the kernel takes it for their parent.
+    """Lives as long as the other ranks do, which it ends when one of them is lost.
 
     loss: why there is no engine any more, or "". error: the same as the exception of a rank that could
     not start. lab: of the learner's part that is the reason, or "".
     """
 
-    def __init__(self, config: EngineConfig, places: Sequence[Place], file: Path) -> None:
+    def __init__(self, config: EngineConfig, members: Members) -> None:
         self.loss = ""
         self.error: Exception | None = None
         self.lab = ""
         self._config = config
-        self._places = places
-        self._file = file
-        self._members: list[_Member] = []
+        self._members = members
+        # By rank: what has come for `each`, and what each step that it is through with drew there.
+        self._mail: dict[int, list[Any]] = {rank: [] for rank in members.ranks}
+        self._done: dict[int, dict[int, int | None]] = {rank: {} for rank in members.ranks}
         self._changed = threading.Condition()
+        self._has_started = False
         self._stopping = False
-        self._bell, self._button = os.pipe()
         self._suspicion: tuple[float, str] | None = None
         self._sending_since: float | None = None
         self._settled: dict[int, tuple[float, int | None]] = {}
@@ -77,15 +59,13 @@ class Keeper:
         or EngineDeadError."""
 
         def all_there() -> bool:
-            return bool(self.loss) or (
-                len(self._members) == len(self._places) and all(one.mail for one in self._members)
-            )
+            return bool(self.loss) or all(self._mail.values())
 
         with self._changed:
             self._changed.wait_for(all_there)
             if self.loss:
                 raise self.error or self.dead()
-            found = [one.mail.pop(0) for one in self._members]
+            found = [mail.pop(0) for mail in self._mail.values()]
         assert all(isinstance(message, kind) for message in found), found
         return found
 
@@ -96,16 +76,16 @@ class Keeper:
         """
         self._whole_steps = whole_steps
         self._limit = self._config.rank_timeout * self._config.pipeline_parallel
+        self._members.settle(self._config.rank_timeout)
 
     def send(self, data: bytes) -> None:
         """Give every rank a message. Raises EngineDeadError if one is gone."""
-        if len(self._members) < len(self._places):
+        if not self._has_started:
             with self._changed:
-                self._changed.wait_for(lambda: self.loss or len(self._members) == len(self._places))
+                self._changed.wait_for(lambda: self.loss or self._has_started)
         self._sending_since = time.monotonic()
         try:
-            for member in self._members:
-                member.pipe.send_bytes(data)
+            self._members.send(data)
         except OSError:
             self._cause("a rank takes no more steps")
             raise self.dead() from None
@@ -160,103 +140,69 @@ class Keeper:
         """End the processes, and the thread."""
         atexit.unregister(self.stop)
         self._stopping = True
-        self._ring()
+        self._members.ring()
         if threading.current_thread() is not self._thread:
             self._thread.join()
-
-    def _ring(self) -> None:
-        with contextlib.suppress(OSError):
-            os.write(self._button, b"!")
 
     # --- on the thread ---
 
     def _run(self) -> None:
         try:
-            self._start()
+            self._members.start()
+            with self._changed:
+                self._has_started = True
+                self._changed.notify_all()
             while not (self._stopping or self.loss):
                 self._listen()
                 self._judge()
         except Exception as error:
             logger.critical("ranks cannot be watched any more", exc_info=True)
             self._lose(f"ranks cannot be watched any more: {error}")
-        self._end_all()
+        self._members.end(self.loss)
         if self.loss and not self._stopping:
             logger.critical("the model is not whole any more: %s", self.loss)
             self._tell(self.dead())
 
-    def _start(self) -> None:
-        context = multiprocessing.get_context("spawn")
-        # Imported by the process, whose model it would otherwise be this one's business to load.
-        from yaie.worker.ranks.rank_process import run_rank
-
-        for place in self._places:
-            pipe, far_end = multiprocessing.Pipe()
-            process = context.Process(
-                target=run_rank,
-                args=(far_end, self._config, place, self._file),
-                name=f"yaie-rank-{place.rank}",
-                daemon=True,
-            )
-            with signals_held():
-                process.start()
-            far_end.close()
-            with self._changed:
-                self._members.append(_Member(place, process, pipe))
-                self._changed.notify_all()
-
     def _listen(self) -> None:
-        pipes = {one.pipe: one for one in self._members}
-        ends = {one.process.sentinel: one for one in self._members}
-        ready = wait([*pipes, *ends, self._bell], 0.1 if self._suspicion else POLL_SECONDS)
-        for one in ready:
-            if one in pipes:
-                self._hear(pipes[one])
-        for one in ready:
-            if one in ends:
-                member = ends[one]
-                self._hear(member)
-                member.process.join()
-                ended = how_it_ended(member.process.exitcode)
-                if self._suspicion is None or member.process.exitcode != 1:
-                    self._lose(f"rank {member.place.rank} {ended}")
+        for one in self._members.hear(0.1 if self._suspicion else POLL_SECONDS):
+            match one:
+                case Heard(rank, message):
+                    self._take(rank, message)
+                case Gone(rank, how, has_said) if not (self._suspicion and has_said):
+                    self._lose(f"rank {rank} {how}")
 
-    def _hear(self, member: _Member) -> None:
-        with contextlib.suppress(EOFError, OSError):  # its end is noticed by itself
-            while member.pipe.poll():
-                self._take(member, pickle.loads(member.pipe.recv_bytes()))
-
-    def _take(self, member: _Member, message: Any) -> None:
+    def _take(self, rank: int, message: Any) -> None:
         with self._changed:
             match message:
                 case Done(step, drawn, result):
-                    member.done[step] = drawn
+                    self._done[rank][step] = drawn
                     if result is not None:
                         self._answers[step] = result
                     self._compare(step)
                 case Broken():
-                    self._broke(member, message)
+                    self._broke(rank, message)
                 case _:
-                    member.mail.append(message)
+                    self._mail[rank].append(message)
             self._changed.notify_all()
 
     def _compare(self, step: int) -> None:
         """Once every rank is through with a step, they have drawn the same."""
-        if step not in self._settled or any(step not in one.done for one in self._members):
+        if step not in self._settled or any(step not in done for done in self._done.values()):
             return
-        drawn = {self._settled.pop(step)[1], *(one.done.pop(step) for one in self._members)}
+        drawn = {self._settled.pop(step)[1], *(done.pop(step) for done in self._done.values())}
         if len(drawn - {None}) > 1:
             self._lose(f"ranks drew different tokens in step {step}")
 
-    def _broke(self, member: _Member, broken: Broken) -> None:
+    def _broke(self, rank: int, broken: Broken) -> None:
         if broken.error is not None:
-            told, lab = f"rank {member.place.rank}: {broken.error}", ""
+            told, lab = f"rank {rank}: {broken.error}", ""
             is_lost = type(broken.error).__name__ == LOST
         else:
             fault = broken.fault
             assert fault is not None
             where = f" ({fault.where})" if fault.where else ""
             whose = f", your part {fault.lab}" if fault.lab else ""
-            told = f"rank {member.place.rank}{whose} failed: {fault.message}{where}"
+            told = f"rank {rank}{whose} failed: {fault.message}{where}"
             is_lost, lab = fault.message.startswith(LOST), fault.lab
         if is_lost:  # by another one, which may be heard of yet
             self._suspicion = self._suspicion or (time.monotonic(), told)
@@ -275,9 +221,7 @@ class Keeper:
         with self._changed:
             late = [step for step, (at, _) in self._settled.items() if now - at > self._limit]
             behind = [
-                one.place.rank
-                for one in self._members
-                if any(step not in one.done for step in late)
+                rank for rank, done in self._done.items() if any(step not in done for step in late)
             ]
         if late:
             who = f"rank {behind[0]} is" if behind else "rank 0 is"
@@ -288,14 +232,4 @@ class Keeper:
             if not self.loss:
                 self.error, self.lab, self.loss = error, lab, why
             self._changed.notify_all()
-        self._ring()
-
-    def _end_all(self) -> None:
-        for member in self._members:
-            member.process.kill()  # also one that has been stopped
-        for member in self._members:
-            member.process.join()
-            member.process.close()
-            member.pipe.close()
-        os.close(self._button)
-        os.close(self._bell)
+        self._members.ring()

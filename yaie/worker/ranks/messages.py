@@ -19,9 +19,10 @@ class Here:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A rank holds its weights. sizes: `build.Sizes`, what would fit beside them."""
+    """A rank holds its weights. sizes: `build.Sizes`, what would fit beside them. dtype: of states."""
 
     sizes: Any
+    dtype: Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,13 @@ class Broken:
 
     error: Exception | None = None
     fault: Fault | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """To a rank on another host: end. why: "" if nothing is wrong."""
+
+    why: str
 
 
 def digest(result: StepResult) -> int:

@@ -10,7 +10,7 @@ from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
@@ -23,8 +23,8 @@ from yaie.core.step import StepInput, StepMasks
 from yaie.models.adapter import ModelAdapter
 from yaie.models.loader import ModelLoader
 from yaie.worker.build import Sizes, make_worker, sizes_for
-from yaie.worker.ranks.groups import join, use_device
-from yaie.worker.ranks.messages import Broken, Collect, Done, Go, Here, Loaded, Ready, digest
+from yaie.worker.ranks.groups import Meeting, join, use_device
+from yaie.worker.ranks.messages import Broken, Collect, Done, End, Go, Here, Loaded, Ready, digest
 from yaie.worker.ranks.place import Place, answering_rank
 from yaie.worker.running_step import RunningStep
 from yaie.worker.staged import StagedStep
@@ -55,9 +55,9 @@ def run_rank(
     """
     leave_signals_to_parent()
     end_with_parent()
-    rank = _Rank(pipe, config, place)
+    rank = Rank(pipe, config, place)
     try:
-        rank.start(file)
+        rank.start(file, place.rank, place.size)
         rank.serve()
     except Exception as error:
         known = isinstance(error, YaieError)
@@ -67,10 +67,18 @@ def run_rank(
     os._exit(1)  # without waiting for others, who may hang
 
 
-class _Rank:
-    def __init__(
-        self, pipe: "Connection[bytes, bytes]", config: EngineConfig, place: Place
-    ) -> None:
+class Pipe(Protocol):
+    """The way to control and back: a Connection is one. Raises OSError or EOFError at its end."""
+
+    def send_bytes(self, data: bytes, /) -> None: ...
+
+    def recv_bytes(self) -> bytes: ...
+
+
+class Rank:
+    """A worker that does what the other end of a pipe says."""
+
+    def __init__(self, pipe: Pipe, config: EngineConfig, place: Place) -> None:
         self._pipe = pipe
         self._config = config
         self._place = place
@@ -89,24 +97,36 @@ class _Rank:
         """Control's messages, in order. At the end of the pipe control is gone."""
         try:
             while True:
-                self._inbox.put(pickle.loads(self._pipe.recv_bytes()))
+                message = pickle.loads(self._pipe.recv_bytes())
+                if isinstance(message, End):
+                    self._end(message.why)
+                self._inbox.put(message)
         except (EOFError, OSError):
             os._exit(1)
 
-    def start(self, file: Path) -> None:
-        """Load this rank's part and make its worker, in step with the other ranks."""
+    def _end(self, why: str) -> None:
+        if why:
+            logger.critical("rank %d ends with the others: %s", self._place.rank, why)
+        os._exit(1 if why else 0)
+
+    def start(self, meeting: Path | Meeting, index: int, beside: int) -> None:
+        """Load this rank's part and make its worker, in step with the other ranks.
+
+        meeting: see `groups.join`. index: of this process on its host, which takes the GPU of that
+        number; beside: how many ranks there are, itself among them.
+        """
         config, place = self._config, self._place
         from transformers import AutoConfig  # noqa: F401 (a second, in which control does the same)
 
         assert isinstance(self._inbox.get(), Go)
-        use_threads(config.threads, config.num_ranks)
+        use_threads(config.threads, beside)
         loader = ModelLoader(config, progress=False)
-        device = use_device(loader.device, place.rank)
+        device = use_device(loader.device, index)
         backend = choose_backend(config, device, loader.head_dims, packed=loader.is_packed)
         backend.prepare(device)
         self.tell(Here())
         lab = backend.parts["tensor_parallel"]
-        groups = join(config, place, file, lab, device)
+        groups = join(config, place, meeting, lab, device)
         adapter, _ = loader.load_adapter(
             backend.make_ops(),
             backend.dtypes,
@@ -114,7 +134,7 @@ class _Rank:
             groups.shard(lab),
         )
         part = Part(adapter, loader.dtype, device, adapter.max_length)
-        self.tell(Loaded(sizes_for(config, backend, part)))
+        self.tell(Loaded(sizes_for(config, backend, part), loader.dtype))
         sizes = self._inbox.get()
         assert isinstance(sizes, Sizes)
         self._worker: Worker = make_worker(config, backend, part, sizes)

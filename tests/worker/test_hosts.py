@@ -1,0 +1,126 @@
+"""Ranks that a launcher has started tell each other what they have to, and notice when one is gone."""
+
+import pickle
+import socket
+import time
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+
+from tests.server.conftest import within
+from tests.worker.test_rank_groups import side_by_side
+from yaie.core.config import EngineConfig
+from yaie.core.errors import ConfigError, RankError
+from yaie.worker.ranks import meeting
+from yaie.worker.ranks.hosts import BEAT, HostPipe, Hosts
+from yaie.worker.ranks.launch import Launch
+from yaie.worker.ranks.members import Gone, Heard
+from yaie.worker.ranks.messages import Broken, End
+from yaie.worker.ranks.packets import FIRST_BYTES, message, packets
+
+CONFIG = EngineConfig(pipeline_parallel=3)
+BIG = b"x" * (3 * FIRST_BYTES)
+
+
+@pytest.mark.parametrize("size", [0, 1, FIRST_BYTES - 9, FIRST_BYTES - 8, FIRST_BYTES - 7, 50_000])
+def test_a_message_of_any_length_arrives_as_it_was(size: int) -> None:
+    data = bytes(number % 251 for number in range(size))
+    sent = list(packets(data))
+    assert len(sent) == (1 if size <= FIRST_BYTES - 8 else 2)
+    assert message(lambda into: into.copy_(sent.pop(0))) == data
+    assert not sent
+
+
+def launches(size: int = 3) -> list[Launch]:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port = found.getsockname()[1]
+    return [Launch(rank, size, 0, 1, "127.0.0.1", port) for rank in range(size)]
+
+
+def met() -> tuple[Hosts, list[HostPipe]]:
+    first, *others = launches()
+    calls: list[Any] = [partial(Hosts, first, CONFIG)]
+    calls += [partial(HostPipe, one, CONFIG) for one in others]
+    hosts, *pipes = side_by_side(calls)
+    hosts.start()
+    return hosts, pipes
+
+
+def heard(hosts: Hosts, count: int) -> list[Any]:
+    found: list[Any] = []
+
+    def all_there() -> bool:
+        found.extend(hosts.hear(0.1))
+        return len(found) >= count
+
+    within(30, all_there)
+    return sorted(found, key=lambda one: one.rank)
+
+
+def test_what_is_sent_reaches_all_and_what_they_say_comes_back_until_they_are_gone() -> None:
+    hosts, pipes = met()
+    for data in (b"a", BIG):
+        calls: list[Any] = [partial(hosts.send, data), *(pipe.recv_bytes for pipe in pipes)]
+        assert side_by_side(calls) == [None, data, data]
+    for number, pipe in enumerate(pipes):
+        pipe.send_bytes(pickle.dumps([number, BIG]))
+    assert heard(hosts, 2) == [Heard(1, [0, BIG]), Heard(2, [1, BIG])]
+    began = time.monotonic()
+    hosts.ring()
+    assert hosts.hear(30) == []
+    assert time.monotonic() - began < 30
+    pipes[0].send_bytes(pickle.dumps(Broken(ValueError("boom"))))
+    heard(hosts, 1)
+    hosts.settle(0.5)
+    for pipe in pipes:  # silent from here on
+        pipe._is_over.set()
+        pipe.send_bytes(BEAT)
+    gone = heard(hosts, 2)
+    assert [(type(one), one.rank, one.has_said) for one in gone] == [
+        (Gone, 1, True),
+        (Gone, 2, False),
+    ]
+    assert "Timed out" in gone[1].how
+    ends = side_by_side([partial(hosts.end, ""), *(pipe.recv_bytes for pipe in pipes)])
+    assert [pickle.loads(data) for data in ends[1:]] == [End("")] * 2
+    for pipe in pipes:
+        pipe.settle(0.2)
+        with pytest.raises(EOFError):
+            pipe.recv_bytes()
+
+
+def test_a_rank_that_was_started_differently_says_what_differs() -> None:
+    store = torch.distributed.HashStore()
+    met_at = meeting.Meeting(store)
+    store.set("yaie/terms", meeting.json.dumps(meeting._terms(CONFIG)))
+    launch = Launch(1, 3, 0, 1, "127.0.0.1", 9)
+    meeting.check_terms(launch, EngineConfig(pipeline_parallel=3, threads=7), met_at)
+    with pytest.raises(ConfigError, match="rank 1 has block_size 32, and rank 0 16: start all"):
+        meeting.check_terms(launch, EngineConfig(pipeline_parallel=3, block_size=32), met_at)
+
+
+def test_an_address_that_one_host_alone_reaches_is_refused() -> None:
+    meeting._check_addresses(["127.0.0.1", "127.0.0.1"])
+    meeting._check_addresses(["10.0.0.1", "10.0.0.2"])
+    with pytest.raises(ConfigError, match=r"rank 0 would listen at 127\.0\.1\.1, .* GLOO_SOCKET"):
+        meeting._check_addresses(["127.0.1.1", "10.0.0.2"])
+
+
+def test_a_rank_that_nobody_meets_gives_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(meeting, "START_SECONDS", 1.0)
+    with pytest.raises(RankError, match=r"did not meet at 127\.0\.0\.1 port"):
+        meeting.meet(launches()[1], CONFIG)
+
+
+def test_a_port_where_something_else_listens_is_named() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(
+            ConfigError, match=rf"port {port} of 127.0.0.1 is in use \(MASTER_PORT\)"
+        ):
+            meeting.meet(Launch(0, 2, 0, 1, "127.0.0.1", port), CONFIG)

@@ -1,0 +1,64 @@
+"""What a launcher says is recognised, checked against the configuration, and refused by the variable."""
+
+import pytest
+
+from yaie.core.config import EngineConfig
+from yaie.core.errors import ConfigError
+from yaie.worker.ranks.launch import Launch, launched
+
+SET = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "10.0.0.7", "MASTER_PORT": "29500"}
+TWO = EngineConfig(pipeline_parallel=2)
+
+
+def test_a_launch_is_what_the_variables_say() -> None:
+    assert Launch.from_environment(SET) == Launch(1, 2, 0, 1, "10.0.0.7", 29500)
+    several = {**SET, "WORLD_SIZE": "4", "RANK": "3", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}
+    assert Launch.from_environment(several) == Launch(3, 4, 1, 2, "10.0.0.7", 29500)
+    assert launched(SET, TWO) == Launch.from_environment(SET)
+
+
+@pytest.mark.parametrize("missing", SET)
+def test_without_one_of_them_there_is_no_launch(missing: str) -> None:
+    assert launched({**SET, missing: ""}, TWO) is None
+    assert launched({name: value for name, value in SET.items() if name != missing}, TWO) is None
+
+
+def test_one_process_for_one_rank_is_no_launch() -> None:
+    assert launched({**SET, "RANK": "0", "WORLD_SIZE": "1"}, EngineConfig()) is None
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"RANK": "2"}, "RANK must be a whole number from 0 to 1, got '2'"),
+        ({"RANK": "-1"}, "RANK must be a whole number from 0 to 1, got '-1'"),
+        ({"WORLD_SIZE": "two"}, "WORLD_SIZE must be a whole number from 1, got 'two'"),
+        ({"MASTER_PORT": "65536"}, "MASTER_PORT must be a whole number from 1 to 65535"),
+        ({"LOCAL_RANK": "1"}, "LOCAL_RANK must be a whole number from 0 to 0"),
+        ({"LOCAL_WORLD_SIZE": "0"}, "LOCAL_WORLD_SIZE must be a whole number from 1, got '0'"),
+    ],
+)
+def test_a_variable_that_cannot_be_is_named(changed: dict[str, str], told: str) -> None:
+    with pytest.raises(ConfigError, match=told) as refused:
+        launched({**SET, **changed}, TWO)
+    assert refused.value.param == next(iter(changed))
+
+
+@pytest.mark.parametrize(
+    ("config", "param"),
+    [
+        (EngineConfig(), "tensor_parallel"),
+        (EngineConfig(tensor_parallel=4), "tensor_parallel"),
+        (EngineConfig(tensor_parallel=2, pipeline_parallel=2), "pipeline_parallel"),
+    ],
+)
+def test_as_many_processes_as_ranks_are_needed(config: EngineConfig, param: str) -> None:
+    told = rf"started 2 processes \(WORLD_SIZE\), .* needs {config.num_ranks}: change one of them"
+    with pytest.raises(ConfigError, match=told) as refused:
+        launched(SET, config)
+    assert refused.value.param == param
+
+
+def test_ranks_meet_at_an_address_of_either_kind() -> None:
+    assert Launch(0, 2, 0, 1, "host", 9).url == "tcp://host:9?rank=0&world_size=2"
+    assert Launch(1, 2, 0, 1, "::1", 9).url == "tcp://[::1]:9?rank=1&world_size=2"
