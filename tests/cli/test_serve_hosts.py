@@ -178,6 +178,7 @@ def test_a_host_that_falls_silent_ends_both(tiny_folder: str, which: int) -> Non
     hosts = by_hand(0, port, *args, "--port=0"), by_hand(1, port, *args)
     with two(*hosts):
         address_in(hosts[0].process, hosts[0].lines)
+        time.sleep(5)  # the limit while they start ends with the first beat after it
         hosts[which].process.send_signal(signal.SIGSTOP)
         expect_ends((hosts[1 - which],) * 2)
         assert "is gone: " in hosts[1 - which].said()

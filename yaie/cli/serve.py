@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NoReturn
 import typer
 
 from yaie import __version__
-from yaie.cli.console import err, parts_table, say, show_error, show_table
+from yaie.cli.console import err, parts_table, say, show_table
 from yaie.cli.options import engine_options, server_options
 from yaie.cli.variables import unknown_variables
 from yaie.core.child import hold_signals
@@ -90,7 +90,7 @@ def _serve_rank(config: EngineConfig, settings: ServerSettings, launch: Launch) 
     try:
         run_host_rank(config, launch)
     except YaieError as error:
-        show_error(error)
+        logger.critical("%s", error.message)
         exit_now(2)
 
 
