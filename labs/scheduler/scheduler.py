@@ -48,6 +48,15 @@ class Scheduler:
     # ANCHOR_END: given
 
     @property
+    def token_budget(self) -> int:
+        """Tokens that the next step computes at most. The engine may set it between two steps."""
+        return self._token_budget
+
+    @token_budget.setter
+    def token_budget(self, tokens: int) -> None:
+        self._token_budget = tokens
+
+    @property
     def num_running(self) -> int:
         return len(self._running)
 

@@ -43,6 +43,8 @@ SEEN_BY = {
     "::test_request_without_a_turn_in_time_is_told_to_come_back",
     "request_timeout": "tests/server/test_timeouts.py"
     "::test_request_that_runs_too_long_is_a_504_before_the_first_token",
+    "step_seconds": "tests/cli/test_step_seconds.py"
+    "::test_a_server_limits_the_steps_of_an_engine_that_may_cut_prompts",
     "max_body_bytes": "tests/server/test_limits.py"
     "::test_announced_length_is_refused_before_a_byte_of_it_comes",
     "max_concurrent_requests": "tests/server/test_limits.py"

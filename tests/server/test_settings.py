@@ -20,6 +20,7 @@ from yaie.server.settings import ServerSettings
         ("queue_timeout", float("inf")),
         ("request_timeout", -0.5),
         ("receive_timeout", 0.0),
+        ("step_seconds", -0.1),
         ("max_body_bytes", 0),
         ("max_concurrent_requests", 0),
         ("max_connections", 0),

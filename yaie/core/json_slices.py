@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from yaie.core.heap import give_back_memory
+from yaie.core.heap import few_collections, give_back_memory
+from yaie.core.priority import step_back
 
 SLICE = 32
 """Elements of a list that are written at once: some 50 kB of log-probabilities, half a millisecond."""
@@ -31,8 +32,9 @@ once."""
 MANY = 1000
 """Objects that take longer to free than others should wait."""
 
-_writer = ThreadPoolExecutor(1, "yaie-answers")
-"""One for all large answers: they take turns, and hold up none but each other."""
+_writer = ThreadPoolExecutor(1, "yaie-answers", step_back)
+"""One for all large answers: they take turns, and hold up none but each other. PyTorch's threads wait
+for each other many times a step: another one that takes their cores makes it several times as long."""
 
 
 class Rows:
@@ -110,13 +112,14 @@ def _parts(make: Callable[[], Any], has_left: threading.Event) -> list[bytes]:
     done: list[bytes] = []
     part = bytearray()
     turns = Turns()
-    for text in _slices(make(), 0):
-        part += text.encode()
-        if len(part) >= PART:
-            done.append(bytes(part))
-            part.clear()
-        if turns.rest() and has_left.is_set():
-            return []
+    with few_collections():
+        for text in _slices(make(), 0):
+            part += text.encode()
+            if len(part) >= PART:
+                done.append(bytes(part))
+                part.clear()
+            if turns.rest() and has_left.is_set():
+                return []
     return [*done, bytes(part)]
 
 

@@ -1,6 +1,7 @@
 """The engine behind a server: where it runs, how it is loaded, and what it logs there."""
 
 import os
+import sys
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 
 CPUS_FOR_TWO = 4
 """With at least so many, the engine gets a process of its own; with fewer, the two would take turns."""
+SWITCH_SECONDS = 0.001
+"""How long a thread keeps the GIL from an engine in the same process, in Python's own code. A step takes
+the GIL again after each operation of PyTorch, a hundred times, and may have to wait each time."""
 
 
 def engine_for(
@@ -36,8 +40,10 @@ def engine_for(
     log = partial(start_logging, settings.log_level, settings.log_file, settings.log_json)
     in_process = partial(EngineProcess, prepare=log, load_tokenizer=load_tokenizer)
     in_thread = partial(EngineThread, step_mode=settings.step)
+    if not has_process(settings):
+        sys.setswitchinterval(SWITCH_SECONDS)
     return AsyncEngine(
-        partial(_load, config, role, launch),
+        partial(_load, config, role, launch, step_seconds=settings.step_seconds),
         make_driver=in_process if has_process(settings) else in_thread,
         **settings.engine_limits,
     )
@@ -55,7 +61,11 @@ def has_process(settings: ServerSettings) -> bool:
 
 
 def _load(
-    config: EngineConfig, role: "Role | None" = None, launch: "Launch | None" = None
+    config: EngineConfig,
+    role: "Role | None" = None,
+    launch: "Launch | None" = None,
+    *,
+    step_seconds: float = 0.0,
 ) -> "LLMEngine":
     """Where the engine is to run, while the server answers already."""
     from yaie.engine.llm_engine import LLMEngine
@@ -63,5 +73,8 @@ def _load(
     engine = LLMEngine(config, launch=launch)
     if role is not None:
         role.take(engine)
+    cuts_prompts = config.chunked_prefill and config.batching == "continuous"
+    if cuts_prompts and engine.model.device.type == "cpu":
+        engine.machine_parts.pacer.limit = step_seconds
     freeze_heap()
     return engine

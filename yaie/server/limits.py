@@ -6,10 +6,12 @@ Plain ASGI middleware, see `solutions/api_server/leaving.py` for the reason.
 import asyncio
 import json
 from collections.abc import Callable, Collection
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from yaie.core.priority import step_back
 from yaie.engine.background.rejections import Rejection, Rejections
 
 Refuse = Callable[[int, str, dict[str, str] | None], ASGIApp]
@@ -30,6 +32,8 @@ _BRACKET_STEPS = np.zeros(256, dtype=np.int8)
 _BRACKET_STEPS[list(b"[{")] = 1
 _BRACKET_STEPS[list(b"]}")] = -1
 _PIECE = 1 << 16
+_large_bodies = ThreadPoolExecutor(1, "yaie-bodies", step_back)
+"""Looks through one after the other: together they would keep the engine from the interpreter."""
 
 
 class ConcurrencyLimit:
@@ -91,7 +95,6 @@ class BodyLimit:
         self._seconds = seconds
         self._rejections = rejections
         self._held = 0
-        self._looking = asyncio.Semaphore(1)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["method"] in ("GET", "HEAD", "OPTIONS"):
@@ -122,9 +125,9 @@ class BodyLimit:
         content = bytes(body)
         if len(content) <= LARGE:
             refusal = _refusal(content)
-        else:  # one after the other: together they would keep the engine from the interpreter
-            async with self._looking:
-                refusal = await asyncio.to_thread(_refusal, content)
+        else:
+            loop = asyncio.get_running_loop()
+            refusal = await loop.run_in_executor(_large_bodies, _refusal, content)
         if refusal is not None:
             raise _RefusedError(400, refusal)
         return left

@@ -87,6 +87,12 @@ class ServerSettings:
     request_timeout: float = setting(
         0.0, "Seconds that a request may take in all; 0 is no limit.", panel=LIMITS
     )
+    step_seconds: float = setting(
+        0.05,
+        "On a CPU, about how many seconds a step may take that computes prompts while other requests "
+        "generate; 0 is no limit.",
+        panel=LIMITS,
+    )
     max_body_bytes: int = setting(16 * 2**20, "Size of a request's body, at most.", panel=LIMITS)
     max_concurrent_requests: int = setting(
         4096, "HTTP requests in progress, at most; more are refused with 503.", panel=LIMITS
@@ -118,7 +124,7 @@ class ServerSettings:
     def __post_init__(self) -> None:
         check_types(self)
         for name in ("drain_seconds", "step_timeout", "queue_timeout", "request_timeout",
-                     "receive_timeout"):  # fmt: skip
+                     "receive_timeout", "step_seconds"):  # fmt: skip
             value = getattr(self, name)
             require(0 <= value < float("inf"), name, "must be 0 or more seconds", value)
         require(

@@ -58,6 +58,7 @@ class Watched:
         self._blocks = blocks
         self._requests: list[Request] = []
         self.moments: list[Moment] = []
+        self.token_budget = under.token_budget
 
     def add(self, request: Request) -> None:
         self._requests.append(request)

@@ -74,6 +74,20 @@ def test_the_last_token_of_the_budget(part: Any) -> None:
 
 
 @graded("6.4")
+def test_the_budget_may_change_between_two_steps(part: Any) -> None:
+    """A step keeps to the `token_budget` that was set last."""
+    toy = Toy(Settings(token_budget=8), part)
+    toy.add(A[:10], max_tokens=2)
+    for budget, shares in (
+        (4, ["r0: tokens 0..3"]),
+        (1, ["r0: token 4"]),
+        (8, ["r0: tokens 5..9, samples"]),
+    ):
+        toy.scheduler.token_budget = budget
+        expect_shares(toy.step(), shares, "The engine sets token_budget before a step.")
+
+
+@graded("6.4")
 def test_prefill_and_decode_share_a_step(part: Any) -> None:
     """Requests that run go first; what they leave of the budget goes to the queue."""
     toy = Toy(Settings(token_budget=5), part)

@@ -46,7 +46,12 @@ class SchedulingPolicy(Protocol):
 
 # ANCHOR: scheduler
 class Scheduler(Protocol):
-    """Lab 6. Decides what each step computes. It is given a KVCacheManager and a SchedulingPolicy."""
+    """Lab 6. Decides what each step computes. It is given a KVCacheManager and a SchedulingPolicy.
+
+    token_budget: tokens that the next step computes at most. The engine may set it between two steps.
+    """
+
+    token_budget: int
 
     def add(self, request: "Request") -> None:
         """Queue a request."""

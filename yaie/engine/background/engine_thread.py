@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from yaie.core.errors import EngineDeadError
 from yaie.core.output import RequestOutput, Submitted
+from yaie.core.priority import step_back
 from yaie.core.request import Request
 from yaie.engine.background.latencies import Latencies, Telemetry
 from yaie.engine.background.messages import (
@@ -72,7 +73,7 @@ class EngineThread:
         self._watchdog = Watchdog(step_timeout)
         self._inbox: SimpleQueue[Command] = SimpleQueue()
         # Compiling a grammar may take half a second, for which no step should wait.
-        self._checker = ThreadPoolExecutor(1, "yaie-grammars")
+        self._checker = ThreadPoolExecutor(1, "yaie-grammars", step_back)
         self._wanted: set[int] = set()  # submissions and calls that have not begun
         self._running = True
         self._step_mode = step_mode

@@ -28,6 +28,7 @@ from yaie.engine.step.byte_text import ByteDetokenizer, TokenTable
 from yaie.engine.step.encoder import StepEncoder
 from yaie.engine.step.executor import StepExecutor
 from yaie.engine.step.late_stops import stop_checker
+from yaie.engine.step.pacer import StepPacer
 from yaie.models.loader import LoadedModel
 from yaie.models.tokenizer import Tokenizer
 from yaie.parts import Parts
@@ -46,7 +47,7 @@ class Machine:
     blocks, tree: what the cache was given; for those who watch.
     note: how it computes decode steps, or "". graphs_again: the setting that makes another machine
         compute them alike, without a trial and without a wait.
-    kv_layers: of the pool, one for each layer.
+    kv_layers: of the pool, one for each layer. pacer: what may keep steps short.
     """
 
     core: EngineCore
@@ -59,6 +60,7 @@ class Machine:
     note: str
     graphs_again: Graphs
     kv_layers: list[KVLayerSpec]
+    pacer: StepPacer
 
     @property
     def num_waiting(self) -> int:
@@ -114,7 +116,8 @@ def assemble(
     encoder = StepEncoder(sizes.num_seats, vocab_size, model.eos_token_ids)
     proposer = _proposer(config, backend, drafting, sizes)
     drafter = _drafter(config, parts, model, cache, proposer, on_verified)
-    executor = StepExecutor(worker, encoder, vocab_size, on_plan, drafter)
+    pacer = StepPacer(scheduler, config.step_tokens(model.device.type))
+    executor = StepExecutor(worker, encoder, vocab_size, on_plan, drafter, pacer)
     engine = parts["engine"]
     core: EngineCore = engine.EngineCore(
         scheduler,
@@ -129,7 +132,8 @@ def assemble(
     if config.graphs == "padded":
         graphs = "padded"
     layers = model.adapter.kv_layers
-    return Machine(core, scheduler, cache, blocks, tree, worker, sizes, inner.note, graphs, layers)
+    note = inner.note
+    return Machine(core, scheduler, cache, blocks, tree, worker, sizes, note, graphs, layers, pacer)
 
 
 def overlaps(config: EngineConfig, model: LoadedModel) -> bool:

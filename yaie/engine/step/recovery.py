@@ -39,6 +39,7 @@ from yaie.core.output import RequestOutput
 from yaie.core.request import FailureKind, FinishReason, Request, RequestStatus
 from yaie.engine.step.assembly import Machine
 from yaie.engine.step.executor import StepFaultError
+from yaie.engine.step.pacer import StepPacer
 from yaie.parts import Part, Parts
 from yaie.worker.build import Sizes
 from yaie.worker.faults import fault_of
@@ -106,6 +107,10 @@ class RecoveringMachine:
     @property
     def kv_layers(self) -> list[KVLayerSpec]:
         return self._machine.kv_layers
+
+    @property
+    def pacer(self) -> StepPacer:
+        return self._machine.pacer
 
     @property
     def note(self) -> str:
@@ -214,11 +219,13 @@ class RecoveringMachine:
         self._machine.worker.close()
         self._machine.core, self._machine.worker = cast(EngineCore, None), cast(Worker, None)
         gc.collect()
+        limit = self._machine.pacer.limit
         try:
             self._machine = self._made()
         except YaieError as error:
             self._live.clear()
             raise EngineDeadError(f"the engine cannot start again: {error.message}") from error
+        self._machine.pacer.limit = limit
         with suppress(PartError):  # then they are closed as well
             self._guarded(self._queue_again, must_end=True)
 

@@ -29,7 +29,7 @@ class Scheduler:
         self._cache = cache
         self._queue = policy
         self._seats = max_num_seqs
-        self._token_budget = token_budget
+        self.token_budget = token_budget
         self._chunks = chunked_prefill
         self._swap = swap
         self._watermark = watermark
@@ -66,7 +66,7 @@ class Scheduler:
 
     def _share_out(self) -> dict[Request, int]:
         """How many tokens each running request may compute; decodes first, each kind by rank."""
-        rest, counts = self._token_budget, {}
+        rest, counts = self.token_budget, {}
         running = sorted(self._seated, key=self._queue.rank)
         for request in sorted(running, key=lambda request: self._wants(request) > 1):
             counts[request] = min(self._wants(request), rest)
@@ -81,7 +81,7 @@ class Scheduler:
         return request.num_tokens - request.num_computed_tokens
 
     def _left(self, plan: StepPlan) -> int:
-        return self._token_budget - plan.num_tokens
+        return self.token_budget - plan.num_tokens
 
     def _make_room(self, plan: StepPlan, request: Request, count: int) -> None:
         """Blocks for `count` more tokens, at the expense of the last in rank if need be."""
