@@ -41,6 +41,7 @@ def run_host_rank(config: EngineConfig, launch: Launch) -> NoReturn:
         leaving.tell_by(rank)
         rank.serve()
     except YaieError as error:
+        rank.ends_itself = True
         rank.tell(Broken(_of_host(error, launch)))
         raise
     except Exception as error:

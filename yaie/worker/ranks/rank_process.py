@@ -76,7 +76,10 @@ class Pipe(Protocol):
 
 
 class Rank:
-    """A worker that does what the other end of a pipe says."""
+    """A worker that does what the other end of a pipe says.
+
+    ends_itself: whether this process is about to end with words of its own, whatever control says to it.
+    """
 
     def __init__(self, pipe: Pipe, config: EngineConfig, place: Place) -> None:
         self._pipe = pipe
@@ -84,6 +87,7 @@ class Rank:
         self._place = place
         self._inbox: SimpleQueue[Any] = SimpleQueue()
         self._steps: dict[int, Running] = {}
+        self.ends_itself = self._is_serving = False
         threading.Thread(target=self._read, name="yaie-pipe", daemon=True).start()
 
     def tell(self, message: Any) -> None:
@@ -91,7 +95,8 @@ class Rank:
         try:
             self._pipe.send_bytes(pickle.dumps(message, pickle.HIGHEST_PROTOCOL))
         except OSError:
-            os._exit(1)
+            if not self.ends_itself:
+                os._exit(1)
 
     def _read(self) -> None:
         """Control's messages, in order. At the end of the pipe control is gone."""
@@ -102,9 +107,18 @@ class Rank:
                     self._end(message.why)
                 self._inbox.put(message)
         except (EOFError, OSError):
-            os._exit(1)
+            if not self.ends_itself:
+                os._exit(1)
 
     def _end(self, why: str) -> None:
+        if self.ends_itself:
+            return
+        if not self._is_serving:
+            logger.critical(
+                "rank %d ends, for rank 0 did not start: %s",
+                self._place.rank, why or "its own output says why",
+            )  # fmt: skip
+            os._exit(2)
         if why:
             logger.critical("rank %d ends with the others: %s", self._place.rank, why)
         os._exit(1 if why else 0)
@@ -140,6 +154,7 @@ class Rank:
         self._worker: Worker = make_worker(config, backend, part, sizes)
         groups.limit.set(config.rank_timeout)
         freeze_heap()
+        self._is_serving = True
         self.tell(Ready())
 
     def serve(self) -> None:
