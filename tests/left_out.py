@@ -14,7 +14,7 @@ import pytest
 from tests.nightly import told
 
 MACHINE = re.compile(
-    r"needs a CUDA GPU|there is a GPU|needs Linux's /proc|needs SIGTERM|only g\+\+ tells"
+    r"needs a CUDA GPU|needs two GPUs|there is a GPU|needs Linux's /proc|needs SIGTERM|only g\+\+ tells"
     r"|needs the CPU build of torch|oneDNN is not available|needs Python 3\.\d+"
     r"|can be had: "
     r"|could not import '(resource|triton)'"  # there is none for Windows, for macOS

@@ -39,22 +39,13 @@ class Scheduler:
         self._cache = cache
         self._policy = policy
         self._max_num_seqs = max_num_seqs
-        self._token_budget = token_budget
+        self.token_budget = token_budget
         self._chunked_prefill = chunked_prefill
         self._swap = swap
         self._watermark = watermark
         self._running: list[Request] = []  # in order of rank
 
     # ANCHOR_END: given
-
-    @property
-    def token_budget(self) -> int:
-        """Tokens that the next step computes at most. The engine may set it between two steps."""
-        return self._token_budget
-
-    @token_budget.setter
-    def token_budget(self, tokens: int) -> None:
-        self._token_budget = tokens
 
     @property
     def num_running(self) -> int:

@@ -40,7 +40,7 @@ class StaticScheduler(Scheduler):
         if self._is_open:
             super()._admit_waiting(plan, budget)
             # Only a spent token budget leaves the batch open for the next step.
-            self._is_open = plan.num_tokens >= self._token_budget
+            self._is_open = plan.num_tokens >= self.token_budget
 
     # ANCHOR_END: static_schedule
 

@@ -38,22 +38,13 @@ class Scheduler:
         self._cache = cache
         self._policy = policy
         self._max_num_seqs = max_num_seqs
-        self._token_budget = token_budget
+        self.token_budget = token_budget
         self._chunked_prefill = chunked_prefill
         self._swap = swap
         self._watermark = watermark
         self._running: list[Request] = []  # in order of rank
 
     # ANCHOR_END: given
-
-    @property
-    def token_budget(self) -> int:
-        """Tokens that the next step computes at most. The engine may set it between two steps."""
-        return self._token_budget
-
-    @token_budget.setter
-    def token_budget(self, tokens: int) -> None:
-        self._token_budget = tokens
 
     @property
     def num_running(self) -> int:
@@ -101,8 +92,8 @@ class Scheduler:
         """
         # BEGIN SOLUTION 6.4
         wanted = {request: _num_wanted(request) for request in self._running}
-        num_single = min(self._token_budget, sum(count == 1 for count in wanted.values()))
-        left = {True: num_single, False: self._token_budget - num_single}
+        num_single = min(self.token_budget, sum(count == 1 for count in wanted.values()))
+        left = {True: num_single, False: self.token_budget - num_single}
         for request, count in wanted.items():
             num_tokens = min(count, left[count == 1])
             if num_tokens == 0 or request.status is not RequestStatus.RUNNING:

@@ -58,7 +58,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> FakeEngine:
     """Commands get this engine, with the configuration they asked for, instead of a real one."""
     engine = FakeEngine()
 
-    def make(config: Any) -> FakeEngine:
+    def make(config: Any, **_: Any) -> FakeEngine:
         engine.config = config
         return engine
 

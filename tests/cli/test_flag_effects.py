@@ -20,6 +20,7 @@ from yaie.engine.handover.address import TcpAddress, UnixAddress
 from yaie.engine.handover.role import Role
 from yaie.server.settings import ServerSettings
 from yaie.worker.deterministic import TiledAdapter
+from yaie.worker.ranks.launch import Launch
 
 PROMPT = list(range(5, 37))
 GREEDY = SamplingParams(temperature=0, max_tokens=8, ignore_eos=True)
@@ -35,6 +36,7 @@ class Seen:
     address: tuple[str, int] = ("", 0)
     logging: tuple[Any, ...] = ()
     role: Role | None = None
+    launch: Launch | None = None
 
 
 @pytest.fixture
@@ -44,7 +46,7 @@ def served(yaie: Yaie, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Seen]:
 
     class Recorded(AsyncEngine):
         def __init__(self, load: Any, **options: Any) -> None:
-            seen.config, seen.role = load.args
+            seen.config, seen.role, seen.launch = load.args
             super().__init__(load, **options)
 
     async def end(engine: Any, app: Any, listener: socket.socket, settings: Any, **_: Any) -> None:

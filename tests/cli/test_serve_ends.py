@@ -28,7 +28,7 @@ from yaie.cli.main import main
 
 engine = FakeEngine()
 {setting}
-yaie.engine.llm_engine.LLMEngine = lambda config: engine
+yaie.engine.llm_engine.LLMEngine = lambda config, launch=None: engine
 sys.argv = ["yaie", "serve", "--port=0", *sys.argv[1:]]
 main()
 """

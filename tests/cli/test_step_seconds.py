@@ -57,6 +57,6 @@ def test_a_server_limits_the_steps_of_an_engine_that_may_cut_prompts(
     make: Make, settings: dict[str, Any], limit: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = make(**settings)
-    loaded: Callable[..., LLMEngine] = lambda config: engine  # noqa: E731
+    loaded: Callable[..., LLMEngine] = lambda config, launch: engine  # noqa: E731
     monkeypatch.setattr("yaie.engine.llm_engine.LLMEngine", loaded)
     assert _load(engine.config, step_seconds=0.03).machine_parts.pacer.limit == limit

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from itertools import count
+from types import SimpleNamespace
 from typing import Any
 
 from yaie.core.config import EngineConfig
@@ -70,6 +71,7 @@ class FakeEngine:
     def __init__(self, max_model_len: int = 1000) -> None:
         self.config = EngineConfig()
         self.model_name = "fake"
+        self.model = SimpleNamespace(device=SimpleNamespace(type="fake"))
         self.max_model_len = max_model_len
         self.tokenizer = FakeTokenizer()
         self.parts: list[Any] = []
