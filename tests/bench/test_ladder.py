@@ -43,6 +43,7 @@ def test_each_part_that_passed_and_all_together_stand_beside_the_reference(
     assert "all tasks passed" in ran.err
 
 
+@pytest.mark.nightly
 def test_one_part_needs_no_rung_for_all(
     yaie: Yaie, tiny_folder: str, labs: Path, tmp_path: Path
 ) -> None:
@@ -51,6 +52,7 @@ def test_one_part_needs_no_rung_for_all(
     assert list(rungs) == ["reference", "your sampler"]
 
 
+@pytest.mark.nightly
 def test_a_part_that_gives_other_tokens_is_named(
     yaie: Yaie, tiny_folder: str, labs: Path, tmp_path: Path
 ) -> None:
@@ -65,6 +67,7 @@ def test_a_part_that_gives_other_tokens_is_named(
     assert rungs["your scheduler"]["differing"] == []
 
 
+@pytest.mark.nightly
 def test_a_part_that_fails_is_named_and_the_others_are_measured(
     yaie: Yaie, tiny_folder: str, labs: Path, tmp_path: Path
 ) -> None:

@@ -161,6 +161,7 @@ def test_prefixes_are_found_as_often_as_they_can_be(
     assert "hit rate 44.4% of the prompts' tokens, ideal 44.4%" in ran.out
 
 
+@pytest.mark.nightly
 def test_an_ablation_names_what_is_gone_and_compares_answers(
     measured: Any, tiny_folder: str
 ) -> None:

@@ -13,6 +13,7 @@ import psutil
 import pytest
 import torch
 
+from tests.marks import nightly_but
 from tests.models.tiny import tiny_model
 from tests.server.conftest import within
 from yaie import LLMEngine
@@ -139,7 +140,7 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("end", ["time.sleep(600)", "pass"])
+@pytest.mark.parametrize("end", nightly_but(["pass"], ["time.sleep(600)", "pass"]))
 def test_ranks_end_with_a_caller_that_is_killed_or_forgets_to_close(
     folder: str, tmp_path: Path, end: str
 ) -> None:

@@ -108,6 +108,7 @@ def test_step_mode_advances_the_engine_by_one_step(browser, files, preempting): 
         engine.shutdown()
 
 
+@pytest.mark.nightly
 def test_a_frame_of_64_streams_is_drawn_in_time(browser, files):  # noqa: F811
     """Counted without a screen: what drawing costs in the page's own thread, per frame."""
     ids = [f"r{number}" for number in range(64)]
