@@ -103,7 +103,7 @@ def test_a_request_that_can_never_run_is_told_at_once(folder: str) -> None:
     engine = LLMEngine(
         model=folder, overlap="on", num_blocks=40, chunked_prefill=False, token_budget=16
     )
-    engine._machine.scheduler._token_budget = 16  # type: ignore[attr-defined]
+    engine._machine.scheduler.token_budget = 16
     (request,) = engine.add_request(LONG, SamplingParams(**GREEDY))
     (output,) = engine.step()
     assert output.request_id == request.request_id
