@@ -23,7 +23,7 @@ PINNED = re.compile(r"@reproduce_failure\('([^']*)', b'([^']*)'\)")
 
 
 class TookTooLong(BaseException):
-    """A test's time is over. Not an Exception, so that few handlers swallow it.
+    """A test's time is over. Not an Exception, which more handlers would catch.
 
     computed: seconds of processor time that this process took meanwhile.
     """

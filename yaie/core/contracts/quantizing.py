@@ -18,8 +18,8 @@ class Int8(Protocol):
         """Round a weight to the nearest code of its row; ties to even.
 
         symmetric: the scale is the largest |w| / 127, there is no zero, codes are -127 to 127.
-        Otherwise codes are -128 to 127, and the row's range, widened so that it holds 0, is spread over
-        all 256: scale = (high - low) / 255, and zero is the code of 0.0, -128 - low / scale, rounded to
+        Otherwise codes are -128 to 127: the row's range is extended to include 0 and spread over all
+        256: scale = (high - low) / 255, and zero is the code of 0.0, -128 - low / scale, rounded to
         the nearest from -128 to 127. Scales are rounded to float16 before anything is divided by them;
         one that is 0 then becomes 1. Under 6e-5 float16 has few digits left: with the rounded scale the
         largest weight of a row may be more than 127 steps, and its code still ends at 127.
@@ -51,9 +51,9 @@ class Int4(Protocol):
     def grid(self, group: "Tensor", *, symmetric: bool = True) -> "tuple[Tensor, Tensor]":
         """(scales [out] float16, zeros [out] int32) for one group of inputs, weights [out, group_size].
 
-        symmetric: scale = the largest |w| / 7.5, and zero is 8. Otherwise the range of each row, widened
-        so that it holds 0, is spread over the codes 0 to 15: scale = (high - low) / 15, and zero is the
-        code of 0.0, -low / scale, rounded to the nearest from 0 to 15. Scales are rounded to float16
+        symmetric: scale = the largest |w| / 7.5, and zero is 8. Otherwise the range of each row is
+        extended to include 0 and spread over the codes 0 to 15: scale = (high - low) / 15, and zero is
+        the code of 0.0, -low / scale, rounded to the nearest from 0 to 15. Scales are rounded to float16
         first; one that is 0 becomes 1.
         """
         ...

@@ -58,7 +58,7 @@ class Wire:
         self._socket.settimeout(seconds)
 
     def end(self) -> None:
-        """End the connection. Whoever waits in `send` or `receive` is woken."""
+        """End the connection. Threads that wait in `send` or `receive` wake up."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 

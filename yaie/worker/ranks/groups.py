@@ -186,7 +186,7 @@ def join(
 def _joined(
     config: EngineConfig, place: Place, store: Any, part: ModuleType, device: Any, limit: Limit
 ) -> Groups:
-    """What runs on the groups of `limit`, once everybody has been heard."""
+    """The collectives and links over the groups of `limit`, after every rank has greeted the others."""
     columns, stages, draws = limit.groups
     collectives: Collectives
     if config.has_ring(device.type):

@@ -71,7 +71,7 @@ def one_shot_kernel(
     that calls use in turn, then who sends. A rank may write a half again when it has the others' next
     numbers: by then they have read it.
     calls: [programs] int32, this rank's, how often each program ran; a graph that is replayed counts on.
-    stop: [1] int32; once it is not 0, nobody is waited for.
+    stop: [1] int32; when it is not 0, the kernel waits for no other rank.
 
     In float32, rank by rank in their order: the same bits everywhere.
     """
