@@ -1,5 +1,7 @@
 """Ranks on two GPUs give the tokens of one, in float32: graphs, overlap, sums through peer memory."""
 
+import multiprocessing
+import time
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ from tests.engine.mixed import add_all, expect_same, run
 from tests.models.tiny import tiny_model
 from yaie import LLMEngine
 from yaie.core.config import EngineConfig
+from yaie.core.errors import EngineDeadError
 
 pytestmark = [
     pytest.mark.gpu,
@@ -35,6 +38,24 @@ def test_the_tutor(shape: str) -> None:
 @pytest.mark.parametrize("family", ["llama-biases", "mistral", "qwen2", "qwen3", "gpt2"])
 def test_every_family(family: str, tmp_path: Path) -> None:
     expect(str(tiny_model(family, tmp_path / family)), SHAPES["2x1"])
+
+
+@pytest.mark.parametrize("collectives", ["auto", "library"])
+def test_a_killed_rank_ends_the_engine(collectives: str) -> None:
+    """While a graph of rank 0 waits on its GPU for the other's part of a sum."""
+    shape = {"tensor_parallel": 2, "collectives": collectives, **ROOMY}
+    engine = LLMEngine(EngineConfig(model="tutor", **{**SHARED, **shape}))
+    add_all(engine)
+    for _ in range(4):
+        engine.step()
+    (rank,) = multiprocessing.active_children()
+    rank.kill()
+    killed = time.monotonic()
+    with pytest.raises(EngineDeadError, match="rank 1 was ended by SIGKILL"):
+        run(engine)
+    engine.close()
+    torch.cuda.synchronize()
+    assert time.monotonic() - killed < 15  # what the page says
 
 
 def expect(model: str, settings: dict[str, Any]) -> None:

@@ -1,10 +1,12 @@
 """The ranks in other processes, as control sees them."""
 
 import contextlib
+import logging
 import pickle
 import tempfile
 import weakref
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -15,7 +17,7 @@ from yaie.core.errors import ConfigError, EngineDeadError
 from yaie.core.step import Fault, StepInput, StepMasks, StepResult
 from yaie.models.shard import Shard
 from yaie.worker.build import Sizes
-from yaie.worker.ranks.groups import Limit, Meeting, join
+from yaie.worker.ranks.groups import Meeting, join
 from yaie.worker.ranks.hosts import Hosts
 from yaie.worker.ranks.keeper import Keeper
 from yaie.worker.ranks.launch import Launch
@@ -23,6 +25,10 @@ from yaie.worker.ranks.members import Members
 from yaie.worker.ranks.messages import Collect, Go, Here, Loaded, Ready, digest
 from yaie.worker.ranks.place import answering_rank, places
 from yaie.worker.ranks.processes import Processes
+
+logger = logging.getLogger(__name__)
+
+LEAVE_SECONDS = 5.0
 
 
 class Crew:
@@ -52,8 +58,7 @@ class Crew:
             self._meeting = members.meeting
         self._keeper = Keeper(config, members)
         # The keeper's thread does not know this object, which may thus be collected while it waits.
-        self._met: list[tuple[Limit, torch.device]] = []
-        self._end = weakref.finalize(self, _end, self._keeper, self._files, self._met)
+        self._end = weakref.finalize(self, _end, self._keeper, self._files)
 
     # --- as they start ---
 
@@ -64,7 +69,7 @@ class Crew:
         lab = backend.parts["tensor_parallel"]
         self._device = device
         self._groups = join(self._config, places(self._config)[0], self._meeting, lab, device)
-        self._met.append((self._groups.limit, device))
+        self._keeper.on_end(partial(self._groups.limit.abort, device))
         self._files.close()
         self.shard = self._groups.shard(lab)
 
@@ -106,7 +111,12 @@ class Crew:
         self._keeper.send(pickle.dumps(message, pickle.HIGHEST_PROTOCOL))
 
     def settled(self, step: int, result: StepResult) -> StepResult:
-        """The result that counts of a step, of which rank 0 has this. Raises EngineDeadError."""
+        """The result that counts of a step, of which rank 0 has this.
+
+        Raises EngineDeadError, also for a step in which a GPU gave up waiting for a rank: what it
+        computed from there on means nothing.
+        """
+        self.raise_if_lost()
         draws = self._config.pipeline_parallel == 1
         self._keeper.settled(step, digest(result) if draws else None)
         return result if self._answers == 0 else self._keeper.answer(step)
@@ -129,12 +139,13 @@ class Crew:
         """End every rank's process."""
         self._end()
 
+    def leave(self) -> None:
+        """Wait until the library lets go of what connected the ranks; no graph may hold it any more."""
+        if not self._groups.limit.aborted(LEAVE_SECONDS):
+            logger.warning("the library still holds the ranks' connections")
 
-def _end(
-    keeper: Keeper, files: contextlib.ExitStack, met: list[tuple[Limit, torch.device]]
-) -> None:
+
+def _end(keeper: Keeper, files: contextlib.ExitStack) -> None:
     keeper.stop()
-    for limit, device in met:
-        limit.abort(device)
     with contextlib.suppress(OSError):
         files.close()

@@ -6,6 +6,8 @@ alone.
 """
 
 import contextlib
+import os
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -52,6 +54,7 @@ class Limit:
         self.seconds = START_SECONDS
         self.groups: list[Any] = []
         self.peers: PeerCollectives | None = None
+        self._aborting: threading.Thread | None = None
 
     def of(self, tensor: Tensor) -> float | None:
         """For this tensor. None on a GPU: a process that watched a transfer could not go on to the next
@@ -59,13 +62,27 @@ class Limit:
         return None if tensor.is_cuda else self.seconds
 
     def abort(self, device: torch.device) -> None:
-        """Give up what kernels still wait for, or a process that ends waits for a rank that is gone."""
-        if device.type == "cuda":
+        """Give up what kernels still wait for, or a process that ends waits for a rank that is gone.
+
+        On a thread of its own: NCCL tells the kernels at once, and then waits until no graph holds a
+        collective any more. See `aborted`.
+        """
+        if device.type == "cuda" and self._aborting is None:
             if self.peers is not None:
                 self.peers.abort()
-            for group in self.groups:
-                with contextlib.suppress(RuntimeError):
-                    group.abort()
+            self._aborting = threading.Thread(target=self._abort, name="yaie-abort", daemon=True)
+            self._aborting.start()
+
+    def _abort(self) -> None:
+        for group in self.groups:
+            with contextlib.suppress(RuntimeError):
+                group.abort()
+
+    def aborted(self, seconds: float) -> bool:
+        """Wait until what `abort` began is done, no longer than this. Whether it is."""
+        if self._aborting is not None:
+            self._aborting.join(seconds)
+        return self._aborting is None or not self._aborting.is_alive()
 
     def set(self, seconds: float) -> None:
         """From here on. The library's own calls end by then, too."""
@@ -224,7 +241,13 @@ def make_group(name: str, meeting: Meeting, rank: int, size: int, device: torch.
 
 
 def nccl_group(store: Any, rank: int, size: int) -> Any:
-    """NCCL's backend of torch.distributed, on the current GPU."""
+    """NCCL's backend of torch.distributed, on the current GPU.
+
+    Its own monitor of other ranks is off: the engine watches them, and the monitor would go on asking
+    the store, whose file is gone once all have met, and keep this process from letting go of the group.
+    """
+    os.environ.setdefault("TORCH_NCCL_ENABLE_MONITORING", "0")
+    os.environ.setdefault("TORCH_NCCL_DUMP_ON_TIMEOUT", "0")
     options = dist.ProcessGroupNCCL.Options()
     options._timeout = timedelta(seconds=START_SECONDS)
     return dist.ProcessGroupNCCL(store, rank, size, options)

@@ -48,6 +48,7 @@ class Keeper:
         self._answers: dict[int, StepResult] = {}
         self._limit: float | None = None
         self._tell: Callable[[EngineDeadError], None] = lambda _: None
+        self._let_go: Callable[[], None] = lambda: None
         self._thread = threading.Thread(target=self._run, name="yaie-ranks", daemon=True)
         atexit.register(self.stop)  # or multiprocessing waits for the processes at exit
         self._thread.start()
@@ -77,6 +78,13 @@ class Keeper:
         self._whole_steps = whole_steps
         self._limit = self._config.rank_timeout * self._config.pipeline_parallel
         self._members.settle(self._config.rank_timeout)
+
+    def on_end(self, let_go: Callable[[], None]) -> None:
+        """Call this before the processes are ended, also when a rank is lost.
+
+        On a GPU rank 0 may wait for what another one will never send, and nothing else would wake it.
+        """
+        self._let_go = let_go
 
     def send(self, data: bytes) -> None:
         """Give every rank a message. Raises EngineDeadError if one is gone."""
@@ -158,6 +166,7 @@ class Keeper:
         except Exception as error:
             logger.critical("ranks cannot be watched any more", exc_info=True)
             self._lose(f"ranks cannot be watched any more: {error}")
+        self._let_go()
         self._members.end(self.loss)
         if self.loss and not self._stopping:
             logger.critical("the model is not whole any more: %s", self.loss)

@@ -88,6 +88,7 @@ class PeerCollectives:
         self._addresses = torch.tensor(addresses, dtype=torch.int64, device=device)
         self._calls = torch.zeros(CAPACITY // BLOCK, dtype=torch.int32, device=device)
         self._stop = torch.zeros(1, dtype=torch.int32, device=device)
+        self._one = torch.ones(1, dtype=torch.int32).pin_memory()
         self._aside = torch.cuda.Stream(device)
         library.all_reduce(torch.zeros(1, device=device))  # all have made room
         torch.cuda.synchronize(device)
@@ -104,9 +105,12 @@ class PeerCollectives:
         return self._library.all_gather(x)
 
     def abort(self) -> None:
-        """Let no kernel wait any longer, on this rank: sums mean nothing from here on."""
+        """Let no kernel wait any longer, on this rank: sums mean nothing from here on.
+
+        A copy, not a kernel: those that wait may leave no room for another one.
+        """
         with torch.cuda.stream(self._aside):
-            self._stop.fill_(1)
+            self._stop.copy_(self._one, non_blocking=True)
         self._aside.synchronize()
 
     def takes(self, x: Tensor) -> bool:

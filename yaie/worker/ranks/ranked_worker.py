@@ -44,3 +44,4 @@ class RankedWorker:
         """Rank 0 may wait for the others: they end first, and it fails."""
         self._crew.close()
         self._worker.close()
+        self._crew.leave()
