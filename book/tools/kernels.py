@@ -5,7 +5,6 @@ from typing import Any
 
 from book.tools.evidence import EvidenceError, load
 
-STAR = " \\*"
 OURS = {"triton": "Triton", "cuda": "CUDA C++", "torch": "PyTorch"}
 NAMES = {
     "rms_norm": "RMSNorm",
@@ -27,89 +26,73 @@ NAMES = {
     "sample_top_k": "temperature and top-k",
     "sample_min_p": "temperature and min-p",
 }
-NEWER = {("paged_decode", "cuda"): ("cuda_attention", "decode")}
-"""By operation and backend, the evidence of a later run, after the kernel had been written anew: file
-and key, below which the sizes have the same names. An operation has one figure, the newest."""
-UNITS = {"GB/s": "GB/s", "TFLOP/s": "TFLOP/s", "ms": "milliseconds"}
+FLASHINFER = {"FlashInfer, fa2 / fa3": ("flashinfer fa2", "flashinfer fa3")}
+FA3 = {"FlashAttention-3": ("flash-attn 3",)}
+LIBRARIES: dict[str, dict[str, tuple[str, ...]]] = {
+    "decode": FLASHINFER
+    | FA3
+    | {"in one piece, PyTorch / cuDNN": ("sdpa contiguous", "sdpa cudnn contiguous")},
+    "TFLOP/s": FLASHINFER | FA3 | {"cuDNN": ("sdpa cudnn",), "FlashAttention-2": ("sdpa flash",)},
+}
+"""By table, the columns of other libraries' attention: heading, and the runs whose rates stand in it."""
+UNITS = {"GB/s": "GB/s", "decode": "GB/s", "TFLOP/s": "TFLOP/s", "ms": "milliseconds"}
+"""By table, what it is told in."""
 
 
-def render_kernels(unit: str) -> str:
-    """A table of all operations that are told in a unit: GB/s, TFLOP/s or ms. Raises EvidenceError."""
-    if unit not in UNITS:
-        raise EvidenceError(f"{{{{#kernels}}}} needs one of {', '.join(UNITS)}, not {unit!r}")
+def render_kernels(table: str) -> str:
+    """A table: operations told in GB/s, TFLOP/s or ms, or paged decode. Raises EvidenceError."""
+    if table not in UNITS:
+        raise EvidenceError(f"{{{{#kernels}}}} needs one of {', '.join(UNITS)}, not {table!r}")
     operations = load("kernels")["operations"]
-    columns = [UNITS[unit], "size", *(OURS[name] for name in _ours(unit)), "best of others"]
-    columns += [] if unit == "ms" else ["of the ceiling"]
+    others = list(LIBRARIES[table]) if table in LIBRARIES else ["best of others"]
+    columns = [UNITS[table], "size", *(OURS[name] for name in _ours(table)), *others]
+    columns += [] if table == "ms" else ["of the ceiling"]
     rows = [
-        _row(operation, case, unit)
+        _row(operation, case, table)
         for operation, sizes in operations.items()
         for case in sizes.values()
-        if _unit(operation, case) == unit
+        if _table(operation, case) == table
     ]
-    table = "\n".join([_line(columns), _line(["---"] * len(columns)), *rows])
-    return f"{table}\n{_notes(table)}" if STAR in table else table
+    return "\n".join([_line(columns), _line(["---"] * len(columns)), *rows])
 
 
-def _ours(unit: str) -> list[str]:
+def _ours(table: str) -> list[str]:
     """Nothing draws in CUDA C++."""
-    return [name for name in OURS if unit != "ms" or name != "cuda"]
+    return [name for name in OURS if table != "ms" or name != "cuda"]
 
 
-def _unit(operation: str, case: dict[str, Any]) -> str:
+def _table(operation: str, case: dict[str, Any]) -> str:
     """A filter of the sampler reads its logits as often as it likes: time is what counts."""
+    if operation == "paged_decode":
+        return "decode"
     return "ms" if operation.startswith("sample") else str(case["unit"])
 
 
-def _row(operation: str, case: dict[str, Any], unit: str) -> str:
+def _row(operation: str, case: dict[str, Any], table: str) -> str:
     runs = {name: run for name, run in case["runs"].items() if "failed" not in run}
-    others = {name: run for name, run in runs.items() if name not in OURS}
-    cells = [
-        _newest(operation, name, case, runs[name], unit) if name in runs else ""
-        for name in _ours(unit)
-    ]
-    best = min(others, key=lambda name: others[name]["ms"], default=None)
-    cells.append(f"{_cell(others[best], unit)} ({best})" if best else "")
-    if unit != "ms":
+    cells = [_cell(runs[name], table) if name in runs else "" for name in _ours(table)]
+    if table in LIBRARIES:
+        cells += [
+            " / ".join(_cell(runs[name], table) for name in names if name in runs)
+            for names in LIBRARIES[table].values()
+        ]
+    else:
+        cells.append(_best(runs, table))
+    if table != "ms":
         kernel = next((name for name in ("triton", "cuda") if name in runs), None)
         cells.append(f"{runs[kernel]['share']:.0%}" if kernel else "")
     return _line([NAMES[operation], str(case["label"]).replace(" x ", " × "), *cells])
 
 
-def _newest(
-    operation: str, backend: str, case: dict[str, Any], run: dict[str, Any], unit: str
-) -> str:
-    """The table's own figure, or with a star that of a later run."""
-    later = later_rate(operation, backend, case) if unit == "GB/s" else None
-    return _cell(run, unit) if later is None else f"{later:,.0f}{STAR}"
+def _best(runs: dict[str, Any], table: str) -> str:
+    """The fastest of the others, and who that is."""
+    others = [name for name in runs if name not in OURS]
+    best = min(others, key=lambda name: runs[name]["ms"], default=None)
+    return f"{_cell(runs[best], table)} ({best})" if best else ""
 
 
-def later_rate(operation: str, backend: str, case: dict[str, Any]) -> float | None:
-    """GB/s of a kernel that was written anew after kernels.json was measured, if this one was.
-
-    Raises EvidenceError if the later run lacks the size.
-    """
-    if (operation, backend) not in NEWER:
-        return None
-    name, key = NEWER[operation, backend]
-    size = str(case["label"]).partition(", ")[0].replace(",", "")
-    later = load(name)[key].get(size)
-    if later is None:
-        raise EvidenceError(f"{name}:{key} has no size {size!r}, which the table of kernels needs")
-    return float(later["tuned"]["gbs"])
-
-
-def _notes(table: str) -> str:
-    """What the star says."""
-    says = [
-        f"{STAR.strip()} Measured after the rest, on {load(name)['date']}: the kernel was written anew. "
-        f"A copy reached {load(name)['ceilings']['copy_gbs']:,.0f} GB/s in that run."
-        for name in dict.fromkeys(name for name, _ in NEWER.values())
-    ]
-    return "\n" + "\n".join(says)
-
-
-def _cell(run: dict[str, Any], unit: str) -> str:
-    return f"{run['ms']:.3f}" if unit == "ms" else f"{run['rate']:,.0f}"
+def _cell(run: dict[str, Any], table: str) -> str:
+    return f"{run['ms']:.3f}" if table == "ms" else f"{run['rate']:,.0f}"
 
 
 def _line(cells: Iterable[str]) -> str:
