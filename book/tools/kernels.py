@@ -26,9 +26,10 @@ NAMES = {
     "sample_top_k": "temperature and top-k",
     "sample_min_p": "temperature and min-p",
 }
-FLASHINFER = {"FlashInfer, fa2 / fa3": ("flashinfer fa2", "flashinfer fa3")}
-FA3 = {"FlashAttention-3": ("flash-attn 3",)}
-LIBRARIES: dict[str, dict[str, tuple[str, ...]]] = {
+Columns = dict[str, tuple[str, ...]]
+FLASHINFER: Columns = {"FlashInfer, fa2 / fa3": ("flashinfer fa2", "flashinfer fa3")}
+FA3: Columns = {"FlashAttention-3": ("flash-attn 3",)}
+LIBRARIES: dict[str, Columns] = {
     "decode": FLASHINFER
     | FA3
     | {"in one piece, PyTorch / cuDNN": ("sdpa contiguous", "sdpa cudnn contiguous")},
