@@ -1,10 +1,10 @@
 """The tables of kernels on the evidence page, from what `yaie bench kernels --json` wrote."""
 
-from collections.abc import Iterable
 from typing import Any
 
 from book.tools.evidence import EvidenceError, load
 
+Case = tuple[str, dict[str, Any]]
 OURS = {"triton": "Triton", "cuda": "CUDA C++", "torch": "PyTorch"}
 NAMES = {
     "rms_norm": "RMSNorm",
@@ -26,16 +26,18 @@ NAMES = {
     "sample_top_k": "temperature and top-k",
     "sample_min_p": "temperature and min-p",
 }
-Columns = dict[str, tuple[str, ...]]
-FLASHINFER: Columns = {"FlashInfer, fa2 / fa3": ("flashinfer fa2", "flashinfer fa3")}
-FA3: Columns = {"FlashAttention-3": ("flash-attn 3",)}
-LIBRARIES: dict[str, Columns] = {
-    "decode": FLASHINFER
-    | FA3
-    | {"in one piece, PyTorch / cuDNN": ("sdpa contiguous", "sdpa cudnn contiguous")},
-    "TFLOP/s": FLASHINFER | FA3 | {"cuDNN": ("sdpa cudnn",), "FlashAttention-2": ("sdpa flash",)},
+FLASH = {
+    "FlashInfer, fa2": "flashinfer fa2",
+    "FlashInfer, fa3": "flashinfer fa3",
+    "FlashAttention-3": "flash-attn 3",
 }
-"""By table, the columns of other libraries' attention: heading, and the runs whose rates stand in it."""
+LIBRARIES: dict[str, dict[str, str]] = {
+    "decode": FLASH
+    | {"PyTorch, in one piece": "sdpa contiguous", "cuDNN, in one piece": "sdpa cudnn contiguous"},
+    "TFLOP/s": FLASH | {"cuDNN": "sdpa cudnn", "FlashAttention-2": "sdpa flash"},
+}
+"""By table, other libraries' attention: heading, and name of the run. These tables have a row for each
+library, since there are more of them than sizes."""
 UNITS = {"GB/s": "GB/s", "decode": "GB/s", "TFLOP/s": "TFLOP/s", "ms": "milliseconds"}
 """By table, what it is told in."""
 
@@ -44,17 +46,33 @@ def render_kernels(table: str) -> str:
     """A table: operations told in GB/s, TFLOP/s or ms, or paged decode. Raises EvidenceError."""
     if table not in UNITS:
         raise EvidenceError(f"{{{{#kernels}}}} needs one of {', '.join(UNITS)}, not {table!r}")
-    operations = load("kernels")["operations"]
-    others = list(LIBRARIES[table]) if table in LIBRARIES else ["best of others"]
-    columns = [UNITS[table], "size", *(OURS[name] for name in _ours(table)), *others]
-    columns += [] if table == "ms" else ["of the ceiling"]
-    rows = [
-        _row(operation, case, table)
-        for operation, sizes in operations.items()
+    cases = [
+        (operation, case)
+        for operation, sizes in load("kernels")["operations"].items()
         for case in sizes.values()
         if _table(operation, case) == table
     ]
-    return "\n".join([_line(columns), _line(["---"] * len(columns)), *rows])
+    if table in LIBRARIES:
+        return _lines(*_by_library(cases, table))
+    columns = [UNITS[table], "size", *(OURS[name] for name in _ours(table)), "best of others"]
+    columns += [] if table == "ms" else ["of the ceiling"]
+    return _lines(columns, [_row(operation, case, table) for operation, case in cases])
+
+
+def _by_library(cases: list[Case], table: str) -> tuple[list[str], list[list[str]]]:
+    """Columns are sizes, rows are who computes; last, Triton's share of the ceiling."""
+    runs = [_ran(case) for _, case in cases]
+    names = {heading: run for run, heading in OURS.items()} | LIBRARIES[table]
+    rows = [
+        [heading, *(_cell(ran[name], table) if name in ran else "" for ran in runs)]
+        for heading, name in names.items()
+    ]
+    rows.append(["Triton, of the ceiling", *(_share(ran) for ran in runs)])
+    sizes = [
+        _label(case) if table == "decode" else f"{NAMES[operation]}, {_label(case)}"
+        for operation, case in cases
+    ]
+    return [UNITS[table], *sizes], rows
 
 
 def _ours(table: str) -> list[str]:
@@ -69,20 +87,25 @@ def _table(operation: str, case: dict[str, Any]) -> str:
     return "ms" if operation.startswith("sample") else str(case["unit"])
 
 
-def _row(operation: str, case: dict[str, Any], table: str) -> str:
-    runs = {name: run for name, run in case["runs"].items() if "failed" not in run}
-    cells = [_cell(runs[name], table) if name in runs else "" for name in _ours(table)]
-    if table in LIBRARIES:
-        cells += [
-            " / ".join(_cell(runs[name], table) for name in names if name in runs)
-            for names in LIBRARIES[table].values()
-        ]
-    else:
-        cells.append(_best(runs, table))
-    if table != "ms":
-        kernel = next((name for name in ("triton", "cuda") if name in runs), None)
-        cells.append(f"{runs[kernel]['share']:.0%}" if kernel else "")
-    return _line([NAMES[operation], str(case["label"]).replace(" x ", " × "), *cells])
+def _ran(case: dict[str, Any]) -> dict[str, Any]:
+    return {name: run for name, run in case["runs"].items() if "failed" not in run}
+
+
+def _label(case: dict[str, Any]) -> str:
+    return str(case["label"]).replace(" x ", " × ")
+
+
+def _share(runs: dict[str, Any]) -> str:
+    """Of the ceiling: Triton's, or where it has no kernel that of CUDA C++."""
+    kernel = next((name for name in ("triton", "cuda") if name in runs), None)
+    return f"{runs[kernel]['share']:.0%}" if kernel else ""
+
+
+def _row(operation: str, case: dict[str, Any], table: str) -> list[str]:
+    runs = _ran(case)
+    ours = [_cell(runs[name], table) if name in runs else "" for name in _ours(table)]
+    row = [NAMES[operation], _label(case), *ours, _best(runs, table)]
+    return row if table == "ms" else [*row, _share(runs)]
 
 
 def _best(runs: dict[str, Any], table: str) -> str:
@@ -96,5 +119,5 @@ def _cell(run: dict[str, Any], table: str) -> str:
     return f"{run['ms']:.3f}" if table == "ms" else f"{run['rate']:,.0f}"
 
 
-def _line(cells: Iterable[str]) -> str:
-    return f"| {' | '.join(cells)} |"
+def _lines(columns: list[str], rows: list[list[str]]) -> str:
+    return "\n".join(f"| {' | '.join(row)} |" for row in (columns, ["---"] * len(columns), *rows))
