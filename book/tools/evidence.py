@@ -32,6 +32,13 @@ def asked_value(text: str) -> str:
     return value(found["address"], found["form"] or "", unit=float(found["unit"] or 1))
 
 
+def asked_spread(text: str) -> str:
+    """A median with the lowest and highest of its runs: "3.1 (2.9 to 3.4)". Raises EvidenceError."""
+    address, _, form = text.strip().rpartition(" ")
+    middle, low, high = (value(f"{address}.{which}", form) for which in OF_RUNS)
+    return f"{middle} ({low} to {high})"
+
+
 def value(address: str, form: str = "", *, unit: float = 1) -> str:
     """A recorded number as text.
 

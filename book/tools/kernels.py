@@ -1,11 +1,10 @@
 """The tables of kernels on the evidence page, from what `yaie bench kernels --json` wrote."""
 
-from collections.abc import Iterable
 from typing import Any
 
 from book.tools.evidence import EvidenceError, load
 
-STAR = " \\*"
+Case = tuple[str, dict[str, Any]]
 OURS = {"triton": "Triton", "cuda": "CUDA C++", "torch": "PyTorch"}
 NAMES = {
     "rms_norm": "RMSNorm",
@@ -27,90 +26,98 @@ NAMES = {
     "sample_top_k": "temperature and top-k",
     "sample_min_p": "temperature and min-p",
 }
-NEWER = {("paged_decode", "cuda"): ("cuda_attention", "decode")}
-"""By operation and backend, the evidence of a later run, after the kernel had been written anew: file
-and key, below which the sizes have the same names. An operation has one figure, the newest."""
-UNITS = {"GB/s": "GB/s", "TFLOP/s": "TFLOP/s", "ms": "milliseconds"}
+FLASH = {
+    "FlashInfer, fa2": "flashinfer fa2",
+    "FlashInfer, fa3": "flashinfer fa3",
+    "FlashAttention-3": "flash-attn 3",
+}
+LIBRARIES: dict[str, dict[str, str]] = {
+    "decode": FLASH
+    | {"PyTorch, in one piece": "sdpa contiguous", "cuDNN, in one piece": "sdpa cudnn contiguous"},
+    "TFLOP/s": FLASH | {"cuDNN": "sdpa cudnn", "FlashAttention-2": "sdpa flash"},
+}
+"""By table, other libraries' attention: heading, and name of the run. These tables have a row for each
+library, since there are more of them than sizes."""
+UNITS = {"GB/s": "GB/s", "decode": "GB/s", "TFLOP/s": "TFLOP/s", "ms": "milliseconds"}
+"""By table, what it is told in."""
 
 
-def render_kernels(unit: str) -> str:
-    """A table of all operations that are told in a unit: GB/s, TFLOP/s or ms. Raises EvidenceError."""
-    if unit not in UNITS:
-        raise EvidenceError(f"{{{{#kernels}}}} needs one of {', '.join(UNITS)}, not {unit!r}")
-    operations = load("kernels")["operations"]
-    columns = [UNITS[unit], "size", *(OURS[name] for name in _ours(unit)), "best of others"]
-    columns += [] if unit == "ms" else ["of the ceiling"]
-    rows = [
-        _row(operation, case, unit)
-        for operation, sizes in operations.items()
+def render_kernels(table: str) -> str:
+    """A table: operations told in GB/s, TFLOP/s or ms, or paged decode. Raises EvidenceError."""
+    if table not in UNITS:
+        raise EvidenceError(f"{{{{#kernels}}}} needs one of {', '.join(UNITS)}, not {table!r}")
+    cases = [
+        (operation, case)
+        for operation, sizes in load("kernels")["operations"].items()
         for case in sizes.values()
-        if _unit(operation, case) == unit
+        if _table(operation, case) == table
     ]
-    table = "\n".join([_line(columns), _line(["---"] * len(columns)), *rows])
-    return f"{table}\n{_notes(table)}" if STAR in table else table
+    if table in LIBRARIES:
+        return _lines(*_by_library(cases, table))
+    columns = [UNITS[table], "size", *(OURS[name] for name in _ours(table)), "best of others"]
+    columns += [] if table == "ms" else ["of the ceiling"]
+    return _lines(columns, [_row(operation, case, table) for operation, case in cases])
 
 
-def _ours(unit: str) -> list[str]:
+def _by_library(cases: list[Case], table: str) -> tuple[list[str], list[list[str]]]:
+    """Columns are sizes, rows are who computes; last, Triton's share of the ceiling."""
+    runs = [_ran(case) for _, case in cases]
+    names = {heading: run for run, heading in OURS.items()} | LIBRARIES[table]
+    rows = [
+        [heading, *(_cell(ran[name], table) if name in ran else "" for ran in runs)]
+        for heading, name in names.items()
+    ]
+    rows.append(["Triton, of the ceiling", *(_share(ran) for ran in runs)])
+    sizes = [
+        _label(case) if table == "decode" else f"{NAMES[operation]}, {_label(case)}"
+        for operation, case in cases
+    ]
+    return [UNITS[table], *sizes], rows
+
+
+def _ours(table: str) -> list[str]:
     """Nothing draws in CUDA C++."""
-    return [name for name in OURS if unit != "ms" or name != "cuda"]
+    return [name for name in OURS if table != "ms" or name != "cuda"]
 
 
-def _unit(operation: str, case: dict[str, Any]) -> str:
+def _table(operation: str, case: dict[str, Any]) -> str:
     """A filter of the sampler reads its logits as often as it likes: time is what counts."""
+    if operation == "paged_decode":
+        return "decode"
     return "ms" if operation.startswith("sample") else str(case["unit"])
 
 
-def _row(operation: str, case: dict[str, Any], unit: str) -> str:
-    runs = {name: run for name, run in case["runs"].items() if "failed" not in run}
-    others = {name: run for name, run in runs.items() if name not in OURS}
-    cells = [
-        _newest(operation, name, case, runs[name], unit) if name in runs else ""
-        for name in _ours(unit)
-    ]
-    best = min(others, key=lambda name: others[name]["ms"], default=None)
-    cells.append(f"{_cell(others[best], unit)} ({best})" if best else "")
-    if unit != "ms":
-        kernel = next((name for name in ("triton", "cuda") if name in runs), None)
-        cells.append(f"{runs[kernel]['share']:.0%}" if kernel else "")
-    return _line([NAMES[operation], str(case["label"]).replace(" x ", " × "), *cells])
+def _ran(case: dict[str, Any]) -> dict[str, Any]:
+    return {name: run for name, run in case["runs"].items() if "failed" not in run}
 
 
-def _newest(
-    operation: str, backend: str, case: dict[str, Any], run: dict[str, Any], unit: str
-) -> str:
-    """The table's own figure, or with a star that of a later run."""
-    later = later_rate(operation, backend, case) if unit == "GB/s" else None
-    return _cell(run, unit) if later is None else f"{later:,.0f}{STAR}"
+def _label(case: dict[str, Any]) -> str:
+    return str(case["label"]).replace(" x ", " × ")
 
 
-def later_rate(operation: str, backend: str, case: dict[str, Any]) -> float | None:
-    """GB/s of a kernel that was written anew after kernels.json was measured, if this one was.
-
-    Raises EvidenceError if the later run lacks the size.
-    """
-    if (operation, backend) not in NEWER:
-        return None
-    name, key = NEWER[operation, backend]
-    size = str(case["label"]).partition(", ")[0].replace(",", "")
-    later = load(name)[key].get(size)
-    if later is None:
-        raise EvidenceError(f"{name}:{key} has no size {size!r}, which the table of kernels needs")
-    return float(later["tuned"]["gbs"])
+def _share(runs: dict[str, Any]) -> str:
+    """Of the ceiling: Triton's, or where it has no kernel that of CUDA C++."""
+    kernel = next((name for name in ("triton", "cuda") if name in runs), None)
+    return f"{runs[kernel]['share']:.0%}" if kernel else ""
 
 
-def _notes(table: str) -> str:
-    """What the star says."""
-    says = [
-        f"{STAR.strip()} Measured after the rest, on {load(name)['date']}: the kernel was written anew. "
-        f"A copy reached {load(name)['ceilings']['copy_gbs']:,.0f} GB/s in that run."
-        for name in dict.fromkeys(name for name, _ in NEWER.values())
-    ]
-    return "\n" + "\n".join(says)
+def _row(operation: str, case: dict[str, Any], table: str) -> list[str]:
+    runs = _ran(case)
+    ours = [_cell(runs[name], table) if name in runs else "" for name in _ours(table)]
+    row = [NAMES[operation], _label(case), *ours, _best(runs, table)]
+    return row if table == "ms" else [*row, _share(runs)]
 
 
-def _cell(run: dict[str, Any], unit: str) -> str:
-    return f"{run['ms']:.3f}" if unit == "ms" else f"{run['rate']:,.0f}"
+def _best(runs: dict[str, Any], table: str) -> str:
+    """The fastest of the others, and who that is."""
+    others = [name for name in runs if name not in OURS]
+    best = min(others, key=lambda name: runs[name]["ms"], default=None)
+    return f"{_cell(runs[best], table)} ({best})" if best else ""
 
 
-def _line(cells: Iterable[str]) -> str:
-    return f"| {' | '.join(cells)} |"
+def _cell(run: dict[str, Any], table: str) -> str:
+    return f"{run['ms']:.3f}" if table == "ms" else f"{run['rate']:,.0f}"
+
+
+def _lines(columns: list[str], rows: list[list[str]]) -> str:
+    return "\n".join(f"| {' | '.join(row)} |" for row in (columns, ["---"] * len(columns), *rows))

@@ -20,7 +20,7 @@ from book.tools.contents import (
     way_back,
     with_number,
 )
-from book.tools.evidence import EvidenceError, asked_value
+from book.tools.evidence import EvidenceError, asked_spread, asked_value
 from book.tools.fences import FENCE, trim_listings
 from book.tools.figures import FigureError, render_figure
 from book.tools.given import GivenError, render_given
@@ -88,6 +88,7 @@ def expand_chapter(
         "figure": render_figure,
         "quiz": render_quiz,
         "value": lambda *words: asked_value(" ".join(words)),
+        "spread": lambda *words: asked_spread(" ".join(words)),
         "settings": render_settings,
         "kernels": render_kernels,
         "labmap": render_map,

@@ -15,7 +15,16 @@ from yaie.bench.kernels.case import Case, Problem
 from yaie.parts import Parts, load_parts
 
 PARTS = load_parts("none")
-NOT_HERE = ("torch.compile", "flashinfer", "sdpa cudnn", "cuda")
+NOT_HERE = (
+    "torch.compile",
+    "flashinfer",
+    "flashinfer fa2",
+    "flashinfer fa3",
+    "flash-attn 3",
+    "sdpa cudnn",
+    "sdpa cudnn contiguous",
+    "cuda",
+)
 SMALL: dict[str, Callable[[Parts], Problem]] = {
     "norm": lambda parts: layer._norm(16, parts),
     "add_norm": lambda parts: layer._add_norm(16, parts),

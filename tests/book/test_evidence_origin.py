@@ -12,7 +12,7 @@ from book.tools.mdbook import ROOT
 FILES = sorted(EVIDENCE.glob("*.json"))
 DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 COMMIT = re.compile(r"[0-9a-f]{40}")
-ASKED = re.compile(r"\{\{#(?:value|pairs) (?P<name>\w+)")
+ASKED = re.compile(r"\{\{#(?:value|spread|pairs) (?P<name>\w+)")
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)

@@ -60,7 +60,7 @@ def test_a_row_has_the_best_of_the_others_and_leaves_out_what_failed() -> None:
 
 
 def test_arithmetic_and_drawing_have_tables_of_their_own() -> None:
-    assert rows("TFLOP/s")[2] == ["causal attention, forward", "b", "", "", "", "", ""]
+    assert rows("TFLOP/s")[0] == ["TFLOP/s", "causal attention, forward, b"]
     head, _, top_p = rows("ms")
     assert head == ["milliseconds", "size", "Triton", "PyTorch", "best of others"]
     assert top_p == ["temperature and top-p", "c", "0.200", "", "4.160 (sort)"]
@@ -77,32 +77,42 @@ def test_every_operation_that_is_measured_has_a_name_here() -> None:
     assert {case.operation for case in choose([])} <= set(kernels.NAMES)
 
 
-LATER = {
-    "date": "2026-11-23",
-    "ceilings": {"copy_gbs": 3851.1},
-    "decode": {"64 x 4096": {"tuned": {"gbs": 3766.8}}},
-}
-
-
-def decode(label: str) -> dict[str, Any]:
-    return {
-        "label": label,
-        "unit": "GB/s",
-        "runs": {"triton": run(4287, 0.2), "cuda": run(2355, 0.4)},
+def test_attention_has_a_row_for_each_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And a library that was not there, or that failed, leaves its cell empty."""
+    label = "64 x 4,096, 32 heads on 8"
+    runs = {
+        "triton": run(2773, 0.39, 0.92),
+        "flashinfer fa2": run(2981, 0.36),
+        "flashinfer fa3": run(929, 1.16),
+        "flash-attn 3": {"failed": "ImportError"},
+        "sdpa contiguous": run(3071, 0.35),
     }
+    decode = {"paged_decode": {"a": {"label": label, "unit": "GB/s", "runs": runs}}}
+    monkeypatch.setattr(kernels, "load", lambda name: {"operations": decode})
+    head, _, *told = rows("decode")
+    assert head == ["GB/s", "64 × 4,096, 32 heads on 8"]
+    assert told == [
+        ["Triton", "2,773"],
+        ["CUDA C++", ""],
+        ["PyTorch", ""],
+        ["FlashInfer, fa2", "2,981"],
+        ["FlashInfer, fa3", "929"],
+        ["FlashAttention-3", ""],
+        ["PyTorch, in one piece", "3,071"],
+        ["cuDNN, in one piece", ""],
+        ["Triton, of the ceiling", "92%"],
+    ]
+    assert rows("GB/s")[2:] == []
 
 
-def test_an_operation_has_one_figure_the_newest(monkeypatch: pytest.MonkeyPatch) -> None:
-    table = {"operations": {"paged_decode": {"a": decode("64 x 4,096, 32 heads on 8")}}}
-    monkeypatch.setattr(kernels, "load", lambda name: table if name == "kernels" else LATER)
-    made = kernels.render_kernels("GB/s")
-    assert "3,767 \\*" in made
-    assert "2,355" not in made
-    assert made.splitlines()[-1].startswith("\\* Measured after the rest, on 2026-11-23")
+def test_every_library_of_the_tables_is_one_that_is_timed() -> None:
+    recorded = kernels_of_the_newest_run()
+    for table in kernels.LIBRARIES.values():
+        assert set(table.values()) <= recorded
 
 
-def test_a_size_that_the_later_run_lacks_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
-    table = {"operations": {"paged_decode": {"a": decode("8 x 512, 32 heads on 8")}}}
-    monkeypatch.setattr(kernels, "load", lambda name: table if name == "kernels" else LATER)
-    with pytest.raises(EvidenceError, match="no size '8 x 512'"):
-        kernels.render_kernels("GB/s")
+def kernels_of_the_newest_run() -> set[str]:
+    from book.tools.evidence import load
+
+    operations = load("kernels")["operations"].values()
+    return {name for sizes in operations for case in sizes.values() for name in case["runs"]}

@@ -154,6 +154,14 @@ def test_of_repeated_measurements_the_median_and_the_ends_can_be_asked(records):
     assert expanded("{{#value run:power of two.high /1e1 .1f}}") == "0.3"
 
 
+def test_a_median_is_written_with_the_ends_of_its_runs(records):
+    (records / "run.json").write_text(
+        '{"power of two": [3.0, 1.0, 2.0], "run": {"median": 3900, "low": 3100, "high": 4000}}'
+    )
+    assert expanded("{{#spread run:power of two .1f}}") == "2.0 (1.0 to 3.0)"
+    assert expanded("{{#spread run:run ,.0f}}") == "3,900 (3,100 to 4,000)"
+
+
 @pytest.mark.parametrize(
     ("address", "form", "said"),
     [

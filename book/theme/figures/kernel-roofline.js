@@ -58,7 +58,7 @@
       const bound = intensity < ridge ? 'memory' : 'arithmetic';
       const each = Object.entries(chosen.rates).map(([way, value]) => `${WAYS[way][0]} ${Math.round((100 * value) / most)}%`).join(', ');
       const said = `${chosen.name}, ${chosen.size}: ${digits(intensity)} operation${intensity === 1 ? '' : 's'} for each byte, so ${bound} allows ${rate(most)}. Of that: ${each}.`;
-      stage.append(picture(width, height, `Roofline of an H200 with the kernels on it. ${said}`, grid, roof, plumb, others, marksOf(Number(kernel), true),
+      stage.append(picture(width, height, `Roofline of an H100 with the kernels on it. ${said}`, grid, roof, plumb, others, marksOf(Number(kernel), true),
         text(BOX.left + 6, BOX.top + 12, 'FLOP/s'), text(right, height - 6, 'operations for each byte', { anchor: 'end' })),
       legend(...Object.entries(WAYS).map(([way, [label, fill]]) => [{ fill, ...KEYS[way] }, label])));
       return said;

@@ -1,7 +1,6 @@
 """Where the kernels lie under the roof that was measured beside them, for the figure `kernel-roofline`.
 
-Rates and ceilings are in book/evidence/kernels.json; a kernel that was written anew has its rate from
-the later run, as in the tables (`book.tools.kernels`). That file has the bytes of what moves and the
+Rates and ceilings are in book/evidence/kernels.json, which has the bytes of what moves and the
 operations of what computes; here both are counted for each, from the shapes. A multiplication, an
 addition, a division, an exponential and a root count one each; every input is read once and every
 result written once. What only moves has no operations, so it is left out. No part takes part in this
@@ -11,7 +10,7 @@ trace.
 from collections.abc import Callable
 
 from book.tools.evidence import load
-from book.tools.kernels import NAMES, OURS, later_rate
+from book.tools.kernels import NAMES, OURS
 from book.tools.traces import Part, Trace
 from yaie.bench.kernels.layer import DIM, HEADS, KV_HEADS, SIZE
 
@@ -41,11 +40,7 @@ def _kernel(operation: str, size: str, case: dict) -> dict:
     runs = {name: run for name, run in case["runs"].items() if "failed" not in run}
     work = moved if case["unit"] == "GB/s" else flops
     unit = 1e9 if case["unit"] == "GB/s" else 1e12
-    rates = {
-        name: later_rate(operation, name, case) or runs[name]["rate"]
-        for name in ("triton", "cuda")
-        if name in runs
-    }
+    rates = {name: runs[name]["rate"] for name in ("triton", "cuda") if name in runs}
     others = [run["rate"] for name, run in runs.items() if name not in OURS]
     if others:
         rates["other"] = max(others)

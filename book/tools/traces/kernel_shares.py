@@ -1,11 +1,10 @@
 """How near each kernel comes to its ceiling, for the figure `kernel-shares`.
 
-Rates and ceilings stand in book/evidence/kernels.json; a kernel that was written anew later has its rate
-from the later run, as in the tables (`book.tools.kernels`). No part takes part in this trace.
+Rates and ceilings are in book/evidence/kernels.json. No part takes part in this trace.
 """
 
 from book.tools.evidence import load
-from book.tools.kernels import NAMES, OURS, later_rate
+from book.tools.kernels import NAMES, OURS
 from book.tools.traces import Part, Trace
 
 LAB = None
@@ -30,11 +29,7 @@ def record(part: Part) -> Trace:
 def _kernel(operation: str, case: dict) -> dict:
     runs = {name: run for name, run in case["runs"].items() if "failed" not in run}
     others = {name: run["rate"] for name, run in runs.items() if name not in OURS}
-    ours = {
-        name: round(later_rate(operation, name, case) or runs[name]["rate"], 1)
-        for name in ("triton", "cuda")
-        if name in runs
-    }
+    ours = {name: round(runs[name]["rate"], 1) for name in ("triton", "cuda") if name in runs}
     kernel = {"name": NAMES[operation], "size": case["label"], **ours}
     best = max(others, key=lambda name: others[name], default=None)
     return kernel if best is None else {**kernel, "other": round(others[best], 1), "whose": best}

@@ -10,6 +10,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention as attend
 
 from yaie.bench.kernels.case import Case, Problem, Run, part, randn
+from yaie.bench.kernels.libraries import FA3, FLASHINFER, fa3_prompt, flashinfer_prompt
 from yaie.parts import Parts
 
 HEADS, KV_HEADS, DIM = 32, 8, 128
@@ -81,15 +82,6 @@ def _forward(length: int, parts: Parts) -> Problem:
 
         return make
 
-    def flashinfer() -> Run:
-        from flashinfer import single_prefill_with_kv_cache
-
-        def run(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-            out: Tensor = single_prefill_with_kv_cache(q[0], k[0], v[0], causal=True)
-            return out[None]
-
-        return run
-
     return Problem(
         sets=[(q, k, v)],
         runs={
@@ -97,7 +89,8 @@ def _forward(length: int, parts: Parts) -> Problem:
             "cuda": ours("cuda_flash_attention"),
             "sdpa flash": _sdpa(SDPBackend.FLASH_ATTENTION, q, k, v),
             "sdpa cudnn": _sdpa(SDPBackend.CUDNN_ATTENTION, q, k, v),
-            "flashinfer": flashinfer,
+            **{name: flashinfer_prompt(name.split()[1], SCALE) for name in FLASHINFER},
+            FA3: fa3_prompt(SCALE),
         },
         picked=lambda out: [_checked(out[0])],
         expected=lambda q, k, v: [_attention_in_float64(q[0], k[0], v[0])],

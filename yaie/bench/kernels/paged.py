@@ -1,14 +1,15 @@
 """Attention over block tables: decodes, and chunks of prompts. Labs 11 and 16."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 
 import torch
 from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
 from yaie.bench.kernels.case import (
-    DTYPE,
     Case,
     Problem,
     Run,
@@ -16,6 +17,7 @@ from yaie.bench.kernels.case import (
     part,
     randn,
 )
+from yaie.bench.kernels.libraries import FA3, FLASHINFER, Pages, fa3_pages, flashinfer_pages
 from yaie.core.batch import AttentionBatch, AttentionSpec
 from yaie.parts import Parts
 
@@ -110,11 +112,18 @@ def _by_lab_5(
     return make
 
 
+def _libraries(pages: Pages) -> dict[str, Callable[[], Run]]:
+    return {
+        **{name: flashinfer_pages(name.split()[1], pages) for name in FLASHINFER},
+        FA3: fa3_pages(pages),
+    }
+
+
 def _decode(n: int, length: int, heads: int, kv_heads: int, parts: Parts) -> Problem:
     tables = _tables(n, length)
     lens = torch.full((n,), length, dtype=torch.int32)
-    pages = torch.arange(0, tables.numel() + 1, tables.shape[1], dtype=torch.int32)
-    last = torch.full((n,), (length - 1) % BLOCK + 1, dtype=torch.int32)
+    starts = torch.arange(0, n + 1, dtype=torch.int32)
+    pages = Pages(tables, lens, starts, 1, length, heads, kv_heads, DIM, BLOCK, SCALE)
     size = 4 * n * length * kv_heads * DIM
     sets = [
         (randn(n, heads, DIM), *_pool(n, length, kv_heads)) for _ in range(copies_beyond_l2(size))
@@ -127,31 +136,26 @@ def _decode(n: int, length: int, heads: int, kv_heads: int, parts: Parts) -> Pro
 
         return make
 
-    def contiguous() -> Run:
-        gathered = {
-            q.data_ptr(): [x[tables.long()].flatten(1, 2)[:, :length] for x in (k, v)]
-            for q, k, v in sets
-        }
+    def contiguous(*backends: SDPBackend) -> Callable[[], Run]:
+        """What PyTorch takes for keys without gaps: its choice, or one of these backends."""
 
-        def run(q: Tensor, _k: Tensor, _v: Tensor) -> Tensor:
-            keys, values = (x.transpose(1, 2) for x in gathered[q.data_ptr()])
-            out = scaled_dot_product_attention(
-                q[:, :, None], keys, values, scale=SCALE, enable_gqa=True
-            )
-            return out[:, :, 0]
+        def make() -> Run:
+            gathered = {
+                q.data_ptr(): [x[tables.long()].flatten(1, 2)[:, :length] for x in (k, v)]
+                for q, k, v in sets
+            }
 
-        return run
+            def run(q: Tensor, _k: Tensor, _v: Tensor) -> Tensor:
+                keys, values = (x.transpose(1, 2) for x in gathered[q.data_ptr()])
+                with sdpa_kernel(list(backends)) if backends else nullcontext():
+                    out = scaled_dot_product_attention(
+                        q[:, :, None], keys, values, scale=SCALE, enable_gqa=True
+                    )
+                return out[:, :, 0]
 
-    def flashinfer() -> Run:
-        from flashinfer import BatchDecodeWithPagedKVCacheWrapper
+            return run
 
-        workspace = torch.empty(256 << 20, dtype=torch.uint8, device=tables.device)
-        wrapper = BatchDecodeWithPagedKVCacheWrapper(workspace, "NHD", use_tensor_cores=True)
-        wrapper.plan(
-            pages, tables.flatten(), last, heads, kv_heads, DIM, BLOCK,
-            q_data_type=DTYPE, kv_data_type=DTYPE,
-        )  # fmt: skip
-        return lambda q, k, v: wrapper.run(q, (k, v))
+        return make
 
     def expected(q: Tensor, k: Tensor, v: Tensor) -> list[Tensor]:
         return [torch.stack([one(i, q, k, v) for i in {0: 0, n - 1: 0}])]
@@ -170,8 +174,9 @@ def _decode(n: int, length: int, heads: int, kv_heads: int, parts: Parts) -> Pro
             "triton": ours("triton_paged_attention"),
             "cuda": ours("cuda_paged_attention"),
             "torch": _by_lab_5(parts, 1, length, tables, lens),
-            "flashinfer": flashinfer,
-            "sdpa contiguous": contiguous,
+            **_libraries(pages),
+            "sdpa contiguous": contiguous(),
+            "sdpa cudnn contiguous": contiguous(SDPBackend.CUDNN_ATTENTION),
         },
         picked=lambda out: [torch.stack([out[i] for i in {0: 0, n - 1: 0}])],
         expected=expected,
@@ -182,9 +187,8 @@ def _prefill(n: int, new: int, cached: int, heads: int, kv_heads: int, parts: Pa
     length = cached + new
     tables = _tables(n, length)
     lens = torch.full((n,), length, dtype=torch.int32)
-    pages = torch.arange(0, tables.numel() + 1, tables.shape[1], dtype=torch.int32)
-    last = torch.full((n,), (length - 1) % BLOCK + 1, dtype=torch.int32)
     starts = torch.arange(0, (n + 1) * new, new, dtype=torch.int32)
+    pages = Pages(tables, lens, starts, new, length, heads, kv_heads, DIM, BLOCK, SCALE)
 
     def ours(lab: str) -> Callable[[], Run]:
         def make() -> Run:
@@ -194,17 +198,6 @@ def _prefill(n: int, new: int, cached: int, heads: int, kv_heads: int, parts: Pa
             )
 
         return make
-
-    def flashinfer() -> Run:
-        from flashinfer import BatchPrefillWithPagedKVCacheWrapper
-
-        workspace = torch.empty(256 << 20, dtype=torch.uint8, device=tables.device)
-        wrapper = BatchPrefillWithPagedKVCacheWrapper(workspace, "NHD")
-        wrapper.plan(
-            starts, pages, tables.flatten(), last, heads, kv_heads, DIM, BLOCK,
-            causal=True, q_data_type=DTYPE, kv_data_type=DTYPE,
-        )  # fmt: skip
-        return lambda q, k, v: wrapper.run(q, (k, v))
 
     def expected(q: Tensor, k: Tensor, v: Tensor) -> list[Tensor]:
         keys, values = (_gathered(x, tables[-1], length)[:, -1].double() for x in (k, v))
@@ -219,7 +212,7 @@ def _prefill(n: int, new: int, cached: int, heads: int, kv_heads: int, parts: Pa
             "triton": ours("triton_paged_attention"),
             "cuda": ours("cuda_paged_attention"),
             "torch": _by_lab_5(parts, new, length, tables, lens),
-            "flashinfer": flashinfer,
+            **_libraries(pages),
         },
         picked=lambda out: [out[-new:, -1]],
         expected=expected,

@@ -43,6 +43,8 @@ def show_cases(cases: Sequence[Case], figures: Json) -> None:
     wide.print(table)
     for line in failures:
         wide.print(f"[bold red]failed[/] {escape(line)}")
+    for name, reason in figures["absent"].items():
+        wide.print(f"[dim]not timed: {name}, {reason}[/]")
     for unit, limit in figures["ceilings"].items():
         wide.print(f"{limit['what']}: {limit['rate']:,.0f} {unit}")
     here = machine()

@@ -11,9 +11,10 @@ from typing import Any
 
 import torch
 
-from yaie.bench.kernels import drawing, flash, layer, memory, paged
+from yaie.bench.kernels import drawing, flash, layer, libraries, memory, paged
 from yaie.bench.kernels.case import Case, Problem, Run, error_of
 from yaie.bench.kernels.ceilings import ceilings
+from yaie.bench.kernels.libraries import FA3, FLASHINFER, lacking
 from yaie.bench.kernels.show import show_cases
 from yaie.bench.kernels.timing import measure
 from yaie.bench.report import progress, save
@@ -24,7 +25,6 @@ from yaie.curriculum.blame import summarize
 from yaie.parts import Parts, load_parts
 
 FAMILIES = (layer, flash, paged, memory, drawing)
-PEERS = ("flashinfer",)
 Json = dict[str, Any]
 
 
@@ -43,7 +43,11 @@ def run(operations: list[str], only: list[str], mine: str, json: str | None) -> 
     show_parts(parts.table(), brief=True)
     begin = time.perf_counter()
     torch.manual_seed(0)
-    figures: Json = {"command": shlex.join(["yaie", *sys.argv[1:]]), "versions": versions()}
+    figures: Json = {
+        "command": shlex.join(["yaie", *sys.argv[1:]]),
+        "versions": versions(),
+        "absent": absent(),
+    }
     results: dict[str, dict[str, Json]] = {}
     with progress() as bar, torch.inference_mode(False):
         figures["ceilings"] = ceilings()
@@ -84,7 +88,7 @@ def measured(case: Case, parts: Parts, only: list[str], limits: Json) -> Json:
     for name, make in problem.runs.items():
         if only and name not in only:
             continue
-        if name in PEERS and importlib.util.find_spec(name) is None:
+        if lacking(name):
             continue
         try:
             entry = _one(case, problem, make())
@@ -133,13 +137,19 @@ def _copied(arguments: Iterable[Any]) -> Iterator[Any]:
             yield wide.as_strided(argument.shape, argument.stride()).copy_(argument)
 
 
+def absent() -> dict[str, str]:
+    """The libraries that are not here, each with the reason."""
+    reasons = {name: lacking(name) for name in (*FLASHINFER, FA3)}
+    return {name: reason for name, reason in reasons.items() if reason}
+
+
 def versions() -> Json:
     """Of what the figures depend on."""
     nvcc = find_nvcc()
     found = {"torch_cuda": torch.version.cuda, "nvcc": nvcc.version if nvcc else None}
-    for name in ("triton", *PEERS):
-        if importlib.util.find_spec(name) is not None:
-            found[name] = getattr(importlib.import_module(name), "__version__", "?")
+    if importlib.util.find_spec("triton") is not None:
+        found["triton"] = getattr(importlib.import_module("triton"), "__version__", "?")
+    found |= libraries.versions()
     found["driver"] = _driver()
     found["cudnn"] = str(torch.backends.cudnn.version())
     return found

@@ -1,0 +1,50 @@
+"""How long the chapters are that the first edition had, against it: python -m book.tools.words
+
+Words are what `wc -w` counts in `book/src/*.md`: without the explorations, the list of chapters, and the
+chapters that came later. Exit status 1 if they are more than the second edition may have.
+"""
+
+import sys
+from pathlib import Path
+
+from book.tools.mdbook import ROOT
+from yaie.core.streams import sound_streams
+
+SOURCES = ROOT / "book/src"
+FIRST = 132_802
+"""Words of these chapters at commit 0d29a56, the last one before the second edition's edits."""
+SHARE = 0.85
+LATER = frozenset(
+    {
+        "adapters.md",
+        "disaggregation.md",
+        "experts.md",
+        "goodput.md",
+        "kv-tiers.md",
+        "latent-attention.md",
+        "step-profile.md",
+        "tensor-parallel.md",
+        "ways-in.md",
+    }
+)
+
+
+def counted(sources: Path = SOURCES) -> dict[str, int]:
+    """Words by chapter of the first edition."""
+    left_out = LATER | {"SUMMARY.md"}
+    chapters = (path for path in sorted(sources.glob("*.md")) if path.name not in left_out)
+    return {path.name: len(path.read_text("utf-8").split()) for path in chapters}
+
+
+def main() -> int:
+    """Print the total, its share of the first edition, and the longest chapters."""
+    words = counted()
+    total, most = sum(words.values()), int(SHARE * FIRST)
+    print(f"{total:,} words in {len(words)} chapters, {total / FIRST - 1:+.1%}; at most {most:,}")
+    for name, count in sorted(words.items(), key=lambda item: -item[1])[:5]:
+        print(f"  {count:6,}  {name}")
+    return int(total > most)
+
+
+if __name__ == "__main__":
+    sys.exit(sound_streams(main)())

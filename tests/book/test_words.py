@@ -1,0 +1,23 @@
+"""How long the chapters are, counted as `wc -w` does."""
+
+import pytest
+
+from book.tools import words
+
+
+def test_the_chapters_of_the_first_edition_are_counted(tmp_path):
+    for name in ("scheduler.md", "SUMMARY.md", "experts.md"):
+        (tmp_path / name).write_text("# One\n\ntwo {{#value three:four ,}} five\n")
+    (tmp_path / "explore").mkdir()
+    (tmp_path / "explore/scheduler.md").write_text("six")
+    assert words.counted(tmp_path) == {"scheduler.md": 7}
+
+
+def test_every_chapter_that_came_later_is_there():
+    assert all((words.SOURCES / name).is_file() for name in words.LATER)
+    assert len(words.counted()) == 44
+
+
+@pytest.mark.nightly
+def test_they_are_shorter_by_15_percent():
+    assert sum(words.counted().values()) <= words.SHARE * words.FIRST
