@@ -1,4 +1,8 @@
-"""Greedy tokens are transformers' own: for every family, however the engine schedules the work."""
+"""Greedy tokens are transformers' own: for every family, however the engine schedules the work.
+
+A family adds arithmetic, which chunks, batches and cached prefixes try: CI does that with each of them.
+What interrupts and resumes requests it tries with one family of each way to know positions.
+"""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,12 +11,14 @@ import pytest
 import torch
 
 from tests.engine.oracle import greedy, last_logits, make_prompts
+from tests.marks import nightly_but
 from tests.models.tiny import tiny_model
 from yaie import LLMEngine, SamplingParams
 from yaie.core.batch import SamplingBatch, StepPlan
 from yaie.core.request import Request
 
-MAX_TOKENS = 24
+MAX_TOKENS = 17
+"""One more than a block has: every output crosses a boundary."""
 NUM_PROMPTS = 64
 SPARE_PROMPTS = 4
 ALONE = 16
@@ -22,6 +28,12 @@ FAMILIES = (
     "llama llama3-rope llama-yarn mistral qwen2 qwen3 gpt2 "
     "gemma2 gemma3 phi3 opt gpt_neox olmo2 gpt_oss"
 ).split()
+ALL = ("tutor", *FAMILIES)
+# Rotary and learned positions; windows, in a model of transformers' own.
+of_each_kind = pytest.mark.parametrize(
+    "case", nightly_but(("llama", "gpt2", "gemma3"), ALL), indirect=True, scope="module"
+)
+of_every_family = pytest.mark.parametrize("case", ALL, indirect=True, scope="module")
 
 
 @dataclass
@@ -36,7 +48,7 @@ class Case:
         return LLMEngine(model=str(self.folder), **settings)
 
 
-@pytest.fixture(scope="module", params=["tutor", *FAMILIES])
+@pytest.fixture(scope="module")
 def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Case:
     torch.set_num_threads(1)
     if request.param == "tutor":
@@ -75,6 +87,7 @@ def outputs(requests: list[Request]) -> list[list[int]]:
     return [request.output_token_ids for request in requests]
 
 
+@of_each_kind
 def test_one_by_one(case: Case) -> None:
     engine = case.engine()
     prompts = case.prompts[:ALONE]
@@ -83,6 +96,7 @@ def test_one_by_one(case: Case) -> None:
     assert_empty(engine)
 
 
+@of_every_family
 def test_logits_are_within_1e_4_of_transformers(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -107,24 +121,28 @@ def test_logits_are_within_1e_4_of_transformers(
         assert (seen[request.request_id] - wanted).abs().max() < 1e-4
 
 
+@of_every_family
 def test_all_at_once(case: Case) -> None:
     engine = case.engine()
     assert outputs(run(engine, case.prompts)) == case.expected
     assert_empty(engine)
 
 
+@of_each_kind
 def test_all_at_once_without_prefix_caching(case: Case) -> None:
     engine = case.engine(prefix_caching=False)
     assert outputs(run(engine, case.prompts)) == case.expected
     assert_empty(engine)
 
 
+@of_every_family
 def test_token_budget_of_16(case: Case) -> None:
     engine = case.engine(token_budget=16)
     assert outputs(run(engine, case.prompts)) == case.expected
     assert_empty(engine)
 
 
+@of_each_kind
 @pytest.mark.parametrize("preemption", ["recompute", "swap"])
 def test_pool_so_small_that_requests_are_preempted(case: Case, preemption: str) -> None:
     swap_space = 0.01 if preemption == "swap" else 0.0
@@ -137,6 +155,7 @@ def test_pool_so_small_that_requests_are_preempted(case: Case, preemption: str) 
     assert_empty(engine)
 
 
+@of_every_family
 def test_second_time_finds_the_prefix_cached(case: Case) -> None:
     engine = case.engine()
     run(engine, case.prompts)
@@ -148,6 +167,7 @@ def test_second_time_finds_the_prefix_cached(case: Case) -> None:
     assert_empty(engine)
 
 
+@of_each_kind
 def test_aborts_in_between_disturb_nobody(case: Case) -> None:
     engine = case.engine(num_blocks=48, token_budget=64)
     params = SamplingParams(temperature=0, max_tokens=MAX_TOKENS, ignore_eos=True)
@@ -167,6 +187,7 @@ def test_aborts_in_between_disturb_nobody(case: Case) -> None:
     assert_empty(engine)
 
 
+@of_each_kind
 def test_static_batching_gives_the_same_tokens(case: Case) -> None:
     engine = case.engine(batching="static", max_num_seqs=16)
     assert outputs(run(engine, case.prompts)) == case.expected
