@@ -20,6 +20,7 @@ _FRAGMENTS = [
     "👨‍👩‍👧‍👦 family", "👩🏽‍🚀🏳️‍🌈", "🇫🇷🇯🇵", "❤️‍🔥1️⃣", "🙂🙃", "𝔐𝔞𝔱𝔥 ∑∞≠", "𓀀𓁐", "Z͑ͫ̓ͪ̂a̴l͜g͟o҉", "tab\tline\nend",
     "“quotes” — …", "zero\u200bwidth\u2060", "\u2028sep\u0085nel", "rtl \u202eabc\u202c",
 ]  # fmt: skip
+NUM_FRAGMENTS = len(_FRAGMENTS)
 _WORDS = ["▁", "▁the", "e", "a", "▁words", "é", "日本", "語", "р", "ü", "🙂", "न", "▁мир", "ا"]
 _SPECIAL = ["<|bos|>", "<|end|>", "<|system|>", "<|user|>", "<|assistant|>"]
 
