@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 from book.tools.mdbook import ROOT, environment, find_mdbook
 
@@ -26,16 +27,21 @@ FLAGS = [
 
 @pytest.fixture(scope="session")
 def built(tmp_path_factory) -> Path:
-    """The folder of the built pages."""
-    out = tmp_path_factory.mktemp("book")
-    made = subprocess.run(
-        [find_mdbook(), "build"],
-        cwd=ROOT,
-        env={**environment(), "MDBOOK_BUILD__BUILD_DIR": str(out)},
-        capture_output=True,
-        text=True,
-    )
-    assert made.returncode == 0, made.stderr
+    """The folder of the built pages. Of several workers, the first that asks builds it for all."""
+    base = tmp_path_factory.getbasetemp()
+    out = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "built-book"
+    with FileLock(out.with_suffix(".lock")):
+        if not (out / "index.html").exists():
+            unfinished = out.with_suffix(".unfinished")
+            made = subprocess.run(
+                [find_mdbook(), "build"],
+                cwd=ROOT,
+                env={**environment(), "MDBOOK_BUILD__BUILD_DIR": str(unfinished)},
+                capture_output=True,
+                text=True,
+            )
+            assert made.returncode == 0, made.stderr
+            unfinished.rename(out)
     return out
 
 
