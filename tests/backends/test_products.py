@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from yaie.backends.products import FewRows
-from yaie.backends.products.tiles import MOST_ROWS, RowTile, pays, tile_for
+from yaie.backends.products.tiles import MOST_ROWS, RowTile, pays, streams, tile_for
 from yaie.core.products import PlainWeight
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -136,9 +136,12 @@ def test_tiles_fit() -> None:
 def test_what_it_takes() -> None:
     few = FewRows()
     row = torch.zeros(1, 8, dtype=torch.bfloat16, device=DEVICE)
-    assert few.takes(row) == row.is_cuda
-    assert not few.takes(row.float())
-    assert not few.takes(row.expand(MOST_ROWS + 1, 8))
-    assert not few.takes(row[:0])
+    product = PlainWeight(torch.zeros(8, 8, dtype=torch.bfloat16, device=DEVICE), None)
+    assert few.takes(row, product) == row.is_cuda
+    assert not few.takes(row.float(), product)
+    assert not few.takes(row.expand(MOST_ROWS + 1, 8), product)
+    assert not few.takes(row[:0], product)
     assert [rows for rows in range(40) if pays(rows, 1024)] == list(range(1, 33))
     assert [rows for rows in range(40) if pays(rows, 4096)] == [1, 2, *range(17, 33)]
+    assert [rows for rows in range(40) if pays(rows, 4096, streamed=True)] == list(range(1, 33))
+    assert [rows for rows in range(40) if streams(rows, 4096, 4096)] == list(range(3, 17))

@@ -8,8 +8,8 @@ from solutions.quantization import Int4
 from yaie.backends.products.tiled import (
     TiledProducts,
     TiledWeight,
-    fits,
     parts_for,
+    tileable,
     tiled,
     tiled_products,
 )
@@ -50,7 +50,7 @@ def by_the_description(weight: TiledWeight) -> Tensor:
 @pytest.mark.parametrize("group_size", [32, 64, 256])
 def test_every_code_is_where_it_is_said_to_be(group_size: int, symmetric: bool) -> None:
     weight = made(96, 256, group_size, symmetric)
-    assert fits(weight)
+    assert tileable(weight)
     found = tiled(weight)
     assert (found.out_features, found.in_features) == (96, 256)
     assert (found.zeros is None) == symmetric
@@ -58,9 +58,9 @@ def test_every_code_is_where_it_is_said_to_be(group_size: int, symmetric: bool) 
 
 
 def test_what_does_not_fit_is_left_to_others() -> None:
-    assert not fits(made(72, 256, 32, True))
-    assert not fits(made(96, 224, 32, True))
-    assert not fits(made(96, 256, 16, True))
+    assert not tileable(made(72, 256, 32, True))
+    assert not tileable(made(96, 224, 32, True))
+    assert not tileable(made(96, 256, 16, True))
 
 
 def test_without_a_gpu_others_stand_in(caplog: pytest.LogCaptureFixture) -> None:

@@ -64,14 +64,14 @@ class TiledWeight:
         )
 
 
-def fits(weight: Int4Weight) -> bool:
+def tileable(weight: Int4Weight) -> bool:
     """Whether it can be arranged: whole tiles and chunks, and no group that ends within 32 inputs."""
     sizes = weight.out_features % (2 * TILE), weight.in_features % CHUNK, weight.group_size % GROUP
     return not any(sizes)
 
 
 def tiled(weight: Int4Weight) -> TiledWeight:
-    """The same weight in this order. It `fits`."""
+    """The same weight in this order. It is `tileable`."""
     k, n = weight.in_features, weight.out_features
     # [chunk, group, t, tile, r, g]
     given = weight.qweight.view(k // CHUNK, 2, 4, n // TILE, 2, 8)

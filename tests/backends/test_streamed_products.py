@@ -1,0 +1,158 @@
+"""Products of few rows in CUDA C++, on weights in four bits, in eight, and in bfloat16."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from solutions.quantization import Int4
+from yaie.backends.products import FewRows
+from yaie.backends.products.streamed import (
+    LEAST_UNITS,
+    StreamedProducts,
+    blocks_for,
+    fits,
+    streamed_products,
+)
+from yaie.backends.products.tiled import tiled
+from yaie.core.products import PlainWeight
+from yaie.core.quantized import Fp8Weight, LoadedInt4Weight
+
+GPU = torch.device("cuda")
+KINDS = ("int4", "int4 with zeros", "fp8", "bfloat16")
+EPS = 1e-5
+
+
+def test_without_a_gpu_others_stand_in(caplog: pytest.LogCaptureFixture) -> None:
+    assert streamed_products(torch.device("cpu")) is None
+    assert "slower kernels" in caplog.text
+
+
+def test_every_block_has_work() -> None:
+    assert blocks_for(1, 4, 28672, 4096, 132) == 396
+    assert blocks_for(1, 16, 28672, 4096, 132) == 264
+    assert blocks_for(16, 4, 28672, 4096, 132) == 264
+    assert blocks_for(1, 8, 512, 1024, 132) == 16 * 2 // LEAST_UNITS
+    assert blocks_for(1, 8, 32, 64, 132) == 1
+
+
+def test_what_fits() -> None:
+    assert fits(96, 192)
+    assert not fits(48, 192)
+    assert not fits(96, 96)
+
+
+class Case:
+    """A weight of a kind on the GPU, what it stands for, and rows with gaps between them."""
+
+    def __init__(self, kind: str, rows: int, n: int, k: int) -> None:
+        g = torch.Generator().manual_seed(rows + n + k)
+        plain = torch.randn(n, k, generator=g) / k**0.5
+        self.x = torch.randn(rows, k + 8, generator=g).to(GPU, torch.bfloat16)[:, :k]
+        self.residual = torch.randn(rows, n + 8, generator=g).to(GPU, torch.bfloat16)[:, :n]
+        self.bias = torch.randn(n, generator=g).to(GPU, torch.bfloat16)
+        self.weight: object
+        if kind == "bfloat16":
+            self.weight = plain.to(GPU, torch.bfloat16)
+            self.wide = self.weight.double()
+        elif kind == "fp8":
+            scales = torch.rand(n, generator=g) / 64 + 1 / 64
+            codes = (plain / scales[:, None]).to(torch.float8_e4m3fn)
+            codes[0, :16] = (
+                torch.arange(16).to(torch.uint8).view(torch.float8_e4m3fn)
+            )  # subnormal ones
+            codes[1, 0], codes[1, 1] = 448.0, -448.0
+            self.weight = Fp8Weight(codes.to(GPU), scales.to(GPU))
+            self.wide = codes.to(GPU).double() * scales.to(GPU).double()[:, None]
+        else:
+            even = kind == "int4"
+            made = Int4().quantize(plain, 32, symmetric=even)
+            parts = (one.to(GPU) for one in (made.qweight, made.scales, made.qzeros))
+            self.weight = tiled(LoadedInt4Weight(*parts, 32, is_even=even))
+            self.wide = Int4().dequantize(made).double().to(GPU)
+        self.expected = self.x.double() @ self.wide.T
+
+
+def close(y: Tensor, expected: Tensor) -> bool:
+    """Rounded once; sums are float32."""
+    return bool(((y.double() - expected).abs() <= 2.0**-8 * (expected.abs() + 0.05)).all())
+
+
+@pytest.mark.gpu
+class TestOnAGpu:
+    @pytest.fixture(scope="class")
+    def products(self) -> StreamedProducts:
+        return StreamedProducts(GPU)
+
+    @pytest.mark.parametrize("kind", KINDS)
+    @pytest.mark.parametrize("rows", [1, 3, 8, 9, 16, 17, 32])
+    @pytest.mark.parametrize(("n", "k"), [(64, 64), (96, 1344), (6144, 4096), (512, 14336)])
+    def test_product(
+        self, products: StreamedProducts, kind: str, rows: int, n: int, k: int
+    ) -> None:
+        if kind == "bfloat16" and rows > 16:
+            pytest.skip("Triton's")
+        case = Case(kind, rows, n, k)
+        for _ in range(2):  # the counters are back at zero
+            assert close(products.few_rows(case.x, case.weight), case.expected)  # type: ignore[arg-type]
+        assert not products._turns.any()
+
+    @pytest.mark.parametrize("kind", KINDS)
+    @pytest.mark.parametrize("rows", [1, 5, 16])
+    @pytest.mark.parametrize(("n", "k"), [(128, 512), (4096, 4096)])
+    def test_ends(self, products: StreamedProducts, kind: str, rows: int, n: int, k: int) -> None:
+        case = Case(kind, rows, n, k)
+        few = FewRows(lambda device: products)
+        product = PlainWeight(case.weight, case.bias)
+        y = (case.expected + case.bias.double()).bfloat16().double()
+        near = {"rtol": 2.0**-6, "atol": 2.0**-6}
+        residual = case.residual.double()
+        found = products.few_rows(case.x, case.weight, case.bias, residual=case.residual)  # type: ignore[arg-type]
+        assert found.data_ptr() == case.residual.data_ptr()
+        torch.testing.assert_close(found.double(), y + residual, **near)
+        gate, up = y.chunk(2, dim=1)
+        gated = products.few_rows(case.x, case.weight, case.bias, is_gated=True)  # type: ignore[arg-type]
+        torch.testing.assert_close(gated.double(), torch.nn.functional.silu(gate) * up, **near)
+        gain = torch.rand(k, device=GPU, dtype=torch.bfloat16)
+        wide = case.x.double()
+        scale = (wide.square().mean(1, keepdim=True) + EPS).rsqrt()
+        normed = (wide * scale).bfloat16() * gain
+        expected = normed.double() @ case.wide.T + case.bias.double()
+        found = few.after_norm(case.x, gain, EPS, product)
+        torch.testing.assert_close(found.double(), expected, rtol=2.0**-6, atol=2.0**-5)
+
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_rows_do_not_hang_on_their_neighbours(
+        self, products: StreamedProducts, kind: str
+    ) -> None:
+        case = Case(kind, 8, 1024, 4096)
+        whole = products.few_rows(case.x, case.weight)  # type: ignore[arg-type]
+        for row in (0, 7):
+            assert torch.equal(products.few_rows(case.x[row : row + 1], case.weight)[0], whole[row])  # type: ignore[arg-type]
+
+    @pytest.mark.parametrize("kind", KINDS[:3])
+    def test_many_rows(self, products: StreamedProducts, kind: str) -> None:
+        case = Case(kind, 40, 96, 320)
+        unpacked = products.unpacked(case.weight).double()  # type: ignore[arg-type]
+        assert ((unpacked - case.wide).abs() <= 2.0**-8 * case.wide.abs()).all()
+        y = products.product(case.x, case.weight).double()  # type: ignore[arg-type]
+        assert ((y - case.expected).norm() / case.expected.norm()).item() < 0.01
+        assert products.product(case.x[:0], case.weight).shape == (0, 96)  # type: ignore[arg-type]
+
+    def test_replayed_in_a_graph_after_a_kernel_in_front(self, products: StreamedProducts) -> None:
+        case = Case("int4", 4, 4096, 4096)
+        gain = torch.ones(4096, device=GPU, dtype=torch.bfloat16)
+        few, product = FewRows(lambda device: products), PlainWeight(case.weight, None)
+
+        def chain() -> Tensor:
+            x = case.x.clone()
+            for _ in range(8):
+                x = few.onto(few.after_norm(x, gain, EPS, product), product, x)
+            return x
+
+        expected = chain()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            found = chain()
+        for _ in range(20):
+            graph.replay()
+            assert torch.equal(found, expected)
