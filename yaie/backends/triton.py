@@ -177,7 +177,8 @@ class TritonBackend(KernelBackend):
 
     def _few_queries(self) -> Any:
         """Prefill is a learner's where lab 11 is."""
-        if self.parts.is_yours(*self.roles["attention"]):
+        _, paged = self.roles["attention"]
+        if self.parts.is_yours(paged):
             return None
         from yaie.backends import few_queries
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from yaie.backends.early import early_launch, starts_early
 from yaie.backends.products.kernels import norm_kernel, row_kernel, tile_kernel
-from yaie.backends.products.streamed import MOST_ROWS, StreamedProducts, fits
+from yaie.backends.products.streamed import MOST_FUSED_ROWS, StreamedProducts, fits
 from yaie.backends.products.tiles import RowTile, pays, streams, tile_for
 from yaie.core.products import PlainWeight
 
@@ -30,7 +30,7 @@ class FewRows:
         if not hidden.is_cuda or hidden.dtype not in (torch.float16, torch.bfloat16):
             return False
         if not isinstance(product.weight, Tensor):
-            return 1 <= len(hidden) <= MOST_ROWS
+            return 1 <= len(hidden) <= MOST_FUSED_ROWS
         streamed = self._streamed_for(hidden) is not None
         return pays(*hidden.shape, streamed=streamed and fits(*product.weight.shape))
 

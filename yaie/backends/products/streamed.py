@@ -1,4 +1,4 @@
-"""Products of up to 32 rows by `packed_cuda/streamed.cu`: on weights of four bits in the order of
+"""Products of few rows by `packed_cuda/streamed.cu`: on weights of four bits in the order of
 `tiled.py`, on weights in FP8, and on weights in bfloat16.
 
 For more rows a packed weight is unpacked, and the library multiplies.
@@ -20,8 +20,11 @@ logger = logging.getLogger(__name__)
 
 Streamable = TiledWeight | Fp8Weight | Tensor
 MOST_ROWS = 32
+"""Of a launch."""
 MOST_PLAIN_ROWS = 16
-"""On a weight in bfloat16."""
+"""The same on a weight in bfloat16."""
+MOST_FUSED_ROWS = 64
+"""Up to there reading a packed weight twice takes less time than unpacking it."""
 PAIR = 2 * TILE
 SUMS = 2 * 256
 """Of a block, for each eight rows."""
@@ -64,9 +67,9 @@ class StreamedProducts:
 
     def product(self, x: Tensor, weight: TiledWeight | Fp8Weight) -> Tensor:
         """x [rows, in] bfloat16 @ weight.T: [rows, out]."""
-        if len(x) > MOST_ROWS:
+        if len(x) > MOST_FUSED_ROWS:
             return F.linear(x, self.unpacked(weight))
-        return self.few_rows(x, weight) if len(x) else x.new_empty(0, weight.out_features)
+        return self.few_rows(x, weight)
 
     def few_rows(
         self,
@@ -77,8 +80,29 @@ class StreamedProducts:
         residual: Tensor | None = None,
         is_gated: bool = False,
     ) -> Tensor:
-        """For 1 to 32 rows, of a weight in bfloat16 1 to 16: product(x) + bias, gated silu(g) * u for
-        [g | u] = product(x) + bias, or added to residual, which is written over."""
+        """product(x) + bias, gated silu(g) * u for [g | u] = product(x) + bias, or added to residual,
+        which is written over. Rows beyond MOST_ROWS, of a weight in bfloat16 beyond MOST_PLAIN_ROWS, are
+        a launch more."""
+        n = weight.shape[0] if isinstance(weight, Tensor) else weight.out_features
+        out = x.new_empty(len(x), n // 2 if is_gated else n) if residual is None else residual
+        if x.stride(1) != 1 or x.stride(0) % 8 or x.data_ptr() % 16:
+            x = x.contiguous()
+        most = MOST_PLAIN_ROWS if isinstance(weight, Tensor) else MOST_ROWS
+        for some, into in zip(x.split(most), out.split(most), strict=True):
+            added = None if residual is None else into
+            if len(some):
+                self._launch(some, weight, bias, added, into, is_gated)
+        return out
+
+    def _launch(
+        self,
+        x: Tensor,
+        weight: Streamable,
+        bias: Tensor | None,
+        residual: Tensor | None,
+        out: Tensor,
+        is_gated: bool,
+    ) -> None:
         scales = zeros = None
         if isinstance(weight, TiledWeight):
             kind, words, scales, zeros = 4, weight.words, weight.scales, weight.zeros
@@ -88,17 +112,13 @@ class StreamedProducts:
         else:
             kind, words, (n, k) = 16, weight, weight.shape
         rows = len(x)
-        if x.stride(1) != 1 or x.stride(0) % 8 or x.data_ptr() % 16:
-            x = x.contiguous()
         blocks = blocks_for(rows, kind, n, k, self._multiprocessors)
         eights = 1 if rows <= 8 else 2 if rows <= 16 else 4
         parts = torch.empty(blocks * SUMS * eights, dtype=torch.float32, device=x.device)
-        out = x.new_empty(rows, n // 2 if is_gated else n) if residual is None else residual
         self._library.call(
             "streamed", x, words, scales, zeros, bias, residual, out, parts, self._turns, rows,
             x.stride(0), out.stride(0), n, k, kind, int(is_gated), blocks, int(starts_early(x.device)),
         )  # fmt: skip
-        return out
 
     def unpacked(self, weight: TiledWeight | Fp8Weight) -> Tensor:
         """[out, in] bfloat16: (code - zero) * scale, or code * scale."""
