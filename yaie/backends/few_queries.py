@@ -12,8 +12,10 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from yaie.backends.calls import Chunks
+from yaie.backends.early import early_launch, starts_early
 from yaie.core.batch import AttentionSpec
 
 MOST_TOKENS = 64
@@ -35,12 +37,17 @@ def few_queries_kernel(
     q_stride, key_stride, value_stride, table_stride, splits, KV_HEADS: tl.constexpr,
     GROUP: tl.constexpr, D: tl.constexpr, BLOCK_SIZE: tl.constexpr, TOKENS: tl.constexpr,
     ROWS: tl.constexpr, DIMS: tl.constexpr, TILE: tl.constexpr, SEQS: tl.constexpr,
+    EARLY: tl.constexpr,
 ):  # fmt: skip
     """Program (kv_head, split, tile): what its keys give of TOKENS queries of one chunk.
 
     parts: [T, heads, splits, D] and lses [T, heads, splits], float32; the latter -inf where a query sees
     none of the keys. Chunk i owns the tiles from query_start_loc[i] // TOKENS + i on.
+    EARLY: see `early`.
     """
+    if EARLY:
+        gdc_launch_dependents()
+        gdc_wait()
     kv_head, split, tile = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     chunks = tl.arange(0, SEQS)
     begins = tl.load(query_start_loc + chunks, mask=chunks < n, other=0) // TOKENS + chunks
@@ -100,9 +107,12 @@ def few_queries_kernel(
 @triton.jit(do_not_specialize=["n", "splits"])
 def join_kernel(
     out, parts, lses, query_start_loc, n, splits, HEADS: tl.constexpr, D: tl.constexpr,
-    DIMS: tl.constexpr, MAX_SPLITS: tl.constexpr,
+    DIMS: tl.constexpr, MAX_SPLITS: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
     """Program (head, token): out [T, HEADS, D] of the parts that saw a key; 0 behind the last chunk."""
+    if EARLY:
+        gdc_launch_dependents()
+        gdc_wait()
     is_padding = tl.program_id(1) >= tl.load(query_start_loc + n)
     row = tl.program_id(1).to(tl.int64) * HEADS + tl.program_id(0)
     split, dims = tl.arange(0, MAX_SPLITS), tl.arange(0, DIMS)
@@ -134,6 +144,7 @@ def attend(
     most_keys = chunks.block_tables.shape[1] * key_blocks.shape[1]
     splits = splits_for(num_tokens, kv_heads, most_keys, _places(q.device))
     rows = max(16, triton.next_power_of_2(TOKENS * group))
+    early = starts_early(q.device)
     parts = q.new_empty(num_tokens, heads, splits, d, dtype=torch.float32)
     lses = q.new_empty(num_tokens, heads, splits, dtype=torch.float32)
     few_queries_kernel[kv_heads, splits, tiles](
@@ -143,11 +154,12 @@ def attend(
         BLOCK_SIZE=key_blocks.shape[1], TOKENS=TOKENS, ROWS=rows, DIMS=dims,
         TILE=TILE if dims <= 128 else TILE // 2, SEQS=triton.next_power_of_2(n),
         num_warps=4 if rows * dims <= 8192 else 8, num_stages=3 if dims <= 128 else 2,
+        EARLY=early, **early_launch(early),
     )  # fmt: skip
     out = q.new_empty(num_tokens, heads, d)
     join_kernel[heads, num_tokens](
         out, parts, lses, chunks.query_start_loc, n, splits, HEADS=heads, D=d, DIMS=dims,
-        MAX_SPLITS=MAX_SPLITS, num_warps=2,
+        MAX_SPLITS=MAX_SPLITS, num_warps=2, EARLY=early, **early_launch(early),
     )  # fmt: skip
     return out
 
