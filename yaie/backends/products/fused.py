@@ -1,6 +1,7 @@
 """`FewRows`: what an adapter calls in place of norm, product, gate and addition."""
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 import triton
@@ -31,8 +32,7 @@ class FewRows:
             return False
         if not isinstance(product.weight, Tensor):
             return 1 <= len(hidden) <= MOST_FUSED_ROWS
-        streamed = self._streamed_for(hidden) is not None
-        return pays(*hidden.shape, streamed=streamed and fits(*product.weight.shape))
+        return pays(*hidden.shape) or self._streams(hidden, product.weight) is not None
 
     def after_norm(self, x: Tensor, gain: Tensor, eps: float, product: PlainWeight) -> Tensor:
         return self._multiply(x, product, gain=gain, eps=eps)
@@ -46,8 +46,13 @@ class FewRows:
     def onto(self, x: Tensor, product: PlainWeight, residual: Tensor) -> Tensor:
         return self._multiply(x, product, residual=residual)
 
-    def _streamed_for(self, x: Tensor) -> StreamedProducts | None:
-        return self._streamed_on(x.device) if x.dtype == torch.bfloat16 else None
+    def _streams(self, x: Tensor, weight: Any) -> StreamedProducts | None:
+        """What multiplies x by a weight, unless it is Triton."""
+        if isinstance(weight, Tensor):
+            n, k = weight.shape
+            if x.dtype != torch.bfloat16 or not streams(len(x), n, k) or not fits(n, k):
+                return None
+        return self._streamed_on(x.device)
 
     def _multiply(
         self,
@@ -60,14 +65,10 @@ class FewRows:
         is_gated: bool = False,
     ) -> Tensor:
         weight, bias = product
-        is_plain = isinstance(weight, Tensor)
-        if not is_plain or (streams(len(x), *weight.shape) and fits(*weight.shape)):
-            streamed = self._streamed_for(x)
-            assert streamed is not None or is_plain
-            if streamed is not None:
-                if gain is not None:
-                    x = _norm(x, gain, eps, starts_early(x.device))
-                return streamed.few_rows(x, weight, bias, residual=residual, is_gated=is_gated)
+        if (streamed := self._streams(x, weight)) is not None:
+            if gain is not None:
+                x = _norm(x, gain, eps, starts_early(x.device))
+            return streamed.few_rows(x, weight, bias, residual=residual, is_gated=is_gated)
         return _triton(x, weight, bias, gain, eps, residual, is_gated)
 
 

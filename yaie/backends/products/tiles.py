@@ -39,20 +39,16 @@ class Tile:
 
 def streams(rows: int, n: int, k: int) -> bool:
     """Whether a product of so many rows on a plain weight [n, k] is `streamed.py`'s, where that can be
-    had: what is too wide for `row_kernel` or has too many rows for it. Its blocks need work."""
+    had: more rows than are `row_kernel`'s, and work enough for its blocks."""
     return 3 <= rows <= MOST_ROWS // 2 and min(n, k) > NARROW
 
 
-def pays(rows: int, hidden: int, *, streamed: bool = False) -> bool:
+def pays(rows: int, hidden: int) -> bool:
     """Whether a step of so many rows is faster so than with a library's products and single launches.
 
     Of an 8B model a step of one row took 4.13 ms in place of 4.67, of 32 5.72 in place of 5.86, but of 8
     5.40 in place of 5.03: there the library's products are as near to the limit as tiles come.
-
-    streamed: whether `streamed.py` can be had, for 3 to 16 rows.
     """
-    if streamed and hidden > NARROW:
-        return 1 <= rows <= MOST_ROWS
     if hidden > NARROW:
         return 1 <= rows <= 2 or MOST_ROWS // 2 < rows <= MOST_ROWS
     return 1 <= rows <= MOST_ROWS
