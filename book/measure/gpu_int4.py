@@ -6,10 +6,9 @@ Two minutes, on a GPU that does nothing else. Each product is measured in a CUDA
 many layers' weights as exceed the L2 cache, and checked against float64.
 
     bfloat16     the library's product
-    few          the engine's for few rows, on weights in bfloat16
     lab          lab 19's kernel, on weights of four bits, and the engine's in Triton and in CUDA C++:
     triton       packed.py, unpacked.py
-    tiled        streamed.py, on the words of tiled.py
+    tiled        streamed.py on the words of tiled.py
     fp8          the same on weights in FP8
 """
 
@@ -24,7 +23,7 @@ from torch import Tensor
 
 from solutions.quantization import Int4, fused_int4
 from yaie.backends.products.packed import MOST_ROWS, PackedFewRows
-from yaie.backends.products.streamed import MOST_PLAIN_ROWS, StreamedProducts
+from yaie.backends.products.streamed import StreamedProducts
 from yaie.backends.products.tiled import tiled
 from yaie.backends.products.unpacked import product_of_many
 from yaie.bench.kernels.case import copies_beyond_l2
@@ -92,15 +91,11 @@ def layer(rows: int) -> dict[str, Any]:
             "tiled": (streamed.product, [tiled(one) for one in packed]),
             "fp8": (streamed.product, [in_fp8(one) for one in plain]),
         }
-        if rows <= MOST_PLAIN_ROWS:
-            runs["few"] = (streamed.few_rows, plain)
         found[name] = {label: us(run, x, sets) for label, (run, sets) in runs.items()}
         expected = exact(x, packed[0])
         for label in ("lab", "triton", "tiled"):
             run, sets = runs[label]
             check(run(x, sets[0]), expected)
-        if rows <= MOST_PLAIN_ROWS:
-            check(streamed.few_rows(x, plain[0]), x.double() @ plain[0].double().T)
         codes = runs["fp8"][1][0]
         wide = codes.codes.double() * codes.scales.double()[:, None]
         check(streamed.product(x, codes), x.double() @ wide.T)

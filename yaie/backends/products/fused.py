@@ -1,7 +1,6 @@
 """`FewRows`: what an adapter calls in place of norm, product, gate and addition."""
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 import triton
@@ -9,8 +8,8 @@ from torch import Tensor
 
 from yaie.backends.early import early_launch, starts_early
 from yaie.backends.products.kernels import norm_kernel, row_kernel, tile_kernel
-from yaie.backends.products.streamed import MOST_FUSED_ROWS, StreamedProducts, fits
-from yaie.backends.products.tiles import RowTile, pays, streams, tile_for
+from yaie.backends.products.streamed import MOST_FUSED_ROWS, StreamedProducts
+from yaie.backends.products.tiles import RowTile, pays, tile_for
 from yaie.core.products import PlainWeight
 
 StreamedOn = Callable[[torch.device], StreamedProducts | None]
@@ -32,7 +31,7 @@ class FewRows:
             return False
         if not isinstance(product.weight, Tensor):
             return 1 <= len(hidden) <= MOST_FUSED_ROWS
-        return pays(*hidden.shape) or self._streams(hidden, product.weight) is not None
+        return pays(*hidden.shape)
 
     def after_norm(self, x: Tensor, gain: Tensor, eps: float, product: PlainWeight) -> Tensor:
         return self._multiply(x, product, gain=gain, eps=eps)
@@ -46,14 +45,6 @@ class FewRows:
     def onto(self, x: Tensor, product: PlainWeight, residual: Tensor) -> Tensor:
         return self._multiply(x, product, residual=residual)
 
-    def _streams(self, x: Tensor, weight: Any) -> StreamedProducts | None:
-        """What multiplies x by a weight, unless it is Triton."""
-        if isinstance(weight, Tensor):
-            n, k = weight.shape
-            if x.dtype != torch.bfloat16 or not streams(len(x), n, k) or not fits(n, k):
-                return None
-        return self._streamed_on(x.device)
-
     def _multiply(
         self,
         x: Tensor,
@@ -65,7 +56,9 @@ class FewRows:
         is_gated: bool = False,
     ) -> Tensor:
         weight, bias = product
-        if (streamed := self._streams(x, weight)) is not None:
+        if not isinstance(weight, Tensor):
+            streamed = self._streamed_on(x.device)
+            assert streamed is not None  # what packs weights so has made it
             if gain is not None:
                 x = _norm(x, gain, eps, starts_early(x.device))
             return streamed.few_rows(x, weight, bias, residual=residual, is_gated=is_gated)

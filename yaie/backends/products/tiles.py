@@ -37,12 +37,6 @@ class Tile:
     ahead: int
 
 
-def streams(rows: int, n: int, k: int) -> bool:
-    """Whether a product of so many rows on a plain weight [n, k] is `streamed.py`'s, where that can be
-    had: more rows than are `row_kernel`'s, and work enough for its blocks."""
-    return 3 <= rows <= MOST_ROWS // 2 and min(n, k) > NARROW
-
-
 def pays(rows: int, hidden: int) -> bool:
     """Whether a step of so many rows is faster so than with a library's products and single launches.
 

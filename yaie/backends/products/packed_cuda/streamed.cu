@@ -1,4 +1,4 @@
-// y [rows, N] = x [rows, K] @ weight.T for up to 32 rows, on weights in four bits, in eight, or in bfloat16.
+// y [rows, N] = x [rows, K] @ weight.T for up to 32 rows, on weights in four bits or in FP8.
 //
 // The weights are the rows of the product, 16 of them a tile, so that what a lane reads is an operand of
 // mma.m16n8k16 as it is. Each lane copies its own weights to shared memory some turns ahead (cp.async) and
@@ -203,11 +203,7 @@ template <typename Weight, int EIGHTS, bool GATED> int start(const Weight& weigh
 template <typename Weight, bool GATED> int start_for(const Weight& weight, const Launch& call) {
     if (call.rows.count <= 8) return start<Weight, 1, GATED>(weight, call);
     if (call.rows.count <= 16) return start<Weight, 2, GATED>(weight, call);
-    if constexpr (Weight::MOST_EIGHTS < 4) {
-        return int(cudaErrorInvalidValue);
-    } else {
-        return start<Weight, 4, GATED>(weight, call);
-    }
+    return start<Weight, 4, GATED>(weight, call);
 }
 
 template <typename Weight> int start_any(const Weight& weight, const Launch& call, bool gated) {
@@ -235,7 +231,7 @@ __global__ void unpack8_kernel(const uint4* codes, const float* scales, uint4* o
 
 // x [rows, K] bfloat16, rows at most 32, its rows 16 bytes aligned. kind 4: words, scales, zeros as
 // `tiled.py` has them, zeros null where all are 8; 8: words are float8_e4m3fn [N, K] and scales float32
-// [N]; 16: words are bfloat16 [N, K], scales null, rows at most 16. N a multiple of 32, K of 64.
+// [N]. N a multiple of 32, K of 64.
 // bias, residual: null or bfloat16. out: [rows, N], gated [rows, N / 2], rows `stride` apart as those of
 // residual. parts: float32, 2 * 256 for each block and eight rows. turns: int32 zeros, one for each pair of
 // tiles, and zeros again afterwards. early: see `yaie.backends.early`.
@@ -251,7 +247,6 @@ YAIE_API int streamed(const void* x, const void* words, const void* scales, cons
                        kind == 8 ? (const float*)scales : nullptr, stride, n},
                       (float*)parts, (int*)turns, line, early != 0, stream};
     const auto* four = (const uint4*)words;
-    if (kind == 16) return start_any(Bfloat16{four, k}, call, gated != 0);
     if (kind == 8) return start_any(Fp8{four, k}, call, gated != 0);
     if (zeros == nullptr) return start_any(Int4<true>{four, (const uint2*)scales, nullptr}, call, gated != 0);
     return start_any(Int4<false>{four, (const uint2*)scales, (const unsigned*)zeros}, call, gated != 0);

@@ -56,7 +56,6 @@ __device__ unsigned bits_of(__nv_bfloat162 pair) { return reinterpret_cast<const
 // Scales multiply the sums of a group of 32 inputs, not weights.
 template <bool EVEN> struct Int4 {
     static constexpr int STAGES = 4;
-    static constexpr int MOST_EIGHTS = 4;
     static constexpr unsigned MAGIC = 0x43004300;  // 128 in bfloat16, twice
     const uint4* words;
     const uint2* scales;
@@ -129,7 +128,6 @@ template <bool EVEN> struct Int4 {
 // 2 ** 120 makes up for it.
 struct Fp8 {
     static constexpr int STAGES = 4;
-    static constexpr int MOST_EIGHTS = 4;
     static constexpr unsigned BIAS = 0x7B807B80;  // 2 ** 120 in bfloat16, twice
     const uint4* codes;
     int64_t k;
@@ -177,52 +175,6 @@ struct Fp8 {
                 }
             }
         }
-    }
-};
-
-// bfloat16 [N, K]. A lane reads eight inputs of an output at a time.
-struct Bfloat16 {
-    static constexpr int STAGES = 3;
-    static constexpr int MOST_EIGHTS = 2;
-    const uint4* numbers;
-    int64_t k;
-
-    struct Stage {
-        uint4 numbers[TILES][2][2][THREADS];
-    };
-
-    static constexpr int blocks_of(int) { return 2; }
-
-    __device__ static int input(int lane, int half) { return half * 32 + lane % 4 * 8; }
-
-    __device__ void fetch(Stage& stage, const int (&tiles)[TILES], int, int chunk, int lane) const {
-#pragma unroll
-        for (int i = 0; i < TILES; ++i)
-#pragma unroll
-            for (int r = 0; r < 2; ++r) {
-                const int64_t output = int64_t(tiles[i]) * TILE + lane / 4 + 8 * r;
-                const uint4* at = numbers + (output * k + chunk * CHUNK) / 8 + lane % 4;
-                copy_ahead<16>(&stage.numbers[i][r][0][threadIdx.x], at);
-                copy_ahead<16>(&stage.numbers[i][r][1][threadIdx.x], at + 4);
-            }
-    }
-
-    template <int EIGHTS>
-    __device__ void add(float (&sums)[TILES][EIGHTS][4], const Stage& stage, const uint4 (&x)[EIGHTS][2]) const {
-#pragma unroll
-        for (int i = 0; i < TILES; ++i)
-#pragma unroll
-            for (int half = 0; half < 2; ++half) {
-                const uint4 low = stage.numbers[i][0][half][threadIdx.x];
-                const uint4 high = stage.numbers[i][1][half][threadIdx.x];
-                const unsigned first[4] = {low.x, high.x, low.y, high.y};
-                const unsigned second[4] = {low.z, high.z, low.w, high.w};
-#pragma unroll
-                for (int e = 0; e < EIGHTS; ++e) {
-                    multiply(sums[i][e], first, x[e][half].x, x[e][half].y);
-                    multiply(sums[i][e], second, x[e][half].z, x[e][half].w);
-                }
-            }
     }
 };
 
