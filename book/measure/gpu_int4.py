@@ -1,19 +1,22 @@
 """Products on weights of four and of eight bits beside bfloat16's: the four of a layer of an 8B model.
 
-    python -m book.measure.gpu_int4 [path] [--rows 1 8]
+    python -m book.measure.gpu_int4 [path] [--rows 1 8] [--tiles]
 
 Two minutes, on a GPU that does nothing else. Each product is measured in a CUDA graph, in turn on as
-many layers' weights as exceed the L2 cache, and checked against float64.
+many layers' weights as exceed the L2 cache, and checked against float64. `--tiles` tries how few_rows.cu
+cuts the work up instead.
 
     bfloat16     the library's product
     lab          lab 19's kernel, on weights of four bits, and the engine's in Triton and in CUDA C++:
     triton       packed.py, unpacked.py
-    tiled        streamed.py on the words of tiled.py
-    fp8          the same on weights in FP8
+    tiled        the engine's on the words of tiled.py
+    streamed     by streamed.cu alone, whatever the rows
+    fp8          the engine's on weights in FP8
 """
 
 import argparse
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +27,7 @@ from torch import Tensor
 from solutions.quantization import Int4, fused_int4
 from yaie.backends.products.packed import MOST_ROWS, PackedFewRows
 from yaie.backends.products.streamed import StreamedProducts
-from yaie.backends.products.tiled import tiled
+from yaie.backends.products.tiled import TiledWeight, tiled
 from yaie.backends.products.unpacked import product_of_many
 from yaie.bench.kernels.case import copies_beyond_l2
 from yaie.bench.kernels.ceilings import ceilings
@@ -47,10 +50,16 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("path", nargs="?", type=Path, default=OUT)
     parser.add_argument("--rows", nargs="*", type=int, default=list(ROWS))
+    parser.add_argument("--tiles", action="store_true")
     args = parser.parse_args()
     torch.manual_seed(0)
-    found: dict[str, Any] = {"command": "python -m book.measure.gpu_int4", "ceilings": ceilings()}
-    found["rows"] = {str(rows): layer(rows) for rows in args.rows}
+    found: dict[str, Any] = {"command": "python -m book.measure.gpu_int4"}
+    if args.tiles:
+        found |= {name: tiles(*shape) for name, shape in PRODUCTS.items()}
+        found["best"] = best({name: found[name] for name in PRODUCTS})
+    else:
+        found["ceilings"] = ceilings()
+        found["rows"] = {str(rows): layer(rows) for rows in args.rows}
     save(str(args.path), found)
 
 
@@ -83,17 +92,19 @@ def layer(rows: int) -> dict[str, Any]:
     streamed = StreamedProducts(torch.device("cuda"))
     for name, (n, k) in PRODUCTS.items():
         plain, packed = weights(n, k)
+        arranged = [tiled(one) for one in packed]
         x = torch.randn(rows, k, dtype=torch.bfloat16, device="cuda")
         runs: dict[str, tuple[Callable[..., Tensor], list[Any]]] = {
             "bfloat16": (F.linear, plain),
             "lab": (fused_int4().product, packed),
             "triton": (PackedFewRows().multiply if rows <= MOST_ROWS else product_of_many, packed),
-            "tiled": (streamed.product, [tiled(one) for one in packed]),
+            "tiled": (streamed.product, arranged),
+            "streamed": (partial(in_line, streamed), arranged),
             "fp8": (streamed.product, [in_fp8(one) for one in plain]),
         }
         found[name] = {label: us(run, x, sets) for label, (run, sets) in runs.items()}
         expected = exact(x, packed[0])
-        for label in ("lab", "triton", "tiled"):
+        for label in ("lab", "triton", "tiled", "streamed"):
             run, sets = runs[label]
             check(run(x, sets[0]), expected)
         codes = runs["fp8"][1][0]
@@ -105,6 +116,45 @@ def layer(rows: int) -> dict[str, Any]:
     found["layer"] = {**sums, "ratio": ratio}
     print(rows, {key: round(value, 2) for key, value in sums.items()}, flush=True)
     return found
+
+
+def in_line(products: StreamedProducts, x: Tensor, weight: TiledWeight) -> Tensor:
+    out = x.new_empty(len(x), weight.out_features)
+    for some, into in zip(x.split(MOST_ROWS), out.split(MOST_ROWS), strict=True):
+        products.in_line(some, weight, into)
+    return out
+
+
+def tiles(n: int, k: int) -> list[dict[str, Any]]:
+    """Every way to cut the inputs of a product of few rows, fastest first."""
+    packed = [tiled(random_weight(n, k)) for _ in range(copies_beyond_l2(n * k // 2))]
+    products, found = StreamedProducts(torch.device("cuda")), []
+
+    def run(x: Tensor, weight: TiledWeight, parts: int) -> Tensor:
+        out = x.new_empty(len(x), n)
+        products.in_parts(x, weight, out, parts=parts)
+        return out
+
+    for rows in (1, 8, 16):
+        x = torch.randn(rows, k, dtype=torch.bfloat16, device="cuda")
+        own = [
+            {"rows": rows, "parts": parts, "us": us(partial(run, parts=parts), x, packed)}
+            for parts in (1, 2, 3, 4, 6, 8)
+        ]
+        own.sort(key=lambda one: one["us"])
+        print(n, k, *own, sep="\n  ", flush=True)
+        found += own
+    return found
+
+
+def best(found: dict[str, Any]) -> dict[str, Any]:
+    """By rows the least microseconds of each product, and of a layer of them."""
+    chosen: dict[str, Any] = {}
+    for name, tries in found.items():
+        for one in tries:
+            own = chosen.setdefault(str(one["rows"]), {})
+            own[name] = min(own.get(name, one["us"]), one["us"])
+    return {rows: {**own, "layer": sum(own.values())} for rows, own in chosen.items()}
 
 
 def us(run: Callable[..., Tensor], x: Tensor, sets: list[Any]) -> float:

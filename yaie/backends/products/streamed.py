@@ -91,44 +91,61 @@ class StreamedProducts:
             x = x.contiguous()
         for some, into in zip(x.split(MOST_ROWS), out.split(MOST_ROWS), strict=True):
             added = None if residual is None else into
-            if len(some):
-                self._launch(some, weight, bias, added, into, is_gated)
+            if not len(some):
+                continue
+            if isinstance(weight, TiledWeight) and len(x) <= MOST_TILED_ROWS and bias is None:
+                self.in_parts(some, weight, into, added, is_gated=is_gated)
+            else:
+                self.in_line(some, weight, into, added, bias, is_gated=is_gated)
         return out
 
-    def _launch(
+    def in_parts(
+        self,
+        x: Tensor,
+        weight: TiledWeight,
+        out: Tensor,
+        residual: Tensor | None = None,
+        *,
+        is_gated: bool = False,
+        parts: int | None = None,
+    ) -> None:
+        """few_rows.cu. x: 1 to MOST_TILED_ROWS rows. residual: out, or None. parts: of the inputs."""
+        rows, n, k = len(x), weight.out_features, weight.in_features
+        parts = parts or parts_for(rows, n, k)
+        sums = self._sums(n // PAIR * parts if parts > 1 else 1, x)
+        self._library.call(
+            "few_rows", x, weight.words, weight.scales, weight.zeros, None, residual, out, sums,
+            self._turns, rows, x.stride(0), out.stride(0), n, k, int(is_gated), parts,
+            int(starts_early(x.device)),
+        )  # fmt: skip
+
+    def in_line(
         self,
         x: Tensor,
         weight: Packed,
-        bias: Tensor | None,
-        residual: Tensor | None,
         out: Tensor,
-        is_gated: bool,
+        residual: Tensor | None = None,
+        bias: Tensor | None = None,
+        *,
+        is_gated: bool = False,
     ) -> None:
+        """streamed.cu. x: 1 to MOST_ROWS rows. residual: out, or None."""
         rows, n, k = len(x), weight.out_features, weight.in_features
-        early, eights = int(starts_early(x.device)), 1 if rows <= 8 else 2 if rows <= 16 else 4
-        strides = x.stride(0), out.stride(0), n, k
         if isinstance(weight, Fp8Weight):
-            words, scales, zeros = weight.codes, weight.scales, None
+            kind, words, scales, zeros = 8, weight.codes, weight.scales, None
         else:
-            words, scales, zeros = weight.words, weight.scales, weight.zeros
-            if rows <= MOST_TILED_ROWS and bias is None:
-                parts = parts_for(rows, n, k)
-                sums = self._sums(n // PAIR * parts * eights if parts > 1 else 1, x)
-                self._library.call(
-                    "few_rows", x, words, scales, zeros, None, residual, out, sums, self._turns, rows,
-                    *strides, int(is_gated), parts, early,
-                )  # fmt: skip
-                return
+            kind, words, scales, zeros = 4, weight.words, weight.scales, weight.zeros
         blocks = blocks_for(rows, n, k, self._multiprocessors)
         self._library.call(
-            "streamed", x, words, scales, zeros, bias, residual, out,
-            self._sums(2 * blocks * eights, x), self._turns, rows, *strides,
-            8 if isinstance(weight, Fp8Weight) else 4, int(is_gated), blocks, early,
+            "streamed", x, words, scales, zeros, bias, residual, out, self._sums(2 * blocks, x),
+            self._turns, rows, x.stride(0), out.stride(0), n, k, kind, int(is_gated), blocks,
+            int(starts_early(x.device)),
         )  # fmt: skip
 
     def _sums(self, pairs: int, x: Tensor) -> Tensor:
-        """What blocks leave to each other: of so many pairs of tiles and eight rows."""
-        return torch.empty(pairs * SUMS, dtype=torch.float32, device=x.device)
+        """What blocks leave to each other: sums of so many pairs of tiles, for each eight rows."""
+        eights = 1 if len(x) <= 8 else 2 if len(x) <= 16 else 4
+        return torch.empty(pairs * eights * SUMS, dtype=torch.float32, device=x.device)
 
     def unpacked(self, weight: Packed) -> Tensor:
         """[out, in] bfloat16: (code - zero) * scale, or code * scale."""
