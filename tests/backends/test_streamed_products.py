@@ -1,6 +1,6 @@
 """Products of few rows in CUDA C++, on weights in four bits and in FP8."""
 
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import pytest
@@ -43,31 +43,34 @@ def test_what_fits() -> None:
     assert not fits(96, 96)
 
 
+@lru_cache(maxsize=16)
+def weight_of(kind: str, n: int, k: int) -> tuple[Any, Tensor]:
+    """A weight of a kind on the GPU, and what it stands for in float64."""
+    g = torch.Generator().manual_seed(n + k)
+    plain = torch.randn(n, k, generator=g) / k**0.5
+    if kind == "fp8":
+        scales = torch.rand(n, generator=g) / 64 + 1 / 64
+        codes = (plain / scales[:, None]).to(torch.float8_e4m3fn)
+        codes[0, :16] = torch.arange(16).to(torch.uint8).view(torch.float8_e4m3fn)  # subnormal ones
+        codes[1, 0], codes[1, 1] = 448.0, -448.0
+        packed = Fp8Weight(codes.to(GPU), scales.to(GPU))
+        return packed, packed.codes.double() * packed.scales.double()[:, None]
+    even = kind == "int4"
+    made = Int4().quantize(plain, 32, symmetric=even)
+    codes, scales, zeros = (one.to(GPU) for one in (made.qweight, made.scales, made.qzeros))
+    arranged = tiled(LoadedInt4Weight(codes, scales, zeros, 32, is_even=even))
+    return arranged, Int4().dequantize(made).double().to(GPU)
+
+
 class Case:
-    """A weight of a kind on the GPU, what it stands for, and rows with gaps between them."""
+    """A weight, and rows with gaps between them."""
 
     def __init__(self, kind: str, rows: int, n: int, k: int) -> None:
         g = torch.Generator().manual_seed(rows + n + k)
-        plain = torch.randn(n, k, generator=g) / k**0.5
         self.x = torch.randn(rows, k + 8, generator=g).to(GPU, torch.bfloat16)[:, :k]
         self.residual = torch.randn(rows, n + 8, generator=g).to(GPU, torch.bfloat16)[:, :n]
         self.bias = torch.randn(n, generator=g).to(GPU, torch.bfloat16)
-        self.weight: Any
-        if kind == "fp8":
-            scales = torch.rand(n, generator=g) / 64 + 1 / 64
-            codes = (plain / scales[:, None]).to(torch.float8_e4m3fn)
-            codes[0, :16] = (
-                torch.arange(16).to(torch.uint8).view(torch.float8_e4m3fn)
-            )  # subnormal ones
-            codes[1, 0], codes[1, 1] = 448.0, -448.0
-            self.weight = Fp8Weight(codes.to(GPU), scales.to(GPU))
-            self.wide = codes.to(GPU).double() * scales.to(GPU).double()[:, None]
-        else:
-            even = kind == "int4"
-            made = Int4().quantize(plain, 32, symmetric=even)
-            codes, scales, zeros = (one.to(GPU) for one in (made.qweight, made.scales, made.qzeros))
-            self.weight = tiled(LoadedInt4Weight(codes, scales, zeros, 32, is_even=even))
-            self.wide = Int4().dequantize(made).double().to(GPU)
+        self.weight, self.wide = weight_of(kind, n, k)
         self.expected = self.x.double() @ self.wide.T
 
 
