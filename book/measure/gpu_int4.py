@@ -1,10 +1,17 @@
-"""Products on weights of four bits beside bfloat16's, over the four products of a layer of an 8B model.
+"""Products on weights of four and of eight bits beside bfloat16's: the four of a layer of an 8B model.
 
-    python -m book.measure.gpu_int4 [path] [--tiles]
+    python -m book.measure.gpu_int4 [path] [--rows 1 8] [--tiles]
 
-Two minutes, on a GPU that does nothing else; `--tiles` tries how the work is cut up instead. Each
-product is measured in a CUDA graph, in turn on as many layers' weights as exceed the L2 cache, and
-checked against float64. The limit is the time in which a copy would read the weights.
+Two minutes, on a GPU that does nothing else. Each product is measured in a CUDA graph, in turn on as
+many layers' weights as exceed the L2 cache, and checked against float64. `--tiles` tries how few_rows.cu
+cuts the work up instead.
+
+    bfloat16     the library's product
+    lab          lab 19's kernel, on weights of four bits, and the engine's in Triton and in CUDA C++:
+    triton       packed.py, unpacked.py
+    tiled        the engine's on the words of tiled.py
+    streamed     by streamed.cu alone, whatever the rows
+    fp8          the engine's on weights in FP8
 """
 
 import argparse
@@ -19,17 +26,18 @@ from torch import Tensor
 
 from solutions.quantization import Int4, fused_int4
 from yaie.backends.products.packed import MOST_ROWS, PackedFewRows
-from yaie.backends.products.tiled import TiledProducts, tiled
+from yaie.backends.products.streamed import StreamedProducts
+from yaie.backends.products.tiled import TiledWeight, tiled
 from yaie.backends.products.unpacked import product_of_many
 from yaie.bench.kernels.case import copies_beyond_l2
 from yaie.bench.kernels.ceilings import ceilings
 from yaie.bench.kernels.timing import measure
 from yaie.bench.report import save
-from yaie.core.quantized import Int4Weight, LoadedInt4Weight
+from yaie.core.quantized import Fp8Weight, Int4Weight, LoadedInt4Weight
 from yaie.models.schemes.words import EIGHTS
 
 OUT = Path(__file__).parents[1] / "evidence/gpu_int4.json"
-ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+ROWS = (1, 5, 8, 16, 32, 64, 128, 256)
 PRODUCTS = {
     "qkv": (6144, 4096), "output": (4096, 4096), "gate_up": (28672, 4096), "down": (4096, 14336),
 }  # fmt: skip
@@ -41,15 +49,18 @@ TOLERANCE = 0.02
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("path", nargs="?", type=Path, default=OUT)
-    parser.add_argument("--tiles", nargs="*", choices=list(PRODUCTS), metavar="PRODUCT")
+    parser.add_argument("--rows", nargs="*", type=int, default=list(ROWS))
+    parser.add_argument("--tiles", action="store_true")
     args = parser.parse_args()
     torch.manual_seed(0)
-    if args.tiles is not None:
-        found: dict[str, Any] = {name: tiles(*PRODUCTS[name]) for name in args.tiles or PRODUCTS}
-        found["best"] = best(found)
+    found: dict[str, Any] = {"command": "python -m book.measure.gpu_int4"}
+    if args.tiles:
+        found |= {name: tiles(*shape) for name, shape in PRODUCTS.items()}
+        found["best"] = best({name: found[name] for name in PRODUCTS})
     else:
-        found = {"ceilings": ceilings(), "rows": {str(rows): layer(rows) for rows in ROWS}}
-    save(str(args.path), {"command": "python -m book.measure.gpu_int4", **found})
+        found["ceilings"] = ceilings()
+        found["rows"] = {str(rows): layer(rows) for rows in args.rows}
+    save(str(args.path), found)
 
 
 def weights(n: int, k: int) -> tuple[list[Tensor], list[Int4Weight]]:
@@ -70,41 +81,64 @@ def random_weight(n: int, k: int) -> Int4Weight:
     return LoadedInt4Weight(words(k // 8, n), scales, zeros, GROUP_SIZE, is_even=True)
 
 
+def in_fp8(plain: Tensor) -> Fp8Weight:
+    scales = plain.float().abs().amax(dim=1) / 448
+    return Fp8Weight((plain.float() / scales[:, None]).to(torch.float8_e4m3fn), scales)
+
+
 def layer(rows: int) -> dict[str, Any]:
-    """Microseconds of each product: bfloat16, lab 19's kernel, and the engine's two."""
+    """Microseconds of each product and of all four, by what multiplies. ratio: bfloat16's to each."""
     found: dict[str, Any] = {}
+    streamed = StreamedProducts(torch.device("cuda"))
     for name, (n, k) in PRODUCTS.items():
         plain, packed = weights(n, k)
+        arranged = [tiled(one) for one in packed]
         x = torch.randn(rows, k, dtype=torch.bfloat16, device="cuda")
         runs: dict[str, tuple[Callable[..., Tensor], list[Any]]] = {
-            "bfloat16": (F.linear, plain), "lab": (fused_int4().product, packed),
-        }  # fmt: skip
-        if rows <= MOST_ROWS:
-            runs["triton"] = (PackedFewRows().multiply, packed)
-        else:
-            runs["triton"] = (product_of_many, packed)
-        arranged = TiledProducts(torch.device("cuda"))
-        runs["tiled"] = (arranged.product, [tiled(one) for one in packed])
+            "bfloat16": (F.linear, plain),
+            "lab": (fused_int4().product, packed),
+            "triton": (PackedFewRows().multiply if rows <= MOST_ROWS else product_of_many, packed),
+            "tiled": (streamed.product, arranged),
+            "streamed": (partial(in_line, streamed), arranged),
+            "fp8": (streamed.product, [in_fp8(one) for one in plain]),
+        }
         found[name] = {label: us(run, x, sets) for label, (run, sets) in runs.items()}
         expected = exact(x, packed[0])
-        for label in found[name].keys() - {"bfloat16"}:
+        for label in ("lab", "triton", "tiled", "streamed"):
             run, sets = runs[label]
             check(run(x, sets[0]), expected)
+        codes = runs["fp8"][1][0]
+        wide = codes.codes.double() * codes.scales.double()[:, None]
+        check(streamed.product(x, codes), x.double() @ wide.T)
     labels = found["qkv"]
     sums = {label: sum(one[label] for one in found.values()) for label in labels}
-    found["layer"] = {**sums, "ratio": sums["bfloat16"] / sums["tiled"]}
-    print(rows, {key: round(value, 2) for key, value in found["layer"].items()}, flush=True)
+    ratio = {label: sums["bfloat16"] / sums[label] for label in labels}
+    found["layer"] = {**sums, "ratio": ratio}
+    print(rows, {key: round(value, 2) for key, value in sums.items()}, flush=True)
     return found
+
+
+def in_line(products: StreamedProducts, x: Tensor, weight: TiledWeight) -> Tensor:
+    out = x.new_empty(len(x), weight.out_features)
+    for some, into in zip(x.split(MOST_ROWS), out.split(MOST_ROWS), strict=True):
+        products.in_line(some, weight, into)
+    return out
 
 
 def tiles(n: int, k: int) -> list[dict[str, Any]]:
     """Every way to cut the inputs of a product of few rows, fastest first."""
     packed = [tiled(random_weight(n, k)) for _ in range(copies_beyond_l2(n * k // 2))]
-    few, found = TiledProducts(torch.device("cuda")), []
-    for rows in (1, 8, 16, 32):
+    products, found = StreamedProducts(torch.device("cuda")), []
+
+    def run(x: Tensor, weight: TiledWeight, parts: int) -> Tensor:
+        out = x.new_empty(len(x), n)
+        products.in_parts(x, weight, out, parts=parts)
+        return out
+
+    for rows in (1, 8, 16):
         x = torch.randn(rows, k, dtype=torch.bfloat16, device="cuda")
         own = [
-            {"rows": rows, "parts": parts, "us": us(partial(few.few_rows, parts=parts), x, packed)}
+            {"rows": rows, "parts": parts, "us": us(partial(run, parts=parts), x, packed)}
             for parts in (1, 2, 3, 4, 6, 8)
         ]
         own.sort(key=lambda one: one["us"])

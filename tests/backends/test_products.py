@@ -7,6 +7,7 @@ from torch import Tensor
 from yaie.backends.products import FewRows
 from yaie.backends.products.tiles import MOST_ROWS, RowTile, pays, tile_for
 from yaie.core.products import PlainWeight
+from yaie.core.quantized import Fp8Weight
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 # The interpreter cuts off where bfloat16 is to be rounded.
@@ -136,9 +137,33 @@ def test_tiles_fit() -> None:
 def test_what_it_takes() -> None:
     few = FewRows()
     row = torch.zeros(1, 8, dtype=torch.bfloat16, device=DEVICE)
-    assert few.takes(row) == row.is_cuda
-    assert not few.takes(row.float())
-    assert not few.takes(row.expand(MOST_ROWS + 1, 8))
-    assert not few.takes(row[:0])
+    product = PlainWeight(torch.zeros(8, 8, dtype=torch.bfloat16, device=DEVICE), None)
+    assert few.takes(row, product) == row.is_cuda
+    assert not few.takes(row.float(), product)
+    assert not few.takes(row.expand(MOST_ROWS + 1, 8), product)
+    assert not few.takes(row[:0], product)
     assert [rows for rows in range(40) if pays(rows, 1024)] == list(range(1, 33))
     assert [rows for rows in range(40) if pays(rows, 4096)] == [1, 2, *range(17, 33)]
+
+
+class Streamed:
+    """Stands for `StreamedProducts`, and notes its calls."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[int, bool]] = []
+
+    def few_rows(self, x: Tensor, weight: object, bias: object, **ends: object) -> Tensor:
+        self.calls.append((len(x), bool(ends["is_gated"])))
+        return x
+
+
+def test_packed_weights_are_not_tritons() -> None:
+    streamed = Streamed()
+    few = FewRows(lambda device: streamed)  # type: ignore[arg-type, return-value]
+    x = torch.zeros(8, 4096, dtype=torch.bfloat16)
+    gain = torch.ones(4096, dtype=torch.bfloat16)
+    packed = PlainWeight(Fp8Weight(torch.zeros(64, 4096), torch.ones(64)), None)
+    few.product(x[:1], packed)
+    few.gated(x, gain, EPS, packed)
+    few.product(x.half(), PlainWeight(torch.zeros(64, 4096, dtype=torch.float16), None))
+    assert streamed.calls == [(1, False), (8, True)]

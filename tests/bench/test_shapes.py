@@ -69,6 +69,19 @@ def test_packed_shape_is_loaded_and_is_the_plain_ones_size(tmp_path: Path, folde
     assert numbers.mean() == pytest.approx(-0.5 * 0.02 / shapes.CODES_SPREAD, abs=5e-4)
 
 
+def test_shape_in_fp8_is_loaded_and_is_the_plain_ones_size(tmp_path: Path, folder: Path) -> None:
+    packed = make_checkpoint("tiny-fp8", tmp_path / "packed")
+    engine = LLMEngine(model=str(packed), num_blocks=16, mine="none")
+    plain = LLMEngine(model=str(folder), num_blocks=16, mine="none")
+    assert engine.model.num_parameters == plain.model.num_parameters
+    assert engine.generate([[5, 12000]], max_tokens=3, ignore_eos=True)
+    found = tensors(packed)
+    name = "model.layers.0.mlp.down_proj"
+    numbers = found[f"{name}.weight"].float() * found[f"{name}.weight_scale"]
+    assert numbers.shape == (128, 256)
+    assert numbers.std() == pytest.approx(0.02, rel=0.03)
+
+
 def test_no_shard_is_larger_than_allowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shapes, "WRITERS", 1)
     whole = list(make_checkpoint("tiny", tmp_path / "whole").glob("*.safetensors"))

@@ -28,10 +28,12 @@ class KernelAttention:
         gather: Callable[[Tensor, Tensor], Tensor] | None = None,
         worth_a_call: int = 0,
         norm_rope_store: Callable[..., None] | None = None,
+        few_queries: Any = None,
     ) -> None:
         """rope_and_store: of LayerKernels; without it the rotation is applied first. gather: of
         MemoryKernels, if long chunks are to be gathered. worth_a_call: see `plan_calls`.
-        norm_rope_store: of `fused`; without it norms are applied first."""
+        norm_rope_store: of `fused`; without it norms are applied first. few_queries: the module, if
+        its kernels are to attend with small chunks."""
         self._pool = pool
         self._store_kv = store.store_kv
         self._flash = flash
@@ -39,6 +41,7 @@ class KernelAttention:
         self._rope_and_store = rope_and_store
         self._norm_rope_store = norm_rope_store
         self._gather = gather
+        self._few_queries = few_queries
         self._worth_a_call = worth_a_call
 
     def plan(self, batch: AttentionBatch) -> KernelPlan:
@@ -86,8 +89,12 @@ class KernelAttention:
         self, q: Tensor, keys: Tensor, values: Tensor, spec: AttentionSpec, chunks: Chunks
     ) -> Tensor:
         """[rows of the chunks, heads, d]: new tokens attend to what is cached and to each other."""
+        queries = q[chunks.start : chunks.end]
+        if self._few_queries is not None and self._few_queries.takes(queries, chunks, spec):
+            attended: Tensor = self._few_queries.attend(queries, keys, values, chunks, spec)
+            return attended
         return self._paged.prefill(
-            q[chunks.start : chunks.end],
+            queries,
             keys,
             values,
             chunks.block_tables,

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable
 from importlib import import_module
-from typing import ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -16,7 +16,10 @@ from yaie.core.contracts import BatchAttention, KVPool, TransformerOps
 from yaie.core.contracts.kernels import LayerKernels, StoreKernel
 from yaie.core.errors import ConfigError
 from yaie.core.products import FusedProducts, PackedProducts
-from yaie.core.quantized import Int4Weight
+from yaie.core.quantized import Fp8Weight, Int4Weight
+
+if TYPE_CHECKING:
+    from yaie.backends.products.streamed import StreamedProducts
 
 INTERPRETER = "TRITON_INTERPRET"
 
@@ -54,6 +57,7 @@ class KernelBackend(TorchBackend):
             self._gather(),
             self.worth_a_call,
             self._norm_rope_store(),
+            self._few_queries(),
         )
 
     def _layer_kernels(self) -> LayerKernels:
@@ -71,6 +75,10 @@ class KernelBackend(TorchBackend):
 
     def _fused_products(self) -> FusedProducts | None:
         """Products of few rows with norms and activation, if nothing of it is to run by itself."""
+        return None
+
+    def _few_queries(self) -> Any:
+        """The module that attends with small chunks, if that is not left to PagedAttention."""
         return None
 
     def _gather(self) -> Callable[[Tensor, Tensor], Tensor] | None:
@@ -112,15 +120,16 @@ class TritonBackend(KernelBackend):
         return {**roles, "memory": ()} if plain else roles  # lab 5 stores with lab 3
 
     def make_packed_products(self, device: torch.device) -> PackedProducts:
-        """Lab 19's; on a GPU those on weights of four bits by kernels of our own, unless the lab is a
-        learner's."""
+        """Lab 19's; on a GPU those on weights of four bits and in FP8 by kernels of our own, unless the
+        lab is a learner's."""
         plain = super().make_packed_products(device)
         if device.type != "cuda" or self.parts.is_yours("quantization"):
             return plain
         from yaie.backends.products import PackedFewRows, product_of_many
-        from yaie.backends.products.tiled import TiledWeight, fits, tiled, tiled_products
+        from yaie.backends.products.streamed import fits
+        from yaie.backends.products.tiled import TiledWeight, tileable, tiled
 
-        few, ours = PackedFewRows(), tiled_products(device)
+        few, ours = PackedFewRows(), self._streamed(device)
 
         def int4(x: Tensor, weight: Int4Weight | TiledWeight) -> Tensor:
             if isinstance(weight, TiledWeight):
@@ -130,11 +139,28 @@ class TritonBackend(KernelBackend):
                 return plain.int4(x, weight)
             return few.multiply(x, weight) if few.takes(x) else product_of_many(x, weight)
 
-        def arranged(weight: Int4Weight, dtype: torch.dtype) -> Int4Weight | TiledWeight:
-            is_ours = ours is not None and dtype == torch.bfloat16 and fits(weight)
-            return tiled(weight) if is_ours else weight
+        if ours is None:
+            return plain._replace(int4=int4)
 
-        return plain._replace(int4=int4, arranged=arranged)
+        def arranged(weight: Int4Weight, dtype: torch.dtype) -> Int4Weight | TiledWeight:
+            return tiled(weight) if dtype == torch.bfloat16 and tileable(weight) else weight
+
+        return plain._replace(
+            int4=int4,
+            arranged=arranged,
+            fp8=ours.product,
+            takes_fp8=lambda n, k, dtype: dtype == torch.bfloat16 and fits(n, k),
+            fuses=lambda weight: isinstance(weight, TiledWeight | Fp8Weight),
+        )
+
+    def _streamed(self, device: torch.device) -> "StreamedProducts | None":
+        """Those in CUDA C++, made when they are first asked for."""
+        from yaie.backends.products.streamed import streamed_products
+
+        made: dict[torch.device, StreamedProducts | None] = self.__dict__.setdefault("_made", {})
+        if device not in made:
+            made[device] = streamed_products(device)
+        return made[device]
 
     def _store_kernel(self) -> StoreKernel:
         (lab,) = self.roles["memory"]
@@ -149,13 +175,22 @@ class TritonBackend(KernelBackend):
 
         return norm_rope_store
 
+    def _few_queries(self) -> Any:
+        """Prefill is a learner's where lab 11 is."""
+        _, paged = self.roles["attention"]
+        if self.parts.is_yours(paged):
+            return None
+        from yaie.backends import few_queries
+
+        return few_queries
+
     def _fused_products(self) -> FusedProducts | None:
         """Norms and activation are a learner's where lab 9 is."""
         if self.parts.is_yours(*self.roles["ops"]):
             return None
         from yaie.backends.products import FewRows
 
-        return FewRows()
+        return FewRows(self._streamed)
 
 
 def has_triton() -> bool:

@@ -3,7 +3,7 @@
 `--shape llama-3.1-8b` measures a model of that size without a download. Weights are drawn tensor by
 tensor, on the GPU if there is one, and written as they come; shards are written side by side. No more
 than a tensor for each shard is in memory at a time. `llama-3.1-8b-int4` is the same shape with the
-layers' products in four bits, as GPTQ packs them.
+layers' products in four bits, as GPTQ packs them, and `llama-3.1-8b-fp8` with them in FP8.
 """
 
 import json
@@ -99,7 +99,10 @@ SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
 third is for CPUs."""
 INT4 = "-int4"
 """Ends the name of a shape whose layers' products are packed in four bits."""
-NAMES = (*SHAPES, *(name + INT4 for name in ("qwen3-0.6b", "llama-3.1-8b", "tiny")))
+FP8 = "-fp8"
+"""The same in floating-point numbers of eight bits."""
+PACKED = ("qwen3-0.6b", "llama-3.1-8b", "tiny")
+NAMES = (*SHAPES, *(name + kind for name in PACKED for kind in (INT4, FP8)))
 GROUP_SIZE = 32
 SHARD_BYTES = 4 << 30
 WRITERS = 4
@@ -107,9 +110,14 @@ SPREAD = 0.02
 DTYPE = torch.bfloat16
 CODES_SPREAD = (255 / 12) ** 0.5
 """Standard deviation of whole numbers 0 to 15 that come alike often."""
+FP8_SPREAD = 16.0
+"""Of weights in FP8 before they are scaled."""
 ZEROS = -0x77777778
 """Eight times the four bits of 8."""
-DTYPE_NAMES = {torch.bfloat16: "BF16", torch.float16: "F16", torch.int32: "I32"}
+DTYPE_NAMES = {
+    torch.bfloat16: "BF16", torch.float16: "F16", torch.float32: "F32", torch.int32: "I32",
+    torch.float8_e4m3fn: "F8_E4M3",
+}  # fmt: skip
 HEADER_UNIT = 8
 """Bytes: the safetensors format aligns its data so."""
 
@@ -214,7 +222,7 @@ def _write_all(folder: Path, config: str, shards: list[_Shard]) -> None:
 def _config(shape: str) -> Any:
     import transformers
 
-    family, values = SHAPES[shape.removesuffix(INT4)]
+    family, values = SHAPES[shape.removesuffix(INT4).removesuffix(FP8)]
     config = getattr(transformers, f"{family}Config")(**values, dtype="bfloat16")
     config.architectures = [f"{family}ForCausalLM"]
     if shape.endswith(INT4):
@@ -222,6 +230,8 @@ def _config(shape: str) -> Any:
             "quant_method": "gptq", "bits": 4, "group_size": GROUP_SIZE, "desc_act": False,
             "sym": True, "checkpoint_format": "gptq_v2",
         }  # fmt: skip
+    if shape.endswith(FP8):
+        config.quantization_config = {"quant_method": "fp8", "activation_scheme": "dynamic"}
     return config
 
 
@@ -236,14 +246,15 @@ def _tensors(config: Any) -> dict[str, _Kind]:
     from transformers import AutoModelForCausalLM
 
     plain = deepcopy(config)
-    is_packed = plain.__dict__.pop("quantization_config", None) is not None
+    how = plain.__dict__.pop("quantization_config", None)
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(plain, dtype=DTYPE)
     found: dict[str, _Kind] = {}
     # A tied weight has one name here: parameters are listed once.
     for name, parameter in model.named_parameters():
-        if is_packed and name.endswith("_proj.weight"):
-            found |= _packed(name.removesuffix(".weight"), *parameter.shape)
+        if how and name.endswith("_proj.weight"):
+            pack = _in_fp8 if how["quant_method"] == "fp8" else _packed
+            found |= pack(name.removesuffix(".weight"), *parameter.shape)
         else:
             found[name] = _Kind(tuple(parameter.shape))
     return found
@@ -256,6 +267,13 @@ def _packed(name: str, outputs: int, inputs: int) -> dict[str, _Kind]:
         f"{name}.qweight": _Kind((inputs // 8, outputs), torch.int32),
         f"{name}.qzeros": _Kind((groups, outputs // 8), torch.int32),
         f"{name}.scales": _Kind((groups, outputs), torch.float16),
+    }
+
+
+def _in_fp8(name: str, outputs: int, inputs: int) -> dict[str, _Kind]:
+    return {
+        f"{name}.weight": _Kind((outputs, inputs), torch.float8_e4m3fn),
+        f"{name}.weight_scale": _Kind((1,), torch.float32),
     }
 
 
@@ -288,6 +306,8 @@ def _drawn(name: str, kind: _Kind, device: str) -> Tensor:
     """The same for the same name on the same device: normal around 0, or all codes alike often around
     a zero of 8; a norm's weights are 1."""
     values = torch.empty(kind.shape, dtype=kind.dtype, device=device)
+    if kind.dtype == torch.float32:
+        return values.fill_(SPREAD / FP8_SPREAD)
     if len(kind.shape) == 1:
         return values.fill_(1)
     if kind.dtype == torch.float16:
@@ -297,6 +317,8 @@ def _drawn(name: str, kind: _Kind, device: str) -> Tensor:
     generator = torch.Generator(device).manual_seed(zlib.crc32(name.encode()))
     if kind.dtype == torch.int32:
         return values.random_(-(2**31), 2**31, generator=generator)
+    if kind.dtype == torch.float8_e4m3fn:
+        return values.to(DTYPE).normal_(0, FP8_SPREAD, generator=generator).to(kind.dtype)
     return values.normal_(0, SPREAD, generator=generator)
 
 

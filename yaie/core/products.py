@@ -8,13 +8,14 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from yaie.core.quantized import Int4Weight, Int8Weight
+    from yaie.core.quantized import Fp8Weight, Int4Weight, Int8Weight
 
 
 class PlainWeight(NamedTuple):
-    """Of y = x @ weight.T + bias. weight: [out, in]; bias: [out] or None."""
+    """Of y = x @ weight.T + bias. weight: [out, in], or a packed one that `PackedProducts.fuses`; bias:
+    [out] or None."""
 
-    weight: "Tensor"
+    weight: "Any"
     bias: "Tensor | None"
 
 
@@ -24,8 +25,9 @@ class FusedProducts(Protocol):
     Results are those of the separate operations, rounded where those round, but for the order of sums.
     """
 
-    def takes(self, hidden: "Tensor") -> bool:
-        """Whether a step whose residual is `hidden` [T, hidden] is to be computed so."""
+    def takes(self, hidden: "Tensor", product: PlainWeight) -> bool:
+        """Whether a step whose residual is `hidden` [T, hidden] is to be computed so. product: one of
+        the model's, stored as most are."""
         ...
 
     def after_norm(self, x: "Tensor", gain: "Tensor", eps: float, product: PlainWeight) -> "Tensor":
@@ -56,3 +58,6 @@ class PackedProducts(NamedTuple):
     int8: "Callable[[Tensor, Int8Weight], Tensor]"
     int4: "Callable[[Tensor, Any], Tensor]"
     arranged: "Callable[[Int4Weight, torch.dtype], Any]" = lambda weight, dtype: weight
+    fp8: "Callable[[Tensor, Fp8Weight], Tensor] | None" = None
+    takes_fp8: "Callable[[int, int, torch.dtype], bool]" = lambda outputs, inputs, dtype: False
+    fuses: "Callable[[Any], bool]" = lambda weight: False

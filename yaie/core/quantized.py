@@ -74,3 +74,26 @@ class LoadedInt4Weight(Int4Weight):
 
     is_even: bool = False
     scales_by_dtype: "dict[torch.dtype, Tensor]" = field(default_factory=dict, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Fp8Weight:
+    """A weight [out, in] in floating-point numbers of eight bits: w[o, i] is codes[o, i] * scales[o].
+
+    codes: [out, in] float8_e4m3fn. scales: [out] float32.
+    """
+
+    codes: "Tensor"
+    scales: "Tensor"
+
+    @property
+    def in_features(self) -> int:
+        return self.codes.shape[1]
+
+    @property
+    def out_features(self) -> int:
+        return self.codes.shape[0]
+
+    @property
+    def nbytes(self) -> int:
+        return self.codes.nbytes + self.scales.nbytes

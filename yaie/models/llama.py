@@ -198,7 +198,7 @@ class LlamaAdapter(ModelAdapter):
 
     def continued(self, states: Tensor, positions: Tensor, attend: Attend) -> Tensor:
         residual = states
-        if self.plain is not None and self.fused is not None and self.fused.takes(residual):
+        if self.plain and self.fused and self.fused.takes(residual, self.plain[0].qkv):
             return self._fused(self.fused, self.plain, residual, positions, attend)
         hidden = self.ops.rms_norm(residual, self.layers[0].attention_norm, self.eps)
         # Each norm ends one block and begins the next, so it takes the residual addition along.

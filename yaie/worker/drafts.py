@@ -8,6 +8,7 @@ one by one.
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from yaie.core.batch import SamplingBatch
@@ -67,10 +68,15 @@ class DraftRows:
         return found
 
 
-def last_tokens(gained: list[tuple[int, int, list[int]]]) -> tuple[list[int], list[int]]:
-    """(seats, their last tokens) of those that gained any."""
-    pairs = [(seat, own[-1]) for _, seat, own in gained if own]
-    return [seat for seat, _ in pairs], [token for _, token in pairs]
+def gains(gained: list[tuple[int, int, list[int]]]) -> NDArray[np.int64]:
+    """[3, n]: seats that gained any tokens, the last of those, and how many."""
+    found = [(seat, own[-1], len(own)) for _, seat, own in gained if own]
+    return np.array(found, dtype=np.int64).reshape(-1, 3).T.copy()
+
+
+def rows_of(gained: list[tuple[int, int, list[int]]]) -> list[int]:
+    """The rows whose draws count."""
+    return [row + offset for row, _, own in gained for offset in range(len(own))]
 
 
 def as_tensor(values: list[int], device: torch.device) -> Tensor:

@@ -13,7 +13,7 @@ from yaie.backends.attention import attend_through
 from yaie.core.contracts.graphs import DecodeSteps, ToHost
 from yaie.core.step import Fault, Ints, StepInput, StepMasks, StepResult
 from yaie.worker.blocks import move_blocks, store, taken
-from yaie.worker.drafts import DraftRows, as_tensor, last_tokens
+from yaie.worker.drafts import DraftRows, as_tensor, gains, rows_of
 from yaie.worker.drawing import draw
 from yaie.worker.flat_batch import lay_out
 from yaie.worker.logprobs import prompt_logprobs, token_logprobs
@@ -318,13 +318,13 @@ class RunningStep:
     def _settle_drafts(self, draws: list[int]) -> None:
         """Move on the seats that had drafts, by what was accepted of them."""
         worker, rows = self._worker, self._rows
-        assert self._drafts is not None
-        assert rows is not None
+        assert self._drafts is not None and rows is not None  # noqa: PT018
         lives = worker.seats.lives  # of a seat that a later step has given away, nothing is settled
         found = self._drafts.of_drafts(self._result.token_ids)
         gained = [one for one in found if lives[one[1]] == self._lives[one[0]]]
-        seats, tokens = last_tokens(gained)
-        device = worker.device
-        worker.seats.last_tokens.index_copy_(0, as_tensor(seats, device), as_tensor(tokens, device))
-        counted = [row + offset for row, _, own in gained for offset in range(len(own))]
-        worker.sampling.advance(rows, as_tensor(draws, device), as_tensor(counted, device))
+        seats, tokens, counts = on_device(gains(gained), worker.device)
+        worker.seats.last_tokens.index_copy_(0, seats, tokens)
+        worker.sampling.count_gains(seats, counts)
+        if rows.count_rows is not None:  # the next step waits for all this: as few copies as can be
+            asked = (as_tensor(one, worker.device) for one in (draws, rows_of(gained)))
+            worker.sampling.count_tokens(rows, *asked)

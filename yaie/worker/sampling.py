@@ -170,13 +170,21 @@ class SamplingState:
 
     def advance(self, rows: Rows, token_ids: Tensor, chosen: Tensor | None = None) -> None:
         """Each row, or each of the `chosen` [m] int64, has drawn its token of `token_ids` [n] int64."""
-        index, counted = rows.index, rows.count_rows
+        self.count_draws(rows.index if chosen is None else rows.index[chosen])
+        if rows.count_rows is not None:
+            self.count_tokens(rows, token_ids, chosen)
+
+    def count_gains(self, index: Tensor, counts: Tensor) -> None:
+        """Seats [m] int64 have drawn so many tokens each, [m] int64."""
+        self._steps.index_add_(0, index, counts)
+
+    def count_tokens(self, rows: Rows, token_ids: Tensor, chosen: Tensor | None) -> None:
+        """What of `advance` penalties need, of rows that have some."""
+        counted = rows.count_rows
+        assert counted is not None
         if chosen is not None:
-            index, token_ids = index[chosen], token_ids[chosen]
-            counted = None if counted is None else counted[chosen]
-        self.count_draws(index)
-        if counted is not None:
-            self._counts.count(counted, token_ids)
+            counted, token_ids = counted[chosen], token_ids[chosen]
+        self._counts.count(counted, token_ids)
 
     def _made(self, seats: Ints, order: list[int]) -> Rows:
         index = on_device(seats.astype(np.int64), self._device)

@@ -1,13 +1,18 @@
 """`FewRows`: what an adapter calls in place of norm, product, gate and addition."""
 
+from collections.abc import Callable
+
 import torch
 import triton
 from torch import Tensor
 
 from yaie.backends.early import early_launch, starts_early
 from yaie.backends.products.kernels import norm_kernel, row_kernel, tile_kernel
+from yaie.backends.products.streamed import MOST_FUSED_ROWS, StreamedProducts
 from yaie.backends.products.tiles import RowTile, pays, tile_for
 from yaie.core.products import PlainWeight
+
+StreamedOn = Callable[[torch.device], StreamedProducts | None]
 
 
 class FewRows:
@@ -17,34 +22,58 @@ class FewRows:
     do without.
     """
 
-    def takes(self, hidden: Tensor) -> bool:
+    def __init__(self, streamed_on: StreamedOn = lambda device: None) -> None:
+        """streamed_on: the products in CUDA C++ of a device, None where they cannot be had."""
+        self._streamed_on = streamed_on
+
+    def takes(self, hidden: Tensor, product: PlainWeight) -> bool:
         if not hidden.is_cuda or hidden.dtype not in (torch.float16, torch.bfloat16):
             return False
+        if not isinstance(product.weight, Tensor):
+            return 1 <= len(hidden) <= MOST_FUSED_ROWS
         return pays(*hidden.shape)
 
     def after_norm(self, x: Tensor, gain: Tensor, eps: float, product: PlainWeight) -> Tensor:
-        return _multiply(x, product, gain=gain, eps=eps)
+        return self._multiply(x, product, gain=gain, eps=eps)
 
     def gated(self, x: Tensor, gain: Tensor, eps: float, product: PlainWeight) -> Tensor:
-        return _multiply(x, product, gain=gain, eps=eps, is_gated=True)
+        return self._multiply(x, product, gain=gain, eps=eps, is_gated=True)
 
     def product(self, x: Tensor, product: PlainWeight) -> Tensor:
-        return _multiply(x, product)
+        return self._multiply(x, product)
 
     def onto(self, x: Tensor, product: PlainWeight, residual: Tensor) -> Tensor:
-        return _multiply(x, product, residual=residual)
+        return self._multiply(x, product, residual=residual)
+
+    def _multiply(
+        self,
+        x: Tensor,
+        product: PlainWeight,
+        *,
+        gain: Tensor | None = None,
+        eps: float = 0.0,
+        residual: Tensor | None = None,
+        is_gated: bool = False,
+    ) -> Tensor:
+        weight, bias = product
+        if not isinstance(weight, Tensor):
+            streamed = self._streamed_on(x.device)
+            assert streamed is not None  # what packs weights so has made it
+            if gain is not None:
+                x = _norm(x, gain, eps, starts_early(x.device))
+            return streamed.few_rows(x, weight, bias, residual=residual, is_gated=is_gated)
+        return _triton(x, weight, bias, gain, eps, residual, is_gated)
 
 
-def _multiply(
+def _triton(
     x: Tensor,
-    product: PlainWeight,
-    *,
-    gain: Tensor | None = None,
-    eps: float = 0.0,
-    residual: Tensor | None = None,
-    is_gated: bool = False,
+    weight: Tensor,
+    bias: Tensor | None,
+    gain: Tensor | None,
+    eps: float,
+    residual: Tensor | None,
+    is_gated: bool,
 ) -> Tensor:
-    weight, bias = product
     (rows, k), n = x.shape, len(weight)
     early = starts_early(x.device)
     tile = tile_for(rows, n, k)

@@ -1,4 +1,4 @@
-"""Weights of four bits in the order of tensor cores, and their products in CUDA C++ (`packed_cuda/`).
+"""Weights of four bits in the order of tensor cores, for the products of `streamed.py`.
 
 `packed.py` is the sibling in Triton, for GPUs without nvcc and what does not fit here. There each word
 has to be moved to the threads whose part of a product it is; here a word lies where they load it from.
@@ -10,27 +10,17 @@ and 1, and inputs 8 * t + 4 * s + 2 * h + e of its group; the code of (r, h, e) 
 which x is read as well.
 """
 
-import logging
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from yaie.backends.early import starts_early
-from yaie.core.errors import KernelError
 from yaie.core.quantized import Int4Weight
-from yaie.cuda.library import CudaLibrary
 
-logger = logging.getLogger(__name__)
-
-FOLDER = Path(__file__).parent / "packed_cuda"
 TILE, CHUNK, GROUP = 16, 64, 32
-SUMS = 2 * 128
-"""Of a block, for each eight rows."""
-MOST_ROWS = 32
+MOST_TILED_ROWS = 16
+"""Of few_rows.cu, which is faster up to there than streamed.cu."""
 WARPS = 8
 
 
@@ -64,14 +54,14 @@ class TiledWeight:
         )
 
 
-def fits(weight: Int4Weight) -> bool:
+def tileable(weight: Int4Weight) -> bool:
     """Whether it can be arranged: whole tiles and chunks, and no group that ends within 32 inputs."""
     sizes = weight.out_features % (2 * TILE), weight.in_features % CHUNK, weight.group_size % GROUP
     return not any(sizes)
 
 
 def tiled(weight: Int4Weight) -> TiledWeight:
-    """The same weight in this order. It `fits`."""
+    """The same weight in this order. It is `tileable`."""
     k, n = weight.in_features, weight.out_features
     # [chunk, group, t, tile, r, g]
     given = weight.qweight.view(k // CHUNK, 2, 4, n // TILE, 2, 8)
@@ -102,75 +92,9 @@ def _by_tile(of_groups: Tensor, group_size: int) -> Tensor:
 
 @lru_cache(maxsize=256)
 def parts_for(rows: int, n: int, k: int) -> int:
-    """Parts that the inputs of a product are cut into: as many blocks as 132 multiprocessors hold at
-    once, three each with up to 8 rows, two with 16, one with 32. On an H100 the four products of an 8B
-    layer were fastest so, among 1 to 8 parts. Each warp keeps two turns."""
-    at_once = 3 if rows <= 8 else 2 if rows <= 16 else 1
+    """Parts that the inputs of a product are cut into by few_rows.cu: as many blocks as 132
+    multiprocessors hold at once, three each with up to 8 rows, two with 16. On an H100 the four products
+    of an 8B layer were fastest so, among 1 to 8 parts. Each warp keeps two turns."""
+    at_once = 3 if rows <= 8 else 2
     pairs, turns = n // (2 * TILE), k // (CHUNK * WARPS)
     return max(1, min(at_once * 132 // pairs, turns // 2))
-
-
-class TiledProducts:
-    """The launches. One for each device: blocks that share a tile count themselves in `_turns`."""
-
-    def __init__(self, device: torch.device) -> None:
-        """Compiles, unless that has been done. Raises KernelError without a compiler, and for a GPU on
-        which these kernels are not known to run."""
-        if device.type != "cuda" or torch.cuda.get_device_capability(device) < (8, 0):
-            raise KernelError("tensor cores for bfloat16 begin with compute capability 8.0")
-        self._library = CudaLibrary(FOLDER)
-        self._turns = torch.zeros(1 << 14, dtype=torch.int32, device=device)
-        probe = TiledWeight(
-            torch.zeros(2, 1, 32, 4, dtype=torch.int32, device=device),
-            torch.zeros(2, 1, 8, 2, 2, dtype=torch.float16, device=device),
-            None,
-        )
-        self.unpacked(probe)
-
-    def product(self, x: Tensor, weight: TiledWeight) -> Tensor:
-        """x [rows, in] bfloat16 @ dequantize(weight).T: [rows, out]."""
-        if len(x) > MOST_ROWS:
-            return F.linear(x, self.unpacked(weight))
-        return self.few_rows(x, weight) if len(x) else x.new_empty(0, weight.out_features)
-
-    def few_rows(
-        self,
-        x: Tensor,
-        weight: TiledWeight,
-        *,
-        residual: Tensor | None = None,
-        is_gated: bool = False,
-        parts: int | None = None,
-    ) -> Tensor:
-        """For 1 to 32 rows: product(x), gated silu(g) * u for [g | u] = product(x), or added to
-        residual, which is written over."""
-        rows, n, k = len(x), weight.out_features, weight.in_features
-        if x.stride(1) != 1 or x.stride(0) % 8 or x.data_ptr() % 16:
-            x = x.contiguous()
-        parts = parts or parts_for(rows, n, k)
-        eights = 1 if rows <= 8 else 2 if rows <= 16 else 4
-        size = n // (2 * TILE) * parts * SUMS * eights if parts > 1 else 1
-        sums = torch.empty(size, dtype=torch.float32, device=x.device)
-        out = x.new_empty(rows, n // 2 if is_gated else n) if residual is None else residual
-        self._library.call(
-            "few_rows", x, weight.words, weight.scales, weight.zeros, None, residual, out, sums,
-            self._turns, rows, x.stride(0), out.stride(0), n, k, int(is_gated), parts,
-            int(starts_early(x.device)),
-        )  # fmt: skip
-        return out
-
-    def unpacked(self, weight: TiledWeight) -> Tensor:
-        """[out, in] bfloat16: (code - zero) * scale."""
-        n, k = weight.out_features, weight.in_features
-        out = torch.empty(n, k, dtype=torch.bfloat16, device=weight.words.device)
-        self._library.call("unpack", weight.words, weight.scales, weight.zeros, out, n, k)
-        return out
-
-
-def tiled_products(device: torch.device) -> TiledProducts | None:
-    """None, and a warning, where they cannot be had: `packed.py` stands in."""
-    try:
-        return TiledProducts(device)
-    except KernelError as error:
-        logger.warning("weights of four bits are multiplied by slower kernels: %s", error)
-        return None

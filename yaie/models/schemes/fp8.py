@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from yaie.core.products import PlainWeight
+from yaie.core.quantized import Fp8Weight
 from yaie.models.layout import Cut, Destination, Stored
 from yaie.models.packing import WHOLE
 from yaie.models.schemes.base import choose_scheme
@@ -24,10 +25,12 @@ from yaie.models.schemes.words import KINDS, WordScheme
 
 
 class Fp8(WordScheme):
-    """Multiplied out when all of it is there, into the model's dtype: a checkpoint is read, no memory is
-    saved. What a product reads is not rounded to eight bits, as kernels for this format would."""
+    """Kept in eight bits where the backend has a product for it, which takes a scale for each output.
+    Otherwise, and for blocks, multiplied out into the model's dtype when all of it is there: then a
+    checkpoint is read, and no memory is saved. x is not rounded to eight bits, as other engines do."""
 
     name = "fp8"
+    _kept: Fp8Weight | None = None
 
     def _check_sizes(self) -> None:
         """Any size will do."""
@@ -35,6 +38,10 @@ class Fp8(WordScheme):
     def _make(self, inputs: int, outputs: int, groups: int, device: torch.device) -> None:
         self._codes8 = torch.empty(outputs, inputs, dtype=torch.float8_e4m3fn, device=device)
         self._scales = [self._scales_of(size, device) for size in self._layout.sizes]
+        assert self._how.block is not None
+        rows, columns = self._how.block
+        by_output = rows == 0 or (rows == 1 and columns == WHOLE)
+        self._is_kept = by_output and self._products.takes_fp8(outputs, inputs, self._dtype)
 
     def _scales_of(self, outputs: int, device: torch.device) -> Tensor:
         assert self._how.block is not None
@@ -53,7 +60,7 @@ class Fp8(WordScheme):
         self._unfilled += 2 * len(sizes)
         parts = zip(names, self._codes8.split(sizes), self._scales, self._rows, strict=True)
         for name, codes, scales, row in parts:
-            kept = codes.numel() * self._dtype.itemsize
+            kept = codes.numel() * (1 if self._is_kept else self._dtype.itemsize)
             places[f"{name}.weight"] = Destination(
                 codes, filled=self._filled, kept=kept, cuts=(row, self._layout.columns)
             )
@@ -75,6 +82,12 @@ class Fp8(WordScheme):
 
     def _complete(self) -> None:
         sizes, inputs = self._layout.sizes, self._layout.in_features
+        if self._is_kept:
+            pairs = zip(self._scales, sizes, strict=True)
+            scales = torch.cat([own.flatten().expand(size) for own, size in pairs])
+            self._kept = Fp8Weight(self._codes8, scales)
+            del self._codes8, self._scales
+            return
         weight = torch.empty(sum(sizes), inputs, dtype=self._dtype, device=self._codes8.device)
         parts = zip(weight.split(sizes), self._codes8.split(sizes), self._scales, strict=True)
         for part, codes, scales in parts:
@@ -95,14 +108,22 @@ class Fp8(WordScheme):
 
     @property
     def plain(self) -> PlainWeight | None:
+        if self._kept is not None:
+            fuses = self._products.fuses(self._kept)
+            return PlainWeight(self._kept, self._bias) if fuses else None
         inner = self._inner.plain
         return None if inner is None else PlainWeight(inner.weight, self._bias)
 
     def __call__(self, x: Tensor) -> Tensor:
+        if self._kept is not None:
+            assert self._products.fp8 is not None
+            return self._biased(self._products.fp8(x, self._kept))
         return self._biased(self._inner(x))
 
     def in_float32(self, x: Tensor) -> Tensor:
-        return self._biased(self._inner.in_float32(x))
+        return (
+            self(x).float() if self._kept is not None else self._biased(self._inner.in_float32(x))
+        )
 
 
 class SingleNumber(Destination):

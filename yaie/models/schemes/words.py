@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from yaie.core.errors import ModelError
-from yaie.core.products import PackedProducts
+from yaie.core.products import PackedProducts, PlainWeight
 from yaie.core.quantized import LoadedInt4Weight
 from yaie.models.layout import Cut, Destination, Layout
 from yaie.models.packing import WHOLE, PackedFormat
@@ -148,6 +148,12 @@ class Int4Scheme(WordScheme):
         if self._order is not None:
             x = x[:, self._order]
         return self._biased(self._products.int4(x, self._weight))
+
+    @property
+    def plain(self) -> PlainWeight | None:
+        if self._order is not None or not self._products.fuses(self._weight):
+            return None
+        return PlainWeight(self._weight, self._bias)
 
     def _complete_with(self, qweight: Tensor, scales: Tensor, qzeros: Tensor) -> None:
         is_even = bool((qzeros == EIGHTS).all())

@@ -1,4 +1,4 @@
-// y [rows, N] = x [rows, K] @ dequantize(weight).T for up to 32 rows, on weights of four bits in the order
+// y [rows, N] = x [rows, K] @ dequantize(weight).T for up to 16 rows, on weights of four bits in the order
 // in which tensor cores take them (Frantar et al. 2024, "MARLIN"). `tiled.py` writes that order and says it.
 //
 // The weights are the rows of the product, 16 of them a tile: a word of eight codes is then just what a
@@ -294,13 +294,12 @@ int start(dim3 grid, cudaStream_t stream, bool early, const Rows& rows, const vo
 template <bool EVEN, bool GATED, typename... Arguments>
 int start_for(int eights, Arguments... arguments) {
     if (eights == 1) return start<1, EVEN, GATED, 2>(arguments...);
-    if (eights == 2) return start<2, EVEN, GATED, 2>(arguments...);
-    return start<4, EVEN, GATED, 1>(arguments...);
+    return start<2, EVEN, GATED, 2>(arguments...);
 }
 
 }  // namespace
 
-// x [rows, K] bfloat16, rows at most 32, its rows 16 bytes aligned. words, scales, zeros: see `tiled.py`;
+// x [rows, K] bfloat16, rows at most 16, its rows 16 bytes aligned. words, scales, zeros: see `tiled.py`;
 // zeros null where all are 8. bias, residual: null or bfloat16. out: [rows, N], gated [rows, N / 2], rows
 // `stride` apart as those of residual. parts: float32, 256 for each pair of tiles,
 // part and eight rows, unless there is one part. turns: int32 zeros, one for
@@ -315,7 +314,7 @@ YAIE_API int few_rows(const void* x, const void* words, const void* scales, cons
     const int chunks = int(k / CHUNK), of_part = int((chunks + num_parts - 1) / num_parts);
     const int64_t tiles = n / TILE, pairs = gated ? tiles / 2 : (tiles + 1) / 2;
     const dim3 grid(pairs, num_parts);
-    const int eights = rows <= 8 ? 1 : rows <= 16 ? 2 : 4;
+    const int eights = rows <= 8 ? 1 : 2;
     const bool even = zeros == nullptr;
     auto call = [&](auto run) {
         return run(eights, grid, stream, early != 0, given, words, scales, zeros, ends, parts, turns, chunks,
