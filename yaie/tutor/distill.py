@@ -27,9 +27,10 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from yaie.core.files import write_whole
 from yaie.tutor import TUTOR_PATH
+from yaie.tutor.batches import Batch, batches, stream_batches
 from yaie.tutor.corpus import SHARD_DIALOGUES, ShardStream, build_corpus
 from yaie.tutor.mtp_head import MtpHead, rolled
-from yaie.tutor.train import Batch, Trainer, batches, stream_batches
+from yaie.tutor.train import Trainer
 
 DEPTHS = 3
 """Tokens that the head is rolled on for in training."""
@@ -90,6 +91,9 @@ class Distiller(Trainer):
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         self.teacher = teacher.to(device).eval().requires_grad_(False)
         super().__init__(cast(LlamaForCausalLM, student), args)
+
+    def _regulariser(self) -> None:
+        return None  # the teacher's whole distribution is more than a student can learn by heart
 
     def pairs(self, tokens: Tensor, learn: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         """tokens [batch, length] int64, learn [batch, length] bool."""
