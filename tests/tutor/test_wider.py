@@ -21,7 +21,7 @@ DOUBTS = ("wrong", "false", "untrue", "incorrect", "mistak", "error", "myth", "m
 @pytest.mark.parametrize("claim", WIDER.claims, ids=lambda claim: claim.text[:40])
 def test_a_claim_is_asked_both_ways_about_a_known_term(claim: Claim) -> None:
     assert claim.term in {"", *NAMES}
-    assert claim.pairs or (claim.yes and claim.no)
+    assert claim.pairs or claim.relations or (claim.yes and claim.no)
     assert claim.text.endswith(".")
     assert len(sentences(claim.text)) <= 3
     if not claim.term:
