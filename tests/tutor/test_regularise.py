@@ -39,7 +39,7 @@ def test_what_is_not_dropped_is_scaled() -> None:
     torch.nn.init.ones_(layer.weight)
     torch.nn.init.zeros_(layer.bias)
     layer.__class__ = DroppingLinear
-    layer.share = torch.tensor(0.25)  # type: ignore[assignment]
+    layer.share = torch.tensor(0.25)
     out = layer(torch.ones(4))
     assert out.unique().tolist() == pytest.approx([0.0, 4 / 0.75])
     assert (out == 0).float().mean() == pytest.approx(0.25, abs=0.04)

@@ -41,7 +41,7 @@ class Regulariser:
         self.mean: list[Tensor] = []
         for layer in self._outputs() if dropout else ():
             layer.__class__ = DroppingLinear
-            layer.share = self.share  # type: ignore[assignment]
+            layer.share = self.share
 
     def _outputs(self) -> Iterator[nn.Module]:
         for layer in self.model.model.layers:
