@@ -65,8 +65,10 @@ def _rows(family: str, quantity: str) -> list[str]:
     asked = _MIRRORED.get(family, family)
     rows = [_mirrored(row) if asked != family else row for row in phrasings[asked]["rows"]]
     if quantity[:1] in "+-" and quantity:
-        is_good = (quantity[0] == "+") == (family == "up")
-        rows += [row if is_good else _mirrored(row) for row in phrasings["good"]["rows"]]
+        welcome = quantity[0] == "+"
+        judged = phrasings["good"]["rows"] + (phrasings["gain"]["rows"] if welcome else [])
+        is_good = welcome == (family == "up")
+        rows += [row if is_good else _mirrored(row) for row in judged]
     return rows
 
 
