@@ -8,6 +8,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from yaie.tutor.average import average
+from yaie.tutor.card import _command
 
 
 def saved(folder: Path, weight: torch.Tensor, steps: int) -> Path:
@@ -42,3 +43,20 @@ def test_two_models_have_no_mean(tmp_path: Path) -> None:
     second = saved(tmp_path / "second", torch.zeros(3), 5)
     with pytest.raises(ValueError, match="only one model"):
         average(first, second, tmp_path / "mean")
+
+
+LOG = {"seconds": 380.0, "windows_per_step": 32, "peak_learning_rate": 0.001, "seed": 3}
+
+
+def test_the_card_says_how_a_training_was_regularised_and_what_its_mean_is_of() -> None:
+    train = (
+        "python -m yaie.tutor.train --init yaie/tutor/weights --seconds 380 --batch 32 --lr 0.001"
+    )
+    alone = _command(
+        1.0, [LOG | {"dropout": 0.1, "first_word": 1.0, "systems": 0.35, "mean": True}]
+    )
+    assert alone == f"{train} --seed 3 --dropout 0.1 --systems 0.35 --mean --out stage1"
+    assert _command(0.5, [LOG]).splitlines()[1].split()[3:] == [
+        *("yaie/tutor/weights", "stage1", "--share", "0.5", "--out", "yaie/tutor/weights")
+    ]
+    assert "average stage1 stage2 --share 0.5" in _command(0.5, [LOG, LOG])

@@ -25,6 +25,16 @@ def teacher() -> LlamaForCausalLM:
 
 
 @pytest.mark.parametrize("kind", ["draft", "mtp"])
+def test_a_student_goes_on_from_given_weights(kind: str) -> None:
+    tutor = LlamaForCausalLM.from_pretrained(TUTOR_PATH, dtype=torch.float32)
+    folder = TUTOR_PATH.parent / kind
+    args = distill.parse_args(["--kind", kind, "--init", str(folder), "--eager"])
+    student = distill.distiller(tutor, args).model.state_dict()
+    for name, weight in load_file(folder / "model.safetensors").items():
+        assert torch.equal(student[name].cpu(), weight.float()), name
+
+
+@pytest.mark.parametrize("kind", ["draft", "mtp"])
 def test_a_dry_run_writes_weights_that_are_small(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

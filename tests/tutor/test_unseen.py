@@ -57,7 +57,9 @@ def written_questions() -> set[str]:
     rows = [row for faq in load_knowledge().faqs for row in faq.ask]
     rows += [row for entry in wider.situations for row in (*entry.ask, *entry.later)]
     rows += [row for claim in wider.claims for row in (*claim.yes, *claim.no)]
-    rows += [row for claim in wider.claims for pair in claim.pairs for row in said_by(pair)]
+    pairs = [pair for claim in wider.claims for pair in claim.pairs]
+    pairs += [pair for claim in wider.claims for ways in claim.relations for pair in ways]
+    rows += [row for pair in pairs for row in said_by(pair)]
     rows += [row for tool in load_phrasings("tools")["tool"] for row in tool["ask"]]
     texts = set()
     for row in rows:

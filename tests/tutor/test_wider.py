@@ -10,6 +10,7 @@ from yaie.tutor.dialogues import with_verdict
 from yaie.tutor.glossary import load_knowledge, load_phrasings, mentions, sentences
 from yaie.tutor.polar import parse_pair
 from yaie.tutor.questions import as_typed, exchange
+from yaie.tutor.relations import parse_relation
 from yaie.tutor.wider import Claim, Situation, ask_claim, ask_facet, ask_situation, load_wider
 
 WIDER = load_wider()
@@ -20,7 +21,7 @@ DOUBTS = ("wrong", "false", "untrue", "incorrect", "mistak", "error", "myth", "m
 @pytest.mark.parametrize("claim", WIDER.claims, ids=lambda claim: claim.text[:40])
 def test_a_claim_is_asked_both_ways_about_a_known_term(claim: Claim) -> None:
     assert claim.term in {"", *NAMES}
-    assert claim.pairs or (claim.yes and claim.no)
+    assert claim.pairs or claim.relations or (claim.yes and claim.no)
     assert claim.text.endswith(".")
     assert len(sentences(claim.text)) <= 3
     if not claim.term:
@@ -76,7 +77,9 @@ def test_further_questions_go_to_the_claim_that_they_name() -> None:
         assert set(table.get("yes", ())) <= set(claim.yes)
         assert set(table.get("no", ())) <= set(claim.no)
         assert set(map(parse_pair, table.get("pairs", ()))) <= set(claim.pairs)
-        assert len(claim.yes) > len(table.get("yes", ()))
+        assert set(map(parse_relation, table.get("relations", ()))) <= set(claim.relations)
+        further = sum(len(table.get(key, ())) for key in ("yes", "pairs", "relations"))
+        assert len(claim.yes) + len(claim.pairs) + len(claim.relations) > further
 
 
 def test_further_questions_go_to_the_situation_that_they_name() -> None:

@@ -132,16 +132,32 @@ def _rows(result: dict[str, Any]) -> str:
     return "\n".join(f"| {name} | {value:.1%} |" for name, value in figures)
 
 
+def _regularised(log: dict[str, Any]) -> str:
+    """The options that logs of earlier trainings do not have, where they are not at their defaults."""
+    values = {"dropout": 0.0, "first_word": 1.0, "systems": 1.0}
+    options = [
+        f" --{name.replace('_', '-')} {log[name]:g}"
+        for name, default in values.items()
+        if log.get(name, default) != default
+    ]
+    return "".join(options) + (" --mean" if log.get("mean") else "")
+
+
 def _command(share: float, stages: list[dict[str, Any]]) -> str:
-    """How the weights were trained: stages that each go on from the one before, and their mean."""
+    """How the weights were trained: stages that each go on from the one before, and their mean.
+
+    With a single stage and a share below one, the mean is that of the weights before and after it.
+    """
     start, lines = "yaie/tutor/weights", []
     for number, log in enumerate(stages, 1):
         how = f"--init {start} --seconds {log['seconds']:g} --batch {log['windows_per_step']}"
         start = f"stage{number}"
         rate = f"--lr {log['peak_learning_rate']} --seed {log['seed']}"
-        lines.append(f"python -m yaie.tutor.train {how} {rate} --out {start}")
-    mean = f"python -m yaie.tutor.average stage1 stage2 --share {share}"
-    lines.append(f"{mean} --out yaie/tutor/weights")
+        lines.append(f"python -m yaie.tutor.train {how} {rate}{_regularised(log)} --out {start}")
+    if share < 1:
+        first = "stage1 stage2" if len(stages) > 1 else "yaie/tutor/weights stage1"
+        mean = f"python -m yaie.tutor.average {first} --share {share}"
+        lines.append(f"{mean} --out yaie/tutor/weights")
     return "\n    ".join(lines)
 
 

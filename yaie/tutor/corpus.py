@@ -75,17 +75,22 @@ def _pack(documents: Iterator[tuple[list[int], list[bool]]], pad: int) -> Corpus
     return Corpus(np.stack(rows), np.stack(masks))
 
 
-def _shard(task: tuple[str, int]) -> Corpus:
+def _shard(task: tuple[str, int, float]) -> Corpus:
     """The shard with the given seed; the tokenizer travels to the process as its JSON."""
-    serialised, seed = task
+    serialised, seed, systems = task
     tokenizer = Tokenizer.from_str(serialised)
-    documents = (encode(tokenizer, talk) for talk in dialogues(seed, SHARD_DIALOGUES))
+    documents = (encode(tokenizer, talk) for talk in dialogues(seed, SHARD_DIALOGUES, systems))
     return _pack(documents, token_id(tokenizer, PAD))
 
 
-def build_corpus(tokenizer: Tokenizer, shards: int, seed: int, processes: int = 0) -> Corpus:
-    """Generate, encode and pack `shards` x 2000 conversations, on all processor cores by default."""
-    tasks = [(tokenizer.to_str(), seed * 1_000_003 + shard) for shard in range(shards)]
+def build_corpus(
+    tokenizer: Tokenizer, shards: int, seed: int, processes: int = 0, systems: float = 1.0
+) -> Corpus:
+    """Generate, encode and pack `shards` x 2000 conversations, on all processor cores by default.
+
+    systems: as `dialogues` takes it.
+    """
+    tasks = [(tokenizer.to_str(), seed * 1_000_003 + shard, systems) for shard in range(shards)]
     with ProcessPoolExecutor(processes or os.cpu_count()) as pool:
         parts = list(track(pool.map(_shard, tasks), "writing conversations", total=shards))
     return Corpus(
@@ -98,14 +103,21 @@ class ShardStream:
     """Shards one after the other without end, written by other processes while the model trains.
 
     Start it before CUDA is used in this process: its workers are forks. `ahead` shards are written in
-    advance; their order and content do not depend on the number of processes.
+    advance; their order and content do not depend on the number of processes. The workers are nice, so
+    that they do not keep the training from launching its kernels.
     """
 
     def __init__(
-        self, tokenizer: Tokenizer, seed: int, processes: int = 0, ahead: int = 96
+        self,
+        tokenizer: Tokenizer,
+        seed: int,
+        processes: int = 0,
+        ahead: int = 96,
+        systems: float = 1.0,
     ) -> None:
-        self._pool = Pool(processes or os.cpu_count() or 1)
+        self._pool = Pool(processes or os.cpu_count() or 1, initializer=os.nice, initargs=(10,))
         self._serialised, self._seed, self._ahead = tokenizer.to_str(), seed, ahead
+        self._systems = systems
         self._written: deque[AsyncResult[Corpus]] = deque()
         self.taken = 0
         self._fill()
@@ -113,7 +125,9 @@ class ShardStream:
     def _fill(self) -> None:
         while len(self._written) < self._ahead:
             shard = self._seed * 1_000_003 + self.taken + len(self._written)
-            self._written.append(self._pool.apply_async(_shard, ((self._serialised, shard),)))
+            self._written.append(
+                self._pool.apply_async(_shard, ((self._serialised, shard, self._systems),))
+            )
 
     def has(self, shards: int) -> bool:
         """Whether so many shards can be taken without waiting."""

@@ -121,8 +121,10 @@ class Conversation:
 class DialogueWriter:
     """Writes conversations about the knowledge, drawing everything from one random generator."""
 
-    def __init__(self, rng: random.Random, knowledge: Knowledge | None = None) -> None:
-        self.rng = rng
+    def __init__(
+        self, rng: random.Random, knowledge: Knowledge | None = None, systems: float = 1.0
+    ) -> None:
+        self.rng, self.systems = rng, systems
         self.knowledge = knowledge or load_knowledge()
         self._openers = [faq for faq in self.knowledge.faqs if not faq.only_after]
         self._any_time = [faq for faq in self._openers if not faq.only_first]
@@ -141,6 +143,8 @@ class DialogueWriter:
     def _dialogue(self) -> list[Message]:
         talk = Conversation()
         system = system_message(self.rng)
+        if self.systems < 1 and self.rng.random() >= self.systems:
+            system = None
         tools = draw_tools(self.rng) if self.rng.random() < OFFERED_TOOLS else []
         if tools:
             system = tools_turn([tool.line() for tool in tools], system or "")
@@ -283,8 +287,12 @@ def _other(contrast: Contrast, name: str) -> str:
     return {first: second, second: first}.get(name, "")
 
 
-def dialogues(seed: int, count: int) -> Iterator[list[Message]]:
-    """`count` conversations, the same ones for the same seed."""
-    writer = DialogueWriter(random.Random(seed))
+def dialogues(seed: int, count: int, systems: float = 1.0) -> Iterator[list[Message]]:
+    """`count` conversations, the same ones for the same seed.
+
+    systems: share of the system messages that stay. They are half of all tokens, and a model that has
+    learned to take them as they come may be trained further with fewer.
+    """
+    writer = DialogueWriter(random.Random(seed), systems=systems)
     for _ in range(count):
         yield writer.dialogue()

@@ -20,16 +20,17 @@ from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from yaie.core.files import write_whole
 from yaie.tutor import TUTOR_PATH
+from yaie.tutor.batches import Batch, batches, stream_batches
 from yaie.tutor.corpus import SHARD_DIALOGUES, ShardStream, build_corpus
 from yaie.tutor.mtp_head import MtpHead, rolled
-from yaie.tutor.train import Batch, Trainer, batches, stream_batches
+from yaie.tutor.train import Trainer
 
 DEPTHS = 3
 """Tokens that the head is rolled on for in training."""
@@ -90,6 +91,9 @@ class Distiller(Trainer):
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         self.teacher = teacher.to(device).eval().requires_grad_(False)
         super().__init__(cast(LlamaForCausalLM, student), args)
+
+    def _regulariser(self) -> None:
+        return None  # the teacher's whole distribution is more than a student can learn by heart
 
     def pairs(self, tokens: Tensor, learn: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         """tokens [batch, length] int64, learn [batch, length] bool."""
@@ -188,6 +192,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--kind", choices=("draft", "mtp"), required=True)
     parser.add_argument("--teacher", type=Path, default=TUTOR_PATH, help="folder of the tutor")
     parser.add_argument("--out", type=Path, help="folder for the weights; draft or mtp by default")
+    parser.add_argument("--init", type=Path, help="folder of a student to go on from")
     parser.add_argument("--seconds", type=float, help="train so long in all, instead of --steps")
     parser.add_argument("--steps", type=int, default=4000, help="optimizer steps")
     parser.add_argument("--batch", type=int, default=32, help="windows of 2048 tokens per step")
@@ -211,10 +216,16 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
 
 
 def distiller(teacher: LlamaForCausalLM, args: argparse.Namespace) -> Distiller:
-    """The student of this kind, beside its teacher."""
+    """The student of this kind, new or that of `--init`, beside its teacher."""
     if args.kind == "draft":
-        return DraftDistiller(new_draft(teacher), teacher, args)
-    return MtpDistiller(MtpHead(teacher.config), teacher, args)
+        draft = new_draft(teacher)
+        if args.init is not None:
+            draft = LlamaForCausalLM.from_pretrained(args.init, dtype=torch.float32)
+        return DraftDistiller(draft, teacher, args)
+    head = MtpHead(teacher.config)
+    if args.init is not None:
+        head.load_state_dict(load_file(args.init / "model.safetensors"))
+    return MtpDistiller(head, teacher, args)
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -247,6 +258,7 @@ def main(argv: list[str] | None = None) -> None:
     curve = student.curve
     log = {
         "kind": args.kind,
+        "init": args.init is not None,
         "parameters": num_parameters,
         "agreement_by_depth": agreement,
         "seconds": args.seconds,

@@ -14,21 +14,21 @@ import json
 import math
 import random
 import time
-from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from tokenizers import Tokenizer
 from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM
 
 from yaie.core.files import write_whole
 from yaie.tutor import TUTOR_PATH
-from yaie.tutor.corpus import SHARD_DIALOGUES, Corpus, ShardStream, build_corpus
+from yaie.tutor.batches import Batch, batches, stream_batches
+from yaie.tutor.corpus import SHARD_DIALOGUES, ShardStream, build_corpus
 from yaie.tutor.dialogues import dialogues
 from yaie.tutor.glossary import load_knowledge
+from yaie.tutor.regularise import Regulariser, first_words
 from yaie.tutor.tokenizer import (
     BOS,
     CONTEXT_LENGTH,
@@ -44,10 +44,6 @@ LOG_EVERY = 25
 ROPE_THETA = 10_000
 TOKENIZER_DIALOGUES = 20_000
 WARMUP = 0.03
-SHUFFLED_SHARDS = 6
-"""Shards of a stream that are shuffled with each other."""
-KEPT = 24
-"""Shuffled groups that are kept, for when training is faster than writing."""
 
 
 def tutor_config(**token_ids: int) -> LlamaConfig:
@@ -79,54 +75,24 @@ def learning_rate(progress: float, peak: float) -> float:
     return peak * 0.5 * (1 + math.cos(math.pi * share))
 
 
-Batch = tuple[torch.Tensor, torch.Tensor]
-"""`tokens` [size, 2048] int64 and `learn` [size, 2048] bool."""
-
-
-def _batch(corpus: Corpus, chosen: np.ndarray) -> Batch:
-    tokens = torch.from_numpy(corpus.tokens[chosen].astype(np.int64))
-    return tokens, torch.from_numpy(corpus.learn[chosen])
-
-
-def stream_batches(
-    stream: ShardStream, size: int, shards: int = SHUFFLED_SHARDS
-) -> Iterator[Batch]:
-    """Batches without end, of new windows, or of earlier ones while the next are still being written."""
-    rng = np.random.default_rng(0)
-    seen: deque[Corpus] = deque(maxlen=KEPT)
-    while True:
-        if not seen or stream.has(shards):
-            seen.append(stream.take(shards))
-            corpus = seen[-1]
-        else:
-            corpus = seen[rng.integers(len(seen))]
-        order = rng.permutation(len(corpus.tokens))
-        # The windows of the last, smaller batch are left out.
-        for start in range(0, len(order) - size + 1, size):
-            yield _batch(corpus, order[start : start + size])
-
-
-def batches(corpus: Corpus, size: int, steps: int, seed: int) -> Iterator[Batch]:
-    """Batches for that many steps, reshuffled each epoch."""
-    rng = np.random.default_rng(seed)
-    order = np.empty(0, dtype=np.int64)
-    for _ in range(steps):
-        while len(order) < size:
-            order = np.concatenate([order, rng.permutation(len(corpus.tokens))])
-        chosen, order = order[:size], order[size:]
-        yield _batch(corpus, chosen)
-
-
-def loss_of(model: LlamaForCausalLM, body: Any, tokens: torch.Tensor, learn: torch.Tensor) -> Any:
+def loss_of(
+    model: LlamaForCausalLM, body: Any, tokens: torch.Tensor, learn: torch.Tensor, first: float = 1
+) -> Any:
     """Mean cross-entropy over the assistant's tokens, each predicted from all before it.
 
-    `tokens` [batch, length] int64, `learn` [batch, length] bool. Logits are computed only where a
-    token is learned: they are the largest tensor of a small model.
+    `tokens` [batch, length] int64, on the model's device; `learn` [batch, length] bool, on the CPU, so
+    that the places to learn are known without waiting for the device. Logits are computed only
+    there: they are the largest tensor of a small model. `first` is what the first token of an answer
+    counts: that one decides between yes and no.
     """
-    hidden = body(input_ids=tokens, use_cache=False).last_hidden_state
-    target = learn[:, 1:]
-    logits = model.lm_head(hidden[:, :-1][target])
-    return torch.nn.functional.cross_entropy(logits.float(), tokens[:, 1:][target])
+    places = learn[:, 1:].flatten().nonzero().squeeze(1)
+    counts = torch.where(first_words(learn)[:, 1:].flatten()[places], first, 1.0)
+    places, counts = (part.to(tokens.device, non_blocking=True) for part in (places, counts))
+    hidden = body(input_ids=tokens, use_cache=False).last_hidden_state[:, :-1]
+    logits = model.lm_head(hidden.flatten(0, 1).index_select(0, places)).float()
+    wanted = tokens[:, 1:].flatten().index_select(0, places)
+    losses = torch.nn.functional.cross_entropy(logits, wanted, reduction="none")
+    return (losses * counts).sum() / counts.sum()
 
 
 def optimizer_of(model: LlamaForCausalLM, weight_decay: float) -> torch.optim.AdamW:
@@ -147,6 +113,7 @@ class Trainer:
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         self.model, self.args = model, args
         model.to(self.device).train()
+        self.regulariser = self._regulariser()
         # Compiling takes 20 seconds and doubles the speed on a GPU.
         compiled = self.device.type == "cuda" and not args.eager
         self.body = torch.compile(model.model) if compiled else model.model
@@ -154,6 +121,9 @@ class Trainer:
         self.curve: list[dict[str, float]] = []
         if compiled:
             self._warm_up()
+
+    def _regulariser(self) -> Regulariser | None:
+        return Regulariser(self.model, self.args.dropout)
 
     def _warm_up(self) -> None:
         """Compile on random tokens, while other processes write the corpus; eager if that fails."""
@@ -168,9 +138,9 @@ class Trainer:
 
     def _backward(self, tokens: torch.Tensor, learn: torch.Tensor) -> torch.Tensor:
         is_gpu = self.device.type == "cuda"
-        tokens, learn = tokens.to(self.device), learn.to(self.device)
+        tokens = tokens.to(self.device, non_blocking=True)
         with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=is_gpu):
-            loss: torch.Tensor = loss_of(self.model, self.body, tokens, learn)
+            loss: torch.Tensor = loss_of(self.model, self.body, tokens, learn, self.args.first_word)
         loss.backward()
         return loss.detach()
 
@@ -193,10 +163,14 @@ class Trainer:
                 return step
             for group in self.optimizer.param_groups:
                 group["lr"] = learning_rate(done, self.args.lr)
+            if self.regulariser is not None:
+                self.regulariser.before_step(done)
             running += self._backward(*next(data))
             torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
             self.optimizer.step()
             self.optimizer.zero_grad(set_to_none=True)
+            if self.regulariser is not None:
+                self.regulariser.after_step(done)
             step += 1
             if step % LOG_EVERY == 0:
                 # Reading the loss waits for the device, so it happens once per log entry only.
@@ -236,6 +210,12 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--lr", type=float, default=2e-3, help="peak learning rate")
     parser.add_argument("--weight-decay", type=float, default=0.1)
+    parser.add_argument("--dropout", type=float, default=0.0, help="share dropped, at first")
+    parser.add_argument("--first-word", type=float, default=1.0, help="what it counts in the loss")
+    parser.add_argument("--mean", action="store_true", help="write the mean of the last weights")
+    parser.add_argument(
+        "--systems", type=float, default=1.0, help="how many of the usual system messages, 0 to 1"
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--eager", action="store_true", help="do not compile the model on a GPU")
     parser.add_argument(
@@ -277,10 +257,10 @@ def main(argv: list[str] | None = None) -> None:
     with contextlib.ExitStack() as stack:
         deadline = None
         if args.seconds is None:
-            corpus = build_corpus(tokenizer, args.shards, args.seed, args.processes)
+            corpus = build_corpus(tokenizer, args.shards, args.seed, args.processes, args.systems)
             data = batches(corpus, args.batch, args.steps, args.seed)
         else:
-            stream = ShardStream(tokenizer, args.seed, args.processes)
+            stream = ShardStream(tokenizer, args.seed, args.processes, systems=args.systems)
             stack.callback(stream.close)
             data = stream_batches(stream, args.batch)
             deadline = start + args.seconds
@@ -290,6 +270,8 @@ def main(argv: list[str] | None = None) -> None:
         print(f"training begins after {time.perf_counter() - start:.0f} s", flush=True)
         steps = trainer.fit(data, deadline)
         shards = args.shards if deadline is None else stream.taken
+    if args.mean and trainer.regulariser is not None:
+        trainer.regulariser.use_mean()
     save(model, args.out)
     curve = trainer.curve
     log = {
@@ -305,6 +287,10 @@ def main(argv: list[str] | None = None) -> None:
         "windows": steps * args.batch if deadline is not None else len(corpus.tokens),
         "peak_learning_rate": args.lr,
         "weight_decay": args.weight_decay,
+        "dropout": args.dropout,
+        "first_word": args.first_word,
+        "mean": args.mean,
+        "systems": args.systems,
         "seed": args.seed,
         "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
         "training_seconds": curve[-1]["seconds"] if curve else None,

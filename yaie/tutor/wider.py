@@ -14,6 +14,7 @@ from yaie.tutor import TUTOR_DIR
 from yaie.tutor.glossary import Facts, Term, load_knowledge, load_phrasings, sentences
 from yaie.tutor.polar import Pair, draw_pair, parse_pair
 from yaie.tutor.questions import as_typed, fill
+from yaie.tutor.relations import parse_relation
 from yaie.tutor.templates import sample
 
 STATEMENTS = (
@@ -43,6 +44,8 @@ DENIED = 0.12
 
 PAIRED = 0.6
 """Share of the questions about a claim that come from its pairs, if it has some."""
+RELATED = 0.4
+"""Share of the questions about a claim that come from its relations, if it has some."""
 
 
 _LISTS = ("yes", "no", "true", "false")
@@ -59,6 +62,8 @@ class Claim:
     true: tuple[str, ...] = ()
     false: tuple[str, ...] = ()
     pairs: tuple[Pair, ...] = ()
+    relations: tuple[tuple[Pair, ...], ...] = ()
+    """For each relation, the ways to ask for it."""
 
     def answer(self, is_so: bool) -> str:
         """As the tutor says it."""
@@ -122,7 +127,8 @@ def _asked_again(claims: list[Claim], tables: list[dict[str, Any]]) -> tuple[Cla
         claim = merged[at]
         lists = {key: (*getattr(claim, key), *table.get(key, ())) for key in _LISTS}
         pairs = (*claim.pairs, *map(parse_pair, table.get("pairs", ())))
-        merged[at] = Claim(claim.text, claim.term, **lists, pairs=pairs)
+        relations = (*claim.relations, *map(parse_relation, table.get("relations", ())))
+        merged[at] = Claim(claim.text, claim.term, **lists, pairs=pairs, relations=relations)
     return tuple(merged)
 
 
@@ -163,7 +169,10 @@ def load_wider() -> Wider:
                 continue
             lists = {key: tuple(table.get(key, ())) for key in _LISTS}
             pairs = tuple(map(parse_pair, table.get("pairs", ())))
-            claims.append(Claim(table["text"], table["term"], **lists, pairs=pairs))
+            relations = tuple(map(parse_relation, table.get("relations", ())))
+            claims.append(
+                Claim(table["text"], table["term"], **lists, pairs=pairs, relations=relations)
+            )
         for table in data.get("situation", []):
             if "same_as" in table:
                 met_again.append(table)
@@ -177,13 +186,23 @@ def load_wider() -> Wider:
     return Wider(_asked_again(claims, again), _met_again(situations, met_again), facets, gists)
 
 
+def _drawn_pairs(claim: Claim, rng: random.Random) -> tuple[Pair, ...]:
+    """The pairs that the next question may come from: of one relation, the claim's own, or none."""
+    if claim.relations and (rng.random() < RELATED or not (claim.pairs or claim.yes)):
+        return rng.choice(claim.relations)
+    if claim.pairs and (rng.random() < PAIRED or not claim.yes):
+        return claim.pairs
+    return ()
+
+
 def ask_claim(claim: Claim, rng: random.Random, follow: bool = False) -> tuple[str, str]:
     """A question about the claim and its answer; `follow`: the term was the topic, so "it" will do."""
-    paired = bool(claim.pairs) and (rng.random() < PAIRED or not claim.yes)
+    pairs = _drawn_pairs(claim, rng)
+    paired = bool(pairs)
     is_so = rng.random() < 0.5 if paired or (claim.yes and claim.no) else bool(claim.yes)
     said = claim.true if is_so else claim.false
     if paired:
-        template, framed = draw_pair(rng.choice(claim.pairs), is_so, rng)
+        template, framed = draw_pair(rng.choice(pairs), is_so, rng)
         if framed:
             denied = rng.random() < DENIED
             frame = rng.choice(DENIALS if denied else STATEMENTS)
