@@ -25,11 +25,16 @@ def load_model(
     device = resolve_device(config)
     check_devices(config, device, here)
     if config.num_ranks == 1:
-        loader, backend = _prepared(config)
+        loader = _loader(config)
+        backend = _backend(config, loader)
         return backend, _load(loader, backend), None
-    crew = Crew(config, launch)  # whose processes import while this one does
+    # What cannot be split starts no process. Those that a launcher has started wait for rank 0, and it
+    # tells them what it refuses.
+    refused_first = _loader(config) if launch is None else None
+    crew = Crew(config, launch)  # whose processes import while this one goes on
     try:
-        loader, backend = _prepared(config)
+        loader = refused_first or _loader(config)
+        backend = _backend(config, loader)
         loader.fetch()  # or every rank would
         crew.meet(backend, use_device(device, 0 if launch is None else launch.local_rank))
         return backend, _load(loader, backend, crew), crew
@@ -38,14 +43,19 @@ def load_model(
         raise
 
 
-def _prepared(config: EngineConfig) -> tuple[ModelLoader, Backend]:
-    """Everything is known, and no weight has been read."""
+def _loader(config: EngineConfig) -> ModelLoader:
+    """What the model is is known, that it can be split, and no weight has been read."""
     loader = ModelLoader(config)
     loader.check_ranks(config)
+    return loader
+
+
+def _backend(config: EngineConfig, loader: ModelLoader) -> Backend:
+    """Ready for what the model is."""
     backend = choose_backend(config, loader.device, loader.head_dims, packed=loader.is_packed)
     check_deterministic(config, backend.name, loader.device)
     backend.prepare(loader.device)
-    return loader, backend
+    return backend
 
 
 def _load(loader: ModelLoader, backend: Backend, crew: Crew | None = None) -> LoadedModel:

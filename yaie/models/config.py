@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from yaie.core.errors import ModelError
+from yaie.models.activation_names import import_checks
 from yaie.models.packing import read_format
 
 _HEADS = ("head_dim", "global_head_dim", "swa_head_dim", "attention_head_dim", "kv_channels")
@@ -23,6 +24,7 @@ def read_config(folder: Path) -> Any:
             f"{folder} has no config.json, so it is not a model in Hugging Face layout. Give the folder "
             "that save_pretrained wrote, or the id of a model on the hub."
         )
+    import_checks()
     try:
         config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     except Exception as error:  # each architecture checks its configuration in its own way

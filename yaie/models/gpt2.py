@@ -1,5 +1,6 @@
 """GPT-2 (Radford et al. 2019), and what was tuned from it, such as DialoGPT."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -59,6 +60,16 @@ class Block:
         }
 
 
+def _activation(name: str) -> Callable[[Tensor], Tensor]:
+    """By transformers' name. Its gelu_new is the tanh form in eight small kernels; torch has one."""
+    if name in ("gelu_new", "gelu_pytorch_tanh"):
+        return partial(F.gelu, approximate="tanh")
+    from transformers.activations import ACT2FN  # whose import takes more than a second
+
+    chosen: Callable[[Tensor], Tensor] = ACT2FN[name]
+    return chosen
+
+
 @register("GPT2LMHeadModel")
 class GPT2Adapter(ModelAdapter):
     """Learned positions, LayerNorm, GELU; matrices stored as [in, out]; tied output head."""
@@ -79,11 +90,7 @@ class GPT2Adapter(ModelAdapter):
     ) -> None:
         super().__init__(config, ops, dtype, device, max_length, packing, shard)
         shard = self.shard
-        from transformers.activations import ACT2FN
-
-        # gelu_new is the tanh form of GELU in eight small kernels; torch has it as one.
-        name = config.activation_function
-        self.activation = ACT2FN["gelu_pytorch_tanh" if name == "gelu_new" else name]
+        self.activation = _activation(config.activation_function)
         self.hidden_size = config.hidden_size
         self.head_dim = config.hidden_size // config.num_attention_heads
         self.heads, _ = shard.heads(config.num_attention_heads, config.num_attention_heads)

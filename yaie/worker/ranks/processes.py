@@ -15,6 +15,8 @@ from yaie.core.config import EngineConfig
 from yaie.worker.ranks.members import Gone, Heard
 from yaie.worker.ranks.place import Place
 
+START = "spawn"
+"""How multiprocessing starts them."""
 SAID = 1
 """The exit code of a rank that has told why."""
 
@@ -40,7 +42,7 @@ class Processes:
         self._bell, self._button = os.pipe()
 
     def start(self) -> None:
-        context = multiprocessing.get_context("spawn")
+        context: Any = multiprocessing.get_context(START)
         # Imported by the process, whose model it would otherwise be this one's business to load.
         from yaie.worker.ranks.rank_process import run_rank
 
