@@ -66,7 +66,7 @@ class LLMEngine:
         self._machine: Machine | RecoveringMachine = self._assembled()
         self.handover: Handover = NoHandover()
         self.pool_tokens = self._machine.sizes.num_blocks * self.config.block_size
-        self._intake = Intake(
+        self.intake = Intake(
             self.config, self._model, self.max_model_len, self.pool_tokens, self.backend.parts
         )
 
@@ -139,7 +139,7 @@ class LLMEngine:
 
         Compiles their constraint, so that `add_request` need not. May be called on another thread.
         """
-        self._intake.check(params)
+        self.intake.check(params)
 
     def add_request(
         self,
@@ -169,7 +169,7 @@ class LLMEngine:
         priority: int = 0,
     ) -> list[Request]:
         """`add_request` for a caller who will wait, however long the queue."""
-        requests = self._intake.requests(prompt, params, request_id, priority)
+        requests = self.intake.requests(prompt, params, request_id, priority)
         if self.handover.takes(requests):
             return requests
         for index, request in enumerate(requests):

@@ -76,5 +76,6 @@ def _load(
     cuts_prompts = config.chunked_prefill and config.batching == "continuous"
     if cuts_prompts and engine.model.device.type == "cpu":
         engine.machine_parts.pacer.limit = step_seconds
+    engine.intake.prepare()
     freeze_heap()
     return engine

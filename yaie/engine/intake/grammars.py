@@ -5,6 +5,7 @@ request is admitted and off the engine's thread; each request then follows a cop
 (`matchers.py`). Schemas come from clients, so everything here has a limit.
 """
 
+import contextlib
 import json
 import random
 import re
@@ -107,6 +108,14 @@ class Grammars:
         if not library_only:
             self._own = OwnGrammars(parts, tokenizer, vocab_size, self._eos_token_ids)
         self._compiled = lru_cache(MOST_COMPILED)(self._compile)
+
+    def prepare(self) -> None:
+        """Read the vocabulary now. Without this the first constraint does, which may hold up whoever else
+        generates for a tenth of a second; what fails here fails there too, and is said to its client."""
+        with contextlib.suppress(InvalidRequestError):
+            _ = self._vocabulary
+        if self._own:
+            self._own.prepare()
 
     def check(self, constraint: Constraint) -> None:
         """Compile it, or know that it was. Raises InvalidRequestError if that cannot be done, and

@@ -17,6 +17,8 @@ from yaie.parts import Parts
 from yaie.worker.faults import fault_of
 
 LAB = "structured_output"
+MOST_PREPARED = 32_768
+"""Tokens of a vocabulary whose trie is made before a request asks for it: some tenths of a second."""
 MOST_STATES = 8_000
 """Of an automaton that goes on being used; each has a row of a kilobyte. A larger one is begun anew."""
 MOST_MASK_BYTES = 8 << 20
@@ -39,6 +41,15 @@ class OwnGrammars:
     def _trie(self) -> Any:
         """Of the vocabulary; made for the first schema."""
         return self._parts[LAB].TokenTrie(text_tokens(self._tokenizer, self._vocab_size))
+
+    def prepare(self) -> None:
+        """Make the trie of the vocabulary now, if that is short work and not a learner's."""
+        if (
+            self._vocab_size <= MOST_PREPARED
+            and self._tokenizer.has_byte_tokens
+            and not self._parts.is_yours(LAB)
+        ):
+            _ = self._trie
 
     def compiled(self, constraint: Constraint) -> "OwnGrammar | None":
         """A schema, ready to be followed; None if it is for another to follow.

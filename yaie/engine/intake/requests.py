@@ -47,6 +47,10 @@ class Intake:
         self._grammars = Grammars(model.tokenizer, self._vocab_size, model.eos_token_ids, parts)
         self._num_arrived = 0
 
+    def prepare(self) -> None:
+        """Do now what the first request with a constraint would wait for. See `Grammars.prepare`."""
+        self._grammars.prepare()
+
     def check(self, params: SamplingParams) -> None:
         """Raise InvalidRequestError if no prompt could be sampled from like this.
 

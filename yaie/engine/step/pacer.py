@@ -15,7 +15,7 @@ LEAST_CHUNK = 32
 """Tokens of prompts for which there is always room: smaller chunks take hardly less time."""
 GROWTH = 1.25
 """By how much a chunk may be larger than the last one. It shrinks at once."""
-SHARE = 2.0
+SHARE = 1.5
 """A step may take so many times what it takes without prompts, if that is longer than the limit."""
 SMOOTHING = 0.8
 
