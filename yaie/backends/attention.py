@@ -61,7 +61,7 @@ class KernelAttention:
     ) -> Tensor:
         """Write k, v [T, kv_heads, d] to the batch's slots, then attend with q [T, heads, d]."""
         keys, values = self._pool.blocks(layer)
-        q, k, v = _rows_in_one_piece(q), _rows_in_one_piece(k), _rows_in_one_piece(v)
+        q, k, v = rows_in_one_piece(q), rows_in_one_piece(k), rows_in_one_piece(v)
         calls, keep_k = plan.calls, plan.has_prompts
         if spec.softcap is not None or spec.sinks is not None:
             calls, keep_k = [plan.rest] if plan.rest else [], False
@@ -153,7 +153,7 @@ class KernelAttention:
         return out.flatten(0, 1)
 
 
-def _rows_in_one_piece(x: Tensor) -> Tensor:
+def rows_in_one_piece(x: Tensor) -> Tensor:
     """[T, heads, d] as kernels take it: each token's heads side by side. Models of transformers hand
     over [heads, T, d], seen from the side."""
     heads, d = x.shape[1:]

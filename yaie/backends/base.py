@@ -11,7 +11,7 @@ from torch import Tensor
 from yaie.core.batch import KVLayerSpec
 from yaie.core.contracts import BatchAttention, KVPool, Sampler, TransformerOps
 from yaie.core.errors import ConfigError
-from yaie.core.products import PackedProducts
+from yaie.core.products import InvariantProducts, PackedProducts
 from yaie.core.quantized import Int4Weight
 from yaie.parts import Parts
 
@@ -54,6 +54,8 @@ class Backend(ABC):
 
     name: as `EngineConfig.backend` gives it. note: what to expect of it here, or "".
     parts: of every lab that the engine runs on. roles: which of them fill which role.
+    invariant_products: for the output head, if a token comes out the same to the last bit whatever is
+        computed beside it; None if it may not.
     """
 
     name: ClassVar[str]
@@ -70,6 +72,7 @@ class Backend(ABC):
         self.parts = parts
         self.roles = roles
         self.note = note
+        self.invariant_products: InvariantProducts | None = None
 
     @classmethod
     def check(cls, device: torch.device) -> str:
@@ -83,6 +86,11 @@ class Backend(ABC):
     def kernels_on(cls, device: torch.device) -> Roles:
         """`kernels`, where they depend on the device."""
         return cls.kernels
+
+    @classmethod
+    def invariant(cls) -> "type[Backend]":
+        """What runs in its place with `deterministic`: itself, if it has nothing of the kind."""
+        return cls
 
     @classmethod
     def in_use(cls, roles: Roles) -> Roles:

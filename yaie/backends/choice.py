@@ -77,6 +77,8 @@ def decide(
     name, note = _name(config, device)
     kind = registered_backends()[name]
     note = note or kind.check(device)
+    if config.deterministic:
+        kind = kind.invariant()
     kernels = kind.kernels_on(device)
     roles = {
         role: PLAIN[role] if _plain_wins(config, kind.yields_to[role], labs) else labs

@@ -120,12 +120,15 @@ def norm_rope_store(
     value_blocks: Tensor,
     slot_mapping: Tensor,
     keep_k: bool,
+    *,
+    fixed: bool = False,
 ) -> None:
     """RMSNorm and rotation of each head of q [T, heads, d] in place, and of k [T, kv_heads, d] on its
     way to its slot; v goes there as it is. A negative slot stores nothing.
 
     rotation: has norms, and angles for all d dimensions. keep_k: whether k is overwritten as well;
-    otherwise it stays as it was. As `HeadNorms.apply` and then `LayerKernels.rope_and_store`, in one
+    otherwise it stays as it was. fixed: whether programs have as many heads for any number of tokens, so
+    that sums do not depend on it. As `HeadNorms.apply` and then `LayerKernels.rope_and_store`, in one
     launch in place of three. Heads and a slot's heads lie side by side.
     """
     norms = rotation.norms
@@ -135,7 +138,8 @@ def norm_rope_store(
     if not tokens:
         return
     early = starts_early(q.device)
-    tiles = triton.cdiv(heads, MOST_HEADS) if tokens >= MANY_TOKENS else kv_heads
+    is_many = tokens >= MANY_TOKENS and not fixed
+    tiles = triton.cdiv(heads, MOST_HEADS) if is_many else kv_heads
     per_tile = triton.next_power_of_2(triton.cdiv(heads, tiles))
     norm_rope_store_kernel[(tokens, tiles)](
         q, k, v, norms.q, norms.k, rotation.positions, rotation.cos, rotation.sin,

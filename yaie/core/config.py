@@ -116,7 +116,7 @@ class EngineConfig:
     watermark: float = setting(0.01, "Share of blocks kept free when a new request is admitted.")
     seed: int = setting(0, "Of the draws of requests that bring no seed of their own.")
     deterministic: bool = setting(
-        False, "The same tokens whatever else runs, to the last bit (on a CPU; slow)."
+        False, "The same tokens whatever else runs, to the last bit (slower)."
     )
     threads: int | None = setting(
         None,

@@ -47,6 +47,18 @@ class FusedProducts(Protocol):
         ...
 
 
+class InvariantProducts(FusedProducts, Protocol):
+    """Products in which a row comes out the same to the last bit among any number of others."""
+
+    def in_float32(self, x: "Tensor", product: PlainWeight) -> "Tensor":
+        """product(x), never rounded: [T, out] float32."""
+        ...
+
+    def use_one_tile(self) -> None:
+        """From now on compute few rows as many, where the two were found to differ."""
+        ...
+
+
 class PackedProducts(NamedTuple):
     """Lab 19's products: x [rows, in] with a packed weight gives [rows, out] in the dtype of x.
 

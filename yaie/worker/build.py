@@ -18,6 +18,7 @@ from yaie.worker.draft_worker import DraftWorker
 from yaie.worker.faults import fault_of
 from yaie.worker.graphing import padded_steps
 from yaie.worker.graphs import device_for
+from yaie.worker.invariant import InvariantAdapter
 from yaie.worker.mtp import MtpDrafts
 from yaie.worker.progress import bar
 from yaie.worker.rehearsal import RehearsalError, rehearse
@@ -170,7 +171,9 @@ def _bare_worker(
     )
     adapter, attention = model.adapter, backend.make_attention(pool)
     sampler: Sampler = backend.make_sampler()
-    if config.deterministic:
+    if backend.invariant_products is not None:
+        adapter = InvariantAdapter(adapter, backend.invariant_products)
+    elif config.deterministic:
         adapter, attention = TiledAdapter(adapter), LoneAttention(attention, config.block_size)
         sampler = LoneSampler(sampler)
     speculative = backend.parts["speculative"]

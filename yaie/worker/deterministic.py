@@ -1,4 +1,4 @@
-"""One request, one answer, bit for bit, whatever runs beside it (`--deterministic`).
+"""One request, one answer, bit for bit, whatever runs beside it (`--deterministic`), on a CPU.
 
 Floating-point sums depend on the order of their terms, and libraries choose the order by the shape of
 what they are given: a token computed among 16 rows may differ in its last bits from the same token
@@ -11,7 +11,8 @@ prefix, a preemption or a neighbour changes the shape. So here nothing has anoth
 
 The rows of a tile must not influence one another, nor may a row's place matter. What a library does
 there cannot be known, so it is tried when the engine starts: a model that does not pass with whole
-tiles runs one token at a time, where there is nobody else.
+tiles runs one token at a time, where there is nobody else. On a GPU the kernels themselves look at no
+other row: see `invariant`.
 """
 
 from collections.abc import Callable
@@ -36,15 +37,11 @@ def check_deterministic(config: EngineConfig, backend_name: str, device: torch.d
     """Raise ConfigError if the setting is on and cannot be kept here."""
     if not config.deterministic:
         return
-    if device.type != "cpu":
+    wanted = "torch" if device.type == "cpu" else "triton"
+    if backend_name not in (wanted, "triton"):
         raise ConfigError(
-            "deterministic is for the CPU as yet: the libraries of a GPU choose their kernels by the "
-            "shape of the batch. Leave it out, or start with --device cpu.",
-            param="deterministic",
-        )
-    if backend_name != "torch":
-        raise ConfigError(
-            f"deterministic runs on backend torch, not on {backend_name!r}: leave out one of the two",
+            f"deterministic runs on backend {wanted} here, not on {backend_name!r}: leave out one of "
+            "the two",
             param="deterministic",
         )
 
@@ -201,11 +198,11 @@ def rows_are_independent(adapter: ModelAdapter) -> bool:
 
 def _both(adapter: ModelAdapter, token_ids: Tensor, positions: Tensor) -> Tensor:
     """Hidden states and logits [TILE, d + vocab] of tokens that attend to nothing but themselves."""
-    hidden = adapter.forward(token_ids, positions, _attend_to_oneself)
+    hidden = adapter.forward(token_ids, positions, attend_to_oneself)
     return torch.cat([hidden.float(), adapter.logits(hidden)], dim=1)
 
 
-def _attend_to_oneself(
+def attend_to_oneself(
     layer: int,
     q: Tensor,
     k: Tensor,

@@ -49,7 +49,7 @@ def padded_steps(config: EngineConfig, backend: Backend, worker: Worker) -> Padd
         return PaddedSteps(None, None)
     if mode != "padded" and not on_gpu:
         return _refused(config, "CUDA graphs need a GPU")
-    if config.deterministic:
+    if config.deterministic and backend.invariant_products is None:
         return _refused(config, "deterministic steps are not padded")
     if not backend.may_be_captured:
         language = "C++" if backend.name == "cpu" else "PyTorch"

@@ -102,7 +102,7 @@ def _ours(
         for seed in asked.order:
             prompts = _jobs(setting, batch, 1, seed)
             steps.prefill_ms.append(1e3 * run_at_once(engine, prompts, 0.0).seconds)
-            _decode(engine, prompts, asked.lengths.output[0], steps)
+            decode_steps(engine, prompts, asked.lengths.output[0], steps)
             bar.advance(task)
     return found
 
@@ -112,7 +112,7 @@ def _jobs(setting: Setting, batch: int, num_output: int, seed: int) -> list[Job]
     return fixed_jobs(batch, prompt, num_output, setting.vocab_size, seed)
 
 
-def _decode(engine: LLMEngine, prompts: Sequence[Job], num_steps: int, steps: Steps) -> None:
+def decode_steps(engine: LLMEngine, prompts: Sequence[Job], num_steps: int, steps: Steps) -> None:
     """Time `num_steps` steps in which all decode, and abort the requests then.
 
     Their outputs are long enough for those that decode while the others' prompts are computed. Raises
