@@ -88,11 +88,6 @@ class Backend(ABC):
         return cls.kernels
 
     @classmethod
-    def invariant(cls) -> "type[Backend]":
-        """What runs in its place with `deterministic`: itself, if it has nothing of the kind."""
-        return cls
-
-    @classmethod
     def in_use(cls, roles: Roles) -> Roles:
         """These roles without labs that nothing would call."""
         return roles

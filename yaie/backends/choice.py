@@ -77,8 +77,10 @@ def decide(
     name, note = _name(config, device)
     kind = registered_backends()[name]
     note = note or kind.check(device)
-    if config.deterministic:
-        kind = kind.invariant()
+    if config.deterministic and kind is triton.TritonBackend:
+        from yaie.backends.invariant import InvariantBackend  # which needs Triton
+
+        kind = InvariantBackend
     kernels = kind.kernels_on(device)
     roles = {
         role: PLAIN[role] if _plain_wins(config, kind.yields_to[role], labs) else labs

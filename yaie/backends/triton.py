@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from yaie.backends.attention import KernelAttention
-from yaie.backends.base import Backend, Roles, register_backend
+from yaie.backends.base import Roles, register_backend
 from yaie.backends.ops import KernelOps
 from yaie.backends.torch import TorchBackend
 from yaie.core.contracts import BatchAttention, KVPool, TransformerOps
@@ -113,12 +113,6 @@ class TritonBackend(KernelBackend):
                 param="backend",
             )
         return "in Triton's interpreter, slowly" if interpreted() else ""
-
-    @classmethod
-    def invariant(cls) -> type[Backend]:
-        from yaie.backends.invariant import InvariantBackend
-
-        return InvariantBackend
 
     @classmethod
     def in_use(cls, roles: Roles) -> Roles:
