@@ -77,8 +77,9 @@ class InvariantProducts:
         """From now on compute few rows as many."""
         self._tiles = (MANY, MANY)
 
-    def takes(self, hidden: Tensor) -> bool:
-        return hidden.dtype in (torch.float16, torch.bfloat16)
+    def takes(self, hidden: Tensor, product: PlainWeight) -> bool:
+        is_plain = isinstance(product.weight, Tensor)
+        return is_plain and hidden.dtype in (torch.float16, torch.bfloat16)
 
     def after_norm(self, x: Tensor, gain: Tensor, eps: float, product: PlainWeight) -> Tensor:
         return self._multiply(norm(x, gain, eps), product)

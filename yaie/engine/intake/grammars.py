@@ -110,8 +110,10 @@ class Grammars:
         self._compiled = lru_cache(MOST_COMPILED)(self._compile)
 
     def prepare(self) -> None:
-        """Read the vocabulary now. Without this the first constraint does, which may hold up whoever else
-        generates for a tenth of a second; what fails here fails there too, and is said to its client."""
+        """Read the vocabulary now. Else the first constraint does, and holds up whoever else generates.
+
+        What fails here fails there too, and is said to its client.
+        """
         with contextlib.suppress(InvalidRequestError):
             _ = self._vocabulary
         if self._own:
