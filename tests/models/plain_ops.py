@@ -66,7 +66,7 @@ class CountedProducts:
         self.most = 1000
         self.calls = 0
 
-    def takes(self, hidden: Tensor) -> bool:
+    def takes(self, hidden: Tensor, product: PlainWeight) -> bool:
         return len(hidden) <= self.most
 
     def after_norm(self, x: Tensor, gain: Tensor, eps: float, product: PlainWeight) -> Tensor:
