@@ -230,3 +230,17 @@ def test_a_learners_part_that_fails_in_a_step_ends_its_request(labs: Path) -> No
 def learners(labs: Path, faulty: str) -> LLMEngine:
     hand_in_faulty(labs, "structured_output", faulty)
     return LLMEngine(model="tutor", num_blocks=64, mine="structured_output")
+
+
+@pytest.mark.parametrize("most", [VOCAB, VOCAB - 1])
+def test_a_server_reads_the_vocabulary_before_a_request_needs_it(
+    engine: LLMEngine, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But for the trie of a vocabulary that takes long."""
+    monkeypatch.setattr(own_grammars, "MOST_PREPARED", most)
+    grammars = Grammars(
+        engine.tokenizer, engine.intake._vocab_size, engine.model.eos_token_ids, PARTS
+    )
+    grammars.prepare()
+    assert "_vocabulary" in vars(grammars)
+    assert ("_trie" in vars(grammars._own)) == (engine.intake._vocab_size <= most)
