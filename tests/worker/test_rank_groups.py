@@ -33,6 +33,22 @@ def met(folder: Path, **settings: Any) -> list[Groups]:
     )
 
 
+def test_the_library_counts_its_exchanges_by_process_and_ranks_meet_all_the_same() -> None:
+    pytest.importorskip("triton")
+    from yaie.worker.ranks.peer_memory import FromZero
+
+    both = torch.distributed.HashStore()
+    stores = FromZero(both), FromZero(both)
+    # Called from C++, as by the library. One process has had an engine before, with three exchanges.
+    mine, other = (torch.distributed.PrefixStore("group", store) for store in stores)
+    for number in range(2):
+        mine.set(f"memory/{number + 3}/0", f"mine {number}")
+        other.set(f"memory/{number}/1", f"other {number}")
+        mine.wait([f"memory/{number + 3}/1"])
+        assert mine.get(f"memory/{number + 3}/1") == f"other {number}".encode()
+        assert other.get(f"memory/{number}/0") == f"mine {number}".encode()
+
+
 @pytest.mark.parametrize("collectives", ["auto", "ring", "library"])
 def test_the_setting_says_what_sums_and_gathers(tmp_path: Path, collectives: Any) -> None:
     ranks = met(tmp_path, tensor_parallel=3, collectives=collectives)

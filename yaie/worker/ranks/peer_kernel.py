@@ -24,17 +24,25 @@ SEND = tl.constexpr("""{
     mov.u32 $0, 0;
 }""")
 RECEIVE = tl.constexpr("""{
-    .reg .pred early;
-    .reg .b32 low, first, high, second, stop;
+    .reg .pred early, patient;
+    .reg .b32 low, first, high, second, stop, reads, turn;
+    mov.u32 reads, 0;
     again:
     ld.volatile.global.v4.u32 {low, first, high, second}, [$1];
-    ld.volatile.global.u32 stop, [$3];
     setp.ne.u32 early, first, $2;
     @!early setp.ne.u32 early, second, $2;
-    @early setp.eq.u32 early, stop, 0;
-    @early bra again;
+    @!early bra arrived;
+    add.u32 reads, reads, 1;
+    and.b32 turn, reads, 1023;
+    setp.ne.u32 patient, turn, 0;
+    @patient bra again;
+    ld.volatile.global.u32 stop, [$3];
+    setp.eq.u32 patient, stop, 0;
+    @patient bra again;
+    arrived:
     mov.b64 $0, {low, high};
 }""")
+"""`stop` lies in the host's memory, which takes a microsecond to read: a look for 1,024 at the data."""
 
 
 @triton.jit
@@ -71,7 +79,7 @@ def one_shot_kernel(
     that calls use in turn, then who sends. A rank may write a half again when it has the others' next
     numbers: by then they have read it.
     calls: [programs] int32, this rank's, how often each program ran; a graph that is replayed counts on.
-    stop: [1] int32; when it is not 0, the kernel waits for no other rank.
+    stop: [1] int32 in the host's memory; when it is not 0, the kernel waits for no other rank.
 
     In float32, rank by rank in their order: the same bits everywhere.
     """

@@ -56,13 +56,42 @@ def open_memory(
     # Memory that one address reaches on all GPUs at once is not used here, and not asked for.
     os.environ.setdefault("TORCH_SYMM_MEM_DISABLE_MULTICAST", "1")
     name: Any = f"yaie-peers-{next(_names)}"
-    group = dist.ProcessGroup(store, rank, size)  # found by its name, for its store
+    own = FromZero(store)
+    group = dist.ProcessGroup(own, rank, size)  # found by its name, for its store
     group._set_group_name(name)
     _register_process_group(name, group)
     strides = torch.empty(shape, device="meta").stride()
     tensor = _SymmetricMemory.empty_strided_p2p(shape, strides, dtype, device, name)
     handle = _SymmetricMemory.rendezvous(tensor, name)
     return name, tensor, list(handle.buffer_ptrs)
+
+
+class FromZero(dist.Store):
+    """A store in which the keys of `name/number/rank` are numbered from 0 on.
+
+    PyTorch numbers its exchanges of addresses by process, from the first one on. A process whose second
+    engine this is would wait for ever under numbers that its new ranks never come to.
+    """
+
+    def __init__(self, store: Any) -> None:
+        super().__init__()
+        self._store = store
+        self._first: int | None = None
+
+    def set(self, key: str, value: Any) -> None:
+        self._store.set(self._own(key), value)
+
+    def get(self, key: str) -> bytes:
+        return self._store.get(self._own(key))
+
+    def wait(self, keys: list[str], *timeout: Any) -> None:
+        self._store.wait([self._own(key) for key in keys], *timeout)
+
+    def _own(self, key: str) -> str:
+        name, number, rank = key.rsplit("/", 2)
+        if self._first is None:
+            self._first = int(number)
+        return f"{name}/{int(number) - self._first}/{rank}"
 
 
 class PeerCollectives:
@@ -87,9 +116,8 @@ class PeerCollectives:
         self._buffer.zero_()
         self._addresses = torch.tensor(addresses, dtype=torch.int64, device=device)
         self._calls = torch.zeros(CAPACITY // BLOCK, dtype=torch.int32, device=device)
-        self._stop = torch.zeros(1, dtype=torch.int32, device=device)
-        self._one = torch.ones(1, dtype=torch.int32).pin_memory()
-        self._aside = torch.cuda.Stream(device)
+        # Of the host, which can write there at any time: a copy would wait behind kernels that wait.
+        self._stop = torch.zeros(1, dtype=torch.int32, pin_memory=True)
         library.all_reduce(torch.zeros(1, device=device))  # all have made room
         torch.cuda.synchronize(device)
 
@@ -105,13 +133,8 @@ class PeerCollectives:
         return self._library.all_gather(x)
 
     def abort(self) -> None:
-        """Let no kernel wait any longer, on this rank: sums mean nothing from here on.
-
-        A copy, not a kernel: those that wait may leave no room for another one.
-        """
-        with torch.cuda.stream(self._aside):
-            self._stop.copy_(self._one, non_blocking=True)
-        self._aside.synchronize()
+        """Let no kernel wait any longer, on this rank: sums mean nothing from here on."""
+        self._stop.fill_(1)
 
     def takes(self, x: Tensor) -> bool:
         """Whether a contiguous tensor is summed here rather than by the library."""
