@@ -16,6 +16,7 @@ import sys
 import tokenize
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, TypeGuard
 
@@ -73,9 +74,11 @@ def _code(path: Path, name: str) -> Iterator[Path]:
 def _meaning(file: Path) -> bytes:
     """Its content; of Python, the lines of code alone, which no version of Python reads otherwise."""
     content = file.read_bytes()
-    if file.suffix != ".py":
-        return content
-    text = content.decode("utf-8")
+    return _code_of(content.decode("utf-8")) if file.suffix == ".py" else content
+
+
+@lru_cache(maxsize=None)  # most files of figures depend on most files of code
+def _code_of(text: str) -> bytes:
     lines = ["", *text.splitlines()]
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type == tokenize.COMMENT:

@@ -10,7 +10,7 @@ from solutions.triton_ops import LayerKernels
 from tests.backends.plain_kernels import Flash, Paged
 from yaie.backends import choose_backend
 from yaie.backends import fused as fused_kernels
-from yaie.backends.attention import KernelAttention, attend_through
+from yaie.backends.attention import KernelAttention, RotateAndStore, attend_through
 from yaie.backends.fused import norm_rope_store
 from yaie.core.batch import AttentionBatch, AttentionSpec, HeadNorms, KVLayerSpec, Rotation
 from yaie.core.config import EngineConfig
@@ -119,8 +119,8 @@ def test_attention_gives_the_same_with_it_and_without(shape: str, rotary: str) -
             calls.append(arguments)
             norm_rope_store(*arguments)  # type: ignore[arg-type]
 
-        optional = {"norm_rope_store": counted} if is_fused else {}
-        attention = KernelAttention(case.pool, LayerKernels(), Flash(), Paged(), **optional)  # type: ignore[arg-type]
+        store = RotateAndStore(LayerKernels(), norm_rope_store=counted if is_fused else None)
+        attention = KernelAttention(case.pool, store, Flash(), Paged())
         tables = torch.arange(len(lens), dtype=torch.int32, device=DEVICE)[:, None]
         batch = AttentionBatch(
             lens, lens, torch.tensor([0, *lens]).cumsum(0).int().to(DEVICE),
@@ -142,9 +142,9 @@ def _weights(case: Case) -> tuple[Tensor, Tensor]:
 def test_a_learners_norm_runs_by_itself() -> None:
     backend = choose_backend(EngineConfig(backend="triton", mine="none"), DEVICE, [16])
     pool = Case(2, 2, 1, 16, torch.float32).pool
-    assert backend.make_attention(pool)._norm_rope_store is norm_rope_store  # type: ignore[attr-defined]
+    assert backend.make_attention(pool)._store._norm_rope_store is norm_rope_store  # type: ignore[attr-defined]
     backend.parts = Parts(
         [Part(part.lab, YOURS if part.lab == "triton_ops" else part.owner, part.module, "")
          for part in backend.parts.table()]
     )  # fmt: skip
-    assert backend.make_attention(pool)._norm_rope_store is None  # type: ignore[attr-defined]
+    assert backend.make_attention(pool)._store._norm_rope_store is None  # type: ignore[attr-defined]

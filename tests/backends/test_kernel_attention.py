@@ -10,7 +10,7 @@ from solutions.paged_cache import KVPool
 from solutions.radix_attention import RadixAttention
 from solutions.transformer_ops import TransformerOps
 from tests.backends.plain_kernels import Flash, Paged, Store
-from yaie.backends.attention import KernelAttention, attend_through
+from yaie.backends.attention import KernelAttention, RotateAndStore, attend_through
 from yaie.core.batch import AttentionBatch, AttentionSpec, KVLayerSpec, Rotation
 
 BLOCK, KV_HEADS, HEADS, DIM = 4, 2, 4, 8
@@ -62,9 +62,9 @@ def made(
     pool: KVPool, fused: bool = False, gathers: bool = False, worth_a_call: int = 0
 ) -> tuple[KernelAttention, Flash, Paged]:
     flash, paged = Flash(), Paged()
-    rope_and_store = _rope_and_store if fused else None
-    optional = (rope_and_store, gather if gathers else None, worth_a_call)
-    return KernelAttention(pool, Store(), flash, paged, *optional), flash, paged
+    store = RotateAndStore(Store(), _rope_and_store if fused else None)
+    optional = (gather if gathers else None, worth_a_call)
+    return KernelAttention(pool, store, flash, paged, *optional), flash, paged
 
 
 def _rope_and_store(
@@ -129,7 +129,7 @@ def test_heads_that_lie_apart_are_brought_together() -> None:
             super().store_kv(k, v, *others)
 
     pool = pool_of(batch.block_tables.numel())
-    attention = KernelAttention(pool, Strict(), Flash(), Paged())
+    attention = KernelAttention(pool, RotateAndStore(Strict()), Flash(), Paged())
     q, k, v = (x.transpose(0, 1).contiguous().transpose(0, 1) for x in inputs(6))
     got = attention.run(0, q, k, v, SPECS["plain"], attention.plan(batch))
     assert all(x.stride()[1:] == (DIM, 1) for x in seen)

@@ -13,6 +13,51 @@ from yaie.core.contracts import Attend, KVPool
 from yaie.core.contracts.kernels import FlashAttention, PagedAttention, StoreKernel
 
 
+class RotateAndStore:
+    """What happens to a layer's queries, keys and values before attention, in as few launches as the
+    kernels allow."""
+
+    def __init__(
+        self,
+        store: StoreKernel,
+        rope_and_store: Callable[..., None] | None = None,
+        norm_rope_store: Callable[..., None] | None = None,
+    ) -> None:
+        """rope_and_store: of LayerKernels; without it the rotation is applied first. norm_rope_store:
+        of `fused`; without it norms are applied first."""
+        self._store_kv = store.store_kv
+        self._rope_and_store = rope_and_store
+        self._norm_rope_store = norm_rope_store
+
+    def __call__(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        slots: Tensor,
+        rotation: Rotation | None,
+        keep_k: bool = False,
+    ) -> tuple[Tensor, Tensor]:
+        """Rotate, and store k and v [T, kv_heads, d] in the slots [T] of the pool's blocks; q and k as
+        attention needs them. keep_k: whether it reads k itself."""
+        if rotation is not None and rotation.norms is not None:
+            if self._norm_rope_store is not None and 2 * rotation.cos.shape[1] == q.shape[2]:
+                self._norm_rope_store(q, k, v, rotation, keys, values, slots, keep_k)
+                return q, k
+            q, k = rotation.norms.apply(q, k)
+            rotation = replace(rotation, norms=None)
+        if rotation is not None and self._rope_and_store is not None and not keep_k:
+            tables = (rotation.positions, rotation.cos, rotation.sin)
+            self._rope_and_store(q, k, v, *tables, keys, values, slots)
+            return q, k
+        if rotation is not None:
+            q, k = rotation.apply(q, k)
+        self._store_kv(k, v, keys, values, slots)
+        return q, k
+
+
 class KernelAttention:
     """See `yaie.core.contracts.BatchAttention`; `run` also takes the rotation along (see `Attend`)."""
 
@@ -21,25 +66,19 @@ class KernelAttention:
     def __init__(
         self,
         pool: KVPool,
-        store: StoreKernel,
+        store: RotateAndStore,
         flash: FlashAttention,
         paged: PagedAttention,
-        rope_and_store: Callable[..., None] | None = None,
         gather: Callable[[Tensor, Tensor], Tensor] | None = None,
         worth_a_call: int = 0,
-        norm_rope_store: Callable[..., None] | None = None,
         few_queries: Any = None,
     ) -> None:
-        """rope_and_store: of LayerKernels; without it the rotation is applied first. gather: of
-        MemoryKernels, if long chunks are to be gathered. worth_a_call: see `plan_calls`.
-        norm_rope_store: of `fused`; without it norms are applied first. few_queries: the module, if
-        its kernels are to attend with small chunks."""
+        """gather: of MemoryKernels, if long chunks are to be gathered. worth_a_call: see `plan_calls`.
+        few_queries: the module, if its kernels are to attend with small chunks."""
         self._pool = pool
-        self._store_kv = store.store_kv
+        self._store = store
         self._flash = flash
         self._paged = paged
-        self._rope_and_store = rope_and_store
-        self._norm_rope_store = norm_rope_store
         self._gather = gather
         self._few_queries = few_queries
         self._worth_a_call = worth_a_call
@@ -65,7 +104,7 @@ class KernelAttention:
         calls, keep_k = plan.calls, plan.has_prompts
         if spec.softcap is not None or spec.sinks is not None:
             calls, keep_k = [plan.rest] if plan.rest else [], False
-        q, k = self._store(q, k, v, keys, values, plan, rotation, keep_k)
+        q, k = self._store(q, k, v, keys, values, plan.slot_mapping, rotation, keep_k)
         outputs = [self._decode(q, keys, values, spec, plan)] if plan.decodes else []
         for call in calls:
             if isinstance(call, Chunks):
@@ -103,34 +142,6 @@ class KernelAttention:
             spec,
             max_query_len=chunks.max_query_len,
         )
-
-    def _store(
-        self,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        keys: Tensor,
-        values: Tensor,
-        plan: KernelPlan,
-        rotation: Rotation | None,
-        keep_k: bool,
-    ) -> tuple[Tensor, Tensor]:
-        """Rotate and store; q and k as attention needs them. keep_k: whether it reads k itself."""
-        slots = plan.slot_mapping
-        if rotation is not None and rotation.norms is not None:
-            if self._norm_rope_store is not None and 2 * rotation.cos.shape[1] == q.shape[2]:
-                self._norm_rope_store(q, k, v, rotation, keys, values, slots, keep_k)
-                return q, k
-            q, k = rotation.norms.apply(q, k)
-            rotation = replace(rotation, norms=None)
-        if rotation is not None and self._rope_and_store is not None and not keep_k:
-            tables = (rotation.positions, rotation.cos, rotation.sin)
-            self._rope_and_store(q, k, v, *tables, keys, values, slots)
-            return q, k
-        if rotation is not None:
-            q, k = rotation.apply(q, k)
-        self._store_kv(k, v, keys, values, slots)
-        return q, k
 
     def _gathered(
         self, q: Tensor, keys: Tensor, values: Tensor, spec: AttentionSpec, one: Gathered

@@ -102,6 +102,11 @@ class Backend(ABC):
         depends on shapes and on bounds, and nothing waits for the device."""
         return False
 
+    @property
+    def why_not_captured(self) -> str:
+        """Why it may not be, where it may not: what follows "with this backend,"."""
+        return "PyTorch computes attention or ops"
+
     def prepare(self, device: torch.device) -> None:  # noqa: B027 (most have nothing to compile)
         """Compile what the first request would otherwise wait for. Raises KernelError."""
 
@@ -170,12 +175,12 @@ class Backend(ABC):
                 f"choose a dtype from {known}",
                 param="dtype",
             )
-        widest = max((layer.head_dim for layer in layers), default=0)
-        if self.has_kernels("attention") and not self.takes_heads_of(widest):
+        sizes = [layer.head_dim for layer in layers if not self.takes_heads_of(layer.head_dim)]
+        if self.has_kernels("attention") and sizes:
             raise ConfigError(
-                f"this model's heads have {widest} dimensions, more than its config.json says, and "
-                f"the attention kernels of backend {self.name!r} take at most "
-                f"{self.largest_head_dim}: start it with --backend torch",
+                f"this model's heads have {max(sizes)} dimensions, more than its config.json says, and "
+                f"the attention kernels of backend {self.name!r} take {self.heads_taken()}: start it "
+                "with --backend torch",
                 param="backend",
             )
 
@@ -183,6 +188,11 @@ class Backend(ABC):
     def takes_heads_of(cls, dimensions: int) -> bool:
         """Whether its attention kernels take heads of this size."""
         return cls.largest_head_dim is None or dimensions <= cls.largest_head_dim
+
+    @classmethod
+    def heads_taken(cls) -> str:
+        """Which those are, in words, of a backend that does not take all."""
+        return f"at most {cls.largest_head_dim}"
 
 
 _REGISTRY: dict[str, type[Backend]] = {}

@@ -7,6 +7,8 @@
     memory       (paged_cache)      (triton_ops stores)       cuda_memory_ops
     sampler      sampler            triton_sampling           triton_sampling on a GPU, else sampler
 
+Backend `flashinfer` is Triton's, with attention of that library, which has no lab.
+
 Backend `cpu` is PyTorch's, with attention in C++ and, unless lab 2 is the learner's, norms. It is what
 `auto` takes on a CPU, unless something stands against it (`_why_pytorch`).
 
@@ -20,7 +22,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from yaie.backends import cuda, triton  # noqa: F401  (importing registers them)
+from yaie.backends import cuda, flashinfer, triton  # noqa: F401  (importing registers them)
 from yaie.backends.base import PLAIN, Backend, Roles, name_of, registered_backends
 from yaie.backends.cpu import build
 from yaie.backends.cpu.backend import CpuBackend
@@ -152,16 +154,16 @@ def _fits(
 ) -> bool:
     """Whether the attention kernels take a model's heads. Raises ConfigError if they do not, and backend
     or kernels were asked for by name."""
-    widest = max(head_dims, default=0)
-    if kind.takes_heads_of(widest):
+    refused = [size for size in head_dims if not kind.takes_heads_of(size)]
+    if not refused:
         return True
     named = sorted(named_labs(config.mine).intersection(kernels["attention"]))
     if config.backend == "auto" and not named:
         return False
     fix = f"leave {named[0]} out of mine" if named else "leave the backend to auto"
     raise ConfigError(
-        f"this model's heads have {widest} dimensions and the attention kernels of backend "
-        f"{kind.name!r} take at most {kind.largest_head_dim}: {fix}",
+        f"this model's heads have {max(refused)} dimensions and the attention kernels of backend "
+        f"{kind.name!r} take {kind.heads_taken()}: {fix}",
         param="mine" if named else "backend",
     )
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch import Tensor
 
-from yaie.backends.attention import KernelAttention
+from yaie.backends.attention import KernelAttention, RotateAndStore
 from yaie.backends.base import Roles, register_backend
 from yaie.backends.ops import KernelOps
 from yaie.backends.torch import TorchBackend
@@ -47,18 +47,19 @@ class KernelBackend(TorchBackend):
         if not self.has_kernels("attention"):
             return super().make_attention(pool)
         flash, paged = (self.parts[lab] for lab in self.roles["attention"])
-        fused = self._layer_kernels().rope_and_store if self.has_kernels("ops") else None
         return KernelAttention(
             pool,
-            self._store_kernel(),
+            self._rotate_and_store(),
             flash.FlashAttention(),
             paged.PagedAttention(),
-            fused,
             self._gather(),
             self.worth_a_call,
-            self._norm_rope_store(),
             self._few_queries(),
         )
+
+    def _rotate_and_store(self) -> RotateAndStore:
+        fused = self._layer_kernels().rope_and_store if self.has_kernels("ops") else None
+        return RotateAndStore(self._store_kernel(), fused, self._norm_rope_store())
 
     def _layer_kernels(self) -> LayerKernels:
         (lab,) = self.roles["ops"]

@@ -35,10 +35,11 @@ class EngineConfig:
         "million weights and more in bfloat16 where the CPU has instructions for it.",
     )
     device: Literal["auto", "cpu", "cuda"] = setting("auto", "Where the model runs.")
-    backend: Literal["auto", "cpu", "torch", "triton", "cuda"] = setting(
+    backend: Literal["auto", "cpu", "torch", "triton", "cuda", "flashinfer"] = setting(
         "auto",
         "What the kernels are written in; auto is triton on a GPU and cpu on a CPU: C++, compiled at "
-        "the first start, or torch without a compiler.",
+        "the first start, or torch without a compiler. flashinfer is triton with that library's "
+        "attention.",
     )
     kv_dtype: Literal["auto", "int8"] = setting(
         "auto",

@@ -52,8 +52,7 @@ def padded_steps(config: EngineConfig, backend: Backend, worker: Worker) -> Padd
     if config.deterministic and backend.invariant_products is None:
         return _refused(config, "deterministic steps are not padded")
     if not backend.may_be_captured:
-        language = "C++" if backend.name == "cpu" else "PyTorch"
-        why = f"with backend {backend.name!r}, {language} computes attention or ops"
+        why = f"with backend {backend.name!r}, {backend.why_not_captured}"
         return _refused(config, why, _how_to_capture(backend, on_gpu))
     budget = config.step_tokens(worker.device.type)
     drafts = config.speculate != "off"
@@ -74,7 +73,7 @@ def padded_steps(config: EngineConfig, backend: Backend, worker: Worker) -> Padd
 def _how_to_capture(backend: Backend, on_gpu: bool) -> str:
     """The setting with which kernels compute the whole step. It is "" if there is none: the backend has
     kernels already, but `mine` names parts in PyTorch, or the model's heads are too wide for them."""
-    if backend.name not in ("torch", "cpu"):
+    if backend.name not in ("torch", "cpu", "flashinfer"):
         return ""
     where = "" if on_gpu else " (on a CPU with TRITON_INTERPRET=1 in the environment)"
     return f"Add --backend triton{where}, or leave graphs to auto."

@@ -37,6 +37,10 @@ class CpuBackend(TorchBackend):
             )
         return "attention and norms in C++, compiled for this processor"
 
+    @property
+    def why_not_captured(self) -> str:
+        return "C++ computes attention or ops"
+
     def prepare(self, device: torch.device) -> None:
         library()
 

@@ -10,15 +10,13 @@ It costs prefill its reuse: the keys of a chunk are read once for each of its qu
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from yaie.backends.attention import KernelAttention, rows_in_one_piece
+from yaie.backends.attention import RotateAndStore, rows_in_one_piece
 from yaie.core.batch import AttentionBatch, AttentionSpec, Rotation
 from yaie.core.contracts import KVPool
-from yaie.core.contracts.kernels import StoreKernel
 
 SPLITS = 16
 """Parts of a sequence's keys: with eight key heads they fill a GPU from one sequence on."""
@@ -38,26 +36,19 @@ class QueryPlan:
     seq_lens: Tensor
 
 
-class InvariantAttention(KernelAttention):
+class InvariantAttention:
     """See `KernelAttention`."""
 
-    def __init__(
-        self,
-        pool: KVPool,
-        store: StoreKernel,
-        attend: AttendAlone,
-        rope_and_store: Callable[..., None],
-        norm_rope_store: Callable[..., None],
-    ) -> None:
+    takes_rotation = True
+
+    def __init__(self, pool: KVPool, store: RotateAndStore, attend: AttendAlone) -> None:
         """attend: of one query a sequence, as lab 11's `decode`, with parts and tile chosen."""
-        unused: Any = None
-        super().__init__(
-            pool, store, unused, unused, rope_and_store, norm_rope_store=norm_rope_store
-        )
+        self._pool = pool
+        self._store = store
         self._attend = attend
 
-    def plan(self, batch: AttentionBatch) -> Any:
-        """A `QueryPlan`."""
+    def plan(self, batch: AttentionBatch) -> QueryPlan:
+        """Which keys each query sees."""
         num_tokens, num_seqs = len(batch.positions), len(batch.query_lens)
         if num_tokens == num_seqs and max(batch.query_lens, default=1) == 1:
             return QueryPlan(batch.slot_mapping, batch.block_tables, batch.seq_lens)
@@ -77,13 +68,13 @@ class InvariantAttention(KernelAttention):
         k: Tensor,
         v: Tensor,
         spec: AttentionSpec,
-        plan: Any,
+        plan: QueryPlan,
         rotation: Rotation | None = None,
     ) -> Tensor:
         """See `KernelAttention.run`."""
         keys, values = self._pool.blocks(layer)
         q, k, v = rows_in_one_piece(q), rows_in_one_piece(k), rows_in_one_piece(v)
-        q, k = self._store(q, k, v, keys, values, plan, rotation, False)
+        q, k = self._store(q, k, v, keys, values, plan.slot_mapping, rotation)
         outputs = [
             self._attend(some, keys, values, tables, lens, spec)
             for some, tables, lens in zip(

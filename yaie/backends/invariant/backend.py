@@ -4,6 +4,7 @@ from functools import partial
 
 import torch
 
+from yaie.backends.attention import RotateAndStore
 from yaie.backends.base import PLAIN, Roles
 from yaie.backends.invariant.attention import SPLITS, InvariantAttention
 from yaie.backends.invariant.ops import InvariantOps
@@ -52,13 +53,9 @@ class InvariantBackend(TritonBackend):
             config = configs.decode_config(q.shape[2], q.dtype, rows)
             return decode(q, keys, values, tables, lens, spec, SPLITS, config)
 
-        return InvariantAttention(
-            pool,
-            self._store_kernel(),
-            attend,
-            self._layer_kernels().rope_and_store,
-            partial(norm_rope_store, fixed=True),
-        )
+        fused = self._layer_kernels().rope_and_store
+        store = RotateAndStore(self._store_kernel(), fused, partial(norm_rope_store, fixed=True))
+        return InvariantAttention(pool, store, attend)
 
     def make_sampler(self) -> Sampler:
         return TiledSampler(super().make_sampler())
