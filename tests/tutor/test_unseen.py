@@ -1,15 +1,11 @@
 """The 200 unseen questions stay unseen, and their judge tells right answers from wrong ones."""
 
 import re
-from collections import Counter, defaultdict
-from functools import cache
+from collections import Counter
 from typing import Any
 
-from yaie.tutor.dialogues import dialogues
+from tests.tutor.overlap import MOST, most_shared, sample, written_questions
 from yaie.tutor.evaluate import Answer
-from yaie.tutor.glossary import load_knowledge, load_phrasings
-from yaie.tutor.polar import Pair
-from yaie.tutor.templates import expand, normalise, parse
 from yaie.tutor.tool_use import reserved_names
 from yaie.tutor.unseen import (
     KINDS,
@@ -21,56 +17,6 @@ from yaie.tutor.unseen import (
     tool_schema,
     unseen_questions,
 )
-from yaie.tutor.wider import load_wider
-
-GRAM = 4
-"""Words in a row that count as common to two questions."""
-MOST = 0.8
-"""Share of an unseen question's grams that one training question may have."""
-MANY = 3000
-"""Expansions of a template beyond which it is sampled by the conversations alone."""
-
-
-@cache
-def sample() -> list[list[dict[str, Any]]]:
-    """Of the training text. Not written at import, which every worker of a test run does."""
-    return list(dialogues(seed=11, count=4000))
-
-
-def grams(text: str) -> set[tuple[str, ...]]:
-    words = text.split()
-    rows = [tuple(words[i : i + GRAM]) for i in range(len(words) - GRAM + 1)]
-    return set(rows) or {tuple(words)}
-
-
-def said_by(pair: Pair) -> list[str]:
-    """What a pair says before a frame and a typist change it."""
-    rows = [pair.question(True), pair.question(False)]
-    if pair.is_sentence:
-        rows += [pair.sentence(True), pair.sentence(False), pair.sentence(True, denied=True)]
-    return rows
-
-
-def written_questions() -> set[str]:
-    """Normal forms of what whole questions can say, and of what was said in a sample."""
-    wider = load_wider()
-    rows = [row for faq in load_knowledge().faqs for row in faq.ask]
-    rows += [row for entry in wider.situations for row in (*entry.ask, *entry.later)]
-    rows += [row for claim in wider.claims for row in (*claim.yes, *claim.no)]
-    pairs = [pair for claim in wider.claims for pair in claim.pairs]
-    pairs += [pair for claim in wider.claims for ways in claim.relations for pair in ways]
-    rows += [row for pair in pairs for row in said_by(pair)]
-    rows += [row for tool in load_phrasings("tools")["tool"] for row in tool["ask"]]
-    texts = set()
-    for row in rows:
-        count = 1
-        for alternatives in parse(row):
-            count *= len(alternatives)
-        if count <= MANY:
-            texts |= {normalise(text) for text in expand(row)}
-    return texts | {
-        normalise(m["content"]) for talk in sample() for m in talk if m["role"] == "user"
-    }
 
 
 def test_there_are_two_hundred_of_all_kinds() -> None:
@@ -90,18 +36,9 @@ def test_training_cannot_produce_an_unseen_question() -> None:
 
 
 def test_no_training_question_has_most_of_an_unseen_one() -> None:
-    by_gram = defaultdict(list)
-    for text in written_questions():
-        for gram in grams(text):
-            by_gram[gram].append(text)
-    worst: dict[str, float] = {}
-    for text in reserved_questions():
-        wanted = grams(text)
-        shared = Counter(other for gram in wanted for other in by_gram[gram])
-        worst[text] = max(shared.values(), default=0) / len(wanted)
-    long = {text: share for text, share in worst.items() if len(text.split()) > GRAM}
-    assert {text: share for text, share in long.items() if share > MOST} == {}
-    assert sum(long.values()) / len(long) < 0.25
+    worst = most_shared(reserved_questions(), written_questions())
+    assert {text: share for text, share in worst.items() if share > MOST} == {}
+    assert sum(worst.values()) / len(worst) < 0.25
 
 
 def test_no_offered_tool_has_the_name_of_an_unseen_one() -> None:

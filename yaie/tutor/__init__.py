@@ -5,6 +5,7 @@
     dialogues    turns both into conversations, `corpus` turns those into packed token windows
     train        trains tokenizer and model;  `evaluate` measures them and writes the model card
     weights/     the result, in Hugging Face layout
+    retrain      trains further, chooses among the results and distils, in one go
     distill      trains what guesses at its tokens from it: a draft model, and an MTP head
 
 Importing this package imports nothing heavy: the engine only needs `TUTOR_PATH`.

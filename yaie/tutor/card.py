@@ -172,6 +172,7 @@ def write_card(weights: Path, result: dict[str, Any]) -> None:
     stages: list[dict[str, Any]] = logs["stages"]
     log = stages[-1]
     curve = log["loss_curve"]
+    logged = [0, *(entry["step"] for entry in curve)]
     card = _CARD.format(
         millions=round(log["parameters"] / 1e6, 1),
         layers=config["num_hidden_layers"],
@@ -192,7 +193,7 @@ def write_card(weights: Path, result: dict[str, Any]) -> None:
         verdict=_verdict(result["unseen"]),
         seconds=sum(stage["training_seconds"] for stage in stages),
         device=log["device"],
-        last_steps=curve[-1]["step"] - curve[-2]["step"],
+        last_steps=logged[-1] - logged[-2],
         loss=curve[-1]["loss"],
         rows=_rows(result),
     )

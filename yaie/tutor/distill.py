@@ -95,6 +95,9 @@ class Distiller(Trainer):
     def _regulariser(self) -> None:
         return None  # the teacher's whole distribution is more than a student can learn by heart
 
+    def _keep(self, done: float) -> None:
+        """A student is written when it is done."""
+
     def pairs(self, tokens: Tensor, learn: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         """tokens [batch, length] int64, learn [batch, length] bool."""
         raise NotImplementedError

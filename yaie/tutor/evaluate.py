@@ -7,6 +7,7 @@ from it, the model card.
 
 import argparse
 import json
+import sys
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -47,7 +48,9 @@ class Answer:
 class Tutor:
     """The saved weights behind one method: greedy answers to a batch of conversations."""
 
-    def __init__(self, weights: Path, device: str = "cpu") -> None:
+    def __init__(self, weights: Path, device: str = "cpu", batch: int = BATCH) -> None:
+        """batch: conversations that are answered at a time; a GPU wants hundreds."""
+        self.batch = batch
         self.tokenizer = AutoTokenizer.from_pretrained(weights, padding_side="left")
         self.model = AutoModelForCausalLM.from_pretrained(weights, dtype=torch.float32)
         self.model.to(device).eval()
@@ -71,9 +74,9 @@ class Tutor:
         ]
         by_length = sorted(range(len(prompts)), key=lambda index: len(prompts[index]))
         answers: dict[int, Answer] = {}
-        starts = range(0, len(prompts), BATCH)
-        for start in track(starts, title, transient=True):
-            chosen = by_length[start : start + BATCH]
+        starts = range(0, len(prompts), self.batch)
+        for start in track(starts, title, transient=True, disable=not sys.stdout.isatty()):
+            chosen = by_length[start : start + self.batch]
             texts = [prompts[index] for index in chosen]
             answers.update(zip(chosen, self._answer_batch(texts), strict=True))
         return [answers[index] for index in range(len(prompts))]

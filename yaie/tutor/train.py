@@ -6,6 +6,9 @@ Hugging Face layout with `training_log.json`, the loss curve, beside them.
 `--init FOLDER` goes on from the weights in a folder, with their tokenizer. `--seconds N` trains for
 N seconds in all instead of a number of steps, on conversations that are written meanwhile; the
 learning rate's cosine is planned for the time that is left when training begins.
+
+`--keep N` also writes what it has after N equal parts of the training but the last, and, before a mean
+is taken, at its end: to `kept-1`, ... and `last` in the folder.
 """
 
 import argparse
@@ -19,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import save_file
 from tokenizers import Tokenizer
 from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM
 
@@ -119,6 +123,7 @@ class Trainer:
         self.body = torch.compile(model.model) if compiled else model.model
         self.optimizer = optimizer_of(model, args.weight_decay)
         self.curve: list[dict[str, float]] = []
+        self.kept = 0
         if compiled:
             self._warm_up()
 
@@ -171,16 +176,34 @@ class Trainer:
             self.optimizer.zero_grad(set_to_none=True)
             if self.regulariser is not None:
                 self.regulariser.after_step(done)
+            self._keep(done)
             step += 1
             if step % LOG_EVERY == 0:
                 # Reading the loss waits for the device, so it happens once per log entry only.
                 mean, running = running.item() / LOG_EVERY, torch.zeros_like(running)
                 self._log(step, mean, time.perf_counter() - start)
 
+    def _keep(self, done: float) -> None:
+        """Write the weights if another part of the training is over."""
+        if self.kept < self.args.keep - 1 and done >= (self.kept + 1) / self.args.keep:
+            self.kept += 1
+            keep(self.model, self.args.out / f"kept-{self.kept}")
+
     def _log(self, step: int, loss: float, seconds: float) -> None:
         self.curve.append({"step": step, "loss": round(loss, 5), "seconds": round(seconds, 1)})
         if step % (LOG_EVERY * 4) == 0:
             print(f"step {step}: loss {loss:.4f}, {seconds:.0f} s", flush=True)
+
+
+def keep(model: LlamaForCausalLM, out: Path) -> None:
+    """Write the weights as they are, rounded to bfloat16; the model stays on its device."""
+    out.mkdir(parents=True, exist_ok=True)
+    # Of tensors that are tied, the parameters name the first, as `save_pretrained` does.
+    rounded = {
+        name: weight.detach().to("cpu", torch.bfloat16).contiguous()
+        for name, weight in model.named_parameters()
+    }
+    save_file(rounded, out / "model.safetensors", {"format": "pt"})
 
 
 def save(model: LlamaForCausalLM, out: Path) -> None:
@@ -213,6 +236,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--dropout", type=float, default=0.0, help="share dropped, at first")
     parser.add_argument("--first-word", type=float, default=1.0, help="what it counts in the loss")
     parser.add_argument("--mean", action="store_true", help="write the mean of the last weights")
+    parser.add_argument("--keep", type=int, default=0, help="also write weights, N times in all")
     parser.add_argument(
         "--systems", type=float, default=1.0, help="how many of the usual system messages, 0 to 1"
     )
@@ -270,6 +294,8 @@ def main(argv: list[str] | None = None) -> None:
         print(f"training begins after {time.perf_counter() - start:.0f} s", flush=True)
         steps = trainer.fit(data, deadline)
         shards = args.shards if deadline is None else stream.taken
+    if args.keep:
+        keep(model, args.out / "last")
     if args.mean and trainer.regulariser is not None:
         trainer.regulariser.use_mean()
     save(model, args.out)

@@ -1,9 +1,13 @@
-"""The 200 unseen questions of `phrasings/unseen.toml`, and who answers them right."""
+"""The 200 unseen questions of `phrasings/unseen.toml`, and who answers them right.
+
+Those of `phrasings/validation.toml` have the same form. They choose among weights (`retrain.py`), so
+that the unseen ones are asked only once.
+"""
 
 import json
 import re
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from yaie.tutor.glossary import Facts, load_phrasings, mentions
@@ -35,13 +39,13 @@ class Unseen:
     answers: list[str] = field(default_factory=list, compare=False)
 
 
-@lru_cache(maxsize=1)
-def unseen_questions() -> tuple[Unseen, ...]:
-    """All of them, in the order of the file."""
-    tables = load_phrasings("unseen")
+@cache
+def read_questions(name: str) -> tuple[Unseen, ...]:
+    """All of a file of `phrasings/`, in its order; a file need not have every kind."""
+    tables = load_phrasings(name)
     questions = []
     for kind in KINDS:
-        for table in tables[kind]["questions"]:
+        for table in tables.get(kind, {"questions": []})["questions"]:
             ask = table["ask"]
             call = table.get("call")
             questions.append(
@@ -58,23 +62,38 @@ def unseen_questions() -> tuple[Unseen, ...]:
     return tuple(questions)
 
 
-@lru_cache(maxsize=1)
-def reserved_questions() -> frozenset[str]:
-    """Normal forms that no conversation of the training may have.
+def unseen_questions() -> tuple[Unseen, ...]:
+    """The 200."""
+    return read_questions("unseen")
+
+
+def validation_questions() -> tuple[Unseen, ...]:
+    """Those that choose among weights; none is beside tools."""
+    return read_questions("validation")
+
+
+@cache
+def reserved_questions(name: str = "unseen") -> frozenset[str]:
+    """Normal forms of that file's questions that no conversation of the training may have.
 
     Left out are short follow-ups, and what is asked beside tools that it does not need, such as "hello".
     """
     return frozenset(
         normalise(question.turns[-1])
-        for question in unseen_questions()
+        for question in read_questions(name)
         if (question.kind != "follow_up" or len(question.turns[-1].split()) > _GENERAL)
         and (question.kind != "tool" or question.call is not None)
     )
 
 
+@cache
+def _all_reserved() -> frozenset[str]:
+    return reserved_questions() | reserved_questions("validation")
+
+
 def is_reserved(message: "Message") -> bool:
-    """Whether a person asks an unseen question in this message."""
-    return message["role"] == "user" and normalise(message["content"]) in reserved_questions()
+    """Whether a person asks an unseen question in this message, or one of the validation."""
+    return message["role"] == "user" and normalise(message["content"]) in _all_reserved()
 
 
 def tool_schema(name: str) -> dict[str, Any]:
@@ -152,15 +171,18 @@ def ask_all(tutor: "Tutor", questions: tuple[Unseen, ...]) -> list[list[str]]:
     return [[m["content"] for m in talk if m["role"] == "assistant"] for talk in talks]
 
 
-def judge_unseen(tutor: "Tutor") -> dict[str, Any]:
-    """Shares of right answers, in all and by kind, and every wrong one."""
-    questions = unseen_questions()
+def judge_unseen(tutor: "Tutor", questions: tuple[Unseen, ...] = ()) -> dict[str, Any]:
+    """Shares of right answers, in all and by kind, and every wrong one.
+
+    questions: the unseen ones if there are none.
+    """
+    questions = questions or unseen_questions()
     answered = ask_all(tutor, questions)
     right = [is_right(q, answers) for q, answers in zip(questions, answered, strict=True)]
     by_kind = {
         kind: round(sum(ok for q, ok in zip(questions, right, strict=True) if q.kind == kind)
                     / sum(q.kind == kind for q in questions), 4)
-        for kind in KINDS
+        for kind in KINDS if any(q.kind == kind for q in questions)
     }  # fmt: skip
     return {
         "questions": len(questions),
