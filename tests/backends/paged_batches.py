@@ -88,4 +88,5 @@ def assert_attends(
 ) -> None:
     out = attention.run(0, layers.q, layers.k, layers.v, spec, attention.plan(batch))
     expected = naive(layers.q, *layers.pool.blocks(0), batch, spec)
-    torch.testing.assert_close(out.double().cpu(), expected, rtol=0, atol=tolerance)
+    # Relative too: a number from 2 to 4 in bfloat16 is rounded by up to 2 ** -7 all by itself.
+    torch.testing.assert_close(out.double().cpu(), expected, rtol=tolerance, atol=tolerance)
