@@ -28,14 +28,21 @@ class Wire(h11.Connection):
     goes on. Nothing changes in its state: such a piece leaves it where it was.
     """
 
+    @property
+    def is_chunked(self) -> bool:
+        """Whether such a body is being sent."""
+        return type(self._writer) is ChunkedWriter and self.our_state is h11.SEND_BODY
+
     def send(self, event: h11.Event) -> bytes | None:  # type: ignore[override]
-        if (
-            type(event) is h11.Data
-            and type(self._writer) is ChunkedWriter
-            and self.our_state is h11.SEND_BODY
-        ):
-            return b"%x\r\n%b\r\n" % (len(event.data), event.data) if event.data else b""
+        if type(event) is h11.Data and self.is_chunked:
+            return chunk(bytes(event.data)) if event.data else b""
         return super().send(event)
+
+
+def chunk(piece: bytes) -> bytes:
+    """A piece of a body of unknown length as it goes over the wire (RFC 9112, 7.1). Not for an empty
+    one, which would be the end."""
+    return b"%x\r\n%b\r\n" % (len(piece), piece)
 
 
 def connection_class(
