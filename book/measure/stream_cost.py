@@ -51,8 +51,8 @@ from yaie.server.run import run_server
 from yaie.server.settings import ServerSettings
 
 OUT = Path(__file__).parents[1] / "evidence/stream_cost.json"
-ROUNDS = 7
-CASES = ((64, 0.016, 60), (256, 0.08, 30))
+ROUNDS = 5
+CASES = ((64, 0.016, 60), (256, 0.05, 24))
 """Streams, seconds between two steps, steps that are measured."""
 AROUND = 5
 """Steps before the measured ones, in which streams begin, and after them, in which they end."""
@@ -113,7 +113,7 @@ class Metronome:
         ]
         for number, step in enumerate(steps):
             # By then the loop is through with the step before, and at first with all streams' beginning.
-            time.sleep(self._pause if number else 1.0)
+            time.sleep(self._pause if number else 0.5)
             if number == AROUND:
                 self.seconds = -time.clock_gettime(self.clock)
             if number == AROUND + self._steps:

@@ -1,5 +1,7 @@
 """What `Direct` writes, and what it leaves to the reply."""
 
+from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ from yaie.core.params import SamplingParams
 from yaie.core.request import FinishReason
 from yaie.parts import load_parts
 from yaie.server.extras.direct import Direct
+from yaie.server.extras.reasoning import FORMATS, Reasoning
 
 API = load_parts("none")["api_server"]
 REPLIES = (API.ChatReply, API.TextReply)
@@ -40,11 +43,15 @@ def output(text: str, count: int = 1, request_id: str = "a", **more: Any) -> Req
 class Streamed:
     """A streamed reply with its wire, and a twin that takes everything the usual way."""
 
-    def __init__(self, make: Any = API.ChatReply, model: str = "m", **options: Any) -> None:
+    def __init__(
+        self, make: Any = API.ChatReply, model: str = "m", extend: Any = None, **options: Any
+    ) -> None:
         requests = [Submitted(name, [1, 2, 3], SamplingParams(n=2)) for name in "ab"]
         self.wire: Any = Wire()
         self.plain, self.twin = (make(model, requests, **options) for _ in range(2))
         self.twin.id, self.twin._created = self.plain.id, self.plain._created
+        if extend is not None:
+            self.plain, self.twin = extend(self.plain), extend(self.twin)
         self.reply = Direct(self.plain, API.event, self.wire)
 
     def send(self, given: RequestOutput) -> bytes:
@@ -69,6 +76,49 @@ def test_any_text_is_written_as_the_reply_would_have_it(
         assert streamed.reply.take(output(text))
         assert streamed.wire.written[-1:] == [streamed.usual(output(text))] if text else True
     assert len(streamed.wire.written) == 2 + sum(map(bool, texts))
+
+
+THOUGHTS = ("<think>", "</think>", "</th", "a", " b", "\n\n", "")
+
+
+class Ascii:
+    """A tokenizer whose tokens are pieces of text, by number."""
+
+    def decode_all(self, ids: Sequence[int]) -> str:
+        return ""
+
+    def token_bytes(self, token_id: int) -> bytes:
+        return THOUGHTS[token_id].encode()
+
+
+@pytest.mark.parametrize("fields", [{}, {"include_reasoning": False}, {"stream_reasoning": False}])
+@given(ids=st.lists(st.sampled_from(range(len(THOUGHTS))), min_size=1), late=st.integers(0, 2))
+def test_behind_reasoning_too_the_bytes_are_the_same_and_the_counts(
+    fields: dict[str, Any], ids: list[int], late: int
+) -> None:
+    """late: by how many tokens the text lags behind."""
+    streamed = Streamed(extend=lambda reply: with_reasoning(reply, fields))
+    ids = [0, 3, 1, 4, *ids, 4, 4]  # at the end content is plain, whatever came before
+    told, expected = b"", b""
+    for count in range(1, len(ids) + 1):
+        text = THOUGHTS[ids[count - 1 - late]] if count > late else ""
+        given_ids = ids[count - 1 : count]
+        expected += streamed.usual(RequestOutput("a", text, given_ids, num_output_tokens=count))
+        given = RequestOutput("a", text, given_ids, num_output_tokens=count)
+        if streamed.reply.take(given):
+            told += b"".join(streamed.wire.written)
+            streamed.wire.written.clear()
+        else:
+            streamed.wire.last = b"".join(map(API.event, streamed.reply.chunks(given)))
+            told += streamed.wire.last
+        assert streamed.reply.usage() == streamed.twin.usage()
+    assert told == expected
+    assert streamed.reply._frames or late
+
+
+def with_reasoning(reply: Any, fields: dict[str, Any]) -> Reasoning:
+    body = SimpleNamespace(**{"include_reasoning": None, "stream_reasoning": None, **fields})
+    return Reasoning(reply, reply, FORMATS["think"], body, Ascii())
 
 
 def test_each_choice_is_learned_for_itself() -> None:

@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import RequestResponseCycle
 
-from yaie.server.connections import Wire, chunk
+from yaie.server.wire import Wire, chunk
 
 KNOWN = ("conn", "flow", "transport", "disconnected", "response_started", "response_complete")
 """What is used of a `RequestResponseCycle`."""

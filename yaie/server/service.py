@@ -118,9 +118,9 @@ class Service:
         tool_format = self.tool_format if getattr(body, "may_call_tools", False) else None
         extended = extend(reply, body, self.engine.tokenizer, tool_format, self.reasoning)
         writer = current.get()
-        if extended is not reply or not body.stream or self._event is None or writer is None:
+        if not body.stream or self._event is None or writer is None:
             return extended
-        direct = Direct(reply, self._event, writer)
+        direct = Direct(extended, self._event, writer)
         self.engine.divert(reply.requests[0].request_id, direct.take)
         return direct
 

@@ -25,7 +25,7 @@ _MARK = "\0"
 
 
 class Direct(Wrapper):
-    """Around a plain reply, whose chunks it passes on: `take` writes the same bytes."""
+    """Around a reply, whose chunks it passes on: `take` writes the same bytes, of what is plain."""
 
     def __init__(self, reply: Reply, event: Callable[[Json], bytes], writer: PieceWriter) -> None:
         """event: how the part in use writes a chunk."""
@@ -49,8 +49,8 @@ class Direct(Wrapper):
             self._look_at(output, chunk)
 
     def take(self, output: RequestOutput) -> bool:
-        """Write an output's piece; False if it has to go the usual way. The stream's task waits for it,
-        and has sent all that came before."""
+        """Write an output's piece; False if it has to go the usual way. To be called while the stream's
+        task waits for an output, and has sent all that came before."""
         frame = self._frames.get(output.request_id)
         if frame is None or output.finish_reason is not None:
             return False
@@ -81,6 +81,8 @@ class Direct(Wrapper):
 
     def _look_at(self, output: RequestOutput, chunk: Json) -> None:
         """Learn from the last chunk of an output what stands around its text."""
+        if isinstance(self._reply, Wrapper) and not self._reply.passes(output):
+            return
         self._shown = self._event(chunk)
         if not output.text or output.finish_reason is not None:
             return
