@@ -15,7 +15,7 @@ import multiprocessing
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from itertools import count
 from multiprocessing.connection import Connection
@@ -57,20 +57,21 @@ CASES = ((64, 0.016, 60), (256, 0.05, 24))
 AROUND = 5
 """Steps before the measured ones, in which streams begin, and after them, in which they end."""
 WORD = " token"
-WAYS = ("through ASGI", "at once", "the system")
+WAYS = ("asgi", "direct", "system")
 
 
 class Metronome:
     """A `Driver` whose engine gives each stream a token a step. The steps begin once all have come.
 
-    clock: of the thread whose time is measured. done: set after the last step. seconds: what the
-    measured steps cost that thread.
+    clock: of the thread whose time is measured. is_idle: whether what came before has been sent. done:
+    set after the last step. seconds: what the measured steps cost that thread.
     """
 
     def __init__(self, facts: EngineFacts, tokenizer: Tokenizer) -> None:
         self.telemetry = Telemetry()
         self.is_alive = False
         self.clock = 0
+        self.is_idle: Callable[[], bool] = lambda: True
         self.done = threading.Event()
         self.seconds = 0.0
         self._facts, self._tokenizer = facts, tokenizer
@@ -112,8 +113,9 @@ class Metronome:
             Stepped([self._output(name, 1 + n, last) for name in self._ids]) for n in range(last)
         ]
         for number, step in enumerate(steps):
-            # By then the loop is through with the step before, and at first with all streams' beginning.
-            time.sleep(self._pause if number else 0.5)
+            time.sleep(self._pause)
+            while not self.is_idle():
+                time.sleep(0.001)
             if number == AROUND:
                 self.seconds = -time.clock_gettime(self.clock)
             if number == AROUND + self._steps:
@@ -139,11 +141,11 @@ def main() -> None:
             size = 0
             for number in range(-1, ROUNDS):  # the one before warms up
                 for way in WAYS:
-                    if way == "the system":
+                    if way == "system":
                         cost = of_system(ours, streams, pause, steps, size)
                     else:
                         metronome.set_up(streams, pause, steps)
-                        direct = way == "at once"
+                        direct = way == "direct"
                         cost, size = of_server(ours, url, metronome, streams, steps, direct=direct)
                     print(number, streams, way, f"{cost:.1f}", flush=True)
                     if number >= 0:
@@ -173,6 +175,8 @@ def serving() -> Iterator[tuple[str, Metronome]]:
     metronome = Metronome(engine.facts, engine.tokenizer)
     settings = ServerSettings(max_concurrent_requests=1024)
     background = AsyncEngine(lambda: engine, make_driver=lambda load, timeout: metronome)
+    streams = background._streams._streams
+    metronome.is_idle = lambda: all(stream._is_awaited for stream in list(streams.values()))
     app = create_app(background, load_parts("none")["api_server"], settings)
     listener = listen("127.0.0.1", 0)
     loop, ready = asyncio.new_event_loop(), threading.Event()

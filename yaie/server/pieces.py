@@ -1,26 +1,30 @@
 """Writes pieces of a streamed answer to its connection at once, past ASGI and the task that streams it.
 
 A token of a stream is a turn of the stream's task, a message that passes all middleware, and h11's look
-at it: together several times what the token's JSON and its packet take. None of them changes such a
-message. This file is the only one that knows uvicorn's insides. Where they are not as it expects, there
-is no writer, and everything goes through ASGI.
+at it: together several times what the token's JSON and its packet take. The middleware of this server
+looks at the beginning of a response alone. One that changes bodies or holds them back is noticed
+(`follows`); one that only counted them would have to be told here.
+
+This file is the only one that knows uvicorn's insides. Where they are not as it expects, there is no
+writer, and everything goes through ASGI.
 """
 
 from contextvars import ContextVar
+from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
-from uvicorn.protocols.http.h11_impl import RequestResponseCycle
 
 from yaie.server.wire import Wire, chunk
 
 KNOWN = ("conn", "flow", "transport", "disconnected", "response_started", "response_complete")
-"""What is used of a `RequestResponseCycle`."""
+"""What is used of the object whose method uvicorn's `send` is."""
 
 
 class PieceWriter:
     """Writes to the connection of one response whose length is not known, between two ASGI messages."""
 
-    def __init__(self, cycle: RequestResponseCycle, wire: Wire) -> None:
+    def __init__(self, cycle: Any, wire: Wire) -> None:
+        """cycle: uvicorn's `RequestResponseCycle`, which sends this response."""
         self._cycle, self._wire = cycle, wire
         self._flow, self._transport = cycle.flow, cycle.transport
         self._last = b""
@@ -28,14 +32,13 @@ class PieceWriter:
     @classmethod
     def of(cls, send: Send) -> "PieceWriter | None":
         """The writer beside a server's `send`; None unless it is that of the uvicorn we know."""
-        cycle = getattr(send, "__self__", None)
-        if not isinstance(cycle, RequestResponseCycle):
-            return None
-        if not all(hasattr(cycle, name) for name in KNOWN):
-            return None
-        if not (hasattr(cycle.flow, "write_paused") and isinstance(cycle.conn, Wire)):
-            return None
-        return cls(cycle, cycle.conn)
+        cycle: Any = getattr(send, "__self__", None)
+        is_known = (
+            all(hasattr(cycle, name) for name in KNOWN)
+            and hasattr(cycle.flow, "write_paused")
+            and isinstance(cycle.conn, Wire)
+        )
+        return cls(cycle, cycle.conn) if is_known else None
 
     def saw(self, message: Message) -> None:
         """ASGI has sent this message."""
