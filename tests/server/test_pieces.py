@@ -6,8 +6,8 @@ import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import ModuleType
-from typing import Any
+from types import ModuleType, SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -19,6 +19,7 @@ from tests.server.test_limits import connect, raw
 from yaie.parts import load_parts
 from yaie.server import pieces
 from yaie.server.pieces import PieceWriter
+from yaie.server.wire import Wire
 
 TEXT, CHAT = "/v1/completions", "/v1/chat/completions"
 LONG = {"max_tokens": 60, "ignore_eos": True, "temperature": 1.5, "seed": 3}
@@ -255,3 +256,34 @@ def test_nothing_goes_past_the_send_of_another_server() -> None:
         pass
 
     assert PieceWriter.of(send) is None
+
+
+def test_a_writer_writes_only_into_an_open_response_of_a_client_that_keeps_up() -> None:
+    sent: list[bytes] = []
+    cycle = SimpleNamespace(
+        flow=SimpleNamespace(write_paused=False),
+        transport=SimpleNamespace(write=sent.append),
+        disconnected=False,
+        response_started=True,
+        response_complete=False,
+    )
+    wire = SimpleNamespace(is_chunked=True)
+    writer = PieceWriter(cycle, cast("Wire", wire))
+    assert not writer.follows(b"one")
+    writer.saw({"type": "http.response.body", "body": b"zero one"})
+    assert writer.follows(b"one")
+    for holder, name in (
+        (cycle, "response_started"),
+        (cycle, "response_complete"),
+        (wire, "is_chunked"),
+    ):
+        setattr(holder, name, not getattr(holder, name))
+        assert not writer.follows(b"one")
+        setattr(holder, name, not getattr(holder, name))
+    assert writer.write(b"0123456789abcdef")
+    assert sent == [b"10\r\n0123456789abcdef\r\n"]
+    for holder, name in ((cycle.flow, "write_paused"), (cycle, "disconnected")):
+        setattr(holder, name, True)
+        assert not writer.write(b"more")
+        setattr(holder, name, False)
+    assert len(sent) == 1
