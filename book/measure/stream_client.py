@@ -51,13 +51,13 @@ async def _ask(url: str, streams: int, tokens: int) -> int:
     while not asking.done():
         time.sleep(SIP)  # blocks on purpose: many packets are read at once
         await asyncio.sleep(0)
-    return max(_packet(answer, tokens) for answer in await asking)
+    sizes = [_packet(answer, tokens) for answer in await asking]
+    return max(sizes)
 
 
 def _packet(answer: Answer, tokens: int) -> int:
-    """The bytes of a token's packet. Raises ValueError unless each token had one of its own."""
+    """The bytes of a token's packet, on average. Raises ValueError unless each token had its own."""
     pieces = [event for event in answer.events() if event["choices"][0]["delta"].get("content")]
     if len(pieces) != tokens:
         raise ValueError(f"{tokens} tokens came in {len(pieces)} pieces")
-    body = answer.raw.partition(b"\r\n\r\n")[2]
-    return max(map(len, body.split(b"\r\n\r\n"))) if body else 0
+    return len(answer.raw.partition(b"\r\n\r\n")[2]) // tokens

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -14,6 +14,7 @@ from yaie.core.request import FinishReason
 from yaie.parts import load_parts
 from yaie.server.extras.direct import Direct
 from yaie.server.extras.reasoning import FORMATS, Reasoning
+from yaie.server.pieces import PieceWriter
 
 API = load_parts("none")["api_server"]
 REPLIES = (API.ChatReply, API.TextReply)
@@ -52,7 +53,7 @@ class Streamed:
         self.twin.id, self.twin._created = self.plain.id, self.plain._created
         if extend is not None:
             self.plain, self.twin = extend(self.plain), extend(self.twin)
-        self.reply = Direct(self.plain, API.event, self.wire)
+        self.reply = Direct(self.plain, API.event, cast("PieceWriter", self.wire))
 
     def send(self, given: RequestOutput) -> bytes:
         """What goes through ASGI, which is what the twin says."""
