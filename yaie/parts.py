@@ -98,6 +98,11 @@ def load_part(lab: str, mine: str) -> Part:
     return _load(lab, *_choice(mine, None)(lab))
 
 
+def is_reference(package: object) -> bool:
+    """Whether a part's package is the reference, and not a learner's."""
+    return getattr(package, "__name__", "").startswith("solutions.")
+
+
 def forget_part(lab: str) -> None:
     """Have the next load read a learner's part from its files again, for a notebook that goes on."""
     package = f"labs.{lab}"

@@ -63,3 +63,42 @@ def test_a_reader_that_is_always_busy_lets_others_run() -> None:
         assert turns >= 4
 
     asyncio.run(test())
+
+
+def test_an_output_is_offered_elsewhere_only_while_the_reader_waits() -> None:
+    async def test() -> None:
+        stream = await opened()
+        offered: list[str] = []
+        taken: list[str] = []
+
+        def take(one: RequestOutput) -> bool:
+            offered.append(one.text)
+            return one.text.islower()
+
+        async def read() -> None:
+            while True:
+                taken.append((await anext(stream)).text)
+
+        def put(text: str) -> None:
+            stream.put(RequestOutput("a", text, [5]))
+
+        async def turns() -> None:
+            for _ in range(5):
+                await asyncio.sleep(0)
+
+        stream.divert(take)
+        put("a")  # nobody waits for it yet
+        reader = asyncio.create_task(read())
+        await turns()
+        put("b")
+        put("C")  # not taken: the reader has a turn to come,
+        put("d")  # and what comes before it stays behind
+        await turns()
+        put("e")
+        assert offered == ["b", "C", "e"]
+        assert taken == ["a", "Cd"]
+        reader.cancel()
+        put("f")  # its reader is about to go
+        assert offered == ["b", "C", "e"]
+
+    asyncio.run(test())

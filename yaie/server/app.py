@@ -9,6 +9,7 @@ from starlette.middleware.cors import CORSMiddleware
 from yaie import __version__
 from yaie.engine.background.async_engine import AsyncEngine
 from yaie.engine.background.rejections import Rejections
+from yaie.parts import is_reference
 from yaie.server.embeddings import embeddings_router
 from yaie.server.heads import Heads
 from yaie.server.health import health_router
@@ -59,6 +60,8 @@ def create_app(
         settings.served_model_name,
         tool_parser=settings.tool_parser,
         reasoning_parser=settings.reasoning_parser,
+        # A learner's part sends every piece itself: it is what they look at.
+        event=api.event if is_reference(api) else None,
     )
     api.install_error_handlers(app)
     add_middleware(app, api, settings, engine.rejections)

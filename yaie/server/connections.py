@@ -11,31 +11,14 @@ from http import HTTPStatus
 from typing import Any
 
 import h11
-from h11._writers import ChunkedWriter
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from yaie.engine.background.rejections import Rejection, Rejections
+from yaie.server.wire import Wire
 
 MAX_HEAD_BYTES = 16 * 2**10
 SPARE_FILES = 128
 """File descriptors for all that is no connection."""
-
-
-class Wire(h11.Connection):
-    """h11's own, but for pieces of a body of unknown length: those are framed here.
-
-    Of the event loop's time for a streamed token h11 took a third, to find by three tables that the body
-    goes on. Nothing changes in its state: such a piece leaves it where it was.
-    """
-
-    def send(self, event: h11.Event) -> bytes | None:  # type: ignore[override]
-        if (
-            type(event) is h11.Data
-            and type(self._writer) is ChunkedWriter
-            and self.our_state is h11.SEND_BODY
-        ):
-            return b"%x\r\n%b\r\n" % (len(event.data), event.data) if event.data else b""
-        return super().send(event)
 
 
 def connection_class(

@@ -19,6 +19,7 @@ from yaie.core.interrupt import end_interrupted
 from yaie.engine.background.async_engine import AsyncEngine
 from yaie.server.connections import MAX_HEAD_BYTES, allowed_connections, connection_class
 from yaie.server.logs import log_activity
+from yaie.server.pieces import Pieces
 from yaie.server.request_id import RequestId
 from yaie.server.settings import ServerSettings
 
@@ -60,7 +61,7 @@ async def run_server(
     loop = asyncio.get_running_loop()
     leave = asyncio.Event()
     config = uvicorn.Config(
-        RequestId(app),
+        Pieces(RequestId(app)),
         http=connection_class(
             allowed_connections(settings.max_connections),
             settings.receive_timeout,

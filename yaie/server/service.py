@@ -1,7 +1,7 @@
 """The service that the HTTP API is given: a background engine, and the name of its model there."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -12,7 +12,9 @@ from yaie.core.params import Constraint, PromptOptions, SamplingParams
 from yaie.engine.background.async_engine import AsyncEngine, Prompt
 from yaie.engine.background.request_stream import RequestStream
 from yaie.server.extras import extend
+from yaie.server.extras.direct import Direct
 from yaie.server.extras.reasoning import ReasoningFormat, choose_reasoning
+from yaie.server.pieces import current
 from yaie.server.tools import ToolFormat, choose_format, with_names_of_tools
 
 
@@ -26,14 +28,17 @@ class Service:
         *,
         tool_parser: str = "auto",
         reasoning_parser: str = "auto",
+        event: Callable[[dict[str, Any]], bytes] | None = None,
     ) -> None:
         """`served_model_name`: None for the model's own name, known once it is loaded.
-        `tool_parser`: see `choose_format`. `reasoning_parser`: see `choose_reasoning`.
+        `tool_parser`: see `choose_format`. `reasoning_parser`: see `choose_reasoning`. `event`: how the
+        API writes a chunk, if plain ones may be written to connections past it (see `Direct`).
         """
         self.engine = engine
         self._name = served_model_name
         self._tool_parser = tool_parser
         self._reasoning_parser = reasoning_parser
+        self._event = event
 
     @property
     def model_name(self) -> str:
@@ -111,7 +116,13 @@ class Service:
     def extend(self, reply: Reply, body: Any) -> Reply:
         """The reply with what the body asks for beyond text. See `yaie.server.extras`."""
         tool_format = self.tool_format if getattr(body, "may_call_tools", False) else None
-        return extend(reply, body, self.engine.tokenizer, tool_format, self.reasoning)
+        extended = extend(reply, body, self.engine.tokenizer, tool_format, self.reasoning)
+        writer = current.get()
+        if not body.stream or self._event is None or writer is None:
+            return extended
+        direct = Direct(extended, self._event, writer)
+        self.engine.divert(reply.requests[0].request_id, direct.take)
+        return direct
 
     def _known_format(self) -> ToolFormat:
         if self.tool_format is None:

@@ -149,6 +149,10 @@ class ApiServer(Protocol):
         """The Starlette response to a failure that has no exception of ours."""
         ...
 
+    def event(self, data: dict[str, Any]) -> bytes:
+        """One server-sent event."""
+        ...
+
     def error_body(self, error: Exception) -> dict[str, Any]:
         """The error object of an exception."""
         ...

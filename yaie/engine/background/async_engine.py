@@ -24,6 +24,7 @@ from typing import Any, TypeVar
 
 from yaie.core.compat import StrEnum
 from yaie.core.errors import EngineOverloadedError, EngineUnavailableError, engine_is_dead
+from yaie.core.output import RequestOutput
 from yaie.core.params import PromptOptions, SamplingParams
 from yaie.engine.background import messages
 from yaie.engine.background.driver import Driver
@@ -216,6 +217,10 @@ class AsyncEngine:
             self._streams.close(stream)
             raise
         return stream
+
+    def divert(self, request_id: str, take: Callable[[RequestOutput], bool]) -> None:
+        """Offer outputs of the stream with this request to `take` first: see `RequestStream.divert`."""
+        self._streams.divert(request_id, take)
 
     def pace(self, steps: int | None) -> None:
         """Of an engine in step mode: compute so many more steps; None: go on without a stop; 0: pause.

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Callable
 
 from yaie.core.errors import QueueTimeoutError, RequestTimeoutError
-from yaie.core.output import Submitted
+from yaie.core.output import RequestOutput, Submitted
 from yaie.engine.background.messages import Stepped
 from yaie.engine.background.rejections import Rejection, Rejections
 from yaie.engine.background.request_stream import RequestStream
@@ -56,6 +56,11 @@ class OpenStreams:
             self._withdraw(stream.number)
         self._remove(stream)
 
+    def divert(self, request_id: str, take: Callable[[RequestOutput], bool]) -> None:
+        """See `RequestStream.divert`. request_id: any of the stream's."""
+        if (stream := self._owners.get(request_id)) is not None:
+            stream.divert(take)
+
     def accept(
         self, number: int, requests: list[Submitted] | None, error: Exception | None
     ) -> None:
@@ -76,7 +81,7 @@ class OpenStreams:
         for output in step.outputs:
             if (stream := self._owners.get(output.request_id)) is not None:
                 stream.put(output)
-                if stream.is_over:
+                if output.finish_reason is not None and stream.is_over:
                     self._remove(stream)
 
     def fail_all(self, error: Exception) -> None:

@@ -44,6 +44,7 @@ class RequestStream:
         self._resumed = 0.0
         self._error: Exception | None = None
         self._waiter: asyncio.Future[None] | None = None
+        self._take: Callable[[RequestOutput], bool] | None = None
 
     @property
     def is_over(self) -> bool:
@@ -84,6 +85,11 @@ class RequestStream:
         self._pending.clear()
         self._wake()
 
+    def divert(self, take: Callable[[RequestOutput], bool]) -> None:
+        """From now on offer each output to `take` first, if the consumer waits for one. True: it took
+        it, and the consumer sleeps on. It must not raise: other streams' outputs come next."""
+        self._take = take
+
     # --- called by AsyncEngine ---
 
     def accept(self, requests: list[Submitted]) -> None:
@@ -97,6 +103,8 @@ class RequestStream:
         """One more output, merged with what the consumer has not taken yet."""
         self.has_started = True
         self.first_output_at = self.first_output_at or time.perf_counter()
+        if self._take is not None and self._is_awaited and self._take(output):
+            return
         waiting = self._pending.setdefault(output.request_id, [])
         if waiting and _num_entries(waiting[-1]) < MOST_ENTRIES:
             waiting[-1].merge(output)
@@ -105,6 +113,11 @@ class RequestStream:
         if output.finish_reason is not None:
             self._unfinished -= 1
         self._wake()
+
+    @property
+    def _is_awaited(self) -> bool:
+        """Whether the consumer has taken all there was, and waits."""
+        return self._waiter is not None and not self._waiter.done()
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():

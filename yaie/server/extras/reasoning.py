@@ -51,6 +51,11 @@ class ReasoningParser:
         """Whether what comes is content."""
         return self._state in (_State.GAP, _State.CONTENT)
 
+    @property
+    def is_content(self) -> bool:
+        """Whether all that comes is passed on as content as it is."""
+        return self._state is _State.CONTENT
+
     def push(self, text: str) -> tuple[str, str]:
         """The reasoning and the content that this piece of text decides."""
         if self._state is _State.CONTENT:
@@ -229,6 +234,13 @@ class Reasoning(Wrapper):
                     shape["delta"] = {"reasoning_content": reasoning}
                 yield chunk
         yield from self._reply.chunks(replace(rest, text=content))
+
+    def passes(self, output: RequestOutput) -> bool:
+        """See Wrapper: once the content has begun, with all tokens of the reasoning counted."""
+        choice = self._choices[self.index_of(output)]
+        is_content = choice.parser.is_content and choice.counter.is_over
+        below = self._reply
+        return is_content and (not isinstance(below, Wrapper) or below.passes(output))
 
     def usage(self) -> Json:
         """OpenAI's token counts, with those of the reasoning."""

@@ -46,6 +46,11 @@ class Wrapper:
         """The chunks that an output makes."""
         yield from self._reply.chunks(output)
 
+    def passes(self, output: RequestOutput) -> bool:
+        """Whether this output, which `chunks` has seen, and all that follow it in its choice are the
+        plain reply's affair alone: nothing is told, held back or counted beyond their text."""
+        return False
+
     def usage(self) -> Json:
         """OpenAI's token counts of the call, as far as its outputs have come."""
         return self._reply.usage()
