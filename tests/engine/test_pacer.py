@@ -8,7 +8,7 @@ import pytest
 
 from yaie.core.batch import ScheduledRequest, StepPlan
 from yaie.core.request import Request
-from yaie.engine.step.pacer import FIRST_CHUNK, LEAST_CHUNK, SHARE, StepPacer
+from yaie.engine.step.pacer import FIRST_CHUNK, LEAST_CHUNK, PLAIN_STEPS, SHARE, StepPacer
 
 
 @dataclass
@@ -64,9 +64,23 @@ def test_some_tokens_of_prompts_are_computed_however_slow_steps_are(steps: Steps
 
 
 def test_a_chunk_may_take_as_long_as_the_step_without_it(steps: Steps) -> None:
-    for _ in range(40):
+    for _ in range(PLAIN_STEPS):
         steps.take(0, 0.5)
     assert steps.take(100, 0.5 * SHARE, generating=1) == pytest.approx(2 + 100, abs=1)
+
+
+def test_steps_that_others_held_up_make_no_room_for_longer_ones(steps: Steps) -> None:
+    steps.take(0, 0.01)
+    for _ in range(PLAIN_STEPS - 1):
+        steps.take(0, 0.5)
+    assert steps.take(100, 0.1) == 2 + 100
+
+
+def test_what_a_step_takes_without_prompts_is_learnt_anew(steps: Steps) -> None:
+    steps.take(0, 0.01)
+    for _ in range(PLAIN_STEPS):
+        steps.take(0, 0.5)
+    assert steps.take(100, 0.5 * SHARE) == 2 + 100
 
 
 def test_without_a_request_that_generates_the_budget_is_whole(steps: Steps) -> None:

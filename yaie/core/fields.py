@@ -58,6 +58,8 @@ def ranged(name: str, description: str | None = None, **changes: float) -> Any:
 
 
 def _encodable(text: str) -> str:
+    if text.isascii():  # most are; a copy of a long one would hold up all other threads
+        return text
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -74,9 +74,12 @@ class LongTexts:
         """So many tokens a text has at least; 0 where nothing is known. Takes no time."""
         if self._longest is None:
             return 0
-        num_bytes = len(text.encode())
-        if self._backend.normalizer is not None and not text.isascii():
-            num_bytes //= MOST_SHRINKING
+        if text.isascii():
+            num_bytes = len(text)  # without a copy, for which all other threads would wait
+        else:
+            num_bytes = len(text.encode())
+            if self._backend.normalizer is not None:
+                num_bytes //= MOST_SHRINKING
         return -(-num_bytes // self._longest)
 
     @cached_property

@@ -1,7 +1,6 @@
 """The engine behind a server: where it runs, how it is loaded, and what it logs there."""
 
 import os
-import sys
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -22,9 +21,6 @@ if TYPE_CHECKING:
 
 CPUS_FOR_TWO = 4
 """With at least so many, the engine gets a process of its own; with fewer, the two would take turns."""
-SWITCH_SECONDS = 0.001
-"""How long a thread keeps the GIL from an engine in the same process, in Python's own code. A step takes
-the GIL again after each operation of PyTorch, a hundred times, and may have to wait each time."""
 
 
 def engine_for(
@@ -40,8 +36,6 @@ def engine_for(
     log = partial(start_logging, settings.log_level, settings.log_file, settings.log_json)
     in_process = partial(EngineProcess, prepare=log, load_tokenizer=load_tokenizer)
     in_thread = partial(EngineThread, step_mode=settings.step)
-    if not has_process(settings):
-        sys.setswitchinterval(SWITCH_SECONDS)
     return AsyncEngine(
         partial(_load, config, role, launch, step_seconds=settings.step_seconds),
         make_driver=in_process if has_process(settings) else in_thread,

@@ -5,10 +5,13 @@ Plain ASGI middleware, see `solutions/api_server/leaving.py` for the reason.
 
 import asyncio
 import json
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from itertools import accumulate
 
 import numpy as np
+from numpy.typing import NDArray
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from yaie.core.priority import step_back
@@ -22,8 +25,11 @@ MAX_DEPTH = 256
 MAX_VALUES = 1 << 19
 """Elements of lists and objects in a body, about. Reading five million takes most of a second, in which
 nothing else runs; no context holds half a million tokens that are sent as numbers."""
-LARGE = 1 << 20
-"""Bytes of a body that is not looked through on the event loop."""
+LARGE = 1 << 18
+"""Bytes of a body that is not looked through on the event loop. What comes after is read in turns."""
+LARGE_BYTES_A_SECOND = 64 << 20
+"""How fast all large bodies together are read, and then parsed. As fast as clients can send, a few of
+them would take a core for half a second, and the steps of every stream would wait."""
 BODIES_AT_ONCE = 8
 """How many of the largest bodies may be held at the same time."""
 COME_BACK = {"Retry-After": "1"}
@@ -74,6 +80,14 @@ class _RefusedError(Exception):
         self.args_for_refuse = status, message, headers
 
 
+@dataclass(slots=True)
+class _Body:
+    """What has come of a body."""
+
+    chunks: list[bytes] = field(default_factory=list)
+    size: int = 0
+
+
 class BodyLimit:
     """Reads a body before any work on it, because these come before any other complaint:
 
@@ -95,58 +109,89 @@ class BodyLimit:
         self._seconds = seconds
         self._rejections = rejections
         self._held = 0
+        self._next_turn = 0.0  # of large bodies, by the loop's clock
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["method"] in ("GET", "HEAD", "OPTIONS"):
             await self._app(scope, receive, send)
             return
-        body = bytearray()
+        body = _Body()
         try:
-            left = await self._read(scope, receive, body)
-            if not left:
-                message = {"type": "http.request", "body": bytes(body), "more_body": False}
+            content = await self._read(scope, receive, body)
+            if content is not None:
+                message = {"type": "http.request", "body": content, "more_body": False}
                 await self._app(scope, _first(message, receive), send)
         except _RefusedError as refused:
             await self._refuse(*refused.args_for_refuse)(scope, receive, send)
         finally:
-            self._held -= len(body)
+            self._held -= body.size
 
-    async def _read(self, scope: Scope, receive: Receive, body: bytearray) -> bool:
-        """Fill `body`; whether the client left before it was complete. Raises _RefusedError."""
+    async def _read(self, scope: Scope, receive: Receive, body: _Body) -> bytes | None:
+        """All of a body; None if the client left before it was complete. Raises _RefusedError."""
         if _announced(scope) > self._max_bytes:
             raise self._too_large()
         try:
-            left = await asyncio.wait_for(self._fill(receive, body), self._seconds)
+            left = await self._fill(receive, body)
         except asyncio.TimeoutError:
             message = f"The body has not come within {self._seconds:g} seconds."
             raise _RefusedError(408, message, {"Connection": "close"}) from None
         except asyncio.CancelledError:  # the server ends without waiting for the rest
             raise _RefusedError(503, "The server is shutting down.") from None
-        content = bytes(body)
-        if len(content) <= LARGE:
-            refusal = _refusal(content)
+        if left:
+            return None
+        if body.size <= LARGE:
+            content, refusal = _looked_through(body.chunks)
         else:
             loop = asyncio.get_running_loop()
-            refusal = await loop.run_in_executor(_large_bodies, _refusal, content)
+            content, refusal = await loop.run_in_executor(
+                _large_bodies, _looked_through, body.chunks
+            )
         if refusal is not None:
             raise _RefusedError(400, refusal)
+        if body.size > LARGE:
+            await self._wait_for_turn(body.size)  # the application parses it in one go
+        return content
+
+    async def _fill(self, receive: Receive, body: _Body) -> bool:
+        """Read to the end; whether the client left before. Raises TimeoutError if it takes too long."""
+        clock = asyncio.get_running_loop().time
+        begin = clock()
+        left = await asyncio.wait_for(self._take(receive, body, LARGE), self._seconds)
+        seconds = self._seconds - (clock() - begin)
+        while left is None:
+            before = body.size
+            begin = clock()
+            left = await asyncio.wait_for(self._take(receive, body, 0), seconds)
+            seconds -= clock() - begin
+            await self._wait_for_turn(body.size - before)  # which is not the client's time
         return left
 
-    async def _fill(self, receive: Receive, body: bytearray) -> bool:
+    async def _take(self, receive: Receive, body: _Body, most: int) -> bool | None:
+        """Read on until there are more bytes than `most`; whether the client left, None if there is more
+        to come. Raises _RefusedError."""
         while True:
             message = await receive()
             if message["type"] == "http.disconnect":
                 return True
             chunk = message.get("body", b"")
-            body += chunk
+            body.chunks.append(chunk)
+            body.size += len(chunk)
             self._held += len(chunk)
-            if len(body) > self._max_bytes:
+            if body.size > self._max_bytes:
                 raise self._too_large()
             if self._held > BODIES_AT_ONCE * self._max_bytes:
                 self._rejections[Rejection.MAX_BODY_BYTES] += 1
                 raise _RefusedError(503, "The server holds too many large requests.", COME_BACK)
             if not message.get("more_body", False):
                 return False
+            if body.size > most:
+                return None
+
+    async def _wait_for_turn(self, num_bytes: int) -> None:
+        """Wait until so many bytes of a large body, and those that came before, may have been read."""
+        now = asyncio.get_running_loop().time()
+        self._next_turn = max(self._next_turn, now) + num_bytes / LARGE_BYTES_A_SECOND
+        await asyncio.sleep(self._next_turn - now)
 
     def _too_large(self) -> _RefusedError:
         message = f"The body is larger than {self._max_bytes} bytes."
@@ -163,6 +208,13 @@ def _first(message: Message, receive: Receive) -> Receive:
     return receive_all
 
 
+def _looked_through(chunks: list[bytes]) -> tuple[bytes, str | None]:
+    """A body, of which `chunks` are emptied, and why it is refused."""
+    body = b"".join(chunks)
+    chunks.clear()
+    return body, _refusal(body)
+
+
 def _refusal(body: bytes) -> str | None:
     """Why a body is not even read; None if it is."""
     if is_too_deep(body):
@@ -174,16 +226,29 @@ def _refusal(body: bytes) -> str | None:
 
 def has_too_many_values(body: bytes) -> bool:
     """Whether there are more than MAX_VALUES commas outside of strings."""
-    if body.count(b",") <= MAX_VALUES:
+    commas = (int(np.count_nonzero(piece == ord(","))) for piece in _pieces(body))
+    if not _is_more(commas, MAX_VALUES):
         return False
-    text = np.frombuffer(body.replace(rb"\\", b"").replace(rb"\"", b""), dtype=np.uint8)
-    num_quotes = num_commas = 0
-    for start in range(0, len(text), _PIECE):
-        piece = text[start : start + _PIECE]
+    return _is_more(_commas(body.replace(rb"\\", b"").replace(rb"\"", b"")), MAX_VALUES)
+
+
+def _is_more(counts: Iterator[int], most: int) -> bool:
+    """Whether they add up to more than `most`. Stops as soon as it knows."""
+    return any(count > most for count in accumulate(counts))
+
+
+def _commas(text: bytes) -> Iterator[int]:
+    """How many there are outside of strings, piece by piece, of a text without escapes."""
+    num_quotes = 0
+    for piece in _pieces(text):
         quotes = num_quotes + np.cumsum(piece == ord('"'), dtype=np.int32)
-        num_commas += int(np.count_nonzero(piece[quotes % 2 == 0] == ord(",")))
+        yield int(np.count_nonzero(piece[quotes % 2 == 0] == ord(",")))
         num_quotes = int(quotes[-1]) % 2
-    return num_commas > MAX_VALUES
+
+
+def _pieces(text: bytes) -> Iterator[NDArray[np.uint8]]:
+    codes = np.frombuffer(text, dtype=np.uint8)
+    return (codes[start : start + _PIECE] for start in range(0, len(codes), _PIECE))
 
 
 def is_too_deep(body: bytes) -> bool:
@@ -192,17 +257,18 @@ def is_too_deep(body: bytes) -> bool:
     Of what is no JSON it only says that it opens more than it closes; then the parser will not get far.
     No loop of Python's own runs over single bytes: that would hold up all other requests for seconds.
     """
-    if body.count(b"[") + body.count(b"{") <= MAX_DEPTH:
+    # Both opening brackets are one bit apart. `bytes.count` would keep the GIL, and takes longer.
+    brackets = (int(np.count_nonzero((piece | 0x20) == ord("{"))) for piece in _pieces(body))
+    if not _is_more(brackets, MAX_DEPTH):
         return False
     encoding = json.detect_encoding(body)
     if not encoding.startswith(
         "utf-8"
     ):  # the parser takes UTF-16 too, whose bytes may look like quotes
         body = body.decode(encoding, "replace").encode("utf-8", "replace")
-    text = np.frombuffer(body.replace(rb"\\", b"").replace(rb"\"", b""), dtype=np.uint8)
+    text = body.replace(rb"\\", b"").replace(rb"\"", b"")
     num_quotes = depth = 0
-    for start in range(0, len(text), _PIECE):
-        piece = text[start : start + _PIECE]
+    for piece in _pieces(text):
         quotes = num_quotes + np.cumsum(piece == ord('"'), dtype=np.int32)
         depths = depth + np.cumsum(_BRACKET_STEPS[piece[quotes % 2 == 0]], dtype=np.int32)
         if depths.max(initial=0) > MAX_DEPTH:

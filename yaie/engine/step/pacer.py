@@ -4,6 +4,7 @@ Every stream waits for a step, and one with a chunk of a prompt is as long as th
 depends on the model, on the machine, and on what else runs there, so it is measured.
 """
 
+from collections import deque
 from collections.abc import Sequence
 
 from yaie.core.batch import ScheduledRequest, StepPlan
@@ -17,7 +18,9 @@ GROWTH = 1.25
 """By how much a chunk may be larger than the last one. It shrinks at once."""
 SHARE = 1.5
 """A step may take so many times what it takes without prompts, if that is longer than the limit."""
-SMOOTHING = 0.8
+PLAIN_STEPS = 16
+"""How many steps without prompts are remembered. The shortest of them counts: other work on the machine
+only makes steps longer, and that must not make room for longer ones."""
 
 
 class StepPacer:
@@ -33,7 +36,7 @@ class StepPacer:
         self._scheduler = scheduler
         self._most = token_budget
         self._chunk = float(FIRST_CHUNK)
-        self._plain = 0.0
+        self._plain: deque[float] = deque(maxlen=PLAIN_STEPS)
 
     def took(self, plan: StepPlan, seconds: float) -> None:
         """A step has ended: learn from it, and set the budget of the next one."""
@@ -42,7 +45,7 @@ class StepPacer:
         if num_tokens := chunk_tokens(plan.scheduled):
             self._learn(num_tokens, seconds)
         elif plan.scheduled:
-            self._plain += (1 - SMOOTHING) * (seconds - self._plain)
+            self._plain.append(seconds)
         budget = self._most
         if any(item.samples and not item.request.is_finished for item in plan.scheduled):
             budget = min(budget, self._scheduler.num_running + int(self._chunk))
@@ -50,7 +53,8 @@ class StepPacer:
 
     def _learn(self, num_tokens: int, seconds: float) -> None:
         """A step with so many tokens of prompts has taken so long."""
-        fitting = num_tokens * max(self.limit, SHARE * self._plain) / seconds
+        allowed = max(self.limit, SHARE * min(self._plain, default=0.0))
+        fitting = num_tokens * allowed / seconds
         # A short chunk says little about a long one: it only tells that there is room for more.
         if fitting < self._chunk or num_tokens >= self._chunk / 2:
             self._chunk = min(fitting, GROWTH * self._chunk, float(self._most))
