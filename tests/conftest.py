@@ -25,7 +25,7 @@ if WORKERS > 1:
 os.environ.setdefault("YAIE_ENGINE_PROCESS", "0")
 
 SLOW_WEIGHT = 20
-"""A test marked `slow` takes about as long as this many others."""
+"""A test marked `slow` takes about as long as this many others; `slow(times=4)` four times as long."""
 
 # A console that is made while this is set keeps that width; workers have it set.
 os.environ.pop("COLUMNS", None)
@@ -93,7 +93,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if WORKERS > 1:
         weights = Counter[Path]()
         for item in items:
-            weights[item.path] += SLOW_WEIGHT if item.get_closest_marker("slow") else 1
+            slow = item.get_closest_marker("slow")
+            weights[item.path] += SLOW_WEIGHT * slow.kwargs.get("times", 1) if slow else 1
         items.sort(key=lambda item: -weights[item.path])
 
 

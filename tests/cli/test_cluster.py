@@ -1,6 +1,6 @@
 """What `yaie cluster` makes of its flags, and what it says when it cannot start. Needs no Ray.
 
-The effects that need one are in `tests/cluster`, by night.
+The effects that need one are in `tests/cluster`, most of them by night.
 """
 
 import sys

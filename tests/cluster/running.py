@@ -2,6 +2,7 @@
 
 import os
 import re
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -15,6 +16,8 @@ from tests.judges.programs import ROOT, Running, started
 START_SECONDS = 300
 """Ray's own processes, its Serve, and two replicas that load PyTorch at the same time."""
 ENGINES = "ServeReplica:yaie:Engines"
+RAYS_FOLDER = "RAY_TMPDIR"
+"""The variable that says where Ray has its files."""
 
 
 def command(*options: str) -> list[str]:
@@ -28,15 +31,39 @@ def command(*options: str) -> list[str]:
 
 @contextmanager
 def cluster(model: str, *options: str) -> Iterator[tuple[Running, str]]:
-    """One that is ready; the process and its URL."""
+    """One that is ready; the process and its URL. Whatever happens, nothing of it is left: neither a
+    process nor one of Ray's files."""
     environment = {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", "COLUMNS": "200"}
-    with started(command(model, "--port=0", *options), **environment) as running:
+    # A dozen processes import the same modules: the first one to do so may write down what it compiled.
+    environment["PYTHONDONTWRITEBYTECODE"] = ""
+    # Short: Ray makes sockets below it.
+    with tempfile.TemporaryDirectory(prefix="yaie-", ignore_cleanup_errors=True) as folder:
+        environment[RAYS_FOLDER] = folder
         try:
-            yield running, ready(running)
+            with started(command(model, "--port=0", *options), **environment) as running:
+                yield running, ready(running)
         finally:
-            for process in children(running):
+            left = of_folder(folder)
+            for process in left:
                 with suppress(psutil.NoSuchProcess):
                     process.kill()
+            psutil.wait_procs(left, timeout=10)
+
+
+def of_folder(folder: str) -> list[psutil.Process]:
+    """The processes of the Ray that has its files there, also those whose parent is gone.
+
+    Some of them show their name where their environment was; those have a log open.
+    """
+    found = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            logs = (file.path for file in process.open_files())
+            if process.environ().get(RAYS_FOLDER) == folder or any(
+                path.startswith(folder) for path in logs
+            ):
+                found.append(process)
+    return found
 
 
 def ready(running: Running) -> str:

@@ -115,12 +115,10 @@ print("valid")
 """
 
 
-@pytest.mark.nightly
 def test_serve_reads_its_part_of_the_manifest(manifest: Any) -> None:
     assert with_ray(CHECK_SERVE, serve_config(manifest)).strip() == "application"
 
 
-@pytest.mark.nightly
 def test_the_pods_are_valid_to_kubernetes(manifest: Any) -> None:
     cluster = manifest["spec"]["rayClusterConfig"]
     groups = [cluster["headGroupSpec"], *cluster["workerGroupSpecs"]]

@@ -7,8 +7,6 @@ import pytest
 from tests.cluster.install import python_with_ray
 from tests.judges.programs import ROOT
 
-pytestmark = pytest.mark.nightly
-
 
 def test_each_choice_is_the_naive_ones() -> None:
     if not python_with_ray().exists():

@@ -1,6 +1,8 @@
 """Ranks that a launcher has started tell each other what they have to, and notice when one is gone."""
 
+import errno
 import pickle
+import re
 import socket
 import time
 from functools import partial
@@ -33,11 +35,11 @@ def test_a_message_of_any_length_arrives_as_it_was(size: int) -> None:
     assert not sent
 
 
-def launches(size: int = 3) -> list[Launch]:
+def launches(size: int = 3, address: str = "127.0.0.1") -> list[Launch]:
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         port = found.getsockname()[1]
-    return [Launch(rank, size, 0, 1, "127.0.0.1", port) for rank in range(size)]
+    return [Launch(rank, size, 0, 1, address, port) for rank in range(size)]
 
 
 def met() -> tuple[Hosts, list[HostPipe]]:
@@ -109,10 +111,64 @@ def test_an_address_that_one_host_alone_reaches_is_refused() -> None:
         meeting._check_addresses(["127.0.1.1", "10.0.0.2"])
 
 
+def test_ranks_meet_at_an_address_of_any_kind() -> None:
+    with socket.socket(socket.AF_INET6) as six:
+        has_six = six.connect_ex(("::1", 9)) in (0, errno.ECONNREFUSED)
+    for address in ["localhost", *["::1"] * has_six]:
+        both = launches(2, address)
+        found = side_by_side([partial(meeting.meet, one, CONFIG) for one in both])
+        assert all(one.address in ("127.0.0.1", "::1") for one in found)
+
+
 def test_a_rank_that_nobody_meets_gives_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(meeting, "START_SECONDS", 1.0)
-    with pytest.raises(RankError, match=r"did not meet at 127\.0\.0\.1 port"):
+    with pytest.raises(RankError, match=r"rank 1 did not meet rank 0 at 127\.0\.0\.1 port"):
         meeting.meet(launches()[1], CONFIG)
+
+
+def refused(launch: Launch) -> str:
+    with pytest.raises(RankError) as error:
+        meeting.meet(launch, CONFIG)
+    return error.value.message
+
+
+@pytest.mark.parametrize(
+    ("there", "missing"), [([0, 2], "ranks 1, 3 of 4"), ([0], "ranks 1, 2, 3 of 4")]
+)
+def test_ranks_that_do_not_come_are_named_by_those_that_have(
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    there: list[int],
+    missing: str,
+) -> None:
+    monkeypatch.setattr(meeting, "START_SECONDS", 1.5)
+    monkeypatch.setattr(meeting, "TELL_SECONDS", 0.5)
+    made = launches(4)
+    with caplog.at_level("WARNING"):
+        said = side_by_side([partial(refused, made[rank]) for rank in there])
+    assert said[0].startswith(f"{missing} did not come to 127.0.0.1 port")
+    assert "whether its host reaches that port" in said[0]
+    # By then rank 0 may be gone.
+    assert all(missing.removesuffix(" of 4") in one for one in said)
+    assert f"rank 0 waits for {missing.removesuffix(' of 4')}" in caplog.text
+
+
+def test_a_rank_whose_rank_0_gives_up_says_who_was_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, second, _ = launches()
+    store = meeting.dist.TCPStore(
+        second.address, second.port, is_master=True, wait_for_workers=False
+    )
+    store.set(meeting._key(0), "127.0.0.1")
+    stores = [store]
+
+    def look(seconds: float) -> None:
+        stores.clear()  # its process has ended
+
+    del store
+    monkeypatch.setattr(meeting.time, "sleep", look)
+    assert re.match(
+        r"rank 0 has ended at 127\.0\.0\.1 port \d+ while rank 2 had not come", refused(second)
+    )
 
 
 def test_a_port_where_something_else_listens_is_named() -> None:

@@ -57,8 +57,3 @@ def test_as_many_processes_as_ranks_are_needed(config: EngineConfig, param: str)
     with pytest.raises(ConfigError, match=told) as refused:
         launched(SET, config)
     assert refused.value.param == param
-
-
-def test_ranks_meet_at_an_address_of_either_kind() -> None:
-    assert Launch(0, 2, 0, 1, "host", 9).url == "tcp://host:9?rank=0&world_size=2"
-    assert Launch(1, 2, 0, 1, "::1", 9).url == "tcp://[::1]:9?rank=1&world_size=2"

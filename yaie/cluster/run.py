@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import psutil
 
+from yaie.cluster.ray_start import start_ray
 from yaie.cluster.settings import ClusterSettings, refuse_what_does_not_hold
 from yaie.core.config import EngineConfig
 from yaie.core.errors import ConfigError, YaieError
@@ -37,8 +38,6 @@ LOOK_SECONDS = 2.0
 STOP_SECONDS = 10.0
 """For Serve to take away what has been drained."""
 KEEP_ALIVE_SECONDS = 75
-STORE_BYTES = 512 * 2**20
-"""Of shared memory for Ray, which is for pieces of answers: what is larger goes to the disk."""
 QUIET: dict[str, Any] = {"log_level": "ERROR", "enable_access_log": False}
 """Of Serve in the replicas, whose own lines say more."""
 SILENT: dict[str, Any] = {"log_level": "CRITICAL", "enable_access_log": False}
@@ -133,18 +132,7 @@ def _ray(server: ServerSettings, cluster: ClusterSettings, port: int) -> Iterato
     import ray
     from ray import serve
 
-    own: dict[str, Any] = {
-        "address": "local",  # or it would join one that runs here
-        "include_dashboard": cluster.ray_dashboard, "object_store_memory": STORE_BYTES,
-    }  # fmt: skip
-    options = own if cluster.ray_address is None else {"address": cluster.ray_address}
-    try:
-        ray.init(namespace=APP, logging_level=logging.ERROR, **options)
-    # On a machine that is too busy, Ray raises an Exception of no type of its own.
-    except Exception as error:  # noqa: BLE001
-        raise ConfigError(
-            f"Ray cannot be started or reached: {error}", param="ray_address"
-        ) from None
+    start_ray(cluster, APP)
     try:
         _refuse_running_serve()
         serve.start(

@@ -50,12 +50,6 @@ class Launch:
             port=_number(environ, "MASTER_PORT", 1, MOST_PORT),
         )
 
-    @property
-    def url(self) -> str:
-        """Where all meet, in torch.distributed's words."""
-        host = f"[{self.address}]" if ":" in self.address else self.address
-        return f"tcp://{host}:{self.port}?rank={self.rank}&world_size={self.size}"
-
     def check(self, config: EngineConfig) -> None:
         """Raise ConfigError unless there is one process for each rank."""
         if self.size == config.num_ranks:

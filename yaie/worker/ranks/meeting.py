@@ -2,8 +2,10 @@
 
 import ipaddress
 import json
+import logging
 import os
 import socket
+import time
 from dataclasses import asdict
 from datetime import timedelta
 from typing import Any
@@ -17,24 +19,28 @@ from yaie.core.errors import ConfigError, RankError
 from yaie.worker.ranks.groups import START_SECONDS, Meeting, make_group
 from yaie.worker.ranks.launch import Launch
 
+logger = logging.getLogger(__name__)
+
 INTERFACE = "GLOO_SOCKET_IFNAME"
 """The variable by which torch's users tell gloo which network to take."""
 OWN = ("threads",)
 """Settings that may differ from host to host."""
+LOOK_SECONDS = 0.05
+TELL_SECONDS = 10.0
+"""After which a rank says whom it waits for."""
 
 
 def meet(launch: Launch, config: EngineConfig) -> Meeting:
     """Returns once all processes of the launch are there.
 
     Raises ConfigError for a port that is taken and for addresses at which hosts do not reach each other,
-    RankError if one does not come.
+    RankError if some do not come within START_SECONDS, which it names.
     """
-    where = f"{launch.address} port {launch.port}"
     try:
-        store, _, _ = next(dist.rendezvous(launch.url, timeout=timedelta(seconds=START_SECONDS)))
+        store = _store(launch)
         if launch.rank == 0:
             store.set("yaie/terms", json.dumps(_terms(config)))
-        addresses = _exchanged(launch, store)
+        store.set(_key(launch.rank), own_address(launch))
     except OSError as error:
         raise ConfigError(f"no host is called {launch.address!r} (MASTER_ADDR): {error}") from error
     except RuntimeError as error:
@@ -45,17 +51,77 @@ def meet(launch: Launch, config: EngineConfig) -> Meeting:
                 "to meet. Stop what listens there, or choose another port (torchrun: --master-port).",
                 param="MASTER_PORT",
             ) from error
-        raise RankError(f"the ranks did not meet at {where}: {reason}") from error
+        raise RankError(
+            f"rank {launch.rank} did not meet rank 0 at {_where(launch)} within {START_SECONDS:g} "
+            f"seconds: {reason}. Start rank 0 there, and see that its port can be reached from here."
+        ) from error
+    _wait_for_all(launch, store)
+    addresses = [store.get(_key(rank)).decode() for rank in range(launch.size)]
     interface = os.environ.get(INTERFACE, "")
     if not interface:
         _check_addresses(addresses)
     return Meeting(store, addresses[launch.rank], interface)
 
 
-def _exchanged(launch: Launch, store: Any) -> list[str]:
-    """The address of every rank, once all have told it."""
-    store.set(f"yaie/address{launch.rank}", own_address(launch))
-    return [store.get(f"yaie/address{rank}").decode() for rank in range(launch.size)]
+def _store(launch: Launch) -> Any:
+    """Where all meet: torchrun has one at that port already, else rank 0 makes it. As torch's own
+    `rendezvous` would, but without its wait, which cannot say who did not come."""
+    has_launchers = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    return dist.TCPStore(
+        launch.address,
+        launch.port,
+        launch.size,
+        is_master=launch.rank == 0 and not has_launchers,
+        timeout=timedelta(seconds=START_SECONDS),
+        wait_for_workers=False,
+        multi_tenant=not has_launchers,
+    )
+
+
+def _wait_for_all(launch: Launch, store: Any) -> None:
+    """Return once every rank has told its address. Raises RankError."""
+    missing = list(range(launch.size))
+    began, has_told = time.monotonic(), False
+    while True:
+        try:
+            missing = [rank for rank in missing if not store.check([_key(rank)])]
+        except RuntimeError as error:
+            raise RankError(
+                f"rank 0 has ended at {_where(launch)} while {_named(missing)} had not come: what it "
+                "has printed says why"
+            ) from error
+        if not missing:
+            return
+        waited = time.monotonic() - began
+        if waited > START_SECONDS:
+            raise RankError(
+                f"{_named(missing)} of {launch.size} did not come to {_where(launch)} within "
+                f"{START_SECONDS:g} seconds. Start what is missing with this MASTER_ADDR and "
+                "MASTER_PORT (torchrun: the same --nnodes, --master-addr and --master-port on every "
+                "host); if it was started, see what it has printed, and whether its host reaches that "
+                "port."
+            )
+        if waited > TELL_SECONDS and not has_told:
+            has_told = True
+            logger.warning(
+                "rank %d waits for %s, up to %g seconds",
+                launch.rank,
+                _named(missing),
+                START_SECONDS,
+            )
+        time.sleep(LOOK_SECONDS)
+
+
+def _key(rank: int) -> str:
+    return f"yaie/address{rank}"
+
+
+def _where(launch: Launch) -> str:
+    return f"{launch.address} port {launch.port}"
+
+
+def _named(ranks: list[int]) -> str:
+    return f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))}"
 
 
 def own_address(launch: Launch) -> str:
