@@ -16,7 +16,7 @@ import sys
 import tokenize
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal, TypeGuard
 
@@ -77,7 +77,7 @@ def _meaning(file: Path) -> bytes:
     return _code_of(content.decode("utf-8")) if file.suffix == ".py" else content
 
 
-@lru_cache(maxsize=None)  # most files of figures depend on most files of code
+@cache  # most files of figures depend on most files of code
 def _code_of(text: str) -> bytes:
     lines = ["", *text.splitlines()]
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
