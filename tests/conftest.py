@@ -1,5 +1,6 @@
 """What every test run has in common."""
 
+import atexit
 import gc
 import os
 import random
@@ -26,6 +27,9 @@ os.environ.setdefault("YAIE_ENGINE_PROCESS", "0")
 
 SLOW_WEIGHT = 20
 """A test marked `slow` takes about as long as this many others; `slow(times=4)` four times as long."""
+
+# When a worker ends there is nothing to collect: it would look through all that was ever imported.
+atexit.register(gc.freeze)
 
 # A console that is made while this is set keeps that width; workers have it set.
 os.environ.pop("COLUMNS", None)

@@ -8,6 +8,7 @@ from grader.selfcheck.variants import KnownWrong, known_wrong
 from yaie.curriculum.manifest import Lab
 
 SEEDS = 5
+SAMPLED_EFFORT = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,12 @@ class Plan:
     proofs: Mapping[str, Proof] = field(default_factory=dict)
     only_layout: bool = False
     path: bool = True
+
+    @property
+    def effort_for_right(self) -> float:
+        """Share of the generated examples that other right designs are tried with: the reference has
+        all of them in a sample too."""
+        return SAMPLED_EFFORT if self.sample else 1.0
 
     @property
     def walks(self) -> bool:

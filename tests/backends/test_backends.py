@@ -67,7 +67,15 @@ def plain() -> list[list[int]]:
 
 
 @pytest.mark.slow
-def test_triton_interpreted_gives_the_tokens_of_pytorch(plain: list[list[int]]) -> None:
+def test_triton_interpreted_gives_the_tokens_of_pytorch(tmp_path: Path) -> None:
+    """On a small model: the interpreter runs a launch program by program."""
+    pytest.importorskip("triton")
+    folder = tiny_model("qwen3", tmp_path / "qwen3")
+    assert few_tokens("triton", folder) == few_tokens("torch", folder)
+
+
+@pytest.mark.nightly
+def test_triton_interpreted_gives_the_tutors_tokens(plain: list[list[int]]) -> None:
     pytest.importorskip("triton")
     assert few_tokens("triton") == plain
 

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.marks import nightly_but
 from yaie.backends import few_queries
 from yaie.backends.calls import Chunks
 from yaie.core.batch import AttentionSpec
@@ -71,7 +72,7 @@ class Case:
     ids=str,
 )
 @pytest.mark.parametrize(("heads", "kv_heads", "d"), [(4, 1, 32), (2, 2, 24), (6, 2, 16)])
-@pytest.mark.parametrize("padding", [0, 3])
+@pytest.mark.parametrize("padding", nightly_but([3], [0, 3]))
 def test_is_attention(
     shapes: list[tuple[int, int]], heads: int, kv_heads: int, d: int, padding: int
 ) -> None:

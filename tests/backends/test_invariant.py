@@ -154,7 +154,7 @@ def batch_of(query_lens: list[int], kv_lens: list[int], tables: Tensor) -> Atten
 
 @pytest.mark.parametrize("spec", SPECS.values(), ids=list(SPECS))
 def test_a_query_attends_alike_in_a_prompt_in_a_chunk_and_as_a_decode(spec: AttentionSpec) -> None:
-    length = 19
+    length = 11
     g = torch.Generator().manual_seed(1)
     q, k, v = (torch.randn(length, n, 16, generator=g).to(DEVICE, torch.float16) for n in (4, 2, 2))
     order = list(range(12))
@@ -173,7 +173,7 @@ def test_a_query_attends_alike_in_a_prompt_in_a_chunk_and_as_a_decode(spec: Atte
         return torch.cat(outputs)
 
     whole = steps([length])
-    assert_same_bits(steps([7, 1, 1, 10]), whole)
+    assert_same_bits(steps([4, 1, 1, 5]), whole)
     assert_same_bits(steps([1] * length), whole)
     wide = [x.double().repeat_interleave(4 // x.shape[1], dim=1) for x in (q, k, v)]
     scores = torch.einsum("qhd,khd->hqk", wide[0], wide[1]) * spec.scale

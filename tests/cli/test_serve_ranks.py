@@ -17,6 +17,7 @@ import httpx
 import psutil
 import pytest
 
+from tests.cli.conftest import Yaie
 from tests.cli.test_serve import ROOT, address_in
 from tests.marks import nightly_but
 from tests.server.conftest import within
@@ -179,15 +180,8 @@ def test_ranks_end_with_the_server(tiny_folder: str, tmp_path: Path, how: signal
         within(5, lambda: not is_there(rank))
 
 
-def test_what_cannot_be_split_is_said_at_once(tiny_folder: str) -> None:
-    ran = subprocess.run(
-        [sys.executable, "-m", "yaie", "serve", tiny_folder, "--port=0", "--tensor-parallel=3"],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        timeout=90,
-        check=False,
-    )
-    assert ran.returncode == 2
-    assert "tensor_parallel 3 does not divide the 4 attention heads" in ran.stderr
-    assert "choose one of 1, 2, 4" in ran.stderr
+def test_what_cannot_be_split_is_said_at_once(tiny_folder: str, yaie: Yaie) -> None:
+    ran = yaie("serve", tiny_folder, "--port=0", "--tensor-parallel=3")
+    assert ran.code == 2
+    assert "tensor_parallel 3 does not divide the 4 attention heads" in ran.err
+    assert "choose one of 1, 2, 4" in ran.err

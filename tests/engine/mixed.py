@@ -10,6 +10,7 @@ from yaie.core.request import Request
 LONG = [(7 * i) % 250 + 3 for i in range(90)]
 GREEDY: dict[str, Any] = {"temperature": 0, "max_tokens": 20}
 Settings = dict[str, Any]
+Asked = Callable[[], list[tuple[list[int], SamplingParams]]]
 
 POOLS: dict[str, Settings] = {
     "roomy": {"num_blocks": 300},
@@ -54,8 +55,13 @@ def run(engine: LLMEngine, on_step: Callable[[int], None] = lambda _: None) -> d
     return texts
 
 
-def add_all(engine: LLMEngine) -> list[Request]:
-    return [one for prompt, params in mixed() for one in engine.add_request(prompt, params)]
+def short() -> list[tuple[list[int], SamplingParams]]:
+    """Those of them that end within 40 steps: all but the one that has to draw a document."""
+    return [one for one in mixed() if one[1].constraint is None]
+
+
+def add_all(engine: LLMEngine, asked: Asked = mixed) -> list[Request]:
+    return [one for prompt, params in asked() for one in engine.add_request(prompt, params)]
 
 
 def close(left: list[Any], right: list[Any]) -> bool:
@@ -66,9 +72,9 @@ def close(left: list[Any], right: list[Any]) -> bool:
     )
 
 
-def expect_same(engine: LLMEngine, expected: list[Request]) -> None:
-    """The mixed requests come out as expected."""
-    requests = add_all(engine)
+def expect_same(engine: LLMEngine, expected: list[Request], asked: Asked = mixed) -> None:
+    """The requests come out as expected."""
+    requests = add_all(engine, asked)
     run(engine)
     for one, other in zip(requests, expected, strict=True):
         assert one.token_ids == other.token_ids

@@ -24,6 +24,7 @@ from yaie.cli.serve import serve
 from yaie.cli.top import top
 from yaie.cli.variables import unknown_variables, warn_of_unknown_variables
 from yaie.core.errors import YaieError
+from yaie.core.heap import end_quickly
 from yaie.core.interrupt import is_interrupted
 from yaie.core.streams import sound_streams
 
@@ -71,6 +72,7 @@ def _options(
 @sound_streams
 def main() -> None:
     """Run the command line."""
+    end_quickly()
     try:
         app(prog_name="yaie")
     except YaieError as error:
