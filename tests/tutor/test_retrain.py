@@ -1,6 +1,10 @@
-"""Training further, choosing, evaluating and distilling in one go, on what a CPU does in seconds."""
+"""Training further, choosing, evaluating and distilling in one go, on what a CPU does in seconds.
+
+Stages train for a few steps each; at night also by the clock.
+"""
 
 import contextlib
+import functools
 import io
 import json
 import signal
@@ -15,12 +19,16 @@ from safetensors.torch import load_file
 
 from yaie.tutor import TUTOR_DIR, TUTOR_PATH, corpus, distill, evaluate, retrain, train
 from yaie.tutor.average import LOG, WEIGHTS
+from yaie.tutor.batches import SHUFFLED_SHARDS, Batch
 from yaie.tutor.dialogues import dialogues
 from yaie.tutor.unseen import judge_unseen, validation_questions
 
 MODULES = {"train": train, "distill": distill}
 TINY = "--seconds 6 --distil 6 --processes 1 --questions 1".split()
 TINY += ["--how=--batch 1 --eager", "--how-distil=--batch 1 --eager"]
+STEPS = 4
+"""The fewest of which the mean is not the last weights, and all that `--keep` writes is written."""
+FIT = train.Trainer.fit
 
 
 class Here:
@@ -40,11 +48,26 @@ def asked_little(tutor: evaluate.Tutor) -> dict[str, Any]:
     return recorded | {"unseen": recorded["unseen"] | {"right": figures["right"]}}
 
 
+def few_steps(trainer: train.Trainer, data: Iterator[Batch], deadline: float | None = None) -> int:
+    """Instead of training until the deadline."""
+    assert deadline is not None
+    trainer.args.steps = STEPS
+    return FIT(trainer, data)
+
+
 @pytest.fixture(scope="module")
 def tiny() -> Iterator[None]:
     """Texts, answers and the evaluation are short."""
     few = retrain.some(validation_questions(), 1)
+    stream = functools.partial(corpus.ShardStream, ahead=SHUFFLED_SHARDS)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(
+        1
+    )  # the models are tiny, and a second thread waits for the first by spinning
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(train, "ShardStream", stream)
+        patch.setattr(distill, "ShardStream", stream)
+        patch.setattr(distill, "AGREEMENT_BATCHES", 2)
         patch.setattr(corpus, "SHARD_DIALOGUES", 20)
         patch.setattr(corpus, "CONTEXT_LENGTH", 128)
         patch.setattr(train, "LOG_EVERY", 1)
@@ -52,20 +75,46 @@ def tiny() -> Iterator[None]:
         patch.setattr(retrain, "evaluate", asked_little)
         patch.setattr(retrain, "judge_unseen", lambda tutor, _=(): judge_unseen(tutor, few))
         yield
+    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory, tiny: None) -> tuple[Path, str]:
-    """The folder after all stages, and what was printed."""
+def stepped(tiny: None) -> Iterator[None]:
+    """No clock ends a training."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(train.Trainer, "fit", few_steps)
+        yield
+
+
+def all_stages(out: Path) -> str:
+    """What was printed."""
     list(dialogues(0, 20))  # the processes that write texts are forks, and need not read all again
-    out, printed = tmp_path_factory.mktemp("retrained"), io.StringIO()
+    printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         retrain.main(["--out", str(out), "--pack", *TINY], Here)
-    return out, printed.getvalue()
+    return printed.getvalue()
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory, stepped: None) -> tuple[Path, str]:
+    """The folder after all stages, and what was printed."""
+    out = tmp_path_factory.mktemp("retrained")
+    return out, all_stages(out)
 
 
 def test_all_stages_leave_what_belongs_into_the_package(trained: tuple[Path, str]) -> None:
-    out, printed = trained
+    expect_a_package(*trained)
+
+
+@pytest.mark.nightly
+def test_they_do_so_when_the_clock_ends_them(
+    tmp_path: Path, tiny: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(train.Trainer, "fit", FIT)
+    expect_a_package(tmp_path, all_stages(tmp_path))
+
+
+def expect_a_package(out: Path, printed: str) -> None:
     result = out / "tutor"
     assert {path.name for path in result.iterdir()} == {
         "weights",
@@ -102,7 +151,7 @@ def test_a_second_call_does_not_train_again(trained: tuple[Path, str]) -> None:
             started.append(module)
             super().__init__(module, argv)
 
-    retrain.main(["--out", str(out), *TINY], Noted)
+    retrain.main(["--out", str(out), "--no-evaluation", *TINY], Noted)
     assert started == ["distill", "distill"]
 
 
@@ -117,6 +166,7 @@ def test_candidates_lie_between_the_weights_before_and_after(trained: tuple[Path
     before, after = load_file(TUTOR_PATH / WEIGHTS), load_file(out / "train" / WEIGHTS)
     last = load_file(out / "train" / "last" / WEIGHTS)
     name = "model.layers.0.mlp.down_proj.weight"
+    assert len({weights[name].sum().item() for weights in (before, after, last)}) == 3
     for one in retrain.CANDIDATES:
         made = load_file(out / "candidates" / one.name / WEIGHTS)[name]
         end = (after if one.is_mean else last)[name]
@@ -147,5 +197,6 @@ def test_a_process_that_takes_too_long_is_ended() -> None:
     assert job._process.returncode == -signal.SIGKILL
 
 
-def test_a_process_that_fails_is_no_success() -> None:
-    assert not retrain.Process("train", ["--no-such-option"]).wait(60)
+def test_a_process_is_a_success_unless_it_fails() -> None:
+    assert retrain.Process("templates", []).wait(60)
+    assert not retrain.Process("no_such_module", []).wait(60)

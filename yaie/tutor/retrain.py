@@ -229,7 +229,8 @@ def compare(args: argparse.Namespace, tutor: Path, clock: Clock) -> None:
 def pack(folder: Path, clock: Clock) -> None:
     """The folder in one file beside it."""
     path = folder.with_suffix(".tar.xz")
-    with tarfile.open(path, "w:xz", preset=1) as archive:
+    # Preset 6 would make it 4% smaller, in four times the time.
+    with tarfile.open(path, "w:xz", preset=0) as archive:
         archive.add(folder, folder.name)
     clock.say(f"{path}: {path.stat().st_size:,} bytes")
 
