@@ -32,8 +32,8 @@ class Picture:
 
 
 PICTURES = (
-    Picture("xray", "samples/preemption.jsonl", 29, "body"),
-    Picture("xray-timeline", "samples/preemption.jsonl", 29, ".x-panel-timeline"),
+    Picture("xray", "samples/preemption.jsonl", 24, "body"),
+    Picture("xray-timeline", "samples/preemption.jsonl", 24, ".x-panel-timeline"),
     Picture("xray-pool", "samples/four.jsonl", 10, ".x-column >> nth=1"),
 )
 

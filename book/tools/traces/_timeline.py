@@ -17,7 +17,7 @@ from yaie.explore.timeline import Job, Step, play
 BLOCK_SIZE = 16
 
 # The running example (book/README.md): prompt and answer of its requests, in tokens.
-FOUR = {"A": (48, 30), "B": (47, 34), "C": (47, 27), "D": (47, 57)}
+FOUR = {"A": (48, 30), "B": (47, 34), "C": (47, 22), "D": (47, 57)}
 
 
 @dataclass(frozen=True, slots=True)

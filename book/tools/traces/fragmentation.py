@@ -13,16 +13,14 @@ from book.tools.traces._story import listed
 
 LAB = "paged_cache"
 SLOTS, BLOCK_SIZE, CONTEXT = 384, 16, 128
-# Blocks that stay free when a request starts. With fewer, one that runs would find none to grow into.
-WATERMARK = 4
 # Prompt and answer tokens, and the step in which it comes. Lower case: the same question again.
 JOBS = {
     "A": (48, 30, 0),
     "B": (47, 34, 0),
-    "C": (47, 27, 0),
+    "C": (47, 22, 0),
     "D": (47, 57, 0),
     "d": (47, 57, 20),
-    "c": (47, 27, 20),
+    "c": (47, 22, 20),
     "b": (47, 34, 20),
     "a": (48, 30, 20),
 }
@@ -157,8 +155,8 @@ class Paged:
         self.pieces: list[Piece] = []
 
     def start(self, name: str, at: int) -> bool:
-        """Some blocks stay free for those that run already."""
-        if self.manager.num_free - -(-JOBS[name][0] // BLOCK_SIZE) < WATERMARK:
+        """One block stays free for whoever runs already: the watermark."""
+        if self.manager.num_free <= -(-JOBS[name][0] // BLOCK_SIZE):
             return False
         self.grow(name, JOBS[name][0], at)
         return True
