@@ -102,6 +102,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory, stepped: None) -> tuple[Pa
     return out, all_stages(out)
 
 
+@pytest.mark.nightly
 def test_all_stages_leave_what_belongs_into_the_package(trained: tuple[Path, str]) -> None:
     expect_a_package(*trained)
 
@@ -142,6 +143,7 @@ def expect_a_package(out: Path, printed: str) -> None:
     assert "--dropout 0.06 --first-word 3" in command
 
 
+@pytest.mark.nightly
 def test_a_second_call_does_not_train_again(trained: tuple[Path, str]) -> None:
     out, _ = trained
     started: list[str] = []
@@ -155,12 +157,14 @@ def test_a_second_call_does_not_train_again(trained: tuple[Path, str]) -> None:
     assert started == ["distill", "distill"]
 
 
+@pytest.mark.nightly
 def test_without_time_nothing_is_distilled(trained: tuple[Path, str]) -> None:
     out, _ = trained
     args = retrain.parse_args(["--out", str(out), "--within", "30", *TINY])
     assert retrain.distil(args, out, retrain.Clock(30), Here) == {}
 
 
+@pytest.mark.nightly
 def test_candidates_lie_between_the_weights_before_and_after(trained: tuple[Path, str]) -> None:
     out, _ = trained
     before, after = load_file(TUTOR_PATH / WEIGHTS), load_file(out / "train" / WEIGHTS)

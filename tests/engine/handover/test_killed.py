@@ -25,7 +25,7 @@ from yaie import LLMEngine
 from yaie.engine.handover.address import Address, TcpAddress
 from yaie.engine.handover.role import Role
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.nightly]
 ROOT = Path(__file__).parents[3]
 HEAD = struct.Struct("!IQ")  # as in yaie.engine.handover.wire
 BUFFER = 1 << 16
