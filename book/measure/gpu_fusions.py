@@ -18,6 +18,7 @@ from typing import Any
 from unittest.mock import patch
 
 from yaie.backends import early
+from yaie.backends.attention import RotateAndStore
 from yaie.backends.products import fused
 from yaie.backends.triton import TritonBackend
 from yaie.bench.report import save
@@ -110,16 +111,17 @@ def _no_early_launch() -> Iterator[None]:
 @contextlib.contextmanager
 def _rotation_apart() -> Iterator[None]:
     """Rotation and store are launches of their own, and so are norms."""
-    make = TritonBackend.make_attention
+    make = TritonBackend._rotate_and_store
 
-    def make_attention(self: TritonBackend, pool: Any) -> Any:
-        attention: Any = make(self, pool)
-        attention._rope_and_store = None
-        return attention
+    def apart(self: TritonBackend) -> RotateAndStore:
+        store = make(self)
+        assert store._rope_and_store is not None  # or there was nothing to take apart
+        store._rope_and_store = None
+        return store
 
     with (
         _without("_norm_rope_store"),
-        patch.object(TritonBackend, "make_attention", make_attention),
+        patch.object(TritonBackend, "_rotate_and_store", apart),
     ):
         yield
 
