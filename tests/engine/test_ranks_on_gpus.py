@@ -1,4 +1,4 @@
-"""Ranks on two GPUs give the tokens of one, in float32: graphs, overlap, sums through peer memory."""
+"""Ranks on two and four GPUs give the tokens of one, in float32: graphs, overlap, peer memory."""
 
 import multiprocessing
 import time
@@ -27,6 +27,9 @@ SHAPES: dict[str, dict[str, Any]] = {
     "2x1 nccl": {"tensor_parallel": 2, "collectives": "library", **ROOMY},
     "2x1 no graphs": {"tensor_parallel": 2, "graphs": "off", "overlap": "off", **ROOMY},
     "1x2": {"pipeline_parallel": 2, **ROOMY},
+    "1x2 tight": {"pipeline_parallel": 2, **TIGHT},
+    "4x1": {"tensor_parallel": 4, **ROOMY},
+    "2x2": {"tensor_parallel": 2, "pipeline_parallel": 2, **ROOMY},
 }
 
 
@@ -59,11 +62,14 @@ def test_a_killed_rank_ends_the_engine(collectives: str) -> None:
 
 
 def expect(model: str, settings: dict[str, Any]) -> None:
+    config = EngineConfig(model=model, **{**SHARED, **settings})
+    if torch.cuda.device_count() < config.num_ranks:
+        pytest.skip(f"needs {config.num_ranks} GPUs")
     alone = LLMEngine(EngineConfig(model=model, **{**SHARED, **ROOMY}))
     expected = add_all(alone)
     run(alone)
     alone.close()
-    engine = LLMEngine(EngineConfig(model=model, **{**SHARED, **settings}))
+    engine = LLMEngine(config)
     try:
         expect_same(engine, expected)
     finally:

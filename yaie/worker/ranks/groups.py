@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import permutations
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -260,11 +261,13 @@ def _greet(groups: Groups, device: torch.device) -> None:
     for link in (groups.stages, groups.draws):
         if link is None:
             continue
-        for distance in range(1, link.size):
-            sent = link.send(hello[:1], (link.rank + distance) % link.size)
-            heard = torch.empty_like(hello[:1])
-            link.receive(heard, (link.rank - distance) % link.size).wait()
-            sent.wait()
+        # One pair after the other, and in a pair one way after the other: NCCL connects a way once both
+        # of its ends have asked for this one.
+        for source, to in permutations(range(link.size), 2):
+            if link.rank == source:
+                link.send(hello[:1], to).wait()
+            elif link.rank == to:
+                link.receive(torch.empty_like(hello[:1]), source).wait()
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
