@@ -22,86 +22,17 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from yaie.bench.known_shapes import SHAPES
 from yaie.core.errors import ConfigError
 from yaie.core.files import cannot_write, write_whole
 from yaie.models.weights import INDEX_FILE
 from yaie.tutor import TUTOR_PATH
 
-SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
-    "qwen3-0.6b": (
-        "Qwen3",
-        {
-            "hidden_size": 1024,
-            "intermediate_size": 3072,
-            "num_hidden_layers": 28,
-            "num_attention_heads": 16,
-            "num_key_value_heads": 8,
-            "head_dim": 128,
-            "vocab_size": 151936,
-            "max_position_embeddings": 40960,
-            "rms_norm_eps": 1e-6,
-            "rope_parameters": {"rope_type": "default", "rope_theta": 1e6},
-            "tie_word_embeddings": True,
-        },
-    ),
-    "llama-3.1-8b": (
-        "Llama",
-        {
-            "hidden_size": 4096,
-            "intermediate_size": 14336,
-            "num_hidden_layers": 32,
-            "num_attention_heads": 32,
-            "num_key_value_heads": 8,
-            "vocab_size": 128256,
-            "max_position_embeddings": 131072,
-            "rms_norm_eps": 1e-5,
-            "rope_parameters": {
-                "rope_type": "llama3",
-                "rope_theta": 500000.0,
-                "factor": 8.0,
-                "low_freq_factor": 1.0,
-                "high_freq_factor": 4.0,
-                "original_max_position_embeddings": 8192,
-            },
-            "tie_word_embeddings": False,
-        },
-    ),
-    "llama-100m": (
-        "Llama",
-        {
-            "hidden_size": 1024,
-            "intermediate_size": 2816,
-            "num_hidden_layers": 8,
-            "num_attention_heads": 16,
-            "num_key_value_heads": 8,
-            "head_dim": 64,
-            "vocab_size": 8192,
-            "max_position_embeddings": 4096,
-            "rms_norm_eps": 1e-6,
-            "tie_word_embeddings": True,
-        },
-    ),
-    "tiny": (
-        "Llama",
-        {
-            "hidden_size": 128,
-            "intermediate_size": 256,
-            "num_hidden_layers": 2,
-            "num_attention_heads": 4,
-            "num_key_value_heads": 2,
-            "vocab_size": 12288,
-            "max_position_embeddings": 4096,
-            "tie_word_embeddings": True,
-        },
-    ),
-}
-"""Family, and what its config.json says. The first two are those of the models with these names; the
-third is for CPUs."""
 INT4 = "-int4"
 """Ends the name of a shape whose layers' products are packed in four bits."""
 FP8 = "-fp8"
 """The same in floating-point numbers of eight bits."""
-PACKED = ("qwen3-0.6b", "llama-3.1-8b", "tiny")
+PACKED = ("qwen3-0.6b", "llama-3.1-8b", "llama-3.1-70b", "tiny")
 NAMES = (*SHAPES, *(name + kind for name in PACKED for kind in (INT4, FP8)))
 GROUP_SIZE = 32
 SHARD_BYTES = 4 << 30

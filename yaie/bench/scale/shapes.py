@@ -3,27 +3,15 @@
 from collections.abc import Iterator
 from dataclasses import asdict
 from types import SimpleNamespace
-from typing import Any
 
 from yaie.bench.collectives import Algorithm
+from yaie.bench.known_shapes import SHAPES
 from yaie.bench.report import save, show
 from yaie.bench.scale.machines import MACHINES, Known
 from yaie.bench.scale.predict import Predicted, predict
 from yaie.bench.scale.sizes import Dims, Draws
-from yaie.bench.shapes import SHAPES
 from yaie.core.errors import ConfigError
 
-LARGE: dict[str, dict[str, Any]] = {
-    "llama-3.1-70b": {
-        "hidden_size": 8192,
-        "intermediate_size": 28672,
-        "num_hidden_layers": 80,
-        "num_attention_heads": 64,
-        "num_key_value_heads": 8,
-        "vocab_size": 128256,
-    }
-}
-"""Shapes that are predicted alone: their weights are not written."""
 LAYOUTS = ((1, 1), (2, 1), (4, 1), (8, 1), (16, 1), (2, 2), (1, 4), (4, 4))
 """(tensor_parallel, pipeline_parallel)."""
 COLUMNS = (
@@ -36,7 +24,7 @@ WIDTH = 2
 
 def dims(shape: str) -> Dims:
     """The numbers of a shape, in bfloat16. Raises ConfigError if there is none of this name."""
-    known = {name: values for name, (_, values) in SHAPES.items()} | LARGE
+    known = {name: values for name, (_, values) in SHAPES.items()}
     if shape not in known:
         raise ConfigError(
             f"--shape is one of {', '.join(known)}; there is no {shape!r}", param="shape"
