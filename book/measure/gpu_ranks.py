@@ -21,7 +21,7 @@ from torch import Tensor
 
 from yaie.bench.report import save
 from yaie.worker.ranks.groups import LibraryCollectives, Limit, nccl_group
-from yaie.worker.ranks.peer_memory import MOST_BYTES, PeerCollectives, open_memory
+from yaie.worker.ranks.peer_memory import FEW_BYTES, MOST_BYTES, PeerCollectives, open_memory
 
 OUT = Path(__file__).parents[1] / "evidence/gpu_ranks.json"
 WIDTH = 4096
@@ -49,8 +49,11 @@ def _rank(rank: int, size: int, file: str, path: str) -> None:
     figures: dict[str, Any] = {}
     for rows in ROWS:
         ways: dict[str, Callable[[Tensor], Any]] = {"nccl": library.all_reduce}
-        if rows * WIDTH * 2 <= MOST_BYTES:
-            ways |= {"yaie": peers.all_reduce, **torchs}
+        num_bytes = rows * WIDTH * torch.bfloat16.itemsize
+        if num_bytes <= FEW_BYTES:
+            ways["yaie_one_shot"] = peers.one_shot
+        if num_bytes <= MOST_BYTES:
+            ways |= {"yaie": peers.all_reduce, "yaie_two_shot": peers.two_shot, **torchs}
         figures[str(rows)] = {
             name: _microseconds(call, rows, device, library) for name, call in ways.items()
         }

@@ -14,8 +14,8 @@ from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 UNIT = 8
 """Bytes of data that a thread sends at a time."""
-BLOCK = 256
-"""Units of a program."""
+BLOCK = 128
+"""Units of a program, one for each thread: it waits for one after the other."""
 
 SEND = tl.constexpr("""{
     .reg .b32 low, high;

@@ -1,7 +1,8 @@
 """`PeerCollectives`: the library's, but that small sums go through the GPUs' memory directly.
 
 NCCL's all-reduce of a decode step's few rows takes several times as long as their bytes take on NVLink,
-and a step has two a layer. GPUs of one host can write into each other's memory: see `peer_kernel`.
+and a step has two a layer. GPUs of one host can write into each other's memory: see `peer_kernel` and,
+for more rows, `peer_two_shot`.
 """
 
 import hashlib
@@ -20,10 +21,13 @@ from yaie.backends.early import early_launch, starts_early
 from yaie.core.contracts.ranks import Collectives
 from yaie.core.errors import RankError
 from yaie.worker.ranks.peer_kernel import BLOCK, UNIT, one_shot_kernel
+from yaie.worker.ranks.peer_two_shot import PART, two_shot_kernel
 
-MOST_BYTES = 2 << 20
+FEW_BYTES = 256 << 10
+"""That one-shot may send from a rank to all others; what is more goes in two shots."""
+MOST_BYTES = 8 << 20
 """Of a tensor. A larger one is a matter of bandwidth, which NCCL uses better."""
-CAPACITY = MOST_BYTES // UNIT
+CAPACITY = FEW_BYTES // UNIT
 _HOST = Path("/proc/sys/kernel/random/boot_id")
 _TYPES = {torch.bfloat16: tl.bfloat16, torch.float16: tl.float16, torch.float32: tl.float32}
 _names = count()
@@ -102,10 +106,14 @@ class PeerCollectives:
         group's ranks find each other's memory. Raises RankError if they do not."""
         self.rank, self.size = library.rank, library.size
         self._library = library
-        shape = 2, self.size, CAPACITY, 2
+        programs = triton.cdiv(MOST_BYTES // UNIT, self.size * PART)
+        self._start = 2 * self.size * CAPACITY * 2  # of what two-shot uses, in units
+        self._share = programs * PART
+        flags = programs * 2 * self.size * 4 // UNIT
+        units = self._start + 2 * self.size * self._share + flags
         try:
             _, self._buffer, addresses = open_memory(
-                store, self.rank, self.size, shape, torch.int64, device
+                store, self.rank, self.size, (units,), torch.int64, device
             )
         except RuntimeError as error:
             reason = str(error).partition("\n")[0]
@@ -116,6 +124,7 @@ class PeerCollectives:
         self._buffer.zero_()
         self._addresses = torch.tensor(addresses, dtype=torch.int64, device=device)
         self._calls = torch.zeros(CAPACITY // BLOCK, dtype=torch.int32, device=device)
+        self._two_shot_calls = torch.zeros(programs, dtype=torch.int32, device=device)
         # Of the host, which can write there at any time: a copy would wait behind kernels that wait.
         self._stop = torch.zeros(1, dtype=torch.int32, pin_memory=True)
         library.all_reduce(torch.zeros(1, device=device))  # all have made room
@@ -145,6 +154,13 @@ class PeerCollectives:
         )
 
     def _sum(self, x: Tensor) -> None:
+        if x.nbytes * (self.size - 1) <= FEW_BYTES:
+            self.one_shot(x)
+        else:
+            self.two_shot(x)
+
+    def one_shot(self, x: Tensor) -> Tensor:
+        """`all_reduce` of at most FEW_BYTES: everything to everybody, in one trip."""
         words = x.view(-1).view(torch.int64)
         early = starts_early(x.device)
         one_shot_kernel[(triton.cdiv(len(words), BLOCK),)](
@@ -152,3 +168,15 @@ class PeerCollectives:
             SIZE=self.size, CAPACITY=CAPACITY, BLOCK=BLOCK, dtype=_TYPES[x.dtype], EARLY=early,
             num_warps=4, **early_launch(early),
         )  # fmt: skip
+        return x
+
+    def two_shot(self, x: Tensor) -> Tensor:
+        """`all_reduce` of at most MOST_BYTES: a part to each rank, and its sum back."""
+        words = x.view(-1).view(torch.int64)
+        early = starts_early(x.device)
+        two_shot_kernel[(triton.cdiv(len(words), self.size * PART),)](
+            words, self._addresses, self._two_shot_calls, self._stop, len(words), RANK=self.rank,
+            SIZE=self.size, START=self._start, SHARE=self._share, PART=PART,
+            dtype=_TYPES[x.dtype], EARLY=early, num_warps=PART // 64, **early_launch(early),
+        )  # fmt: skip
+        return x
