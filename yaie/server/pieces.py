@@ -24,9 +24,9 @@ KNOWN = ("conn", "flow", "transport", "disconnected", "response_started", "respo
 class Outbox:
     """The pieces of one turn of the event loop, by connection: all are made before the first is sent.
 
-    A packet's way through the system puts everything else out of the processor's caches. Made and sent in
-    turn, each piece would find its stream's objects gone from there. What a connection gets several
-    pieces of (choices of one request, steps that the loop came late to) goes out as one packet.
+    Sending a packet evicts everything else from the processor's caches. If each piece were sent before
+    the next one is made, making it would wait for its stream's objects to come from memory. Several
+    pieces for one connection (choices of one request, steps that the loop came late to) are one packet.
     """
 
     def __init__(self) -> None:
