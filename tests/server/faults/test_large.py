@@ -217,7 +217,7 @@ def test_a_body_of_half_a_million_unknown_fields_is_not_read(roomy: Patient) -> 
 def test_as_many_fields_as_may_be_hold_nobody_up(roomy: Patient) -> None:
     with roomy.company():
         error = refused(roomy, TEXT, {"prompt": "x", **{f"k{i}": 1 for i in range(MAX_NAMES - 1)}})
-    assert "k0" in error["message"]
+    assert error["param"] == "k0"
 
 
 def test_colons_in_a_text_are_no_fields() -> None:
