@@ -9,7 +9,8 @@ from tests.server.fake_engine import FakeEngine
 from tests.server.test_bad_input import JSON
 from tests.server.test_limits import head, raw, status_and_error, still_well
 from yaie.server import limits
-from yaie.server.limits import LARGE, _is_more
+from yaie.server.bodies import _is_more
+from yaie.server.limits import LARGE
 
 PADDED = b'{"prompt": "abc"}' + b" " * 3 * LARGE
 MEGABYTE = 1 << 20

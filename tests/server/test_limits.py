@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from tests.server.conftest import LiveServer, serving, within
 from tests.server.fake_engine import FakeEngine
 from tests.server.test_bad_input import JSON, error_of
-from yaie.server import limits
-from yaie.server.limits import MAX_DEPTH, is_too_deep
+from yaie.server import bodies
+from yaie.server.bodies import MAX_DEPTH, is_too_deep
 
 PATHS = ("/v1/completions", "/v1/chat/completions")
 TEXT = {"prompt": "abc"}
@@ -309,6 +309,6 @@ def test_depth_is_that_of_counting_one_character_after_the_other(
     """Wherever a piece ends: in a string, on a quote, between two brackets."""
     text = json.dumps(value)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(limits, "MAX_DEPTH", most)
-        patch.setattr(limits, "_PIECE", piece)
+        patch.setattr(bodies, "MAX_DEPTH", most)
+        patch.setattr(bodies, "_PIECE", piece)
         assert is_too_deep(text.encode()) == (depth_of(text) > most)

@@ -15,6 +15,7 @@ from yaie.server.heads import Heads
 from yaie.server.health import health_router
 from yaie.server.info import info_router
 from yaie.server.keys import KeyGuard
+from yaie.server.large_json import with_large_json
 from yaie.server.limits import BodyLimit, ConcurrencyLimit
 from yaie.server.messages.errors import AnthropicErrors
 from yaie.server.messages.routes import messages_router
@@ -67,11 +68,11 @@ def create_app(
     add_middleware(app, api, settings, engine.rejections)
     app.include_router(health_router(service))
     app.include_router(metrics_router(service))
-    app.include_router(api.make_router(service))
-    app.include_router(responses_router(service, api))
-    app.include_router(messages_router(service, api))
-    app.include_router(embeddings_router(service, api))
-    app.include_router(tokens_router(service, api))
+    app.include_router(with_large_json(api.make_router(service)))
+    app.include_router(with_large_json(responses_router(service, api)))
+    app.include_router(with_large_json(messages_router(service, api)))
+    app.include_router(with_large_json(embeddings_router(service, api)))
+    app.include_router(with_large_json(tokens_router(service, api)))
     app.include_router(info_router(service))
     if settings.web:
         app.include_router(watch_router(service, step_mode=settings.step))

@@ -4,27 +4,19 @@ Plain ASGI middleware, see `solutions/api_server/leaving.py` for the reason.
 """
 
 import asyncio
-import json
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from itertools import accumulate
 
-import numpy as np
-from numpy.typing import NDArray
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from yaie.core.priority import step_back
 from yaie.engine.background.rejections import Rejection, Rejections
+from yaie.server.bodies import looked_through
 
 Refuse = Callable[[int, str, dict[str, str] | None], ASGIApp]
 """The response with a status, a message and headers."""
 
-MAX_DEPTH = 256
-"""Levels of nesting in a body. What works on JSON calls itself for each, and Python's stack ends."""
-MAX_VALUES = 1 << 19
-"""Elements of lists and objects in a body, about. Reading five million takes most of a second, in which
-nothing else runs; no context holds half a million tokens that are sent as numbers."""
 LARGE = 1 << 18
 """Bytes of a body that is not looked through on the event loop. What comes after is read in turns."""
 LARGE_BYTES_A_SECOND = 64 << 20
@@ -34,10 +26,6 @@ BODIES_AT_ONCE = 8
 """How many of the largest bodies may be held at the same time."""
 COME_BACK = {"Retry-After": "1"}
 
-_BRACKET_STEPS = np.zeros(256, dtype=np.int8)
-_BRACKET_STEPS[list(b"[{")] = 1
-_BRACKET_STEPS[list(b"]}")] = -1
-_PIECE = 1 << 16
 _large_bodies = ThreadPoolExecutor(1, "yaie-bodies", step_back)
 """Looks through one after the other: together they would keep the engine from the interpreter."""
 
@@ -92,7 +80,8 @@ class BodyLimit:
     """Reads a body before any work on it, because these come before any other complaint:
 
     413 if it is announced or grows larger than `max_bytes`, 408 if it has not come within `seconds`,
-    503 if too many bytes are held for other requests, 400 if it is nested too deeply.
+    503 if too many bytes are held for other requests, 400 if it is nested too deeply or has too many
+    parts.
     """
 
     def __init__(
@@ -140,11 +129,11 @@ class BodyLimit:
         if left:
             return None
         if body.size <= LARGE:
-            content, refusal = _looked_through(body.chunks)
+            content, refusal = looked_through(body.chunks)
         else:
             loop = asyncio.get_running_loop()
             content, refusal = await loop.run_in_executor(
-                _large_bodies, _looked_through, body.chunks
+                _large_bodies, looked_through, body.chunks
             )
         if refusal is not None:
             raise _RefusedError(400, refusal)
@@ -206,75 +195,6 @@ def _first(message: Message, receive: Receive) -> Receive:
         return waiting.pop() if waiting else await receive()
 
     return receive_all
-
-
-def _looked_through(chunks: list[bytes]) -> tuple[bytes, str | None]:
-    """A body, of which `chunks` are emptied, and why it is refused."""
-    body = b"".join(chunks)
-    chunks.clear()
-    return body, _refusal(body)
-
-
-def _refusal(body: bytes) -> str | None:
-    """Why a body is not even read; None if it is."""
-    if is_too_deep(body):
-        return f"The body is nested too deeply: more than {MAX_DEPTH} levels."
-    if has_too_many_values(body):
-        return f"The body holds more than {MAX_VALUES} values. Send text in the place of token ids."
-    return None
-
-
-def has_too_many_values(body: bytes) -> bool:
-    """Whether there are more than MAX_VALUES commas outside of strings."""
-    commas = (int(np.count_nonzero(piece == ord(","))) for piece in _pieces(body))
-    if not _is_more(commas, MAX_VALUES):
-        return False
-    return _is_more(_commas(body.replace(rb"\\", b"").replace(rb"\"", b"")), MAX_VALUES)
-
-
-def _is_more(counts: Iterator[int], most: int) -> bool:
-    """Whether they add up to more than `most`. Stops as soon as it knows."""
-    return any(count > most for count in accumulate(counts))
-
-
-def _commas(text: bytes) -> Iterator[int]:
-    """How many there are outside of strings, piece by piece, of a text without escapes."""
-    num_quotes = 0
-    for piece in _pieces(text):
-        quotes = num_quotes + np.cumsum(piece == ord('"'), dtype=np.int32)
-        yield int(np.count_nonzero(piece[quotes % 2 == 0] == ord(",")))
-        num_quotes = int(quotes[-1]) % 2
-
-
-def _pieces(text: bytes) -> Iterator[NDArray[np.uint8]]:
-    codes = np.frombuffer(text, dtype=np.uint8)
-    return (codes[start : start + _PIECE] for start in range(0, len(codes), _PIECE))
-
-
-def is_too_deep(body: bytes) -> bool:
-    """Whether JSON is nested more than MAX_DEPTH levels.
-
-    Of what is no JSON it only says that it opens more than it closes; then the parser will not get far.
-    No loop of Python's own runs over single bytes: that would hold up all other requests for seconds.
-    """
-    # Both opening brackets are one bit apart. `bytes.count` would keep the GIL, and takes longer.
-    brackets = (int(np.count_nonzero((piece | 0x20) == ord("{"))) for piece in _pieces(body))
-    if not _is_more(brackets, MAX_DEPTH):
-        return False
-    encoding = json.detect_encoding(body)
-    if not encoding.startswith(
-        "utf-8"
-    ):  # the parser takes UTF-16 too, whose bytes may look like quotes
-        body = body.decode(encoding, "replace").encode("utf-8", "replace")
-    text = body.replace(rb"\\", b"").replace(rb"\"", b"")
-    num_quotes = depth = 0
-    for piece in _pieces(text):
-        quotes = num_quotes + np.cumsum(piece == ord('"'), dtype=np.int32)
-        depths = depth + np.cumsum(_BRACKET_STEPS[piece[quotes % 2 == 0]], dtype=np.int32)
-        if depths.max(initial=0) > MAX_DEPTH:
-            return True
-        num_quotes, depth = quotes[-1] % 2, depths[-1] if len(depths) else depth
-    return False
 
 
 def _announced(scope: Scope) -> int:

@@ -101,10 +101,11 @@ class RequestStream:
 
     def put(self, output: RequestOutput) -> None:
         """One more output, merged with what the consumer has not taken yet."""
+        take = self._take
+        if take is not None and self._is_awaited and take(output):
+            return  # not the first: `first_output_at` is known
         self.has_started = True
         self.first_output_at = self.first_output_at or time.perf_counter()
-        if self._take is not None and self._is_awaited and self._take(output):
-            return
         waiting = self._pending.setdefault(output.request_id, [])
         if waiting and _num_entries(waiting[-1]) < MOST_ENTRIES:
             waiting[-1].merge(output)

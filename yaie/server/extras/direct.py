@@ -34,7 +34,7 @@ class Direct(Wrapper):
         self._writer = writer
         self._is_open = False
         self._shown = b""  # the newest piece that went the usual way
-        self._frames: dict[str, tuple[str, str]] = {}  # of requests: before and behind the text
+        self._frames: dict[str, tuple[bytes, bytes]] = {}  # of requests: before and behind the text
         self._untold: dict[
             str, RequestOutput
         ] = {}  # newest outputs that the reply has not been given
@@ -60,8 +60,8 @@ class Direct(Wrapper):
                 return False
         if output.text:
             before, behind = frame
-            text = encode_basestring_ascii(output.text)
-            if not self._writer.write(f"{before}{text}{behind}".encode()):
+            text = encode_basestring_ascii(output.text).encode()
+            if not self._writer.write(b"%b%b%b" % (before, text, behind)):
                 return False
         self._untold[output.request_id] = output
         return True
@@ -88,8 +88,8 @@ class Direct(Wrapper):
             return
         choice = chunk["choices"][0]
         marked = {"delta": {"content": _MARK}} if "delta" in choice else {"text": _MARK}
-        whole = self._event({**chunk, "choices": [{**choice, **marked}]}).decode()
-        before, _, behind = whole.rpartition(encode_basestring_ascii(_MARK))
-        text = encode_basestring_ascii(output.text)
-        if f"{before}{text}{behind}".encode() == self._shown:
+        whole = self._event({**chunk, "choices": [{**choice, **marked}]})
+        before, _, behind = whole.rpartition(encode_basestring_ascii(_MARK).encode())
+        text = encode_basestring_ascii(output.text).encode()
+        if before + text + behind == self._shown:
             self._frames[output.request_id] = before, behind
