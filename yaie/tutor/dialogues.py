@@ -30,11 +30,11 @@ REFUSAL = (
 # Weights of what may come next. A follow-up needs a topic; the rest may come at any time.
 # Refusals and reasons are what further training forgets first: they have more than their share.
 _OPENING = {
-    "term": 78, "contrast": 9, "faq": 15, "off_subject": 62, "sum": 7,
+    "term": 88, "contrast": 9, "faq": 15, "off_subject": 62, "sum": 7,
     "claim": 122, "situation": 80, "facet": 24, "gist": 9,
 }  # fmt: skip
 _LATER = {
-    "follow_up": 60, "term": 26, "contrast": 3, "faq": 13, "off_subject": 33, "sum": 4,
+    "follow_up": 60, "term": 28, "contrast": 3, "faq": 13, "off_subject": 33, "sum": 4,
     "claim": 43, "situation": 28, "facet": 10, "gist": 3,
 }  # fmt: skip
 _WITH_TOOLS = {"call": 51, "missing": 11, "other": 30, "small_talk": 5, "sum": 3}

@@ -187,7 +187,7 @@ def draw_pair(pair: Pair, is_so: bool, rng: random.Random) -> tuple[str, bool]:
         if pair.can_be_denied(is_so) and rng.random() < EITHER:
             return _either(pair, is_so, rng), False
         text = pair.question(is_so)
-        if pair.is_sentence and form < 0.05:
+        if form < 0.05 and pair.can_be_denied(is_so):
             for opener, negative in NEGATIVE_OPENERS.items():
                 if text.startswith(opener):
                     return negative + text[len(opener) :], False
