@@ -7,7 +7,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from yaie.tutor.average import average
+from yaie.tutor.average import average, main
 from yaie.tutor.card import _command
 
 
@@ -60,3 +60,18 @@ def test_the_card_says_how_a_training_was_regularised_and_what_its_mean_is_of() 
         *("yaie/tutor/weights", "stage1", "--share", "0.5", "--out", "yaie/tutor/weights")
     ]
     assert "average stage1 stage2 --share 0.5" in _command(0.5, [LOG, LOG])
+
+
+def test_trainings_side_by_side_count_the_same(tmp_path: Path) -> None:
+    before = saved(tmp_path / "before", torch.tensor([1.0]), 3)
+    runs = [saved(tmp_path / name, torch.tensor([w]), 5) for name, w in (("a", 2.0), ("b", 6.0))]
+    main(["--out", str(tmp_path / "mean"), "--share", "0.75", *map(str, (before, *runs))])
+    assert load_file(tmp_path / "mean" / "model.safetensors")["w"].tolist() == [3.25]
+    log = json.loads((tmp_path / "mean" / "training_log.json").read_text())
+    assert [stage["steps"] for stage in log["stages"]] == [3, 5, 5]
+
+
+def test_the_card_says_that_trainings_went_on_side_by_side() -> None:
+    lines = _command(1.0, [LOG, LOG | {"seed": 4}], side_by_side=True).splitlines()
+    assert all("--init yaie/tutor/weights" in line for line in lines[:2])
+    assert "average yaie/tutor/weights stage1 stage2 --share 1.0 --out" in lines[2]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from yaie.tutor import TUTOR_DIR, strange
+from yaie.tutor import TUTOR_DIR, jargon, strange
 from yaie.tutor.arithmetic import KINDS, random_sum, training_sum
 from yaie.tutor.dialogues import REFUSAL, dialogues
 from yaie.tutor.glossary import load_knowledge, load_phrasings
@@ -188,3 +188,21 @@ def test_known_kv_cache_sizes() -> None:
     # 32 layers, 8 KV heads of 128, 2 bytes: 128 KiB per token, as Llama 3 8B has it.
     assert Shape(32, 8, 128, 2).bytes_per_token == 131072
     assert Shape(32, 8, 128, 2).steps().endswith("131072 bytes per token, which is 128 KiB")
+
+
+def test_coined_terms_hold_no_known_one() -> None:
+    rng = random.Random(4)
+    terms = {jargon.coined(rng) for _ in range(3000)}
+    assert len(terms) > 2500
+    assert not jargon.is_free("adaptive batching of tides")
+    assert not jargon.is_free("the KV cache ledger")
+    known = [n.lower() for t in load_knowledge().terms for n in (t.name, *t.aliases) if len(n) > 4]
+    padded = [f" {term.lower()} " for term in terms]
+    assert [n for n in known if any(f" {n} " in text for text in padded)] == []
+
+
+def test_questions_on_coined_terms_are_refused_and_filled() -> None:
+    rng = random.Random(5)
+    asked = {ask_off_subject(rng, ("jargon",)) for _ in range(400)}
+    assert len(asked) > 390
+    assert not any(set("{}[]|") & set(text) for text in asked)

@@ -19,7 +19,7 @@ from yaie.tutor.held_out import (
     with_system,
 )
 
-CONVERSATIONS = "1dc03b3e252fbed5"
+CONVERSATIONS = "f230b9de0a9b6ddb"
 QUESTIONS = "ffca161893119f5d"
 """Digests. Weights trained on other conversations, or figures of other questions, are not those of this
 code: run `python -m yaie.tutor.train`, or `.evaluate`, again, and write the new digest here. Until then

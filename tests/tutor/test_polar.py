@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from yaie.tutor import wider
-from yaie.tutor.polar import draw_pair, parse_pair
+from yaie.tutor.polar import draw_pair, parse_pair, tag
 from yaie.tutor.wider import Claim, ask_claim, load_wider
 
 SAVES = parse_pair("paging ~ does ~ <save|spare // waste> memory")
@@ -62,10 +62,38 @@ def test_what_is_said_fits_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     for question, reply in asked:
         # "Doesn't it grow" expects a yes; "it doesn't grow" says that it is not so.
         denied = "it doesn't" in question
-        assert reply.startswith("Yes") == (("grow" in question) != denied), question
+        first = question.partition(", or ")[0]
+        assert reply.startswith("Yes") == (("grow" in first) != denied), question
     forms = Counter((reply[:2], "it doesn't" in question) for question, reply in asked)
     assert len(forms) == 4
     assert min(forms.values()) > 40
+
+
+def test_a_question_that_names_both_sides_asks_for_the_first() -> None:
+    drawn = {draw_pair(SAVES, False, random.Random(seed))[0] for seed in range(400)}
+    assert "Does paging waste memory, or does it [save|spare] memory" in drawn
+    assert "Does paging waste memory, or not" in drawn
+    assert not any(text.startswith("Does paging [save") for text in drawn)
+
+
+@pytest.mark.parametrize(
+    ("row", "asked"),
+    [
+        ("paging ~ does ~ <save // waste> memory", "doesn't it"),
+        ("keys ~ are ~ <kept // lost>", "aren't they"),
+        ("a row ~ can ~ <wait // go>", "can't it"),
+        ("queries ~ need to ~ <wait // go>", "don't they"),
+        ("I ~ can ~ <wait // go>", ""),
+    ],
+)
+def test_a_tag_fits_its_sentence(row: str, asked: str) -> None:
+    assert tag(parse_pair(row).true) == asked
+
+
+def test_only_what_is_not_denied_is_tagged() -> None:
+    drawn = [draw_pair(SAVES, True, random.Random(seed)) for seed in range(400)]
+    tagged = {text for text, framed in drawn if not framed and text.endswith(", doesn't it")}
+    assert tagged == {"paging [saves|spares] memory, doesn't it"}
 
 
 def test_pairs_are_many_and_on_every_subject_balanced() -> None:

@@ -15,16 +15,20 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
-from yaie.tutor import TUTOR_DIR, TUTOR_PATH, corpus, distill, evaluate, retrain, train
+from yaie.tutor import TUTOR_DIR, TUTOR_PATH, corpus, distill, evaluate, judge, retrain, train
 from yaie.tutor.average import LOG, WEIGHTS
 from yaie.tutor.batches import SHUFFLED_SHARDS, Batch
+from yaie.tutor.candidates import best_of, candidates, write_candidate
 from yaie.tutor.dialogues import dialogues
+from yaie.tutor.jobs import Clock, Process, gpus
+from yaie.tutor.judge import some
 from yaie.tutor.unseen import judge_unseen, validation_questions
 
-MODULES = {"train": train, "distill": distill}
-TINY = "--seconds 6 --distil 6 --processes 1 --questions 1".split()
+MODULES = {"train": train, "distill": distill, "judge": judge}
+TINY = "--seconds 6 --distil 6 --processes 1 --questions 1 --seeds 29 30".split()
+NAMES = ("soup", "soup-0.85", "soup-0.75", "soup-0.5", "train-29-alone", "train-30-alone")
 TINY += ["--how=--batch 1 --eager", "--how-distil=--batch 1 --eager"]
 STEPS = 4
 """The fewest of which the mean is not the last weights, and all that `--keep` writes is written."""
@@ -34,7 +38,7 @@ FIT = train.Trainer.fit
 class Here:
     """A job that this process does at once, so that what a test patches holds for it, too."""
 
-    def __init__(self, module: str, argv: list[str]) -> None:
+    def __init__(self, module: str, argv: list[str], gpu: str = "") -> None:
         MODULES[module].main(argv)
 
     def wait(self, timeout: float) -> bool:
@@ -44,7 +48,7 @@ class Here:
 def asked_little(tutor: evaluate.Tutor) -> dict[str, Any]:
     """The recorded figures, for the card, with those of a few questions that are really asked."""
     recorded = json.loads((TUTOR_DIR / "evaluation.json").read_text(encoding="utf-8"))
-    figures = judge_unseen(tutor, retrain.some(validation_questions(), 1))
+    figures = judge_unseen(tutor, some(validation_questions(), 1))
     return recorded | {"unseen": recorded["unseen"] | {"right": figures["right"]}}
 
 
@@ -58,7 +62,7 @@ def few_steps(trainer: train.Trainer, data: Iterator[Batch], deadline: float | N
 @pytest.fixture(scope="module")
 def tiny() -> Iterator[None]:
     """Texts, answers and the evaluation are short."""
-    few = retrain.some(validation_questions(), 1)
+    few = some(validation_questions(), 1)
     stream = functools.partial(corpus.ShardStream, ahead=SHUFFLED_SHARDS)
     threads = torch.get_num_threads()
     torch.set_num_threads(
@@ -132,12 +136,12 @@ def expect_a_package(out: Path, printed: str) -> None:
         }
     with tarfile.open(out / "tutor.tar.xz") as archive:
         assert f"tutor/weights/{WEIGHTS}" in archive.getnames()
-    for name in ("before", *(one.name for one in retrain.CANDIDATES)):
+    for name in ("before", *NAMES):
         assert f"{name}: " in printed
     # What was missed is in files alone.
     assert not any(q.turns[-1] in printed for q in validation_questions())
     judged = json.loads((out / "validation.json").read_text(encoding="utf-8"))
-    assert set(judged) == {"before", *(one.name for one in retrain.CANDIDATES)}
+    assert set(judged) == {"before", *NAMES}
     command = (result / "weights" / "README.md").read_text(encoding="utf-8")
     assert "--init yaie/tutor/weights" in command
     assert "--dropout 0.06 --first-word 3" in command
@@ -149,58 +153,101 @@ def test_a_second_call_does_not_train_again(trained: tuple[Path, str]) -> None:
     started: list[str] = []
 
     class Noted(Here):
-        def __init__(self, module: str, argv: list[str]) -> None:
+        def __init__(self, module: str, argv: list[str], gpu: str = "") -> None:
             started.append(module)
-            super().__init__(module, argv)
+            super().__init__(module, argv, gpu)
 
     retrain.main(["--out", str(out), "--no-evaluation", *TINY], Noted)
-    assert started == ["distill", "distill"]
+    assert started == ["judge", "distill", "distill"]
 
 
 @pytest.mark.nightly
 def test_without_time_nothing_is_distilled(trained: tuple[Path, str]) -> None:
     out, _ = trained
     args = retrain.parse_args(["--out", str(out), "--within", "30", *TINY])
-    assert retrain.distil(args, out, retrain.Clock(30), Here) == {}
+    assert retrain.distil(args, out, Clock(30), Here) == {}
 
 
 @pytest.mark.nightly
 def test_candidates_lie_between_the_weights_before_and_after(trained: tuple[Path, str]) -> None:
     out, _ = trained
-    before, after = load_file(TUTOR_PATH / WEIGHTS), load_file(out / "train" / WEIGHTS)
-    last = load_file(out / "train" / "last" / WEIGHTS)
-    name = "model.layers.0.mlp.down_proj.weight"
-    assert len({weights[name].sum().item() for weights in (before, after, last)}) == 3
-    for one in retrain.CANDIDATES:
-        made = load_file(out / "candidates" / one.name / WEIGHTS)[name]
-        end = (after if one.is_mean else last)[name]
-        wanted = torch.lerp(before[name].float(), end.float(), one.share).bfloat16()
-        assert torch.equal(made, wanted)
-        log = json.loads((out / "candidates" / one.name / LOG).read_text(encoding="utf-8"))
-        assert log["share"] == one.share
-        assert [stage["mean"] for stage in log["stages"]] == [one.is_mean]
+    layer = "model.layers.0.mlp.down_proj.weight"
+    before = load_file(TUTOR_PATH / WEIGHTS)[layer].float()
+    ends = [load_file(out / f"train-{seed}" / WEIGHTS)[layer].float() for seed in (29, 30)]
+    assert len({weights.sum().item() for weights in (before, *ends)}) == 3
+    for name, end, share in (
+        ("soup", (ends[0] + ends[1]) / 2, 1.0),
+        ("soup-0.75", (ends[0] + ends[1]) / 2, 0.75),
+        ("train-30-alone", ends[1], 1.0),
+    ):
+        made = load_file(out / "candidates" / name / WEIGHTS)[layer]
+        assert torch.equal(made, torch.lerp(before, end, share).bfloat16())
+        log = json.loads((out / "candidates" / name / LOG).read_text(encoding="utf-8"))
+        assert log["share"] == share
+        assert [stage["seed"] for stage in log["stages"]] == ([29, 30] if "soup" in name else [30])
 
 
-def test_the_first_of_equals_is_chosen_and_otherwise_the_best(
-    trained: tuple[Path, str], monkeypatch: pytest.MonkeyPatch
+def test_of_one_training_the_last_weights_are_candidates_too(tmp_path: Path) -> None:
+    run, before = tmp_path / "train-1", tmp_path / "before"
+    for folder, value in ((before, 0.0), (run, 1.0), (run / "last", 3.0)):
+        folder.mkdir()
+        save_file({"w": torch.tensor([value])}, folder / WEIGHTS)
+        (folder / LOG).write_text('{"mean": true}')
+    made = {one.name: write_candidate(one, before, tmp_path / "c") for one in candidates((run,))}
+    values = {name: load_file(folder / WEIGHTS)["w"].item() for name, folder in made.items()}
+    assert values == {"mean": 1, "mean-0.75": 0.75, "mean-0.5": 0.5, "last": 3, "last-0.5": 1.5}
+    logs = {name: json.loads((folder / LOG).read_text()) for name, folder in made.items()}
+    assert [logs[name]["stages"][0]["mean"] for name in ("mean", "last")] == [True, False]
+    assert not any(log["side_by_side"] for log in logs.values())
+
+
+def judged(right: float, refused: float = 0.95, whys: float = 0.8) -> dict[str, float]:
+    return {"right": right, "unknown_refused": refused, "unusual_whys": whys}
+
+
+def test_the_first_of_equals_is_chosen_and_otherwise_the_best() -> None:
+    assert best_of({"before": judged(0.9), "a": judged(0.5), "b": judged(0.5)}) == "a"
+    assert best_of({"before": judged(0.9), "a": judged(0.5), "b": judged(0.6)}) == "b"
+    with pytest.raises(ValueError, match="No candidate"):
+        best_of({"before": judged(0.9)})
+
+
+def test_what_forgot_to_refuse_or_to_give_reasons_is_not_chosen() -> None:
+    before = {"before": judged(0.5, whys=0.8)}
+    forgetful = {"a": judged(0.9, refused=0.87), "b": judged(0.9, whys=0.76)}
+    assert best_of(before | forgetful | {"c": judged(0.6, 0.9, 0.767)}) == "c"
+    assert best_of(before | forgetful) == "b"  # the nearer one
+
+
+def test_each_stage_has_a_gpu_as_long_as_there_are_some(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    out, _ = trained
-    args = retrain.parse_args(["--out", str(out), *TINY])
-    clock = retrain.Clock(100)
-    figures = {"right": 0.5, **dict.fromkeys(retrain.KINDS, 0.5)}
-    monkeypatch.setattr(retrain, "judge_unseen", lambda tutor, _: figures)
-    assert retrain.choose(args, out / "train", clock).name == "mean"
-    shares = iter((0.9, 0.1, 0.3, 0.4, 0.2, 0.1))
-    monkeypatch.setattr(retrain, "judge_unseen", lambda tutor, _: figures | {"right": next(shares)})
-    assert retrain.choose(args, out / "train", clock).name == "mean-0.5"
+    started: list[tuple[str, str, str]] = []
+
+    class Failing:
+        def __init__(self, module: str, argv: list[str], gpu: str) -> None:
+            places = [argv[argv.index(f"--{name}") + 1] for name in ("seed", "processes")]
+            started.append((gpu, *places))
+
+        def wait(self, timeout: float) -> bool:
+            return False
+
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,7")
+    argv = ["--out", str(tmp_path), "--processes", "9", "--seeds", "1", "2", "3"]
+    with pytest.raises(SystemExit, match="training failed"):
+        retrain.main(argv, Failing)
+    assert started == [("5", "1", "3"), ("7", "2", "3"), ("5", "3", "3")]
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+    assert gpus() == ("0", "1")
 
 
 def test_a_process_that_takes_too_long_is_ended() -> None:
-    job = retrain.Process("train", ["--help"])
+    job = Process("train", ["--help"])
     assert not job.wait(0)  # importing alone takes longer
     assert job._process.returncode == -signal.SIGKILL
 
 
 def test_a_process_is_a_success_unless_it_fails() -> None:
-    assert retrain.Process("templates", []).wait(60)
-    assert not retrain.Process("no_such_module", []).wait(60)
+    assert Process("templates", []).wait(60)
+    assert not Process("no_such_module", []).wait(60)

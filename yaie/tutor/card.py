@@ -43,8 +43,8 @@ The loss counts the assistant's tokens only.
 
     {command}{origin}
 
-{steps} steps of {batch} windows of {context} tokens took {seconds:.0f} s on one {device}. The loss
-curve stands in `training_log.json`; the mean loss of the last {last_steps} steps is {loss:.4f}.
+{steps} steps of {batch} windows of {context} tokens took {seconds:.0f} s on one {device}{beside}. The
+loss curve stands in `training_log.json`; the mean loss of the last {last_steps} steps is {loss:.4f}.
 
 ## Evaluation
 
@@ -146,21 +146,25 @@ def _regularised(log: dict[str, Any]) -> str:
     return "".join(options) + (" --mean" if log.get("mean") else "")
 
 
-def _command(share: float, stages: list[dict[str, Any]]) -> str:
+def _command(share: float, stages: list[dict[str, Any]], side_by_side: bool = False) -> str:
     """How the weights were trained: stages that each go on from the one before, and their mean.
 
     With a single stage and a share below one, the mean is that of the weights before and after it.
+    Stages that went on from the same weights `side_by_side` count the share together.
     """
-    start, lines = "yaie/tutor/weights", []
+    origin = "yaie/tutor/weights"
+    start, lines, names = origin, [], []
     for number, log in enumerate(stages, 1):
         how = f"--init {start} --seconds {log['seconds']:g} --batch {log['windows_per_step']}"
-        start = f"stage{number}"
+        names.append(f"stage{number}")
+        start = origin if side_by_side else names[-1]
         rate = f"--lr {log['peak_learning_rate']} --seed {log['seed']}"
-        lines.append(f"python -m yaie.tutor.train {how} {rate}{_regularised(log)} --out {start}")
-    if share < 1:
-        first = "stage1 stage2" if len(stages) > 1 else "yaie/tutor/weights stage1"
-        mean = f"python -m yaie.tutor.average {first} --share {share}"
-        lines.append(f"{mean} --out yaie/tutor/weights")
+        out = f"{_regularised(log)} --out {names[-1]}"
+        lines.append(f"python -m yaie.tutor.train {how} {rate}{out}")
+    if share < 1 or side_by_side:
+        averaged = " ".join(names if len(stages) > 1 and not side_by_side else [origin, *names])
+        mean = f"python -m yaie.tutor.average {averaged} --share {share}"
+        lines.append(f"{mean} --out {origin}")
     return "\n    ".join(lines)
 
 
@@ -170,6 +174,7 @@ def write_card(weights: Path, result: dict[str, Any]) -> None:
     text = (weights / "training_log.json").read_text(encoding="utf-8")
     logs = json.loads(text)
     stages: list[dict[str, Any]] = logs["stages"]
+    side_by_side: bool = logs.get("side_by_side", False)
     log = stages[-1]
     curve = log["loss_curve"]
     logged = [0, *(entry["step"] for entry in curve)]
@@ -188,11 +193,12 @@ def write_card(weights: Path, result: dict[str, Any]) -> None:
         terms=log["terms"],
         steps=sum(stage["steps"] for stage in stages),
         batch=log["windows_per_step"],
-        command=_command(logs["share"], stages),
+        command=_command(logs["share"], stages, side_by_side),
         origin=_ORIGIN,
         verdict=_verdict(result["unseen"]),
         seconds=sum(stage["training_seconds"] for stage in stages),
         device=log["device"],
+        beside=" each, side by side and added up" if side_by_side else "",
         last_steps=logged[-1] - logged[-2],
         loss=curve[-1]["loss"],
         rows=_rows(result),

@@ -173,9 +173,13 @@ def judge_refusals(tutor: Tutor) -> dict[str, Any]:
     }
 
 
-def judge_unknown(tutor: Tutor) -> dict[str, Any]:
-    """Prompts about things that no training prompt mentions must be refused, too."""
-    prompts: list[str] = load_phrasings("held_out")["off_subject_unknown"]["prompts"]
+def judge_unknown(tutor: Tutor, most: int = 0) -> dict[str, Any]:
+    """Prompts about things that no training prompt mentions must be refused, too.
+
+    most: prompts that are asked; 0: all.
+    """
+    written: list[str] = load_phrasings("held_out")["off_subject_unknown"]["prompts"]
+    prompts = written[: most or None]
     answers = tutor.answer([[{"role": "user", "content": p}] for p in prompts], "unknown things")
     return {
         "prompts": len(prompts),

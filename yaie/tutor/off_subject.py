@@ -10,10 +10,19 @@ from functools import lru_cache
 
 from yaie.tutor import strange
 from yaie.tutor.glossary import load_knowledge, load_phrasings
+from yaie.tutor.jargon import ask_jargon
 from yaie.tutor.questions import as_typed, slip
 from yaie.tutor.templates import sample
 
-_KINDS = {"written": 20, "borrowed": 27, "wide": 36, "exchanged": 5, "sum": 8, "salad": 4}
+_KINDS = {
+    "written": 20,
+    "borrowed": 27,
+    "wide": 36,
+    "exchanged": 5,
+    "sum": 8,
+    "salad": 4,
+    "jargon": 20,
+}
 _BORROWED = {
     "define": 6, "explain": 3, "short": 1, "why": 5, "how": 4, "define_how": 1, "example": 2,
     "simple": 2, "contrast": 2, "where": 1, "follow_define": 2, "follow_contrast": 1,
@@ -33,8 +42,9 @@ def ask_off_subject(rng: random.Random, kinds: tuple[str, ...] = ()) -> str:
         "exchanged": _exchanged,
         "sum": _sum,
         "salad": _salad,
+        "jargon": _jargon,
     }[kind](rng)
-    if kind in ("borrowed", "wide") and rng.random() < 0.08:
+    if kind in ("borrowed", "wide", "jargon") and rng.random() < 0.08:
         text = slip(text, rng)
     return as_typed(text, rng)
 
@@ -45,10 +55,19 @@ def _written(rng: random.Random) -> str:
     return template.replace("{x}", rng.choice(group["things"]))
 
 
+def _on_subject(rng: random.Random) -> str:
+    """A template for questions on known terms."""
+    intent = rng.choices(list(_BORROWED), list(_BORROWED.values()))[0]
+    return str(rng.choice(load_phrasings("train")[intent]["templates"]))
+
+
+def _jargon(rng: random.Random) -> str:
+    return ask_jargon(rng, _on_subject(rng))
+
+
 def _borrowed(rng: random.Random) -> str:
     """An on-subject template around unknown nouns."""
-    intent = rng.choices(list(_BORROWED), list(_BORROWED.values()))[0]
-    text = sample(rng.choice(load_phrasings("train")[intent]["templates"]), rng)
+    text = sample(_on_subject(rng), rng)
     for slot in ("{t}", "{a}", "{b}"):
         text = text.replace(slot, strange.unknown_noun(rng))
     return text

@@ -139,6 +139,44 @@ NEGATIVE_OPENERS = {
 """How a question begins that expects a yes, and means the same as without the "not"."""
 
 
+OR_NOT = (
+    ", or not",
+    " or not",
+    ", or is it the other way round",
+    ", or the opposite",
+    ", yes or no",
+)
+"""What may follow a question for yes or no and asks for nothing else."""
+TAGGED, EITHER = 0.16, 0.14
+"""Shares of the sentences asked with a tag, and of their questions that name the opposite, too."""
+_SPEAKERS = frozenset("i we you one everyone nobody somebody".split())
+
+
+def tag(side: tuple[str, ...]) -> str:
+    """ "doesn't it", or another that may stand behind the sentence; empty where none would be right.
+
+    Behind a denied sentence there is none: "no" would agree with it to some, and to others not.
+    """
+    subject, auxiliary, _ = side
+    auxiliary = _HAVE.get(auxiliary, auxiliary)
+    if subject.split()[0].lower() in _SPEAKERS or auxiliary in ("am", "must"):
+        return ""
+    words = "they" if auxiliary in ("are", "do", "were") else "it"
+    return " ".join((_NEGATED.get(auxiliary, auxiliary + "n't"), words))
+
+
+def _either(pair: Pair, is_so: bool, rng: random.Random) -> str:
+    """Both sides in one question: the answer says whether the first of them is so."""
+    text, other = pair.question(is_so), pair.question(not is_so)
+    if rng.random() < 0.4:
+        return text + rng.choice(OR_NOT)
+    words = ("it", "they")[pair.true[1] in ("are", "do", "were")]
+    subject = (pair.true if not is_so else pair.false)[0]
+    if subject.split()[0].lower() not in _SPEAKERS:
+        other = other.replace(f" {subject} ", f" {words} ", 1)
+    return f"{text}, or {other[0].lower()}{other[1:]}"
+
+
 def draw_pair(pair: Pair, is_so: bool, rng: random.Random) -> tuple[str, bool]:
     """A template that `is_so` answers, and whether it is a sentence that still needs a frame.
 
@@ -146,12 +184,15 @@ def draw_pair(pair: Pair, is_so: bool, rng: random.Random) -> tuple[str, bool]:
     """
     form = rng.random()
     if not pair.is_sentence or form < 0.5:
+        if pair.can_be_denied(is_so) and rng.random() < EITHER:
+            return _either(pair, is_so, rng), False
         text = pair.question(is_so)
-        if pair.is_sentence and form < 0.05:
+        if form < 0.05 and pair.can_be_denied(is_so):
             for opener, negative in NEGATIVE_OPENERS.items():
                 if text.startswith(opener):
                     return negative + text[len(opener) :], False
         return text, False
-    if form < 0.75 or not pair.can_be_denied(not is_so):
-        return pair.sentence(is_so), True
-    return pair.sentence(not is_so, denied=True), True
+    denied = form >= 0.75 and pair.can_be_denied(not is_so)
+    text = pair.sentence(is_so != denied, denied=denied)
+    asked = "" if denied or rng.random() >= TAGGED else tag(pair.true if is_so else pair.false)
+    return (f"{text}, {asked}", False) if asked else (text, True)

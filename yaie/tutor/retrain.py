@@ -1,117 +1,47 @@
 """Trains the tutor further and judges what comes out, in one go: python -m yaie.tutor.retrain --help
 
-    training      `train`, from the weights of `--init`: the mean of the last ones, the last, some before
-    candidates    these, and means with the weights before (`average`)
-    choosing      each answers `phrasings/validation.toml`; the one with most right answers wins
+    training      `train`, from the weights of `--init`, once for each of `--seeds`
+    candidates    what came out, their mean, and means with the weights before (`candidates`)
+    choosing      each answers `phrasings/validation.toml` (`judge`); the one with most right answers
+                  wins, unless it forgot to refuse unknown things or to answer unusual whys
     evaluating    the winner is asked all questions of `evaluate`, and `--init` the unseen ones;
                   meanwhile two processes distil a draft model and an MTP head from the winner
 
-For one GPU. `--out` has at the end, in `tutor/`, what belongs into `yaie/tutor`. Each stage writes as it
-ends, and the same command goes on behind a training that has ended. Counts are printed, and never a
-question that was missed.
+What runs side by side is shared out among the GPUs that this process sees: one is enough for one seed.
+`--out` has at the end, in `tutor/`, what belongs into `yaie/tutor`. Each stage writes as it ends, and
+the same command goes on behind trainings that have ended. Counts are printed, and never a question that
+was missed.
 """
 
 import argparse
 import json
 import os
 import shutil
-import signal
-import subprocess
-import sys
 import tarfile
-import time
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
 from yaie.core.files import write_whole
 from yaie.tutor import TUTOR_DIR, TUTOR_PATH
-from yaie.tutor.average import LOG, WEIGHTS, average
+from yaie.tutor.average import LOG
+from yaie.tutor.candidates import BEFORE, best_of, candidates, write_candidate
 from yaie.tutor.card import write_card
-from yaie.tutor.evaluate import BATCH, Tutor, evaluate
+from yaie.tutor.evaluate import evaluate
+from yaie.tutor.jobs import Clock, Job, Launch, Process, gpus
+from yaie.tutor.judge import on_device, some
 from yaie.tutor.unseen import KINDS, Unseen, judge_unseen, validation_questions
 
-HOW = "--batch 32 --lr 1.4e-3 --dropout 0.06 --first-word 3 --mean --systems 0.35 --seed 29"
-"""The options of the training, but for its length."""
+HOW = "--batch 32 --lr 1.4e-3 --dropout 0.06 --first-word 3 --mean --systems 0.35"
+"""The options of the training, but for its seed and length."""
 KEPT = 3
 RATES = {"draft": 2e-3, "mtp": 1e-3}
-GPU_BATCH = 256
 STUDENT_START = 25.0
 """Seconds that a student takes beside those of `distill --seconds`: imports, agreement, writing."""
 PACKING = 20.0
 LEAST_DISTILLING = 40.0
-
-
-class Job(Protocol):
-    """A stage that runs beside this process."""
-
-    def wait(self, timeout: float) -> bool:
-        """Whether it ended well within that many seconds; it is ended if it did not."""
-
-
-class Process:
-    """A command of the tutor's package in a process of its own, with what it starts."""
-
-    def __init__(self, module: str, argv: list[str]) -> None:
-        command = [sys.executable, "-m", f"yaie.tutor.{module}", *argv]
-        self._process = subprocess.Popen(command, start_new_session=True)
-
-    def wait(self, timeout: float) -> bool:
-        try:
-            return self._process.wait(max(0.1, timeout)) == 0
-        except subprocess.TimeoutExpired:
-            return False
-        finally:
-            if self._process.poll() is None:
-                os.killpg(self._process.pid, signal.SIGKILL)
-                self._process.wait()
-
-
-Launch = Callable[[str, list[str]], Job]
-
-
-class Clock:
-    """Seconds since the command began, and how many are left."""
-
-    def __init__(self, within: float) -> None:
-        self.start, self.within = time.perf_counter(), within
-
-    @property
-    def now(self) -> float:
-        return time.perf_counter() - self.start
-
-    @property
-    def left(self) -> float:
-        return self.within - self.now
-
-    def say(self, text: str) -> None:
-        print(f"[{self.now:4.0f} s] {text}", flush=True)
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """Weights that may be chosen: a mean of those before with a `share` of those of the training.
-
-    `is_mean`: these are themselves the mean of the training's last part, and not its last weights.
-    """
-
-    name: str
-    share: float
-    is_mean: bool = True
-
-
-BEFORE = Candidate("before", 0.0)
-CANDIDATES = (
-    Candidate("mean", 1.0),
-    Candidate("mean-0.75", 0.75),
-    Candidate("mean-0.5", 0.5),
-    Candidate("last", 1.0, is_mean=False),
-    Candidate("last-0.5", 0.5, is_mean=False),
-)
-"""In this order: of two with as many right answers, the first is chosen."""
+LEAST_JUDGING = 20.0
 
 
 def _json(path: Path) -> Any:
@@ -122,77 +52,81 @@ def _write(path: Path, value: Any) -> None:
     write_whole(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n")
 
 
-def train_further(args: argparse.Namespace, launch: Launch) -> Path:
-    """The folder of the trained weights; raises SystemExit if the training failed."""
-    out: Path = args.out / "train"
-    if (out / LOG).exists():
-        return out
-    argv = ["--init", str(args.init), "--out", str(out), "--keep", str(KEPT), *HOW.split()]
-    argv += [*args.how.split(), "--processes", str(args.processes)]
-    # Training ends by its own clock; the rest is for its start and for what it writes.
-    if not launch("train", [*argv, "--seconds", str(args.seconds)]).wait(args.seconds + 120):
+def train_further(args: argparse.Namespace, clock: Clock, launch: Launch) -> tuple[Path, ...]:
+    """The folders of the trainings that ended well; raises SystemExit if there is none."""
+    runs = {seed: args.out / f"train-{seed}" for seed in dict.fromkeys(args.seeds)}
+    missing = [seed for seed, out in runs.items() if not (out / LOG).exists()]
+    processes = _processes(args) // max(1, len(missing))
+    # A training ends by its own clock; the rest is for its start and for what it writes.
+    end = clock.now + args.seconds + 120
+    jobs = {}
+    for number, seed in enumerate(missing):
+        argv = ["--init", str(args.init), "--out", str(runs[seed]), "--keep", str(KEPT)]
+        argv += [*HOW.split(), *args.how.split(), "--processes", str(max(1, processes))]
+        argv += ["--seed", str(seed), "--seconds", str(args.seconds)]
+        jobs[seed] = launch("train", argv, _gpu(number))
+    for seed, job in jobs.items():
+        if not job.wait(end - clock.now):
+            clock.say(f"the training with seed {seed} failed: see its output above")
+            (runs[seed] / LOG).unlink(missing_ok=True)
+    ended = tuple(out for out in runs.values() if (out / LOG).exists())
+    if not ended:
         raise SystemExit("The training failed: see its output above.")
-    return out
+    return ended
 
 
-def write_candidate(one: Candidate, before: Path, trained: Path, out: Path) -> Path:
-    """The folder of these weights; its log says, as the card wants to know it, how they came about."""
-    if one.share == 0:
-        return before
-    folder, source = out / one.name, trained
-    log = _json(trained / LOG) | {"mean": one.is_mean}
-    folder.mkdir(parents=True, exist_ok=True)
-    if not one.is_mean:
-        source = out / "source-last"
-        others = shutil.ignore_patterns("last", "kept-*")
-        shutil.copytree(trained, source, ignore=others, dirs_exist_ok=True)
-        shutil.copy(trained / "last" / WEIGHTS, source)
-    average(before, source, folder, one.share)
-    _write(folder / LOG, {"share": one.share, "stages": [log]})
-    return folder
+def _processes(args: argparse.Namespace) -> int:
+    return args.processes or os.cpu_count() or 1
 
 
-def some(questions: tuple[Unseen, ...], most: int) -> tuple[Unseen, ...]:
-    """All of them, or the first of each kind."""
-    if not most:
-        return questions
-    return tuple(q for kind in KINDS for q in [q for q in questions if q.kind == kind][:most])
+def _gpu(number: int) -> str:
+    """The GPU of that stage of several that run side by side."""
+    names = gpus()
+    return names[number % len(names)]
 
 
 def counts(figures: dict[str, Any], questions: tuple[Unseen, ...]) -> str:
-    """The number of right answers in all and by kind."""
+    """The number of right answers in all and by kind, and what must not be forgotten."""
     parts = [f"{round(figures['right'] * len(questions))} of {len(questions)}"]
     for kind in KINDS:
         number = sum(question.kind == kind for question in questions)
         if number:
             parts.append(f"{kind} {round(figures[kind] * number)}/{number}")
-    return ", ".join(parts)
+    kept = [f"{name} {figures[name]:.1%}" for name in ("unknown_refused", "unusual_whys")]
+    return ", ".join(parts + kept)
 
 
-def _tutor(weights: Path, device: str) -> Tutor:
-    return Tutor(weights, device, GPU_BATCH if device.startswith("cuda") else BATCH)
-
-
-def choose(args: argparse.Namespace, trained: Path, clock: Clock) -> Path:
-    """The folder of the candidate with the most right answers to the validation questions."""
+def choose(
+    args: argparse.Namespace, trained: tuple[Path, ...], clock: Clock, launch: Launch
+) -> Path:
+    """The folder of the best candidate; raises SystemExit if none could be judged."""
+    folders = {BEFORE: args.init}
+    for one in candidates(trained):
+        folders[one.name] = write_candidate(one, args.init, args.out / "candidates")
+    out = args.out / "judged"
+    shutil.rmtree(out, ignore_errors=True)
+    names, places = list(folders), len(gpus())
+    jobs = []
+    for place in range(min(places, len(names))):
+        argv = [f"{name}={folders[name]}" for name in names[place::places]]
+        argv += ["--out", str(out), "--device", args.device, "--questions", str(args.questions)]
+        jobs.append(launch("judge", argv, _gpu(place)))
+    for job in jobs:
+        # Of a process that must be ended, what it has judged so far counts.
+        job.wait(max(LEAST_JUDGING, clock.left - args.distil - STUDENT_START - PACKING))
+    judged = {name: _json(path) for name in names if (path := out / f"{name}.json").exists()}
     questions = some(validation_questions(), args.questions)
-    judged: dict[str, Any] = {}
-    folders: dict[str, Path] = {}
-    for one in (BEFORE, *CANDIDATES):
-        if len(judged) > 2 and clock.left < args.distil + STUDENT_START + PACKING:
-            clock.say(f"no time for {one.name}")
-            continue
-        folder = write_candidate(one, args.init, trained, args.out / "candidates")
-        judged[one.name] = judge_unseen(_tutor(folder, args.device), questions)
-        folders[one.name] = folder
-        clock.say(f"{one.name}: {counts(judged[one.name], questions)}")
-        _write(args.out / "validation.json", judged)
-    asked = [one for one in CANDIDATES if one.name in judged]
-    best = max(asked, key=lambda one: float(judged[one.name]["right"]))
-    clock.say(f"chosen: {best.name}")
-    if judged[best.name]["right"] <= judged[BEFORE.name]["right"]:
+    for name in names:
+        clock.say(f"{name}: {counts(judged[name], questions)}" if name in judged else f"no {name}")
+    _write(args.out / "validation.json", judged)
+    try:
+        best = best_of(judged)
+    except ValueError as error:
+        raise SystemExit(str(error)) from error
+    clock.say(f"chosen: {best}")
+    if judged[best]["right"] <= judged.get(BEFORE, {"right": 0})["right"]:
         clock.say("The weights before answer as many of the validation questions, or more.")
-    return folders[best.name]
+    return folders[best]
 
 
 def distil(args: argparse.Namespace, tutor: Path, clock: Clock, launch: Launch) -> dict[str, Job]:
@@ -201,22 +135,31 @@ def distil(args: argparse.Namespace, tutor: Path, clock: Clock, launch: Launch) 
     if seconds < min(args.distil, LEAST_DISTILLING):
         clock.say("No time is left to distil: run yaie.tutor.distill later.")
         return {}
-    processes = args.processes or os.cpu_count() or 1
     clock.say(f"distilling both for {seconds:.0f} s")
     jobs = {}
-    for kind, rate in RATES.items():
+    for number, (kind, rate) in enumerate(RATES.items()):
         argv = ["--kind", kind, "--teacher", str(tutor), "--init", str(TUTOR_DIR / kind)]
         argv += ["--out", str(args.out / "tutor" / kind), "--lr", str(rate)]
-        argv += ["--processes", str(max(1, processes // len(RATES))), *args.how_distil.split()]
-        jobs[kind] = launch("distill", [*argv, "--seconds", f"{seconds:.0f}"])
+        argv += [
+            "--processes",
+            str(max(1, _processes(args) // len(RATES))),
+            *args.how_distil.split(),
+        ]
+        jobs[kind] = launch("distill", [*argv, "--seconds", f"{seconds:.0f}"], _gpu(number))
     return jobs
 
 
 def compare(args: argparse.Namespace, tutor: Path, clock: Clock) -> None:
-    """All figures of the new weights, and the unseen questions of both, each asked once."""
-    result = evaluate(_tutor(tutor, args.device))
+    """All figures of the new weights, and the unseen questions of both, each asked once.
+
+    On the GPU behind those of the students, if there is one.
+    """
+    device = args.device
+    if device == "cuda":
+        device = f"cuda:{len(RATES) % len(gpus())}"
+    result = evaluate(on_device(tutor, device))
     _write(args.out / "tutor" / "evaluation.json", result)
-    before = judge_unseen(_tutor(args.init, args.device))
+    before = judge_unseen(on_device(args.init, device))
     _write(args.out / "before.json", before)
     for name, figures in (("before", before), ("after", result["unseen"])):
         plain = {key: value for key, value in figures.items() if isinstance(value, int | float)}
@@ -242,6 +185,9 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
         "--init", type=Path, default=TUTOR_PATH, help="folder of weights to go on from"
     )
     parser.add_argument(
+        "--seeds", type=int, nargs="+", default=[29], help="of trainings that run side by side"
+    )
+    parser.add_argument(
         "--seconds", type=float, default=310, help="of training, its start included"
     )
     parser.add_argument("--distil", type=float, default=120, help="seconds of distilling, at most")
@@ -250,7 +196,12 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
         "--how", default="", help=f"options of the training after {HOW}, as in --how=--eager"
     )
     parser.add_argument("--how-distil", default="", help="further options of the distillation")
-    parser.add_argument("--processes", type=int, default=0, help="that write text; 0: all cores")
+    parser.add_argument(
+        "--processes",
+        type=int,
+        default=0,
+        help="that write text, shared by what runs; 0: all cores",
+    )
     parser.add_argument(
         "--questions", type=int, default=0, help="of each kind to choose by; 0: all"
     )
@@ -265,9 +216,9 @@ def main(argv: list[str] | None = None, launch: Launch = Process) -> None:
     args = parse_args(argv)
     clock = Clock(args.within)
     clock.say(f"training for {args.seconds:g} s")
-    trained = train_further(args, launch)
+    trained = train_further(args, clock, launch)
     clock.say("choosing")
-    chosen = choose(args, trained, clock)
+    chosen = choose(args, trained, clock, launch)
     tutor = args.out / "tutor" / "weights"
     shutil.copytree(chosen, tutor, dirs_exist_ok=True)
     jobs = distil(args, tutor, clock, launch)
