@@ -21,7 +21,6 @@ ALLOWED = {
     "14 MB truncated": {"200"} | BUSY,
     "numbers": {"400"} | BUSY,
     "n=128 x 400 x 20": {"400"},
-    "unknown fields": {"400"},
     "deep JSON": {"400"},
     "circular schema": {"400"},
     "wrong fields": {"400"},
@@ -69,7 +68,6 @@ def test_a_stream_goes_on_beside_all_hostile_requests_at_once() -> None:
         for _ in range(ATTACKS):
             seen = attack(url)
             waits.append((max(seen.gaps), max(seen.health)))
-            print(f"longest gap {waits[-1][0]:.3f} s, slowest /health {waits[-1][1]:.3f} s")
             assert seen.text == expected
             answers = [answer.rsplit(": ", 1) for answer in seen.answers]
             assert [status for _, status in answers if status == "500"] == []
