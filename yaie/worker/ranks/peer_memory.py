@@ -23,7 +23,7 @@ from yaie.core.errors import RankError
 from yaie.worker.ranks.peer_kernel import BLOCK, UNIT, one_shot_kernel
 from yaie.worker.ranks.peer_two_shot import PART, two_shot_kernel
 
-FEW_BYTES = 256 << 10
+FEW_BYTES = 768 << 10
 """That one-shot may send from a rank to all others; what is more goes in two shots."""
 MOST_BYTES = 8 << 20
 """Of a tensor. A larger one is a matter of bandwidth, which NCCL uses better."""

@@ -13,7 +13,7 @@ from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from yaie.worker.ranks.peer_kernel import number, placed
 
-PART = 512
+PART = 1024
 """Units of eight bytes that a program sums for all ranks."""
 
 SIGNAL = tl.constexpr("""{
