@@ -49,6 +49,9 @@ AWAIT = tl.constexpr("""{
     setp.eq.u32 idle, seen, $2;
     @idle bra over;
     add.u32 reads, reads, 1;
+    setp.lt.u32 idle, reads, 64;
+    @idle bra again;
+    nanosleep.u32 200;
     and.b32 turn, reads, 1023;
     setp.ne.u32 idle, turn, 0;
     @idle bra again;
