@@ -77,8 +77,8 @@ def test_each_token_is_said_to_be_removed_by_the_first_filter_that_removes_it(pa
     settings = {"temperature": 1.0, "top_k": 20, "top_p": 0.8, "min_p": 0.2}
     out = in_page(page, LOGITS, settings)["out"]
     order = sorted(range(len(LOGITS)), key=lambda token: -LOGITS[token])
-    # Of the 20 likeliest 5 hold 0.8 of what the 20 hold; 3 of those are at least 0.2 of the best.
-    counts = {"": 3, "min-p": 2, "top-p": 15, "top-k": len(LOGITS) - 20}
+    # Of the 20 likeliest 4 hold 0.8 of what the 20 hold; 3 of those are at least 0.2 of the best.
+    counts = {"": 3, "min-p": 1, "top-p": 16, "top-k": len(LOGITS) - 20}
     assert [out[token] for token in order] == [why for why in counts for _ in range(counts[why])]
 
 
@@ -110,9 +110,9 @@ def test_the_numbers_in_the_question_are_those_of_the_row():
         params = SamplingParams(temperature=temperature, top_p=0.8)
         return sum(probability > 0 for probability in naive.probabilities(LOGITS, params))
 
-    assert (left(1.0), left(0.5), left(1.5)) == (6, 2, 21)
+    assert (left(1.0), left(0.5), left(1.5)) == (5, 2, 17)
     shares = [
         max(naive.probabilities(LOGITS, SamplingParams(temperature=temperature)))
         for temperature in (1.0, 0.5)
     ]
-    assert [math.floor(100 * share + 0.5) for share in shares] == [37, 71]
+    assert [math.floor(100 * share + 0.5) for share in shares] == [38, 68]

@@ -54,7 +54,8 @@ glossary; an answer that recites another entry is wrong. Every wrong answer stan
 `yaie/tutor/evaluation.json`. The training templates were broadened after looking at failures
 of earlier weights on the questions and off-subject prompts, so expect somewhat less on new ones. The
 unusual ways to ask for a reason and the prompts on unseen things were written before the training
-data was first widened. The unseen questions of `phrasings/unseen.toml` were
+data was first widened. They have since set floors by which weights are chosen, so these two figures are
+no longer purely held out. The unseen questions of `phrasings/unseen.toml` were
 written from the book's chapters before their author saw a training phrasing, and a test bounds their
 overlap with the training data: they are the fairest figures here. They are of five kinds: plain
 questions, questions to be answered with yes or no, follow-ups in a conversation, questions in a
@@ -83,19 +84,40 @@ GOAL = 0.95
 
 _ORIGIN = """
 
-The first stage goes on from earlier weights of the same shape and tokenizer, which answered 90.5% of
-the unseen questions, the second from the first, on other conversations; these weights are the mean of
-the two, as was settled before any had been asked. The second stage alone answers 91.5%. Other processes
-wrote conversations while the GPU trained. The earlier weights had learned 264 terms from scratch in
-3,900 steps of 64 windows, then calls of tools, then wider ways to ask, in 16,600 steps of 32 windows.
+Both trainings went on from weights of the same shape and tokenizer, which answered 91.0% of the unseen
+questions. Those were the mean of two trainings, of 3,461 and of 4,380 steps, and go back to weights
+that had learned 264 terms from scratch in 3,900 steps of 64 windows, then calls of tools, then wider
+ways to ask, in 16,600 steps of 32 windows. Other processes wrote conversations while the GPUs trained.
 
-Before this training the data had been widened by claims in pairs that differ in a word and want
-opposite answers, written without sight of the unseen questions. One of these had stood, by chance,
-inside of a template of the earlier weights' data, and was taken out of it; a test of overlap names such
-wordings.
+Since those weights the data have gained 1,082 relations, from which yes-or-no questions are composed,
+416 pairs of claims that differ in a word and want opposite answers, 532 situations, and terms that
+nobody coined, whose questions are refused. They were written without sight of the unseen questions; a
+test of overlap names a wording that stands in both.
 
-The data in the repository are newer than these weights, which were trained before the relations, 299
-more pairs and 668 everyday questions came in."""
+`python -m yaie.tutor.retrain --seeds 29 30 --seconds 290 --processes 40` trained on two GPUs, and
+chose among what came out by the 183 questions of `phrasings/validation.toml`, which no conversation
+contains. The weights before have 116 of them right, and so has the mean of the two trainings. Mixed
+with the weights before, 85% of that mean have 112, 75% have 107, 50% have 109; the trainings alone
+have 115 and 112. The mean was chosen. Of the new weights, it alone was asked the unseen questions.
+
+Compared with the weights before, it answers 93.0% of these instead of 91.0%, which are four questions
+more: yes or no 87.5% instead of 77.5%, a beginner's words 100% instead of 96%, those beside tools
+97.1% instead of 94.3%. It has got worse at plain ones, 91.4% instead of 92.9%, and at follow-ups,
+93.3% instead of 96.7%, which is one question of each. Of unusual ways to ask for the reason it answers
+82% instead of 78%, and of prompts on things unseen in training it refuses 90% instead of 93%. Of the
+held-out questions it answers 98.5% instead of 99.0%, and makes 99.5% of these answers of sentences
+from the glossary only, before 100%. The validation questions, of which as many are right as before, do
+not show the gain.
+
+An earlier training on part of these data is not in use: it answered 92.0% of the unseen questions, but
+72% of the unusual ways to ask for the reason, and refused 87% of the prompts on unseen things. What it
+had lost led to the terms that nobody coined and to more ways to ask why. A candidate that refuses
+fewer than 90% of those prompts, or answers more than two reasons fewer than the weights before, is no
+longer chosen.
+
+The draft model and the MTP head, in `yaie/tutor/draft` and `yaie/tutor/mtp`, went on from those of the
+weights before and were distilled from these. The first choice is the tutor's for 93.6% of the answers'
+tokens with the draft model, and for 94.0% with the head, at its first depth; before, 91.5% and 86.6%."""
 _LABELS = {"yes_no": "yes or no", "follow_up": "follow-ups", "tool": "beside tools"}
 """How a row names a kind of unseen question, where its name is no word."""
 

@@ -12,7 +12,7 @@ from book import four
 from book.tools.traces import Part, Trace, trace_file
 
 LAB = None
-REQUEST, OPENING = "C", "Here"
+REQUEST, OPENING = "C", "Its"
 NUM_NAMED = 16
 # Another processor adds in another order: its last digits are no news.
 TOLERANCE = 0.005
