@@ -90,8 +90,8 @@ that had learned 264 terms from scratch in 3,900 steps of 64 windows, then calls
 ways to ask, in 16,600 steps of 32 windows. Other processes wrote conversations while the GPUs trained.
 
 Since those weights the data have gained 1,082 relations, from which yes-or-no questions are composed,
-416 pairs of claims that differ in a word and want opposite answers, 532 situations, and terms that
-nobody coined, whose questions are refused. They were written without sight of the unseen questions; a
+416 pairs of claims that differ in a word and want opposite answers, 532 situations, and made-up terms,
+whose questions are refused. They were written without sight of the unseen questions; a
 test of overlap names a wording that stands in both.
 
 `python -m yaie.tutor.retrain --seeds 29 30 --seconds 290 --processes 40` trained on two GPUs, and
@@ -111,7 +111,7 @@ not show the gain.
 
 An earlier training on part of these data is not in use: it answered 92.0% of the unseen questions, but
 72% of the unusual ways to ask for the reason, and refused 87% of the prompts on unseen things. What it
-had lost led to the terms that nobody coined and to more ways to ask why. A candidate that refuses
+had lost led to the made-up terms and to more ways to ask why. A candidate that refuses
 fewer than 90% of those prompts, or answers more than two reasons fewer than the weights before, is no
 longer chosen.
 

@@ -1,4 +1,4 @@
-"""Terms that nobody has coined, in the look of the field's own, such as "adaptive glyph folding".
+"""Made-up terms that look like the field's own, such as "adaptive glyph folding".
 
 A tutor that knows its terms by their look would explain these. None has a known term in it, since a
 stray word beside a known one must not change an answer.
