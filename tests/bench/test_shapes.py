@@ -14,6 +14,8 @@ from yaie.bench.shapes import checkpoint, make_checkpoint
 from yaie.core.errors import ConfigError
 from yaie.core.quantized import Int4Weight
 from yaie.engine.llm_engine import LLMEngine
+from yaie.models.tokenizer import Tokenizer
+from yaie.tutor import TUTOR_PATH
 
 
 @pytest.fixture(scope="module")
@@ -95,6 +97,28 @@ def test_no_shard_is_larger_than_allowed(tmp_path: Path, monkeypatch: pytest.Mon
     before, after = tensors(tmp_path / "whole"), tensors(parts)
     assert before.keys() == after.keys()
     assert all(torch.equal(before[name], after[name]) for name in before)
+
+
+def test_every_token_of_the_model_is_a_text(folder: Path) -> None:
+    """Or most of what random weights draw would be nothing, and streams would send nothing."""
+    tokenizer = Tokenizer.load(folder)
+    assert tokenizer.vocab_size == 12288
+    assert tokenizer.decode([12287, 4096]) == " 12287 4096"
+    texts = ["A cache of keys and values, 12287 of them.", " 12287 4096"]
+    tutors = Tokenizer.load(TUTOR_PATH)
+    assert [tokenizer.encode(text) for text in texts] == [tutors.encode(text) for text in texts]
+
+
+def test_a_complete_checkpoint_keeps_its_weights_and_gets_the_tokenizer_of_today(
+    tmp_path: Path,
+) -> None:
+    made = make_checkpoint("tiny", tmp_path / "made")
+    (made / "tokenizer.json").write_bytes((TUTOR_PATH / "tokenizer.json").read_bytes())
+    shard = next(made.glob("*.safetensors"))
+    before = shard.stat().st_mtime_ns
+    make_checkpoint("tiny", made)
+    assert Tokenizer.load(made).vocab_size == 12288
+    assert shard.stat().st_mtime_ns == before
 
 
 def test_a_complete_checkpoint_is_not_written_again(tmp_path: Path) -> None:

@@ -123,11 +123,13 @@ def make_checkpoint(shape: str, folder: Path) -> Path:
                 param="shape-folder",
             )
         if _is_complete(folder, shards):
+            _write_tokenizer(folder, config.vocab_size)
             return folder
     elif folder.exists() and any(folder.iterdir()):
         raise ConfigError(f"{folder} is not empty and holds no model", param="shape-folder")
     try:
         _write_all(folder, text, shards)
+        _write_tokenizer(folder, config.vocab_size)
     except OSError as error:
         for name in (*(shard.name for shard in shards), INDEX_FILE):
             with suppress(OSError):
@@ -139,8 +141,6 @@ def make_checkpoint(shape: str, folder: Path) -> Path:
 def _write_all(folder: Path, config: str, shards: list[_Shard]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     write_whole(folder / "config.json", config)
-    for path in TUTOR_PATH.glob("tokenizer*"):
-        (folder / path.name).write_bytes(path.read_bytes())
     with ThreadPoolExecutor(WRITERS) as writers:
         list(writers.map(partial(_write, folder), shards))
     weight_map = {name: shard.name for shard in shards for name in shard.tensors}
@@ -148,6 +148,21 @@ def _write_all(folder: Path, config: str, shards: list[_Shard]) -> None:
     # Last: a checkpoint without its index is not complete.
     index = {"metadata": {"total_size": total}, "weight_map": weight_map}
     write_whole(folder / INDEX_FILE, json.dumps(index))
+
+
+def _write_tokenizer(folder: Path, vocab_size: int) -> None:
+    """The tutor's, with a word for every further id of the model: what random weights draw is then text,
+    as it is of a real model, and each token a piece of a stream. No text is encoded as these words."""
+    for path in TUTOR_PATH.glob("tokenizer*"):
+        text = path.read_text("utf-8")
+        if path.name == "tokenizer.json":
+            contents = json.loads(text)
+            vocab = contents["model"]["vocab"]
+            vocab |= {f"Ġ{number}": number for number in range(len(vocab), vocab_size)}
+            text = json.dumps(contents)
+        there = folder / path.name
+        if not there.is_file() or there.read_text("utf-8") != text:
+            write_whole(there, text)
 
 
 def _config(shape: str) -> Any:
