@@ -42,6 +42,17 @@ def mixed() -> list[tuple[list[int], SamplingParams]]:
     return list(zip(prompts, params, strict=True))
 
 
+def plain() -> list[tuple[list[int], SamplingParams]]:
+    """Few, of which temperature and seed are all, and one that asks for more until it ends."""
+    params = [
+        SamplingParams(temperature=0, max_tokens=6, ignore_eos=True),
+        SamplingParams(temperature=0.9, seed=4, max_tokens=6, ignore_eos=True),
+        SamplingParams(temperature=1.3, seed=2**40, max_tokens=6, ignore_eos=True),
+        SamplingParams(temperature=1.1, seed=6, max_tokens=3, top_p=0.8, ignore_eos=True),
+    ]
+    return [(LONG[8 * index :][:6], one) for index, one in enumerate(params)]
+
+
 def run(engine: LLMEngine, on_step: Callable[[int], None] = lambda _: None) -> dict[str, str]:
     """Step to the end with every invariant checked; the text of each request."""
     texts: dict[str, str] = {}

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.engine.mixed import Asked, add_all, expect_same, mixed, run, short
+from tests.engine.mixed import Asked, add_all, expect_same, mixed, plain, run, short
 from tests.engine.warm_ranks import warm_ranks
 from tests.models.tiny import tiny_model
 from yaie import LLMEngine
@@ -158,6 +158,14 @@ def test_every_family_in_other_shapes(
 ) -> None:
     settings = {"tensor_parallel": shape[0], "pipeline_parallel": shape[1], "num_blocks": 60}
     expect_shape(folder(family), reference(family), settings)
+
+
+@pytest.mark.nightly
+def test_kernels_draw_from_split_logits_as_from_joined_ones(reference: Reference) -> None:
+    """In the interpreter, which takes a second a token; padded, as a GPU replays the steps."""
+    settings = {"tensor_parallel": 2, "num_blocks": 40, "max_num_seqs": 4, "graphs": "padded"}
+    expected = reference("tutor", plain)
+    expect_shape("tutor", expected, settings | {"backend": "triton"}, asked=plain)
 
 
 @pytest.mark.nightly

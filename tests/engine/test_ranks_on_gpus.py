@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.engine.mixed import add_all, expect_same, run
+from tests.engine.mixed import Asked, add_all, expect_same, mixed, plain, run
 from tests.models.tiny import tiny_model
 from yaie import LLMEngine
 from yaie.core.config import EngineConfig
@@ -38,6 +38,11 @@ def test_the_tutor(shape: str) -> None:
     expect("tutor", SHAPES[shape])
 
 
+@pytest.mark.parametrize("shape", ["2x1", "2x1 no graphs", "4x1"])
+def test_plain_requests_are_drawn_from_split_logits_as_from_joined_ones(shape: str) -> None:
+    expect("tutor", SHAPES[shape], plain)
+
+
 @pytest.mark.parametrize("family", ["llama-biases", "mistral", "qwen2", "qwen3", "gpt2"])
 def test_every_family(family: str, tmp_path: Path) -> None:
     expect(str(tiny_model(family, tmp_path / family)), SHAPES["2x1"])
@@ -61,16 +66,16 @@ def test_a_killed_rank_ends_the_engine(collectives: str) -> None:
     assert time.monotonic() - killed < 15  # what the page says
 
 
-def expect(model: str, settings: dict[str, Any]) -> None:
+def expect(model: str, settings: dict[str, Any], asked: Asked = mixed) -> None:
     config = EngineConfig(model=model, **{**SHARED, **settings})
     if torch.cuda.device_count() < config.num_ranks:
         pytest.skip(f"needs {config.num_ranks} GPUs")
     alone = LLMEngine(EngineConfig(model=model, **{**SHARED, **ROOMY}))
-    expected = add_all(alone)
+    expected = add_all(alone, asked)
     run(alone)
     alone.close()
     engine = LLMEngine(config)
     try:
-        expect_same(engine, expected)
+        expect_same(engine, expected, asked)
     finally:
         engine.close()

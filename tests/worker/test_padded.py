@@ -73,6 +73,7 @@ def padding_worker(
         attention,
         worker.pool,
         worker.sampler,
+        None,
         worker.seats,
         worker.sampling,
         MAX_LEN,

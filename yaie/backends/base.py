@@ -151,6 +151,16 @@ class Backend(ABC):
     def make_sampler(self) -> Sampler:
         """What draws the tokens."""
 
+    def make_split_sampler(
+        self, first: int, gathered: Callable[[Tensor], Tensor]
+    ) -> Sampler | None:
+        """What draws rows without filters and penalties from this rank's logits alone, together with the
+        other ranks; None if `make_sampler`'s is to draw them, from all logits.
+
+        first: this rank's first token. gathered: from a tensor to those of all ranks, [ranks, ...].
+        """
+        return None
+
     def make_packed_products(self, device: torch.device) -> PackedProducts:
         """What multiplies weights that are stored in few bits: lab 19's, in Triton on a GPU."""
         part = self.parts["quantization"]

@@ -12,7 +12,7 @@ from yaie.backends.attention import KernelAttention, RotateAndStore
 from yaie.backends.base import Roles, register_backend
 from yaie.backends.ops import KernelOps
 from yaie.backends.torch import TorchBackend
-from yaie.core.contracts import BatchAttention, KVPool, TransformerOps
+from yaie.core.contracts import BatchAttention, KVPool, Sampler, TransformerOps
 from yaie.core.contracts.kernels import LayerKernels, StoreKernel
 from yaie.core.errors import ConfigError
 from yaie.core.products import FusedProducts, PackedProducts
@@ -42,6 +42,17 @@ class KernelBackend(TorchBackend):
             return super().make_ops()
         plain = None if self.has_kernels("attention") else super().make_ops()
         return KernelOps(self._layer_kernels(), plain, self._fused_products())
+
+    def make_split_sampler(
+        self, first: int, gathered: Callable[[Tensor], Tensor]
+    ) -> Sampler | None:
+        """A learner's lab 12 draws all tokens itself."""
+        (lab,) = self.roles["sampler"]
+        if lab != "triton_sampling" or self.parts.is_yours(lab):
+            return None
+        from yaie.backends.split_draw import SplitSampler
+
+        return SplitSampler(first, gathered)
 
     def make_attention(self, pool: KVPool) -> BatchAttention:
         if not self.has_kernels("attention"):

@@ -215,6 +215,14 @@ class ModelAdapter(ABC):
         Returns [m, vocab_size] float32, freshly allocated: the sampler may overwrite it.
         """
 
+    def held_logits(self, hidden: Tensor) -> Tensor:
+        """What this rank has of `logits`: [m, held] float32."""
+        return self.logits(hidden)
+
+    def joined(self, held: Tensor) -> Tensor:
+        """`logits` from what each rank has of them. All ranks ask together."""
+        return held
+
     def first_choice(self, hidden: Tensor) -> Tensor:
         """The most likely token behind each of these states [m, hidden], as greedy sampling draws it:
         [m] int64. Asked where ranks hold parts of the logits, which need not be joined for that."""

@@ -105,7 +105,6 @@ class GPT2Adapter(ModelAdapter):
         self.blocks = [self._block(index) for index in self.held_layers]
         if shard.is_last:
             self.norm = self._norm()
-            self.joined = shard.joined(config.vocab_size)
 
     @classmethod
     def handles(cls, config: Any) -> bool:
@@ -179,7 +178,13 @@ class GPT2Adapter(ModelAdapter):
         return self.norm(hidden) if self.shard.is_last else hidden
 
     def logits(self, hidden: Tensor) -> Tensor:
-        return self.joined(self.head.in_float32(hidden))
+        return self.joined(self.held_logits(hidden))
+
+    def held_logits(self, hidden: Tensor) -> Tensor:
+        return self.head.in_float32(hidden)
+
+    def joined(self, held: Tensor) -> Tensor:
+        return self.shard.joined(self.config.vocab_size)(held)
 
     def first_choice(self, hidden: Tensor) -> Tensor:
-        return self.shard.best(self.config.vocab_size)(self.head.in_float32(hidden))
+        return self.shard.best(self.config.vocab_size)(self.held_logits(hidden))

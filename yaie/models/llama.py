@@ -110,7 +110,6 @@ class LlamaAdapter(ModelAdapter):
             self.ignored_tensors = (*self.ignored_tensors, "lm_head.weight")
         if shard.is_last:
             self.norm = self.empty(config.hidden_size)
-            self.joined = shard.joined(config.vocab_size)
             if not is_tied:
                 self.head = self.linear(whole(config.hidden_size, self.vocab))
 
@@ -249,7 +248,13 @@ class LlamaAdapter(ModelAdapter):
         return None
 
     def logits(self, hidden: Tensor) -> Tensor:
-        return self.joined(self.head.in_float32(hidden))
+        return self.joined(self.held_logits(hidden))
+
+    def held_logits(self, hidden: Tensor) -> Tensor:
+        return self.head.in_float32(hidden)
+
+    def joined(self, held: Tensor) -> Tensor:
+        return self.shard.joined(self.config.vocab_size)(held)
 
     def first_choice(self, hidden: Tensor) -> Tensor:
-        return self.shard.best(self.config.vocab_size)(self.head.in_float32(hidden))
+        return self.shard.best(self.config.vocab_size)(self.held_logits(hidden))

@@ -107,6 +107,15 @@ class Whole:
         """Whether every rank of this stage says yes. All of them ask."""
         return yes
 
+    def first_token(self, vocab_size: int) -> int:
+        """Of those whose logits this rank has."""
+        vocab = self.vocab(vocab_size)
+        return 0 if isinstance(vocab, int) else vocab.held[0].start
+
+    def gathered(self, x: Tensor) -> Tensor:
+        """[ranks, ...]: this tensor of every rank of this stage. All of them ask."""
+        return x[None]
+
     def joined(self, vocab_size: int) -> Product:
         """From this rank's logits [rows, held] to all [rows, vocab_size]."""
         return lambda logits: logits
@@ -182,9 +191,10 @@ class Shard(Whole):
         return made
 
     def all_agree(self, yes: bool, device: torch.device) -> bool:
-        if self.size == 1:
-            return yes
-        return bool(self._group.all_gather(torch.tensor([int(yes)], device=device)).all())
+        return bool(self.gathered(torch.tensor([int(yes)], device=device)).all())
+
+    def gathered(self, x: Tensor) -> Tensor:
+        return super().gathered(x) if self.size == 1 else self._group.all_gather(x)
 
     def joined(self, vocab_size: int) -> Product:
         if self.size == 1:

@@ -189,6 +189,9 @@ def _bare_worker(
         to_host=partial(backend.parts["cuda_graphs"].ToHost, device=device_for(model.device)),
         accepted=speculative.accepted,
     )
+    if adapter.shard.size > 1:
+        first = adapter.shard.first_token(adapter.vocab_size)
+        worker.split_sampler = backend.make_split_sampler(first, adapter.shard.gathered)
     if head is not None:
         worker.mtp = MtpDrafts(head, attention, pool, speculative.kept)
     return worker

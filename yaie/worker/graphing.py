@@ -106,6 +106,7 @@ def _made(
         worker.attention,
         worker.pool,
         worker.sampler,
+        worker.split_sampler,
         worker.seats,
         worker.sampling,
         worker.max_model_len,

@@ -23,6 +23,7 @@ class PaddedMachine:
     attention: BatchAttention
     pool: KVPool
     sampler: Sampler
+    split_sampler: Sampler | None
     seats: Seats
     sampling: SamplingState
     max_model_len: int
@@ -59,11 +60,15 @@ class PaddedMachine:
     def logits(self, token_ids: Tensor, batch: AttentionBatch) -> Tensor:
         """See the contract."""
         attend = attend_through(self.attention, self.attention.plan(batch))
-        return self.adapter.logits(self.adapter.forward(token_ids, batch.positions, attend))
+        hidden = self.adapter.forward(token_ids, batch.positions, attend)
+        if self.split_sampler is not None:
+            return self.adapter.held_logits(hidden)
+        return self.adapter.logits(hidden)
 
     def sample(self, logits: Tensor, seats: Tensor) -> Tensor:
         """See the contract. By each seat's temperature and seed alone: no flag tells who is there."""
-        return self.sampler.sample(logits, self.sampling.plain_batch(seats))
+        sampler = self.split_sampler or self.sampler
+        return sampler.sample(logits, self.sampling.plain_batch(seats))
 
     def count_draws(self, seats: Tensor) -> None:
         """See the contract."""

@@ -16,9 +16,10 @@ from yaie.worker.blocks import move_blocks, store, taken
 from yaie.worker.drafts import DraftRows, as_tensor, gains, rows_of
 from yaie.worker.drawing import draw
 from yaie.worker.flat_batch import lay_out
-from yaie.worker.logprobs import prompt_logprobs, token_logprobs
+from yaie.worker.logprobs import token_logprobs
 from yaie.worker.picked import Picked, answering, as_asked, longest_first, masks_of, pick
 from yaie.worker.sampling import Rows
+from yaie.worker.told import finite_chunks, pooled_sums, told_prompts
 from yaie.worker.transfer import on_device
 
 if TYPE_CHECKING:
@@ -135,6 +136,8 @@ class RunningStep:
             self._logits = None
             self._drawn = worker.to_host(decodes.draw(len(step.seats)))
             return
+        if worker.split_sampler is not None:
+            self._logits = worker.adapter.joined(self._logits)
         self._rows = worker.sampling.rows(step.seats)
         if not step.masked:
             self.sample(None)
@@ -168,9 +171,7 @@ class RunningStep:
         """Go on from the model's states [T, hidden] of this step's tokens."""
         step = self._step
         ends = np.cumsum(step.num_tokens, dtype=np.int32)
-        self._check_chunks(hidden)
-        self._note_prompts(hidden, ends)
-        self._pool_states(hidden, ends)
+        self._note(hidden, ends)
         self._choose_rows(hidden, ends)
         if self._rows is not None and not step.masked:
             self.sample(None)
@@ -190,41 +191,13 @@ class RunningStep:
         if len(rows):
             self._compute()
 
-    def _check_chunks(self, hidden: Tensor) -> None:
-        """Whether the hidden states [T, d] of each chunk are finite; of others the sampler tells it."""
-        lens, samples = self._step.num_tokens, self._step.samples
-        if lens[-1] == 1 and samples.all():  # single tokens come first, so there is nothing else
-            return
-        first = int(np.argmax((lens > 1) | ~samples))
-        begin = int(lens[:first].sum())
-        bad = ~hidden[begin:].sum(dim=1, dtype=torch.float32).isfinite()
-        # How many bad rows stand before each border: their difference is a chunk's own.
-        before = torch.nn.functional.pad(bad.cumsum(0), (1, 0))
-        borders = np.concatenate(([0], np.cumsum(lens[first:])))
-        counts = before[on_device(borders, hidden.device)].diff()
-        self._chunks_finite = self._worker.to_host(counts == 0)
-
-    def _note_prompts(self, hidden: Tensor, ends: Ints) -> None:
+    def _note(self, hidden: Tensor, ends: Ints) -> None:
+        """What is told of the states besides draws."""
         worker, step = self._worker, self._step
-        for row in step.prompt_logprobs.tolist():
-            seat, start, count = (
-                int(part[row]) for part in (step.seats, step.starts, step.num_tokens)
-            )
-            known = min(start + count + 1, int(worker.seats.num_prompt[seat]))
-            told = worker.seats.known_tokens(seat, start + 1, known)
-            states = hidden[ends[row] - count :][: len(told)]
-            num_top = int(worker.sampling.prompt_logprobs[seat])
-            self._result.prompt_logprobs[row] = prompt_logprobs(
-                states, told, num_top, worker.adapter.logits
-            )
-
-    def _pool_states(self, hidden: Tensor, ends: Ints) -> None:
-        asked = self._step.pooled.tolist()
-        if asked:
-            begins = [int(ends[row] - self._step.num_tokens[row]) + first for row, first in asked]
-            parts = [hidden[at : ends[row]] for at, (row, _) in zip(begins, asked, strict=True)]
-            sums = [part.sum(dim=0, dtype=torch.float32) for part in parts]
-            self._pooled = self._worker.to_host(torch.stack(sums))
+        finite, sums = finite_chunks(hidden, step), pooled_sums(hidden, step, ends)
+        self._chunks_finite = None if finite is None else worker.to_host(finite)
+        self._pooled = None if sums is None else worker.to_host(sums)
+        self._result.prompt_logprobs |= told_prompts(hidden, step, ends, worker)
 
     def _choose_rows(self, hidden: Tensor, ends: Ints) -> None:
         worker, step = self._worker, self._step
@@ -243,6 +216,9 @@ class RunningStep:
             self._drafts.shift(self._rows.batch)
         if worker.adapter.shard.size > 1 and self._rows.takes_the_best:
             self._best = worker.adapter.first_choice(hidden)
+        elif worker.split_sampler is not None and self._rows.is_plain:
+            held = worker.adapter.held_logits(hidden)
+            self._best = worker.split_sampler.sample(held, self._rows.batch)
         else:
             self._logits = worker.adapter.logits(hidden)
 

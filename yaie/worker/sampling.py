@@ -56,9 +56,19 @@ class Rows:
     def takes_the_best(self) -> bool:
         """Whether every row draws the token with the highest logit as the model gives it, and asks for
         nothing else."""
+        return self.batch.all_greedy and self._takes_logits_as_they_are
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether temperature and seed are all that every row asks for."""
+        batch = self.batch
+        is_filtered = batch.any_top_k or batch.any_top_p or batch.any_min_p
+        return not is_filtered and self._takes_logits_as_they_are
+
+    @property
+    def _takes_logits_as_they_are(self) -> bool:
         changed = (self.biased, self.count_rows, self.held)
-        plain = all(one is None for one in changed) and not (self.constrained or self.told)
-        return plain and self.batch.all_greedy
+        return all(one is None for one in changed) and not (self.constrained or self.told)
 
 
 class SamplingState:

@@ -24,6 +24,8 @@ class Worker:
     On a GPU `execute` returns once everything is queued there; on a CPU once it is computed.
     `decodes` and `mixed` may be set: they then carry out the steps that they take. note: what to know of
     that. `mtp` may be set: it then drafts behind the steps that ask for it.
+    `split_sampler` may be set where ranks split the vocabulary: it then draws the rows without filters
+    and penalties, from this rank's logits.
     """
 
     def __init__(
@@ -57,6 +59,7 @@ class Worker:
         self.decodes: DecodeSteps | None = None
         self.mixed: MixedSteps | None = None
         self.mtp: MtpDrafts | None = None
+        self.split_sampler: Sampler | None = None
         self.note = ""
         passing = adapter.shard.passing
         self.stage = None if passing is None else Stage(passing)
