@@ -147,7 +147,7 @@ def test_token_budget_of_16(case: Case) -> None:
 def test_pool_so_small_that_requests_are_preempted(case: Case, preemption: str) -> None:
     swap_space = 0.01 if preemption == "swap" else 0.0
     engine = case.engine(
-        num_blocks=24, preemption=preemption, swap_space=swap_space, max_num_seqs=16, watermark=0.0
+        num_blocks=22, preemption=preemption, swap_space=swap_space, max_num_seqs=16, watermark=0.0
     )
     requests = run(engine, case.prompts)
     assert sum(request.num_preemptions for request in requests) >= 10
