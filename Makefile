@@ -88,7 +88,7 @@ chat: $(READY) ## Talk to a model in the terminal [MODEL, BACKEND=triton, ARGS]
 bench: $(READY) ## Measure [BENCH=throughput, or what `yaie bench` lists; MODEL, ARGS]
 	$(BIN)/yaie bench $(BENCH) $(MODEL) $(ARGS)
 
-build-kernels: $(READY) ## Compile the CUDA labs, without a GPU too [ARCH="80;90", IMPL=labs]
+build-kernels: $(READY) ## Compile the CUDA kernels, without a GPU too [ARCH="80;90", IMPL=labs]
 	@$(BIN)/yaie build-kernels $(if $(ARCH),--arch "$(ARCH)") $(if $(filter labs,$(IMPL)),--yours) $(ARGS)
 
 stubs: $(READY) ## Generate labs/ from solutions/ [ARGS=--force overwrites your own work]

@@ -40,6 +40,13 @@ def test_every_lab_has_a_row_and_what_failed_its_reason(yaie: Yaie) -> None:
     assert "norm.cu, line 3: expected a [;]" in ran.out
 
 
+def test_the_engines_own_kernels_are_built_where_they_run(yaie: Yaie) -> None:
+    assert "packed_cuda" in yaie("build-kernels", "--arch", "80;90").out
+    assert "packed_cuda" in yaie("build-kernels", "--arch", "90a").out
+    assert "packed_cuda" not in yaie("build-kernels", "--arch", "75;90").out
+    assert "packed_cuda" not in yaie("build-kernels", "--arch", "90", "--yours").out
+
+
 def test_what_is_to_write_is_counted(yaie: Yaie) -> None:
     ran = yaie("build-kernels", "--yours")
     (line,) = (line for line in ran.out.splitlines() if line.startswith("cuda_memory_ops"))

@@ -1,4 +1,4 @@
-"""`yaie build-kernels`: compile the CUDA labs ahead of their first use. Needs no GPU."""
+"""`yaie build-kernels`: compile what is in CUDA C++ ahead of its first use. Needs no GPU."""
 
 import os
 import time
@@ -17,12 +17,14 @@ from yaie.curriculum.manifest import load_curriculum
 
 USUAL = ("80", "90")
 """Ampere's and Hopper's datacentre GPUs: what is built for where there is neither a GPU nor a flag."""
+OWN_LEAST = 80
+"""The oldest architecture that the engine's own kernels run on."""
 MIB = 2**20
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a lab. path: None if it did not compile, and then `why`."""
+    """What became of a folder. path: None if it did not compile, and then `why`."""
 
     lab: str
     what: str
@@ -43,7 +45,7 @@ def build_kernels(
         bool, typer.Option("--yours", help="Your own, finished or not, instead of the reference.")
     ] = False,
 ) -> None:
-    """Compile the CUDA labs into the cache, so that nothing is compiled when they are first used."""
+    """Compile the CUDA labs and the engine's own kernels into the cache, ahead of their first use."""
     from yaie.cuda.compiler import cache_folder
     from yaie.cuda.nvcc import INSTALL, find_nvcc
 
@@ -53,7 +55,12 @@ def build_kernels(
         raise KernelError(f"there is no nvcc to compile CUDA kernels: {INSTALL}")
     where = ", ".join(f"sm_{name}" for name in names)
     say(f"nvcc {nvcc.version} ({nvcc.path}), for {where}, into {cache_folder()}")
-    outcomes = build_all(folders(yours), names)
+    places = folders(yours)
+    if not yours and min(int(name.rstrip("a")) for name in names) >= OWN_LEAST:
+        from yaie.backends.products.streamed import FOLDER
+
+        places.append(FOLDER)
+    outcomes = build_all(places, names)
     _print(outcomes)
     if any(outcome.path is None for outcome in outcomes):
         raise typer.Exit(1)
@@ -95,7 +102,7 @@ def build_all(places: list[Path], names: tuple[str, ...]) -> list[Outcome]:
     """Compile folders side by side, as many as there are cores."""
     workers = max(1, min(len(places), os.cpu_count() or 1))
     with (
-        err.status(f"Compiling {len(places)} labs ..."),
+        err.status(f"Compiling {len(places)} folders ..."),
         ThreadPoolExecutor(workers) as pool,
     ):
         return list(pool.map(lambda place: _build(place, names), places))
@@ -117,7 +124,7 @@ def _build(folder: Path, names: tuple[str, ...]) -> Outcome:
 
 
 def _print(outcomes: list[Outcome]) -> None:
-    table = Table("lab", "", "seconds", "MiB", box=None, padding=(0, 2, 0, 0))
+    table = Table("kernels", "", "seconds", "MiB", box=None, padding=(0, 2, 0, 0))
     for outcome in outcomes:
         done = outcome.path is not None
         style = "green" if done else "bold red"
