@@ -1,7 +1,8 @@
-"""A thread that steps back does so alone."""
+"""A thread that steps back does so alone; one that waits for others leaves its core soon."""
 
 import asyncio
 import os
+import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from threading import get_native_id
@@ -45,3 +46,33 @@ def test_elsewhere_and_where_it_is_refused_nothing_happens(monkeypatch: pytest.M
     monkeypatch.setattr(sys, "platform", "darwin")
     monkeypatch.delattr(os, "setpriority", raising=False)
     priority.step_back()
+
+
+@pytest.mark.parametrize("given", priority.SPIN_VARIABLES)
+def test_what_the_environment_says_of_waiting_stays(
+    given: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in priority.SPIN_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv(given, "7")
+    priority.spin_less()
+    assert {name: os.environ.get(name) for name in priority.SPIN_VARIABLES} == {
+        name: "7" if name == given else None for name in priority.SPIN_VARIABLES
+    }
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="elsewhere PyTorch computes with another OpenMP"
+)
+def test_openmp_reads_the_command_lines_spins() -> None:
+    environment = {k: v for k, v in os.environ.items() if k not in priority.SPIN_VARIABLES}
+    command = [sys.executable, "-m", "yaie", "generate", "x", "--max-tokens=1", "--mine=none"]
+    ran = subprocess.run(
+        command,
+        env={**environment, "OMP_DISPLAY_ENV": "verbose"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert f"GOMP_SPINCOUNT = '{priority.SPINS}'" in ran.stderr

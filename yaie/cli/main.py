@@ -26,6 +26,7 @@ from yaie.cli.variables import unknown_variables, warn_of_unknown_variables
 from yaie.core.errors import YaieError
 from yaie.core.heap import end_quickly
 from yaie.core.interrupt import is_interrupted
+from yaie.core.priority import spin_less
 from yaie.core.streams import sound_streams
 
 app = typer.Typer(
@@ -73,6 +74,7 @@ def _options(
 def main() -> None:
     """Run the command line."""
     end_quickly()
+    spin_less()
     try:
         app(prog_name="yaie")
     except YaieError as error:

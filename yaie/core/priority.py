@@ -1,4 +1,4 @@
-"""How a thread lets others go first: an engine computes on the cores that long texts take."""
+"""How threads let each other go first: an engine computes on the cores that long texts take."""
 
 import contextlib
 import os
@@ -6,6 +6,12 @@ import sys
 import threading
 
 LOWEST = 19
+SPINS = 60_000
+"""How often a thread of a CPU's team looks whether the others are done, before it sleeps. GCC's OpenMP,
+with which PyTorch computes on Linux, looks 300,000 times: milliseconds at each barrier where one is late
+because another program's thread has its core. Below some 30,000, threads sleep between the operations of
+a step, and it takes longer on idle cores, too. Measured by `book/measure/barriers.py`."""
+SPIN_VARIABLES = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")
 
 
 def step_back() -> None:
@@ -14,3 +20,13 @@ def step_back() -> None:
     if sys.platform == "linux":
         with contextlib.suppress(OSError):  # refused by a sandbox
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), LOWEST)
+
+
+def spin_less() -> None:
+    """Have the threads of a team sleep sooner at a barrier, unless the environment says what they do.
+
+    To be called before torch is imported: OpenMP reads its variables once. Processes started later
+    inherit them.
+    """
+    if not any(os.environ.get(name) for name in SPIN_VARIABLES):
+        os.environ["GOMP_SPINCOUNT"] = str(SPINS)
