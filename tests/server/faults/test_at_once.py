@@ -40,7 +40,7 @@ LONGEST_GAP = 0.2
 """Seconds between two chunks of the stream. A step with a prompt's chunk takes a quarter of it."""
 SLOWEST_HEALTH = 0.1
 """Seconds."""
-ATTACKS, CALM_ATTACKS = 4, 2
+ATTACKS, CALM_ATTACKS = 4, 3
 """Both are kept in so many attacks at least. The server and all its clients share the cores, and a step
 that finds them busy takes a tenth of a second more."""
 
