@@ -1,5 +1,6 @@
 """The limit beside a throughput: what must be read and multiplied, by hand on small numbers."""
 
+from dataclasses import astuple
 from types import SimpleNamespace
 from typing import Any
 
@@ -72,6 +73,17 @@ def test_an_embedding_is_read_and_multiplied_only_where_it_is_the_head_as_well()
     apart, tied = (ModelCost.of(model(tie_word_embeddings=tied), 99) for tied in (False, True))
     assert apart == ModelCost(10000 - 1600, 5000 - 1600, 800, 2 * 3 * 2 * 16 * 2, 4 * 3 * 16)
     assert tied == ModelCost(10000, 5000 - 800, 800, 2 * 3 * 2 * 16 * 2, 4 * 3 * 16)
+
+
+def test_a_rank_reads_and_multiplies_its_part() -> None:
+    """Its model tells the bytes and key heads that it has, and all parameters."""
+    whole, rank = model(), model()
+    rank.weight_bytes //= 2
+    rank.adapter.kv_layers = [KVLayerSpec(1, 16)] * 3
+    cost, part = ModelCost.of(whole, 99), ModelCost.of(rank, 99, ranks=2)
+    assert isinstance(cost, ModelCost)
+    assert isinstance(part, ModelCost)
+    assert astuple(part) == tuple(number // 2 for number in astuple(cost))
 
 
 def test_no_limit_is_claimed_where_a_step_need_not_read_everything() -> None:

@@ -47,7 +47,7 @@ class Ceilings:
 
 @dataclass(frozen=True, slots=True)
 class ModelCost:
-    """What a model reads and multiplies.
+    """What a model reads and multiplies; of one rank, where ranks split it.
 
     weight_bytes: read in a step. layer_weights: multiplied with each token. head_weights: multiplied
     with each token that is followed by a draw. kv_bytes: of one token in all layers. query_width:
@@ -61,25 +61,27 @@ class ModelCost:
     query_width: int
 
     @classmethod
-    def of(cls, model: Any, longest: int) -> "ModelCost | str":
+    def of(cls, model: Any, longest: int, ranks: int = 1) -> "ModelCost | str":
         """Of a loaded model; why there is none, if not every step reads all weights and all keys.
 
-        longest: sequence in the workload."""
+        longest: sequence in the workload. ranks: that split each layer. A rank's model has the bytes and
+        the key heads of its part, and the number of all parameters.
+        """
         config = model.adapter.config.get_text_config()
         if any(getattr(config, name, None) for name in EXPERTS):
             return "no limit is known for a model of experts"
         window = getattr(config, "sliding_window", None)
         if window and getattr(config, "use_sliding_window", True) and window < longest:
             return "no limit is known for a model with sliding windows"
-        layers, table = model.adapter.kv_layers, config.vocab_size * config.hidden_size
+        layers, table = model.adapter.kv_layers, config.vocab_size * config.hidden_size // ranks
         is_tied = bool(getattr(config, "tie_word_embeddings", False))
         widths = sum(layer.num_kv_heads * layer.head_dim for layer in layers)
         return cls(
             weight_bytes=model.weight_bytes - (0 if is_tied else table * model.dtype.itemsize),
-            layer_weights=model.num_parameters - table * (1 if is_tied else 2),
+            layer_weights=model.num_parameters // ranks - table * (1 if is_tied else 2),
             head_weights=table,
             kv_bytes=2 * widths * model.dtype.itemsize,
-            query_width=config.num_attention_heads * sum(layer.head_dim for layer in layers),
+            query_width=config.num_attention_heads * sum(one.head_dim for one in layers) // ranks,
         )
 
 

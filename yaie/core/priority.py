@@ -10,8 +10,8 @@ SPINS = 120_000
 """How often a thread of a CPU's team looks whether the others are done, before it sleeps. GCC's OpenMP,
 with which PyTorch computes on Linux, looks 300,000 times: milliseconds at each barrier where one is late
 because another program's thread has its core. With too few looks threads sleep between the operations of
-a step, which then takes longer on idle cores, too: of the tutor by 3% with 60,000, and by nothing that
-can be measured with these. See `book/measure/barriers.py`."""
+a step, which then takes longer on idle cores, too: of the tutor by 3% with 60,000 in ten pairs, and with
+these by nothing that eight pairs showed. See `book/measure/barriers.py`."""
 SPIN_VARIABLES = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")
 
 

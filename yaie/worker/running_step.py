@@ -214,11 +214,11 @@ class RunningStep:
         self._rows = worker.sampling.rows(seats)
         if self._drafts is not None:
             self._drafts.shift(self._rows.batch)
-        if worker.adapter.shard.size > 1 and self._rows.takes_the_best:
-            self._best = worker.adapter.first_choice(hidden)
-        elif worker.split_sampler is not None and self._rows.is_plain:
+        if worker.split_sampler is not None and self._rows.is_plain:
             held = worker.adapter.held_logits(hidden)
             self._best = worker.split_sampler.sample(held, self._rows.batch)
+        elif worker.adapter.shard.size > 1 and self._rows.takes_the_best:
+            self._best = worker.adapter.first_choice(hidden)
         else:
             self._logits = worker.adapter.logits(hidden)
 

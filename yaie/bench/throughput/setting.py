@@ -60,7 +60,10 @@ class Setting:
         show_parts(engine.parts, brief=True)
         lengths = self.asked.lengths
         longest = lengths.prompt[1] + max(lengths.output[1], LONGEST_GEOMETRIC)
-        self.cost = ModelCost.of(engine.model, longest)
+        if self.config.pipeline_parallel > 1:
+            self.cost = "no limit is known for stages, which take turns"
+        else:
+            self.cost = ModelCost.of(engine.model, longest, self.config.tensor_parallel)
         self.backend = engine.backend.name
 
     def peers(self, runs: Sequence[Sequence[Job]]) -> list[Peer]:
