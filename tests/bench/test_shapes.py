@@ -2,6 +2,7 @@
 
 import errno
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -109,6 +110,10 @@ def test_every_token_of_the_model_is_a_text(folder: Path) -> None:
     assert [tokenizer.encode(text) for text in texts] == [tutors.encode(text) for text in texts]
 
 
+def full_disk(path: Path, text: str) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+
 def test_a_complete_checkpoint_keeps_its_weights_and_gets_the_tokenizer_of_today(
     tmp_path: Path,
 ) -> None:
@@ -116,6 +121,11 @@ def test_a_complete_checkpoint_keeps_its_weights_and_gets_the_tokenizer_of_today
     (made / "tokenizer.json").write_bytes((TUTOR_PATH / "tokenizer.json").read_bytes())
     shard = next(made.glob("*.safetensors"))
     before = shard.stat().st_mtime_ns
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shapes, "write_whole", full_disk)
+        with pytest.raises(ConfigError, match="cannot write .*made: No space") as error:
+            make_checkpoint("tiny", made)
+    assert error.value.param == "shape-folder"
     make_checkpoint("tiny", made)
     assert Tokenizer.load(made).vocab_size == 12288
     assert shard.stat().st_mtime_ns == before

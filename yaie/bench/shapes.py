@@ -116,22 +116,22 @@ def make_checkpoint(shape: str, folder: Path) -> Path:
     config = _config(shape)
     shards = _shards(_tensors(config))
     text = config.to_json_string(use_diff=False)
+    is_complete = False
     if (folder / "config.json").is_file():
         if _told((folder / "config.json").read_text("utf-8")) != _told(text):
             raise ConfigError(
                 f"{folder} holds another model than {shape}: name an empty folder",
                 param="shape-folder",
             )
-        if _is_complete(folder, shards):
-            _write_tokenizer(folder, config.vocab_size)
-            return folder
+        is_complete = _is_complete(folder, shards)
     elif folder.exists() and any(folder.iterdir()):
         raise ConfigError(f"{folder} is not empty and holds no model", param="shape-folder")
     try:
-        _write_all(folder, text, shards)
+        if not is_complete:
+            _write_all(folder, text, shards)
         _write_tokenizer(folder, config.vocab_size)
     except OSError as error:
-        for name in (*(shard.name for shard in shards), INDEX_FILE):
+        for name in () if is_complete else (*(shard.name for shard in shards), INDEX_FILE):
             with suppress(OSError):
                 (folder / name).unlink()
         raise ConfigError(cannot_write(folder, error), param="shape-folder") from None
