@@ -154,8 +154,8 @@ class Backend(ABC):
     def make_split_sampler(
         self, first: int, gathered: Callable[[Tensor], Tensor]
     ) -> Sampler | None:
-        """What draws rows without filters and penalties from this rank's logits alone, together with the
-        other ranks; None if `make_sampler`'s is to draw them, from all logits.
+        """A sampler for rows without filters and penalties that needs only this rank's logits; all ranks
+        call it together. None if rows are to be sampled from all logits.
 
         first: this rank's first token. gathered: from a tensor to those of all ranks, [ranks, ...].
         """

@@ -1,12 +1,12 @@
-"""Draws from logits that lie on several ranks, which are not joined for it, in Triton.
+"""Sampling from logits that are split over ranks, without gathering them, in Triton.
 
-Joined, the logits of 256 rows and 128,256 tokens are 131 MB, sent and copied in every step for one token
-a row. But a token's noise is a function of seed, step and token (lab 1), so the draw among all tokens is
-the best of the draws among each rank's: of logit / temperature + noise the largest wins, whoever holds
-it. A rank sends eight bytes a row.
+The logits of 256 rows and 128,256 tokens are 131 MB. Gathering them sends and copies all of that in
+every step, for one token a row. It is not needed: a token's noise depends on seed, step and token alone
+(lab 1), and the token with the largest logit / temperature + noise is the sample. Each rank finds the
+best of its own tokens and sends its score, eight bytes a row. The best score gives the sample.
 
-This is what lab 12 draws for rows without filters, and takes its place where that is the reference's. A
-draw may differ where two tokens are as good up to float32's rounding.
+The tokens are those that lab 12 samples for rows without filters, except where two tokens are equally
+good up to float32's rounding. A learner's lab 12 is not replaced by this: it gets all logits.
 """
 
 from collections.abc import Callable
@@ -20,9 +20,9 @@ from yaie.core.batch import SamplingBatch
 
 BLOCK = 512
 PROGRAMS = 1024
-"""About so many share the work, in each row those of one split each."""
+"""About how many programs a launch has. Each takes one split of a row."""
 LEAST_TEMPERATURE = tl.constexpr(1e-30)
-"""What is colder is drawn at this one, so that no finite score becomes infinite."""
+"""Lower temperatures are raised to this one. Otherwise a finite logit could give an infinite score."""
 NO_TOKEN = tl.constexpr(2**31 - 1)
 FAILED = 2**63 - 1
 """The score of a row with a logit that is NaN or +inf: above every other."""
@@ -68,11 +68,11 @@ def best_kernel(
     logits, row_stride, temperatures, seeds, steps, scores, held, first, a_split,
     BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Program (row, split): scores[row, split] is the best of `a_split` of the row's `held` logits.
+    """Program (row, split): scores[row, split] is the best score among `a_split` of the `held` logits.
 
-    A score is an int64 that is larger for a better token: above, the bits of logit / temperature + noise
-    (of a greedy row, the logit), as a whole number in the same order; below, 2**31 - 1 - token, so that
-    of equals the first is the best. first: the token of logits[:, 0].
+    A score is an int64. Its upper half is logit / temperature + noise (in a greedy row, the logit): the
+    bits of the float32, mapped to an int32 that sorts the same way. Its lower half is 2**31 - 1 - token.
+    Among equal values the lowest token therefore has the largest score. first: the token of column 0.
     """
     row = tl.program_id(0).to(tl.int64)
     logits += row * row_stride

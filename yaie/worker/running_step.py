@@ -19,7 +19,7 @@ from yaie.worker.flat_batch import lay_out
 from yaie.worker.logprobs import token_logprobs
 from yaie.worker.picked import Picked, answering, as_asked, longest_first, masks_of, pick
 from yaie.worker.sampling import Rows
-from yaie.worker.told import finite_chunks, pooled_sums, told_prompts
+from yaie.worker.state_outputs import finite_chunks, logprobs_of_prompts, pooled_sums
 from yaie.worker.transfer import on_device
 
 if TYPE_CHECKING:
@@ -171,7 +171,7 @@ class RunningStep:
         """Go on from the model's states [T, hidden] of this step's tokens."""
         step = self._step
         ends = np.cumsum(step.num_tokens, dtype=np.int32)
-        self._note(hidden, ends)
+        self._read_states(hidden, ends)
         self._choose_rows(hidden, ends)
         if self._rows is not None and not step.masked:
             self.sample(None)
@@ -191,13 +191,13 @@ class RunningStep:
         if len(rows):
             self._compute()
 
-    def _note(self, hidden: Tensor, ends: Ints) -> None:
-        """What is told of the states besides draws."""
+    def _read_states(self, hidden: Tensor, ends: Ints) -> None:
+        """What the result has of the states besides sampled tokens."""
         worker, step = self._worker, self._step
         finite, sums = finite_chunks(hidden, step), pooled_sums(hidden, step, ends)
         self._chunks_finite = None if finite is None else worker.to_host(finite)
         self._pooled = None if sums is None else worker.to_host(sums)
-        self._result.prompt_logprobs |= told_prompts(hidden, step, ends, worker)
+        self._result.prompt_logprobs |= logprobs_of_prompts(hidden, step, ends, worker)
 
     def _choose_rows(self, hidden: Tensor, ends: Ints) -> None:
         worker, step = self._worker, self._step

@@ -1,4 +1,4 @@
-"""What a step tells of the model's states [T, hidden] besides the tokens that it draws.
+"""What a step returns of the model's states [T, hidden] besides sampled tokens.
 
 ends: [n] int32, where the tokens of each row of the step end in the flat batch.
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def finite_chunks(hidden: Tensor, step: StepInput) -> Tensor | None:
-    """Whether the states of each chunk are finite, [chunks] bool; of other rows the sampler tells it.
+    """Whether the states of each chunk are finite, [chunks] bool; the sampler checks all other rows.
     None if there are no chunks."""
     lens, samples = step.num_tokens, step.samples
     if lens[-1] == 1 and samples.all():  # single tokens come first, so there is nothing else
@@ -34,10 +34,10 @@ def finite_chunks(hidden: Tensor, step: StepInput) -> Tensor | None:
     return counts == 0
 
 
-def told_prompts(
+def logprobs_of_prompts(
     hidden: Tensor, step: StepInput, ends: Ints, worker: "Worker"
 ) -> dict[int, list[TokenLogprob]]:
-    """By row, the log-probabilities of the prompt tokens that follow its computed ones."""
+    """By row, the log-probabilities of the prompt tokens behind those that this step computes."""
     found = {}
     for row in step.prompt_logprobs.tolist():
         seat, start, count = (int(part[row]) for part in (step.seats, step.starts, step.num_tokens))
