@@ -123,7 +123,7 @@ def test_a_complete_checkpoint_keeps_its_weights_and_gets_the_tokenizer_of_today
     before = shard.stat().st_mtime_ns
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(shapes, "write_whole", full_disk)
-        with pytest.raises(ConfigError, match="cannot write .*made: No space") as error:
+        with pytest.raises(ConfigError, match=r"cannot write .*made: No space") as error:
             make_checkpoint("tiny", made)
     assert error.value.param == "shape-folder"
     make_checkpoint("tiny", made)
