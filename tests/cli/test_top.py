@@ -75,6 +75,20 @@ def test_one_line_says_it_all() -> None:
     assert line(seen("preemption.jsonl", 21)).split()[3:5] == ["3", "1"]
 
 
+def test_fewer_threads_beside_other_programs_are_told() -> None:
+    shown = seen("four.jsonl", 3)
+    assert shown.lowered_threads is None
+    shown.take(
+        {
+            "kind": "snapshot",
+            "stats": {"kv_usage": 0.1, "hit_rate": 0.0, "threads": 1, "threads_wanted": 2},
+        }
+    )
+    console = Console(width=100, record=True, file=io.StringIO())
+    console.print(screen(shown, 100))
+    assert "1 of 2 threads, as other programs keep the cores busy" in console.export_text()
+
+
 def test_no_server_and_no_server_of_ours(yaie: Yaie) -> None:
     ran = yaie("top", "http://127.0.0.1:9")
     assert ran.code == 2

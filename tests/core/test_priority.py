@@ -9,6 +9,7 @@ from threading import get_native_id
 
 import pytest
 
+import yaie
 from yaie.core import priority
 from yaie.engine.background.prompts import Prompts
 
@@ -59,6 +60,15 @@ def test_what_the_environment_says_of_waiting_stays(
     assert {name: os.environ.get(name) for name in priority.SPIN_VARIABLES} == {
         name: "7" if name == given else None for name in priority.SPIN_VARIABLES
     }
+
+
+def test_an_engine_of_ones_own_script_waits_like_the_command_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in priority.SPIN_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    assert yaie.LLMEngine.__name__ == "LLMEngine"
+    assert os.environ["GOMP_SPINCOUNT"] == str(priority.SPINS)
 
 
 @pytest.mark.skipif(

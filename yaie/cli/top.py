@@ -148,6 +148,8 @@ def screen(seen: Seen, width: int) -> Group:
         table.add_row(each, *map(str, numbers), printable(one.says).replace("\n", " "))
     more = len(seen.running) - MOST_ROWS
     waits = f"{seen.num_waiting} wait" + (f", {more} more run" if more > 0 else "")
+    if (threads := seen.lowered_threads) is not None:
+        waits += f"; {threads[0]} of {threads[1]} threads, as other programs keep the cores busy"
     return Group(head, Text(), figures, Text(), table, Text(waits, "dim"))
 
 

@@ -69,6 +69,13 @@ class Seen:
     def hit_rate(self) -> float:
         return float(self._stats.get("hit_rate", 0.0))
 
+    @property
+    def lowered_threads(self) -> tuple[int, int] | None:
+        """(threads that compute, those wanted) while other programs keep the server's cores busy."""
+        if "threads" not in self._stats:
+            return None
+        return int(self._stats["threads"]), int(self._stats["threads_wanted"])
+
     def _begin(self, record: Json) -> None:
         self.n: int = record.get("n", 0)
         self.t: float = record.get("t", 0.0)

@@ -22,9 +22,10 @@ from yaie.engine.intake.chat import encode_chat
 from yaie.engine.intake.requests import Intake, Prompt
 from yaie.engine.loading import load_model
 from yaie.engine.mailbox import Mailbox
-from yaie.engine.step.assembly import Machine, assemble
+from yaie.engine.step.assembly import Machine, assemble, overlaps
 from yaie.engine.step.counters import Counters
 from yaie.engine.step.recovery import RecoveringMachine, parts_in_steps
+from yaie.engine.step.thread_governor import governor_for
 from yaie.parts import Part
 from yaie.worker.ranks.launch import Launch
 
@@ -63,7 +64,11 @@ class LLMEngine:
         self.max_model_len = self._model.max_length
         self._counters = Counters()
         self._mailbox = Mailbox()
+        threaded = overlaps(self.config, self._model)
+        self._governor = governor_for(self.config, self._model.device, threaded=threaded)
         self._machine: Machine | RecoveringMachine = self._assembled()
+        if self._governor is not None:
+            self._governor.measure(self._machine.worker)
         self.handover: Handover = NoHandover()
         self.pool_tokens = self._machine.sizes.num_blocks * self.config.block_size
         self.intake = Intake(
@@ -81,6 +86,7 @@ class LLMEngine:
                 on_verified=counters.verified,
                 drafting=self._drafting,
                 crew=self._crew,
+                observers=[] if self._governor is None else [self._governor],
             )
 
         if self._crew is None and parts_in_steps(self.backend.parts):
@@ -300,6 +306,7 @@ class LLMEngine:
     def stats(self) -> dict[str, float]:
         """How busy the engine is now, and what it has done since it started."""
         cache = self._machine.cache.stats()
+        threads = {} if self._governor is None else self._governor.stats()
         return {
             "num_running": self._machine.scheduler.num_running,
             "num_waiting": self._machine.scheduler.num_waiting + self.handover.num_pending,
@@ -307,6 +314,7 @@ class LLMEngine:
             "prefix_hit_rate": self._counters.cached_tokens / max(1, self._counters.prompt_tokens),
             **self._counters.as_dict(),
             **cache,
+            **threads,
             **self.handover.stats(),
         }
 

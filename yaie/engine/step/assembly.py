@@ -1,6 +1,6 @@
 """Puts the parts together: each is handed what it needs, none looks for it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
@@ -26,7 +26,7 @@ from yaie.engine.drafting.models import ModelProposer
 from yaie.engine.drafting.ngrams import NgramProposer
 from yaie.engine.step.byte_text import ByteDetokenizer, TokenTable
 from yaie.engine.step.encoder import StepEncoder
-from yaie.engine.step.executor import StepExecutor
+from yaie.engine.step.executor import StepExecutor, StepObserver
 from yaie.engine.step.late_stops import stop_checker
 from yaie.engine.step.pacer import StepPacer
 from yaie.models.loader import LoadedModel
@@ -85,12 +85,13 @@ def assemble(
     on_verified: OnVerified | None = None,
     drafting: Drafting | None = None,
     crew: Crew | None = None,
+    observers: Sequence[StepObserver] = (),
 ) -> Machine:
     """Cache, scheduler and step loop for a loaded model, and the worker that they send steps to.
 
     on_plan: told of each plan before it is sent. wrap_worker: what to put in front of the worker.
     on_verified: told what became of drafts. drafting: what makes them, if `config.speculate` needs it.
-    crew: the ranks that hold the rest of the model.
+    crew: the ranks that hold the rest of the model. observers: are told how long each step took.
     """
     drafting = drafting or Drafting()
     sizes = sizes_for(config, backend, model, drafting)
@@ -117,7 +118,7 @@ def assemble(
     proposer = _proposer(config, backend, drafting, sizes)
     drafter = _drafter(config, parts, model, cache, proposer, on_verified)
     pacer = StepPacer(scheduler, config.step_tokens(model.device.type))
-    executor = StepExecutor(worker, encoder, vocab_size, on_plan, drafter, pacer)
+    executor = StepExecutor(worker, encoder, vocab_size, on_plan, drafter, [pacer, *observers])
     engine = parts["engine"]
     core: EngineCore = engine.EngineCore(
         scheduler,

@@ -1,7 +1,8 @@
 """Sends plans to a worker as data, and takes over for their requests what comes back."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +14,6 @@ from yaie.core.request import FailureKind, Request
 from yaie.core.step import Fault, StepMasks, StepResult
 from yaie.engine.drafting.drafter import Drafter
 from yaie.engine.step.encoder import StepEncoder
-from yaie.engine.step.pacer import StepPacer
 
 CORRUPTED = "the model produced logits that are not finite (NaN or infinity)"
 
@@ -21,6 +21,14 @@ NO_MEMORY = (
     "the device had no memory left for this prompt: send it again. If it happens often, start the "
     "engine with a smaller token_budget or kv_memory_share"
 )
+
+
+class StepObserver(Protocol):
+    """Is told what each step took."""
+
+    def took(self, plan: StepPlan, seconds: float) -> None:
+        """A plan has been carried out, in so many seconds from its encoding to its result."""
+        ...
 
 
 class StepFaultError(YaieError):
@@ -42,16 +50,16 @@ class StepExecutor:
         vocab_size: int,
         on_plan: Callable[[StepPlan], None] | None = None,
         drafter: Drafter | None = None,
-        pacer: StepPacer | None = None,
+        observers: Sequence[StepObserver] = (),
     ) -> None:
         """vocab_size: of the logits. on_plan: told of each plan before it is sent. drafter: adds drafts
-        to each plan before that. pacer: is told how long each step took."""
+        to each plan before that. observers: are told how long each step took."""
         self._worker = worker
         self._encoder = encoder
         self._mask_bytes = -(-vocab_size // 8)
         self._on_plan = on_plan
         self._drafter = drafter
-        self._pacer = pacer
+        self._observers = observers
 
     def execute(self, plan: StepPlan) -> "SentStep":
         """Begin to carry out a plan."""
@@ -65,14 +73,16 @@ class StepExecutor:
         step = self._encoder.encode(plan)
         handle = self._worker.execute(step)
         if not step.masked:
-            return SentStep(plan, handle, drafter=self._drafter, pacer=self._pacer, begin=begin)
+            return SentStep(
+                plan, handle, drafter=self._drafter, observers=self._observers, begin=begin
+            )
         constrained = (item for item in plan.scheduled if item.request.matcher is not None)
         waiting = [item for item in constrained if item.samples]
         counts = [1 + len(item.drafts) for item in waiting]
         seats = np.repeat(self._encoder.seats_of([item.request for item in waiting]), counts)
         bits = np.zeros((len(seats), self._mask_bytes), dtype=np.uint8)
         masks = StepMasks(step.step, seats, bits)
-        return SentStep(plan, handle, waiting, masks, self._drafter, self._pacer, begin)
+        return SentStep(plan, handle, waiting, masks, self._drafter, self._observers, begin)
 
 
 class SentStep:
@@ -85,18 +95,18 @@ class SentStep:
         waiting: list[ScheduledRequest] | None = None,
         masks: StepMasks | None = None,
         drafter: Drafter | None = None,
-        pacer: StepPacer | None = None,
+        observers: Sequence[StepObserver] = (),
         begin: float = 0.0,
     ) -> None:
         """handle: None for a plan of nothing. waiting: those that sample under a grammar, in the order
-        of `masks`, whose rows are still to be filled in. drafter, pacer: are told what came of the plan,
-        and how long it took since `begin`, of `time.perf_counter`."""
+        of `masks`, whose rows are still to be filled in. drafter, observers: are told what came of the
+        plan, and how long it took since `begin`, of `time.perf_counter`."""
         self._plan = plan
         self._handle = handle
         self._waiting = waiting or []
         self._masks = masks
         self._drafter = drafter
-        self._pacer = pacer
+        self._observers = observers
         self._begin = begin
 
     def send_masks(self) -> None:
@@ -133,8 +143,8 @@ class SentStep:
                 request.logprobs += entries
         outcome = StepOutcome(result.token_ids, self._failed(result))
         seconds = time.perf_counter() - self._begin
-        if self._pacer is not None:
-            self._pacer.took(self._plan, seconds)
+        for observer in self._observers:
+            observer.took(self._plan, seconds)
         if self._drafter is not None:
             self._drafter.verified(self._plan, outcome, seconds - result.draft_seconds)
             self._drafter.made_ahead(self._plan, outcome, result.drafts, result.draft_seconds)

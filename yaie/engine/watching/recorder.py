@@ -280,7 +280,15 @@ class Recorder:
             "kv_usage": stats["kv_usage"],
             "hit_rate": stats["prefix_hit_rate"],
             "ttft": dict(first_tokens),
+            **_lowered_threads(stats),
         }
 
     def _now(self) -> float:
         return round(time.monotonic() - self._began, 6)
+
+
+def _lowered_threads(stats: Mapping[str, float]) -> Record:
+    """How many threads compute of those that are wanted, while other programs keep the cores busy."""
+    names = ("threads", "threads_wanted")
+    now, wanted = (stats.get(name, 0) for name in names)
+    return dict(zip(names, (now, wanted), strict=True)) if now < wanted else {}

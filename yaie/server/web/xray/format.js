@@ -9,7 +9,8 @@
 //             words}], rows [{id, start, num_tokens, is_prefill, cached, drafts, out [token], text}],
 //             running [id], waiting [id] (the front of the queue), num_waiting, preempted [[id, how]],
 //             finished [[id, reason]], freed [id], tables [[id, column, block]], refs [[block, change]],
-//             tree [[name, arguments, result]], stats {kv_usage, hit_rate, ttft {id: seconds}}
+//             tree [[name, arguments, result]], stats {kv_usage, hit_rate, ttft {id: seconds}, threads and
+//             threads_wanted (on a CPU that other programs keep busy)}
 //
 // `freed` tables are emptied before the entries of `tables` are set. A snapshot's node is its path of blocks, of which
 // the first `existing` are its parent's; parents come first. A field that is missing has not changed or is empty.
