@@ -17,6 +17,8 @@ LAB ?=
 TASK ?=
 SEED ?=
 IMPL ?=
+# Of nightly: a part of its tests (empty: all): book, judges, cluster, engine, programs, rest.
+PART ?=
 # Of mutants: a module or folder of yaie (empty: all of it), and how many of the mutants to try (empty: all).
 MODULE ?=
 SAMPLE ?=
@@ -122,11 +124,11 @@ notebooks: $(READY) ## Run the labs' notebooks on the reference, into the book [
 evidence: $(READY) ## Measure again the book's figures, on an idle machine [ARGS=--stale]
 	$(BIN)/python -m book.tools.remeasure $(ARGS)
 
-test: $(READY) ## Run the tests [ARGS, for example ARGS='-m "not slow"']
-	$(BIN)/python -m pytest $(ARGS)
+test: $(READY) ## Run the tests, in parallel, without nightly ones [ARGS, for example ARGS=tests/engine]
+	$(BIN)/python -m tests.run $(ARGS)
 
-nightly: $(READY) ## Install the judges, run the tests marked nightly, write it down [ARGS]
-	$(BIN)/python -m tests.nightly $(ARGS)
+nightly: $(READY) ## Run the tests marked nightly, part after part, write it down [PART, ARGS]
+	$(BIN)/python -m tests.nightly $(if $(PART),--part=$(PART)) $(ARGS)
 
 check: $(READY) ## Lint, format, types; stubs, figures and book in step and without a fault
 	$(BIN)/ruff check .

@@ -1,14 +1,16 @@
-"""Runs every test marked `nightly`, and writes down how it ended.
+"""Runs the tests marked `nightly`, part after part, and writes down how each ended.
 
-    make nightly                      # all of them, with a line in tests/nightly.tsv
-    make nightly ARGS=tests/judges    # some of them, without a line
+    make nightly                        # all parts, with a line each in tests/nightly.tsv
+    make nightly PART=judges            # one of them, with its line
+    make nightly ARGS=tests/judges -x   # some tests, without a line
 
-First it looks for what the system must have (a C++ compiler, Chromium, openssl, nvcc). Then it makes the
-environments of the judges and clients that these tests run, in `.judges`. The line says when it began
-(UTC), on which commit, with which Python, how many tests passed, failed and were skipped, how long it
-took, and how it ended.
+A part takes at most an hour on two cores. First comes a look for what the system must have (a C++
+compiler, Chromium, openssl, nvcc), then the environments of the judges and clients that a part's tests
+run, in `.judges`. A line says when a part began (UTC), on which commit, with which Python, how many
+tests passed, failed and were skipped, how long it took, and how it ended.
 """
 
+import argparse
 import csv
 import os
 import platform
@@ -25,20 +27,30 @@ from shutil import which
 
 from tests.cluster.install import install as install_ray
 from tests.judges.clients.install import MINIMUM, clients, install
+from tests.run import command
 
 ROOT = Path(__file__).parents[1]
 RECORD = ROOT / "tests" / "nightly.tsv"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-# As CI runs the others.
-PYTEST = ("-n", "auto", "--dist", "loadfile", "--no-loadscope-reorder", "--reruns", "1", "-rfEsR")
+PARTS: dict[str, tuple[str, ...]] = {
+    "book": ("tests/book", "tests/web"),
+    "judges": ("tests/judges",),
+    "cluster": ("tests/cluster",),
+    "engine": ("tests/engine", "tests/worker"),
+    "programs": ("tests/cli", "tests/setup"),
+}
+"""The folders of each; `rest` has the others."""
+REST = "rest"
 ENDS = {0: "passed", 1: "failed", 2: "interrupted", 5: "no tests"}
 """By pytest's exit status; another one is an error."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A line of the record. began: UTC, "2026-01-31T02:00Z". commit: short, "+" if it had changes."""
+    """A line of the record. part: of the tests. began: UTC, "2026-01-31T02:00Z". commit: short, "+" if
+    it had changes."""
 
+    part: str
     began: str
     commit: str
     python: str
@@ -89,19 +101,29 @@ def counts(report: Path) -> tuple[int, int, int]:
     return tests - failures - errors - skipped, failures + errors, skipped
 
 
-def run(arguments: list[str]) -> Run:
+def paths(part: str) -> list[str]:
+    """What pytest collects for a part."""
+    if part != REST:
+        return list(PARTS[part])
+    taken = {path for own in PARTS.values() for path in own}
+    here = sorted((ROOT / "tests").iterdir())
+    found = [f"tests/{one.name}" for one in here if one.is_dir() or one.match("test_*.py")]
+    return [path for path in found if path not in taken and not path.endswith("__pycache__")]
+
+
+def run(part: str, arguments: list[str]) -> Run:
     """Run the tests; what they print is seen as it comes."""
     began, start, on = datetime.now(timezone.utc), time.monotonic(), commit()
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
-        command = [sys.executable, "-m", "pytest", *PYTEST, "-m", "nightly", f"--junitxml={report}",
-                   *arguments]  # fmt: skip
+        words = command("-m", "nightly", f"--junitxml={report}", *arguments)
         try:
-            status = subprocess.run(command, cwd=ROOT, env={**os.environ, "CI": "1"}).returncode
+            status = subprocess.run(words, cwd=ROOT, env={**os.environ, "CI": "1"}).returncode
         except KeyboardInterrupt:  # pytest has got it too, and has ended
             status = 2
         passed, failed, skipped = counts(report)
     return Run(
+        part=part,
         began=f"{began:%Y-%m-%dT%H:%MZ}",
         commit=on,
         python=platform.python_version(),
@@ -124,37 +146,59 @@ def write(one: Run, record: Path = RECORD) -> None:
         writer.writerow(asdict(one))
 
 
-def last(record: Path = RECORD) -> dict[str, str] | None:
-    """The newest line, by column."""
+def newest(record: Path = RECORD) -> list[dict[str, str]]:
+    """The newest line of each part, by column; the oldest of them first."""
     if not record.exists():
-        return None
+        return []
     with record.open(encoding="utf-8", newline="") as file:
-        lines = list(csv.DictReader(file, delimiter="\t"))
-    return lines[-1] if lines else None
+        lines = {line["part"]: line for line in csv.DictReader(file, delimiter="\t")}
+    return sorted(lines.values(), key=lambda line: line["began"])
 
 
 def told(record: Path = RECORD) -> str:
     """For the line on what a run has left out."""
-    run = last(record)
-    how = f"last: {run['began'][:10]}, {run['commit']}, {run['ended']}" if run else "never recorded"
-    return f"nightly (`make nightly`; {how})"
+    runs = newest(record)
+    ended = {run["part"]: run["ended"] for run in runs}
+    wrong = [f"{part} {how}" for part, how in ended.items() if how != "passed"]
+    wrong += [f"{part} never run" for part in (*PARTS, REST) if part not in ended]
+    how = ", ".join(wrong) if runs else "never recorded"
+    since = f"since {runs[0]['began'][:10]}: " if runs else ""
+    return f"nightly (`make nightly`; {since}{how or 'all parts passed'})"
+
+
+def prepare(*parts: str) -> None:
+    """Make the environments that the tests of these parts run programs from."""
+    if "judges" in parts:
+        for client in clients():
+            print(f"{client}: its environment", flush=True)
+            install(client)
+    if "cluster" in parts:
+        print("cluster: its environment", flush=True)
+        install_ray()
 
 
 def main(arguments: list[str]) -> int:
     """The exit status: 0 if all passed, 2 if something must be installed first."""
+    parser = argparse.ArgumentParser("make nightly", description=__doc__.partition("\n")[0])
+    parser.add_argument("--part", choices=[*PARTS, REST], help="only this one")
+    asked, options = parser.parse_known_args(arguments)
     if lacking := missing():
         print(*lacking, sep="\n", file=sys.stderr)
         return 2
-    for client in clients():
-        print(f"{client}: its environment", flush=True)
-        install(client)
-    print("cluster: its environment", flush=True)
-    install_ray()
-    ran = run(arguments)
-    if not arguments:
+    if options and asked.part is None:
+        prepare(*PARTS)
+        return 0 if run("", options).ended == "passed" else 1
+    passed = True
+    for part in [asked.part] if asked.part else [*PARTS, REST]:
+        print(f"\n{part}: {' '.join(paths(part))}", flush=True)
+        prepare(part)
+        ran = run(part, [*paths(part), *options])
         write(ran)
-        print(f"Written down in {RECORD.relative_to(ROOT)}: commit it.")
-    return 0 if ran.ended == "passed" else 1
+        passed = passed and ran.ended == "passed"
+        if ran.ended == "interrupted":
+            return 130
+    print(f"Written down in {RECORD.relative_to(ROOT)}: commit it.")
+    return 0 if passed else 1
 
 
 if __name__ == "__main__":

@@ -2,34 +2,64 @@
 
 import subprocess
 import sys
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from tests import nightly
-from tests.nightly import Run, counts, last, told, write
+from tests.nightly import PARTS, REST, Run, counts, newest, paths, told, write
 
-ONE = Run("2026-01-31T02:00Z", "0123456789", "3.11.7", 200, 1, 2, 63, "failed")
+ONE = Run("judges", "2026-01-31T02:00Z", "0123456789", "3.11.7", 200, 1, 2, 63, "failed")
 REPORT = """<?xml version="1.0"?><testsuites><testsuite name="pytest" errors="1" failures="2"
 skipped="3" tests="10" time="1.5"/></testsuites>"""
 
 
-def test_a_run_is_a_line_below_a_header_and_the_last_one_is_told(tmp_path: Path) -> None:
+def test_a_part_is_a_line_below_a_header(tmp_path: Path) -> None:
     record = tmp_path / "nightly.tsv"
-    assert last(record) is None
-    assert told(record) == "nightly (`make nightly`; never recorded)"
+    assert newest(record) == []
     write(ONE, record)
-    write(Run("2026-02-01T02:00Z", "abcdef0123+", "3.12.1", 201, 0, 2, 61, "passed"), record)
-    header, first, second = record.read_text().splitlines()
+    header, first = record.read_text().splitlines()
     assert header.split("\t") == [
-        "began", "commit", "python", "passed", "failed", "skipped", "minutes", "ended",
+        "part", "began", "commit", "python", "passed", "failed", "skipped", "minutes", "ended",
     ]  # fmt: skip
     assert first.split("\t") == [
-        "2026-01-31T02:00Z", "0123456789", "3.11.7", "200", "1", "2", "63", "failed",
+        "judges", "2026-01-31T02:00Z", "0123456789", "3.11.7", "200", "1", "2", "63", "failed",
     ]  # fmt: skip
-    assert second.endswith("passed")
-    assert told(record) == "nightly (`make nightly`; last: 2026-02-01, abcdef0123+, passed)"
+
+
+def test_what_is_not_green_or_never_ran_is_told(tmp_path: Path) -> None:
+    record = tmp_path / "nightly.tsv"
+    assert told(record) == "nightly (`make nightly`; never recorded)"
+    for part in (*PARTS, REST):
+        write(replace(ONE, part=part, ended="passed"), record)
+    assert told(record) == "nightly (`make nightly`; since 2026-01-31: all parts passed)"
+    write(replace(ONE, began="2026-02-01T02:00Z"), record)
+    assert told(record) == "nightly (`make nightly`; since 2026-01-31: judges failed)"
+    write(replace(ONE, began="2026-02-02T02:00Z", ended="passed"), record)
+    assert told(record).endswith("all parts passed)")
+    record.unlink()
+    write(ONE, record)
+    assert told(record).endswith(
+        "judges failed, "
+        + ", ".join(f"{part} never run" for part in (*PARTS, REST) if part != "judges")
+        + ")"
+    )
+
+
+def test_every_folder_and_file_of_tests_is_in_one_part() -> None:
+    here = nightly.ROOT / "tests"
+    found = Counter(path for part in (*PARTS, REST) for path in paths(part))
+    assert {path for path, count in found.items() if count > 1} == set()
+    tests = {file.relative_to(nightly.ROOT) for file in here.rglob("test_*.py")}
+    missed = {
+        str(file)
+        for file in tests
+        if not any(Path(path) == file or Path(path) in file.parents for path in found)
+    }
+    assert missed == set()
 
 
 def test_the_counts_are_pytests(tmp_path: Path) -> None:
@@ -61,20 +91,33 @@ def told_to_run(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     return commands
 
 
-def test_all_of_them_make_a_line_and_a_part_makes_none(
-    told_to_run: list[list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_each_part_makes_a_line_and_other_tests_make_none(
+    told_to_run: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written: list[Run] = []
     monkeypatch.setattr(nightly, "write", written.append)
     monkeypatch.setattr(nightly, "commit", lambda: "0123456789")
     assert nightly.main(["tests/judges"]) == 1
     assert written == []
+    assert nightly.main(["--part=judges", "-x"]) == 1
     assert nightly.main([]) == 1
-    [one] = written
-    assert (one.passed, one.failed, one.skipped, one.ended) == (4, 3, 3, "failed")
-    part, everything = told_to_run
-    assert part == [*everything[:-1], part[-2], "tests/judges"]
-    assert everything[everything.index("-m", 3) :][:2] == ["-m", "nightly"]
+    assert [one.part for one in written] == ["judges", *PARTS, REST]
+    assert {(one.passed, one.failed, one.skipped, one.ended) for one in written} == {
+        (4, 3, 3, "failed")
+    }
+    some, part, *others = told_to_run
+    assert some[-1] == "tests/judges"
+    assert part[-2:] == ["tests/judges", "-x"]
+    assert all(one[one.index("-m", 3) :][:2] == ["-m", "nightly"] for one in (some, part, *others))
+
+
+def test_a_part_that_is_not_there_is_named(
+    told_to_run: list[list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        nightly.main(["--part=judge"])
+    assert "choose from" in capsys.readouterr().err
+    assert told_to_run == []
 
 
 def test_a_changed_checkout_is_not_the_commit(
@@ -103,7 +146,7 @@ def test_what_the_system_lacks_is_said_before_anything_runs(
 ) -> None:
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("CXX", raising=False)
-    monkeypatch.setattr(nightly, "run", lambda _: pytest.fail("it ran"))
+    monkeypatch.setattr(nightly, "run", lambda *_: pytest.fail("it ran"))
     monkeypatch.setattr(nightly, "install", lambda _: pytest.fail("it installed"))
     assert nightly.main([]) == 2
     said = capsys.readouterr().err
