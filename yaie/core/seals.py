@@ -8,6 +8,7 @@ import hmac
 import json
 
 TAG_BYTES = 32
+Piece = bytes | bytearray | memoryview
 LEAST_SECRET = 16
 """Bytes that a secret needs."""
 HOW_TO_MAKE = "openssl rand -hex 32"
@@ -39,20 +40,26 @@ class Seal:
 
     def close(self, data: bytes | bytearray) -> bytes:
         """The next message, with its proof before it."""
-        return self._next(data) + data
+        return self.proof(data) + data
+
+    def proof(self, *pieces: Piece) -> bytes:
+        """Of the next message, which is sent in these pieces."""
+        digest = hmac.new(self._key, self._number.to_bytes(8, "little"), hashlib.sha256)
+        for piece in pieces:
+            digest.update(piece)
+        self._number += 1
+        return digest.digest()
+
+    def check(self, proof: Piece, *pieces: Piece) -> None:
+        """Raise SealError unless this is the proof of the next message. Sizes must be part of it."""
+        if not hmac.compare_digest(proof, self.proof(*pieces)):
+            raise SealError("a message came from someone who does not know the secret")
 
     def open(self, sealed: bytes | bytearray) -> bytearray:
         """The next message without its proof. Raises SealError."""
-        proof, data = sealed[:TAG_BYTES], bytearray(sealed[TAG_BYTES:])
-        if not hmac.compare_digest(proof, self._next(data)):
-            raise SealError("a message came from someone who does not know the secret")
+        data = bytearray(sealed[TAG_BYTES:])
+        self.check(sealed[:TAG_BYTES], data)
         return data
-
-    def _next(self, data: bytes | bytearray) -> bytes:
-        digest = hmac.new(self._key, self._number.to_bytes(8, "little"), hashlib.sha256)
-        digest.update(data)
-        self._number += 1
-        return digest.digest()
 
 
 class NamedSeal:

@@ -1,7 +1,6 @@
 """How ranks on several hosts find each other, and make sure that they were started alike."""
 
 import errno
-import ipaddress
 import json
 import logging
 import os
@@ -15,6 +14,7 @@ import torch
 import torch.distributed as dist
 
 from yaie import __version__
+from yaie.core.addresses import is_loopback
 from yaie.core.codec import Codec
 from yaie.core.config import EngineConfig
 from yaie.core.errors import ConfigError, RankError
@@ -236,7 +236,7 @@ def own_address(launch: Launch) -> str:
 
 def _check_addresses(addresses: list[str]) -> None:
     """Raise ConfigError if one host has told an address that only it reaches."""
-    alone = [rank for rank, one in enumerate(addresses) if ipaddress.ip_address(one).is_loopback]
+    alone = [rank for rank, one in enumerate(addresses) if is_loopback(one)]
     if alone and len(alone) < len(addresses):
         raise ConfigError(
             f"rank {alone[0]} would listen at {addresses[alone[0]]}, which other hosts do not reach: "
