@@ -216,7 +216,8 @@ class Keeper:
         if is_lost:  # by another one, which may be heard of yet
             self._suspicion = self._suspicion or (time.monotonic(), told)
             return
-        self._lose(told, broken.error and broken.error.exception(), lab)
+        error = None if broken.error is None else broken.error.exception()
+        self._lose(told, error, lab)
 
     def _judge(self) -> None:
         now = time.monotonic()
