@@ -23,6 +23,7 @@ from yaie import LLMEngine
 from yaie.server.listen import listen
 
 pytestmark = pytest.mark.slow
+SECRET = "known to both hosts of a test"
 PROMPTS = ["hello", "What is a paged KV cache?", "a b c d e f g h"]
 START_SECONDS = 90.0
 SMALL = ("--num-blocks=64", "--mine=none", "--rank-timeout=60")
@@ -63,6 +64,7 @@ def free_port() -> int:
 
 def started(command: list[str], **variables: object) -> Host:
     environ = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", "COLUMNS": "200",
+               "YAIE_RANK_SECRET": SECRET,
                **{name: str(value) for name, value in variables.items()}}  # fmt: skip
     return Host(
         subprocess.Popen(

@@ -1,7 +1,6 @@
 """Ranks that a launcher has started tell each other what they have to, and notice when one is gone."""
 
 import errno
-import pickle
 import re
 import socket
 import time
@@ -15,15 +14,19 @@ from tests.server.conftest import within
 from tests.worker.test_rank_groups import side_by_side
 from yaie.core.config import EngineConfig
 from yaie.core.errors import ConfigError, RankError
+from yaie.core.seals import NamedSeal
+from yaie.core.step import StepResult
 from yaie.worker.ranks import meeting
 from yaie.worker.ranks.hosts import BEAT, HostPipe, Hosts
 from yaie.worker.ranks.launch import Launch
 from yaie.worker.ranks.members import Gone, Heard
-from yaie.worker.ranks.messages import Broken, End
+from yaie.worker.ranks.messages import MESSAGES, Broken, Done, End, Failure
 from yaie.worker.ranks.packets import FIRST_BYTES, message, packets
 
 CONFIG = EngineConfig(pipeline_parallel=3)
 BIG = b"x" * (3 * FIRST_BYTES)
+LONG = StepResult(1, token_ids=[list(range(FIRST_BYTES))])
+SECRET = b"of all ranks of these tests"
 
 
 @pytest.mark.parametrize("size", [0, 1, FIRST_BYTES - 9, FIRST_BYTES - 8, FIRST_BYTES - 7, 50_000])
@@ -39,7 +42,7 @@ def launches(size: int = 3, address: str = "127.0.0.1") -> list[Launch]:
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         port = found.getsockname()[1]
-    return [Launch(rank, size, 0, 1, address, port) for rank in range(size)]
+    return [Launch(rank, size, 0, 1, address, port, SECRET) for rank in range(size)]
 
 
 def met() -> tuple[Hosts, list[HostPipe]]:
@@ -68,13 +71,13 @@ def test_what_is_sent_reaches_all_and_what_they_say_comes_back_until_they_are_go
         calls: list[Any] = [partial(hosts.send, data), *(pipe.recv_bytes for pipe in pipes)]
         assert side_by_side(calls) == [None, data, data]
     for number, pipe in enumerate(pipes):
-        pipe.send_bytes(pickle.dumps([number, BIG]))
-    assert heard(hosts, 2) == [Heard(1, [0, BIG]), Heard(2, [1, BIG])]
+        pipe.send_bytes(MESSAGES.encode(Done(number, None, LONG)))
+    assert heard(hosts, 2) == [Heard(rank, Done(rank - 1, None, LONG)) for rank in (1, 2)]
     began = time.monotonic()
     hosts.ring()
     assert hosts.hear(30) == []
     assert time.monotonic() - began < 30
-    pipes[0].send_bytes(pickle.dumps(Broken(ValueError("boom"))))
+    pipes[0].send_bytes(MESSAGES.encode(Broken(Failure("", "boom"))))
     heard(hosts, 1)
     hosts.settle(0.5)
     for pipe in pipes:  # silent from here on
@@ -87,7 +90,7 @@ def test_what_is_sent_reaches_all_and_what_they_say_comes_back_until_they_are_go
     ]
     assert "Timed out" in gone[1].how
     ends = side_by_side([partial(hosts.end, ""), *(pipe.recv_bytes for pipe in pipes)])
-    assert [pickle.loads(data) for data in ends[1:]] == [End("")] * 2
+    assert [MESSAGES.decode(data) for data in ends[1:]] == [End("")] * 2
     for pipe in pipes:
         pipe.settle(0.2)
         with pytest.raises(EOFError):
@@ -158,7 +161,8 @@ def test_a_rank_whose_rank_0_gives_up_says_who_was_missing(monkeypatch: pytest.M
     store = meeting.dist.TCPStore(
         second.address, second.port, is_master=True, wait_for_workers=False
     )
-    store.set(meeting._key(0), "127.0.0.1")
+    here = meeting._LEFT.encode(meeting._Here("127.0.0.1", "1"))
+    store.set(meeting._key(0), NamedSeal(SECRET, "meeting").close(meeting._key(0), here))
     stores = [store]
 
     def look(seconds: float) -> None:
@@ -179,4 +183,4 @@ def test_a_port_where_something_else_listens_is_named() -> None:
         with pytest.raises(
             ConfigError, match=rf"port {port} of 127.0.0.1 is in use \(MASTER_PORT\)"
         ):
-            meeting.meet(Launch(0, 2, 0, 1, "127.0.0.1", port), CONFIG)
+            meeting.meet(Launch(0, 2, 0, 1, "127.0.0.1", port, SECRET), CONFIG)

@@ -6,25 +6,31 @@ from yaie.core.config import EngineConfig
 from yaie.core.errors import ConfigError
 from yaie.worker.ranks.launch import Launch, launched
 
-SET = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "10.0.0.7", "MASTER_PORT": "29500"}
+SECRET = {"YAIE_RANK_SECRET": "of both processes\n"}
+NEEDED = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "10.0.0.7", "MASTER_PORT": "29500"}
+SET = NEEDED | SECRET
 TWO = EngineConfig(pipeline_parallel=2)
 
 
 def test_a_launch_is_what_the_variables_say() -> None:
-    assert Launch.from_environment(SET) == Launch(1, 2, 0, 1, "10.0.0.7", 29500)
+    assert Launch.from_environment(SET) == Launch(
+        1, 2, 0, 1, "10.0.0.7", 29500, b"of both processes"
+    )
     several = {**SET, "WORLD_SIZE": "4", "RANK": "3", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}
-    assert Launch.from_environment(several) == Launch(3, 4, 1, 2, "10.0.0.7", 29500)
+    launch = Launch.from_environment(several)
+    assert launch == Launch(3, 4, 1, 2, "10.0.0.7", 29500, b"of both processes")
+    assert "of both" not in repr(launch)
     assert launched(SET, TWO) == Launch.from_environment(SET)
 
 
-@pytest.mark.parametrize("missing", SET)
+@pytest.mark.parametrize("missing", NEEDED)
 def test_without_one_of_them_there_is_no_launch(missing: str) -> None:
     assert launched({**SET, missing: ""}, TWO) is None
     assert launched({name: value for name, value in SET.items() if name != missing}, TWO) is None
 
 
 def test_one_process_for_one_rank_is_no_launch() -> None:
-    assert launched({**SET, "RANK": "0", "WORLD_SIZE": "1"}, EngineConfig()) is None
+    assert launched({**NEEDED, "RANK": "0", "WORLD_SIZE": "1"}, EngineConfig()) is None
 
 
 @pytest.mark.parametrize(
@@ -57,3 +63,15 @@ def test_as_many_processes_as_ranks_are_needed(config: EngineConfig, param: str)
     with pytest.raises(ConfigError, match=told) as refused:
         launched(SET, config)
     assert refused.value.param == param
+
+
+@pytest.mark.parametrize(
+    ("secret", "told"), [({}, "is not set"), ({"YAIE_RANK_SECRET": "too short"}, "has 9 bytes")]
+)
+def test_ranks_of_a_launcher_need_a_secret_and_are_told_how_to_make_one(
+    secret: dict[str, str], told: str
+) -> None:
+    words = rf"YAIE_RANK_SECRET {told}, .* run `openssl rand -hex 32` once, .* on every host"
+    with pytest.raises(ConfigError, match=words) as refused:
+        launched({**NEEDED, **secret}, TWO)
+    assert refused.value.param == "YAIE_RANK_SECRET"

@@ -35,7 +35,8 @@ def serve(config: EngineConfig, settings: ServerSettings) -> None:
 
     To split a model over several hosts, start this command on each of them with torchrun, with as many
     processes in all as tensor_parallel times pipeline_parallel. Rank 0 serves HTTP, at its --host and
-    --port; the others compute for it. With two hosts, on the first and on the second:
+    --port; the others compute for it. YAIE_RANK_SECRET must be the same secret everywhere. With two
+    hosts, on the first and on the second:
 
     torchrun --nnodes 2 --node-rank 0 --nproc-per-node 1 --master-addr HOST -m yaie serve MODEL
     --pipeline-parallel 2

@@ -18,6 +18,7 @@ MOST_EDITS = 2
 NO_SETTINGS = {
     "CONFIG": "a file of settings",
     "CACHE": "where compiled kernels are kept",
+    "RANK_SECRET": "what ranks that a launcher has started know each other by",
     "CHILD": "marks a command that another one runs, which speaks for it",
     "GRADING": "marks what a grader has started",
     "BOOK_PROGRESS": "whose progress the book shows, from `make docs-serve` to what draws it",

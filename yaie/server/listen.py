@@ -7,6 +7,7 @@ import errno
 import os
 import socket
 
+from yaie.core.addresses import is_any
 from yaie.core.errors import ConfigError
 
 BACKLOG = 2048
@@ -41,7 +42,7 @@ def url_of(listener: socket.socket, secure: bool = False) -> str:
     """Where a client on this machine reaches it. secure: by HTTPS."""
     scheme = "https" if secure else "http"
     host, port = listener.getsockname()[:2]
-    if host in ("0.0.0.0", "::"):
+    if is_any(host):
         host = "127.0.0.1"
     return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 

@@ -18,14 +18,17 @@ from yaie import LLMEngine, SamplingParams
 from yaie.core.config import EngineConfig
 from yaie.core.errors import ConfigError
 from yaie.core.request import FinishReason, Request
-from yaie.engine.background.messages import Failed, Recorded, Unwatch, Watch
+from yaie.engine.background.messages import Failed as EngineFailed
+from yaie.engine.background.messages import Recorded, Unwatch, Watch
 from yaie.engine.handover import decode as deciding
 from yaie.engine.handover import link as linking
 from yaie.engine.handover.address import Address, UnixAddress
 from yaie.engine.handover.channel import Channel
 from yaie.engine.handover.greeting import greet
 from yaie.engine.handover.layout import layout_of
+from yaie.engine.handover.messages import Blocks, Failed, Message, Prompt, Reply, Verdict
 from yaie.engine.handover.role import Role
+from yaie.engine.step.new_seats import ints
 
 Prefill = Callable[..., PrefillServer]
 Decode = Callable[..., LLMEngine]
@@ -155,18 +158,15 @@ def test_a_prefill_server_takes_no_nonsense(
     server = prefill()
     wire = address.connect()
     greet(wire, layout_of(server.engine.model, 16), None)
-    told: list[dict[str, Any]] = []
+    told: list[Any] = []
     channel = Channel(wire, 0, lambda c, m, d: told.append(m), lambda c: None)
     channel.start()
-    for message in (
-        {"prompt": 1, "tokens": ["a"], "first": 0},
-        {"prompt": 2, "tokens": [3], "first": -1},
-    ):
+    for message in (Blocks(1), Prompt(2, ints([3]), -1)):
         channel.send(message)
-    channel.send({"prompt": 3, "tokens": [10**6], "first": 0})
-    channel.send({"prompt": 4, "tokens": [5] * 20, "first": 7})
+    channel.send(Prompt(3, ints([10**6]), 0))
+    channel.send(Prompt(4, ints([5] * 20), 7))
     until(lambda: len(told) == 2)
-    assert [one["failed"] for one in told] == [3, 4]
+    assert [one.number for one in told] == [3, 4]
     channel.close()
     engine = decode()
     ask(engine, LONG[:40])
@@ -188,13 +188,13 @@ def test_who_watches_a_prefill_server_sees_its_own_requests_alone(
     ]
     assert records[0]["kind"] == "header"
     assert not any(record.get("rows") for record in records)
-    assert not any(isinstance(one, Failed) for one in server.events)
+    assert not any(isinstance(one, EngineFailed) for one in server.events)
 
 
 class Silent:
     """A prefill server that answers what it is told to answer, to one decode server."""
 
-    def __init__(self, address: Address, answer: Callable[[Channel, dict[str, Any]], None]) -> None:
+    def __init__(self, address: Address, answer: Callable[[Channel, Message], None]) -> None:
         self._address, self._listener = address, address.listen()
         self._answer = answer
         threading.Thread(target=self._accept).start()
@@ -203,9 +203,9 @@ class Silent:
         connection, _ = self._listener.accept()
         wire = self._address.wire(connection)
         wire.receive(0)
-        wire.send({"refused": "", "number": "", "proof": ""})
+        wire.send(Reply("", "", ""))
         wire.receive(0)
-        wire.send({"refused": ""})
+        wire.send(Verdict(""))
         self.channel = Channel(wire, 0, lambda c, m, d: self._answer(c, m), lambda c: None)
         self.channel.start()
 
@@ -220,11 +220,11 @@ def test_a_prompt_that_does_not_come_is_computed_here(
 ) -> None:
     monkeypatch.setattr(deciding, "LONGEST_SECONDS", 0.05)
 
-    def said(channel: Channel, message: dict[str, Any]) -> None:
-        if "prompt" in message and answer == "failed":
-            channel.send({"failed": message["prompt"], "why": "no room"})
-        elif "prompt" in message and answer == "nonsense":
-            channel.send({"blocks": message["prompt"]}, np.zeros(3, dtype=np.uint8))
+    def said(channel: Channel, message: Message) -> None:
+        if isinstance(message, Prompt) and answer == "failed":
+            channel.send(Failed(message.number, "no room"))
+        elif isinstance(message, Prompt) and answer == "nonsense":
+            channel.send(Blocks(message.number), np.zeros(3, dtype=np.uint8))
 
     server = Silent(address, said)
     engine = decode()

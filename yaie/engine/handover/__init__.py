@@ -14,6 +14,8 @@ Whatever goes wrong on the way, the request is admitted all the same and compute
     store      whole blocks out of an engine's cache, and into it
     layout     what must be alike on both sides
     address    where they meet: a socket's path on one host, a host and a port between two
+    messages   what the two tell each other
+    memory     shared memory that nobody can make shorter or change
     wire       messages, with blocks in shared memory (one host) or behind them (TCP)
     greeting   what is said first: do they fit, does each know the secret
     channel    a connection on threads of its own

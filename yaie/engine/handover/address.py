@@ -8,6 +8,7 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
+from yaie.core.addresses import is_loopback
 from yaie.core.errors import ConfigError
 from yaie.engine.handover.wire import MemoryWire, StreamWire, Wire
 
@@ -170,7 +171,7 @@ class TcpAddress:
 
     @property
     def is_private(self) -> bool:
-        return self.host in ("localhost", "::1") or self.host.startswith("127.")
+        return is_loopback(self.host)
 
 
 Address = UnixAddress | TcpAddress

@@ -6,7 +6,9 @@ import threading
 from collections.abc import Callable
 from queue import SimpleQueue
 
-from yaie.engine.handover.wire import Data, Message, Wire
+from yaie.engine.handover.memory import Data
+from yaie.engine.handover.messages import Message
+from yaie.engine.handover.wire import Wire
 
 logger = logging.getLogger(__name__)
 

@@ -19,8 +19,10 @@ from yaie.core.request import FailureKind, FinishReason, Request, RequestStatus
 from yaie.engine.handover.address import Address
 from yaie.engine.handover.channel import Channel
 from yaie.engine.handover.link import Link
+from yaie.engine.handover.memory import Data
+from yaie.engine.handover.messages import Blocks, Drop, Failed, Message, Prompt
 from yaie.engine.handover.store import BlockStore
-from yaie.engine.handover.wire import Data, Message
+from yaie.engine.step.new_seats import ints
 
 logger = logging.getLogger(__name__)
 
@@ -112,7 +114,7 @@ class DecodeSide:
         self._waiting[number] = Waiting(
             channel, number, list(requests), list(tokens), first, time.monotonic()
         )
-        channel.send({"prompt": number, "tokens": list(tokens), "first": first})
+        channel.send(Prompt(number, ints(list(tokens)), first))
         return True
 
     def abort(self, request_id: str) -> bool:
@@ -203,15 +205,15 @@ class DecodeSide:
 
     def _drop(self, waiting: Waiting) -> None:
         """No request waits for this prompt any more."""
-        waiting.channel.send({"drop": waiting.number})
+        waiting.channel.send(Drop(waiting.number))
 
     # --- on other threads ---
 
     def _received(self, channel: Channel, message: Message, data: Data | None) -> None:
         match message:
-            case {"blocks": int(number)} if data is not None:
+            case Blocks(number) if data is not None:
                 self._arrived.put(Arrived(channel, number, data))
-            case {"failed": int(number), "why": str(why)}:
+            case Failed(number, why):
                 logger.warning("the prefill server did not compute a prompt: %s", why)
                 self._arrived.put(Arrived(channel, number))
             case _:

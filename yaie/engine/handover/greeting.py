@@ -6,31 +6,37 @@
     a proof                              --->
                                          <---   why it refuses
 
-A proof is an HMAC of both random numbers with the secret, and each side's differs. The secret itself is
-never sent. It keeps strangers out and lets the decode side know its prefill server. It does not encrypt:
-who can read the network reads prompts, keys and values.
+A proof is an HMAC of both random numbers with the secret, and each side's differs; from then on each
+message has one. The secret itself is never sent. It keeps strangers out and lets the decode side know
+its prefill server. It does not encrypt: who can read the network reads prompts, keys and values.
 """
 
-import hashlib
 import hmac
 import json
 import secrets
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from yaie.core.errors import ConfigError, YaieError
-from yaie.engine.handover.layout import difference
-from yaie.engine.handover.wire import Message, Wire
+from yaie.core.seals import HOW_TO_MAKE, LEAST_SECRET, Seal, tag
+from yaie.engine.handover.layout import FORMAT, difference
+from yaie.engine.handover.messages import Hello, Message, Proof, Reply, Verdict
+from yaie.engine.handover.wire import Wire
 
 HELLO_SECONDS = 5.0
-"""How long the other side may take to answer in a greeting."""
+"""How long a greeting may take in all, however the other side spends it."""
 MOST_BYTES = 1 << 18
 """Of a message of a stranger."""
-LEAST_SECRET = 16
+PREFILL, DECODE = "prefill", "decode"
 
 
 class RefusedError(YaieError):
     """The two servers do not fit; says why."""
+
+
+class FullError(YaieError):
+    """The prefill server has no room for one more; it hangs up, and is asked again."""
 
 
 def greet(wire: Wire, layout: dict[str, Any], secret: bytes | None) -> None:
@@ -38,54 +44,64 @@ def greet(wire: Wire, layout: dict[str, Any], secret: bytes | None) -> None:
     answers there."""
     wire.within(HELLO_SECONDS)
     ours = secrets.token_hex(16)
-    wire.send({"hello": layout, "number": ours, "has_secret": secret is not None})
+    wire.send(Hello(FORMAT, json.dumps(layout), ours, secret is not None))
     match _said(wire):
-        case {"refused": str(why), "number": str(theirs), "proof": str(proof)}:
+        case Reply(why, theirs, proof):
             if why:
                 raise RefusedError(why)
-            if secret and not hmac.compare_digest(proof, _proof(secret, "prefill", ours, theirs)):
+            if secret and not _is_proof(proof, secret, PREFILL, ours, theirs):
                 raise RefusedError("its secret (handover_key_file) is another one")
-            wire.send({"proof": _proof(secret, "decode", ours, theirs)})
+            wire.send(Proof(_proof(secret, DECODE, ours, theirs)))
         case _:
             raise ValueError("what answers is no prefill server")
     match _said(wire):
-        case {"refused": str(why)}:
+        case Verdict(why):
             if why:
                 raise RefusedError(why)
         case _:
             raise ValueError("what answers is no prefill server")
+    if secret:
+        wire.seal(*_seals(secret, (DECODE, PREFILL), ours, theirs))
     wire.within(None)
 
 
-def welcome(wire: Wire, layout: dict[str, Any], secret: bytes | None) -> None:
-    """The prefill side's part. Raises RefusedError, of which the other side has been told; OSError,
-    EOFError or ValueError if no decode server calls."""
+def welcome(
+    wire: Wire, layout: dict[str, Any], secret: bytes | None, take_slot: Callable[[], bool]
+) -> None:
+    """The prefill side's part. take_slot: called for one who is welcome; whether there is room.
+
+    Raises RefusedError, of which the other side has been told; FullError; OSError, EOFError or
+    ValueError if no decode server calls.
+    """
     wire.within(HELLO_SECONDS)
     match _said(wire):
-        case {"hello": dict(layout_there), "number": str(theirs), "has_secret": bool(has_secret)}:
+        case Hello(version, there, theirs, has_secret):
             pass
         case _:
             raise ValueError("what calls is no decode server")
-    why = difference(layout, layout_there)
+    why = _unlike(layout, version, there)
     if has_secret != (secret is not None):
         why = "it has a secret (handover_key_file), and the decode server has none"
         if has_secret:
             why = "it has no secret (handover_key_file), and the decode server has one"
     ours = secrets.token_hex(16)
-    proof = "" if why else _proof(secret, "prefill", theirs, ours)
-    wire.send({"refused": why, "number": ours, "proof": proof})
+    wire.send(Reply(why, ours, "" if why else _proof(secret, PREFILL, theirs, ours)))
     if why:
         raise RefusedError(why)
     match _said(wire):
-        case {"proof": str(proof)}:
+        case Proof(proof):
             pass
         case _:
             raise ValueError("what calls is no decode server")
-    if secret and not hmac.compare_digest(proof, _proof(secret, "decode", theirs, ours)):
+    if secret and not _is_proof(proof, secret, DECODE, theirs, ours):
         why = "the decode server's secret (handover_key_file) is another one"
-    wire.send({"refused": why})
+    if not why and not take_slot():
+        raise FullError("there are as many as this server takes")
+    wire.send(Verdict(why))
     if why:
         raise RefusedError(why)
+    if secret:
+        wire.seal(*_seals(secret, (PREFILL, DECODE), theirs, ours))
     wire.within(None)
 
 
@@ -100,7 +116,7 @@ def secret_in(path: str) -> bytes:
     if len(secret) < LEAST_SECRET:
         raise ConfigError(
             f"handover_key_file: {path} has {len(secret)} bytes, and a secret needs {LEAST_SECRET}: "
-            "write what `openssl rand -hex 32` prints",
+            f"write what `{HOW_TO_MAKE}` prints",
             param="handover_key_file",
         )
     return secret
@@ -110,9 +126,32 @@ def _said(wire: Wire) -> Message:
     return wire.receive(0, MOST_BYTES)[0]
 
 
+def _unlike(layout: dict[str, Any], version: int, there: str) -> str:
+    """What is not alike on the other side, in words; "" if nothing is. Raises ValueError."""
+    if version != FORMAT:
+        return f"format is {FORMAT} here and {version} there"
+    try:
+        theirs = json.loads(there)
+    except RecursionError:
+        raise ValueError("what calls is no decode server") from None
+    if not isinstance(theirs, dict):
+        raise ValueError("what calls is no decode server")
+    return difference(layout, theirs)
+
+
 def _proof(secret: bytes | None, side: str, decode: str, prefill: str) -> str:
     """That a side knows the secret, by the numbers of both; "" without a secret."""
-    if secret is None:
-        return ""
-    said = json.dumps([side, decode, prefill]).encode()
-    return hmac.new(secret, said, hashlib.sha256).hexdigest()
+    return "" if secret is None else tag(secret, side, decode, prefill).hex()
+
+
+def _is_proof(told: str, secret: bytes, side: str, decode: str, prefill: str) -> bool:
+    """In constant time. As bytes, for of texts only ASCII can be compared."""
+    right = _proof(secret, side, decode, prefill)
+    return hmac.compare_digest(told.encode(errors="replace"), right.encode())
+
+
+def _seals(secret: bytes, way: tuple[str, str], decode: str, prefill: str) -> tuple[Seal, Seal]:
+    """Of what a side says and of what it hears. way: from this side to the other."""
+    here, there = way
+    says = Seal(secret, f"from {here}", decode, prefill)
+    return says, Seal(secret, f"from {there}", decode, prefill)

@@ -6,17 +6,16 @@ from typing import Any
 
 from yaie.models.loader import LoadedModel
 
-FORMAT = 2
+FORMAT = 3
 """Of messages and of the order of the bytes of blocks: another number, another order."""
 SAMPLED = 1 << 20
 """Bytes at either end of a file of weights that tell it from another one."""
 
 
 def layout_of(model: LoadedModel, block_size: int) -> dict[str, Any]:
-    """As JSON. Names are what a message calls them."""
+    """For JSON. Names are what a message calls them."""
     layers = [[layer.num_kv_heads, layer.head_dim] for layer in model.adapter.kv_layers]
     return {
-        "format": FORMAT,
         "block_size": block_size,
         "dtype": str(model.dtype).removeprefix("torch."),
         "layers": layers,
@@ -28,7 +27,7 @@ def difference(ours: dict[str, Any], theirs: dict[str, Any]) -> str:
     """The first thing that is not alike, in words; "" if there is none."""
     for name, value in ours.items():
         other = theirs.get(name)
-        if other != value and name in ("format", "block_size", "dtype"):
+        if other != value and name in ("block_size", "dtype"):
             return f"{name} is {value} here and {other} there"
         if other != value:
             return f"the {name} of the two models differ"

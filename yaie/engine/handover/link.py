@@ -12,7 +12,8 @@ from typing import Any
 from yaie.engine.handover.address import Address
 from yaie.engine.handover.channel import Channel
 from yaie.engine.handover.greeting import HELLO_SECONDS, RefusedError, greet
-from yaie.engine.handover.wire import Data, Message
+from yaie.engine.handover.memory import Data
+from yaie.engine.handover.messages import Message
 
 logger = logging.getLogger(__name__)
 
@@ -73,11 +74,11 @@ class Link:
             return False
         try:
             greet(wire, self._layout, self._secret)
-        except (RefusedError, OSError, EOFError, ValueError) as error:
+        except Exception as error:  # noqa: BLE001 (whatever is there has chosen what went wrong)
             wire.close()
             if isinstance(error, RefusedError):
                 self.refused = error.message
-            why = str(error) or "it hung up"
+            why = "it hung up" if isinstance(error, EOFError) else str(error) or repr(error)
             self._tell(f"the prefill server at {self._address} cannot help: {why}")
             return False
         channel = Channel(wire, self._most_data, self._on_message, self._end)

@@ -16,16 +16,21 @@ from yaie.core.params import SamplingParams
 from yaie.core.request import FinishReason, Request
 from yaie.engine.handover.address import Address
 from yaie.engine.handover.channel import Channel
-from yaie.engine.handover.greeting import RefusedError, welcome
+from yaie.engine.handover.greeting import FullError, welcome
+from yaie.engine.handover.memory import Data
+from yaie.engine.handover.messages import Blocks, Drop, Failed, Message, Prompt
 from yaie.engine.handover.store import BlockStore
-from yaie.engine.handover.wire import Data, Message, Wire
+from yaie.engine.handover.wire import Wire
 
 logger = logging.getLogger(__name__)
 
 ONE_TOKEN = SamplingParams(temperature=0.0, max_tokens=1, ignore_eos=True)
 """The prompt is computed when its first token has been drawn, which the other side draws for itself."""
 MOST_CONNECTIONS = 64
-"""Decode servers at a time; more have to wait."""
+"""Decode servers at a time, of those that are welcome; more have to wait."""
+MOST_CALLERS = 64
+"""Connections at a time that are not welcome yet. For one more, the one that has taken longest is cut: a
+decode server says who it is in a moment."""
 PAUSE_SECONDS = 0.1
 """After a connection that could not be accepted, for want of files for instance."""
 
@@ -71,6 +76,8 @@ class PrefillSide:
         self._inbox: SimpleQueue[Asked | Dropped] = SimpleQueue()
         self._running: dict[str, Asked] = {}
         self._connections: set[Wire] = set()
+        self._callers: dict[Wire, None] = {}  # in the order in which they have come
+        self._lock = threading.Lock()  # of these two
         self._is_closed = False
         self._wake: Callable[[], None] = lambda: None
         self._counts = {"handovers": 0.0, "handover_blocks": 0.0, "handover_failures": 0.0}
@@ -116,7 +123,9 @@ class PrefillSide:
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         self._address.remove()
-        for wire in list(self._connections):
+        with self._lock:
+            wires = [*self._callers, *self._connections]
+        for wire in wires:
             wire.end()
 
     # --- on the engine's thread ---
@@ -161,11 +170,11 @@ class PrefillSide:
         count = self._store.wanted(asked.tokens) - asked.first
         self._counts["handovers"] += 1
         self._counts["handover_blocks"] += count
-        asked.channel.send({"blocks": asked.number}, data)
+        asked.channel.send(Blocks(asked.number), data)
 
     def _refuse(self, asked: Asked, why: str) -> None:
         self._counts["handover_failures"] += 1
-        asked.channel.send({"failed": asked.number, "why": why})
+        asked.channel.send(Failed(asked.number, why))
 
     # --- on other threads ---
 
@@ -178,41 +187,67 @@ class PrefillSide:
                     logger.warning("a decode server could not connect: %s", error)
                     time.sleep(PAUSE_SECONDS)
                 continue
-            if len(self._connections) >= MOST_CONNECTIONS:
-                logger.warning("%d decode servers are connected: one more is not", MOST_CONNECTIONS)
+            try:
+                self._let_speak(self._address.wire(connection))
+            except (OSError, RuntimeError) as error:  # it has gone, or there is no thread for it
+                logger.warning("a decode server could not connect: %s", error)
                 connection.close()
-                continue
-            wire = self._address.wire(connection)
-            self._connections.add(wire)
-            threading.Thread(
-                target=self._greet, args=(wire,), name="yaie-blocks-hello", daemon=True
-            ).start()
+
+    def _let_speak(self, wire: Wire) -> None:
+        """Hear who this is, on a thread of its own. Raises RuntimeError if there is none."""
+        with self._lock:
+            late = next(iter(self._callers)) if len(self._callers) >= MOST_CALLERS else None
+            if late is not None:
+                del self._callers[late]
+            self._callers[wire] = None
+        if late is not None:
+            late.end()
+        greeting = threading.Thread(
+            target=self._greet, args=(wire,), name="yaie-blocks-hello", daemon=True
+        )
+        try:
+            greeting.start()
+        except RuntimeError:
+            self._forget(wire)
+            raise
+
+    def _take_slot(self, wire: Wire) -> bool:
+        """For a decode server that is welcome. False if there is none, or if it has been cut."""
+        with self._lock:
+            is_free = wire in self._callers and len(self._connections) < MOST_CONNECTIONS
+            if is_free:
+                del self._callers[wire]
+                self._connections.add(wire)
+        return is_free
+
+    def _forget(self, wire: Wire) -> None:
+        with self._lock:
+            self._callers.pop(wire, None)
+            self._connections.discard(wire)
 
     def _greet(self, wire: Wire) -> None:
-        try:
-            welcome(wire, self._layout, self._secret)
-        except (RefusedError, OSError, EOFError, ValueError) as error:
-            if not isinstance(error, EOFError):  # a caller who hangs up says nothing
-                logger.warning("a decode server was refused: %s", error)
-            self._connections.discard(wire)
-            wire.close()
-            return
-
         def ended(channel: Channel) -> None:
-            self._connections.discard(wire)
+            self._forget(wire)
             self._inbox.put(Dropped(channel, None))
             self._wake()
 
-        Channel(wire, 0, self._received, ended).start()
+        try:
+            welcome(wire, self._layout, self._secret, lambda: self._take_slot(wire))
+            Channel(wire, 0, self._received, ended).start()
+        except Exception as error:  # noqa: BLE001 (whoever calls has chosen what went wrong)
+            self._forget(wire)
+            wire.close()
+            if isinstance(error, FullError):
+                logger.warning("%d decode servers are connected: one more is not", MOST_CONNECTIONS)
+            elif not isinstance(error, EOFError):  # a caller who hangs up says nothing
+                logger.warning("a decode server was refused: %s", str(error) or repr(error))
 
     def _received(self, channel: Channel, message: Message, data: Data | None) -> None:
         match message:
-            case {"prompt": int(number), "tokens": list(tokens), "first": int(first)} if (
-                first >= 0 and all(type(token) is int for token in tokens)
-            ):
-                self._inbox.put(Asked(channel, number, tokens, first))
+            case Prompt(number, tokens, first) if first >= 0:
+                self._inbox.put(Asked(channel, number, tokens.ravel().tolist(), first))
                 self._wake()
-            case {"drop": int(number)}:
+            case Drop(number):
                 self._inbox.put(Dropped(channel, number))
                 self._wake()
             case _:

@@ -2,7 +2,6 @@
 
 import contextlib
 import logging
-import pickle
 import tempfile
 import weakref
 from collections.abc import Callable
@@ -22,7 +21,16 @@ from yaie.worker.ranks.hosts import Hosts
 from yaie.worker.ranks.keeper import Keeper
 from yaie.worker.ranks.launch import Launch
 from yaie.worker.ranks.members import Members
-from yaie.worker.ranks.messages import Collect, Go, Here, Loaded, Ready, digest
+from yaie.worker.ranks.messages import (
+    MESSAGES,
+    Collect,
+    Go,
+    Here,
+    Loaded,
+    Ready,
+    digest,
+    dtype_name,
+)
 from yaie.worker.ranks.place import answering_rank, places
 from yaie.worker.ranks.processes import Processes
 
@@ -79,8 +87,8 @@ class Crew:
         Raises ConfigError for a rank whose states are of another one: its host has another processor.
         """
         loaded = self._keeper.each(Loaded)
-        for other in {one.dtype for one in loaded} - {dtype}:
-            here, there = (str(one).removeprefix("torch.") for one in (dtype, other))
+        here = dtype_name(dtype)
+        for there in {one.dtype for one in loaded} - {here}:
             raise ConfigError(
                 f"dtype 'auto' is {here} on rank 0's host and {there} on another: set dtype",
                 param="dtype",
@@ -108,7 +116,7 @@ class Crew:
         self.raise_if_lost()
         if isinstance(message, StepInput):
             self._keeper.began(message.step)
-        self._keeper.send(pickle.dumps(message, pickle.HIGHEST_PROTOCOL))
+        self._keeper.send(MESSAGES.encode(message))
 
     def settled(self, step: int, result: StepResult) -> StepResult:
         """The result that counts of a step, of which rank 0 has this.

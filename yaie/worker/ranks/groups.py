@@ -40,12 +40,14 @@ class Meeting:
     """Where ranks find each other.
 
     store: of torch.distributed. address: of this host, at which gloo listens; interface: the networks
-    that it takes instead, if a user has named some.
+    that it takes instead, if a user has named some. bare_store: another one for NCCL, if `store` is one
+    of Python's: NCCL's threads ask it when Python may be gone.
     """
 
     store: Any
     address: str = THIS_HOST
     interface: str = ""
+    bare_store: Any = None
 
 
 class Limit:
@@ -226,10 +228,11 @@ def _joined(
 
 def make_group(name: str, meeting: Meeting, rank: int, size: int, device: torch.device) -> Any:
     """A backend of torch.distributed for this device. Raises RuntimeError if others do not come."""
-    prefixed = dist.PrefixStore(name, meeting.store)
     timeout = timedelta(seconds=START_SECONDS)
     if device.type == "cuda":
-        return nccl_group(prefixed, rank, size)
+        store = meeting.store if meeting.bare_store is None else meeting.bare_store
+        return nccl_group(dist.PrefixStore(name, store), rank, size)
+    prefixed = dist.PrefixStore(name, meeting.store)
     backend: Any = dist.ProcessGroupGloo  # whose type says nothing of its options
     gloo = backend._Options()
     gloo._timeout = timeout

@@ -4,6 +4,7 @@ import logging
 import os
 import signal
 import threading
+from dataclasses import replace
 from typing import NoReturn
 
 from yaie.core.config import EngineConfig
@@ -11,7 +12,7 @@ from yaie.core.errors import YaieError
 from yaie.worker.ranks.hosts import HostPipe
 from yaie.worker.ranks.launch import Launch
 from yaie.worker.ranks.meeting import check_terms, own_address
-from yaie.worker.ranks.messages import Broken
+from yaie.worker.ranks.messages import Broken, Failure
 from yaie.worker.ranks.place import places
 from yaie.worker.ranks.rank_process import Rank
 
@@ -46,15 +47,15 @@ def run_host_rank(config: EngineConfig, launch: Launch) -> NoReturn:
         raise
     except Exception as error:
         logger.error("rank %d failed", place.rank, exc_info=True)
-        rank.tell(Broken(RuntimeError(f"{type(error).__name__}: {error}")))
+        rank.tell(Broken(Failure.of(error)))
     os._exit(1)  # without waiting for others, who may hang
 
 
-def _of_host(error: YaieError, launch: Launch) -> YaieError:
-    """The same error as rank 0 shows it, whose user sits elsewhere."""
-    return type(error)(
-        f"on {own_address(launch)}, rank {launch.rank}: {error.message}", param=error.param
-    )
+def _of_host(error: YaieError, launch: Launch) -> Failure:
+    """The error as rank 0 shows it, whose user sits elsewhere."""
+    where = f"on {own_address(launch)}, rank {launch.rank}"
+    told = Failure.of(error)
+    return replace(told, message=f"{where}: {told.message}")
 
 
 class _Leaving:
@@ -86,5 +87,5 @@ class _Leaving:
     def _leave(self, number: int) -> NoReturn:
         name = signal.Signals(number).name
         if self._told is not None:
-            self._told.tell(Broken(RuntimeError(f"{name} has ended it on its host")))
+            self._told.tell(Broken(Failure("", f"{name} has ended it on its host")))
         os._exit(128 + number)

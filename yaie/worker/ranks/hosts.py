@@ -2,11 +2,13 @@
 
 Rank 0 broadcasts each message to all, and each of them sends rank 0 its answers, over gloo. Both sides
 say something every few seconds, for a host without power says nothing at all.
+
+Each message carries a proof that it comes from a rank of this launch (`session`), and becomes one of a
+few dataclasses (`messages`): nothing that arrives is unpickled.
 """
 
 import contextlib
 import logging
-import pickle
 import threading
 from collections.abc import Sequence
 from datetime import timedelta
@@ -23,7 +25,7 @@ from yaie.worker.ranks.groups import START_SECONDS, Limit, RankLink
 from yaie.worker.ranks.launch import Launch
 from yaie.worker.ranks.meeting import channels, meet
 from yaie.worker.ranks.members import Gone, Heard
-from yaie.worker.ranks.messages import Broken, End
+from yaie.worker.ranks.messages import MESSAGES, Broken, End
 from yaie.worker.ranks.packets import message, packets
 
 logger = logging.getLogger(__name__)
@@ -72,6 +74,8 @@ class Hosts:
         self._steps = _Broadcast(steps)
         self._limit = Limit()
         self._answers = RankLink(answers, self._limit)
+        self._session = self.meeting.session
+        self._seal = self._session.steps()
         self._inbox: SimpleQueue[Heard | Gone | None] = SimpleQueue()
         self._sending = threading.Lock()
         self._pause = BEAT_SECONDS
@@ -91,7 +95,7 @@ class Hosts:
     def send(self, data: bytes) -> None:
         try:
             with self._sending:
-                for packet in packets(data):
+                for packet in packets(self._seal.close(data)):
                     self._steps.carry(packet)
         except RankError as error:
             raise OSError(str(error)) from error
@@ -120,7 +124,7 @@ class Hosts:
             try:
                 self._steps.seconds = seconds
                 with contextlib.suppress(RankError):
-                    for packet in packets(pickle.dumps(End(why))):
+                    for packet in packets(self._seal.close(MESSAGES.encode(End(why)))):
                         self._steps.carry(packet)
             finally:
                 self._sending.release()
@@ -130,15 +134,19 @@ class Hosts:
     def _listen(self, rank: int) -> None:
         """A thread for each rank: what it says, until it says no more."""
         has_said = False
+        seal = self._session.answers(rank)
         try:
             while True:
-                data = message(lambda packet: self._answers.receive(packet, rank).wait())
+                sealed = message(lambda packet: self._answers.receive(packet, rank).wait())
+                data = seal.open(sealed)
                 if data != BEAT:
-                    heard = pickle.loads(data)
+                    heard = MESSAGES.decode(data)
                     has_said = has_said or isinstance(heard, Broken)
                     self._inbox.put(Heard(rank, heard))
         except RankError as error:
             self._inbox.put(Gone(rank, f"is gone: {error}", has_said))
+        except ValueError as error:
+            self._inbox.put(Gone(rank, f"cannot be believed: {error}", has_said=False))
 
     def _beat(self) -> None:
         with contextlib.suppress(OSError):
@@ -156,6 +164,8 @@ class HostPipe:
         """Wait until all are there. Raises ConfigError and RankError as `meeting.meet` does."""
         self.meeting = meet(launch, config)
         steps, answers = channels(launch, self.meeting)
+        session = self.meeting.session
+        self._heard, self._said = session.steps(), session.answers(launch.rank)
         self._rank = launch.rank
         self._steps = _Broadcast(steps)
         self._limit = Limit()
@@ -174,21 +184,25 @@ class HostPipe:
         """Raises OSError if rank 0 is gone."""
         try:
             with self._sending:
-                for packet in packets(data):
+                for packet in packets(self._said.close(data)):
                     self._answers.send(packet, 0).wait()
         except RankError as error:
             raise OSError(str(error)) from error
 
-    def recv_bytes(self) -> bytes:
-        """The next message of rank 0. Raises EOFError, and logs why, if it is gone."""
+    def recv_bytes(self) -> bytearray:
+        """The next message of rank 0. Raises EOFError, and logs why, if it is gone, or if what arrives
+        is not from it."""
         try:
-            while (data := message(self._steps.carry)) == BEAT:
+            while (data := self._heard.open(message(self._steps.carry))) == BEAT:
                 pass
         except RankError as error:
             logger.error("rank %d ends, for rank 0 is gone: %s", self._rank, error)
-            self._is_over.set()
-            raise EOFError from error
-        return data
+        except ValueError as error:
+            logger.error("rank %d ends, for rank 0 cannot be believed: %s", self._rank, error)
+        else:
+            return data
+        self._is_over.set()
+        raise EOFError
 
     def _beat(self) -> None:
         with contextlib.suppress(OSError):

@@ -204,8 +204,8 @@ class Keeper:
 
     def _broke(self, rank: int, broken: Broken) -> None:
         if broken.error is not None:
-            told, lab = f"rank {rank}: {broken.error}", ""
-            is_lost = type(broken.error).__name__ == LOST
+            told, lab = f"rank {rank}: {broken.error.message}", ""
+            is_lost = broken.error.kind == LOST
         else:
             fault = broken.fault
             assert fault is not None
@@ -216,7 +216,8 @@ class Keeper:
         if is_lost:  # by another one, which may be heard of yet
             self._suspicion = self._suspicion or (time.monotonic(), told)
             return
-        self._lose(told, broken.error, lab)
+        error = None if broken.error is None else broken.error.exception()
+        self._lose(told, error, lab)
 
     def _judge(self) -> None:
         now = time.monotonic()

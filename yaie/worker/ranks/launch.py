@@ -4,14 +4,17 @@ Imports no torch: the command line asks before anything slow happens.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from yaie.core.compat import Self
 from yaie.core.config import EngineConfig
 from yaie.core.errors import ConfigError
+from yaie.core.seals import HOW_TO_MAKE, LEAST_SECRET
 
 NEEDED = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 MOST_PORT = 65535
+SECRET = "YAIE_RANK_SECRET"
+"""The variable with what ranks prove to each other that they belong together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +23,7 @@ class Launch:
 
     rank: of all; rank 0 has the scheduler and the HTTP server. size: processes in all.
     local_rank, local_size: the same on this host; the rank here takes the GPU of this number.
-    address, port: of rank 0's host, where all of them meet.
+    address, port: of rank 0's host, where all of them meet. secret: what all of them know.
     """
 
     rank: int
@@ -29,6 +32,7 @@ class Launch:
     local_size: int
     address: str
     port: int
+    secret: bytes = field(default=b"", repr=False)
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str]) -> Self | None:
@@ -48,10 +52,22 @@ class Launch:
             local_size=local_size,
             address=environ["MASTER_ADDR"],
             port=_number(environ, "MASTER_PORT", 1, MOST_PORT),
+            secret=environ.get(SECRET, "").strip().encode(errors="surrogateescape"),
         )
 
     def check(self, config: EngineConfig) -> None:
-        """Raise ConfigError unless there is one process for each rank."""
+        """Raise ConfigError unless there is one process for each rank, and a secret."""
+        self._check_size(config)
+        if len(self.secret) < LEAST_SECRET:
+            has = f"has {len(self.secret)} bytes" if self.secret else "is not set"
+            raise ConfigError(
+                f"{SECRET} {has}, and ranks that a launcher has started need a secret of {LEAST_SECRET} "
+                f"bytes or more, by which they know each other: run `{HOW_TO_MAKE}` once, and set "
+                f"{SECRET} to what it prints for every process, on every host",
+                param=SECRET,
+            )
+
+    def _check_size(self, config: EngineConfig) -> None:
         if self.size == config.num_ranks:
             return
         asked = (

@@ -1,10 +1,19 @@
-"""What goes between control and the ranks in other processes, beside StepInput and StepMasks."""
+"""What goes between control and the ranks in other processes, beside StepInput and StepMasks.
+
+`MESSAGES` makes bytes of all of them, for a pipe as well as for a network.
+"""
 
 from dataclasses import dataclass
-from typing import Any
 from zlib import crc32
 
-from yaie.core.step import Fault, StepResult
+import torch
+
+from yaie.core import errors
+from yaie.core.codec import Codec
+from yaie.core.compat import Self
+from yaie.core.errors import YaieError
+from yaie.core.step import Fault, StepInput, StepMasks, StepResult
+from yaie.worker.build import Sizes
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,10 +28,10 @@ class Here:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A rank holds its weights. sizes: `build.Sizes`, what would fit beside them. dtype: of states."""
+    """A rank holds its weights. sizes: what would fit beside them. dtype: of states, as `dtype_name`."""
 
-    sizes: Any
-    dtype: Any
+    sizes: Sizes
+    dtype: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +57,35 @@ class Done:
 
 
 @dataclass(frozen=True, slots=True)
-class Broken:
-    """A rank is at its end. error: what has ended it, if that was an exception of ours as it started;
-    fault: what broke a step."""
+class Failure:
+    """An exception as data. kind: the name of its class, of those in `core.errors`, or ""."""
 
-    error: Exception | None = None
+    kind: str
+    message: str
+    param: str | None = None
+
+    @classmethod
+    def of(cls, error: Exception) -> Self:
+        """An error of ours, as the nearest class that everybody knows; of others the words."""
+        if not isinstance(error, YaieError):
+            return cls("", f"{type(error).__name__}: {error}")
+        known = next(one for one in type(error).__mro__ if getattr(errors, one.__name__, 0) is one)
+        return cls(known.__name__, error.message, error.param)
+
+    def exception(self) -> Exception:
+        """The same to raise here."""
+        kind = getattr(errors, self.kind, None)
+        if isinstance(kind, type) and issubclass(kind, YaieError):
+            return kind(self.message, param=self.param)
+        return RuntimeError(self.message)
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """A rank is at its end. error: what has ended it, if that was an exception as it started; fault:
+    what broke a step."""
+
+    error: Failure | None = None
     fault: Fault | None = None
 
 
@@ -63,6 +96,16 @@ class End:
     why: str
 
 
+MESSAGES = Codec(
+    StepInput, StepMasks, Go, Here, Loaded, Sizes, Ready, Collect, Done, Broken, End
+)  # fmt: skip
+
+
 def digest(result: StepResult) -> int:
     """A number that two ranks share if they drew the same tokens."""
     return crc32(repr(result.token_ids).encode())
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    """As in `Loaded`."""
+    return str(dtype).removeprefix("torch.")

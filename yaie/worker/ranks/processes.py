@@ -3,7 +3,6 @@
 import contextlib
 import multiprocessing
 import os
-import pickle
 from collections.abc import Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
@@ -13,6 +12,7 @@ from typing import Any
 from yaie.core.child import how_it_ended, signals_held
 from yaie.core.config import EngineConfig
 from yaie.worker.ranks.members import Gone, Heard
+from yaie.worker.ranks.messages import MESSAGES
 from yaie.worker.ranks.place import Place
 
 START = "spawn"
@@ -103,5 +103,5 @@ def _heard(member: _Member) -> list[Heard | Gone]:
     heard: list[Heard | Gone] = []
     with contextlib.suppress(EOFError, OSError):  # its end is noticed by itself
         while member.pipe.poll():
-            heard.append(Heard(member.rank, pickle.loads(member.pipe.recv_bytes())))
+            heard.append(Heard(member.rank, MESSAGES.decode(member.pipe.recv_bytes())))
     return heard

@@ -2,7 +2,6 @@
 
 import logging
 import os
-import pickle
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,7 +23,20 @@ from yaie.models.adapter import ModelAdapter
 from yaie.models.loader import ModelLoader
 from yaie.worker.build import Sizes, make_worker, sizes_for
 from yaie.worker.ranks.groups import Meeting, join, use_device
-from yaie.worker.ranks.messages import Broken, Collect, Done, End, Go, Here, Loaded, Ready, digest
+from yaie.worker.ranks.messages import (
+    MESSAGES,
+    Broken,
+    Collect,
+    Done,
+    End,
+    Failure,
+    Go,
+    Here,
+    Loaded,
+    Ready,
+    digest,
+    dtype_name,
+)
 from yaie.worker.ranks.place import Place, answering_rank
 from yaie.worker.running_step import RunningStep
 from yaie.worker.staged import StagedStep
@@ -60,10 +72,9 @@ def run_rank(
         rank.start(file, place.rank, place.size)
         rank.serve()
     except Exception as error:
-        known = isinstance(error, YaieError)
-        if not known:
+        if not isinstance(error, YaieError):
             logger.error("rank %d failed", place.rank, exc_info=True)
-        rank.tell(Broken(error if known else RuntimeError(f"{type(error).__name__}: {error}")))
+        rank.tell(Broken(Failure.of(error)))
     os._exit(1)  # without waiting for others, who may hang
 
 
@@ -72,7 +83,7 @@ class Pipe(Protocol):
 
     def send_bytes(self, data: bytes, /) -> None: ...
 
-    def recv_bytes(self) -> bytes: ...
+    def recv_bytes(self) -> bytes | bytearray: ...
 
 
 class Rank:
@@ -93,7 +104,7 @@ class Rank:
     def tell(self, message: Any) -> None:
         """Send control a message. If it is gone, `_read` notices."""
         try:
-            self._pipe.send_bytes(pickle.dumps(message, pickle.HIGHEST_PROTOCOL))
+            self._pipe.send_bytes(MESSAGES.encode(message))
         except OSError:
             if not self.ends_itself:
                 os._exit(1)
@@ -102,13 +113,16 @@ class Rank:
         """Control's messages, in order. At the end of the pipe control is gone."""
         try:
             while True:
-                message = pickle.loads(self._pipe.recv_bytes())
+                message = MESSAGES.decode(self._pipe.recv_bytes())
                 if isinstance(message, End):
                     self._end(message.why)
                 self._inbox.put(message)
         except (EOFError, OSError):
             if not self.ends_itself:
                 os._exit(1)
+        except ValueError as error:
+            logger.critical("rank %d cannot read what rank 0 says: %s", self._place.rank, error)
+            os._exit(1)
 
     def _end(self, why: str) -> None:
         if self.ends_itself:
@@ -148,7 +162,7 @@ class Rank:
             groups.shard(lab),
         )
         part = Part(adapter, loader.dtype, device, adapter.max_length)
-        self.tell(Loaded(sizes_for(config, backend, part), loader.dtype))
+        self.tell(Loaded(sizes_for(config, backend, part), dtype_name(loader.dtype)))
         sizes = self._inbox.get()
         assert isinstance(sizes, Sizes)
         self._worker: Worker = make_worker(config, backend, part, sizes)
