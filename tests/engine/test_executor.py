@@ -14,7 +14,8 @@ from yaie.core.request import FailureKind, Request, RequestStatus, TokenLogprob
 from yaie.core.step import Fault, StepInput, StepMasks, StepResult
 from yaie.engine.step import assembly
 from yaie.engine.step.encoder import StepEncoder
-from yaie.engine.step.executor import CORRUPTED, StepExecutor, StepFaultError
+from yaie.engine.step.executor import CORRUPTED, StepExecutor
+from yaie.engine.step.explaining import StepFaultError
 
 VOCAB = 20
 

@@ -269,6 +269,6 @@ def test_an_engine_of_reference_parts_is_not_kept_alive(
 ) -> None:
     engine = make(folder, "none")
     add(engine, PROMPTS)
-    monkeypatch.setattr(engine._machine.core, "_executor", None)
+    monkeypatch.setattr(engine._machine.core.inner, "_executor", None)
     with pytest.raises(AttributeError):
         engine.step()

@@ -24,7 +24,8 @@ from yaie.engine.loading import load_model
 from yaie.engine.mailbox import Mailbox
 from yaie.engine.step.assembly import Machine, assemble
 from yaie.engine.step.counters import Counters
-from yaie.engine.step.recovery import RecoveringMachine, parts_in_steps
+from yaie.engine.step.explaining import parts_in_steps
+from yaie.engine.step.recovery import RecoveringMachine
 from yaie.parts import Part
 from yaie.worker.ranks.launch import Launch
 
