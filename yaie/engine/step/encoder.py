@@ -47,14 +47,12 @@ class StepEncoder:
         self._free = list(range(num_seats))[::-1]
         self._num_steps = 0
 
-    def encode(self, plan: StepPlan) -> StepInput | None:
-        """The plan as data; None if there is nothing to do. Every StepInput must be sent, in order.
+    def encode(self, plan: StepPlan) -> StepInput:
+        """The plan as data. Every StepInput must be sent, in order, but those of empty plans.
 
         A request whose own data cannot be encoded fails, and is taken off the plan.
         """
         step = self._isolation.each(plan.scheduled, self._without_seats)
-        if plan.is_empty:
-            return None
         scheduled, seats, entered = plan.scheduled, [], []
         columns: list[tuple[int, int, list[int]]] = []
         for item in scheduled:
@@ -77,7 +75,7 @@ class StepEncoder:
         step.copies = _pairs(plan.copies)
         if columns:
             _set_tables(step, columns)
-        self._num_steps += 1
+        self._num_steps += not plan.is_empty
         return step
 
     def _without_seats(self, scheduled: Sequence[ScheduledRequest]) -> StepInput:

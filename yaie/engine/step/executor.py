@@ -59,7 +59,7 @@ class StepExecutor:
         if self._on_plan is not None:
             self._on_plan(plan)
         sent = SentStep(plan, self._isolation, self._drafter, self._pacer, begin)
-        if step is None:
+        if plan.is_empty:
             return sent
         sent.handle = self._worker.execute(step)
         if step.masked:
