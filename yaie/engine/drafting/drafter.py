@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 from yaie.core.batch import ScheduledRequest, StepOutcome, StepPlan
 from yaie.core.contracts import KVCacheManager, Proposer
 from yaie.core.contracts.drafting import Acceptance
-from yaie.core.request import Request
+from yaie.core.request import FailureKind, Request
 from yaie.engine.drafting.ahead import AheadProposer
 from yaie.engine.drafting.pace import Pace
 from yaie.engine.step.isolation import Isolation
@@ -67,7 +67,8 @@ class Drafter:
         may = [item for item in plan.scheduled if item.samples and not item.request.num_unread]
         for item in may:
             if item.request.matcher is not None:
-                self._put(plan, item, self._alone(item, self._forced) or [])
+                forced = self._alone(item, self._forced, FailureKind.CONSTRAINT)
+                self._put(plan, item, forced or [])
         if self._proposer is not None:
             for item in may:
                 self._alone(item, self._of)  # made where it is missing
@@ -81,9 +82,14 @@ class Drafter:
                 self._guess(plan, self._proposer, free)
         plan.scheduled.sort(key=lambda item: item.num_tokens > 1)
 
-    def _alone(self, item: ScheduledRequest, work: Callable[[Request], T]) -> T | None:
+    def _alone(
+        self,
+        item: ScheduledRequest,
+        work: Callable[[Request], T],
+        kind: FailureKind = FailureKind.ENGINE,
+    ) -> T | None:
         """What `work` returns for a request, which fails if that raises."""
-        return self._isolation.call(item.request, None, work, item.request)
+        return self._isolation.call(item.request, None, work, item.request, kind=kind)
 
     def _take_made(
         self, plan: StepPlan, proposer: AheadProposer, may: list[ScheduledRequest]
