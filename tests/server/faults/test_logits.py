@@ -1,13 +1,18 @@
-"""A request whose logits are NaN or infinite ends with an error; whoever shares its batch does not."""
+"""A request whose logits are NaN or infinite, or that raises, ends with an error; whoever shares its batch
+does not."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
 from tests.server.conftest import within
 from tests.server.faults.clients import OTHERS, ask, read_all
 from tests.server.faults.conftest import Patient
+from yaie.core.request import Request
+from yaie.engine.step import new_seats
+from yaie.engine.step.byte_text import ByteDetokenizer
 
 
 @contextmanager
@@ -51,3 +56,47 @@ def test_one_poisoned_prompt_of_several_ends_the_call_and_leaves_nothing(small: 
         with small.company():
             response = small.http.post("/v1/completions", json=body)
     assert response.status_code == 500
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+def test_a_request_that_cannot_be_encoded_fails_alone(
+    small: Patient, stream: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed, own = small.llm.stats()["failed_requests"], new_seats._held_tokens
+
+    def held(request: Request, *args: Any) -> list[int]:
+        if request.params.min_tokens == 7:
+            raise OverflowError("Python int too large to convert to C long")
+        return own(request, *args)
+
+    monkeypatch.setattr(new_seats, "_held_tokens", held)
+    body = {"prompt": [5, 6, 7], "max_tokens": 50, "min_tokens": 7, "stream": stream}
+    with small.company():
+        response = small.http.post("/v1/completions", json=body)
+    assert response.status_code == 500
+    assert "failed on this request alone (OverflowError)" in response.json()["error"]["message"]
+    assert small.llm.stats()["failed_requests"] == failed + 1
+
+
+def test_text_that_cannot_be_made_ends_its_stream_by_an_event(
+    small: Patient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = ByteDetokenizer.push
+
+    def push(self: ByteDetokenizer, token_id: int) -> str:
+        requests = [one for one in small.watch.live() if one.params.seed == 4711]
+        if (
+            requests
+            and requests[0].num_output_tokens > 5
+            and token_id in requests[0].token_ids[-1:]
+        ):
+            raise RuntimeError("boom")
+        return own(self, token_id)
+
+    body = {"prompt": [5, 6, 7], "max_tokens": 50, "ignore_eos": True, "seed": 4711, "stream": True}
+    monkeypatch.setattr(ByteDetokenizer, "push", push)
+    text = small.http.post("/v1/completions", json=body).text
+    events = [line for line in text.splitlines() if line.startswith("data: ")]
+    assert len(events) >= 5
+    assert "failed on this request alone (RuntimeError)" in events[-2]
+    assert events[-1] == "data: [DONE]"
