@@ -62,10 +62,11 @@ class EngineCore:
             )
         stop, least = request.params.stop, request.params.min_tokens
         late = {"min_tokens": least} if least else {}
-        self._live[request.request_id] = Output(
-            request, self._make_detokenizer(), self._make_stop_checker(stop, **late)
-        )
+        output = Output(request, self._make_detokenizer(), self._make_stop_checker(stop, **late))
         self._scheduler.add(request)
+        self._live[request.request_id] = (
+            output  # only now: nothing may wait for what was not queued
+        )
 
     # ANCHOR_END: given
 

@@ -231,7 +231,7 @@ def test_batching(make: Make) -> None:
 
 def test_overlap(make: Make) -> None:
     engine = make(overlap="on")
-    assert isinstance(engine._machine.core, OverlappedLoop)
+    assert isinstance(engine._machine.core.inner, OverlappedLoop)
     engine.close()
 
 

@@ -14,7 +14,8 @@ from yaie.core.request import FailureKind, Request, RequestStatus, TokenLogprob
 from yaie.core.step import Fault, StepInput, StepMasks, StepResult
 from yaie.engine.step import assembly
 from yaie.engine.step.encoder import StepEncoder
-from yaie.engine.step.executor import CORRUPTED, StepExecutor, StepFaultError
+from yaie.engine.step.executor import CORRUPTED, StepExecutor
+from yaie.engine.step.explaining import StepFaultError
 
 VOCAB = 20
 
@@ -244,10 +245,12 @@ def test_recomputed_prompt_tells_nothing_twice() -> None:
     assert request.prompt_logprobs == [None, *map(tells, (2, 3, 4, 5))]
 
 
-def test_prompt_that_began_in_the_cache_cannot_be_told() -> None:
+def test_prompt_that_began_in_the_cache_cannot_be_told(caplog: pytest.LogCaptureFixture) -> None:
     request = request_of(prompt=(1, 2, 3, 4, 5), prompt_logprobs=0)
-    with pytest.raises(RuntimeError, match="2 cached tokens"):
-        noted(request, (2, [4, 5]))
+    noted(request, (2, [4, 5]))
+    assert request.failure is FailureKind.ENGINE
+    assert "failed on this request alone (RuntimeError)" in (request.error or "")
+    assert "2 cached tokens" in caplog.text
 
 
 # --- with the overlapped loop ---

@@ -10,7 +10,7 @@ from tests.models.tiny import tiny_model
 from yaie import LLMEngine, SamplingParams
 from yaie.core.errors import YaieError
 from yaie.core.request import FailureKind, FinishReason, Request
-from yaie.engine.step.executor import StepFaultError
+from yaie.engine.step.explaining import StepFaultError
 
 POISON = 300
 PARAMS = SamplingParams(temperature=0, max_tokens=12, ignore_eos=True)

@@ -104,7 +104,7 @@ def test_logits_are_within_1e_4_of_transformers(
     engine = case.engine(token_budget=64)
     seen: dict[str, torch.Tensor] = {}
     plans: list[StepPlan] = []
-    monkeypatch.setattr(engine._machine.core._executor, "_on_plan", plans.append)
+    monkeypatch.setattr(engine._machine.core.inner._executor, "_on_plan", plans.append)
     sampler = engine._machine.worker.sampler
     sample = sampler.sample
 

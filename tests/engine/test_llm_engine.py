@@ -297,3 +297,15 @@ def test_an_output_holds_all_that_a_reply_needs_and_can_be_sent(folder: Path) ->
     assert [len(output.logprobs or ()) for output in outputs] == [1, 1, 1]
     assert not any(isinstance(getattr(last, item.name), Request) for item in fields(last))
     assert Submitted.of(request).prompt_token_ids == [5] * 20
+
+
+def test_nothing_is_kept_of_requests_whose_first_turn_nobody_asks_for(engine: LLMEngine) -> None:
+    """Callers of `generate` never call `take_started`."""
+    engine.generate([[5, 6], [7]], GREEDY)
+    stream = engine.chat_completion_stream([{"role": "user", "content": "hi"}], max_tokens=5)
+    next(stream)
+    stream.close()
+    assert engine.take_started() == []
+    engine.add_request([5, 6], GREEDY)
+    engine.step()
+    assert len(engine.take_started()) == 1

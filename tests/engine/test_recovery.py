@@ -92,6 +92,27 @@ def test_a_part_that_raises_ends_what_ran_and_the_engine_goes_on(
     assert finish(engine, PROMPTS) == expected
 
 
+@pytest.mark.parametrize(
+    ("lab", "method"), [("engine", "Detokenizer.push"), ("engine", "StopChecker.push")]
+)
+def test_a_part_that_raises_for_one_request_ends_that_one_and_says_where(
+    labs: Path, folder: str, expected: list[list[int]], lab: str, method: str
+) -> None:
+    hand_in_faulty(labs, lab, method)
+    engine = make(folder, lab)
+    first, *others = add(engine, PROMPTS)
+    engine.step()
+    machine = engine._machine.scheduler
+    faults_of(lab).append(IndexError("boom"))
+    ends = drain(engine)
+    assert ends.pop(first.request_id) is FinishReason.ERROR
+    assert (first.error or "").startswith(f"your part {lab} failed: IndexError: boom (labs/{lab}/")
+    assert set(ends.values()) == {FinishReason.LENGTH}
+    assert [request.output_token_ids for request in others] == expected[1:]
+    assert engine._machine.scheduler is machine
+    assert engine.stats()["used_blocks"] == 0
+
+
 def test_a_first_step_that_fails_ends_all_that_waited(
     labs: Path, folder: str, expected: list[list[int]]
 ) -> None:
@@ -269,6 +290,6 @@ def test_an_engine_of_reference_parts_is_not_kept_alive(
 ) -> None:
     engine = make(folder, "none")
     add(engine, PROMPTS)
-    monkeypatch.setattr(engine._machine.core, "_executor", None)
+    monkeypatch.setattr(engine._machine.core.inner, "_executor", None)
     with pytest.raises(AttributeError):
         engine.step()

@@ -42,6 +42,19 @@ def test_what_piles_up_is_one_output_unless_it_has_many_log_probabilities() -> N
     asyncio.run(test())
 
 
+def test_merging_a_token_costs_no_more_however_many_wait() -> None:
+    async def test() -> None:
+        stream = await opened()
+        for _ in range(5000):
+            stream.put(output())
+            assert len(stream._pending["a"][-1].token_ids) <= MOST_ENTRIES
+        taken = [await anext(stream) for _ in range(len(stream._pending["a"]))]
+        assert "".join(one.text for one in taken) == "x" * 5000
+        assert sum(len(one.token_ids) for one in taken) == 5000
+
+    asyncio.run(test())
+
+
 def test_a_reader_that_is_always_busy_lets_others_run() -> None:
     async def test() -> None:
         stream = await opened()

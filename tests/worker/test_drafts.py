@@ -3,9 +3,12 @@
 import random
 from collections.abc import Callable
 from functools import cache
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from tests.worker.rig import (
     NUM_SEATS,
@@ -17,7 +20,8 @@ from tests.worker.rig import (
 )
 from tests.worker.test_padded import padding_worker
 from yaie.core.request import Request
-from yaie.core.step import StepMasks
+from yaie.core.step import StepInput, StepMasks
+from yaie.worker.drafts import DraftRows
 
 COUNT = 24
 Guess = Callable[[list[int], random.Random], list[int]]
@@ -198,3 +202,42 @@ def test_constrained_seat_may_stand_beside_drafts() -> None:
     assert [len(rig.output(seat)) for seat in (1, 3)] == [5, 5]
     del rig.requests[2]
     assert_all_drew_the_truth(rig)
+
+
+def test_counting_drafts_is_one_call_however_many_there_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A grammar may force 32 tokens at once: rows times drafts, each an operation, were thousands."""
+    calls: list[str] = []
+    for name in ("index_put_", "__setitem__", "__getitem__"):
+        own = getattr(torch.Tensor, name)
+
+        def counted(self: torch.Tensor, *args: Any, own: Any = own, **options: Any) -> Any:
+            calls.append("")
+            return own(self, *args, **options)
+
+        monkeypatch.setattr(torch.Tensor, name, counted)
+    costs, rng = [], random.Random(0)
+    for count in (1, 32):
+        counts = np.array([count, 0, count], np.int32)
+        drafts = np.array([rng.randrange(VOCAB) for _ in range(2 * count)], np.int32)
+        samples = np.ones(3, np.bool_)
+        step = StepInput(
+            0, np.arange(3, dtype=np.int32), counts, counts + 1, samples, drafts=drafts,
+            num_drafts=counts,
+        )  # fmt: skip
+        rows = DraftRows(step, np.cumsum(counts + 1, dtype=np.int32), torch.device("cpu"))
+        table = torch.zeros(2 * count + 3, VOCAB)
+        batch = SimpleNamespace(
+            steps=torch.zeros(len(table), dtype=torch.int64),
+            penalties=SimpleNamespace(output_counts=table),
+        )
+        calls.clear()
+        rows.shift(batch)  # type: ignore[arg-type]
+        costs.append(len(calls))
+        wanted = np.zeros(table.shape)
+        for first, own_drafts in ((0, drafts[:count]), (count + 2, drafts[count:])):
+            for offset in range(count + 1):
+                np.add.at(wanted[first + offset], own_drafts[:offset], 1)
+        assert (table.numpy() == wanted).all()
+    assert costs[0] == costs[1] <= 4

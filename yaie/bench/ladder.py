@@ -14,7 +14,7 @@ from yaie.cli.console import show_parts
 from yaie.core.config import EngineConfig
 from yaie.core.errors import ConfigError, YaieError
 from yaie.engine.llm_engine import LLMEngine
-from yaie.engine.step.recovery import parts_in_steps
+from yaie.engine.step.explaining import parts_in_steps
 from yaie.models.loader import resolve_device
 from yaie.parts import load_parts
 

@@ -166,3 +166,13 @@ class BlockStateError(YaieError):
 
 class InvariantError(AssertionError):
     """`check()` found a broken invariant. The message says which, with the values that break it."""
+
+
+def plain(error: BaseException) -> Exception:
+    """What a caller on another thread gets of an error. A library in Rust that panics raises what is no
+    Exception, and would end whatever runs there. Raises KeyboardInterrupt."""
+    if isinstance(error, KeyboardInterrupt):
+        raise error
+    return (
+        error if isinstance(error, Exception) else RuntimeError(f"{type(error).__name__}: {error}")
+    )

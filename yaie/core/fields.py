@@ -17,7 +17,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from yaie.core.params import MAX_BIAS, MAX_LOGIT_BIASES, MAX_STOPS, RANGES
+from yaie.core.params import MAX_BIAS, MAX_LOGIT_BIASES, MAX_STOP_CHARS, MAX_STOPS, RANGES
 
 T = TypeVar("T")
 
@@ -112,6 +112,17 @@ def _exactly(value: Any, wanted: bool) -> Any:
     return value
 
 
+def _short_stops(stops: Any) -> Any:
+    """Each stop string is looked for at every token."""
+    for index, stop in enumerate([stops] if isinstance(stops, str) else stops):
+        if len(stop) > MAX_STOP_CHARS:
+            raise wrong(
+                f"A stop string may have at most {MAX_STOP_CHARS} characters; the one at index {index} "
+                f"has {len(stop)}. Send a shorter part of it."
+            )
+    return stops
+
+
 Text = Annotated[str, AfterValidator(_encodable)]
 Integer = Annotated[int, Strict()]
 Number = Annotated[float, Strict()]
@@ -121,10 +132,12 @@ Always = Annotated[Literal[True], BeforeValidator(lambda value: _exactly(value, 
 Nothing = Annotated[list[Any], Field(max_length=0)]
 JsonObject = Annotated[dict[str, Any], AfterValidator(_plain)]
 
-Stop = Annotated[Text, Field(min_length=1)]
+Stop = Annotated[Text, Field(min_length=1, json_schema_extra={"maxLength": MAX_STOP_CHARS})]
+StopList = Annotated[list[Stop], Field(max_length=MAX_STOPS), AfterValidator(_short_stops)]
 Stops = Annotated[
     Stop | Annotated[list[Stop], Field(max_length=MAX_STOPS)],
     or_say(f"It must be a string or a list of at most {MAX_STOPS} strings, none of them empty."),
+    AfterValidator(_short_stops),
 ]
 
 TokenId = Annotated[str, Field(pattern=r"^[0-9]{1,9}$")]

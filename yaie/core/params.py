@@ -12,6 +12,8 @@ MAX_LOGIT_BIASES = 1024
 MAX_BIAS = 100.0
 ROLES = ("system", "developer", "user", "assistant", "tool")
 MAX_STOPS = 64
+MAX_STOP_CHARS = 256
+"""Of one stop string: what is held back, and looked through at each token, is no longer."""
 MAX_STOP_TOKEN_IDS = 1024
 MAX_LOGPROB_TOKEN_IDS = 128
 
@@ -87,7 +89,8 @@ class SamplingParams:
     min_tokens: tokens to generate at least. Before that many no end-of-sequence token and none of
         `stop_token_ids` is drawn, and stop strings are not looked for. A constraint that leaves nothing
         else to say ends the output all the same.
-    stop: strings that end the output; they are not part of it.
+    stop: strings that end the output; they are not part of it. At most MAX_STOPS of them, of at most
+        MAX_STOP_CHARS characters each.
     stop_token_ids: token ids that end the output, as the end-of-sequence token does.
     ignore_eos: go on after the end-of-sequence token (benchmarks).
     seed: makes this request's draws repeatable, whatever else is in the batch.
@@ -185,6 +188,10 @@ class SamplingParams:
         _require(self.truncate_prompt_tokens != 0, "truncate_prompt_tokens",
                  "must be -1 (what fits) or at least 1")  # fmt: skip
         _require(len(self.stop) <= MAX_STOPS, "stop", f"may list at most {MAX_STOPS} strings")
+        for index, stop in enumerate(self.stop):
+            _require(len(stop) <= MAX_STOP_CHARS, "stop",
+                     f"may hold strings of at most {MAX_STOP_CHARS} characters; the one at index "
+                     f"{index} has {len(stop)}. Give a shorter part of it.")  # fmt: skip
         _require(len(self.stop_token_ids) <= MAX_STOP_TOKEN_IDS, "stop_token_ids",
                  f"may list at most {MAX_STOP_TOKEN_IDS} tokens")  # fmt: skip
         _require(len(self.logprob_token_ids) <= MAX_LOGPROB_TOKEN_IDS, "logprob_token_ids",

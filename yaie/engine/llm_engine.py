@@ -24,7 +24,8 @@ from yaie.engine.loading import load_model
 from yaie.engine.mailbox import Mailbox
 from yaie.engine.step.assembly import Machine, assemble, overlaps
 from yaie.engine.step.counters import Counters
-from yaie.engine.step.recovery import RecoveringMachine, parts_in_steps
+from yaie.engine.step.explaining import parts_in_steps
+from yaie.engine.step.recovery import RecoveringMachine
 from yaie.engine.step.thread_governor import governor_for
 from yaie.parts import Part
 from yaie.worker.ranks.launch import Launch
@@ -77,13 +78,12 @@ class LLMEngine:
 
     def _assembled(self) -> Machine | RecoveringMachine:
         def make(config: EngineConfig) -> Machine:
-            counters = self._counters
             return assemble(
                 config,
                 self.backend,
                 self._model,
-                counters.planned,
-                on_verified=counters.verified,
+                self._counters.planned,
+                on_verified=self._counters.verified,
                 drafting=self._drafting,
                 crew=self._crew,
                 observers=[] if self._governor is None else [self._governor],
@@ -188,8 +188,7 @@ class LLMEngine:
 
     def step(self) -> list[RequestOutput]:
         """Compute one step; returns what each request gained, also in steps that another caller's
-        `generate` or stream took since the last call. If a learner's part fails, the requests it was at
-        end with FinishReason.ERROR (`recovery.py`)."""
+        `generate` or stream took. What fails ends with FinishReason.ERROR (`isolation.py`)."""
         outputs = self.handover.before_step()
         core = self._machine.core
         if core.has_work:
@@ -213,12 +212,13 @@ class LLMEngine:
         return self._counters.steps
 
     def take_started(self) -> list[str]:
-        """Ids of the requests that had their first turn since the last call."""
+        """Ids of the requests that had their first turn since the last call, and are not over."""
         return self._counters.take_started()
 
     def abort(self, request_id: str) -> bool:
         """End a request now; False if it is unknown or over."""
         self._mailbox.drop(request_id)
+        self._counters.over(request_id)
         return self.handover.abort(request_id) or self._machine.core.abort(request_id)
 
     def generate(

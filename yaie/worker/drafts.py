@@ -13,7 +13,7 @@ from torch import Tensor
 
 from yaie.core.batch import SamplingBatch
 from yaie.core.contracts.drafting import Accepted
-from yaie.core.step import Ints, StepInput
+from yaie.core.step import Ints, StepInput, no_ints
 from yaie.worker.transfer import on_device
 
 
@@ -43,12 +43,26 @@ class DraftRows:
         batch.steps = batch.steps + on_device(self._offsets, self._device)
         if batch.penalties is None:
             return
-        row = 0
-        for count, drafts in zip(self._counts, self._drafts, strict=True):
-            for offset in range(count + 1):
-                for token in drafts[:offset].tolist():
-                    batch.penalties.output_counts[row, token] += 1
-                row += 1
+        rows, tokens = (on_device(part, self._device) for part in self._counted())
+        one = torch.ones(1, dtype=batch.penalties.output_counts.dtype, device=self._device)
+        batch.penalties.output_counts.index_put_(
+            (rows, tokens), one.expand(len(rows)), accumulate=True
+        )
+
+    def _counted(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """(row, token) of each draft and each row behind it, whose draw it counts for.
+
+        drafts   a b c         of a seat whose first row is 7
+        rows     7  8  9  10
+        counted     a  ab abc
+        """
+        drafts = np.concatenate([no_ints(), *self._drafts]).astype(np.int64)
+        counts = np.array(self._counts, dtype=np.int64)
+        first = np.repeat(np.cumsum(counts + 1) - counts - 1, counts)  # the first row of its seat
+        place = np.arange(len(drafts)) - np.repeat(np.cumsum(counts) - counts, counts)
+        behind = np.repeat(counts, counts) - place  # as many rows
+        offsets = np.arange(behind.sum()) - np.repeat(np.cumsum(behind) - behind, behind)
+        return np.repeat(first + place + 1, behind) + offsets, np.repeat(drafts, behind)
 
     def accepted(self, draws: list[int], accepted: Accepted) -> list[list[int]]:
         """What each sampling seat gains of its draws. accepted: lab 18's."""

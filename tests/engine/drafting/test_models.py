@@ -107,7 +107,7 @@ def test_the_head_drafts_as_it_was_trained(
     """Of a prompt that is computed in chunks, and behind drafts that were rejected."""
     engine = LLMEngine(model=folder, num_blocks=300, num_drafts=3, **guessers["head"])
     seen: list[tuple[list[int], list[int]]] = []
-    core: Any = engine._machine.core
+    core: Any = engine._machine.core.inner
     drafter = core._executor._drafter
     take = drafter._proposer.take
 

@@ -33,7 +33,7 @@ class Oracle:
 
     is_free = True
 
-    def __init__(self, make_index: object = None) -> None:
+    def __init__(self, make_index: object = None, isolation: object = None) -> None:
         self._rng = random.Random(0)
 
     def propose(self, asked: Sequence[tuple[Request, int]]) -> list[Sequence[int]]:

@@ -1,13 +1,18 @@
-"""A request whose logits are NaN or infinite ends with an error; whoever shares its batch does not."""
+"""A request with logits that are not finite, or that raises, ends with an error; others go on."""
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
 from tests.server.conftest import within
 from tests.server.faults.clients import OTHERS, ask, read_all
 from tests.server.faults.conftest import Patient
+from yaie.core.request import Request
+from yaie.engine.step import new_seats
+from yaie.engine.step.byte_text import ByteDetokenizer
 
 
 @contextmanager
@@ -51,3 +56,46 @@ def test_one_poisoned_prompt_of_several_ends_the_call_and_leaves_nothing(small: 
         with small.company():
             response = small.http.post("/v1/completions", json=body)
     assert response.status_code == 500
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+def test_a_request_that_cannot_be_encoded_fails_alone(
+    small: Patient, stream: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed, own = small.llm.stats()["failed_requests"], new_seats._held_tokens
+
+    def held(request: Request, *args: Any) -> list[int]:
+        if request.params.min_tokens == 7:
+            raise OverflowError("Python int too large to convert to C long")
+        return own(request, *args)
+
+    monkeypatch.setattr(new_seats, "_held_tokens", held)
+    body = {"prompt": [5, 6, 7], "max_tokens": 50, "min_tokens": 7, "stream": stream}
+    with small.company():
+        response = small.http.post("/v1/completions", json=body)
+    assert response.status_code == 500
+    assert "failed on this request alone (OverflowError)" in response.json()["error"]["message"]
+    assert small.llm.stats()["failed_requests"] == failed + 1
+
+
+def test_text_that_cannot_be_made_ends_its_stream_by_an_event(
+    small: Patient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own, has_read = ByteDetokenizer.push, threading.Event()
+
+    def push(self: ByteDetokenizer, token_id: int) -> str:
+        if any(one.params.seed == 4711 and one.num_output_tokens > 5 for one in small.watch.live()):
+            assert has_read.wait(20)  # the answer has begun, so its status is sent
+            raise RuntimeError("boom")
+        return own(self, token_id)
+
+    monkeypatch.setattr(ByteDetokenizer, "push", push)
+    body = {"prompt": [5, 6, 7], "max_tokens": 50, "ignore_eos": True, "seed": 4711, "stream": True}
+    with small.http.stream("POST", "/v1/completions", json=body) as response:
+        assert response.status_code == 200
+        lines = response.iter_lines()
+        events = [next(lines)]
+        has_read.set()
+        events += [line for line in lines if line.startswith("data: ")]
+    assert "failed on this request alone (RuntimeError)" in events[-2]
+    assert events[-1] == "data: [DONE]"

@@ -38,7 +38,7 @@ class Watch:
 
     def live(self) -> list[Request]:
         """The requests that are not over."""
-        return [output.request for output in list(self._llm._machine.core._live.values())]
+        return [output.request for output in list(self._llm._machine.core.inner._live.values())]
 
     def hold(self) -> None:
         """Let no step begin until `run_until` or `release`."""

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
-from yaie.core.errors import EngineDeadError
+from yaie.core.errors import EngineDeadError, plain
 from yaie.core.output import RequestOutput, Submitted
 from yaie.core.priority import step_back
 from yaie.core.request import Request
@@ -130,8 +130,9 @@ class EngineThread:
         try:
             if command.number in self._wanted:
                 self.engine.check_params(command.params)
-        except Exception as error:  # noqa: BLE001, the caller gets it
-            self._tell(Replied(command.number, error=error))
+        except BaseException as error:  # noqa: BLE001, the caller gets it
+            self._wanted.discard(command.number)
+            self._tell(Replied(command.number, error=plain(error)))
         else:
             self._inbox.put(command)
         self.telemetry.deferred.pop(command.number, None)
@@ -219,18 +220,18 @@ class EngineThread:
                 self._wanted.discard(number)
                 try:
                     self._tell(Replied(number, getattr(engine, name)(*args)))
-                except Exception as error:  # noqa: BLE001, the caller gets it
-                    self._tell(Replied(number, error=error))
+                except BaseException as error:  # noqa: BLE001, the caller gets it
+                    self._tell(Replied(number, error=plain(error)))
 
     def _admit(self, command: Admit, engine: "LLMEngine", latencies: Latencies) -> None:
         requests: list[Request] = []
         try:
             for prompt in command.prompts:
                 requests += engine.add_request(prompt, command.params, priority=command.priority)
-        except Exception as error:  # noqa: BLE001, the caller gets it
+        except BaseException as error:  # noqa: BLE001, the caller gets it
             for request in requests:
                 engine.abort(request.request_id)
-            self._tell(Replied(command.number, error=error))
+            self._tell(Replied(command.number, error=plain(error)))
         else:
             alive = {request.request_id: request for request in requests}
             self._live[command.number] = alive

@@ -110,7 +110,14 @@ class Latencies:
         self._changed.set()
 
     def stepped(self, outputs: Iterable[tuple[Request, RequestOutput]]) -> None:
-        """A step has ended with these outputs."""
+        """A step has ended with these outputs. What cannot be measured is missing from the figures, and
+        costs nobody an answer."""
+        try:
+            self._measure(outputs)
+        except Exception:
+            logger.warning("a step could not be measured", exc_info=True)
+
+    def _measure(self, outputs: Iterable[tuple[Request, RequestOutput]]) -> None:
         now = time.monotonic()
         telemetry = self.telemetry
         before = _prompt_and_generated(telemetry.stats)

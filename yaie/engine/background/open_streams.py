@@ -4,14 +4,17 @@ Part of `AsyncEngine`; lives on its event loop.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable
 
-from yaie.core.errors import QueueTimeoutError, RequestTimeoutError
+from yaie.core.errors import QueueTimeoutError, RequestTimeoutError, YaieError
 from yaie.core.output import RequestOutput, Submitted
 from yaie.engine.background.messages import Stepped
 from yaie.engine.background.rejections import Rejection, Rejections
 from yaie.engine.background.request_stream import RequestStream
 from yaie.engine.background.timeouts import Timeout
+
+logger = logging.getLogger(__name__)
 
 
 class OpenStreams:
@@ -80,7 +83,12 @@ class OpenStreams:
                 stream.has_started = True
         for output in step.outputs:
             if (stream := self._owners.get(output.request_id)) is not None:
-                stream.put(output)
+                try:
+                    stream.put(output)
+                except Exception:
+                    logger.exception("what a step gave %s was lost", output.request_id)
+                    self.close(stream)  # the others get theirs
+                    stream.fail(YaieError("A part of the answer was lost in the server."))
                 if output.finish_reason is not None and stream.is_over:
                     self._remove(stream)
 

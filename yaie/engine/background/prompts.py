@@ -2,12 +2,12 @@
 
 at most SHORT_PROMPT characters    here: cheaper than to hand them to a thread and back
 that take at most some 10 ms       on a thread
-others                             on another, one at a time, given up when their callers leave, and
-                                   behind the engine where there are not cores enough for both
+others                             on another, in turns of one piece (`PIECE` characters), given up when
+                                   their callers leave, and behind the engine where there are not cores
+                                   enough for both
 """
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any, TypeVar
 
 from yaie.core.errors import InvalidRequestError
@@ -58,9 +58,7 @@ class Prompts:
     ) -> list[int]:
         """See `last_tokens`."""
         self._check_queue(self.long_texts.num_pending)
-        return await self.long_texts.run_while_wanted(
-            partial(last_tokens, tokenizer, prompt, most, param)
-        )
+        return await self.long_texts.run_in_turns(last_tokens(tokenizer, prompt, most, param))
 
     async def encode_chat(
         self,

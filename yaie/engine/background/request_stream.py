@@ -14,7 +14,8 @@ from yaie.core.output import RequestOutput, Submitted
 TURN = 0.005
 """Seconds after which a consumer that finds outputs waiting lets others run."""
 MOST_ENTRIES = 1024
-"""Log-probabilities after which an output is large: they take some 2 ms to tell."""
+"""Tokens or log-probabilities after which an output is large: so many of the latter take some 2 ms to
+tell, and each merge copies what was merged before."""
 
 
 class RequestStream:
@@ -22,8 +23,8 @@ class RequestStream:
 
     The position of an output's request in `requests` is the number of its choice. A consumer that is
     slower than the engine finds what piled up merged into one output for each request, or several where
-    log-probabilities make one too large to be told at once: what waits here is never more than the
-    answer itself. One that is always busy gives others a turn between two outputs.
+    one would be too large to be told at once: what waits here is never more than the answer itself. One
+    that is always busy gives others a turn between two outputs.
 
     number: of the submission. has_started: whether any of its requests has had its first turn.
     submitted_at, first_output_at: when, on the clock of `time.perf_counter`.
@@ -133,7 +134,7 @@ class RequestStream:
 
 
 def _num_entries(output: RequestOutput) -> int:
-    """How many log-probabilities it tells."""
+    """How many tokens or log-probabilities it tells."""
     if not output.logprobs:
-        return 0
+        return len(output.token_ids)
     return len(output.logprobs) * (1 + len(output.logprobs[-1].top))

@@ -7,15 +7,16 @@ leaves no choice, as in the name of a property, the text that comes is known (ju
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from yaie.core.batch import ScheduledRequest, StepOutcome, StepPlan
 from yaie.core.contracts import KVCacheManager, Proposer
 from yaie.core.contracts.drafting import Acceptance
-from yaie.core.request import Request
+from yaie.core.request import FailureKind, Request
 from yaie.engine.drafting.ahead import AheadProposer
 from yaie.engine.drafting.pace import Pace
+from yaie.engine.step.isolation import Isolation
 
 MOST_FORCED = 32
 """Tokens of text that a grammar forces, in a step."""
@@ -23,6 +24,7 @@ MOST_FORCED = 32
 LIKE_OTHERS = 8
 """Draws that a new request is credited with, as right as those of the others have been."""
 
+T = TypeVar("T")
 OnVerified = Callable[[int, int, int], None]
 """Told of a step: requests with drafts, their drafts, and how many were accepted."""
 
@@ -43,9 +45,10 @@ class Drafter:
         num_drafts: int | None,
         eos_token_ids: Collection[int],
         on_verified: OnVerified | None = None,
+        isolation: Isolation | None = None,
     ) -> None:
         """proposer: None guesses nothing. part: lab 18's. num_drafts: for each request; None adapts it
-        to how many are right and what they cost."""
+        to how many are right and what they cost. isolation: where requests fail that raise here."""
         self._proposer = proposer
         self._cache = cache
         self._part = part
@@ -53,6 +56,7 @@ class Drafter:
         self._pace = Pace(part.most_worth, num_drafts, _is_free(proposer))
         self._eos_token_ids = eos_token_ids
         self._on_verified = on_verified
+        self._isolation = isolation or Isolation()
         self._acceptance: WeakKeyDictionary[Request, Acceptance] = WeakKeyDictionary()
         self._overall: Acceptance = part.Acceptance()
         self._guessed: set[Request] = set()  # in the last plan
@@ -63,8 +67,13 @@ class Drafter:
         may = [item for item in plan.scheduled if item.samples and not item.request.num_unread]
         for item in may:
             if item.request.matcher is not None:
-                self._put(plan, item, self._forced(item.request))
+                forced = self._alone(item, self._forced, FailureKind.CONSTRAINT)
+                self._put(plan, item, forced or [])
         if self._proposer is not None:
+            for item in may:
+                self._alone(item, self._of)  # made where it is missing
+            self._isolation.take_off(plan.scheduled)
+            self._isolation.take_off(may)
             free = [item for item in may if not item.drafts and _num_left(item.request) > 0]
             if isinstance(self._proposer, AheadProposer):
                 self._take_made(plan, self._proposer, free)
@@ -72,6 +81,15 @@ class Drafter:
             else:
                 self._guess(plan, self._proposer, free)
         plan.scheduled.sort(key=lambda item: item.num_tokens > 1)
+
+    def _alone(
+        self,
+        item: ScheduledRequest,
+        work: Callable[[Request], T],
+        kind: FailureKind = FailureKind.ENGINE,
+    ) -> T | None:
+        """What `work` returns for a request, which fails if that raises."""
+        return self._isolation.call(item.request, None, work, item.request, kind=kind)
 
     def _take_made(
         self, plan: StepPlan, proposer: AheadProposer, may: list[ScheduledRequest]
@@ -161,22 +179,24 @@ class Drafter:
         for item in plan.scheduled:
             gained = next(gains) if item.samples else []
             if item.drafts and gained:
-                right = len(item.drafts) - self._num_rejected(item, len(gained))
-                if item.request in self._guessed:
-                    asked = min(right + 1, len(item.drafts))
-                    self._of(item.request).add(right, asked)
-                    self._overall.add(right, asked)
+                right = self._isolation.call(item.request, 0, self._learn, item, len(gained))
                 num_requests += 1
                 num_drafts += len(item.drafts)
                 num_accepted += right
         if num_requests and self._on_verified is not None:
             self._on_verified(num_requests, num_drafts, num_accepted)
 
-    def _num_rejected(self, item: ScheduledRequest, num_gained: int) -> int:
+    def _learn(self, item: ScheduledRequest, num_gained: int) -> int:
+        """How many of a request's drafts were right, which is noted if they were guesses."""
         kept = self._part.kept(
             item.start, item.num_tokens, len(item.drafts), num_gained, self._cache.block_size
         )
-        return int(kept.num_rejected)
+        right = len(item.drafts) - int(kept.num_rejected)
+        if item.request in self._guessed:
+            asked = min(right + 1, len(item.drafts))
+            self._of(item.request).add(right, asked)
+            self._overall.add(right, asked)
+        return right
 
     def _forced(self, request: Request) -> list[int]:
         """Tokens of the text that a grammar leaves no choice about."""

@@ -10,6 +10,7 @@ import numpy as np
 from yaie.core.contracts.drafting import DraftPlaces
 from yaie.core.request import Request
 from yaie.core.step import DraftStep
+from yaie.engine.step.isolation import Isolation
 
 MOST_CAUGHT_UP = 512
 """Tokens that the draft model computes beside its first drafts: a long prompt is read over several
@@ -29,10 +30,13 @@ class ModelProposer:
 
     is_free = False
 
-    def __init__(self, worker: DraftsSteps, places: DraftPlaces) -> None:
-        """places: lab 18's."""
+    def __init__(
+        self, worker: DraftsSteps, places: DraftPlaces, isolation: Isolation | None = None
+    ) -> None:
+        """places: lab 18's. isolation: where requests fail whose place raises."""
         self._worker = worker
         self._places = places
+        self._isolation = isolation or Isolation()
         self._ends: dict[str, weakref.finalize[Any, Request]] = {}
 
     def propose(self, asked: Sequence[tuple[Request, int]]) -> list[Sequence[int]]:
@@ -40,11 +44,8 @@ class ModelProposer:
         rows: list[tuple[int, str, int, Sequence[int], int]] = []
         left = MOST_CAUGHT_UP
         for index, (request, most) in enumerate(asked):
-            key, text = self._key(request), request.token_ids
-            start = self._places.begin(key, text, most)
-            if start is None:
-                self._make_room({one.request_id for one, _ in asked})
-                start = self._places.begin(key, text, most)
+            key, text = request.request_id, request.token_ids
+            start = self._isolation.call(request, None, self._begin, request, most, asked)
             if start is None:
                 continue
             new: Sequence[int] = text[start : start + max(1, min(len(text) - start, left))]
@@ -60,6 +61,17 @@ class ModelProposer:
                 self._places.wrote(key, [*new, *drafts[: most - 1]] if most else new)
                 found[index] = drafts
         return found
+
+    def _begin(
+        self, request: Request, most: int, asked: Sequence[tuple[Request, int]]
+    ) -> int | None:
+        """See `DraftPlaces.begin`. Makes room once where there is none."""
+        key, text = self._key(request), request.token_ids
+        start = self._places.begin(key, text, most)
+        if start is None:
+            self._make_room({one.request_id for one, _ in asked})
+            start = self._places.begin(key, text, most)
+        return start
 
     def _step(self, rows: Sequence[tuple[int, str, int, Sequence[int], int]]) -> DraftStep:
         tables = [self._places.table(key) for _, key, _, _, _ in rows]

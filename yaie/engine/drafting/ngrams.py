@@ -5,6 +5,7 @@ from weakref import WeakKeyDictionary
 
 from yaie.core.contracts.drafting import NgramIndex
 from yaie.core.request import Request
+from yaie.engine.step.isolation import Isolation
 
 LONGEST = 4
 SHORTEST = 2
@@ -21,16 +22,22 @@ class NgramProposer:
     is_free = True
 
     def __init__(
-        self, make_index: MakeIndex, longest: int = LONGEST, shortest: int = SHORTEST
+        self,
+        make_index: MakeIndex,
+        longest: int = LONGEST,
+        shortest: int = SHORTEST,
+        isolation: Isolation | None = None,
     ) -> None:
-        """make_index: lab 18's."""
+        """make_index: lab 18's. isolation: where requests fail whose index raises."""
         self._make_index = make_index
         self._lengths = longest, shortest
+        self._isolation = isolation or Isolation()
         self._indexes: WeakKeyDictionary[Request, NgramIndex] = WeakKeyDictionary()
 
     def propose(self, asked: Sequence[tuple[Request, int]]) -> list[Sequence[int]]:
         """See the contract."""
-        return [self._of(request, most) for request, most in asked]
+        call = self._isolation.call
+        return [call(request, (), self._of, request, most) for request, most in asked]
 
     def _of(self, request: Request, most: int) -> Sequence[int]:
         index = self._indexes.get(request)

@@ -4,7 +4,7 @@ Only the last tokens of a prompt can matter that is longer than the context: wit
 `truncate_prompt_tokens` it is refused whatever comes before them, and with it they are all that is kept.
 """
 
-from collections.abc import Callable
+from collections.abc import Generator
 from typing import Any
 
 from yaie.core.errors import ContextLengthError, InvalidRequestError
@@ -17,10 +17,6 @@ from yaie.models.tokenizer import Tokenizer
 
 GIVE_BACK = 1 << 20
 """Characters of a text after which the C library is asked to return memory to the system."""
-
-
-class NotWantedError(Exception):
-    """The caller has left."""
 
 
 def check_least(
@@ -36,16 +32,13 @@ def check_least(
 
 
 def last_tokens(
-    tokenizer: Tokenizer,
-    prompt: PromptText,
-    most: int | None,
-    param: str,
-    is_wanted: Callable[[], bool],
-) -> list[int]:
-    """The tokens of a prompt; if they are more than `most`, LastTokens: at least one more than that.
+    tokenizer: Tokenizer, prompt: PromptText, most: int | None, param: str
+) -> Generator[None, None, list[int]]:
+    """Yields after each piece, and returns the tokens of a prompt; if they are more than `most`,
+    LastTokens: at least one more than that.
 
     param: what the prompt is called in the request. Raises InvalidRequestError for a text that can be
-    tokenized only in one call and is too long for that, and NotWantedError as soon as it is not wanted.
+    tokenized only in one call and is too long for that.
     """
     found: list[list[int]] = []
     count = 0
@@ -55,12 +48,11 @@ def last_tokens(
             if isinstance(part, str):
                 pieces = tokenizer.long_texts.from_end(part, prompt.add_special_tokens)
             for piece in pieces:
-                if not is_wanted():
-                    raise NotWantedError
                 found.append(piece)
                 count += len(piece)
                 if most is not None and count > most:
                     return LastTokens(_joined(found))
+                yield
     except UncutError:
         raise _uncut(tokenizer, prompt, most, param) from None
     finally:

@@ -27,6 +27,8 @@ from yaie.engine.drafting.ngrams import NgramProposer
 from yaie.engine.step.byte_text import ByteDetokenizer, TokenTable
 from yaie.engine.step.encoder import StepEncoder
 from yaie.engine.step.executor import StepExecutor, StepObserver
+from yaie.engine.step.explaining import parts_in_steps
+from yaie.engine.step.isolation import IsolatingCore, Isolation, TextIsolation
 from yaie.engine.step.late_stops import stop_checker
 from yaie.engine.step.pacer import StepPacer
 from yaie.models.loader import LoadedModel
@@ -114,21 +116,26 @@ def assemble(
     if wrap_worker is not None:
         worker = wrap_worker(worker)
     vocab_size = model.adapter.vocab_size
-    encoder = StepEncoder(sizes.num_seats, vocab_size, model.eos_token_ids)
-    proposer = _proposer(config, backend, drafting, sizes)
-    drafter = _drafter(config, parts, model, cache, proposer, on_verified)
+    isolation = Isolation(parts if parts_in_steps(parts) else None)
+    encoder = StepEncoder(sizes.num_seats, vocab_size, model.eos_token_ids, isolation)
+    proposer = _proposer(config, backend, drafting, sizes, isolation)
+    drafter = _drafter(config, parts, model, cache, proposer, on_verified, isolation)
     pacer = StepPacer(scheduler, config.step_tokens(model.device.type))
-    executor = StepExecutor(worker, encoder, vocab_size, on_plan, drafter, [pacer, *observers])
+    executor = StepExecutor(
+        worker, encoder, vocab_size, on_plan, drafter, [pacer, *observers], isolation
+    )
+    texts = TextIsolation(isolation, scheduler)
     engine = parts["engine"]
     core: EngineCore = engine.EngineCore(
         scheduler,
         executor,
-        _detokenizers(parts, model.tokenizer),
-        partial(stop_checker, engine.StopChecker),
+        texts.detokenizers(_detokenizers(parts, model.tokenizer)),
+        texts.stop_checkers(partial(stop_checker, engine.StopChecker)),
         model.eos_token_ids,
     )
     if overlapped:
         core = parts["cuda_graphs"].OverlappedLoop(core, scheduler, executor)
+    core = IsolatingCore(core, scheduler, isolation, texts)
     graphs: Graphs = "off" if inner.decodes is None else "lazy"
     if config.graphs == "padded":
         graphs = "padded"
@@ -147,18 +154,22 @@ def overlaps(config: EngineConfig, model: LoadedModel) -> bool:
 
 
 def _proposer(
-    config: EngineConfig, backend: Backend, drafting: Drafting, sizes: Sizes
+    config: EngineConfig,
+    backend: Backend,
+    drafting: Drafting,
+    sizes: Sizes,
+    isolation: Isolation,
 ) -> Proposer | None:
     part = backend.parts["speculative"]
     if config.speculate == "ngram":
-        return NgramProposer(part.NgramIndex)
+        return NgramProposer(part.NgramIndex, isolation=isolation)
     if drafting.head is not None:
         return AheadProposer()
     if drafting.model is None:
         return None
     blocks = backend.parts["paged_cache"].BlockManager(sizes.num_blocks, config.block_size, 0)
     worker = make_draft_worker(config, backend, drafting.model, sizes)
-    return ModelProposer(worker, part.DraftPlaces(blocks))
+    return ModelProposer(worker, part.DraftPlaces(blocks), isolation)
 
 
 def _drafter(
@@ -168,6 +179,7 @@ def _drafter(
     cache: KVCacheManager,
     proposer: Proposer | None,
     on_verified: OnVerified | None,
+    isolation: Isolation,
 ) -> Drafter:
     return Drafter(
         proposer,
@@ -177,6 +189,7 @@ def _drafter(
         num_drafts=config.drafts,
         eos_token_ids=model.eos_token_ids,
         on_verified=on_verified,
+        isolation=isolation,
     )
 
 

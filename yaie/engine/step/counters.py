@@ -35,7 +35,7 @@ class Counters:
     drafted: int = 0
     draft_tokens: int = 0
     accepted_draft_tokens: int = 0
-    _started: list[str] = field(default_factory=list)
+    _started: dict[str, None] = field(default_factory=dict)
     _tell_plan: TellPlan | None = None
 
     def planned(self, plan: StepPlan) -> None:
@@ -51,7 +51,7 @@ class Counters:
                 )
             if request.scheduled_time is None:
                 request.scheduled_time = now
-                self._started.append(request.request_id)
+                self._started[request.request_id] = None
         if self._tell_plan is not None:
             self._tell_plan(plan)
 
@@ -77,10 +77,16 @@ class Counters:
             if output.finish_reason is FinishReason.ERROR:
                 self.failed_requests += 1
                 self.corrupted_requests += output.failure is FailureKind.CORRUPTED
+            if output.finish_reason is not None:
+                self.over(output.request_id)
+
+    def over(self, request_id: str) -> None:
+        """A request has ended: nobody need be told of its first turn. Some callers never ask."""
+        self._started.pop(request_id, None)
 
     def take_started(self) -> list[str]:
-        """Ids of the requests that had their first turn since the last call."""
-        started, self._started = self._started, []
+        """Ids of the requests that had their first turn since the last call, and are not over."""
+        started, self._started = list(self._started), {}
         return started
 
     def as_dict(self) -> dict[str, int]:

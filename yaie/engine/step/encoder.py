@@ -8,7 +8,8 @@ import numpy as np
 
 from yaie.core.batch import ScheduledRequest, StepPlan
 from yaie.core.request import Request, RequestStatus
-from yaie.core.step import Ints, NewSeats, Pairs, StepInput, no_pairs
+from yaie.core.step import Ints, Pairs, StepInput, no_ints, no_pairs
+from yaie.engine.step.isolation import Isolation
 from yaie.engine.step.new_seats import ints, new_seats
 
 
@@ -30,66 +31,91 @@ class StepEncoder:
     """Gives seats to requests, and remembers what the worker knows of each."""
 
     def __init__(
-        self, num_seats: int, vocab_size: int, eos_token_ids: Collection[int] = ()
+        self,
+        num_seats: int,
+        vocab_size: int,
+        eos_token_ids: Collection[int] = (),
+        isolation: Isolation | None = None,
     ) -> None:
         """num_seats: at least twice as many as run at once. Requests that have ended, or wait for
-        their unread token, then give way only to many others at a time."""
+        their unread token, then give way only to many others at a time. isolation: where requests that
+        cannot be encoded fail."""
         self._vocab_size = vocab_size
         self._eos_token_ids = eos_token_ids
+        self._isolation = isolation or Isolation()
         self._seats: dict[Request, Seat] = {}
         self._free = list(range(num_seats))[::-1]
         self._num_steps = 0
 
     def encode(self, plan: StepPlan) -> StepInput:
-        """The plan as data. Every StepInput must be sent, in order."""
-        scheduled = plan.scheduled
-        seats, entered, masked = [], [], False
+        """The plan as data. Every StepInput must be sent, in order, but those of empty plans.
+
+        A request whose own data cannot be encoded fails, and is taken off the plan.
+        """
+        step = self._isolation.each(plan.scheduled, self._without_seats)
+        scheduled, seats, entered = plan.scheduled, [], []
         columns: list[tuple[int, int, list[int]]] = []
         for item in scheduled:
             request, table = item.request, item.block_table
             seat = self._seats.get(request)
             if seat is None or seat.life != request.num_preemptions:
-                seat = self._enter(item, scheduled)
-                entered.append(request)
+                seat = self._enter(item, scheduled)  # in the order of `_without_seats`
+                entered.append(seat.number)
             # The same list object has only grown; another one may differ anywhere.
             if seat.table is not table:
                 seat.table, seat.length = table, 0
             if seat.length < len(table):
                 columns.append((seat.number, seat.length, table[seat.length :]))
                 seat.length = len(table)
-            masked |= item.samples and request.matcher is not None
             seats.append(seat.number)
+        step.seats = ints(seats)
+        if step.new is not None:
+            step.new.seats = ints(entered)
+        step.swap_out, step.swap_in = _pairs(plan.swap_out), _pairs(plan.swap_in)
+        step.copies = _pairs(plan.copies)
+        if columns:
+            _set_tables(step, columns)
+        self._num_steps += not plan.is_empty
+        return step
+
+    def _without_seats(self, scheduled: Sequence[ScheduledRequest]) -> StepInput:
+        """What requests say of themselves. Raises for what no array holds, and changes nothing."""
+        entering = [item.request for item in scheduled if not self._is_seated(item.request)]
+        new = None
+        if entering:
+            new = new_seats(entering, no_ints(), self._vocab_size, self._eos_token_ids)
         step = StepInput(
             step=self._num_steps,
-            seats=ints(seats),
+            seats=no_ints(),
             starts=ints([item.start for item in scheduled]),
             num_tokens=ints([item.num_tokens for item in scheduled]),
             samples=np.array([item.samples for item in scheduled], dtype=np.bool_),
-            masked=masked,
-            new=self._new_seats(entered) if entered else None,
-            swap_out=_pairs(plan.swap_out),
-            swap_in=_pairs(plan.swap_in),
-            copies=_pairs(plan.copies),
+            masked=any(item.samples and item.request.matcher is not None for item in scheduled),
+            new=new,
             prompt_logprobs=_telling_rows(scheduled),
             pooled=_pooled_rows(scheduled),
         )
-        if columns:
-            _set_tables(step, columns)
         if any(item.drafts for item in scheduled):
-            step.drafts = ints(list(chain.from_iterable(item.drafts for item in scheduled)))
+            step.drafts = self._drafts(scheduled)
             step.num_drafts = ints([len(item.drafts) for item in scheduled])
         if any(item.ahead is not None for item in scheduled):
             step.ahead = ints([item.ahead or 0 for item in scheduled])
-        self._num_steps += 1
         return step
+
+    def _drafts(self, scheduled: Sequence[ScheduledRequest]) -> Ints:
+        """Raises ValueError for one that is no token of this model: the model would look it up."""
+        drafts = ints(list(chain.from_iterable(item.drafts for item in scheduled)))
+        if drafts.min() < 0 or drafts.max() >= self._vocab_size:
+            raise ValueError(f"a draft is no token: ids go from 0 to {self._vocab_size - 1}")
+        return drafts
+
+    def _is_seated(self, request: Request) -> bool:
+        seat = self._seats.get(request)
+        return seat is not None and seat.life == request.num_preemptions
 
     def seats_of(self, requests: Sequence[Request]) -> Ints:
         """The seats [n] of requests of the last plan."""
         return ints([self._seats[request].number for request in requests])
-
-    def _new_seats(self, entered: list[Request]) -> NewSeats:
-        seats = self.seats_of(entered)
-        return new_seats(entered, seats, self._vocab_size, self._eos_token_ids)
 
     def _enter(self, item: ScheduledRequest, scheduled: Sequence[ScheduledRequest]) -> Seat:
         request = item.request

@@ -1,19 +1,22 @@
 """Sends plans to a worker as data, and takes over for their requests what comes back."""
 
 import time
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from yaie.core.batch import ScheduledRequest, StepOutcome, StepPlan
 from yaie.core.contracts import StepHandle, Worker
-from yaie.core.errors import YaieError
-from yaie.core.request import FailureKind, Request
-from yaie.core.step import Fault, StepMasks, StepResult
+from yaie.core.request import FailureKind, Request, TokenLogprob
+from yaie.core.step import StepMasks, StepResult
 from yaie.engine.drafting.drafter import Drafter
 from yaie.engine.step.encoder import StepEncoder
+from yaie.engine.step.explaining import StepFaultError
+from yaie.engine.step.isolation import Isolation
+
+T = TypeVar("T")
 
 CORRUPTED = "the model produced logits that are not finite (NaN or infinity)"
 
@@ -31,15 +34,6 @@ class StepObserver(Protocol):
         ...
 
 
-class StepFaultError(YaieError):
-    """A worker could not carry out a step. fault: what it told of it."""
-
-    def __init__(self, fault: Fault) -> None:
-        where = f" ({fault.where})" if fault.where else ""
-        super().__init__(f"a step failed: {fault.message}{where}")
-        self.fault = fault
-
-
 class StepExecutor:
     """See `yaie.core.contracts.Executor`."""
 
@@ -51,60 +45,63 @@ class StepExecutor:
         on_plan: Callable[[StepPlan], None] | None = None,
         drafter: Drafter | None = None,
         observers: Sequence[StepObserver] = (),
+        isolation: Isolation | None = None,
     ) -> None:
         """vocab_size: of the logits. on_plan: told of each plan before it is sent. drafter: adds drafts
-        to each plan before that. observers: are told how long each step took."""
+        to each plan before that. observers: are told how long each step took. isolation: the
+        encoder's."""
         self._worker = worker
         self._encoder = encoder
         self._mask_bytes = -(-vocab_size // 8)
         self._on_plan = on_plan
         self._drafter = drafter
         self._observers = observers
+        self._isolation = isolation or Isolation()
 
     def execute(self, plan: StepPlan) -> "SentStep":
-        """Begin to carry out a plan."""
+        """Begin to carry out a plan, without requests that cannot be encoded: they are taken off it."""
         if self._drafter is not None:
             self._drafter.extend(plan)
-        if self._on_plan is not None:
-            self._on_plan(plan)
-        if plan.is_empty:
-            return SentStep(plan, None)
         begin = time.perf_counter()  # on a CPU a step is computed when `execute` returns
         step = self._encoder.encode(plan)
-        handle = self._worker.execute(step)
-        if not step.masked:
-            return SentStep(
-                plan, handle, drafter=self._drafter, observers=self._observers, begin=begin
-            )
-        constrained = (item for item in plan.scheduled if item.request.matcher is not None)
-        waiting = [item for item in constrained if item.samples]
-        counts = [1 + len(item.drafts) for item in waiting]
-        seats = np.repeat(self._encoder.seats_of([item.request for item in waiting]), counts)
-        bits = np.zeros((len(seats), self._mask_bytes), dtype=np.uint8)
-        masks = StepMasks(step.step, seats, bits)
-        return SentStep(plan, handle, waiting, masks, self._drafter, self._observers, begin)
+        if self._on_plan is not None:
+            self._on_plan(plan)
+        sent = SentStep(plan, self._isolation, self._drafter, self._observers, begin)
+        if plan.is_empty:
+            return sent
+        sent.handle = self._worker.execute(step)
+        if step.masked:
+            constrained = (item for item in plan.scheduled if item.request.matcher is not None)
+            sent.waiting = [item for item in constrained if item.samples]
+            counts = [1 + len(item.drafts) for item in sent.waiting]
+            seats = np.repeat(self._encoder.seats_of([one.request for one in sent.waiting]), counts)
+            bits = np.zeros((len(seats), self._mask_bytes), dtype=np.uint8)
+            sent.masks = StepMasks(step.step, seats, bits)
+        return sent
 
 
 class SentStep:
-    """See `yaie.core.contracts.PendingStep`."""
+    """See `yaie.core.contracts.PendingStep`.
+
+    handle: None for a plan of nothing. waiting: those that sample under a grammar, in the order of
+    `masks`, whose rows are still to be filled in.
+    """
 
     def __init__(
         self,
         plan: StepPlan,
-        handle: StepHandle | None,
-        waiting: list[ScheduledRequest] | None = None,
-        masks: StepMasks | None = None,
-        drafter: Drafter | None = None,
-        observers: Sequence[StepObserver] = (),
-        begin: float = 0.0,
+        isolation: Isolation,
+        drafter: Drafter | None,
+        observers: Sequence[StepObserver],
+        begin: float,
     ) -> None:
-        """handle: None for a plan of nothing. waiting: those that sample under a grammar, in the order
-        of `masks`, whose rows are still to be filled in. drafter, observers: are told what came of the
-        plan, and how long it took since `begin`, of `time.perf_counter`."""
+        """drafter, observers: are told what came of the plan, and how long it took since `begin`, of
+        `time.perf_counter`."""
+        self.handle: StepHandle | None = None
+        self.waiting: list[ScheduledRequest] = []
+        self.masks: StepMasks | None = None
         self._plan = plan
-        self._handle = handle
-        self._waiting = waiting or []
-        self._masks = masks
+        self._isolation = isolation
         self._drafter = drafter
         self._observers = observers
         self._begin = begin
@@ -112,35 +109,32 @@ class SentStep:
     def send_masks(self) -> None:
         """Let the step sample. All tokens of its constrained requests are known by now. Twice is
         harmless."""
-        if self._masks is None or self._handle is None:
+        if self.masks is None or self.handle is None:
             return
-        masks, self._masks = self._masks, None
+        masks, self.masks = self.masks, None
         row = 0
-        for item in self._waiting:
-            rows = masks.bits[row : row + 1 + len(item.drafts)]
+        for item in self.waiting:
+            request, rows = item.request, masks.bits[row : row + 1 + len(item.drafts)]
             row += len(rows)
-            if item.request.is_finished:
+            if request.is_finished:
                 rows[:] = 0xFF  # its draw goes nowhere
-            else:
-                item.request.matcher.fill_ahead(rows, item.drafts)
-        self._handle.mask(masks)
+            elif not self._isolation.call(
+                request, False, _fill, item, rows, kind=FailureKind.CONSTRAINT
+            ):
+                rows[:] = 0  # nothing is drawn for it
+        self.handle.mask(masks)
 
     def result(self) -> StepOutcome:
         """See the contract. Raises StepFaultError."""
-        if self._handle is None:
+        if self.handle is None:
             return StepOutcome()
         self.send_masks()
-        result = self._handle.result()
+        result = self.handle.result()
         if result.fault is not None:
             raise StepFaultError(result.fault)
-        for row, entries in result.prompt_logprobs.items():
-            _note_prompt(self._plan.scheduled[row], entries)
-        for row, states in result.pooled.items():
-            _note_pooled(self._plan.scheduled[row], states)
-        for row, entries in result.logprobs.items():
-            request = self._plan.scheduled[row].request
-            if not request.is_finished:
-                request.logprobs += entries
+        self._note(result.prompt_logprobs, _note_prompt)
+        self._note(result.pooled, _note_pooled)
+        self._note(result.logprobs, _note_logprobs)
         outcome = StepOutcome(result.token_ids, self._failed(result))
         seconds = time.perf_counter() - self._begin
         for observer in self._observers:
@@ -150,14 +144,23 @@ class SentStep:
             self._drafter.made_ahead(self._plan, outcome, result.drafts, result.draft_seconds)
         return outcome
 
+    def _note(self, told: Mapping[int, T], note: Callable[[ScheduledRequest, T], None]) -> None:
+        """Have what a result tells by rows noted on their requests."""
+        for row, own in told.items():
+            item = self._plan.scheduled[row]
+            self._isolation.call(item.request, None, note, item, own)
+
     def _failed(self, result: StepResult) -> list[Request]:
         """The live requests that this step went wrong for, told why."""
         failed = []
-        for row in sorted({*result.corrupted, *result.out_of_memory}):
+        alone = self._isolation.rows(self._plan.scheduled)
+        for row in sorted({*alone, *result.corrupted, *result.out_of_memory}):
             request = self._plan.scheduled[row].request
             if request.is_finished:
                 continue
-            if row in result.out_of_memory:
+            if row in alone:
+                self._isolation.note(request)
+            elif row in result.out_of_memory:
                 request.error, request.failure = NO_MEMORY, FailureKind.MEMORY
             else:
                 reason = request.matcher.error if request.matcher is not None else None
@@ -167,7 +170,19 @@ class SentStep:
         return failed
 
 
-def _note_prompt(item: ScheduledRequest, entries: list) -> None:
+def _fill(item: ScheduledRequest, rows: NDArray[np.uint8]) -> bool:
+    """Set what may be drawn, and behind each draft."""
+    item.request.matcher.fill_ahead(rows, item.drafts)
+    return True
+
+
+def _note_logprobs(item: ScheduledRequest, entries: list[TokenLogprob]) -> None:
+    """Append those of the tokens that a step drew."""
+    if not item.request.is_finished:
+        item.request.logprobs += entries
+
+
+def _note_prompt(item: ScheduledRequest, entries: list[TokenLogprob]) -> None:
     """Append what a step told of a prompt; recomputed positions tell nothing new.
 
     Raises RuntimeError if the request was started from a cached prefix, whose states are not at hand.

@@ -24,6 +24,7 @@ class LateStopChecker:
 
     def __init__(self, stops: Sequence[str], min_tokens: int) -> None:
         self._stops = stops
+        self._longest = max(map(len, stops))
         self._num_exempt = min_tokens
         self._held = ""
 
@@ -37,7 +38,7 @@ class LateStopChecker:
             start, stop = found
             shown, self._held = self._held[:start], ""
             return shown, stop
-        border = len(self._held) - self._num_undecided()
+        border = self._border()
         shown, self._held = self._held[:border], self._held[border:]
         return shown, None
 
@@ -56,14 +57,16 @@ class LateStopChecker:
                 ends.append((start + len(stop), start, stop))
         return min(ends)[1:] if ends else None
 
-    def _num_undecided(self) -> int:
-        """Characters at the end that may be the start of a stop string."""
-        return max(
-            (
-                length
-                for stop in self._stops
-                for length in range(1, min(len(stop), len(self._held) + 1))
-                if self._held.endswith(stop[:length])
-            ),
-            default=0,
-        )
+    def _border(self) -> int:
+        """Where the text begins that may be the start of a stop string.
+
+        What is held back begins at such a place, so the search goes on from there. A place that will not
+        do is shown, and looked at no more: on average a token costs as many looks as it has characters,
+        and one.
+        """
+        held = self._held
+        for start in range(max(0, len(held) - self._longest + 1), len(held)):
+            tail = held[start:]
+            if any(len(tail) < len(stop) and stop.startswith(tail) for stop in self._stops):
+                return start
+        return len(held)

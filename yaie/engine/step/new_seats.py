@@ -48,7 +48,11 @@ def new_seats(
         bias_values=_floats([bias for _, _, bias in biases]),
         constrained=np.array([request.matcher is not None for request in requests], np.bool_),
         min_tokens=_longs(
-            [one.min_tokens if own else 0 for one, own in zip(params, held, strict=True)]
+            # There are no more than `max_tokens`, whatever was asked for.
+            [
+                min(request.params.min_tokens, request.max_tokens) if own else 0
+                for request, own in zip(requests, held, strict=True)
+            ]
         ),
         held=_pairs(held),
         logprob_tokens=_pairs([one.logprob_token_ids for one in params]),

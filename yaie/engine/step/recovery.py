@@ -1,6 +1,7 @@
 """Keeps an engine alive that runs a learner's parts: what they raise ends requests, not the engine.
 
-It stands around a machine, and only where a learner's part runs in it. When a part fails,
+It stands around a machine, and only where a learner's part runs in it. What concerns one request alone
+ends that one (`isolation.py`). When a part fails in what all share,
 
     requests that had started    end with FinishReason.ERROR and lab, file and line in `error`
     the machine                  is thrown away: after an exception in the middle of a step its tables
@@ -38,23 +39,14 @@ from yaie.core.errors import (
 from yaie.core.output import RequestOutput
 from yaie.core.request import FailureKind, FinishReason, Request, RequestStatus
 from yaie.engine.step.assembly import Machine
-from yaie.engine.step.executor import StepFaultError
+from yaie.engine.step.explaining import explained
 from yaie.engine.step.pacer import StepPacer
-from yaie.parts import Part, Parts
+from yaie.parts import Parts
 from yaie.worker.build import Sizes
-from yaie.worker.faults import fault_of
 
 logger = logging.getLogger(__name__)
 
-NOT_IN_A_STEP = frozenset({"api_server"})
-"""Labs whose part does not belong to the machine."""
-
 T = TypeVar("T")
-
-
-def parts_in_steps(parts: Parts) -> list[Part]:
-    """The learner's parts that the machine runs."""
-    return [part for part in parts.table() if part.is_yours and part.lab not in NOT_IN_A_STEP]
 
 
 class RecoveringMachine:
@@ -178,7 +170,7 @@ class RecoveringMachine:
         except allowed:
             raise
         except BaseException as error:  # a learner's part may even raise SystemExit
-            failure = self.explain(error)
+            failure = explained(error, self._parts)
             logger.error("%s", failure, exc_info=True)
         # Only here are the error's frames gone, and with them the last references to the old pool.
         self._recover(failure, must_end)
@@ -194,15 +186,6 @@ class RecoveringMachine:
             if output.finish_reason is not None:
                 self._live.pop(output.request_id, None)
         return outputs
-
-    def explain(self, error: BaseException) -> str:
-        """Which of the learner's parts failed, why and in which line; with no line in one, which ran."""
-        is_told = isinstance(error, StepFaultError)
-        fault = error.fault if is_told else fault_of(error, self._parts)  # type: ignore[attr-defined]
-        if fault.lab:
-            return f"your part {fault.lab} failed: {fault.message} ({fault.where})"
-        names = ", ".join(part.lab for part in parts_in_steps(self._parts))
-        return f"the engine failed on your {names}: {fault.message} ({fault.where})"
 
     # --- after a failure ---
 
@@ -255,7 +238,7 @@ class RecoveringMachine:
         except ConfigError:
             raise
         except (Exception, SystemExit) as error:
-            raise PartError(self.explain(error)) from error
+            raise PartError(explained(error, self._parts)) from error
 
 
 def _has_started(request: Request) -> bool:

@@ -1,7 +1,7 @@
 """Who watches an engine, on the engine's thread: starts and stops the recorder, and sends records on."""
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from yaie.core.output import RequestOutput
 from yaie.core.request import Request
@@ -28,10 +28,10 @@ class Publisher:
         if self.is_on:
             self.idle()
         else:
-            self._recorder.start(alive)
             self.is_on = True
+            self._noted(self._recorder.start, alive)
         self._numbers.add(number)
-        self._send(self._recorder.lines(), number)
+        self._send(self._noted(self._recorder.lines), number)
 
     def unwatch(self, number: int) -> None:
         """That one has left."""
@@ -42,15 +42,24 @@ class Publisher:
 
     def arrived(self, requests: Iterable[Request]) -> None:
         """These were queued."""
-        self._recorder.arrived(requests)
+        self._noted(self._recorder.arrived, requests)
 
     def stepped(self, outputs: list[RequestOutput]) -> None:
         """A step has ended."""
-        self._publish(self._recorder.stepped(outputs))
+        self._publish(self._noted(self._recorder.stepped, outputs))
 
     def idle(self) -> None:
         """No step follows for now: nothing is kept back."""
         self._publish(self._recorder.flush())
+
+    def _noted(self, note: Callable[..., list[bytes] | None], *args: Any) -> list[bytes]:
+        """What `note` has to tell. Should it fail, those who watch get a snapshot with the next record:
+        nobody's answer may end because somebody watches."""
+        try:
+            return note(*args) or []
+        except Exception:  # noqa: BLE001
+            self._recorder.missed()
+            return []
 
     def _publish(self, lines: list[bytes]) -> None:
         if lines:

@@ -39,6 +39,8 @@ class Recorder:
         self._engine = engine
         self._step_mode = step_mode
         self._is_on = False
+        self._is_stale = False  # what was told has gaps, and must be told anew
+        self._calls: TreeCalls | None = None
         self._began = time.monotonic()
 
     # --- for the engine's thread ---
@@ -50,7 +52,7 @@ class Recorder:
 
     def start(self, alive: Iterable[Request]) -> None:
         """Begin. alive: the requests that are not over, in the order in which they came."""
-        self._is_on = True
+        self._is_on, self._is_stale = True, False
         self._alive = {request.request_id: request for request in alive}
         self._tables: dict[str, list[int]] = {}
         self._seen: dict[str, int] = {}
@@ -73,10 +75,10 @@ class Recorder:
 
     def arrived(self, requests: Iterable[Request]) -> None:
         """These were queued."""
-        for request in requests:
-            self._alive[request.request_id] = request
-            self._texts[request.request_id] = ""
-            self._merged.new.append(told(request, self._engine))
+        new = {request.request_id: request for request in requests}
+        self._alive |= new
+        self._texts |= dict.fromkeys(new, "")
+        self._merged.new += [told(request, self._engine) for request in new.values()]
 
     def stepped(self, outputs: list[RequestOutput]) -> list[bytes]:
         """A step yielded these; returns the records that are due."""
@@ -85,31 +87,37 @@ class Recorder:
         self._step_began = now
         for output in outputs:
             if output.request_id in self._texts:
-                text = self._texts[output.request_id] + output.text
+                text = self._texts[output.request_id] + output.text[-TEXT:]
                 self._texts[output.request_id] = text[-TEXT:]
         self._noting += time.perf_counter() - now
         if now < self._due and self._engine.has_work and not self._step_mode:
             return []
         return self.flush()
 
+    def missed(self) -> None:
+        """Something could not be noted: the next record begins anew, with a snapshot."""
+        logger.warning("a step could not be recorded", exc_info=True)
+        self._is_stale = True
+
     def flush(self) -> list[bytes]:
         """The record of what is pending, if anything is."""
-        if self._merged.is_empty and not self._ended():
+        if self._merged.is_empty and not self._is_stale and not self._ended():
             return []
         begin = time.perf_counter()
         lines: list[bytes] = []
         try:
-            if self._engine.machine_parts.blocks is self._blocks:
+            if not self._is_stale and self._engine.machine_parts.blocks is self._blocks:
                 lines = [line_of(self._record())]
-            else:  # a part failed, and all began anew
+            else:  # a part failed, and all began anew; or records are missing
                 self._hush()
                 self._forget(self._ended())
                 self._merged = Merged()
                 self._listen()
                 lines = self.lines()
+                self._is_stale = False
         except Exception:  # a learner's part may raise where the engine would not have called it
             logger.warning("a step could not be recorded", exc_info=True)
-            self._merged = Merged()
+            self._merged, self._is_stale = Merged(), True
         spent = time.perf_counter() - begin
         self.seconds += spent
         # Noting goes on at every step, whether or not a record is due: what is left is the record's.
@@ -124,7 +132,10 @@ class Recorder:
         begin = time.perf_counter()
         if self._merged.is_idle:
             self._step_began = begin
-        self._merged.planned(plan)
+        try:
+            self._merged.planned(plan)
+        except Exception:  # noqa: BLE001, the step goes on
+            self.missed()
         if plan.preempted:
             self._due = 0.0  # a request that came back within the same record would seem untouched
         self._noting += time.perf_counter() - begin
@@ -133,7 +144,7 @@ class Recorder:
         parts = self._engine.machine_parts
         self._tree, self._blocks, self._scheduler = parts.tree, parts.blocks, parts.scheduler
         self._cache = parts.cache
-        self._calls: TreeCalls | None = None
+        self._calls = None
         if self._tree is not None:
             try:
                 self._calls = TreeCalls(self._tree)

@@ -1,6 +1,7 @@
 """Pieces of records that depend on an engine or a request alone."""
 
 import json
+import logging
 from typing import TYPE_CHECKING
 
 from yaie.core.records import VERSION, Record
@@ -8,6 +9,8 @@ from yaie.core.request import Request
 
 if TYPE_CHECKING:
     from yaie.engine.llm_engine import LLMEngine
+
+logger = logging.getLogger(__name__)
 
 WORDS = 60
 """Characters of a prompt that a record shows."""
@@ -43,8 +46,12 @@ def header(engine: "LLMEngine", step_mode: bool) -> Record:
 
 def told(request: Request, engine: "LLMEngine") -> Record:
     """A request as it came, and how its prompt ends: what is asked stands there."""
-    prompt = request.token_ids[: request.num_prompt_tokens]
-    words = engine.tokenizer.decode(prompt[-4 * WORDS :])
+    first = max(0, request.num_prompt_tokens - 4 * WORDS)
+    try:
+        words = engine.tokenizer.decode(request.token_ids[first : request.num_prompt_tokens])
+    except BaseException:
+        logger.warning("the prompt of %s cannot be shown", request.request_id, exc_info=True)
+        words = ""
     return {
         "id": request.request_id,
         "prompt_tokens": request.num_prompt_tokens,

@@ -17,12 +17,11 @@ from yaie.core.fields import (
     Never,
     Nothing,
     Number,
-    Stop,
+    StopList,
     Text,
     or_say,
     ranged,
 )
-from yaie.core.params import MAX_STOPS
 from yaie.server.unions import Body, choice, kind_of, tag, text_or_list
 
 # --- what was said ---
@@ -271,7 +270,7 @@ class MessagesRequest(TokenCountRequest):
     """The body of `POST /v1/messages`."""
 
     max_tokens: Annotated[Integer, Field(ge=1, description="May be more than the context leaves.")]
-    stop_sequences: Annotated[list[Stop], Field(max_length=MAX_STOPS)] | None = None
+    stop_sequences: StopList | None = None
     temperature: Number | None = ranged("temperature")
     top_p: Number | None = ranged("top_p")
     top_k: Integer | None = ranged("top_k", "0 or -1 is off.")
