@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Final
 
 from yaie.core.errors import InvalidRequestError
 from yaie.engine.intake.circular import pointed_at
-from yaie.engine.intake.grammars import MOST_CHARS
+from yaie.engine.intake.schema_limits import MOST_CHARS, MOST_CONSTANT, is_long_constant
 from yaie.server.tools.formats import NAME, HermesFormat, Json, json_rule
 from yaie.server.tools.json_scanner import Malformed
 from yaie.server.tools.parser import CallParser, Reading
@@ -219,6 +219,12 @@ class _Values:
             inner, steps = found if isinstance(found, dict) else {}, steps - 1
         choices = [inner["const"]] if "const" in inner else inner.get("enum")
         if isinstance(choices, list):
+            if any(map(is_long_constant, choices)):
+                raise InvalidRequestError(
+                    f"tools: a constant has more than {MOST_CONSTANT} characters. Let the arguments "
+                    "refer to it by something shorter.",
+                    param="tools",
+                )
             texts = [it if isinstance(it, str) else json.dumps(it) for it in choices]
             return f"{rule}: ({' | '.join(map(json.dumps, texts))}) {json.dumps(chr(10) + END)}"
         kinds = self._kinds.of(inner)
