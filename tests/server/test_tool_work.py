@@ -1,13 +1,18 @@
 """What a client's schema and a model's text cost to read is linear in their length: work is counted."""
 
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from tests.server.test_tool_parsers import joined, read
 from yaie.core.errors import InvalidRequestError
+from yaie.core.params import Constraint
 from yaie.engine.intake.circular import circular_ref, pointed_at
+from yaie.engine.intake.schema_limits import MOST_CHARS
+from yaie.server.messages.blocks import OpenToolUse
+from yaie.server.service import MOST_TOOLS_CHARS, Service
 from yaie.server.tools import parser as parser_module
 from yaie.server.tools import xml_values
 from yaie.server.tools.formats import HermesFormat, HermesParser, Llama3Parser
@@ -201,6 +206,39 @@ def test_references_are_percent_decoded_and_anchors_lead_nowhere() -> None:
     assert pointed_at(root, "#/$defs/c~1d") == {"type": "null"}
     assert pointed_at(root, "#anchor") is None
     assert pointed_at(root, "#") is root
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["1e999", "-1e999", "9" * 5000, '"\\ud800"', "[" * 300 + "]" * 300],
+    ids=["too large", "too small", "5,000 digits", "half a pair", "300 brackets"],
+)
+def test_an_input_that_cannot_be_written_again_comes_as_a_text(value: str) -> None:
+    """`/v1/messages` gives tools objects: what a model wrote there was a fault of the server."""
+    text = f'{{"a": {value}}}'
+    block = OpenToolUse(0, "id", "f")
+    list(block.more(text))
+    given = block.block()["input"]
+    assert given == {"arguments": text}
+    json.dumps(given, allow_nan=False, ensure_ascii=False).encode()
+
+
+def test_an_input_that_was_cut_off_is_what_is_complete_of_it() -> None:
+    block = OpenToolUse(0, "id", "f")
+    list(block.more('{"a": 1, "b": [2, '))
+    assert block.block()["input"] == {"a": 1, "b": [2]}
+
+
+def test_schemas_of_megabytes_are_not_even_read_again() -> None:
+    def reads() -> None:
+        raise AssertionError("it was read")
+
+    service: Any = SimpleNamespace(_known_format=reads, reasoning=SimpleNamespace(before=reads))
+    with pytest.raises(InvalidRequestError, match="524289 characters and may have 524288") as error:
+        Service._grammar(service, Constraint("tools", " " * (MOST_TOOLS_CHARS + 1)), [5])
+    assert error.value.param == "tools"
+    long = Constraint("json_schema", " " * (MOST_CHARS + 1))
+    assert Service._grammar(service, long, [5]) is long
 
 
 def test_json_grammars_of_other_forms_grow_with_their_schemas_alone() -> None:
