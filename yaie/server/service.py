@@ -11,11 +11,16 @@ from yaie.core.errors import InvalidRequestError
 from yaie.core.params import Constraint, PromptOptions, SamplingParams
 from yaie.engine.background.async_engine import AsyncEngine, Prompt
 from yaie.engine.background.request_stream import RequestStream
+from yaie.engine.intake.schema_limits import MOST_CHARS
 from yaie.server.extras import extend
 from yaie.server.extras.direct import Direct
 from yaie.server.extras.reasoning import ReasoningFormat, choose_reasoning
 from yaie.server.pieces import current
 from yaie.server.tools import ToolFormat, choose_format, with_names_of_tools
+
+MOST_TOOLS_CHARS = 1 << 19
+"""Of the schemas of all functions that a grammar is made of, on the event loop; what is left without
+descriptions and the like may have a quarter of them."""
 
 
 class Service:
@@ -106,7 +111,15 @@ class Service:
 
     def _grammar(self, wanted: Constraint, prompt: Prompt) -> Constraint:
         """A constraint in the engine's words: calls in the model's form, reasoning before the answer."""
+        if wanted.kind == "json_schema" and len(wanted.text) > MOST_CHARS:
+            return wanted  # which the engine refuses
         if wanted.kind == "tools":
+            if len(wanted.text) > MOST_TOOLS_CHARS:
+                raise InvalidRequestError(
+                    f"tools: the schemas that calls must follow have {len(wanted.text)} characters and "
+                    f"may have {MOST_TOOLS_CHARS} at most. Send fewer tools, or leave out strict.",
+                    param="tools",
+                )
             grammar = self._known_format().grammar(json.loads(wanted.text))
             wanted = Constraint("lark", grammar)
         if self.reasoning is None or isinstance(prompt, str):

@@ -1,12 +1,15 @@
 """Finds `$ref`s that go round in a circle. No value fits such a schema, and what the compiler or the
 matcher says of it tells a person nothing."""
 
+import re
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import unquote
 
 _CHOICES = ("anyOf", "oneOf")
 """Keywords that leave a way out of a circle, if they have another alternative."""
+_INDEX = re.compile(r"[0-9]{1,9}")
+"""Of an element of a list. Python refuses to make a number of more than 4,300 digits."""
 
 
 def circular_ref(schema: Any) -> str | None:
@@ -45,7 +48,7 @@ def _objects(schema: Any) -> Iterator[dict[str, Any]]:
 def _same_value(schema: Any, one: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str | None]]:
     """The schemas that the value of `one` must fit too, each with the `$ref` that leads there."""
     ref = one.get("$ref")
-    if isinstance(ref, str) and isinstance(target := _at(schema, ref), dict):
+    if isinstance(target := pointed_at(schema, ref), dict):
         yield target, ref
     for keyword in ("allOf", *_CHOICES):
         several = one.get(keyword)
@@ -53,16 +56,16 @@ def _same_value(schema: Any, one: dict[str, Any]) -> Iterator[tuple[dict[str, An
             yield from ((each, None) for each in several if isinstance(each, dict))
 
 
-def _at(schema: Any, ref: str) -> Any:
-    """What a pointer into this schema names; None if it names nothing here."""
-    if not ref.startswith("#"):
+def pointed_at(schema: Any, ref: Any) -> Any:
+    """What a pointer into this schema (RFC 6901, `#/$defs/name`) names; None if that is nothing."""
+    if not isinstance(ref, str) or not (ref == "#" or ref.startswith("#/")):
         return None
     place = schema
     for step in unquote(ref[1:]).split("/")[1:]:
         step = step.replace("~1", "/").replace("~0", "~")
         if isinstance(place, dict):
             place = place.get(step)
-        elif isinstance(place, list) and step.isdigit() and int(step) < len(place):
+        elif isinstance(place, list) and _INDEX.fullmatch(step) and int(step) < len(place):
             place = place[int(step)]
         else:
             return None

@@ -8,12 +8,9 @@ request is admitted and off the engine's thread; each request then follows a cop
 import contextlib
 import json
 import random
-import re
 import time
 from collections.abc import Sequence
-from decimal import Decimal, InvalidOperation
-from functools import cached_property, lru_cache
-from math import lcm
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -22,18 +19,28 @@ from yaie.core.errors import InvalidRequestError
 from yaie.core.params import Constraint
 from yaie.core.request import Request
 from yaie.engine.intake.circular import circular_ref
-from yaie.engine.intake.matchers import Bits, Compiled, Follower, Matcher
+from yaie.engine.intake.kept_grammars import KeptGrammars
+from yaie.engine.intake.matchers import (
+    Bits,
+    Compiled,
+    Follower,
+    ForcedRun,
+    Matcher,
+    mask_seconds,
+)
 from yaie.engine.intake.own_grammars import OwnGrammars
+from yaie.engine.intake.schema_limits import (
+    NAMES,
+    PARAM,
+    check_shape,
+    check_size,
+    name_of,
+    schemas_in,
+)
 from yaie.models.tokenizer import Tokenizer
 from yaie.parts import Parts
 
-PARAM = "response_format"
-MOST_CHARS = 1 << 17
-"""Of a schema or grammar. Compiling takes up to about half a second at this size."""
-MOST_COMPILED = 64
 MOST_REASON = 240
-MOST_MULTIPLE = 10_000
-"""A number's remainder is tracked by as many states; at a million they take minutes and gigabytes."""
 MOST_LEXER_STATES = 50_000  # 1 to 2 kB each
 WALK_STEPS = 128
 WALK_SECONDS = 0.3
@@ -42,9 +49,6 @@ WALK_SECONDS = 0.3
 # Without a bound, a small model may put nothing but blanks between two tokens until it is cut off.
 WHITESPACE = r"( {0,2}|\r?\n[ \t]{0,64})"
 
-_ASCII_ESCAPE = re.compile(r"\\u00([0-7][0-9a-fA-F])")
-_MULTIPLE = re.compile(r'"multipleOf"\s*:\s*([^\s,}\]]+)')
-
 
 class LibraryGrammar:
     """What llguidance has compiled. See `matchers.Compiled`."""
@@ -52,35 +56,55 @@ class LibraryGrammar:
     def __init__(self, matcher: Any) -> None:
         """matcher: an LLMatcher at its start."""
         self._matcher = matcher
+        self.is_spent = False
 
     def follower(self) -> Follower:
         return LibraryFollower(self._matcher.deep_copy())
 
 
 class LibraryFollower:
-    """An LLMatcher that one output is followed with. See `matchers.Follower`."""
+    """An LLMatcher that one output is followed with. See `matchers.Follower`.
+
+    Within a run of certain text it is not asked: it would cut all of the run into tokens each time.
+    """
 
     def __init__(self, matcher: Any) -> None:
         self._matcher = matcher
+        self._width = 0  # of a mask, in bytes
+        self._run = ForcedRun(lambda most: list(matcher.compute_ff_tokens()), 1)
+
+    def begin(self, deadline: float) -> None:
+        """It has limits of its own, which end a mask after some 20 ms."""
+
+    def spend(self) -> None:
+        """Nothing else could follow them."""
 
     def accept(self, token: int) -> bool:
-        return bool(self._matcher.consume_token(token))
+        if not self._matcher.consume_token(token):
+            return False
+        self._run.accepted(token)
+        return True
 
     def mask(self) -> tuple[Bits, str | None]:
+        if self._width and (known := self._run.known) is not None:
+            bits = np.zeros(self._width, np.uint8)
+            bits[known // 8] = 1 << known % 8
+            return bits, None
         bits = np.frombuffer(self._matcher.compute_bitmask(), np.uint8)
         if self._matcher.is_error():
             return bits, self.why_refused()
         if self._matcher.is_stopped() and not self._matcher.is_accepting():
             return bits, "it leaves no token to go on with"
+        self._width = len(bits)
         return bits, None
 
     def rollback(self, count: int) -> None:
         if count:
             self._matcher.rollback(count)
+            self._run.rolled_back(count)
 
     def forced(self, most: int) -> list[int]:
-        tokens: list[int] = self._matcher.compute_ff_tokens()
-        return tokens[:most]
+        return self._run.next(most)
 
     def why_refused(self) -> str:
         return _reason(self._matcher)
@@ -107,7 +131,7 @@ class Grammars:
         self._own: OwnGrammars | None = None
         if not library_only:
             self._own = OwnGrammars(parts, tokenizer, vocab_size, self._eos_token_ids)
-        self._compiled = lru_cache(MOST_COMPILED)(self._compile)
+        self._kept = KeptGrammars(self._compile)
 
     def prepare(self) -> None:
         """Read the vocabulary now. Else the first constraint does, and holds up whoever else generates.
@@ -122,13 +146,15 @@ class Grammars:
     def check(self, constraint: Constraint) -> None:
         """Compile it, or know that it was. Raises InvalidRequestError if that cannot be done, and
         PartError if a learner's part fails on it."""
-        self._compiled(constraint)
+        self._kept.get(constraint)
 
     def matcher(self, request: Request) -> Matcher:
         """A matcher for a request with a constraint. Raises as `check` does."""
         assert request.params.constraint is not None
-        compiled = self._compiled(request.params.constraint)
-        return Matcher(compiled.follower(), request, self._eos_token_ids, self._masks_ahead)
+        compiled = self._kept.get(request.params.constraint)
+        seconds = mask_seconds(self._vocab_size)
+        ends = self._eos_token_ids
+        return Matcher(compiled.follower(), request, ends, self._masks_ahead, seconds)
 
     @cached_property
     def _vocabulary(self) -> Any:
@@ -153,10 +179,10 @@ class Grammars:
                 param=PARAM,
             ) from error
 
-    def _compile(self, constraint: Constraint) -> Compiled:
-        _check_size(constraint)
+    def _compile(self, constraint: Constraint, by_library: bool) -> Compiled:
+        check_size(constraint)
         grammar = _grammar(constraint)
-        own = self._own.compiled(constraint) if self._own else None
+        own = self._own.compiled(constraint) if self._own and not by_library else None
         return own or LibraryGrammar(self._by_library(constraint, grammar))
 
     def _by_library(self, constraint: Constraint, grammar: str) -> Any:
@@ -169,11 +195,11 @@ class Grammars:
             matcher.compute_bitmask()  # some of what it cannot do shows only now
         if matcher.is_error():
             raise InvalidRequestError(
-                f"{_NAMES[constraint.kind]} cannot be compiled: {_reason(matcher)}", param=PARAM
+                f"{name_of(constraint)} cannot be compiled: {_reason(matcher)}", param=PARAM
             )
         if (reason := _walk(matcher, self._eos_token_ids)) is not None:
             what = reason if reason == IN_A_CIRCLE else f"{TOO_LARGE} ({reason})"
-            raise InvalidRequestError(f"{_NAMES[constraint.kind]} {what}", param=PARAM)
+            raise InvalidRequestError(f"{name_of(constraint)} {what}", param=PARAM)
         return matcher
 
 
@@ -206,7 +232,6 @@ TOO_LARGE = (
     "needs too many states to be followed token by token. Make its patterns simpler: fewer and shorter "
     "repetitions, above all behind .*"
 )
-_NAMES = {"json_object": "the grammar", "json_schema": "the schema", "lark": "the grammar"}
 
 
 def _grammar(constraint: Constraint) -> str:
@@ -214,8 +239,10 @@ def _grammar(constraint: Constraint) -> str:
     import llguidance
 
     if constraint.kind == "lark":
+        for schema in schemas_in(constraint.text):
+            check_shape(schema)
         return llguidance.LLMatcher.grammar_from_lark(constraint.text)
-    if constraint.kind not in _NAMES:
+    if constraint.kind not in NAMES:
         raise InvalidRequestError(
             f"the engine does not know constraints of kind {constraint.kind!r}", param="tool_choice"
         )
@@ -236,41 +263,15 @@ def _grammar(constraint: Constraint) -> str:
             "nothing about the value. Let a property or an item stand in between",
             param=PARAM,
         )
-    return llguidance.LLMatcher.grammar_from_json_schema(
-        schema, defaults={"whitespace_pattern": WHITESPACE}
-    )
-
-
-def _check_size(constraint: Constraint) -> None:
-    """Raise InvalidRequestError for what llguidance would work on for minutes: it has limits of its
-    own for all but these two."""
-    if len(constraint.text) > MOST_CHARS:
-        raise InvalidRequestError(
-            f"{_NAMES.get(constraint.kind, 'the grammar')} has {len(constraint.text)} characters and "
-            f"may have {MOST_CHARS} at most",
-            param=PARAM,
-        )
-    text = _ASCII_ESCAPE.sub(lambda escape: chr(int(escape[1], 16)), constraint.text)
-    # Several in one `allOf` make one automaton of their least common multiple.
-    multiple = lcm(*(_digits(number) for number in _MULTIPLE.findall(text)))
-    if multiple > MOST_MULTIPLE:
-        raise InvalidRequestError(
-            "the schema's multipleOf is too large to be enforced token by token (the least common "
-            f"multiple of all of them, decimal point left out, may be {MOST_MULTIPLE} at most)",
-            param=PARAM,
-        )
-
-
-def _digits(number: str) -> int:
-    """0.25 -> 25, 1e3 -> 1000. What is no number is left to the compiler."""
+    check_shape(parsed)
     try:
-        _, digits, exponent = Decimal(number).as_tuple()
-    except InvalidOperation:
-        return 1
-    if not isinstance(exponent, int) or exponent > 9:
-        return MOST_MULTIPLE + 1
-    value = int("".join(map(str, digits))) * 10 ** max(0, exponent)
-    return value or 1
+        return llguidance.LLMatcher.grammar_from_json_schema(
+            schema, defaults={"whitespace_pattern": WHITESPACE}
+        )
+    except ValueError as error:  # Python's parser takes 1e999, and half a surrogate pair
+        raise InvalidRequestError(
+            f"the schema is not valid JSON: {_capped(str(error))}", param=PARAM
+        ) from error
 
 
 def _reason(matcher: Any) -> str:

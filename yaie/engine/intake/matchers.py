@@ -1,6 +1,11 @@
-"""Follows the output of a request through its grammar: what may come next, and what must."""
+"""Follows the output of a request through its grammar: what may come next, and what must.
 
-from collections.abc import Collection, Sequence
+All of it is done on the engine's thread, for one request after the other, so each has a limit on time.
+"""
+
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Protocol
 
 import numpy as np
@@ -11,9 +16,40 @@ from yaie.core.request import Request
 
 Bits = NDArray[np.uint8]
 
+MASK_SECONDS = 0.1
+"""Of processor time, for the mask of one request. Those of llguidance take a millisecond, and its own
+limits end them after twenty; those of lab 21 take up to fifty, by the limits in its contract."""
+MORE_FOR_A_DRAFT = 0.1
+"""Of that time, for the mask behind each draft."""
+MASK_SECONDS_A_TOKEN = 3e-6
+"""More for each token of the vocabulary: a mask of lab 21 looks at all of them once, 0.3 µs each."""
+
+
+def mask_seconds(vocab_size: int) -> float:
+    """The processor time that the mask of one request may take in a step without drafts."""
+    return MASK_SECONDS + MASK_SECONDS_A_TOKEN * vocab_size
+
+
+class OverBudgetError(Exception):
+    """What is done for a mask takes too much. It ends the request that it is done for: see `Matcher`.
+
+    The message goes on from "the output cannot be kept to its grammar:".
+    """
+
 
 class Follower(Protocol):
-    """A place in a compiled grammar, for one output: llguidance's, or lab 21's."""
+    """A place in a compiled grammar, for one output: llguidance's, or lab 21's.
+
+    Whatever it is asked for may raise OverBudgetError.
+    """
+
+    def begin(self, deadline: float) -> None:
+        """What is asked for from now on must be done when `time.thread_time` says so."""
+        ...
+
+    def spend(self) -> None:
+        """It was not done by then. Outputs that begin later should be followed in another way."""
+        ...
 
     def accept(self, token: int) -> bool:
         """Go on behind a token that ends nothing; False if it may not come."""
@@ -41,7 +77,13 @@ class Follower(Protocol):
 
 
 class Compiled(Protocol):
-    """A grammar that any number of outputs may follow."""
+    """A grammar that any number of outputs may follow.
+
+    is_spent: whether it has taken too long, and another one should be made for the outputs to come.
+    """
+
+    @property
+    def is_spent(self) -> bool: ...
 
     def follower(self) -> Follower:
         """A place at its start, for one output."""
@@ -60,8 +102,12 @@ class Matcher:
         request: Request,
         eos_token_ids: Sequence[int],
         masks_ahead: MasksAhead,
+        seconds: float = MASK_SECONDS,
     ) -> None:
-        """follower: at its start, for nobody else. masks_ahead: lab 18's."""
+        """follower: at its start, for nobody else. masks_ahead: lab 18's. seconds: of processor time,
+        that a mask may take."""
+        self._seconds = seconds
+        self._deadline = 0.0
         self._masks_ahead = masks_ahead
         self._follower = follower
         self._request = request
@@ -79,23 +125,48 @@ class Matcher:
         nothing else is. Before `min_tokens` what ends an output is left out, as long as something else
         may come.
         """
-        self._follow()
-        self._fill(bits, self._num_followed, self._has_ended)
+        with self._in_time():
+            self._follow()
+            self._fill(bits, self._num_followed, self._has_ended)
+        if self.error is not None:
+            bits[:] = 0
 
     def fill_ahead(self, rows: Bits, drafts: Sequence[int]) -> None:
         """Set `rows` [len(drafts) + 1, width / 8]: what may come next, and behind each draft.
 
         Behind a draft that may not come itself all bits are set: nothing is drawn there.
         """
-        self._follow()
-        self._masks_ahead(_Ahead(self), drafts, rows)
+        with self._in_time(1 + len(drafts) * MORE_FOR_A_DRAFT):
+            self._follow()
+            self._masks_ahead(_Ahead(self), drafts, rows)
+        if self.error is not None:
+            rows[:] = 0
 
     def forced(self, most: int) -> list[int]:
         """At most `most` tokens that come next whatever the model says: drafts that cost no model."""
-        self._follow()
-        if self._has_ended or self.error is not None:
-            return []
-        return self._follower.forced(most)
+        tokens: list[int] = []
+        with self._in_time():
+            self._follow()
+            if not self._has_ended and self.error is None:
+                tokens = self._follower.forced(most)
+        return [] if self.error is not None else tokens
+
+    @contextmanager
+    def _in_time(self, share: float = 1.0) -> Iterator[None]:
+        """What is done within fails the matcher if it takes too long. It is interrupted where that can
+        be done: see `BoundedAutomaton`."""
+        self._deadline = time.thread_time() + share * self._seconds
+        self._follower.begin(self._deadline)
+        try:
+            yield
+            self._look_at_the_clock()
+        except OverBudgetError as error:
+            self._fail(str(error))
+
+    def _look_at_the_clock(self) -> None:
+        if self.error is None and time.thread_time() > self._deadline:
+            self._follower.spend()
+            raise OverBudgetError(TOO_SLOW.format(seconds=self._seconds))
 
     def _fill(self, bits: Bits, num_tokens: int, has_ended: bool) -> None:
         """The bits where the follower stands, behind so many tokens of output."""
@@ -130,10 +201,61 @@ class Matcher:
         mask, reason = self._follower.mask()
         if reason is not None:
             self._fail(reason)
+        self._look_at_the_clock()
         return mask
 
     def _fail(self, reason: str) -> None:
         self.error = f"the output cannot be kept to its grammar: {reason}"
+
+
+TOO_SLOW = (
+    "it took more than {seconds:.2f} s of processor time to find what may come next, for which all "
+    "other requests wait. Make the schema simpler: fewer alternatives, shorter constants"
+)
+
+
+class ForcedRun:
+    """The tokens that are certain, found once: what is certain may be as long as the whole document, and
+    is asked for behind each of its tokens."""
+
+    def __init__(self, find: Callable[[int], list[int]], least: int) -> None:
+        """find: at most so many tokens that must come where the output stands. least: how many it is
+        asked for; fewer are all there are."""
+        self._find = find
+        self._least = least
+        self._tokens: list[int] = []
+        self._passed = 0  # of them, which the output has taken
+        self._is_whole = False
+
+    def accepted(self, token: int) -> None:
+        """The output has gone on."""
+        if self._passed < len(self._tokens) and self._tokens[self._passed] == token:
+            self._passed += 1
+        else:
+            self._forget()
+
+    def rolled_back(self, count: int) -> None:
+        """It has gone back."""
+        if count <= self._passed:
+            self._passed -= count
+        else:
+            self._forget()
+
+    @property
+    def known(self) -> int | None:
+        """The next token, if it is known without a search."""
+        return self._tokens[self._passed] if self._passed < len(self._tokens) else None
+
+    def next(self, most: int) -> list[int]:
+        """At most `most` tokens that must come."""
+        if not self._is_whole and len(self._tokens) - self._passed < most:
+            wanted = max(most, self._least)
+            self._tokens, self._passed = self._find(wanted), 0
+            self._is_whole = len(self._tokens) < wanted
+        return self._tokens[self._passed : self._passed + most]
+
+    def _forget(self) -> None:
+        self._tokens, self._passed, self._is_whole = [], 0, False
 
 
 class _Ahead:

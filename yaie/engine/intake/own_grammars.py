@@ -1,6 +1,11 @@
-"""Schemas that lab 21's part follows: those of its subset, with a tokenizer whose tokens are bytes."""
+"""Schemas that lab 21's part follows: those of its subset, within its limits, with a tokenizer whose
+tokens are bytes."""
 
 import json
+import logging
+import math
+import time
+import weakref
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from functools import cached_property
@@ -11,7 +16,15 @@ import numpy as np
 from yaie.core.contracts import constraining
 from yaie.core.errors import PartError, UnsupportedSchemaError
 from yaie.core.params import Constraint
-from yaie.engine.intake.matchers import Bits, Follower
+from yaie.engine.intake.bounded_automaton import BoundedAutomaton
+from yaie.engine.intake.grammar_size import GrammarSize, size_of
+from yaie.engine.intake.matchers import (
+    Bits,
+    Follower,
+    ForcedRun,
+    OverBudgetError,
+    mask_seconds,
+)
 from yaie.models.tokenizer import Tokenizer
 from yaie.parts import Parts
 from yaie.worker.faults import fault_of
@@ -21,8 +34,26 @@ MOST_PREPARED = 32_768
 """Tokens of a vocabulary whose trie is made before a request asks for it: some tenths of a second."""
 MOST_STATES = 8_000
 """Of an automaton that goes on being used; each has a row of a kilobyte. A larger one is begun anew."""
-MOST_MASK_BYTES = 8 << 20
+MOST_MASK_BYTES = 4 << 20
 """Of masks that are kept for one schema."""
+
+# What the part is given, as `yaie.core.contracts.constraining.SchemaGrammar` says.
+MOST_CHARS = 16_384
+"""Of a schema. The grammar has a node for each byte of a constant."""
+MOST_PLACES = 256
+"""That are open at once. A mask takes some 330 steps at the beginning of a constant, and up to 1,000 in
+a string of limited length; each looks at every open place, of which 100,000 take 40 ms in Python."""
+MOST_RUN = 1_024
+"""Bytes in a row that are certain: `forced` steps through all of them, 10 µs each."""
+MOST_PLACES_IN_ALL = 32_768
+"""Of a grammar, each repetition counted: about as many states are made of it if it is walked through,
+and each takes up to two kilobytes."""
+MOST_PLACES_OF_ALL = 1 << 18
+"""Of all grammars that are kept or followed, together: half a gigabyte if they are walked through."""
+RUN_AHEAD = 16
+"""Certain tokens that are asked for at once. They are asked for one by one otherwise, each time anew."""
+
+logger = logging.getLogger(__name__)
 
 
 class OwnGrammars:
@@ -36,6 +67,7 @@ class OwnGrammars:
         self._tokenizer = tokenizer
         self._vocab_size = vocab_size
         self._eos_token_ids = [token for token in eos_token_ids if token < vocab_size]
+        self._alive: weakref.WeakSet[OwnGrammar] = weakref.WeakSet()
 
     @cached_property
     def _trie(self) -> Any:
@@ -58,45 +90,77 @@ class OwnGrammars:
         """
         if (
             constraint.kind != "json_schema"
+            or len(constraint.text) > MOST_CHARS
             or not self._eos_token_ids
             or not self._tokenizer.has_byte_tokens
         ):
             return None
         with blaming(self._parts):
             try:
-                grammar = OwnGrammar(
-                    self._parts, json.loads(constraint.text), self._trie, self._eos_token_ids
-                )
+                found = self._parts[LAB].schema_grammar(json.loads(constraint.text))
+                size = size_of(found)
+                if not self._has_room_for(size):
+                    return None
+                grammar = OwnGrammar(self._parts, found, size, self._trie, self._eos_token_ids)
             except UnsupportedSchemaError:
+                return None
+            except OverBudgetError:
+                logger.warning(
+                    "part %s took more than %.2f s for the first mask of a schema, which llguidance "
+                    "follows instead", LAB, mask_seconds(self._vocab_size),
+                )  # fmt: skip
                 return None
             except RecursionError:
                 if self._parts.is_yours(LAB):  # it may not come to an end on any schema
                     raise
                 return None  # nested too deep
-        return grammar if grammar.can_begin else None
+        if not grammar.can_begin:
+            return None
+        self._alive.add(grammar)
+        return grammar
+
+    def _has_room_for(self, size: GrammarSize) -> bool:
+        """Whether the part follows a grammar of this size, beside those that it follows already."""
+        if size.places > MOST_PLACES or size.run > MOST_RUN or size.states > MOST_PLACES_IN_ALL:
+            return False
+        # Twice: one that is begun anew may still be followed in its older form.
+        return 2 * (sum(it.size.states for it in self._alive) + size.states) <= MOST_PLACES_OF_ALL
 
 
 class OwnGrammar:
     """See `matchers.Compiled`.
 
-    can_begin: whether there is a token that an output may begin with.
+    size: of its grammar. can_begin: whether there is a token that an output may begin with.
     """
 
     def __init__(
-        self, parts: Parts, schema: Any, trie: Any, eos_token_ids: Collection[int]
+        self,
+        parts: Parts,
+        grammar: Any,
+        size: GrammarSize,
+        trie: Any,
+        eos_token_ids: Collection[int],
     ) -> None:
-        """Raises UnsupportedSchemaError, or whatever the part raises."""
+        """grammar: the part's. Raises OverBudgetError if its first mask takes too long, or whatever the
+        part raises."""
         self._parts = parts
+        self.size = size
         self._trie = trie
         self._eos_token_ids = eos_token_ids
         self._width = -(-len(trie.tokens) // 8)
-        self._grammar = parts[LAB].schema_grammar(schema)
+        self._grammar = grammar
         self._begin()
+        self._automaton.deadline = time.thread_time() + mask_seconds(len(trie.tokens))
         self.can_begin = bool(self._masks.mask(self._automaton.start).any())
+        self._automaton.deadline = math.inf
+
+    @property
+    def is_spent(self) -> bool:
+        return self._automaton.is_spent
 
     def _begin(self) -> None:
         part, most = self._parts[LAB], max(64, MOST_MASK_BYTES // self._width)
-        self._automaton: constraining.ByteAutomaton = part.ByteAutomaton(self._grammar)
+        self._automaton = BoundedAutomaton(part.ByteAutomaton(self._grammar))
         self._masks: constraining.TokenMasks = part.TokenMasks(
             self._automaton, self._trie, self._eos_token_ids, most=most
         )
@@ -106,7 +170,8 @@ class OwnGrammar:
         with blaming(self._parts):
             if self._automaton.num_states > MOST_STATES:
                 self._begin()
-            return OwnFollower(self._parts[LAB].Matcher(self._automaton, self._masks), self._width)
+            matcher = self._parts[LAB].Matcher(self._automaton, self._masks)
+            return OwnFollower(self, matcher, self._automaton, self._width)
 
 
 @contextmanager
@@ -115,7 +180,7 @@ def blaming(parts: Parts) -> Iterator[None]:
     try:
         yield
     except (Exception, SystemExit) as error:
-        if not parts.is_yours(LAB):
+        if not parts.is_yours(LAB) or isinstance(error, OverBudgetError):
             raise
         fault = fault_of(error, parts)
         raise PartError(f"your part {LAB} failed: {fault.message} ({fault.where})") from error
@@ -124,17 +189,36 @@ def blaming(parts: Parts) -> Iterator[None]:
 class OwnFollower:
     """See `matchers.Follower`."""
 
-    def __init__(self, matcher: constraining.Matcher, width: int) -> None:
-        """width: of a mask, in bytes."""
+    def __init__(
+        self,
+        grammar: OwnGrammar,
+        matcher: constraining.Matcher,
+        automaton: BoundedAutomaton,
+        width: int,
+    ) -> None:
+        """grammar: it counts among those alive for as long as it is followed. automaton: the matcher's.
+        width: of a mask, in bytes."""
+        self._grammar = grammar
         self._matcher = matcher
+        self._automaton = automaton
         self._width = width
+        self._run = ForcedRun(matcher.forced, RUN_AHEAD)
+
+    def begin(self, deadline: float) -> None:
+        self._automaton.deadline = deadline
+
+    def spend(self) -> None:
+        self._automaton.is_spent = True
 
     def accept(self, token: int) -> bool:
-        return self._matcher.accept(token)
+        if not self._matcher.accept(token):
+            return False
+        self._run.accepted(token)
+        return True
 
     def mask(self) -> tuple[Bits, str | None]:
         bits = np.zeros(self._width, np.uint8)
-        if forced := self._matcher.forced(1):
+        if forced := self._run.next(1):
             bits[forced[0] // 8] = 1 << forced[0] % 8
         else:
             self._matcher.fill(bits)
@@ -142,9 +226,10 @@ class OwnFollower:
 
     def rollback(self, count: int) -> None:
         self._matcher.rollback(count)
+        self._run.rolled_back(count)
 
     def forced(self, most: int) -> list[int]:
-        return self._matcher.forced(most)
+        return self._run.next(most)
 
     def why_refused(self) -> str:
         return "a token was drawn that may not come"

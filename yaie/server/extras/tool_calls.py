@@ -19,8 +19,9 @@ class _Choice:
     """What was read of one answer so far."""
 
     parser: CallParser
-    content: str = ""
+    content: list[str] = field(default_factory=list)  # in pieces
     calls: list[Json] = field(default_factory=list)
+    arguments: list[list[str]] = field(default_factory=list)  # of each call, in pieces
 
 
 class ToolCalls(Wrapper):
@@ -32,7 +33,8 @@ class ToolCalls(Wrapper):
         """functions: that may be called, each with the schema of its arguments."""
         super().__init__(reply)
         self._format = tool_format
-        self._choices = [_Choice(tool_format.parser(functions)) for _ in self.requests]
+        parsers = tool_format.parsers(functions, len(self.requests))
+        self._choices = [_Choice(parser) for parser in parsers]
 
     def add(self, output: RequestOutput) -> None:
         """Take over an output. Raises YaieError if its request failed."""
@@ -41,13 +43,14 @@ class ToolCalls(Wrapper):
         for event in _events(choice.parser, output):
             match event:
                 case Content(text):
-                    choice.content += text
+                    choice.content.append(text)
                 case Call(_, name):
                     function = {"name": name, "arguments": ""}
                     call = {"id": self._format.new_id(), "type": "function", "function": function}
                     choice.calls.append(call)
+                    choice.arguments.append([])
                 case Arguments(index, text):
-                    choice.calls[index]["function"]["arguments"] += text
+                    choice.arguments[index].append(text)
 
     def result(self) -> Json:
         """The whole answer."""
@@ -55,7 +58,9 @@ class ToolCalls(Wrapper):
         for shape in answer["choices"]:
             choice = self._choices[shape["index"]]
             if choice.calls:
-                shape["message"]["content"] = choice.content or None
+                for call, pieces in zip(choice.calls, choice.arguments, strict=True):
+                    call["function"]["arguments"] = "".join(pieces)
+                shape["message"]["content"] = "".join(choice.content) or None
                 shape["message"]["tool_calls"] = choice.calls
             _tell_reason(shape, choice.parser)
         return answer

@@ -1,5 +1,6 @@
 """The blocks of a message's content, and the events that tell how each of them grows."""
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -79,6 +80,20 @@ class OpenThinking(OpenBlock):
         yield from super().end()
 
 
+def _as_input(text: str) -> Json:
+    """The arguments of a call as an object; of some that were cut off, what is complete.
+
+    A model may write JSON that no parser takes, or that nothing can write again: 1e999, half a surrogate
+    pair, a thousand brackets. That comes as a text, since a client must get an object.
+    """
+    try:
+        given: Json = from_json(text, allow_partial=True)
+        json.dumps(given, allow_nan=False)
+    except (ValueError, RecursionError):
+        return {"arguments": text}
+    return given
+
+
 class OpenToolUse(OpenBlock):
     """A tool that the client is asked to use."""
 
@@ -89,7 +104,7 @@ class OpenToolUse(OpenBlock):
 
     def block(self) -> Json:
         """Of an input that was cut off by the limit, what is complete."""
-        given = from_json(self.text, allow_partial=True) if self._texts else {}
+        given = _as_input(self.text) if self._texts else {}
         return {"type": "tool_use", "id": self._id, "name": self._name, "input": given}
 
     def delta(self, text: str) -> Json:

@@ -13,7 +13,7 @@ import secrets
 import string
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from yaie.server.tools.json_scanner import Malformed
@@ -120,6 +120,13 @@ class ToolFormat(ABC):
     def new_id(self) -> str:
         """A name for a call, by which a tool's answer will refer to it."""
         return f"call_{uuid.uuid4().hex}"
+
+    def parsers(self, functions: Mapping[str, Json], count: int) -> list[CallParser]:
+        """One for each answer of a request.
+
+        functions: that may be called, each with the schema of its arguments.
+        """
+        return [self.parser(functions) for _ in range(count)]
 
     def conversation(self, messages: list[Json], tools: list[Json] | None) -> list[Json]:
         """The messages as the template must be given them."""

@@ -44,7 +44,7 @@ class JsonScanner:
         self._is_key = False
         self._rest = ""  # of a literal
         self._hex_left = 0
-        self._number = ""
+        self._number: list[str] = []  # its characters
 
     @property
     def is_in_string(self) -> bool:
@@ -92,9 +92,9 @@ class JsonScanner:
 
     def _in_number(self, character: str) -> Step:
         if character in "0123456789+-.eE":
-            self._number += character
+            self._number.append(character)
             return Step.MORE
-        _require(_NUMBER.fullmatch(self._number) is not None)
+        _require(_NUMBER.fullmatch("".join(self._number)) is not None)
         if self._ended() is Step.LAST:
             return Step.OVER
         return self.feed(character)
@@ -126,7 +126,7 @@ class JsonScanner:
             self._rest, self._place = _LITERALS[character][1:], _Place.WORD
         else:
             _require(character in "-0123456789")
-            self._number, self._place = character, _Place.NUMBER
+            self._number, self._place = [character], _Place.NUMBER
         return Step.MORE
 
     def _ended(self) -> Step:

@@ -63,7 +63,8 @@ class CallParser(ABC):
         """functions: that may be called, each with the schema of its arguments."""
         self._functions = functions
         self._events: list[Event] = []
-        self._held = ""
+        self._written: list[str] = []  # of the last event, in pieces
+        self._pieces: list[str] = []  # of what is held back
         self._again: str | None = None
         self._num_begun = 0
         self._num_ended = 0
@@ -89,11 +90,11 @@ class CallParser(ABC):
         if self._is_plain:
             end = self._special.search(text, place)
             run = text[place : end.start()] if end else text[place:]
-            self._held += run
-            if solid := self._held.rstrip():
-                space, self._held = self._held[len(solid) :], solid
+            if solid := run.rstrip():  # before it nothing but space is held
+                self._pieces.append(solid)
                 self._release()
-                self._held = space
+            if len(solid) < len(run):
+                self._pieces.append(run[len(solid) :])
         else:
             run = self._pass_over_value(text, place)
         return place + len(run)
@@ -120,6 +121,7 @@ class CallParser(ABC):
         return 0 < self._num_begun == self._num_ended
 
     def _taken(self) -> list[Event]:
+        self._write_text()
         events, self._events = self._events, []
         return events
 
@@ -230,14 +232,15 @@ class CallParser(ABC):
 
     def _value(self, first: str) -> Reading[str]:
         """A JSON value as it was written."""
-        scanner, character, text = JsonScanner(), first, ""
+        scanner, character, text = JsonScanner(), first, list[str]()
         while (step := scanner.feed(character)) is Step.MORE:
-            text += character
+            text.append(character)
             character = yield from self._next()
         if step is Step.LAST:
-            return text + character
-        self._give_back()
-        return text
+            text.append(character)
+        else:
+            self._give_back()
+        return "".join(text)
 
     def _literal(self, text: str) -> Reading[bool]:
         """Whether this comes next, space before it apart. What came instead is content."""
@@ -268,7 +271,7 @@ class CallParser(ABC):
             character = yield
         else:
             character, self._again = self._again, None
-        self._held += character
+        self._pieces.append(character)
         return character
 
     def _solid(self) -> Reading[str]:
@@ -279,27 +282,50 @@ class CallParser(ABC):
         return character
 
     def _give_back(self) -> None:
-        self._again, self._held = self._held[-1], self._held[:-1]
+        last = self._pieces.pop()
+        self._again, rest = last[-1], last[:-1]
+        if rest:
+            self._pieces.append(rest)
+
+    # What is held back grows by single characters. As one string it would be copied for each of them.
+    @property
+    def _held(self) -> str:
+        if len(self._pieces) > 1:
+            self._pieces = ["".join(self._pieces)]
+        return self._pieces[0] if self._pieces else ""
+
+    @_held.setter
+    def _held(self, text: str) -> None:
+        self._pieces = [text] if text else []
 
     # --- events ---
 
     def _release(self) -> None:
         """What was held back is content."""
-        if self._held:
-            if self._events and isinstance(self._events[-1], Content):
-                self._events[-1].text += self._held
-            else:
-                self._events.append(Content(self._held))
+        if held := self._held:
+            if not (self._events and isinstance(self._events[-1], Content)):
+                self._add(Content(""))
+            self._written.append(held)
             self._held = ""
 
     def _begin(self, name: str) -> None:
-        self._events.append(Call(self._num_begun, name))
+        self._add(Call(self._num_begun, name))
         self._num_begun += 1
 
     def _pass_on(self, text: str) -> None:
         """A piece of the arguments of the call that has begun last."""
-        last, self._held = self._events[-1] if self._events else None, ""
-        if isinstance(last, Arguments):
-            last.text += text
-        else:
-            self._events.append(Arguments(self._num_begun - 1, text))
+        self._held = ""
+        if not (self._events and isinstance(self._events[-1], Arguments)):
+            self._add(Arguments(self._num_begun - 1, ""))
+        self._written.append(text)
+
+    def _add(self, event: Event) -> None:
+        self._write_text()
+        self._events.append(event)
+
+    def _write_text(self) -> None:
+        """The last event will get no more text."""
+        last, text = self._events[-1] if self._events else None, "".join(self._written)
+        if isinstance(last, Content | Arguments):
+            last.text = text
+        self._written = []

@@ -15,13 +15,16 @@ are written, other values once they are complete.
 
 import json
 import re
+from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
 from yaie.core.errors import InvalidRequestError
+from yaie.engine.intake.circular import pointed_at
+from yaie.engine.intake.schema_limits import MOST_CHARS, MOST_CONSTANT, is_long_constant
 from yaie.server.tools.formats import NAME, HermesFormat, Json, json_rule
 from yaie.server.tools.json_scanner import Malformed
 from yaie.server.tools.parser import CallParser, Reading
-from yaie.server.tools.xml_values import as_json, kinds_of, property_of, quoted, referred
+from yaie.server.tools.xml_values import Kinds, as_json, property_of, quoted
 
 FUNCTION, PARAMETER = "<function=", "<parameter="
 END: Final = "</parameter>"
@@ -45,6 +48,13 @@ class QwenCoderParser(CallParser):
     _is_in_call = False
     _is_in_text = False
     """Whether a string has begun, all of which has been passed on."""
+
+    def __init__(
+        self, functions: Mapping[str, Json], kinds: dict[str, Kinds] | None = None
+    ) -> None:
+        """kinds: of the functions' schemas, shared by the answers of one request; filled in here."""
+        super().__init__(functions)
+        self._kinds = {} if kinds is None else kinds
 
     def _calls(self, marker: str) -> Reading[None]:
         tag = marker
@@ -73,20 +83,21 @@ class QwenCoderParser(CallParser):
         if character != ">":
             raise Malformed
         schema = self._functions[self._known(name)]
+        kinds = self._kinds.setdefault(name, Kinds(schema))
         separator = "{"
         self._begin(name)
         while (yield from self._one_of(PARAMETER, "</function>")) == PARAMETER:
             key = yield from self._parameter_name()
             self._pass_on(f"{separator}{quoted(key)}: ")
             separator = ", "
-            yield from self._parameter(kinds_of(property_of(schema, key), schema))
+            yield from self._parameter(kinds.of(property_of(schema, key)))
         self._pass_on("{}" if separator == "{" else "}")
         self._num_ended += 1
 
     def _parameter_name(self) -> Reading[str]:
         key = yield from self._next()
         while not key.endswith(">"):
-            if not _KEY.fullmatch(key) or len(key) > LONGEST_KEY:
+            if key[-1] in "<\n" or len(key) > LONGEST_KEY:
                 raise Malformed
             key += yield from self._next()
         return key[:-1]
@@ -95,10 +106,12 @@ class QwenCoderParser(CallParser):
         if kinds == STRING:
             yield from self._text()
             return
-        text = ""
-        while not text.endswith(END):
-            text += yield from self._next()
-        text = text.removesuffix(END).removesuffix("\n").removeprefix("\n")
+        pieces, last = list[str](), ""
+        while last != END:
+            character = yield from self._next()
+            pieces.append(character)
+            last = (last + character)[-len(END) :]
+        text = "".join(pieces).removesuffix(END).removesuffix("\n").removeprefix("\n")
         self._pass_on(as_json(text, kinds))
 
     def _text(self) -> Reading[None]:
@@ -137,6 +150,11 @@ class QwenCoderFormat(HermesFormat):
     def _function(self, name: str, arguments: str) -> str:
         return f'{json.dumps(f"{FUNCTION}{name}>")} "\\n" {arguments} "</function>"'
 
+    def parsers(self, functions: Mapping[str, Json], count: int) -> list[CallParser]:
+        """See ToolFormat."""
+        kinds: dict[str, Kinds] = {}
+        return [QwenCoderParser(functions, kinds) for _ in range(count)]
+
     def _arguments(self, rule: str, name: str, schema: Json) -> str:
         properties, required = _parameters(name, schema)
         if not properties and not required and schema.get("additionalProperties") is not False:
@@ -144,6 +162,7 @@ class QwenCoderFormat(HermesFormat):
             return f"{rule}: {key}\n{_text_rule(f'{rule}_any', '')}"
         places: list[str] = []
         rules: list[str] = []
+        values = _Values(schema)
         for index, key in enumerate(dict.fromkeys([*properties, *required])):
             if not _KEY.fullmatch(key):
                 raise _cannot(name, f"have the name {key[:40]!r}, which cannot stand in a tag")
@@ -155,7 +174,7 @@ class QwenCoderFormat(HermesFormat):
             value = f"{rule}_{index}"
             tag = json.dumps(f"{PARAMETER}{key}>\n")
             places.append(f'({tag} {value} "\\n"){"" if key in required else "?"}')
-            rules.append(_value(value, inner, schema))
+            rules.append(values.rule(value, inner))
         return "\n".join([f"{rule}: {' '.join(places) or _NOTHING}", *rules])
 
 
@@ -168,7 +187,7 @@ def _parameters(name: str, schema: Json) -> tuple[Json, list[str]]:
         if key in schema:
             raise _cannot(name, f"have {key!r} beside their properties")
     if "$ref" in schema:
-        schema = referred(schema["$ref"], schema)
+        schema = pointed_at(schema, schema["$ref"])
     properties = schema.get("properties", {}) if isinstance(schema, dict) else None
     required = schema.get("required", []) if isinstance(schema, dict) else None
     if (
@@ -180,25 +199,56 @@ def _parameters(name: str, schema: Json) -> tuple[Json, list[str]]:
     return properties, required
 
 
-def _value(rule: str, inner: Any, root: Json) -> str:
-    """The rule for a value and the tag after it."""
-    inner = inner if isinstance(inner, dict) else {}
-    steps = 8
-    while "$ref" in inner and steps:
-        found = referred(inner["$ref"], root)
-        inner, steps = found if isinstance(found, dict) else {}, steps - 1
-    choices = [inner["const"]] if "const" in inner else inner.get("enum")
-    if isinstance(choices, list):
-        texts = [it if isinstance(it, str) else json.dumps(it) for it in choices]
-        return f"{rule}: ({' | '.join(map(json.dumps, texts))}) {json.dumps(chr(10) + END)}"
-    kinds = kinds_of(inner, root)
-    if kinds == STRING:
-        return _text_rule(rule, _limits(inner))
-    if "string" in kinds or not kinds:
-        return _text_rule(rule, "")
-    shared: Json = {key: root[key] for key in ("$defs", "definitions") if key in root}
-    described = json_rule({**shared, **inner})
-    return f"{rule}: {rule}_json {json.dumps(chr(10) + END)}\n{rule}_json: {described}"
+class _Values:
+    """The rules for values of one function."""
+
+    def __init__(self, root: Json) -> None:
+        """root: the schema of its arguments."""
+        self._root = root
+        self._kinds = Kinds(root)
+        self._shared: Json = {key: root[key] for key in ("$defs", "definitions") if key in root}
+        self._num_shared = len(json.dumps(self._shared))
+        self._left = MOST_CHARS
+
+    def rule(self, rule: str, inner: Any) -> str:
+        """The rule for a value of the schema `inner` and the tag after it."""
+        inner = inner if isinstance(inner, dict) else {}
+        steps = 8
+        while "$ref" in inner and steps:
+            found = pointed_at(self._root, inner["$ref"])
+            inner, steps = found if isinstance(found, dict) else {}, steps - 1
+        choices = [inner["const"]] if "const" in inner else inner.get("enum")
+        if isinstance(choices, list):
+            if any(map(is_long_constant, choices)):
+                raise InvalidRequestError(
+                    f"tools: a constant has more than {MOST_CONSTANT} characters. Let the arguments "
+                    "refer to it by something shorter.",
+                    param="tools",
+                )
+            texts = [it if isinstance(it, str) else json.dumps(it) for it in choices]
+            return f"{rule}: ({' | '.join(map(json.dumps, texts))}) {json.dumps(chr(10) + END)}"
+        kinds = self._kinds.of(inner)
+        if kinds == STRING:
+            return _text_rule(rule, _limits(inner))
+        if "string" in kinds or not kinds:
+            return _text_rule(rule, "")
+        described = self._described(inner)
+        return f"{rule}: {rule}_json {json.dumps(chr(10) + END)}\n{rule}_json: {described}"
+
+    def _described(self, inner: Json) -> str:
+        """Values in JSON. What references may lead to is written again for each property: not for longer
+        than the engine would take the whole."""
+        self._left -= self._num_shared
+        if self._left >= 0:
+            described = json_rule({**self._shared, **inner})
+            self._left -= len(described) - self._num_shared
+        if self._left < 0:
+            raise InvalidRequestError(
+                f"tools: a function's parameters need a grammar of more than {MOST_CHARS} characters, "
+                "since each property that is no string has a copy of $defs. Send fewer or shorter ones.",
+                param="tools",
+            )
+        return described
 
 
 def _text_rule(rule: str, limits: str) -> str:
