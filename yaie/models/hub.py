@@ -7,6 +7,7 @@ import difflib
 import errno
 import re
 import shutil
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -14,7 +15,8 @@ from typing import Any, NoReturn
 from yaie.core.errors import ModelError
 from yaie.core.files import NO_PLACE, cannot_write
 from yaie.models.conversion import cached_conversions, converted_revision
-from yaie.models.weights import PICKLES, has_safetensors, no_weights
+from yaie.models.lookalikes import PICKLES, not_a_folder
+from yaie.models.weights import has_safetensors, no_weights
 
 WANTED = (
     "config.json",
@@ -35,7 +37,7 @@ WANTED = (
 # hold the weights a second time, in their own layout.
 UNWANTED = ("*/*", "consolidated*")
 # Listed, never fetched: what tells why a repository cannot be served.
-TELLING = (*PICKLES, "*.gguf")
+TELLING = (*PICKLES, "*.gguf", "*.onnx", "adapter_config.json")
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.\-]*(/[\w.\-]+)?")
 _SPARE_BYTES = 64 << 20
@@ -61,13 +63,12 @@ def find_model(model: str, revision: str | None) -> Source:
         from yaie.tutor import TUTOR_PATH
 
         return Source("tutor", Path(TUTOR_PATH))
-    folder = Path(model).expanduser()
-    if folder.is_dir():
-        return Source(folder.resolve().name, folder)
-    if folder.exists():
-        raise ModelError(
-            f"{model} is a file. Give the folder that holds config.json and the weights."
-        )
+    with suppress(OSError, RuntimeError, ValueError):  # too long, ~nobody, a zero byte
+        folder = Path(model).expanduser()
+        if folder.is_dir():
+            return Source(folder.resolve().name, folder)
+        if folder.exists():
+            raise not_a_folder(folder)
     if not _HUB_ID.fullmatch(model):
         raise ModelError(
             f"there is no folder {model}, and that is no hub id either (ids look like Qwen/Qwen3-0.6B). "

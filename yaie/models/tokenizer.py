@@ -5,7 +5,10 @@ from pathlib import Path
 from typing import Any
 
 from yaie.core.errors import InvalidRequestError, ModelError
+from yaie.models.fields import TOKENIZER, check_fields
+from yaie.models.json_files import read_json
 from yaie.models.long_texts import LongTexts, OneAtATime, PromptText
+from yaie.models.lookalikes import refuse_pointer
 from yaie.models.token_bytes import TokenBytes, decoder
 
 _VOCABULARIES = (
@@ -49,11 +52,14 @@ class Tokenizer:
                 f"{folder} has no tokenizer (tokenizer.json, or the files of an older one). Copy the "
                 "tokenizer files of the model it was trained from into the folder."
             )
+        check_files(folder)
         try:
             tokenizer = AutoTokenizer.from_pretrained(
                 folder, local_files_only=True, trust_remote_code=False
             )
         except Exception as error:  # every kind of tokenizer fails in its own way
+            for path in folder.iterdir():
+                refuse_pointer(path)
             raise ModelError(
                 f"the tokenizer in {folder} cannot be loaded: {_first_line(error)}. If its files are "
                 "whole, the kind is one that this installation of transformers does not know."
@@ -200,6 +206,18 @@ class Tokenizer:
         if add_generation_prompt:
             lines.append("assistant:")
         return PromptText(["\n".join(lines)])
+
+
+def check_files(folder: Path) -> None:
+    """Raise ModelError for a file that transformers would trip over, or take for what it is not."""
+    for name in ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"):
+        path = folder / name
+        if path.is_file():
+            values = read_json(path)
+            if name != "added_tokens.json":
+                check_fields(path, values, TOKENIZER)
+    for name in ("tokenizer.json", "chat_template.jinja"):
+        refuse_pointer(folder / name)
 
 
 def _encoder(tokenizer: Any) -> Callable[[str, bool], list[int]]:
