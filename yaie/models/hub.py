@@ -32,10 +32,22 @@ WANTED = (
     "*.tiktoken",
     "tekken.json",
     "chat_template*",
+    "additional_chat_templates/*.jinja",
 )
-# A pattern's star also matches a slash: nothing below the top folder is wanted. Mistral's repositories
-# hold the weights a second time, in their own layout.
-UNWANTED = ("*/*", "consolidated*")
+TEMPLATES = "additional_chat_templates"
+"""Where transformers keeps the templates that have names."""
+
+
+def _but(folder: str) -> list[str]:
+    """Patterns for the files of every folder but this one."""
+    others = [f"{folder[:end]}[!{letter}]*/*" for end, letter in enumerate(folder)]
+    shorter = [f"{folder[:end]}/*" for end in range(1, len(folder))]
+    return [*others, *shorter, f"{folder}[!/]*/*", f"{folder}/*/*"]
+
+
+# A pattern's star also matches a slash: of what is below the top folder, templates alone are wanted.
+# Mistral's repositories hold the weights a second time, in their own layout.
+UNWANTED = (*_but(TEMPLATES), "consolidated*")
 # Listed, never fetched: what tells why a repository cannot be served.
 TELLING = (*PICKLES, "*.gguf", "*.onnx", "adapter_config.json")
 
@@ -178,7 +190,8 @@ def _check_space(model: str, files: list[Any]) -> None:
 
 
 def _is_wanted(name: str) -> bool:
-    return any(Path(name).match(pattern) for pattern in WANTED)
+    is_below = "/" in name and not name.startswith(f"{TEMPLATES}/")
+    return not is_below and any(Path(name).match(pattern) for pattern in WANTED)
 
 
 def _no_space(model: str, detail: str) -> ModelError:

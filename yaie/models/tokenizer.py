@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from yaie.core.errors import InvalidRequestError, ModelError
+from yaie.models.chat_templates import ChatTemplates, in_parts
 from yaie.models.fields import TOKENIZER, check_fields
 from yaie.models.json_files import read_json
 from yaie.models.long_texts import LongTexts, OneAtATime, PromptText
@@ -35,6 +36,7 @@ class Tokenizer:
         self._tokenizer = tokenizer
         self._encode = _encoder(tokenizer)
         self.long_texts = LongTexts(tokenizer, self._encode)
+        self._templates = ChatTemplates(tokenizer)
         self._joins_turns = model_type == "gpt2"
         self._bytes = TokenBytes(tokenizer)
         self._decode = decoder(tokenizer, self._bytes.shown)
@@ -142,12 +144,21 @@ class Tokenizer:
     @property
     def chat_template(self) -> str:
         """The Jinja text; all of them, if there are several; "" if there is none."""
-        template = getattr(self._tokenizer, "chat_template", None) or ""
-        return template if isinstance(template, str) else "\n".join(template.values())
+        return self._templates.text
 
     @property
     def has_chat_template(self) -> bool:
-        return getattr(self._tokenizer, "chat_template", None) is not None
+        return bool(self._templates.text)
+
+    @property
+    def template_note(self) -> str | None:
+        """Why the model's templates refuse conversations, if they do whatever is in them."""
+        return self._templates.without_default
+
+    def wants_parts(self, tools: list[dict[str, Any]] | None = None) -> bool:
+        """Whether the template for a conversation with these tools goes through the parts of contents:
+        those of a message need not be joined. Raises InvalidRequestError as `chat_text` does."""
+        return self.has_chat_template and self._templates.wants_parts(self._templates.chosen(tools))
 
     def apply_chat_template(self, messages: list[dict[str, Any]], **options: Any) -> list[int]:
         """Token ids of a conversation: those of its `chat_text`, which takes the same options."""
@@ -165,8 +176,9 @@ class Tokenizer:
     ) -> PromptText:
         """A conversation, ready for the assistant's next turn.
 
-        messages: {"role": ..., "content": ...} each. tools: JSON schemas of functions. For the others
-        see `yaie.core.params.PromptOptions`; without a template the variables have no effect.
+        messages: {"role": ..., "content": ...} each; a content is a text, or a list of text parts where
+        the template `wants_parts`. tools: JSON schemas of functions. For the others see
+        `yaie.core.params.PromptOptions`; without a template the variables have no effect.
 
         The model's own Jinja template is rendered in transformers' sandbox. A model without one is
         not tuned for chat; GPT-2 models then get the turns joined by end-of-sequence tokens, as
@@ -176,9 +188,13 @@ class Tokenizer:
         """
         if not self.has_chat_template:
             return self._fallback_chat(messages, add_generation_prompt, continue_final_message)
+        template = self._templates.chosen(tools)
+        if self._templates.wants_parts(template):
+            messages = in_parts(messages)
         try:
             text: str = self._tokenizer.apply_chat_template(
                 messages,
+                chat_template=template,
                 tools=tools,
                 add_generation_prompt=add_generation_prompt,
                 continue_final_message=continue_final_message,

@@ -7,10 +7,12 @@ import pytest
 import torch
 
 from tests.models.test_formats import in_fp8, write
-from tests.models.test_packed import rounded
+from tests.models.test_packed import model_of, rounded
 from tests.models.tiny import tiny_model
 from yaie import LLMEngine, SamplingParams
 from yaie.models.rounding import Recipe
+from yaie.tutor import distill
+from yaie.tutor.mtp_head import MtpHead
 
 GREEDY = SamplingParams(temperature=0, max_tokens=12, ignore_eos=True)
 PROMPTS = [[9, 8, 7, 30, 31, 32], [100, 5]]
@@ -45,3 +47,14 @@ def test_each_model_of_a_pair_is_multiplied_by_its_own_scheme(
         engine = LLMEngine(model=str(target), num_blocks=60, **drafting)
         assert engine.generate(PROMPTS, GREEDY) == alone
         assert engine.stats()["accepted_draft_tokens"] > 0
+
+
+def test_a_plain_head_drafts_for_a_packed_model(plain: Path, tmp_path: Path) -> None:
+    KINDS["int8"](plain, tmp_path / "packed")
+    original = model_of(plain)
+    distill.save(MtpHead(original.config), original, tmp_path / "head")
+    alone = LLMEngine(model=str(tmp_path / "packed"), num_blocks=60).generate(PROMPTS, GREEDY)
+    drafting = {"speculate": "mtp", "draft_model": str(tmp_path / "head"), "num_drafts": 3}
+    engine = LLMEngine(model=str(tmp_path / "packed"), num_blocks=60, **drafting)
+    assert engine.generate(PROMPTS, GREEDY) == alone
+    assert engine.stats()["draft_tokens"] > 0
