@@ -7,7 +7,7 @@ from typing import Any
 from yaie.core.errors import ModelError
 from yaie.models.activation_names import import_checks
 from yaie.models.fields import check_config
-from yaie.models.json_files import Json, bad_field, read_json
+from yaie.models.json_files import Json, bad_field, read_json, shown
 from yaie.models.lookalikes import no_config
 from yaie.models.packing import read_format
 
@@ -35,11 +35,15 @@ def read_config(folder: Path) -> Any:
         if field := _culprit(values):
             wanted = f"what transformers takes ({told(error)})"
             raise bad_field(path, field, values[field], wanted) from error
+        kind = shown(values.get("model_type"))
         raise ModelError(
-            f"{path} cannot be used: {told(error)} "
-            "Models of architectures that this installation of transformers does not have are not "
-            "supported, nor are those that bring their own code."
+            f"{path} (model_type {kind}) cannot be used: {told(error)} Models of architectures that this "
+            "installation of transformers does not have are not supported, nor are those that bring "
+            "their own code."
         ) from error
+    if isinstance(config.get_text_config(), dict):
+        told_of = values.get("text_config")
+        raise bad_field(path, "text_config", told_of, f"left out: a {config.model_type} has none")
     if not getattr(config, "architectures", None):
         raise ModelError(
             f'{path} names no architecture. Add one, such as "architectures": ["LlamaForCausalLM"].'

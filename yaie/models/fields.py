@@ -33,6 +33,10 @@ def _is_positive(value: Any) -> bool:
     return type(value) in (int, float) and 0 < value < math.inf and _fits_float(value)
 
 
+def _is_share(value: Any) -> bool:
+    return value is None or (type(value) in (int, float) and 0 <= value <= 1)
+
+
 def _fits_float(value: float) -> bool:
     try:
         float(value)
@@ -146,6 +150,13 @@ CONFIG: Table = {
         _LENGTH,
     ),
     **dict.fromkeys(("num_local_experts", "num_experts", "n_routed_experts"), _count(1 << 16, least=0)),
+    **dict.fromkeys(
+        (
+            "attention_dropout", "resid_pdrop", "embd_pdrop", "attn_pdrop", "hidden_dropout", "dropout",
+            "activation_dropout",
+        ),
+        (_is_share, "a number from 0 to 1"),
+    ),
     **dict.fromkeys(
         ("rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon", "norm_eps", "rope_theta"), _POSITIVE
     ),

@@ -18,15 +18,16 @@ def read_generation_config(folder: Path) -> dict[str, Any]:
 
 
 def eos_token_ids(
-    generation: dict[str, Any], config: Any, of_tokenizer: int | None
+    generation: dict[str, Any], config: Any, of_tokenizer: int | None, vocab_size: int
 ) -> frozenset[int]:
-    """Whatever the generation config, the config or the tokenizer says ends a text; all of them ids of
-    tokens that the model has (see `token_ids`)."""
+    """Whatever the generation config, the config or the tokenizer says ends a text, among the tokens of
+    the model. What files say has been checked (`token_ids`); what a family's configuration assumes may
+    be no token of a small vocabulary."""
     found = [generation.get("eos_token_id"), getattr(config, "eos_token_id", None), of_tokenizer]
     ids: set[int] = set()
     for one in found:
         ids.update(one if isinstance(one, list | tuple) else [one] if one is not None else [])
-    return frozenset(ids)
+    return frozenset(token for token in ids if 0 <= token < vocab_size)
 
 
 def sampling_defaults(generation: dict[str, Any]) -> dict[str, Any]:

@@ -52,6 +52,8 @@ UNWANTED = (*_but(TEMPLATES), "consolidated*")
 TELLING = (*PICKLES, "*.gguf", "*.onnx", "adapter_config.json")
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.\-]*(/[\w.\-]+)?")
+LONGEST_ID = 96
+"""Characters, by the hub's rules."""
 _SPARE_BYTES = 64 << 20
 
 
@@ -81,10 +83,10 @@ def find_model(model: str, revision: str | None) -> Source:
             return Source(folder.resolve().name, folder)
         if folder.exists():
             raise not_a_folder(folder)
-    if not _HUB_ID.fullmatch(model):
+    if not _HUB_ID.fullmatch(model) or len(model) > LONGEST_ID:
         raise ModelError(
-            f"there is no folder {model}, and that is no hub id either (ids look like Qwen/Qwen3-0.6B). "
-            "Check the spelling, or serve the embedded model: yaie serve tutor."
+            f"there is no folder {model[: 2 * LONGEST_ID]!a}, and that is no hub id either (ids look "
+            "like Qwen/Qwen3-0.6B). Check the spelling, or serve the embedded model: yaie serve tutor."
         )
     return Source(model, _find_on_hub(model, revision), model)
 

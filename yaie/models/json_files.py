@@ -12,7 +12,11 @@ DEEPEST = 64
 LONGEST_SHOWN = 40
 """Characters of a bad value that a message shows."""
 
+LONGEST_NUMBER = 1000
+"""Digits. Python reads 4,300, and nothing that a model is made of has a hundred."""
+
 Json = dict[str, Any]
+_TOO_LONG = object()
 
 
 def read_json(path: Path) -> Json:
@@ -20,10 +24,10 @@ def read_json(path: Path) -> Json:
     there is one."""
     refuse_pointer(path)
     try:
-        values = json.loads(path.read_bytes().decode("utf-8"))
+        values = json.loads(path.read_bytes().decode("utf-8"), parse_int=_whole_number)
     except RecursionError:
         raise _bad(path, "is nested too deeply to be read") from None
-    except (OSError, ValueError) as error:  # JSON, UTF-8 and numbers of thousands of digits
+    except (OSError, ValueError) as error:  # of JSON and of UTF-8
         raise _bad(path, f"is no JSON in UTF-8 ({error})") from None
     if not isinstance(values, dict):
         raise _bad(path, "is not a JSON object")
@@ -48,6 +52,10 @@ def shown(value: Any) -> str:
     return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."
 
 
+def _whole_number(digits: str) -> Any:
+    return int(digits) if len(digits) <= LONGEST_NUMBER else _TOO_LONG
+
+
 def _bad(path: Path, what: str) -> ModelError:
     return ModelError(f"{path} {what}. Repair it, or fetch the model again.")
 
@@ -68,6 +76,9 @@ def _check_value(path: Path, field: str, value: Any) -> None:
                 inner += [*one.keys(), *one.values()]
             elif isinstance(one, list):
                 inner += one
+            elif one is _TOO_LONG:
+                most = f"a number of at most {LONGEST_NUMBER} digits"
+                raise bad_field(path, field, "a longer number", most)
             elif isinstance(one, str) and not _is_whole(one):
                 raise bad_field(path, shown(field).strip('"'), one, "text without half characters")
         level = inner

@@ -25,6 +25,7 @@ from yaie.models.generation import (
     sampling_defaults,
 )
 from yaie.models.hub import fetch_model, find_model
+from yaie.models.json_files import read_json
 from yaie.models.packing import read_format
 from yaie.models.rope import max_context
 from yaie.models.schemes import Packing
@@ -148,7 +149,9 @@ class ModelLoader:
             name=self.name,
             architecture=self.architecture,
             model_type=self.model_type,
-            eos_token_ids=eos_token_ids(generation, self._config, tokenizer.eos_token_id),
+            eos_token_ids=eos_token_ids(
+                generation, self._config, tokenizer.eos_token_id, adapter.vocab_size
+            ),
             sampling_defaults=sampling_defaults(generation),
             max_length=adapter.max_length,
             dtype=self.dtype,
@@ -219,7 +222,9 @@ class ModelLoader:
         self, folder: Path, generation: dict[str, Any], tokenizer: Tokenizer, vocab_size: int
     ) -> None:
         check_token_ids(folder / GENERATION_FILE, generation, vocab_size)
-        check_token_ids(folder / "config.json", self._config.get_text_config(), vocab_size)
+        stated = read_json(folder / "config.json")
+        check_token_ids(folder / "config.json", stated, vocab_size)
+        check_token_ids(folder / "config.json", stated.get("text_config") or {}, vocab_size)
         check_end_token(folder, tokenizer, vocab_size)
 
     def check_ranks(self, config: EngineConfig) -> None:

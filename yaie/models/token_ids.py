@@ -1,7 +1,6 @@
 """Ids of special tokens in a model's files: each must be a token that the model can draw."""
 
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +11,15 @@ _NONE = -1
 """How older Llama configurations write that there is no such token; no use for an end token."""
 
 
-def check_token_ids(path: Path, values: Any, vocab_size: int) -> None:
-    """Raise ModelError for an id in this file that no logit stands for.
+def check_token_ids(path: Path, values: dict[str, Any], vocab_size: int) -> None:
+    """Raise ModelError for an id in this file that no logit stands for. What a family's configuration
+    assumes where the file says nothing is not checked.
 
-    values: what the file holds, or the transformers configuration that was made of it. vocab_size: width
-    of the logits.
+    values: what the file holds. vocab_size: width of the logits.
     """
-    find = values.get if isinstance(values, dict) else partial(_attribute, values)
     wanted = f"null or a token id from 0 to {vocab_size - 1}, which this model has logits for"
     for field in ("eos_token_id", "bos_token_id", "pad_token_id"):
-        value = find(field)
+        value = values.get(field)
         for token in _ids(value):
             is_id = type(token) is int and 0 <= token < vocab_size
             is_none = token == _NONE and type(token) is int and field != "eos_token_id"
@@ -39,10 +37,6 @@ def check_end_token(folder: Path, tokenizer: Tokenizer, vocab_size: int) -> None
             tokenizer.describe()["eos_token"],
             f"one of the {vocab_size} tokens of this model (it has the id {token_id})",
         )
-
-
-def _attribute(config: Any, name: str) -> Any:
-    return getattr(config, name, None)
 
 
 def _ids(value: Any) -> Iterator[Any]:

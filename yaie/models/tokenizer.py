@@ -62,9 +62,11 @@ class Tokenizer:
         except Exception as error:  # every kind of tokenizer fails in its own way
             for path in folder.iterdir():
                 refuse_pointer(path)
+            files = sorted(path.name for kind in _VOCABULARIES for path in folder.glob(kind))
             raise ModelError(
-                f"the tokenizer in {folder} cannot be loaded: {_first_line(error)}. If its files are "
-                "whole, the kind is one that this installation of transformers does not know."
+                f"the tokenizer in {folder} ({', '.join(files)}) cannot be loaded: "
+                f"{_first_line(error)}. If its files are whole, the kind is one that this installation "
+                "of transformers does not know."
             ) from error
         return cls(tokenizer, model_type)
 
