@@ -129,8 +129,7 @@ def _said(tokenizer: Any, talk: list[dict[str, str]]) -> str:
     templates = ChatTemplates(tokenizer)
     template = templates.chosen(None)
     given = in_parts(talk) if templates.wants_parts(template) else talk
-    text: str = tokenizer.apply_chat_template(given, chat_template=template, tokenize=False)
-    return text
+    return templates.rendered(template, given)
 
 
 @contextmanager

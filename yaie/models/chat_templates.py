@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from yaie.core.errors import InvalidRequestError
+from yaie.models.bounded_templates import bound_templates, metered
 
 Json = dict[str, Any]
 
@@ -63,6 +64,16 @@ class ChatTemplates:
             raise InvalidRequestError(self.without_default, param="messages")
         return self._by_name.get(DEFAULT) or next(iter(self._by_name.values()))
 
+    def rendered(self, template: str, messages: Sequence[Json], **options: Any) -> str:
+        """What a template makes of these messages, with a bound on its work (`bounded_templates`).
+        Raises whatever its author wants, or its programming does."""
+        bound_templates()
+        with metered():
+            text: str = self._tokenizer.apply_chat_template(
+                messages, chat_template=template, tokenize=False, **options
+            )
+        return text
+
     def wants_parts(self, template: str) -> bool:
         """Whether a template goes through the parts of a content, and does not take a text."""
         if template not in self._wants_parts:
@@ -87,12 +98,11 @@ class ChatTemplates:
         marks = [f"yaie{index}content" for index in range(len(roles))]
         talk = [{"role": role, "content": mark} for role, mark in zip(roles, marks, strict=True)]
         try:
-            told: str = self._tokenizer.apply_chat_template(
+            told = self.rendered(
+                template,
                 in_parts(talk) if as_parts else talk,
-                chat_template=template,
                 tools=tools,
                 add_generation_prompt=True,
-                tokenize=False,
             )
         except Exception:  # noqa: BLE001 (a template is a program: what it raises is up to its author)
             return 0

@@ -37,9 +37,9 @@ def read_config(folder: Path) -> Any:
             raise bad_field(path, field, values[field], wanted) from error
         kind = shown(values.get("model_type"))
         raise ModelError(
-            f"{path} (model_type {kind}) cannot be used: {told(error)} Models of architectures that this "
-            "installation of transformers does not have are not supported, nor are those that bring "
-            "their own code."
+            f"{path} (model_type {kind}) cannot be used: {told(error)} Models of architectures that "
+            "this installation of transformers does not have are not supported, nor are those that "
+            "bring their own code."
         ) from error
     if isinstance(config.get_text_config(), dict):
         told_of = values.get("text_config")

@@ -324,9 +324,9 @@ def _max_length(wanted: int | None, config: Any) -> int:
     limit = max_context(config, wanted)
     if (limit if wanted is None else wanted) > MOST_POSITIONS:
         raise ModelError(
-            f"config.json: max_position_embeddings and rope_parameters give a context of {limit} "
-            f"tokens, and at most {MOST_POSITIONS} are served. Correct them, or set max_model_len "
-            "(--max-model-len) to what you need."
+            f"config.json: max_position_embeddings (or n_positions) and rope_parameters give {limit} "
+            f"tokens of context, and at most {MOST_POSITIONS} are served. Correct them, or set "
+            "max_model_len (--max-model-len) to what you need."
         )
     if wanted is not None and wanted > limit:
         raise ConfigError(

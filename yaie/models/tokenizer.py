@@ -194,13 +194,12 @@ class Tokenizer:
         if self._templates.wants_parts(template):
             messages = in_parts(messages)
         try:
-            text: str = self._tokenizer.apply_chat_template(
+            text = self._templates.rendered(
+                template,
                 messages,
-                chat_template=template,
                 tools=tools,
                 add_generation_prompt=add_generation_prompt,
                 continue_final_message=continue_final_message,
-                tokenize=False,
                 **(variables or {}),
             )
         except Exception as error:  # a template is a program: what it raises is up to its author
