@@ -55,7 +55,7 @@ def bound_templates() -> None:
     from transformers.utils import chat_template_utils as theirs
 
     if theirs._compile_jinja_template is not _compiled:
-        theirs._compile_jinja_template = _compiled  # type: ignore[assignment]
+        theirs._compile_jinja_template = _compiled
 
 
 @lru_cache
