@@ -31,8 +31,9 @@ def test_a_value_that_cannot_be_honoured_is_left_out(value: object) -> None:
 
 def test_every_way_of_naming_the_end_counts() -> None:
     config = SimpleNamespace(eos_token_id=[4, 5])
-    assert eos_token_ids({"eos_token_id": 3}, config, 6) == {3, 4, 5, 6}
-    assert eos_token_ids({}, SimpleNamespace(), None) == frozenset()
+    assert eos_token_ids({"eos_token_id": 3}, config, 6, 10) == {3, 4, 5, 6}
+    assert eos_token_ids({}, SimpleNamespace(), None, 10) == frozenset()
+    assert eos_token_ids({}, SimpleNamespace(eos_token_id=2), 1, 2) == {1}
 
 
 @pytest.mark.parametrize("text", ["{", "[1]", json.dumps("x")])

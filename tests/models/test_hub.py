@@ -172,9 +172,9 @@ def test_what_is_neither_folder_nor_id(hub: FakeHub) -> None:
 
 
 def test_a_file_is_no_model(tmp_path: Path) -> None:
-    (tmp_path / "model.gguf").write_bytes(b"")
+    (tmp_path / "notes.txt").write_bytes(b"")
     with pytest.raises(ModelError, match="is a file"):
-        resolve_model(str(tmp_path / "model.gguf"), None, False)
+        resolve_model(str(tmp_path / "notes.txt"), None, False)
 
 
 def test_a_gated_model_says_how_to_get_it(hub: FakeHub, checkpoint: Checkpoint) -> None:
@@ -237,7 +237,7 @@ def test_gguf_only_and_adapter_only_repositories_are_told_apart(hub: FakeHub) ->
     hub.repositories["a/lora"] = Repository({"adapter_model.safetensors": b""})
     hub.repositories["a/data"] = Repository({"vocab.txt": b""})
     for name, message in (
-        ("gguf", "GGUF only"),
+        ("gguf", "weights only as GGUF"),
         ("lora", "LoRA adapter"),
         ("data", "has no weights"),
     ):
@@ -299,3 +299,23 @@ def test_a_cache_that_may_not_be_written_is_named_with_what_to_do(
     monkeypatch.setattr(huggingface_hub, "snapshot_download", refused)
     with pytest.raises(ModelError, match=r"cannot write .*cache: .*Set HF_HOME to a folder"):
         resolve_model(MODEL, None, False)
+
+
+def test_named_templates_are_fetched_and_no_other_folder_is(
+    hub: FakeHub, checkpoint: Checkpoint
+) -> None:
+    hub.add_folder(MODEL, checkpoint("llama"))
+    others = ("a", "ad", "onnx", "additional", "additional_chat_templates2", "z", "_")
+    hub.repositories[MODEL].files.update(
+        {
+            "additional_chat_templates/tool_use.jinja": b"{{ tools }}",
+            "additional_chat_templates/more/x.jinja": b"",
+            **{f"{folder}/model.safetensors": b"" for folder in others},
+        }
+    )
+    folder, _ = resolve_model(MODEL, None, False)
+    below = [path for path in folder.rglob("*") if path.parent != folder]
+    assert [path.relative_to(folder).as_posix() for path in below] == [
+        "additional_chat_templates/tool_use.jinja"
+    ]
+    assert (folder / "model.safetensors").is_file()

@@ -143,12 +143,14 @@ def test_a_missing_shard_is_named(llama: Path) -> None:
 
 
 def test_an_index_that_is_none(llama: Path) -> None:
+    (llama / "model.safetensors").unlink()
     (llama / "model.safetensors.index.json").write_text('{"weights": 1}')
-    with pytest.raises(ModelError, match="not an index of shards"):
+    with pytest.raises(ModelError, match=r"index.json: weight_map is null, and must be an object"):
         load(llama)
 
 
 def test_an_index_cannot_reach_outside_the_folder(llama: Path) -> None:
+    (llama / "model.safetensors").unlink()
     index = {"weight_map": {"x": "../../elsewhere.safetensors"}}
     (llama / "model.safetensors.index.json").write_text(json.dumps(index))
     with pytest.raises(ModelError, match=r"lacks 1 of the 1 shards .*: elsewhere.safetensors"):
@@ -195,7 +197,7 @@ def test_a_broken_tokenizer(llama: Path) -> None:
 
 def test_a_broken_config(llama: Path) -> None:
     (llama / "config.json").write_text("{")
-    with pytest.raises(ModelError, match="cannot be used"):
+    with pytest.raises(ModelError, match=r"config.json is no JSON in UTF-8"):
         load(llama)
 
 

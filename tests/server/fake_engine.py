@@ -30,6 +30,10 @@ class FakeTokenizer:
 
     has_chat_template = True
     chat_template = ""
+    template_note = None
+
+    def wants_parts(self, tools: Any = None) -> bool:
+        return False
 
     def encode(self, text: str, add_special_tokens: bool = True) -> list[int]:
         return [ord(char) for char in text]

@@ -122,10 +122,14 @@ def _texts(tokenizer: Any, given: Path | None, windows: int) -> Iterable[str]:
 
 def _said(tokenizer: Any, talk: list[dict[str, str]]) -> str:
     """A conversation as the model sees it."""
+    from yaie.models.chat_templates import ChatTemplates, in_parts
+
     if not tokenizer.chat_template:
         return "\n".join(turn["content"] for turn in talk) + "\n"
-    text: str = tokenizer.apply_chat_template(talk, tokenize=False)
-    return text
+    templates = ChatTemplates(tokenizer)
+    template = templates.chosen(None)
+    given = in_parts(talk) if templates.wants_parts(template) else talk
+    return templates.rendered(template, given)
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from functools import partial
 
 from yaie.backends import Backend, choose_backend
 from yaie.core.config import EngineConfig
+from yaie.models.drafting import draft_is_packed
 from yaie.models.loader import LoadedModel, ModelLoader, resolve_device
 from yaie.worker.deterministic import check_deterministic
 from yaie.worker.ranks.crew import Crew
@@ -52,7 +53,8 @@ def _loader(config: EngineConfig) -> ModelLoader:
 
 def _backend(config: EngineConfig, loader: ModelLoader) -> Backend:
     """Ready for what the model is."""
-    backend = choose_backend(config, loader.device, loader.head_dims, packed=loader.is_packed)
+    packed = loader.is_packed or draft_is_packed(config)
+    backend = choose_backend(config, loader.device, loader.head_dims, packed=packed)
     check_deterministic(config, backend.name, loader.device)
     backend.prepare(loader.device)
     return backend

@@ -1,7 +1,7 @@
 """`ModelAdapter`: how a model family plugs into the engine. The documented extension point."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -11,11 +11,13 @@ from torch import Tensor
 from yaie.core.batch import KVLayerSpec
 from yaie.core.contracts import Attend, TransformerOps
 from yaie.core.errors import ModelError
+from yaie.models.json_files import shown
 from yaie.models.layout import Destination, Layout, Stored
 from yaie.models.linear import Linear, SummedLinear, tied_linear
 from yaie.models.schemes import Packing
 from yaie.models.schemes.cutting import Cuts
 from yaie.models.shard import Whole
+from yaie.models.stated import Stated
 
 
 class ModelAdapter(ABC):
@@ -81,6 +83,10 @@ class ModelAdapter(ABC):
     ignored_tensors: tuple[str, ...] = ()
     """Endings of the names of tensors that old checkpoints contain and that are not weights."""
 
+    tied_tensors: ClassVar[tuple[str, str] | None] = None
+    """Embedding table, without `checkpoint_prefix`, and output head: one with `tie_word_embeddings`.
+    A checkpoint that holds both, and not alike, is loaded as if it were false, as transformers does."""
+
     kv_layers: list[KVLayerSpec]
     vocab_size: int
     max_length: int
@@ -113,6 +119,16 @@ class ModelAdapter(ABC):
     def handles(cls, config: Any) -> bool:
         """Whether this adapter computes what `config` describes."""
         return True
+
+    @classmethod
+    def stated(cls, config: Any) -> Sequence[Stated]:
+        """The dimensions of tensors that a config gives, to be compared before any memory is taken."""
+        return ()
+
+    @classmethod
+    def short_name(cls, name: str) -> str:
+        """A tensor's name without `checkpoint_prefix`."""
+        return name.removeprefix(cls.checkpoint_prefix)
 
     @classmethod
     def inner_features(cls, config: Any) -> int:
@@ -161,9 +177,9 @@ class ModelAdapter(ABC):
         unexpected: list[str] = []
         misshapen: list[str] = []
         for name, tensor in tensors:
-            destination = missing.pop(name.removeprefix(self.checkpoint_prefix), None)
+            destination = missing.pop(self.short_name(name), None)
             if destination is None:
-                if self.is_elsewhere(name.removeprefix(self.checkpoint_prefix)):
+                if self.is_elsewhere(self.short_name(name)):
                     self.num_parameters += tensor.numel()
                 elif not name.endswith(ignored):
                     unexpected.append(name)
@@ -236,6 +252,15 @@ def of_other_layers(name: str, prefix: str, num_layers: int, held: range) -> boo
     if start != prefix or not index.isdigit():
         return False
     return int(index) < num_layers and int(index) not in held
+
+
+def check_activation(name: Any, known: Container[str]) -> None:
+    """Raise ModelError for an activation function that transformers does not know."""
+    if name not in known:
+        raise ModelError(
+            f"config.json: the activation (hidden_act, or activation_function) is {shown(name)}, which "
+            "this installation of transformers does not have. Correct it, or fetch the model again."
+        )
 
 
 def check_weights(

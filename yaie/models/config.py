@@ -1,10 +1,14 @@
 """What a model's `config.json` says before any weight is read."""
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from yaie.core.errors import ModelError
 from yaie.models.activation_names import import_checks
+from yaie.models.fields import check_config
+from yaie.models.json_files import Json, bad_field, read_json, shown
+from yaie.models.lookalikes import no_config
 from yaie.models.packing import read_format
 
 _HEADS = ("head_dim", "global_head_dim", "swa_head_dim", "attention_head_dim", "kv_channels")
@@ -14,32 +18,76 @@ _HEADS = ("head_dim", "global_head_dim", "swa_head_dim", "attention_head_dim", "
 def read_config(folder: Path) -> Any:
     """The transformers PretrainedConfig of a model's folder.
 
-    Raises ModelError if there is none, or none that transformers knows without remote code, or if the
-    weights are packed in a format that is not read.
+    Raises ModelError if there is none, or none that transformers knows without remote code, if a field
+    holds what no model can have, or if the weights are packed in a format that is not read.
     """
     from transformers import AutoConfig
 
-    if not (folder / "config.json").is_file():
-        raise ModelError(
-            f"{folder} has no config.json, so it is not a model in Hugging Face layout. Give the folder "
-            "that save_pretrained wrote, or the id of a model on the hub."
-        )
+    path = folder / "config.json"
+    if not path.is_file():
+        raise no_config(folder)
+    values = read_json(path)
+    check_config(path, values)
     import_checks()
     try:
         config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     except Exception as error:  # each architecture checks its configuration in its own way
+        if field := _culprit(values):
+            wanted = f"what transformers takes ({told(error)})"
+            raise bad_field(path, field, values[field], wanted) from error
+        kind = shown(values.get("model_type"))
         raise ModelError(
-            f"{folder / 'config.json'} cannot be used: {str(error).strip().splitlines()[0]} "
-            "Models of architectures that this installation of transformers does not have are not "
-            "supported, nor are those that bring their own code."
+            f"{path} (model_type {kind}) cannot be used: {told(error)} Models of architectures that "
+            "this installation of transformers does not have are not supported, nor are those that "
+            "bring their own code."
         ) from error
+    if isinstance(config.get_text_config(), dict):
+        told_of = values.get("text_config")
+        raise bad_field(path, "text_config", told_of, f"left out: a {config.model_type} has none")
     if not getattr(config, "architectures", None):
         raise ModelError(
-            f"{folder / 'config.json'} names no architecture. Add one, such as "
-            '"architectures": ["LlamaForCausalLM"].'
+            f'{path} names no architecture. Add one, such as "architectures": ["LlamaForCausalLM"].'
         )
     read_format(folder, config)
     return config
+
+
+def _culprit(values: Json) -> str | None:
+    """The field without which transformers would take this configuration."""
+    from transformers import CONFIG_MAPPING
+
+    kind: Any = None
+    with suppress(KeyError, TypeError):
+        kind = CONFIG_MAPPING[values.get("model_type", "")]
+    if kind is None:
+        return None
+    with suppress(Exception):
+        kind.from_dict(dict(values))
+        return None  # what it stumbled over is not in the family's own fields
+    for field in values:
+        if field == "model_type":
+            continue
+        with suppress(Exception):  # of whatever kind the first one was
+            kind.from_dict({name: value for name, value in values.items() if name != field})
+            return field
+    return None
+
+
+def told(error: BaseException) -> str:
+    """What a library says of a failure, on one line: its first, or more where that ends in a colon."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if not lines:
+        return type(error).__name__
+    text = lines[0]
+    for line in lines[1:]:
+        if not text.endswith(":"):
+            break
+        text = f"{text} {line}"
+    return text if len(text) <= MOST_TOLD else f"{text[:MOST_TOLD]}..."
+
+
+MOST_TOLD = 300
+"""Characters of a library's message."""
 
 
 def head_dims(config: Any) -> tuple[int, ...]:

@@ -13,12 +13,29 @@ from yaie.core.contracts import TransformerOps
 from yaie.core.errors import ConfigError, ModelError
 from yaie.core.products import PackedProducts
 from yaie.models.adapter import ModelAdapter
+from yaie.models.config import read_config
+from yaie.models.fields import check_config
+from yaie.models.hub import find_model
+from yaie.models.json_files import read_json
 from yaie.models.llama import LlamaAdapter
 from yaie.models.loader import LoadedModel, ModelLoader
+from yaie.models.lookalikes import no_config
 from yaie.models.mtp import MtpHead
+from yaie.models.packing import read_format
 from yaie.models.weights import checkpoint_files, read_tensors
 
 TUTOR = Path(__file__).parent.parent / "tutor"
+
+
+def draft_is_packed(config: EngineConfig) -> bool:
+    """Whether the model that makes drafts has weights in few bits, as its config.json says: the engine
+    then runs on the part that multiplies them, whatever the weights of its own model are.
+
+    Raises as `load_draft_model` does."""
+    if config.speculate != "draft":
+        return False
+    folder = find_model(_named(config, "draft"), None).folder
+    return read_format(folder, read_config(folder)) is not None
 
 
 def load_draft_model(
@@ -96,11 +113,12 @@ def _named(config: EngineConfig, kind: str) -> str:
 
 
 def _config_of(folder: Path) -> dict[str, Any]:
-    try:
-        found = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ModelError(f"{folder / 'config.json'} cannot be read: {error}") from error
-    return found if isinstance(found, dict) else {}
+    path = folder / "config.json"
+    if not path.is_file():
+        raise no_config(folder) if folder.is_dir() else ModelError(f"there is no folder {folder}")
+    values = read_json(path)
+    check_config(path, values)
+    return values
 
 
 def _differ(one: Path, other: Path) -> bool:
@@ -110,6 +128,6 @@ def _differ(one: Path, other: Path) -> bool:
         try:
             text = (folder / "tokenizer.json").read_text(encoding="utf-8")
             vocabularies.append(json.loads(text)["model"]["vocab"])
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return False
     return bool(vocabularies[0] != vocabularies[1])

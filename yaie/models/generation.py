@@ -1,38 +1,33 @@
 """What a model's `generation_config.json` says: how its texts end, and how they are best drawn."""
 
-import json
 from pathlib import Path
 from typing import Any
 
-from yaie.core.errors import InvalidRequestError, ModelError
+from yaie.core.errors import InvalidRequestError
 from yaie.core.params import SamplingParams
+from yaie.models.json_files import read_json
 
+GENERATION_FILE = "generation_config.json"
 _RECOMMENDED = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
 
 
 def read_generation_config(folder: Path) -> dict[str, Any]:
     """The file's contents; {} if there is none. Raises ModelError if it is no JSON object."""
-    path = folder / "generation_config.json"
-    if not path.is_file():
-        return {}
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ModelError(f"{path} cannot be read: {error}. Delete or repair it.") from None
-    if not isinstance(values, dict):
-        raise ModelError(f"{path} is not a JSON object. Delete or repair it.")
-    return values
+    path = folder / GENERATION_FILE
+    return read_json(path) if path.is_file() else {}
 
 
 def eos_token_ids(
-    generation: dict[str, Any], config: Any, of_tokenizer: int | None
+    generation: dict[str, Any], config: Any, of_tokenizer: int | None, vocab_size: int
 ) -> frozenset[int]:
-    """Whatever the generation config, the config or the tokenizer says ends a text."""
+    """Whatever the generation config, the config or the tokenizer says ends a text, among the tokens of
+    the model. What files say has been checked (`token_ids`); what a family's configuration assumes may
+    be no token of a small vocabulary."""
     found = [generation.get("eos_token_id"), getattr(config, "eos_token_id", None), of_tokenizer]
     ids: set[int] = set()
     for one in found:
         ids.update(one if isinstance(one, list | tuple) else [one] if one is not None else [])
-    return frozenset(ids)
+    return frozenset(token for token in ids if 0 <= token < vocab_size)
 
 
 def sampling_defaults(generation: dict[str, Any]) -> dict[str, Any]:

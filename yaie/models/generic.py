@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from yaie.core.contracts import Attend, TransformerOps
-from yaie.models.adapter import ModelAdapter, check_weights
+from yaie.models.adapter import ModelAdapter, check_activation, check_weights
 from yaie.models.foreign import ForeignModel
 from yaie.models.probe import register_attention, try_out
 from yaie.models.route import PAGED
@@ -54,7 +54,11 @@ class GenericAdapter(ModelAdapter):
 
     def _build(self, weights: dict[str, Tensor]) -> Any:
         import transformers
+        from transformers.activations import ACT2FN
 
+        for field in ("hidden_act", "activation_function", "hidden_activation"):
+            if isinstance(name := getattr(self.config, field, None), str):
+                check_activation(name, ACT2FN)
         register_attention()
         model_class = getattr(transformers, self.config.architectures[0])
         with _quiet_transformers():

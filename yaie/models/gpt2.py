@@ -1,6 +1,6 @@
 """GPT-2 (Radford et al. 2019), and what was tuned from it, such as DialoGPT."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -11,11 +11,12 @@ from torch import Tensor
 
 from yaie.core.batch import AttentionSpec, KVLayerSpec
 from yaie.core.contracts import Attend, TransformerOps
-from yaie.models.adapter import ModelAdapter, of_other_layers, register
+from yaie.models.adapter import ModelAdapter, check_activation, of_other_layers, register
 from yaie.models.layout import Cut, Destination, held, whole
 from yaie.models.linear import Linear, SummedLinear
 from yaie.models.schemes import Packing
 from yaie.models.shard import Whole
+from yaie.models.stated import Stated
 
 
 @dataclass(slots=True)
@@ -66,6 +67,7 @@ def _activation(name: str) -> Callable[[Tensor], Tensor]:
         return partial(F.gelu, approximate="tanh")
     from transformers.activations import ACT2FN  # whose import takes more than a second
 
+    check_activation(name, ACT2FN)
     chosen: Callable[[Tensor], Tensor] = ACT2FN[name]
     return chosen
 
@@ -76,7 +78,8 @@ class GPT2Adapter(ModelAdapter):
 
     checkpoint_prefix = "transformer."
     takes_shards = True
-    ignored_tensors = (".attn.bias", ".attn.masked_bias", "lm_head.weight")
+    tied_tensors = ("wte.weight", "lm_head.weight")
+    ignored_tensors: tuple[str, ...] = (".attn.bias", ".attn.masked_bias")
 
     def __init__(
         self,
@@ -97,7 +100,10 @@ class GPT2Adapter(ModelAdapter):
         self.held_layers = shard.layers(config.num_hidden_layers)
         self.kv_layers = [KVLayerSpec(len(self.heads), self.head_dim)] * len(self.held_layers)
         self.vocab = shard.vocab(config.vocab_size)
-        if shard.is_first or shard.is_last:  # whose output head it is
+        is_tied = config.tie_word_embeddings
+        if is_tied:
+            self.ignored_tensors = (*self.ignored_tensors, "lm_head.weight")
+        if shard.is_first or (shard.is_last and is_tied):  # whose output head it is
             self.embedding = self.empty(held(self.vocab), config.hidden_size)
         if shard.is_first:
             self.embed = shard.lookup(self.embedding, self.vocab)
@@ -105,10 +111,22 @@ class GPT2Adapter(ModelAdapter):
         self.blocks = [self._block(index) for index in self.held_layers]
         if shard.is_last:
             self.norm = self._norm()
+            if not is_tied:
+                self.head = self.linear(whole(config.hidden_size, self.vocab))
 
     @classmethod
     def handles(cls, config: Any) -> bool:
-        return bool(config.tie_word_embeddings) and not config.add_cross_attention
+        return not config.add_cross_attention
+
+    @classmethod
+    def stated(cls, config: Any) -> Sequence[Stated]:
+        inner = cls.inner_features(config)
+        return (
+            Stated("vocab_size", config.vocab_size, "wte.weight", 0),
+            Stated("n_embd", config.hidden_size, "wte.weight", 1),
+            Stated("n_positions", config.max_position_embeddings, "wpe.weight", 0),
+            Stated("n_inner or 4 times n_embd", inner, "h.0.mlp.c_fc.weight", 1),
+        )
 
     @classmethod
     def inner_features(cls, config: Any) -> int:
@@ -141,24 +159,27 @@ class GPT2Adapter(ModelAdapter):
 
     def destinations(self) -> dict[str, Destination]:
         places: dict[str, Destination] = {}
-        if self.shard.is_first or self.shard.is_last:
+        is_tied = self.config.tie_word_embeddings
+        if self.shard.is_first or (self.shard.is_last and is_tied):
             cut = self.vocab if isinstance(self.vocab, Cut) else None
             places["wte.weight"] = Destination(self.embedding, cuts=(cut, None))
         if self.shard.is_first:
             places["wpe.weight"] = Destination(self.position_embedding)
         if self.shard.is_last:
             places |= self.norm.destinations("ln_f")
+            if not is_tied:
+                places |= self.head.destinations("lm_head")
         for index, block in zip(self.held_layers, self.blocks, strict=True):
             places |= {f"h.{index}.{name}": place for name, place in block.destinations().items()}
         return places
 
     def is_elsewhere(self, name: str) -> bool:
-        if name in ("wte.weight", "wpe.weight", "ln_f.weight", "ln_f.bias"):
-            return self.shard.stages > 1
+        if name in ("wte.weight", "wpe.weight", "ln_f.weight", "ln_f.bias", "lm_head.weight"):
+            return self.shard.stages > 1 and not name.endswith(self.ignored_tensors)
         return of_other_layers(name, "h", self.config.num_hidden_layers, self.held_layers)
 
     def weights_loaded(self) -> None:
-        if self.shard.is_last:
+        if self.shard.is_last and self.config.tie_word_embeddings:
             self.head = self.tied_head(self.embedding)
 
     def forward(self, token_ids: Tensor, positions: Tensor, attend: Attend) -> Tensor:

@@ -7,6 +7,7 @@ import difflib
 import errno
 import re
 import shutil
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -14,7 +15,8 @@ from typing import Any, NoReturn
 from yaie.core.errors import ModelError
 from yaie.core.files import NO_PLACE, cannot_write
 from yaie.models.conversion import cached_conversions, converted_revision
-from yaie.models.weights import PICKLES, has_safetensors, no_weights
+from yaie.models.lookalikes import PICKLES, not_a_folder
+from yaie.models.weights import has_safetensors, no_weights
 
 WANTED = (
     "config.json",
@@ -30,14 +32,28 @@ WANTED = (
     "*.tiktoken",
     "tekken.json",
     "chat_template*",
+    "additional_chat_templates/*.jinja",
 )
-# A pattern's star also matches a slash: nothing below the top folder is wanted. Mistral's repositories
-# hold the weights a second time, in their own layout.
-UNWANTED = ("*/*", "consolidated*")
+TEMPLATES = "additional_chat_templates"
+"""Where transformers keeps the templates that have names."""
+
+
+def _but(folder: str) -> list[str]:
+    """Patterns for the files of every folder but this one."""
+    others = [f"{folder[:end]}[!{letter}]*/*" for end, letter in enumerate(folder)]
+    shorter = [f"{folder[:end]}/*" for end in range(1, len(folder))]
+    return [*others, *shorter, f"{folder}[!/]*/*", f"{folder}/*/*"]
+
+
+# A pattern's star also matches a slash: of what is below the top folder, templates alone are wanted.
+# Mistral's repositories hold the weights a second time, in their own layout.
+UNWANTED = (*_but(TEMPLATES), "consolidated*")
 # Listed, never fetched: what tells why a repository cannot be served.
-TELLING = (*PICKLES, "*.gguf")
+TELLING = (*PICKLES, "*.gguf", "*.onnx", "adapter_config.json")
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.\-]*(/[\w.\-]+)?")
+LONGEST_ID = 96
+"""Characters, by the hub's rules."""
 _SPARE_BYTES = 64 << 20
 
 
@@ -61,17 +77,16 @@ def find_model(model: str, revision: str | None) -> Source:
         from yaie.tutor import TUTOR_PATH
 
         return Source("tutor", Path(TUTOR_PATH))
-    folder = Path(model).expanduser()
-    if folder.is_dir():
-        return Source(folder.resolve().name, folder)
-    if folder.exists():
+    with suppress(OSError, RuntimeError, ValueError):  # too long, ~nobody, a zero byte
+        folder = Path(model).expanduser()
+        if folder.is_dir():
+            return Source(folder.resolve().name, folder)
+        if folder.exists():
+            raise not_a_folder(folder)
+    if not _HUB_ID.fullmatch(model) or len(model) > LONGEST_ID:
         raise ModelError(
-            f"{model} is a file. Give the folder that holds config.json and the weights."
-        )
-    if not _HUB_ID.fullmatch(model):
-        raise ModelError(
-            f"there is no folder {model}, and that is no hub id either (ids look like Qwen/Qwen3-0.6B). "
-            "Check the spelling, or serve the embedded model: yaie serve tutor."
+            f"there is no folder {model[: 2 * LONGEST_ID]!a}, and that is no hub id either (ids look "
+            "like Qwen/Qwen3-0.6B). Check the spelling, or serve the embedded model: yaie serve tutor."
         )
     return Source(model, _find_on_hub(model, revision), model)
 
@@ -177,7 +192,8 @@ def _check_space(model: str, files: list[Any]) -> None:
 
 
 def _is_wanted(name: str) -> bool:
-    return any(Path(name).match(pattern) for pattern in WANTED)
+    is_below = "/" in name and not name.startswith(f"{TEMPLATES}/")
+    return not is_below and any(Path(name).match(pattern) for pattern in WANTED)
 
 
 def _no_space(model: str, detail: str) -> ModelError:

@@ -1,5 +1,6 @@
 """Llama (Touvron et al. 2023), and what Mistral, Qwen2 and Qwen3 share with it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -16,6 +17,7 @@ from yaie.models.rope import rope_tables
 from yaie.models.schemes import Packing
 from yaie.models.schemes.cutting import Cuts
 from yaie.models.shard import Whole
+from yaie.models.stated import Stated
 
 
 class Biases(NamedTuple):
@@ -76,6 +78,7 @@ class LlamaAdapter(ModelAdapter):
     checkpoint_prefix = "model."
     takes_packed = True
     takes_shards = True
+    tied_tensors = ("embed_tokens.weight", "lm_head.weight")
     ignored_tensors: tuple[str, ...] = ("rotary_emb.inv_freq",)
 
     def __init__(
@@ -130,6 +133,29 @@ class LlamaAdapter(ModelAdapter):
             "mlp.gate_proj": ("outputs", inner),
             "mlp.down_proj": ("inputs", inner),
         }
+
+    @classmethod
+    def stated(cls, config: Any) -> Sequence[Stated]:
+        heads, kv_heads = config.num_attention_heads, config.num_key_value_heads
+        head_dim = getattr(config, "head_dim", None) or config.hidden_size // heads
+        attention = "layers.0.self_attn"
+        return (
+            Stated("vocab_size", config.vocab_size, "embed_tokens.weight", 0),
+            Stated("hidden_size", config.hidden_size, "embed_tokens.weight", 1),
+            Stated("intermediate_size", config.intermediate_size, "layers.0.mlp.up_proj.weight", 0),
+            Stated(
+                "num_attention_heads times head_dim",
+                heads * head_dim,
+                f"{attention}.q_proj.weight",
+                0,
+            ),
+            Stated(
+                "num_key_value_heads times head_dim",
+                kv_heads * head_dim,
+                f"{attention}.k_proj.weight",
+                0,
+            ),
+        )
 
     def biases(self) -> Biases:
         """Which products have a bias."""

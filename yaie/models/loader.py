@@ -12,25 +12,42 @@ import torch
 
 from yaie.core.config import EngineConfig
 from yaie.core.contracts import TransformerOps
-from yaie.core.errors import ConfigError, ModelError
+from yaie.core.errors import ConfigError, ModelError, YaieError
 from yaie.core.processor import multiplies_bfloat16
 from yaie.core.products import PackedProducts
 from yaie.models import gpt2, llama, mistral, qwen2, qwen3  # noqa: F401  (importing registers them)
 from yaie.models.adapter import ModelAdapter, registered_adapter
-from yaie.models.config import head_dims, read_config
-from yaie.models.generation import eos_token_ids, read_generation_config, sampling_defaults
+from yaie.models.config import head_dims, read_config, told
+from yaie.models.generation import (
+    GENERATION_FILE,
+    eos_token_ids,
+    read_generation_config,
+    sampling_defaults,
+)
 from yaie.models.hub import fetch_model, find_model
+from yaie.models.json_files import read_json
 from yaie.models.packing import read_format
 from yaie.models.rope import max_context
 from yaie.models.schemes import Packing
 from yaie.models.schemes.cutting import check_cuts
 from yaie.models.shard import Whole, check_shapes, fitting_sizes
+from yaie.models.stated import misfits, refuse_absurd
 from yaie.models.supported import check_architecture
+from yaie.models.token_ids import check_end_token, check_token_ids
 from yaie.models.tokenizer import Tokenizer
-from yaie.models.weights import checkpoint_files, read_stored, read_tensors, total_bytes
+from yaie.models.tying import heads_differ, renamed
+from yaie.models.weights import (
+    checkpoint_files,
+    read_stored,
+    read_tensors,
+    stored_shapes,
+    total_bytes,
+)
 
 FEWEST_IN_BFLOAT16 = 100_000_000
 """Weights from which half the bytes are worth rounded numbers on a CPU."""
+MOST_POSITIONS = 1 << 24
+"""Of a context. Tables of positions are made beforehand; the longest model there is takes 10 million."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +137,11 @@ class ModelLoader:
         folder = self.fetch()
         tokenizer = Tokenizer.load(folder, self.model_type)
         generation = read_generation_config(folder)
+        vocab_size = getattr(self._config.get_text_config(), "vocab_size", None)
+        if isinstance(vocab_size, int):  # or it is known once the model is there
+            self._check_ids(folder, generation, tokenizer, vocab_size)
         adapter, folder = self.load_adapter(ops, dtypes, products, shard)
+        self._check_ids(folder, generation, tokenizer, adapter.vocab_size)
         return LoadedModel(
             adapter=adapter,
             tokenizer=tokenizer,
@@ -128,7 +149,9 @@ class ModelLoader:
             name=self.name,
             architecture=self.architecture,
             model_type=self.model_type,
-            eos_token_ids=eos_token_ids(generation, self._config, tokenizer.eos_token_id),
+            eos_token_ids=eos_token_ids(
+                generation, self._config, tokenizer.eos_token_id, adapter.vocab_size
+            ),
             sampling_defaults=sampling_defaults(generation),
             max_length=adapter.max_length,
             dtype=self.dtype,
@@ -153,11 +176,56 @@ class ModelLoader:
         folder = self.fetch()
         files = checkpoint_files(folder)
         self.dtype = choose_dtype(self._wanted, self._config, self.device, folder, dtypes)
-        adapter = self._adapter(ops, products, shard)
-        with _progress_bar(self.name, total_bytes(files), self._progress) as advance:
-            read = read_tensors if shard is None else read_stored
-            adapter.load_weights(read(files, advance))
+        shapes = stored_shapes(files)
+        stated, prefix = self._kind.stated(self._config), self._kind.checkpoint_prefix
+        wrong = misfits(self._config, stated, prefix, shapes)
+        refuse_absurd(folder, wrong)
+        swapped = self._settle_head(files, shapes)
+        try:
+            adapter = self._adapter(ops, products, shard)
+            with _progress_bar(self.name, total_bytes(files), self._progress) as advance:
+                read = read_tensors if shard is None else read_stored
+                tensors: Iterator[tuple[str, Any]] = read(files, advance)
+                adapter.load_weights(renamed(tensors, *swapped) if swapped else tensors)
+        except ModelError as error:
+            if wrong:
+                raise ModelError(f"{error.message} {'; '.join(map(str, wrong))}.") from error
+            raise
+        except (YaieError, torch.OutOfMemoryError):
+            raise
+        except Exception as error:  # of torch and of transformers, on numbers that nobody foresaw
+            if self._format is not None:  # what multiplies packed weights may be a learner's
+                raise
+            raise ModelError(
+                f"{folder / 'config.json'} describes a model that cannot be made of the weights beside "
+                f"it ({type(error).__name__}: {told(error)}). Check its numbers, and that there is "
+                "memory for them."
+            ) from error
         return adapter, folder
+
+    def _settle_head(
+        self, files: list[Path], shapes: dict[str, tuple[int, ...]]
+    ) -> tuple[str, str] | None:
+        """Tie embedding and head as transformers would; returns the name of the one that is there, and
+        the name that it is wanted under, where that is another."""
+        if not getattr(self._config, "tie_word_embeddings", False) or not self._kind.tied_tensors:
+            return None
+        table, head = self._kind.tied_tensors
+        table = next((name for name in shapes if self._kind.short_name(name) == table), table)
+        if head in shapes and table not in shapes:
+            return head, table
+        if head in shapes and heads_differ(files, table, head, self.dtype):
+            self._config.tie_word_embeddings = False
+        return None
+
+    def _check_ids(
+        self, folder: Path, generation: dict[str, Any], tokenizer: Tokenizer, vocab_size: int
+    ) -> None:
+        check_token_ids(folder / GENERATION_FILE, generation, vocab_size)
+        stated = read_json(folder / "config.json")
+        check_token_ids(folder / "config.json", stated, vocab_size)
+        check_token_ids(folder / "config.json", stated.get("text_config") or {}, vocab_size)
+        check_end_token(folder, tokenizer, vocab_size)
 
     def check_ranks(self, config: EngineConfig) -> None:
         """Raise ConfigError unless the model can be split over the ranks that `config` asks for."""
@@ -254,6 +322,12 @@ def _num_bytes(folder: Path) -> int:
 
 def _max_length(wanted: int | None, config: Any) -> int:
     limit = max_context(config, wanted)
+    if (limit if wanted is None else wanted) > MOST_POSITIONS:
+        raise ModelError(
+            f"config.json: max_position_embeddings (or n_positions) and rope_parameters give {limit} "
+            f"tokens of context, and at most {MOST_POSITIONS} are served. Correct them, or set "
+            "max_model_len (--max-model-len) to what you need."
+        )
     if wanted is not None and wanted > limit:
         raise ConfigError(
             f"max_model_len {wanted} is beyond this model's context of {limit} tokens. Leave it "

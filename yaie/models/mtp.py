@@ -7,6 +7,7 @@ token behind it, so in a block that two texts share the last may be another text
 """
 
 from collections.abc import Iterable
+from copy import copy
 from typing import Any
 
 import torch
@@ -42,7 +43,9 @@ class MtpHead:
         self.kv_layers = [*target.kv_layers, target.kv_layers[0]]
         self._state_norm, self._token_norm = target.empty(hidden), target.empty(hidden)
         self._project = target.linear(whole(2 * hidden, hidden))
-        self._layer = target.decoder_layer(0)
+        unpacked = copy(target)  # the head's weights are plain, whatever the model's are
+        unpacked.packing = None
+        self._layer = unpacked.decoder_layer(0)
 
     def load_weights(self, tensors: Iterable[tuple[str, Tensor]]) -> None:
         """Take the weights over. Raises ModelError that names what does not fit."""

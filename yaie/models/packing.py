@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from yaie.core.errors import ModelError
+from yaie.models.json_files import bad_field, shown
 
 WHOLE = -1
 """The group size that says: all inputs share a scale."""
@@ -47,12 +48,16 @@ def read_format(folder: Path, config: Any) -> PackedFormat | None:
     method = str(told.get("quant_method", "some method"))
     try:
         return _READERS.get(method, _unknown)(told)
+    except (AttributeError, TypeError, ValueError, KeyError, IndexError) as error:
+        wanted = f"what tools for {shown(method)} write"
+        raise bad_field(folder / "config.json", "quantization_config", told, wanted) from error
     except _NotRead as error:
         raise ModelError(
-            f"the weights in {folder} are quantised ({method}), {error} is not supported. What is read: "
-            "gptq and compressed-tensors (pack-quantized) in 4 bits, and in 8 with a scale for each "
-            "output; awq in 4 bits; int-quantized and float-quantized weights; fp8. Or serve the "
-            "original model in bfloat16, float16 or float32."
+            f"{folder / 'config.json'}: by its quantization_config the weights are quantised "
+            f"({method}), {error} is not supported. What is read: gptq and compressed-tensors "
+            "(pack-quantized) in 4 bits, and in 8 with a scale for each output; awq in 4 bits; "
+            "int-quantized and float-quantized weights; fp8. Or serve the original model in bfloat16, "
+            "float16 or float32."
         ) from None
 
 
@@ -135,8 +140,8 @@ def _int_quantized(how: dict[str, Any]) -> PackedFormat:
 def _float_quantized(how: dict[str, Any]) -> PackedFormat:
     strategy, size = how.get("strategy"), how.get("block_structure")
     blocks = {"channel": (1, WHOLE), "tensor": (0, 0)}
-    if strategy == "block" and isinstance(size, list) and len(size) == 2:
-        blocks["block"] = (size[0], size[1])
+    if strategy == "block":
+        blocks["block"] = _block(size)
     if how.get("num_bits") != 8 or strategy not in blocks:
         raise _NotRead(f"whose strategy {strategy!r} in {how.get('num_bits')} bits")
     return PackedFormat("float-quantized", 8, block=blocks[strategy], ignored=_OF_ACTIVATIONS)
@@ -151,7 +156,7 @@ def _fp8(told: dict[str, Any]) -> PackedFormat:
     size = told.get("weight_block_size")
     if size is None:
         return PackedFormat("float-quantized", 8, block=(0, 0), ignored=_OF_ACTIVATIONS)
-    return PackedFormat("fp8", 8, block=tuple(size), ignored=_OF_ACTIVATIONS)
+    return PackedFormat("fp8", 8, block=_block(size), ignored=_OF_ACTIVATIONS)
 
 
 _READERS: dict[str, Callable[[dict[str, Any]], PackedFormat]] = {
@@ -170,13 +175,21 @@ _OF_ACTIVATIONS = (".input_scale", ".input_zero_point", ".output_scale", ".k_sca
 
 
 def _bits(bits: Any) -> int:
-    if bits not in (4, 8):
+    if type(bits) is not int or bits not in (4, 8):
         raise _NotRead(f"which in {bits} bits")
     return int(bits)
 
 
+def _block(size: Any) -> tuple[int, int]:
+    """Outputs and inputs that share a scale."""
+    is_pair = isinstance(size, list | tuple) and len(size) == 2
+    if not is_pair or not all(type(one) is int and 0 < one < 1 << 24 for one in size):
+        raise _NotRead(f"whose blocks {shown(size)}")
+    return size[0], size[1]
+
+
 def _group_size(size: Any, bits: int) -> int:
-    if not isinstance(size, int) or (size != WHOLE and (size <= 0 or size % 8)):
+    if type(size) is not int or (size != WHOLE and (size <= 0 or size % 8)):
         raise _NotRead(f"which in groups of {size}")
     if bits == 8 and size != WHOLE:
         raise _NotRead("which in 8 bits and in groups")

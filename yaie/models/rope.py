@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from yaie.core.errors import ModelError
+from yaie.models.json_files import shown
 
 
 def rope_tables(config: Any, max_positions: int, device: torch.device) -> tuple[Tensor, Tensor]:
@@ -27,6 +28,12 @@ def _inverse_frequencies(config: Any, max_positions: int) -> tuple[Tensor, float
     parameters = config.rope_parameters
     rope_type = parameters["rope_type"]
     if rope_type != "default":
+        if rope_type not in ROPE_INIT_FUNCTIONS:
+            known = ", ".join(["default", *ROPE_INIT_FUNCTIONS])
+            raise ModelError(
+                f"config.json: rope_parameters.rope_type is {shown(rope_type)}, which is not supported. "
+                f"What works: {known}."
+            )
         # Only longrope reads seq_len: beyond the trained length it takes its other set of factors.
         inv_freq, scaling = ROPE_INIT_FUNCTIONS[rope_type](config, seq_len=max_positions)
         return inv_freq.float(), scaling

@@ -5,7 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from yaie.core.errors import InvalidRequestError, ModelError
+from yaie.models.chat_templates import ChatTemplates, in_parts
+from yaie.models.fields import TOKENIZER, check_fields
+from yaie.models.json_files import read_json
 from yaie.models.long_texts import LongTexts, OneAtATime, PromptText
+from yaie.models.lookalikes import refuse_pointer
 from yaie.models.token_bytes import TokenBytes, decoder
 
 _VOCABULARIES = (
@@ -32,6 +36,7 @@ class Tokenizer:
         self._tokenizer = tokenizer
         self._encode = _encoder(tokenizer)
         self.long_texts = LongTexts(tokenizer, self._encode)
+        self._templates = ChatTemplates(tokenizer)
         self._joins_turns = model_type == "gpt2"
         self._bytes = TokenBytes(tokenizer)
         self._decode = decoder(tokenizer, self._bytes.shown)
@@ -49,14 +54,19 @@ class Tokenizer:
                 f"{folder} has no tokenizer (tokenizer.json, or the files of an older one). Copy the "
                 "tokenizer files of the model it was trained from into the folder."
             )
+        check_files(folder)
         try:
             tokenizer = AutoTokenizer.from_pretrained(
                 folder, local_files_only=True, trust_remote_code=False
             )
         except Exception as error:  # every kind of tokenizer fails in its own way
+            for path in folder.iterdir():
+                refuse_pointer(path)
+            files = sorted(path.name for kind in _VOCABULARIES for path in folder.glob(kind))
             raise ModelError(
-                f"the tokenizer in {folder} cannot be loaded: {_first_line(error)}. If its files are "
-                "whole, the kind is one that this installation of transformers does not know."
+                f"the tokenizer in {folder} ({', '.join(files)}) cannot be loaded: "
+                f"{_first_line(error)}. If its files are whole, the kind is one that this installation "
+                "of transformers does not know."
             ) from error
         return cls(tokenizer, model_type)
 
@@ -136,12 +146,21 @@ class Tokenizer:
     @property
     def chat_template(self) -> str:
         """The Jinja text; all of them, if there are several; "" if there is none."""
-        template = getattr(self._tokenizer, "chat_template", None) or ""
-        return template if isinstance(template, str) else "\n".join(template.values())
+        return self._templates.text
 
     @property
     def has_chat_template(self) -> bool:
-        return getattr(self._tokenizer, "chat_template", None) is not None
+        return bool(self._templates.text)
+
+    @property
+    def template_note(self) -> str | None:
+        """Why the model's templates refuse conversations, if they do whatever is in them."""
+        return self._templates.without_default
+
+    def wants_parts(self, tools: list[dict[str, Any]] | None = None) -> bool:
+        """Whether the template for a conversation with these tools goes through the parts of contents:
+        those of a message need not be joined. Raises InvalidRequestError as `chat_text` does."""
+        return self.has_chat_template and self._templates.wants_parts(self._templates.chosen(tools))
 
     def apply_chat_template(self, messages: list[dict[str, Any]], **options: Any) -> list[int]:
         """Token ids of a conversation: those of its `chat_text`, which takes the same options."""
@@ -159,8 +178,9 @@ class Tokenizer:
     ) -> PromptText:
         """A conversation, ready for the assistant's next turn.
 
-        messages: {"role": ..., "content": ...} each. tools: JSON schemas of functions. For the others
-        see `yaie.core.params.PromptOptions`; without a template the variables have no effect.
+        messages: {"role": ..., "content": ...} each; a content is a text, or a list of text parts where
+        the template `wants_parts`. tools: JSON schemas of functions. For the others see
+        `yaie.core.params.PromptOptions`; without a template the variables have no effect.
 
         The model's own Jinja template is rendered in transformers' sandbox. A model without one is
         not tuned for chat; GPT-2 models then get the turns joined by end-of-sequence tokens, as
@@ -170,13 +190,16 @@ class Tokenizer:
         """
         if not self.has_chat_template:
             return self._fallback_chat(messages, add_generation_prompt, continue_final_message)
+        template = self._templates.chosen(tools)
+        if self._templates.wants_parts(template):
+            messages = in_parts(messages)
         try:
-            text: str = self._tokenizer.apply_chat_template(
+            text = self._templates.rendered(
+                template,
                 messages,
                 tools=tools,
                 add_generation_prompt=add_generation_prompt,
                 continue_final_message=continue_final_message,
-                tokenize=False,
                 **(variables or {}),
             )
         except Exception as error:  # a template is a program: what it raises is up to its author
@@ -200,6 +223,18 @@ class Tokenizer:
         if add_generation_prompt:
             lines.append("assistant:")
         return PromptText(["\n".join(lines)])
+
+
+def check_files(folder: Path) -> None:
+    """Raise ModelError for a file that transformers would trip over, or take for what it is not."""
+    for name in ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"):
+        path = folder / name
+        if path.is_file():
+            values = read_json(path)
+            if name != "added_tokens.json":
+                check_fields(path, values, TOKENIZER)
+    for name in ("tokenizer.json", "chat_template.jinja"):
+        refuse_pointer(folder / name)
 
 
 def _encoder(tokenizer: Any) -> Callable[[str, bool], list[int]]:

@@ -1,6 +1,5 @@
 """Reading a checkpoint's tensors from a folder: safetensors, in one file or in shards, never pickle."""
 
-import json
 from collections.abc import Callable, Iterator
 from functools import partial
 from math import prod
@@ -8,37 +7,42 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from yaie.core.errors import ModelError
+from yaie.models.json_files import bad_field, read_json
+from yaie.models.lookalikes import known_kind, listed, refuse_pointer
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 SINGLE_FILE = "model.safetensors"
 INDEX_FILE = "model.safetensors.index.json"
-PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 
 
 def checkpoint_files(folder: Path) -> list[Path]:
-    """The safetensors files that hold the model's weights.
+    """The safetensors files that hold the model's weights: the whole file where there is one, whatever
+    index lies beside it, as transformers does.
 
     Raises ModelError if there are none (and says what there is instead), or if a shard is missing.
     """
-    index = folder / INDEX_FILE
-    if index.is_file():
-        return _shards(index)
     if (folder / SINGLE_FILE).is_file():
-        return [folder / SINGLE_FILE]
-    raise no_weights(str(folder), [path.name for path in folder.iterdir()])
+        files = [folder / SINGLE_FILE]
+    elif (folder / INDEX_FILE).is_file():
+        files = _shards(folder / INDEX_FILE)
+    else:
+        raise no_weights(str(folder), listed(folder))
+    for path in files:
+        refuse_pointer(path)
+    return files
 
 
 def _shards(index: Path) -> list[Path]:
-    try:
-        names = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
-    except (ValueError, KeyError, AttributeError, TypeError):
-        raise ModelError(
-            f"{index} is not an index of shards (JSON with a 'weight_map'). Fetch the model again."
-        ) from None
+    weight_map = read_json(index).get("weight_map")
+    if not isinstance(weight_map, dict) or not weight_map:
+        raise bad_field(index, "weight_map", weight_map, "an object: from each tensor to its file")
+    for tensor, name in weight_map.items():
+        if not isinstance(name, str) or not Path(name).name or "\0" in name:
+            raise bad_field(index, f"weight_map.{tensor}", name, "the name of a safetensors file")
     # A name is a file beside the index; anything else would reach outside the folder.
-    shards = [index.parent / Path(name).name for name in names]
+    shards = [index.parent / name for name in sorted({Path(n).name for n in weight_map.values()})]
     missing = [path.name for path in shards if not path.is_file()]
     if missing:
         raise ModelError(
@@ -56,24 +60,9 @@ def has_safetensors(names: list[str]) -> bool:
 
 def no_weights(place: str, names: list[str]) -> ModelError:
     """The error for a folder or repository, with these file names, that has no usable weights."""
-    pickles = [name for name in names if any(Path(name).match(pattern) for pattern in PICKLES)]
-    if pickles:
-        return ModelError(
-            f"{place} has its weights only as pickle ({pickles[0]}), and loading a pickle runs whatever "
-            "code it contains. Look for a version with safetensors (often a pull request on the hub, "
-            "use --revision), or convert it where you trust it: AutoModelForCausalLM.from_pretrained("
-            "...).save_pretrained(FOLDER) writes safetensors, then serve FOLDER."
-        )
-    if any(name.startswith("adapter_model") for name in names):
-        return ModelError(
-            f"{place} is a LoRA adapter, not a model. Merge it into its base model (peft's "
-            "merge_and_unload, then save_pretrained) and serve the result."
-        )
-    if any(name.endswith(".gguf") for name in names):
-        return ModelError(
-            f"{place} has its weights as GGUF only, which is not read here. Serve the original model "
-            "with safetensors, which the model card usually links to."
-        )
+    known = known_kind(place, names)
+    if known is not None:
+        return known
     return ModelError(
         f"{place} has no weights: neither {SINGLE_FILE} nor {INDEX_FILE}. Give the folder that "
         "save_pretrained wrote, or the id of a model on the hub."
@@ -133,13 +122,25 @@ def read_stored(
     """
     from safetensors import SafetensorError, safe_open
 
+    seen: dict[str, Path] = {}
     for path in files:
         try:
             with safe_open(path, framework="pt", device="cpu") as file:
                 for name in file.keys():  # noqa: SIM118 (not a dictionary)
+                    if name in seen:
+                        raise ModelError(
+                            f"the tensor {name} is in two shards, {seen[name].name} and {path.name} in "
+                            f"{path.parent}: they are of two checkpoints. Fetch the model again."
+                        )
+                    seen[name] = path
                     yield name, StoredTensor(path, file, name, advance)
         except (SafetensorError, OSError) as error:
             raise _damaged(path, error) from None
+
+
+def stored_shapes(files: list[Path]) -> dict[str, tuple[int, ...]]:
+    """Of every tensor, by its name. Raises as `read_tensors` does."""
+    return {name: tensor.shape for name, tensor in read_stored(files, lambda _: None)}
 
 
 def _damaged(path: Path, error: Exception) -> ModelError:

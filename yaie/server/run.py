@@ -6,6 +6,7 @@ model loads: there is no answer to wait for.
 """
 
 import asyncio
+import logging
 import os
 import signal
 import socket
@@ -17,11 +18,14 @@ from starlette.types import ASGIApp
 
 from yaie.core.interrupt import end_interrupted
 from yaie.engine.background.async_engine import AsyncEngine
+from yaie.server.cautions import cautions
 from yaie.server.connections import MAX_HEAD_BYTES, allowed_connections, connection_class
 from yaie.server.logs import log_activity
 from yaie.server.pieces import Pieces
 from yaie.server.request_id import RequestId
 from yaie.server.settings import ServerSettings
+
+logger = logging.getLogger(__name__)
 
 KEEP_ALIVE_SECONDS = 75
 """How long an idle connection is kept. Longer than clients and load balancers keep theirs (5 to 60), so
@@ -94,6 +98,8 @@ async def run_server(
         await asyncio.wait({loading, leaving}, return_when=asyncio.FIRST_COMPLETED)
         if loading.done() and loading.exception() is None:
             on_ready()
+            for caution in cautions(engine.tokenizer, settings):
+                logger.warning("%s", caution)
         await asyncio.wait({ended, leaving}, return_when=asyncio.FIRST_COMPLETED)
         await engine.shutdown(settings.drain_seconds)
         server.should_exit = True

@@ -43,7 +43,7 @@ def chat_text(
     """A conversation, written by the model's chat template. Raises InvalidRequestError."""
     options = options or PromptOptions()
     return tokenizer.chat_text(
-        check_messages(messages),
+        check_messages(messages, keeps_parts=tokenizer.wants_parts(tools)),
         tools=tools,
         add_generation_prompt=options.add_generation_prompt,
         continue_final_message=options.continue_final_message,

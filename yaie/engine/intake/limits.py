@@ -147,9 +147,11 @@ def check_named_tokens(
         )
 
 
-def check_messages(messages: Any) -> list[dict[str, Any]]:
+def check_messages(messages: Any, *, keeps_parts: bool = False) -> list[dict[str, Any]]:
     """The messages as chat templates expect them: contents are plain text, lists of text parts are
     joined, and the role `developer` goes by its older name, `system`.
+
+    keeps_parts: for a template that goes through them; then lists of parts stay as they are.
 
     Raises InvalidRequestError naming the message and field that is wrong.
     """
@@ -157,10 +159,12 @@ def check_messages(messages: Any) -> list[dict[str, Any]]:
         raise InvalidRequestError(
             "messages must be a list of at least one message", param="messages"
         )
-    return [_check_message(message, f"messages[{i}]") for i, message in enumerate(messages)]
+    return [
+        _check_message(message, f"messages[{i}]", keeps_parts) for i, message in enumerate(messages)
+    ]
 
 
-def _check_message(message: Any, where: str) -> dict[str, Any]:
+def _check_message(message: Any, where: str, keeps_parts: bool) -> dict[str, Any]:
     if not isinstance(message, dict):
         raise InvalidRequestError(f"{where} must be an object with role and content", param=where)
     if message.get("role") not in ROLES:
@@ -172,13 +176,17 @@ def _check_message(message: Any, where: str) -> dict[str, Any]:
     content = message.get("content")
     if content is None and message["role"] == "assistant" and message.get("tool_calls"):
         content = ""  # templates print what they are given, and None is no word
-    content = _text(content, f"{where}.content")
+    texts = _texts(content, f"{where}.content")
+    if keeps_parts and not isinstance(content, str):
+        content = [{"type": "text", "text": text} for text in texts]
+    else:
+        content = "".join(texts)
     return {**message, "role": role, "content": content}
 
 
-def _text(content: Any, where: str) -> str:
+def _texts(content: Any, where: str) -> list[str]:
     if isinstance(content, str):
-        return content
+        return [content]
     if not isinstance(content, list):
         raise InvalidRequestError(f"{where} must be a string or a list of text parts", param=where)
     texts = []
@@ -194,4 +202,4 @@ def _text(content: Any, where: str) -> str:
                 f"{where}[{i}].text must be a string", param=f"{where}[{i}].text"
             )
         texts.append(part["text"])
-    return "".join(texts)
+    return texts

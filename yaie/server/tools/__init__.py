@@ -18,7 +18,7 @@ from yaie.server.tools.formats import (
 )
 from yaie.server.tools.qwen_coder import QwenCoderFormat
 
-__all__ = ["ToolFormat", "choose_format", "with_names_of_tools"]
+__all__ = ["ToolFormat", "choose_format", "form_in", "with_names_of_tools"]
 
 
 def choose_format(parser: str, template: str, special_id: SpecialId) -> ToolFormat | None:
@@ -29,7 +29,7 @@ def choose_format(parser: str, template: str, special_id: SpecialId) -> ToolForm
         for DeepSeek's models they are put into the system message then.
     special_id: of the model's tokenizer.
     """
-    name = _guessed(template) if parser == "auto" else parser
+    name = form_in(template) if parser == "auto" else parser
     if name == "mistral" and "[ARGS]" in template:
         name = "mistral-named"
     form = _FORMATS.get(name)
@@ -63,7 +63,9 @@ def with_names_of_tools(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return named
 
 
-def _guessed(template: str) -> str:
+def form_in(template: str) -> str:
+    """The form in which a chat template writes calls, as `--tool-parser` names it; "none" if it shows in
+    no form that is known."""
     if "[TOOL_CALLS]" in template:
         return "mistral"
     if "<｜tool▁call▁begin｜>" in template:
