@@ -86,6 +86,9 @@ def test_no_server_and_no_server_of_ours(yaie: Yaie) -> None:
     assert ran.code == 2
     assert "no server answers at http://127.0.0.1:9" in ran.err
     assert "yaie serve" in ran.err
+    ran = yaie("top", "http://[/x]")
+    assert (ran.code, "Traceback" in ran.err) == (2, False)
+    assert "no server answers at http://[/x]" in ran.err
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs SIGINT")

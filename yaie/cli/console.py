@@ -1,6 +1,7 @@
 """How the command line speaks: results on stdout, everything else on stderr, colour on a terminal."""
 
 import errno
+import logging
 import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -12,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from yaie.core.errors import InvalidRequestError, YaieError
-from yaie.core.terminal import Terminal
+from yaie.core.terminal import Terminal, escaped
 
 if TYPE_CHECKING:
     from yaie.engine.facts import EngineFacts
@@ -33,6 +34,19 @@ def say(text: str) -> None:
 def note(text: str, style: str = "dim") -> None:
     """A line on stderr, out of the way of results."""
     err.print(text, style=style, soft_wrap=True)
+
+
+class _Warning(logging.Formatter):
+    """A warning of the engine, for a terminal."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return escaped(super().format(record))
+
+
+def escape_warnings() -> None:
+    """What is logged where no log is open goes to stderr as it is: from now on it is only text there."""
+    if logging.lastResort is not None:
+        logging.lastResort.setFormatter(_Warning())
 
 
 def show_error(error: YaieError) -> None:

@@ -74,8 +74,8 @@ def _connect(url: str, api_key: str | None) -> HTTPResponse:
     headers = {"Accept": "text/event-stream"}
     if api_key:
         headers["Authorization"] = f"Bearer {api_key}"
-    request = urllib.request.Request(f"{url}/watch/events", headers=headers)
     try:
+        request = urllib.request.Request(f"{url}/watch/events", headers=headers)
         answer: HTTPResponse = urllib.request.urlopen(request, timeout=CONNECT_SECONDS)
     except urllib.error.HTTPError as error:
         raise YaieError(_refusal(url, error)) from None
