@@ -7,8 +7,7 @@ from types import FrameType
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.markup import escape
+from rich.text import Text
 from typer.core import TyperGroup
 
 from grader.selfcheck.cli import selfcheck
@@ -17,9 +16,10 @@ from yaie.core.errors import ConfigError, YaieError
 from yaie.core.interrupt import STATUS as STOPPED
 from yaie.core.interrupt import is_interrupted
 from yaie.core.streams import sound_streams
+from yaie.core.terminal import Terminal
 
-out = Console(highlight=False)
-err = Console(stderr=True, highlight=False)
+out = Terminal()
+err = Terminal(stderr=True)
 
 LabArgument = Annotated[str, typer.Argument(help="A lab, as radix_tree.", show_default=False)]
 TaskOption = Annotated[str, typer.Option(help="A task, as 4.2 or 2.", show_default=False)]
@@ -38,7 +38,7 @@ class Commands(TyperGroup):
         except YaieError as error:
             if is_interrupted():
                 raise typer.Exit(STOPPED) from None
-            err.print(f"[bold red]Error:[/] {escape(error.message)}", soft_wrap=True)
+            err.print(Text("Error:", "bold red"), error.message, soft_wrap=True)
             raise typer.Exit(2) from None
         except (KeyboardInterrupt, typer.Abort):  # `Interruptible` says so
             if is_interrupted():
@@ -150,7 +150,7 @@ def reset(
         if not sys.stdin.isatty():
             raise ConfigError("reset asks first, and this is no terminal; say --yes")
         typer.confirm(f"Restore the stubs of {lab}? Your files go to .yaie/backups.", abort=True)
-    out.print(reset_lab(chosen).describe(chosen), markup=False, soft_wrap=True)
+    out.print(reset_lab(chosen).describe(chosen), soft_wrap=True)
 
 
 app.command()(selfcheck)

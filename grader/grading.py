@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 
 from rich.console import Console
-from rich.markup import escape
 
 from grader.batch import class_as_json, find_students, grade_students, print_class, write_csv
 from grader.record import record
@@ -22,6 +21,7 @@ from grader.submission import Submission, find_submission, submission_in
 from grader.verdict import Explanation, LabResult, TaskResult
 from yaie.core.errors import ConfigError
 from yaie.core.files import cannot_write, refuse_unwritable, write_whole
+from yaie.core.terminal import Terminal
 from yaie.curriculum.manifest import ROOT, Curriculum, Lab, load_curriculum
 from yaie.curriculum.progress import Progress
 
@@ -55,9 +55,9 @@ def run(request: Request, out: Console, err: Console) -> int:
     if request.output is None:
         return _run(request, labs, tasks, out, err)
     report = io.StringIO()
-    code = _run(request, labs, tasks, Console(file=report, highlight=False), err)
+    code = _run(request, labs, tasks, Terminal(file=report), err)
     _keep(request.output, partial(write_whole, text=report.getvalue()), "output")
-    err.print(f"Wrote {request.output}", markup=False, soft_wrap=True)
+    err.print(f"Wrote {request.output}", soft_wrap=True)
     return code
 
 
@@ -129,7 +129,7 @@ def _grade_one(
         case _:
             print_progress(out, results, withdrawn, request.impl)
     for sentence in dict.fromkeys(unkept):  # once, however many labs there are
-        err.print(f"[yellow]{escape(sentence)}[/]", soft_wrap=True)
+        err.print(sentence, style="yellow", soft_wrap=True)
     return int(any(result.points < result.max_points for result in results))
 
 

@@ -198,12 +198,11 @@ def _tell(failure: Failure, result: TestResult) -> int:
 
 def _show(why: Any) -> None:
     """An explanation without the calls, which were printed."""
-    from rich.console import Console
-
     from grader.report.lines import show
     from grader.report.text import explanation_lines
+    from yaie.core.terminal import Terminal
 
-    console = Console(highlight=False)
+    console = Terminal()
     show(console, explanation_lines(replace(why, script=()), console.width))
 
 

@@ -15,16 +15,17 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
+from rich.text import Text
 
 from book.tools.evidence import EVIDENCE, EvidenceError
 from book.tools.freshness import Source, load_sources, stale, stamp
 from book.tools.mdbook import ROOT
+from yaie.core.terminal import Terminal
 
 BUSY = 0.5
 """Processes that wait for a core, over the last minute: more of them change figures."""
 
-err = Console(stderr=True, highlight=False)
+err = Terminal(stderr=True)
 
 
 def command(source: Source, into: Path) -> list[str]:
@@ -73,7 +74,8 @@ def remeasure(
         old = stale()
         chosen = [source for source in chosen if source.name in old]
     if (load := os.getloadavg()[0]) > BUSY:
-        err.print(f"[yellow]This machine is busy (load {load:.1f}): times will be too long.[/]")
+        busy = f"This machine is busy (load {load:.1f}): times will be too long."
+        err.print(busy, style="yellow")
     failed = False
     for number, source in enumerate(chosen, 1):
         err.print(f"{number}/{len(chosen)} {source.name}: {source.run}", soft_wrap=True)
@@ -81,7 +83,10 @@ def remeasure(
         problem = measure(source)
         failed |= bool(problem)
         took = f"  {time.monotonic() - begun:.0f} s"
-        err.print(f"[red]{took}, failed[/]\n{problem}" if problem else took, soft_wrap=True)
+        if problem:
+            err.print(Text(f"{took}, failed\n", "red").append(problem, "default"), soft_wrap=True)
+        else:
+            err.print(took, soft_wrap=True)
     if failed:
         raise typer.Exit(1)
 

@@ -21,7 +21,7 @@ class LiveLines:
 
     def __init__(self, console: Console, submissions: Sequence[Submission]) -> None:
         self._bar = Progress(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(24),
             MofNCompleteColumn(),
             TimeElapsedColumn(),

@@ -5,14 +5,14 @@ from functools import partial
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from yaie.core.errors import ConfigError
+from yaie.core.terminal import Terminal
 from yaie.curriculum.manifest import load_curriculum
 
-out = Console(highlight=False)
-err = Console(stderr=True, highlight=False)
+out = Terminal()
+err = Terminal(stderr=True)
 
 
 def selfcheck(
@@ -56,7 +56,7 @@ def selfcheck(
         if (proof := proofs.get(lab.key)) and proof.digest == digest_of(lab)
     }
     plan = Plan(seeds, mutants, sample, known, only_layout, path)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn())
     checks = []
     with Progress(*columns, TimeElapsedColumn(), console=err, transient=True) as bar:
         for lab in chosen:

@@ -112,7 +112,7 @@ def print_problems(console: Console, checks: Sequence[LabCheck]) -> None:
     """What does not hold; for survivors without a reason, the entry to fill in."""
     for check in checks:
         for problem in check.problems:
-            console.print(f"{check.lab.key}: {problem}", style="red", markup=False, soft_wrap=True)
+            console.print(f"{check.lab.key}: {problem}", style="red", soft_wrap=True)
         missing = [mutant for mutant, reason in check.survivors if not reason]
         if missing:
             console.print(f"\nTo kill by a test, or to argue in survivors/{check.lab.key}.toml:\n")
@@ -121,7 +121,7 @@ def print_problems(console: Console, checks: Sequence[LabCheck]) -> None:
                 f"[[survivor]]\nfile = {_toml(mutant.file)}\nfunction = {_toml(mutant.function)}\n"
                 f"line = {_toml(mutant.line)}\nchange = {_toml(mutant.change)}\nreason = ''\n"
             )
-            console.print(entry, markup=False, soft_wrap=True)
+            console.print(entry, soft_wrap=True)
 
 
 def _toml(text: str) -> str:

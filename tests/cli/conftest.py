@@ -2,6 +2,7 @@
 
 import importlib
 import io
+import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,8 +41,12 @@ def yaie(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
         monkeypatch.setattr("sys.argv", ["yaie", *args])
         monkeypatch.setattr("sys.stdin", io.StringIO(stdin))
         capsys.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            main()
+        before = signal.getsignal(signal.SIGINT)
+        try:
+            with pytest.raises(SystemExit) as ended:
+                main()
+        finally:  # a command's own way of ending is not the tests' way
+            signal.signal(signal.SIGINT, before)
         said = capsys.readouterr()
         return Ran(int(ended.value.code or 0), said.out, said.err)
 

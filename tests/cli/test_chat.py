@@ -1,8 +1,10 @@
 """`yaie chat` with piped input: every line is answered in turn."""
 
+import os
 import random
 import signal
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +12,8 @@ from tests.cli.conftest import Yaie
 from tests.server.fake_engine import FakeEngine
 from yaie.cli import chat
 from yaie.cli.chat_wrap import WordWrap
+from yaie.cli.main import main
+from yaie.core.streams import control_keys_unseen
 
 
 def test_answers_line_by_line_and_leaves_at_the_end(yaie: Yaie, fake: FakeEngine) -> None:
@@ -66,7 +70,7 @@ def test_unknown_command_and_too_long_input_do_not_end_the_chat(
 ) -> None:
     ran = yaie("chat", stdin="/what\n" + "x" * 2000 + "\nabc\n/help\n")
     assert "there is no command /what" in ran.err
-    assert "maximum context length" in ran.err
+    assert "what you typed does not fit: the context holds 1,000 tokens" in ran.err
     assert ran.out.startswith("cba\n/reset")
 
 
@@ -99,6 +103,90 @@ def test_ctrl_c_stops_the_answer_and_not_the_chat(
     assert len(fake.aborted) == 1
 
 
+def whole_conversation(fake: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prompts grow with the conversation, as those of a model do."""
+    monkeypatch.setattr(
+        fake.tokenizer,
+        "apply_chat_template",
+        lambda messages, **_: fake.tokenizer.encode("".join(each["content"] for each in messages)),
+    )
+
+
+def test_a_full_context_is_told_with_the_way_on_and_the_chat_goes_on(
+    yaie: Yaie, fake: FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole_conversation(fake, monkeypatch)
+    fake.max_model_len = 20
+    ran = yaie("chat", stdin="abcde\nxyz1234567\n/reset\nabc\n")
+    assert ran.code == 0
+    assert "Error: the conversation fills the context of 20 tokens" in ran.err
+    assert "/reset forgets it" in ran.err
+    assert "The model was made for no more" in ran.err
+    assert ran.out == "edcba\ncba\n"
+
+
+@pytest.mark.parametrize(
+    ("flags", "way"),
+    [(["--max-model-len=20"], "--max-model-len"), (["--num-blocks=2"], "--num-blocks")],
+)
+def test_what_makes_room_for_more_is_named(
+    yaie: Yaie, fake: FakeEngine, monkeypatch: pytest.MonkeyPatch, flags: list[str], way: str
+) -> None:
+    whole_conversation(fake, monkeypatch)
+    fake.max_model_len = 20
+    fake.pool_tokens = 15 if way == "--num-blocks" else 100
+    ran = yaie("chat", *flags, stdin="abcdefg\nxyz12345\n")
+    assert f"A larger {way} makes room" in ran.err
+
+
+def test_max_tokens_is_lowered_to_what_the_context_leaves(
+    yaie: Yaie, fake: FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake.max_model_len = 14
+    ran = yaie("chat", "--max-tokens", "50", stdin="abcdefghij\nabc\n")
+    assert ran.code == 0
+    assert ran.out == "jihg\ncba\n"
+    assert ran.err.count("(cut off by the conversation fills the context of 14 tokens") == 1
+    assert "Error" not in ran.err
+
+
+def test_an_answer_that_max_tokens_cuts_off_says_so(yaie: Yaie, fake: FakeEngine) -> None:
+    ran = yaie("chat", "--max-tokens", "2", stdin="abc\nab\n")
+    assert ran.out == "cb\nba\n"
+    assert ran.err.count("(cut off by max_tokens=2. /params max_tokens=N sets another limit)") == 1
+
+
+def test_control_c_is_not_written_into_an_answer(
+    fake: FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    termios = pytest.importorskip("termios")
+    ours, theirs = os.openpty()
+    seen: list[bool] = []
+
+    def is_echoed() -> bool:
+        return bool(termios.tcgetattr(theirs)[3] & termios.ECHOCTL)
+
+    lines = iter(["abc", "bad", None])
+    fake.poison = "bad"
+    monkeypatch.setattr(chat, "_typed", lambda: lambda: (seen.append(is_echoed()), next(lines))[1])
+    monkeypatch.setattr(chat, "_show", lambda text: seen.append(is_echoed()))
+    monkeypatch.setattr("sys.argv", ["yaie", "chat"])
+    with open(theirs, closefd=False) as stdin:
+        monkeypatch.setattr("sys.stdin", stdin)
+        assert is_echoed()
+        with pytest.raises(SystemExit):
+            main()
+        # At each prompt, also after the answer that failed, it is echoed; in an answer it is not.
+        assert seen == [True, False, False, False, True, True]
+        with control_keys_unseen():
+            os.write(ours, b"\x03")
+            assert os.read(ours, 8) == b"\x03"
+        os.write(ours, b"\x03")
+        assert os.read(ours, 8) == b"^C"
+    os.close(ours)
+    os.close(theirs)
+
+
 def test_last_model_is_remembered(yaie: Yaie, fake: FakeEngine) -> None:
     assert yaie("chat", "some/model", stdin="").code == 0
     yaie("chat")
@@ -106,6 +194,46 @@ def test_last_model_is_remembered(yaie: Yaie, fake: FakeEngine) -> None:
     yaie("chat", "tutor")
     yaie("chat")
     assert fake.config.model == "tutor"
+
+
+def test_a_folder_is_remembered_by_its_full_path(
+    yaie: Yaie, fake: FakeEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "models" / "my-[model]").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "models")
+    for typed in ("./my-[model]", "my-[model]", "../models/my-[model]"):
+        assert yaie("chat", typed).code == 0
+        yaie("chat")
+        assert fake.config.model == str(tmp_path / "models" / "my-[model]")
+
+
+def test_a_relative_path_that_was_remembered_is_told_and_left(
+    yaie: Yaie, fake: FakeEngine, tmp_path: Path
+) -> None:
+    (tmp_path / "state" / "yaie").mkdir(parents=True)
+    (tmp_path / "state" / "yaie" / "last_model").write_text("./my-[model]")
+    ran = yaie("chat")
+    assert ran.code == 0
+    assert "was remembered as ./my-[model]" in ran.err
+    assert "yaie chat FOLDER" in ran.err
+    assert fake.config.model == "tutor"
+
+
+def test_a_remembered_model_that_fails_says_that_it_was_remembered(
+    yaie: Yaie, tmp_path: Path
+) -> None:
+    gone = tmp_path / "gone" / "[/x]"
+    kept = tmp_path / "state" / "yaie" / "last_model"
+    kept.parent.mkdir(parents=True)
+    kept.write_text(str(gone))
+    ran = yaie("chat")
+    assert ran.code == 2
+    assert f"there is no folder {gone}" in ran.err
+    assert f"The name {gone} is remembered from the last chat ({kept})" in ran.err
+    assert "yaie chat MODEL" in ran.err
+    assert "yaie chat tutor" in ran.err
+    assert "last chat" not in yaie("chat", str(gone)).err
+    assert "last chat" not in yaie("chat", "--model", str(gone)).err
 
 
 def test_control_characters_of_a_model_do_not_reach_the_terminal(

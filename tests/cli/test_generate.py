@@ -2,8 +2,11 @@
 
 import json
 
+import pytest
+
 from tests.cli.conftest import Yaie
 from tests.server.fake_engine import FakeEngine
+from yaie.core.terminal import Terminal, printable
 
 
 def test_prints_an_answer_for_each_prompt(yaie: Yaie, fake: FakeEngine) -> None:
@@ -41,3 +44,32 @@ def test_missing_model_is_explained(yaie: Yaie) -> None:
     assert ran.code == 2
     assert "/no/such/folder" in ran.err
     assert "Traceback" not in ran.err
+
+
+def test_answers_that_are_cut_off_are_told_on_stderr_alone(yaie: Yaie, fake: FakeEngine) -> None:
+    ran = yaie("generate", "abc", "--max-tokens", "2")
+    assert ran.out == "cb\n"
+    assert "The answer is cut off after 2 tokens: --max-tokens N sets another limit." in ran.err
+    ran = yaie("generate", "abc", "xy", "uvw", "--max-tokens", "2")
+    assert ran.out == "cb\nyx\nwv\n"
+    assert "2 of 3 answers are cut off after 2 tokens" in ran.err
+    assert "cut off" not in yaie("generate", "abc").err
+    assert "cut off" not in yaie("generate", "abc", "--max-tokens", "2", "--json").err
+
+
+def test_an_answer_that_the_context_cuts_off_says_so(yaie: Yaie, tiny_folder: str) -> None:
+    ran = yaie("generate", "hello", "--raw", "--model", tiny_folder, "--max-model-len", "32")
+    assert ran.code == 0
+    assert "The answer is cut off: prompt and answer fill the context of 32 tokens." in ran.err
+
+
+def test_control_characters_of_a_model_reach_a_pipe_and_no_terminal(
+    yaie: Yaie, fake: FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hostile = "[/x]\x1b[2J\x9b"
+    assert yaie("generate", hostile[::-1]).out == f"{hostile}\n"
+    monkeypatch.setattr("yaie.cli.generate.out", Terminal(force_terminal=True))
+    assert yaie("generate", hostile[::-1]).out == "[/x][2J\n"
+    line = yaie("generate", hostile[::-1], "--json").out
+    assert printable(line) == line
+    assert json.loads(line)["text"] == hostile

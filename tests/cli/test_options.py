@@ -1,12 +1,15 @@
 """Flags come from the dataclasses: names, types, and which source wins."""
 
+import re
 from dataclasses import fields
 from pathlib import Path
 
 import pytest
+import typer
 
 from tests.cli.conftest import Yaie
 from tests.server.fake_engine import FakeEngine
+from yaie.cli.main import app, main
 from yaie.core.config import EngineConfig
 
 
@@ -52,3 +55,84 @@ def test_sampling_is_checked_before_a_model_loads(yaie: Yaie) -> None:
     ran = yaie("generate", "hello", "--temperature", "-1", "--model", "/no/such/model")
     assert ran.code == 2
     assert "temperature must be" in ran.err
+
+
+class Named(Exception):
+    """Raised in place of loading anything, with the model that was named."""
+
+
+@pytest.fixture
+def named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def load(given: dict[str, object], *, file: object = None) -> EngineConfig:
+        raise Named(given["model"])
+
+    def find(model: str, revision: object = None) -> None:
+        raise Named(model)
+
+    monkeypatch.setattr(EngineConfig, "load", staticmethod(load))
+    monkeypatch.setattr("yaie.models.hub.find_model", find)
+
+
+BENCHES = ["throughput", "latency", "memory", "prefix", "ladder", "overhead", "soak", "scale"]
+BY_ARGUMENT = [
+    ["serve"], ["cluster"], ["chat"], ["quantize", "--out", "new-folder"],
+    *(["bench", name] for name in BENCHES),
+]  # fmt: skip
+
+
+@pytest.mark.usefixtures("named")
+@pytest.mark.parametrize("command", BY_ARGUMENT, ids=" ".join)
+def test_every_command_takes_the_model_as_an_argument_and_by_name(
+    command: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "models/[/x]"
+    for words in ([name], ["--model", name], [f"--model={name}"], [name, "--model", name]):
+        monkeypatch.setattr("sys.argv", ["yaie", *command, *words])
+        with pytest.raises(Named, match=re.escape(name)):
+            main()
+
+
+@pytest.mark.parametrize("command", BY_ARGUMENT, ids=" ".join)
+def test_two_models_are_refused_with_both_names(yaie: Yaie, command: list[str]) -> None:
+    ran = yaie(*command, "one[/x]", "--model", "two[/x]")
+    assert ran.code == 2
+    assert "two models are named, one[/x] and --model two[/x]: leave one out" in ran.err
+
+
+def test_every_command_that_loads_a_model_is_among_those_tested() -> None:
+    def leaves(group: object, way: tuple[str, ...] = ()) -> dict[str, object]:
+        found: dict[str, object] = {}
+        for name, command in group.commands.items():
+            if hasattr(command, "commands"):
+                found |= leaves(command, (*way, name))
+            else:
+                found[" ".join((*way, name))] = command
+        return found
+
+    takes = {
+        name
+        for name, command in leaves(typer.main.get_command(app)).items()
+        if any(parameter.name == "model" for parameter in command.params)
+    }
+    tested = {" ".join(command).partition(" --")[0] for command in BY_ARGUMENT}
+    assert takes == tested | {"generate"}  # whose arguments are prompts
+
+
+@pytest.mark.usefixtures("named")
+def test_the_arguments_of_generate_are_prompts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["yaie", "generate", "hello", "--model", "some/model"])
+    with pytest.raises(Named, match="some/model"):
+        main()
+
+
+def test_a_shape_refuses_a_model_however_it_is_named(yaie: Yaie) -> None:
+    for words in (["tutor"], ["--model", "tutor"]):
+        ran = yaie("bench", "scale", "--shape", "llama-3.1-8b", *words)
+        assert ran.code == 2
+        assert "--model has no effect here: --shape says which model" in ran.err
+
+
+def test_quantize_asks_for_a_model(yaie: Yaie) -> None:
+    ran = yaie("quantize", "--out", "new-folder")
+    assert ran.code == 2
+    assert "yaie quantize MODEL --out" in ran.err

@@ -3,19 +3,25 @@
 import io
 import json
 import os
+import re
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from rich.console import Console
+from rich.live import Live
 
 from tests.cli.conftest import Yaie
 from tests.cli.test_serve import ROOT, address_in, server
 from yaie.cli.top import line, screen
 from yaie.cli.top_state import Seen
+from yaie.core.terminal import Terminal
 
 SAMPLES = ROOT / "yaie/server/web/samples"
 
@@ -94,6 +100,9 @@ def test_no_server_and_no_server_of_ours(yaie: Yaie) -> None:
     assert ran.code == 2
     assert "no server answers at http://127.0.0.1:9" in ran.err
     assert "yaie serve" in ran.err
+    ran = yaie("top", "http://[/x]")
+    assert (ran.code, "Traceback" in ran.err) == (2, False)
+    assert "no server answers at http://[/x]" in ran.err
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs SIGINT")
@@ -122,3 +131,59 @@ def test_it_follows_a_server_and_ends_with_ctrl_c() -> None:
         assert "Traceback" not in said
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 0
+
+
+NAMES = ["[/x]", "[red]", "\x1b[2J[bold]", "a\nb", ":boom:"]
+
+
+def test_names_and_texts_of_clients_are_shown_as_they_are() -> None:
+    shown = seen("four.jsonl", 3)
+    shown.header["model"] = "models/[/x]\x1b[2J"
+    row = shown.requests["A"]
+    shown.running = NAMES
+    shown.requests = {name: replace(row, says=f"{name} says") for name in NAMES}
+    file = io.StringIO()
+    with Live(
+        console=Terminal(file=file, width=100, height=30, force_terminal=True, color_system=None),
+        auto_refresh=False,
+        screen=True,
+    ) as live:
+        live.update(screen(shown, 100), refresh=True)
+    text = file.getvalue()
+    assert "YAIE models/[/x][2J" in text
+    for name in ("[/x]", "[red]", "[2J[bold]", "a b", ":boom:"):
+        assert re.search(rf"{re.escape(name)} +\d+ .*{re.escape(name)} says", text), name
+    assert "\x1b[2J[bold]" not in text
+
+
+def answering(reply: bytes) -> tuple[socket.socket, str]:
+    """A server that says this to its first client, and its address."""
+    server = socket.create_server(("127.0.0.1", 0))
+
+    def answer() -> None:
+        client, _ = server.accept()
+        with client:
+            client.recv(4096)
+            client.sendall(reply)
+
+    threading.Thread(target=answer, daemon=True).start()
+    return server, f"http://127.0.0.1:{server.getsockname()[1]}"
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        b"SSH-2.0-OpenSSH_9.6 [/x]\r\n",
+        b"HTTP/1.0 200 OK\r\n\r\ndata: [/x]\n\n",
+        b"HTTP/1.0 200 OK\r\n\r\ndata: [1]\n\n",
+        b'HTTP/1.0 200 OK\r\n\r\ndata: {"kind": "step"}\n\n',
+    ],
+)
+def test_what_is_no_server_of_ours_is_an_error_of_one_paragraph(yaie: Yaie, reply: bytes) -> None:
+    server, url = answering(reply)
+    with server:
+        ran = yaie("top", url)
+    assert ran.code == 2
+    assert ran.err.startswith("Error: ")
+    assert "`yaie serve`" in ran.err
+    assert "Traceback" not in ran.err

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.text import Text
 
 from tests.mutants.population import SURVIVORS, argued, modules, population
 from tests.mutants.reached import Store, copy_of_tree, judged_files
@@ -36,14 +36,15 @@ from tests.mutants.results import (
 )
 from tests.mutants.trial import importers_in, reaching, try_all
 from tests.mutants.warm import Warm
+from yaie.core.terminal import Terminal
 
 ROOT = Path(__file__).resolve().parents[2]
 CACHE = ROOT / ".mutants"
 MOST_ENTRIES = 10
 """For survivors.toml, printed to be filled in."""
 
-out = Console(highlight=False)
-err = Console(stderr=True, highlight=False)
+out = Terminal()
+err = Terminal(stderr=True)
 
 
 def mutants(
@@ -68,7 +69,7 @@ def mutants(
     try:
         run(chosen or ["yaie"], sample, seed, tests or ["tests"], jobs, seconds, to, record, anew)
     except FileNotFoundError as error:
-        err.print(f"[bold red]Error:[/] {error}", soft_wrap=True)
+        err.print(Text("Error:", "bold red"), str(error), soft_wrap=True)
         raise typer.Exit(2) from None
     except KeyboardInterrupt:
         err.print("Stopped.")
@@ -88,7 +89,7 @@ def run(
 ) -> None:
     """See `mutants`. Raises FileNotFoundError for a module or test that is not there."""
     files, judged = modules(ROOT, names), judged_files(ROOT, tests)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, TimeElapsedColumn(), console=err, transient=True) as bar:
         store = Store(ROOT, CACHE / "reached")
         stale = store.stale(judged)
@@ -145,16 +146,16 @@ def report(results: Results, broken: set[str]) -> None:
     """What is to be read on the terminal: the share that was noticed, and what was not."""
     counts = results.counts()
     for test in sorted(broken):
-        err.print(f"fails without a mutant, and was left out: {test}", markup=False, soft_wrap=True)
+        err.print(f"fails without a mutant, and was left out: {test}", soft_wrap=True)
     if results.unargued:
         argue = f"To kill by a test, or to argue in {SURVIVORS.relative_to(ROOT)}:"
-        out.print(f"{argue}\n\n{where(results.unargued)}\n", markup=False, soft_wrap=True)
+        out.print(f"{argue}\n\n{where(results.unargued)}\n", soft_wrap=True)
     for result in results.unargued[:MOST_ENTRIES]:
-        out.print(entry(result) + "\n", markup=False, soft_wrap=True)
+        out.print(entry(result) + "\n", soft_wrap=True)
     share = counts["noticed"] / counts["mutants"] if counts["mutants"] else 1.0
     told = ", ".join(f"{number} {name}" for name, number in counts.items() if name != "mutants")
     out.print(f"{share:.1%} of {counts['mutants']} mutants noticed: {told}", soft_wrap=True)
-    out.print(f"Kept in {results.path}", markup=False, soft_wrap=True)
+    out.print(f"Kept in {results.path}", soft_wrap=True)
 
 
 if __name__ == "__main__":

@@ -137,6 +137,16 @@ def test_text_lines_escape_controls_and_name_the_request() -> None:
     assert OneLine().format(record_of("plain")).endswith("INFO     plain")
 
 
+def test_a_traceback_keeps_its_lines_and_no_control_character() -> None:
+    try:
+        raise ValueError("a client's \x1b[2J\nname")
+    except ValueError:
+        record = record_of("failed")
+        record.exc_info = sys.exc_info()
+    lines = OneLine().format(record).splitlines()
+    assert lines[-2:] == [r"ValueError: a client's \x1b[2J", "name"]
+
+
 def test_json_line_keeps_its_traceback_in_one_line() -> None:
     try:
         raise ValueError("x")

@@ -22,6 +22,7 @@ from tests.web.chat_pages import (  # noqa: F401
     tutor,
     visited,
 )
+from yaie.engine.llm_engine import LLMEngine
 
 SIZES = [(360, 740), (768, 1024), (1280, 800), (1920, 1080)]
 HOSTILE = """<script>window.hacked = 1</script>
@@ -141,6 +142,57 @@ def test_conversations_are_answered_at_once_and_can_be_stopped(browser, tutor) -
         page.wait_for_function("document.querySelectorAll('.c-busy').length == 0")
 
 
+POEM = "The pool is wide,\nthe blocks are small;\n  a table leads\n  the way to all."
+
+
+def test_lines_of_a_poem_and_of_code_stay_lines(browser, tutor) -> None:  # noqa: F811
+    with visited(browser, tutor) as page:
+        page.evaluate("document.querySelector('.c-next').open = false")
+        fake_answer(page, f"{POEM}\n\ndef f(x):\n    return x\n\n- one\n  more")
+        ask(page)
+        words = finished(page).locator(".c-words")
+        assert words.locator("p").all_inner_texts() == [POEM, "def f(x):\n    return x"]
+        assert words.locator("li").inner_text() == "one\nmore"
+        heights = words.locator("p").evaluate_all(
+            "all => all.map(p => p.clientHeight / parseFloat(getComputedStyle(p).lineHeight))"
+        )
+        assert [round(lines) for lines in heights] == [4, 2]
+
+
+def test_a_conversation_that_fills_the_context_says_so_and_what_to_do(browser) -> None:  # noqa: F811
+    with (
+        serving(lambda: LLMEngine(model="tutor", max_model_len=64, threads=1)) as server,
+        visited(browser, server, refused=400) as page,
+    ):
+        page.evaluate("document.querySelector('.c-next').open = false")
+        page.evaluate(
+            """() => {
+              const own = window.fetch; // the tutor's answers are short
+              window.fetch = (path, init) => own(path, String(path).endsWith('/completions')
+                ? { ...init, body: init.body.replace('{', '{"ignore_eos":true,') } : init);
+            }"""
+        )
+        slide(page, "max_tokens", 4)
+        ask(page)
+        assert "4 tokens; cut off by Max tokens" in finished(page).inner_text()
+        slide(page, "max_tokens", 256)
+        ask(page, "Why?")
+        page.wait_for_function(
+            "document.querySelectorAll('.c-answer[data-state=done]').length == 2"
+        )
+        told = page.locator(".c-answer").last.inner_text()
+        assert "cut off, because the conversation fills the context" in told
+        ask(page, "And then?")
+        told = finished(page, "failed").inner_text()
+        assert "The conversation fills the context of 64 tokens." in told
+        assert "+ New" in told
+        assert "--max-model-len" in told
+        page.get_by_role("button", name="+ New").click()
+        slide(page, "max_tokens", 4)
+        ask(page)
+        assert "4 tokens" in finished(page).inner_text()
+
+
 def test_what_the_model_says_is_never_run(browser, tutor) -> None:  # noqa: F811
     # Under a policy that would let it: the rendering alone must hold.
     with visited(browser, tutor) as page:
@@ -175,6 +227,9 @@ def test_what_the_model_says_is_never_run(browser, tutor) -> None:  # noqa: F811
         ("`a < b` and 2 * 3 * 4", "<p><code>a &lt; b</code> and 2 * 3 * 4</p>"),
         ("> q\n\n---", "<blockquote><p>q</p></blockquote><hr>"),
         ("~~no~~ **bo", "<p><del>no</del> **bo</p>"),
+        ("a *b*  \n\tc\\\nd \n\ne\\", "<p>a <em>b</em>\n\tc\nd</p><p>e\\</p>"),
+        ("def f(x):\n    return x\n\n    # two", "<p>def f(x):\n    return x</p><p>    # two</p>"),
+        ("- a\n  b\n\n  c", "<ul><li>a\nb<p>c</p></li></ul>"),
     ],
 )  # fmt: skip
 def test_markdown(browser, tutor, markdown_page, source: str, expected: str) -> None:  # noqa: F811

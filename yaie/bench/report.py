@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from rich.text import Text
 
 from yaie import __version__
 from yaie.cli.console import err, out, show_table
@@ -76,7 +77,10 @@ def _git() -> dict[str, Any] | None:
 
 
 def show(
-    title: str, columns: Iterable[str], rows: Iterable[Iterable[Any]], notes: Iterable[str] = ()
+    title: str,
+    columns: Iterable[str],
+    rows: Iterable[Iterable[Any]],
+    notes: Iterable[str | Text] = (),
 ) -> None:
     """Print a table with the machine under it."""
     table = Table(title=title, title_justify="left", title_style="bold")
@@ -89,7 +93,7 @@ def show(
         out.print(note)
     here = machine()
     device = here["gpu"] or f"{here['threads']} threads of {here['cpu']}"
-    out.print(f"[dim]{device}, torch {here['torch']}, YAIE {here['yaie']}[/]")
+    out.print(f"{device}, torch {here['torch']}, YAIE {here['yaie']}", style="dim")
 
 
 _NUMBERS = re.compile(r"\[[-+.\deE,\s]+\]")
@@ -115,7 +119,7 @@ def as_json(figures: dict[str, Any]) -> str:
 
 def progress() -> Progress:
     """A bar on stderr that disappears when the work is done; nothing where that is no terminal."""
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn())
     return Progress(*columns, console=err, transient=True, disable=not err.is_terminal)
 
 

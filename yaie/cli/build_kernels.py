@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from yaie.cli.console import err, out, say, show_table
 from yaie.core.errors import ConfigError, KernelError
@@ -102,7 +102,7 @@ def build_all(places: list[Path], names: tuple[str, ...]) -> list[Outcome]:
     """Compile folders side by side, as many as there are cores."""
     workers = max(1, min(len(places), os.cpu_count() or 1))
     with (
-        err.status(f"Compiling {len(places)} folders ..."),
+        err.status(Text(f"Compiling {len(places)} folders ...")),
         ThreadPoolExecutor(workers) as pool,
     ):
         return list(pool.map(lambda place: _build(place, names), places))
@@ -129,8 +129,8 @@ def _print(outcomes: list[Outcome]) -> None:
         done = outcome.path is not None
         style = "green" if done else "bold red"
         size = f"{outcome.path.stat().st_size / MIB:.1f}" if outcome.path else ""
-        table.add_row(outcome.lab, f"[{style}]{outcome.what}[/]", f"{outcome.seconds:.1f}", size)
+        table.add_row(outcome.lab, Text(outcome.what, style), f"{outcome.seconds:.1f}", size)
     show_table(table)
     for outcome in outcomes:
         if outcome.why:
-            out.print(f"[bold red]{outcome.lab}[/] {escape(outcome.why)}", soft_wrap=True)
+            out.print(Text(outcome.lab, "bold red"), outcome.why, soft_wrap=True)

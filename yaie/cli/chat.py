@@ -4,20 +4,20 @@ The engine runs on its own thread, so Ctrl-C can stop an answer between two step
 engine whole. Input that is piped in is answered line by line.
 """
 
+import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.markup import escape
 
 from yaie.cli.chat_wrap import WordWrap
 from yaie.cli.console import (
     characters,
-    err,
-    printable,
+    note,
     say,
     show_backend,
     show_error,
@@ -30,6 +30,8 @@ from yaie.core.config import EngineConfig
 from yaie.core.errors import EngineDeadError, InvalidRequestError, YaieError
 from yaie.core.files import cannot_write, write_whole
 from yaie.core.interrupt import OwnInterrupts, is_interrupted
+from yaie.core.streams import control_keys_unseen
+from yaie.core.terminal import printable
 
 if TYPE_CHECKING:
     from yaie.cli.chat_session import ChatSession
@@ -46,23 +48,44 @@ HELP = """\
 
 def _last_model() -> str | None:
     try:
-        return (state_dir() / "last_model").read_text(encoding="utf-8").strip() or None
+        model = (state_dir() / "last_model").read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError):  # there is none, or it cannot be read
         return None
+    # Earlier versions kept a folder as it was typed, which means another one from elsewhere.
+    if model.startswith(".") and not Path(model).exists():
+        note(
+            f"The model of the last chat was remembered as {model}, and from here there is no such "
+            "folder. You talk to the embedded tutor; name yours once more: yaie chat FOLDER"
+        )
+        return None
+    return model or None
 
 
 def _remember(model: str) -> None:
+    """A folder by its full path: the next chat may begin in another one."""
+    folder = Path(model).expanduser()
+    if model != "tutor" and folder.is_dir():
+        model = os.path.abspath(folder)
     try:
         write_whole(state_dir() / "last_model", model)
     except OSError as error:
-        why = escape(cannot_write(error.filename, error))
-        err.print(f"[dim]The model and what you type are not remembered: {why}.[/]", soft_wrap=True)
+        why = cannot_write(error.filename, error)
+        note(f"The model and what you type are not remembered: {why}.")
+
+
+def _whence(model: str) -> str:
+    """Why this model was asked for, though nobody named it now."""
+    return (
+        f"The name {model} is remembered from the last chat ({state_dir() / 'last_model'}). To talk to "
+        "another model and remember that, name it: yaie chat MODEL. The embedded one: yaie chat tutor."
+    )
 
 
 @engine_options(model_as="argument", last_model=_last_model)
 @sampling_options
 def chat(
     config: EngineConfig,
+    is_remembered: bool,
     sampling: dict[str, Any],
     system: Annotated[str | None, typer.Option(help="The system message.")] = None,
 ) -> None:
@@ -74,14 +97,19 @@ def chat(
     system = characters(system, "--system") if system is not None else None
     engine = AsyncEngine(lambda: LLMEngine(config))
     if sys.stdin.isatty():
-        err.print(f"[dim]Loading {escape(config.model)} ...[/]")
+        note(f"Loading {config.model} ...")
     with Runner() as runner:
-        runner.run(engine.start())
+        try:
+            runner.run(engine.start())
+        except YaieError as error:
+            if not is_remembered:
+                raise
+            raise YaieError(f"{error.message} {_whence(config.model)}") from None
         _remember(config.model)
         show_backend(engine.facts)
         show_parts(engine.facts.parts, brief=True)
         if sys.stdin.isatty():
-            err.print("[dim]/help lists the commands, Ctrl-D leaves.[/]")
+            note("/help lists the commands, Ctrl-D leaves.")
         session = ChatSession(engine, sampling, system)
         # Input from a pipe has no user who could type on after Ctrl-C: there it ends the command.
         own = OwnInterrupts() if sys.stdin.isatty() else nullcontext()
@@ -109,17 +137,20 @@ def _converse(runner: Runner, engine: "AsyncEngine", session: "ChatSession") -> 
         except KeyboardInterrupt:
             if is_interrupted():
                 raise
-            err.print("\n[dim](stopped)[/]")
+            note("\n(stopped)")
 
 
 def _answer(line: str, runner: Runner, session: "ChatSession") -> None:
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     wrap = WordWrap(_show, width)
     try:
-        runner.run(session.ask(line, lambda text: wrap.feed(printable(text))))
+        with control_keys_unseen():
+            cut = runner.run(session.ask(line, lambda text: wrap.feed(printable(text))))
     finally:
         wrap.end()
     say("")
+    if cut:
+        note(f"(cut off by {cut})")
 
 
 def _lines() -> Iterator[str]:
@@ -161,7 +192,7 @@ def _command(line: str, runner: Runner, engine: "AsyncEngine", session: "ChatSes
             say(HELP)
         case "/reset":
             session.reset()
-            err.print("[dim]Forgotten.[/]")
+            note("Forgotten.")
         case "/system":
             session.system = rest or session.system
             say(f"system: {session.system or '(none)'}")

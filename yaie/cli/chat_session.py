@@ -3,10 +3,10 @@
 import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from yaie.core.errors import InvalidRequestError, YaieError
+from yaie.core.errors import ContextLengthError, InvalidRequestError, YaieError
 from yaie.core.output import RequestOutput
 from yaie.core.params import SamplingParams
 from yaie.core.request import FinishReason
@@ -69,16 +69,24 @@ class ChatSession:
         SamplingParams(**wanted)
         self.sampling = wanted
 
-    async def ask(self, text: str, show: Callable[[str], None]) -> None:
+    async def ask(self, text: str, show: Callable[[str], None]) -> str:
         """Answer `text`, piece by piece through `show`. What was shown is remembered, even if this is
-        cancelled or fails. Raises InvalidRequestError, EngineDeadError, YaieError for a failed request.
+        cancelled or fails. Returns what cut the answer off, or "" if it ended by itself.
+
+        Raises ContextLengthError if the conversation leaves no room for an answer, InvalidRequestError,
+        EngineDeadError, and YaieError for a failed request.
         """
         self._turns.append({"role": "user", "content": text})
         pieces: list[str] = []
         latest: RequestOutput | None = None
         try:
             prompt = await self._engine.encode_chat(self.messages)
-            stream = await self._engine.submit(prompt, SamplingParams(**self.sampling))
+            room = self._room(len(prompt))
+            params = SamplingParams(**self.sampling)
+            wanted = params.max_tokens
+            if wanted is not None and wanted > room:  # it is a maximum
+                params = replace(params, max_tokens=room)
+            stream = await self._engine.submit(prompt, params)
             try:
                 async for latest in stream:
                     if latest.finish_reason is FinishReason.ERROR:
@@ -93,6 +101,45 @@ class ChatSession:
                 self._turns.append({"role": "assistant", "content": "".join(pieces)})
             else:
                 self._turns.pop()
+        if latest is None or latest.finish_reason is not FinishReason.LENGTH:
+            return ""
+        if latest.num_output_tokens == wanted:
+            return f"max_tokens={wanted}. /params max_tokens=N sets another limit"
+        holder, tokens = self._limit
+        return f"the conversation fills the {holder} of {tokens:,} tokens. /reset forgets it"
+
+    @property
+    def _limit(self) -> tuple[str, int]:
+        """What bounds a conversation, and the tokens that it holds, the answer's included."""
+        facts = self._engine.facts
+        # The last token generated is never computed, so it needs no slot.
+        if facts.pool_tokens + 1 < facts.max_model_len:
+            return "KV pool", facts.pool_tokens + 1
+        return "context", facts.max_model_len
+
+    def _room(self, num_prompt: int) -> int:
+        """How many tokens an answer may have. Raises ContextLengthError if that is none."""
+        holder, tokens = self._limit
+        if num_prompt < tokens:
+            return tokens - num_prompt
+        config = self._engine.facts.config
+        if holder == "KV pool":
+            larger = " A larger --num-blocks makes room for more."
+        elif config.max_model_len is not None:
+            larger = (
+                " A larger --max-model-len makes room for more, up to what the model was made for."
+            )
+        else:
+            larger = " The model was made for no more."
+        if len(self._turns) == 1:
+            raise ContextLengthError(
+                f"what you typed does not fit: the {holder} holds {tokens:,} tokens, the answer and the "
+                f"system message among them. Shorten it.{larger}"
+            )
+        raise ContextLengthError(
+            f"the conversation fills the {holder} of {tokens:,} tokens, and no room is left for an "
+            f"answer. /reset forgets it and keeps the system message.{larger}"
+        )
 
 
 def _value(text: str) -> Any:

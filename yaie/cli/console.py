@@ -1,39 +1,57 @@
 """How the command line speaks: results on stdout, everything else on stderr, colour on a terminal."""
 
 import errno
+import logging
 import os
-import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from yaie.core.errors import InvalidRequestError, YaieError
+from yaie.core.terminal import Terminal, escaped
 
 if TYPE_CHECKING:
     from yaie.engine.facts import EngineFacts
     from yaie.parts import Part
 
-out = Console(highlight=False)
-err = Console(stderr=True, highlight=False)
+out = Terminal()
+err = Terminal(stderr=True)
 
 NARROW = 72
 """Characters: a terminal with fewer of them is none that tables are made for."""
-_TERMINAL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def say(text: str) -> None:
-    """A line of plain text: brackets are no markup, and long lines are left to the terminal."""
-    out.print(text, markup=False, soft_wrap=True)
+    """A line of plain text; long lines are left to the terminal."""
+    out.print(text, soft_wrap=True)
+
+
+def note(text: str, style: str = "dim") -> None:
+    """A line on stderr, out of the way of results."""
+    err.print(text, style=style, soft_wrap=True)
+
+
+class _Warning(logging.Formatter):
+    """A warning of the engine, for a terminal."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return escaped(super().format(record))
+
+
+def escape_warnings() -> None:
+    """What is logged where no log is open goes to stderr as it is: from now on it is only text there."""
+    if logging.lastResort is not None:
+        logging.lastResort.setFormatter(_Warning())
 
 
 def show_error(error: YaieError) -> None:
     """One paragraph, in red where colours show."""
-    err.print(f"[bold red]Error:[/] {escape(error.message)}", soft_wrap=True)
+    err.print(Text("Error:", "bold red"), error.message, soft_wrap=True)
 
 
 def show_table(table: Table, console: Console | None = None) -> None:
@@ -74,7 +92,7 @@ def show_parts(parts: Sequence["Part"], *, brief: bool = False) -> None:
         show_table(parts_table(parts), err)
         return
     counts = ", ".join(f"{whose} {reason}" for reason, whose in _by_reason(parts).items())
-    err.print(f"[dim]All parts are the reference: {escape(counts)}.[/]", soft_wrap=True)
+    note(f"All parts are the reference: {counts}.")
 
 
 def show_backend(facts: "EngineFacts") -> None:
@@ -83,14 +101,13 @@ def show_backend(facts: "EngineFacts") -> None:
     is_usual = facts.backend == "cpu" and not any(part.is_yours for part in facts.parts)
     if facts.backend_note and not is_usual:
         style = "yellow" if "slow" in facts.backend_note else "dim"
-        note = f"Backend {facts.backend}: {escape(facts.backend_note)}."
-        err.print(f"[{style}]{note}[/]", soft_wrap=True)
+        note(f"Backend {facts.backend}: {facts.backend_note}.", style)
     if facts.dtype_note:
-        err.print(f"[dim]Computed in {escape(facts.dtype_note)}.[/]", soft_wrap=True)
+        note(f"Computed in {facts.dtype_note}.")
     if facts.ranks:
-        err.print(f"[dim]On {escape(facts.ranks)}.[/]", soft_wrap=True)
+        note(f"On {facts.ranks}.")
     if facts.decode_note:
-        err.print(f"[dim]{escape(facts.decode_note.capitalize())}.[/]", soft_wrap=True)
+        note(f"{facts.decode_note.capitalize()}.")
 
 
 def _by_reason(parts: Sequence["Part"]) -> dict[str, str]:
@@ -125,8 +142,3 @@ def characters(text: str, what: str) -> str:
             f"{what} is not UTF-8 (byte {data[error.start]:#04x} at position {error.start}). Convert it "
             "first, for example with: iconv -f latin1 -t utf-8"
         ) from None
-
-
-def printable(text: str) -> str:
-    """Text without control characters: a model must not move the cursor or change the colours."""
-    return _TERMINAL.sub("", text)

@@ -11,8 +11,8 @@ import urllib.request
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from yaie import __version__
 from yaie.cli.console import parts_table, say, show_table
@@ -43,10 +43,10 @@ def _print(findings: list[Finding]) -> None:
     table = Table("", "what", "seen", "to do", box=None, padding=(0, 2), header_style="dim")
     for finding in findings:
         if finding.ok:
-            mark = "[green]ok[/]"
+            mark = Text("ok", "green")
         else:
-            mark = "[bold red]missing[/]" if finding.needed else "[yellow]without[/]"
-        table.add_row(mark, finding.subject, escape(finding.seen), escape(finding.todo))
+            mark = Text("missing", "bold red") if finding.needed else Text("without", "yellow")
+        table.add_row(mark, finding.subject, finding.seen, finding.todo)
     say(f"YAIE {__version__} on {platform.platform()}\n")
     show_table(table)
 

@@ -1,20 +1,23 @@
 """`yaie generate`: answers to prompts from the command line or stdin, all in one batch."""
 
 import json
+import re
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from yaie.cli.console import characters, out, show_backend, show_parts, show_table
+from yaie.cli.console import characters, note, out, show_backend, show_parts, show_table
 from yaie.cli.options import engine_options, refuse_flags, sampling_options
 from yaie.cli.steps import StepLog, name_of
 from yaie.core.config import EngineConfig
 from yaie.core.errors import InvalidRequestError
 from yaie.core.output import Submitted
 from yaie.core.params import SamplingParams
-from yaie.core.request import Request
+from yaie.core.request import FinishReason, Request
+from yaie.core.terminal import printable
 
 if TYPE_CHECKING:
     from yaie.engine.llm_engine import LLMEngine
@@ -66,18 +69,40 @@ def generate(
     choices = _answers(engine, requests, log if steps else engine)
     for index, (text, choice) in enumerate(zip(texts, choices, strict=True)):
         if as_json:
-            typer.echo(_json_line({"prompt": text, **choice}))
+            _write(_json_line({"prompt": text, **choice}))
         else:
-            typer.echo(f"{name_of(index)}: {choice['text']}" if steps else choice["text"])
+            answer = printable(choice["text"]) if out.is_terminal else choice["text"]
+            _write(f"{name_of(index)}: {answer}" if steps else answer)
     if steps:
-        typer.echo()
+        _write("")
         show_table(log.table(out.width))
+    elif not as_json and (cut := _cut_off(engine, sampling.get("max_tokens"), choices)):
+        note(cut)
+
+
+def _write(line: str) -> None:
+    """To the byte: `typer.echo` leaves out what it takes for codes of a terminal."""
+    print(line, flush=True)
+
+
+def _cut_off(engine: "LLMEngine", max_tokens: int | None, choices: Sequence[dict[str, Any]]) -> str:
+    """A sentence on answers that did not end by themselves, or ""."""
+    cut = sum(choice["finish_reason"] == FinishReason.LENGTH for choice in choices)
+    if not cut:
+        return ""
+    which = "The answer is" if len(choices) == 1 else f"{cut} of {len(choices)} answers are"
+    if max_tokens is not None:
+        return f"{which} cut off after {max_tokens} tokens: --max-tokens N sets another limit."
+    room = min(engine.max_model_len, engine.pool_tokens + 1)
+    return f"{which} cut off: prompt and answer fill the context of {room:,} tokens."
 
 
 def _json_line(answer: dict[str, Any]) -> str:
-    """As it is read best, but exact wherever it goes: with escapes where the output is not UTF-8."""
+    """As it is read best, but exact wherever it goes: with escapes where the output is not UTF-8, and
+    for the control characters that JSON would take as they are."""
     knows_all = (getattr(sys.stdout, "encoding", None) or "utf-8").lower().startswith("utf")
-    return json.dumps(answer, ensure_ascii=not knows_all)
+    line = json.dumps(answer, ensure_ascii=not knows_all)
+    return re.sub(r"[\x7f-\x9f]", lambda found: f"\\u{ord(found[0]):04x}", line)
 
 
 def _check_options(chat: bool | None, system: str | None, as_json: bool, steps: bool) -> None:

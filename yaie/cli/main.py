@@ -15,7 +15,7 @@ from yaie.cli.bench_scale import scale  # noqa: F401  (importing registers it)
 from yaie.cli.build_kernels import build_kernels
 from yaie.cli.chat import chat
 from yaie.cli.cluster import cluster
-from yaie.cli.console import show_error
+from yaie.cli.console import escape_warnings, show_error
 from yaie.cli.doctor import doctor
 from yaie.cli.generate import generate
 from yaie.cli.lab import lab_app
@@ -75,6 +75,7 @@ def main() -> None:
     """Run the command line."""
     end_quickly()
     spin_less()
+    escape_warnings()
     try:
         app(prog_name="yaie")
     except YaieError as error:

@@ -38,25 +38,31 @@ _SAMPLING_HELP = {
 
 
 def engine_options(
-    model_as: Literal["argument", "option"], last_model: Callable[[], str | None] = lambda: None
+    model_as: Literal["argument", "option"], last_model: Callable[[], str | None] | None = None
 ) -> Callable[[Command], Command]:
     """The command's parameter `config: EngineConfig` becomes a flag for each field and `--config`.
 
-    model_as: how the model is given. last_model: which one to take if nothing names one.
+    model_as: "argument" takes the model as an argument or by `--model`, "option" by `--model` alone, for
+    a command whose arguments are something else. last_model: which one to take if nothing names one; the
+    command then learns by `is_remembered: bool` whether it was taken.
     """
 
     def decorate(command: Command) -> Command:
         @wraps(command)
         def with_config(**values: Any) -> Any:
+            values = with_model(values)
             given = {item.name: values.pop(item.name) for item in fields(EngineConfig)}
             config = EngineConfig.load(given, file=values.pop("config_file"))
-            if given["model"] is None and "model" not in config.non_default():
-                config = replace(config, model=last_model() or config.model)
+            if last_model is not None:
+                is_named = given["model"] is not None or "model" in config.non_default()
+                remembered = None if is_named else last_model()
+                config = replace(config, model=remembered or config.model)
+                values["is_remembered"] = remembered is not None
             refuse_idle(config, given)
             return command(config=config, **values)
 
-        own = [p for p in _parameters(command) if p.name != "config"]
-        _set_signature(with_config, [_model(model_as), *own, *_engine_flags()])
+        own = [p for p in _parameters(command) if p.name not in ("config", "is_remembered")]
+        _set_signature(with_config, [*_model(model_as), *own, *_engine_flags()])
         return with_config  # type: ignore[return-value]
 
     return decorate
@@ -135,11 +141,44 @@ def _flag_name(name: str, value: Any = None) -> str:
     return f"--{'no-' if value is False else ''}{name.replace('_', '-')}"
 
 
-def _model(model_as: str) -> inspect.Parameter:
+MODEL_TOO = "model_too"
+"""The parameter of `--model` where the model is an argument as well."""
+SAME = "The same as MODEL."
+
+
+def with_model(values: dict[str, Any]) -> dict[str, Any]:
+    """The values of a command's parameters, with the model under "model", however it was named.
+
+    The command's context holds it so, too. Raises ConfigError if two are named.
+    """
+    if MODEL_TOO not in values:
+        return values
+    rest = {name: value for name, value in values.items() if name != MODEL_TOO}
+    rest["model"] = one_model(values["model"], values[MODEL_TOO])
+    if (context := values.get("context")) is not None:
+        context.params["model"] = rest["model"]
+    return rest
+
+
+def one_model(argument: str | None, flag: str | None) -> str | None:
+    """The model that an argument or `--model` names. Raises ConfigError if they name two."""
+    if argument is not None and flag is not None and argument != flag:
+        raise ConfigError(
+            f"two models are named, {argument} and --model {flag}: leave one out", param="model"
+        )
+    return flag if argument is None else argument
+
+
+def _model(model_as: str) -> list[inspect.Parameter]:
     help = next(item for item in fields(EngineConfig) if item.name == "model").metadata["help"]
-    if model_as == "argument":
-        return _parameter("model", str | None, typer.Argument(help=help, show_default=False))
-    return _flag("model", str, help, "Engine", "tutor")
+    if model_as == "option":
+        return [_flag("model", str, help, "Engine", "tutor")]
+    argument = typer.Argument(help=help, show_default=False)
+    option = typer.Option("--model", help=SAME, rich_help_panel="Engine")
+    return [
+        _parameter("model", str | None, argument),
+        _parameter(MODEL_TOO, str | None, option),
+    ]
 
 
 def _engine_flags() -> list[inspect.Parameter]:

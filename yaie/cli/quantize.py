@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from yaie.cli.console import err, say
+from yaie.cli.options import SAME, one_model
 from yaie.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -21,8 +22,11 @@ SEED = 19
 
 
 def quantize(
-    model: Annotated[str, typer.Argument(help="Hub id, folder, or 'tutor'.")],
     out: Annotated[Path, typer.Option(help="Folder to write; new or empty.")],
+    model: Annotated[
+        str | None, typer.Argument(help="Hub id, folder, or 'tutor'.", show_default=False)
+    ] = None,
+    model_too: Annotated[str | None, typer.Option("--model", help=SAME)] = None,
     to: Annotated[
         Literal["int4", "int8"],
         typer.Option(help="int4 in groups, by GPTQ; int8 with a scale for each output."),
@@ -47,6 +51,9 @@ def quantize(
     mine: Annotated[str, typer.Option(help="Whose lab 19 rounds; see `yaie serve`.")] = "auto",
 ) -> None:
     """Round a model's weights to 4 or 8 bits, as a checkpoint that vLLM, SGLang and YAIE serve."""
+    model = one_model(model, model_too)
+    if model is None:
+        raise ConfigError("name the model to round: yaie quantize MODEL --out DIR", param="model")
     if group_size < 8 or group_size % 8:
         raise ConfigError(f"group size {group_size} is no multiple of 8", param="group_size")
     if windows < 1:
@@ -144,7 +151,7 @@ def _progress(total: int) -> Iterator[Callable[[str], None]]:
     )
 
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TimeRemainingColumn(),

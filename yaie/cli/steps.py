@@ -11,12 +11,11 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from rich.console import JustifyMethod
-from rich.markup import escape
 from rich.table import Table
 
-from yaie.cli.console import printable
 from yaie.core.output import RequestOutput
 from yaie.core.request import FinishReason, Request, RequestStatus
+from yaie.core.terminal import printable
 
 if TYPE_CHECKING:
     from yaie.engine.llm_engine import LLMEngine
@@ -99,7 +98,7 @@ class StepLog:
                 name, justify=justify, no_wrap=True, overflow="ellipsis", max_width=most
             )
         for row in rows[1:]:
-            table.add_row(*map(escape, row))
+            table.add_row(*row)
         return table
 
     def _rows(self) -> Iterator[tuple[str, ...]]:

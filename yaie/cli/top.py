@@ -1,6 +1,5 @@
 """`yaie top`: what an engine behind a server does, live in the terminal, by the records of its steps."""
 
-import contextlib
 import json
 import time
 import urllib.error
@@ -17,10 +16,11 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from yaie.cli.console import err, out, printable, say
+from yaie.cli.console import err, out, say
 from yaie.cli.top_state import Seen
 from yaie.core.errors import YaieError
 from yaie.core.interrupt import Interruptible
+from yaie.core.terminal import printable
 
 BARS = " ▁▂▃▄▅▆▇█"
 MOST_ROWS = 20
@@ -28,6 +28,9 @@ DRAWS = 8
 """A second, at most."""
 CONNECT_SECONDS = 10.0
 _END = object()
+NOT_OURS = (
+    "not what `yaie serve` of this version sends; name the address that it shows at its start"
+)
 
 
 def top(
@@ -57,7 +60,10 @@ def _follow(
     drawn = 0.0
     for record in records:
         if record is not None:
-            seen.take(record)
+            try:
+                seen.take(record)
+            except (KeyError, TypeError, AttributeError, ValueError):
+                raise YaieError(f"a record is {NOT_OURS}") from None
         if seen.has_begun and (now := time.monotonic()) - drawn >= every:
             drawn = now
             draw()
@@ -68,11 +74,13 @@ def _connect(url: str, api_key: str | None) -> HTTPResponse:
     headers = {"Accept": "text/event-stream"}
     if api_key:
         headers["Authorization"] = f"Bearer {api_key}"
-    request = urllib.request.Request(f"{url}/watch/events", headers=headers)
     try:
+        request = urllib.request.Request(f"{url}/watch/events", headers=headers)
         answer: HTTPResponse = urllib.request.urlopen(request, timeout=CONNECT_SECONDS)
     except urllib.error.HTTPError as error:
         raise YaieError(_refusal(url, error)) from None
+    except HTTPException:  # whatever answers there, HTTP it is not
+        raise YaieError(f"what answers at {url} is {NOT_OURS}") from None
     except (OSError, ValueError) as error:
         why = getattr(error, "reason", error)
         raise YaieError(f"no server answers at {url}: {why}. Start one: yaie serve") from None
@@ -80,14 +88,18 @@ def _connect(url: str, api_key: str | None) -> HTTPResponse:
 
 
 def _records(answer: HTTPResponse) -> Iterator[Any]:
-    """Each record, and None where for a moment nothing comes."""
+    """Each record, and None where for a moment nothing comes. Raises YaieError for what is no record."""
     found: Queue[Any] = Queue()
 
     def read() -> None:
-        with contextlib.suppress(OSError, HTTPException):  # the server is gone
+        try:
             for data in answer:
                 if data.startswith(b"data: "):
                     found.put(json.loads(data[6:]))
+        except ValueError:
+            found.put(None)  # no record
+        except (OSError, HTTPException):  # the server is gone
+            pass
         found.put(_END)
 
     if answer.fp is not None:
@@ -101,6 +113,8 @@ def _records(answer: HTTPResponse) -> Iterator[Any]:
             continue
         if record is _END:
             return
+        if not isinstance(record, dict):
+            raise YaieError(f"what is sent here is {NOT_OURS}")
         yield record
 
 
@@ -123,10 +137,10 @@ def line(seen: Seen) -> str:
 
 
 def screen(seen: Seen, width: int) -> Group:
-    """All of it as figures and tables."""
+    """All of it as figures and tables. Names and texts are a client's: they are only text here."""
     head = Text.assemble(
         ("YAIE ", "bold"),
-        f"{seen.header.get('model', '')}  step {seen.n}",
+        f"{_one_line(seen.header.get('model', ''))}  step {seen.n}",
         ("  " + seen.whose, "dim"),
     )
     figures = Table.grid(expand=True)
@@ -145,12 +159,16 @@ def screen(seen: Seen, width: int) -> Group:
     for each in seen.running[:MOST_ROWS]:
         one = seen.requests[each]
         numbers = (one.prompt, one.cached, one.output, len(one.table))
-        table.add_row(each, *map(str, numbers), printable(one.says).replace("\n", " "))
+        table.add_row(Text(_one_line(each)), *map(str, numbers), Text(_one_line(one.says)))
     more = len(seen.running) - MOST_ROWS
     waits = f"{seen.num_waiting} wait" + (f", {more} more run" if more > 0 else "")
     if (threads := seen.lowered_threads) is not None:
         waits += f"; {threads[0]} of {threads[1]} threads, as other programs keep the cores busy"
     return Group(head, Text(), figures, Text(), table, Text(waits, "dim"))
+
+
+def _one_line(text: str) -> str:
+    return " ".join(printable(text).split("\n"))
 
 
 def _figure(

@@ -2,7 +2,7 @@
 
 import os
 
-from rich.markup import escape
+from rich.text import Text
 
 from yaie.cli.console import err
 from yaie.cluster.settings import ClusterSettings
@@ -25,4 +25,4 @@ def unknown_variables() -> str:
 def warn_of_unknown_variables() -> None:
     """Show that sentence, once, on stderr. Raises ConfigError as `unknown_variables` does."""
     if said := unknown_variables():
-        err.print(f"[yellow]Warning:[/] {escape(said)}", soft_wrap=True)
+        err.print(Text("Warning:", "yellow"), said, soft_wrap=True)

@@ -6,6 +6,8 @@
 - what standard error cannot take is dropped, and the work goes on;
 - a stream that was closed before the start (`>&-`) counts as /dev/null;
 - a character that the terminal's encoding lacks is a ?.
+
+`control_keys_unseen` keeps a Ctrl-C from being written into an answer.
 """
 
 import codecs
@@ -13,8 +15,8 @@ import errno
 import io
 import os
 import sys
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
@@ -47,6 +49,32 @@ def sound_streams(main: Callable[P, Result]) -> Callable[P, Result]:
         raise SystemExit(status)
 
     return guarded
+
+
+@contextmanager
+def control_keys_unseen() -> Iterator[None]:
+    """Meanwhile the terminal does not write ^C where Ctrl-C is pressed. Afterwards it is as it was, come
+    what may. Does nothing where standard input is no terminal, or the system has no such terminals."""
+    try:
+        import termios
+    except ImportError:  # Windows
+        yield
+        return
+    try:
+        descriptor = sys.stdin.fileno()
+        before = termios.tcgetattr(descriptor)
+    except (OSError, ValueError, termios.error):
+        yield
+        return
+    local = 3  # the place of the local modes among the attributes
+    quiet = [*before]
+    quiet[local] &= ~termios.ECHOCTL
+    termios.tcsetattr(descriptor, termios.TCSANOW, quiet)
+    try:
+        yield
+    finally:
+        with suppress(termios.error):  # the terminal has been closed
+            termios.tcsetattr(descriptor, termios.TCSANOW, before)
 
 
 def _status(error: OSError) -> int | None:

@@ -357,15 +357,16 @@ def _progress_bar(name: str, total: int, shown: bool) -> Iterator[Callable[[int]
     if not shown:
         yield lambda _: None
         return
-    from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
+    from yaie.core.terminal import Terminal
+
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         DownloadColumn(),
         TransferSpeedColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    with Progress(*columns, console=Terminal(stderr=True), transient=True) as bar:
         task = bar.add_task(f"Loading {name}", total=total)
         yield lambda size: bar.update(task, advance=size)

@@ -11,6 +11,7 @@ import re
 import sys
 import time
 from contextlib import suppress
+from typing import Any
 
 from yaie.core.errors import ConfigError
 from yaie.core.files import cannot_write
@@ -72,6 +73,11 @@ class OneLine(logging.Formatter):
         line = super().formatMessage(record)
         request = request_id.current.get()
         return f"{line} [{request}]" if request else line
+
+    def formatException(self, *args: Any) -> str:
+        """An error's message may quote a client: lines stay lines, and no code reaches a terminal."""
+        lines = super().formatException(*args).split("\n")
+        return "\n".join(escaped(line) for line in lines)
 
 
 class JsonLines(logging.Formatter):

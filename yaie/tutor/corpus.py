@@ -14,9 +14,9 @@ from multiprocessing import Pool
 from multiprocessing.pool import AsyncResult
 
 import numpy as np
-from rich.progress import track
 from tokenizers import Tokenizer
 
+from yaie.core.terminal import tracked
 from yaie.tutor.dialogues import Message, dialogues
 from yaie.tutor.tokenizer import (
     BOS,
@@ -92,7 +92,7 @@ def build_corpus(
     """
     tasks = [(tokenizer.to_str(), seed * 1_000_003 + shard, systems) for shard in range(shards)]
     with ProcessPoolExecutor(processes or os.cpu_count()) as pool:
-        parts = list(track(pool.map(_shard, tasks), "writing conversations", total=shards))
+        parts = list(tracked(pool.map(_shard, tasks), "writing conversations", shards))
     return Corpus(
         np.concatenate([part.tokens for part in parts]),
         np.concatenate([part.learn for part in parts]),

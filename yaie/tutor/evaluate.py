@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from rich.progress import track
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from yaie.core.files import write_whole
+from yaie.core.terminal import tracked
 from yaie.tutor import TUTOR_DIR, TUTOR_PATH
 from yaie.tutor.card import write_card
 from yaie.tutor.dialogues import REFUSAL, Message
@@ -75,7 +75,7 @@ class Tutor:
         by_length = sorted(range(len(prompts)), key=lambda index: len(prompts[index]))
         answers: dict[int, Answer] = {}
         starts = range(0, len(prompts), self.batch)
-        for start in track(starts, title, transient=True, disable=not sys.stdout.isatty()):
+        for start in tracked(starts, title, shown=sys.stderr.isatty()):
             chosen = by_length[start : start + self.batch]
             texts = [prompts[index] for index in chosen]
             answers.update(zip(chosen, self._answer_batch(texts), strict=True))

@@ -1,7 +1,7 @@
 """Bars for what a start waits for."""
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 Progress = Callable[[Sequence[int]], Iterable[int]]
 """Gives the items back, and shows how far one is."""
@@ -12,10 +12,9 @@ def bar(description: str) -> Progress:
     if not sys.stderr.isatty():
         return iter
 
-    def tracked(items: Sequence[int]) -> Iterator[int]:
-        from rich.console import Console
-        from rich.progress import track
+    def shown(items: Sequence[int]) -> Iterable[int]:
+        from yaie.core.terminal import tracked
 
-        yield from track(items, description, console=Console(stderr=True), transient=True)
+        return tracked(items, description)
 
-    return tracked
+    return shown

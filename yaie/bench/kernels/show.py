@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from typing import Any
 
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from yaie.bench.kernels.case import Case
 from yaie.bench.report import machine
 from yaie.cli.console import out
+from yaie.core.terminal import Terminal
 
 WIDTH = 180
 """Where it is not for a terminal to say."""
@@ -19,7 +19,7 @@ Json = dict[str, Any]
 
 def show_cases(cases: Sequence[Case], figures: Json) -> None:
     """Print the table, what failed, the ceilings and the machine."""
-    wide = out if out.is_terminal else Console(width=WIDTH, highlight=False)
+    wide = out if out.is_terminal else Terminal(width=WIDTH)
     table = Table(title="Kernels", title_justify="left", title_style="bold")
     table.add_column("operation")
     table.add_column("size")
@@ -42,14 +42,16 @@ def show_cases(cases: Sequence[Case], figures: Json) -> None:
         ]
     wide.print(table)
     for line in failures:
-        wide.print(f"[bold red]failed[/] {escape(line)}")
+        wide.print(Text("failed", "bold red"), line)
     for name, reason in figures["absent"].items():
-        wide.print(f"[dim]not timed: {name}, {reason}[/]")
+        wide.print(f"not timed: {name}, {reason}", style="dim")
     for unit, limit in figures["ceilings"].items():
         wide.print(f"{limit['what']}: {limit['rate']:,.0f} {unit}")
     here = machine()
     versions = ", ".join(f"{name} {text}" for name, text in figures["versions"].items() if text)
-    wide.print(f"[dim]{here['gpu']}, torch {here['torch']}, {versions}, {figures['seconds']} s[/]")
+    wide.print(
+        f"{here['gpu']}, torch {here['torch']}, {versions}, {figures['seconds']} s", style="dim"
+    )
 
 
 def cell(case: Case, entry: Json) -> str:

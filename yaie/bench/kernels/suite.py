@@ -52,7 +52,7 @@ def run(operations: list[str], only: list[str], mine: str, json: str | None) -> 
     with progress() as bar, torch.inference_mode(False):
         figures["ceilings"] = ceilings()
         for case in bar.track(wanted, description="measuring"):
-            bar.console.print(f"[dim]{case.operation} {case.size}[/]")
+            bar.console.print(f"{case.operation} {case.size}", style="dim")
             result = measured(case, parts, only, figures["ceilings"])
             results.setdefault(case.operation, {})[case.size] = result
     figures["operations"] = results

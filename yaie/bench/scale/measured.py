@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
+from rich.text import Text
 
 from yaie.bench.report import progress, save, show
 from yaie.bench.scale.crew import Crew, crews
@@ -166,7 +167,7 @@ def _report(
         f"{SIZES[0] >> 10} KiB to {SIZES[-1] >> 20} MiB, which they give within {min(far):.2f} to "
         f"{max(far):.2f} times what was measured"
     )
-    notes = [
+    notes: list[str | Text] = [
         f"a rank is a process with {config.threads} threads; decode steps at {context} tokens, {draws}",
         fitted,
         *COLUMNS,
@@ -174,12 +175,14 @@ def _report(
     if all(one["counted as predicted"] for one in found.values()):
         notes.append("the ranks counted just the collectives that were predicted")
     else:
-        notes.append("[red]the ranks counted other collectives than those that were predicted[/]")
+        other = "the ranks counted other collectives than those that were predicted"
+        notes.append(Text(other, "red"))
     if figures.load > BUSY:
-        notes.append(
-            f"[red]other programs were at work (load {figures.load:.1f}): ranks then wait for each "
-            "other, and these figures say little[/]"
+        busy = (
+            f"other programs were at work (load {figures.load:.1f}): ranks then wait for each other, "
+            "and these figures say little"
         )
+        notes.append(Text(busy, "red"))
     show(f"{config.model} on more ranks", columns, table, notes)
     data: dict[str, Any] = {
         "workload": f"decode steps at {context} tokens, {draws}",

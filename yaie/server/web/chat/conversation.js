@@ -21,6 +21,7 @@
  * @property {string} [reason] why it ended: stop or length
  * @property {string} [error] in words
  * @property {{path: string, body: object}} [request]
+ * @property {number} [wanted] tokens that it asked for at most, if there was room for them
  * @property {AbortController} [abort]
  */
 

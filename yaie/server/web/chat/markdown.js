@@ -76,10 +76,10 @@ function tight(nodes) {
 function paragraph(lines, at) {
   let end = at + 1;
   while (end < lines.length && lines[end].trim() && !begins(lines, end)) end += 1;
+  // Lines stay lines, and keep their indentation: models write poems, addresses and code without a fence. CSS shows both.
   const nodes = lines.slice(at, end).flatMap((line, index) => {
-    const words = inline(line.trim());
-    if (!index) return words;
-    return [/ {2}$|\\$/.test(lines[at + index - 1]) ? html('br') : '\n', ...words];
+    const words = inline(line.trimEnd().replace(at + index + 1 < end ? /\\$/ : /$^/, ''));
+    return index ? ['\n', ...words] : words;
   });
   return [html('p', {}, nodes), end];
 }

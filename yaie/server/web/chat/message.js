@@ -23,7 +23,10 @@ function told(turn) {
   if (turn.state === 'failed') return turn.error;
   if (turn.state === 'stopped') return `Stopped after ${turn.tokens.length} tokens.`;
   if (turn.state === 'streaming') return turn.tokens.length ? '' : 'Waits for its first token …';
-  return turn.reason === 'length' ? `${turn.tokens.length} tokens; cut off at max tokens.` : `${turn.tokens.length} tokens`;
+  const count = `${turn.tokens.length} tokens`;
+  if (turn.reason !== 'length') return count;
+  if (turn.tokens.length - turn.given >= turn.wanted) return `${count}; cut off by Max tokens: the slider sets how many.`;
+  return `${count}; cut off, because the conversation fills the context. + New begins another one.`;
 }
 
 function userMessage(ctx, turn) {

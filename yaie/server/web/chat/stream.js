@@ -2,14 +2,44 @@
 
 import { eventsIn } from '../xray/source.js';
 
-/** What an answer that is not 200 says, in words. @param {Response} answer */
-export async function wordsOf(answer) {
+const HOLDERS = {
+  context_length_exceeded: { name: 'context', size: /maximum context length is (\d+)/, flag: '--max-model-len' },
+  kv_pool_too_small: { name: 'KV pool', size: /KV pool holds (\d+)/, flag: '--num-blocks' },
+};
+
+/** An error of the API as it is told. @param {Response} answer one that is not 200 */
+async function errorOf(answer) {
   try {
     const { error } = await answer.json();
-    return error.message;
+    return { message: error.message, code: error.code };
   } catch {
-    return `The server answered ${answer.status} ${answer.statusText}.`;
+    return { message: `The server answered ${answer.status} ${answer.statusText}.` };
   }
+}
+
+/** In words, with what to do where a conversation has become too long. */
+function said({ message, code }) {
+  const holder = HOLDERS[code];
+  const size = holder && message.match(holder.size)?.[1];
+  if (!size) return message;
+  return `The conversation fills the ${holder.name} of ${Number(size).toLocaleString('en')} tokens. Begin another one with `
+    + `+ New, or serve the model with a larger ${holder.flag}, if it was made for that.`;
+}
+
+/** What an answer that is not 200 says, in words. @param {Response} answer */
+export const wordsOf = async (answer) => said(await errorOf(answer));
+
+/**
+ * A body that asks for no more tokens than there is room for; null where there is room for none. max_tokens is a
+ * maximum, but the API refuses more than fits.
+ */
+function lowered(body, { message, code }) {
+  const size = Number(HOLDERS[code] && message.match(HOLDERS[code].size)?.[1]);
+  if (!size || !body.max_tokens) return null;
+  const { max_tokens: wanted, ...rest } = body;
+  if (!body.prompt) return rest; // a chat's answer is as long as fits
+  const room = size - body.prompt.length;
+  return room > 0 && room < wanted ? { ...rest, max_tokens: room } : null;
 }
 
 /** What went wrong with a request, in words. */
@@ -67,14 +97,23 @@ export function tokensOf({ ids, text, pieces, logprobs }) {
  * @param {() => void} changed called whenever there is more
  */
 export async function fill(send, turn, changed) {
-  const { path, body } = turn.request;
+  const { path, body: { max_tokens: wanted } } = turn.request;
+  turn.wanted = wanted;
   const more = path.endsWith('/chat/completions') ? { logprobs: true, separate_reasoning: false } : { logprobs: 0 };
   try {
-    const answer = await send(path, {
+    const post = () => send(path, {
       method: 'POST', signal: turn.abort.signal, headers: { 'Content-Type': 'application/json' },
-      body: JSON.stringify({ ...body, stream: true, return_token_ids: true, ...more }),
+      body: JSON.stringify({ ...turn.request.body, stream: true, return_token_ids: true, ...more }),
     });
-    if (!answer.ok) throw new Error(await wordsOf(answer));
+    let answer = await post();
+    if (!answer.ok) {
+      const error = await errorOf(answer);
+      const body = lowered(turn.request.body, error);
+      if (!body) throw new Error(said(error));
+      turn.request = { path, body };
+      answer = await post();
+      if (!answer.ok) throw new Error(await wordsOf(answer));
+    }
     const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
     for (let rest = ''; ;) {
       const { done, value } = await reader.read();
