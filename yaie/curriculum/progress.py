@@ -7,11 +7,14 @@ writes it; `yaie/parts.py` reads it to decide whose part runs.
 import hashlib
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from yaie.core.files import write_whole
+from yaie.core.locks import locked
 from yaie.curriculum.manifest import ROOT, Lab
 
 PROGRESS = Path(".yaie/progress.json")
@@ -71,8 +74,19 @@ class Progress:
             return cls(progress.path)
         return progress
 
+    @classmethod
+    @contextmanager
+    def changing(cls, root: Path = ROOT) -> Iterator["Progress"]:
+        """A checkout's progress as it is now, to be changed in the block and saved there: whoever else
+        wants to change it waits, so that what is written is what was read and one change more."""
+        with locked(root / PROGRESS):
+            yield cls.load(root)
+
     def save(self) -> None:
-        """Write the file, in one piece even if two processes do so at once. Raises OSError."""
+        """Write the file, in one piece even if two processes do so at once. Raises OSError.
+
+        What was read before must have been read in the same `changing` block.
+        """
         table = {
             "labs": {key: asdict(record) for key, record in sorted(self.records.items())},
             "hints": dict(sorted(self.hints.items())),
