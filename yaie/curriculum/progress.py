@@ -7,7 +7,7 @@ writes it; `yaie/parts.py` reads it to decide whose part runs.
 import hashlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -23,21 +23,29 @@ SOURCES = {".py", *CUDA_SOURCES}
 
 
 def source_files(folder: Path) -> list[Path]:
-    """A part's files in the order of their names, without what editors keep in hidden folders."""
+    """A part's files in the order of their names, without what editors keep in hidden folders. What is
+    no file is none, whatever its name: to read a pipe would take for ever."""
     return sorted(
         path
         for path in folder.rglob("*")
         if path.suffix in SOURCES
         and not any(part.startswith(".") for part in path.relative_to(folder).parts)
+        and path.is_file()
     )
 
 
 def part_digest(folder: Path) -> str:
     """SHA-256 over names and contents of a part's source files, in the order of their names."""
+    return digest_of(
+        (os.fsencode(file.relative_to(folder).as_posix()), file.read_bytes())
+        for file in source_files(folder)
+    )
+
+
+def digest_of(files: Iterable[tuple[bytes, bytes]]) -> str:
+    """SHA-256 over names and contents, in this order."""
     digest = hashlib.sha256()
-    for file in source_files(folder):
-        name = os.fsencode(file.relative_to(folder).as_posix())
-        content = file.read_bytes()
+    for name, content in files:
         # Lengths keep one file's end apart from the next one's beginning.
         digest.update(b"%d %d " % (len(name), len(content)) + name + content)
     return digest.hexdigest()
