@@ -12,6 +12,7 @@ import pytest
 
 from grader.account import MOST_TESTS, Account
 from grader.channel import MOST_LINE, MOST_TOLD, Heard, keep_tail, read_events
+from grader.kit import compiled
 from grader.report.formats import as_junit, lab_table
 from grader.report.text import report_lines
 from grader.verdict import (
@@ -198,3 +199,13 @@ def test_a_plan_without_end_is_cut_and_the_first_one_counts():
     assert len(account.planned) == MOST_TESTS
     with pytest.raises(TypeError):
         Account().take({"event": "plan", "tests": [["a name", TASK, None]]})
+
+
+def test_of_what_tritons_compiler_and_the_part_in_it_have_written_the_end_is_read(tmp_path):
+    begun = {"is_begun": True, "kernel": "add"}
+    with (tmp_path / "told").open("wb+") as file:
+        file.write(b"x" * (compiled.MOST_BYTES + 100) + b"\n[[[\n7\n")
+        file.write(json.dumps(begun).encode() + b"\n")
+        lines = compiled._lines(file)
+    assert sum(map(len, lines)) == compiled.MOST_BYTES
+    assert [launch for line in lines if (launch := compiled._launch(line))] == [begun]
