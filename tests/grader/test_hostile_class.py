@@ -61,10 +61,9 @@ def test_what_a_submission_does_to_anothers_files_changes_no_grade_and_is_told(t
         f"for file in Path({str(tmp_path)!r}, 'zoe').rglob('*.py'): file.write_text('raise SystemExit')"
     )
     part_with(tmp_path / "abe", top=vandal)
-    part_with(tmp_path / "bea")
     part_with(tmp_path / "zoe")
     rows = {row.student.name: row for row in class_of(tmp_path)}
-    assert (rows["abe"].points, rows["bea"].points) == (15, 15)
+    assert rows["abe"].points == 15
     changed = rows["zoe"].results["radix_tree"]
     assert verdicts(changed) == PASSED  # it was graded as it had been handed in
     assert changed.invalid == (
@@ -75,11 +74,8 @@ def test_what_a_submission_does_to_anothers_files_changes_no_grade_and_is_told(t
     print_class(out, list(rows.values()), [RADIX_TREE])
     assert f"\nzoe, radix_tree: {changed.invalid}\n" in out.file.getvalue()
     table = json.loads(class_as_json(list(rows.values()), [RADIX_TREE], seed=0))
-    assert [entry["labs"][0]["invalid"] for entry in table["submissions"]] == [
-        "",
-        "",
-        changed.invalid,
-    ]
+    told = [entry["labs"][0]["invalid"] for entry in table["submissions"]]
+    assert told == ["", changed.invalid]
 
 
 LOOKS_AROUND = """
