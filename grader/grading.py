@@ -141,7 +141,8 @@ def _passed(lab: Lab) -> tuple[str, ...]:
 def _grade_class(
     request: Request, labs: list[Lab], tasks: list[str], out: Console, err: Console
 ) -> int:
-    """Exit status 0 whatever the points: a class is graded, not passed."""
+    """Exit status 0 whatever the points: a class is graded, not passed. 1 if a grade does not count,
+    because files were changed meanwhile."""
     assert request.submissions is not None
     students = find_students(request.submissions, labs)
     rows = grade_students(students, partial(_grade, request=request, tasks=tasks, err=err))
@@ -151,7 +152,7 @@ def _grade_class(
         _write(out, class_as_json(rows, labs, request.seed))
     else:
         print_class(out, rows, labs)
-    return 0
+    return int(any(result.invalid for row in rows for result in row.results.values()))
 
 
 def _grade(

@@ -46,7 +46,14 @@ def give_hint(
     task_name: the first task that has not passed, if empty. A task that has passed gets no hint but the
     place of the reference.
     """
-    progress = Progress.load(root)
+    with Progress.changing(root) as progress:
+        return _climb(progress, lab, task_name, again=again, width=width, root=root)
+
+
+def _climb(
+    progress: Progress, lab: Lab, task_name: str, *, again: bool, width: int, root: Path
+) -> list[Text]:
+    """See `give_hint`. progress: as it is now, locked."""
     passed = progress.passed_tasks(lab, root / "labs" / lab.key)
     open_tasks = [task for task in lab.tasks if task.id not in passed]
     if task_name:

@@ -5,6 +5,7 @@ import os
 import secrets
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -13,22 +14,28 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict
-from typing import IO, Any
+from pathlib import Path
+from typing import Any
 
 import psutil
 
+from grader.channel import KEPT_OUTPUT, MOST_TOLD, Heard, keep_tail, read_events
+from grader.family import MARK, Family, tasks_of_user
 from grader.machine import environment
+from grader.room import environment_in
+from grader.snapshot import Copy
+from grader.submission import Submission, copied
 from grader.worker import LOST_CHANNEL, Order
 from yaie.curriculum.manifest import ROOT, load_curriculum
 
-KEPT_OUTPUT = 16_384
 MOST_PROCESSES = 32
+SPARE_TASKS = 512
+"""Processes and threads that this user may have beyond those of now. Other programs start some, too: a
+limit that keeps a part to MOST_PROCESSES would fail it for what a browser does."""
 FAMILY_SECONDS = 0.25
 """Looking for children costs more than a look at one process, so it happens less often."""
 TRACE_SECONDS = 2.0
 GIB = 2**30
-MARK = "YAIE_GRADING"
-"""An environment variable by which children are found that have left session and group."""
 ONE_THREAD = dict.fromkeys(
     ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1"
 )
@@ -37,71 +44,108 @@ ONE_THREAD = dict.fromkeys(
 class WorkerProcess:
     """Use as a context manager; afterwards nothing of it is left, and `output` is complete.
 
-    take: called from a thread for every event that the worker sends.
+    submission: what is graded; one that was kept is written to a folder of this worker's, and then
+    `submission` is that copy. room: its home, see `room_for`. take: called from a thread for every event
+    that the worker sends. changed: the name of a file that is not what it was before, once all is over.
     """
 
-    def __init__(self, order: Order, take: Callable[[dict[str, Any]], None]) -> None:
+    def __init__(
+        self,
+        order: Order,
+        take: Callable[[dict[str, Any]], None],
+        submission: Submission,
+        room: Path | None = None,
+    ) -> None:
+        self.submission = submission
+        self.changed = ""
+        self._copy: Copy | None = None
+        self._room = room
         self._order = order
         self._take = take
         self._tail = bytearray()
+        self.heard = Heard()
         self._readers: list[threading.Thread] = []
         self._process: subprocess.Popen[bytes] | None = None
         self._looked = 0.0
+        self._lifeline: socket.socket | None = None
 
     def __enter__(self) -> "WorkerProcess":
         self._traces = tempfile.TemporaryFile()  # first: what fails after it leaves no folder
-        self._scratch = tempfile.mkdtemp(prefix="yaie-grade-")
-        self._token = secrets.token_hex(8)
-        self._began = time.time()
-        events, self._order.fd = os.pipe()
-        self._order.lifeline, self._lifeline = os.pipe()
-        self._order.traces = self._traces.fileno()
-        theirs = (self._order.fd, self._order.lifeline)
+        self._scratch = Path(tempfile.mkdtemp(prefix="yaie-grade-")).resolve()
+        self._family = Family(token := secrets.token_hex(8))
         try:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "grader.worker", json.dumps(asdict(self._order))],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                cwd=self._scratch,
-                env=self._environment(),
-                pass_fds=[*theirs, self._order.traces],
-                start_new_session=True,
-            )
-            assert self._process.stdout is not None
-            self._read(_read_events, os.fdopen(events), self._take)
-            self._read(_keep_tail, self._process.stdout, self._tail)
+            self._start(token)
         except BaseException:
-            if not self._readers:
-                os.close(events)
             self.__exit__()
             raise
-        finally:
-            for fd in theirs:
-                os.close(fd)
         return self
 
+    def _start(self, token: str) -> None:
+        temporary = self._scratch / "tmp"  # the part may delete that one
+        temporary.mkdir()
+        if self.submission.kept is not None:
+            self.submission, self._copy = copied(self.submission, self._scratch / "part")
+            self._order.folder = str(self.submission.folder)
+            self._order.shown_from = str(self.submission.shown_from)
+        # No pipe: another process of this user could open a pipe in /proc, and write results into it.
+        events, theirs = socket.socketpair()
+        self._order.fd = theirs.detach()
+        self._lifeline, lifeline = socket.socketpair()
+        self._order.lifeline = lifeline.detach()
+        self._order.traces = self._traces.fileno()
+        self._order.most_tasks = tasks_of_user() + SPARE_TASKS
+        passed = (self._order.fd, self._order.lifeline)
+        try:
+            self._process = self._family.start(
+                lambda: subprocess.Popen(
+                    [sys.executable, "-m", "grader.worker", json.dumps(asdict(self._order))],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    cwd=temporary,
+                    env=self._environment(token, temporary),
+                    pass_fds=[*passed, self._order.traces],
+                    start_new_session=True,
+                )
+            )
+        except BaseException:
+            events.close()
+            raise
+        finally:
+            for fd in passed:
+                os.close(fd)
+        assert self._process.stdout is not None
+        self._read(read_events, events, self._take, self.heard)
+        self._read(keep_tail, self._process.stdout, self._tail, self.heard)
+
     def __exit__(self, *error: object) -> None:
-        self._kill()
+        if self._process is not None:
+            self._family.kill_group()
+            self._process.wait()
+        self._family.end()
         for reader in self._readers:
             reader.join(timeout=1)  # whoever escaped even so may hold the pipe open for ever
-        os.close(self._lifeline)
+        if self._lifeline is not None:
+            self._lifeline.close()
         self._traces.close()
+        if self._copy is not None:
+            self.changed = self._copy.changed()
         shutil.rmtree(self._scratch, ignore_errors=True)
 
-    def _environment(self) -> dict[str, str]:
+    def _environment(self, token: str, temporary: Path) -> dict[str, str]:
         ours = {
-            "TMPDIR": self._scratch,
+            "TMPDIR": str(temporary),
             "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
             "PYTHONDONTWRITEBYTECODE": "1",
             "PYTHONPATH": str(ROOT),
             "TOKENIZERS_PARALLELISM": "false",
             # Each arena maps 64 MiB that count against the limit without being used.
             "MALLOC_ARENA_MAX": "2",
-            MARK: self._token,
+            MARK: token,
         }
-        kept = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}
-        return kept | ONE_THREAD | ours | environment(load_curriculum()[self._order.lab])
+        theirs = dict(os.environ) if self._room is None else environment_in(self._room)
+        theirs.pop("PYTEST_ADDOPTS", None)
+        return theirs | ONE_THREAD | ours | environment(load_curriculum()[self._order.lab])
 
     def _read(self, target: Callable[..., None], *args: Any) -> None:
         reader = threading.Thread(target=target, args=args, daemon=True)
@@ -131,6 +175,10 @@ class WorkerProcess:
     def excess(self, memory_gib: float) -> str:
         """What it takes too much of, "" if nothing."""
         assert self._process is not None
+        if self.heard.told > MOST_TOLD:
+            return (
+                f"It wrote more than {MOST_TOLD // 2**20} MiB to the grader's channel for results."
+            )
         with suppress(psutil.Error):
             worker = psutil.Process(self._process.pid)
             total = worker.memory_info().rss
@@ -179,33 +227,6 @@ class WorkerProcess:
             return "It closed file descriptors that are not its own."
         return f"It ended the whole process (exit status {code})."
 
-    def _kill(self) -> None:
-        """Kill the worker's process group, and then whoever has left it."""
-        if self._process is None:
-            return
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
-        for _ in range(3):  # one that is killed may have started another meanwhile
-            if not (escaped := self._escaped()):
-                return
-            for process in escaped:
-                with suppress(psutil.Error):
-                    process.kill()
-            psutil.wait_procs(escaped, timeout=0.5)
-
-    def _escaped(self) -> list[psutil.Process]:
-        found = []
-        for process in psutil.process_iter(["create_time"]):
-            with suppress(psutil.Error, OSError):
-                # Only the young ones: reading an environment is slow.
-                if (process.info["create_time"] or 0) < self._began - 1:
-                    continue
-                is_ours = process.environ().get(MARK) == self._token
-                if is_ours and process.status() != psutil.STATUS_ZOMBIE:
-                    found.append(process)
-        return found
-
 
 def _own_bytes(process: psutil.Process) -> int:
     """Of pages that processes share, as those that fork do, each has its part."""
@@ -220,17 +241,3 @@ def _signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
-
-
-def _read_events(pipe: IO[str], take: Callable[[dict[str, Any]], None]) -> None:
-    with pipe:
-        for line in pipe:
-            with suppress(ValueError, KeyError, TypeError):  # the part may write here too
-                take(json.loads(line))
-
-
-def _keep_tail(pipe: IO[bytes], tail: bytearray) -> None:
-    with pipe:
-        while chunk := pipe.read1(65_536):  # type: ignore[attr-defined]
-            tail += chunk
-            del tail[:-KEPT_OUTPUT]

@@ -25,24 +25,24 @@ def record(
     A task that was not asked for, or could not be verified here, keeps its pass if the source is the
     same; if not, the pass is withdrawn without being called a regression.
     """
-    progress = Progress.load(root)
-    before = progress.records.get(result.lab.key)
-    had = set(before.passed) if before else set()
-    is_broken = result.problem is not None
-    unverified = (Verdict.PASSED, Verdict.NOT_VERIFIED)
-    failed = {t.task.id for t in result.tasks if is_broken or t.verdict not in unverified}
-    passed = set(result.passed)
-    if before and before.digest == result.digest:
-        passed |= had - failed
-    points = {task.id: task.points for task in result.lab.tasks}
-    progress.records[result.lab.key] = LabRecord(
-        digest=result.digest,
-        passed=tuple(sorted(passed)),
-        points=sum(points.get(task, 0) for task in passed),
-        graded_at=datetime.now(timezone.utc).isoformat(timespec="seconds"),
-    )
-    try:
-        progress.save()
-    except OSError as error:
-        complain(f"Progress could not be kept: cannot write {PROGRESS} ({reason(error)}).")
+    with Progress.changing(root) as progress:
+        before = progress.records.get(result.lab.key)
+        had = set(before.passed) if before else set()
+        is_broken = result.problem is not None
+        unverified = (Verdict.PASSED, Verdict.NOT_VERIFIED)
+        failed = {t.task.id for t in result.tasks if is_broken or t.verdict not in unverified}
+        passed = set(result.passed)
+        if before and before.digest == result.digest:
+            passed |= had - failed
+        points = {task.id: task.points for task in result.lab.tasks}
+        progress.records[result.lab.key] = LabRecord(
+            digest=result.digest,
+            passed=tuple(sorted(passed)),
+            points=sum(points.get(task, 0) for task in passed),
+            graded_at=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        )
+        try:
+            progress.save()
+        except OSError as error:
+            complain(f"Progress could not be kept: cannot write {PROGRESS} ({reason(error)}).")
     return tuple(sorted(had & failed))

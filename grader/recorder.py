@@ -8,7 +8,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Collection, Generator
-from dataclasses import asdict, replace
+from dataclasses import replace
 from types import FrameType, ModuleType
 from typing import Any
 
@@ -179,7 +179,7 @@ class Recorder:
         explanation = Explanation(
             "The grader works.", f"It does not, whatever the part is like: {lines[-1]}"
         )
-        self._emit({"event": "broken", "explanation": asdict(explanation)})
+        self._emit({"event": "broken", "explanation": explanation.as_table()})
 
     def _result(self, item: pytest.Item, error: BaseException | None, seconds: float) -> TestResult:
         verdict, waits_for, explanation, again = Verdict.PASSED, "", None, None

@@ -3,6 +3,7 @@
 import shutil
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import count
 from pathlib import Path
 
 from grader.stubs import generate
@@ -40,8 +41,7 @@ def reset_lab(lab: Lab, root: Path = ROOT) -> Reset:
     folder = root / "labs" / lab.key
     backup = None
     if any((root / path).exists() for path in changed):
-        backup = _free_name(root / BACKUPS, f"{lab.key}-{datetime.now():%Y%m%d-%H%M%S}")
-        _copy(folder, backup)
+        backup = _copy(folder, root / BACKUPS, f"{lab.key}-{datetime.now():%Y%m%d-%H%M%S}")
         backup = backup.relative_to(root)
     for path in changed:
         try:
@@ -53,14 +53,32 @@ def reset_lab(lab: Lab, root: Path = ROOT) -> Reset:
     return Reset(changed, backup)
 
 
-def _copy(folder: Path, backup: Path) -> None:
-    """Raises ConfigError, and then leaves no half of a backup."""
+def _copy(folder: Path, backups: Path, name: str) -> Path:
+    """The backup. Raises ConfigError, and then leaves no half of one."""
+    backup = None
     try:
-        shutil.copytree(folder, backup, ignore=shutil.ignore_patterns("__pycache__"))
+        backup = _new_folder(backups, name)
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(folder, backup, ignore=ignored, dirs_exist_ok=True)
+        return backup
     except OSError as error:
-        shutil.rmtree(backup, ignore_errors=True)
+        if backup is not None:
+            shutil.rmtree(backup, ignore_errors=True)
         why = cannot_write(BACKUPS, error)
         raise ConfigError(f"{why}. Nothing was reset: your files have no backup.") from None
+
+
+def _new_folder(parent: Path, name: str) -> Path:
+    """One that was not there: two resets in one second have a backup each. Raises OSError."""
+    parent.mkdir(parents=True, exist_ok=True)
+    for number in count(1):
+        path = parent / (f"{name}-{number}" if number > 1 else name)
+        try:
+            path.mkdir()
+            return path
+        except FileExistsError:
+            continue
+    raise AssertionError("unreachable")
 
 
 def _text(file: Path) -> str | None:
@@ -69,11 +87,3 @@ def _text(file: Path) -> str | None:
         return file.read_text("utf-8")
     except (OSError, UnicodeDecodeError):
         return None
-
-
-def _free_name(folder: Path, name: str) -> Path:
-    path, number = folder / name, 1
-    while path.exists():
-        number += 1
-        path = folder / f"{name}-{number}"
-    return path

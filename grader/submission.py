@@ -11,10 +11,11 @@ import linecache
 import re
 import sys
 import traceback
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 
+from grader.snapshot import Copy, Refused, Snapshot, read_snapshot
 from grader.verdict import Explanation
 from yaie.core.errors import ConfigError
 from yaie.curriculum.manifest import ROOT, Lab
@@ -26,11 +27,17 @@ STUB = re.compile(r"^(?P<lab>\w+) task (?P<task>\d+\.\d+): not implemented yet; 
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """One lab's folder. Paths in reports are relative to `shown_from`."""
+    """One lab's folder. Paths in reports are relative to `shown_from`.
+
+    kept: what is graded in place of the folder, where it is somebody else's (`handed_in`); it then runs
+    in folders of its own. refused: a sentence, if it is not graded.
+    """
 
     lab: Lab
     folder: Path
     shown_from: Path = ROOT
+    kept: Snapshot | None = field(default=None, compare=False, repr=False)
+    refused: str = field(default="", compare=False)
 
     def shown(self, file: str | Path) -> str:
         """A file as a report names it."""
@@ -71,6 +78,29 @@ def submission_in(folder: Path, lab: Lab) -> Submission | None:
         if (part / "__init__.py").is_file():
             return Submission(lab, part.resolve(), folder)
     return None
+
+
+def handed_in(student: Path, lab: Lab) -> Submission | None:
+    """A lab in a student's folder, as labs/<lab> or <lab>, read now; None if it is not there.
+
+    student: not resolved, for a link in its place is refused as any other.
+    """
+    for part in (f"labs/{lab.key}", lab.key):
+        folder = student / part
+        if folder.is_symlink() or (folder / "__init__.py").is_file():
+            try:
+                return Submission(lab, folder, student, kept=read_snapshot(student, part))
+            except Refused as error:
+                return Submission(lab, folder, student, refused=str(error))
+    return None
+
+
+def copied(submission: Submission, room: Path) -> tuple[Submission, Copy]:
+    """A kept submission, written to an empty folder, with the names that it has in the student's."""
+    assert submission.kept is not None
+    below = submission.folder.relative_to(submission.shown_from)
+    copy = submission.kept.write_to(room / below)
+    return Submission(submission.lab, copy.folder, room), copy
 
 
 def load(submission: Submission) -> ModuleType:

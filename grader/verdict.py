@@ -1,12 +1,19 @@
 """What grading finds out: for a test, a task, a lab. Plain data that goes through JSON unchanged."""
 
+import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any, TypeVar
 
 from yaie.core.compat import StrEnum
 from yaie.curriculum.manifest import Lab, Task
 
+MOST_CHARACTERS = 8_000
+"""Of each text of an explanation."""
+MOST_LINES, MOST_IN_LINE = 80, 1_000
+"""Lines of a script, and characters of each."""
+WORD = 40
+"""Characters of the word on what was left out."""
 BUSY_WHY = "Other programs keep this machine busy: grade again when they are done."
 
 
@@ -39,6 +46,25 @@ class Explanation:
     where: str = ""
     why: str = ""
     is_program: bool = False
+
+    def bounded(self) -> "Explanation":
+        """With the beginning of what is too long, and how much was left out: an error's message or an
+        object's state may be of any length."""
+        texts = {
+            one.name: clipped(getattr(self, one.name), MOST_CHARACTERS)
+            for one in fields(self)
+            if one.name not in ("script", "is_program")
+        }
+        script = tuple(clipped(line, MOST_IN_LINE) for line in self.script[:MOST_LINES])
+        if len(self.script) > MOST_LINES:
+            left = len(self.script) - MOST_LINES + 1
+            script = (*script[:-1], f"... {left} lines left out ...")
+        is_program = self.is_program and script == self.script
+        return replace(self, **texts, script=script, is_program=is_program)
+
+    def as_table(self) -> dict[str, Any]:
+        """As it travels from the worker; `explanation_from` reads it."""
+        return asdict(self.bounded())
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +140,9 @@ class LabResult:
     stub that is still one; see `places.py`. digest: of the graded source, "" if it changed
     meanwhile. problem: why nothing could be graded (a file that is not Python, a missing folder).
     replay: lines of a report that say how to run the first failure again; see `grader/scratch.py`.
+    output: the end of what was printed; output_cut: bytes before it that were left out. told_cut:
+    bytes on the channel for results that were none.
+    invalid: a sentence, if it is no grade, because the files that were graded were changed.
     no_replay, unkept: a sentence, if the file for that, or progress, could not be written.
     """
 
@@ -125,13 +154,17 @@ class LabResult:
     only: tuple[str, ...] = ()
     open_places: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     output: str = field(default="", repr=False)
+    output_cut: int = 0
+    told_cut: int = 0
+    invalid: str = ""
     replay: tuple[str, ...] = ()
     no_replay: str = ""
     unkept: str = ""
 
     @property
     def points(self) -> int:
-        return sum(task.points for task in self.tasks)
+        """None if the result is no grade, whatever its tasks have earned."""
+        return 0 if self.invalid else sum(task.points for task in self.tasks)
 
     @property
     def max_points(self) -> int:
@@ -163,13 +196,52 @@ class LabResult:
 
 def to_json(test: TestResult) -> dict[str, Any]:
     """As it travels from the worker; `from_json` reads it."""
-    return {**asdict(test), "verdict": test.verdict.value}
+    why = None if test.explanation is None else test.explanation.as_table()
+    return {**asdict(test), "verdict": test.verdict.value, "explanation": why}
 
 
 def from_json(table: dict[str, Any]) -> TestResult:
-    explanation = table["explanation"]
-    if explanation is not None:
-        explanation = Explanation(**{**explanation, "script": tuple(explanation["script"])})
-    again = None if table["again"] is None else Again(**table["again"])
-    told = {"verdict": Verdict(table["verdict"]), "explanation": explanation, "again": again}
-    return TestResult(**{**table, **told})
+    """Raises KeyError, TypeError or ValueError for what is no result: the part may write one, too."""
+    why, again = table["explanation"], table["again"]
+    seconds = float(table["seconds"])
+    if not math.isfinite(seconds):
+        raise ValueError("seconds must be a number")
+    told = {
+        "verdict": Verdict(table["verdict"]),
+        "seconds": seconds,
+        "explanation": None if why is None else explanation_from(why),
+        "again": None if again is None else _typed(Again(**again)),
+    }
+    return _typed(TestResult(**{**table, **told}))
+
+
+def explanation_from(table: dict[str, Any]) -> Explanation:
+    """Raises TypeError for what is none."""
+    if not isinstance(table["script"], list | tuple):
+        raise TypeError("a script is a list of lines")
+    explanation = _typed(Explanation(**{**table, "script": tuple(table["script"])}))
+    if not all(isinstance(line, str) for line in explanation.script):
+        raise TypeError("a script is a list of lines")
+    return explanation.bounded()
+
+
+def clipped(text: str, most: int) -> str:
+    """The beginning of a text and a word on what was left out, together at most `most` characters."""
+    if len(text) <= most:
+        return text
+    kept = most - WORD
+    return f"{text[:kept]} ... {len(text) - kept:,} characters left out"
+
+
+T = TypeVar("T", Explanation, Again, TestResult)
+
+
+def _typed(value: T) -> T:
+    """Raises TypeError if a field that is a text or a number holds something else."""
+    for one in fields(value):
+        kind = {"str": str, "int": int, "bool": bool}.get(
+            str(getattr(one.type, "__name__", one.type))
+        )
+        if kind is not None and not isinstance(getattr(value, one.name), kind):
+            raise TypeError(f"{one.name} must be a {kind.__name__}")
+    return value

@@ -12,7 +12,7 @@ import signal
 import sys
 import threading
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +29,10 @@ class Order:
     """What to grade. fd: where results go.
 
     traces: file descriptor for the line at which the process hangs or crashes, -1 for none.
-    lifeline: read end of a pipe; when its other end is gone so is the runner, and nobody would stop us.
+    lifeline: a connection; when its other end is gone so is the runner, and nobody would stop us.
     memory_bytes: address space beside what Python and torch map, 0 for no limit. cpu_seconds: of
     processor time, 0 for no limit. done: tests that are not to be run. effort: multiplies examples.
+    most_tasks: processes and threads that the user may have when another is started, 0 for no limit.
     """
 
     lab: str
@@ -48,6 +49,7 @@ class Order:
     lifeline: int = -1
     cpu_seconds: int = 0
     effort: float = 1.0
+    most_tasks: int = 0
 
 
 def main() -> None:
@@ -57,7 +59,8 @@ def main() -> None:
     def emit(event: dict[str, Any]) -> None:
         if os.getpid() != pid:
             os._exit(0)  # the part forked, and this is the copy
-        line = json.dumps(event).encode() + b"\n"
+        # The part may have written here, and left its line open.
+        line = b"\n" + json.dumps(event).encode() + b"\n"
         try:
             while line:
                 line = line[os.write(order.fd, line) :]
@@ -106,7 +109,7 @@ def grade(order: Order, emit: Any, exit_first: bool = False) -> None:
         part = load(submission)
     except BaseException as error:  # noqa: BLE001, a part may raise anything
         surroundings.restore()
-        emit({"event": "broken", "explanation": asdict(explain_import(error, submission))})
+        emit({"event": "broken", "explanation": explain_import(error, submission).as_table()})
         return
     if os.getpid() != pid:
         os._exit(0)
@@ -118,7 +121,7 @@ def grade(order: Order, emit: Any, exit_first: bool = False) -> None:
         emit({"event": "lack", "sentence": error.message})
         return
     if complaint:
-        emit({"event": "broken", "explanation": asdict(complaint)})
+        emit({"event": "broken", "explanation": complaint.as_table()})
         return
     emit({"event": "test", "name": "collect", "task": ""})
     recorder = Recorder(
@@ -175,6 +178,27 @@ def limit(order: Order) -> None:
         _lower(resource.RLIMIT_CPU, order.cpu_seconds)
         _lower(resource.RLIMIT_FSIZE, LARGEST_FILE)
         _lower(resource.RLIMIT_CORE, 0)
+    if order.most_tasks:
+        _limit_tasks(order.most_tasks)
+
+
+def _limit_tasks(most: int) -> None:
+    """Linux counts every process and thread of the user, those in other containers as well, which
+    nobody here can see: if with the limit not one thread more can be started, it is taken back. It
+    limits nothing for root."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NPROC)
+    if hard != resource.RLIM_INFINITY:
+        most = min(most, hard)
+    with suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NPROC, (most, hard))
+        try:
+            probe = threading.Thread(target=bool)
+            probe.start()
+            probe.join()
+        except RuntimeError:
+            resource.setrlimit(resource.RLIMIT_NPROC, (soft, hard))
+        else:
+            resource.setrlimit(resource.RLIMIT_NPROC, (most, most))
 
 
 def _lower(kind: int, limit: int) -> None:

@@ -28,6 +28,7 @@ from shutil import which
 from tests.cluster.install import install as install_ray
 from tests.judges.clients.install import MINIMUM, clients, install
 from tests.run import command
+from yaie.core.locks import locked
 
 ROOT = Path(__file__).parents[1]
 RECORD = ROOT / "tests" / "nightly.tsv"
@@ -137,7 +138,7 @@ def run(part: str, arguments: list[str]) -> Run:
 
 def write(one: Run, record: Path = RECORD) -> None:
     """Add its line, below a header that says what the columns are."""
-    with record.open("a", encoding="utf-8", newline="") as file:
+    with locked(record), record.open("a", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(
             file, [field.name for field in fields(Run)], delimiter="\t", lineterminator="\n"
         )

@@ -28,6 +28,8 @@ from grader.submission import Submission, place
 WAIT_SECONDS = 30.0
 """It takes about 2. Where it takes this long, the machine is busy, and the part is not to blame."""
 LAST_WORDS = 200
+MOST_BYTES = 2**22
+"""Of what the process has written, that are read; a launch takes less than a thousandth."""
 
 
 @dataclass(slots=True)
@@ -64,7 +66,7 @@ class _Running:
             self.process.kill()
             self.process.wait()
             self.unknown = f"Triton has not compiled them within {WAIT_SECONDS:g} seconds"
-        told = [json.loads(line) for line in _lines(self.told) if line.endswith("\n")]
+        told = [launch for line in _lines(self.told) if (launch := _launch(line))]
         self.launches = [launch for launch in told if not launch["is_begun"]]
         code = self.process.returncode
         if code and not self.unknown:
@@ -76,9 +78,20 @@ class _Running:
                 self.unknown = f"Triton's compiler has crashed on {told[-1]['kernel']}"
 
 
+def _launch(line: str) -> dict[str, Any] | None:
+    """None for a line that was cut short, or is another's."""
+    try:
+        told = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return told if isinstance(told, dict) and "is_begun" in told else None
+
+
 def _lines(file: Any) -> list[str]:
-    file.seek(0)
-    text: str = file.read().decode("utf-8", "replace")
+    """Of its last MOST_BYTES: the part runs in that process, too, and may write without end."""
+    size = file.seek(0, os.SEEK_END)
+    file.seek(max(0, size - MOST_BYTES))
+    text: str = file.read(MOST_BYTES).decode("utf-8", "replace")
     return text.splitlines(keepends=True)
 
 

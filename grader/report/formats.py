@@ -35,7 +35,10 @@ def lab_table(result: LabResult, withdrawn: Sequence[str] = ()) -> dict[str, Any
         "not_verified_here": not_verified_here(lab) if result.passed else "",
         "withdrawn": list(withdrawn),
         "tasks": [_task_table(task) for task in result.tasks],
+        "invalid": result.invalid,
         "output": result.output,
+        "output_cut": result.output_cut,
+        "told_cut": result.told_cut,
     }
 
 
@@ -77,7 +80,8 @@ def as_junit(results: Sequence[LabResult]) -> str:
         _count(suite)
         suite.set("time", f"{result.seconds:.3f}")
         if result.output.strip():
-            ET.SubElement(suite, "system-out").text = _xml(result.output)
+            left = f"... {result.output_cut} bytes left out ...\n" if result.output_cut else ""
+            ET.SubElement(suite, "system-out").text = left + _xml(result.output)
     for name in ("tests", "failures", "errors", "skipped"):
         root.set(name, str(sum(int(suite.get(name, "0")) for suite in root)))
     root.set("time", f"{sum(result.seconds for result in results):.3f}")

@@ -9,7 +9,7 @@ from rich.text import Text
 from grader.machine import not_verified_here
 from grader.report.lines import columns, folded, one_line, prose, show, verbatim
 from grader.report.next import next_step
-from grader.verdict import Explanation, LabResult, TaskResult, Verdict
+from grader.verdict import Explanation, LabResult, TaskResult, Verdict, clipped
 
 MARKS = {
     Verdict.PASSED: ("✓", "green"),
@@ -19,6 +19,8 @@ MARKS = {
 }
 PROGRAM = "The calls that lead there, to paste into .venv/bin/python:"
 CALLS = "The calls that lead there (an account, not a program):"
+WIDEST_LINE = 400
+"""Characters of a line that the part has printed."""
 CHECKED = re.compile("  # raises (Mismatch|Fault)$")
 """A check that runs inside a call, as that of a given part does, fails by an error of the grader's."""
 
@@ -45,6 +47,7 @@ def report_lines(
     """See `print_report`."""
     lost = [Text(""), regression(withdrawn)] if withdrawn else []
     lost += [Text(""), *prose(result.unkept, "yellow", width=width)] if result.unkept else []
+    lost += dropped_lines(result, width)
     lines = [heading(result), Text("")]
     if result.problem is not None:
         return [*lines, *explanation_lines(result.problem, width, indent=2), *lost]
@@ -119,9 +122,22 @@ def failure_lines(result: LabResult, width: int) -> list[Text]:
         line = one_line(f"Task {task.task.id}: {_why(task).problem}", width=width)
         lines.append(Text(line, style=MARKS[task.verdict][1]))
     if failed and result.output.strip():
-        printed = "\n".join(result.output.strip().splitlines()[-10:])
-        lines += [Text("\nThe end of what it printed:"), *verbatim(printed, "dim", indent=2)]
+        printed = [clipped(line, WIDEST_LINE) for line in result.output.strip().splitlines()[-10:]]
+        left = (
+            f" ({result.output_cut:,} bytes before it were left out)" if result.output_cut else ""
+        )
+        title = Text(f"\nThe end of what it printed{left}:")
+        lines += [title, *verbatim("\n".join(printed), "dim", indent=2)]
     return lines
+
+
+def dropped_lines(result: LabResult, width: int) -> list[Text]:
+    """A part has no business on that channel: whatever it wrote there, the reader should know."""
+    if not result.told_cut:
+        return []
+    count = f"{result.told_cut:,} bytes were" if result.told_cut > 1 else "1 byte was"
+    told = f"{count} dropped on the grader's own channel: the part wrote there what is no result."
+    return [Text(""), *prose(told, "yellow", width=width)]
 
 
 def _why(task: TaskResult) -> Explanation:

@@ -146,10 +146,10 @@ class _Suite(Recorder):
         try:
             part = load(submission)
         except BaseException as error:  # noqa: BLE001, a part may raise anything
-            emit({"event": "broken", "explanation": asdict(explain_import(error, submission))})
+            emit({"event": "broken", "explanation": explain_import(error, submission).as_table()})
             return
         if complaint := compile_part(submission):
-            emit({"event": "broken", "explanation": asdict(complaint)})
+            emit({"event": "broken", "explanation": complaint.as_table()})
             return
         SESSION.seed = job.seed
         for tasks, SESSION.effort in job.stages:

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 DEVNULL = os.open(os.devnull, os.O_RDWR)
+MOST_TOLD = 2**26
+"""Bytes of events that a copy may emit; what it runs may write there, too."""
 END = "end"
 """The event that says that an order was carried out to its end."""
 
@@ -37,7 +39,7 @@ which no other copy has at the same time."""
 @dataclass(frozen=True, slots=True)
 class Done:
     """slot: in which nothing runs any more. events: what was emitted, in order. problem: "out of time",
-    "the process died", or ""."""
+    "told too much", "the process died", or ""."""
 
     order: Any
     slot: int
@@ -87,10 +89,13 @@ def _ended(children: dict[int, _Child]) -> list[tuple[_Child, str]]:
     for pipe in ready:
         if data := os.read(pipe, 65_536):
             children[pipe].received += data
+            if len(children[pipe].received) > MOST_TOLD:
+                ended.append((children[pipe], "told too much"))
         else:
             ended.append((children[pipe], ""))
     late = (c for c in children.values() if time.monotonic() - c.began > c.order.seconds)
-    return ended + [(child, "out of time") for child in late if (child, "") not in ended]
+    over = [child.pipe for child, _ in ended]
+    return ended + [(child, "out of time") for child in late if child.pipe not in over]
 
 
 def _start(order: Order, slot: int, work: Work, extra_address_space: int) -> _Child:

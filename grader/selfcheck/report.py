@@ -10,6 +10,7 @@ from grader.selfcheck.labcheck import LabCheck
 from grader.selfcheck.proof import RECORD, Proof, digest_of, read_proofs, write_proofs
 from grader.selfcheck.variants import GRADER
 from yaie.core.files import write_whole
+from yaie.core.locks import locked
 from yaie.curriculum.manifest import Curriculum
 
 HEADS = (
@@ -134,15 +135,16 @@ def keep(checks: Sequence[LabCheck], curriculum: Curriculum) -> None:
 
     A lab with problems has proven nothing, and loses the record that it had.
     """
-    proofs = read_proofs()
-    for check in checks:
-        proofs.pop(check.lab.key, None)
-        if not check.problems:
-            digest = digest_of(check.lab)
-            layout = check.layout_killed, check.num_layout
-            proofs[check.lab.key] = Proof(digest, check.killed, check.num_mutants, *layout)
-    write_proofs({key: proofs[key] for key in curriculum.keys if key in proofs}, RECORD)
-    write_figures(checks, curriculum, FIGURES)
+    with locked(RECORD):  # another process may prove other labs meanwhile
+        proofs = read_proofs()
+        for check in checks:
+            proofs.pop(check.lab.key, None)
+            if not check.problems:
+                digest = digest_of(check.lab)
+                layout = check.layout_killed, check.num_layout
+                proofs[check.lab.key] = Proof(digest, check.killed, check.num_mutants, *layout)
+        write_proofs({key: proofs[key] for key in curriculum.keys if key in proofs}, RECORD)
+        write_figures(checks, curriculum, FIGURES)
 
 
 def write_figures(checks: Sequence[LabCheck], curriculum: Curriculum, path: Path) -> None:

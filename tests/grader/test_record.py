@@ -1,10 +1,15 @@
 """What a grading does to `.yaie/progress.json`: passes count for exactly one source."""
 
+import subprocess
+import sys
+import threading
 from dataclasses import replace
 
+from grader.hints import RUNGS, give_hint
 from grader.record import record
 from grader.verdict import Verdict
-from tests.grader.results import RADIX_TREE, SLOW, broken, complete, graded, result_of
+from tests.grader.results import RADIX_TREE, SLOW, broken, complete, graded, mixed, result_of
+from yaie.curriculum.manifest import ROOT, load_curriculum
 from yaie.curriculum.progress import Progress
 
 
@@ -63,3 +68,41 @@ def test_hints_that_were_taken_stay(tmp_path):
     progress.save()
     record(complete(), tmp_path)
     assert Progress.load(tmp_path).hints == {"4.1": 2}
+
+
+RECORDS = """
+import sys
+from dataclasses import replace
+from pathlib import Path
+from grader.record import record
+from tests.grader.results import complete
+from yaie.curriculum.manifest import load_curriculum
+
+labs, root = load_curriculum().labs, Path(sys.argv[1])
+for lab in labs[int(sys.argv[2]) :: 2]:
+    for number in range(12):
+        record(replace(complete(), lab=lab, digest=f"{number}"), root)
+"""
+
+
+def test_gradings_of_different_labs_at_once_keep_each_others_passes(tmp_path):
+    command = [sys.executable, "-c", RECORDS, str(tmp_path)]
+    both = [subprocess.Popen([*command, str(number)], cwd=ROOT) for number in (0, 1)]
+    assert [one.wait(60) for one in both] == [0, 0]
+    kept = Progress.load(tmp_path).records
+    assert kept.keys() == set(load_curriculum().keys)
+    assert {entry.digest for entry in kept.values()} == {"11"}
+
+
+def test_a_hint_that_is_taken_while_a_grading_is_recorded_is_not_lost(tmp_path):
+    """`make watch` records in a thread and gives hints in another."""
+    (tmp_path / "grader").symlink_to(ROOT / "grader")
+    lab, last = load_curriculum()["radix_tree"], len(RUNGS)
+    thread = threading.Thread(target=lambda: [record(mixed(), tmp_path) for _ in range(60)])
+    thread.start()
+    tasks = [task.id for task in lab.tasks if task.id != "4.1"]  # it has passed, elsewhere
+    for task in tasks * last:
+        give_hint(lab, task, root=tmp_path)
+    thread.join()
+    assert Progress.load(tmp_path).hints == dict.fromkeys(tasks, last)
+    assert passed(tmp_path) == ("4.1",)

@@ -1,6 +1,8 @@
 """`make reset`: stubs again, and nothing of the learner's is lost."""
 
+import os
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -51,6 +53,25 @@ def test_two_resets_in_one_second_have_two_backups(root):
     second = reset_lab(RADIX_TREE, root)
     assert first.backup != second.backup
     assert (root / second.backup / "radix_tree.py").read_text() == "mine = 2\n"
+
+
+def test_a_backup_that_another_reset_makes_at_the_same_moment_is_not_touched(root, monkeypatch):
+    """Between the look for a free name and the copy, another process may have taken the name."""
+    make, taken = Path.mkdir, []
+
+    def meanwhile(path, *given, **more):
+        if path.parent.name == "backups" and not taken:
+            taken.append(path)
+            make(path)
+            (path / "theirs.py").write_text("theirs = 1\n")
+        return make(path, *given, **more)
+
+    monkeypatch.setattr(Path, "mkdir", meanwhile)
+    monkeypatch.setattr(os, "makedirs", lambda path, **more: meanwhile(Path(path), **more))
+    done = reset_lab(RADIX_TREE, root)
+    assert (taken[0] / "theirs.py").read_text() == "theirs = 1\n"
+    assert root / done.backup != taken[0]
+    assert (root / done.backup / "radix_tree.py").read_text() == "mine = 1\n"
 
 
 def test_a_lab_that_was_deleted_comes_back_without_a_backup(root):

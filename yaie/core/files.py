@@ -4,6 +4,7 @@ import errno
 import os
 import stat
 import tempfile
+import threading
 from contextlib import suppress
 from pathlib import Path
 
@@ -37,7 +38,8 @@ def write_whole(path: Path, text: str) -> None:
             _write(path, text)
             return
         target = Path(os.path.realpath(path))
-        draft = target.with_name(f".{target.name}.{os.getpid()}")
+        # A process may have two threads that write the same file.
+        draft = target.with_name(f".{target.name}.{os.getpid()}-{threading.get_ident()}")
         try:
             _write(draft, text)
             if target.exists():

@@ -23,6 +23,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from yaie.core.bounded import run_bounded
 from yaie.core.errors import KernelError
 from yaie.core.files import NO_PLACE, cannot_write
 from yaie.cuda.nvcc import INSTALL, Nvcc, find_host_compiler, find_nvcc
@@ -174,9 +175,7 @@ def _targets(architectures: Sequence[str]) -> list[str]:
 def _run(nvcc: Nvcc, folder: Path, arguments: list[str]) -> None:
     command = [str(nvcc.path), *FLAGS, "--threads=0", *nvcc.flags, "-I", str(INCLUDE), *arguments]
     try:
-        ran = subprocess.run(
-            command, capture_output=True, encoding="utf-8", errors="replace", timeout=TIMEOUT
-        )
+        ran = run_bounded(command, timeout=TIMEOUT)
     except subprocess.TimeoutExpired:
         raise KernelError(f"nvcc did not finish {folder.name} in {TIMEOUT} s") from None
     except OSError as error:

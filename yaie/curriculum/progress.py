@@ -7,11 +7,14 @@ writes it; `yaie/parts.py` reads it to decide whose part runs.
 import hashlib
 import json
 import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from yaie.core.files import write_whole
+from yaie.core.locks import locked
 from yaie.curriculum.manifest import ROOT, Lab
 
 PROGRESS = Path(".yaie/progress.json")
@@ -20,21 +23,29 @@ SOURCES = {".py", *CUDA_SOURCES}
 
 
 def source_files(folder: Path) -> list[Path]:
-    """A part's files in the order of their names, without what editors keep in hidden folders."""
+    """A part's files in the order of their names, without what editors keep in hidden folders. What is
+    no file is none, whatever its name: to read a pipe would take for ever."""
     return sorted(
         path
         for path in folder.rglob("*")
         if path.suffix in SOURCES
         and not any(part.startswith(".") for part in path.relative_to(folder).parts)
+        and path.is_file()
     )
 
 
 def part_digest(folder: Path) -> str:
     """SHA-256 over names and contents of a part's source files, in the order of their names."""
+    return digest_of(
+        (os.fsencode(file.relative_to(folder).as_posix()), file.read_bytes())
+        for file in source_files(folder)
+    )
+
+
+def digest_of(files: Iterable[tuple[bytes, bytes]]) -> str:
+    """SHA-256 over names and contents, in this order."""
     digest = hashlib.sha256()
-    for file in source_files(folder):
-        name = os.fsencode(file.relative_to(folder).as_posix())
-        content = file.read_bytes()
+    for name, content in files:
         # Lengths keep one file's end apart from the next one's beginning.
         digest.update(b"%d %d " % (len(name), len(content)) + name + content)
     return digest.hexdigest()
@@ -71,8 +82,19 @@ class Progress:
             return cls(progress.path)
         return progress
 
+    @classmethod
+    @contextmanager
+    def changing(cls, root: Path = ROOT) -> Iterator["Progress"]:
+        """A checkout's progress as it is now, to be changed in the block and saved there: whoever else
+        wants to change it waits, so that what is written is what was read and one change more."""
+        with locked(root / PROGRESS):
+            yield cls.load(root)
+
     def save(self) -> None:
-        """Write the file, in one piece even if two processes do so at once. Raises OSError."""
+        """Write the file, in one piece even if two processes do so at once. Raises OSError.
+
+        What was read before must have been read in the same `changing` block.
+        """
         table = {
             "labs": {key: asdict(record) for key, record in sorted(self.records.items())},
             "hints": dict(sorted(self.hints.items())),

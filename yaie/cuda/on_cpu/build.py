@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from yaie.core.bounded import run_bounded
 from yaie.core.errors import KernelError
 from yaie.cuda.compiler import INCLUDE as COMMON
 from yaie.cuda.compiler import SOURCES, cache_folder, draft_in, refuse_full_disk, sources
@@ -116,6 +117,11 @@ def build(folder: Path) -> Built:
     return Built(path, runtime, Symbols.from_json(json.loads(meta.read_text()), path))
 
 
+def runtime() -> Path:
+    """What every lab's library is linked with, from the cache or compiled now. Raises KernelError."""
+    return _build_runtime(_compiler())
+
+
 def rewrite(name: str, text: str) -> str:
     """What g++ gets to see of a file: the same lines, with what only nvcc understands replaced."""
 
@@ -183,15 +189,7 @@ def _run(lab: str, folder: Path, command: list[str]) -> None:
     # A child's messages are read: in English, whatever the user's language.
     environment = {**os.environ, "LC_ALL": "C"}
     try:
-        ran = subprocess.run(
-            command,
-            cwd=folder,
-            capture_output=True,
-            encoding="utf-8",
-            errors="replace",
-            timeout=TIMEOUT,
-            env=environment,
-        )
+        ran = run_bounded(command, cwd=folder, timeout=TIMEOUT, env=environment)
     except subprocess.TimeoutExpired:
         raise KernelError(f"the compiler did not finish {lab} in {TIMEOUT} s") from None
     if ran.returncode:
