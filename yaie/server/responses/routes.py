@@ -10,19 +10,18 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol
 
 from fastapi import APIRouter
-from pydantic import ValidationError
+from fastapi.exceptions import RequestValidationError
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from yaie.core.contracts import OutputStream, Reply
 from yaie.core.errors import InvalidRequestError, YaieError
-from yaie.server.responses.chat import chat_body, in_our_words
+from yaie.server.responses.chat import in_our_words
 from yaie.server.responses.items import Json
 from yaie.server.responses.reply import ResponseReply
 from yaie.server.responses.schemas import ResponsesRequest
 from yaie.server.service import Service
-from yaie.server.unions import located
 
 if TYPE_CHECKING:
     from yaie.core.contracts import ApiServer
@@ -45,8 +44,8 @@ async def _answer(service: Service, api: "ApiServer", body: ResponsesRequest) ->
         stream, reply = await _submit(service, api, body)
     except InvalidRequestError as error:
         raise in_our_words(error) from None
-    except ValidationError as error:
-        raise in_our_words(api.validation_error(located(error).errors())) from None
+    except RequestValidationError as error:
+        raise in_our_words(api.validation_error(error.errors())) from None
     return await whole_or_streamed(api, stream, reply, is_streamed=bool(body.stream))
 
 
@@ -54,7 +53,7 @@ async def _submit(
     service: Service, api: "ApiServer", body: ResponsesRequest
 ) -> tuple[OutputStream, ResponseReply]:
     api.check_model(service, body.model)
-    chat = api.ChatRequest.model_validate(chat_body(body))
+    chat = body.as_chat(api)
     params = chat.sampling_params(service.sampling_defaults)
     messages = [message.for_template() for message in chat.messages]
     prompt = await service.encode_chat(messages, chat.prompt_tools, chat.prompt_options)
