@@ -30,7 +30,7 @@ MAX_JSON_DEPTH = 64
 """Of what is passed on as it is: schemas, and the arguments of calls."""
 
 
-MAX_LABELS, MAX_LABEL_CHARS = 64, 4096
+MAX_LABELS, MAX_LABEL_CHARS = 64, 1024
 """Of what is only repeated in an answer. OpenAI takes 16 labels of 512 characters."""
 MAX_KEYS = 256
 """Of an object, more than any `Fields` knows."""

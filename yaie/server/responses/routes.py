@@ -5,7 +5,6 @@ over clients that leave, the same error object.
 """
 
 import contextlib
-import json
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol
 
@@ -73,6 +72,10 @@ class EventReply(Reply, Protocol):
         """The last events of a stream that failed. error: the error object as elsewhere."""
         ...
 
+    def encoded(self, event: Json) -> str:
+        """An event as compact JSON."""
+        ...
+
 
 async def whole_or_streamed(
     api: "ApiServer", stream: OutputStream, reply: EventReply, *, is_streamed: bool
@@ -113,21 +116,20 @@ class ResponseStream(Response):
     async def _send_all(self, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         try:
-            await _send(send, self._first)
+            await _send(send, self._reply, self._first)
             async for output in self._stream:
-                await _send(send, self._reply.chunks(output))
+                await _send(send, self._reply, self._reply.chunks(output))
         except Exception as error:  # too late for a status
-            await _send(send, self._reply.failure(self._api.error_body(error)["error"]))
+            last = self._reply.failure(self._api.error_body(error)["error"])
+            await _send(send, self._reply, last)
             raise
         finally:
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-async def _send(send: Send, events: Iterable[Json]) -> None:
+async def _send(send: Send, reply: EventReply, events: Iterable[Json]) -> None:
     body = b"".join(
-        f"event: {event['type']}\ndata: "
-        f"{json.dumps(event, allow_nan=False, separators=(',', ':'))}\n\n".encode()
-        for event in events
+        f"event: {event['type']}\ndata: {reply.encoded(event)}\n\n".encode() for event in events
     )
     if body:
         await send({"type": "http.response.body", "body": body, "more_body": True})

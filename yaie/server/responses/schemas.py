@@ -31,6 +31,8 @@ from yaie.server.unions import Conversation, choice, kind_of, tag, text_or_list
 
 Status = Literal["in_progress", "completed", "incomplete"]
 Id = Annotated[Text | None, Field(description="As an earlier answer gave it; has no effect.")]
+MAX_INSTRUCTIONS = 1 << 20
+"""Characters. Three events of a stream repeat them."""
 STATELESS = "This server keeps no responses; send the whole conversation as input."
 
 
@@ -250,7 +252,9 @@ class ResponsesRequest(Conversation):
         choice(text_or_list, "It must be a string or a list of items."),
     ]
     model: Text | None = Field(None, description="The served model; may be left out.")
-    instructions: Text | None = Field(None, description="A system message before all input.")
+    instructions: Annotated[Text, Field(max_length=MAX_INSTRUCTIONS)] | None = Field(
+        None, description="A system message before all input."
+    )
     max_output_tokens: Integer | None = ranged("max_tokens")
     temperature: Number | None = ranged("temperature")
     top_p: Number | None = ranged("top_p")
