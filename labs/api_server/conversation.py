@@ -6,7 +6,18 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
 from yaie.core.errors import InvalidRequestError
-from yaie.core.fields import MAX_TOOLS, Fields, Flag, JsonObject, Nothing, Text, or_say, wrong
+from yaie.core.fields import (
+    FAST,
+    MAX_TOOLS,
+    Fields,
+    Flag,
+    JsonObject,
+    Nothing,
+    Text,
+    or_say,
+    plain,
+    wrong,
+)
 from yaie.core.params import ROLES, Constraint, PromptOptions
 
 FunctionName = Annotated[
@@ -27,6 +38,7 @@ def _is_object(text: str) -> str:
         arguments = None
     if not isinstance(arguments, dict):
         raise wrong("It must be a JSON object, written as a string.")
+    plain(arguments)
     return text
 
 
@@ -77,6 +89,10 @@ _CONTENT_OR_CALLS: dict[str, Any] = {
 }
 
 
+SHOWN = ("role", "content", "name", "tool_call_id", "reasoning_content")
+"""Fields of a message that chat templates know."""
+
+
 class Message(Fields):
     """One turn. Roles and parts are checked by `LLMEngine.encode_chat`, which knows them."""
 
@@ -84,10 +100,11 @@ class Message(Fields):
 
     role: Text = Field(json_schema_extra={"enum": list(ROLES)})
     content: Annotated[
-        Text | list[Part] | None, or_say("It must be a string or a list of text parts.")
+        Text | Annotated[list[Part], FAST] | None,
+        or_say("It must be a string or a list of text parts."),
     ] = Field(None, description="May be null only beside tool_calls.")
     name: Text | None = None
-    tool_calls: list[ToolCall] | None = None
+    tool_calls: Annotated[list[ToolCall], FAST] | None = None
     tool_call_id: Text | None = Field(None, description="Which call a tool's message answers.")
     # What a client sends back when it repeats an answer of ours.
     refusal: None = None
@@ -100,8 +117,8 @@ class Message(Fields):
 
     def for_template(self) -> dict[str, Any]:
         """Without the fields that no template knows, and without nulls."""
-        known = {"role", "content", "name", "tool_call_id", "reasoning_content"}
-        message = self.model_dump(include=known, exclude_none=True)
+        # Not by `model_dump`, which takes ten times as long: there may be 4,096 messages.
+        message = {name: value for name in SHOWN if (value := getattr(self, name)) is not None}
         if self.tool_calls:
             message["tool_calls"] = [call.for_template() for call in self.tool_calls]
         return message
@@ -159,7 +176,7 @@ class NamedTool(Fields):
 
 class AllowedFunctions(Fields):
     mode: Literal["auto", "required"]
-    tools: Annotated[list[NamedTool], Field(min_length=1, max_length=MAX_TOOLS)]
+    tools: Annotated[list[NamedTool], Field(min_length=1, max_length=MAX_TOOLS), FAST]
 
 
 class AllowedTools(Fields):

@@ -13,6 +13,7 @@ from pydantic import Field, model_validator
 
 from yaie.core.errors import InvalidRequestError
 from yaie.core.fields import (
+    FAST,
     MAX_CHOICES,
     MAX_MESSAGES,
     MAX_PROMPTS,
@@ -46,12 +47,12 @@ COMPLETION_MAX_TOKENS = 16
 class ChatRequest(Prompting, Shared):
     """The body of `POST /v1/chat/completions`."""
 
-    messages: Annotated[list[Message], Field(min_length=1, max_length=MAX_MESSAGES)]
+    messages: Annotated[list[Message], Field(min_length=1, max_length=MAX_MESSAGES), FAST]
     max_completion_tokens: Annotated[Integer, Field(ge=1)] | None = None
     logprobs: Flag | None = None
     top_logprobs: Annotated[Integer, Field(ge=0, le=MAX_LOGPROBS)] | None = None
     response_format: ResponseFormat | None = None
-    tools: Annotated[list[Tool], Field(max_length=MAX_TOOLS)] | None = None
+    tools: Annotated[list[Tool], Field(max_length=MAX_TOOLS), FAST] | None = None
     tool_choice: ToolChoice | None = None
     parallel_tool_calls: Flag | None = Field(None, description="False: one call at most.")
     separate_reasoning: Flag | None = Field(None, description="False: it stays in the content.")
@@ -66,7 +67,7 @@ class ChatRequest(Prompting, Shared):
     # Not supported: only what happens anyway.
     functions: Nothing | None = Field(None, description="Not supported; use tools.")
     function_call: Literal["none", "auto"] | None = None
-    modalities: list[Literal["text"]] | None = None
+    modalities: Annotated[list[Literal["text"]], FAST] | None = None
     service_tier: Literal["auto", "default"] | None = Field(
         None, description="Has no effect: there is one."
     )
@@ -174,11 +175,12 @@ class ChatRequest(Prompting, Shared):
         return Constraint("tools", json.dumps(demand))
 
 
+Tokens = Annotated[list[Integer], FAST]
 Prompt = Annotated[
     Text
-    | Annotated[list[Text], Field(max_length=MAX_PROMPTS)]
-    | list[Integer]
-    | Annotated[list[list[Integer]], Field(max_length=MAX_PROMPTS)],
+    | Annotated[list[Text], Field(max_length=MAX_PROMPTS), FAST]
+    | Tokens
+    | Annotated[list[Tokens], Field(max_length=MAX_PROMPTS), FAST],
     or_say(
         f"It must be a string, token ids, or a list of at most {MAX_PROMPTS} strings or of lists of "
         "token ids."

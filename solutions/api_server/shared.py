@@ -1,15 +1,17 @@
 """What both kinds of completion share: how the output is sampled, and how it is sent. Given."""
 
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
 from yaie.core.errors import InvalidRequestError
 from yaie.core.fields import (
+    FAST,
     Always,
     Fields,
     Flag,
     Integer,
+    Labels,
     LogitBias,
     Never,
     Number,
@@ -41,7 +43,7 @@ class Shared(Fields):
     max_tokens: Integer | None = ranged("max_tokens")
     min_tokens: Integer | None = ranged("min_tokens", "Extension. Nothing ends the output before.")
     stop: Stops | None = None
-    stop_token_ids: list[Integer] | None = Field(
+    stop_token_ids: Annotated[list[Integer], FAST] | None = Field(
         None, description="Extension.", max_length=MAX_STOP_TOKEN_IDS
     )
     ignore_eos: Flag | None = Field(None, description="Extension.")
@@ -56,7 +58,7 @@ class Shared(Fields):
         None, description="Extension. Smaller goes first, with --policy priority."
     )
     prompt_logprobs: Integer | None = ranged("prompt_logprobs", "Extension. Not with stream.")
-    logprob_token_ids: list[Integer] | None = Field(
+    logprob_token_ids: Annotated[list[Integer], FAST] | None = Field(
         None,
         description="Extension. Their log-probabilities instead of those of the most likely tokens.",
         max_length=MAX_LOGPROB_TOKEN_IDS,
@@ -65,7 +67,7 @@ class Shared(Fields):
         None, description="Extension. The ids of prompt and output beside the text."
     )
     user: str | None = Field(None, description="A label; has no effect.")
-    metadata: dict[str, str] | None = Field(None, description="Labels; have no effect.")
+    metadata: Labels | None = Field(None, description="Labels; have no effect.")
     # Not supported: only what happens anyway. Routers send these with every request.
     no_stop_trim: Never | None = None
     skip_special_tokens: Always | None = None

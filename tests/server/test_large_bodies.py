@@ -9,7 +9,6 @@ from tests.server.fake_engine import FakeEngine
 from tests.server.test_bad_input import JSON
 from tests.server.test_limits import head, raw, status_and_error, still_well
 from yaie.server import limits
-from yaie.server.bodies import _is_more
 from yaie.server.limits import LARGE
 
 PADDED = b'{"prompt": "abc"}' + b" " * 3 * LARGE
@@ -41,10 +40,3 @@ def test_small_bodies_wait_for_no_turn(fake: FakeEngine, monkeypatch: pytest.Mon
         content = b'{"prompt": "abc"}'.ljust(LARGE)
         answer = server.http.post("/v1/completions", content=content, headers=JSON)
         assert answer.status_code == 200
-
-
-def test_counting_stops_as_soon_as_there_are_too_many() -> None:
-    counts = iter([3, 3, 5])
-    assert _is_more(counts, 5)
-    assert next(counts) == 5
-    assert not _is_more(iter([3, 2]), 5)

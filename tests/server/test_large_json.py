@@ -1,18 +1,32 @@
-"""Large bodies are parsed by another parser than small ones, and nobody can tell."""
+"""Large bodies are read by another parser in another process than small ones, and nobody can tell."""
 
+import asyncio
 import json
 import math
+import re
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from fastapi.exceptions import RequestValidationError
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 from pydantic_core import from_json
 
-from tests.server.conftest import LiveServer
+from solutions.api_server.conversation import Message
+from solutions.api_server.schemas import ChatRequest
+from tests.server.conftest import LiveServer, serving
+from tests.server.fake_engine import FakeEngine
 from tests.server.test_bad_input import JSON
+from yaie.core.errors import InvalidRequestError
 from yaie.server import large_json
-from yaie.server.limits import LARGE
+from yaie.server.body_process import Wanted, parsed
+from yaie.server.body_reader import BodyReader, body_reader, large_body_reader, reader_of
+from yaie.server.large_json import LargeJsonRequest
+from yaie.server.limits import LARGE, SMALL
+from yaie.server.responses.schemas import ResponsesRequest
 
 CHAT, TEXT, TOKENS = "/v1/chat/completions", "/v1/completions", "/tokenize"
 ODD = {
@@ -46,8 +60,7 @@ ODD = {
 
 def padded(content: bytes) -> bytes:
     """The same JSON, as a large body."""
-    space = " ".encode("utf-16-le") if b"\0" in content[:4] else b" "
-    return content + space * (LARGE + 1)
+    return content + b" " * (SMALL + 1)
 
 
 def said(server: LiveServer, path: str, content: bytes) -> Any:
@@ -58,32 +71,173 @@ def said(server: LiveServer, path: str, content: bytes) -> Any:
     return response.status_code, answer
 
 
+@pytest.fixture(scope="module")
+def server() -> Iterator[LiveServer]:
+    with serving(FakeEngine) as server:
+        yield server
+
+
 @pytest.mark.parametrize("content", ODD.values(), ids=ODD)
-def test_whatever_is_odd_in_a_large_body_is_answered_as_by_pythons_parser(
-    fake_live: LiveServer, monkeypatch: pytest.MonkeyPatch, content: bytes
+def test_whatever_is_odd_in_a_large_body_is_answered_as_in_a_small_one(
+    server: LiveServer, content: bytes
 ) -> None:
-    tried: list[int] = []
-
-    def noted(body: bytes, **options: Any) -> Any:
-        tried.append(len(body))
-        return from_json(body, **options)
-
-    def unable(body: bytes, **options: Any) -> Any:
-        raise ValueError
-
-    monkeypatch.setattr(large_json, "from_json", noted)
-    new = [said(fake_live, path, padded(content)) for path in (TEXT, CHAT, TOKENS)]
-    assert tried == 3 * [len(padded(content))]
-    monkeypatch.setattr(large_json, "from_json", unable)
-    assert new == [said(fake_live, path, padded(content)) for path in (TEXT, CHAT, TOKENS)]
+    for path in (TEXT, CHAT, TOKENS):
+        small = said(server, path, content)
+        assert small[0] < 500
+        before = body_reader.num_read
+        assert said(server, path, padded(content)) == small
+        was_read = "UTF-8" not in str(small)
+        assert body_reader.num_read == before + was_read  # in the other process
 
 
-def test_small_bodies_are_pythons_affair(
-    fake_live: LiveServer, monkeypatch: pytest.MonkeyPatch
+HI = [{"role": "user", "content": "hi"}]
+GOOD: dict[str, dict[str, Any]] = {
+    CHAT: {"messages": HI, "max_tokens": 1},
+    TEXT: {"prompt": [97, 98, 99], "max_tokens": 1},
+    "/v1/responses": {"input": [*HI, *HI], "max_output_tokens": 1},
+    "/v1/messages": {"messages": [*HI, *HI], "max_tokens": 1},
+    "/v1/messages/count_tokens": {"messages": HI},
+    "/tokenize": {"messages": HI},
+    "/detokenize": {"tokens": [97, 98]},
+    "/v1/embeddings": {"input": "abc"},
+}
+WRONG: dict[str, dict[str, Any]] = {
+    CHAT: {"messages": [*HI, {"role": "user", "content": 5}]},
+    TEXT: {"prompt": ["a", 5]},
+    "/v1/responses": {"input": HI, "tool_choice": "required"},  # seen as a chat completion alone
+    "/v1/messages": {"messages": [{"role": "assistant", "content": ""}], "max_tokens": 1},
+    "/v1/messages/count_tokens": {"messages": [{"role": "user", "content": [{"type": "x"}]}]},
+    "/tokenize": {"messages": [{"role": "user", "content": "hi", "nme": 1}]},
+    "/detokenize": {"tokens": [-1]},
+    "/v1/embeddings": {"input": []},
+}
+
+
+@pytest.mark.parametrize("path", GOOD)
+def test_every_endpoint_takes_a_large_body_as_it_takes_a_small_one(
+    live: LiveServer, path: str
 ) -> None:
-    monkeypatch.setattr(large_json, "from_json", None)
-    status, _ = said(fake_live, TEXT, b'{"prompt": "abc"}'.ljust(LARGE))
-    assert status == 200
+    for body, status in ((GOOD[path], 200), (WRONG[path], 400)):
+        content = json.dumps({**body, **GREEDY.get(path, {})}).encode()
+        small = live.http.post(path, content=content, headers=JSON)
+        large = live.http.post(path, content=padded(content), headers=JSON)
+        assert (small.status_code, large.status_code) == (status, status), small.text
+        assert steady(large.json()) == steady(small.json())
+
+
+GREEDY = {path: {"temperature": 0} for path in (CHAT, TEXT, "/v1/responses", "/v1/messages")}
+
+
+def steady(answer: Any) -> Any:
+    """Without ids, times, and what the cache changes."""
+    if isinstance(answer, list):
+        return [steady(item) for item in answer]
+    if not isinstance(answer, dict):
+        return answer
+    volatile = re.compile("(^|_)id$|created|completed_at|cache|prompt_tokens_details")
+    return {name: steady(item) for name, item in answer.items() if not volatile.search(name)}
+
+
+def test_the_event_loop_neither_parses_nor_validates_a_large_body(
+    server: LiveServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Values that it makes of the body, and copies of it."""
+    parsings: list[int] = []
+    validations: list[Any] = []
+
+    def noted(body: bytes) -> Any:
+        parsings.append(len(body))
+        return parsed(body)
+
+    content = json.dumps({"messages": HI * 500, "max_tokens": 1}).encode()
+    monkeypatch.setattr(large_json, "parsed", noted)
+    with_one = Message._with_one_unknown.__func__  # type: ignore[attr-defined]
+    monkeypatch.setattr(
+        Message, "_with_one_unknown", classmethod(lambda *args: validations.append(with_one(*args)))
+    )
+    assert server.http.post(CHAT, content=padded(content), headers=JSON).status_code == 200
+    assert (parsings, validations) == ([], [])
+    assert server.http.post(CHAT, json={"messages": HI, "max_tokens": 1}).status_code == 200
+    assert len(parsings) == 1
+
+
+def test_a_body_that_is_there_is_not_copied() -> None:
+    content = b"x" * 100_000
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": content, "more_body": False}
+
+    request = LargeJsonRequest({"type": "http", "headers": []}, receive)
+    assert asyncio.run(request.body()) is content
+
+
+def test_one_body_is_read_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert body_reader._thread._max_workers == 1
+    running: list[int] = []
+    most: list[int] = []
+    ask = BodyReader._ask
+
+    def counted(self: BodyReader, *args: Any) -> bytes:
+        running.append(1)
+        most.append(len(running))
+        answer = ask(self, *args)
+        running.pop()
+        return answer
+
+    monkeypatch.setattr(BodyReader, "_ask", counted)
+    wanted = Wanted("yaie.server.tokens:DetokenizeRequest")
+    with ThreadPoolExecutor(4) as pool:
+        bodies = [pool.submit(body_reader.read, b'{"tokens": [1]}', wanted) for _ in range(8)]
+        assert {tuple(body.result().tokens) for body in bodies} == {(1,)}
+    assert max(most) == 1
+
+
+def test_bodies_of_megabytes_hold_up_no_smaller_ones() -> None:
+    assert reader_of(b" " * LARGE) is body_reader
+    assert reader_of(b" " * (LARGE + 1)) is large_body_reader
+
+
+def test_a_body_that_takes_too_long_ends_the_process_by_the_time_it_computes() -> None:
+    """Not by the clock: on a busy machine all take long."""
+    reader = BodyReader("test", steps_back=False)
+    reader._main = (
+        "from yaie.server import body_process\n"
+        "body_process.CPU_SECONDS = 0.2\n"
+        "body_process.read = lambda *_: [1 for _ in iter(int, 1)]\n"
+        "body_process.main(steps_back=False)"
+    )
+    try:
+        with pytest.raises(InvalidRequestError, match="too much time or memory"):
+            reader.read(b"{}", Wanted("yaie.server.tokens:DetokenizeRequest"))
+    finally:
+        reader.close()
+
+
+def test_a_process_that_dies_over_a_body_is_replaced() -> None:
+    reader = BodyReader("test", steps_back=True)
+    wanted = Wanted("yaie.server.tokens:DetokenizeRequest")
+    try:
+        assert reader.read(b'{"tokens": [1]}', wanted).tokens == [1]
+        assert reader._process is not None
+        reader._process.kill()
+        with pytest.raises(InvalidRequestError, match="too much time or memory"):
+            reader.read(b'{"tokens": [2]}', wanted)
+        assert reader.read(b'{"tokens": [3]}', wanted).tokens == [3]
+        assert reader.num_started == 2
+    finally:
+        reader.close()
+
+
+@pytest.mark.parametrize("field", ["include", "stop_token_ids", "messages", "tools", "metadata"])
+def test_of_ten_thousand_faults_one_is_written(field: str) -> None:
+    """Each would be an object of its own, for all of which the others wait."""
+    kind: Any = ResponsesRequest if field == "include" else ChatRequest
+    wrong: Any = (
+        [[]] * 10_000 if field != "metadata" else {str(number): 1 for number in range(10_000)}
+    )
+    with pytest.raises((ValidationError, RequestValidationError)) as found:
+        kind.model_validate({"messages": HI, "input": "x", field: wrong})
+    assert len(found.value.errors()) <= 3
 
 
 NUMBERS = st.floats() | st.integers()

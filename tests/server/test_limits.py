@@ -8,14 +8,10 @@ from typing import Any
 
 import httpx
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.server.conftest import LiveServer, serving, within
 from tests.server.fake_engine import FakeEngine
 from tests.server.test_bad_input import JSON, error_of
-from yaie.server import bodies
-from yaie.server.bodies import MAX_DEPTH, is_too_deep
 
 PATHS = ("/v1/completions", "/v1/chat/completions")
 TEXT = {"prompt": "abc"}
@@ -82,31 +78,6 @@ def test_deep_nesting_is_a_400(fake_live: LiveServer, path: str, content: bytes)
     still_well(fake_live)
 
 
-def nest(levels: int) -> bytes:
-    return b"[" * levels + b"]" * levels
-
-
-@pytest.mark.parametrize(
-    ("content", "deep"),
-    [
-        (nest(MAX_DEPTH), False),
-        (nest(MAX_DEPTH + 1), True),
-        (b'{"a":' * MAX_DEPTH + b"1" + b"}" * MAX_DEPTH, False),
-        (b"[" + b"[[1],{}]," * 1000 + b"0]", False),  # many, but flat
-        (b'["' + b"[" * 1000 + b'"]', False),  # brackets in a string
-        (b'["' + b'\\"[' * 1000 + b'"]', False),  # behind escaped quotes
-        (b'["\\\\",' + nest(MAX_DEPTH) + b"]", True),  # behind an escaped backslash
-        (b'["\\\\\\"' + b"[" * 1000 + b'"]', False),
-        (b"{}" * 1000, False),
-        (b'"' + b'\\"' * 100_000 + b"[" * 1000, False),  # a string that does not end
-        (f'["\u2200",{"[" * 300}{"]" * 300}]'.encode("utf-16-le"), True),  # its bytes hold a quote
-        (f'["\u2200{"[" * 300}"]'.encode("utf-16"), False),
-    ],
-)
-def test_depth_is_counted_outside_of_strings(content: bytes, deep: bool) -> None:
-    assert is_too_deep(content) is deep
-
-
 # --- size ---
 
 
@@ -140,22 +111,6 @@ def test_announced_length_is_refused_before_a_byte_of_it_comes(fake: FakeEngine)
         status, error = status_and_error(raw(server, head(10**12)))
         assert status == 413
         assert "1000 bytes" in error["message"]
-
-
-def test_many_large_bodies_at_once_are_not_all_held(fake: FakeEngine) -> None:
-    with serving(lambda: fake, max_body_bytes=1000) as server:
-        connections = [connect(server) for _ in range(9)]
-        for connection in connections[:8]:
-            connection.sendall(head(1000) + b"x" * 999)
-        time.sleep(0.5)
-        status, _ = status_and_error(raw(server, head(900) + b"x" * 899))
-        assert status == 503
-        for connection in connections:
-            connection.close()
-        time.sleep(0.3)
-        still_well(server)  # what they held is given back
-        body = b'{"prompt": "' + b"x" * 900 + b'"}'
-        assert server.http.post("/v1/completions", content=body, headers=JSON).status_code == 200
 
 
 # --- time ---
@@ -276,39 +231,3 @@ def test_requests_beyond_the_limit_are_a_503_and_the_rest_goes_on(fake: FakeEngi
             thread.join(10)
         assert [answer.status_code for answer in answers] == [200] * 3
         still_well(server)
-
-
-def depth_of(text: str) -> int:
-    """The deepest level, one character after the other."""
-    deepest = depth = 0
-    quoted = escaped = False
-    for character in text:
-        if escaped:
-            escaped = False
-        elif quoted and character == "\\":
-            escaped = True
-        elif character == '"':
-            quoted = not quoted
-        elif not quoted:
-            depth += (character in "[{") - (character in "]}")
-            deepest = max(deepest, depth)
-    return deepest
-
-
-NESTED = st.recursive(
-    st.text('[]{}"\\a,', max_size=6) | st.integers(),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text('"[\\', max_size=3), inner),
-    max_leaves=30,
-)
-
-
-@given(NESTED, st.integers(1, 9), st.integers(1, 40))
-def test_depth_is_that_of_counting_one_character_after_the_other(
-    value: Any, most: int, piece: int
-) -> None:
-    """Wherever a piece ends: in a string, on a quote, between two brackets."""
-    text = json.dumps(value)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bodies, "MAX_DEPTH", most)
-        patch.setattr(bodies, "_PIECE", piece)
-        assert is_too_deep(text.encode()) == (depth_of(text) > most)

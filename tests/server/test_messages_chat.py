@@ -1,6 +1,6 @@
 """How a body of `/v1/messages` becomes the body of a chat completion: the same conversation."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from fastapi.exceptions import RequestValidationError
@@ -111,3 +111,30 @@ def test_what_a_user_cannot_say_is_refused(content: Any, words: str) -> None:
     with pytest.raises(RequestValidationError) as refused:
         as_chat(messages=[user(content)])
     assert words in str(refused.value.errors()[0])
+
+
+class Piece(str):
+    """A text that notes what it is added to: each addition copies all that came before."""
+
+    __slots__ = ()
+    added: ClassVar[list[int]] = []
+
+    def __add__(self, other: str) -> "Piece":
+        Piece.added.append(len(self) + len(other))
+        return Piece("".join([self, other]))
+
+    def __radd__(self, other: str) -> "Piece":
+        Piece.added.append(len(self) + len(other))
+        return Piece("".join([other, self]))
+
+
+@pytest.mark.parametrize("role", ["user", "assistant"])
+def test_a_conversation_of_turns_of_one_role_is_copied_once(role: str) -> None:
+    turns = [{"role": role, "content": str(number)} for number in range(100)]
+    body = MessagesRequest.model_validate({**ASK, "messages": [*turns, user("end")]})
+    for turn in body.messages:
+        turn.content = Piece(turn.content)
+    Piece.added.clear()
+    content = chat_body(body)["messages"][0]["content"]
+    assert content.startswith("0\n\n1\n\n2\n\n")
+    assert sum(Piece.added) <= len(content)

@@ -68,16 +68,16 @@ def create_app(
     add_middleware(app, api, settings, engine.rejections)
     app.include_router(health_router(service))
     app.include_router(metrics_router(service))
-    app.include_router(with_large_json(api.make_router(service)))
-    app.include_router(with_large_json(responses_router(service, api)))
-    app.include_router(with_large_json(messages_router(service, api)))
-    app.include_router(with_large_json(embeddings_router(service, api)))
-    app.include_router(with_large_json(tokens_router(service, api)))
+    app.include_router(with_large_json(api.make_router(service), api))
+    app.include_router(with_large_json(responses_router(service, api), api))
+    app.include_router(with_large_json(messages_router(service, api), api))
+    app.include_router(with_large_json(embeddings_router(service, api), api))
+    app.include_router(with_large_json(tokens_router(service, api), api))
     app.include_router(info_router(service))
     if settings.web:
         app.include_router(watch_router(service, step_mode=settings.step))
         # Before the files: these are all that is below /web.
-        app.include_router(next_token_router(service, api))
+        app.include_router(with_large_json(next_token_router(service, api), api))
         app.router.routes += page_routes()
     install_document(
         app, api, max_body_bytes=settings.max_body_bytes, with_keys=bool(settings.api_key)

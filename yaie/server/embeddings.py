@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from yaie.core.errors import InvalidRequestError
-from yaie.core.fields import MAX_PROMPTS, Flag, Integer, Text, or_say, ranged
+from yaie.core.fields import FAST, MAX_PROMPTS, Flag, Integer, Text, or_say, ranged
 from yaie.core.json_slices import written
 from yaie.core.output import RequestOutput
 from yaie.core.params import SamplingParams
@@ -24,12 +24,12 @@ from yaie.server.unions import Body
 if TYPE_CHECKING:
     from yaie.core.contracts import ApiServer
 
-Tokens = Annotated[list[Integer], Field(min_length=1)]
+Tokens = Annotated[list[Integer], Field(min_length=1), FAST]
 Input = Annotated[
     Text
     | Tokens
-    | Annotated[list[Text], Field(min_length=1, max_length=MAX_PROMPTS)]
-    | Annotated[list[Tokens], Field(min_length=1, max_length=MAX_PROMPTS)],
+    | Annotated[list[Text], Field(min_length=1, max_length=MAX_PROMPTS), FAST]
+    | Annotated[list[Tokens], Field(min_length=1, max_length=MAX_PROMPTS), FAST],
     or_say(
         f"It must be a string, token ids, or a list of at most {MAX_PROMPTS} strings or of lists of "
         "token ids."

@@ -1,51 +1,133 @@
-"""Parses large bodies with pydantic's JSON parser, which keeps the event loop for half as long or less.
+"""Has bodies above SMALL bytes parsed and validated beside the event loop (`body_reader.py`).
 
-Both parsers give the same values for what both take. What pydantic's refuses (broken JSON, UTF-16, half
-of a surrogate pair) goes to Python's, which takes it or says why not: clients see no difference.
+The endpoints need not know: one that takes a type gets a value of it in any case. It may be a learner's.
 """
 
+import email.message
+import sys
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from fastapi import APIRouter
 from fastapi.routing import APIRoute
-from pydantic_core import from_json
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from yaie.server.limits import LARGE
+from yaie.server.body_process import Wanted, parsed
+from yaie.server.body_reader import reader_of
+from yaie.server.limits import GIVE_BACK, SMALL
+from yaie.server.work import check_work
+
+if TYPE_CHECKING:
+    from yaie.core.contracts import ApiServer
+
+_NOTHING = object()
 
 
 class LargeJsonRequest(Request):
-    """A request whose body is parsed as the module says."""
+    """A request whose body is there already (`BodyLimit`), in one message."""
+
+    _value: Any = _NOTHING
+
+    async def body(self) -> bytes:
+        """The body, without another copy of it; a stand-in once it has been read."""
+        if not hasattr(self, "_body"):
+            message = await self.receive()
+            if message["type"] == "http.disconnect":
+                raise ClientDisconnect
+            self._body: bytes = message.get("body", b"")
+            if message.get("more_body", False):  # without that middleware
+                self._body += b"".join([chunk async for chunk in self.stream()])
+        return self._body
 
     async def json(self) -> Any:
-        """The parsed body. Raises json.JSONDecodeError, UnicodeDecodeError or ValueError."""
-        if not hasattr(self, "_json"):
-            body = await self.body()
-            if len(body) > LARGE:
-                with suppress(ValueError):
-                    self._json = from_json(body, cache_strings=False)
-        return await super().json()
+        """What was read; raises what `parsed` does if nothing was."""
+        if self._value is not _NOTHING:
+            return self._value
+        self._value = parsed(await self.body())
+        self._give_back()
+        return self._value
+
+    async def read(self, wanted: Wanted | None) -> None:
+        """Read the body as what the endpoint takes, a small one as plain values. Raises what FastAPI
+        raises of a wrong one; of a small one that is no JSON nothing, which FastAPI will find."""
+        body = await self.body()
+        if not _is_json(self.headers.get("content-type")):
+            return
+        if len(body) <= SMALL or wanted is None:
+            with suppress(ValueError, RecursionError):
+                await self.json()
+            check_work(self._value)
+            return
+        self._body = b"0"  # it is not empty
+        work = reader_of(body).read_beside(body, wanted)
+        del body
+        self._value = await work
+        self._give_back()
+
+    def _give_back(self) -> None:
+        self._body = b"0"
+        if (give_back := self.scope.get(GIVE_BACK)) is not None:
+            give_back()
 
 
 class LargeJsonRoute(APIRoute):
     """FastAPI's route, with that request in the place of its own."""
 
+    api: ClassVar[str | None] = None
+
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
+        kind = _kind_of(self)
+        wanted = None if kind is None else Wanted(kind, self.api)
 
         async def handle_large(request: Request) -> Response:
-            return await handle(LargeJsonRequest(request.scope, request.receive))
+            large = LargeJsonRequest(request.scope, request.receive)
+            await large.read(wanted)
+            return await handle(large)
 
         return handle_large
 
 
-def with_large_json(router: APIRouter) -> APIRouter:
-    """The same router, whose routes parse bodies so once it is included. It need not know: it may be a
-    learner's."""
+def with_large_json(router: APIRouter, api: "ApiServer") -> APIRouter:
+    """The same router, whose routes read bodies so once it is included. api: the part that speaks
+    OpenAI's API."""
+    kind = type("LargeJsonRoute", (LargeJsonRoute,), {"api": _module_name(api)})
     for route in router.routes:
         if type(route) is APIRoute:
-            route.__class__ = LargeJsonRoute
+            route.__class__ = kind
     return router
+
+
+def _module_name(api: Any) -> str | None:
+    """Where another process finds the part; None if it is no module (of a test)."""
+    name = getattr(api, "__name__", "")
+    return name if sys.modules.get(name) is api else None
+
+
+def _kind_of(route: APIRoute) -> str | None:
+    """Module and name of the type that a route's endpoint takes as its body; None if it takes none, or
+    one that another process cannot import by name."""
+    taken = route.dependant.body_params
+    if len(taken) != 1:
+        return None
+    endpoint: Any = route.endpoint
+    wanted = getattr(endpoint, "__annotations__", {}).get(taken[0].name)
+    if isinstance(wanted, str):
+        wanted = getattr(endpoint, "__globals__", {}).get(wanted)
+    for module in (endpoint.__module__, getattr(wanted, "__module__", "")):
+        for name, value in vars(sys.modules.get(module, sys)).items():
+            if value is wanted is not None:
+                return f"{module}:{name}"
+    return None
+
+
+def _is_json(content_type: str | None) -> bool:
+    """As FastAPI decides it."""
+    if not content_type:
+        return False
+    message = email.message.Message()
+    message["content-type"] = content_type
+    kind, subtype = message.get_content_maintype(), message.get_content_subtype()
+    return kind == "application" and (subtype == "json" or subtype.endswith("+json"))

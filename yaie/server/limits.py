@@ -4,9 +4,12 @@ Plain ASGI middleware, see `solutions/api_server/leaving.py` for the reason.
 """
 
 import asyncio
+import math
 from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from enum import IntEnum
+from functools import partial
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -17,16 +20,26 @@ from yaie.server.bodies import looked_through
 Refuse = Callable[[int, str, dict[str, str] | None], ASGIApp]
 """The response with a status, a message and headers."""
 
+SMALL = 1 << 14
+"""Bytes of a body that is read on the event loop, 10 ms for the worst; larger ones are read beside it,
+one at a time (`body_reader`). So few may always come: they are not counted among those that are held."""
 LARGE = 1 << 18
 """Bytes of a body that is not looked through on the event loop. What comes after is read in turns."""
 LARGE_BYTES_A_SECOND = 64 << 20
 """How fast all large bodies together are read, and then parsed. As fast as clients can send, a few of
 them would take a core for half a second, and the steps of every stream would wait."""
 BODIES_AT_ONCE = 8
-"""How many of the largest bodies may be held at the same time."""
+"""So many of the largest bodies may be on their way at the same time, and as many bytes of bodies up to
+LARGE beside them. What has been read is given back."""
+KEPT_AT_ONCE = 32
+"""The same of what requests in progress keep of large bodies that have been read: their texts."""
+STALL_SECONDS = 30.0
+"""A client that owes a body and sends nothing for so long is cut off."""
+GIVE_BACK = "yaie.give_back"
+"""In the scope: to be called once the bytes of the body are not needed any more."""
 COME_BACK = {"Retry-After": "1"}
 
-_large_bodies = ThreadPoolExecutor(1, "yaie-bodies", step_back)
+large_bodies = ThreadPoolExecutor(1, "yaie-bodies", step_back)
 """Looks through one after the other: together they would keep the engine from the interpreter."""
 
 
@@ -68,20 +81,27 @@ class _RefusedError(Exception):
         self.args_for_refuse = status, message, headers
 
 
+class _Kind(IntEnum):
+    """What the bytes of a body are counted among."""
+
+    SMALL, MEDIUM, LARGE, READ = range(4)
+
+
 @dataclass(slots=True)
 class _Body:
     """What has come of a body."""
 
     chunks: list[bytes] = field(default_factory=list)
     size: int = 0
+    kind: _Kind = _Kind.SMALL
 
 
 class BodyLimit:
     """Reads a body before any work on it, because these come before any other complaint:
 
-    413 if it is announced or grows larger than `max_bytes`, 408 if it has not come within `seconds`,
-    503 if too many bytes are held for other requests, 400 if it is nested too deeply or has too many
-    parts.
+    413 if it is announced or grows larger than `max_bytes`, 408 if it has not come within `seconds` or
+    nothing of it for STALL_SECONDS, 503 if too many bytes are held for other requests, 400 if it is not
+    in UTF-8, nested too deeply or has too many parts.
     """
 
     def __init__(
@@ -97,7 +117,8 @@ class BodyLimit:
         self._max_bytes = max_bytes
         self._seconds = seconds
         self._rejections = rejections
-        self._held = 0
+        self._held = [0] * len(_Kind)
+        self._most = (math.inf, BODIES_AT_ONCE, BODIES_AT_ONCE, KEPT_AT_ONCE)  # of the largest
         self._next_turn = 0.0  # of large bodies, by the loop's clock
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -108,73 +129,86 @@ class BodyLimit:
         try:
             content = await self._read(scope, receive, body)
             if content is not None:
-                message = {"type": "http.request", "body": content, "more_body": False}
-                await self._app(scope, _first(message, receive), send)
+                scope[GIVE_BACK] = partial(self._give_back, body)
+                receive = _first(content, receive)
+                del content  # whoever receives it has the only copy
+                await self._app(scope, receive, send)
         except _RefusedError as refused:
             await self._refuse(*refused.args_for_refuse)(scope, receive, send)
         finally:
-            self._held -= body.size
+            self._held[body.kind] -= body.size
 
     async def _read(self, scope: Scope, receive: Receive, body: _Body) -> bytes | None:
         """All of a body; None if the client left before it was complete. Raises _RefusedError."""
         if _announced(scope) > self._max_bytes:
             raise self._too_large()
         try:
-            left = await self._fill(receive, body)
-        except asyncio.TimeoutError:
-            message = f"The body has not come within {self._seconds:g} seconds."
-            raise _RefusedError(408, message, {"Connection": "close"}) from None
+            has_left = await self._fill(receive, body)
         except asyncio.CancelledError:  # the server ends without waiting for the rest
             raise _RefusedError(503, "The server is shutting down.") from None
-        if left:
+        if has_left:
             return None
         if body.size <= LARGE:
-            content, refusal = looked_through(body.chunks)
+            refusal = looked_through(body.chunks, scope["path"])
         else:
-            loop = asyncio.get_running_loop()
-            content, refusal = await loop.run_in_executor(
-                _large_bodies, looked_through, body.chunks
+            refusal = await asyncio.get_running_loop().run_in_executor(
+                large_bodies, looked_through, body.chunks, scope["path"]
             )
         if refusal is not None:
             raise _RefusedError(400, refusal)
         if body.size > LARGE:
-            await self._wait_for_turn(body.size)  # the application parses it in one go
-        return content
+            await self._wait_for_turn(body.size)  # the application reads it in one go
+        return body.chunks.pop()
 
     async def _fill(self, receive: Receive, body: _Body) -> bool:
-        """Read to the end; whether the client left before. Raises TimeoutError if it takes too long."""
+        """Read to the end; whether the client left before. Raises _RefusedError."""
+        seconds = self._seconds
         clock = asyncio.get_running_loop().time
-        begin = clock()
-        left = await asyncio.wait_for(self._take(receive, body, LARGE), self._seconds)
-        seconds = self._seconds - (clock() - begin)
-        while left is None:
-            before = body.size
-            begin = clock()
-            left = await asyncio.wait_for(self._take(receive, body, 0), seconds)
-            seconds -= clock() - begin
-            await self._wait_for_turn(body.size - before)  # which is not the client's time
-        return left
-
-    async def _take(self, receive: Receive, body: _Body, most: int) -> bool | None:
-        """Read on until there are more bytes than `most`; whether the client left, None if there is more
-        to come. Raises _RefusedError."""
         while True:
-            message = await receive()
+            begin = clock()
+            try:
+                message = await asyncio.wait_for(receive(), min(seconds, STALL_SECONDS))
+            except asyncio.TimeoutError:
+                late = f"has not come within {self._seconds:g} seconds"
+                if seconds > STALL_SECONDS:
+                    late = f"is not complete, and nothing of it came for {STALL_SECONDS:g} seconds"
+                raise _RefusedError(408, f"The body {late}.", {"Connection": "close"}) from None
+            seconds -= clock() - begin
             if message["type"] == "http.disconnect":
                 return True
-            chunk = message.get("body", b"")
-            body.chunks.append(chunk)
-            body.size += len(chunk)
-            self._held += len(chunk)
-            if body.size > self._max_bytes:
-                raise self._too_large()
-            if self._held > BODIES_AT_ONCE * self._max_bytes:
-                self._rejections[Rejection.MAX_BODY_BYTES] += 1
-                raise _RefusedError(503, "The server holds too many large requests.", COME_BACK)
+            size = len(message.get("body", b""))
+            if size:
+                body.chunks.append(message["body"])
+                self._take(body, size)
             if not message.get("more_body", False):
                 return False
-            if body.size > most:
-                return None
+            if body.size > LARGE:
+                await self._wait_for_turn(size)  # which is not the client's time
+
+    def _take(self, body: _Body, size: int) -> None:
+        """Count what has come. Raises _RefusedError if it is too much."""
+        self._move(body, _kind_of(body.size + size), body.size + size)
+        if body.size > self._max_bytes:
+            raise self._too_large()
+        # What is read keeps the place of what comes: or a body would be refused once it is there.
+        kept = body.size + self._held[_Kind.READ] if body.kind is _Kind.LARGE else 0
+        if (
+            self._held[body.kind] > self._most[body.kind] * self._max_bytes
+            or kept > self._most[_Kind.READ] * self._max_bytes
+        ):
+            self._rejections[Rejection.MAX_BODY_BYTES] += 1
+            raise _RefusedError(503, "The server holds too many large requests.", COME_BACK)
+
+    def _move(self, body: _Body, kind: _Kind, size: int) -> None:
+        self._held[body.kind] -= body.size
+        body.kind, body.size = kind, size
+        self._held[body.kind] += body.size
+
+    def _give_back(self, body: _Body) -> None:
+        """The bytes are gone. What was read of a large body stays with its request, and counts there."""
+        if body.kind is not _Kind.READ:
+            is_large = body.kind is _Kind.LARGE
+            self._move(body, _Kind.READ, body.size if is_large else 0)
 
     async def _wait_for_turn(self, num_bytes: int) -> None:
         """Wait until so many bytes of a large body, and those that came before, may have been read."""
@@ -187,9 +221,15 @@ class BodyLimit:
         return _RefusedError(413, message, {"Connection": "close"})
 
 
-def _first(message: Message, receive: Receive) -> Receive:
-    """A `receive` that gives this message, then what comes behind it: that the client leaves."""
-    waiting = [message]
+def _kind_of(size: int) -> _Kind:
+    if size <= SMALL:
+        return _Kind.SMALL
+    return _Kind.MEDIUM if size <= LARGE else _Kind.LARGE
+
+
+def _first(content: bytes, receive: Receive) -> Receive:
+    """A `receive` that gives this body, then what comes behind it: that the client leaves."""
+    waiting: list[Message] = [{"type": "http.request", "body": content, "more_body": False}]
 
     async def receive_all() -> Message:
         return waiting.pop() if waiting else await receive()

@@ -6,16 +6,16 @@ Paths and fields are vLLM's: routers and evaluation harnesses ask for them.
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
 from yaie.core.errors import InvalidRequestError
-from yaie.core.fields import Flag, Integer, Text
+from yaie.core.fields import FAST, Flag, Integer, Text
 from yaie.core.json_slices import Rows, written
 from yaie.models.long_texts import PromptText
 from yaie.server.service import Service
-from yaie.server.unions import Body, choice, located, tag
+from yaie.server.unions import Body, Conversation, choice, tag
 
 if TYPE_CHECKING:
     from yaie.core.contracts import ApiServer
@@ -39,12 +39,12 @@ class TokenizeText(Body):
     return_token_strs: Flag | None = None
 
 
-class TokenizeChat(Body):
+class TokenizeChat(Conversation):
     """A conversation to tokenize, by the model's chat template."""
 
-    messages: Annotated[list[dict[str, Any]], Field(min_length=1)]
+    messages: Annotated[list[dict[str, Any]], Field(min_length=1), FAST]
     model: Text | None = Field(None, description="The served model; may be left out.")
-    tools: list[dict[str, Any]] | None = None
+    tools: Annotated[list[dict[str, Any]], FAST] | None = None
     # Checked as those of a chat completion, whose prompt it is.
     add_generation_prompt: Flag | None = Field(
         None, description="False: do not end where the assistant begins to speak."
@@ -60,6 +60,13 @@ class TokenizeChat(Body):
     )
     return_token_strs: Flag | None = None
 
+    def chat_fields(self) -> dict[str, Any]:
+        """See Conversation."""
+        return {name: getattr(self, name) for name in OF_CHAT & self.model_fields_set}
+
+    def _forget(self) -> None:
+        self.messages = []
+
 
 TokenizeRequest = Annotated[
     Annotated[TokenizeText, tag("text")] | Annotated[TokenizeChat, tag("chat")],
@@ -70,7 +77,7 @@ TokenizeRequest = Annotated[
 class DetokenizeRequest(Body):
     """Tokens to put together."""
 
-    tokens: Annotated[list[Annotated[Integer, Field(ge=0)]], Field(max_length=MAX_TOKENS)]
+    tokens: Annotated[list[Annotated[Integer, Field(ge=0)]], Field(max_length=MAX_TOKENS), FAST]
     model: Text | None = Field(None, description="The served model; may be left out.")
 
 
@@ -105,7 +112,9 @@ class TokenizerInfo(BaseModel):
 def _kind(body: Any) -> str | None:
     if isinstance(body, dict):
         return "chat" if "messages" in body else "text"
-    return None
+    if isinstance(body, TokenizeChat):  # read beside the event loop
+        return "chat"
+    return "text" if isinstance(body, TokenizeText) else None
 
 
 def tokens_router(service: Service, api: "ApiServer") -> APIRouter:
@@ -124,12 +133,12 @@ def tokens_router(service: Service, api: "ApiServer") -> APIRouter:
         """The text of tokens."""
         api.check_model(service, body.model)
         tokenizer = service.engine.tokenizer
-        for index, token in enumerate(body.tokens):
-            if token >= tokenizer.vocab_size:
-                raise InvalidRequestError(
-                    f"tokens[{index}] is {token}; ids go from 0 to {tokenizer.vocab_size - 1}",
-                    param=f"tokens[{index}]",
-                )
+        if max(body.tokens, default=0) >= (size := tokenizer.vocab_size):
+            index = next(index for index, token in enumerate(body.tokens) if token >= size)
+            raise InvalidRequestError(
+                f"tokens[{index}] is {body.tokens[index]}; ids go from 0 to {size - 1}",
+                param=f"tokens[{index}]",
+            )
         return Detokenized(prompt=await in_tokenizer(tokenizer.decode_all, body.tokens))
 
     @router.get("/tokenizer_info")
@@ -139,14 +148,6 @@ def tokens_router(service: Service, api: "ApiServer") -> APIRouter:
         return TokenizerInfo(**described, model_max_length=service.max_model_len)
 
     return router
-
-
-def _checked(api: "ApiServer", body: TokenizeChat) -> Any:
-    """The conversation as that of a chat completion. Raises InvalidRequestError."""
-    try:
-        return api.ChatRequest.model_validate(body.model_dump(include=OF_CHAT))
-    except ValidationError as error:
-        raise located(error) from None
 
 
 async def _tokenized(
@@ -160,7 +161,7 @@ async def _tokenized(
         else:
             tokens = await engine.in_tokenizer(engine.tokenizer.encode_parts, prompt)
     else:
-        chat = _checked(api, body)
+        chat = body.as_chat(api)
         messages = [message.for_template() for message in chat.messages]
         messages = service.for_template(messages, chat.prompt_tools)
         tokens = await engine.encode_chat(

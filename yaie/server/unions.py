@@ -8,8 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 from fastapi.exceptions import RequestValidationError
-from pydantic import Discriminator, Tag, ValidationError, model_validator
+from pydantic import Discriminator, PrivateAttr, Tag, ValidationError, model_validator
 
+from yaie.core.errors import YaieError
 from yaie.core.fields import Fields
 
 
@@ -25,14 +26,46 @@ class Body(Fields):
             raise located(error) from None
 
 
+class Conversation(Body):
+    """A whole body that asks for what a chat completion could be asked for in its own words."""
+
+    _chat: Any = PrivateAttr(None)
+
+    def chat_fields(self) -> dict[str, Any]:
+        """The body of that chat completion. Raises InvalidRequestError."""
+        raise NotImplementedError
+
+    def as_chat(self, api: Any) -> Any:
+        """The ChatRequest of the API part. Raises RequestValidationError and InvalidRequestError."""
+        if isinstance(self._chat, Exception):
+            raise self._chat
+        return self._chat or self._made(api)
+
+    def make_ready(self, api: Any) -> None:
+        """Have `as_chat` beforehand, in the process that reads bodies. What it was made of is forgotten:
+        it need not be sent to the server, too."""
+        try:
+            self._chat = self._made(api)
+        except (RequestValidationError, YaieError) as error:
+            self._chat = error
+        self._forget()
+
+    def _made(self, api: Any) -> Any:
+        try:
+            return api.ChatRequest.model_validate(self.chat_fields())
+        except ValidationError as error:
+            raise located(error) from None
+
+    def _forget(self) -> None:
+        raise NotImplementedError
+
+
 def located(error: ValidationError) -> RequestValidationError:
-    """The complaints of pydantic as FastAPI would have raised them, with our tags taken out."""
-    return RequestValidationError(
-        [
-            {**fault, "loc": ("body", *(step for step in fault["loc"] if not _is_tag(step)))}
-            for fault in error.errors(include_url=False)
-        ]
-    )
+    """The first complaint of pydantic, the only one that clients are told, as FastAPI would have raised
+    it, with our tags taken out."""
+    fault = error.errors(include_url=False)[0]
+    where = ("body", *(step for step in fault["loc"] if not _is_tag(step)))
+    return RequestValidationError([{**fault, "loc": where}])
 
 
 def tag(name: str) -> Tag:

@@ -16,12 +16,11 @@ PLACE = "."
 
 @dataclass(slots=True)
 class _Choice:
-    """What was read of one answer so far."""
+    """What was read of one answer so far, texts in pieces. calls: id, name and arguments of each."""
 
     parser: CallParser
-    content: list[str] = field(default_factory=list)  # in pieces
-    calls: list[Json] = field(default_factory=list)
-    arguments: list[list[str]] = field(default_factory=list)  # of each call, in pieces
+    content: list[str] = field(default_factory=list)
+    calls: list[tuple[str, str, list[str]]] = field(default_factory=list)
 
 
 class ToolCalls(Wrapper):
@@ -45,12 +44,9 @@ class ToolCalls(Wrapper):
                 case Content(text):
                     choice.content.append(text)
                 case Call(_, name):
-                    function = {"name": name, "arguments": ""}
-                    call = {"id": self._format.new_id(), "type": "function", "function": function}
-                    choice.calls.append(call)
-                    choice.arguments.append([])
+                    choice.calls.append((self._format.new_id(), name, []))
                 case Arguments(index, text):
-                    choice.arguments[index].append(text)
+                    choice.calls[index][2].append(text)
 
     def result(self) -> Json:
         """The whole answer."""
@@ -58,10 +54,8 @@ class ToolCalls(Wrapper):
         for shape in answer["choices"]:
             choice = self._choices[shape["index"]]
             if choice.calls:
-                for call, pieces in zip(choice.calls, choice.arguments, strict=True):
-                    call["function"]["arguments"] = "".join(pieces)
                 shape["message"]["content"] = "".join(choice.content) or None
-                shape["message"]["tool_calls"] = choice.calls
+                shape["message"]["tool_calls"] = [_call(*call) for call in choice.calls]
             _tell_reason(shape, choice.parser)
         return answer
 
@@ -93,6 +87,11 @@ class ToolCalls(Wrapper):
             "type": "function",
             "function": {"name": event.name, "arguments": ""},
         }
+
+
+def _call(number: str, name: str, arguments: list[str]) -> Json:
+    function = {"name": name, "arguments": "".join(arguments)}
+    return {"id": number, "type": "function", "function": function}
 
 
 def _events(parser: CallParser, output: RequestOutput) -> list[Event]:

@@ -37,6 +37,8 @@ RENAMED = (
 CHOICES = {"auto": "auto", "any": "required", "none": "none"}
 BETWEEN_TURNS = "\n\n"
 """Between two messages of one role in a row, which become one."""
+JOINED = {"content", "reasoning_content"}
+"""Fields of a message that are made of pieces."""
 
 
 def chat_body(body: TokenCountRequest) -> Json:
@@ -78,9 +80,11 @@ def in_our_words(error: InvalidRequestError) -> InvalidRequestError:
 
 
 def _messages(body: TokenCountRequest) -> list[Json]:
+    """Texts are lists of their pieces until all are there, and joined once: adding each to what came
+    before would copy a conversation of 4,096 turns as often."""
     messages: list[Json] = []
     if body.system is not None:
-        messages.append({"role": "system", "content": _text(body.system)})
+        messages.append({"role": "system", "content": [_text(body.system)]})
     for message in body.messages:
         match message:
             case UserTurn():
@@ -88,7 +92,10 @@ def _messages(body: TokenCountRequest) -> list[Json]:
             case AssistantTurn():
                 _append_assistant(messages, message)
             case SystemTurn():
-                messages.append({"role": "system", "content": _text(message.content)})
+                messages.append({"role": "system", "content": [_text(message.content)]})
+    for told in messages:
+        for field in JOINED & told.keys():
+            told[field] = "".join(told[field])
     return messages
 
 
@@ -97,31 +104,34 @@ def _append_user(messages: list[Json], message: UserTurn) -> None:
     blocks = [] if isinstance(message.content, str) else message.content
     for block in blocks:
         if isinstance(block, ToolResultBlock):
-            text = _text(block.content or "")
-            said = f"Error: {text}" if block.is_error else text
+            said = ["Error: "] if block.is_error else []
+            said.append(_text(block.content or ""))
             messages.append({"role": "tool", "tool_call_id": block.tool_use_id, "content": said})
-    texts = [block for block in blocks if isinstance(block, TextBlock)]
+    texts = [block.text for block in blocks if isinstance(block, TextBlock)]
     if texts or not blocks:
-        text = message.content if isinstance(message.content, str) else _text(texts)
+        texts = [message.content] if isinstance(message.content, str) else texts
         if messages and messages[-1]["role"] == "user":
-            messages[-1]["content"] += BETWEEN_TURNS + text
+            messages[-1]["content"] += [BETWEEN_TURNS, *texts]
         else:
-            messages.append({"role": "user", "content": text})
+            messages.append({"role": "user", "content": texts})
 
 
 def _append_assistant(messages: list[Json], message: AssistantTurn) -> None:
     blocks = [] if isinstance(message.content, str) else message.content
-    text = message.content if isinstance(message.content, str) else ""
-    text += _text([block for block in blocks if isinstance(block, TextBlock)])
+    texts = [message.content] if isinstance(message.content, str) else []
+    texts += [block.text for block in blocks if isinstance(block, TextBlock)]
+    texts = [text for text in texts if text]
     thoughts = [block.thinking for block in blocks if isinstance(block, ThinkingBlock)]
     if messages and messages[-1]["role"] == "assistant":
         turn = messages[-1]
-        turn["content"] += BETWEEN_TURNS + text if turn["content"] and text else text
+        if turn["content"] and texts:
+            turn["content"].append(BETWEEN_TURNS)
+        turn["content"] += texts
     else:
-        turn = {"role": "assistant", "content": text}
+        turn = {"role": "assistant", "content": texts}
         messages.append(turn)
     if thoughts:
-        turn["reasoning_content"] = turn.get("reasoning_content", "") + "".join(thoughts)
+        turn.setdefault("reasoning_content", []).extend(thoughts)
     for block in blocks:
         if isinstance(block, ToolUseBlock):
             function = {"name": block.name, "arguments": json.dumps(block.input)}

@@ -4,6 +4,7 @@ It wraps the reply of a chat completion, the reference's or a learner's, and rea
 the engine's outputs. So tool calls, thoughts and constraints are told the same on both ways.
 """
 
+import json
 import uuid
 from collections.abc import Iterator, Sequence
 
@@ -61,6 +62,10 @@ class MessageReply:
     def usage_chunk(self) -> Json:
         """Not sent: see `include_usage`."""
         return self._chat.usage_chunk()
+
+    def encoded(self, event: Json) -> str:
+        """An event as JSON."""
+        return json.dumps(event, allow_nan=False, separators=(",", ":"))
 
     def failure(self, error: Json) -> Iterator[Json]:
         """The last event of a stream that failed. error: the error object as elsewhere."""

@@ -7,19 +7,19 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter
-from pydantic import BaseModel, Field, ValidationError
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
 from yaie.core.contracts import OutputStream
 from yaie.core.errors import InvalidRequestError
 from yaie.core.params import SamplingParams
-from yaie.server.messages.chat import chat_body, in_our_words
+from yaie.server.messages.chat import in_our_words
 from yaie.server.messages.reply import MessageReply
 from yaie.server.messages.schemas import MessagesRequest, TokenCountRequest
 from yaie.server.responses.routes import whole_or_streamed
 from yaie.server.service import Service
-from yaie.server.unions import located
 
 if TYPE_CHECKING:
     from yaie.core.contracts import ApiServer
@@ -84,9 +84,9 @@ async def _prompt(
     """The chat completion's body, and its prompt. is_counted: all of it, though it is longer than the
     context. Raises InvalidRequestError."""
     try:
-        chat = api.ChatRequest.model_validate(chat_body(body))
-    except ValidationError as error:
-        raise api.validation_error(located(error).errors()) from None
+        chat = body.as_chat(api)
+    except RequestValidationError as error:
+        raise api.validation_error(error.errors()) from None
     messages = [message.for_template() for message in chat.messages]
     return chat, await service.encode_chat(
         messages, chat.prompt_tools, chat.prompt_options, is_counted=is_counted

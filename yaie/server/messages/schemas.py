@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field
 
 from yaie.core.fields import (
+    FAST,
     MAX_MESSAGES,
     MAX_TOOLS,
     Fields,
@@ -22,7 +23,7 @@ from yaie.core.fields import (
     or_say,
     ranged,
 )
-from yaie.server.unions import Body, choice, kind_of, tag, text_or_list
+from yaie.server.unions import Conversation, choice, kind_of, tag, text_or_list
 
 # --- what was said ---
 
@@ -66,7 +67,7 @@ class ToolUseBlock(Block):
 
 
 Texts = Annotated[
-    Annotated[Text, tag("text")] | Annotated[list[TextBlock], tag("list")],
+    Annotated[Text, tag("text")] | Annotated[list[TextBlock], FAST, tag("list")],
     choice(text_or_list, "It must be a string or a list of text blocks."),
 ]
 
@@ -123,7 +124,8 @@ class UserTurn(Fields):
 
     role: Literal["user"]
     content: Annotated[
-        Annotated[Text, tag("text")] | Annotated[list[UserBlock], Field(min_length=1), tag("list")],
+        Annotated[Text, tag("text")]
+        | Annotated[list[UserBlock], Field(min_length=1), FAST, tag("list")],
         choice(text_or_list, BLOCKS),
     ]
 
@@ -133,7 +135,7 @@ class AssistantTurn(Fields):
 
     role: Literal["assistant"]
     content: Annotated[
-        Annotated[Text, tag("text")] | Annotated[list[AssistantBlock], tag("list")],
+        Annotated[Text, tag("text")] | Annotated[list[AssistantBlock], FAST, tag("list")],
         choice(text_or_list, BLOCKS),
     ]
 
@@ -172,7 +174,7 @@ class ClientTool(Block):
         None, description="Has no effect: the input is streamed as it is made."
     )
     # Only what happens anyway.
-    allowed_callers: list[Literal["direct"]] | None = None
+    allowed_callers: Annotated[list[Literal["direct"]], FAST] | None = None
     defer_loading: Never | None = None
     input_examples: Nothing | None = None
 
@@ -247,16 +249,16 @@ class ContextEdit(Fields):
 class ContextManagement(Fields):
     """What to leave out of a long conversation."""
 
-    edits: list[ContextEdit] | None = None
+    edits: Annotated[list[ContextEdit], FAST] | None = None
 
 
-class TokenCountRequest(Body):
+class TokenCountRequest(Conversation):
     """The body of `POST /v1/messages/count_tokens`."""
 
-    messages: Annotated[list[InputMessage], Field(min_length=1, max_length=MAX_MESSAGES)]
+    messages: Annotated[list[InputMessage], Field(min_length=1, max_length=MAX_MESSAGES), FAST]
     model: Text | None = Field(None, description="The served model; may be left out.")
     system: Texts | None = None
-    tools: Annotated[list[ClientTool], Field(max_length=MAX_TOOLS)] | None = None
+    tools: Annotated[list[ClientTool], Field(max_length=MAX_TOOLS), FAST] | None = None
     tool_choice: MessageToolChoice | None = None
     thinking: Thinking | None = None
     output_config: OutputConfig | None = None
@@ -264,6 +266,15 @@ class TokenCountRequest(Body):
     context_management: ContextManagement | None = Field(None, description="Has no effect.")
     # Only what happens anyway.
     speed: Literal["standard"] | None = None
+
+    def chat_fields(self) -> dict[str, Any]:
+        """See Conversation."""
+        from yaie.server.messages.chat import chat_body
+
+        return chat_body(self)
+
+    def _forget(self) -> None:
+        self.messages, self.system = [], None
 
 
 class MessagesRequest(TokenCountRequest):

@@ -5,8 +5,10 @@ the engine's outputs. So tool calls, log-probabilities and constraints are told 
 A whole answer is what the last event of its stream would hold.
 """
 
+import json
 import time
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 
 from yaie.core.contracts import Reply
 from yaie.core.output import RequestOutput, Submitted
@@ -20,7 +22,10 @@ from yaie.server.responses.items import (
 )
 from yaie.server.responses.schemas import ResponsesRequest
 
-ECHOED = {"instructions", "max_output_tokens", "user", "safety_identifier", "prompt_cache_key"}
+ECHOED = {
+    "instructions", "max_output_tokens", "user", "safety_identifier", "prompt_cache_key",
+}  # fmt: skip
+_dumps = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
 
 
 class ResponseReply:
@@ -136,9 +141,36 @@ class ResponseReply:
         response["usage"] = _usage(self.usage())
         yield {"type": f"response.{status}", "response": response}
 
+    def encoded(self, event: Json) -> str:
+        """An event as JSON. What its response repeats of the request is written once for all events."""
+        if "response" not in event:
+            return _dumps(event)
+        own = {name: value for name, value in event["response"].items() if name not in self._echo}
+        rest = {name: value for name, value in event.items() if name != "response"}
+        return f'{_dumps(rest)[:-1]},"response":{_dumps(own)[:-1]},{self._echo_json}}}}}'
+
+    @cached_property
+    def _echo(self) -> Json:
+        """What the response repeats of its request, of any size."""
+        body = self._body
+        choice, wanted = body.tool_choice, body.text.format if body.text else None
+        return {
+            **body.model_dump(include=ECHOED),
+            "metadata": body.metadata or {},
+            "text": {"format": {"type": "text"} if wanted is None else wanted.model_dump()},
+            "tools": [tool.model_dump() for tool in body.tools or ()],
+            "tool_choice": choice or "auto"
+            if choice is None or isinstance(choice, str)
+            else choice.model_dump(),
+        }
+
+    @cached_property
+    def _echo_json(self) -> str:
+        """Its fields as they stand in an object."""
+        return _dumps(self._echo)[1:-1]
+
     def _response(self, status: str) -> Json:
         body, params = self._body, self.requests[0].params
-        choice, wanted = body.tool_choice, body.text.format if body.text else None
         return {
             "id": self.id,
             "object": "response",
@@ -155,14 +187,8 @@ class ResponseReply:
             "temperature": params.temperature,
             "top_p": params.top_p,
             "top_logprobs": body.top_logprobs or 0,
-            "text": {"format": {"type": "text"} if wanted is None else wanted.model_dump()},
-            "tools": [tool.model_dump() for tool in body.tools or ()],
-            "tool_choice": choice or "auto"
-            if choice is None or isinstance(choice, str)
-            else choice.model_dump(),
             "parallel_tool_calls": body.parallel_tool_calls is not False,
-            "metadata": body.metadata or {},
-            **body.model_dump(include=ECHOED),
+            **self._echo,
             "background": False,
             "previous_response_id": None,
             "reasoning": {"effort": body.reasoning and body.reasoning.effort, "summary": None},

@@ -5,24 +5,22 @@ over clients that leave, the same error object.
 """
 
 import contextlib
-import json
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol
 
 from fastapi import APIRouter
-from pydantic import ValidationError
+from fastapi.exceptions import RequestValidationError
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from yaie.core.contracts import OutputStream, Reply
 from yaie.core.errors import InvalidRequestError, YaieError
-from yaie.server.responses.chat import chat_body, in_our_words
+from yaie.server.responses.chat import in_our_words
 from yaie.server.responses.items import Json
 from yaie.server.responses.reply import ResponseReply
 from yaie.server.responses.schemas import ResponsesRequest
 from yaie.server.service import Service
-from yaie.server.unions import located
 
 if TYPE_CHECKING:
     from yaie.core.contracts import ApiServer
@@ -45,8 +43,8 @@ async def _answer(service: Service, api: "ApiServer", body: ResponsesRequest) ->
         stream, reply = await _submit(service, api, body)
     except InvalidRequestError as error:
         raise in_our_words(error) from None
-    except ValidationError as error:
-        raise in_our_words(api.validation_error(located(error).errors())) from None
+    except RequestValidationError as error:
+        raise in_our_words(api.validation_error(error.errors())) from None
     return await whole_or_streamed(api, stream, reply, is_streamed=bool(body.stream))
 
 
@@ -54,7 +52,7 @@ async def _submit(
     service: Service, api: "ApiServer", body: ResponsesRequest
 ) -> tuple[OutputStream, ResponseReply]:
     api.check_model(service, body.model)
-    chat = api.ChatRequest.model_validate(chat_body(body))
+    chat = body.as_chat(api)
     params = chat.sampling_params(service.sampling_defaults)
     messages = [message.for_template() for message in chat.messages]
     prompt = await service.encode_chat(messages, chat.prompt_tools, chat.prompt_options)
@@ -72,6 +70,10 @@ class EventReply(Reply, Protocol):
 
     def failure(self, error: Json) -> Iterable[Json]:
         """The last events of a stream that failed. error: the error object as elsewhere."""
+        ...
+
+    def encoded(self, event: Json) -> str:
+        """An event as compact JSON."""
         ...
 
 
@@ -114,21 +116,20 @@ class ResponseStream(Response):
     async def _send_all(self, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         try:
-            await _send(send, self._first)
+            await _send(send, self._reply, self._first)
             async for output in self._stream:
-                await _send(send, self._reply.chunks(output))
+                await _send(send, self._reply, self._reply.chunks(output))
         except Exception as error:  # too late for a status
-            await _send(send, self._reply.failure(self._api.error_body(error)["error"]))
+            last = self._reply.failure(self._api.error_body(error)["error"])
+            await _send(send, self._reply, last)
             raise
         finally:
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-async def _send(send: Send, events: Iterable[Json]) -> None:
+async def _send(send: Send, reply: EventReply, events: Iterable[Json]) -> None:
     body = b"".join(
-        f"event: {event['type']}\ndata: "
-        f"{json.dumps(event, allow_nan=False, separators=(',', ':'))}\n\n".encode()
-        for event in events
+        f"event: {event['type']}\ndata: {reply.encoded(event)}\n\n".encode() for event in events
     )
     if body:
         await send({"type": "http.response.body", "body": body, "more_body": True})

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field
 
 from yaie.core.fields import (
+    FAST,
     MAX_MESSAGES,
     MAX_TOOLS,
     Always,
@@ -16,6 +17,8 @@ from yaie.core.fields import (
     Flag,
     Integer,
     JsonObject,
+    Label,
+    Labels,
     Never,
     Nothing,
     Number,
@@ -24,10 +27,12 @@ from yaie.core.fields import (
     ranged,
 )
 from yaie.core.params import MAX_LOGPROBS
-from yaie.server.unions import Body, choice, kind_of, tag, text_or_list
+from yaie.server.unions import Conversation, choice, kind_of, tag, text_or_list
 
 Status = Literal["in_progress", "completed", "incomplete"]
 Id = Annotated[Text | None, Field(description="As an earlier answer gave it; has no effect.")]
+MAX_INSTRUCTIONS = 1 << 20
+"""Characters. Three events of a stream repeat them."""
 STATELESS = "This server keeps no responses; send the whole conversation as input."
 
 
@@ -44,7 +49,7 @@ class OutputTextPart(Fields):
     type: Literal["output_text"]
     text: Text
     annotations: Nothing | None = None
-    logprobs: list[dict[str, Any]] | None = None
+    logprobs: Annotated[list[dict[str, Any]], FAST] | None = None
 
 
 class RefusalPart(Fields):
@@ -61,7 +66,7 @@ Part = Annotated[
     choice(kind_of, "Only parts of the types input_text, output_text and refusal are supported."),
 ]
 Content = Annotated[
-    Annotated[Text, tag("text")] | Annotated[list[Part], tag("list")],
+    Annotated[Text, tag("text")] | Annotated[list[Part], FAST, tag("list")],
     choice(text_or_list, "It must be a string or a list of text parts."),
 ]
 
@@ -114,8 +119,8 @@ class ReasoningItem(Fields):
 
     type: Literal["reasoning"]
     id: Id = None
-    summary: list[ReasoningPart] | None = Field(None, description="Has no effect.")
-    content: list[ReasoningPart] | None = None
+    summary: Annotated[list[ReasoningPart], FAST] | None = Field(None, description="Has no effect.")
+    content: Annotated[list[ReasoningPart], FAST] | None = None
     encrypted_content: None = None
     status: Status | None = None
 
@@ -159,7 +164,7 @@ class AllowedFunctionTools(Fields):
 
     type: Literal["allowed_tools"]
     mode: Literal["auto", "required"]
-    tools: Annotated[list[NamedFunctionTool], Field(min_length=1, max_length=MAX_TOOLS)]
+    tools: Annotated[list[NamedFunctionTool], Field(min_length=1, max_length=MAX_TOOLS), FAST]
 
 
 ToolChoice = Annotated[
@@ -233,35 +238,40 @@ class ResponseStreamOptions(Fields):
     include_usage: Always | None = Field(None, description="The last event has it in any case.")
 
 
-class ResponsesRequest(Body):
+Included = Literal["message.output_text.logprobs", "reasoning.encrypted_content"]
+
+
+class ResponsesRequest(Conversation):
     """The body of `POST /v1/responses`."""
 
     input: Annotated[
         Annotated[Text, tag("text")]
-        | Annotated[list[InputItem], Field(min_length=1, max_length=MAX_MESSAGES), tag("list")],
+        | Annotated[
+            list[InputItem], Field(min_length=1, max_length=MAX_MESSAGES), FAST, tag("list")
+        ],
         choice(text_or_list, "It must be a string or a list of items."),
     ]
     model: Text | None = Field(None, description="The served model; may be left out.")
-    instructions: Text | None = Field(None, description="A system message before all input.")
+    instructions: Annotated[Text, Field(max_length=MAX_INSTRUCTIONS)] | None = Field(
+        None, description="A system message before all input."
+    )
     max_output_tokens: Integer | None = ranged("max_tokens")
     temperature: Number | None = ranged("temperature")
     top_p: Number | None = ranged("top_p")
     text: TextConfig | None = None
-    tools: Annotated[list[FunctionTool], Field(max_length=MAX_TOOLS)] | None = None
+    tools: Annotated[list[FunctionTool], Field(max_length=MAX_TOOLS), FAST] | None = None
     tool_choice: ToolChoice | None = None
     parallel_tool_calls: Flag | None = None
     top_logprobs: Annotated[Integer, Field(ge=0, le=MAX_LOGPROBS)] | None = None
-    include: list[Literal["message.output_text.logprobs", "reasoning.encrypted_content"]] | None = (
-        Field(
-            None, description="Log-probabilities of the text. Encrypted reasoning: there is none."
-        )
+    include: Annotated[list[Included], FAST] | None = Field(
+        None, description="Log-probabilities of the text. Encrypted reasoning: there is none."
     )
     stream: Flag | None = None
     stream_options: ResponseStreamOptions | None = None
-    metadata: dict[Text, Text] | None = Field(None, description="Labels, repeated in the answer.")
-    user: Text | None = Field(None, description="A label, repeated in the answer.")
-    safety_identifier: Text | None = Field(None, description="A label, repeated in the answer.")
-    prompt_cache_key: Text | None = Field(None, description="A hint; every prefix is cached.")
+    metadata: Labels | None = Field(None, description="Labels, repeated in the answer.")
+    user: Label | None = Field(None, description="A label, repeated in the answer.")
+    safety_identifier: Label | None = Field(None, description="A label, repeated in the answer.")
+    prompt_cache_key: Label | None = Field(None, description="A hint; every prefix is cached.")
     prompt_cache_retention: Literal["in_memory", "in-memory", "24h"] | None = Field(
         None, description="A hint; prefixes are kept as long as there is room."
     )
@@ -292,6 +302,15 @@ class ResponsesRequest(Body):
     service_tier: Literal["auto", "default"] | None = Field(
         None, description="Has no effect: there is one."
     )
+
+    def chat_fields(self) -> dict[str, Any]:
+        """See Conversation."""
+        from yaie.server.responses.chat import chat_body
+
+        return chat_body(self)
+
+    def _forget(self) -> None:
+        self.input = []
 
     @property
     def wants_logprobs(self) -> bool:
