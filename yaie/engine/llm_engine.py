@@ -29,6 +29,7 @@ from yaie.engine.step.recovery import RecoveringMachine
 from yaie.engine.step.thread_governor import governor_for
 from yaie.parts import Part
 from yaie.worker.ranks.launch import Launch
+from yaie.worker.worker import Worker as LocalWorker
 
 Json = dict[str, Any]
 
@@ -68,7 +69,7 @@ class LLMEngine:
         threaded = overlaps(self.config, self._model)
         self._governor = governor_for(self.config, self._model.device, threaded=threaded)
         self._machine: Machine | RecoveringMachine = self._assembled()
-        if self._governor is not None:
+        if self._governor is not None and isinstance(self._machine.worker, LocalWorker):
             self._governor.measure(self._machine.worker)
         self.handover: Handover = NoHandover()
         self.pool_tokens = self._machine.sizes.num_blocks * self.config.block_size
