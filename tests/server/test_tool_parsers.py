@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from yaie.server.tools.deepseek import BEGIN, CALL, CALL_END, END, SEPARATOR, DeepSeekParser
+from yaie.server.tools.events import Arguments, Call, Content, Event
 from yaie.server.tools.formats import HermesParser, Llama3Parser, MistralParser
-from yaie.server.tools.parser import Arguments, Call, CallParser, Content, Event
+from yaie.server.tools.parser import CallParser
 from yaie.server.tools.qwen_coder import QwenCoderParser
 
 STRINGS = {

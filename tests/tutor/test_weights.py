@@ -8,8 +8,8 @@ import pytest
 from tokenizers import Tokenizer
 
 from yaie.server.tools import choose_format
+from yaie.server.tools.events import Arguments, Call, Content
 from yaie.server.tools.formats import HermesFormat
-from yaie.server.tools.parser import Arguments, Call, Content
 from yaie.tutor import TUTOR_DIR, TUTOR_PATH
 from yaie.tutor.card import GOAL
 from yaie.tutor.corpus import build_corpus, encode

@@ -5,10 +5,10 @@ through the automaton for each new pair of a state and a byte: there it can be i
 """
 
 import math
-import time
 from typing import Any
 
 from yaie.core.contracts import constraining
+from yaie.engine.intake import work_clock
 from yaie.engine.intake.matchers import OverBudgetError
 
 CALLS = 16
@@ -29,7 +29,7 @@ IN_TIME = (
 class BoundedAutomaton:
     """See `yaie.core.contracts.constraining.ByteAutomaton`.
 
-    deadline: when what is asked for now must be done, of `time.thread_time`. is_spent: whether something
+    deadline: when what is asked for now must be done, of `work_time`. is_spent: whether something
     was not done in time, or there are too many states.
     """
 
@@ -73,6 +73,6 @@ class BoundedAutomaton:
         if self._automaton.num_states > MOST_MADE:
             self.is_spent = True
             raise OverBudgetError(TOO_MANY.format(states=MOST_MADE))
-        if time.thread_time() > self.deadline:
+        if work_clock.work_time() > self.deadline:
             self.is_spent = True
             raise OverBudgetError(IN_TIME)

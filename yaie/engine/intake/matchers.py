@@ -3,7 +3,6 @@
 All of it is done on the engine's thread, for one request after the other, so each has a limit on time.
 """
 
-import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 
 from yaie.core.contracts.drafting import MasksAhead
 from yaie.core.request import Request
+from yaie.engine.intake import work_clock
 
 Bits = NDArray[np.uint8]
 
@@ -44,7 +44,7 @@ class Follower(Protocol):
     """
 
     def begin(self, deadline: float) -> None:
-        """What is asked for from now on must be done when `time.thread_time` says so."""
+        """What is asked for from now on must be done when `work_time` says so."""
         ...
 
     def spend(self) -> None:
@@ -155,7 +155,7 @@ class Matcher:
     def _in_time(self, share: float = 1.0) -> Iterator[None]:
         """What is done within fails the matcher if it takes too long. It is interrupted where that can
         be done: see `BoundedAutomaton`."""
-        self._deadline = time.thread_time() + share * self._seconds
+        self._deadline = work_clock.work_time() + share * self._seconds
         self._follower.begin(self._deadline)
         try:
             yield
@@ -164,7 +164,7 @@ class Matcher:
             self._fail(str(error))
 
     def _look_at_the_clock(self) -> None:
-        if self.error is None and time.thread_time() > self._deadline:
+        if self.error is None and work_clock.work_time() > self._deadline:
             self._follower.spend()
             raise OverBudgetError(TOO_SLOW.format(seconds=self._seconds))
 

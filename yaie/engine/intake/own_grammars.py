@@ -4,7 +4,6 @@ tokens are bytes."""
 import json
 import logging
 import math
-import time
 import weakref
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ import numpy as np
 from yaie.core.contracts import constraining
 from yaie.core.errors import PartError, UnsupportedSchemaError
 from yaie.core.params import Constraint
+from yaie.engine.intake import work_clock
 from yaie.engine.intake.bounded_automaton import BoundedAutomaton
 from yaie.engine.intake.grammar_size import GrammarSize, size_of
 from yaie.engine.intake.matchers import (
@@ -150,7 +150,7 @@ class OwnGrammar:
         self._width = -(-len(trie.tokens) // 8)
         self._grammar = grammar
         self._begin()
-        self._automaton.deadline = time.thread_time() + mask_seconds(len(trie.tokens))
+        self._automaton.deadline = work_clock.work_time() + mask_seconds(len(trie.tokens))
         self.can_begin = bool(self._masks.mask(self._automaton.start).any())
         self._automaton.deadline = math.inf
 

@@ -8,7 +8,8 @@ from yaie.core.output import RequestOutput
 from yaie.core.request import FinishReason
 from yaie.server.extras.wrapper import Json, Wrapper, has_content, without_tokens
 from yaie.server.tools import ToolFormat
-from yaie.server.tools.parser import Arguments, Call, CallParser, Content, Event
+from yaie.server.tools.events import Arguments, Call, Content, Event
+from yaie.server.tools.parser import CallParser
 
 PLACE = "."
 """The text of a piece whose delta will be a call: a reply says nothing for an output without text."""

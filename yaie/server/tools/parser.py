@@ -12,9 +12,9 @@ import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
+from yaie.server.tools.events import Arguments, Call, Content, Event
 from yaie.server.tools.json_scanner import JsonScanner, Malformed, Step
 
 ARGUMENTS = ("arguments", "parameters")
@@ -25,32 +25,6 @@ _INSIDE = re.compile(r'[^"\\\x00-\x1f]*')
 T = TypeVar("T")
 Reading = Generator[None, str, T]
 """A generator that is sent characters; it ends when it has read what it is for."""
-
-
-@dataclass(slots=True)
-class Content:
-    """Text for the reader."""
-
-    text: str
-
-
-@dataclass(slots=True)
-class Call:
-    """A call begins."""
-
-    index: int
-    name: str
-
-
-@dataclass(slots=True)
-class Arguments:
-    """A piece of a call's arguments, which are a JSON object once joined."""
-
-    index: int
-    text: str
-
-
-Event = Content | Call | Arguments
 
 
 class CallParser(ABC):
