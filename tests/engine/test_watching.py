@@ -12,9 +12,7 @@ from tests.learner import faults_of, hand_in_faulty
 from tests.models.tiny import tiny_model
 from yaie import LLMEngine, SamplingParams
 from yaie.core.request import Request, RequestStatus
-from yaie.engine.watching import recorder, telling
-from yaie.engine.watching.merging import Merged
-from yaie.engine.watching.publisher import Publisher
+from yaie.engine.watching import recorder
 from yaie.engine.watching.recorder import Recorder
 from yaie.engine.watching.tree_calls import TreePicture
 
@@ -272,65 +270,6 @@ def test_after_a_learners_part_failed_the_records_begin_anew(
     watched.add(list(range(5, 40)), max_tokens=5)
     watched.run()
     assert watched.engine.machine_parts.tree is not before
-
-
-BREAKS: dict[str, tuple[Any, str]] = {
-    "a plan": (Merged, "planned"),
-    "outputs": (Merged, "stepped"),
-    "who came": (recorder, "told"),
-    "a record": (Merged, "rows"),
-    "the beginning": (Recorder, "_listen"),
-}
-
-
-@pytest.mark.parametrize("name", BREAKS)
-def test_what_cannot_be_recorded_ends_nothing_and_is_told_anew(
-    folder: str, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    monkeypatch.setattr(recorder, "SHARE", 1e9)  # each step by itself
-    engine, replayed = LLMEngine(model=folder, num_blocks=40), Replayed()
-    publisher = Publisher(engine, lambda lines, number: replayed.take(lines))
-    if name != "the beginning":
-        publisher.watch(1, [])
-    owner, method = BREAKS[name]
-    own = getattr(owner, method)
-
-    def broken(*_: Any) -> Any:
-        monkeypatch.setattr(owner, method, own)
-        raise RuntimeError("boom")
-
-    monkeypatch.setattr(owner, method, broken)
-    params = SamplingParams(temperature=0, ignore_eos=True, max_tokens=20)
-    requests = engine.add_request(list(range(5, 40)), params)
-    publisher.watch(1, []) if name == "the beginning" else None
-    publisher.arrived(requests)
-    while engine.has_work:
-        publisher.stepped(engine.step())
-        engine.check()
-        if engine.num_steps == 10:
-            told = replayed.known[requests[0].request_id]
-            assert told["output_tokens"] == requests[0].num_output_tokens
-    publisher.idle()
-    assert getattr(owner, method) is own
-    assert replayed.known == {}
-    assert requests[0].num_output_tokens == 20
-
-
-def test_a_prompt_that_cannot_be_shown_is_told_without_its_words(
-    folder: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    engine = LLMEngine(model=folder, num_blocks=40)
-    (request,) = engine.add_request([5, 6, 7], SamplingParams(max_tokens=2))
-
-    def panic(*_: Any) -> str:
-        raise PanicException
-
-    monkeypatch.setattr(engine.tokenizer, "decode", panic)
-    assert telling.told(request, engine)["words"] == ""
-
-
-class PanicException(BaseException):
-    """As a library in Rust raises."""
 
 
 def test_a_tree_that_cannot_be_listened_to_is_left_out(
