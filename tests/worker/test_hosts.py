@@ -88,7 +88,7 @@ def test_what_is_sent_reaches_all_and_what_they_say_comes_back_until_they_are_go
         (Gone, 1, True),
         (Gone, 2, False),
     ]
-    assert "Timed out" in gone[1].how
+    assert any("Timed out" in one.how for one in gone)  # the first ends the connection of both
     ends = side_by_side([partial(hosts.end, ""), *(pipe.recv_bytes for pipe in pipes)])
     assert [MESSAGES.decode(data) for data in ends[1:]] == [End("")] * 2
     for pipe in pipes:
