@@ -1,5 +1,6 @@
 """Connections that never become a request, or that are too many."""
 
+import asyncio
 import time
 
 import pytest
@@ -7,8 +8,8 @@ import pytest
 from tests.server.conftest import LiveServer, serving, within
 from tests.server.fake_engine import FakeEngine
 from tests.server.test_limits import connect, head, raw, read_all, status_and_error, still_well
-from yaie.server import run
-from yaie.server.connections import SPARE_FILES, allowed_connections
+from yaie.server import connections, run
+from yaie.server.connections import LOOKS, SPARE_FILES, Unread, allowed_connections
 
 
 @pytest.mark.parametrize(
@@ -100,3 +101,51 @@ def test_no_more_connections_are_allowed_than_there_are_files(
     assert allowed_connections(500) == 500
     assert limits[0] == 500 + SPARE_FILES  # raised as far as needed
     assert allowed_connections(5000) == 1000 - SPARE_FILES  # as far as allowed
+
+
+class Transport(asyncio.Transport):
+    """Of a client who takes what the test says."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.unread = 0
+        self.is_cut = False
+
+    def get_write_buffer_size(self) -> int:
+        return self.unread
+
+    def abort(self) -> None:
+        self.is_cut = True
+
+
+def test_only_a_client_who_takes_nothing_of_what_lies_ready_is_cut_off() -> None:
+    waits, reads, is_read, stops = (Transport() for _ in range(4))  # one waits in the queue
+    loop, unread = asyncio.new_event_loop(), Unread()
+    for transport in (waits, reads, is_read, stops):
+        unread.watch(transport, loop)
+    reads.unread = 1000
+    for look in range(3 * LOOKS):
+        is_read.unread = 50 * (look % 2)
+        reads.unread -= 1
+        stops.unread = 70 if look > LOOKS else 0
+        unread._look(loop)
+        cut = [transport.is_cut for transport in (waits, reads, is_read, stops)]
+        assert cut == [False, False, False, look > 2 * LOOKS]
+    unread.forget(stops)
+    assert stops not in unread._seen
+    loop.close()
+
+
+def test_a_client_who_reads_nothing_of_its_answers_is_cut_off(
+    fake: FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost: list[object] = []
+    monkeypatch.setattr(connections, "STALL_SECONDS", 0.3)
+    monkeypatch.setattr(Unread, "forget", lambda _, transport: lost.append(transport))
+    with serving(lambda: fake) as server:
+        still_well(server)
+        with connect(server) as pipe:
+            # More than the kernel keeps, asked for one after the other.
+            pipe.sendall(b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n" * 300)
+            within(60, lambda: lost)
+        still_well(server)

@@ -195,7 +195,7 @@ def test_accident_in_the_server_is_a_500_without_its_words(
     def fail(*_: Any) -> None:
         raise RuntimeError("secret words")
 
-    monkeypatch.setattr("yaie.server.messages.routes.chat_body", fail)
+    monkeypatch.setattr("yaie.server.messages.chat.chat_body", fail)
     answer = fake_live.http.post(PATH, json=ASK)
     assert "secret" not in error_of(answer, 500, "api_error")
 

@@ -6,8 +6,7 @@ TAKE_TOKEN_IDS = frozenset({"/v1/completions", "/v1/embeddings", "/detokenize", 
 """Paths whose prompts may be lists of numbers."""
 
 
-def looked_through(chunks: list[bytes], path: str) -> tuple[bytes, str | None]:
-    """A body, of which `chunks` are emptied, and why it is refused."""
-    body = b"".join(chunks)
-    chunks.clear()
-    return body, refusal(body, MAX_TOKEN_IDS if path in TAKE_TOKEN_IDS else MAX_VALUES)
+def looked_through(chunks: list[bytes], path: str) -> str | None:
+    """Why a body is refused; None if it is not. `chunks` are joined: one is left, of all."""
+    chunks[:] = [b"".join(chunks)]
+    return refusal(chunks[0], MAX_TOKEN_IDS if path in TAKE_TOKEN_IDS else MAX_VALUES)

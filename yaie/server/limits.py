@@ -149,16 +149,16 @@ class BodyLimit:
         if has_left:
             return None
         if body.size <= LARGE:
-            content, refusal = looked_through(body.chunks, scope["path"])
+            refusal = looked_through(body.chunks, scope["path"])
         else:
-            content, refusal = await asyncio.get_running_loop().run_in_executor(
+            refusal = await asyncio.get_running_loop().run_in_executor(
                 large_bodies, looked_through, body.chunks, scope["path"]
             )
         if refusal is not None:
             raise _RefusedError(400, refusal)
         if body.size > LARGE:
             await self._wait_for_turn(body.size)  # the application reads it in one go
-        return content
+        return body.chunks.pop()
 
     async def _fill(self, receive: Receive, body: _Body) -> bool:
         """Read to the end; whether the client left before. Raises _RefusedError."""

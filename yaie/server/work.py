@@ -28,11 +28,21 @@ def check_work(body: Any) -> None:
         return
     _check_schemas(body)
     for field in CALLS:
-        found = too_many(text.encode("utf-8", "replace") for text in _arguments(body.get(field)))
-        if found is not None:
-            raise InvalidRequestError(
-                f"{field}: The arguments of its tool calls are JSON {found}.", param=field
-            )
+        _check_arguments(field, body.get(field))
+
+
+def _check_arguments(field: str, turns: Any) -> None:
+    """As many as a body may hold, in all of them together."""
+    texts = [(where, text.encode("utf-8", "replace")) for where, text in _arguments(turns)]
+    if (found := too_many(text for _, text in texts)) is None:
+        return
+    for where, text in texts:
+        if (alone := too_many([text])) is not None:
+            param = f"{field}{where}"
+            raise InvalidRequestError(f"{param}: It must not be JSON {alone}.", param=param)
+    raise InvalidRequestError(
+        f"{field}: The arguments of all its calls together are JSON {found}.", param=field
+    )
 
 
 def _check_schemas(body: dict[str, Any]) -> None:
@@ -68,16 +78,17 @@ def _values_in(value: Any) -> Iterator[Any]:
             waiting += value
 
 
-def _arguments(turns: Any) -> Iterator[str]:
-    """The arguments of all calls: of the messages of a chat, or of the items of a response."""
-    for turn in turns if isinstance(turns, list) else ():
+def _arguments(turns: Any) -> Iterator[tuple[str, str]]:
+    """Place and text of the arguments of all calls: of the messages of a chat, or the items of a
+    response."""
+    for index, turn in enumerate(turns if isinstance(turns, list) else ()):
         if not isinstance(turn, dict):
             continue
+        if isinstance(text := turn.get("arguments"), str):
+            yield f"[{index}].arguments", text
         calls = turn.get("tool_calls")
-        functions = [
-            call.get("function") for call in calls if isinstance(call, dict)
-        ] if isinstance(calls, list) else []  # fmt: skip
-        for function in (turn, *functions):
-            arguments = function.get("arguments") if isinstance(function, dict) else None
-            if isinstance(arguments, str):
-                yield arguments
+        for number, call in enumerate(calls if isinstance(calls, list) else ()):
+            function = call.get("function") if isinstance(call, dict) else None
+            text = function.get("arguments") if isinstance(function, dict) else None
+            if isinstance(text, str):
+                yield f"[{index}].tool_calls[{number}].function.arguments", text

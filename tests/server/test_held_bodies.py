@@ -1,0 +1,223 @@
+"""What is held of bodies: it is given back when they are read, and small ones pass beside large ones."""
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from solutions.api_server import http_error
+from yaie.engine.background.rejections import no_rejections
+from yaie.server import limits
+from yaie.server.limits import BODIES_AT_ONCE, GIVE_BACK, KEPT_AT_ONCE, LARGE, SMALL, BodyLimit
+
+MAX_BYTES = 2 * LARGE
+App = Callable[[Any, Any, Any], Awaitable[None]]
+
+
+class Client:
+    """Sends a request's body in pieces, each when it is told to, and notes the answer's status."""
+
+    def __init__(self, limit: BodyLimit, size: int, path: str = "/v1/completions") -> None:
+        self.status = 0
+        self._size = size
+        self._pieces: asyncio.Queue[Any] = asyncio.Queue()
+        scope = {"type": "http", "method": "POST", "path": path, "headers": []}
+        self.task = asyncio.create_task(limit(scope, self._pieces.get, self._send))
+
+    async def _send(self, message: Any) -> None:
+        self.status = message.get("status", self.status)
+
+    async def send(self, size: int | None = None) -> None:
+        """So many bytes of it, or all that are left."""
+        size = self._size if size is None else size
+        self._size -= size
+        self._pieces.put_nowait(
+            {"type": "http.request", "body": b" " * size, "more_body": self._size > 0}
+        )
+        for _ in range(5):  # the server has its turn
+            await asyncio.sleep(0)
+
+    async def answered(self) -> int:
+        """The status of the answer."""
+        await asyncio.wait_for(self.task, 20)
+        return self.status
+
+
+class Held:
+    """An application that holds each request until `go` is set. begun: how many it has."""
+
+    def __init__(self, *, gives_back: bool = True) -> None:
+        self.begun = 0
+        self.go = asyncio.Event()
+        self._gives_back = gives_back
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+        if self._gives_back:
+            scope[GIVE_BACK]()
+        self.begun += 1
+        await self.go.wait()
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+
+
+def run(test: Callable[[], Awaitable[None]], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "LARGE_BYTES_A_SECOND", 1e12)
+    asyncio.run(asyncio.wait_for(test(), 60))  # type: ignore[arg-type]
+
+
+def body_limit(app: App, **options: Any) -> BodyLimit:
+    settings = {"max_bytes": MAX_BYTES, "seconds": 60.0, **options}
+    return BodyLimit(app, http_error, rejections=no_rejections(), **settings)
+
+
+def test_small_and_medium_bodies_pass_beside_large_ones_that_do_not_come(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def test() -> None:
+        app = Held()
+        app.go.set()
+        limit = body_limit(app)
+        slow = [Client(limit, MAX_BYTES) for _ in range(BODIES_AT_ONCE)]
+        for client in slow:
+            await client.send(MAX_BYTES - 1)
+        large = Client(limit, LARGE + 9)
+        await large.send()
+        assert await large.answered() == 503
+        for size in (10, SMALL, SMALL + 1, LARGE):
+            other = Client(limit, size)
+            await other.send()
+            assert await other.answered() == 200, size
+        await slow[0].send()  # one of them is there at last, and given back
+        assert await slow[0].answered() == 200
+        large = Client(limit, LARGE + 9)
+        await large.send()
+        assert await large.answered() == 200
+        for client in slow[1:]:
+            client.task.cancel()
+
+    run(test, monkeypatch)
+
+
+def test_small_bodies_pass_beside_medium_ones_that_do_not_come(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def test() -> None:
+        app = Held()
+        app.go.set()
+        limit = body_limit(app)
+        slow = [Client(limit, LARGE) for _ in range(BODIES_AT_ONCE * MAX_BYTES // LARGE + 1)]
+        for client in slow:
+            await client.send(LARGE - 1)
+        assert await slow[-1].answered() == 503
+        small = Client(limit, SMALL)
+        await small.send()
+        assert await small.answered() == 200
+        for client in slow:
+            client.task.cancel()
+
+    run(test, monkeypatch)
+
+
+def test_bytes_are_given_back_when_a_body_is_read_and_not_when_it_is_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def test() -> None:
+        app = Held()
+        limit = body_limit(app)
+        waiting = [Client(limit, MAX_BYTES) for _ in range(2 * BODIES_AT_ONCE)]
+        for number, client in enumerate(waiting, 1):
+            await client.send()
+            while app.begun < number:
+                await asyncio.sleep(0.001)
+        assert limit._held[:3] == [0, 0, 0]
+        app.go.set()
+        assert {await client.answered() for client in waiting} == {200}
+        assert limit._held == [0, 0, 0, 0]
+
+    run(test, monkeypatch)
+
+
+def test_what_requests_keep_of_large_bodies_is_bounded_and_lets_others_pass(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def test() -> None:
+        app = Held()
+        limit = body_limit(app)
+        waiting = [Client(limit, MAX_BYTES) for _ in range(KEPT_AT_ONCE)]
+        for number, client in enumerate(waiting, 1):
+            await client.send()
+            while app.begun < number:
+                await asyncio.sleep(0.001)
+        large = Client(limit, MAX_BYTES)
+        await large.send(LARGE + 1)
+        assert await large.answered() == 503
+        medium = Client(limit, LARGE)
+        await medium.send()
+        app.go.set()
+        assert await medium.answered() == 200
+
+    run(test, monkeypatch)
+
+
+def test_an_application_that_does_not_say_so_gives_back_at_its_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def test() -> None:
+        app = Held(gives_back=False)
+        limit = body_limit(app)
+        client = Client(limit, LARGE)
+        await client.send()
+        assert sum(limit._held) == LARGE
+        app.go.set()
+        await client.answered()
+        assert sum(limit._held) == 0
+
+    run(test, monkeypatch)
+
+
+def test_nothing_of_the_server_keeps_a_body_that_was_received(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    references: list[int] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        body = (await receive())["body"]
+        references.append(sys.getrefcount(body))
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+
+    async def test() -> None:
+        for size in (SMALL, LARGE + 1):
+            client = Client(body_limit(app), size)
+            await client.send()
+            assert await client.answered() == 200
+
+    run(test, monkeypatch)
+    assert references == [2, 2]  # `body` and the argument
+
+
+@pytest.mark.parametrize(
+    ("stall", "seconds", "words"), [(0.05, 9, "nothing of it"), (9, 0.05, "0.05")]
+)
+def test_a_client_that_owes_a_body_and_sends_nothing_is_cut_off(
+    monkeypatch: pytest.MonkeyPatch, stall: float, seconds: float, words: str
+) -> None:
+    said: list[Any] = []
+
+    def refuse(status: int, message: str, headers: Any) -> Any:
+        said.append((status, message, headers))
+        return http_error(status, message, headers)
+
+    async def test() -> None:
+        limit = BodyLimit(Held(), refuse, MAX_BYTES, seconds, no_rejections())
+        client = Client(limit, MAX_BYTES)
+        await client.send(LARGE)
+        assert await client.answered() == 408
+        assert sum(limit._held) == 0
+
+    monkeypatch.setattr(limits, "STALL_SECONDS", stall)
+    run(test, monkeypatch)
+    ((_, message, headers),) = said
+    assert words in message
+    assert headers == {"Connection": "close"}
