@@ -21,7 +21,10 @@ from typing import Any
 import httpx
 
 from tests.server.faults.clients import PATH, ask, connect, head
+from tests.server.faults.worst_bodies import PATHS, worst
 from yaie.core.priority import step_back
+from yaie.server.limits import LARGE as LARGE_BODY
+from yaie.server.settings import ServerSettings
 
 CHAT = "/v1/chat/completions"
 HELLO = [{"role": "user", "content": "What is a block table?"}]
@@ -153,6 +156,20 @@ def hostile() -> Iterator[tuple[str, Hostile]]:
     yield "bursts", burst
 
 
+def work() -> Iterator[tuple[str, Hostile]]:
+    """(name, request): the worst that can be asked of each field of each route, in bodies that are read
+    at once, and of each route one of the largest."""
+    for name, path, body in worst(LARGE_BODY):
+        yield f"{path} {name}", raw(head(len(body), path) + body, wait=120)
+    known = set()
+    for name, path, body in worst(ServerSettings().max_body_bytes):
+        if path not in known:
+            known.add(path)
+            yield f"{path} 16 MB of {name}", raw(head(len(body), path) + body, wait=120)
+        if len(known) == len(PATHS):
+            break
+
+
 def burst(url: str) -> str:
     """Forty connections that say nothing."""
     connections: list[socket.socket] = [connect(url) for _ in range(40)]
@@ -209,7 +226,7 @@ def watched(url: str) -> Seen:
     return seen
 
 
-def attack(url: str) -> Seen:
+def attack(url: str, hostile: Callable[[], Iterator[tuple[str, Hostile]]] = hostile) -> Seen:
     """The stream with all hostile requests beside it."""
     spawn = get_context("spawn")
     is_over = spawn.Event()
@@ -241,7 +258,8 @@ def alone(url: str) -> Seen:
 
 def main() -> None:
     url = sys.argv[1]
-    for name, seen in (("alone", alone(url)), ("all at once", attack(url))):
+    attacks = ("all at once", attack(url)), ("the worst bodies", attack(url, work))
+    for name, seen in (("alone", alone(url)), *attacks):
         gaps = sorted(seen.gaps)
         print(
             f"{name}: {len(gaps)} gaps, median {gaps[len(gaps) // 2] * 1e3:.1f} ms, longest "

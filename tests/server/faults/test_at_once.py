@@ -11,7 +11,7 @@ import pytest
 
 from tests.cli.test_serve import address_in, server
 from tests.server.conftest import within
-from tests.server.faults.at_once import alone, attack
+from tests.server.faults.at_once import alone, attack, work
 
 BUSY = {"429", "503"}
 """What a server may answer that has enough to do: come again."""
@@ -81,4 +81,30 @@ def test_a_stream_goes_on_beside_all_hostile_requests_at_once() -> None:
         time.sleep(2)
         assert memory(process.pid) < 1.1 * before
         assert alone(url).text == expected
+        process.send_signal(signal.SIGTERM)
+
+
+WORK_GAP, WORK_HEALTH = 0.3, 0.25
+"""The same beside all the work that can be asked for: more, since most of it is begun."""
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(1800)
+@pytest.mark.skipif(sys.platform == "win32", reason="needs SIGTERM")
+def test_a_stream_goes_on_beside_the_worst_of_every_route_and_field_at_once() -> None:
+    """The fault table for work, in each row its worst: as above."""
+    with server("--mine=none") as (process, lines):
+        url = address_in(process, lines)
+        expected = alone(url).text
+        attack(url, work)  # what is loaded late is loaded
+        waits: list[tuple[float, float]] = []
+        for _ in range(ATTACKS):
+            within(120, lambda: in_use(url) == 0)
+            seen = attack(url, work)
+            waits.append((max(seen.gaps), max(seen.health)))
+            assert seen.text == expected
+            failed = [answer for answer in seen.answers if answer.endswith(": 500")]
+            assert failed == []
+        calm = [gap < WORK_GAP and health < WORK_HEALTH for gap, health in waits]
+        assert sum(calm) >= CALM_ATTACKS, waits
         process.send_signal(signal.SIGTERM)
