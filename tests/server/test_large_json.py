@@ -23,9 +23,9 @@ from tests.server.test_bad_input import JSON
 from yaie.core.errors import InvalidRequestError
 from yaie.server import large_json
 from yaie.server.body_process import Wanted, parsed
-from yaie.server.body_reader import BodyReader, body_reader, reading
+from yaie.server.body_reader import BodyReader, body_reader, large_body_reader, reader_of
 from yaie.server.large_json import LargeJsonRequest
-from yaie.server.limits import SMALL
+from yaie.server.limits import LARGE, SMALL
 from yaie.server.responses.schemas import ResponsesRequest
 
 CHAT, TEXT, TOKENS = "/v1/chat/completions", "/v1/completions", "/tokenize"
@@ -172,7 +172,7 @@ def test_a_body_that_is_there_is_not_copied() -> None:
 
 
 def test_one_body_is_read_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert reading._max_workers == 1
+    assert body_reader._thread._max_workers == 1
     running: list[int] = []
     most: list[int] = []
     ask = BodyReader._ask
@@ -192,8 +192,29 @@ def test_one_body_is_read_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     assert max(most) == 1
 
 
+def test_bodies_of_megabytes_hold_up_no_smaller_ones() -> None:
+    assert reader_of(b" " * LARGE) is body_reader
+    assert reader_of(b" " * (LARGE + 1)) is large_body_reader
+
+
+def test_a_body_that_takes_too_long_ends_the_process_by_the_time_it_computes() -> None:
+    """Not by the clock: on a busy machine all take long."""
+    reader = BodyReader("test", steps_back=False)
+    reader._main = (
+        "from yaie.server import body_process\n"
+        "body_process.CPU_SECONDS = 0.2\n"
+        "body_process.read = lambda *_: [1 for _ in iter(int, 1)]\n"
+        "body_process.main(steps_back=False)"
+    )
+    try:
+        with pytest.raises(InvalidRequestError, match="too much time or memory"):
+            reader.read(b"{}", Wanted("yaie.server.tokens:DetokenizeRequest"))
+    finally:
+        reader.close()
+
+
 def test_a_process_that_dies_over_a_body_is_replaced() -> None:
-    reader = BodyReader()
+    reader = BodyReader("test", steps_back=True)
     wanted = Wanted("yaie.server.tokens:DetokenizeRequest")
     try:
         assert reader.read(b'{"tokens": [1]}', wanted).tokens == [1]

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from solutions.api_server.schemas import ChatRequest
+from yaie.core import json_limits
 from yaie.core.errors import InvalidRequestError
 from yaie.core.json_limits import MAX_DEPTH, MAX_NAMES, MAX_VALUES
 from yaie.server import work
@@ -123,3 +124,17 @@ def test_no_more_values_are_visited_than_there_may_be(monkeypatch: pytest.Monkey
 )  # fmt: skip
 def test_what_is_something_else_is_left_to_the_endpoint(body: Any) -> None:
     check_work(body)
+
+
+def test_thousands_of_short_arguments_are_not_looked_through_one_by_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen: list[bytes] = []
+    unescaped = json_limits._unescaped
+    monkeypatch.setattr(
+        json_limits, "_unescaped", lambda text: seen.append(text) or unescaped(text)
+    )
+    check_work(chat(*['{"a": [1, 2, {"b": ":"}]}'] * 5000))
+    assert seen == []
+    check_work(chat(*["{}"] * 5000, json.dumps({"a": "[" * 500})))
+    assert len(seen) == 1  # of the one that may be too deep

@@ -27,18 +27,17 @@ _STEPS = np.zeros(256, dtype=np.int8)
 _STEPS[list(b"[{")] = 1
 _STEPS[list(b"]}")] = -1
 _PIECE = 1 << 16
+_SHORT = 1 << 12
 _BACKSLASH = b"\\"
 
 
 @dataclass(slots=True)
 class Counts:
-    """What has been seen of a text so far. depth: the deepest level. values: commas. names: colons.
-    pieces: how many were looked at, each of 64 KiB."""
+    """What has been seen of a text so far. depth: the deepest level. values: commas. names: colons."""
 
     depth: int = 0
     values: int = 0
     names: int = 0
-    pieces: int = 0
 
     def too_many(self, most_values: int = MAX_VALUES) -> str | None:
         """What there is too much of, in words that follow "JSON"; None if there is not."""
@@ -64,22 +63,34 @@ def refusal(body: bytes, most_values: int = MAX_VALUES) -> str | None:
 def too_many(texts: Iterable[bytes], most_values: int = MAX_VALUES) -> str | None:
     """What there is too much of in some texts of JSON together; see `Counts.too_many`."""
     texts = list(texts)
-    at_most = Counts()
-    for text in texts:
-        for piece in _pieces(text):
-            at_most.pieces += 1
-            # Both opening brackets are one bit apart. `bytes.count` would keep the GIL.
-            at_most.depth += int(np.count_nonzero((piece | 0x20) == ord("{")))
-            at_most.values += int(np.count_nonzero(piece == ord(",")))
-            at_most.names += int(np.count_nonzero(piece == ord(":")))
-    if at_most.too_many(most_values) is None:
-        return None
+    rough = [_at_most(text) for text in texts]
+    together = Counts(
+        values=sum(counts.values for counts in rough), names=sum(counts.names for counts in rough)
+    )
+    if together.too_many(most_values) is None:
+        texts = [
+            text for text, counts in zip(texts, rough, strict=True) if counts.depth > MAX_DEPTH
+        ]
     counts = Counts()
     for text in texts:
         for _ in _counted(text, counts):
             if (found := counts.too_many(most_values)) is not None:
                 return found  # whatever comes behind it
     return None
+
+
+def _at_most(text: bytes) -> Counts:
+    """What there would be if no string held any of it."""
+    if len(text) <= _SHORT:  # of which there may be thousands
+        depth = text.count(b"[") + text.count(b"{")
+        return Counts(depth, text.count(b","), text.count(b":"))
+    counts = Counts()
+    for piece in _pieces(text):
+        # Both opening brackets are one bit apart. `bytes.count` would keep the GIL.
+        counts.depth += int(np.count_nonzero((piece | 0x20) == ord("{")))
+        counts.values += int(np.count_nonzero(piece == ord(",")))
+        counts.names += int(np.count_nonzero(piece == ord(":")))
+    return counts
 
 
 def _counted(text: bytes, counts: Counts) -> Iterator[None]:
@@ -90,7 +101,6 @@ def _counted(text: bytes, counts: Counts) -> Iterator[None]:
         counts.depth = max(counts.depth, int(depths.max(initial=0)))
         counts.values += int(np.count_nonzero(piece == ord(",")))
         counts.names += int(np.count_nonzero(piece == ord(":")))
-        counts.pieces += 1
         depth = int(depths[-1]) if len(depths) else depth
         yield
 

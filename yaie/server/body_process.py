@@ -6,13 +6,14 @@ The server (`body_reader.py`) sends a `Wanted` and a body, over and over, and ge
 import json
 import os
 import pickle
+import signal
 import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 from fastapi.exceptions import RequestValidationError
 from pydantic import TypeAdapter, ValidationError
@@ -24,6 +25,8 @@ from yaie.core.heap import few_collections, give_back_memory
 from yaie.core.priority import step_back
 from yaie.server.work import check_work
 
+CPU_SECONDS = 30.0
+"""A body that takes longer is given up. The worst that are known take one."""
 LENGTH_BYTES = 8
 SMALL = 1 << 12
 """Bytes of a body that Python's parser reads as fast."""
@@ -103,7 +106,7 @@ def _told(fault: Any, where: tuple[Any, ...]) -> dict[str, Any]:
     return {**told, "ctx": context} if context else told
 
 
-def send(pipe: BinaryIO, *parts: bytes) -> None:
+def send(pipe: IO[bytes], *parts: bytes) -> None:
     """One message, which may be in parts."""
     pipe.write(sum(map(len, parts)).to_bytes(LENGTH_BYTES, "big"))
     for part in parts:
@@ -121,10 +124,17 @@ def receive(read_bytes: Callable[[int], bytes]) -> bytes:
     return message
 
 
-def main() -> None:
-    """Read bodies until the server is gone."""
+def _end_after(seconds: float) -> None:
+    """Have the kernel end this process once it has computed for so long; 0: never."""
+    if hasattr(signal, "ITIMER_PROF"):  # not on Windows
+        signal.setitimer(signal.ITIMER_PROF, seconds)
+
+
+def main(*, steps_back: bool) -> None:
+    """Read bodies until the server is gone. steps_back: let all others have the cores first."""
     leave_signals_to_parent()
-    step_back()
+    if steps_back:
+        step_back()
     # What a module prints must not come between the messages.
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
@@ -134,7 +144,9 @@ def main() -> None:
             wanted: Wanted = pickle.loads(receive(questions.read))
             body = receive(questions.read)
             size = len(body)
+            _end_after(CPU_SECONDS)
             answer = pickle.dumps(read(body, wanted), pickle.HIGHEST_PROTOCOL)
+            _end_after(0)
             send(answers, answer)
             del body, answer
             if size > GIVE_BACK:

@@ -6,6 +6,7 @@ time, and lets others in between. The process is started when the first body com
 and again after it has died.
 """
 
+import asyncio
 import atexit
 import os
 import pickle
@@ -22,26 +23,37 @@ from yaie.core.child import signals_held
 from yaie.core.errors import InvalidRequestError
 from yaie.core.heap import few_collections
 from yaie.server.body_process import Read, Wanted, receive, send
+from yaie.server.limits import LARGE
 
-SECONDS = 60.0
-"""After so many a body is given up; the largest takes a few on a busy machine."""
-MAIN = "from yaie.server.body_process import main; main()"
+SECONDS = 600.0
+"""The process ends by itself over a body that takes long (`CPU_SECONDS`); this is for one that stands
+still."""
+MAIN = "from yaie.server.body_process import main; main(steps_back=%s)"
 """Not `-m`, by which its classes would be those of another module, `__main__`."""
 
 
 class BodyReader:
-    """The process and its pipes. num_read: bodies, num_started: processes."""
+    """A process and its pipes. num_read: bodies, num_started: processes."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str, *, steps_back: bool) -> None:
+        """steps_back: the process has the lowest priority."""
         self.num_read = 0
         self.num_started = 0
+        self._main = MAIN % steps_back
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
+        # Of ordinary priority: while it unpickles it has the GIL, and must get to the end.
+        self._thread = ThreadPoolExecutor(1, name)
+
+    async def read_beside(self, body: bytes, wanted: Wanted) -> Any:
+        """`read` on a thread, in its turn. Raises what that does."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._thread, self.read, body, wanted)
 
     def read(self, body: bytes, wanted: Wanted) -> Any:
         """The value of a body. Called on a thread. Raises as FastAPI does of one that it reads itself:
         RequestValidationError, HTTPException, or what a validator raises; and InvalidRequestError if the
-        process ends over it or takes longer than SECONDS."""
+        process ends over it or stands still."""
         with self._lock:
             process = self._process or self._start()
             try:
@@ -72,7 +84,7 @@ class BodyReader:
         paths = os.pathsep.join(path or os.getcwd() for path in sys.path)
         with signals_held():
             self._process = subprocess.Popen(
-                [sys.executable, "-c", MAIN],
+                [sys.executable, "-c", self._main],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 env={**os.environ, "PYTHONPATH": paths},
@@ -104,8 +116,13 @@ class BodyReader:
         process.wait()
 
 
-body_reader = BodyReader()
-"""One for the whole process: what comes for other servers in it waits its turn, too."""
+body_reader = BodyReader("yaie-bodies-read", steps_back=False)
+"""Of bodies up to LARGE, which are those of long conversations. One for the whole process: what comes
+for other servers in it waits its turn, too."""
+large_body_reader = BodyReader("yaie-large-bodies-read", steps_back=True)
+"""Of larger ones: the others do not wait for them, nor do those who generate."""
 
-reading = ThreadPoolExecutor(1, "yaie-body-reader")
-"""Of ordinary priority: while it unpickles it has the GIL, and must get to the end."""
+
+def reader_of(body: bytes) -> BodyReader:
+    """Which reads this one."""
+    return body_reader if len(body) <= LARGE else large_body_reader

@@ -3,7 +3,6 @@
 The endpoints need not know: one that takes a type gets a value of it in any case. It may be a learner's.
 """
 
-import asyncio
 import email.message
 import sys
 from collections.abc import Callable, Coroutine
@@ -16,7 +15,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from yaie.server.body_process import Wanted, parsed
-from yaie.server.body_reader import body_reader, reading
+from yaie.server.body_reader import reader_of
 from yaie.server.limits import GIVE_BACK, SMALL
 from yaie.server.work import check_work
 
@@ -62,7 +61,7 @@ class LargeJsonRequest(Request):
             check_work(self._value)
             return
         self._body = b"0"  # it is not empty
-        work = asyncio.get_running_loop().run_in_executor(reading, body_reader.read, body, wanted)
+        work = reader_of(body).read_beside(body, wanted)
         del body
         self._value = await work
         self._give_back()

@@ -20,7 +20,7 @@ from yaie.server.bodies import looked_through
 Refuse = Callable[[int, str, dict[str, str] | None], ASGIApp]
 """The response with a status, a message and headers."""
 
-SMALL = 1 << 15
+SMALL = 1 << 14
 """Bytes of a body that is read on the event loop, 10 ms for the worst; larger ones are read beside it,
 one at a time (`body_reader`). So few may always come: they are not counted among those that are held."""
 LARGE = 1 << 18

@@ -93,9 +93,9 @@ def _messages(body: TokenCountRequest) -> list[Json]:
                 _append_assistant(messages, message)
             case SystemTurn():
                 messages.append({"role": "system", "content": [_text(message.content)]})
-    for message in messages:
-        for field in JOINED & message.keys():
-            message[field] = "".join(message[field])
+    for told in messages:
+        for field in JOINED & told.keys():
+            told[field] = "".join(told[field])
     return messages
 
 
