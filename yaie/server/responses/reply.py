@@ -154,13 +154,14 @@ class ResponseReply:
         """What the response repeats of its request, of any size."""
         body = self._body
         choice, wanted = body.tool_choice, body.text.format if body.text else None
-        named = choice is not None and not isinstance(choice, str)
         return {
             **body.model_dump(include=ECHOED),
             "metadata": body.metadata or {},
             "text": {"format": {"type": "text"} if wanted is None else wanted.model_dump()},
             "tools": [tool.model_dump() for tool in body.tools or ()],
-            "tool_choice": choice.model_dump() if named else choice or "auto",
+            "tool_choice": choice or "auto"
+            if choice is None or isinstance(choice, str)
+            else choice.model_dump(),
         }
 
     @cached_property
