@@ -5,7 +5,8 @@ which are taken out again: a client reads the name of the field as it wrote it.
 """
 
 from collections.abc import Callable
-from typing import Any
+from importlib import import_module
+from typing import Any, ClassVar
 
 from fastapi.exceptions import RequestValidationError
 from pydantic import Discriminator, PrivateAttr, Tag, ValidationError, model_validator
@@ -29,11 +30,14 @@ class Body(Fields):
 class Conversation(Body):
     """A whole body that asks for what a chat completion could be asked for in its own words."""
 
+    told_by: ClassVar[str]
+    """The module whose `chat_body` tells it in other words. By name: it imports the body's class."""
     _chat: Any = PrivateAttr(None)
 
     def chat_fields(self) -> dict[str, Any]:
         """The body of that chat completion. Raises InvalidRequestError."""
-        raise NotImplementedError
+        fields: dict[str, Any] = import_module(self.told_by).chat_body(self)
+        return fields
 
     def as_chat(self, api: Any) -> Any:
         """The ChatRequest of the API part. Raises RequestValidationError and InvalidRequestError."""

@@ -3,7 +3,7 @@
 As with chat completions, what is accepted is honoured, and what is not supported is refused by name.
 """
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import ConfigDict, Field
 
@@ -256,6 +256,8 @@ class ContextManagement(Fields):
 class TokenCountRequest(Conversation):
     """The body of `POST /v1/messages/count_tokens`."""
 
+    told_by: ClassVar[str] = "yaie.server.messages.chat"
+
     messages: Annotated[list[InputMessage], Field(min_length=1, max_length=MAX_MESSAGES), FAST]
     model: Text | None = Field(None, description="The served model; may be left out.")
     system: Texts | None = None
@@ -267,12 +269,6 @@ class TokenCountRequest(Conversation):
     context_management: ContextManagement | None = Field(None, description="Has no effect.")
     # Only what happens anyway.
     speed: Literal["standard"] | None = None
-
-    def chat_fields(self) -> dict[str, Any]:
-        """See Conversation."""
-        from yaie.server.messages.chat import chat_body
-
-        return chat_body(self)
 
     def _forget(self) -> None:
         self.messages, self.system = [], None

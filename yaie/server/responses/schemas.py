@@ -4,7 +4,7 @@ As with chat completions, what is accepted is honoured, and what is not supporte
 The server keeps nothing between two calls, so all that would need a memory is refused.
 """
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import ConfigDict, Field
 
@@ -244,6 +244,8 @@ Included = Literal["message.output_text.logprobs", "reasoning.encrypted_content"
 class ResponsesRequest(Conversation):
     """The body of `POST /v1/responses`."""
 
+    told_by: ClassVar[str] = "yaie.server.responses.chat"
+
     input: Annotated[
         Annotated[Text, tag("text")]
         | Annotated[
@@ -302,12 +304,6 @@ class ResponsesRequest(Conversation):
     service_tier: Literal["auto", "default"] | None = Field(
         None, description="Has no effect: there is one."
     )
-
-    def chat_fields(self) -> dict[str, Any]:
-        """See Conversation."""
-        from yaie.server.responses.chat import chat_body
-
-        return chat_body(self)
 
     def _forget(self) -> None:
         self.input = []
