@@ -6,7 +6,18 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
 from yaie.core.errors import InvalidRequestError
-from yaie.core.fields import MAX_TOOLS, Fields, Flag, JsonObject, Nothing, Text, or_say, wrong
+from yaie.core.fields import (
+    MAX_TOOLS,
+    Fields,
+    Flag,
+    Integer,
+    JsonObject,
+    Nothing,
+    Text,
+    bounded,
+    or_say,
+    wrong,
+)
 from yaie.core.params import ROLES, Constraint, PromptOptions
 
 FunctionName = Annotated[
@@ -41,7 +52,7 @@ class ToolCall(Fields):
     id: Text
     type: Literal["function"] = "function"
     function: FunctionCall
-    index: int | None = Field(None, description="Of a streamed call; has no effect.")
+    index: Integer | None = bounded("index", "Of a streamed call; has no effect.")
 
     def for_template(self) -> dict[str, Any]:
         """The arguments as an object, which is what the templates of transformers expect."""

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from yaie.core.errors import InvalidRequestError
-from yaie.core.fields import Flag, Integer, Text
+from yaie.core.fields import Flag, PromptToken, Text
 from yaie.core.json_slices import Rows, written
 from yaie.models.long_texts import PromptText
 from yaie.server.service import Service
@@ -70,7 +70,7 @@ TokenizeRequest = Annotated[
 class DetokenizeRequest(Body):
     """Tokens to put together."""
 
-    tokens: Annotated[list[Annotated[Integer, Field(ge=0)]], Field(max_length=MAX_TOKENS)]
+    tokens: Annotated[list[PromptToken], Field(max_length=MAX_TOKENS)]
     model: Text | None = Field(None, description="The served model; may be left out.")
 
 
