@@ -73,7 +73,7 @@ def test_nothing_is_recorded_when_the_last_one_has_left(load: partial[LLMEngine]
 
 
 def test_the_page_is_open_and_what_it_asks_for_is_not(load: partial[LLMEngine]) -> None:
-    with serving(load, api_key=("secret",)) as server:
+    with serving(load, api_key=("secret",), xray=True) as server:
         for path in PAGE:
             answer = server.http.get(path)
             assert answer.status_code == 200, path

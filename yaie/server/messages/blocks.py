@@ -1,11 +1,21 @@
 """The blocks of a message's content, and the events that tell how each of them grows."""
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
 from pydantic_core import from_json
 
+from yaie.core.ranges import LARGEST
+
 Json = dict[str, Any]
+
+_ESCAPE = re.compile(
+    r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"  # a pair, which is a character
+    r"|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})|\\."
+)
+UNREADABLE = "INVALID_JSON"
+"""The one field of an input that no parser takes: a number of 5,000 digits. Anthropic's word for it."""
 
 
 class OpenBlock:
@@ -89,8 +99,29 @@ class OpenToolUse(OpenBlock):
 
     def block(self) -> Json:
         """Of an input that was cut off by the limit, what is complete."""
-        given = from_json(self.text, allow_partial=True) if self._texts else {}
+        given = _as_object(self.text) if self._texts else {}
         return {"type": "tool_use", "id": self._id, "name": self._name, "input": given}
 
     def delta(self, text: str) -> Json:
         return {"type": "input_json_delta", "partial_json": text}
+
+
+def _as_object(text: str) -> Any:
+    """What a model wrote as a tool's input, in values that every client can read: it may have written
+    `1e999`, which becomes the largest float, or half of a surrogate pair, which becomes U+FFFD."""
+    # No parser of ours takes a half; NaN, which is no JSON, never comes here.
+    whole = _ESCAPE.sub(lambda found: r"\ufffd" if found[1] else found[0], text)
+    try:
+        return _finite(from_json(whole, allow_partial=True))
+    except ValueError:
+        return {UNREADABLE: text}
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return min(max(value, -LARGEST), LARGEST)
+    if isinstance(value, list):
+        return [_finite(inner) for inner in value]
+    if isinstance(value, dict):
+        return {name: _finite(inner) for name, inner in value.items()}
+    return value
