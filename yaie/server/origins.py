@@ -59,8 +59,8 @@ class OriginGuard:
         if self._hosts is not None and not all(map(self._is_ours, hosts)):
             host = next(host for host in hosts if not self._is_ours(host))
             return (
-                f"The Host {shown(host)} is no name of this server: a web page may have been given it to "
-                "get in (DNS rebinding). If the name is yours, start the server with --allowed-host "
+                f"The Host {shown(host)} is no name of this server: a web page may have been given it "
+                "to get in (DNS rebinding). If the name is yours, start the server with --allowed-host "
                 f"{(name_in(host) or 'NAME')[:MAX_NAME]}."
             )
         for origin in origins:
