@@ -115,7 +115,7 @@ def ranged(name: str, description: str | None = None, *, minimum: float | None =
 def bounded(name: str, description: str | None = None) -> Any:
     """A field that is None unless given, whose range is checked here: of what SamplingParams does not
     have, or has under another name."""
-    field = Field(None, description=description)
+    field: Any = Field(None, description=description)
     field.metadata.append(InRange(RANGES[name]))
     return field
 
