@@ -66,8 +66,8 @@ class ServerSettings:
     )
     xray: bool | None = setting(
         None,
-        "Show the engine's steps, and with them everybody's requests, to whoever may ask; if not given, "
-        "where the server listens on this machine alone and asks for no key.",
+        "Show the engine's steps, and with them every request; if not given, only where the server "
+        "listens on this machine alone and asks for no key.",
         panel=SERVER,
     )
     step: bool = setting(
