@@ -1,4 +1,4 @@
-"""Reference pages made from what they describe: the glossary, and the table of settings."""
+"""Reference pages made from what they describe: the glossary, the tables of settings and of ranges."""
 
 import re
 from collections.abc import Iterable
@@ -7,6 +7,7 @@ from itertools import groupby
 
 from book.tools.contents import chapter_pages
 from yaie.core.config import ENV_PREFIX, EngineConfig
+from yaie.core.ranges import RANGES
 from yaie.curriculum.manifest import load_curriculum
 from yaie.server.settings import ServerSettings
 from yaie.tutor.glossary import Term, load_knowledge
@@ -28,6 +29,16 @@ def render_settings(whose: str = "engine") -> str:
     example = next(f"{ENV_PREFIX}{one.name.upper()}" for one in settings if one.metadata["env"])
     head = f"| setting | default | meaning (in the environment, `{example}` and so on) |"
     return "\n".join([head, "|---|---|---|", *rows])
+
+
+def render_ranges() -> str:
+    """A table of every number that a request may hold: fields, range, unit, meaning."""
+    rows = [
+        f"| {', '.join(f'`{name}`' for name in one.fields or (one.name,))} | {one.told} | {one.unit} "
+        f"| {one.meaning} |"
+        for one in RANGES.values()
+    ]
+    return "\n".join(["| number | range | unit | meaning |", "|---|---|---|---|", *rows])
 
 
 def _default(value: object, absent: str) -> str:

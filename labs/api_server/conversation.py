@@ -11,9 +11,11 @@ from yaie.core.fields import (
     MAX_TOOLS,
     Fields,
     Flag,
+    Integer,
     JsonObject,
     Nothing,
     Text,
+    bounded,
     or_say,
     plain,
     wrong,
@@ -53,7 +55,7 @@ class ToolCall(Fields):
     id: Text
     type: Literal["function"] = "function"
     function: FunctionCall
-    index: int | None = Field(None, description="Of a streamed call; has no effect.")
+    index: Integer | None = bounded("index", "Of a streamed call; has no effect.")
 
     def for_template(self) -> dict[str, Any]:
         """The arguments as an object, which is what the templates of transformers expect."""

@@ -21,11 +21,14 @@ from yaie.core.fields import (
     Flag,
     Integer,
     Nothing,
+    PromptToken,
     Text,
+    bounded,
     or_say,
     ranged,
 )
-from yaie.core.params import MAX_LOGPROBS, Constraint
+from yaie.core.params import Constraint
+from yaie.core.ranges import RANGES
 
 from .conversation import (
     Function,
@@ -48,9 +51,9 @@ class ChatRequest(Prompting, Shared):
     """The body of `POST /v1/chat/completions`."""
 
     messages: Annotated[list[Message], Field(min_length=1, max_length=MAX_MESSAGES), FAST]
-    max_completion_tokens: Annotated[Integer, Field(ge=1)] | None = None
+    max_completion_tokens: Integer | None = bounded("max_tokens")
     logprobs: Flag | None = None
-    top_logprobs: Annotated[Integer, Field(ge=0, le=MAX_LOGPROBS)] | None = None
+    top_logprobs: Integer | None = bounded("logprobs")
     response_format: ResponseFormat | None = None
     tools: Annotated[list[Tool], Field(max_length=MAX_TOOLS), FAST] | None = None
     tool_choice: ToolChoice | None = None
@@ -175,7 +178,7 @@ class ChatRequest(Prompting, Shared):
         return Constraint("tools", json.dumps(demand))
 
 
-Tokens = Annotated[list[Integer], FAST]
+Tokens = Annotated[list[PromptToken], FAST]
 Prompt = Annotated[
     Text
     | Annotated[list[Text], Field(max_length=MAX_PROMPTS), FAST]
@@ -183,7 +186,7 @@ Prompt = Annotated[
     | Annotated[list[Tokens], Field(max_length=MAX_PROMPTS), FAST],
     or_say(
         f"It must be a string, token ids, or a list of at most {MAX_PROMPTS} strings or of lists of "
-        "token ids."
+        f"token ids. An id is {RANGES['token'].told}."
     ),
 ]
 
@@ -200,7 +203,7 @@ class CompletionRequest(Shared):
     logprobs: Integer | None = ranged("logprobs")
     # Not supported: only what happens anyway.
     suffix: None = None
-    best_of: Integer | None = Field(None, description="Not supported unless it is n.")
+    best_of: Integer | None = bounded("n", "Not supported unless it is n.")
 
     @model_validator(mode="after")
     def _best_of_is_n(self) -> "CompletionRequest":

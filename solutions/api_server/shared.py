@@ -16,6 +16,8 @@ from yaie.core.fields import (
     Never,
     Number,
     Stops,
+    Token,
+    bounded,
     ranged,
 )
 from yaie.core.params import MAX_LOGPROB_TOKEN_IDS, MAX_STOP_TOKEN_IDS, SamplingParams
@@ -43,7 +45,7 @@ class Shared(Fields):
     max_tokens: Integer | None = ranged("max_tokens")
     min_tokens: Integer | None = ranged("min_tokens", "Extension. Nothing ends the output before.")
     stop: Stops | None = None
-    stop_token_ids: Annotated[list[Integer], FAST] | None = Field(
+    stop_token_ids: Annotated[list[Token], FAST] | None = Field(
         None, description="Extension.", max_length=MAX_STOP_TOKEN_IDS
     )
     ignore_eos: Flag | None = Field(None, description="Extension.")
@@ -54,11 +56,11 @@ class Shared(Fields):
         "truncate_prompt_tokens",
         "Extension. Keep this many tokens of a longer prompt, the last ones; -1 keeps what fits.",
     )
-    priority: Integer | None = Field(
-        None, description="Extension. Smaller goes first, with --policy priority."
+    priority: Integer | None = bounded(
+        "priority", "Extension. Smaller goes first, with --policy priority."
     )
     prompt_logprobs: Integer | None = ranged("prompt_logprobs", "Extension. Not with stream.")
-    logprob_token_ids: Annotated[list[Integer], FAST] | None = Field(
+    logprob_token_ids: Annotated[list[Token], FAST] | None = Field(
         None,
         description="Extension. Their log-probabilities instead of those of the most likely tokens.",
         max_length=MAX_LOGPROB_TOKEN_IDS,

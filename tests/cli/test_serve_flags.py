@@ -35,6 +35,8 @@ SEEN_BY = {
     "handover_tokens": f"{EFFECTS}::test_role_and_handover",
     "handover_key_file": f"{EFFECTS}::test_the_secret_of_a_handover",
     "web": "tests/server/test_watch.py::test_without_the_page_there_is_neither",
+    "xray": "tests/server/test_origins.py"
+    "::test_without_being_told_to_a_server_for_others_has_no_x_ray",
     "step": "tests/server/test_watch.py::test_in_step_mode_the_engine_waits",
     "ssl_certfile": "tests/server/test_tls.py::test_certificate_is_what_clients_see",
     "ssl_keyfile": "tests/server/test_tls.py::test_certificate_is_what_clients_see",
@@ -55,6 +57,7 @@ SEEN_BY = {
     "api_key": "tests/server/test_keys.py::test_body_of_a_stranger_is_not_read",
     "api_key_file": "tests/server/test_keys.py::test_keys_come_from_flag_environment_and_file",
     "allowed_origins": "tests/server/test_cors.py::test_named_origin_is_let_in_and_no_other",
+    "allowed_host": "tests/server/test_origins.py::test_a_name_may_be_allowed_and_then_no_other_goes",
     "log_level": f"{EFFECTS}::test_it_logs_as_it_is_told",
     "log_file": f"{EFFECTS}::test_it_logs_as_it_is_told",
     "log_json": f"{EFFECTS}::test_it_logs_as_it_is_told",
@@ -146,6 +149,6 @@ def test_that_test_fails_where_the_flag_is_ignored(name: str) -> None:
     assert "failed" in ran.stdout or "Timeout" in ran.stdout + ran.stderr
 
 
-@pytest.mark.parametrize("name", ["api_key", "allowed_origins"])
+@pytest.mark.parametrize("name", ["api_key", "allowed_origins", "allowed_host"])
 def test_a_flag_with_several_values_is_repeated(name: str) -> None:
     assert parameters()[name].multiple

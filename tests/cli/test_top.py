@@ -107,7 +107,7 @@ def test_no_server_and_no_server_of_ours(yaie: Yaie) -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs SIGINT")
 def test_it_follows_a_server_and_ends_with_ctrl_c() -> None:
-    with server("--mine=none", "--api-key=secret") as (process, lines):
+    with server("--mine=none", "--api-key=secret", "--xray") as (process, lines):
         url = address_in(process, lines)
         command = [sys.executable, "-c", "from yaie.cli.main import main; main()", "top", url]
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}

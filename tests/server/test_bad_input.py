@@ -61,6 +61,13 @@ SHARED = [
     ("n", 0),
     ("n", 10**9),
     ("seed", 2**80),
+    ("seed", 2**63),
+    ("min_tokens", 2**63),
+    ("min_tokens", 2**31),
+    ("max_tokens", 2**63),
+    ("top_k", 2**63),
+    ("priority", 2**63),
+    ("priority", -(2**53)),
     ("seed", "1"),
     ("stop", 5),
     ("stop", ["a", 5]),
@@ -69,6 +76,10 @@ SHARED = [
     ("stop", "\ud800"),
     ("stop_token_ids", "1"),
     ("stop_token_ids[1]", [1, 1.5]),
+    ("stop_token_ids[1]", [1, 2**31]),
+    ("stop_token_ids[0]", [-1]),
+    ("logprob_token_ids[0]", [2**63]),
+    ("truncate_prompt_tokens", 2**63),
     ("ignore_eos", "yes"),
     ("stream", "yes"),
     ("stream_options", {"include_usage": True}),
@@ -107,6 +118,19 @@ CHAT_ONLY = [
     ("max_completion_tokens", 0),
     ("max_completion_tokens", 3),
     ("max_completion_tokens", True),
+    ("max_completion_tokens", 2**63),
+    (
+        "messages[0].tool_calls[0].index",
+        [
+            {
+                "role": "assistant",
+                "content": "x",
+                "tool_calls": [
+                    {"id": "1", "function": {"name": "f", "arguments": "{}"}, "index": 2**63}
+                ],
+            }
+        ],
+    ),
     ("logprobs", 1),
     ("top_logprobs", 3),
     ("top_logprobs", -1),
@@ -159,6 +183,8 @@ TEXT_ONLY = [
     ("prompt", [1, "a"]),
     ("prompt", [10**9]),
     ("prompt", [-1]),
+    ("prompt", [2**63]),
+    ("best_of", 2**63),
     ("prompt", "\ud800"),
     ("prompt", ["x"] * 257),
     ("prompt", [[1]] * 257),

@@ -13,7 +13,7 @@ from yaie.server.connections import LOOKS, SPARE_FILES, Unread, allowed_connecti
 
 
 @pytest.mark.parametrize(
-    "start", [b"", b"POST /v1/comp", b"POST / HTTP/1.1\r\nHost: x\r\nA: b\r\n"]
+    "start", [b"", b"POST /v1/comp", b"POST / HTTP/1.1\r\nHost: localhost\r\nA: b\r\n"]
 )
 def test_head_that_does_not_come_is_a_408(fake: FakeEngine, start: bytes) -> None:
     with serving(lambda: fake, receive_timeout=0.3) as server:
@@ -23,7 +23,7 @@ def test_head_that_does_not_come_is_a_408(fake: FakeEngine, start: bytes) -> Non
 
 def test_second_head_on_a_connection_has_its_time_too(fake: FakeEngine) -> None:
     with serving(lambda: fake, receive_timeout=0.3) as server:
-        get = b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n"
+        get = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
         answer = raw(server, get, b"GET /hea", pause=0.1)
         assert answer.startswith(b"HTTP/1.1 200")
         assert b"HTTP/1.1 408" in answer
@@ -36,7 +36,7 @@ def test_idle_connection_is_kept_longer_than_load_balancers_keep_theirs(
     monkeypatch.setattr(run, "KEEP_ALIVE_SECONDS", 0.2)
     with serving(lambda: fake) as server, connect(server) as connection:
         connection.settimeout(4)  # uvicorn's own setting is 5
-        connection.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+        connection.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert read_all(connection).startswith(b"HTTP/1.1 200")
 
 
@@ -46,12 +46,12 @@ def test_idle_connection_is_kept_longer_than_load_balancers_keep_theirs(
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",  # somebody speaks TLS
         b"nonsense\r\n\r\n",
         b"GET /health HTTP/1.1\r\n\r\n",  # no Host
-        b"GET /health HTTP/1.1\r\nHost: x\r\nX: " + b"a" * 10**6 + b"\r\n\r\n",
-        b"GET /health HTTP/1.1\r\nHost: x\r\n" + b"A: b\r\n" * 200_000 + b"\r\n",
-        b"GET /" + b"a" * 10**6 + b" HTTP/1.1\r\nHost: x\r\n\r\n",
-        b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: -5\r\n\r\n",
-        b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n",
-        b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        b"GET /health HTTP/1.1\r\nHost: localhost\r\nX: " + b"a" * 10**6 + b"\r\n\r\n",
+        b"GET /health HTTP/1.1\r\nHost: localhost\r\n" + b"A: b\r\n" * 200_000 + b"\r\n",
+        b"GET /" + b"a" * 10**6 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: -5\r\n\r\n",
+        b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n",
+        b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
     ],
 )
 def test_what_is_no_http_is_a_400_in_our_shape(fake_live: LiveServer, request_bytes: bytes) -> None:

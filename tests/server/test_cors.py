@@ -24,7 +24,7 @@ def preflight(server: LiveServer, origin: str = PAGE) -> tuple[int, str | None]:
 
 def test_closed_by_default(fake_live: LiveServer) -> None:
     status, allowed = preflight(fake_live)
-    assert (status, allowed) == (405, None)
+    assert (status, allowed) == (403, None)
     response = fake_live.http.post(
         "/v1/completions", json={"prompt": "abc"}, headers={"Origin": PAGE}
     )

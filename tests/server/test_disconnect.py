@@ -29,7 +29,7 @@ def ask(live: LiveServer, **options: object) -> socket.socket:
     """Send a request for a long answer and leave the connection open."""
     body = {"prompt": "hello", "max_tokens": 900, "ignore_eos": True, **options}
     content = json.dumps(body).encode()
-    head = f"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: {len(content)}\r\n"
+    head = f"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(content)}\r\n"
     connection = socket.create_connection(("127.0.0.1", int(live.url.rsplit(":", 1)[1])))
     connection.sendall(head.encode() + b"Content-Type: application/json\r\n\r\n" + content)
     return connection

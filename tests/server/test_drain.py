@@ -75,7 +75,7 @@ def test_an_answer_that_does_not_end_keeps_no_server(
         )
         await is_ready.wait()
         _, writer = await asyncio.open_connection(*listener.getsockname())
-        writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
         await is_asked.wait()
         await engine.shutdown()
         await serving

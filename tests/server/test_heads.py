@@ -25,7 +25,7 @@ GET_PATHS = (
 
 def ask(server: LiveServer, line: str, *headers: str) -> tuple[int, dict[str, str], bytes]:
     """Send a request without a body, read to the end: status, headers in lower case, body."""
-    lines = [f"{line} HTTP/1.1", "Host: x", "Connection: close", *headers, "", ""]
+    lines = [f"{line} HTTP/1.1", "Host: localhost", "Connection: close", *headers, "", ""]
     start, _, body = raw(server, "\r\n".join(lines).encode()).partition(b"\r\n\r\n")
     status, *fields = start.decode().split("\r\n")
     named = (field.split(": ", 1) for field in fields)
@@ -53,8 +53,8 @@ def test_head_where_there_is_no_get_is_refused(
 
 
 def test_connection_lives_on_after_a_head_request(fake_live: LiveServer) -> None:
-    one = b"HEAD /v1/models HTTP/1.1\r\nHost: x\r\n\r\n"
-    last = b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    one = b"HEAD /v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    last = b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
     answers = raw(fake_live, one, last, pause=0.2)
     assert answers.count(b"HTTP/1.1 200 OK") == 2
     assert answers.endswith(b"}")
@@ -123,7 +123,15 @@ def test_more_headers_than_256_are_a_400(fake_live: LiveServer, path: str) -> No
     """The limit that vLLM names; `ask` sends two headers of its own."""
     most = [f"A{number}: b" for number in range(MAX_HEADERS - 2)]
     assert ask(fake_live, f"GET {path}", *most)[0] == 200
-    start = [f"GET {path} HTTP/1.1", "Host: x", "Connection: close", *most, "One-More: b", "", ""]
+    start = [
+        f"GET {path} HTTP/1.1",
+        "Host: localhost",
+        "Connection: close",
+        *most,
+        "One-More: b",
+        "",
+        "",
+    ]
     status, error = status_and_error(raw(fake_live, "\r\n".join(start).encode()))
     assert status == 400
     assert "257 headers; at most 256" in error["message"]
@@ -146,7 +154,9 @@ def test_long_head_that_comes_at_once_is_a_400_as_one_in_pieces_is(
         ("GET /health", "A: " + "b" * size),
         ("GET /health?" + "b" * size, "A: b"),
     ):
-        start = "\r\n".join([f"{line} HTTP/1.1", "Host: x", header, "Connection: close", "", ""])
+        start = "\r\n".join(
+            [f"{line} HTTP/1.1", "Host: localhost", header, "Connection: close", "", ""]
+        )
         for pieces in ([start], [start[:5000], start[5000:]]):
             answer = raw(fake_live, *(piece.encode() for piece in pieces), pause=0.05)
             assert status_and_error(answer)[0] == 400

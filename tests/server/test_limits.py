@@ -45,7 +45,7 @@ def read_all(connection: socket.socket) -> bytes:
 
 def head(length: int | None = None, *lines: str) -> bytes:
     known = [] if length is None else [f"Content-Length: {length}"]
-    start = ["POST /v1/completions HTTP/1.1", "Host: x", "Content-Type: application/json"]
+    start = ["POST /v1/completions HTTP/1.1", "Host: localhost", "Content-Type: application/json"]
     return "\r\n".join([*start, *known, "Connection: close", *lines, "", ""]).encode()
 
 

@@ -58,7 +58,7 @@ def patiently(server: LiveServer, step: Any) -> Any:
 
 def post(path: str, body: dict[str, Any], version: str = "1.1") -> bytes:
     content = json.dumps({**body, "stream": True}).encode()
-    head = f"POST {path} HTTP/{version}\r\nHost: x\r\nContent-Type: application/json\r\n"
+    head = f"POST {path} HTTP/{version}\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     return f"{head}Connection: close\r\nContent-Length: {len(content)}\r\n\r\n".encode() + content
 
 

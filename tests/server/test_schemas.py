@@ -4,12 +4,9 @@ import json
 from typing import Any
 
 import pytest
-from jsonschema import Draft202012Validator
 
 from solutions.api_server import ChatRequest, CompletionRequest
 from tests.server.conftest import LiveServer
-from yaie.core.errors import InvalidRequestError
-from yaie.core.params import RANGES
 
 MESSAGES = [{"role": "user", "content": "x"}]
 HARMLESS = {
@@ -53,30 +50,6 @@ HARMLESS_IN_CHAT = {
 
 def chat(**options: Any) -> ChatRequest:
     return ChatRequest.model_validate({"messages": MESSAGES, **options})
-
-
-def refused(body: dict[str, Any]) -> str | None:
-    """The parameter that is refused, if one is."""
-    try:
-        CompletionRequest.model_validate(body).sampling_params({})
-    except InvalidRequestError as error:
-        return error.param
-    return None
-
-
-@pytest.mark.parametrize("name", sorted(RANGES))
-def test_the_schema_tells_the_range_that_is_checked(name: str) -> None:
-    schema = Draft202012Validator(CompletionRequest.model_json_schema())
-    limits = RANGES[name]
-    values = [(limit + step) for limit in limits.values() for step in (-1, 0, 1)]
-    for value in map(int, values):
-        body = {"prompt": "x", "echo": True, name: value}
-        is_right = refused(body) is None
-        assert refused(body) in (None, name)
-        if (name, value) == ("truncate_prompt_tokens", 0):  # a hole in the range
-            assert not is_right
-        else:
-            assert schema.is_valid(body) == is_right, (name, value)
 
 
 def test_what_happens_anyway_may_be_asked_for(live: LiveServer) -> None:

@@ -11,7 +11,7 @@ from yaie.core.errors import InvalidRequestError
 from yaie.core.params import Constraint
 from yaie.engine.intake.circular import circular_ref, pointed_at
 from yaie.engine.intake.schema_limits import MOST_CHARS
-from yaie.server.messages.blocks import OpenToolUse
+from yaie.server.messages.blocks import UNREADABLE, OpenToolUse
 from yaie.server.service import MOST_TOOLS_CHARS, Service
 from yaie.server.tools import parser as parser_module
 from yaie.server.tools import xml_values
@@ -219,7 +219,7 @@ def test_an_input_that_cannot_be_written_again_comes_as_a_text(value: str) -> No
     block = OpenToolUse(0, "id", "f")
     list(block.more(text))
     given = block.block()["input"]
-    assert given == {"arguments": text}
+    assert given == {UNREADABLE: text}
     json.dumps(given, allow_nan=False, ensure_ascii=False).encode()
 
 

@@ -73,7 +73,7 @@ def test_nothing_is_recorded_when_the_last_one_has_left(load: partial[LLMEngine]
 
 
 def test_the_page_is_open_and_what_it_asks_for_is_not(load: partial[LLMEngine]) -> None:
-    with serving(load, api_key=("secret",)) as server:
+    with serving(load, api_key=("secret",), xray=True) as server:
         for path in PAGE:
             answer = server.http.get(path)
             assert answer.status_code == 200, path
@@ -186,13 +186,37 @@ def test_too_many_are_refused_and_too_slow_ones_cut_off(monkeypatch: pytest.Monk
             these.put(Recorded([b"%d" % k]))
             if k:
                 assert await anext(streams[0]) == [b"%d" % (k - 1)]
-        slow = [lines async for lines in streams[1]]
-        assert slow == [[b"0"], [b"1"], [b"2"]]
+        # The slow one has not read, and its place is free: somebody else may have it.
+        assert [type(one).__name__ for one in sent] == ["Watch", "Watch", "Unwatch"]
+        third = these.watch()
+        another = asyncio.ensure_future(anext(third))
+        await asyncio.sleep(0)
+        these.put(Recorded([b"first"], 2))
+        assert await asyncio.wait_for(another, 10) == [b"first"]
+        with pytest.raises(watchers.EngineOverloadedError):
+            await anext(these.watch())
+        assert [lines async for lines in streams[1]] == []  # nothing was kept for it
         these.end()
         assert [lines async for lines in streams[0]] == [[b"4"]]
 
     asyncio.run(go())
-    assert [type(one).__name__ for one in sent] == ["Watch", "Watch", "Unwatch", "Unwatch"]
+    left = [one.number for one in sent if type(one).__name__ == "Unwatch"]
+    assert sorted(left) == [0, 1, 2]  # each once
+
+
+def test_one_that_leaves_before_its_snapshot_comes_leaves_nothing_behind() -> None:
+    async def go() -> None:
+        these = watchers.Watchers(lambda command: None, lambda: 7)
+        waiting = asyncio.ensure_future(anext(these.watch()))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        these.put(Recorded([b"snapshot"], 7))
+        assert these._queues == {}
+        assert these._begun == set()
+
+    asyncio.run(go())
 
 
 def test_streams_end_with_the_server(load: partial[LLMEngine]) -> None:

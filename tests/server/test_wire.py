@@ -14,7 +14,7 @@ STREAM = b'{"prompt": "abcdef", "stream": true}'
 
 def post(body: bytes, *lines: str, close: bool = True) -> bytes:
     """A request with this body and these headers besides the usual ones."""
-    start = ["POST /v1/completions HTTP/1.1", "Host: x", "Content-Type: application/json"]
+    start = ["POST /v1/completions HTTP/1.1", "Host: localhost", "Content-Type: application/json"]
     start += (
         [f"Content-Length: {len(body)}"] if not any("Transfer" in line for line in lines) else []
     )
@@ -75,7 +75,7 @@ def test_odd_but_legal_requests_are_answered(fake_live: LiveServer, request_byte
         post(BODY, "Content-Length: 3"),
         post(b"1;" + b"a" * 30_000 + b"\r\n{\r\n0\r\n\r\n", "Transfer-Encoding: chunked"),
         post(b"-1\r\n{\r\n", "Transfer-Encoding: chunked"),
-        "GET /v1/models/é HTTP/1.1\r\nHost: x\r\n\r\n".encode(),
+        "GET /v1/models/é HTTP/1.1\r\nHost: localhost\r\n\r\n".encode(),
         b"GET /health\r\n\r\n",
         b'{"prompt": "abc"}\r\n\r\n',
         post(BODY.decode().encode("utf-16")),
@@ -117,7 +117,7 @@ def test_compressed_body_is_refused_with_the_reason(fake_live: LiveServer) -> No
 
 def test_length_beside_chunks_does_not_smuggle_a_second_request(fake_live: LiveServer) -> None:
     """Whoever believes the length would see a request in the rest of the chunk. RFC 9112, 6.3."""
-    hidden = b"GET /v1/models HTTP/1.1\r\nHost: x\r\n\r\n"
+    hidden = b"GET /v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n"
     start = post(b"", "Transfer-Encoding: chunked", "Content-Length: 4")
     answer = raw(fake_live, start + b"%x\r\n%b\r\n0\r\n\r\n" % (len(BODY), BODY) + hidden)
     assert answer.count(b"HTTP/1.1 ") == 1
@@ -126,7 +126,7 @@ def test_length_beside_chunks_does_not_smuggle_a_second_request(fake_live: LiveS
 
 def test_pipelined_requests_are_answered_in_order(fake_live: LiveServer) -> None:
     first = post(b'{"prompt": "123"}', close=False)
-    second = b"GET /version HTTP/1.1\r\nHost: x\r\n\r\n"
+    second = b"GET /version HTTP/1.1\r\nHost: localhost\r\n\r\n"
     answer = raw(fake_live, first + second + post(BODY))
     places = [answer.index(text) for text in (b'"text":"321"', b'"version"', b'"text":"cba"')]
     assert places == sorted(places)
@@ -164,7 +164,7 @@ def test_many_broken_requests_beside_a_stream_leave_it_alone(
 
 @pytest.mark.parametrize("path", ["%ff%fe", "a%00b", "%zz%", "..%2f..%2fetc%2fpasswd"])
 def test_model_of_any_name_is_a_404(fake_live: LiveServer, path: str) -> None:
-    start = f"GET /v1/models/{path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    start = f"GET /v1/models/{path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
     status, error = status_and_error(raw(fake_live, start.encode()))
     assert status == 404
     assert "\x00" not in error["message"]

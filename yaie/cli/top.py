@@ -121,11 +121,21 @@ def _records(answer: HTTPResponse) -> Iterator[Any]:
 def _refusal(url: str, error: urllib.error.HTTPError) -> str:
     if error.code == 401:
         return f"{url} asks for a key: --api-key KEY, or YAIE_API_KEY"
+    if error.code == 403:
+        return f"{url} does not show its steps: {_told(error)}"
     if error.code == 404:
         return f"{url} does not show its steps: it runs with --no-web, or is not `yaie serve`"
     if error.code == 503:
         return f"{url} is loading, or busy; try again in a moment"
     return f"{url} answers {error.code} {error.reason}"
+
+
+def _told(error: urllib.error.HTTPError) -> str:
+    """The server's own words."""
+    try:
+        return str(json.loads(error.read(1 << 16))["error"]["message"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return f"{error.code} {error.reason}"
 
 
 def line(seen: Seen) -> str:

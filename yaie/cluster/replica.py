@@ -47,11 +47,16 @@ class EngineReplica:
         start_logging(settings.log_level, None, settings.log_json)
         # What came from outside was checked by the ingress, which alone is reachable.
         inside = replace(
-            settings, api_key=(), allowed_origins=(), ssl_certfile=None, ssl_keyfile=None
+            settings,
+            api_key=(),
+            allowed_origins=(),
+            xray=settings.shows_xray,
+            ssl_certfile=None,
+            ssl_keyfile=None,
         )
         self._engine = engine_for(config, inside)
         api = load_part("api_server", config.mine).package
-        self._app = RequestId(create_app(self._engine, api, inside))
+        self._app = RequestId(create_app(self._engine, api, inside, is_inner=True))
         self._registry = process_registry()
         self._registry.register(EngineCollector(Service(self._engine, settings.served_model_name)))
         await self._engine.start()

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
@@ -10,14 +11,17 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
     Strict,
     ValidationError,
     WrapValidator,
     model_validator,
 )
-from pydantic_core import PydanticCustomError
+from pydantic_core import PydanticCustomError, core_schema
 
-from yaie.core.params import MAX_BIAS, MAX_LOGIT_BIASES, MAX_STOP_CHARS, MAX_STOPS, RANGES
+from yaie.core.params import MAX_LOGIT_BIASES, MAX_STOP_CHARS, MAX_STOPS
+from yaie.core.ranges import RANGES, Range
 
 T = TypeVar("T")
 
@@ -70,9 +74,52 @@ def or_say(message: str) -> WrapValidator:
     return WrapValidator(check)
 
 
-def ranged(name: str, description: str | None = None, **changes: float) -> Any:
-    """A field that is None unless given. SamplingParams checks its range, the schema tells it."""
-    return Field(None, description=description, json_schema_extra={**RANGES[name], **changes})
+@dataclass(frozen=True)
+class InRange:
+    """Marks a number that must be in a range, for a field and for its schema.
+
+    quotes: whether a message says which number was wrong. Without, pydantic itself compares: a list of
+    half a million token ids would cost a call of a function of ours for each.
+    """
+
+    limits: Range
+    quotes: bool = True
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> core_schema.CoreSchema:
+        inner: Any = handler(source)
+        if self.quotes:
+            return core_schema.no_info_after_validator_function(self._checked, inner)
+        inner = {**inner, "ge": self.limits.low, "le": self.limits.high}
+        return core_schema.custom_error_schema(
+            inner, "wrong", custom_error_message=f"It must be an integer {self.limits.told}."
+        )
+
+    def __get_pydantic_json_schema__(
+        self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        return {**handler(schema), **self.limits.schema}
+
+    def _checked(self, value: Any) -> Any:
+        if value is not None and not self.limits.holds(value):
+            raise wrong(f"It {self.limits.complaint(value)}.")
+        return value
+
+
+def ranged(name: str, description: str | None = None, *, minimum: float | None = None) -> Any:
+    """A field that is None unless given. SamplingParams checks its range, the schema tells it. minimum:
+    if it is another here."""
+    limits = RANGES[name] if minimum is None else replace(RANGES[name], low=minimum)
+    return Field(None, description=description, json_schema_extra=limits.schema)
+
+
+def bounded(name: str, description: str | None = None) -> Any:
+    """A field that is None unless given, whose range is checked here: of what SamplingParams does not
+    have, or has under another name."""
+    field: Any = Field(None, description=description)
+    field.metadata.append(InRange(RANGES[name]))
+    return field
 
 
 def _encodable(text: str) -> str:
@@ -101,6 +148,8 @@ def plain(value: dict[str, Any]) -> dict[str, Any]:
                 _encodable(item)
             elif isinstance(item, float) and not math.isfinite(item):
                 raise wrong("It must not hold NaN or Infinity, which are no JSON.")
+            elif type(item) is int and not RANGES["json"].holds(item):
+                raise wrong(f"Every number in it {RANGES['json'].complaint(item)}.")
         if not inner:
             return value
         level = inner
@@ -156,12 +205,15 @@ Stops = Annotated[
     AfterValidator(_short_stops),
 ]
 
+Token = Annotated[Integer, InRange(RANGES["token"])]
+PromptToken = Annotated[Integer, InRange(RANGES["token"], quotes=False)]
+
 TokenId = Annotated[str, Field(pattern=r"^[0-9]{1,9}$")]
-Bias = Annotated[Number, Field(ge=-MAX_BIAS, le=MAX_BIAS)]
+Bias = Annotated[Number, InRange(RANGES["logit_bias"])]
 LogitBias = Annotated[
     Annotated[dict[TokenId, Bias], Field(max_length=MAX_LOGIT_BIASES)],
     or_say(
-        f"It must map at most {MAX_LOGIT_BIASES} token ids (as strings) to numbers from "
-        f"{-MAX_BIAS:.0f} to {MAX_BIAS:.0f}."
+        f"It must map at most {MAX_LOGIT_BIASES} token ids (as strings, "
+        f"{RANGES['biased_token'].told}) to numbers {RANGES['logit_bias'].told}."
     ),
 ]

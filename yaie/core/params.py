@@ -1,15 +1,14 @@
 """How one request wants its tokens drawn."""
 
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from yaie.core.errors import InvalidRequestError
+from yaie.core.ranges import LARGEST, RANGES, SAMPLED, Range, shown
+from yaie.core.ranges import MAX_LOGPROBS as MAX_LOGPROBS
 
-MAX_LOGPROBS = 20
 MAX_LOGIT_BIASES = 1024
-MAX_BIAS = 100.0
 ROLES = ("system", "developer", "user", "assistant", "tool")
 MAX_STOPS = 64
 MAX_STOP_CHARS = 256
@@ -17,31 +16,17 @@ MAX_STOP_CHARS = 256
 MAX_STOP_TOKEN_IDS = 1024
 MAX_LOGPROB_TOKEN_IDS = 128
 
-RANGES: dict[str, dict[str, float]] = {
-    "temperature": {"minimum": 0, "maximum": 100},
-    "top_k": {"minimum": -1},
-    "top_p": {"exclusiveMinimum": 0, "maximum": 1},
-    "min_p": {"minimum": 0, "maximum": 1},
-    "presence_penalty": {"minimum": -2, "maximum": 2},
-    "frequency_penalty": {"minimum": -2, "maximum": 2},
-    "repetition_penalty": {"exclusiveMinimum": 0, "maximum": 10},
-    "max_tokens": {"minimum": 1},
-    "min_tokens": {"minimum": 0},
-    "n": {"minimum": 1, "maximum": 128},
-    "seed": {"minimum": -(2**63), "maximum": 2**63 - 1},
-    "logprobs": {"minimum": 0, "maximum": MAX_LOGPROBS},
-    "prompt_logprobs": {"minimum": 0, "maximum": MAX_LOGPROBS},
-    "truncate_prompt_tokens": {"minimum": -1},
-}
-"""What each number may be, in the words of JSON Schema, which the API says to its clients."""
-
-LARGEST = sys.float_info.max
-"""Comparing with it tells NaN, infinity and integers that no float can hold from numbers."""
-
 
 def _require(condition: bool, param: str, message: str) -> None:
     if not condition:
         raise InvalidRequestError(f"{param} {message}", param=param)
+
+
+def _require_range(limits: Range, value: float, param: str, what: str = "") -> None:
+    """what: which of the numbers of `param` it is, if there are several."""
+    if not limits.holds(value):
+        of = f": {what} " if what else " "
+        raise InvalidRequestError(f"{param}{of}{limits.complaint(value)}", param=param)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,22 +135,20 @@ class SamplingParams:
                      "repetition_penalty"):  # fmt: skip
             value = getattr(self, name)
             is_number = isinstance(value, int | float) and not isinstance(value, bool)
-            _require(
-                is_number and abs(value) <= LARGEST, name, f"must be a finite number, got {value!r}"
-            )
+            is_finite = is_number and abs(value) <= LARGEST
+            _require(is_finite, name, f"must be a finite number, got {shown(value)}")
         for name in ("top_k", "n", "min_tokens"):
             value = getattr(self, name)
-            _require(type(value) is int, name, f"must be an integer, got {value!r}")
+            _require(type(value) is int, name, f"must be an integer, got {shown(value)}")
         for name in (
             "max_tokens", "seed", "logprobs", "prompt_logprobs", "truncate_prompt_tokens",
         ):  # fmt: skip
             value = getattr(self, name)
-            _require(
-                value is None or type(value) is int, name, f"must be an integer, got {value!r}"
-            )
+            is_integer = value is None or type(value) is int
+            _require(is_integer, name, f"must be an integer, got {shown(value)}")
         for name in ("ignore_eos", "add_special_tokens"):
             value = getattr(self, name)
-            _require(type(value) is bool, name, f"must be true or false, got {value!r}")
+            _require(type(value) is bool, name, f"must be true or false, got {shown(value)}")
         stops_are_strings = isinstance(self.stop, tuple) and all(
             isinstance(text, str) for text in self.stop
         )
@@ -182,11 +165,9 @@ class SamplingParams:
 
     def _check_ranges(self) -> None:
         _require(self.pooling is None or self.n == 1, "n", "must be 1 where pooling is asked for")
-        for name, limits in RANGES.items():
-            value = getattr(self, name)
-            _require(value is None or _is_within(value, limits), name, _told(limits))
-        _require(self.truncate_prompt_tokens != 0, "truncate_prompt_tokens",
-                 "must be -1 (what fits) or at least 1")  # fmt: skip
+        for name in SAMPLED:
+            if (value := getattr(self, name)) is not None:
+                _require_range(RANGES[name], value, name)
         _require(len(self.stop) <= MAX_STOPS, "stop", f"may list at most {MAX_STOPS} strings")
         for index, stop in enumerate(self.stop):
             _require(len(stop) <= MAX_STOP_CHARS, "stop",
@@ -202,8 +183,12 @@ class SamplingParams:
                  f"must not be above max_tokens, which is {self.max_tokens}")  # fmt: skip
         _require(len(self.logit_bias) <= MAX_LOGIT_BIASES, "logit_bias",
                  f"may name at most {MAX_LOGIT_BIASES} tokens")  # fmt: skip
-        _require(all(abs(bias) <= MAX_BIAS for _, bias in self.logit_bias), "logit_bias",
-                 f"must be between {-MAX_BIAS:.0f} and {MAX_BIAS:.0f} for every token")  # fmt: skip
+        for name in ("stop_token_ids", "logprob_token_ids"):
+            for index, token in enumerate(getattr(self, name)):
+                _require_range(RANGES["token"], token, f"{name}[{index}]")
+        for token, bias in self.logit_bias:
+            _require_range(RANGES["biased_token"], token, "logit_bias", "token")
+            _require_range(RANGES["logit_bias"], bias, "logit_bias", f"the bias of {token}")
 
     @property
     def is_greedy(self) -> bool:
@@ -228,23 +213,6 @@ def whole_distribution(vocab_size: int) -> SamplingParams:
     params = SamplingParams(temperature=0.0, max_tokens=1, ignore_eos=True, logprobs=0)
     object.__setattr__(params, "logprobs", vocab_size)
     return params
-
-
-def _is_within(value: float, limits: dict[str, float]) -> bool:
-    return (
-        value >= limits.get("minimum", value)
-        and value <= limits.get("maximum", value)
-        and not value <= limits.get("exclusiveMinimum", -LARGEST)
-    )
-
-
-def _told(limits: dict[str, float]) -> str:
-    """A range in words."""
-    most = limits.get("maximum")
-    if "exclusiveMinimum" in limits:
-        return f"must be above {limits['exclusiveMinimum']} and at most {most}"
-    least = limits["minimum"]
-    return f"must be at least {least}" if most is None else f"must be between {least} and {most}"
 
 
 def _are_biases(pairs: object) -> bool:

@@ -22,12 +22,13 @@ from yaie.server.messages.routes import messages_router
 from yaie.server.metrics import metrics_router
 from yaie.server.next_token import next_token_router
 from yaie.server.openapi.document import install_document
+from yaie.server.origins import OriginGuard
 from yaie.server.request_id import HEADER
 from yaie.server.responses.routes import responses_router
 from yaie.server.service import Service
 from yaie.server.settings import ServerSettings
 from yaie.server.tokens import tokens_router
-from yaie.server.watch import watch_router
+from yaie.server.watch import closed_watch_router, watch_router
 from yaie.server.web_page import page_paths, page_routes
 
 if TYPE_CHECKING:
@@ -41,11 +42,14 @@ def create_app(
     engine: AsyncEngine,
     api: "ApiServer",
     settings: ServerSettings | None = None,
+    *,
+    is_inner: bool = False,
     **changes: Any,
 ) -> FastAPI:
     """The application around an engine, which may still be loading.
 
-    api: the part that speaks OpenAI's API, `parts["api_server"]`. changes: to the settings.
+    api: the part that speaks OpenAI's API, `parts["api_server"]`. is_inner: another one stands before
+    it, which has looked at Host and Origin. changes: to the settings.
     """
     settings = replace(settings or ServerSettings(), **changes)
     app = FastAPI(
@@ -65,7 +69,7 @@ def create_app(
         event=api.event if is_reference(api) else None,
     )
     api.install_error_handlers(app)
-    add_middleware(app, api, settings, engine.rejections)
+    add_middleware(app, api, settings, engine.rejections, is_inner=is_inner)
     app.include_router(health_router(service))
     app.include_router(metrics_router(service))
     app.include_router(with_large_json(api.make_router(service), api))
@@ -75,7 +79,10 @@ def create_app(
     app.include_router(with_large_json(tokens_router(service, api), api))
     app.include_router(info_router(service))
     if settings.web:
-        app.include_router(watch_router(service, step_mode=settings.step))
+        if settings.shows_xray:
+            app.include_router(watch_router(service, step_mode=settings.step))
+        else:
+            app.include_router(closed_watch_router(api))
         # Before the files: these are all that is below /web.
         app.include_router(with_large_json(next_token_router(service, api), api))
         app.router.routes += page_routes()
@@ -86,10 +93,15 @@ def create_app(
 
 
 def add_middleware(
-    app: FastAPI, api: "ApiServer", settings: ServerSettings, rejections: Rejections
+    app: FastAPI,
+    api: "ApiServer",
+    settings: ServerSettings,
+    rejections: Rejections,
+    *,
+    is_inner: bool = False,
 ) -> None:
-    """From the inside out: a client is let in by its head, its origin, then by its key, then if there is
-    room."""
+    """From the inside out: a client is let in by its head, its host and origin, then by its key, then if
+    there is room."""
     app.add_middleware(
         BodyLimit,
         refuse=api.http_error,
@@ -114,6 +126,14 @@ def add_middleware(
             allow_methods=["GET", "POST"],
             allow_headers=["*"],
             expose_headers=[HEADER],
+        )
+    if not is_inner:
+        app.add_middleware(
+            OriginGuard,
+            refuse=api.http_error,
+            hosts=settings.hosts,
+            origins=settings.allowed_origins,
+            exempt=OPEN_PATHS,
         )
     app.add_middleware(AnthropicErrors)
     app.add_middleware(Heads, refuse=api.http_error)

@@ -14,17 +14,28 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from yaie.core.errors import InvalidRequestError
-from yaie.core.fields import FAST, MAX_PROMPTS, Flag, Integer, Text, or_say, ranged
+from yaie.core.fields import (
+    FAST,
+    MAX_PROMPTS,
+    Flag,
+    Integer,
+    PromptToken,
+    Text,
+    bounded,
+    or_say,
+    ranged,
+)
 from yaie.core.json_slices import written
 from yaie.core.output import RequestOutput
 from yaie.core.params import SamplingParams
+from yaie.core.ranges import RANGES
 from yaie.server.service import Service
 from yaie.server.unions import Body
 
 if TYPE_CHECKING:
     from yaie.core.contracts import ApiServer
 
-Tokens = Annotated[list[Integer], Field(min_length=1), FAST]
+Tokens = Annotated[list[PromptToken], Field(min_length=1), FAST]
 Input = Annotated[
     Text
     | Tokens
@@ -32,7 +43,7 @@ Input = Annotated[
     | Annotated[list[Tokens], Field(min_length=1, max_length=MAX_PROMPTS), FAST],
     or_say(
         f"It must be a string, token ids, or a list of at most {MAX_PROMPTS} strings or of lists of "
-        "token ids."
+        f"token ids. An id is {RANGES['token'].told}."
     ),
 ]
 
@@ -45,15 +56,15 @@ class EmbeddingRequest(Body):
     encoding_format: Literal["float", "base64"] | None = Field(
         None, description="base64: little-endian float32."
     )
-    dimensions: Annotated[Integer, Field(ge=1)] | None = Field(
-        None, description="Keep the first so many numbers, scaled to length 1 again."
+    dimensions: Integer | None = bounded(
+        "dimensions", "Keep the first so many numbers, scaled to length 1 again."
     )
     pooling: Literal["last", "mean"] | None = Field(
         None, description="Extension. The last token's state (the default), or the mean of all."
     )
     truncate_prompt_tokens: Integer | None = ranged("truncate_prompt_tokens")
     add_special_tokens: Flag | None = Field(None, description="False: no BOS and the like.")
-    priority: Integer | None = Field(None, description="Extension. Smaller goes first.")
+    priority: Integer | None = bounded("priority", "Extension. Smaller goes first.")
     user: str | None = Field(None, description="A label; has no effect.")
 
     def inputs(self) -> list[str | list[int]]:

@@ -6,6 +6,7 @@ Imports neither torch nor the web framework, for the same reason.
 import errno
 import os
 import socket
+from ipaddress import ip_address
 
 from yaie.core.addresses import is_any
 from yaie.core.errors import ConfigError
@@ -45,6 +46,45 @@ def url_of(listener: socket.socket, secure: bool = False) -> str:
     if is_any(host):
         host = "127.0.0.1"
     return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether what listens there can be reached from this machine alone."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        pass
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        return bool(host) and ip_address(found[0][4][0]).is_loopback
+    except (OSError, ValueError):  # `listen` will say so
+        return host == "localhost"
+
+
+def name_in(host: str) -> str | None:
+    """The name or address in a Host, in small letters and without a port; None if it is malformed."""
+    if host.startswith("["):
+        name, bracket, port = host[1:].partition("]")
+        port = port[1:] if port.startswith(":") else "x" * len(port)
+        is_right = bool(bracket) and is_address(name)
+    else:
+        name, _, port = host.partition(":")
+        name = name.removesuffix(".")
+        is_right = (
+            bool(name)
+            and name.isascii()
+            and all(letter.isalnum() or letter in "-._" for letter in name)
+        )
+    return name.lower() if is_right and (not port or port.isdigit()) else None
+
+
+def is_address(name: str) -> bool:
+    """Whether it is an IP address."""
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True
 
 
 def _advice(error: OSError, host: str, port: int) -> str:

@@ -15,7 +15,7 @@ from pydantic import BaseModel, Field, ValidationError
 from starlette.requests import Request
 
 from yaie.core.errors import InvalidRequestError
-from yaie.core.fields import FAST, Integer, Number, ranged
+from yaie.core.fields import FAST, Integer, Number, PromptToken, ranged
 from yaie.core.params import SamplingParams, whole_distribution
 from yaie.server.service import Service
 from yaie.server.unions import Body, located
@@ -31,7 +31,7 @@ Floats = NDArray[np.float64]
 class NextTokenRequest(Body):
     """A prefix, as token ids or as a conversation, and how the next token would be drawn."""
 
-    prompt: Annotated[list[Integer], Field(min_length=1), FAST] | None = None
+    prompt: Annotated[list[PromptToken], Field(min_length=1), FAST] | None = None
     messages: Annotated[list[dict[str, Any]], Field(min_length=1), FAST] | None = None
     temperature: Number | None = ranged("temperature")
     top_k: Integer | None = ranged("top_k")

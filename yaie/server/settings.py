@@ -14,6 +14,7 @@ from yaie.core.compat import Self
 from yaie.core.errors import ConfigError
 from yaie.core.settings import check_types, from_environment, require, setting
 from yaie.core.variables import known_variables, refuse_misspelled
+from yaie.server.listen import is_loopback, name_in
 
 SERVER, LIMITS, ACCESS, LOGS = "Server", "Limits", "Access", "Logs"
 
@@ -62,6 +63,12 @@ class ServerSettings:
     )
     web: bool = setting(
         True, "The page at /, on which to chat and to watch the engine.", panel=SERVER
+    )
+    xray: bool | None = setting(
+        None,
+        "Show the engine's steps, and with them every request; if not given, only where the server "
+        "listens on this machine alone and asks for no key.",
+        panel=SERVER,
     )
     step: bool = setting(
         False,
@@ -115,6 +122,12 @@ class ServerSettings:
         (), "A web page's origin that may call (CORS); repeatable, * is any.", panel=ACCESS
     )
 
+    allowed_host: tuple[str, ...] = setting(
+        (),
+        "A name by which clients reach the server, beside addresses and localhost; * is any.",
+        panel=ACCESS,
+    )
+
     log_level: Literal["debug", "info", "warning", "error"] = setting(
         "info", "Least important messages to log.", panel=LOGS
     )
@@ -145,8 +158,12 @@ class ServerSettings:
             require(
                 is_origin, "allowed_origins", "must be * or like https://example.org:8080", origin
             )
+        for host in self.allowed_host:
+            is_name = host == "*" or name_in(host) is not None
+            require(is_name, "allowed_host", "must be * or a name such as yaie.example.org", host)
         self._check_files()
         self._check_role()
+        self._check_xray()
 
     def _check_role(self) -> None:
         least = self.handover_tokens
@@ -176,6 +193,16 @@ class ServerSettings:
                 param="step",
             )
 
+    def _check_xray(self) -> None:
+        if self.xray and not self.web:
+            raise ConfigError("xray has no effect without the page: leave out no-web", param="xray")
+        if self.step and not self.shows_xray:
+            raise ConfigError(
+                "step needs the X-ray, which says when to compute a step: add --xray"
+                + (" and leave out --no-web" if not self.web else ""),
+                param="step",
+            )
+
     def _check_files(self) -> None:
         if self.ssl_keyfile is not None and self.ssl_certfile is None:
             raise ConfigError("ssl_keyfile needs ssl_certfile beside it", param="ssl_certfile")
@@ -196,6 +223,21 @@ class ServerSettings:
         if path := values.get("api_key_file"):
             values["api_key"] = (*values.get("api_key", ()), *_keys_in(path))
         return cls(**values)
+
+    @property
+    def is_private(self) -> bool:
+        """Whether nothing but the address keeps strangers out: this machine's own, and no key."""
+        return is_loopback(self.host) and not self.api_key
+
+    @property
+    def hosts(self) -> tuple[str, ...] | None:
+        """By which names the server may be asked; None if by any."""
+        return self.allowed_host if self.is_private or self.allowed_host else None
+
+    @property
+    def shows_xray(self) -> bool:
+        """Whether the engine's steps can be watched."""
+        return self.web and (self.is_private if self.xray is None else self.xray)
 
     @property
     def engine_limits(self) -> dict[str, float]:

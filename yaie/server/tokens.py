@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from yaie.core.errors import InvalidRequestError
-from yaie.core.fields import FAST, Flag, Integer, Text
+from yaie.core.fields import FAST, Flag, PromptToken, Text
 from yaie.core.json_slices import Rows, written
 from yaie.models.long_texts import PromptText
 from yaie.server.service import Service
@@ -77,7 +77,7 @@ TokenizeRequest = Annotated[
 class DetokenizeRequest(Body):
     """Tokens to put together."""
 
-    tokens: Annotated[list[Annotated[Integer, Field(ge=0)]], Field(max_length=MAX_TOKENS), FAST]
+    tokens: Annotated[list[PromptToken], Field(max_length=MAX_TOKENS), FAST]
     model: Text | None = Field(None, description="The served model; may be left out.")
 
 

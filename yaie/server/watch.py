@@ -6,13 +6,22 @@ The page is who asks for these, so they are not in `/openapi.json`. Records are 
 
 from collections.abc import AsyncIterator
 from contextlib import aclosing
+from typing import TYPE_CHECKING
 
 from fastapi import APIRouter
 from pydantic import BaseModel
-from starlette.responses import StreamingResponse
+from starlette.responses import Response, StreamingResponse
 
 from yaie.core.errors import InvalidRequestError
 from yaie.server.service import Service
+
+if TYPE_CHECKING:
+    from yaie.core.contracts import ApiServer
+
+CLOSED = (
+    "The X-ray is off, because it shows all requests to everyone who may ask: a server that other "
+    "machines reach, or that asks for keys, has it only with `yaie serve --xray`."
+)
 
 
 class Paced(BaseModel):
@@ -58,6 +67,17 @@ def watch_router(service: Service, *, step_mode: bool) -> APIRouter:
     async def pause() -> Paced:
         """Compute nothing more until told."""
         return paced(0)
+
+    return router
+
+
+def closed_watch_router(api: "ApiServer") -> APIRouter:
+    """What says why there is nothing to watch."""
+    router = APIRouter(prefix="/watch", include_in_schema=False)
+
+    @router.api_route("/{what}", methods=["GET", "POST"])
+    async def closed(what: str) -> Response:
+        return api.http_error(403, CLOSED)
 
     return router
 

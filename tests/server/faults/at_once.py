@@ -139,7 +139,7 @@ def hostile() -> Iterator[tuple[str, Hostile]]:
     yield (
         "300 headers",
         raw(
-            b"GET /health HTTP/1.1\r\nHost: x\r\n"
+            b"GET /health HTTP/1.1\r\nHost: localhost\r\n"
             + b"".join(b"A%d: b\r\n" % i for i in range(300))
             + b"\r\n"
         ),

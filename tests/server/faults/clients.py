@@ -85,7 +85,7 @@ def head(length: int | str, path: str = PATH) -> bytes:
     """The head of a POST. length: of its body, or "chunked"."""
     size = "Transfer-Encoding: chunked" if length == "chunked" else f"Content-Length: {length}"
     return (
-        f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n{size}\r\n\r\n"
+        f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n{size}\r\n\r\n"
     ).encode()
 
 

@@ -105,7 +105,7 @@ import socket, sys, time
 connection = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
 body = b'{"prompt": "hello", "max_tokens": 203, "ignore_eos": true, "stream": %s}'
 body = body % sys.argv[2].encode()
-head = "POST /v1/completions HTTP/1.1\\r\\nHost: x\\r\\nContent-Type: application/json\\r\\n"
+head = "POST /v1/completions HTTP/1.1\\r\\nHost: localhost\\r\\nContent-Type: application/json\\r\\n"
 connection.sendall(head.encode() + b"Content-Length: %d\\r\\n\\r\\n" % len(body) + body)
 time.sleep(1000)
 """

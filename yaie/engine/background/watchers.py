@@ -1,6 +1,7 @@
 """Those who watch the engine, on the event loop: a bounded queue of records for each.
 
-Part of `AsyncEngine`. Who reads too slowly is cut off, and may begin again with a fresh snapshot.
+Part of `AsyncEngine`. Who reads too slowly is cut off, and may begin again with a fresh snapshot. Its
+place is free at once: its connection may stay stuck for as long as it likes.
 """
 
 import asyncio
@@ -41,25 +42,36 @@ class Watchers:
             while (lines := await queue.get()) is not None:
                 yield lines
         finally:
-            self._queues.pop(number, None)
-            self._begun.discard(number)
-            self._send(Unwatch(number))
+            self._forget(number)
 
     def put(self, event: Recorded) -> None:
         """The engine has told this."""
-        if event.number is not None:
+        if event.number in self._queues:  # or it has left meanwhile
             self._begun.add(event.number)
         for number in list(self._begun) if event.number is None else [event.number]:
             if (queue := self._queues.get(number)) is None:
                 continue
             if queue.qsize() >= MOST_RECORDS:
-                self._begun.discard(number)
-                queue.put_nowait(None)
+                self._forget(number)
+                _end_now(queue)
             else:
                 queue.put_nowait(event.lines)
+
+    def _forget(self, number: int) -> None:
+        """The place of this one is free. Harmless if it was before."""
+        self._begun.discard(number)
+        if self._queues.pop(number, None) is not None:
+            self._send(Unwatch(number))
 
     def end(self) -> None:
         """The engine ends: so do all streams."""
         self._begun.clear()
         for queue in self._queues.values():
             queue.put_nowait(None)
+
+
+def _end_now(queue: "asyncio.Queue[list[bytes] | None]") -> None:
+    """Nothing is kept for a reader who may never come for it: what waits would hold memory."""
+    while not queue.empty():
+        queue.get_nowait()
+    queue.put_nowait(None)

@@ -6,6 +6,7 @@ import time
 from yaie.core.config import EngineConfig
 from yaie.core.errors import InvalidRequestError
 from yaie.core.params import SamplingParams
+from yaie.core.ranges import RANGES
 from yaie.core.request import Request
 from yaie.engine.intake.grammars import Grammars
 from yaie.engine.intake.limits import (
@@ -82,6 +83,10 @@ class Intake:
                 f"request_id must not begin with {OWN_PREFIX!r}, as the engine's own ids do; choose "
                 "another, or leave it out",
                 param="request_id",
+            )
+        if type(priority) is not int or not RANGES["priority"].holds(priority):
+            raise InvalidRequestError(
+                f"priority {RANGES['priority'].complaint(priority)}", param="priority"
             )
         if priority != 0 and self._config.policy != "priority":
             raise InvalidRequestError(

@@ -8,6 +8,9 @@ from pydantic_core import from_json
 
 Json = dict[str, Any]
 
+UNREADABLE = "INVALID_JSON"
+"""The one field of an input that cannot be told as an object. Anthropic's word for it."""
+
 
 class OpenBlock:
     """A block that is being made. It knows its events."""
@@ -84,13 +87,13 @@ def _as_input(text: str) -> Json:
     """The arguments of a call as an object; of some that were cut off, what is complete.
 
     A model may write JSON that no parser takes, or that nothing can write again: 1e999, half a surrogate
-    pair, a thousand brackets. That comes as a text, since a client must get an object.
+    pair, a thousand brackets. That comes as a text in an object, since a client must get one.
     """
     try:
         given: Json = from_json(text, allow_partial=True)
         json.dumps(given, allow_nan=False)
     except (ValueError, RecursionError):
-        return {"arguments": text}
+        return {UNREADABLE: text}
     return given
 
 

@@ -13,6 +13,7 @@ from yaie.core.fields import (
     MAX_TOOLS,
     Fields,
     Flag,
+    InRange,
     Integer,
     JsonObject,
     Never,
@@ -20,9 +21,11 @@ from yaie.core.fields import (
     Number,
     StopList,
     Text,
+    bounded,
     or_say,
     ranged,
 )
+from yaie.core.ranges import RANGES
 from yaie.server.unions import Conversation, choice, kind_of, tag, text_or_list
 
 # --- what was said ---
@@ -209,8 +212,8 @@ class Thinking(Fields):
     """Whether a model that can think before it answers does so."""
 
     type: Literal["enabled", "disabled", "adaptive", "between_tools"]
-    budget_tokens: Annotated[Integer, Field(ge=1024)] | None = Field(
-        None, description="Has no effect: `max_tokens` alone limits a thought."
+    budget_tokens: Integer | None = bounded(
+        "budget_tokens", "Has no effect: `max_tokens` alone limits a thought."
     )
     display: Literal["summarized", "omitted"] | None = Field(
         None, description="omitted: the thought is not shown. A summary is the thought itself."
@@ -276,7 +279,11 @@ class TokenCountRequest(Conversation):
 class MessagesRequest(TokenCountRequest):
     """The body of `POST /v1/messages`."""
 
-    max_tokens: Annotated[Integer, Field(ge=1, description="May be more than the context leaves.")]
+    max_tokens: Annotated[
+        Integer,
+        InRange(RANGES["max_tokens"]),
+        Field(description="May be more than the context leaves."),
+    ]
     stop_sequences: StopList | None = None
     temperature: Number | None = ranged("temperature")
     top_p: Number | None = ranged("top_p")
@@ -292,7 +299,7 @@ class MessagesRequest(TokenCountRequest):
     repetition_penalty: Number | None = ranged("repetition_penalty", "Extension.")
     seed: Integer | None = ranged("seed", "Extension.")
     ignore_eos: Flag | None = Field(None, description="Extension.")
-    priority: Integer | None = Field(None, description="Extension. Smaller goes first.")
+    priority: Integer | None = bounded("priority", "Extension. Smaller goes first.")
     # Only what happens anyway.
     container: Annotated[None, or_say("This server runs no code.")] = None
     mcp_servers: Nothing | None = None

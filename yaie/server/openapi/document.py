@@ -35,6 +35,7 @@ REF = "#/components/schemas/"
 STATUSES = {
     400: ("BadRequest", "The request is wrong; `param` names the parameter."),
     401: ("Unauthorized", "No API key was given, or one that is not known here."),
+    403: ("Forbidden", "Another host's name, or a foreign web page; the message names the flag."),
     404: ("NotFound", "This model is not served here."),
     408: ("TooSlow", "The body has not come in time."),
     413: ("TooLarge", "The body is too large."),
@@ -242,7 +243,7 @@ def _describe(
         bodies = {name: {"value": body} for name, body in (endpoint.samples or {}).items()}
         given = {"schema": schemas[id(endpoint.body)], "examples": bodies}
         operation["requestBody"] = {"required": True, "content": {"application/json": given}}
-    failures = {*endpoint.errors} if endpoint.is_open else {*endpoint.errors, 503}
+    failures = {*endpoint.errors} if endpoint.is_open else {*endpoint.errors, 403, 503}
     if with_keys and not endpoint.is_open:
         failures.add(401)
         operation["security"] = [{"key": []}, {"x-api-key": []}]

@@ -23,10 +23,10 @@ from yaie.core.fields import (
     Nothing,
     Number,
     Text,
+    bounded,
     or_say,
     ranged,
 )
-from yaie.core.params import MAX_LOGPROBS
 from yaie.server.unions import Conversation, choice, kind_of, tag, text_or_list
 
 Status = Literal["in_progress", "completed", "incomplete"]
@@ -257,14 +257,14 @@ class ResponsesRequest(Conversation):
     instructions: Annotated[Text, Field(max_length=MAX_INSTRUCTIONS)] | None = Field(
         None, description="A system message before all input."
     )
-    max_output_tokens: Integer | None = ranged("max_tokens")
+    max_output_tokens: Integer | None = bounded("max_tokens")
     temperature: Number | None = ranged("temperature")
     top_p: Number | None = ranged("top_p")
     text: TextConfig | None = None
     tools: Annotated[list[FunctionTool], Field(max_length=MAX_TOOLS), FAST] | None = None
     tool_choice: ToolChoice | None = None
     parallel_tool_calls: Flag | None = None
-    top_logprobs: Annotated[Integer, Field(ge=0, le=MAX_LOGPROBS)] | None = None
+    top_logprobs: Integer | None = bounded("logprobs")
     include: Annotated[list[Included], FAST] | None = Field(
         None, description="Log-probabilities of the text. Encrypted reasoning: there is none."
     )
@@ -284,7 +284,7 @@ class ResponsesRequest(Conversation):
     repetition_penalty: Number | None = ranged("repetition_penalty", "Extension.")
     seed: Integer | None = ranged("seed", "Extension.")
     ignore_eos: Flag | None = Field(None, description="Extension.")
-    priority: Integer | None = Field(None, description="Extension. Smaller goes first.")
+    priority: Integer | None = bounded("priority", "Extension. Smaller goes first.")
     # Only what happens anyway.
     store: Flag | None = Field(
         None, description="Nothing is stored, whatever is asked: `store` is false in the answer."

@@ -41,7 +41,10 @@ export function liveSource(send = (path, init) => fetch(path, init), base = '') 
   };
   async function readOnce(take, say, signal) {
     const answer = await send(`${base}/watch/events`, { signal, headers: { Accept: 'text/event-stream' } });
-    if (!answer.ok) throw new Error(`HTTP ${answer.status}`);
+    if (!answer.ok) {
+      const told = await answer.json().catch(() => null);
+      throw new Error(told?.error?.message ?? `HTTP ${answer.status}`);
+    }
     say('connected');
     const decoder = new TextDecoder();
     const reader = answer.body.getReader();

@@ -1,0 +1,131 @@
+"""The range of every number that a request may hold, in any of the API's dialects: one table.
+
+`SamplingParams` checks its numbers by it, the server's bodies theirs (`yaie.core.fields`), the OpenAPI
+document tells it to clients, and `book/src/http-reference.md` has it as a table. A number without a row
+here does not get into a body: `tests/server/test_ranges.py` looks for one.
+"""
+
+import math
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+MAX_LOGPROBS = 20
+MAX_BIAS = 100.0
+MAX_N = 128
+MAX_TOKENS = 2**31 - 1
+"""Of counts of tokens, and of token ids: positions are 32-bit integers on the device."""
+MAX_SEED = 2**63 - 1
+MAX_EXACT = 2**53 - 1
+"""The largest integer that every JSON parser reads exactly (RFC 8259, section 6)."""
+LARGEST = sys.float_info.max
+"""Comparing with it tells NaN, infinity and integers that no float can hold from numbers."""
+MAX_SHOWN = 40
+"""Characters of a client's value in a message."""
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """What one number may be.
+
+    name: the key in RANGES. fields: where it stands in bodies, if not under its name. low, high: both
+    belong to the range, unless `above` says that `low` does not. hole: an integer between them that does
+    not belong to it either.
+    """
+
+    name: str
+    low: float
+    high: float
+    unit: str
+    meaning: str
+    fields: tuple[str, ...] = ()
+    above: bool = False
+    hole: int | None = None
+
+    def holds(self, value: float) -> bool:
+        """Whether it is in the range. NaN is in none."""
+        is_high_enough = value > self.low if self.above else value >= self.low
+        return is_high_enough and value <= self.high and value != self.hole
+
+    @property
+    def told(self) -> str:
+        """The range in words, to follow "must be"."""
+        if self.above:
+            return f"above {_plain(self.low)} and at most {_plain(self.high)}"
+        between = f"between {_plain(self.low)} and {_plain(self.high)}"
+        return between if self.hole is None else f"{between}, but not {self.hole}"
+
+    def complaint(self, value: Any) -> str:
+        """What is wrong with a value outside of it, to follow its name or "It"."""
+        return f"must be {self.told}, got {shown(value)}"
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """The same in the words of JSON Schema."""
+        limits: dict[str, Any] = {"exclusiveMinimum" if self.above else "minimum": self.low}
+        limits["maximum"] = self.high
+        return limits if self.hole is None else limits | {"not": {"const": self.hole}}
+
+
+def _plain(number: float) -> str:
+    return f"{number:g}" if isinstance(number, float) else str(number)
+
+
+def shown(value: Any) -> str:
+    """A value as a message quotes it: whatever it is, in a few characters."""
+    if type(value) is int and value.bit_length() > 128:  # Python refuses to write very long ones
+        digits = math.floor(value.bit_length() * math.log10(2)) + 1
+        return f"an integer of about {digits} digits"
+    if isinstance(value, str | bytes):
+        value = value[: MAX_SHOWN + 1]
+    text = repr(value) if isinstance(value, str | bytes | int | float) else type(value).__name__
+    return text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 1] + "…"
+
+
+_ROWS = (
+    Range("temperature", 0, 100, "", "0 takes the most likely token, else logits are divided by it"),
+    Range("top_p", 0, 1, "probability", "sample from the most likely tokens that reach this share",
+          above=True),
+    Range("top_k", -1, MAX_TOKENS, "tokens", "sample from so many most likely ones; 0 and -1 are off"),
+    Range("min_p", 0, 1, "share", "sample from tokens this likely, relative to the most likely one"),
+    Range("presence_penalty", -2, 2, "logits", "against tokens that were generated"),
+    Range("frequency_penalty", -2, 2, "logits", "against them by their number"),
+    Range("repetition_penalty", 0, 10, "factor", "against tokens of prompt and output", above=True),
+    Range("logit_bias", -MAX_BIAS, MAX_BIAS, "logits", "what is added to the logit of a token",
+          fields=("logit_bias.*",)),
+    Range("max_tokens", 1, MAX_TOKENS, "tokens",
+          "to generate at most; in completions 0 as well, together with echo",
+          fields=("max_tokens", "max_completion_tokens", "max_output_tokens")),
+    Range("min_tokens", 0, MAX_TOKENS, "tokens", "to generate at least; not above max_tokens"),
+    Range("n", 1, MAX_N, "answers", "to one prompt", fields=("n", "best_of")),
+    Range("seed", -MAX_SEED - 1, MAX_SEED, "", "the same one gives the same tokens"),
+    Range("logprobs", 0, MAX_LOGPROBS, "tokens", "most likely ones to tell of at each token",
+          fields=("logprobs", "top_logprobs")),
+    Range("prompt_logprobs", 0, MAX_LOGPROBS, "tokens", "the same at each token of the prompt"),
+    Range("truncate_prompt_tokens", -1, MAX_TOKENS, "tokens",
+          "of a longer prompt to keep; -1 keeps what fits", hole=0),
+    Range("priority", -MAX_EXACT, MAX_EXACT, "", "smaller goes first"),
+    Range("token", 0, MAX_TOKENS, "token id", "one that the model knows, which is checked next",
+          fields=("prompt[]", "prompt[][]", "input[]", "input[][]", "tokens[]", "stop_token_ids[]",
+                  "logprob_token_ids[]")),
+    Range("biased_token", 0, 999_999_999, "token id", "the same, written as a string",
+          fields=("keys of logit_bias",)),
+    Range("dimensions", 1, MAX_TOKENS, "numbers", "of a vector to keep; at most those that there are"),
+    Range("budget_tokens", 1024, MAX_TOKENS, "tokens", "has no effect",
+          fields=("thinking.budget_tokens",)),
+    Range("index", 0, MAX_TOKENS, "", "of a streamed call; has no effect",
+          fields=("messages[].tool_calls[].index",)),
+    Range("json", -LARGEST, LARGEST, "",
+          "any number in a schema, in the arguments of a call and in variables for the chat template: "
+          "what a 64-bit float can hold",
+          fields=("numbers in JSON that is passed on",)),
+)  # fmt: skip
+
+RANGES: dict[str, Range] = {row.name: row for row in _ROWS}
+
+SAMPLED = (
+    "temperature", "top_p", "top_k", "min_p", "presence_penalty", "frequency_penalty",
+    "repetition_penalty", "max_tokens", "min_tokens", "n", "seed", "logprobs", "prompt_logprobs",
+    "truncate_prompt_tokens",
+)  # fmt: skip
+"""The numbers that `SamplingParams` has, under the same names."""
