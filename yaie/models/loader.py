@@ -191,8 +191,8 @@ class ModelLoader:
                 raise
             raise ModelError(
                 f"{folder / 'config.json'} describes a model that cannot be made of the weights beside "
-                f"it ({type(error).__name__}: {told(error)}). Check its numbers, and that there is "
-                "memory for them."
+                f"it ({'; '.join([f'{type(error).__name__}: {told(error)}', *map(str, wrong)])}). Check "
+                "its numbers, and that there is memory for them."
             ) from error
         return adapter, folder
 
