@@ -31,7 +31,7 @@ def full_step() -> StepInput:
         logit_bias=((3, 1.5), (4, -2.0)),
     )
     told.seed = 2**63 - 1
-    constrained = make_request("b", [7, 8], top_k=10**30)
+    constrained = make_request("b", [7, 8], top_k=2**31 - 1)
     constrained.matcher = object()
     plan = StepPlan(
         [

@@ -209,7 +209,7 @@ def test_named_tokens_have_log_probabilities(live: LiveServer, path: str) -> Non
     [
         (CHAT, {"logprob_token_ids": [5]}, "logprob_token_ids"),
         (TEXT, {"logprob_token_ids": [5]}, "logprob_token_ids"),
-        (TEXT, {"logprob_token_ids": [-1], "logprobs": 1}, "logprob_token_ids"),
+        (TEXT, {"logprob_token_ids": [-1], "logprobs": 1}, "logprob_token_ids[0]"),
         (TEXT, {"logprob_token_ids": [10**7], "logprobs": 1}, "logprob_token_ids"),
         (TEXT, {"logprob_token_ids": [1] * 129, "logprobs": 1}, "logprob_token_ids"),
         (CHAT, {"logprob_token_ids": [5], "logprobs": True, "top_logprobs": 3}, "top_logprobs"),

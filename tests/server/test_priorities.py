@@ -12,7 +12,6 @@ from yaie.core import json_slices
 from yaie.core.heap import NEVER, few_collections
 from yaie.core.priority import LOWEST
 from yaie.engine.background.engine_thread import EngineThread
-from yaie.server import limits
 
 
 def _never() -> None:
@@ -22,10 +21,10 @@ def _never() -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="priorities of threads are Linux's")
 @pytest.mark.parametrize(
     "pool",
-    [json_slices._writer, limits._large_bodies, EngineThread(_never)._checker],
-    ids=["answers", "bodies", "grammars"],
+    [json_slices._writer, EngineThread(_never)._checker],
+    ids=["answers", "grammars"],
 )
-def test_large_bodies_answers_and_grammars_have_the_lowest_priority(
+def test_large_answers_and_grammars_have_the_lowest_priority(
     pool: ThreadPoolExecutor,
 ) -> None:
     def own() -> int:

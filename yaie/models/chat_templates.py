@@ -34,9 +34,12 @@ class ChatTemplates:
     def __init__(self, tokenizer: Any) -> None:
         """tokenizer: of transformers."""
         self._tokenizer = tokenizer
-        found = getattr(tokenizer, "chat_template", None) or {}
-        self._by_name: Mapping[str, str] = found if isinstance(found, dict) else {DEFAULT: found}
         self._wants_parts: dict[str, bool] = {}
+
+    @property
+    def _by_name(self) -> Mapping[str, str]:
+        found = getattr(self._tokenizer, "chat_template", None) or {}
+        return found if isinstance(found, dict) else {DEFAULT: found}
 
     @property
     def text(self) -> str:

@@ -126,7 +126,7 @@ CONFIG: Table = {
     "layer_types": _TEXTS,
     "hidden_act": _TEXT,
     "activation_function": _TEXT,
-    "tie_word_embeddings": _TRUTH,
+    **dict.fromkeys(("tie_word_embeddings", "output_hidden_states", "output_attentions"), _TRUTH),
     **dict.fromkeys(("num_hidden_layers", "n_layer", "num_layers", "n_layers"), _LAYERS),
     **dict.fromkeys(
         ("num_attention_heads", "n_head", "n_heads", "num_key_value_heads", "num_heads"), _HEADS

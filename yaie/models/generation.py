@@ -7,13 +7,12 @@ from yaie.core.errors import InvalidRequestError
 from yaie.core.params import SamplingParams
 from yaie.models.json_files import read_json
 
-GENERATION_FILE = "generation_config.json"
 _RECOMMENDED = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
 
 
 def read_generation_config(folder: Path) -> dict[str, Any]:
     """The file's contents; {} if there is none. Raises ModelError if it is no JSON object."""
-    path = folder / GENERATION_FILE
+    path = folder / "generation_config.json"
     return read_json(path) if path.is_file() else {}
 
 

@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,16 +17,12 @@ from yaie.core.products import PackedProducts
 from yaie.models import gpt2, llama, mistral, qwen2, qwen3  # noqa: F401  (importing registers them)
 from yaie.models.adapter import ModelAdapter, registered_adapter
 from yaie.models.config import head_dims, read_config, told
-from yaie.models.generation import (
-    GENERATION_FILE,
-    eos_token_ids,
-    read_generation_config,
-    sampling_defaults,
-)
+from yaie.models.generation import eos_token_ids, read_generation_config, sampling_defaults
 from yaie.models.hub import fetch_model, find_model
 from yaie.models.json_files import read_json
+from yaie.models.loading_bar import loading_bar
 from yaie.models.packing import read_format
-from yaie.models.rope import max_context
+from yaie.models.rope import served_context
 from yaie.models.schemes import Packing
 from yaie.models.schemes.cutting import check_cuts
 from yaie.models.shard import Whole, check_shapes, fitting_sizes
@@ -46,8 +41,6 @@ from yaie.models.weights import (
 
 FEWEST_IN_BFLOAT16 = 100_000_000
 """Weights from which half the bytes are worth rounded numbers on a CPU."""
-MOST_POSITIONS = 1 << 24
-"""Of a context. Tables of positions are made beforehand; the longest model there is takes 10 million."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +111,7 @@ class ModelLoader:
         self._wanted = config.dtype
         self.is_packed = self._format is not None
         self.dtype = choose_dtype(self._wanted, self._config, self.device, self._source.folder)
-        self.max_length = _max_length(config.max_model_len, self._config)
+        self.max_length = served_context(config.max_model_len, self._config)
 
     def load(
         self,
@@ -183,7 +176,7 @@ class ModelLoader:
         swapped = self._settle_head(files, shapes)
         try:
             adapter = self._adapter(ops, products, shard)
-            with _progress_bar(self.name, total_bytes(files), self._progress) as advance:
+            with loading_bar(self.name, total_bytes(files), self._progress) as advance:
                 read = read_tensors if shard is None else read_stored
                 tensors: Iterator[tuple[str, Any]] = read(files, advance)
                 adapter.load_weights(renamed(tensors, *swapped) if swapped else tensors)
@@ -198,8 +191,8 @@ class ModelLoader:
                 raise
             raise ModelError(
                 f"{folder / 'config.json'} describes a model that cannot be made of the weights beside "
-                f"it ({type(error).__name__}: {told(error)}). Check its numbers, and that there is "
-                "memory for them."
+                f"it ({'; '.join([f'{type(error).__name__}: {told(error)}', *map(str, wrong)])}). Check "
+                "its numbers, and that there is memory for them."
             ) from error
         return adapter, folder
 
@@ -221,7 +214,7 @@ class ModelLoader:
     def _check_ids(
         self, folder: Path, generation: dict[str, Any], tokenizer: Tokenizer, vocab_size: int
     ) -> None:
-        check_token_ids(folder / GENERATION_FILE, generation, vocab_size)
+        check_token_ids(folder / "generation_config.json", generation, vocab_size)
         stated = read_json(folder / "config.json")
         check_token_ids(folder / "config.json", stated, vocab_size)
         check_token_ids(folder / "config.json", stated.get("text_config") or {}, vocab_size)
@@ -320,23 +313,6 @@ def _num_bytes(folder: Path) -> int:
         return 0
 
 
-def _max_length(wanted: int | None, config: Any) -> int:
-    limit = max_context(config, wanted)
-    if (limit if wanted is None else wanted) > MOST_POSITIONS:
-        raise ModelError(
-            f"config.json: max_position_embeddings (or n_positions) and rope_parameters give {limit} "
-            f"tokens of context, and at most {MOST_POSITIONS} are served. Correct them, or set "
-            "max_model_len (--max-model-len) to what you need."
-        )
-    if wanted is not None and wanted > limit:
-        raise ConfigError(
-            f"max_model_len {wanted} is beyond this model's context of {limit} tokens. Leave it "
-            "out, or set it lower.",
-            param="max_model_len",
-        )
-    return limit if wanted is None else wanted
-
-
 def resolve_device(config: EngineConfig) -> torch.device:
     """Where the model runs. Raises ConfigError for a GPU that is not there."""
     wanted = config.device
@@ -349,24 +325,3 @@ def resolve_device(config: EngineConfig) -> torch.device:
     if wanted == "auto":
         wanted = "cuda" if torch.cuda.is_available() else "cpu"
     return torch.device(wanted)
-
-
-@contextmanager
-def _progress_bar(name: str, total: int, shown: bool) -> Iterator[Callable[[int], None]]:
-    """A bar on stderr over `total` bytes; yields the function that advances it."""
-    if not shown:
-        yield lambda _: None
-        return
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
-
-    from yaie.core.terminal import Terminal
-
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-    )
-    with Progress(*columns, console=Terminal(stderr=True), transient=True) as bar:
-        task = bar.add_task(f"Loading {name}", total=total)
-        yield lambda size: bar.update(task, advance=size)

@@ -5,8 +5,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from yaie.core.errors import ModelError
+from yaie.core.errors import ConfigError, ModelError
 from yaie.models.json_files import shown
+
+MOST_POSITIONS = 1 << 24
+"""Of a context. Tables of positions are made beforehand; the longest model there is takes 10 million."""
 
 
 def rope_tables(config: Any, max_positions: int, device: torch.device) -> tuple[Tensor, Tensor]:
@@ -75,3 +78,23 @@ def max_context(config: Any, wanted: int | None) -> int:
         trained = int(parameters.get("original_max_position_embeddings") or length)
         return length if wanted is not None and wanted > trained else min(length, trained)
     return length
+
+
+def served_context(wanted: int | None, config: Any) -> int:
+    """The longest sequence that is served: `wanted`, or the model's own.
+
+    Raises ConfigError for more than the model has, ModelError for more than MOST_POSITIONS."""
+    limit = max_context(config, wanted)
+    if (limit if wanted is None else wanted) > MOST_POSITIONS:
+        raise ModelError(
+            f"config.json: max_position_embeddings (or n_positions) and rope_parameters give {limit} "
+            f"tokens of context, and at most {MOST_POSITIONS} are served. Correct them, or set "
+            "max_model_len (--max-model-len) to what you need."
+        )
+    if wanted is not None and wanted > limit:
+        raise ConfigError(
+            f"max_model_len {wanted} is beyond this model's context of {limit} tokens. Leave it "
+            "out, or set it lower.",
+            param="max_model_len",
+        )
+    return limit if wanted is None else wanted

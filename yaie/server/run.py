@@ -11,11 +11,13 @@ import os
 import signal
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 from types import FrameType
 
 import uvicorn
 from starlette.types import ASGIApp
 
+from yaie.core.errors import EngineUnavailableError
 from yaie.core.interrupt import end_interrupted
 from yaie.engine.background.async_engine import AsyncEngine
 from yaie.server.cautions import cautions
@@ -98,8 +100,9 @@ async def run_server(
         await asyncio.wait({loading, leaving}, return_when=asyncio.FIRST_COMPLETED)
         if loading.done() and loading.exception() is None:
             on_ready()
-            for caution in cautions(engine.tokenizer, settings):
-                logger.warning("%s", caution)
+            with suppress(EngineUnavailableError):  # it was shut down as it loaded
+                for caution in cautions(engine.tokenizer, settings):
+                    logger.warning("%s", caution)
         await asyncio.wait({ended, leaving}, return_when=asyncio.FIRST_COMPLETED)
         await engine.shutdown(settings.drain_seconds)
         server.should_exit = True

@@ -43,7 +43,7 @@ TOO_LARGE = [
     ),
     ({"prompt": "x", "max_tokens": 500}, "kv_pool_too_small", "max_tokens"),
     ({"prompt": "x", "max_tokens": 2000}, "context_length_exceeded", "max_tokens"),
-    ({"prompt": "x", "max_tokens": 2**62}, "context_length_exceeded", "max_tokens"),
+    ({"prompt": "x", "max_tokens": 2**31 - 1}, "context_length_exceeded", "max_tokens"),
     ({"prompt": "x", "max_tokens": 10**400}, None, "max_tokens"),
     ({"prompt": "x", "n": 2**62}, None, "n"),
     ({"prompt": ["x"] * 40 + ["x " * 500], "max_tokens": 2}, None, "prompt|max_tokens"),
