@@ -35,9 +35,10 @@ def run_watch(lab_key: str, seed: int, console: Console) -> None:
     labs = load_curriculum()
     lab = labs[lab_key] if lab_key else (desk.first_open() or labs.labs[0])
     find_submission(lab)  # raises if there is nothing to watch
-    with pressed_keys(sys.stdin.fileno()) as read_key:
-        watch = Watch(lab, desk, console.width)
-        try:
+    watch = Watch(lab, desk, console.width)
+    try:
+        # The terminal comes first: ending a grading may take longer than a Ctrl-C gives.
+        with pressed_keys(sys.stdin.fileno()) as read_key:
             while not watch.is_over:
                 watch.tick()
                 if watch.is_stale:
@@ -46,8 +47,8 @@ def run_watch(lab_key: str, seed: int, console: Console) -> None:
                     show(console, watch.screen())
                 if key := read_key(TICK_SECONDS):
                     watch.key(key)
-        finally:
-            watch.close()
+    finally:
+        watch.close()
 
 
 @contextmanager

@@ -22,6 +22,7 @@ ARGUED = {
     "yaie/core/child.py": "asks for the parent process, and sends nothing",
     "yaie/engine/background/engine_process.py": OWN_CHILD,
     "yaie/engine/background/engine_child.py": "the other end of that pipe",
+    "yaie/server/body_process.py": OWN_CHILD,
     "yaie/worker/ranks/processes.py": "starts children; what they say is read by the codec",
     "yaie/worker/ranks/rank_process.py": "names the type of the other end; read by the codec",
     "yaie/worker/replay.py": "recordings of steps: replay only your own, as its docstring says",

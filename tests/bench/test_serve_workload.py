@@ -12,6 +12,7 @@ from yaie.bench.throughput import serve
 from yaie.core.errors import YaieError
 
 
+@pytest.mark.nightly
 def test_streams_through_the_server_beside_the_engine_alone(
     measured: Any, tiny_folder: str
 ) -> None:

@@ -58,6 +58,7 @@ def test_the_file_says_what_ran_where_and_beside_which_limit(
     assert f"{rate / most:.0%} of the limit" in ran.out
 
 
+@pytest.mark.nightly
 def test_static_batches_stand_beside_the_bound_that_the_lengths_set(
     measured: Any, tiny_folder: str
 ) -> None:

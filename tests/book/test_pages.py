@@ -34,7 +34,7 @@ OF_EACH_KIND = (
 """Pages that are made of all that pages are made of: what axe says of them, it says of the others."""
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", nightly_but(OF_EACH_KIND, PAGES))
 def test_a_page_has_no_fault_and_fits_a_phone(browser, built, page):
     with reading(browser, built, page, size=PHONE) as (opened, wrong):
         assert opened.evaluate(TOO_WIDE) == [], "wider than a phone of 360 pixels"

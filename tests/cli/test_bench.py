@@ -86,6 +86,7 @@ def test_the_forward_pass_is_no_part_of_what_overlapping_leaves() -> None:
     assert median(left) < 1e3 * seconds
 
 
+@pytest.mark.nightly
 def test_overhead_compares_a_server_with_the_engine_alone(model: str, tmp_path: Path) -> None:
     arguments = ["--streams", "3", "--prompt-tokens", "8", "--output-tokens", "6", "--repeats", "1"]
     printed, figures = bench("overhead", model, *arguments, folder=tmp_path)

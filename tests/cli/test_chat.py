@@ -5,6 +5,8 @@ import random
 import signal
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -228,7 +230,7 @@ def test_a_remembered_model_that_fails_says_that_it_was_remembered(
     kept.write_text(str(gone))
     ran = yaie("chat")
     assert ran.code == 2
-    assert f"there is no folder {gone}" in ran.err
+    assert f"there is no folder {str(gone)!r}" in ran.err
     assert f"The name {gone} is remembered from the last chat ({kept})" in ran.err
     assert "yaie chat MODEL" in ran.err
     assert "yaie chat tutor" in ran.err
@@ -287,3 +289,21 @@ def test_a_word_longer_than_a_line_is_left_to_the_terminal() -> None:
 
 def test_wide_characters_fill_two_cells_and_may_be_parted() -> None:
     assert wrapped("注意力机制 ok", 6) == "注意力\n机制\nok"
+
+
+def test_stats_say_when_fewer_threads_compute(capsys: pytest.CaptureFixture[str]) -> None:
+    answered = SimpleNamespace(
+        stats=SimpleNamespace(
+            prompt_tokens=3,
+            cached_tokens=0,
+            output_tokens=5,
+            tokens_per_second=9.0,
+            first_token=0.1,
+        )
+    )
+    for threads, told in ((2, False), (1, True)):
+        chat._show_stats(
+            cast(Any, answered), {"kv_usage": 0.0, "threads": threads, "threads_wanted": 2}
+        )
+        said = capsys.readouterr().out
+        assert ("threads      1 of 2: other programs keep the cores busy" in said) is told

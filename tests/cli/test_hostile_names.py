@@ -19,7 +19,7 @@ from yaie.cli.steps import Share, Step, StepLog
 from yaie.core.errors import YaieError
 from yaie.core.terminal import Terminal, printable
 from yaie.engine.llm_engine import LLMEngine
-from yaie.models.loader import _progress_bar
+from yaie.models.loading_bar import loading_bar
 from yaie.parts import Part
 from yaie.server.settings import ServerSettings
 
@@ -94,7 +94,7 @@ def test_a_bar_for_loading_shows_the_name_as_it_is(
 ) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "200")
-    with _progress_bar(NAME, 10, True) as advance:
+    with loading_bar(NAME, 10, True) as advance:
         advance(5)
     said = capsys.readouterr().err
     assert "Loading m[/x][red]:boom:[2J" in said

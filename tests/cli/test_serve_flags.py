@@ -62,6 +62,8 @@ SEEN_BY = {
     "log_file": f"{EFFECTS}::test_it_logs_as_it_is_told",
     "log_json": f"{EFFECTS}::test_it_logs_as_it_is_told",
     # The engine's.
+    "model_too": "tests/cli/test_options.py"
+    "::test_every_command_takes_the_model_as_an_argument_and_by_name",
     "model": f"{EFFECTS}::test_model",
     "revision": "tests/models/test_hub.py::test_an_unknown_revision",
     "dtype": f"{EFFECTS}::test_dtype",

@@ -132,6 +132,7 @@ def expect_ends(
         host.reader.join(10)
 
 
+@pytest.mark.nightly
 def test_two_hosts_give_the_tokens_of_one_rank_and_end_when_one_dies(tiny_folder: str) -> None:
     port = free_port()
     args = (tiny_folder, "--pipeline-parallel=2", "--no-engine-process")

@@ -146,6 +146,7 @@ def test_a_rank_that_is_killed_ends_streams_with_an_error_and_the_server(
         assert "engine_dead" in "".join(answers[-2:])
 
 
+@pytest.mark.nightly
 def test_a_rank_that_hangs_ends_the_server(tiny_folder: str, tmp_path: Path) -> None:
     args = ("--no-engine-process", "--rank-timeout=2")
     with served(tiny_folder, tmp_path, *args) as server:
@@ -167,9 +168,8 @@ def test_an_idle_servers_lost_rank_is_noticed_as_well(tiny_folder: str, tmp_path
         expect_end(server, "rank 1 was ended by SIGKILL", began)
 
 
-@pytest.mark.parametrize(
-    "how", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.nightly)]
-)
+@pytest.mark.nightly
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_ranks_end_with_the_server(tiny_folder: str, tmp_path: Path, how: signal.Signals) -> None:
     with served(tiny_folder, tmp_path, "--no-engine-process") as server:
         rank = server.rank()

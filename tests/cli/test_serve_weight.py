@@ -13,12 +13,14 @@ import pytest
 import torch
 
 from tests.cli.test_serve import address_in, server
+from tests.marks import nightly_but
 
 MB = 1000  # in kB, as /proc counts
 MOST_MEMORY = 700 * MB
 MOST_SECONDS = 2.0
 
-MODES = pytest.mark.parametrize("mode", ["--engine-process", "--no-engine-process"])
+BOTH = ("--engine-process", "--no-engine-process")
+MODES = pytest.mark.parametrize("mode", BOTH)
 LINUX = pytest.mark.skipif(
     not Path("/proc/self/smaps_rollup").exists(), reason="needs Linux's /proc"
 )
@@ -57,7 +59,7 @@ def use(url: str) -> None:
 @pytest.mark.slow
 @LINUX
 @CPU_BUILD
-@MODES
+@pytest.mark.parametrize("mode", nightly_but(BOTH[1:], BOTH))
 def test_the_tutors_server_fits_a_laptop_and_ends_at_once(mode: str) -> None:
     with server(mode, "--mine=none") as (process, lines):
         url = address_in(process, lines)
@@ -79,10 +81,9 @@ def test_the_tutors_server_fits_a_laptop_and_ends_at_once(mode: str) -> None:
     assert "Traceback" not in "".join(lines)
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(sys.platform == "win32", reason="needs SIGTERM")
-@pytest.mark.parametrize(
-    "mode", ["--engine-process", pytest.param("--no-engine-process", marks=pytest.mark.nightly)]
-)
+@MODES
 def test_what_was_logged_and_registered_for_the_end_is_not_lost(
     mode: str, tiny_folder: str, tmp_path: Path
 ) -> None:

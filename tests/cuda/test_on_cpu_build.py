@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.marks import nightly_but
 from yaie.core.errors import KernelError
 from yaie.cuda import nvcc
 from yaie.cuda.compiler import NoRoomError
@@ -200,7 +201,9 @@ def test_shared_arrays_of_file_scope_work_too(lab: Path) -> None:
 
 @pytest.mark.skipif(nvcc.find_nvcc() is None, reason="no nvcc")
 @pytest.mark.slow
-@pytest.mark.parametrize("sample", sorted(path.name for path in SAMPLES.glob("*.cu")))
+@pytest.mark.parametrize(
+    "sample", nightly_but(["races.cu"], sorted(path.name for path in SAMPLES.glob("*.cu")))
+)
 def test_nvcc_compiles_the_samples_as_well(sample: str) -> None:
     found = nvcc.find_nvcc()
     assert found is not None

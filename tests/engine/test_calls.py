@@ -9,7 +9,7 @@ from tests.models.tiny import tiny_model
 from yaie import LLMEngine, SamplingParams
 
 
-def test_the_loop_reaches_the_scheduler_in_three_calls(
+def test_the_loop_reaches_the_scheduler_in_four_calls(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = LLMEngine(model=str(tiny_model("llama", tmp_path / "llama")), num_blocks=20)
@@ -27,4 +27,4 @@ def test_the_loop_reaches_the_scheduler_in_three_calls(
     here = sys._getframe().f_code
     monkeypatch.setattr(scheduler, "schedule", watched)
     engine.step()  # as `EngineThread._run` calls it
-    assert depths == [3]
+    assert depths == [4]

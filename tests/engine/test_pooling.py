@@ -11,7 +11,7 @@ from tests.engine.test_logprobs import _model
 from tests.models.tiny import VOCAB, tiny_model
 from yaie import LLMEngine, SamplingParams
 from yaie.core.errors import InvalidRequestError
-from yaie.core.request import Request
+from yaie.core.request import FinishReason, Request
 
 PROMPTS = [*make_prompts(6, VOCAB), [7], list(range(20, 90))]
 CLOSE = 1e-4
@@ -93,14 +93,17 @@ def test_a_last_state_may_start_from_a_cached_prefix_and_a_mean_may_not(folder: 
 
 
 def test_a_cache_manager_that_hands_out_a_prefix_all_the_same_is_told(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     engine = LLMEngine(model=str(folder), num_blocks=128, block_size=4)
     embeddings(engine, [PROMPTS[-1]], "last")
     monkeypatch.setattr(Request, "may_reuse_prefix", True)
-    engine.add_request(PROMPTS[-1], pooled("mean"))
-    with pytest.raises(RuntimeError, match=r"from 68 cached tokens.*may_reuse_prefix"):
+    [request] = engine.add_request(PROMPTS[-1], pooled("mean"))
+    while engine.has_work:
         engine.step()
+    assert request.finish_reason is FinishReason.ERROR
+    [told] = [one for one in caplog.records if one.exc_info]
+    assert "may_reuse_prefix" in str(told.exc_info[1])  # type: ignore[index]
 
 
 def test_pooling_is_of_one_choice_and_of_a_known_kind() -> None:

@@ -13,7 +13,6 @@ import psutil
 import pytest
 import torch
 
-from tests.marks import nightly_but
 from tests.models.tiny import tiny_model
 from tests.server.conftest import within
 from yaie import LLMEngine
@@ -76,6 +75,7 @@ def stop_early(folder: str, phase: int) -> None:
     crew.close()
 
 
+@pytest.mark.nightly
 def test_ten_starts_and_stops_leave_nothing(folder: str, tmp_path: Path) -> None:
     serve(folder)  # what is made once and kept
     before = left(tmp_path)
@@ -141,7 +141,8 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("end", nightly_but(["pass"], ["time.sleep(600)", "pass"]))
+@pytest.mark.nightly
+@pytest.mark.parametrize("end", ["time.sleep(600)", "pass"])
 def test_ranks_end_with_a_caller_that_is_killed_or_forgets_to_close(
     folder: str, tmp_path: Path, end: str
 ) -> None:

@@ -113,6 +113,7 @@ def test_json_and_junit_go_to_a_file_or_to_stdout(good, tmp_path):
     assert int(root.get("tests")) > 0
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_a_folder_with_some_labs_is_graded_for_those_and_the_rest_is_missing(good):
     run = grader("grade", "--impl", str(good), "--format", "json")

@@ -107,7 +107,8 @@ HARMLESS = {
 
 NIGHTLY = {
     "KeyboardInterrupt", "recursion", "abort", "kill", "a loop", "a sleep",
-    "changes folder and environment", "leaves a thread behind",
+    "changes folder and environment", "leaves a thread behind", "many objects",
+    "changes torch's settings",
 }  # fmt: skip
 """Each has a harder relation above, which CI tries as well."""
 
@@ -198,6 +199,7 @@ def test_the_memory_of_children_counts(tmp_path):
     assert why(result).problem == "It took more than 0.75 GiB of memory."
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_when_the_labs_time_is_over_what_was_not_reached_is_not_called_wrong(tmp_path):
     limits = Limits(seconds=10, test_seconds=60)
@@ -208,6 +210,7 @@ def test_when_the_labs_time_is_over_what_was_not_reached_is_not_called_wrong(tmp
     assert result.seconds < 15
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_other_labs_keep_their_verdicts_beside_a_hostile_one(tmp_path):
     hostile = part_with(tmp_path / "a", "import os\nos.killpg(0, 9)")

@@ -83,6 +83,7 @@ def test_an_import_without_end_names_its_line(tmp_path):
     assert "radix_tree/radix_tree.py, line 1" in found.where
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_heavy_imports_are_the_parts_own_business(tmp_path):
     top = "import transformers, scipy.stats, fastapi, http.server"

@@ -109,6 +109,7 @@ def test_a_break_that_the_interpreter_runs_fails_its_task_with_kernel_and_line(t
     assert grade(submission, "9.3").points == 15
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_a_kernel_whose_helper_is_open_is_not_to_blame_and_the_report_says_so(tmp_path):
     result = grade(written(tmp_path, ["9.2"]), "9.2")

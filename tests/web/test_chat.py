@@ -285,7 +285,7 @@ def test_what_went_wrong_is_said_in_words(browser, tutor) -> None:  # noqa: F811
 
 
 def test_the_key_is_asked_for_once_and_kept_in_the_tab(browser) -> None:  # noqa: F811
-    with serving(load, api_key=("secret",)) as server:
+    with serving(load, api_key=("secret",), xray=True) as server:
         fresh = browser.new_context(bypass_csp=True)
         page = fresh.new_page()
         page.set_default_timeout(15_000)

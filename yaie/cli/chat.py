@@ -215,3 +215,6 @@ def _show_stats(session: "ChatSession", engine: dict[str, float]) -> None:
     say(f"output       {stats.output_tokens} tokens, {stats.tokens_per_second:.1f} a second")
     say(f"first token  after {stats.first_token * 1000:.0f} ms")
     say(f"KV pool      {engine['kv_usage']:.1%} in use")
+    threads, wanted = engine.get("threads", 0), engine.get("threads_wanted", 0)
+    if threads < wanted:
+        say(f"threads      {threads:.0f} of {wanted:.0f}: other programs keep the cores busy")

@@ -6,6 +6,7 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
+from yaie.core.ranges import MAX_TOKENS
 from yaie.core.request import Request
 from yaie.core.step import Ints, NewSeats, Pairs
 
@@ -48,10 +49,10 @@ def new_seats(
         bias_values=_floats([bias for _, _, bias in biases]),
         constrained=np.array([request.matcher is not None for request in requests], np.bool_),
         min_tokens=_longs(
-            # There are no more than `max_tokens`, whatever was asked for.
+            # No output is longer, whatever was asked for.
             [
-                min(request.params.min_tokens, request.max_tokens) if own else 0
-                for request, own in zip(requests, held, strict=True)
+                min(one.min_tokens, MAX_TOKENS) if own else 0
+                for one, own in zip(params, held, strict=True)
             ]
         ),
         held=_pairs(held),
