@@ -145,6 +145,7 @@ class TestUnderTheSanitizers:
         assert ran.returncode == 0, ran.stderr[-3000:]
         assert "20 cases" in ran.stdout
 
+    @pytest.mark.nightly
     def test_a_table_that_is_too_short_is_seen(self) -> None:
         ran = sanitized("1", "short")
         assert ran.returncode != 0

@@ -64,6 +64,7 @@ def test_tokens_are_those_of_the_joined_logits(vocab: int, size: int, step: int)
     assert drawn_apart(logits, batch, size).tolist() == expected.tolist()
 
 
+@pytest.mark.nightly
 def test_many_seeds_draw_the_same_tokens() -> None:
     """Of tokens that are about as likely, so that the noise decides."""
     generator = torch.Generator().manual_seed(5)

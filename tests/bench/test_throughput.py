@@ -33,6 +33,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "SIDES", (64,))
 
 
+@pytest.mark.nightly
 def test_the_first_run_stands_apart_from_those_of_each_seed(
     measured: Any, tiny_folder: str
 ) -> None:
@@ -73,6 +74,7 @@ def test_static_batches_stand_beside_the_bound_that_the_lengths_set(
     assert f"the lengths allow at most {figures['static_bound'][0]['ratio']:.4g}" in ran.out
 
 
+@pytest.mark.nightly
 def test_vllm_is_a_peer_of_batches_too(
     measured: Any, tiny_folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -107,6 +109,7 @@ def test_a_fixed_batch_is_timed_while_all_of_it_decodes(measured: Any, tiny_fold
     assert figures["limit"]["3"]["decode_ms"] > 0
 
 
+@pytest.mark.nightly
 def test_a_fixed_batch_is_drawn_greedily(
     measured: Any, tiny_folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -123,6 +126,7 @@ def test_a_fixed_batch_is_drawn_greedily(
     assert {params.temperature for params in asked} == {0}
 
 
+@pytest.mark.nightly
 def test_a_batch_that_does_not_fit_at_once_is_no_figure(yaie: Yaie, tiny_folder: str) -> None:
     arguments = ("--prompt-tokens", "40", "--output-tokens", "6", "--batch", "4", "--seeds", "0")
     ran = yaie(
@@ -134,6 +138,7 @@ def test_a_batch_that_does_not_fit_at_once_is_no_figure(yaie: Yaie, tiny_folder:
     assert "a batch of 256 needs --max-num-seqs 256" in ran.err
 
 
+@pytest.mark.nightly
 def test_prefixes_are_found_as_often_as_they_can_be(
     measured: Any, tiny_folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -204,6 +209,7 @@ def test_on_a_gpu_every_technique_is_one_that_can_be_left_out(
     choose_backend(found["kernels in PyTorch"], cpu)
 
 
+@pytest.mark.nightly
 def test_a_shape_stands_in_for_a_model(measured: Any, yaie: Yaie, tiny_folder: str) -> None:
     _, figures = measured("--shape", "tiny", *SMALL, "--seeds", "0", "--peer", "none")
     assert figures["model"] == "tiny"
@@ -220,6 +226,7 @@ def test_a_shape_stands_in_for_a_model(measured: Any, yaie: Yaie, tiny_folder: s
         assert said in ran.err
 
 
+@pytest.mark.nightly
 def test_nothing_is_cached_between_two_runs(tiny_folder: str) -> None:
     jobs = [Job(list(range(100)), 2)]
 
@@ -229,6 +236,7 @@ def test_nothing_is_cached_between_two_runs(tiny_folder: str) -> None:
     assert with_engine(EngineConfig(model=tiny_folder, num_blocks=64), twice) == [0, 0]
 
 
+@pytest.mark.nightly
 def test_requests_are_drawn_at_the_workloads_temperature(tiny_folder: str) -> None:
     def drawn(engine: LLMEngine) -> list[list[int]]:
         return [run_at_once(engine, [Job([5], 20)], one).outputs[0] for one in (0.0, 0.0, 5.0)]

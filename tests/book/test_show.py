@@ -102,6 +102,7 @@ def test_a_part_that_does_something_else_stands_beside_the_reference(run, capfd)
     assert len(re.findall(r'id="figure-radix-tree"', page)) == 1
 
 
+@pytest.mark.nightly
 def test_a_part_that_raises_is_shown_up_to_there(run, capfd):
     status, page = run(EVICT_RAISES)
     said = capfd.readouterr().out
@@ -124,6 +125,7 @@ def test_a_part_that_loops_is_stopped_and_told_where(run, capfd):
     assert "unlock B" in page
 
 
+@pytest.mark.nightly
 def test_a_part_that_takes_all_memory_is_stopped(run, monkeypatch, capfd):
     monkeypatch.setattr(show, "GIB", 0.7)
     status, _ = run(EVICT_TAKES_ALL_MEMORY)
@@ -131,6 +133,7 @@ def test_a_part_that_takes_all_memory_is_stopped(run, monkeypatch, capfd):
     assert "took more than 0.7 GiB of memory (labs/radix_tree/" in capfd.readouterr().out
 
 
+@pytest.mark.nightly
 def test_a_part_that_returns_what_does_not_fit_is_told_so(run, capfd):
     status, _ = run(EVICT_RETURNS_NOTHING)
     assert status == 1
@@ -186,6 +189,7 @@ def test_a_lab_without_a_figure_and_one_that_does_not_exist_are_refused(capfd):
     assert "make show LAB=" in capfd.readouterr().err
 
 
+@pytest.mark.nightly
 def test_the_browser_opens_the_page(run, labs, monkeypatch):
     opened = []
     monkeypatch.setattr(show.webbrowser, "open", opened.append)

@@ -116,6 +116,7 @@ def _wait_for_drain(url: str) -> None:
     assert health.status_code == 503
 
 
+@pytest.mark.nightly
 def test_second_ctrl_c_ends_the_process_at_once(tiny_folder: str) -> None:
     with server(tiny_folder, "--drain-seconds=60") as (process, lines):
         url = address_in(process, lines)

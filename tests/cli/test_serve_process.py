@@ -33,6 +33,7 @@ def _are_gone(processes: list[psutil.Process]) -> bool:
     return all(process.status() == psutil.STATUS_ZOMBIE for process in alive)
 
 
+@pytest.mark.nightly
 def test_answers_are_those_of_an_engine_in_the_same_process(tiny_folder: str) -> None:
     texts = []
     for options in (OPTIONS, ("--no-engine-process", *OPTIONS[1:])):
@@ -52,6 +53,7 @@ def test_answers_are_those_of_an_engine_in_the_same_process(tiny_folder: str) ->
     assert texts[0] == texts[1]
 
 
+@pytest.mark.nightly
 def test_ctrl_c_in_the_terminal_drains_and_leaves_nothing_behind(tiny_folder: str) -> None:
     """A terminal signals every process of the group."""
     with server(tiny_folder, *OPTIONS, "--drain-seconds=50") as (process, lines):

@@ -89,6 +89,7 @@ def same(one: dict[str, Any], other: dict[str, Any]) -> bool:
     return left["text"] == right["text"] and all(abs(a - b) < 1e-3 for a, b in pairs)
 
 
+@pytest.mark.nightly
 def test_a_decode_server_goes_on_from_the_blocks_of_a_prefill_server(pair: Pair) -> None:
     prefill, decode = pair.start("prefill", "decode")
     # Whichever came first: the decode server finds the other one when it is there.

@@ -1,14 +1,16 @@
 """What goes to another process arrives as it was, and what nobody can have sent is refused."""
 
 from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typing_extensions import TypeAliasType
 
 from tests.engine.test_step_fields import full_step
+from yaie.core import codec
 from yaie.core.codec import LENGTH_BYTES, Codec
 from yaie.core.request import TokenLogprob
 from yaie.core.step import Fault, StepInput, StepMasks, StepResult
@@ -137,3 +139,11 @@ def test_a_field_of_a_type_that_cannot_be_written_is_refused_when_a_codec_is_mad
 
     with pytest.raises(TypeError, match="Any cannot be written"):
         Codec(Loose)
+
+
+def test_arrays_are_told_by_numpys_newer_name_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Since NumPy 2.5 `NDArray` is an alias by itself, with the element's type as its argument."""
+    element = TypeVar("element")
+    newer: Any = TypeAliasType("NDArray", np.ndarray, type_params=(element,))
+    monkeypatch.setattr(codec, "NDArray", newer)
+    assert codec._way(newer[np.int32])

@@ -157,6 +157,7 @@ def test_what_harms_nobody_changes_no_verdict(tmp_path, deed):
     assert verdicts(result) == ALL_WELL
 
 
+@pytest.mark.nightly
 def test_only_the_end_of_what_is_printed_is_kept(tmp_path):
     deed = "for number in range(100_000): print('line', number)\nraise ValueError('here')"
     result = grade_quickly(part_with(tmp_path, deed))
@@ -188,6 +189,7 @@ def test_no_child_outlives_the_grading(tmp_path):
     assert left == []
 
 
+@pytest.mark.nightly
 def test_the_memory_of_children_counts(tmp_path):
     deed = (
         "import subprocess, sys\n"

@@ -122,6 +122,7 @@ def test_strides_are_taken_for_their_nearest() -> None:
     assert others_for("table_stride", names[2:]) == ["v_head_stride"]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("key", ["sampler", "triton_ops", "cuda_memory_ops"])
 def test_the_keys_of_a_lab_are_different_and_stay(key: str) -> None:
     lab = load_curriculum()[key]

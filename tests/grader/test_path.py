@@ -31,6 +31,7 @@ def test_a_path_begins_with_the_stub_and_ends_with_the_whole_lab() -> None:
     assert steps(TREE)[-1].done == tuple(IDS)
 
 
+@pytest.mark.nightly
 def test_a_lab_is_walked_to_its_end(tmp_path: Path) -> None:
     check, graded = LabCheck(TREE), []
     with Farm(TREE.key, 2) as farm:

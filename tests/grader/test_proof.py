@@ -73,6 +73,7 @@ def test_proofs_are_kept_as_lines_of_text(tmp_path: Path) -> None:
     assert read_proofs(path) == {"radix_tree": Proof("ab", 3, 4)}
 
 
+@pytest.mark.nightly
 def test_a_lab_that_is_as_proven_has_no_mutants_to_grade() -> None:
     plan = Plan(proofs={"radix_tree": Proof("ab", 3, 4)})
     assert not plan.grades_mutants_of(TREE)

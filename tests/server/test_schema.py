@@ -28,6 +28,7 @@ def test_examples_and_random_requests_are_answered_as_documented(small: LiveServ
     check(run(small.url, 40, coverage=False), at_least=200)
 
 
+@pytest.mark.nightly
 def test_corner_cases_are_answered_as_documented(small: LiveServer) -> None:
     paths = r"^/(v1/completions|detokenize|v1/models|health|ready|metrics|model_info|version)"
     check(run(small.url, 0, paths=paths), at_least=150)

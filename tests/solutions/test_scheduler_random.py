@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import example, given
 
 from grader.kit.toy import Settings, Toy
@@ -19,6 +20,7 @@ def test_outputs_are_right_whatever_happens(settings: Settings, script: list[Eve
 TRICKLE = [Arrive((4,), max_tokens=4), Arrive((1, 2, 3), max_tokens=4, n=2)]
 
 
+@pytest.mark.nightly
 @effort(300)
 @given(any_settings(most_drafts=2), any_script(most_siblings=3))
 @example(Settings(block_size=1, token_budget=2), TRICKLE)

@@ -88,6 +88,7 @@ def test_no_held_out_question_occurs_in_training() -> None:
     assert [text for text in questions if normalise(text) in asked()] == []
 
 
+@pytest.mark.nightly
 def test_no_held_out_prompt_is_listed_among_the_refused_ones() -> None:
     listed = {
         normalise(thing) for g in load_phrasings("off_subject")["group"] for thing in g["things"]

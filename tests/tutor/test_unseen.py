@@ -4,6 +4,8 @@ import re
 from collections import Counter
 from typing import Any
 
+import pytest
+
 from tests.tutor.overlap import MOST, most_shared, sample, written_questions
 from yaie.tutor.evaluate import Answer
 from yaie.tutor.tool_use import reserved_names
@@ -35,6 +37,7 @@ def test_training_cannot_produce_an_unseen_question() -> None:
     assert reserved_questions() & written_questions() == set()
 
 
+@pytest.mark.nightly
 def test_no_training_question_has_most_of_an_unseen_one() -> None:
     worst = most_shared(reserved_questions(), written_questions())
     assert {text: share for text, share in worst.items() if share > MOST} == {}

@@ -2,6 +2,8 @@
 
 from collections import Counter
 
+import pytest
+
 from tests.tutor.overlap import MOST, most_shared, written_questions
 from yaie.tutor.templates import normalise
 from yaie.tutor.unseen import (
@@ -42,10 +44,12 @@ def test_training_leaves_out_a_conversation_that_asks_one() -> None:
         assert not is_reserved({"role": "assistant", "content": question.turns[-1]})
 
 
+@pytest.mark.nightly
 def test_training_cannot_produce_a_validation_question() -> None:
     assert reserved_questions("validation") & written_questions() == set()
 
 
+@pytest.mark.nightly
 def test_no_training_question_has_most_of_a_validation_question() -> None:
     worst = most_shared(reserved_questions("validation"), written_questions())
     assert {text: share for text, share in worst.items() if share > MOST} == {}

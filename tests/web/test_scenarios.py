@@ -44,6 +44,7 @@ def test_a_shared_prompt_is_found_in_the_tree(page, tutor) -> None:  # noqa: F81
     assert cached == hits
 
 
+@pytest.mark.nightly
 def test_a_long_prompt_comes_in_chunks_beside_the_others(page, tutor) -> None:  # noqa: F811
     played(page, "long")
     records = page.evaluate("xray.store.records")
@@ -77,6 +78,7 @@ def test_a_scenario_can_be_stopped(page, tutor) -> None:  # noqa: F811
     page.wait_for_function("xray.store.head.running.length == 0")
 
 
+@pytest.mark.nightly
 def test_urgent_requests_overtake(page, tutor) -> None:  # noqa: F811
     assert "urgent ones had their first token" in played(page, "priorities")
     order = page.evaluate(

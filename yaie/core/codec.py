@@ -20,6 +20,7 @@ from operator import attrgetter
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
+from numpy.typing import NDArray
 
 LENGTH_BYTES = 4
 ALIGNMENT = 8
@@ -127,6 +128,8 @@ def _way(hint: Any) -> tuple[Write, Read]:
         return _maybe(*_way(next(arg for arg in args if arg is not type(None))))
     if origin is np.ndarray:
         return _array(np.dtype(get_args(args[1])[0]))
+    if origin is NDArray:  # from NumPy 2.5 on it is an alias of its own
+        return _array(np.dtype(args[0]))
     if origin is list:
         return _items(list, *_way(args[0]))
     if origin is tuple and args[1:] == (...,):

@@ -163,6 +163,7 @@ def _reason(response: httpx.Response) -> Any:
     return found[-1]
 
 
+@pytest.mark.nightly
 def test_sigterm_whose_limit_has_come_tells_those_it_cuts_off(folder: Path, tmp_path: Path) -> None:
     with server(folder, tmp_path / "sign", "none", "--drain-seconds=0") as drained:
         with clients(drained.url, [True] * 3) as answers:
