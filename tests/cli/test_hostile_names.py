@@ -113,5 +113,5 @@ def test_a_warning_that_no_log_takes_holds_no_code(capsys: pytest.CaptureFixture
 def test_a_folder_that_is_not_there_is_named_as_it_is(yaie: Yaie, command: list[str]) -> None:
     ran = yaie(*command, "--model", f"/no/{NAME}")
     assert ran.code == 2
-    assert f"there is no folder /no/{SHOWN}" in ran.err
+    assert f"there is no folder '/no/{SHOWN}'" in ran.err
     assert printable(ran.out + ran.err) == ran.out + ran.err
