@@ -42,7 +42,7 @@ class Family:
             _living[-id(self)] = token
 
     def start(self, begin: Callable[[], "subprocess.Popen[bytes]"]) -> "subprocess.Popen[bytes]":
-        """Start the worker, in a session of its own. Until it is known, nobody looks for orphans: it
+        """Start the worker, in a session of its own. Until it is known, no cleanup looks for orphans: it
         would be taken for one."""
         with _lock:
             process = begin()
@@ -55,7 +55,7 @@ class Family:
             os.killpg(self._pid, signal.SIGKILL)
 
     def end(self) -> None:
-        """Kill whoever is left of it. The worker itself has ended."""
+        """Kill the processes that remain of it. The worker itself has ended."""
         try:
             for _ in range(ROUNDS):
                 if not self._pid or not (left := self._members()):

@@ -1,4 +1,4 @@
-"""A home of its own for somebody else's submission, for as long as it is graded.
+"""A home folder for one student's submission while it is graded.
 
 It finds no key in the environment, no file in the home folder, and no compiled kernel in the cache that
 another submission could have put there, unless it looks for them: it runs as the same user. What it

@@ -5,7 +5,7 @@
     copy.changed()                                           the file that is no longer what was written
 
 A submission runs as the user who grades, and can write wherever that user can. What others handed in is
-then out of its reach only as long as nobody reads it again.
+then out of its reach only until it is read again.
 """
 
 import hashlib

@@ -29,7 +29,7 @@ STUB = re.compile(r"^(?P<lab>\w+) task (?P<task>\d+\.\d+): not implemented yet; 
 class Submission:
     """One lab's folder. Paths in reports are relative to `shown_from`.
 
-    kept: what is graded in place of the folder, where it is somebody else's (`handed_in`); it then runs
+    kept: what is graded in place of the folder, where a student handed it in (`handed_in`); it then runs
     in folders of its own. refused: a sentence, if it is not graded.
     """
 

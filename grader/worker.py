@@ -29,7 +29,7 @@ class Order:
     """What to grade. fd: where results go.
 
     traces: file descriptor for the line at which the process hangs or crashes, -1 for none.
-    lifeline: a connection; when its other end is gone so is the runner, and nobody would stop us.
+    lifeline: a connection; when its other end closes, the runner is gone and can stop no worker.
     memory_bytes: address space beside what Python and torch map, 0 for no limit. cpu_seconds: of
     processor time, 0 for no limit. done: tests that are not to be run. effort: multiplies examples.
     most_tasks: processes and threads that the user may have when another is started, 0 for no limit.
@@ -184,7 +184,7 @@ def limit(order: Order) -> None:
 
 def _limit_tasks(most: int) -> None:
     """Linux counts every process and thread of the user, those in other containers as well, which
-    nobody here can see: if with the limit not one thread more can be started, it is taken back. It
+    cannot be seen here: if the limit allows no further thread, it is taken back. It
     limits nothing for root."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NPROC)
     if hard != resource.RLIM_INFINITY:

@@ -74,7 +74,7 @@ def _remember(model: str) -> None:
 
 
 def _whence(model: str) -> str:
-    """Why this model was asked for, though nobody named it now."""
+    """Where the model's name comes from when the command names none."""
     return (
         f"The name {model} is remembered from the last chat ({state_dir() / 'last_model'}). To talk to "
         "another model and remember that, name it: yaie chat MODEL. The embedded one: yaie chat tutor."
