@@ -8,6 +8,7 @@ import torch
 from tests.engine.test_watching import Replayed
 from tests.models.tiny import tiny_model
 from yaie import LLMEngine, SamplingParams
+from yaie.core.output import RequestOutput
 from yaie.engine.watching import recorder, telling
 from yaie.engine.watching.merging import Merged
 from yaie.engine.watching.publisher import Publisher
@@ -77,3 +78,14 @@ def test_a_prompt_that_cannot_be_shown_is_told_without_its_words(
 
     monkeypatch.setattr(engine.tokenizer, "decode", panic)
     assert telling.told(request, engine)["words"] == ""
+
+
+def test_what_a_slow_client_has_merged_is_recorded_once() -> None:
+    """On another thread a stream merges the next output into one that it still holds."""
+    merged = Merged()
+    first, later = (RequestOutput("a", text, [token]) for text, token in (("x", 5), ("y", 6)))
+    merged.stepped([first], 0.1)
+    first.merge(later)
+    merged.stepped([later], 0.1)
+    [row] = merged.rows()
+    assert (row["out"], row["text"]) == ([5, 6], "xy")

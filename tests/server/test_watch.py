@@ -42,7 +42,6 @@ def watching(url: str, **headers: str) -> Iterator[Iterator[dict[str, Any]]]:
         yield map(json.loads, lines)
 
 
-@pytest.mark.nightly  # beside others it has seen a sixth token among five merged steps
 @pytest.mark.parametrize("driver", [EngineThread, EngineProcess])
 def test_who_watches_gets_header_snapshot_and_steps(load: partial[LLMEngine], driver: Any) -> None:
     with serving(load, make_driver=driver) as server, watching(server.url) as records:

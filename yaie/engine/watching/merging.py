@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping
+from copy import copy
 from typing import Any
 
 from yaie.core.batch import ScheduledRequest, StepPlan
@@ -48,7 +49,8 @@ class Merged:
 
     def stepped(self, outputs: list[RequestOutput], seconds: float) -> None:
         """A step has ended."""
-        self._outputs.append(outputs)
+        # Copies: what a slow client has not taken is merged into the output itself, on another thread.
+        self._outputs.append([copy(output) for output in outputs])
         self.num_steps += 1
         self.seconds += seconds
 
