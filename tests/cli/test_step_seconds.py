@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from yaie import EngineConfig, LLMEngine, SamplingParams
-from yaie.engine.step.pacer import LEAST_CHUNK
+from yaie.core.batch import StepPlan
+from yaie.engine.step.pacer import LEAST_CHUNK, StepPacer
 from yaie.server.background import _load
 
 Make = Callable[..., LLMEngine]
@@ -22,7 +23,16 @@ def make(tiny_folder: str) -> Iterator[Make]:
     torch.set_num_threads(before)
 
 
-def test_a_long_prompt_is_cut_beside_a_stream_and_tokens_stay_the_same(make: Make) -> None:
+def test_a_long_prompt_is_cut_beside_a_stream_and_tokens_stay_the_same(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a machine where a step takes as many seconds as it has tokens."""
+    took = StepPacer.took
+
+    def by_tokens(pacer: StepPacer, plan: StepPlan, seconds: float) -> None:
+        took(pacer, plan, float(sum(item.num_tokens for item in plan.scheduled)))
+
+    monkeypatch.setattr(StepPacer, "took", by_tokens)
     asked = [([5 + i % 40 for i in range(60)], 12), ([7 + i % 50 for i in range(100)], 4)]
 
     def run(limit: float) -> tuple[list[list[int]], int]:

@@ -115,11 +115,19 @@ def test_the_clients_own_accumulation_of_a_stream_agrees(parrot: LiveServer) -> 
 
 
 def test_arguments_are_streamed_while_they_are_made(parrot: LiveServer) -> None:
+    said = CALL.index('"kelvin"')
+    parrot.llm.pause_after(said)  # in the middle of the arguments
     messages = [{"role": "user", "content": CALL}]
-    chunks = list(ask(parrot, messages, stream=True, max_tokens=openai.omit))
-    deltas = [delta for chunk in chunks for delta in chunk.choices[0].delta.tool_calls or []]
-    assert deltas[0].function.arguments == ""
-    assert len(deltas) > 5
+    seen = early = ""
+    for chunk in ask(parrot, messages, stream=True, max_tokens=openai.omit):
+        for delta in chunk.choices[0].delta.tool_calls or []:
+            seen += delta.function.arguments
+        if seen and parrot.llm.paused.is_set():
+            assert ARGUMENTS.startswith(seen) and seen != ARGUMENTS
+            parrot.llm.gate.set()
+            parrot.llm.paused.clear()
+            early = seen
+    assert early and seen == ARGUMENTS
 
 
 def test_no_call_is_possible_where_the_template_knows_of_none(fake_live: LiveServer) -> None:

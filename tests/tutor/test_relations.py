@@ -10,8 +10,6 @@ from yaie.tutor.relations import PARTS, parse_relation
 from yaie.tutor.templates import expand
 from yaie.tutor.wider import Claim, ask_claim, load_wider
 
-RELATIONS = [ways for claim in load_wider().claims for ways in claim.relations]
-
 
 def questions(row: str, holds: bool) -> set[str]:
     return {text for pair in parse_relation(row) for text in expand(pair.question(holds))}
@@ -66,8 +64,9 @@ def test_all_alternatives_of_a_part_are_met() -> None:
 
 
 def test_no_way_to_ask_has_both_answers_or_an_open_part() -> None:
-    assert len(RELATIONS) > 400
-    for ways in RELATIONS:
+    relations = [ways for claim in load_wider().claims for ways in claim.relations]
+    assert len(relations) > 400
+    for ways in relations:
         for pair in ways:
             sides = [set(expand(pair.question(holds))) for holds in (True, False)]
             assert not sides[0] & sides[1], pair

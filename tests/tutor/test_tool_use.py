@@ -23,8 +23,17 @@ from yaie.tutor.tool_use import ask_tool, draw_tool, draw_tools
 from yaie.tutor.tool_values import NUMBER_WORDS, Value, spoken_values
 from yaie.tutor.unseen import calls_in
 
-TALKS = list(dialogues(seed=21, count=3000))
-WITH_TOOLS = [talk for talk in TALKS if "</tools>" in talk[0]["content"]]
+Talk = list[dict[str, str]]
+
+
+@pytest.fixture(scope="module")
+def talks() -> list[Talk]:
+    return list(dialogues(seed=21, count=3000))
+
+
+@pytest.fixture(scope="module")
+def with_tools(talks: list[Talk]) -> list[Talk]:
+    return [talk for talk in talks if "</tools>" in talk[0]["content"]]
 
 
 @pytest.fixture(scope="module")
@@ -110,16 +119,18 @@ def test_the_server_reads_the_tutors_calls() -> None:
     assert isinstance(choose_format("auto", CHAT_TEMPLATE, lambda _: None), HermesFormat)
 
 
-def test_a_fair_share_of_conversations_offers_tools() -> None:
-    assert 0.15 < len(WITH_TOOLS) / len(TALKS) < 0.24
+def test_a_fair_share_of_conversations_offers_tools(
+    talks: list[Talk], with_tools: list[Talk]
+) -> None:
+    assert 0.15 < len(with_tools) / len(talks) < 0.24
     assert not any(
-        "<tool_call>" in m["content"] for talk in TALKS if talk not in WITH_TOOLS for m in talk
+        "<tool_call>" in m["content"] for talk in talks if talk not in with_tools for m in talk
     )
 
 
-def test_calls_name_an_offered_tool_and_its_arguments() -> None:
+def test_calls_name_an_offered_tool_and_its_arguments(with_tools: list[Talk]) -> None:
     calls = 0
-    for talk in WITH_TOOLS:
+    for talk in with_tools:
         offered = {
             line.split("(")[0]: line for line in talk[0]["content"].splitlines() if "(" in line
         }
@@ -296,8 +307,8 @@ def test_prompts_beside_tools_are_for_none_of_them() -> None:
     assert not any("weather" in prompt.lower().split() for prompt in prompts)
 
 
-def test_tools_are_not_always_called() -> None:
-    replies = [m["content"] for talk in WITH_TOOLS for m in talk if m["role"] == "assistant"]
+def test_tools_are_not_always_called(with_tools: list[Talk]) -> None:
+    replies = [m["content"] for talk in with_tools for m in talk if m["role"] == "assistant"]
     plain = sum("<tool_call>" not in reply for reply in replies) / len(replies)
     assert 0.3 < plain < 0.75
     assert 0.05 < sum(reply == REFUSAL for reply in replies) / len(replies) < 0.3

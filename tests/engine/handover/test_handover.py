@@ -128,6 +128,33 @@ def test_a_request_that_cannot_be_queued_any_more_ends_with_an_error(
     assert len(ends) == 2
 
 
+@pytest.mark.parametrize("side", ["prefill", "decode"])
+def test_what_queueing_raises_ends_no_engine(
+    prefill: Prefill, decode: Decode, side: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever it is: from a learner's scheduler or tree, for instance."""
+    server, engine = prefill(), decode()
+    broken = (server.engine if side == "prefill" else engine).machine_parts.core
+    monkeypatch.setattr(broken, "add_request", _raises)
+    (request,) = engine.add_request(LONG, GREEDY)
+    run(engine)
+    if side == "prefill":  # computed here then
+        assert request.num_output_tokens == GREEDY.max_tokens
+        assert engine.stats()["handover_failures"] == 1
+    else:
+        assert request.finish_reason is FinishReason.ERROR
+        assert "ZeroDivisionError" in (request.error or "")
+    monkeypatch.undo()
+    (again,) = engine.add_request(LONG[1:], GREEDY)
+    run(engine)
+    assert again.num_output_tokens == GREEDY.max_tokens
+    until(lambda: not server.engine.has_work)
+
+
+def _raises(request: Request) -> None:
+    raise ZeroDivisionError
+
+
 def test_when_the_prefill_server_goes_prompts_are_computed_here(
     prefill: Prefill, decode: Decode, alone: list[Request]
 ) -> None:

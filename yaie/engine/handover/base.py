@@ -1,10 +1,14 @@
 """What an engine asks of its role, and the role of an engine that does everything itself."""
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from yaie.core.errors import YaieError
 from yaie.core.output import RequestOutput
 from yaie.core.request import Request
+
+logger = logging.getLogger(__name__)
 
 
 class Handover(Protocol):
@@ -48,6 +52,15 @@ class Handover(Protocol):
     def close(self) -> None:
         """Leave nothing behind."""
         ...
+
+
+def why_not_queued(error: Exception) -> str:
+    """The reason to tell. A request that came or waited from elsewhere has no caller to raise it to, and
+    it is no reason to end the engine. An error that nobody foresaw is in the log."""
+    if isinstance(error, YaieError):
+        return str(error)
+    logger.error("a request could not be queued", exc_info=error)
+    return f"the request could not be queued ({type(error).__name__}): the engine's log has the details"
 
 
 class NoHandover:

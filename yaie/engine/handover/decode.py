@@ -17,6 +17,7 @@ from yaie.core.errors import ConfigError, YaieError
 from yaie.core.output import RequestOutput
 from yaie.core.request import FailureKind, FinishReason, Request, RequestStatus
 from yaie.engine.handover.address import Address
+from yaie.engine.handover.base import why_not_queued
 from yaie.engine.handover.channel import Channel
 from yaie.engine.handover.link import Link
 from yaie.engine.handover.memory import Data
@@ -199,8 +200,8 @@ class DecodeSide:
         for request in waiting.requests:
             try:
                 self._queue(request)
-            except YaieError as error:
-                outputs.append(_failed(request, str(error)))
+            except Exception as error:
+                outputs.append(_failed(request, why_not_queued(error)))
         return outputs
 
     def _drop(self, waiting: Waiting) -> None:

@@ -15,6 +15,7 @@ from yaie.core.output import RequestOutput
 from yaie.core.params import SamplingParams
 from yaie.core.request import FinishReason, Request
 from yaie.engine.handover.address import Address
+from yaie.engine.handover.base import why_not_queued
 from yaie.engine.handover.channel import Channel
 from yaie.engine.handover.greeting import FullError, welcome
 from yaie.engine.handover.memory import Data
@@ -140,8 +141,8 @@ class PrefillSide:
             return
         try:
             (request,) = self._queue(command.tokens, ONE_TOKEN)
-        except YaieError as error:
-            self._refuse(command, str(error))
+        except Exception as error:
+            self._refuse(command, why_not_queued(error))
         else:
             self._running[request.request_id] = command
 
