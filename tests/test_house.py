@@ -55,12 +55,20 @@ def imports(path: Path) -> list[str]:
     return list(imported(path, ast.parse(path.read_text("utf-8"))))
 
 
+def statements(tree: ast.AST) -> Iterator[ast.AST]:
+    """All statements, wherever they stand. Expressions, which are most of a tree, hold none."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.stmt | ast.ExceptHandler | ast.match_case):
+            yield node
+            yield from statements(node)
+
+
 def imported(path: Path, tree: ast.AST) -> Iterator[str]:
     """The same, of a part of the file."""
     package = module_name(path).split(".")
     if path.name != "__init__.py":
         package = package[:-1]
-    for node in ast.walk(tree):
+    for node in statements(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -161,7 +169,7 @@ def test_no_import_runs_in_a_circle():
     graph = {}
     for name, path in modules.items():
         tree = ast.parse(path.read_text("utf-8"))
-        for node in ast.walk(tree):
+        for node in statements(tree):
             if isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING":
                 node.body = []
         graph[name] = {nearest(target, modules) for target in imported(path, tree)} - {None, name}

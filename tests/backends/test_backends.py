@@ -80,6 +80,7 @@ def test_triton_interpreted_gives_the_tutors_tokens(plain: list[list[int]]) -> N
     assert few_tokens("triton") == plain
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_padded_steps_give_the_tokens_of_pytorch(tmp_path: Path) -> None:
     """Three requests in steps of four rows, by kernels: what a GPU replays. On a small model, since each

@@ -140,6 +140,7 @@ def sanitized(*arguments: str) -> "subprocess.CompletedProcess[str]":
 class TestUnderTheSanitizers:
     """Address and undefined behaviour, in a process without PyTorch."""
 
+    @pytest.mark.nightly
     def test_nothing_is_read_beyond_an_array(self) -> None:
         ran = sanitized("20")
         assert ran.returncode == 0, ran.stderr[-3000:]

@@ -53,6 +53,7 @@ def test_what_was_compiled_is_not_compiled_again(runs: Path) -> None:
     assert runs.read_text() == "x"
 
 
+@pytest.mark.nightly
 def test_two_processes_that_start_at_once_do_not_disturb_each_other(
     runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

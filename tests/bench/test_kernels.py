@@ -135,6 +135,7 @@ class _Timing:
         return {"ms": 2.0}
 
 
+@pytest.mark.nightly
 def test_it_needs_nothing_of_the_server() -> None:
     """A machine with a GPU may have PyTorch and Triton, and nothing that serves HTTP."""
     program = (

@@ -46,6 +46,7 @@ def test_the_first_run_stands_apart_from_those_of_each_seed(
     assert "temperature 0.6" in figures["workload"]
 
 
+@pytest.mark.nightly
 def test_the_file_says_what_ran_where_and_beside_which_limit(
     measured: Any, tiny_folder: str
 ) -> None:

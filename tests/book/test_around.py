@@ -170,6 +170,7 @@ def test_arrivals_have_the_rate_and_all_end(page: Any) -> None:
     assert all(one["said"] == one["answer"] for one in found)
 
 
+@pytest.mark.nightly
 def test_goodput_falls_where_throughput_stays(page: Any) -> None:
     below, over = summary(page, 20), summary(page, 40)
     assert below["kept"] == 1

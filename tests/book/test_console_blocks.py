@@ -257,6 +257,7 @@ def test_a_process_that_ignores_being_asked_is_ended():
     assert process.wait(10) == -signal.SIGKILL
 
 
+@pytest.mark.nightly
 def test_a_writer_sees_what_differs_and_the_status_says_so(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("book.tools.blocks.SOURCE", tmp_path)
     (tmp_path / "one.md").write_text(console("$ echo 1", "1", "$ echo 2", "3"))

@@ -117,6 +117,7 @@ def test_a_chapter_in_the_browser(browser, built):
         assert wrong == []
 
 
+@pytest.mark.nightly
 def test_the_last_page_leads_to_no_exploration(browser, built):
     with reading(browser, built, "review", size=PHONE) as (opened, wrong):
         assert opened.locator('a.next[href*="explore/"]').count() == 0

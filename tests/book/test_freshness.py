@@ -111,6 +111,7 @@ def test_figures_name_no_place_of_the_machine_that_measured_them() -> None:
         assert not re.search(r"/(tmp|home|root|Users)/", file.read_text("utf-8")), file.name
 
 
+@pytest.mark.nightly
 def test_every_command_of_the_evidence_can_be_run() -> None:
     """`yaie bench` knows its flags; a module of book/measure is there."""
     from typer.testing import CliRunner

@@ -60,6 +60,7 @@ def test_a_field_has_its_own_words_and_no_parameters(monkeypatch: pytest.MonkeyP
     assert (shown, meaning) == ("nothing", "")  # not what `merge` does
 
 
+@pytest.mark.nightly
 def test_what_holds_a_task_is_not_given(server_names: set[str]) -> None:
     package = "solutions.api_server."
     written = {"leaving.Answering", "replies.ChatReply", "replies.TextReply", "sending.EventStream"}

@@ -11,6 +11,7 @@ from book.tools.mdbook import ROOT
 from book.tools.traces import trace_file
 from solutions.radix_tree import RadixTree
 from tests.book.reading import PHONE, reading
+from tests.marks import nightly_but
 
 THEME = ROOT / "book/theme/figures"
 STEPS = json.loads(trace_file("radix-tree").read_text("utf-8"))["steps"]
@@ -118,7 +119,7 @@ class Watched:
         self.states.append([answer, self.tree.num_blocks, self.tree.num_evictable, nodes])
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", nightly_but([0], range(3)))
 def test_the_port_is_the_reference_after_each_of_hundreds_of_calls(page, seed):
     watched = Watched(seed)
     while len(watched.calls) < OPERATIONS:
@@ -138,7 +139,7 @@ def test_a_tree_can_be_taken_up_as_it_was_shown(page):
     assert shown == [step["nodes"] for step in STEPS]
 
 
-@pytest.mark.parametrize("size", [None, PHONE])
+@pytest.mark.parametrize("size", [None, pytest.param(PHONE, marks=pytest.mark.nightly)])
 def test_a_prompt_of_the_reader_s_own(browser, built, size):
     with reading(browser, built, "radix-tree", **({"size": size} if size else {})) as (
         opened,

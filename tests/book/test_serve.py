@@ -15,6 +15,7 @@ import pytest
 
 from book.tools import serve
 from book.tools.mdbook import ROOT
+from tests.marks import nightly_but
 from yaie.curriculum.manifest import load_curriculum
 from yaie.curriculum.progress import LabRecord, Progress, part_digest
 
@@ -132,7 +133,7 @@ def until(holds: Callable[[], bool]) -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("how", nightly_but([signal.SIGINT], [signal.SIGINT, signal.SIGTERM]))
 def test_a_grading_shows_in_the_page_and_nothing_is_left(book, served, tmp_path, how):
     assert served.stdout is not None
     url = served.stdout.readline().split()[4]

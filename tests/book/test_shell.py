@@ -13,8 +13,8 @@ from tests.book.test_pages import TO_THEME, WCAG
 from tests.marks import nightly_but
 
 FIGURES = pages_with("figure")
-FEW = nightly_but(FIGURES[:3], FIGURES)
-MANY = nightly_but(FIGURES[::5], FIGURES)  # a visit takes seconds: CI has time for some of them
+FEW = nightly_but(FIGURES[:1], FIGURES)
+MANY = nightly_but(FIGURES[:30:15], FIGURES)  # a visit takes seconds: CI has time for some of them
 SMALL_PHONE = {"width": 390, "height": 844}
 MENU, LEAST_TEXT = 50, 12  # px: of mdBook's bar, which stays at the top, and of letters
 
@@ -150,9 +150,10 @@ def test_each_caption_says_what_to_look_for(page, name):
 
 
 LIT = [(page, name) for page, name in FIGURES if load_figure(name).get("code")]
+FEW_LIT = nightly_but(LIT[:2], LIT)
 
 
-@pytest.mark.parametrize(("page", "name"), LIT)
+@pytest.mark.parametrize(("page", "name"), FEW_LIT)
 def test_what_a_figure_shows_is_lit_in_the_listings_of_its_page(browser, built, page, name):
     code = load_figure(name)["code"]
     with reading(browser, built, page) as (opened, wrong):
@@ -230,6 +231,7 @@ def test_a_listing_lights_the_figure(browser, built):
         assert figure.locator(".lit").count() >= 1
 
 
+@pytest.mark.nightly
 def test_what_changes_moves_from_its_old_place_unless_motion_is_reduced(browser, built):
     middle = """async (figure) => {
       figure.go(3);
@@ -251,6 +253,7 @@ def test_what_changes_moves_from_its_old_place_unless_motion_is_reduced(browser,
             assert wrong == []
 
 
+@pytest.mark.nightly
 def test_a_bar_grows_to_its_new_height(browser, built):
     with reading(browser, built, "gpu", motion="no-preference") as (opened, _):
         widths = figure_on(opened, "latency").evaluate(
@@ -283,9 +286,10 @@ def test_a_link_opens_a_figure_at_its_step_and_setting(browser, built):
         assert wrong == []
 
 
-@pytest.mark.parametrize(
-    "hash_", ["#fig-latency-99;loads=2", "#fig-latency-x", "#fig-latency-4;loads=900;no=1"]
-)
+WRONG = ["#fig-latency-99;loads=2", "#fig-latency-x", "#fig-latency-4;loads=900;no=1"]
+
+
+@pytest.mark.parametrize("hash_", nightly_but(WRONG[:1], WRONG))
 def test_a_link_that_asks_for_what_there_is_not_opens_what_there_is(browser, built, hash_):
     with reading(browser, built, "gpu") as (opened, wrong):
         opened.goto(opened.url + hash_)

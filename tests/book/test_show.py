@@ -7,6 +7,7 @@ import pytest
 from book.tools.traces import show
 from tests.book.reading import THEMES
 from tests.learner import hand_in
+from tests.marks import nightly_but
 
 EVICT_RAISES = """
 def _evict(self, num_blocks):
@@ -85,6 +86,7 @@ def test_a_part_that_does_the_same_is_told_so_and_shown_once(run, capfd):
     assert "Predict first" not in page.split("<script>")[0]
 
 
+@pytest.mark.nightly
 def test_the_page_loads_nothing(run):
     _, page = run()
     assert not re.search(r"<(?:link|img|iframe)\b|\bsrc=|@import|url\((?![\"']?[#`$])", page)
@@ -172,6 +174,7 @@ def test_a_part_that_ends_the_process_is_told_so(run, capfd):
     assert "brought the whole process down: it ended with status 3" in capfd.readouterr().err
 
 
+@pytest.mark.nightly
 def test_the_reference_can_be_shown(labs, monkeypatch, capfd):
     monkeypatch.setenv("YAIE_MINE", "none")
     assert show.main(["radix_tree", "--no-browser"]) == 0
@@ -198,7 +201,7 @@ def test_the_browser_opens_the_page(run, labs, monkeypatch):
     assert opened == [(labs.parent / ".yaie/show/radix_tree.html").as_uri()]
 
 
-@pytest.mark.parametrize("scheme", THEMES)
+@pytest.mark.parametrize("scheme", nightly_but(THEMES[:1], THEMES))
 def test_both_figures_open_where_they_differ_and_move_together(run, labs, browser, scheme):
     run(EVICT_IS_GENEROUS)
     page = browser.new_page(color_scheme="dark" if scheme == "navy" else "light")

@@ -7,6 +7,7 @@ import pytest
 from book.tools import build, mdbook, serve
 
 
+@pytest.mark.nightly
 def test_the_book_builds_without_a_fault(capsys):
     assert build.main() == 0, capsys.readouterr().err
 

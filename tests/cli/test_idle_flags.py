@@ -95,6 +95,7 @@ def test_any_other_variable_is_warned_of_once(
     assert "YAIE_SERVICE_HOST" not in ran.err
 
 
+@pytest.mark.nightly
 def test_a_server_warns_in_its_log(tmp_path: Path) -> None:
     log = tmp_path / "log.jsonl"
     arguments = ("--log-json", f"--log-file={log}")

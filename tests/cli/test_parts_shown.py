@@ -59,6 +59,7 @@ def test_chat_shows_the_table_once_a_part_is_yours(
     assert row(ran.err, "sampler")[3] == "forced by --mine"
 
 
+@pytest.mark.nightly
 def test_chat_survives_a_part_that_fails(
     yaie: Yaie, tiny_folder: str, labs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -132,6 +132,7 @@ def test_second_ctrl_c_ends_the_process_at_once(tiny_folder: str) -> None:
     assert "Traceback" not in "".join(lines)
 
 
+@pytest.mark.nightly
 def test_model_that_does_not_load_is_exit_code_2(tmp_path: Path) -> None:
     with server(str(tmp_path)) as (process, lines):
         pass

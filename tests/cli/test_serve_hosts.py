@@ -237,6 +237,7 @@ def test_hosts_that_are_started_differently_are_told_so(tiny_folder: str, tmp_pa
         expect_ends(hosts, 2, START_SECONDS)
 
 
+@pytest.mark.nightly
 def test_what_cannot_work_is_said_before_anything_is_loaded(tiny_folder: str) -> None:
     refused = by_hand(1, 29500, tiny_folder, "--pipeline-parallel=2", size=3)
     with listen("127.0.0.1", 0) as taken:

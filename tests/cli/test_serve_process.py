@@ -101,6 +101,7 @@ def test_killed_engine_is_an_error_for_all_who_wait_and_ends_the_server(tiny_fol
     assert "was ended by SIGKILL" in "".join(lines)
 
 
+@pytest.mark.nightly
 def test_killed_server_takes_its_engine_along(tiny_folder: str) -> None:
     with server(tiny_folder, *OPTIONS) as (process, lines):
         address_in(process, lines)

@@ -105,6 +105,7 @@ def test_no_server_and_no_server_of_ours(yaie: Yaie) -> None:
     assert "no server answers at http://[/x]" in ran.err
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(sys.platform == "win32", reason="needs SIGINT")
 def test_it_follows_a_server_and_ends_with_ctrl_c() -> None:
     with server("--mine=none", "--api-key=secret", "--xray") as (process, lines):

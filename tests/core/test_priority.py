@@ -71,6 +71,7 @@ def test_an_engine_of_ones_own_script_waits_like_the_command_line(
     assert os.environ["GOMP_SPINCOUNT"] == str(priority.SPINS)
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(
     sys.platform != "linux", reason="elsewhere PyTorch computes with another OpenMP"
 )

@@ -218,6 +218,7 @@ def test_nvcc_compiles_a_library_that_python_can_call(lab: Path) -> None:
     assert library.yaie_error_string(700) == b"an illegal memory access was encountered"
 
 
+@pytest.mark.nightly
 @needs_nvcc
 def test_nvcc_compiles_a_stub_of_a_kernel_and_of_a_host_function(lab: Path) -> None:
     (lab / "stubs.cu").write_text(

@@ -73,6 +73,7 @@ def test_what_is_cached_is_not_compiled_again(lab: Path, monkeypatch: pytest.Mon
     assert result(lab) == 1.0
 
 
+@pytest.mark.nightly
 def test_processes_may_compile_at_once(lab: Path, cache: Path) -> None:
     program = (
         "import sys, torch; from pathlib import Path; from yaie.cuda.on_cpu import OnCpu\n"
@@ -88,6 +89,7 @@ def test_processes_may_compile_at_once(lab: Path, cache: Path) -> None:
     assert [path.name for path in cache.rglob("tmp*")] == []
 
 
+@pytest.mark.nightly
 def test_runs_within_the_memory_that_a_grader_leaves(lab: Path) -> None:
     program = (
         "import resource, sys, torch; from pathlib import Path\n"

@@ -101,6 +101,7 @@ def test_a_report_has_no_colour_where_there_is_no_terminal(good):
     assert "\x1b" not in run.stdout
 
 
+@pytest.mark.nightly
 def test_json_and_junit_go_to_a_file_or_to_stdout(good, tmp_path):
     arguments = ("grade", "radix_tree", "--task", "3", "--impl", str(good))
     run = grader(*arguments, "--format", "json", "--seed", "5")
@@ -123,6 +124,7 @@ def test_a_folder_with_some_labs_is_graded_for_those_and_the_rest_is_missing(goo
     assert "holds no folder sampler" in labs["sampler"]["problem"]["problem"]
 
 
+@pytest.mark.nightly
 def test_grading_a_folder_leaves_the_learners_progress_alone(good):
     progress = ROOT / ".yaie/progress.json"
     before = progress.read_bytes() if progress.exists() else None

@@ -108,7 +108,9 @@ HARMLESS = {
 NIGHTLY = {
     "KeyboardInterrupt", "recursion", "abort", "kill", "a loop", "a sleep",
     "changes folder and environment", "leaves a thread behind", "many objects",
-    "changes torch's settings",
+    "changes torch's settings", "one big tensor", "a loop that swallows the alarm", "os._exit",
+    "prints 200 megabytes", "closes stdout", "silences the garbage collector and lowers the stack",
+    "sys.exit", "deletes its temporary folder",
 }  # fmt: skip
 """Each has a harder relation above, which CI tries as well."""
 
@@ -166,6 +168,7 @@ def test_only_the_end_of_what_is_printed_is_kept(tmp_path):
     assert why(result).problem == "ValueError: here"
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_what_was_printed_before_a_crash_is_kept(tmp_path):
     deed = "print('before the crash')\nimport ctypes\nctypes.string_at(0)"

@@ -190,6 +190,7 @@ def test_a_grader_without_temporary_files_blames_the_machine_and_keeps_what_pass
     assert Progress.load(tmp_path).records["radix_tree"].passed == complete().passed
 
 
+@pytest.mark.nightly
 def test_a_compiler_on_a_full_disk_costs_no_points(tmp_path, monkeypatch):
     compiler = tmp_path / "g++"
     compiler.write_text(

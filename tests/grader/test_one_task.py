@@ -15,7 +15,7 @@ STANDS_ALONE = {
     "scheduler": ("6.1", "6.2", "6.3", "6.4", "6.5", "6.6", "6.7", "6.8", "6.9"),
     "engine": ("7.1", "7.2", "7.3", "7.4", "7.5"),
 }
-IN_CI = ("4.1", "7.1")
+IN_CI = ("4.1",)
 TASKS = [
     (key, task) if task in IN_CI else pytest.param(key, task, marks=pytest.mark.nightly)
     for key, tasks in STANDS_ALONE.items()

@@ -60,6 +60,7 @@ def test_a_task_that_waits_for_a_later_one_is_a_finding(tmp_path: Path) -> None:
     assert told == f"task {IDS[1]} is written and does not pass: it waits for task {IDS[3]}"
 
 
+@pytest.mark.nightly
 def test_a_task_that_is_lost_on_the_way_is_a_finding(tmp_path: Path) -> None:
     step = Step(TREE, tuple(IDS[:3]))
     told = judge(step, outcome(passed=1), write_stub(TREE, tmp_path, step.done))

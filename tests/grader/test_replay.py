@@ -20,6 +20,7 @@ from grader.scratch import with_replay
 from grader.submission import Submission
 from tests.grader.hostile import part_with
 from tests.grader.results import WRONG, graded, mixed, result_of
+from tests.marks import nightly_but
 from yaie.curriculum.manifest import ROOT
 
 # An insert that is wrong only where it files five blocks or more: no test of task 4.2 shows that but the
@@ -52,7 +53,9 @@ def run(file, *arguments, typed=""):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("old", "new"), [RARE, ALWAYS], ids=["found by a search", "in any test"])
+@pytest.mark.parametrize(
+    ("old", "new"), nightly_but([ALWAYS], [RARE, ALWAYS]), ids=["found by a search", "in any test"]
+)
 def test_the_file_fails_like_the_grading_and_passes_once_it_is_mended(tmp_path, old, new):
     submission = part_edited(tmp_path, old, new)
     graded_as = grade_lab(submission, tasks=["4.2"])
@@ -73,6 +76,7 @@ def test_the_file_fails_like_the_grading_and_passes_once_it_is_mended(tmp_path, 
     assert "This example holds now" in again.stdout
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_the_debugger_stops_in_the_learners_method_at_the_last_call(tmp_path):
     submission = part_edited(tmp_path, *ALWAYS)

@@ -127,7 +127,7 @@ def test_equal_changes_on_one_line_have_different_keys() -> None:
     assert len(set(keys)) == len(keys)
 
 
-QUICK = {"sampler", "radix_tree", "engine", "cuda_memory_ops"}
+QUICK = {"sampler", "cuda_memory_ops"}
 """Labs whose mutants are made in two seconds; those of the others take a minute and a half together."""
 
 
@@ -225,6 +225,7 @@ def test_lines_of_cuda_are_no_hint_either(tmp_path: Path, monkeypatch: pytest.Mo
     }
 
 
+@pytest.mark.nightly
 def test_the_farm_grades_forked_copies_apart(tmp_path: Path) -> None:
     """A copy that dies or never ends is an outcome, and the next one is graded as if nothing was."""
     source = (reference_folder(TREE) / "radix_tree.py").read_text()

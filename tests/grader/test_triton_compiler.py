@@ -91,6 +91,7 @@ def grade(submission: Submission, task: str) -> LabResult:
     return grade_lab(submission, tasks=[task], shrink=False)
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_a_break_that_the_interpreter_runs_fails_its_task_with_kernel_and_line(tmp_path):
     loop = "        starts = rows // heads * token_stride"

@@ -173,6 +173,7 @@ def test_streamed_log_probabilities_join_to_the_whole_ones_and_spell_the_text(
         assert [item["logprob"] for item in found] == pytest.approx(logprobs, abs=1e-4)
 
 
+@pytest.mark.nightly
 def test_noise_is_streamed_as_it_is_said_whole(tmp_path: Path) -> None:
     """Bytes as the model draws them: most are no characters, and both ways must agree on what is."""
     folder, _ = byte_level(tmp_path / "noise")

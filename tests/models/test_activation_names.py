@@ -4,11 +4,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.models.tiny import tiny_model
 
 SCRIPT = """
 import sys
 from pathlib import Path
+
+import pytest
 import torch
 from yaie.models.activation_names import import_checks
 from yaie.models.config import read_config
@@ -28,6 +32,7 @@ assert "no such thing" not in ACT2FN
 """
 
 
+@pytest.mark.nightly
 def test_a_config_is_read_without_torchs_compiler_and_names_are_still_checked(
     tmp_path: Path,
 ) -> None:

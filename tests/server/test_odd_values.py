@@ -132,6 +132,7 @@ def test_odd_values_anywhere_are_answered_or_refused(
     assert statuses[400] > 500
 
 
+@pytest.mark.nightly
 def test_odd_heads_and_large_bodies_are_answered_or_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -123,11 +123,13 @@ def test_arguments_are_streamed_while_they_are_made(parrot: LiveServer) -> None:
         for delta in chunk.choices[0].delta.tool_calls or []:
             seen += delta.function.arguments
         if seen and parrot.llm.paused.is_set():
-            assert ARGUMENTS.startswith(seen) and seen != ARGUMENTS
+            assert ARGUMENTS.startswith(seen)
+            assert seen != ARGUMENTS
             parrot.llm.gate.set()
             parrot.llm.paused.clear()
             early = seen
-    assert early and seen == ARGUMENTS
+    assert early
+    assert seen == ARGUMENTS
 
 
 def test_no_call_is_possible_where_the_template_knows_of_none(fake_live: LiveServer) -> None:

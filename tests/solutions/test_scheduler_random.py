@@ -10,9 +10,18 @@ from grader.kit.toy_scripts import Arrive, Event, any_script, any_settings, play
 from tests.solutions.properties import effort
 
 
-@effort(1000)
+@effort(200)
 @given(any_settings(most_drafts=3), any_script())
 def test_outputs_are_right_whatever_happens(settings: Settings, script: list[Event]) -> None:
+    play(Toy(settings), script)
+
+
+@pytest.mark.nightly
+@effort(3000)
+@given(any_settings(most_drafts=3), any_script())
+def test_outputs_are_right_whatever_happens_at_length(
+    settings: Settings, script: list[Event]
+) -> None:
     play(Toy(settings), script)
 
 
@@ -28,7 +37,7 @@ def test_siblings_share_a_prompt_whatever_happens(settings: Settings, script: li
     play(Toy(settings), script)
 
 
-@effort(300)
+@effort(100)
 @given(any_settings(), any_script())
 @example(
     Settings(num_blocks=4, max_num_seqs=2, static=True),

@@ -85,6 +85,7 @@ def test_queries_without_keys() -> None:
     assert dk.shape[1] == 0
 
 
+@pytest.mark.nightly
 @settings(max_examples=12, deadline=None)
 @given(
     tq=st.integers(1, 80),

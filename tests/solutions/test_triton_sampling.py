@@ -190,6 +190,7 @@ def test_every_row_is_a_request_of_its_own(cases: list[dict[str, float]], seed: 
     assert Sampler().sample(logits, batch).tolist() == LAB_1.sample(logits, batch).tolist()
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_draws_follow_the_distribution() -> None:
     logits = logits_of(1, 6, scale=1.0).expand(100, -1).contiguous()

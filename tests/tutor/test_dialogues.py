@@ -56,6 +56,7 @@ def test_there_are_conversations_with_and_without_a_system_message() -> None:
     assert max(lengths) > 4000
 
 
+@pytest.mark.nightly
 def test_off_subject_prompts_are_a_fair_share() -> None:
     replies = [m["content"] for talk in sample() for m in talk if m["role"] == "assistant"]
     assert 0.1 < sum(reply == REFUSAL for reply in replies) / len(replies) < 0.25
@@ -191,6 +192,7 @@ def test_known_kv_cache_sizes() -> None:
     assert Shape(32, 8, 128, 2).steps().endswith("131072 bytes per token, which is 128 KiB")
 
 
+@pytest.mark.nightly
 def test_coined_terms_hold_no_known_one() -> None:
     rng = random.Random(4)
     terms = {jargon.coined(rng) for _ in range(3000)}

@@ -52,6 +52,7 @@ def test_a_dry_run_writes_weights_that_are_small(
     assert {tensor.dtype for tensor in weights.values()} == {torch.bfloat16}
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("kind", ["draft", "mtp"])
 def test_a_student_comes_closer_to_its_teacher(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(train, "LOG_EVERY", 10)

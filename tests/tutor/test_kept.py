@@ -5,6 +5,8 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from hashlib import sha256
 
+import pytest
+
 from yaie.tutor import strange
 from yaie.tutor.dialogues import dialogues
 from yaie.tutor.evaluate import _messages, known_sentences
@@ -33,6 +35,7 @@ def digest(values: Iterable[object]) -> str:
     return total.hexdigest()[:16]
 
 
+@pytest.mark.nightly
 def test_a_seed_writes_the_conversations_that_it_always_wrote() -> None:
     assert digest(dialogues(seed=12, count=3000)) == CONVERSATIONS
 

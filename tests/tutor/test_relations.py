@@ -63,6 +63,7 @@ def test_all_alternatives_of_a_part_are_met() -> None:
         assert any(word in text for text in asked)
 
 
+@pytest.mark.nightly
 def test_no_way_to_ask_has_both_answers_or_an_open_part() -> None:
     relations = [ways for claim in load_wider().claims for ways in claim.relations]
     assert len(relations) > 400

@@ -38,6 +38,7 @@ def test_a_stream_writes_the_shards_of_its_seed(monkeypatch: pytest.MonkeyPatch)
     assert (rest.learn == whole.learn[len(first.learn) :]).all()
 
 
+@pytest.mark.nightly
 def test_a_dry_run_goes_on_from_given_weights(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

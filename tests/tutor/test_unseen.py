@@ -32,6 +32,7 @@ def test_there_are_two_hundred_of_all_kinds() -> None:
     assert len(judged) >= 190
 
 
+@pytest.mark.nightly
 def test_training_cannot_produce_an_unseen_question() -> None:
     assert len(reserved_questions()) > 150
     assert reserved_questions() & written_questions() == set()
@@ -44,6 +45,7 @@ def test_no_training_question_has_most_of_an_unseen_one() -> None:
     assert sum(worst.values()) / len(worst) < 0.25
 
 
+@pytest.mark.nightly
 def test_no_offered_tool_has_the_name_of_an_unseen_one() -> None:
     offered = {
         name

@@ -9,6 +9,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 
 from tests.book.conftest import browser  # noqa: F401
+from tests.marks import nightly_but
 from tests.server.conftest import serving
 from tests.web.chat_pages import (  # noqa: F401
     QUESTION,
@@ -67,6 +68,7 @@ def test_an_answer_is_the_apis_and_can_be_asked_for_again(browser, tutor) -> Non
         assert "1/2" in page.inner_text(".c-log")
 
 
+@pytest.mark.nightly
 def test_sliders_change_the_distribution(browser, tutor) -> None:  # noqa: F811
     with visited(browser, tutor) as page:
         box = page.get_by_role("textbox", name="Message")
@@ -84,6 +86,7 @@ def test_sliders_change_the_distribution(browser, tutor) -> None:  # noqa: F811
         assert afters(page) == ["100%"] + ["0"] * 19
 
 
+@pytest.mark.nightly
 def test_a_token_can_be_another_and_the_old_branch_stays(browser, tutor) -> None:  # noqa: F811
     with visited(browser, tutor) as page:
         slide(page, "temperature", 0)
@@ -251,6 +254,7 @@ def markdown_page(browser, tutor) -> Iterator[Any]:  # noqa: F811
         yield page
 
 
+@pytest.mark.nightly
 def test_a_request_can_be_copied_and_run(browser, tutor) -> None:  # noqa: F811
     permissions = ["clipboard-read", "clipboard-write"]
     with visited(browser, tutor, permissions=permissions) as page:
@@ -284,6 +288,7 @@ def test_what_went_wrong_is_said_in_words(browser, tutor) -> None:  # noqa: F811
         assert "The engine is full" in finished(page, "failed").inner_text()
 
 
+@pytest.mark.nightly
 def test_the_key_is_asked_for_once_and_kept_in_the_tab(browser) -> None:  # noqa: F811
     with serving(load, api_key=("secret",), xray=True) as server:
         fresh = browser.new_context(bypass_csp=True)
@@ -307,7 +312,7 @@ def test_the_key_is_asked_for_once_and_kept_in_the_tab(browser) -> None:  # noqa
         fresh.close()
 
 
-@pytest.mark.parametrize("colours", ["light", "dark"])
+@pytest.mark.parametrize("colours", nightly_but(["light"], ["light", "dark"]))
 def test_everybody_can_use_it_on_every_screen(browser, tutor, colours: str) -> None:  # noqa: F811
     with visited(browser, tutor, color_scheme=colours) as page:
         slide(page, "temperature", 0)

@@ -60,6 +60,7 @@ def test_a_long_prompt_comes_in_chunks_beside_the_others(page, tutor) -> None:  
         assert len({row["id"] for row in step["rows"]} - {long}) == 6
 
 
+@pytest.mark.nightly
 def test_a_pool_that_is_too_small_preempts(page, tutor) -> None:  # noqa: F811
     before = counter(tutor, "num_preemptions_total")
     seen = played(page, "blocks")
@@ -90,6 +91,7 @@ def test_urgent_requests_overtake(page, tutor) -> None:  # noqa: F811
     assert max(urgent) < others[len(others) // 2]
 
 
+@pytest.mark.nightly
 def test_what_cannot_be_shown_says_why(page) -> None:
     page.evaluate(
         """() => {

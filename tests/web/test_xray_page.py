@@ -9,6 +9,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 
 from tests.book.conftest import browser  # noqa: F401
+from tests.marks import nightly_but
 from tests.web.recorded import Recording, four
 from tests.web.xray_pages import opened, serving
 
@@ -81,6 +82,7 @@ def test_a_recording_is_shown_without_an_engine(browser, address, preempting):  
         assert not wrong
 
 
+@pytest.mark.nightly
 def test_the_strictest_policy_is_enough(browser, address):  # noqa: F811
     """No script and no style within a page, nothing of another host, no evaluated text."""
     with opened(browser, address, bypass_csp=False) as (page, wrong):
@@ -143,6 +145,7 @@ def test_keyboard_alone_steps_plays_and_looks_at_blocks(browser, address):  # no
         assert not wrong
 
 
+@pytest.mark.nightly
 def test_what_is_pointed_at_lights_up_everywhere(browser, address):  # noqa: F811
     with opened(browser, address) as (page, wrong):
         shown(page, 1)
@@ -219,6 +222,7 @@ def test_text_of_prompts_and_answers_is_never_markup(browser, tmp_path):  # noqa
         assert not wrong
 
 
+@pytest.mark.nightly
 def test_another_site_s_recording_is_not_read(browser, files):  # noqa: F811
     with (
         serving(files) as base,
@@ -232,7 +236,7 @@ def test_another_site_s_recording_is_not_read(browser, files):  # noqa: F811
         assert not wrong
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", nightly_but(["light"], ["light", "dark"]))
 def test_axe_finds_nothing(browser, address, preempting, scheme):  # noqa: F811
     with opened(browser, address, color_scheme=scheme) as (page, wrong):
         shown(page, 1)
@@ -242,7 +246,7 @@ def test_axe_finds_nothing(browser, address, preempting, scheme):  # noqa: F811
         assert not wrong
 
 
-@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("width", nightly_but(WIDTHS[:1], WIDTHS))
 def test_nothing_runs_out_of_the_page(browser, address, preempting, width):  # noqa: F811
     with opened(browser, address, viewport={"width": width, "height": 800}) as (page, wrong):
         shown(page, 1)

@@ -72,6 +72,7 @@ def sorted_tree(state: dict[str, Any]) -> dict[str, Any]:
     return state | {"tree": sorted(state["tree"])}
 
 
+@pytest.mark.nightly
 def test_the_loads_do_what_they_are_for():
     """Else the comparison below would show little."""
     small = four(**LOADS["a pool too small"]).lines

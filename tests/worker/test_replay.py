@@ -95,6 +95,7 @@ def all_equal(file: Path) -> str:
     return f"{count} of {count} steps gave the same result\n"
 
 
+@pytest.mark.nightly
 def test_another_process_gives_the_same_results(recordings: dict[str, Path]) -> None:
     command = [sys.executable, "-m", "yaie.worker.replay", str(recordings["tutor"])]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=200)

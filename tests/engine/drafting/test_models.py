@@ -9,6 +9,7 @@ from transformers import AutoModelForCausalLM
 
 from tests.engine.drafting.test_speculation import same
 from tests.engine.mixed import LONG, POOLS, add_all, run
+from tests.marks import nightly_but
 from tests.models.tiny import VOCAB, tiny_model
 from yaie import LLMEngine, SamplingParams
 from yaie.core.errors import ConfigError, ModelError
@@ -45,7 +46,7 @@ def guessers(folder: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("pool", POOLS)
+@pytest.mark.parametrize("pool", nightly_but(["chunks", "swap", "no cache"], POOLS))
 def test_tokens_texts_and_ends_equal_those_without(
     folder: str, guessers: dict[str, dict[str, Any]], pool: str, kind: str
 ) -> None:

@@ -112,6 +112,7 @@ def test_what_is_counted_to_the_end_is_bounded(roomy: Patient, tokenized: list[i
     assert (error["param"], tokenized) == ("messages", [])
 
 
+@pytest.mark.nightly
 def test_memory_comes_back_after_four_prompts_of_14_megabytes(roomy: Patient) -> None:
     bodies: list[dict[str, Any]] = [
         {"prompt": LARGE},
@@ -196,6 +197,7 @@ def _is_cancelled(server: Patient) -> bool:
     return not any("answer_text" in repr(task.get_coro()) for task in tasks)
 
 
+@pytest.mark.nightly
 def test_a_body_of_millions_of_numbers_is_not_read(roomy: Patient) -> None:
     with roomy.company():
         error = refused(roomy, TEXT, {"prompt": [5] * (4 * MEGABYTE)})
@@ -224,6 +226,7 @@ def test_a_prompt_of_too_many_tokens_costs_the_engine_nothing(roomy: Patient) ->
 MANY = {"n": 64, "max_tokens": 40, "seed": 5, "ignore_eos": True}
 
 
+@pytest.mark.nightly
 def test_a_large_answer_is_written_beside_the_event_loop(
     roomy: Patient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -254,6 +257,7 @@ def test_a_large_answer_is_written_beside_the_event_loop(
     assert [choice["logprobs"]["content"] for choice in answer.json()["choices"]] == streamed
 
 
+@pytest.mark.nightly
 def test_many_echoed_prompts_are_those_of_small_answers(roomy: Patient) -> None:
     prompts = [[7 + (k + i) % 90 for i in range(900)] for k in range(16)]
     body = {"echo": True, "logprobs": 4, "max_tokens": 1, "temperature": 0, "n": 2, "seed": 1}

@@ -18,6 +18,7 @@ def ten_blocks(folder: Path) -> Iterator[Patient]:
         yield server
 
 
+@pytest.mark.nightly
 def test_forty_clients_share_ten_blocks(ten_blocks: Patient, roomy: Patient) -> None:
     expected = [text_of(roomy, body) for body in FORTY]
     preempted = []

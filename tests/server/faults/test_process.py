@@ -136,6 +136,7 @@ def _is_told(response: httpx.Response) -> None:
     assert "secret" not in response.text
 
 
+@pytest.mark.nightly
 def test_sigterm_under_load_finishes_what_runs_and_leaves_nothing_behind(
     folder: Path, tmp_path: Path
 ) -> None:
