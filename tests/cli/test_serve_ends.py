@@ -15,7 +15,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
-import pytest
 
 from tests.cli.test_serve import ROOT, address_in
 from tests.server.conftest import within
@@ -93,7 +92,6 @@ def test_hung_step_ends_the_process_with_1_and_says_where_it_stands(tmp_path: Pa
     assert "xxx" not in log.read_text()
 
 
-@pytest.mark.nightly
 def test_sigterm_under_load_ends_what_the_limit_leaves_over_and_exits_0() -> None:
     answers = list[httpx.Response]()
     with serving_fake(

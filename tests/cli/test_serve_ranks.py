@@ -146,7 +146,6 @@ def test_a_rank_that_is_killed_ends_streams_with_an_error_and_the_server(
         assert "engine_dead" in "".join(answers[-2:])
 
 
-@pytest.mark.nightly
 def test_a_rank_that_hangs_ends_the_server(tiny_folder: str, tmp_path: Path) -> None:
     args = ("--no-engine-process", "--rank-timeout=2")
     with served(tiny_folder, tmp_path, *args) as server:

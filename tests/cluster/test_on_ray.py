@@ -1,6 +1,6 @@
-"""Two replicas of the tutor on real Ray, one of which is killed, as CI has time for it.
+"""Two replicas of the tutor on real Ray, one of which is killed.
 
-`test_kill.py` does the same by night with two thousand requests.
+`test_kill.py` does the same with two thousand requests.
 """
 
 import json
@@ -83,6 +83,7 @@ def burst(http: httpx.Client) -> Iterator[list[Answer]]:
         answers.extend(one.result() for one in asked)
 
 
+@pytest.mark.nightly
 def test_a_killed_replica_costs_no_request_that_it_had_not_begun() -> None:
     with (
         cluster("tutor", *SMALL, "--imbalance=8", "--health-check-period=1") as (running, url),

@@ -1,7 +1,7 @@
 """Frameworks that people build on `openai`'s API, unmodified, against a server in every state.
 
 Each has an environment of its own (`clients/install.py`) and a program there (`clients/ask_*.py`),
-whose cases are the tests here. CI installs the light ones.
+whose cases are the tests here. CI runs those of one; the others are for the night.
 """
 
 import ast
@@ -23,6 +23,7 @@ from tests.judges.programs import DIRECT, OFFLINE, ONE_THREAD, ROOT
 pytestmark = pytest.mark.timeout(600)
 
 HERE = Path(__file__).parent / "clients"
+ALWAYS = ("langchain",)
 LIGHT = [client for client in clients() if client not in HEAVY]
 # What the page's table names: the clients themselves, not what they bring along.
 NAMED = ("aiperf", "guidellm", "instructor", "langchain-anthropic", "langchain-openai", "litellm",
@@ -87,9 +88,11 @@ def marked(client: str, program: str, name: str) -> Any:
     told = f"not installed: python -m tests.judges.clients.install {client}"
     if sys.version_info < MINIMUM:
         told = "needs Python {}.{}, for which the pins are".format(*MINIMUM)
-    there = pytest.mark.skipif(not python_of(client).exists(), reason=told)
+    marks = [pytest.mark.skipif(not python_of(client).exists(), reason=told)]
+    if client not in ALWAYS:
+        marks.append(pytest.mark.nightly)
     named = f"{program.removeprefix('ask_').removesuffix('.py')}-{name}"
-    return pytest.param(client, program, name, id=named, marks=there)
+    return pytest.param(client, program, name, id=named, marks=marks)
 
 
 @pytest.mark.parametrize(("client", "program", "name"), [marked(*each) for each in cases()])

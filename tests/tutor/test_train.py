@@ -24,6 +24,7 @@ def test_the_learning_rate_rises_and_falls_to_zero() -> None:
     assert all(first >= second for first, second in itertools.pairwise(rates[peak:]))
 
 
+@pytest.mark.nightly
 def test_a_stream_writes_the_shards_of_its_seed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(corpus, "SHARD_DIALOGUES", 40)
     tokenizer = Tokenizer.from_file(str(TUTOR_PATH / "tokenizer.json"))
