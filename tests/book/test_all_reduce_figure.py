@@ -8,6 +8,8 @@ import pytest
 
 from yaie.bench.collectives import ALGORITHMS, Algorithm, Machine, bytes_sent, rounds, seconds
 
+pytestmark = pytest.mark.nightly
+
 FIGURES = Path(__file__).parents[2] / "book/theme/figures"
 RANKS = [2, 3, 4, 7, 8, 16]
 

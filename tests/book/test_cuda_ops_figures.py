@@ -8,6 +8,8 @@ import pytest
 
 from book.tools.figures import load_figure
 
+pytestmark = pytest.mark.nightly
+
 FIGURES = Path(__file__).parents[2] / "book/theme/figures"
 
 

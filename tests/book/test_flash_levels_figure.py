@@ -11,6 +11,8 @@ from book.tools.mdbook import ROOT
 from solutions.cuda_flash_attention import FlashAttention
 from yaie.cuda.on_cpu import recording
 
+pytestmark = pytest.mark.nightly
+
 THEME = ROOT / "book/theme/figures"
 
 

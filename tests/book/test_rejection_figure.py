@@ -10,6 +10,8 @@ import torch
 from grader.kit.kernels import sampling_batch
 from solutions.sampler import Sampler
 
+pytestmark = pytest.mark.nightly
+
 FIGURES = Path(__file__).parents[2] / "book/theme/figures"
 
 

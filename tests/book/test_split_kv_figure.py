@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.nightly
+
 BOOK = Path(__file__).parents[2] / "book"
 
 

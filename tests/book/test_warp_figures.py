@@ -13,6 +13,8 @@ from book.tools.traces import reference, trace_file, warp_store, warp_tiles
 from book.tools.traces._warp import launch_of
 from solutions.cuda_flash_attention import FlashAttention
 
+pytestmark = pytest.mark.nightly
+
 THEME = ROOT / "book/theme/figures"
 STORE: dict[str, Any] = json.loads(trace_file("warp-store").read_text("utf-8"))
 TILES: dict[str, Any] = json.loads(trace_file("warp-tiles").read_text("utf-8"))

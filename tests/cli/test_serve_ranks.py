@@ -19,7 +19,6 @@ import pytest
 
 from tests.cli.conftest import Yaie
 from tests.cli.test_serve import ROOT, address_in
-from tests.marks import nightly_but
 from tests.server.conftest import within
 from yaie.server.listen import listen
 
@@ -128,7 +127,8 @@ def expect_end(server: Served, why: str, began: float) -> None:
     assert re.search(why, server.said()), server.said()
 
 
-@pytest.mark.parametrize("driver", nightly_but(DRIVERS[:1], DRIVERS))
+@pytest.mark.nightly
+@pytest.mark.parametrize("driver", DRIVERS)
 def test_a_rank_that_is_killed_ends_streams_with_an_error_and_the_server(
     tiny_folder: str, tmp_path: Path, driver: str
 ) -> None:

@@ -13,7 +13,6 @@ import pytest
 import torch
 
 from tests.cli.test_serve import address_in, server
-from tests.marks import nightly_but
 
 MB = 1000  # in kB, as /proc counts
 MOST_MEMORY = 700 * MB
@@ -59,7 +58,8 @@ def use(url: str) -> None:
 @pytest.mark.slow
 @LINUX
 @CPU_BUILD
-@pytest.mark.parametrize("mode", nightly_but(BOTH[1:], BOTH))
+@pytest.mark.nightly
+@pytest.mark.parametrize("mode", BOTH)
 def test_the_tutors_server_fits_a_laptop_and_ends_at_once(mode: str) -> None:
     with server(mode, "--mine=none") as (process, lines):
         url = address_in(process, lines)

@@ -35,7 +35,7 @@ of_each_kind = pytest.mark.parametrize(
 )
 of_every_family = pytest.mark.parametrize(
     "case",
-    nightly_but(("tutor", "llama", "llama-yarn", "qwen3", "gpt2", "gemma3", "gpt_oss"), ALL),
+    nightly_but(("llama", "qwen3", "gpt2", "gemma3", "gpt_oss"), ALL),
     indirect=True,
     scope="module",
 )

@@ -127,14 +127,14 @@ def expect_shape(
         torch.set_num_threads(threads)
 
 
-@pytest.mark.parametrize("shape", nightly_but(["2x1", "1x2"], SHAPES))
+@pytest.mark.parametrize("shape", nightly_but(["2x1"], SHAPES))
 def test_the_tutor_on_ranks_gives_the_tokens_of_one(
     folder: Callable[[str], str], reference: Reference, shape: str
 ) -> None:
     expect_shape(folder("tutor"), reference("tutor"), SHAPES[shape], aborts=True)
 
 
-@pytest.mark.parametrize("family", nightly_but(["gpt2", "qwen3"], FAMILIES))
+@pytest.mark.parametrize("family", nightly_but(["qwen3"], FAMILIES))
 def test_every_family_on_two_ranks_gives_the_tokens_of_one(
     folder: Callable[[str], str], reference: Reference, family: str
 ) -> None:

@@ -1,47 +1,70 @@
 """Claims, situations and sides of terms: they name known terms, and get the answer they want."""
 
 import random
+from collections.abc import Mapping
 
 import pytest
 
 from yaie.core.compat import tomllib
 from yaie.tutor import TUTOR_DIR, wider
 from yaie.tutor.dialogues import with_verdict
-from yaie.tutor.glossary import load_knowledge, load_phrasings, mentions, sentences
+from yaie.tutor.glossary import Term, load_knowledge, load_phrasings, mentions, sentences
 from yaie.tutor.polar import parse_pair
 from yaie.tutor.questions import as_typed, exchange
 from yaie.tutor.relations import parse_relation
-from yaie.tutor.wider import Claim, Situation, ask_claim, ask_facet, ask_situation, load_wider
+from yaie.tutor.wider import (
+    Claim,
+    Situation,
+    Wider,
+    ask_claim,
+    ask_facet,
+    ask_situation,
+    load_wider,
+)
 
-WIDER = load_wider()
-NAMES = load_knowledge().by_name
 DOUBTS = ("wrong", "false", "untrue", "incorrect", "mistak", "error", "myth", "misunder")
 
 
-@pytest.mark.parametrize("claim", WIDER.claims, ids=lambda claim: claim.text[:40])
-def test_a_claim_is_asked_both_ways_about_a_known_term(claim: Claim) -> None:
-    assert claim.term in {"", *NAMES}
-    assert claim.pairs or claim.relations or (claim.yes and claim.no)
-    assert claim.text.endswith(".")
-    assert len(sentences(claim.text)) <= 3
-    if not claim.term:
-        assert not any("{t}" in row for row in (*claim.yes, *claim.no, *claim.true, *claim.false))
+@pytest.fixture(scope="module")
+def known() -> Wider:
+    return load_wider()
 
 
-@pytest.mark.parametrize("situation", WIDER.situations, ids=lambda entry: entry.ask[0][:40])
-def test_a_situation_mentions_its_facts(situation: Situation) -> None:
-    assert situation.topic in NAMES
-    assert len(situation.ask) >= 2
-    assert mentions(situation.answer, situation.facts)
-    assert not set(situation.ask) & set(situation.later)
-    assert len(situation.answer) < 420
+@pytest.fixture(scope="module")
+def names() -> Mapping[str, Term]:
+    return load_knowledge().by_name
 
 
-def test_sides_belong_to_known_terms_and_have_templates() -> None:
-    assert WIDER.facets.keys() <= NAMES.keys()
-    sides = {side for facets in WIDER.facets.values() for side in facets}
+def test_a_claim_is_asked_both_ways_about_a_known_term(
+    known: Wider, names: Mapping[str, Term]
+) -> None:
+    assert len(known.claims) > 500
+    for claim in known.claims:
+        assert claim.term in {"", *names}, claim.text
+        assert claim.pairs or claim.relations or (claim.yes and claim.no), claim.text
+        assert claim.text.endswith("."), claim.text
+        assert len(sentences(claim.text)) <= 3, claim.text
+        rows = (*claim.yes, *claim.no, *claim.true, *claim.false)
+        assert claim.term or not any("{t}" in row for row in rows), claim.text
+
+
+def test_a_situation_mentions_its_facts(known: Wider, names: Mapping[str, Term]) -> None:
+    assert len(known.situations) > 100
+    for situation in known.situations:
+        assert situation.topic in names, situation.ask[0]
+        assert len(situation.ask) >= 2, situation.ask[0]
+        assert mentions(situation.answer, situation.facts), situation.ask[0]
+        assert not set(situation.ask) & set(situation.later), situation.ask[0]
+        assert len(situation.answer) < 420, situation.ask[0]
+
+
+def test_sides_belong_to_known_terms_and_have_templates(
+    known: Wider, names: Mapping[str, Term]
+) -> None:
+    assert known.facets.keys() <= names.keys()
+    sides = {side for facets in known.facets.values() for side in facets}
     assert sides == load_phrasings("facets").keys()
-    texts = [text for facets in WIDER.facets.values() for text in facets.values()]
+    texts = [text for facets in known.facets.values() for text in facets.values()]
     assert all(text[-1] in ".?!" and len(text) < 300 for text in texts)
 
 
@@ -64,7 +87,7 @@ def test_yes_and_no_follow_the_question(monkeypatch: pytest.MonkeyPatch) -> None
     assert turned > 10
 
 
-def test_further_questions_go_to_the_claim_that_they_name() -> None:
+def test_further_questions_go_to_the_claim_that_they_name(known: Wider) -> None:
     tables = [
         table
         for path in sorted((TUTOR_DIR / "knowledge").glob("*.toml"))
@@ -73,7 +96,7 @@ def test_further_questions_go_to_the_claim_that_they_name() -> None:
     ]
     assert len(tables) > 50
     for table in tables:
-        (claim,) = (c for c in WIDER.claims if c.text.startswith(table["same_as"]))
+        (claim,) = (c for c in known.claims if c.text.startswith(table["same_as"]))
         assert set(table.get("yes", ())) <= set(claim.yes)
         assert set(table.get("no", ())) <= set(claim.no)
         assert set(map(parse_pair, table.get("pairs", ()))) <= set(claim.pairs)
@@ -96,10 +119,10 @@ def test_further_questions_go_to_the_situation_that_they_name() -> None:
         wider._met_again(entries, [more | {"topic": "seat"}])
 
 
-def test_the_sides_of_a_term_are_gathered_from_all_files() -> None:
+def test_the_sides_of_a_term_are_gathered_from_all_files(known: Wider) -> None:
     """`default` is in a file of its own; it must not hide what other files say."""
-    assert {"size", "default"} <= WIDER.facets["block"].keys()
-    assert {"cost", "next"} <= WIDER.facets["prefill"].keys()
+    assert {"size", "default"} <= known.facets["block"].keys()
+    assert {"cost", "next"} <= known.facets["prefill"].keys()
 
 
 def test_no_word_is_left_out_of_a_claim() -> None:
@@ -110,21 +133,21 @@ def test_no_word_is_left_out_of_a_claim() -> None:
     assert min(len(question.split()) for question in shortened) < 9
 
 
-def test_a_later_question_comes_only_after_its_topic() -> None:
-    assert len(WIDER.later) > 30
-    for topic, entries in WIDER.later.items():
+def test_a_later_question_comes_only_after_its_topic(known: Wider) -> None:
+    assert len(known.later) > 30
+    for topic, entries in known.later.items():
         for entry in entries:
             assert entry.topic == topic
             assert ask_situation(entry, random.Random(0), follow=True)
 
 
-def test_questions_are_filled() -> None:
+def test_questions_are_filled(known: Wider, names: Mapping[str, Term]) -> None:
     rng = random.Random(1)
-    sided = [NAMES[name] for name in WIDER.facets]
+    sided = [names[name] for name in known.facets]
     for _ in range(500):
         texts = [
-            ask_situation(rng.choice(WIDER.situations), rng),
-            ask_claim(rng.choice(WIDER.claims), rng, follow=rng.random() < 0.5)[0],
+            ask_situation(rng.choice(known.situations), rng),
+            ask_claim(rng.choice(known.claims), rng, follow=rng.random() < 0.5)[0],
             ask_facet(rng.choice(sided), rng, follow=rng.random() < 0.5)[0],
         ]
         assert all(text.strip() and not set("{}[]|") & set(text) for text in texts), texts
