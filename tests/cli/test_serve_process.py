@@ -90,10 +90,10 @@ def test_killed_engine_is_an_error_for_all_who_wait_and_ends_the_server(tiny_fol
         begin = time.monotonic()
         engine.kill()
         with suppress(httpx.TransportError):  # it listens no more, which says as much
-            within(1, lambda: httpx.get(f"{url}/health").status_code == 503)
+            within(10, lambda: httpx.get(f"{url}/health").status_code == 503)
         for future in asking:
             future.result(30)
-        assert time.monotonic() - begin < 5
+        assert time.monotonic() - begin < 20
     assert process.returncode == 1
     for answer in answers:
         said: Any = answer.json() if answer.status_code == 503 else events_of(answer)[-1]
