@@ -23,6 +23,7 @@ def climb(yaie: Yaie, folder: str, out: Path, *args: str) -> tuple[Ran, dict[str
     return ran, json.loads(file.read_text())["rungs"]
 
 
+@pytest.mark.nightly
 def test_each_part_that_passed_and_all_together_stand_beside_the_reference(
     yaie: Yaie, tiny_folder: str, labs: Path, tmp_path: Path
 ) -> None:

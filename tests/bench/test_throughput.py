@@ -246,6 +246,7 @@ def test_requests_are_drawn_at_the_workloads_temperature(tiny_folder: str) -> No
     assert greedy == again != hot
 
 
+@pytest.mark.nightly
 def test_a_request_that_ends_early_is_no_figure(
     tiny_folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,7 +18,7 @@ EXAMPLES = ROOT / "book/examples"
 # Talks to a server: a console block of its chapter runs it.
 NEEDS_A_SERVER = {"openai_client.py"}
 FOUND = sorted(path for path in EXAMPLES.glob("*.py") if path.name not in NEEDS_A_SERVER)
-QUICK = {"triton_tiles.py", "shortest_first.py", "count_sectors.py"}
+QUICK = {"shortest_first.py"}
 PROGRAMS = nightly_but([path for path in FOUND if path.name in QUICK], FOUND)
 
 

@@ -39,6 +39,7 @@ def server_names() -> set[str]:
     return set(given_names.names_of(load_curriculum()["api_server"]))
 
 
+@pytest.mark.nightly
 def test_a_field_is_named_by_its_class_and_not_by_the_method_that_assigns_it(
     server_names: set[str],
 ) -> None:
@@ -67,12 +68,14 @@ def test_what_holds_a_task_is_not_given(server_names: set[str]) -> None:
     assert not server_names & {package + name for name in written}
 
 
+@pytest.mark.nightly
 def test_a_method_that_the_learner_overrides_is_not_given(server_names: set[str]) -> None:
     reply = "solutions.api_server.replies.Reply."
     assert not server_names & {reply + name for name in ("_choice", "_opening", "_piece")}
     assert reply + "_head" in server_names  # complete, in the same class
 
 
+@pytest.mark.nightly
 def test_a_file_without_torch_uses_no_tensors(server_names: set[str]) -> None:
     assert not [name for name in server_names if name.startswith("Tensor.")]
 

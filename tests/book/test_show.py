@@ -93,6 +93,7 @@ def test_the_page_loads_nothing(run):
     assert "customElements.define" in page
 
 
+@pytest.mark.nightly
 def test_a_part_that_does_something_else_stands_beside_the_reference(run, capfd):
     status, page = run(EVICT_IS_GENEROUS)
     said = capfd.readouterr().out

@@ -105,6 +105,7 @@ def test_little_memory_makes_chunks_and_preempts(states):
     assert states[1]["rows"][0][1:3] == [0, 40]
 
 
+@pytest.mark.nightly
 def test_tokens_go_from_their_row_to_a_slot(browser, built):
     """The squares of A's prompt are in its row at first, and in the pool a step later."""
     with reading(browser, built, "index") as (opened, wrong):

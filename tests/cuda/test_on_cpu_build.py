@@ -186,6 +186,7 @@ def test_extern_shared_arrays_keep_their_lines(lab: Path) -> None:
     )
 
 
+@pytest.mark.nightly
 def test_shared_arrays_of_file_scope_work_too(lab: Path) -> None:
     (lab / "add.cu").write_text(
         '#include "yaie.cuh"\n'

@@ -20,6 +20,7 @@ NOT_PYTHON = {
 }
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("case", NOT_PYTHON)
 def test_what_is_not_python_is_shown_with_file_line_and_caret(tmp_path, case):
     source, problem, line, column = NOT_PYTHON[case]
@@ -62,6 +63,7 @@ def test_an_error_while_importing_names_its_line(tmp_path):
     assert "radix_tree/radix_tree.py, line 1" in found.where
 
 
+@pytest.mark.nightly
 def test_a_part_that_ends_the_program_while_importing(tmp_path):
     found = broken(grade_quickly(part_with(tmp_path, top="raise SystemExit")))
     assert found.problem == "It ended the program (sys.exit)."
@@ -91,6 +93,7 @@ def test_heavy_imports_are_the_parts_own_business(tmp_path):
     assert verdicts(result) == {TASK: Verdict.PASSED}
 
 
+@pytest.mark.nightly
 def test_a_class_that_is_not_there_is_named(tmp_path):
     submission = part_with(tmp_path)
     (submission.folder / "__init__.py").write_text("")
@@ -98,6 +101,7 @@ def test_a_class_that_is_not_there_is_named(tmp_path):
     assert why(result).problem == "labs.radix_tree has no RadixTree."
 
 
+@pytest.mark.nightly
 def test_a_check_that_is_missing_is_named(tmp_path):
     submission = part_with(tmp_path)
     file = submission.folder / "radix_tree.py"

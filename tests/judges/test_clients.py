@@ -23,7 +23,7 @@ from tests.judges.programs import DIRECT, OFFLINE, ONE_THREAD, ROOT
 pytestmark = pytest.mark.timeout(600)
 
 HERE = Path(__file__).parent / "clients"
-ALWAYS = ("langchain",)
+ALWAYS = ("ask_langchain.py",)
 LIGHT = [client for client in clients() if client not in HEAVY]
 # What the page's table names: the clients themselves, not what they bring along.
 NAMED = ("aiperf", "guidellm", "instructor", "langchain-anthropic", "langchain-openai", "litellm",
@@ -89,7 +89,7 @@ def marked(client: str, program: str, name: str) -> Any:
     if sys.version_info < MINIMUM:
         told = "needs Python {}.{}, for which the pins are".format(*MINIMUM)
     marks = [pytest.mark.skipif(not python_of(client).exists(), reason=told)]
-    if client not in ALWAYS:
+    if program not in ALWAYS:
         marks.append(pytest.mark.nightly)
     named = f"{program.removeprefix('ask_').removesuffix('.py')}-{name}"
     return pytest.param(client, program, name, id=named, marks=marks)

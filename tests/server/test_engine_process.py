@@ -78,6 +78,7 @@ def test_the_same_is_answered_by_an_engine_that_is_far(
     assert told(far, path, body) == told(near, path, body)
 
 
+@pytest.mark.nightly
 def test_metrics_of_a_far_engine_follow(load: partial[LLMEngine]) -> None:
     # An engine of its own: the figures of another test's requests may still be on their way.
     with serving(load, make_driver=EngineProcess) as server:

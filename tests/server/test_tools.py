@@ -7,13 +7,17 @@ from typing import Any
 import openai
 import pytest
 
+from tests.marks import nightly_but
 from tests.server.conftest import LiveServer, serving
 from tests.server.tool_asking import TOOLS, USER, ask, joined, of_answer
 from tests.server.tool_models import STYLES, tool_model
 from yaie.engine.llm_engine import LLMEngine
 
 
-@pytest.fixture(scope="module", params=list(STYLES))
+@pytest.fixture(
+    scope="module",
+    params=nightly_but(("hermes", "llama3", "mistral", "qwen-coder"), STYLES),
+)
 def styled(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[LiveServer]:

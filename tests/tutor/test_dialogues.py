@@ -23,6 +23,8 @@ from yaie.tutor.off_subject import ask_off_subject
 from yaie.tutor.questions import CLOSERS, OPENERS
 from yaie.tutor.templates import expand, normalise
 
+pytestmark = pytest.mark.nightly
+
 
 @cache
 def sample() -> list[list[dict[str, Any]]]:
@@ -56,7 +58,6 @@ def test_there_are_conversations_with_and_without_a_system_message() -> None:
     assert max(lengths) > 4000
 
 
-@pytest.mark.nightly
 def test_off_subject_prompts_are_a_fair_share() -> None:
     replies = [m["content"] for talk in sample() for m in talk if m["role"] == "assistant"]
     assert 0.1 < sum(reply == REFUSAL for reply in replies) / len(replies) < 0.25
@@ -89,7 +90,6 @@ def test_no_held_out_question_occurs_in_training() -> None:
     assert [text for text in questions if normalise(text) in asked()] == []
 
 
-@pytest.mark.nightly
 def test_no_held_out_prompt_is_listed_among_the_refused_ones() -> None:
     listed = {
         normalise(thing) for g in load_phrasings("off_subject")["group"] for thing in g["things"]
@@ -192,7 +192,6 @@ def test_known_kv_cache_sizes() -> None:
     assert Shape(32, 8, 128, 2).steps().endswith("131072 bytes per token, which is 128 KiB")
 
 
-@pytest.mark.nightly
 def test_coined_terms_hold_no_known_one() -> None:
     rng = random.Random(4)
     terms = {jargon.coined(rng) for _ in range(3000)}

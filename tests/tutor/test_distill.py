@@ -12,6 +12,8 @@ from transformers import LlamaForCausalLM
 from yaie.tutor import TUTOR_PATH, corpus, distill, train
 from yaie.tutor.mtp_head import MtpHead, rolled
 
+pytestmark = pytest.mark.nightly
+
 MOST_BYTES = 2_000_000
 
 
@@ -52,7 +54,6 @@ def test_a_dry_run_writes_weights_that_are_small(
     assert {tensor.dtype for tensor in weights.values()} == {torch.bfloat16}
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize("kind", ["draft", "mtp"])
 def test_a_student_comes_closer_to_its_teacher(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(train, "LOG_EVERY", 10)

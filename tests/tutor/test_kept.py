@@ -21,6 +21,8 @@ from yaie.tutor.held_out import (
     with_system,
 )
 
+pytestmark = pytest.mark.nightly
+
 CONVERSATIONS = "f230b9de0a9b6ddb"
 QUESTIONS = "ffca161893119f5d"
 """Digests. Weights trained on other conversations, or figures of other questions, are not those of this
@@ -35,7 +37,6 @@ def digest(values: Iterable[object]) -> str:
     return total.hexdigest()[:16]
 
 
-@pytest.mark.nightly
 def test_a_seed_writes_the_conversations_that_it_always_wrote() -> None:
     assert digest(dialogues(seed=12, count=3000)) == CONVERSATIONS
 

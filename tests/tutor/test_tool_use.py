@@ -23,6 +23,8 @@ from yaie.tutor.tool_use import ask_tool, draw_tool, draw_tools
 from yaie.tutor.tool_values import NUMBER_WORDS, Value, spoken_values
 from yaie.tutor.unseen import calls_in
 
+pytestmark = pytest.mark.nightly
+
 Talk = list[dict[str, str]]
 
 

@@ -13,6 +13,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from yaie.tutor import TUTOR_PATH, corpus, train
 from yaie.tutor.tokenizer import CHAT_TEMPLATE
 
+pytestmark = pytest.mark.nightly
+
 
 def test_the_learning_rate_rises_and_falls_to_zero() -> None:
     rates = [train.learning_rate(step / 1000, 2.0) for step in range(1001)]
@@ -24,7 +26,6 @@ def test_the_learning_rate_rises_and_falls_to_zero() -> None:
     assert all(first >= second for first, second in itertools.pairwise(rates[peak:]))
 
 
-@pytest.mark.nightly
 def test_a_stream_writes_the_shards_of_its_seed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(corpus, "SHARD_DIALOGUES", 40)
     tokenizer = Tokenizer.from_file(str(TUTOR_PATH / "tokenizer.json"))
@@ -39,7 +40,6 @@ def test_a_stream_writes_the_shards_of_its_seed(monkeypatch: pytest.MonkeyPatch)
     assert (rest.learn == whole.learn[len(first.learn) :]).all()
 
 
-@pytest.mark.nightly
 def test_a_dry_run_goes_on_from_given_weights(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

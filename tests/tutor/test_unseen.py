@@ -20,6 +20,8 @@ from yaie.tutor.unseen import (
     unseen_questions,
 )
 
+pytestmark = pytest.mark.nightly
+
 
 def test_there_are_two_hundred_of_all_kinds() -> None:
     questions = unseen_questions()
@@ -32,20 +34,17 @@ def test_there_are_two_hundred_of_all_kinds() -> None:
     assert len(judged) >= 190
 
 
-@pytest.mark.nightly
 def test_training_cannot_produce_an_unseen_question() -> None:
     assert len(reserved_questions()) > 150
     assert reserved_questions() & written_questions() == set()
 
 
-@pytest.mark.nightly
 def test_no_training_question_has_most_of_an_unseen_one() -> None:
     worst = most_shared(reserved_questions(), written_questions())
     assert {text: share for text, share in worst.items() if share > MOST} == {}
     assert sum(worst.values()) / len(worst) < 0.25
 
 
-@pytest.mark.nightly
 def test_no_offered_tool_has_the_name_of_an_unseen_one() -> None:
     offered = {
         name

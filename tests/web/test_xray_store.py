@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.book.conftest import browser  # noqa: F401
+from tests.marks import nightly_but
 from tests.web.recorded import SAMPLES, SHIPPED, Recording, four
 from tests.web.xray_pages import opened, serving
 
@@ -63,7 +64,11 @@ def page(browser: Any, tmp_path_factory: Any) -> Iterator[Any]:  # noqa: F811
         yield page
 
 
-@pytest.fixture(scope="module", params=LOADS, ids=[name.replace(" ", "-") for name in LOADS])
+@pytest.fixture(
+    scope="module",
+    params=nightly_but(("a pool too small", "prompts in chunks"), LOADS),
+    ids=[name.replace(" ", "-") for name in LOADS],
+)
 def recording(request: Any) -> Recording:
     return four(**LOADS[request.param])
 
