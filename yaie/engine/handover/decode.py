@@ -200,7 +200,7 @@ class DecodeSide:
         for request in waiting.requests:
             try:
                 self._queue(request)
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001
                 outputs.append(_failed(request, why_not_queued(error)))
         return outputs
 

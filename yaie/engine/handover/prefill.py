@@ -141,7 +141,7 @@ class PrefillSide:
             return
         try:
             (request,) = self._queue(command.tokens, ONE_TOKEN)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001
             self._refuse(command, why_not_queued(error))
         else:
             self._running[request.request_id] = command
