@@ -55,7 +55,7 @@ def run_of(folder: Path, *options: str, **environment: str) -> list[str]:
     return ran.stdout.splitlines()
 
 
-@pytest.mark.parametrize("workers", ["0", "2"])
+@pytest.mark.parametrize("workers", ["0", pytest.param("2", marks=pytest.mark.nightly)])
 def test_a_run_says_what_it_left_out_just_above_its_last_line(tmp_path: Path, workers: str) -> None:
     *_, line, last = run_of(tmp_path, "-p", "xdist", "-n", workers)
     assert line.startswith("Left out: 1 nightly (`make nightly`; ")

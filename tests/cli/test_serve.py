@@ -19,6 +19,8 @@ from tests.cli.conftest import Yaie
 from tests.server.fake_engine import FakeEngine
 from yaie.server.listen import listen
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 LONG = {"prompt": "hello", "max_tokens": 200, "ignore_eos": True, "stream": True}
 

@@ -15,10 +15,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
+import pytest
 
 from tests.cli.test_serve import ROOT, address_in
 from tests.server.conftest import within
 from tests.server.test_failures import events_of
+
+pytestmark = pytest.mark.slow
 
 SCRIPT = """
 import sys

@@ -17,6 +17,8 @@ from tests.server.test_failures import events_of
 from yaie.server.background import has_process
 from yaie.server.settings import ServerSettings
 
+pytestmark = pytest.mark.slow
+
 OPTIONS = ("--engine-process", "--threads=1", "--num-blocks=512", "--mine=none")
 GREEDY = {"prompt": "hello", "max_tokens": 8, "temperature": 0, "ignore_eos": True}
 

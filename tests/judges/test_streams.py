@@ -22,8 +22,11 @@ from tests.judges.multibyte import (
     texts,
 )
 from tests.judges.sse import Json, ask_all
+from tests.marks import nightly_but
 from tests.server.conftest import serving
 from yaie.engine.llm_engine import LLMEngine
+
+pytestmark = pytest.mark.slow
 
 TEXTS = texts()
 SOME = range(2 * NUM_FRAGMENTS)
@@ -57,7 +60,11 @@ def path_of(seed: int) -> str:
     return CHAT if seed % 2 else TEXT
 
 
-@pytest.fixture(scope="module", params=[byte_level, byte_fallback], ids=lambda make: make.__name__)
+@pytest.fixture(
+    scope="module",
+    params=nightly_but([byte_level], [byte_level, byte_fallback]),
+    ids=["byte_level", "byte_fallback"],
+)
 def speaker(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Speaker]:
     folder: Path
     spelling: Spelling

@@ -25,6 +25,8 @@ from yaie.server.app import create_app
 from yaie.server.limits import LARGE
 from yaie.server.messages.errors import PATH as MESSAGES
 
+pytestmark = pytest.mark.slow
+
 JSON = {"Content-Type": "application/json"}
 FORMS = ({"message", "type", "param", "code"}, {"type", "message"})
 SHORT = 3

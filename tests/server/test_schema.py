@@ -10,6 +10,8 @@ import pytest
 from tests.server.conftest import LiveServer
 from tests.server.schema_run import Outcome, run, small_server
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def small() -> Iterator[LiveServer]:

@@ -9,6 +9,8 @@ from grader.kit.toy import Settings, Toy
 from grader.kit.toy_scripts import Arrive, Event, any_script, any_settings, play
 from tests.solutions.properties import effort
 
+pytestmark = pytest.mark.slow
+
 
 @effort(200)
 @given(any_settings(most_drafts=3), any_script())

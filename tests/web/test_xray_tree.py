@@ -10,6 +10,8 @@ from tests.book.conftest import browser  # noqa: F401
 from tests.web.recorded import CalledTree
 from tests.web.xray_pages import opened, serving
 
+pytestmark = pytest.mark.nightly
+
 BLOCK = 2
 
 

@@ -22,6 +22,8 @@ from tests.server.conftest import within
 from tests.server.faults.clients import PATH, connect, head
 from yaie.server.listen import listen
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[3]
 LONG = {"prompt": "blocks", "max_tokens": 300, "ignore_eos": True, "temperature": 0}
 
@@ -105,7 +107,10 @@ def _num_running(http: httpx.Client) -> int:
     return int(sum(float(value) for value in found))
 
 
-@pytest.mark.parametrize(("fault", "options"), [("raise", []), ("hang", ["--step-timeout=1"])])
+HANG = pytest.param("hang", ["--step-timeout=1"], marks=pytest.mark.nightly)
+
+
+@pytest.mark.parametrize(("fault", "options"), [("raise", []), HANG])
 def test_step_that_raises_or_hangs_ends_the_process_and_tells_all_who_wait(
     folder: Path, tmp_path: Path, fault: str, options: list[str]
 ) -> None:
