@@ -12,6 +12,7 @@ from yaie.core.batch import AttentionBatch, AttentionSpec, KVLayerSpec, Rotation
 from yaie.core.config import EngineConfig
 from yaie.core.contracts import KVPool
 from yaie.core.errors import KernelError
+from yaie.cuda.nvcc import find_nvcc
 
 SEQS, BLOCK, BLOCKS_EACH, HEADS, KV_HEADS, DIM = 5, 16, 8, 8, 2, 64
 LONGEST = BLOCK * BLOCKS_EACH
@@ -69,6 +70,8 @@ def test_a_captured_step_of_single_tokens_replays_for_other_sequences(name: str)
     try:
         backend.prepare(DEVICE)
     except KernelError as error:
+        if find_nvcc() is not None:
+            raise
         pytest.skip(error.message)
     step, _ = random_step(0)
     pool = filled_pool(backend)

@@ -18,7 +18,7 @@ ONE_AND_OTHERS = [
     THEMES[0],
     *(pytest.param(name, marks=pytest.mark.nightly) for name in THEMES[1:]),
 ]
-"""CI looks at every page and figure in one theme, `make test` in all: they differ in colours alone."""
+"""By day pages and figures are looked at in one theme, by night in all: only colours differ."""
 PHONE = {"width": 360, "height": 740}
 LAPTOP = {"width": 1280, "height": 800}
 LISTED = re.compile(r"\]\((?P<page>[\w/-]+)\.md\)")

@@ -5,7 +5,6 @@ import pytest
 from book.tools.blocks import ConsoleError, chapters, read_chapter
 from book.tools.console import difference, matches
 from book.tools.sandbox import run_chapter
-from tests.marks import nightly_but
 
 MOST_COMMANDS = 6  # of a chapter: the whole suite has to stay short
 
@@ -17,15 +16,13 @@ def runs_something(chapter: str) -> bool:
         return True  # for the test to say
 
 
-ALWAYS: tuple[str, ...] = ()
-"""What CI runs too: the first steps. All of them take minutes. What the
-page `cli` has, `tests/cli` tests."""
 RUNNING = [name for name in chapters() if runs_something(name)]
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("chapter", nightly_but(ALWAYS, RUNNING))
+@pytest.mark.nightly
+@pytest.mark.parametrize("chapter", RUNNING)
 def test_its_commands_print_what_the_chapter_says(chapter):
     wrong = [
         difference(result.command, result.output, chapter)

@@ -127,7 +127,8 @@ def expect_shape(
         torch.set_num_threads(threads)
 
 
-@pytest.mark.parametrize("shape", nightly_but([], SHAPES))
+@pytest.mark.nightly
+@pytest.mark.parametrize("shape", SHAPES)
 def test_the_tutor_on_ranks_gives_the_tokens_of_one(
     folder: Callable[[str], str], reference: Reference, shape: str
 ) -> None:

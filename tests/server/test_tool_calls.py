@@ -119,8 +119,10 @@ def test_arguments_are_streamed_while_they_are_made(parrot: LiveServer) -> None:
     parrot.llm.pause_after(said)  # in the middle of the arguments
     messages = [{"role": "user", "content": CALL}]
     seen = early = ""
+    first = None
     for chunk in ask(parrot, messages, stream=True, max_tokens=openai.omit):
         for delta in chunk.choices[0].delta.tool_calls or []:
+            first = first or delta
             seen += delta.function.arguments
         if seen and parrot.llm.paused.is_set():
             assert ARGUMENTS.startswith(seen)
@@ -128,6 +130,8 @@ def test_arguments_are_streamed_while_they_are_made(parrot: LiveServer) -> None:
             parrot.llm.gate.set()
             parrot.llm.paused.clear()
             early = seen
+    assert first is not None
+    assert first.function.arguments == ""
     assert early
     assert seen == ARGUMENTS
 

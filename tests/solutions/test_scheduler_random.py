@@ -39,6 +39,13 @@ def test_siblings_share_a_prompt_whatever_happens(settings: Settings, script: li
     play(Toy(settings), script)
 
 
+@pytest.mark.nightly
+@effort(1000)
+@given(any_settings(), any_script())
+def test_static_batches_are_right_at_length(settings: Settings, script: list[Event]) -> None:
+    play(Toy(replace(settings, static=True)), script)
+
+
 @effort(100)
 @given(any_settings(), any_script())
 @example(

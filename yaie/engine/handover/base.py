@@ -55,8 +55,8 @@ class Handover(Protocol):
 
 
 def why_not_queued(error: Exception) -> str:
-    """The reason to tell. A request that came or waited from elsewhere has no caller to raise it to, and
-    it is no reason to end the engine. An error that nobody foresaw is in the log."""
+    """The message for a request that could not be queued. It has no caller to raise the error to, so the
+    error ends this request alone; an unexpected one is logged with its traceback."""
     if isinstance(error, YaieError):
         return str(error)
     logger.error("a request could not be queued", exc_info=error)
