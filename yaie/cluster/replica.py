@@ -59,9 +59,10 @@ class EngineReplica:
         self._app = RequestId(create_app(self._engine, api, inside, is_inner=True))
         self._registry = process_registry()
         self._registry.register(EngineCollector(Service(self._engine, settings.served_model_name)))
+        self._tasks: list[asyncio.Task[None]] = []
         await self._engine.start()
-        self._activity = asyncio.create_task(log_activity(self._engine))
-        self._ending = asyncio.create_task(self._end_when_dead())
+        for beside in (log_activity(self._engine), self._end_when_dead()):
+            self._tasks.append(asyncio.create_task(beside))
 
     async def check_health(self) -> None:
         """Called by Serve, which replaces a replica for which it raises."""
@@ -112,10 +113,10 @@ class EngineReplica:
         return self._engine.facts
 
     async def __del__(self) -> None:
-        """Called by Serve once nothing runs here any more."""
+        """Called by Serve once nothing runs here any more, or when `__init__` has raised."""
+        for task in getattr(self, "_tasks", ()):
+            task.cancel()
         if engine := getattr(self, "_engine", None):
-            for task in (self._activity, self._ending):
-                task.cancel()
             await engine.shutdown()
 
     def _lost(self, why: str) -> ReplicaLostError:

@@ -1,0 +1,65 @@
+"""The way of one streamed chat through the engine is no longer than it was: the ceilings only fall."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tests.way import ROOT, Call, Way, steps_of, way_of
+
+MOST_FILES, MOST_LINES = 101, 14_630
+"""On the way, and in them. One of them is there only now and then: how busy the cores are is looked at
+ten times a second."""
+MOST_STEP_FILES, MOST_STEP_CALLS = 42, 200
+"""Of a decode step, without model and server."""
+ENGINE, SERVER = 1, 2
+
+
+@pytest.fixture(scope="module")
+def way() -> Way:
+    """From a process that has nothing else in it."""
+    command = [sys.executable, "-m", "tests.way", "--json"]
+    told = subprocess.run(
+        command, cwd=ROOT, check=True, capture_output=True, text=True, timeout=200
+    )
+    return Way(**json.loads(told.stdout))
+
+
+@pytest.mark.slow
+def test_a_streamed_chat_touches_no_more_files(way: Way) -> None:
+    assert len(way.files) <= MOST_FILES, way.files.keys()
+    assert way.num_lines <= MOST_LINES
+
+
+@pytest.mark.slow
+def test_a_decode_step_makes_no_more_calls(way: Way) -> None:
+    assert len(way.step_files) <= MOST_STEP_FILES, way.step_files
+    assert way.step_calls <= MOST_STEP_CALLS, way.step_files
+
+
+@pytest.mark.slow
+def test_the_way_goes_from_the_route_to_the_sampler_and_back(way: Way) -> None:
+    order = list(way.files)
+    stations = [
+        "solutions/api_server/routes.py",
+        "solutions/scheduler/scheduler.py",
+        "yaie/worker/worker.py",
+        "yaie/models/llama.py",
+        "solutions/sampler/sampler.py",
+    ]
+    assert [order.index(path) for path in stations] == sorted(map(order.index, stations))
+
+
+def test_a_step_is_counted_on_the_engines_thread_alone_and_without_model_and_server() -> None:
+    loop, cache = "yaie/engine/llm_engine.py", "solutions/paged_cache/block_manager.py"
+    step = Call(ENGINE, loop, "LLMEngine.step")
+    inside = [
+        Call(SERVER, "yaie/engine/background/async_engine.py", "AsyncEngine.submit"),
+        Call(ENGINE, "yaie/models/llama.py", "LlamaAdapter.forward"),
+        Call(ENGINE, cache, "BlockManager.num_free"),
+    ]
+    calls = [step, *inside, step, *inside, step, *inside, *inside, step, step]
+    assert steps_of(calls) == [{loop: 1, cache: 2}, {loop: 1}]
+    assert way_of(calls).step_calls == 3
+    assert list(way_of(calls).files)[:2] == [loop, "yaie/engine/background/async_engine.py"]
