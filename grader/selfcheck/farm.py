@@ -1,6 +1,6 @@
 """Grades many submissions of one lab in copies of one warm process.
 
-    python -m grader.selfcheck.farm LAB JOBS    orders on stdin, answers on stdout, a line of JSON each
+    python -m grader.selfcheck.farm LAB JOBS PARENT    orders on stdin, answers on stdout, lines of JSON
 
 Starting Python, importing torch and collecting a suite costs more than grading most mutants. So this
 process does that once, and forks a copy for each order. `Farm` is the other end, in the caller.
@@ -28,6 +28,7 @@ from grader.selfcheck.forking import Done, run_forked
 from grader.submission import Submission, explain_import, load
 from grader.verdict import TestResult, from_json
 from grader.worker import Order, grade, run_suite
+from yaie.core.child import end_with
 from yaie.curriculum.manifest import ROOT, Lab, load_curriculum
 
 EXTRA_ADDRESS_SPACE = 3 * 2**30
@@ -71,11 +72,12 @@ class Farm:
             "PYTHONPATH": str(ROOT),
         }
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "grader.selfcheck.farm", lab, str(jobs)],
+            [sys.executable, "-m", "grader.selfcheck.farm", lab, str(jobs), str(os.getpid())],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=os.environ | ours | environment(load_curriculum()[lab]),
             text=True,
+            start_new_session=True,  # Ctrl-C is the caller's, with whom it ends
         )
 
     def __enter__(self) -> "Farm":
@@ -103,6 +105,7 @@ class Farm:
 
 
 def main() -> None:
+    end_with(int(sys.argv[3]))
     lab, jobs = load_curriculum()[sys.argv[1]], int(sys.argv[2])
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # what a suite prints is not an answer

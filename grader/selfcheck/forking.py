@@ -14,6 +14,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from yaie.core.child import end_with
+
 DEVNULL = os.open(os.devnull, os.O_RDWR)
 MOST_TOLD = 2**26
 """Bytes of events that a copy may emit; what it runs may write there, too."""
@@ -100,10 +102,12 @@ def _ended(children: dict[int, _Child]) -> list[tuple[_Child, str]]:
 
 def _start(order: Order, slot: int, work: Work, extra_address_space: int) -> _Child:
     reading, writing = os.pipe()
+    parent = os.getpid()
     pid = os.fork()
     if pid == 0:
         os.close(reading)
         try:
+            end_with(parent)
             _work_in_child(order, slot, work, extra_address_space, writing)
         finally:
             os._exit(0)

@@ -9,7 +9,8 @@ import torch
 from yaie import EngineConfig, LLMEngine, SamplingParams
 from yaie.core.batch import StepPlan
 from yaie.engine.step.pacer import LEAST_CHUNK, StepPacer
-from yaie.server.background import _load
+from yaie.server.background import engine_for
+from yaie.server.settings import ServerSettings
 
 Make = Callable[..., LLMEngine]
 
@@ -69,4 +70,6 @@ def test_a_server_limits_the_steps_of_an_engine_that_may_cut_prompts(
     engine = make(**settings)
     loaded: Callable[..., LLMEngine] = lambda config, launch: engine  # noqa: E731
     monkeypatch.setattr("yaie.engine.llm_engine.LLMEngine", loaded)
-    assert _load(engine.config, step_seconds=0.03).machine_parts.pacer.limit == limit
+    server = ServerSettings(step_seconds=0.03, engine_process=False)
+    driver: Any = engine_for(engine.config, server)._driver
+    assert driver._load().machine_parts.pacer.limit == limit

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from yaie.core.errors import InvalidRequestError, YaieError
+from yaie.core.interrupt import end_interrupted, is_interrupted
 from yaie.core.terminal import Terminal, escaped
 
 if TYPE_CHECKING:
@@ -26,13 +27,22 @@ NARROW = 72
 """Characters: a terminal with fewer of them is none that tables are made for."""
 
 
+def heed_interrupt() -> None:
+    """End here if Ctrl-C has come: an import that it tore may have been caught, and what a command would
+    say from then on be wrong."""
+    if is_interrupted():
+        end_interrupted()
+
+
 def say(text: str) -> None:
     """A line of plain text; long lines are left to the terminal."""
+    heed_interrupt()
     out.print(text, soft_wrap=True)
 
 
 def note(text: str, style: str = "dim") -> None:
     """A line on stderr, out of the way of results."""
+    heed_interrupt()
     err.print(text, style=style, soft_wrap=True)
 
 

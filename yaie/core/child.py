@@ -42,12 +42,18 @@ def leave_signals_to_parent() -> None:
 
 
 def end_with_parent() -> None:
-    """Whatever this process is doing then, the kernel ends it. For Linux the parent is the thread that
-    started it; elsewhere a pipe at its end has to tell."""
+    """`end_with`, for a process of multiprocessing's."""
     parent = multiprocessing.parent_process()
-    if sys.platform == "linux" and parent is not None:
+    if parent is not None and parent.pid is not None:
+        end_with(parent.pid)
+
+
+def end_with(parent: int) -> None:
+    """Whatever this process is doing when its parent, of this id, ends: the kernel ends it. For Linux
+    the parent is the thread that started it; elsewhere a pipe at its end has to tell."""
+    if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent.pid:  # it was gone before
+        if os.getppid() != parent:  # it was gone before
             os._exit(1)
 
 

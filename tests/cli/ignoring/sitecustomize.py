@@ -10,6 +10,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from yaie.cli import options
 from yaie.core import config
 from yaie.server import settings
 
@@ -41,7 +42,9 @@ def pass_on(popen: Any) -> None:
     popen.__init__ = start
 
 
-if NAME == "config_file":
+if NAME == "model_too":  # `--model` beside the argument, which is no setting of its own
+    options.one_model = lambda argument, flag: argument
+elif NAME == "config_file":
     config._from_file = lambda path, cls: {}
 elif NAME == "api_key_file":  # its keys join the others when it is read
     settings._keys_in = lambda path: ()
