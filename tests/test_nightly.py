@@ -103,12 +103,14 @@ def test_each_part_makes_a_line_and_other_tests_make_none(
     assert nightly.main([]) == 1
     assert [one.part for one in written] == ["judges", *PARTS, REST]
     assert {(one.passed, one.failed, one.skipped, one.ended) for one in written} == {
-        (4, 3, 3, "failed")
+        (8, 6, 6, "failed")
     }
-    some, part, *others = told_to_run
-    assert some[-1] == "tests/judges"
+    some, quiet, part, *others = told_to_run
+    assert some[-1] == quiet[-1] == "tests/judges"
     assert part[-2:] == ["tests/judges", "-x"]
-    assert all(one[one.index("-m", 3) :][:2] == ["-m", "nightly"] for one in (some, part, *others))
+    marks = [one[one.index("-m", 3) + 1] for one in (some, quiet, part, *others)]
+    assert marks == ["nightly and not quiet", "nightly and quiet"] * (2 + len(PARTS) + 1)
+    assert all(("-n0" in one) == ("nightly and quiet" in one) for one in told_to_run)
 
 
 def test_a_part_that_is_not_there_is_named(

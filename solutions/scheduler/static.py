@@ -4,7 +4,7 @@ from typing import Any
 
 from yaie.core.batch import StepPlan
 from yaie.core.contracts import KVCacheManager, SchedulingPolicy
-from yaie.core.request import FinishReason, Request
+from yaie.core.request import FinishReason, Request, RequestStatus
 
 from .scheduler import Scheduler
 
@@ -54,10 +54,12 @@ class StaticScheduler(Scheduler):
     def _release(self, request: Request, reason: FinishReason) -> None:
         """Keep the row of an output that is complete until the batch has no other.
 
-        It goes on computing its last token, which needs a slot like any other.
+        It goes on computing its last token, which needs a slot like any other. A request that was
+        preempted while that token was unread has no row any more.
         """
         is_complete = reason in (FinishReason.STOP, FinishReason.LENGTH)
-        if is_complete and self._running and self._cache.allocate(request, request.num_tokens):
+        has_row = is_complete and self._running and request.status is RequestStatus.RUNNING
+        if has_row and self._cache.allocate(request, request.num_tokens):
             self._ended_rows.append(request)
         else:
             super()._release(request, reason)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 
 from grader.kit.toy import Settings, Toy
-from grader.kit.toy_scripts import Arrive, Event, any_script, any_settings, play
+from grader.kit.toy_scripts import Arrive, Event, Step, any_script, any_settings, play
 from tests.solutions.properties import effort
 
 pytestmark = pytest.mark.slow
@@ -46,11 +46,27 @@ def test_static_batches_are_right_at_length(settings: Settings, script: list[Eve
     play(Toy(replace(settings, static=True)), script)
 
 
+# The last token of a request comes after it was preempted.
+LATE = [
+    Arrive((0,), max_tokens=9),
+    Arrive((0, 1, 4, 4), max_tokens=9, priority=-1),
+    Arrive((0, 1, 4, 0), max_tokens=14, priority=1),
+    Arrive((0, 1, 4, 4), max_tokens=5, priority=-1),
+    Step(),
+    Step(),
+]
+
+
 @effort(100)
 @given(any_settings(), any_script())
 @example(
     Settings(num_blocks=4, max_num_seqs=2, static=True),
     [Arrive((1,) * 4, max_tokens=1), Arrive((2,) * 4, max_tokens=12)],
 )
+@example(
+    Settings(num_blocks=33, block_size=1, num_host_blocks=40, token_budget=8,
+             prefix_caching=False, ahead=1),
+    LATE,
+)  # fmt: skip
 def test_static_batches_are_right_whatever_happens(settings: Settings, script: list[Event]) -> None:
     play(Toy(replace(settings, static=True)), script)

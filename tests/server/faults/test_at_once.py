@@ -54,6 +54,7 @@ def in_use(url: str) -> float:
 
 
 @pytest.mark.nightly
+@pytest.mark.quiet
 @pytest.mark.timeout(900)
 @pytest.mark.skipif(sys.platform == "win32", reason="needs SIGTERM")
 def test_a_stream_goes_on_beside_all_hostile_requests_at_once() -> None:
@@ -89,6 +90,7 @@ WORK_GAP, WORK_HEALTH = 0.3, 0.25
 
 
 @pytest.mark.nightly
+@pytest.mark.quiet
 @pytest.mark.timeout(1800)
 @pytest.mark.skipif(sys.platform == "win32", reason="needs SIGTERM")
 def test_a_stream_goes_on_beside_the_worst_of_every_route_and_field_at_once() -> None:

@@ -38,6 +38,7 @@ def send(server: Patient, path: str, body: bytes) -> int:
 
 
 @pytest.mark.nightly
+@pytest.mark.quiet
 @pytest.mark.slow
 @pytest.mark.timeout(3000)
 @pytest.mark.parametrize(
