@@ -221,3 +221,36 @@ def test_a_client_that_owes_a_body_and_sends_nothing_is_cut_off(
     ((_, message, headers),) = said
     assert words in message
     assert headers == {"Connection": "close"}
+
+
+@pytest.mark.parametrize(("size", "most"), [(SMALL, 8), (SMALL + 1, 1), (LARGE, 1)])
+def test_of_many_bodies_above_a_small_size_one_is_looked_through_in_a_turn_of_the_loop(
+    monkeypatch: pytest.MonkeyPatch, size: int, most: int
+) -> None:
+    """Or `/health` would wait for all that came at once."""
+    turns: list[int] = []
+
+    async def test() -> None:
+        app = Held()
+        app.go.set()
+        limit = body_limit(app)
+        loop, turn = asyncio.get_running_loop(), 0
+
+        def count() -> None:
+            nonlocal turn
+            turn += 1
+            loop.call_soon(count)
+
+        count()
+        monkeypatch.setattr(limits, "looked_through", lambda chunks, path: turns.append(turn))
+        clients = [Client(limit, size) for _ in range(8)]
+        await asyncio.sleep(0)
+        for client in clients:
+            client._pieces.put_nowait({"type": "http.request", "body": b" " * size})
+        for client in clients:
+            assert await client.answered() == 200
+
+    run(test, monkeypatch)
+    assert len(turns) == 8
+    assert max(map(turns.count, turns)) <= most
+    assert (len(set(turns)) == 8) == (most == 1)

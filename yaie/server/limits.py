@@ -119,6 +119,7 @@ class BodyLimit:
         self._rejections = rejections
         self._held = [0] * len(_Kind)
         self._most = (math.inf, BODIES_AT_ONCE, BODIES_AT_ONCE, KEPT_AT_ONCE)  # of the largest
+        self._looking = asyncio.Lock()  # through one of medium size at a time
         self._next_turn = 0.0  # of large bodies, by the loop's clock
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -148,8 +149,12 @@ class BodyLimit:
             raise _RefusedError(503, "The server is shutting down.") from None
         if has_left:
             return None
-        if body.size <= LARGE:
+        if body.size <= SMALL:
             refusal = looked_through(body.chunks, scope["path"])
+        elif body.size <= LARGE:
+            async with self._looking:
+                refusal = looked_through(body.chunks, scope["path"])
+                await asyncio.sleep(0)  # the next one in another turn of the loop, after all others
         else:
             refusal = await asyncio.get_running_loop().run_in_executor(
                 large_bodies, looked_through, body.chunks, scope["path"]
