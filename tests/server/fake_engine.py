@@ -19,7 +19,6 @@ from yaie.core.output import RequestOutput
 from yaie.core.params import SamplingParams
 from yaie.core.request import FailureKind, FinishReason, Request, RequestStatus
 from yaie.engine.facts import EngineFacts
-from yaie.engine.handover.base import NoHandover
 from yaie.models.cuts import PIECE
 from yaie.models.long_texts import PromptText
 from yaie.parts import load_part
@@ -213,10 +212,8 @@ class FakeEngine:
     def reset_prefix_cache(self) -> int:
         return 0
 
-    @property
-    def handover(self) -> NoHandover:
-        """It does everything itself."""
-        return NoHandover()
+    def on_wake(self, wake: Any) -> None:
+        """Nothing comes from elsewhere."""
 
     def on_loss(self, tell: Any) -> None:
         """It has no ranks."""

@@ -17,11 +17,10 @@ from yaie.core.request import FinishReason, Request
 from yaie.engine.configured import configured
 from yaie.engine.drafting.loading import load_drafting
 from yaie.engine.facts import EngineFacts
-from yaie.engine.handover.base import Handover, NoHandover
 from yaie.engine.intake.chat import encode_chat
 from yaie.engine.intake.requests import Intake, Prompt
 from yaie.engine.loading import load_model
-from yaie.engine.mailbox import Mailbox
+from yaie.engine.output_router import OutputRouter
 from yaie.engine.step.assembly import Machine, assemble, overlaps
 from yaie.engine.step.counters import Counters
 from yaie.engine.step.explaining import parts_in_steps
@@ -40,7 +39,6 @@ class LLMEngine:
     max_model_len: longest sequence, prompt and output together.
     pool_tokens: token slots in the KV pool.
     backend: what the kernels are written in, and which labs they come from.
-    handover: its part where prefill and decode are apart.
     """
 
     def __init__(
@@ -65,13 +63,12 @@ class LLMEngine:
         self._drafting = load_drafting(self.config, self._model, self.backend)
         self.max_model_len = self._model.max_length
         self._counters = Counters()
-        self._mailbox = Mailbox()
+        self._router: OutputRouter | None = None  # while `generate` or a stream takes turns
         threaded = overlaps(self.config, self._model)
         self._governor = governor_for(self.config, self._model.device, threaded=threaded)
         self._machine: Machine | RecoveringMachine = self._assembled()
         if self._governor is not None and isinstance(self._machine.worker, LocalWorker):
             self._governor.measure(self._machine.worker)
-        self.handover: Handover = NoHandover()
         self.pool_tokens = self._machine.sizes.num_blocks * self.config.block_size
         self.intake = Intake(
             self.config, self._model, self.max_model_len, self.pool_tokens, self.backend.parts
@@ -138,8 +135,13 @@ class LLMEngine:
     @property
     def has_work(self) -> bool:
         """Whether any request is not finished, or its last outputs have not been taken."""
-        kept = self._mailbox.has_unclaimed or self.handover.has_work
-        return kept or self._machine.core.has_work
+        router = self._router
+        return (router is not None and router.has_unclaimed) or self._machine.core.has_work
+
+    @property
+    def num_waiting(self) -> int:
+        """Requests in the queue."""
+        return self._machine.num_waiting
 
     def check_params(self, params: SamplingParams) -> None:
         """Raise InvalidRequestError for what `add_request` would refuse in them whatever the prompt.
@@ -163,7 +165,7 @@ class LLMEngine:
         Whichever it is, nothing is queued.
         """
         params = params or self._sampling_params({})
-        num_waiting = self._machine.num_waiting + self.handover.num_pending
+        num_waiting = self.num_waiting
         if num_waiting + params.n > self.config.max_waiting:
             raise EngineOverloadedError(f"{num_waiting} requests wait already; try again later")
         return self._queue(prompt, params, request_id, priority)
@@ -177,26 +179,31 @@ class LLMEngine:
     ) -> list[Request]:
         """`add_request` for a caller who will wait, however long the queue."""
         requests = self.intake.requests(prompt, params, request_id, priority)
-        if self.handover.takes(requests):
-            return requests
+        self._enter(requests)
+        return requests
+
+    def _enter(self, requests: list[Request]) -> None:
+        """Give the requests of a prompt to the scheduler: all of them, or none if it raises."""
         for index, request in enumerate(requests):
             try:
                 self._machine.core.add_request(request)
             except BaseException:
                 self._abort_all(requests[:index])
                 raise
-        return requests
 
     def step(self) -> list[RequestOutput]:
         """Compute one step; returns what each request gained, also in steps that another caller's
         `generate` or stream took. What fails ends with FinishReason.ERROR (`isolation.py`)."""
-        outputs = self.handover.before_step()
-        core = self._machine.core
-        if core.has_work:
-            outputs += self.handover.own(core.step())
+        outputs = self._step()
         self._counters.stepped(outputs)
-        self._mailbox.put(outputs)
-        return self._mailbox.take_unclaimed()
+        if self._router is None:
+            return outputs
+        self._router.put(outputs)
+        return self._router.take_unclaimed()
+
+    def _step(self) -> list[RequestOutput]:
+        core = self._machine.core
+        return core.step() if core.has_work else []
 
     def tell_plans(self, tell: Callable[[StepPlan], None] | None) -> None:
         """Call this with each plan before it is sent to the worker; None: no more."""
@@ -218,9 +225,13 @@ class LLMEngine:
 
     def abort(self, request_id: str) -> bool:
         """End a request now; False if it is unknown or over."""
-        self._mailbox.drop(request_id)
+        if self._router is not None:
+            self._router.drop(request_id)
         self._counters.over(request_id)
-        return self.handover.abort(request_id) or self._machine.core.abort(request_id)
+        return self._abort(request_id)
+
+    def _abort(self, request_id: str) -> bool:
+        return self._machine.core.abort(request_id)
 
     def generate(
         self,
@@ -278,7 +289,8 @@ class LLMEngine:
 
         Raises YaieError if one of them fails.
         """
-        claim = self._mailbox.claim(requests)
+        router = self._router = self._router or OutputRouter()
+        claim = router.claim(requests)
         try:
             while True:
                 for output in claim.take():
@@ -287,9 +299,11 @@ class LLMEngine:
                     yield output
                 if not claim.num_unfinished:
                     return
-                self._mailbox.put(self.step())  # what others wait for goes back
+                router.put(self.step())  # what others wait for goes back
         finally:
             self._abort_all(requests)
+            if router.is_idle and self._router is router:
+                self._router = None
 
     def _sampling_params(self, given: Json, base: SamplingParams | None = None) -> SamplingParams:
         """What was given on top of `base`, or of the model's defaults. Raises InvalidRequestError."""
@@ -310,13 +324,12 @@ class LLMEngine:
         threads = {} if self._governor is None else self._governor.stats()
         return {
             "num_running": self._machine.scheduler.num_running,
-            "num_waiting": self._machine.scheduler.num_waiting + self.handover.num_pending,
+            "num_waiting": self._machine.scheduler.num_waiting,
             "kv_usage": cache["used_blocks"] / cache["total_blocks"],
             "prefix_hit_rate": self._counters.cached_tokens / max(1, self._counters.prompt_tokens),
             **self._counters.as_dict(),
             **cache,
             **threads,
-            **self.handover.stats(),
         }
 
     def reset_prefix_cache(self) -> int:
@@ -328,9 +341,12 @@ class LLMEngine:
         if self._crew is not None:
             self._crew.on_loss(tell)
 
+    def on_wake(self, wake: Callable[[], None]) -> None:
+        """Call this, on any thread, when `has_work` has become true without a call here. Of an engine
+        that does everything itself it never does."""
+
     def close(self) -> None:
         """End the thread of the worker, if it has one, and other ranks. No step follows."""
-        self.handover.close()
         self._machine.worker.close()
 
     def check(self) -> None:

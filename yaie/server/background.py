@@ -64,9 +64,12 @@ def _load(
     """Where the engine is to run, while the server answers already."""
     from yaie.engine.llm_engine import LLMEngine
 
-    engine = LLMEngine(config, launch=launch)
-    if role is not None:
-        role.take(engine)
+    if role is None:
+        engine = LLMEngine(config, launch=launch)
+    else:
+        from yaie.engine.handover.engine import DisaggregatedEngine
+
+        engine = DisaggregatedEngine(config, role)
     cuts_prompts = config.chunked_prefill and config.batching == "continuous"
     if cuts_prompts and engine.model.device.type == "cpu":
         engine.machine_parts.pacer.limit = step_seconds

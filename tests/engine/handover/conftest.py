@@ -17,6 +17,7 @@ from yaie.core.request import Request
 from yaie.engine.background.engine_thread import EngineThread
 from yaie.engine.background.messages import Command, Event, Stop
 from yaie.engine.handover.address import Address, UnixAddress
+from yaie.engine.handover.engine import DisaggregatedEngine
 from yaie.engine.handover.role import Role
 
 SECONDS = 60.0
@@ -43,10 +44,8 @@ def address(path: Path) -> Address:
 
 def make(folder: str, role: Role | None = None, **settings: Any) -> LLMEngine:
     defaults: dict[str, Any] = {"num_blocks": 300, "mine": "none", "device": "cpu", "threads": 1}
-    engine = LLMEngine(EngineConfig(model=folder, **(defaults | settings)))
-    if role is not None:
-        role.take(engine)
-    return engine
+    config = EngineConfig(model=folder, **(defaults | settings))
+    return LLMEngine(config) if role is None else DisaggregatedEngine(config, role)
 
 
 @pytest.fixture(scope="module")

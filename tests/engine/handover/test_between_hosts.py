@@ -105,7 +105,7 @@ def test_a_prefill_server_of_another_model_that_comes_later_is_not_asked(
     monkeypatch.setattr(linking, "REFUSED_SECONDS", 0.01)
     engine = decode()
     wrong = prefill(dtype="bfloat16")
-    until(lambda: "dtype" in engine.handover._link.refused)  # type: ignore[attr-defined]
+    until(lambda: "dtype" in engine.side._link.refused)  # type: ignore[attr-defined]
     assert ask(engine, LONG[:40]).num_output_tokens == GREEDY.max_tokens
     assert engine.stats()["handovers"] == 0
     wrong.stop()

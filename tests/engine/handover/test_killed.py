@@ -168,7 +168,7 @@ def test_a_decode_process_killed_in_the_midst_of_blocks_leaves_the_prefill_side_
         killed.append(process)
         assert relay.was_midway.wait(60)
         until(lambda: is_killed(process))
-        connections = server.engine.handover._connections  # type: ignore[attr-defined]
+        connections = server.engine.side._connections  # type: ignore[attr-defined]
         until(lambda: not connections)
         until(lambda: server.engine.stats()["used_blocks"] == 0)
         server.engine.check()

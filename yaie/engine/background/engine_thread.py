@@ -166,7 +166,7 @@ class EngineThread:
             self.telemetry = latencies.telemetry
             self._publisher = Publisher(engine, self._record, step_mode=self._step_mode)
             engine.on_loss(self._lost)
-            engine.handover.on_wake(lambda: self._inbox.put(Wake()))
+            engine.on_wake(lambda: self._inbox.put(Wake()))
             self._tell(Ready(engine.facts))
             while self._running:
                 self._obey(engine, latencies, wait=self._steps_left == 0 or not engine.has_work)

@@ -1,4 +1,4 @@
-"""What an engine asks of its role, and the role of an engine that does everything itself."""
+"""What an engine asks of its side, where prefill and decode are apart."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -61,31 +61,3 @@ def why_not_queued(error: Exception) -> str:
         return str(error)
     logger.error("a request could not be queued", exc_info=error)
     return f"the request could not be queued ({type(error).__name__}): the engine's log has the details"
-
-
-class NoHandover:
-    """See `Handover`: no other engine has a part in it."""
-
-    num_pending = 0
-    has_work = False
-
-    def before_step(self) -> list[RequestOutput]:
-        return []
-
-    def own(self, outputs: list[RequestOutput]) -> list[RequestOutput]:
-        return outputs
-
-    def takes(self, requests: Sequence[Request]) -> bool:
-        return False
-
-    def abort(self, request_id: str) -> bool:
-        return False
-
-    def on_wake(self, wake: Callable[[], None]) -> None:
-        pass
-
-    def stats(self) -> dict[str, float]:
-        return {}
-
-    def close(self) -> None:
-        pass

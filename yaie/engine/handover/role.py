@@ -1,15 +1,11 @@
 """Which part an engine has in a handover, and what does not go together with it."""
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from yaie.core.config import EngineConfig
 from yaie.core.errors import ConfigError
-from yaie.core.request import Request
 from yaie.engine.handover.address import Address
-
-if TYPE_CHECKING:
-    from yaie.engine.llm_engine import LLMEngine
 
 ONE_RANK = "runs on one rank as yet: leave it out"
 
@@ -44,27 +40,3 @@ class Role:
             self.address.check_free()
         else:
             self.address.check()
-
-    def take(self, engine: "LLMEngine") -> None:
-        """Put this side before the engine's step loop. Raises ConfigError."""
-        from yaie.engine.handover.decode import DecodeSide
-        from yaie.engine.handover.layout import layout_of
-        from yaie.engine.handover.prefill import PrefillSide
-        from yaie.engine.handover.store import BlockStore
-
-        config = engine.config
-        layout = layout_of(engine.model, config.block_size)
-        keep_free = int(config.watermark * engine.machine_parts.sizes.num_blocks)
-        store = BlockStore(lambda: engine.machine_parts, config.block_size, keep_free)
-
-        def queue(request: Request) -> None:
-            engine.machine_parts.core.add_request(request)
-
-        if self.kind == "prefill":
-            engine.handover = PrefillSide(
-                store, engine.add_request, layout, self.address, self.secret
-            )
-        else:
-            engine.handover = DecodeSide(
-                store, queue, layout, self.address, self.least_tokens, self.secret
-            )

@@ -21,7 +21,7 @@ class Claim:
             yield from waiting
 
 
-class Mailbox:
+class OutputRouter:
     """Outputs that wait for their takers.
 
     A caller who runs requests to their end claims them. Their outputs are kept for that caller, in
@@ -37,6 +37,11 @@ class Mailbox:
     def has_unclaimed(self) -> bool:
         """Whether outputs wait for the caller of `LLMEngine.step`."""
         return bool(self._unclaimed)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nobody has claimed an output, and none waits."""
+        return not self._claims and not self._unclaimed
 
     def claim(self, requests: Sequence[Request]) -> Claim:
         """Keep the outputs of these requests, which have just been queued."""
