@@ -8,6 +8,7 @@ import torch
 
 from yaie import EngineConfig, LLMEngine, SamplingParams
 from yaie.core.batch import StepPlan
+from yaie.core.step import StepResult
 from yaie.engine.step.pacer import LEAST_CHUNK, StepPacer
 from yaie.server.background import engine_for
 from yaie.server.settings import ServerSettings
@@ -28,17 +29,18 @@ def test_a_long_prompt_is_cut_beside_a_stream_and_tokens_stay_the_same(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a machine where a step takes as many seconds as it has tokens."""
-    took = StepPacer.took
+    stepped = StepPacer.stepped
 
-    def by_tokens(pacer: StepPacer, plan: StepPlan, seconds: float) -> None:
-        took(pacer, plan, float(sum(item.num_tokens for item in plan.scheduled)))
+    def by_tokens(pacer: StepPacer, plan: StepPlan, result: StepResult, seconds: float) -> None:
+        stepped(pacer, plan, result, float(sum(item.num_tokens for item in plan.scheduled)))
 
-    monkeypatch.setattr(StepPacer, "took", by_tokens)
+    monkeypatch.setattr(StepPacer, "stepped", by_tokens)
     asked = [([5 + i % 40 for i in range(60)], 12), ([7 + i % 50 for i in range(100)], 4)]
 
     def run(limit: float) -> tuple[list[list[int]], int]:
         engine = make()
-        engine.machine_parts.pacer.limit = limit
+        if limit:
+            engine.machine_parts.pace(limit)
         longest: list[int] = []
         (first,) = engine.add_request(asked[0][0], _greedy(asked[0][1]))
         engine.step()
@@ -61,15 +63,16 @@ def _greedy(count: int) -> SamplingParams:
 
 
 @pytest.mark.parametrize(
-    ("settings", "limit"),
-    [({}, 0.03), ({"chunked_prefill": False}, 0), ({"batching": "static"}, 0)],
+    ("settings", "limits"),
+    [({}, [0.03]), ({"chunked_prefill": False}, []), ({"batching": "static"}, [])],
 )
 def test_a_server_limits_the_steps_of_an_engine_that_may_cut_prompts(
-    make: Make, settings: dict[str, Any], limit: float, monkeypatch: pytest.MonkeyPatch
+    make: Make, settings: dict[str, Any], limits: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = make(**settings)
     loaded: Callable[..., LLMEngine] = lambda config, launch: engine  # noqa: E731
     monkeypatch.setattr("yaie.engine.llm_engine.LLMEngine", loaded)
     server = ServerSettings(step_seconds=0.03, engine_process=False)
     driver: Any = engine_for(engine.config, server)._driver
-    assert driver._load().machine_parts.pacer.limit == limit
+    observers = driver._load().machine_parts.hooks.observers
+    assert [one.limit for one in observers if isinstance(one, StepPacer)] == limits

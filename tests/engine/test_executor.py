@@ -1,7 +1,7 @@
 """Plans go to a worker as data; masks, log-probabilities and failures come to their requests."""
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from yaie.engine.step import assembly
 from yaie.engine.step.encoder import StepEncoder
 from yaie.engine.step.executor import CORRUPTED, StepExecutor
 from yaie.engine.step.explaining import StepFaultError
+from yaie.engine.step.hooks import Hooks
 
 VOCAB = 20
 
@@ -71,10 +72,20 @@ class Matcher:
             rows[:, token // 8] |= 1 << token % 8
 
 
-def executor_of(
-    worker: ScriptedWorker, on_plan: Callable[[StepPlan], None] | None = None
-) -> StepExecutor:
-    return StepExecutor(worker, StepEncoder(8, VOCAB), VOCAB, on_plan)
+class Told:
+    """A PlanStage that keeps the plans it is told of."""
+
+    def __init__(self) -> None:
+        self.plans: list[StepPlan] = []
+
+    def extend(self, plan: StepPlan) -> None:
+        """See PlanStage."""
+        self.plans.append(plan)
+
+
+def executor_of(worker: ScriptedWorker, told: Told | None = None) -> StepExecutor:
+    hooks = Hooks([] if told is None else [told])
+    return StepExecutor(worker, StepEncoder(8, VOCAB), VOCAB, hooks)
 
 
 def request_of(name: str = "a", prompt: tuple[int, ...] = (1, 2), **params: Any) -> Request:
@@ -92,13 +103,13 @@ def tells(token: int) -> TokenLogprob:
 
 
 def test_plan_of_nothing_is_sent_to_no_worker() -> None:
-    worker, told = ScriptedWorker(), []
-    executor = executor_of(worker, told.append)
+    worker, told = ScriptedWorker(), Told()
+    executor = executor_of(worker, told)
     failed = request_of()
     outcome = executor.execute(StepPlan(failed=[failed])).result()
     assert (outcome.token_ids, outcome.failed) == ([], [])
     assert worker.calls == []
-    assert [plan.failed for plan in told] == [[failed]]
+    assert [plan.failed for plan in told.plans] == [[failed]]
 
 
 def test_plan_that_only_moves_blocks_is_sent() -> None:
@@ -108,11 +119,11 @@ def test_plan_that_only_moves_blocks_is_sent() -> None:
 
 
 def test_execute_returns_before_the_result_is_asked_for() -> None:
-    worker, told = ScriptedWorker(StepResult(0, [[7]])), []
+    worker, told = ScriptedWorker(StepResult(0, [[7]])), Told()
     plan = plan_of(request_of())
-    sent = executor_of(worker, told.append).execute(plan)
+    sent = executor_of(worker, told).execute(plan)
     assert [type(call) for call in worker.calls] == [StepInput]
-    assert told == [plan]
+    assert told.plans == [plan]
     assert sent.result().token_ids == [[7]]
 
 

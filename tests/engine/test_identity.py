@@ -109,7 +109,7 @@ def test_logits_are_within_1e_4_of_transformers(
     engine = case.engine(token_budget=64)
     seen: dict[str, torch.Tensor] = {}
     plans: list[StepPlan] = []
-    monkeypatch.setattr(engine._machine.core.inner._executor, "_on_plan", plans.append)
+    engine.tell_plans(plans.append)
     sampler = engine._machine.worker.sampler
     sample = sampler.sample
 

@@ -8,6 +8,7 @@ import pytest
 
 from yaie.core.batch import ScheduledRequest, StepPlan
 from yaie.core.request import Request
+from yaie.core.step import StepResult
 from yaie.engine.step.pacer import FIRST_CHUNK, LEAST_CHUNK, PLAIN_STEPS, SHARE, StepPacer
 
 
@@ -24,7 +25,7 @@ class Steps:
         if prompt:
             scheduled.append(_share(prompt, samples=False))
         self.scheduler.num_running = len(scheduled)
-        self.pacer.took(StepPlan(scheduled), seconds)
+        self.pacer.stepped(StepPlan(scheduled), StepResult(0), seconds)
         return int(self.scheduler.token_budget)
 
 
@@ -36,9 +37,7 @@ def _share(num_tokens: int, *, samples: bool) -> ScheduledRequest:
 @pytest.fixture
 def steps() -> Steps:
     scheduler: Any = SimpleNamespace(token_budget=512, num_running=0)
-    pacer = StepPacer(scheduler, 512)
-    pacer.limit = 0.1
-    return Steps(pacer, scheduler)
+    return Steps(StepPacer(scheduler, 512, 0.1), scheduler)
 
 
 def test_a_step_that_took_twice_the_limit_halves_the_next_chunk(steps: Steps) -> None:
@@ -86,8 +85,3 @@ def test_what_a_step_takes_without_prompts_is_learnt_anew(steps: Steps) -> None:
 def test_without_a_request_that_generates_the_budget_is_whole(steps: Steps) -> None:
     assert steps.take(120, 9.0) < 512
     assert steps.take(120, 9.0, generating=0) == 512
-
-
-def test_without_a_limit_the_budget_is_left_alone(steps: Steps) -> None:
-    steps.pacer.limit = 0.0
-    assert steps.take(120, 9.0) == 512

@@ -13,6 +13,7 @@ from yaie.core.batch import ScheduledRequest, StepPlan
 from yaie.core.config import EngineConfig
 from yaie.core.core_use import CoreUse, Shares
 from yaie.core.request import Request
+from yaie.core.step import StepResult
 from yaie.engine.step import thread_governor
 from yaie.engine.step.thread_governor import LONGEST_WAIT, ThreadGovernor, governor_for
 from yaie.worker import threads
@@ -48,7 +49,7 @@ class Machine:
         for _ in range(count):
             took = (seconds or (lambda: self.seconds(rows)))()
             self.now += took
-            self.governor.took(StepPlan([_share() for _ in range(rows)]), took)
+            self.governor.stepped(StepPlan([_share() for _ in range(rows)]), StepResult(0), took)
         return self.governor.num_threads
 
     def for_seconds(self, seconds: float) -> float:
@@ -100,7 +101,7 @@ def test_only_steps_that_do_nothing_but_decode_are_judged(plan: StepPlan) -> Non
     machine = Machine()
     machine.steps(10)
     machine.shares = TAKEN
-    machine.governor.took(plan, 10.0)
+    machine.governor.stepped(plan, StepResult(0), 10.0)
     assert machine.governor.num_threads == 2
 
 

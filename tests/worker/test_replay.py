@@ -55,9 +55,8 @@ def record(model: str, file: Path, **settings: Any) -> LLMEngine:
         def recorded(worker: Worker) -> Worker:
             return Recorder(worker, recording, engine.config, sizes)
 
-        counters = engine._counters
         engine._machine = assemble(
-            engine.config, engine.backend, engine.model, counters.planned, recorded
+            engine.config, engine.backend, engine.model, engine._counters, recorded
         )
         pairs = zip(PROMPTS, ASKED, strict=True)
         requests = [engine.add_request(prompt, params)[0] for prompt, params in pairs]

@@ -9,7 +9,10 @@ table, last token, number of tokens drawn, penalty counts). A StepInput holds ju
 not have yet.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,14 +23,10 @@ Ints = NDArray[np.int32]
 Pairs = NDArray[np.int64]
 
 
-def no_ints() -> Ints:
-    """An array of nothing."""
-    return np.empty(0, dtype=np.int32)
-
-
-def no_pairs() -> Pairs:
-    """No moves of blocks: [0, 2]."""
-    return np.empty((0, 2), dtype=np.int64)
+no_ints = cast(Callable[[], Ints], partial(np.empty, 0, np.int32))
+"""An array of nothing."""
+no_pairs = cast(Callable[[], Pairs], partial(np.empty, (0, 2), np.int64))
+"""No moves of blocks: [0, 2]."""
 
 
 # ANCHOR: new_seats

@@ -80,8 +80,7 @@ class LLMEngine:
                 config,
                 self.backend,
                 self._model,
-                self._counters.planned,
-                on_verified=self._counters.verified,
+                self._counters,
                 drafting=self._drafting,
                 crew=self._crew,
                 observers=[] if self._governor is None else [self._governor],
@@ -179,6 +178,8 @@ class LLMEngine:
     ) -> list[Request]:
         """`add_request` for a caller who will wait, however long the queue."""
         requests = self.intake.requests(prompt, params, request_id, priority)
+        if requests[0].matcher is not None:
+            self._machine.follow_grammars()
         self._enter(requests)
         return requests
 
@@ -194,16 +195,16 @@ class LLMEngine:
     def step(self) -> list[RequestOutput]:
         """Compute one step; returns what each request gained, also in steps that another caller's
         `generate` or stream took. What fails ends with FinishReason.ERROR (`isolation.py`)."""
-        outputs = self._step()
+        core = self._machine.core
+        return self._told(core.step() if core.has_work else [])
+
+    def _told(self, outputs: list[RequestOutput]) -> list[RequestOutput]:
+        """Of what a step has yielded, what its caller is for."""
         self._counters.stepped(outputs)
         if self._router is None:
             return outputs
         self._router.put(outputs)
         return self._router.take_unclaimed()
-
-    def _step(self) -> list[RequestOutput]:
-        core = self._machine.core
-        return core.step() if core.has_work else []
 
     def tell_plans(self, tell: Callable[[StepPlan], None] | None) -> None:
         """Call this with each plan before it is sent to the worker; None: no more."""

@@ -71,8 +71,8 @@ def _load(
 
         engine = DisaggregatedEngine(config, role)
     cuts_prompts = config.chunked_prefill and config.batching == "continuous"
-    if cuts_prompts and engine.model.device.type == "cpu":
-        engine.machine_parts.pacer.limit = step_seconds
+    if cuts_prompts and engine.model.device.type == "cpu" and step_seconds:
+        engine.machine_parts.pace(step_seconds)
     engine.intake.prepare()
     freeze_heap()
     return engine

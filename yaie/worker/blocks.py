@@ -5,16 +5,18 @@ import torch
 from torch import Tensor
 
 from yaie.core.contracts import KVPool
-from yaie.core.step import BlockData, Ints, Pairs, StepInput
+from yaie.core.step import BlockData, Ints, StepInput
 from yaie.models.adapter import ModelAdapter
 from yaie.worker.transfer import on_device
 
 
 def move_blocks(pool: KVPool, step: StepInput) -> None:
     """To the host, from there, and within the device, in this order."""
-    pool.swap_out(_pairs(step.swap_out))
-    pool.swap_in(_pairs(step.swap_in))
-    pool.copy_blocks(_pairs(step.copies))
+    for move, moves in (
+        (pool.swap_out, step.swap_out), (pool.swap_in, step.swap_in), (pool.copy_blocks, step.copies)
+    ):  # fmt: skip
+        if len(moves):
+            move([(here, there) for here, there in moves.tolist()])
 
 
 def taken(pool: KVPool, adapter: ModelAdapter, blocks: Ints) -> Tensor:
@@ -42,7 +44,3 @@ def store(pool: KVPool, adapter: ModelAdapter, given: BlockData) -> None:
         )
         pool.write(index, keys, values, slots)
         at += 2 * size
-
-
-def _pairs(moves: Pairs) -> list[tuple[int, int]]:
-    return [(here, there) for here, there in moves.tolist()]

@@ -8,11 +8,16 @@ import pytest
 from solutions import speculative
 from solutions.paged_cache import BlockManager, KVCacheManager
 from solutions.scheduler import POLICIES, Scheduler
-from yaie.core.batch import StepOutcome, StepPlan
+from yaie.core.batch import StepPlan
 from yaie.core.params import SamplingParams
 from yaie.core.request import Request
+from yaie.core.step import StepResult
 from yaie.engine.drafting.drafter import Drafter
+from yaie.engine.drafting.drafts import Drafts
 from yaie.engine.drafting.pace import MOST_DRAFTS, RESTED_STEPS
+from yaie.engine.drafting.room import Room
+from yaie.engine.step.hooks import Hooks
+from yaie.engine.step.isolation import Isolation
 
 EOS = 1
 
@@ -31,7 +36,7 @@ class Always:
 
 
 class Rig:
-    """A scheduler with a drafter, whose steps draw token 9, or all drafts and 9."""
+    """A scheduler with what drafts, whose steps draw token 9, or all drafts and 9."""
 
     def __init__(self, num_blocks: int = 64, budget: int = 64, **options: Any) -> None:
         blocks = BlockManager(num_blocks, 4, 0)
@@ -45,29 +50,36 @@ class Rig:
         )
         self.proposer, self.told = Always(), []  # type: ignore[var-annotated]
         options = {"num_drafts": 3, "eos_token_ids": {EOS}, **options}
-        self.drafter = Drafter(
-            options.pop("proposer", self.proposer),
-            self.cache,
-            speculative,
-            token_budget=budget,
-            on_verified=lambda *seen: self.told.append(seen),
-            **options,
-        )
+        proposer = options.pop("proposer", self.proposer)
+        self.hooks, isolation = Hooks(), Isolation()
+        room = Room(self.cache, speculative, budget)
+        drafts = Drafts(self.hooks, room, isolation, lambda *seen: self.told.append(seen))
+        if proposer is not None:
+            drafts.guess(Drafter(proposer, room, speculative, isolation, **options))
+        drafts.follow_grammars()
 
     def add(self, name: str, length: int = 6, max_tokens: int = 40, **params: Any) -> Request:
         request = Request(name, [7] * length, SamplingParams(**params), max_tokens=max_tokens)
         self.scheduler.add(request)
         return request
 
+    def extend(self, plan: StepPlan) -> None:
+        for stage in self.hooks.stages:
+            stage.extend(plan)
+
+    def stepped(self, plan: StepPlan, drawn: list[list[int]], seconds: float) -> None:
+        for observer in self.hooks.observers:
+            observer.stepped(plan, StepResult(0, drawn), seconds)
+
     def step(self, right: int = 0, per_draft: float = 0.0) -> list[tuple[str, int, list[int]]]:
         """(request, its tokens, its drafts) of the next plan, of whose drafts so many are right. A step
         takes a second, and so much more for each draft."""
         plan = self.scheduler.schedule()
-        self.drafter.extend(plan)
+        self.extend(plan)
         self.scheduler.advance(plan)
         drawn = [[*list(item.drafts)[:right], 9] for item in plan.scheduled if item.samples]
         seconds = 1 + per_draft * sum(len(item.drafts) for item in plan.scheduled)
-        self.drafter.verified(plan, StepOutcome(drawn), seconds)
+        self.stepped(plan, drawn, seconds)
         self.scheduler.update(plan, drawn)
         self.scheduler.check()
         return [
@@ -137,8 +149,8 @@ def test_nothing_is_guessed_behind_the_end() -> None:
 def test_plan_that_only_moves_blocks_is_no_step_to_learn_from() -> None:
     rig = Rig(num_drafts=None)
     plan = StepPlan(swap_out=[(0, 0)])
-    rig.drafter.extend(plan)
-    rig.drafter.verified(plan, StepOutcome(), 0.1)
+    rig.extend(plan)
+    rig.stepped(plan, [], 0.1)
     assert rig.told == []
 
 

@@ -12,8 +12,11 @@ from tests.engine.mixed import LONG, POOLS, add_all, run
 from tests.marks import nightly_but
 from tests.models.tiny import VOCAB, tiny_model
 from yaie import LLMEngine, SamplingParams
+from yaie.core.batch import StepPlan
 from yaie.core.errors import ConfigError, ModelError
 from yaie.core.request import FinishReason
+from yaie.core.step import StepResult
+from yaie.engine.drafting.ahead import AheadProposer
 from yaie.tutor import distill
 from yaie.tutor.mtp_head import MtpHead, rolled
 
@@ -108,16 +111,14 @@ def test_the_head_drafts_as_it_was_trained(
     """Of a prompt that is computed in chunks, and behind drafts that were rejected."""
     engine = LLMEngine(model=folder, num_blocks=300, num_drafts=3, **guessers["head"])
     seen: list[tuple[list[int], list[int]]] = []
-    core: Any = engine._machine.core.inner
-    drafter = core._executor._drafter
-    take = drafter._proposer.take
+    take = AheadProposer.take
 
-    def noted(plan: Any, outcome: Any, drafts: Any) -> None:
-        for row, own in drafts.items():
-            seen.append(([*plan.scheduled[row].request.token_ids, *outcome.token_ids[0]], own))
-        take(plan, outcome, drafts)
+    def noted(proposer: AheadProposer, plan: StepPlan, result: StepResult) -> None:
+        for row, own in result.drafts.items():
+            seen.append(([*plan.scheduled[row].request.token_ids, *result.token_ids[0]], own))
+        take(proposer, plan, result)
 
-    monkeypatch.setattr(drafter._proposer, "take", noted)
+    monkeypatch.setattr(AheadProposer, "take", noted)
     engine.generate([LONG[:20]], SamplingParams(temperature=0, max_tokens=10, ignore_eos=True))
     assert len(seen) >= 5
     target = AutoModelForCausalLM.from_pretrained(folder).eval()

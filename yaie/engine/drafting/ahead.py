@@ -1,10 +1,11 @@
 """Drafts that the worker has made already, behind the step before: `AheadProposer`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from weakref import WeakKeyDictionary
 
-from yaie.core.batch import StepOutcome, StepPlan
+from yaie.core.batch import StepPlan
 from yaie.core.request import Request
+from yaie.core.step import StepResult
 
 
 class AheadProposer:
@@ -16,11 +17,9 @@ class AheadProposer:
     def __init__(self) -> None:
         self._made: WeakKeyDictionary[Request, tuple[int, Sequence[int]]] = WeakKeyDictionary()
 
-    def take(
-        self, plan: StepPlan, outcome: StepOutcome, drafts: Mapping[int, Sequence[int]]
-    ) -> None:
-        """A step has been carried out. drafts: by row of the plan."""
-        gains = iter(outcome.token_ids)
+    def take(self, plan: StepPlan, result: StepResult) -> None:
+        """A step has been carried out."""
+        gains, drafts = iter(result.token_ids), result.drafts
         for row, item in enumerate(plan.scheduled):
             gained = next(gains) if item.samples else []
             self._made.pop(item.request, None)

@@ -57,8 +57,13 @@ class DisaggregatedEngine(LLMEngine):
         if not self.side.takes(requests):
             super()._enter(requests)
 
-    def _step(self) -> list[RequestOutput]:
-        return self.side.before_step() + self.side.own(super()._step())
+    def step(self) -> list[RequestOutput]:
+        """See LLMEngine."""
+        outputs = self.side.before_step()
+        core = self.machine_parts.core
+        if core.has_work:
+            outputs += self.side.own(core.step())
+        return self._told(outputs)
 
     def _abort(self, request_id: str) -> bool:
         return self.side.abort(request_id) or super()._abort(request_id)

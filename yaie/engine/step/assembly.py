@@ -8,7 +8,7 @@ from typing import TypeVar
 import torch
 
 from yaie.backends.base import Backend
-from yaie.core.batch import KVLayerSpec, StepPlan
+from yaie.core.batch import KVLayerSpec
 from yaie.core.config import EngineConfig, Graphs
 from yaie.core.contracts import (
     BlockManager,
@@ -21,13 +21,17 @@ from yaie.core.contracts import (
     Worker,
 )
 from yaie.engine.drafting.ahead import AheadProposer
-from yaie.engine.drafting.drafter import Drafter, OnVerified
+from yaie.engine.drafting.drafter import Drafter
+from yaie.engine.drafting.drafts import Drafts
 from yaie.engine.drafting.models import ModelProposer
 from yaie.engine.drafting.ngrams import NgramProposer
+from yaie.engine.drafting.room import Room
 from yaie.engine.step.byte_text import ByteDetokenizer, TokenTable
+from yaie.engine.step.counters import Counters
 from yaie.engine.step.encoder import StepEncoder
-from yaie.engine.step.executor import StepExecutor, StepObserver
+from yaie.engine.step.executor import StepExecutor
 from yaie.engine.step.explaining import parts_in_steps
+from yaie.engine.step.hooks import Hooks, StepObserver
 from yaie.engine.step.isolation import IsolatingCore, Isolation, TextIsolation
 from yaie.engine.step.late_stops import stop_checker
 from yaie.engine.step.pacer import StepPacer
@@ -49,7 +53,8 @@ class Machine:
     blocks, tree: what the cache was given; for those who watch.
     note: how it computes decode steps, or "". graphs_again: the setting that makes another machine
         compute them alike, without a trial and without a wait.
-    kv_layers: of the pool, one for each layer. pacer: what may keep steps short.
+    kv_layers: of the pool, one for each layer. hooks: what hangs on the step loop, and drafts: what of
+    it drafts. token_budget: of a step.
     """
 
     core: EngineCore
@@ -62,7 +67,9 @@ class Machine:
     note: str
     graphs_again: Graphs
     kv_layers: list[KVLayerSpec]
-    pacer: StepPacer
+    hooks: Hooks
+    drafts: Drafts
+    token_budget: int
 
     @property
     def num_waiting(self) -> int:
@@ -73,6 +80,15 @@ class Machine:
         """See `KVCacheManager`."""
         return self.cache.reset_prefix_cache()
 
+    def follow_grammars(self) -> None:
+        """Draft what grammars force, from now on."""
+        self.drafts.follow_grammars()
+
+    def pace(self, limit: float) -> None:
+        """Have steps take at most so many seconds while prompts are computed beside requests that
+        generate."""
+        self.hooks.observers.append(StepPacer(self.scheduler, self.token_budget, limit))
+
     def guarded(self, call: Callable[[], T]) -> T:
         """What `call` returns, which calls parts of the machine between two steps."""
         return call()
@@ -82,18 +98,17 @@ def assemble(
     config: EngineConfig,
     backend: Backend,
     model: LoadedModel,
-    on_plan: Callable[[StepPlan], None] | None = None,
+    counters: Counters | None = None,
     wrap_worker: Callable[[Worker], Worker] | None = None,
-    on_verified: OnVerified | None = None,
     drafting: Drafting | None = None,
     crew: Crew | None = None,
     observers: Sequence[StepObserver] = (),
 ) -> Machine:
     """Cache, scheduler and step loop for a loaded model, and the worker that they send steps to.
 
-    on_plan: told of each plan before it is sent. wrap_worker: what to put in front of the worker.
-    on_verified: told what became of drafts. drafting: what makes them, if `config.speculate` needs it.
-    crew: the ranks that hold the rest of the model. observers: are told how long each step took.
+    counters: of plans, and of drafts. wrap_worker: what to put in front of the worker. drafting: what
+    makes drafts, if `config.speculate` needs it. crew: the ranks that hold the rest of the model.
+    observers: hang on the step loop.
     """
     drafting = drafting or Drafting()
     sizes = sizes_for(config, backend, model, drafting)
@@ -118,12 +133,23 @@ def assemble(
     vocab_size = model.adapter.vocab_size
     isolation = Isolation(parts if parts_in_steps(parts) else None)
     encoder = StepEncoder(sizes.num_seats, vocab_size, model.eos_token_ids, isolation)
-    proposer = _proposer(config, backend, drafting, sizes, isolation)
-    drafter = _drafter(config, parts, model, cache, proposer, on_verified, isolation)
-    pacer = StepPacer(scheduler, config.step_tokens(model.device.type))
-    executor = StepExecutor(
-        worker, encoder, vocab_size, on_plan, drafter, [pacer, *observers], isolation
-    )
+    counters = counters or Counters()
+    token_budget = config.step_tokens(model.device.type)
+    hooks, room = Hooks(), Room(cache, parts["speculative"], token_budget)
+    drafts = Drafts(hooks, room, isolation, counters.verified)
+    if (proposer := _proposer(config, backend, drafting, sizes, isolation)) is not None:
+        drafter = Drafter(
+            proposer,
+            room,
+            parts["speculative"],
+            isolation,
+            num_drafts=config.drafts,
+            eos_token_ids=model.eos_token_ids,
+        )
+        drafts.guess(drafter)
+    hooks.stages.append(counters)
+    hooks.observers.extend(observers)
+    executor = StepExecutor(worker, encoder, vocab_size, hooks, isolation)
     texts = TextIsolation(isolation, scheduler)
     engine = parts["engine"]
     core: EngineCore = engine.EngineCore(
@@ -139,9 +165,21 @@ def assemble(
     graphs: Graphs = "off" if inner.decodes is None else "lazy"
     if config.graphs == "padded":
         graphs = "padded"
-    layers = model.adapter.kv_layers
-    note = inner.note
-    return Machine(core, scheduler, cache, blocks, tree, worker, sizes, note, graphs, layers, pacer)
+    return Machine(
+        core=core,
+        scheduler=scheduler,
+        cache=cache,
+        blocks=blocks,
+        tree=tree,
+        worker=worker,
+        sizes=sizes,
+        note=inner.note,
+        graphs_again=graphs,
+        kv_layers=model.adapter.kv_layers,
+        hooks=hooks,
+        drafts=drafts,
+        token_budget=token_budget,
+    )
 
 
 def overlaps(config: EngineConfig, model: LoadedModel) -> bool:
@@ -170,27 +208,6 @@ def _proposer(
     blocks = backend.parts["paged_cache"].BlockManager(sizes.num_blocks, config.block_size, 0)
     worker = make_draft_worker(config, backend, drafting.model, sizes)
     return ModelProposer(worker, part.DraftPlaces(blocks), isolation)
-
-
-def _drafter(
-    config: EngineConfig,
-    parts: Parts,
-    model: LoadedModel,
-    cache: KVCacheManager,
-    proposer: Proposer | None,
-    on_verified: OnVerified | None,
-    isolation: Isolation,
-) -> Drafter:
-    return Drafter(
-        proposer,
-        cache,
-        parts["speculative"],
-        token_budget=config.step_tokens(model.device.type),
-        num_drafts=config.drafts,
-        eos_token_ids=model.eos_token_ids,
-        on_verified=on_verified,
-        isolation=isolation,
-    )
 
 
 def _detokenizers(parts: Parts, tokenizer: Tokenizer) -> Callable[[], Detokenizer]:

@@ -38,8 +38,8 @@ class Counters:
     _started: dict[str, None] = field(default_factory=dict)
     _tell_plan: TellPlan | None = None
 
-    def planned(self, plan: StepPlan) -> None:
-        """A step is about to be computed. Notes when a request had its first turn."""
+    def extend(self, plan: StepPlan) -> None:
+        """See PlanStage: changes nothing. Notes when a request had its first turn."""
         now = time.monotonic()
         self.preemptions += len(plan.preempted)
         self.computed_tokens += plan.num_tokens

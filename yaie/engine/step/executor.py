@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,9 +11,9 @@ from yaie.core.batch import ScheduledRequest, StepOutcome, StepPlan
 from yaie.core.contracts import StepHandle, Worker
 from yaie.core.request import FailureKind, Request, TokenLogprob
 from yaie.core.step import StepMasks, StepResult
-from yaie.engine.drafting.drafter import Drafter
 from yaie.engine.step.encoder import StepEncoder
 from yaie.engine.step.explaining import StepFaultError
+from yaie.engine.step.hooks import Hooks, StepObserver
 from yaie.engine.step.isolation import Isolation
 
 T = TypeVar("T")
@@ -26,14 +26,6 @@ NO_MEMORY = (
 )
 
 
-class StepObserver(Protocol):
-    """Is told what each step took."""
-
-    def took(self, plan: StepPlan, seconds: float) -> None:
-        """A plan has been carried out, in so many seconds from its encoding to its result."""
-        ...
-
-
 class StepExecutor:
     """See `yaie.core.contracts.Executor`."""
 
@@ -42,31 +34,23 @@ class StepExecutor:
         worker: Worker,
         encoder: StepEncoder,
         vocab_size: int,
-        on_plan: Callable[[StepPlan], None] | None = None,
-        drafter: Drafter | None = None,
-        observers: Sequence[StepObserver] = (),
+        hooks: Hooks | None = None,
         isolation: Isolation | None = None,
     ) -> None:
-        """vocab_size: of the logits. on_plan: told of each plan before it is sent. drafter: adds drafts
-        to each plan before that. observers: are told how long each step took. isolation: the
-        encoder's."""
+        """vocab_size: of the logits. hooks: of the machine. isolation: the encoder's."""
         self._worker = worker
         self._encoder = encoder
         self._mask_bytes = -(-vocab_size // 8)
-        self._on_plan = on_plan
-        self._drafter = drafter
-        self._observers = observers
+        self._hooks = hooks or Hooks()
         self._isolation = isolation or Isolation()
 
     def execute(self, plan: StepPlan) -> "SentStep":
         """Begin to carry out a plan, without requests that cannot be encoded: they are taken off it."""
-        if self._drafter is not None:
-            self._drafter.extend(plan)
+        for stage in self._hooks.stages:
+            stage.extend(plan)
         begin = time.perf_counter()  # on a CPU a step is computed when `execute` returns
         step = self._encoder.encode(plan)
-        if self._on_plan is not None:
-            self._on_plan(plan)
-        sent = SentStep(plan, self._isolation, self._drafter, self._observers, begin)
+        sent = SentStep(plan, self._isolation, self._hooks.observers, begin)
         if plan.is_empty:
             return sent
         sent.handle = self._worker.execute(step)
@@ -91,18 +75,16 @@ class SentStep:
         self,
         plan: StepPlan,
         isolation: Isolation,
-        drafter: Drafter | None,
         observers: Sequence[StepObserver],
         begin: float,
     ) -> None:
-        """drafter, observers: are told what came of the plan, and how long it took since `begin`, of
+        """observers: are told what came of the plan, and how long it took since `begin`, of
         `time.perf_counter`."""
         self.handle: StepHandle | None = None
         self.waiting: list[ScheduledRequest] = []
         self.masks: StepMasks | None = None
         self._plan = plan
         self._isolation = isolation
-        self._drafter = drafter
         self._observers = observers
         self._begin = begin
 
@@ -138,10 +120,7 @@ class SentStep:
         outcome = StepOutcome(result.token_ids, self._failed(result))
         seconds = time.perf_counter() - self._begin
         for observer in self._observers:
-            observer.took(self._plan, seconds)
-        if self._drafter is not None:
-            self._drafter.verified(self._plan, outcome, seconds - result.draft_seconds)
-            self._drafter.made_ahead(self._plan, outcome, result.drafts, result.draft_seconds)
+            observer.stepped(self._plan, result, seconds)
         return outcome
 
     def _note(self, told: Mapping[int, T], note: Callable[[ScheduledRequest, T], None]) -> None:

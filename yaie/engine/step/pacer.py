@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from yaie.core.batch import ScheduledRequest, StepPlan
 from yaie.core.contracts import Scheduler
+from yaie.core.step import StepResult
 
 FIRST_CHUNK = 128
 """Tokens, before any step has been measured."""
@@ -24,24 +25,22 @@ only makes steps longer, and that must not make room for longer ones."""
 
 
 class StepPacer:
-    """Sets the token budget of a scheduler before each step.
+    """A StepObserver: sets the token budget of a scheduler before each step.
 
-    limit: seconds that a step may take which computes prompts beside requests that generate; 0 for as
-    long as its tokens take. While none generates, the budget is the engine's own.
+    limit: seconds that a step may take which computes prompts beside requests that generate. While none
+    generates, the budget is the engine's own.
     """
 
-    def __init__(self, scheduler: Scheduler, token_budget: int) -> None:
+    def __init__(self, scheduler: Scheduler, token_budget: int, limit: float) -> None:
         """token_budget: of the engine, which is never exceeded."""
-        self.limit = 0.0
+        self.limit = limit
         self._scheduler = scheduler
         self._most = token_budget
         self._chunk = float(FIRST_CHUNK)
         self._plain: deque[float] = deque(maxlen=PLAIN_STEPS)
 
-    def took(self, plan: StepPlan, seconds: float) -> None:
-        """A step has ended: learn from it, and set the budget of the next one."""
-        if not self.limit:
-            return
+    def stepped(self, plan: StepPlan, result: StepResult, seconds: float) -> None:
+        """See StepObserver: learn from the step, and set the budget of the next one."""
         if num_tokens := chunk_tokens(plan.scheduled):
             self._learn(num_tokens, seconds)
         elif plan.scheduled:

@@ -40,7 +40,7 @@ from yaie.core.output import RequestOutput
 from yaie.core.request import FailureKind, FinishReason, Request, RequestStatus
 from yaie.engine.step.assembly import Machine
 from yaie.engine.step.explaining import explained
-from yaie.engine.step.pacer import StepPacer
+from yaie.engine.step.hooks import Hooks
 from yaie.parts import Parts
 from yaie.worker.build import Sizes
 
@@ -64,6 +64,7 @@ class RecoveringMachine:
         self._parts = parts
         self._live: dict[str, Request] = {}
         self._closed: list[RequestOutput] = []
+        self._pace = 0.0
         self._machine = self._made()
 
     # --- as a Machine ---
@@ -101,8 +102,17 @@ class RecoveringMachine:
         return self._machine.kv_layers
 
     @property
-    def pacer(self) -> StepPacer:
-        return self._machine.pacer
+    def hooks(self) -> Hooks:
+        return self._machine.hooks
+
+    def follow_grammars(self) -> None:
+        """See Machine."""
+        self._machine.follow_grammars()
+
+    def pace(self, limit: float) -> None:
+        """See Machine. Holds for the machines to come, too."""
+        self._pace = limit
+        self._machine.pace(limit)
 
     @property
     def note(self) -> str:
@@ -202,13 +212,16 @@ class RecoveringMachine:
         self._machine.worker.close()
         self._machine.core, self._machine.worker = cast(EngineCore, None), cast(Worker, None)
         gc.collect()
-        limit = self._machine.pacer.limit
+        follows_grammars = self._machine.drafts.follows_grammars
         try:
             self._machine = self._made()
         except YaieError as error:
             self._live.clear()
             raise EngineDeadError(f"the engine cannot start again: {error.message}") from error
-        self._machine.pacer.limit = limit
+        if follows_grammars:
+            self._machine.follow_grammars()
+        if self._pace:
+            self._machine.pace(self._pace)
         with suppress(PartError):  # then they are closed as well
             self._guarded(self._queue_again, must_end=True)
 

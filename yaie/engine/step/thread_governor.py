@@ -18,6 +18,7 @@ import torch
 from yaie.core.batch import StepPlan
 from yaie.core.config import EngineConfig
 from yaie.core.core_use import CoreUse
+from yaie.core.step import StepResult
 from yaie.worker.threads import step_seconds, told_by_environment, worth_having
 from yaie.worker.worker import Worker
 
@@ -48,7 +49,7 @@ PAUSE = 0.1
 
 
 class ThreadGovernor:
-    """Sets the number of threads of the thread that calls it, by how long steps take.
+    """A StepObserver. Sets the number of threads of the thread that calls it, by how long steps take.
 
     num_threads: that compute now. lowered: how often other programs were given room.
     """
@@ -89,8 +90,8 @@ class ThreadGovernor:
             self.num_threads = self._most = worth_having(taken)
             self._set_threads(self._most)
 
-    def took(self, plan: StepPlan, seconds: float) -> None:
-        """A step has ended. Only steps that decode are looked at: they are alike."""
+    def stepped(self, plan: StepPlan, result: StepResult, seconds: float) -> None:
+        """See StepObserver. Only steps that decode are looked at: they are alike."""
         if not (num_rows := plain_decodes(plan)):
             return
         now, size = self._clock(), num_rows.bit_length()

@@ -1,0 +1,38 @@
+"""`Drafts`: hangs what drafts on a machine's hooks, each when it is first asked for."""
+
+from yaie.engine.drafting.drafter import Drafter
+from yaie.engine.drafting.forced import ForcedTokens
+from yaie.engine.drafting.room import Room
+from yaie.engine.drafting.verified import OnVerified, Verified
+from yaie.engine.step.hooks import Hooks
+from yaie.engine.step.isolation import Isolation
+
+
+class Drafts:
+    """Of one machine. follows_grammars: whether what they force is drafted."""
+
+    def __init__(self, hooks: Hooks, room: Room, isolation: Isolation, tell: OnVerified) -> None:
+        """tell: what became of drafts."""
+        self.follows_grammars = False
+        self._hooks = hooks
+        self._room = room
+        self._isolation = isolation
+        self._tell: OnVerified | None = tell
+
+    def guess(self, drafter: Drafter) -> None:
+        """Have guesses verified, after what is certain."""
+        self._hooks.stages.append(drafter)
+        self._hooks.observers.append(drafter)
+        self._count()
+
+    def follow_grammars(self) -> None:
+        """Draft what grammars force, from now on. Twice is harmless."""
+        if not self.follows_grammars:
+            self.follows_grammars = True
+            self._hooks.stages.insert(0, ForcedTokens(self._room, self._isolation))
+            self._count()
+
+    def _count(self) -> None:
+        if self._tell is not None:
+            self._hooks.observers.append(Verified(self._room, self._isolation, self._tell))
+            self._tell = None
