@@ -1,6 +1,6 @@
 """`python -m grader`: grade, watch, hint, reset, selfcheck. Ctrl-C ends it from its first import on."""
 
-from yaie.core.interrupt import Interruptible
+from yaie.system.interrupt import Interruptible
 
 if __name__ == "__main__":
     with Interruptible():

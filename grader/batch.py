@@ -26,8 +26,8 @@ from grader.snapshot import Refused, broken_seal, read_snapshot, seal
 from grader.submission import Submission, handed_in
 from grader.verdict import LabResult
 from yaie.core.errors import ConfigError
-from yaie.core.files import write_whole
 from yaie.curriculum.manifest import ROOT, Lab
+from yaie.system.files import write_whole
 
 MISSING = "missing"
 BROKEN = "broken"

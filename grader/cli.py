@@ -13,10 +13,10 @@ from typer.core import TyperGroup
 from grader.selfcheck.cli import selfcheck
 from yaie.cli.variables import warn_of_unknown_variables
 from yaie.core.errors import ConfigError, YaieError
-from yaie.core.interrupt import STATUS as STOPPED
-from yaie.core.interrupt import is_interrupted
-from yaie.core.streams import sound_streams
-from yaie.core.terminal import Terminal
+from yaie.system.interrupt import STATUS as STOPPED
+from yaie.system.interrupt import is_interrupted
+from yaie.system.streams import sound_streams
+from yaie.system.terminal import Terminal
 
 out = Terminal()
 err = Terminal(stderr=True)

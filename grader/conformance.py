@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from yaie.backends.attention import KernelAttention
     from yaie.backends.ops import KernelOps
     from yaie.backends.pool import KernelPool
-    from yaie.core import contracts, links
+    from yaie.core import contracts
     from yaie.core.contracts import constraining, drafting, graphs, kernels, quantizing, ranks
     from yaie.engine.background.request_stream import RequestStream
     from yaie.engine.drafting.ahead import AheadProposer
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from yaie.server.service import Service
     from yaie.worker.graphs import CudaDevice, HostDevice
     from yaie.worker.padded import PaddedMachine
+    from yaie.worker.ranks import links
     from yaie.worker.threaded import ThreadedStep, ThreadedWorker
     from yaie.worker.worker import RunningStep, Worker
 

@@ -20,10 +20,10 @@ from grader.scratch import with_replay
 from grader.submission import Submission, find_submission, submission_in
 from grader.verdict import Explanation, LabResult, TaskResult
 from yaie.core.errors import ConfigError
-from yaie.core.files import cannot_write, refuse_unwritable, write_whole
-from yaie.core.terminal import Terminal
 from yaie.curriculum.manifest import ROOT, Curriculum, Lab, load_curriculum
 from yaie.curriculum.progress import Progress
+from yaie.system.files import cannot_write, refuse_unwritable, write_whole
+from yaie.system.terminal import Terminal
 
 FORMATS = ("text", "json", "junit", "gradescope")
 

@@ -11,9 +11,9 @@ from grader.report.lines import prose, verbatim
 from grader.report.next import chapter_address
 from yaie.core.compat import tomllib
 from yaie.core.errors import ConfigError
-from yaie.core.files import reason
 from yaie.curriculum.manifest import ROOT, Lab, Task
 from yaie.curriculum.progress import PROGRESS, Progress, source_files
+from yaie.system.files import reason
 
 HINTS = Path("grader/hints")
 RUNGS = {

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from grader.verdict import LabResult, Verdict
 from yaie.core.errors import ConfigError
-from yaie.core.files import reason
 from yaie.curriculum.manifest import ROOT
 from yaie.curriculum.progress import PROGRESS, LabRecord, Progress
+from yaie.system.files import reason
 
 
 def _refuse(sentence: str) -> None:

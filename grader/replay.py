@@ -200,7 +200,7 @@ def _show(why: Any) -> None:
     """An explanation without the calls, which were printed."""
     from grader.report.lines import show
     from grader.report.text import explanation_lines
-    from yaie.core.terminal import Terminal
+    from yaie.system.terminal import Terminal
 
     console = Terminal()
     show(console, explanation_lines(replace(why, script=()), console.width))

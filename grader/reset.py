@@ -8,8 +8,8 @@ from pathlib import Path
 
 from grader.stubs import generate
 from yaie.core.errors import ConfigError
-from yaie.core.files import cannot_write, write_whole
 from yaie.curriculum.manifest import ROOT, Lab
+from yaie.system.files import cannot_write, write_whole
 
 BACKUPS = Path(".yaie/backups")
 

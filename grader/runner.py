@@ -22,8 +22,8 @@ from grader.room import room_for
 from grader.submission import Submission, locate_in_trace
 from grader.verdict import Explanation, LabResult, TaskResult, Verdict
 from grader.worker import SUITES, Order
-from yaie.core.files import reason
 from yaie.curriculum.progress import part_digest
+from yaie.system.files import reason
 
 POLL_SECONDS = 0.05
 GRACE_SECONDS = 1.5

@@ -13,9 +13,9 @@ from grader.report.lines import clean
 from grader.runner import has_suite
 from grader.submission import Submission
 from grader.verdict import Again, Explanation, LabResult, TestResult
-from yaie.core.files import reason, write_whole
 from yaie.curriculum.manifest import ROOT
 from yaie.curriculum.progress import CUDA_SOURCES, source_files
+from yaie.system.files import reason, write_whole
 
 FOLDER = Path(".yaie/scratch")
 MARGIN = 96

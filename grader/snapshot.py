@@ -15,8 +15,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from yaie.core.files import reason
 from yaie.curriculum.progress import SOURCES, digest_of, source_files
+from yaie.system.files import reason
 
 MOST_FILES = 500
 MOST_BYTES = 4 * 2**20

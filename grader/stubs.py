@@ -29,10 +29,10 @@ from pathlib import Path
 from grader.notebooks import NOTEBOOK, SOURCE, make_notebook
 from grader.regions import MarkerError, is_oracle, make_stub
 from yaie.core.errors import ConfigError
-from yaie.core.files import cannot_write, write_whole
-from yaie.core.interrupt import Interruptible
-from yaie.core.streams import sound_streams
 from yaie.curriculum.manifest import MANIFEST, ROOT, load_curriculum
+from yaie.system.files import cannot_write, write_whole
+from yaie.system.interrupt import Interruptible
+from yaie.system.streams import sound_streams
 
 RECORD = Path("labs/stubs.sha256")
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from yaie.core import files
+from yaie.system import files
 
 LACKS = [errno.ENOSPC, errno.EROFS, errno.EACCES]
 """A full disk, a read-only one, and somebody else's folder. These names are the tests' parameters."""

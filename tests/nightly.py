@@ -29,7 +29,7 @@ from shutil import which
 from tests.cluster.install import install as install_ray
 from tests.judges.clients.install import MINIMUM, clients, install
 from tests.run import command
-from yaie.core.locks import locked
+from yaie.system.locks import locked
 
 ROOT = Path(__file__).parents[1]
 RECORD = ROOT / "tests" / "nightly.tsv"

@@ -10,7 +10,7 @@ import sys
 
 import psutil
 
-from yaie.core.processor import usable_cores
+from yaie.system.processor import usable_cores
 
 PARALLEL = ("--dist", "loadfile", "--no-loadscope-reorder", "-rfE")
 """Options of pytest. A file's tests run in one process; `conftest.py` puts long files first, which xdist

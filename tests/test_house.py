@@ -22,6 +22,7 @@ MOST_LINES = 500
 
 FLOORS = (
     ("yaie.core",),
+    ("yaie.system",),
     # Between these two stand solutions and labs, which may use yaie.cuda as well.
     ("yaie.cuda", "yaie.curriculum", "yaie.tutor"),
     ("yaie.parts",),

@@ -1,4 +1,4 @@
-"""Foreign text is never markup: every terminal view prints on `yaie.core.terminal.Terminal`.
+"""Foreign text is never markup: every terminal view prints on `yaie.system.terminal.Terminal`.
 
 The first half reads the source of the house and finds what would bring rich's markup back. The second
 prints names that hold `[/x]`, styles, emoji codes and codes for the terminal.
@@ -16,9 +16,9 @@ from rich.table import Table
 from rich.text import Text
 
 from tests.test_house import ROOT, sources
-from yaie.core.terminal import Terminal, printable
+from yaie.system.terminal import Terminal, printable
 
-HOME = "yaie/core/terminal.py"
+HOME = "yaie/system/terminal.py"
 HOUSES = ("yaie", "solutions", "grader", "book", "tests/mutants")
 MARKUP = {
     "from_markup", "render_markup", "rich.markup", "rich.print", "rich.get_console",

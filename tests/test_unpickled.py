@@ -1,6 +1,6 @@
 """What comes from a network or from a file of someone else is never unpickled, which would run its code.
 
-What goes to another host is written and read by `yaie.core.codec`.
+What goes to another host is written and read by `yaie.system.codec`.
 """
 
 import ast
@@ -19,7 +19,7 @@ MODULES = {
 """Which unpickle, or have connections that do."""
 OWN_CHILD = "a pipe to a child of this process, which nobody else has"
 ARGUED = {
-    "yaie/core/child.py": "asks for the parent process, and sends nothing",
+    "yaie/system/child.py": "asks for the parent process, and sends nothing",
     "yaie/engine/background/engine_process.py": OWN_CHILD,
     "yaie/engine/background/engine_child.py": "the other end of that pipe",
     "yaie/server/body_reader.py": OWN_CHILD,
@@ -94,7 +94,7 @@ def test_nothing_is_unpickled_but_what_this_process_or_its_user_has_written() ->
             assert has, f"{name} is argued for and need not be: take it off the list"
             has -= MODULES
         assert not has, (
-            f"{name} has {has}: use yaie.core.codec, or say in {__name__} why it is safe"
+            f"{name} has {has}: use yaie.system.codec, or say in {__name__} why it is safe"
         )
     for name in ARGUED:
         assert (ROOT / name).exists(), name
@@ -123,7 +123,7 @@ def test_each_way_to_unpickle_is_seen(source: str, what: str) -> None:
 @pytest.mark.parametrize(
     "source",
     ["torch.load(path, weights_only=True)", "numpy.load(path)", "json.load(file)", "import pickletools",
-     "from concurrent.futures import ThreadPoolExecutor", "from yaie.core import codec"],
+     "from concurrent.futures import ThreadPoolExecutor", "from yaie.system import codec"],
 )  # fmt: skip
 def test_what_reads_no_pickle_is_left_alone(source: str) -> None:
     assert not set(found(source))

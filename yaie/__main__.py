@@ -1,6 +1,6 @@
 """`yaie` and `python -m yaie`: the command line, which Ctrl-C ends from its first import on."""
 
-from yaie.core.interrupt import Interruptible
+from yaie.system.interrupt import Interruptible
 
 
 def main() -> None:

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from yaie.bench.report import save
 from yaie.core.priority import SPIN_VARIABLES
-from yaie.core.processor import usable_cores
+from yaie.system.processor import usable_cores
 from yaie.worker.threads import VARIABLES
 
 OUT = Path(__file__).parents[1] / "evidence/busy_streams.json"

@@ -23,7 +23,7 @@ from yaie.bench.http_client import Answer, ask_all
 from yaie.bench.report import save
 from yaie.bench.served import serving
 from yaie.core.config import EngineConfig
-from yaie.core.processor import usable_cores
+from yaie.system.processor import usable_cores
 
 OUT = Path(__file__).parents[1] / "evidence/handover.json"
 ROUNDS = 5

@@ -2,7 +2,7 @@
 
 import sys
 
-from yaie.core.interrupt import end_on_interrupt
+from yaie.system.interrupt import end_on_interrupt
 
 if sys.argv[0] == "-m":  # as long as Python looks for the module that was named behind it
     end_on_interrupt()

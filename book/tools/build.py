@@ -11,7 +11,7 @@ from book.tools.check import check_book
 from book.tools.links import link_faults
 from book.tools.mdbook import ROOT, MdBookError, environment, find_mdbook
 from book.tools.previews import add_previews
-from yaie.core.streams import sound_streams
+from yaie.system.streams import sound_streams
 
 COMPLAINT = re.compile(r"^\s*(ERROR|WARN)\b")
 

@@ -24,7 +24,7 @@ from book.tools.evidence import EVIDENCE, EvidenceError
 from book.tools.mdbook import ROOT
 from yaie.bench.report import as_json
 from yaie.core.compat import tomllib
-from yaie.core.files import write_whole
+from yaie.system.files import write_whole
 
 SOURCES = "sources.toml"
 CODE = (".py", ".cu", ".cuh", ".h", ".safetensors")

@@ -20,10 +20,10 @@ from typing import Any
 from book.tools.given_cuda import cuda_names
 from book.tools.mdbook import ROOT
 from grader.regions import Region, find_regions
-from yaie.core.files import write_whole
-from yaie.core.streams import sound_streams
 from yaie.curriculum.manifest import Lab, load_curriculum
 from yaie.curriculum.progress import CUDA_SOURCES, source_files
+from yaie.system.files import write_whole
+from yaie.system.streams import sound_streams
 
 RECORD = ROOT / "book/given/names.json"
 # Where jedi finds a name, and what people call it.

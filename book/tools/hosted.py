@@ -10,8 +10,8 @@ from pathlib import Path
 
 from book.tools.mdbook import ROOT
 from grader.notebooks import make_notebook
-from yaie.core.files import write_whole
-from yaie.core.streams import sound_streams
+from yaie.system.files import write_whole
+from yaie.system.streams import sound_streams
 
 FOLDER = ROOT / "notebooks"
 HOSTED = {"accelerator": "GPU", "colab": {"gpuType": "T4", "provenance": []}}

@@ -18,7 +18,7 @@ from book.tools.fences import FENCE
 from book.tools.mathml import CODE_SPAN
 from book.tools.mdbook import ROOT
 from yaie.core.compat import tomllib
-from yaie.core.streams import sound_streams
+from yaie.system.streams import sound_streams
 
 LIST = Path("book/links.toml")
 WRITTEN = ("book/src/**/*.md", "book/quizzes/*.toml", "book/figures/*.toml")

@@ -16,8 +16,8 @@ from book.tools.fences import FENCE
 from book.tools.mdbook import ROOT
 from book.tools.plots import ALT, SVG, for_page
 from grader.notebooks import SOURCE, make_notebook
-from yaie.core.files import write_whole
 from yaie.curriculum.manifest import load_curriculum
+from yaie.system.files import write_whole
 
 SECONDS = 120  # for a cell, on a busy machine; on an idle one a whole notebook takes less than 10
 TOLERANCE = 0.05  # of coordinates, in points; arithmetic differs a little between machines

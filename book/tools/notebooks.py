@@ -18,9 +18,9 @@ from pathlib import Path
 from book.tools.mdbook import ROOT
 from grader.notebooks import SOURCE
 from yaie.core.errors import ConfigError
-from yaie.core.streams import sound_streams
 from yaie.curriculum.manifest import load_curriculum
 from yaie.curriculum.progress import source_files
+from yaie.system.streams import sound_streams
 
 FOLDER = ROOT / "book/src/explore"
 SUMMARY = ROOT / "book/src/SUMMARY.md"

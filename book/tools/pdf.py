@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 from book.tools.mdbook import ROOT
-from yaie.core.streams import sound_streams
+from yaie.system.streams import sound_streams
 
 PAGE = ROOT / "book/out/print.html"
 PDF = ROOT / "book/out/yaie.pdf"

@@ -14,7 +14,7 @@ from pathlib import Path
 from book.tools.fences import FENCE
 from book.tools.mdbook import ROOT
 from yaie.core.compat import tomllib
-from yaie.core.streams import sound_streams
+from yaie.system.streams import sound_streams
 
 PHRASES = ROOT / "book/phrases.toml"
 LEFT = ROOT / "book/phrases_left.toml"

@@ -33,7 +33,7 @@ from book.tools.reference import render_glossary, render_ranges, render_settings
 from book.tools.repository import render_open, render_source
 from book.tools.terms import link_terms
 from yaie.core.errors import ConfigError
-from yaie.core.interrupt import leave_message_to_others
+from yaie.system.interrupt import leave_message_to_others
 
 DIRECTIVE = re.compile(r"(?<!\\)\{\{#(?P<name>\w+)(?P<arguments>[^}]*)\}\}")
 OPTION = re.compile(r"--(?=\w)")

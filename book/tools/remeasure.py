@@ -20,7 +20,7 @@ from rich.text import Text
 from book.tools.evidence import EVIDENCE, EvidenceError
 from book.tools.freshness import Source, load_sources, stale, stamp
 from book.tools.mdbook import ROOT
-from yaie.core.terminal import Terminal
+from yaie.system.terminal import Terminal
 
 BUSY = 0.5
 """Processes that wait for a core, over the last minute: more of them change figures."""

@@ -20,8 +20,8 @@ from types import FrameType
 from book.tools.cards import SERVED
 from book.tools.mdbook import ROOT, MdBookError, environment, find_mdbook
 from yaie.core.compat import tomllib
-from yaie.core.streams import sound_streams
 from yaie.curriculum.progress import PROGRESS
+from yaie.system.streams import sound_streams
 
 HOST = "127.0.0.1"
 PORTS = range(3000, 3100)

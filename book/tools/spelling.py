@@ -14,7 +14,7 @@ from book.tools.check import GENERATED
 from book.tools.fences import FENCE
 from book.tools.mdbook import ROOT
 from yaie.core.compat import tomllib
-from yaie.core.streams import sound_streams
+from yaie.system.streams import sound_streams
 
 WORDS = ROOT / "book/words.txt"
 NO_PROSE = re.compile(

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from book.tools.mdbook import ROOT
-from yaie.core.streams import sound_streams
+from yaie.system.streams import sound_streams
 
 SOURCES = ROOT / "book/src"
 FIRST = 121_419

@@ -8,8 +8,8 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from yaie.core.errors import ConfigError
-from yaie.core.terminal import Terminal
 from yaie.curriculum.manifest import load_curriculum
+from yaie.system.terminal import Terminal
 
 out = Terminal()
 err = Terminal(stderr=True)

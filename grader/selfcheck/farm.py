@@ -28,8 +28,8 @@ from grader.selfcheck.forking import Done, run_forked
 from grader.submission import Submission, explain_import, load
 from grader.verdict import TestResult, from_json
 from grader.worker import Order, grade, run_suite
-from yaie.core.child import end_with
 from yaie.curriculum.manifest import ROOT, Lab, load_curriculum
+from yaie.system.child import end_with
 
 EXTRA_ADDRESS_SPACE = 3 * 2**30
 

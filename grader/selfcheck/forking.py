@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from yaie.core.child import end_with
+from yaie.system.child import end_with
 
 DEVNULL = os.open(os.devnull, os.O_RDWR)
 MOST_TOLD = 2**26

@@ -21,8 +21,8 @@ from pathlib import Path
 
 from grader.selfcheck.variants import GRADER, reference_folder
 from yaie.core.compat import tomllib
-from yaie.core.files import write_whole
 from yaie.curriculum.manifest import MANIFEST, ROOT, Lab
+from yaie.system.files import write_whole
 
 RECORD = GRADER / "selfcheck.sha256"
 OURS = ("yaie", "solutions", "grader")

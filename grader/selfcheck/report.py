@@ -9,9 +9,9 @@ from rich.table import Table
 from grader.selfcheck.labcheck import LabCheck
 from grader.selfcheck.proof import RECORD, Proof, digest_of, read_proofs, write_proofs
 from grader.selfcheck.variants import GRADER
-from yaie.core.files import write_whole
-from yaie.core.locks import locked
 from yaie.curriculum.manifest import Curriculum
+from yaie.system.files import write_whole
+from yaie.system.locks import locked
 
 HEADS = (
     "lab",

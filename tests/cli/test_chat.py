@@ -15,7 +15,7 @@ from tests.server.fake_engine import FakeEngine
 from yaie.cli import chat
 from yaie.cli.chat_wrap import WordWrap
 from yaie.cli.main import main
-from yaie.core.streams import control_keys_unseen
+from yaie.system.streams import control_keys_unseen
 
 
 def test_answers_line_by_line_and_leaves_at_the_end(yaie: Yaie, fake: FakeEngine) -> None:

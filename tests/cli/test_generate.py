@@ -6,7 +6,7 @@ import pytest
 
 from tests.cli.conftest import Yaie
 from tests.server.fake_engine import FakeEngine
-from yaie.core.terminal import Terminal, printable
+from yaie.system.terminal import Terminal, printable
 
 
 def test_prints_an_answer_for_each_prompt(yaie: Yaie, fake: FakeEngine) -> None:

@@ -17,11 +17,11 @@ from yaie.cli.doctor_kernels import Finding
 from yaie.cli.serve import announce
 from yaie.cli.steps import Share, Step, StepLog
 from yaie.core.errors import YaieError
-from yaie.core.terminal import Terminal, printable
 from yaie.engine.llm_engine import LLMEngine
 from yaie.models.loading_bar import loading_bar
 from yaie.parts import Part
 from yaie.server.settings import ServerSettings
+from yaie.system.terminal import Terminal, printable
 
 NAME = "m[/x][red]:boom:\x1b[2J"
 SHOWN = r"m[/x][red]:boom:\x1b[2J"

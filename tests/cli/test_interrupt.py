@@ -41,7 +41,7 @@ COMMANDS = {
 
 SWALLOWS = """
 import time, sys
-from yaie.core.interrupt import Interruptible
+from yaie.system.interrupt import Interruptible
 with Interruptible():
     print("ready", flush=True)
     while True:
@@ -55,7 +55,7 @@ FAILS_AFTER = """
 import sys, time
 from yaie.cli import main as cli
 from yaie.core.errors import ModelError
-from yaie.core.interrupt import Interruptible
+from yaie.system.interrupt import Interruptible
 
 class Broken:
     def __del__(self):

@@ -21,7 +21,7 @@ from tests.cli.conftest import Yaie
 from tests.cli.test_serve import ROOT, address_in, server
 from yaie.cli.top import line, screen
 from yaie.cli.top_state import Seen
-from yaie.core.terminal import Terminal
+from yaie.system.terminal import Terminal
 
 SAMPLES = ROOT / "yaie/server/web/samples"
 

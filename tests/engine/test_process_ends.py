@@ -185,7 +185,7 @@ def test_the_process_ends_with_its_parent(work: str) -> None:
 
 def test_the_engines_process_leaves_signals_to_its_parent_and_holds_none_back() -> None:
     program = (
-        "import signal; from yaie.core.child import leave_signals_to_parent as f\n"
+        "import signal; from yaie.system.child import leave_signals_to_parent as f\n"
         "both = {signal.SIGINT, signal.SIGTERM}\n"
         "signal.pthread_sigmask(signal.SIG_BLOCK, both)\n"
         "f()\n"

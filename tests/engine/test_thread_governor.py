@@ -11,11 +11,11 @@ import torch
 from yaie import LLMEngine
 from yaie.core.batch import ScheduledRequest, StepPlan
 from yaie.core.config import EngineConfig
-from yaie.core.core_use import CoreUse, Shares
 from yaie.core.request import Request
 from yaie.core.step import StepResult
 from yaie.engine.step import thread_governor
 from yaie.engine.step.thread_governor import LONGEST_WAIT, ThreadGovernor, governor_for
+from yaie.system.core_use import CoreUse, Shares
 from yaie.worker import threads
 
 CPU = torch.device("cpu")
@@ -234,7 +234,7 @@ def test_an_engine_measures_its_model_and_tells_how_many_compute(
 def test_use_of_cores_is_told_for_a_stretch_of_time(monkeypatch: pytest.MonkeyPatch) -> None:
     use = CoreUse()
     assert use.look() is None  # too short to say anything
-    monkeypatch.setattr("yaie.core.core_use.SHORTEST", 0.0)
+    monkeypatch.setattr("yaie.system.core_use.SHORTEST", 0.0)
     shares = use.look()
     assert shares is not None
     assert shares.idle >= 0

@@ -36,7 +36,7 @@ from tests.mutants.results import (
 )
 from tests.mutants.trial import importers_in, reaching, try_all
 from tests.mutants.warm import Warm
-from yaie.core.terminal import Terminal
+from yaie.system.terminal import Terminal
 
 ROOT = Path(__file__).resolve().parents[2]
 CACHE = ROOT / ".mutants"

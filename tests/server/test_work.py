@@ -6,10 +6,9 @@ from typing import Any
 import pytest
 
 from solutions.api_server.schemas import ChatRequest
-from yaie.core import json_limits
 from yaie.core.errors import InvalidRequestError
-from yaie.core.json_limits import MAX_DEPTH, MAX_NAMES, MAX_VALUES
-from yaie.server import work
+from yaie.server import json_limits, work
+from yaie.server.json_limits import MAX_DEPTH, MAX_NAMES, MAX_VALUES
 from yaie.server.work import MAX_SCHEMA_CHARS, MAX_SCHEMA_VALUES, check_work
 
 

@@ -14,8 +14,8 @@ from tests.server.conftest import within
 from tests.worker.test_rank_groups import side_by_side
 from yaie.core.config import EngineConfig
 from yaie.core.errors import ConfigError, RankError
-from yaie.core.seals import NamedSeal
 from yaie.core.step import StepResult
+from yaie.system.seals import NamedSeal
 from yaie.worker.ranks import meeting
 from yaie.worker.ranks.hosts import BEAT, HostPipe, Hosts
 from yaie.worker.ranks.launch import Launch

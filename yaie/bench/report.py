@@ -21,7 +21,7 @@ from rich.text import Text
 from yaie import __version__
 from yaie.cli.console import err, out, show_table
 from yaie.core.errors import ConfigError
-from yaie.core.files import cannot_write, write_whole
+from yaie.system.files import cannot_write, write_whole
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -11,9 +11,9 @@ from dataclasses import fields
 from yaie.core.config import EngineConfig
 from yaie.core.errors import YaieError
 from yaie.core.idle import idle_settings
-from yaie.core.interrupt import CHILD
 from yaie.core.settings import ENV_PREFIX
 from yaie.server.settings import ServerSettings
+from yaie.system.interrupt import CHILD
 
 STOP_SECONDS = 60
 Server = subprocess.Popen[str]

@@ -24,8 +24,8 @@ from torch import Tensor
 
 from yaie.bench.known_shapes import SHAPES
 from yaie.core.errors import ConfigError
-from yaie.core.files import cannot_write, write_whole
 from yaie.models.weights import INDEX_FILE
+from yaie.system.files import cannot_write, write_whole
 from yaie.tutor import TUTOR_PATH
 
 INT4 = "-int4"

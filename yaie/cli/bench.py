@@ -7,7 +7,7 @@ import typer
 
 from yaie.cli.options import engine_options, refuse_flags
 from yaie.core.config import EngineConfig
-from yaie.core.files import refuse_unwritable
+from yaie.system.files import refuse_unwritable
 
 bench_app = typer.Typer(
     help="Measure the engine beside a peer, in the same run.", no_args_is_help=True

@@ -28,10 +28,10 @@ from yaie.cli.options import engine_options, sampling_options
 from yaie.core.compat import Runner
 from yaie.core.config import EngineConfig
 from yaie.core.errors import EngineDeadError, InvalidRequestError, YaieError
-from yaie.core.files import cannot_write, write_whole
-from yaie.core.interrupt import OwnInterrupts, is_interrupted
-from yaie.core.streams import control_keys_unseen
-from yaie.core.terminal import printable
+from yaie.system.files import cannot_write, write_whole
+from yaie.system.interrupt import OwnInterrupts, is_interrupted
+from yaie.system.streams import control_keys_unseen
+from yaie.system.terminal import printable
 
 if TYPE_CHECKING:
     from yaie.cli.chat_session import ChatSession

@@ -14,10 +14,10 @@ from yaie.cluster.run import import_ray, run_cluster
 from yaie.cluster.settings import ClusterSettings
 from yaie.core.config import EngineConfig
 from yaie.core.errors import ConfigError
-from yaie.core.exit import exit_now
 from yaie.core.idle import refuse_idle
 from yaie.core.settings import ENV_PREFIX
 from yaie.server.settings import ServerSettings
+from yaie.system.exit import exit_now
 
 if TYPE_CHECKING:
     from yaie.engine.facts import EngineFacts

@@ -13,8 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from yaie.core.errors import InvalidRequestError, YaieError
-from yaie.core.interrupt import end_interrupted, is_interrupted
-from yaie.core.terminal import Terminal, escaped
+from yaie.system.interrupt import end_interrupted, is_interrupted
+from yaie.system.terminal import Terminal, escaped
 
 if TYPE_CHECKING:
     from yaie.engine.facts import EngineFacts

@@ -17,7 +17,7 @@ from yaie.core.errors import InvalidRequestError
 from yaie.core.output import Submitted
 from yaie.core.params import SamplingParams
 from yaie.core.request import FinishReason, Request
-from yaie.core.terminal import printable
+from yaie.system.terminal import printable
 
 if TYPE_CHECKING:
     from yaie.engine.llm_engine import LLMEngine

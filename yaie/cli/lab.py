@@ -15,10 +15,10 @@ from rich.table import Table
 
 from yaie.cli.console import say, show_table
 from yaie.core.errors import ConfigError
-from yaie.core.interrupt import leave_message_to_others
 from yaie.curriculum.manifest import Lab, load_curriculum
 from yaie.curriculum.progress import Progress
 from yaie.parts import by_progress, find_mine
+from yaie.system.interrupt import leave_message_to_others
 
 TOLD_SECONDS = 0.5
 """In which an interrupted grader ends, if the terminal has told it."""

@@ -25,9 +25,9 @@ from yaie.cli.top import top
 from yaie.cli.variables import unknown_variables, warn_of_unknown_variables
 from yaie.core.errors import YaieError
 from yaie.core.heap import end_quickly
-from yaie.core.interrupt import is_interrupted
 from yaie.core.priority import spin_less
-from yaie.core.streams import sound_streams
+from yaie.system.interrupt import is_interrupted
+from yaie.system.streams import sound_streams
 
 app = typer.Typer(
     name="yaie",

@@ -11,14 +11,14 @@ from yaie import __version__
 from yaie.cli.console import err, parts_table, say, show_table
 from yaie.cli.options import engine_options, server_options
 from yaie.cli.variables import unknown_variables
-from yaie.core.child import hold_signals
 from yaie.core.config import EngineConfig
 from yaie.core.errors import EngineDeadError, YaieError
-from yaie.core.exit import exit_now
 from yaie.core.heap import freeze_heap
-from yaie.core.interrupt import speaks
 from yaie.server.listen import listen, url_of
 from yaie.server.settings import ServerSettings
+from yaie.system.child import hold_signals
+from yaie.system.exit import exit_now
+from yaie.system.interrupt import speaks
 from yaie.worker.ranks.launch import Launch, launched
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from rich.table import Table
 
 from yaie.core.output import RequestOutput
 from yaie.core.request import FinishReason, Request, RequestStatus
-from yaie.core.terminal import printable
+from yaie.system.terminal import printable
 
 if TYPE_CHECKING:
     from yaie.engine.llm_engine import LLMEngine

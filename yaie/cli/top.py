@@ -19,8 +19,8 @@ from rich.text import Text
 from yaie.cli.console import err, out, say
 from yaie.cli.top_state import Seen
 from yaie.core.errors import YaieError
-from yaie.core.interrupt import Interruptible
-from yaie.core.terminal import printable
+from yaie.system.interrupt import Interruptible
+from yaie.system.terminal import printable
 
 BARS = " ▁▂▃▄▅▆▇█"
 MOST_ROWS = 20

@@ -23,10 +23,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from yaie.core.bounded import run_bounded
 from yaie.core.errors import KernelError
-from yaie.core.files import NO_PLACE, cannot_write
+from yaie.cuda.bounded import run_bounded
 from yaie.cuda.nvcc import INSTALL, Nvcc, find_host_compiler, find_nvcc
+from yaie.system.files import NO_PLACE, cannot_write
 
 logger = logging.getLogger(__name__)
 

@@ -13,9 +13,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from yaie.core.files import write_whole
-from yaie.core.locks import locked
 from yaie.curriculum.manifest import ROOT, Lab
+from yaie.system.files import write_whole
+from yaie.system.locks import locked
 
 PROGRESS = Path(".yaie/progress.json")
 CUDA_SOURCES = {".cu", ".cuh"}

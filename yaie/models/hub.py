@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from yaie.core.errors import ModelError
-from yaie.core.files import NO_PLACE, cannot_write
 from yaie.models.conversion import cached_conversions, converted_revision
 from yaie.models.lookalikes import PICKLES, not_a_folder
 from yaie.models.weights import has_safetensors, no_weights
+from yaie.system.files import NO_PLACE, cannot_write
 
 WANTED = (
     "config.json",

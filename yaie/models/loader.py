@@ -12,7 +12,6 @@ import torch
 from yaie.core.config import EngineConfig
 from yaie.core.contracts import TransformerOps
 from yaie.core.errors import ConfigError, ModelError, YaieError
-from yaie.core.processor import multiplies_bfloat16
 from yaie.core.products import PackedProducts
 from yaie.models import gpt2, llama, mistral, qwen2, qwen3  # noqa: F401  (importing registers them)
 from yaie.models.adapter import ModelAdapter, registered_adapter
@@ -38,6 +37,7 @@ from yaie.models.weights import (
     stored_shapes,
     total_bytes,
 )
+from yaie.system.processor import multiplies_bfloat16
 
 FEWEST_IN_BFLOAT16 = 100_000_000
 """Weights from which half the bytes are worth rounded numbers on a CPU."""

@@ -12,7 +12,7 @@ def loading_bar(name: str, total: int, shown: bool) -> Iterator[Callable[[int], 
         return
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
-    from yaie.core.terminal import Terminal
+    from yaie.system.terminal import Terminal
 
     columns = (
         TextColumn("{task.description}", markup=False),

@@ -10,11 +10,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from yaie.core.files import write_whole
 from yaie.core.quantized import Int4Weight, Int8Weight
 from yaie.models.packing import WHOLE
 from yaie.models.rounding import Packed, Recipe
 from yaie.models.weights import SINGLE_FILE, checkpoint_files, read_tensors
+from yaie.system.files import write_whole
 
 COPIED = (".json", ".txt", ".model", ".jinja")
 LEFT_OUT = ("config.json", "model.safetensors.index.json")

@@ -1,6 +1,6 @@
 """What a body holds, looked through before it is parsed."""
 
-from yaie.core.json_limits import MAX_TOKEN_IDS, MAX_VALUES, refusal
+from yaie.server.json_limits import MAX_TOKEN_IDS, MAX_VALUES, refusal
 
 TAKE_TOKEN_IDS = frozenset({"/v1/completions", "/v1/embeddings", "/detokenize", "/web/next_token"})
 """Paths whose prompts may be lists of numbers."""

@@ -19,11 +19,11 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json
 
-from yaie.core.child import leave_signals_to_parent
 from yaie.core.errors import YaieError
 from yaie.core.heap import few_collections, give_back_memory
 from yaie.core.priority import step_back
 from yaie.server.work import check_work
+from yaie.system.child import leave_signals_to_parent
 
 CPU_SECONDS = 30.0
 """A body that takes longer is given up. The worst that are known take one."""

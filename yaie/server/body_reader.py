@@ -19,11 +19,11 @@ from typing import Any
 
 from starlette.exceptions import HTTPException
 
-from yaie.core.child import signals_held
 from yaie.core.errors import InvalidRequestError
 from yaie.core.heap import few_collections
 from yaie.server.body_process import Read, Wanted, receive, send
 from yaie.server.limits import LARGE
+from yaie.system.child import signals_held
 
 SECONDS = 600.0
 """The process ends by itself over a body that takes long (`CPU_SECONDS`); this is for one that stands

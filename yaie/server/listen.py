@@ -8,8 +8,8 @@ import os
 import socket
 from ipaddress import ip_address
 
-from yaie.core.addresses import is_any
 from yaie.core.errors import ConfigError
+from yaie.system.addresses import is_any
 
 BACKLOG = 2048
 

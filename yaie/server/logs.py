@@ -14,9 +14,9 @@ from contextlib import suppress
 from typing import Any
 
 from yaie.core.errors import ConfigError
-from yaie.core.files import cannot_write
 from yaie.engine.background.async_engine import AsyncEngine
 from yaie.server import request_id
+from yaie.system.files import cannot_write
 
 logger = logging.getLogger(__name__)
 

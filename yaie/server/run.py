@@ -18,7 +18,6 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from yaie.core.errors import EngineUnavailableError
-from yaie.core.interrupt import end_interrupted
 from yaie.engine.background.async_engine import AsyncEngine
 from yaie.server.cautions import cautions
 from yaie.server.connections import MAX_HEAD_BYTES, allowed_connections, connection_class
@@ -26,6 +25,7 @@ from yaie.server.logs import log_activity
 from yaie.server.pieces import Pieces
 from yaie.server.request_id import RequestId
 from yaie.server.settings import ServerSettings
+from yaie.system.interrupt import end_interrupted
 
 logger = logging.getLogger(__name__)
 

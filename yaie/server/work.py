@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from yaie.core.errors import InvalidRequestError
-from yaie.core.json_limits import too_many
+from yaie.server.json_limits import too_many
 
 MAX_SCHEMA_VALUES = 1 << 14
 """Names and values in all schemas of a request, of its tools and of its answer. OpenAI allows a schema

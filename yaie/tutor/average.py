@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file, save_file
 
-from yaie.core.files import write_whole
+from yaie.system.files import write_whole
 
 WEIGHTS, LOG = "model.safetensors", "training_log.json"
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from yaie.core.files import write_whole
+from yaie.system.files import write_whole
 from yaie.tutor.average import LOG, WEIGHTS, average
 
 BEFORE = "before"

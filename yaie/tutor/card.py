@@ -5,7 +5,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from yaie.core.files import write_whole
+from yaie.system.files import write_whole
 from yaie.tutor.unseen import KINDS, unseen_questions
 
 _CARD = """\

@@ -16,7 +16,7 @@ from multiprocessing.pool import AsyncResult
 import numpy as np
 from tokenizers import Tokenizer
 
-from yaie.core.terminal import tracked
+from yaie.system.terminal import tracked
 from yaie.tutor.dialogues import Message, dialogues
 from yaie.tutor.tokenizer import (
     BOS,

@@ -25,7 +25,7 @@ from tokenizers import Tokenizer
 from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from yaie.core.files import write_whole
+from yaie.system.files import write_whole
 from yaie.tutor import TUTOR_PATH
 from yaie.tutor.batches import Batch, batches, stream_batches
 from yaie.tutor.corpus import SHARD_DIALOGUES, ShardStream, build_corpus

@@ -16,8 +16,8 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from yaie.core.files import write_whole
-from yaie.core.terminal import tracked
+from yaie.system.files import write_whole
+from yaie.system.terminal import tracked
 from yaie.tutor import TUTOR_DIR, TUTOR_PATH
 from yaie.tutor.card import write_card
 from yaie.tutor.dialogues import REFUSAL, Message

@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from yaie.core.files import write_whole
+from yaie.system.files import write_whole
 from yaie.tutor.evaluate import BATCH, Tutor, judge_questions, judge_unknown
 from yaie.tutor.held_out import unusual_whys
 from yaie.tutor.unseen import KINDS, Unseen, judge_unseen, validation_questions

@@ -23,7 +23,7 @@ from typing import Any
 
 import torch
 
-from yaie.core.files import write_whole
+from yaie.system.files import write_whole
 from yaie.tutor import TUTOR_DIR, TUTOR_PATH
 from yaie.tutor.average import LOG
 from yaie.tutor.candidates import BEFORE, best_of, candidates, write_candidate

@@ -7,7 +7,7 @@ from typing import Any
 
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from yaie.core.files import write_whole
+from yaie.system.files import write_whole
 from yaie.tutor.glossary import load_knowledge
 
 VOCAB_SIZE = 4096

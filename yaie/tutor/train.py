@@ -26,7 +26,7 @@ from safetensors.torch import save_file
 from tokenizers import Tokenizer
 from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM
 
-from yaie.core.files import write_whole
+from yaie.system.files import write_whole
 from yaie.tutor import TUTOR_PATH
 from yaie.tutor.batches import Batch, batches, stream_batches
 from yaie.tutor.corpus import SHARD_DIALOGUES, ShardStream, build_corpus

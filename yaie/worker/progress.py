@@ -13,7 +13,7 @@ def bar(description: str) -> Progress:
         return iter
 
     def shown(items: Sequence[int]) -> Iterable[int]:
-        from yaie.core.terminal import tracked
+        from yaie.system.terminal import tracked
 
         return tracked(items, description)
 

@@ -5,7 +5,7 @@ import time
 
 import torch
 
-from yaie.core.processor import usable_cores
+from yaie.system.processor import usable_cores
 from yaie.worker.rehearsal import Rehearsal, RehearsalError
 from yaie.worker.worker import Worker
 

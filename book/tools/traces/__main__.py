@@ -7,8 +7,8 @@ import argparse
 import sys
 
 from book.tools.traces import ROOT, as_text, names, recorder, reference, trace_file
-from yaie.core.files import write_whole
-from yaie.core.streams import sound_streams
+from yaie.system.files import write_whole
+from yaie.system.streams import sound_streams
 
 
 def main(arguments: list[str] | None = None) -> int:

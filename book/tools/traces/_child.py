@@ -19,10 +19,10 @@ import psutil
 from book.tools.traces import Trace, of_lab, recorder
 from book.tools.traces._story import Story, StoryError
 from yaie.core.errors import PartError
-from yaie.core.interrupt import leave_message_to_others
 from yaie.curriculum.blame import line_in, line_of_ours, summarize
 from yaie.explore import chosen
 from yaie.parts import YOURS, Parts, load_parts
+from yaie.system.interrupt import leave_message_to_others
 
 GIB = 2**30
 LOOK_EVERY = 0.1

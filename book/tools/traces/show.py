@@ -19,10 +19,10 @@ from typing import NamedTuple
 from book.tools.traces import ROOT, Trace, as_text, names, of_lab, recorder, reference, trace_file
 from book.tools.traces._child import Recording, Report
 from book.tools.traces._page import Pair, page
-from yaie.core.files import cannot_write, write_whole
-from yaie.core.streams import sound_streams
 from yaie.curriculum.manifest import load_curriculum
 from yaie.parts import YOURS, open_tasks
+from yaie.system.files import cannot_write, write_whole
+from yaie.system.streams import sound_streams
 
 SECONDS, GIB = 20.0, 3.0
 # For a process that does not even let its own watch run.

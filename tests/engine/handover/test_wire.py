@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from tests.engine.handover.conftest import until
-from yaie.core.codec import LENGTH_BYTES
 from yaie.engine.handover.channel import Channel
 from yaie.engine.handover.greeting import HELLO_SECONDS, MOST_BYTES, RefusedError, greet, welcome
 from yaie.engine.handover.layout import FORMAT
 from yaie.engine.handover.memory import mapped, shared
 from yaie.engine.handover.messages import Blocks, Drop, Failed, Hello, Proof, Reply
 from yaie.engine.handover.wire import _HEAD, MemoryWire, StreamWire, Wire
+from yaie.system.codec import LENGTH_BYTES
 
 BLOCKS = (np.arange(5_000_000) % 251).astype(np.uint8)
 Ends = tuple[Wire, Wire, socket.socket]

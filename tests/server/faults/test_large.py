@@ -19,9 +19,9 @@ from tests.server.faults.conftest import Patient
 from tests.server.faults.gaps import Gaps
 from yaie.core import json_slices
 from yaie.core.heap import freeze_heap
-from yaie.core.json_limits import MAX_NAMES, MAX_TOKEN_IDS
 from yaie.engine.intake.limits import MAX_LOGPROB_ENTRIES
 from yaie.models.long_texts import LongTexts
+from yaie.server.json_limits import MAX_NAMES, MAX_TOKEN_IDS
 
 TEXT, CHAT = "/v1/completions", "/v1/chat/completions"
 MEGABYTE = 1 << 20

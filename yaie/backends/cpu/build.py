@@ -14,9 +14,9 @@ from functools import cache
 from pathlib import Path
 
 from yaie.core.errors import KernelError
-from yaie.core.processor import flags as processor_flags
 from yaie.cuda.compiler import cache_folder, draft_in, refuse_full_disk
 from yaie.cuda.nvcc import find_host_compiler
+from yaie.system.processor import flags as processor_flags
 
 SOURCE = Path(__file__).parent / "source"
 FLAGS = (

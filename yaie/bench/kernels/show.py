@@ -9,7 +9,7 @@ from rich.text import Text
 from yaie.bench.kernels.case import Case
 from yaie.bench.report import machine
 from yaie.cli.console import out
-from yaie.core.terminal import Terminal
+from yaie.system.terminal import Terminal
 
 WIDTH = 180
 """Where it is not for a terminal to say."""

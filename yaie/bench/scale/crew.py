@@ -11,9 +11,9 @@ from typing import Any
 
 from yaie.bench.scale.rank import AllReduces, Steps, Timed, run_rank
 from yaie.bench.scale.sizes import Dims
-from yaie.core.child import how_it_ended, signals_held
 from yaie.core.config import EngineConfig
 from yaie.core.errors import YaieError
+from yaie.system.child import how_it_ended, signals_held
 from yaie.worker.ranks.place import Place
 
 

@@ -15,8 +15,8 @@ from yaie.bench.scale.rank import AllReduces, Steps
 from yaie.bench.scale.sizes import Call, Dims, Draws, Kind, calls
 from yaie.core.config import EngineConfig
 from yaie.core.errors import ConfigError
-from yaie.core.processor import usable_cores
 from yaie.models.loader import ModelLoader
+from yaie.system.processor import usable_cores
 from yaie.worker.ranks.groups import check_devices
 
 SIZES = (1 << 10, 1 << 12, 1 << 14, 1 << 16, 1 << 18, 1 << 20, 1 << 22)

@@ -15,12 +15,12 @@ from torch import Tensor
 
 from yaie.backends import choose_backend
 from yaie.bench.scale.sizes import Dims, Draws, Kind
-from yaie.core.child import end_with_parent, leave_signals_to_parent
 from yaie.core.config import EngineConfig
 from yaie.core.contracts.ranks import Collectives
 from yaie.core.errors import YaieError
 from yaie.models.loader import ModelLoader
 from yaie.models.shard import Shard, Whole
+from yaie.system.child import end_with_parent, leave_signals_to_parent
 from yaie.worker.build import Sizes, make_worker
 from yaie.worker.ranks.groups import join, use_device
 from yaie.worker.ranks.place import Place

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from yaie.core.bounded import run_bounded
 from yaie.core.errors import KernelError
+from yaie.cuda.bounded import run_bounded
 from yaie.cuda.compiler import INCLUDE as COMMON
 from yaie.cuda.compiler import SOURCES, cache_folder, draft_in, refuse_full_disk, sources
 from yaie.cuda.nvcc import find_host_compiler

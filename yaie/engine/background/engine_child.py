@@ -12,12 +12,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing.connection import Connection
 
-from yaie.core.child import end_with_parent, leave_signals_to_parent
 from yaie.core.errors import YaieError
-from yaie.core.exit import exit_now
 from yaie.engine.background.engine_thread import EngineThread, Load
 from yaie.engine.background.latencies import Telemetry
 from yaie.engine.background.messages import Ended, Event, Failed, Ready, Replied
+from yaie.system.child import end_with_parent, leave_signals_to_parent
+from yaie.system.exit import exit_now
 
 logger = logging.getLogger(__name__)
 

@@ -20,7 +20,6 @@ from collections.abc import Callable
 from pathlib import Path
 from queue import SimpleQueue
 
-from yaie.core.child import how_it_ended, signals_held
 from yaie.core.errors import EngineDeadError
 from yaie.engine.background.engine_child import run_engine
 from yaie.engine.background.engine_thread import Load
@@ -28,6 +27,7 @@ from yaie.engine.background.latencies import Telemetry
 from yaie.engine.background.messages import Command, Ended, Failed, Tell
 from yaie.engine.facts import EngineFacts
 from yaie.models.tokenizer import Tokenizer
+from yaie.system.child import how_it_ended, signals_held
 
 logger = logging.getLogger(__name__)
 

@@ -8,9 +8,9 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
-from yaie.core.addresses import is_loopback
 from yaie.core.errors import ConfigError
 from yaie.engine.handover.wire import MemoryWire, StreamWire, Wire
+from yaie.system.addresses import is_loopback
 
 CONNECT_SECONDS = 3.0
 LOST_SECONDS = 15

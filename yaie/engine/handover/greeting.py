@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from yaie.core.errors import ConfigError, YaieError
-from yaie.core.seals import HOW_TO_MAKE, LEAST_SECRET, Seal, tag
 from yaie.engine.handover.layout import FORMAT, difference
 from yaie.engine.handover.messages import Hello, Message, Proof, Reply, Verdict
 from yaie.engine.handover.wire import Wire
+from yaie.system.seals import HOW_TO_MAKE, LEAST_SECRET, Seal, tag
 
 HELLO_SECONDS = 5.0
 """How long a greeting may take in all, however the other side spends it."""

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from yaie.core.codec import Codec
 from yaie.core.step import Ints
+from yaie.system.codec import Codec
 
 
 @dataclass(frozen=True, slots=True)

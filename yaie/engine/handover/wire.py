@@ -25,9 +25,9 @@ import time
 
 import numpy as np
 
-from yaie.core.seals import TAG_BYTES, Seal
 from yaie.engine.handover.memory import Data, mapped, shared
 from yaie.engine.handover.messages import MESSAGES, Message
+from yaie.system.seals import TAG_BYTES, Seal
 
 MOST_BYTES = 64 << 20
 """Of a message without its data: some millions of tokens."""

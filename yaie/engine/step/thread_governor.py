@@ -17,8 +17,8 @@ import torch
 
 from yaie.core.batch import StepPlan
 from yaie.core.config import EngineConfig
-from yaie.core.core_use import CoreUse
 from yaie.core.step import StepResult
+from yaie.system.core_use import CoreUse
 from yaie.worker.threads import step_seconds, told_by_environment, worth_having
 from yaie.worker.worker import Worker
 

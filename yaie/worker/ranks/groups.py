@@ -23,8 +23,8 @@ from torch import Tensor
 from yaie.core.config import EngineConfig
 from yaie.core.contracts.ranks import Collectives, Link
 from yaie.core.errors import ConfigError, RankError
-from yaie.core.links import GroupTransfer
 from yaie.models.shard import Passing, Shard
+from yaie.worker.ranks.links import GroupTransfer
 from yaie.worker.ranks.place import Place
 
 if TYPE_CHECKING:

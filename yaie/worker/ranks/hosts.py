@@ -20,9 +20,9 @@ from torch import Tensor
 
 from yaie.core.config import EngineConfig
 from yaie.core.errors import RankError
-from yaie.core.links import GroupTransfer
 from yaie.worker.ranks.groups import START_SECONDS, Limit, RankLink
 from yaie.worker.ranks.launch import Launch
+from yaie.worker.ranks.links import GroupTransfer
 from yaie.worker.ranks.meeting import channels, meet
 from yaie.worker.ranks.members import Gone, Heard
 from yaie.worker.ranks.messages import MESSAGES, Broken, End

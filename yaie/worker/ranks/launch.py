@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from yaie.core.compat import Self
 from yaie.core.config import EngineConfig
 from yaie.core.errors import ConfigError
-from yaie.core.seals import HOW_TO_MAKE, LEAST_SECRET
+from yaie.system.seals import HOW_TO_MAKE, LEAST_SECRET
 
 NEEDED = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 MOST_PORT = 65535

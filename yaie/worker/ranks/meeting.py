@@ -14,11 +14,11 @@ import torch
 import torch.distributed as dist
 
 from yaie import __version__
-from yaie.core.addresses import is_loopback
-from yaie.core.codec import Codec
 from yaie.core.config import EngineConfig
 from yaie.core.errors import ConfigError, RankError
-from yaie.core.seals import NamedSeal
+from yaie.system.addresses import is_loopback
+from yaie.system.codec import Codec
+from yaie.system.seals import NamedSeal
 from yaie.worker.ranks.groups import START_SECONDS, Meeting, make_group
 from yaie.worker.ranks.launch import SECRET, Launch
 from yaie.worker.ranks.session import Session, new_number

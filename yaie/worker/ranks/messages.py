@@ -9,10 +9,10 @@ from zlib import crc32
 import torch
 
 from yaie.core import errors
-from yaie.core.codec import Codec
 from yaie.core.compat import Self
 from yaie.core.errors import YaieError
 from yaie.core.step import Fault, StepInput, StepMasks, StepResult
+from yaie.system.codec import Codec
 from yaie.worker.build import Sizes
 
 

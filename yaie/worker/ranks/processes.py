@@ -9,8 +9,8 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
-from yaie.core.child import how_it_ended, signals_held
 from yaie.core.config import EngineConfig
+from yaie.system.child import how_it_ended, signals_held
 from yaie.worker.ranks.members import Gone, Heard
 from yaie.worker.ranks.messages import MESSAGES
 from yaie.worker.ranks.place import Place

@@ -14,13 +14,13 @@ from typing import Any, Protocol
 import torch
 
 from yaie.backends import choose_backend
-from yaie.core.child import end_with_parent, leave_signals_to_parent
 from yaie.core.config import EngineConfig
 from yaie.core.errors import YaieError
 from yaie.core.heap import freeze_heap
 from yaie.core.step import StepInput, StepMasks
 from yaie.models.adapter import ModelAdapter
 from yaie.models.loader import ModelLoader
+from yaie.system.child import end_with_parent, leave_signals_to_parent
 from yaie.worker.build import Sizes, make_worker, sizes_for
 from yaie.worker.ranks.groups import Meeting, join, use_device
 from yaie.worker.ranks.messages import (

@@ -12,7 +12,7 @@ from typing import Any
 import torch.distributed as dist
 
 from yaie.core.errors import RankError
-from yaie.core.seals import NamedSeal, Seal, SealError
+from yaie.system.seals import NamedSeal, Seal, SealError
 
 NUMBER_BYTES = 16
 

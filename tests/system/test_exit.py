@@ -7,10 +7,10 @@ from typing import NoReturn
 
 import pytest
 
-from yaie.core import interrupt
+from yaie.system import interrupt
 
 PROGRAM = (
-    "import atexit, sys; from yaie.core.exit import exit_now; atexit.register(print, 'registered');"
+    "import atexit, sys; from yaie.system.exit import exit_now; atexit.register(print, 'registered');"
     "print('written', end=' '); exit_now({})"
 )
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from yaie.core import processor
+from yaie.system import processor
 
 CPUINFO = "processor\t: 0\nflags\t\t: fpu sse2 {}\n\nprocessor\t: 1\nflags\t\t: fpu\n"
 

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from typing_extensions import TypeAliasType
 
 from tests.engine.test_step_fields import full_step
-from yaie.core import codec
-from yaie.core.codec import LENGTH_BYTES, Codec
 from yaie.core.request import TokenLogprob
 from yaie.core.step import Fault, StepInput, StepMasks, StepResult
+from yaie.system import codec
+from yaie.system.codec import LENGTH_BYTES, Codec
 
 CODEC = Codec(StepInput, StepMasks, StepResult)
 RESULT = StepResult(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from yaie.core.bounded import run_bounded
+from yaie.cuda.bounded import run_bounded
 
 ENDLESS = (
     "import os\nos.write({fd}, b'begin\\n')\nfor _ in range(1000): os.write({fd}, b'x' * 65536)\n"

@@ -2,8 +2,8 @@
 
 import pytest
 
-from yaie.core.addresses import is_any, is_loopback
 from yaie.engine.handover.address import TcpAddress
+from yaie.system.addresses import is_any, is_loopback
 
 
 @pytest.mark.parametrize(

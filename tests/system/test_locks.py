@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from yaie.core import locks
-from yaie.core.files import write_whole
-from yaie.core.locks import locked
+from yaie.system import locks
+from yaie.system.files import write_whole
+from yaie.system.locks import locked
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -27,7 +27,7 @@ def count_to(file: Path, times: int) -> None:
 def test_of_what_two_processes_change_at_once_nothing_is_lost(tmp_path: Path) -> None:
     file = tmp_path / "count"
     file.touch()
-    program = f"from tests.core.test_locks import *; count_to(Path({str(file)!r}), 200)"
+    program = f"from tests.system.test_locks import *; count_to(Path({str(file)!r}), 200)"
     others = [subprocess.Popen([sys.executable, "-c", program], cwd=ROOT) for _ in range(2)]
     assert [other.wait(60) for other in others] == [0, 0]
     assert file.read_text() == "400"

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from yaie.core import json_limits
-from yaie.core.json_limits import (
+from yaie.server import json_limits
+from yaie.server.json_limits import (
     MAX_DEPTH,
     MAX_NAMES,
     MAX_TOKEN_IDS,

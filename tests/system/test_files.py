@@ -10,14 +10,14 @@ import pytest
 
 from tests.disk import LACKS, files_below, nothing_fits
 from yaie.core.errors import ConfigError
-from yaie.core.files import reason, refuse_unwritable, write_whole
+from yaie.system.files import reason, refuse_unwritable, write_whole
 
 ROOT = Path(__file__).resolve().parents[2]
 FULL = Path("/dev/full")
 WRITES = re.compile(r"\.write_text\(|\.write_bytes\(|\bopen\([^)\n]*[\"'][wax]b?\+?[\"']")
 ELSEWHERE = {
-    "yaie/core/files.py",  # the one place
-    "yaie/core/streams.py",  # /dev/null
+    "yaie/system/files.py",  # the one place
+    "yaie/system/streams.py",  # /dev/null
     # In a draft or a temporary folder:
     "yaie/cuda/on_cpu/build.py",
     "yaie/bench/peers/process.py",

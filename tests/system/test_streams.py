@@ -9,7 +9,9 @@ import pytest
 
 FULL = Path("/dev/full")
 needs_full = pytest.mark.skipif(not FULL.exists(), reason="this system has no /dev/full")
-HEAD = "import os, sys\nfrom yaie.core.streams import sound_streams\n@sound_streams\ndef main():\n"
+HEAD = (
+    "import os, sys\nfrom yaie.system.streams import sound_streams\n@sound_streams\ndef main():\n"
+)
 ASCII = {"PYTHONUTF8": "0", "LC_ALL": "C", "PYTHONCOERCECLOCALE": "0"}
 MANY = "    for i in range(20_000): print('a line of some length', i)"
 
@@ -67,7 +69,7 @@ def test_a_closed_stream_is_one_that_nobody_reads(closed: str, tmp_path: Path) -
 
 def test_a_lower_number_that_is_free_is_not_taken_for_a_closed_stream() -> None:
     body = (
-        "    from yaie.core.streams import _nowhere\n"
+        "    from yaie.system.streams import _nowhere\n"
         "    os.close(0); os.close(2)\n"
         "    stream = _nowhere(2)\n"
         "    print(stream.fileno(), os.fstat(2).st_rdev == os.stat(os.devnull).st_rdev)"
