@@ -1,6 +1,6 @@
 """Grades many submissions of one lab in copies of one warm process.
 
-    python -m grader.selfcheck.farm LAB JOBS PARENT    orders on stdin, answers on stdout, lines of JSON
+    FROM_THE_START LAB JOBS PARENT    orders on stdin, answers on stdout, a line of JSON each
 
 Starting Python, importing torch and collecting a suite costs more than grading most mutants. So this
 process does that once, and forks a copy for each order. `Farm` is the other end, in the caller.
@@ -9,6 +9,7 @@ process does that once, and forks a copy for each order. `Farm` is the other end
 import gc
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -32,6 +33,11 @@ from yaie.curriculum.manifest import ROOT, Lab, load_curriculum
 from yaie.system.child import end_with
 
 EXTRA_ADDRESS_SPACE = 3 * 2**30
+FROM_THE_START = (
+    "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); "
+    "from grader.selfcheck.farm import main; main()"
+)
+"""Ctrl-C is the caller's, with whom the process ends: also while it imports."""
 
 
 @dataclass(slots=True)
@@ -72,12 +78,11 @@ class Farm:
             "PYTHONPATH": str(ROOT),
         }
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "grader.selfcheck.farm", lab, str(jobs), str(os.getpid())],
+            [sys.executable, "-c", FROM_THE_START, lab, str(jobs), str(os.getpid())],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=os.environ | ours | environment(load_curriculum()[lab]),
             text=True,
-            start_new_session=True,  # Ctrl-C is the caller's, with whom it ends
         )
 
     def __enter__(self) -> "Farm":
@@ -141,6 +146,7 @@ class _Suite(Recorder):
             if event["event"] in ("result", "broken"):
                 emit(event)
 
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         self.grade(job, tell)
 
     def grade(self, job: Job, emit: Emit) -> None:
@@ -173,7 +179,3 @@ def _answer(done: Done) -> dict[str, Any]:
     ]
     problem = f"cannot be graded: {broken[-1]}" if broken else done.problem
     return {"id": done.order.id, "tests": tests, "problem": problem, "seconds": done.seconds}
-
-
-if __name__ == "__main__":
-    main()
