@@ -63,9 +63,11 @@ def test_an_answer_is_the_apis_and_can_be_asked_for_again(browser, tutor) -> Non
         )
         page.get_by_role("button", name="Regenerate").last.click()
         page.wait_for_function("document.querySelector('#chat').innerText.includes('2/2')")
-        finished(page)
+        page.wait_for_function(  # the second one again: the first has been done for long
+            "document.querySelectorAll('.c-answer[data-state=done]').length == 2"
+        )
         page.get_by_role("button", name="The branch before").click()
-        assert "1/2" in page.inner_text(".c-log")
+        page.wait_for_function("document.querySelector('.c-log').innerText.includes('1/2')")
 
 
 @pytest.mark.nightly
