@@ -199,7 +199,7 @@ class LLMEngine:
         return self._told(core.step() if core.has_work else [])
 
     def _told(self, outputs: list[RequestOutput]) -> list[RequestOutput]:
-        """Of what a step has yielded, what its caller is for."""
+        """Count the outputs of a step; returns those that belong to its caller."""
         self._counters.stepped(outputs)
         if self._router is None:
             return outputs

@@ -40,7 +40,7 @@ class OutputRouter:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nobody has claimed an output, and none waits."""
+        """Whether there is no claim and no output waiting."""
         return not self._claims and not self._unclaimed
 
     def claim(self, requests: Sequence[Request]) -> Claim:

@@ -8,7 +8,7 @@ from yaie.core.request import Request
 
 
 class Room:
-    """Budget and blocks of a machine, as far as drafts are concerned. Nobody is preempted for them."""
+    """Gives drafts the tokens and blocks that a step has left. No request is preempted for a draft."""
 
     def __init__(self, cache: KVCacheManager, part: Any, token_budget: int) -> None:
         """part: lab 18's. token_budget: of a step."""

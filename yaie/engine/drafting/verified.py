@@ -1,4 +1,4 @@
-"""`Verified`: counts what became of drafts, whoever made them."""
+"""`Verified`: counts how many drafts each step accepted, guesses and forced tokens alike."""
 
 from collections.abc import Callable
 

@@ -40,7 +40,6 @@ from yaie.core.output import RequestOutput
 from yaie.core.request import FailureKind, FinishReason, Request, RequestStatus
 from yaie.engine.step.assembly import Machine
 from yaie.engine.step.explaining import explained
-from yaie.engine.step.hooks import Hooks
 from yaie.parts import Parts
 from yaie.worker.build import Sizes
 
@@ -100,10 +99,6 @@ class RecoveringMachine:
     @property
     def kv_layers(self) -> list[KVLayerSpec]:
         return self._machine.kv_layers
-
-    @property
-    def hooks(self) -> Hooks:
-        return self._machine.hooks
 
     def follow_grammars(self) -> None:
         """See Machine."""
