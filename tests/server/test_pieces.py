@@ -172,10 +172,10 @@ def test_an_engine_that_dies_in_mid_answer_says_so_behind_the_pieces(written: li
 
 
 def test_leaving_behind_some_pieces_aborts_the_rest_and_they_are_counted(
-    fake: FakeEngine, fake_live: LiveServer, written: list[bytes], caplog: pytest.LogCaptureFixture
+    fake: FakeEngine, steady: LiveServer, written: list[bytes], caplog: pytest.LogCaptureFixture
 ) -> None:
     fake.pause_after(8)
-    with caplog.at_level("INFO"), connect(fake_live) as connection:
+    with caplog.at_level("INFO"), connect(steady) as connection:
         connection.sendall(post(TEXT, {"prompt": "x" * 500}))
         assert fake.paused.wait(20)
         within(20, lambda: len(written) > 0)
@@ -183,7 +183,7 @@ def test_leaving_behind_some_pieces_aborts_the_rest_and_they_are_counted(
         within(20, lambda: "client left" in caplog.text)
     fake.gate.set()
     within(20, lambda: bool(fake.aborted))
-    within(20, lambda: not fake.alive and fake_live.engine.num_streams == 0)
+    within(20, lambda: not fake.alive and steady.engine.num_streams == 0)
     assert re.search(r"client left: prompt 500 .*output 8,", caplog.text)
 
 
