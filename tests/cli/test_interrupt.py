@@ -96,6 +96,35 @@ def test_a_failure_that_it_causes_is_not_told_and_what_cleans_up_runs(tmp_path: 
     assert (tmp_path / "file").read_text() == "cleaned up"
 
 
+IMPORTS = """
+import sys, time
+from yaie.system.interrupt import Interruptible
+with Interruptible():
+    print("ready", flush=True)
+    try:
+        import slow_import
+        time.sleep(60)
+    finally:
+        open(sys.argv[1], "w").write("cleaned up")
+"""
+
+
+@pytest.mark.parametrize(("seconds", "cleaned"), [(0.3, True), (60, False)])
+def test_an_import_is_not_torn_apart_and_not_waited_for_long(
+    tmp_path: Path, seconds: float, cleaned: bool
+) -> None:
+    """As C++ does that imports and meets an exception, the module here ends the process."""
+    (tmp_path / "slow_import.py").write_text(
+        f"import os, time\ntry:\n    time.sleep({seconds})\nexcept BaseException:\n    os.abort()\n"
+    )
+    told = tmp_path / "file"
+    text = f"import sys\nsys.path.insert(0, {str(tmp_path)!r})\n" + IMPORTS
+    ended = script(text, str(told)).interrupt()
+    expect_end(ended)
+    assert ended.said == "Stopped.\n"
+    assert told.exists() == cleaned
+
+
 @pytest.mark.parametrize(
     "command",
     [yaie("generate", "hello"), grader("grade", "radix_tree", "--impl", "solutions")],

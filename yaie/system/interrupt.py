@@ -6,7 +6,8 @@ look like a broken model. And the end of an interpreter that holds torch takes s
 
 So a command runs in `Interruptible`. The first SIGINT raises KeyboardInterrupt, for every `finally` on
 the way to clean up, and silences what complains meanwhile; GRACE_SECONDS later the process ends, even if
-someone has caught it. The second one ends it at once.
+someone has caught it. The second one ends it at once. Within an import nothing is raised, for C++ that
+imports ends the process with a message of its own: it is waited for, IMPORT_SECONDS at most.
 
 Until this module is imported a Ctrl-C shows a traceback. So it imports little, and so does what is
 imported before it: `typing` alone would take 10 ms.
@@ -27,14 +28,18 @@ if TYPE_CHECKING:
 
 STATUS = 128 + signal.SIGINT
 GRACE_SECONDS = 1.2
+IMPORT_SECONDS = 0.4
+IMPORTING = "<frozen importlib._bootstrap>"
 CHILD = "YAIE_CHILD"
 """The variable of a command that another one runs on its terminal, and speaks for."""
 
 
 class _State:
-    """Of this process. has_come: a SIGINT; is_silent: nothing is to be said of it."""
+    """Of this process. has_come: a SIGINT, of num_calls; is_late: it waits for an import; is_silent:
+    nothing is to be said of it."""
 
-    has_come = False
+    has_come = is_late = False
+    num_calls = 0
     is_silent = CHILD in os.environ
 
 
@@ -102,12 +107,22 @@ def end_interrupted() -> NoReturn:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    if _State.has_come:
+    if _State.has_come and not _State.is_late:
         end_interrupted()
-    _State.has_come = True
-    _be_silent()
-    threading.Thread(target=_end_soon, name="yaie-interrupt", daemon=True).start()
-    raise KeyboardInterrupt
+    is_first, _State.has_come = not _State.has_come, True
+    _State.is_late = _is_importing(frame)
+    _State.num_calls += 1
+    if is_first:
+        _be_silent()
+        threading.Thread(target=_end_soon, name="yaie-interrupt", daemon=True).start()
+    if not _State.is_late:
+        raise KeyboardInterrupt
+
+
+def _is_importing(frame: FrameType | None) -> bool:
+    while frame is not None and frame.f_code.co_filename != IMPORTING:
+        frame = frame.f_back
+    return frame is not None
 
 
 def _be_silent() -> None:
@@ -122,5 +137,16 @@ def _be_silent() -> None:
 
 
 def _end_soon() -> None:
-    time.sleep(GRACE_SECONDS)
+    main = threading.main_thread().ident
+    assert main is not None
+    late = time.monotonic() + IMPORT_SECONDS
+    told = 0
+    while _State.is_late and time.monotonic() < late:
+        time.sleep(0.01)
+        has_heard = told < _State.num_calls
+        if has_heard and _State.is_late and not _is_importing(sys._current_frames().get(main)):
+            told = _State.num_calls  # once: what comes twice ends it at once
+            signal.pthread_kill(main, signal.SIGINT)
+    if not _State.is_late:
+        time.sleep(GRACE_SECONDS)
     end_interrupted()
