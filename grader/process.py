@@ -35,6 +35,8 @@ limit that keeps a part to MOST_PROCESSES would fail it for what a browser does.
 FAMILY_SECONDS = 0.25
 """Looking for children costs more than a look at one process, so it happens less often."""
 TRACE_SECONDS = 2.0
+LAST_LINES = (b" in _run_module_as_main\n", b"  ...\n")
+"""Of a trace of the main thread, which runs a module; one that is very deep is cut."""
 GIB = 2**30
 ONE_THREAD = dict.fromkeys(
     ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1"
@@ -207,12 +209,13 @@ class WorkerProcess:
         return os.fstat(self._traces.fileno()).st_size
 
     def _wait_for_trace(self, before: int) -> None:
-        """Until it is written: at once, or when a busy machine comes to it."""
-        deadline, size = time.monotonic() + TRACE_SECONDS, before
+        """Until it is written: at once, or when a busy machine comes to it, line by line."""
+        deadline = time.monotonic() + TRACE_SECONDS
         while time.monotonic() < deadline:
             time.sleep(0.05)
-            last, size = size, self._trace_size()
-            if before < last == size:
+            size = self._trace_size()
+            end = os.pread(self._traces.fileno(), size - before, before)
+            if end.endswith(LAST_LINES):
                 return
 
     def end(self) -> str:
