@@ -83,6 +83,22 @@ def serving(
         loop.close()
 
 
+def patiently(server: LiveServer, step: Any) -> Any:
+    """A `step` that waits until the readers of all streams wait: then no outputs are merged."""
+
+    async def all_wait() -> None:
+        streams = server.engine._streams._streams
+        while not all(stream._is_awaited for stream in streams.values()):
+            await asyncio.sleep(0)
+
+    def patient_step() -> Any:
+        # On the loop, behind the outputs of the step before.
+        asyncio.run_coroutine_threadsafe(all_wait(), server.engine._loop).result(20)
+        return step()
+
+    return patient_step
+
+
 def within(seconds: float, condition: Callable[[], bool]) -> None:
     """Wait for something that another thread does."""
     deadline = time.monotonic() + seconds

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.server.conftest import LiveServer, serving, within
+from tests.server.conftest import LiveServer, patiently, serving, within
 from tests.server.fake_engine import FakeEngine
 from tests.server.test_failures import LONG, events_of
 from yaie.engine.background.async_engine import AsyncEngine, EngineState
@@ -88,8 +88,11 @@ def test_what_the_limit_leaves_over_ends_with_an_error(fake: FakeEngine) -> None
     fake.step_seconds = 0.01
     answers: list[httpx.Response] = []
     with serving(lambda: fake) as server:
+        fake.step = patiently(server, fake.step)  # type: ignore[method-assign]
         asking = [ask(server, answers, stream=True), ask(server, answers, stream=False)]
-        within(20, lambda: fake.steps > 3)
+        within(20, lambda: len(fake.alive) == 2)
+        begun = fake.steps + 3  # by then the stream's first piece has been sent
+        within(20, lambda: fake.steps > begun)
         leave(server, 0.2).result(10)
         for thread in asking:
             thread.join(20)

@@ -1,6 +1,5 @@
 """Plain pieces are written past ASGI, and a client cannot tell: every byte is as if they were not."""
 
-import asyncio
 import json
 import re
 import threading
@@ -13,7 +12,7 @@ import pytest
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tests.server import conftest
-from tests.server.conftest import LiveServer, serving, within
+from tests.server.conftest import LiveServer, patiently, serving, within
 from tests.server.fake_engine import FakeEngine
 from tests.server.test_limits import connect, raw
 from yaie.parts import load_parts
@@ -38,22 +37,6 @@ def written(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
 
     monkeypatch.setattr(PieceWriter, "write", noted)
     return found
-
-
-def patiently(server: LiveServer, step: Any) -> Any:
-    """A `step` that waits until the readers of all streams wait: then no outputs are merged."""
-
-    async def all_wait() -> None:
-        streams = server.engine._streams._streams
-        while not all(stream._is_awaited for stream in streams.values()):
-            await asyncio.sleep(0)
-
-    def patient_step() -> Any:
-        # On the loop, behind the outputs of the step before.
-        asyncio.run_coroutine_threadsafe(all_wait(), server.engine._loop).result(20)
-        return step()
-
-    return patient_step
 
 
 def post(path: str, body: dict[str, Any], version: str = "1.1") -> bytes:
