@@ -46,8 +46,9 @@ if TYPE_CHECKING:
     from yaie.worker.graphs import CudaDevice, HostDevice
     from yaie.worker.padded import PaddedMachine
     from yaie.worker.ranks import links
-    from yaie.worker.threaded import ThreadedStep, ThreadedWorker
-    from yaie.worker.worker import RunningStep, Worker
+    from yaie.worker.step_future import StepFuture
+    from yaie.worker.threaded import ThreadedWorker
+    from yaie.worker.worker import Worker
 
     _sampler: type[contracts.Sampler] = sampler.Sampler
     _ops: type[contracts.TransformerOps] = transformer_ops.TransformerOps
@@ -67,9 +68,8 @@ if TYPE_CHECKING:
     _executor: type[contracts.Executor] = StepExecutor
     _pending: type[contracts.PendingStep] = SentStep
     _worker: type[contracts.Worker] = Worker
-    _handle: type[contracts.StepHandle] = RunningStep
+    _handle: type[contracts.StepHandle] = StepFuture
     _threaded: type[contracts.Worker] = ThreadedWorker
-    _threaded_handle: type[contracts.StepHandle] = ThreadedStep
     _api: contracts.ApiServer = api_server
     _stream: type[contracts.OutputStream] = RequestStream
     _service: type[contracts.ModelService] = Service

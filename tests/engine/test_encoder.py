@@ -12,6 +12,7 @@ from yaie.core.batch import ScheduledRequest, StepPlan
 from yaie.core.params import SamplingParams
 from yaie.core.request import Request, RequestStatus
 from yaie.core.step import StepInput
+from yaie.engine.asks.base import Vocabulary
 from yaie.engine.step.encoder import StepEncoder
 
 VOCAB = 50
@@ -31,7 +32,7 @@ def share(request: Request, table: list[int], **changes: Any) -> ScheduledReques
 
 
 def encoder() -> StepEncoder:
-    return StepEncoder(NUM_SEATS, VOCAB)
+    return StepEncoder(NUM_SEATS, Vocabulary(VOCAB))
 
 
 def table_entries(step: StepInput) -> list[tuple[int, int, int]]:

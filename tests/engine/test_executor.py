@@ -11,7 +11,8 @@ from yaie import LLMEngine, SamplingParams
 from yaie.core.batch import ScheduledRequest, StepPlan
 from yaie.core.params import Constraint
 from yaie.core.request import FailureKind, Request, RequestStatus, TokenLogprob
-from yaie.core.step import Fault, StepInput, StepMasks, StepResult
+from yaie.core.step import Arrays, Fault, StepInput, StepMasks, StepResult
+from yaie.engine.asks.base import Vocabulary
 from yaie.engine.step import assembly
 from yaie.engine.step.encoder import StepEncoder
 from yaie.engine.step.executor import CORRUPTED, StepExecutor
@@ -85,7 +86,7 @@ class Told:
 
 def executor_of(worker: ScriptedWorker, told: Told | None = None) -> StepExecutor:
     hooks = Hooks([] if told is None else [told])
-    return StepExecutor(worker, StepEncoder(8, VOCAB), VOCAB, hooks)
+    return StepExecutor(worker, StepEncoder(8, Vocabulary(VOCAB)), VOCAB, hooks)
 
 
 def request_of(name: str = "a", prompt: tuple[int, ...] = (1, 2), **params: Any) -> Request:
@@ -100,6 +101,21 @@ def plan_of(*requests: Request, samples: bool = True) -> StepPlan:
 
 def tells(token: int) -> TokenLogprob:
     return TokenLogprob(token, -1.0)
+
+
+def told(row: int, *tokens: int) -> Arrays:
+    """The same of tokens of a row, as a worker does."""
+    count = len(tokens)
+    none = np.zeros(count, np.int32)
+    return {
+        "rows": np.full(count, row, np.int32),
+        "token_ids": np.array(tokens, np.int32),
+        "logprobs": np.full(count, -1, np.float32),
+        "ranks": none,
+        "counts": none,
+        "top_ids": np.zeros((count, 0), np.int32),
+        "top_logprobs": np.zeros((count, 0), np.float32),
+    }
 
 
 def test_plan_of_nothing_is_sent_to_no_worker() -> None:
@@ -184,7 +200,7 @@ def test_step_without_constrained_draws_gets_no_masks() -> None:
 
 
 def test_logprobs_are_noted_with_the_tokens_they_belong_to() -> None:
-    worker = ScriptedWorker(StepResult(0, [[4], [5, 6]], logprobs={1: [tells(5), tells(6)]}))
+    worker = ScriptedWorker(StepResult(0, [[4], [5, 6]], extras={"logprobs": told(1, 5, 6)}))
     requests = [request_of("a"), request_of("b", logprobs=0)]
     executor_of(worker).execute(plan_of(*requests)).result()
     assert requests[0].logprobs == []
@@ -192,7 +208,7 @@ def test_logprobs_are_noted_with_the_tokens_they_belong_to() -> None:
 
 
 def test_request_that_has_ended_notes_nothing_more() -> None:
-    worker = ScriptedWorker(StepResult(0, [[4]], [0], {0: [tells(4)]}))
+    worker = ScriptedWorker(StepResult(0, [[4]], [0], extras={"logprobs": told(0, 4)}))
     request = request_of(logprobs=0)
     sent = executor_of(worker).execute(plan_of(request))
     request.status = RequestStatus.FINISHED
@@ -235,7 +251,7 @@ def test_fault_is_raised_with_its_place() -> None:
 def noted(request: Request, *pieces: tuple[int, list[int]]) -> None:
     """Steps that start somewhere in its prompt have told of these tokens."""
     results = [
-        StepResult(number, prompt_logprobs={0: [tells(token) for token in tokens]})
+        StepResult(number, extras={"prompt_logprobs": told(0, *tokens)})
         for number, (_, tokens) in enumerate(pieces)
     ]
     executor = executor_of(ScriptedWorker(*results))

@@ -14,10 +14,14 @@ from yaie import LLMEngine, SamplingParams
 from yaie.core.errors import EngineDeadError
 from yaie.core.output import RequestOutput
 from yaie.core.request import FailureKind, FinishReason, Request
+from yaie.engine.asks import min_tokens
+from yaie.engine.asks.logprobs import Logprobs
+from yaie.engine.asks.pooling import Pooling
+from yaie.engine.asks.prompt_logprobs import PromptLogprobs
 from yaie.engine.drafting.drafter import Drafter
 from yaie.engine.drafting.models import ModelProposer
 from yaie.engine.drafting.ngrams import NgramProposer
-from yaie.engine.step import encoder, executor, new_seats
+from yaie.engine.step import encoder, new_seats
 
 PARAMS = SamplingParams(temperature=0, max_tokens=12, ignore_eos=True)
 OTHERS = [[9] * 17, [5, 6, 7], *make_prompts(2, VOCAB, seed=8)]
@@ -102,30 +106,32 @@ PERSONAL = {"constraint": schema(PERSON)}
 
 # By name: what the victim asks for, what makes a call raise, whether that is before its first token.
 CALLS: dict[str, tuple[dict[str, Any], Inject, bool]] = {
-    "encoding what it asks for": ({}, lambda i: i.replace(new_seats, "_held_tokens"), True),
+    "encoding what it asks for": (
+        {"min_tokens": 3}, lambda i: i.replace(min_tokens, "too_early"), True
+    ),
     "encoding a seed beyond 64 bits": (
         {}, lambda i: setattr(i.victim, "seed", 2**70), True
     ),
     "encoding who tells of prompts": (
-        {"prompt_logprobs": 1}, lambda i: i.replace(encoder, "_telling_rows"), True
+        {"prompt_logprobs": 1}, lambda i: i.replace(PromptLogprobs, "wants"), True
     ),
     "encoding who is pooled, later": (
-        {"pooling": "last"}, lambda i: i.replace(encoder, "_pooled_rows", at=2), True
+        {"pooling": "last"}, lambda i: i.replace(Pooling, "wants", at=2), True
     ),
     "forced tokens": (PERSONAL, lambda i: i.matcher("forced"), True),
     "forced tokens that are none": (PERSONAL, lambda i: i.matcher("forced", [2**40]), True),
     "forced tokens beyond the vocabulary": (PERSONAL, lambda i: i.matcher("forced", [VOCAB]), True),
     "masks": (PERSONAL, lambda i: i.matcher("fill_ahead"), True),
     "log-probabilities": (
-        {"logprobs": 2}, lambda i: i.replace(executor, "_note_logprobs"), True
+        {"logprobs": 2}, lambda i: i.replace(Logprobs, "note"), True
     ),
     "log-probabilities, later": (
-        {"logprobs": 2}, lambda i: i.replace(executor, "_note_logprobs", at=3), False
+        {"logprobs": 2}, lambda i: i.replace(Logprobs, "note", at=3), False
     ),
     "log-probabilities of the prompt": (
-        {"prompt_logprobs": 1}, lambda i: i.replace(executor, "_note_prompt"), True
+        {"prompt_logprobs": 1}, lambda i: i.replace(PromptLogprobs, "note"), True
     ),
-    "hidden states": ({"pooling": "mean"}, lambda i: i.replace(executor, "_note_pooled"), True),
+    "hidden states": ({"pooling": "mean"}, lambda i: i.replace(Pooling, "note"), True),
     "detokenizer": ({}, lambda i: i.text("detokenizer", "push"), False),
     "detokenizer, at its last token": ({}, lambda i: i.text("detokenizer", "push", 12), False),
     "detokenizer, at its end": ({}, lambda i: i.text("detokenizer", "flush"), False),
@@ -294,7 +300,7 @@ def test_what_is_nobodys_own_passes(
     def raising(*_: Any) -> Any:
         raise error
 
-    monkeypatch.setattr(new_seats, "_held_tokens", raising)
+    monkeypatch.setattr(new_seats, "_extras", raising)
     engine.add_request([5, 6], PARAMS)
     with pytest.raises((KeyboardInterrupt, EngineDeadError)):
         engine.step()
@@ -304,14 +310,14 @@ def test_what_fails_for_all_and_for_none_alone_is_shared(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = LLMEngine(model=str(folder), num_blocks=40)
-    rows = encoder._telling_rows
+    made = encoder.new_seats
 
-    def raising(scheduled: Any) -> Any:
-        if len(scheduled) > 1:
+    def raising(requests: Any, *args: Any) -> Any:
+        if len(requests) > 1:
             raise RuntimeError("together")
-        return rows(scheduled)
+        return made(requests, *args)
 
-    monkeypatch.setattr(encoder, "_telling_rows", raising)
+    monkeypatch.setattr(encoder, "new_seats", raising)
     engine.add_request([5, 6], PARAMS)
     engine.add_request([5, 7], PARAMS)
     with pytest.raises(RuntimeError, match="together"):

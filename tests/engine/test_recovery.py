@@ -254,7 +254,7 @@ def test_the_old_pool_is_gone_before_the_new_one_comes_and_is_as_large(
     labs: Path, folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The log keeps the error under pytest, and with it the frames.
-    for name in ("yaie.engine.step.recovery", "yaie.worker.running_step"):
+    for name in ("yaie.engine.step.recovery", "yaie.worker.step_future"):
         monkeypatch.setattr(logging.getLogger(name), "error", lambda *_, **__: None)
     hand_in_faulty(labs, "sampler", "Sampler.sample")
     engine = make(folder, "sampler", num_blocks=None, kv_memory_share=0.001)

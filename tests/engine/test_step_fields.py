@@ -10,7 +10,7 @@ import pytest
 from tests.engine.test_encoder import VOCAB, encoder, make_request, share
 from yaie.core.batch import StepPlan
 from yaie.core.params import SamplingParams
-from yaie.core.step import BlockData, NewSeats, StepInput
+from yaie.core.step import Arrays, NewSeats, StepInput
 from yaie.engine.intake.requests import resolve_seed
 
 
@@ -32,20 +32,24 @@ def full_step() -> StepInput:
     )
     told.seed = 2**63 - 1
     constrained = make_request("b", [7, 8], top_k=2**31 - 1)
+    pooled: dict[str, Any] = {"pooling": "mean", "min_tokens": 4, "stop_token_ids": (11, VOCAB)}
     constrained.matcher = object()
     plan = StepPlan(
         [
             share(constrained, [3], start=1),
             share(told, [1, 2], num_tokens=5, drafts=[9, 8]),
-            share(make_request("c", pooling="mean"), [5], samples=False),
+            share(make_request("c", **pooled), [5], samples=False),
         ],
         swap_out=[(1, 2)],
         swap_in=[(3, 4), (5, 6)],
         copies=[(7, 8)],
     )
     step = encoder().encode(plan)
-    step.arriving = BlockData(np.array([9], np.int32), np.array([1, 2], np.uint8))
-    step.leaving = np.array([10], np.int32)
+    step.extras["arriving"] = {
+        "blocks": np.array([9], np.int32),
+        "data": np.array([1, 2], np.uint8),
+    }
+    step.extras["leaving"] = {"blocks": np.array([10], np.int32)}
     return step
 
 
@@ -58,7 +62,11 @@ def test_a_step_says_what_its_plan_does() -> None:
     assert step.drafts.tolist() == [9, 8]
     assert step.num_drafts.tolist() == [0, 2, 0]
     assert step.prompt_logprobs.tolist() == [1]
-    assert step.pooled.tolist() == [[2, 0]]
+    assert said(step.extras["prompt_logprobs"]) == {"rows": [1], "num_top": [1]}
+    assert said(step.extras["pooling"]) == {"rows": [2], "firsts": [0]}
+    assert said(step.extras["logprobs"]) == {
+        "rows": [1], "num_top": [2], "named": [[]], "num_named": [0]
+    }  # fmt: skip
     assert step.swap_out.tolist() == [[1, 2]]
     assert step.swap_in.tolist() == [[3, 4], [5, 6]]
     assert step.copies.tolist() == [[7, 8]]
@@ -71,15 +79,23 @@ def test_a_step_says_what_its_plan_does() -> None:
     assert new.top_k.tolist() == [VOCAB, 3, 0]
     assert new.top_p.tolist() == pytest.approx([1.0, 0.9, 1.0])
     assert new.min_p.tolist() == pytest.approx([0.0, 0.1, 0.0])
-    assert new.presence.tolist() == [0, 1, 0]
-    assert new.frequency.tolist() == [0, 0.5, 0]
-    assert new.repetition.tolist() == [1, 1.5, 1]
     assert new.random_seeds.tolist() == [0, 2**63 - 1, 0]
-    assert new.logprobs.tolist() == [-1, 2, -1]
-    assert new.prompt_logprobs.tolist() == [-1, 1, -1]
-    assert new.biases.tolist() == [[1, 3], [1, 4]]
-    assert new.bias_values.tolist() == [1.5, -2.0]
-    assert new.constrained.tolist() == [True, False, False]
+    assert set(new.extras) == {"penalties", "biases", "min_tokens"}
+    assert said(new.extras["penalties"]) == {
+        "rows": [1], "presence": [1], "frequency": [0.5], "repetition": [1.5]
+    }  # fmt: skip
+    assert said(new.extras["biases"]) == {"rows": [1, 1], "tokens": [3, 4], "values": [1.5, -2.0]}
+    assert said(new.extras["min_tokens"]) == {"rows": [2], "least": [4], "tokens": [11]}
+
+
+def said(arrays: Arrays) -> dict[str, Any]:
+    return {name: array.tolist() for name, array in arrays.items()}
+
+
+def test_a_step_that_nobody_asks_anything_of_says_nothing_more() -> None:
+    step = encoder().encode(StepPlan([share(make_request("a"), [1])]))
+    assert step.new is not None
+    assert step.extras == step.new.extras == {}
 
 
 def test_a_seed_of_one_s_own_does_not_depend_on_arrival() -> None:
@@ -116,6 +132,8 @@ def walk(value: Any) -> list[Any]:
     """All that a StepInput is made of, down to arrays and numbers."""
     if is_dataclass(value):
         return [leaf for item in fields(value) for leaf in walk(getattr(value, item.name))]
+    if isinstance(value, dict):
+        return [leaf for item in value.values() for leaf in walk(item)]
     return [value]
 
 
@@ -134,23 +152,25 @@ def test_arrays_have_the_shapes_and_dtypes_that_their_docstrings_give() -> None:
     for one in (step, empty):
         assert one.new is not None
         for name in ("seats", "starts", "num_tokens", "table_seats", "table_columns", "table_blocks",
-                     "drafts", "num_drafts", "prompt_logprobs"):  # fmt: skip
+                     "drafts", "num_drafts"):  # fmt: skip
             assert getattr(one, name).dtype == np.int32, name
             assert getattr(one, name).ndim == 1, name
         for name in ("swap_out", "swap_in", "copies"):
             assert getattr(one, name).dtype == np.int64, name
             assert getattr(one, name).shape[1:] == (2,), name
-        for name in ("temperature", "top_p", "min_p", "presence", "frequency", "repetition",
-                     "bias_values"):  # fmt: skip
+        for name in ("temperature", "top_p", "min_p"):
             assert getattr(one.new, name).dtype == np.float32, name
         for name in ("top_k", "random_seeds", "steps"):
             assert getattr(one.new, name).dtype == np.int64, name
-        for name in ("seats", "tokens", "num_tokens", "num_prompt_tokens", "logprobs",
-                     "prompt_logprobs"):  # fmt: skip
+        for name in ("seats", "tokens", "num_tokens", "num_prompt_tokens"):
             assert getattr(one.new, name).dtype == np.int32, name
-        assert one.new.biases.dtype == np.int64
-        assert one.new.biases.shape[1:] == (2,)
-        assert one.new.constrained.dtype == one.samples.dtype == np.bool_
+        assert one.samples.dtype == np.bool_
+        for extras in (one.extras, one.new.extras):
+            for arrays in extras.values():
+                rows = arrays.get("rows", np.zeros(1, np.int32))
+                assert rows.dtype == np.int32
+                if "rows" in arrays:
+                    assert {len(array) for array in arrays.values()} == {len(rows)}
 
 
 def test_pickled_step_is_the_same_step() -> None:

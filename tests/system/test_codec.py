@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from typing_extensions import TypeAliasType
 
 from tests.engine.test_step_fields import full_step
-from yaie.core.request import TokenLogprob
 from yaie.core.step import Fault, StepInput, StepMasks, StepResult
 from yaie.system import codec
 from yaie.system.codec import LENGTH_BYTES, Codec
@@ -20,13 +19,17 @@ RESULT = StepResult(
     step=2**60,
     token_ids=[[1, 2], [], [2**31]],
     corrupted=[1],
-    logprobs={0: [TokenLogprob(5, -0.1, ((5, -0.1), (6, -1e300)), None)]},
-    prompt_logprobs={3: [TokenLogprob(1, float("-inf"), (), 7)], 4: []},
-    pooled={2: np.array([0.1, np.inf], np.float32)},
     out_of_memory=[0],
-    blocks=np.arange(7, dtype=np.uint8),
-    drafts={0: [3]},
-    draft_seconds=0.1,
+    extras={
+        "logprobs": {
+            "rows": np.array([0, 2], np.int32),
+            "logprobs": np.array([-0.1, -np.inf], np.float32),
+            "top_ids": np.zeros((2, 0), np.int32),
+        },
+        "leaving": {"data": np.arange(7, dtype=np.uint8)},
+        "proposals": {"seconds": np.array([1e-300])},
+        "nothing": {},
+    },
     fault=Fault("broken \u00fc \ud800", "sampler", "a.py:1"),
 )
 
@@ -55,7 +58,7 @@ def expect_equal(one: Any, other: Any) -> None:
     "message",
     [
         full_step(),
-        replace(full_step(), new=None, arriving=None),
+        replace(full_step(), new=None, extras={}),
         StepMasks(3, np.array([1], np.int32), np.full((1, 9), 255, np.uint8)),
         RESULT,
         StepResult(1),
@@ -73,8 +76,8 @@ def test_strided_arrays_and_numbers_of_numpy_arrive_as_what_they_mean() -> None:
     again = CODEC.decode(CODEC.encode(masks))
     assert np.array_equal(again.seats, [0, 3, 6, 9])
     assert again.bits.shape == (6, 4)
-    result = StepResult(1, token_ids=[[np.int64(5)]], draft_seconds=np.float32(0.5))  # type: ignore[list-item, arg-type]
-    assert CODEC.decode(CODEC.encode(result)) == StepResult(1, token_ids=[[5]], draft_seconds=0.5)
+    result = StepResult(1, token_ids=[[np.int64(5)]])  # type: ignore[list-item]
+    assert CODEC.decode(CODEC.encode(result)) == StepResult(1, token_ids=[[5]])
 
 
 def framed(text: str, arrays: bytes = b"") -> bytes:
@@ -130,6 +133,21 @@ def test_what_a_field_does_not_declare_is_not_sent() -> None:
         CODEC.encode(Fault("x"))
     with pytest.raises(TypeError, match="object cannot be written"):
         CODEC.encode(StepResult(object()))  # type: ignore[arg-type]
+
+
+def test_an_array_of_no_declared_dtype_says_its_own_and_is_no_object() -> None:
+    def said(text: str, arrays: bytes = bytes(8)) -> Any:
+        return CODEC.decode(
+            framed(f'["StepResult",1,[],[],[],[["a",[["b",{text}]]]],null]', arrays)
+        )
+
+    assert said('["int32",[2]]').extras["a"]["b"].tolist() == [0, 0]
+    for text in ('["O",[1]]', '["object",[1]]', '["int32"]', "[2]", '[["int32"],[2]]', "null"):
+        with pytest.raises(ValueError, match="its dtype and its sizes"):
+            said(text)
+    for array in (np.array([{}]), np.array(["x"]), np.zeros(1, np.complex64)):
+        with pytest.raises(TypeError, match="cannot be written"):
+            CODEC.encode(StepResult(1, extras={"a": {"b": array}}))
 
 
 def test_a_field_of_a_type_that_cannot_be_written_is_refused_when_a_codec_is_made() -> None:

@@ -17,13 +17,23 @@ from solutions.radix_attention import RadixAttention
 from solutions.sampler import Sampler
 from solutions.speculative import accepted
 from solutions.transformer_ops import TransformerOps
-from yaie.core.batch import AttentionSpec, KVLayerSpec, PenaltyBatch, SamplingBatch
+from yaie.core.batch import (
+    AttentionSpec,
+    KVLayerSpec,
+    PenaltyBatch,
+    SamplingBatch,
+    ScheduledRequest,
+)
 from yaie.core.contracts import Attend
 from yaie.core.contracts import Worker as AnyWorker
 from yaie.core.params import SamplingParams
-from yaie.core.request import Request
-from yaie.core.step import Fault, NewSeats, StepInput, StepMasks, StepResult
-from yaie.engine.step.new_seats import ints, new_seats
+from yaie.core.request import Request, TokenLogprob
+from yaie.core.step import Extras, Fault, NewSeats, StepInput, StepMasks, StepResult
+from yaie.engine.asks import READ, of
+from yaie.engine.asks.arrays import ints
+from yaie.engine.asks.base import Ask, Vocabulary
+from yaie.engine.asks.logprobs import by_row
+from yaie.engine.step.new_seats import new_seats
 from yaie.models.adapter import ModelAdapter
 from yaie.worker.graphs import device_for
 from yaie.worker.worker import Worker
@@ -148,7 +158,24 @@ def step_of(*shares: Share, number: int = 0, new: NewSeats | None = None, **more
 
 def new_of(requests: Mapping[int, Request]) -> NewSeats:
     """Requests by seat, as they enter."""
-    return new_seats(list(requests.values()), ints(list(requests)), VOCAB)
+    return new_seats(list(requests.values()), ints(list(requests)), Vocabulary(VOCAB))
+
+
+def asked(shares: Sequence[Share], requests: Mapping[int, Request]) -> Extras:
+    """What the requests of these rows, by seat, ask for in a step."""
+    asking: dict[Ask, list[tuple[int, ScheduledRequest]]] = {}
+    for row, share in enumerate(shares):
+        request = requests[share.seat]
+        item = ScheduledRequest(request, share.start, share.num_tokens, [], share.samples)
+        for ask in of(request, READ):
+            if ask.wants(item):
+                asking.setdefault(ask, []).append((row, item))
+    return {ask.name: ask.ask(own) for ask, own in asking.items()}
+
+
+def logprobs_of(result: StepResult, name: str = "logprobs") -> dict[int, list[TokenLogprob]]:
+    """What a result tells of drawn tokens, or by another name, by row."""
+    return by_row(result.extras.get(name))
 
 
 def scattered_tables() -> np.ndarray:
@@ -240,6 +267,7 @@ class Rig:
         more = tables_as_sent() if self.num_steps == 0 else {}
         self.num_steps += 1
         new = new_of(enter) if enter else None
+        more["extras"] = asked(shares, self.requests)
         return step_of(*shares, number=self.num_steps - 1, new=new, **more)
 
     def _share(self, seat: int, most: int, drafts: tuple[int, ...]) -> Share:

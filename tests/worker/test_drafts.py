@@ -3,7 +3,6 @@
 import random
 from collections.abc import Callable
 from functools import cache
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from tests.worker.rig import (
     NUM_SEATS,
     VOCAB,
     Rig,
+    logprobs_of,
     mixed_requests,
     naive_tokens,
     request_of,
@@ -149,10 +149,10 @@ def test_each_accepted_token_has_its_logprob() -> None:
             step = rig.plan(drafts={1: drafts, 2: [0, 0]} if drafts else None)
             result = rig.worker.execute(step).result()
             row = step.seats.tolist().index(1)
-            assert list(result.logprobs) == [row]
-            tokens = [entry.token_id for entry in result.logprobs[row]]
-            assert tokens == result.token_ids[row]
-            told += [entry.logprob for entry in result.logprobs[row]]
+            ((place, entries),) = logprobs_of(result).items()
+            assert place == row
+            assert [entry.token_id for entry in entries] == result.token_ids[row]
+            told += [entry.logprob for entry in entries]
             rig._take(step, result)
         return told
 
@@ -226,14 +226,11 @@ def test_counting_drafts_is_one_call_however_many_there_are(
             0, np.arange(3, dtype=np.int32), counts, counts + 1, samples, drafts=drafts,
             num_drafts=counts,
         )  # fmt: skip
-        rows = DraftRows(step, np.cumsum(counts + 1, dtype=np.int32), torch.device("cpu"))
+        ends, lives = np.cumsum(counts + 1, dtype=np.int32), np.zeros(99, np.int64)
+        rows = DraftRows(step, ends, lives, torch.device("cpu"))
         table = torch.zeros(2 * count + 3, VOCAB)
-        batch = SimpleNamespace(
-            steps=torch.zeros(len(table), dtype=torch.int64),
-            penalties=SimpleNamespace(output_counts=table),
-        )
         calls.clear()
-        rows.shift(batch)  # type: ignore[arg-type]
+        rows.count_into(table)
         costs.append(len(calls))
         wanted = np.zeros(table.shape)
         for first, own_drafts in ((0, drafts[:count]), (count + 2, drafts[count:])):

@@ -54,7 +54,7 @@ def test_model_that_raises_is_a_fault_and_later_steps_go_on() -> None:
     assert result.fault.message == "this model is out of order"
     assert result.fault.where == "RuntimeError"
     assert result.step == step.step
-    assert (result.token_ids, result.corrupted, result.logprobs) == ([], [], {})
+    assert (result.token_ids, result.corrupted, result.extras) == ([], [], {})
     adapter.fails = False
     rig.step()
     rig.step(enter={1: request_of([4, 4])})

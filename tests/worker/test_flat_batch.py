@@ -24,7 +24,7 @@ from tests.worker.rig import (
 from yaie.core.batch import KVLayerSpec
 from yaie.core.step import StepInput
 from yaie.worker.flat_batch import FlatBatch, lay_out
-from yaie.worker.seats import Seats
+from yaie.worker.input_batch import InputBatch
 
 Tokens = dict[int, list[int]]
 
@@ -33,9 +33,9 @@ def pool() -> KVPool:
     return KVPool([], NUM_SEATS * MAX_BLOCKS, BLOCK, torch.float32, CPU)
 
 
-def seats_with(tokens: Tokens, last: list[int]) -> Seats:
+def seats_with(tokens: Tokens, last: list[int]) -> InputBatch:
     """Seats that were sent these tokens, and have drawn `last`."""
-    seats = Seats(NUM_SEATS, MAX_BLOCKS, CPU)
+    seats = InputBatch(NUM_SEATS, MAX_BLOCKS, VOCAB, CPU)
     requests = {seat: request_of(own) for seat, own in tokens.items()}
     step = step_of(new=new_of(requests), **tables_as_sent())
     assert step.new is not None
@@ -145,7 +145,7 @@ def test_flat_batch_shares_no_memory_with_its_step() -> None:
 def test_the_host_counts_slots_as_the_pool_does() -> None:
     rng = np.random.default_rng(0)
     pool = KVPool([KVLayerSpec(1, 4)], 50, 8, torch.float32, CPU)
-    seats = Seats(6, 7, CPU)
+    seats = InputBatch(6, 7, VOCAB, CPU)
     entries = [(seat, column) for seat in range(6) for column in range(7)]
     step = StepInput(
         0, np.arange(6), np.zeros(6), np.ones(6), np.ones(6, np.bool_),

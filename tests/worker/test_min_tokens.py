@@ -15,6 +15,7 @@ from tests.worker.rig import (
     Rig,
     TinyAdapter,
     dense_logits,
+    logprobs_of,
     mixed_requests,
     naive_batch,
     request_of,
@@ -134,10 +135,11 @@ def test_rows_that_hold_nothing_keep_their_logits(monkeypatch: pytest.MonkeyPatc
 def test_once_nothing_is_held_any_more_no_work_is_left() -> None:
     rig = Rig()
     rig.step(enter={0: request_of([1, 2], stop_token_ids=[3], min_tokens=2)})
-    sampling = rig.worker.sampling  # type: ignore[attr-defined]
-    for _ in range(3):
+    batch = rig.worker.batch  # type: ignore[attr-defined]
+    for number in range(1, 4):
+        rules = batch.rows(np.array([0], dtype=np.int32)).rules
+        assert len(rules) == (number < 3)
         rig.step()
-    assert sampling.rows(np.array([0], dtype=np.int32)).held is None
 
 
 def test_a_corrupted_row_stays_corrupted() -> None:
@@ -169,7 +171,7 @@ def test_named_tokens_are_told_instead_of_the_most_likely() -> None:
     for number in range(4):
         step = rig.plan(enter=entering if number == 0 else None)
         result = rig.worker.execute(step).result()
-        for row, own in result.logprobs.items():
+        for row, own in logprobs_of(result).items():
             entries[int(step.seats[row])] += own
         rig._take(step, result)
     assert entries[2] == []
@@ -193,7 +195,7 @@ def test_the_seat_of_named_tokens_forgets_them_with_its_request() -> None:
     rig = Rig()
     rig.step(enter={0: request_of([4, 5], 1, logprobs=0, logprob_token_ids=[3])})
     result = rig.step(enter={0: request_of([4, 5], 2, logprobs=1)})
-    (entry,) = result.logprobs[0]
+    (entry,) = logprobs_of(result)[0]
     assert entry.top == ((entry.token_id, entry.logprob),)
 
 

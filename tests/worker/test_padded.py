@@ -17,6 +17,7 @@ from tests.worker.rig import (
     NUM_SEATS,
     Rig,
     TinyAdapter,
+    logprobs_of,
     make_worker,
     mixed_requests,
     naive_tokens,
@@ -74,8 +75,7 @@ def padding_worker(
         worker.pool,
         worker.sampler,
         None,
-        worker.seats,
-        worker.sampling,
+        worker.batch,
         MAX_LEN,
         CPU,
     )
@@ -154,7 +154,7 @@ def test_padding_stores_nothing_and_draws_for_nobody() -> None:
     pool = worker.pool
     keys, values = pool.blocks(0)
     keys_before, values_before = keys.clone(), values.clone()
-    last_tokens = worker.seats.last_tokens.clone()
+    last_tokens = worker.batch.last_tokens.clone()
     rig.step()
     batch = attention.batches[-1]
     assert batch.seq_lens.tolist() == [4, 2] + [0] * 6
@@ -165,7 +165,7 @@ def test_padding_stores_nothing_and_draws_for_nobody() -> None:
         changed = (now != before).flatten(1).any(1).nonzero().flatten().tolist()
         assert set(changed) == written
     others = [0, 2, 4]
-    assert torch.equal(worker.seats.last_tokens[others], last_tokens[others])
+    assert torch.equal(worker.batch.last_tokens[others], last_tokens[others])
 
 
 def test_the_longest_come_first_and_results_keep_their_places() -> None:
@@ -179,10 +179,11 @@ def test_the_longest_come_first_and_results_keep_their_places() -> None:
     rig.step(enter=requests)
     result = rig.step()
     assert attention.batches[-1].seq_lens.tolist() == [21, 10, 4, 2] + [0] * 4
-    assert sorted(result.logprobs) == [0, 1, 2, 3]
+    told = logprobs_of(result)
+    assert sorted(told) == [0, 1, 2, 3]
     for row, (seat, request) in enumerate(requests.items()):
         assert rig.output(seat) == naive_tokens(request, 2)
-        assert result.logprobs[row][0].token_id == request.output_token_ids[-1]
+        assert told[row][0].token_id == request.output_token_ids[-1]
 
 
 @pytest.mark.parametrize("kind", ["chunk", "drafts", "known", "many", "prompt_logprobs"])
@@ -200,9 +201,9 @@ def test_other_steps_are_not_taken(kind: str) -> None:
     elif kind == "drafts":
         step.drafts, step.num_drafts = step.seats[:1], step.seats
     elif kind == "known":
-        worker.seats.num_known[1] = 2
+        worker.batch.num_known[1] = 2
     elif kind == "prompt_logprobs":
-        step.prompt_logprobs = step.seats[:1]
+        step.extras["prompt_logprobs"] = {"rows": step.seats[:1], "num_top": step.seats[:1]}
     else:
         step = StepInput(9, *(field.repeat(2) for field in
                               (step.seats, step.starts, step.num_tokens, step.samples)))  # fmt: skip
@@ -215,8 +216,8 @@ def test_more_new_blocks_than_rows_arrive() -> None:
     rig = Rig(worker)
     request = request_of(range(20), temperature=1.0)
     rig.step(enter={0: request})
-    tables = worker.seats.tables.clone()
-    worker.seats.tables[0] = 0
+    tables = worker.batch.tables.clone()
+    worker.batch.tables[0] = 0
     step = rig.plan()
     step.table_seats = step.seats.repeat(MAX_BLOCKS)
     step.table_columns = torch.arange(MAX_BLOCKS).int().numpy()

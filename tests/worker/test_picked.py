@@ -9,6 +9,7 @@ from tests.worker.rig import (
     VOCAB,
     Rig,
     TinyAdapter,
+    logprobs_of,
     make_worker,
     mixed_requests,
     naive_tokens,
@@ -61,7 +62,7 @@ def test_what_was_drawn_stands_in_the_place_of_its_row() -> None:
     result = rig.step(enter={1: request_of(range(20), 1, logprobs=1), 2: request_of([4, 5], 2)})
     assert result.out_of_memory == [2, 3]
     assert [len(tokens) for tokens in result.token_ids] == [1, 1, 0, 0]
-    assert list(result.logprobs) == [0]
+    assert list(logprobs_of(result)) == [0]
     for seat in (1, 2):
         del rig.requests[seat]
     for _ in range(3):

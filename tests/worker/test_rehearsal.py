@@ -77,7 +77,7 @@ def test_trials_agree_where_nothing_differs_and_tell_what_does() -> None:
     assert first == again
     assert len(first) == 6
     assert [len(result.token_ids) for result in first] == [3] * 6
-    assert any(result.logprobs for result in first)
+    assert any("logprobs" in result.extras for result in first)
 
     class Forgetful(TinyAdapter):
         """Its positions are those of the first decode, as in a graph that recorded them by value."""
@@ -96,6 +96,6 @@ def test_trials_agree_where_nothing_differs_and_tell_what_does() -> None:
 def test_a_trial_leaves_nothing_that_a_later_request_could_see() -> None:
     worker = make_worker()
     tried(worker, 3)
-    assert worker.seats.last_tokens.shape == (NUM_SEATS + 1,)
-    assert int(worker.seats.last_tokens.max()) < VOCAB
-    assert torch.equal(worker.seats.tables[NUM_SEATS], torch.zeros_like(worker.seats.tables[0]))
+    assert worker.batch.last_tokens.shape == (NUM_SEATS + 1,)
+    assert int(worker.batch.last_tokens.max()) < VOCAB
+    assert torch.equal(worker.batch.tables[NUM_SEATS], torch.zeros_like(worker.batch.tables[0]))

@@ -119,8 +119,8 @@ def test_recording_has_something_of_everything(recordings: dict[str, Path], name
     assert any(not step.samples.all() for step in steps)  # chunks of prompts
     assert any(isinstance(item, StepMasks) for item in items)
     results = [item for item in items if isinstance(item, StepResult)]
-    assert any(result.logprobs for result in results)
-    assert any(result.prompt_logprobs for result in results)
+    assert any("logprobs" in result.extras for result in results)
+    assert any("prompt_logprobs" in result.extras for result in results)
     moved = any(len(step.swap_in) for step in steps)
     assert moved == ("swap_space" in SETTINGS[name])
 

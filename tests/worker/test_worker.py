@@ -14,6 +14,7 @@ from tests.worker.rig import (
     Rig,
     TinyAdapter,
     dense_logits,
+    logprobs_of,
     make_worker,
     mixed_requests,
     naive_tokens,
@@ -85,8 +86,8 @@ def test_blocks_are_moved_before_anything_is_computed() -> None:
     rig.step(enter={0: request_of([1, 2, 3, 4, 5])})
     rig.step()
     keys, values = rig.worker.pool.blocks(0)  # type: ignore[attr-defined]
-    table = rig.worker.seats.tables[0, :2].tolist()  # type: ignore[attr-defined]
-    fresh = rig.worker.seats.tables[4, :2].tolist()  # type: ignore[attr-defined]
+    table = rig.worker.batch.tables[0, :2].tolist()  # type: ignore[attr-defined]
+    fresh = rig.worker.batch.tables[4, :2].tolist()  # type: ignore[attr-defined]
     step = rig.plan(0)
     step.copies = np.array(list(zip(table, fresh, strict=True)))
     step.table_seats, step.table_columns = np.array([[0, 0], [0, 1]], np.int32)
@@ -109,9 +110,9 @@ def test_output_that_is_computed_again_is_no_prompt_and_tells_nothing() -> None:
     request = request_of([4, 9, 1], prompt_logprobs=0)
     request.token_ids += [6, 6]
     step = rig.plan(enter={0: request})
-    step.prompt_logprobs = np.array([0], np.int32)
     result = rig.worker.execute(step).result()
-    assert [entry.token_id for entry in result.prompt_logprobs[0]] == [9, 1]
+    told = logprobs_of(result, "prompt_logprobs")
+    assert [entry.token_id for entry in told[0]] == [9, 1]
 
 
 class OverwritingSampler:
@@ -134,7 +135,8 @@ def test_sampler_may_overwrite_its_logits() -> None:
     for _ in range(5):
         result = rig.step()
         assert result.fault is None
-        told = [result.logprobs[row][0].logprob for row in range(NUM_SEATS)]
+        told = [own[0].logprob for own in logprobs_of(result).values()]
+        assert len(told) == NUM_SEATS
         assert all(np.isfinite(told))
     for seat, request in rig.requests.items():
         assert rig.output(seat) == naive_tokens(request, 6)
@@ -161,23 +163,23 @@ def test_logprobs_of_drawn_and_of_prompt_tokens_are_the_model_s_own() -> None:
     silent = request_of([5, 5], 2)
     step = rig.plan(enter={2: silent, 0: told}, most=4)
     rows = step.seats.tolist()
-    step.prompt_logprobs = np.array([rows.index(0)], np.int32)
     result = rig.worker.execute(step).result()
     rig._take(step, result)
     logits = dense_logits(TinyAdapter(), told.token_ids)
-    assert list(result.prompt_logprobs) == [rows.index(0)]
-    for place, entry in enumerate(result.prompt_logprobs[rows.index(0)]):
+    ((row, entries),) = logprobs_of(result, "prompt_logprobs").items()
+    assert row == rows.index(0)
+    for place, entry in enumerate(entries):
         assert_tells(entry, logits[place], told.token_ids[place + 1], 2)
-    assert len(result.prompt_logprobs[rows.index(0)]) == 4
+    assert len(entries) == 4
 
     step = rig.plan()
     rows = step.seats.tolist()
-    step.prompt_logprobs = np.array([rows.index(0)], np.int32)
     result = rig.worker.execute(step).result()
-    entries = result.prompt_logprobs[rows.index(0)]
+    entries = logprobs_of(result, "prompt_logprobs")[rows.index(0)]
     assert [entry.token_id for entry in entries] == [2, 8]
-    assert list(result.logprobs) == [rows.index(0)]
-    assert_tells(result.logprobs[rows.index(0)][0], logits[-1], 2, 3)
+    ((row, entries),) = logprobs_of(result).items()
+    assert row == rows.index(0)
+    assert_tells(entries[0], logits[-1], 2, 3)
 
 
 def test_masks_decide_what_constrained_rows_draw_and_no_others() -> None:

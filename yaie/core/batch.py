@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from yaie.core.request import Request
 
@@ -46,6 +46,7 @@ class StepPlan:
     scheduled: single tokens first, then chunks, as attention likes them.
     preempted: requests that lost their place in this step.
     failed: requests that can never run; `error` is set on each and they hold nothing.
+    asks: what control asks of the worker in this step besides what requests do, see `yaie.engine.asks`.
     """
 
     scheduled: list[ScheduledRequest] = field(default_factory=list)
@@ -54,6 +55,7 @@ class StepPlan:
     copies: list[tuple[int, int]] = field(default_factory=list)
     preempted: list[Request] = field(default_factory=list)
     failed: list[Request] = field(default_factory=list)
+    asks: list[Any] = field(default_factory=list)
 
     @property
     def num_tokens(self) -> int:

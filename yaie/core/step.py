@@ -12,12 +12,11 @@ not have yet.
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import cast
+from operator import attrgetter
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
-
-from yaie.core.request import TokenLogprob
 
 Ints = NDArray[np.int32]
 Pairs = NDArray[np.int64]
@@ -28,6 +27,12 @@ no_ints = cast(Callable[[], Ints], partial(np.empty, 0, np.int32))
 no_pairs = cast(Callable[[], Pairs], partial(np.empty, (0, 2), np.int64))
 """No moves of blocks: [0, 2]."""
 
+Arrays = dict[str, NDArray[Any]]
+Extras = dict[str, Arrays]
+"""By technique, what it tells a worker, or a worker tells it: arrays by name. `rows`, where there are
+some, says which rows the others are about, with an entry for each along their first dimension. What no
+request asks for is not there."""
+
 
 # ANCHOR: new_seats
 @dataclass(slots=True)
@@ -36,15 +41,10 @@ class NewSeats:
 
     seats: [m] int32. tokens: the tokens of all of them, flat; `num_tokens` and `num_prompt_tokens` [m]
         say whose they are and how many of each are prompt. What comes after is drawn by the worker.
-    temperature, top_p, min_p, presence, frequency, repetition: [m] float32. top_k: [m] int64.
-    random_seeds: [m] int64. steps: [m] int64, output tokens drawn so far.
-    logprobs, prompt_logprobs: [m] int32, how many top tokens are wanted; -1 for no log-probabilities.
-    biases: [b, 2] int64, (position in `seats`, token id), with `bias_values` [b] float32.
-    constrained: [m] bool, whether each of its draws waits for a mask (`StepMasks`).
-    min_tokens: [m] int64; before a seat has drawn so many it draws none of its held tokens.
-    held: [h, 2] int64, (position in `seats`, token id).
-    logprob_tokens: [t, 2] int64, likewise: tokens whose log-probabilities are wanted, in the place of
-        the most likely ones.
+    temperature, top_p, min_p: [m] float32. top_k: [m] int64. random_seeds: [m] int64. steps: [m] int64,
+        output tokens drawn so far.
+    extras: what some ask for besides; `rows` are positions in `seats`. They hold until the seat changes
+        hands. See `yaie.worker.rules`.
     """
 
     seats: Ints
@@ -55,34 +55,12 @@ class NewSeats:
     top_k: NDArray[np.int64]
     top_p: NDArray[np.float32]
     min_p: NDArray[np.float32]
-    presence: NDArray[np.float32]
-    frequency: NDArray[np.float32]
-    repetition: NDArray[np.float32]
     random_seeds: NDArray[np.int64]
     steps: NDArray[np.int64]
-    logprobs: Ints
-    prompt_logprobs: Ints
-    biases: Pairs
-    bias_values: NDArray[np.float32]
-    constrained: NDArray[np.bool_]
-    min_tokens: NDArray[np.int64]
-    held: Pairs
-    logprob_tokens: Pairs
+    extras: Extras = field(default_factory=dict)
 
 
 # ANCHOR_END: new_seats
-
-
-@dataclass(slots=True)
-class BlockData:
-    """Keys and values from another engine, for blocks of this one's pool.
-
-    blocks: [n] int32. data: uint8, layer by layer, of each K and then V, as the n blocks lie in a pool:
-        [n * block_size, kv_heads, head_dim] in its dtype.
-    """
-
-    blocks: Ints
-    data: NDArray[np.uint8]
 
 
 # ANCHOR: step_input
@@ -99,14 +77,8 @@ class StepInput:
     samples: [n] bool, whether a token is drawn after the last of them. masked: whether one of those
         seats is constrained; then StepMasks follow.
     drafts: [d] int32, flat, the last tokens of their seats' share; num_drafts: [n] int32.
-    prompt_logprobs: [p] int32, rows (positions in `seats`) whose computed tokens are to tell the
-        log-probabilities of the prompt tokens that follow them.
-    pooled: [q, 2] int64, (row, first): rows whose hidden states are to be summed, from that one of their
-        computed tokens on.
-    ahead: [n] int32, how many drafts the worker's own head is to make behind each row that samples;
-        empty if it has none, or is to rest. The tables have room for them.
-    arriving: blocks that another engine has computed, to be stored before the forward pass. leaving: [n]
-        int32, blocks whose keys and values are to be told.
+    extras: what this step is asked for besides; `rows` are positions in `seats`. See
+        `yaie.worker.readouts` and `yaie.worker.blocks`.
     """
 
     step: int
@@ -124,11 +96,16 @@ class StepInput:
     copies: Pairs = field(default_factory=no_pairs)
     drafts: Ints = field(default_factory=no_ints)
     num_drafts: Ints = field(default_factory=no_ints)
-    prompt_logprobs: Ints = field(default_factory=no_ints)
-    pooled: Pairs = field(default_factory=no_pairs)
-    ahead: Ints = field(default_factory=no_ints)
-    arriving: BlockData | None = None
-    leaving: Ints = field(default_factory=no_ints)
+    extras: Extras = field(default_factory=dict)
+
+    @property
+    def prompt_logprobs(self) -> Ints:
+        """Rows that tell log-probabilities of their prompt. Lab 17 asks for them."""
+        return (
+            self.extras["prompt_logprobs"]["rows"]
+            if "prompt_logprobs" in self.extras
+            else no_ints()
+        )
 
 
 # ANCHOR_END: step_input
@@ -170,7 +147,7 @@ class Fault:
 
 
 # ANCHOR: step_result
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class StepResult:
     """What came out of a step.
 
@@ -178,29 +155,35 @@ class StepResult:
         where drafts were accepted, none if its logits were not finite or nothing was allowed.
     corrupted: rows (positions in `seats`) whose hidden states or logits hold NaN or infinity. Nothing
         that they computed may be kept.
-    logprobs: by row, one for each drawn token, where they were asked for.
-    prompt_logprobs: by row, of the prompt tokens that follow the computed ones.
-    pooled: by row, the sum that was asked for: [hidden] float32.
     out_of_memory: rows that the device had no memory for; they drew nothing and stored nothing.
-    blocks: of the leaving blocks, as in `BlockData.data`.
-    drafts: by row, those that were made behind what it drew. draft_seconds: what making them took.
+    extras: what was asked for besides; `rows` are positions in `seats`.
     fault: what broke the step, if something did; then everything else is empty.
     """
 
     step: int
     token_ids: list[list[int]] = field(default_factory=list)
     corrupted: list[int] = field(default_factory=list)
-    logprobs: dict[int, list[TokenLogprob]] = field(default_factory=dict)
-    prompt_logprobs: dict[int, list[TokenLogprob]] = field(default_factory=dict)
-    pooled: dict[int, NDArray[np.float32]] = field(default_factory=dict)
     out_of_memory: list[int] = field(default_factory=list)
-    blocks: NDArray[np.uint8] | None = None
-    drafts: dict[int, list[int]] = field(default_factory=dict)
-    draft_seconds: float = 0.0
+    extras: Extras = field(default_factory=dict)
     fault: Fault | None = None
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, StepResult):
+            return NotImplemented
+        plain = attrgetter("step", "token_ids", "corrupted", "out_of_memory", "fault")
+        return plain(self) == plain(other) and _same(self.extras, other.extras)
 
 
 # ANCHOR_END: step_result
+
+
+def _same(one: Extras, other: Extras) -> bool:
+    """Whether both hold the same numbers."""
+    return one.keys() == other.keys() and all(
+        arrays.keys() == other[name].keys()
+        and all(np.array_equal(array, other[name][key]) for key, array in arrays.items())
+        for name, arrays in one.items()
+    )
 
 
 @dataclass(slots=True)

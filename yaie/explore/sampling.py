@@ -7,8 +7,9 @@ import torch
 
 from yaie.core.batch import SamplingBatch
 from yaie.core.request import Request
+from yaie.engine.asks.base import Vocabulary
 from yaie.engine.step.new_seats import new_seats
-from yaie.worker.sampling import SamplingState
+from yaie.worker.input_batch import InputBatch
 
 
 def sampling_batch(
@@ -16,6 +17,10 @@ def sampling_batch(
 ) -> SamplingBatch:
     """A row for each of the requests, at the step where each stands now."""
     seats = np.arange(len(requests), dtype=np.int32)
-    state = SamplingState(len(requests), vocab_size, device or torch.device("cpu"))
-    state.enter(new_seats(requests, seats, vocab_size))
-    return state.rows(seats).batch
+    device = device or torch.device("cpu")
+    batch = InputBatch(len(requests), 1, vocab_size, device)
+    batch.enter(new_seats(requests, seats, Vocabulary(vocab_size)))
+    rows = batch.rows(seats)
+    if "penalties" in batch.rules:
+        batch.rules["penalties"].apply(torch.empty(0, device=device), rows)
+    return rows.batch

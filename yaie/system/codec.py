@@ -7,8 +7,8 @@ that a `Codec` was made for, with fields of the types that they declare:
     what     length of the text   JSON: [name of the class, field ...]  the bytes of one after the other
 
 Each array begins at a multiple of 8. It stands in the text as its shape; its dtype is what the field
-declares. A field may be a bool, an int, a float, a str, an array, another dataclass, a list, a tuple or
-a dict of these, or any of them or None.
+declares. Where that is `NDArray[Any]`, it stands there as [dtype, shape]. A field may be a bool, an int,
+a float, a str, an array, another dataclass, a list, a tuple or a dict of these, or any of them or None.
 """
 
 import json
@@ -27,6 +27,8 @@ ALIGNMENT = 8
 """Of an array in a message, or reading its numbers would be slow."""
 MOST_DIMENSIONS = 4
 MOST_SIZE = 1 << 31
+DTYPES = ("bool", "uint8", "int32", "int64", "float32", "float64")
+"""Of arrays whose field declares none."""
 
 Write = Callable[[Any, list[Any]], Any]
 """A value, and the list to which its arrays are added -> what stands for it in JSON."""
@@ -127,9 +129,9 @@ def _way(hint: Any) -> tuple[Write, Read]:
     if origin in (Union, types.UnionType) and len(args) == 2 and type(None) in args:
         return _maybe(*_way(next(arg for arg in args if arg is not type(None))))
     if origin is np.ndarray:
-        return _array(np.dtype(get_args(args[1])[0]))
+        return _array_of(get_args(args[1])[0])
     if origin is NDArray:  # from NumPy 2.5 on it is an alias of its own
-        return _array(np.dtype(args[0]))
+        return _array_of(args[0])
     if origin is list:
         return _items(list, *_way(args[0]))
     if origin is tuple and args[1:] == (...,):
@@ -170,6 +172,26 @@ def _maybe(write: Write, read: Read) -> tuple[Write, Read]:
         return None if said is None else read(said, arrays)
 
     return write_it, read_it
+
+
+def _array_of(kind: Any) -> tuple[Write, Read]:
+    return _any_array() if kind is Any else _array(np.dtype(kind))
+
+
+def _any_array() -> tuple[Write, Read]:
+    def write(value: Any, arrays: list[Any]) -> Any:
+        if value.dtype.name not in DTYPES:
+            raise TypeError(f"an array of {value.dtype} cannot be written into a message")
+        arrays.append(value)
+        return value.dtype.name, value.shape
+
+    def read(said: Any, arrays: _Arrays) -> Any:
+        match said:
+            case [str(name), shape] if name in DTYPES:
+                return arrays.take(np.dtype(name), shape)
+        raise ValueError("an array must be a list of its dtype and its sizes")
+
+    return write, read
 
 
 def _array(dtype: "np.dtype[Any]") -> tuple[Write, Read]:

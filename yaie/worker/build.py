@@ -19,8 +19,8 @@ from yaie.worker.faults import fault_of
 from yaie.worker.graphing import padded_steps
 from yaie.worker.graphs import device_for
 from yaie.worker.invariant import InvariantAdapter
-from yaie.worker.mtp import MtpDrafts
 from yaie.worker.progress import bar
+from yaie.worker.readouts.proposals import MtpDrafts, Proposals
 from yaie.worker.rehearsal import RehearsalError, rehearse
 from yaie.worker.sizing import (
     GRAPH_SHARE,
@@ -30,6 +30,7 @@ from yaie.worker.sizing import (
     num_host_blocks,
     peak_memory,
 )
+from yaie.worker.staged import StagedWorker
 from yaie.worker.worker import Worker
 
 
@@ -148,7 +149,7 @@ def make_worker(
     Raises ConfigError if graphs are demanded that cannot be had.
     """
     worker = _bare_worker(config, backend, model, sizes, head)
-    if worker.stage is None:
+    if not isinstance(worker, StagedWorker):
         worker.decodes, worker.mixed, worker.note = padded_steps(config, backend, worker)
     return worker
 
@@ -177,7 +178,8 @@ def _bare_worker(
         adapter, attention = TiledAdapter(adapter), LoneAttention(attention, config.block_size)
         sampler = LoneSampler(sampler)
     speculative = backend.parts["speculative"]
-    worker = Worker(
+    kind = Worker if adapter.shard.passing is None else StagedWorker
+    worker = kind(
         adapter,
         attention,
         pool,
@@ -193,5 +195,6 @@ def _bare_worker(
         first = adapter.shard.first_token(adapter.vocab_size)
         worker.split_sampler = backend.make_split_sampler(first, adapter.shard.gathered)
     if head is not None:
-        worker.mtp = MtpDrafts(head, attention, pool, speculative.kept)
+        drafts = MtpDrafts(head, attention, pool, speculative.kept)
+        worker.readouts["proposals"] = partial(Proposals, drafts)
     return worker

@@ -11,9 +11,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from yaie.core.batch import SamplingBatch
 from yaie.core.contracts.drafting import Accepted
 from yaie.core.step import Ints, StepInput, no_ints
+from yaie.worker.input_batch import InputBatch
+from yaie.worker.rows import Rows
 from yaie.worker.transfer import on_device
 
 
@@ -21,33 +22,33 @@ class DraftRows:
     """The rows of a step whose sampling seats have drafts.
 
     seats: [n] int32, with those repeated that have drafts. places: [n] int32, the row of the flat batch
-    that each is drawn from. plain: rows of seats without drafts, on the device.
+    that each is drawn from. plain: rows of seats without drafts, on the device. offsets: [n] int64 on
+    the device, how many drafts of its seat stand before each.
     """
 
-    def __init__(self, step: StepInput, ends: Ints, device: torch.device) -> None:
-        """ends: behind each seat's last token in the flat batch."""
+    def __init__(
+        self, step: StepInput, ends: Ints, lives: NDArray[np.int64], device: torch.device
+    ) -> None:
+        """ends: behind each seat's last token in the flat batch. lives: see `InputBatch`."""
         counts = step.num_drafts[step.samples]
         self._device = device
         self._counts = counts.tolist()
         self._drafts = np.split(step.drafts, np.cumsum(step.num_drafts)[:-1])
         self._drafts = [self._drafts[row] for row in np.flatnonzero(step.samples)]
         self.seats = np.repeat(step.seats[step.samples], counts + 1)
-        self._offsets = np.concatenate([np.arange(count + 1) for count in counts])
+        offsets = np.concatenate([np.arange(count + 1) for count in counts])
+        self.offsets = on_device(offsets, device)
+        self._lives = lives[self.seats]
         last = np.repeat(ends[step.samples] - 1 - counts, counts + 1)
-        self.places = (last + self._offsets).astype(np.int32)
+        self.places = (last + offsets).astype(np.int32)
         alone = np.repeat(counts == 0, counts + 1)
         self.plain = on_device(np.flatnonzero(alone), device)
 
-    def shift(self, batch: SamplingBatch) -> None:
-        """Let each row's step, and its counts, be those after the drafts before it."""
-        batch.steps = batch.steps + on_device(self._offsets, self._device)
-        if batch.penalties is None:
-            return
+    def count_into(self, counts: Tensor) -> None:
+        """Add the drafts before each row to its output counts [n, vocab] float32, in place."""
         rows, tokens = (on_device(part, self._device) for part in self._counted())
-        one = torch.ones(1, dtype=batch.penalties.output_counts.dtype, device=self._device)
-        batch.penalties.output_counts.index_put_(
-            (rows, tokens), one.expand(len(rows)), accumulate=True
-        )
+        one = torch.ones(1, dtype=counts.dtype, device=self._device)
+        counts.index_put_((rows, tokens), one.expand(len(rows)), accumulate=True)
 
     def _counted(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """(row, token) of each draft and each row behind it, whose draw it counts for.
@@ -71,6 +72,16 @@ class DraftRows:
             gained.append(accepted(drafts.tolist(), draws[row : row + count + 1]))
             row += count + 1
         return gained
+
+    def settle(
+        self, batch: InputBatch, rows: Rows, draws: list[int], gained: list[list[int]]
+    ) -> None:
+        """Move on the seats that had drafts, by what each has gained."""
+        # Of a seat that a later step has given away, nothing is settled.
+        own = [one for one in self.of_drafts(gained) if batch.lives[one[1]] == self._lives[one[0]]]
+        batch.settle(*on_device(gains(own), self._device))
+        for rule in rows.rules:
+            rule.drew(rows, as_tensor(draws, self._device), as_tensor(rows_of(own), self._device))
 
     def of_drafts(self, gained: list[list[int]]) -> list[tuple[int, int, list[int]]]:
         """(first row, seat, tokens gained) of each seat that has drafts."""

@@ -1,10 +1,10 @@
-"""From logits to tokens: what surrounds the sampler, in the order that `sampling` describes."""
+"""From logits to tokens: rules, what a grammar allows, and the sampler, in this order."""
 
 from torch import Tensor
 
 from yaie.core.contracts import Sampler
 from yaie.core.step import StepMasks
-from yaie.worker.sampling import Rows, apply_biases, apply_masks, hold_tokens
+from yaie.worker.rows import Rows
 
 
 def draw(logits: Tensor, rows: Rows, masks: StepMasks | None, sampler: Sampler) -> Tensor:
@@ -12,9 +12,11 @@ def draw(logits: Tensor, rows: Rows, masks: StepMasks | None, sampler: Sampler) 
 
     Raises ValueError for a sampler that returns another shape.
     """
-    apply_biases(logits, rows)
-    hold_tokens(logits, rows)
+    for rule in tuple(rows.rules):  # one that is over leaves
+        rule.apply(logits, rows)
     if masks is not None:
+        from yaie.worker.rules.masks import apply_masks
+
         apply_masks(logits, rows, masks)
     drawn = sampler.sample(logits, rows.batch)
     if drawn.shape != rows.index.shape:

@@ -10,7 +10,7 @@ from torch import Tensor
 from yaie.core.batch import AttentionBatch
 from yaie.core.contracts import KVPool
 from yaie.core.step import Ints, StepInput
-from yaie.worker.seats import Seats
+from yaie.worker.input_batch import InputBatch
 from yaie.worker.transfer import to_device
 
 
@@ -38,14 +38,14 @@ class Singles:
         self.query_lens = [1] * len(seats)
 
 
-def lay_out(step: StepInput, seats: Seats, pool: KVPool, device: torch.device) -> FlatBatch:
+def lay_out(step: StepInput, kept: InputBatch, pool: KVPool, device: torch.device) -> FlatBatch:
     """The flat batch of a step that computes at least one token."""
     lens = step.num_tokens
     kv_lens = step.starts + lens
     if lens[-1] == 1 and (lens == 1).all():
-        same = seats.singles
+        same = kept.singles
         if same is None or not np.array_equal(same.seats, step.seats):
-            same = seats.singles = Singles(step.seats, device)
+            same = kept.singles = Singles(step.seats, device)
         starts, query_lens = same.starts, same.query_lens
         (seq_lens,), (positions,) = to_device((kv_lens,), (step.starts,), device)
         query_start_loc, index, rows = same.query_start_loc, same.index, same.rows
@@ -58,7 +58,7 @@ def lay_out(step: StepInput, seats: Seats, pool: KVPool, device: torch.device) -
             (starts, kv_lens), (step.seats, rows_, places), device
         )
     width = -(-int(kv_lens.max()) // pool.block_size)
-    tables = seats.tables[:, :width].index_select(0, index)
+    tables = kept.tables[:, :width].index_select(0, index)
     batch = AttentionBatch(
         query_lens=query_lens,
         kv_lens=kv_lens.tolist(),
@@ -68,31 +68,31 @@ def lay_out(step: StepInput, seats: Seats, pool: KVPool, device: torch.device) -
         slot_mapping=pool.slot_mapping(tables, rows, positions),
         positions=positions,
     )
-    return FlatBatch(_tokens(step, seats, starts, index), batch)
+    return FlatBatch(_tokens(step, kept, starts, index), batch)
 
 
-def _tokens(step: StepInput, seats: Seats, starts: Ints, seat_index: Tensor) -> Tensor:
+def _tokens(step: StepInput, kept: InputBatch, starts: Ints, seat_index: Tensor) -> Tensor:
     """[T] int64: what control has sent, and each drawn token from where it was drawn."""
-    token_ids, is_drawn = sent_tokens(step, seats, starts)
+    token_ids, is_drawn = sent_tokens(step, kept, starts)
     if is_drawn.all() and not len(step.drafts):  # nothing but decodes
-        return seats.last_tokens[seat_index]
+        return kept.last_tokens[seat_index]
     drawn = np.flatnonzero(is_drawn)
     _, (ids, places, drawn_seats) = to_device(
         (), (token_ids, starts[drawn], step.seats[drawn]), seat_index.device
     )
     if len(drawn):
-        ids[places] = seats.last_tokens[drawn_seats]
+        ids[places] = kept.last_tokens[drawn_seats]
     return ids
 
 
-def sent_tokens(step: StepInput, seats: Seats, starts: Ints) -> tuple[Ints, NDArray[np.bool_]]:
+def sent_tokens(step: StepInput, kept: InputBatch, starts: Ints) -> tuple[Ints, NDArray[np.bool_]]:
     """(token ids [T] int32 that control has sent, whether the first of each seat [n] is another, which
     only the device knows). starts: [n] or more, where the tokens of each seat begin."""
-    is_drawn = step.starts >= seats.num_known[step.seats]
+    is_drawn = step.starts >= kept.num_known[step.seats]
     token_ids = np.zeros(int(step.num_tokens.sum()), dtype=np.int32)
     for row in np.flatnonzero(~is_drawn).tolist():
         start = int(step.starts[row])
-        known = seats.known_tokens(int(step.seats[row]), start, start + int(step.num_tokens[row]))
+        known = kept.known_tokens(int(step.seats[row]), start, start + int(step.num_tokens[row]))
         token_ids[starts[row] : starts[row] + len(known)] = known
     if len(step.drafts):
         firsts = np.cumsum(step.num_drafts) - step.num_drafts

@@ -107,8 +107,7 @@ def _made(
         worker.pool,
         worker.sampler,
         worker.split_sampler,
-        worker.seats,
-        worker.sampling,
+        worker.batch,
         worker.max_model_len,
         worker.device,
     )

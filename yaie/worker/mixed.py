@@ -102,7 +102,7 @@ class MixedStep:
         machine, parts, zones = self._machine, self._parts, self.zones
         seats, positions = parts.seats.long(), parts.positions.long()
         token_ids = parts.token_ids.long()
-        drawn = machine.seats.last_tokens.index_select(0, seats)
+        drawn = machine.batch.last_tokens.index_select(0, seats)
         # A chunk may begin with one too, if drafts follow. Padding chunks begin where nothing is drawn.
         firsts = parts.starts[:-1].long().clamp(max=zones.rows - 1)
         begun = token_ids.index_select(0, firsts)
@@ -112,7 +112,7 @@ class MixedStep:
             kv_lens=[machine.max_model_len] * (zones.decodes + zones.chunks),
             query_start_loc=parts.starts,
             seq_lens=parts.kv_lens,
-            block_tables=machine.seats.tables.index_select(0, seats),
+            block_tables=machine.batch.tables.index_select(0, seats),
             slot_mapping=parts.slots.long(),
             positions=positions,
             num_decodes=zones.decodes,
@@ -182,7 +182,7 @@ class MixedSteps:
     def _made(self, zones: Zones) -> Callable[[], Tensor]:
         if zones not in self._ready:
             step = MixedStep(zones, self._machine, self._memory)
-            step.inputs.copy_(torch.from_numpy(idle(zones, self._machine.seats.nobody)))
+            step.inputs.copy_(torch.from_numpy(idle(zones, self._machine.batch.nobody)))
             self._ready[zones] = self._prepared(step)
         return self._ready[zones]
 
@@ -190,14 +190,14 @@ class MixedSteps:
 def fill(parts: Uploaded, zones: Zones, step: StepInput, machine: PaddedMachine) -> None:
     """Write a step into arrays that are uploaded, and padding around it: rows that store nothing, and
     sequences without queries and keys."""
-    blank(parts, zones, machine.seats.nobody)
+    blank(parts, zones, machine.batch.nobody)
     lens, decodes = step.num_tokens, _decodes(step)
     kv_lens, ends = step.starts + lens, np.cumsum(lens, dtype=np.int32)
     rows = np.repeat(np.arange(len(lens)), lens)
     positions = np.arange(ends[-1], dtype=np.int32) - np.repeat(ends - kv_lens, lens)
-    token_ids, is_drawn = sent_tokens(step, machine.seats, ends - lens)
+    token_ids, is_drawn = sent_tokens(step, machine.batch, ends - lens)
     token_ids[(ends - lens)[is_drawn]] = DRAWN
-    slots = machine.seats.slots(step.seats[rows], positions, machine.pool.block_size)
+    slots = machine.batch.slots(step.seats[rows], positions, machine.pool.block_size)
     for target, values in (
         (parts.token_ids, token_ids), (parts.positions, positions), (parts.slots, slots)
     ):  # fmt: skip

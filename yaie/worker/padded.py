@@ -1,4 +1,4 @@
-"""What padded steps run on: a worker's model, sampler and seats, as lab 17 and mixed steps see them."""
+"""What padded steps run on: a worker's model, sampler and batch, as lab 17 and mixed steps see them."""
 
 from dataclasses import dataclass
 
@@ -10,8 +10,7 @@ from yaie.core.batch import AttentionBatch
 from yaie.core.contracts import BatchAttention, KVPool, Sampler
 from yaie.core.step import Ints, StepInput
 from yaie.models.adapter import ModelAdapter
-from yaie.worker.sampling import SamplingState
-from yaie.worker.seats import Seats
+from yaie.worker.input_batch import InputBatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,38 +23,37 @@ class PaddedMachine:
     pool: KVPool
     sampler: Sampler
     split_sampler: Sampler | None
-    seats: Seats
-    sampling: SamplingState
+    batch: InputBatch
     max_model_len: int
     device: torch.device
 
     @property
     def nobody(self) -> int:
         """See the contract."""
-        return self.seats.nobody
+        return self.batch.nobody
 
     @property
     def tables(self) -> Tensor:
         """See the contract."""
-        return self.seats.tables
+        return self.batch.tables
 
     @property
     def last_tokens(self) -> Tensor:
         """See the contract."""
-        return self.seats.last_tokens
+        return self.batch.last_tokens
 
     @property
     def num_known(self) -> Ints:
         """See the contract."""
-        return self.seats.num_known
+        return self.batch.num_known
 
     def slots(self, step: StepInput) -> Ints:
         """See the contract."""
-        return self.seats.slots(step.seats, step.starts, self.pool.block_size)
+        return self.batch.slots(step.seats, step.starts, self.pool.block_size)
 
     def extend_tables(self, step: StepInput) -> None:
         """See the contract."""
-        self.seats.extend_tables(step)
+        self.batch.extend_tables(step)
 
     def logits(self, token_ids: Tensor, batch: AttentionBatch) -> Tensor:
         """See the contract."""
@@ -68,8 +66,8 @@ class PaddedMachine:
     def sample(self, logits: Tensor, seats: Tensor) -> Tensor:
         """See the contract. By each seat's temperature and seed alone: no flag tells who is there."""
         sampler = self.split_sampler or self.sampler
-        return sampler.sample(logits, self.sampling.plain_batch(seats))
+        return sampler.sample(logits, self.batch.plain_batch(seats))
 
     def count_draws(self, seats: Tensor) -> None:
         """See the contract."""
-        self.sampling.count_draws(seats)
+        self.batch.count_draws(seats)

@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from yaie.core.step import StepInput, StepMasks, StepResult, no_ints, no_pairs
+from yaie.core.step import Arrays, Extras, StepInput, StepMasks, StepResult, no_ints
 
 Picked = NDArray[np.int64]
 """[m] positions in `StepInput.seats`, in the order of computing."""
@@ -28,7 +28,7 @@ def answering(step: StepInput, num_known: NDArray[np.int32]) -> Picked:
 
 
 def pick(step: StepInput, rows: Picked) -> StepInput:
-    """The step of these rows alone. Drafts go along; prompts are not asked about."""
+    """The step of these rows alone, with their drafts and what is asked about them."""
     drafts, counts = step.drafts, step.num_drafts
     if len(drafts):
         starts = np.cumsum(counts) - counts
@@ -42,10 +42,24 @@ def pick(step: StepInput, rows: Picked) -> StepInput:
         samples=step.samples[rows],
         drafts=drafts,
         num_drafts=counts if len(drafts) else no_ints(),
-        prompt_logprobs=no_ints(),
-        pooled=no_pairs(),
-        ahead=step.ahead[rows] if len(step.ahead) else no_ints(),
+        extras=_picked(step.extras, rows, len(step.seats)) if step.extras else {},
     )
+
+
+def _picked(extras: Extras, rows: Picked, num_rows: int) -> Extras:
+    """What extras say about these of so many rows, at their new places, in the new order."""
+    places = np.full(num_rows, -1)
+    places[rows] = np.arange(len(rows))
+    found = {}
+    for name, arrays in extras.items():
+        if "rows" not in arrays:
+            continue  # about no rows: it was for the step as a whole, and is done
+        new = places[arrays["rows"]]
+        kept = np.argsort(new, kind="stable")[int((new < 0).sum()) :]
+        if len(kept):
+            found[name] = {key: array[kept] for key, array in arrays.items()}
+            found[name]["rows"] = new[kept].astype(np.int32)
+    return found
 
 
 def masks_of(step: StepInput, masks: StepMasks) -> StepMasks:
@@ -66,7 +80,38 @@ def as_asked(result: StepResult, step: StepInput, rows: Picked) -> StepResult:
         result,
         token_ids=[drawn.get(row, []) for row in np.flatnonzero(step.samples).tolist()],
         corrupted=sorted(places[row] for row in result.corrupted),
-        logprobs={places[row]: entries for row, entries in result.logprobs.items()},
-        drafts={places[row]: drafts for row, drafts in result.drafts.items()},
         out_of_memory=sorted(set(range(len(step.seats))).difference(places)),
+        extras={name: _placed(arrays, rows) for name, arrays in result.extras.items()},
     )
+
+
+def _placed(arrays: Arrays, rows: Picked) -> Arrays:
+    """About the picked rows, as one about the whole step."""
+    return {**arrays, "rows": rows[arrays["rows"]].astype(np.int32)}
+
+
+def put_together(results: list[StepResult], sizes: list[int], step: int) -> StepResult:
+    """The result of a step, from those of so many of its rows each."""
+    whole, first = StepResult(step), 0
+    found: dict[str, list[Arrays]] = {}
+    for result, size in zip(results, sizes, strict=True):
+        whole.token_ids += result.token_ids
+        whole.corrupted += [first + row for row in result.corrupted]
+        for name, arrays in result.extras.items():
+            own = {**arrays, "rows": arrays["rows"] + first}
+            found.setdefault(name, []).append(own)
+        first += size
+    whole.extras = {name: _behind_each_other(parts) for name, parts in found.items()}
+    return whole
+
+
+def _behind_each_other(parts: list[Arrays]) -> Arrays:
+    """Rows of several as those of one. Arrays of two dimensions are filled up with 0 to the widest."""
+    joined = {}
+    for key in parts[0]:
+        arrays = [part[key] for part in parts]
+        if arrays[0].ndim > 1:
+            width = max(array.shape[1] for array in arrays)
+            arrays = [np.pad(array, ((0, 0), (0, width - array.shape[1]))) for array in arrays]
+        joined[key] = np.concatenate(arrays)
+    return joined

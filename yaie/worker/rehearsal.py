@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from yaie.core.step import NewSeats, StepInput, StepResult, no_pairs
+from yaie.core.step import Extras, NewSeats, StepInput, StepResult
+from yaie.worker.drawing import draw
 from yaie.worker.progress import Progress
 from yaie.worker.worker import Worker
 
@@ -73,16 +74,16 @@ def draw_all(worker: Worker, most: int) -> None:
     logits = torch.zeros(most, worker.adapter.vocab_size, device=worker.device)
     seats = np.arange(most, dtype=np.int32)
     for flavour in FLAVOURS[:-1]:
-        worker.sampling.enter(_new_seats([1] * most, flavour))
-        for rows in range(1, most + 1):
-            worker.sampler.sample(logits[:rows], worker.sampling.rows(seats[:rows]).batch)
+        worker.batch.enter(_new_seats([1] * most, flavour))
+        for count in range(1, most + 1):
+            draw(logits[:count], worker.batch.rows(seats[:count]), None, worker.sampler)
 
 
 def tried(worker: Worker, most: int) -> list[StepResult]:
     """At most so many requests of different lengths, each in a block of its own, decoded plainly and
     with log-probabilities. What they leave is overwritten when seats and blocks are given out."""
     pool = worker.pool
-    count = min(most, pool.num_blocks, worker.seats.nobody)
+    count = min(most, pool.num_blocks, worker.batch.nobody)
     longest = min(pool.block_size, worker.max_model_len) - 2
     if longest < 1:
         return []
@@ -101,6 +102,7 @@ class Rehearsal:
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
         self._step = 0
+        self._flavour = PLAIN  # of the seats
 
     def prompts(
         self,
@@ -115,7 +117,7 @@ class Rehearsal:
         """
         lengths, count = sorted(lengths), len(lengths)
         step = self._begin([0] * count, lengths)
-        step.new = _new_seats(lengths, flavour)
+        self._enter(step, lengths, flavour)
         if own_blocks:
             step.table_seats = step.table_blocks = np.arange(count, dtype=np.int32)
             step.table_columns = np.zeros(count, dtype=np.int32)
@@ -123,11 +125,11 @@ class Rehearsal:
 
     def chunks(self, lengths: Sequence[int], decodes: int = 0) -> StepResult:
         """Chunks, each behind a token that is there already, after so many decodes."""
-        decodes = min(decodes, self._worker.seats.nobody - len(lengths))
+        decodes = min(decodes, self._worker.batch.nobody - len(lengths))
         lengths = [1] * decodes + sorted(lengths)
         known = [1] * decodes + [length + 1 for length in lengths[decodes:]]
         step = self._begin([1] * len(lengths), lengths)
-        step.new = _new_seats(known, PLAIN)
+        self._enter(step, known, PLAIN)
         return self._run(step)
 
     def decodes(
@@ -140,7 +142,7 @@ class Rehearsal:
         is given."""
         step = self._begin(starts or [min(1, self._worker.max_model_len - 1)] * count, [1] * count)
         if flavour is not None:
-            step.new = _new_seats([1] * count, flavour)
+            self._enter(step, [1] * count, flavour)
         return self._run(step)
 
     def _begin(self, starts: Sequence[int], lengths: Sequence[int]) -> StepInput:
@@ -154,7 +156,11 @@ class Rehearsal:
             samples=np.ones(count, dtype=np.bool_),
         )
 
+    def _enter(self, step: StepInput, lengths: Sequence[int], flavour: dict[str, Any]) -> None:
+        step.new, self._flavour = _new_seats(lengths, flavour), flavour
+
     def _run(self, step: StepInput) -> StepResult:
+        step.extras = _asked(len(step.seats), self._flavour)
         result = self._worker.execute(step).result()
         if result.fault is not None:
             raise RehearsalError(result)
@@ -176,29 +182,33 @@ def _new_seats(lengths: Sequence[int], flavour: dict[str, Any]) -> NewSeats:
     def floats(name: str, default: float) -> np.ndarray:
         return np.full(count, flavour.get(name, default), dtype=np.float32)
 
-    def integers(name: str, default: int, dtype: type = np.int64) -> np.ndarray:
-        return np.full(count, flavour.get(name, default), dtype=dtype)
-
-    return NewSeats(
+    new = NewSeats(
         seats=np.arange(count, dtype=np.int32),
         tokens=np.zeros(sum(lengths), dtype=np.int32),
         num_tokens=np.array(lengths, dtype=np.int32),
         num_prompt_tokens=np.array(lengths, dtype=np.int32),
         temperature=floats("temperature", 1),
-        top_k=integers("top_k", 0),
+        top_k=np.full(count, flavour.get("top_k", 0), dtype=np.int64),
         top_p=floats("top_p", 1),
         min_p=floats("min_p", 0),
-        presence=floats("presence", 0),
-        frequency=floats("frequency", 0),
-        repetition=floats("repetition", 1),
         random_seeds=np.arange(count, dtype=np.int64),
         steps=np.zeros(count, dtype=np.int64),
-        logprobs=integers("logprobs", -1, np.int32),
-        prompt_logprobs=np.full(count, -1, dtype=np.int32),
-        biases=no_pairs(),
-        bias_values=np.zeros(0, dtype=np.float32),
-        constrained=np.zeros(count, dtype=np.bool_),
-        min_tokens=np.zeros(count, dtype=np.int64),
-        held=no_pairs(),
-        logprob_tokens=no_pairs(),
     )
+    if "repetition" in flavour:
+        new.extras["penalties"] = {
+            "rows": np.arange(count, dtype=np.int32),
+            "presence": floats("presence", 0),
+            "frequency": floats("frequency", 0),
+            "repetition": floats("repetition", 1),
+        }
+    return new
+
+
+def _asked(count: int, flavour: dict[str, Any]) -> Extras:
+    """What a step of so many rows is asked for."""
+    if "logprobs" not in flavour:
+        return {}
+    rows, none = np.arange(count, dtype=np.int32), np.zeros(count, dtype=np.int32)
+    num_top = np.full(count, flavour["logprobs"], dtype=np.int32)
+    named = np.zeros((count, 0), dtype=np.int32)
+    return {"logprobs": {"rows": rows, "num_top": num_top, "named": named, "num_named": none}}

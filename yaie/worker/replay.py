@@ -20,8 +20,9 @@ from typing import Any, BinaryIO
 
 from yaie.core.config import EngineConfig
 from yaie.core.contracts import StepHandle, Worker
-from yaie.core.step import StepInput, StepMasks, StepResult
+from yaie.core.step import StepInput, StepMasks
 from yaie.worker.build import Sizes, make_worker
+from yaie.worker.step_future import FOR_MASKS, FOR_THE_END, Stages, StepFuture
 from yaie.worker.threads import use_threads
 
 
@@ -37,33 +38,24 @@ class Recorder:
         """One more object of the recording."""
         pickle.dump(item, self._file, protocol=5)
 
-    def execute(self, step: StepInput) -> "RecordedStep":
+    def execute(self, step: StepInput) -> StepFuture:
         """See `yaie.core.contracts.Worker`."""
+        return StepFuture(step, self._stages(step))
+
+    def _stages(self, step: StepInput) -> Stages:
         self.write(step)
-        return RecordedStep(self, self._worker.execute(step))
+        own = self._worker.execute(step)
+        if step.masked and (masks := (yield FOR_MASKS)) is not None:
+            self.write(masks)
+            own.mask(masks)
+        yield FOR_THE_END
+        result = own.result()
+        self.write(result)
+        return result
 
     def close(self) -> None:
         """See the contract."""
         self._worker.close()
-
-
-class RecordedStep:
-    """See `yaie.core.contracts.StepHandle`."""
-
-    def __init__(self, recorder: Recorder, handle: StepHandle) -> None:
-        self._recorder = recorder
-        self._handle = handle
-
-    def mask(self, masks: StepMasks) -> None:
-        """See the contract."""
-        self._recorder.write(masks)
-        self._handle.mask(masks)
-
-    def result(self) -> StepResult:
-        """See the contract."""
-        result = self._handle.result()
-        self._recorder.write(result)
-        return result
 
 
 def replay(path: Path) -> tuple[int, list[int]]:

@@ -6,7 +6,7 @@ microbatch's draws when it is about to embed the next token of one of those rows
 first microbatch of a step may begin while the last one of the step before is under way.
 """
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,15 +14,15 @@ from torch import Tensor
 
 from yaie.backends.attention import attend_through
 from yaie.core.contracts.ranks import Transfer
-from yaie.core.step import Fault, Ints, StepInput, StepMasks, StepResult, no_ints
+from yaie.core.step import Ints, StepInput, StepResult
+from yaie.models.adapter import ModelAdapter
 from yaie.models.shard import Passing
 from yaie.worker.drafts import DraftRows, as_tensor
 from yaie.worker.flat_batch import lay_out
-from yaie.worker.picked import masks_of, pick
-from yaie.worker.running_step import RunningStep
-
-if TYPE_CHECKING:
-    from yaie.worker.worker import Worker
+from yaie.worker.picked import pick, put_together
+from yaie.worker.rows import Rows
+from yaie.worker.step_future import FOR_MASKS, FOR_THE_END, Stages
+from yaie.worker.worker import Worker
 
 
 class Stage:
@@ -40,7 +40,7 @@ class Stage:
         if self.passing.is_first and part.samples.any():
             self._awaited.append((part.step, part))
 
-    def await_draws(self, worker: "Worker", seats: Ints | None, step: int) -> None:
+    def await_draws(self, worker: Worker, seats: Ints | None, step: int) -> None:
         """Take over what was drawn: for these seats, and all of the steps before `step`; None for all of
         that step, too."""
         count = 0
@@ -68,128 +68,100 @@ class Stage:
         self._sent = [one for one in self._sent if one[0] > step]
 
 
-def _take_over(worker: "Worker", part: StepInput, passing: Passing) -> None:
+def _take_over(worker: Worker, part: StepInput, passing: Passing) -> None:
     """Receive what was drawn for a part of a step, and note each seat's last token."""
     seats, rows = part.seats[part.samples], None
     if len(part.drafts):
-        rows = DraftRows(part, np.cumsum(part.num_tokens, dtype=np.int32), worker.device)
+        ends = np.cumsum(part.num_tokens, dtype=np.int32)
+        rows = DraftRows(part, ends, worker.batch.lives, worker.device)
     count = len(seats) if rows is None else len(rows.seats)
     drawn = torch.empty(count, dtype=torch.int64, device=worker.device)
     passing.draws.receive(drawn, passing.draws.size - 1).wait()
     if rows is None:
         index = as_tensor(seats.tolist(), worker.device)
-        worker.seats.last_tokens.index_copy_(0, index, drawn.clamp(min=0))
+        worker.batch.last_tokens.index_copy_(0, index, drawn.clamp(min=0))
         return
     gained = rows.accepted(drawn.tolist(), worker.accepted)
     pairs = [(seat, own[-1]) for seat, own in zip(seats.tolist(), gained, strict=True) if own]
     index, tokens = (as_tensor(list(part), worker.device) for part in zip(*pairs, strict=True))
-    worker.seats.last_tokens.index_copy_(0, index, tokens)
+    worker.batch.last_tokens.index_copy_(0, index, tokens)
 
 
-class StagedStep:
-    """See `yaie.core.contracts.StepHandle`. Results are whole on the last stage alone."""
+class StagedWorker(Worker):
+    """A worker of one stage. Results are whole on the last stage alone."""
 
-    def __init__(self, worker: "Worker", stage: Stage, step: StepInput) -> None:
-        self._worker = worker
-        self._stage = stage
-        self._step = step
-        self._whole = RunningStep(worker, step)
-        self._parts: list[RunningStep] = []
+    def __init__(self, adapter: ModelAdapter, *parts: Any, **settings: Any) -> None:
+        """See Worker; the adapter's shard passes states on."""
+        super().__init__(adapter, *parts, **settings)
+        passing = adapter.shard.passing
+        assert passing is not None
+        self._stage = Stage(passing)
 
-    @property
-    def fault(self) -> Fault | None:
-        """What has broken the step so far."""
-        return self._whole.fault
+    def stages(self, step: StepInput) -> Stages:
+        """A step of this stage's layers, and on the last one its draws."""
+        stage, passing = self._stage, self._stage.passing
+        self.move(step)
+        self.batch.extend_tables(step)
+        parts: list[StepInput] = []
+        answers: list[tuple[Stages, bool]] = []
+        if len(step.seats):
+            runs = passing.pipeline.microbatches(step.num_tokens.tolist(), passing.stages)
+            parts = [pick(step, np.arange(run.start, run.stop)) for run in runs]
 
-    def begin(self) -> None:
-        """Compute this stage's layers, and on the last one sample too, unless that waits for masks."""
-        self._whole.guarded(self._begin)
+            def compute(index: int, incoming: Tensor | None) -> Tensor:
+                part = parts[index]
+                states = self._continued(part, incoming)
+                if passing.is_last:
+                    answer = self.answer(part, states)
+                    answers.append((answer, next(answer)))
+                else:
+                    stage.expect(part)
+                return states
 
-    def mask(self, masks: StepMasks) -> None:
-        """See the contract."""
-        if self._stage.passing.is_last:
-            self._whole.guarded(lambda: self._mask(masks))
+            sizes = [int(part.num_tokens.sum()) for part in parts]
+            passing.pipeline.run(sizes, compute, self._empty)
+        if step.masked and passing.is_last:
+            masks = yield FOR_MASKS
+            answers = [
+                (answer, answer.send(masks) if waits is FOR_MASKS else waits)
+                for answer, waits in answers
+            ]
+        yield FOR_THE_END
+        if passing.is_first:
+            stage.await_draws(self, None, step.step)
+        if not passing.is_last:
+            return StepResult(step.step)
+        results = [_end_of(answer) for answer, _ in answers]
+        stage.told(step.step)
+        return put_together(results, [len(part.seats) for part in parts], step.step)
 
-    def result(self) -> StepResult:
-        """See the contract."""
-        result = StepResult(self._step.step)
-        self._whole.guarded(lambda: self._collect(result))
-        return result if self._whole.fault is None else self._whole.result()
-
-    def _begin(self) -> None:
-        worker, step, passing = self._worker, self._step, self._stage.passing
-        self._whole.move()
-        worker.seats.extend_tables(step)
-        if not len(step.seats):
-            return
-        runs = passing.pipeline.microbatches(step.num_tokens.tolist(), passing.stages)
-        self._parts = [RunningStep(worker, cut(step, run)) for run in runs]
-        sizes = [int(part.step.num_tokens.sum()) for part in self._parts]
-        passing.pipeline.run(sizes, self._compute, self._empty)
+    def advance(self, step: StepInput, rows: Rows, drawn: Tensor) -> None:
+        """See Worker. The first stage is told, too."""
+        super().advance(step, rows, drawn)
+        self._stage.tell(step.step, drawn)
 
     def _empty(self, num_tokens: int) -> Tensor:
-        adapter = self._worker.adapter
-        return adapter.empty(num_tokens, adapter.config.hidden_size)
+        return self.adapter.empty(num_tokens, self.adapter.config.hidden_size)
 
-    def _compute(self, index: int, incoming: Tensor | None) -> Tensor:
-        worker, stage, part = self._worker, self._stage, self._parts[index]
+    def _continued(self, part: StepInput, incoming: Tensor | None) -> Tensor:
+        """The states behind this stage of a part's tokens. incoming: what came from the stage before;
+        None on the first."""
         if incoming is None:
-            stage.await_draws(worker, part.step.seats, self._step.step)
-        flat = lay_out(part.step, worker.seats, worker.pool, worker.device)
-        attend = attend_through(worker.attention, worker.attention.plan(flat.attention))
-        worker.before_forward()
+            self._stage.await_draws(self, part.seats, part.step)
+        flat = lay_out(part, self.batch, self.pool, self.device)
+        attend = attend_through(self.attention, self.attention.plan(flat.attention))
+        self.before_forward()
         positions = flat.attention.positions
         if incoming is None:
-            incoming = worker.adapter.embedded(flat.token_ids, positions)
-        states = worker.adapter.continued(incoming, positions, attend)
-        if stage.passing.is_last:
-            part.finish(states)
-            self._tell(part)
-        else:
-            stage.expect(part.step)
-        return states
-
-    def _tell(self, part: RunningStep) -> None:
-        if part.drawn is not None:
-            self._stage.tell(self._step.step, part.drawn)
-
-    def _mask(self, masks: StepMasks) -> None:
-        for part in self._parts:
-            if part.waits:
-                part.sample(masks_of(part.step, masks))
-                self._tell(part)
-
-    def _collect(self, result: StepResult) -> None:
-        stage = self._stage
-        if stage.passing.is_first:
-            stage.await_draws(self._worker, None, self._step.step)
-        if not stage.passing.is_last:
-            return
-        first = 0
-        for part in self._parts:
-            part.collect()
-            _add(result, part.own_result, first)
-            first += len(part.step.seats)
-        stage.told(self._step.step)
+            incoming = self.adapter.embedded(flat.token_ids, positions)
+        return self.adapter.continued(incoming, positions, attend)
 
 
-def cut(step: StepInput, run: range) -> StepInput:
-    """The step of a run of its rows, which nothing of it is left out of."""
-    part = pick(step, np.arange(run.start, run.stop))
-    asked = step.prompt_logprobs
-    here = (asked >= run.start) & (asked < run.stop)
-    part.prompt_logprobs = asked[here] - run.start if len(asked) else no_ints()
-    rows = step.pooled[:, 0]
-    pooled = step.pooled[(rows >= run.start) & (rows < run.stop)].copy()
-    pooled[:, 0] -= run.start
-    part.pooled = pooled
-    return part
-
-
-def _add(result: StepResult, part: StepResult, first: int) -> None:
-    """Add the result of the rows from `first` on."""
-    result.token_ids += part.token_ids
-    result.corrupted += [first + row for row in part.corrupted]
-    for name in ("logprobs", "prompt_logprobs", "pooled"):
-        found = {first + row: value for row, value in getattr(part, name).items()}
-        getattr(result, name).update(found)
+def _end_of(answer: Stages) -> StepResult:
+    """The result of a part that waits for its end."""
+    try:
+        answer.send(None)
+    except StopIteration as end:
+        result: StepResult = end.value
+        return result
+    raise AssertionError("a part goes on behind its end")

@@ -13,27 +13,20 @@ from queue import SimpleQueue
 import torch
 
 from yaie.core.step import StepInput, StepMasks, StepResult
+from yaie.worker.step_future import FOR_MASKS, FOR_THE_END, Stages, StepFuture
 from yaie.worker.worker import Worker
 
 
-class ThreadedStep:
-    """See `yaie.core.contracts.StepHandle`."""
+class Item:
+    """A step on its way to the thread, and back."""
 
     def __init__(self, step: StepInput) -> None:
         self.step = step
         self.masks: Future[StepMasks | None] = Future()
         self.done: Future[StepResult] = Future()
 
-    def mask(self, masks: StepMasks) -> None:
-        """See the contract."""
-        self.masks.set_result(masks)
 
-    def result(self) -> StepResult:
-        """See the contract."""
-        return self.done.result()
-
-
-Inbox = SimpleQueue[ThreadedStep | None]
+Inbox = SimpleQueue[Item | None]
 
 
 class ThreadedWorker:
@@ -42,31 +35,39 @@ class ThreadedWorker:
     def __init__(self, worker: Worker, num_threads: int | None = None) -> None:
         """num_threads: that PyTorch may use there; it keeps this setting for each thread."""
         self._inbox: Inbox = SimpleQueue()
-        self._unmasked: list[ThreadedStep] = []
+        self._unmasked: list[Item] = []
         # The thread knows the inbox and not this object, which may thus be collected while it waits.
         arguments = (self._inbox, worker, num_threads)
         thread = threading.Thread(target=_run, args=arguments, name="yaie-worker", daemon=True)
         thread.start()
         self._end = weakref.finalize(self, _end, self._inbox, thread, self._unmasked)
 
-    def execute(self, step: StepInput) -> ThreadedStep:
+    def execute(self, step: StepInput) -> StepFuture:
         """See the contract."""
-        handle = ThreadedStep(step)
+        item = Item(step)
         if step.masked:
-            self._unmasked[:] = [one for one in self._unmasked if not one.masks.done()] + [handle]
-        self._inbox.put(handle)
-        return handle
+            self._unmasked[:] = [one for one in self._unmasked if not one.masks.done()] + [item]
+        self._inbox.put(item)
+        return StepFuture(step, _awaited(item))
 
     def close(self) -> None:
         """End the thread, after the steps that were sent."""
         self._end()
 
 
-def _end(inbox: Inbox, thread: threading.Thread, unmasked: list[ThreadedStep]) -> None:
+def _awaited(item: Item) -> Stages:
+    """A step that is on its way. It does not know the worker, which may thus be collected."""
+    if item.step.masked:
+        item.masks.set_result((yield FOR_MASKS))
+    yield FOR_THE_END
+    return item.done.result()
+
+
+def _end(inbox: Inbox, thread: threading.Thread, unmasked: list[Item]) -> None:
     inbox.put(None)
-    for handle in unmasked:
-        if not handle.masks.done():
-            handle.masks.set_result(None)  # they are not sent any more
+    for item in unmasked:
+        if not item.masks.done():
+            item.masks.set_result(None)  # they are not sent any more
     if thread is not threading.current_thread():
         thread.join()
 
@@ -90,9 +91,7 @@ def _run(inbox: Inbox, worker: Worker, num_threads: int | None) -> None:
     worker.close()
 
 
-def _carry_out(
-    worker: Worker, item: ThreadedStep, hand_over: Callable[[], None]
-) -> Callable[[], None]:
+def _carry_out(worker: Worker, item: Item, hand_over: Callable[[], None]) -> Callable[[], None]:
     """Returns what tells the result to whoever waits for it."""
     done = item.done
     try:

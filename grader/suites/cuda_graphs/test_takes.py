@@ -6,7 +6,7 @@ import numpy as np
 
 from grader.kit import expect_equal, task
 from grader.suites.cuda_graphs.bench import Bench, lent
-from yaie.core.step import NewSeats, Pairs, StepInput, no_pairs
+from yaie.core.step import NewSeats, Pairs, StepInput
 
 GRAMMAR = (
     "A grammar needs no launch of its own: the first graph is replayed, and only the draw waits."
@@ -52,19 +52,8 @@ def newcomer(seat: int) -> NewSeats:
         top_k=0 * one,
         top_p=real,
         min_p=0 * real,
-        presence=0 * real,
-        frequency=0 * real,
-        repetition=real,
         random_seeds=one,
         steps=0 * one,
-        logprobs=np.array([-1], np.int32),
-        prompt_logprobs=np.array([-1], np.int32),
-        biases=no_pairs(),
-        bias_values=np.empty(0, np.float32),
-        constrained=np.zeros(1, np.bool_),
-        min_tokens=0 * one,
-        held=no_pairs(),
-        logprob_tokens=no_pairs(),
     )
 
 
@@ -103,7 +92,7 @@ TAKEN: dict[str, tuple[dict[str, Any], bool, str]] = {
         "Drafts are more tokens for a seat, and are accepted or not.",
     ),
     "log-probabilities of a prompt": (
-        {"prompt_logprobs": np.array([0], np.int32)},
+        {"extras": {"prompt_logprobs": {"rows": np.array([0], np.int32)}}},
         False,
         "They need hidden states, which a graph that ends in logits does not return.",
     ),

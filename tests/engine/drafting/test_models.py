@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from transformers import AutoModelForCausalLM
@@ -114,7 +115,8 @@ def test_the_head_drafts_as_it_was_trained(
     take = AheadProposer.take
 
     def noted(proposer: AheadProposer, plan: StepPlan, result: StepResult) -> None:
-        for row, own in result.drafts.items():
+        made = result.extras.get("proposals", {"rows": [], "tokens": []})
+        for row, own in zip(made["rows"], np.array(made["tokens"]).tolist(), strict=True):
             seen.append(([*plan.scheduled[row].request.token_ids, *result.token_ids[0]], own))
         take(proposer, plan, result)
 

@@ -18,6 +18,7 @@ from yaie import LLMEngine, SamplingParams
 from yaie.core.config import EngineConfig
 from yaie.core.errors import ConfigError
 from yaie.core.request import FinishReason, Request
+from yaie.engine.asks.arrays import ints
 from yaie.engine.background.messages import Failed as EngineFailed
 from yaie.engine.background.messages import Recorded, Unwatch, Watch
 from yaie.engine.handover import decode as deciding
@@ -28,7 +29,6 @@ from yaie.engine.handover.greeting import greet
 from yaie.engine.handover.layout import layout_of
 from yaie.engine.handover.messages import Blocks, Failed, Message, Prompt, Reply, Verdict
 from yaie.engine.handover.role import Role
-from yaie.engine.step.new_seats import ints
 
 Prefill = Callable[..., PrefillServer]
 Decode = Callable[..., LLMEngine]

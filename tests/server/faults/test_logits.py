@@ -11,7 +11,7 @@ from tests.server.conftest import within
 from tests.server.faults.clients import OTHERS, ask, read_all
 from tests.server.faults.conftest import Patient
 from yaie.core.request import Request
-from yaie.engine.step import new_seats
+from yaie.engine.asks import min_tokens
 from yaie.engine.step.byte_text import ByteDetokenizer
 
 
@@ -62,14 +62,14 @@ def test_one_poisoned_prompt_of_several_ends_the_call_and_leaves_nothing(small: 
 def test_a_request_that_cannot_be_encoded_fails_alone(
     small: Patient, stream: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    failed, own = small.llm.stats()["failed_requests"], new_seats._held_tokens
+    failed, own = small.llm.stats()["failed_requests"], min_tokens.too_early
 
     def held(request: Request, *args: Any) -> list[int]:
         if request.params.min_tokens == 7:
             raise OverflowError("Python int too large to convert to C long")
         return own(request, *args)
 
-    monkeypatch.setattr(new_seats, "_held_tokens", held)
+    monkeypatch.setattr(min_tokens, "too_early", held)
     body = {"prompt": [5, 6, 7], "max_tokens": 50, "min_tokens": 7, "stream": stream}
     with small.company():
         response = small.http.post("/v1/completions", json=body)

@@ -5,7 +5,8 @@ from weakref import WeakKeyDictionary
 
 from yaie.core.batch import StepPlan
 from yaie.core.request import Request
-from yaie.core.step import StepResult
+from yaie.core.step import Arrays, StepResult
+from yaie.engine.drafting.proposals import Proposals
 
 
 class AheadProposer:
@@ -19,7 +20,7 @@ class AheadProposer:
 
     def take(self, plan: StepPlan, result: StepResult) -> None:
         """A step has been carried out."""
-        gains, drafts = iter(result.token_ids), result.drafts
+        gains, drafts = iter(result.token_ids), _by_row(result.extras.get(Proposals.name))
         for row, item in enumerate(plan.scheduled):
             gained = next(gains) if item.samples else []
             self._made.pop(item.request, None)
@@ -34,3 +35,11 @@ class AheadProposer:
             length, drafts = self._made.pop(request, (-1, ()))
             found.append(drafts[:most] if length == len(request.token_ids) else ())
         return found
+
+
+def _by_row(made: Arrays | None) -> dict[int, list[int]]:
+    """The drafts behind each row."""
+    if made is None:
+        return {}
+    columns = (made[name].tolist() for name in ("rows", "counts", "tokens"))
+    return {row: tokens[:count] for row, count, tokens in zip(*columns, strict=True)}

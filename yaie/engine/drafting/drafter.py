@@ -12,6 +12,7 @@ from yaie.core.request import Request
 from yaie.core.step import StepResult
 from yaie.engine.drafting.ahead import AheadProposer
 from yaie.engine.drafting.pace import Pace
+from yaie.engine.drafting.proposals import Proposals
 from yaie.engine.drafting.room import Room, may_draft, num_left, single_tokens_first
 from yaie.engine.step.isolation import Isolation
 
@@ -46,6 +47,7 @@ class Drafter:
         self._acceptance: WeakKeyDictionary[Request, Acceptance] = WeakKeyDictionary()
         self._overall: Acceptance = part.Acceptance()
         self._guessed: set[Request] = set()  # in the last plan
+        self._proposals = Proposals()
 
     def extend(self, plan: StepPlan) -> None:
         """Give drafts to the requests of a plan that may have some. Single tokens stay first."""
@@ -65,13 +67,15 @@ class Drafter:
 
     def stepped(self, plan: StepPlan, result: StepResult, seconds: float) -> None:
         """See StepObserver."""
-        self._verified(plan, result, seconds - result.draft_seconds)
+        made = result.extras.get(Proposals.name)
+        spent = 0.0 if made is None else float(made["seconds"][0])
+        self._verified(plan, result, seconds - spent)
         if isinstance(self._proposer, AheadProposer):
             self._proposer.take(plan, result)
             most = max((item.ahead or 0 for item in plan.scheduled), default=0)
             if most:
                 count = sum(bool(item.ahead) for item in plan.scheduled)
-                self._pace.drafted(count, most, result.draft_seconds)
+                self._pace.drafted(count, most, spent)
 
     def _alone(self, item: ScheduledRequest, work: Callable[[Request], T]) -> T | None:
         """What `work` returns for a request, which fails if that raises."""
@@ -98,6 +102,7 @@ class Drafter:
             most = self._pace.number(known, size) if known else 0
         if not most:
             return
+        plan.asks.append(self._proposals)
         for item in plan.scheduled:
             item.ahead = 0
             if item.samples and not item.request.num_unread:

@@ -16,6 +16,7 @@ from typing import Any
 from yaie.core.errors import ConfigError, YaieError
 from yaie.core.output import RequestOutput
 from yaie.core.request import FailureKind, FinishReason, Request, RequestStatus
+from yaie.engine.asks.arrays import ints
 from yaie.engine.handover.address import Address
 from yaie.engine.handover.base import why_not_queued
 from yaie.engine.handover.channel import Channel
@@ -23,7 +24,6 @@ from yaie.engine.handover.link import Link
 from yaie.engine.handover.memory import Data
 from yaie.engine.handover.messages import Blocks, Drop, Failed, Message, Prompt
 from yaie.engine.handover.store import BlockStore
-from yaie.engine.step.new_seats import ints
 
 logger = logging.getLogger(__name__)
 

@@ -15,9 +15,9 @@ from yaie.core.contracts import KVCacheManager
 from yaie.core.errors import PartError, YaieError
 from yaie.core.params import SamplingParams
 from yaie.core.request import Request
-from yaie.core.step import BlockData, StepInput, StepResult, no_ints
+from yaie.core.step import Arrays, StepInput, no_ints
+from yaie.engine.asks.arrays import ints
 from yaie.engine.step.assembly import Machine
-from yaie.engine.step.new_seats import ints
 from yaie.engine.step.recovery import RecoveringMachine
 
 OUTSIDE = -1
@@ -56,7 +56,7 @@ class BlockStore:
                 if cache.admit(alias) < count * self.block_size:
                     return None
                 blocks = cache.block_table(alias)[first:count]
-                return self._run(leaving=blocks).blocks
+                return self._run("leaving", {"blocks": ints(blocks)})["data"]
             finally:
                 cache.free(alias, keep=False)
 
@@ -93,7 +93,7 @@ class BlockStore:
         blocks = cache.block_table(alias)[begin:count]
         total = skip + len(blocks)
         sizes = data.reshape(-1) if not skip else self._without(data, skip, total)
-        self._run(arriving=BlockData(ints(blocks), sizes))
+        self._run("arriving", {"blocks": ints(blocks), "data": sizes})
         alias.num_computed_tokens = count * self.block_size
         cache.commit(alias)
         return True
@@ -115,17 +115,15 @@ class BlockStore:
         name = f"#blocks{next(self._numbers)}"
         return Request(name, list(tokens[: count * self.block_size + 1]), SamplingParams())
 
-    def _run(self, arriving: BlockData | None = None, leaving: Sequence[int] = ()) -> StepResult:
-        """A step of no request. Raises YaieError if it fails."""
+    def _run(self, name: str, asked: Arrays) -> Arrays:
+        """What a step of no request is told of blocks. Raises YaieError if it fails."""
         none = no_ints()
         samples = np.empty(0, dtype=np.bool_)
-        step = StepInput(
-            OUTSIDE, none, none, none, samples, arriving=arriving, leaving=ints(list(leaving))
-        )
+        step = StepInput(OUTSIDE, none, none, none, samples, extras={name: asked})
         result = self.machine().worker.execute(step).result()
         if result.fault is not None:
             raise YaieError(f"blocks could not be moved: {result.fault.message}")
-        return result
+        return result.extras.get(name, {})
 
     def _guarded(self, work: Callable[[KVCacheManager], T], otherwise: T) -> T:
         """What `work` returns, or this if a learner's part fails, from which the machine recovers."""

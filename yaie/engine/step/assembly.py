@@ -20,6 +20,7 @@ from yaie.core.contracts import (
     Scheduler,
     Worker,
 )
+from yaie.engine.asks.base import Vocabulary
 from yaie.engine.drafting.ahead import AheadProposer
 from yaie.engine.drafting.drafter import Drafter
 from yaie.engine.drafting.drafts import Drafts
@@ -132,7 +133,8 @@ def assemble(
         worker = wrap_worker(worker)
     vocab_size = model.adapter.vocab_size
     isolation = Isolation(parts if parts_in_steps(parts) else None)
-    encoder = StepEncoder(sizes.num_seats, vocab_size, model.eos_token_ids, isolation)
+    vocabulary = Vocabulary(vocab_size, model.eos_token_ids)
+    encoder = StepEncoder(sizes.num_seats, vocabulary, isolation)
     counters = counters or Counters()
     token_budget = config.step_tokens(model.device.type)
     hooks, room = Hooks(), Room(cache, parts["speculative"], token_budget)

@@ -1,7 +1,8 @@
 """From a plan to data: what the worker does not have yet of the requests that are scheduled."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 
 import numpy as np
@@ -9,8 +10,11 @@ import numpy as np
 from yaie.core.batch import ScheduledRequest, StepPlan
 from yaie.core.request import Request, RequestStatus
 from yaie.core.step import Ints, Pairs, StepInput, no_ints, no_pairs
+from yaie.engine.asks import READ, of
+from yaie.engine.asks.arrays import ints
+from yaie.engine.asks.base import Ask, Vocabulary
 from yaie.engine.step.isolation import Isolation
-from yaie.engine.step.new_seats import ints, new_seats
+from yaie.engine.step.new_seats import new_seats
 
 
 @dataclass(slots=True)
@@ -18,12 +22,14 @@ class Seat:
     """A request's seat, and what has been sent of its block table: the first `length` entries of
     `table`.
 
-    life: the request's `num_preemptions` when it took the seat; with another one it begins anew.
+    life: the request's `num_preemptions` when it took the seat; with another one it begins anew. asks:
+    what it may want of a step.
     """
 
     number: int
     life: int
     table: list[int]
+    asks: list[Ask]
     length: int = 0
 
 
@@ -33,15 +39,13 @@ class StepEncoder:
     def __init__(
         self,
         num_seats: int,
-        vocab_size: int,
-        eos_token_ids: Collection[int] = (),
+        vocabulary: Vocabulary,
         isolation: Isolation | None = None,
     ) -> None:
         """num_seats: at least twice as many as run at once. Requests that have ended, or wait for
         their unread token, then give way only to many others at a time. isolation: where requests that
         cannot be encoded fail."""
-        self._vocab_size = vocab_size
-        self._eos_token_ids = eos_token_ids
+        self._vocabulary = vocabulary
         self._isolation = isolation or Isolation()
         self._seats: dict[Request, Seat] = {}
         self._free = list(range(num_seats))[::-1]
@@ -52,7 +56,7 @@ class StepEncoder:
 
         A request whose own data cannot be encoded fails, and is taken off the plan.
         """
-        step = self._isolation.each(plan.scheduled, self._without_seats)
+        step = self._isolation.each(plan.scheduled, partial(self._without_seats, plan.asks))
         scheduled, seats, entered = plan.scheduled, [], []
         columns: list[tuple[int, int, list[int]]] = []
         for item in scheduled:
@@ -78,12 +82,23 @@ class StepEncoder:
         self._num_steps += not plan.is_empty
         return step
 
-    def _without_seats(self, scheduled: Sequence[ScheduledRequest]) -> StepInput:
+    def _without_seats(
+        self, asks: Sequence[Ask], scheduled: Sequence[ScheduledRequest]
+    ) -> StepInput:
         """What requests say of themselves. Raises for what no array holds, and changes nothing."""
-        entering = [item.request for item in scheduled if not self._is_seated(item.request)]
-        new = None
-        if entering:
-            new = new_seats(entering, no_ints(), self._vocab_size, self._eos_token_ids)
+        entering: list[Request] = []
+        asking: dict[Ask, list[tuple[int, ScheduledRequest]]] = {}
+        for row, item in enumerate(scheduled):
+            seat = self._seats.get(item.request)
+            if seat is not None and seat.life == item.request.num_preemptions:
+                own = seat.asks
+            else:
+                entering.append(item.request)
+                own = of(item.request, READ)
+            for ask in (*own, *asks):
+                if ask.wants(item):
+                    asking.setdefault(ask, []).append((row, item))
+        new = new_seats(entering, no_ints(), self._vocabulary) if entering else None
         step = StepInput(
             step=self._num_steps,
             seats=no_ints(),
@@ -92,26 +107,19 @@ class StepEncoder:
             samples=np.array([item.samples for item in scheduled], dtype=np.bool_),
             masked=any(item.samples and item.request.matcher is not None for item in scheduled),
             new=new,
-            prompt_logprobs=_telling_rows(scheduled),
-            pooled=_pooled_rows(scheduled),
+            extras={ask.name: ask.ask(own) for ask, own in asking.items()},
         )
         if any(item.drafts for item in scheduled):
             step.drafts = self._drafts(scheduled)
             step.num_drafts = ints([len(item.drafts) for item in scheduled])
-        if any(item.ahead is not None for item in scheduled):
-            step.ahead = ints([item.ahead or 0 for item in scheduled])
         return step
 
     def _drafts(self, scheduled: Sequence[ScheduledRequest]) -> Ints:
         """Raises ValueError for one that is no token of this model: the model would look it up."""
         drafts = ints(list(chain.from_iterable(item.drafts for item in scheduled)))
-        if drafts.min() < 0 or drafts.max() >= self._vocab_size:
-            raise ValueError(f"a draft is no token: ids go from 0 to {self._vocab_size - 1}")
+        if drafts.min() < 0 or drafts.max() >= self._vocabulary.size:
+            raise ValueError(f"a draft is no token: ids go from 0 to {self._vocabulary.size - 1}")
         return drafts
-
-    def _is_seated(self, request: Request) -> bool:
-        seat = self._seats.get(request)
-        return seat is not None and seat.life == request.num_preemptions
 
     def seats_of(self, requests: Sequence[Request]) -> Ints:
         """The seats [n] of requests of the last plan."""
@@ -123,7 +131,9 @@ class StepEncoder:
         if old is None and not self._free:
             self._sweep({other.request for other in scheduled})
         number = self._free.pop() if old is None else old.number
-        seat = self._seats[request] = Seat(number, request.num_preemptions, item.block_table)
+        seat = self._seats[request] = Seat(
+            number, request.num_preemptions, item.block_table, of(request, READ)
+        )
         return seat
 
     def _sweep(self, scheduled: set[Request]) -> None:
@@ -134,33 +144,6 @@ class StepEncoder:
             if request.status is RequestStatus.RUNNING or waits or request in scheduled:
                 continue
             self._free.append(self._seats.pop(request).number)
-
-
-def _telling_rows(scheduled: Sequence[ScheduledRequest]) -> Ints:
-    """Rows whose tokens are to tell log-probabilities of their prompt; of a prompt of one token they
-    tell nothing, but that is told too."""
-    return ints(
-        [
-            row
-            for row, item in enumerate(scheduled)
-            if item.request.params.prompt_logprobs is not None
-            and item.request.fork_of is None
-            and item.start < max(1, item.request.num_prompt_tokens - 1)
-        ]
-    )
-
-
-def _pooled_rows(scheduled: Sequence[ScheduledRequest]) -> Pairs:
-    """Rows whose hidden states are summed: all of a prompt, or the last one."""
-    rows = []
-    for row, item in enumerate(scheduled):
-        kind = item.request.params.pooling
-        if kind is not None and item.start < item.request.num_prompt_tokens:
-            if kind == "mean":
-                rows.append((row, 0))
-            elif item.samples:
-                rows.append((row, item.num_tokens - 1))
-    return _pairs(rows)
 
 
 def _set_tables(step: StepInput, columns: list[tuple[int, int, list[int]]]) -> None:

@@ -1,22 +1,20 @@
 """Sends plans to a worker as data, and takes over for their requests what comes back."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from yaie.core.batch import ScheduledRequest, StepOutcome, StepPlan
 from yaie.core.contracts import StepHandle, Worker
-from yaie.core.request import FailureKind, Request, TokenLogprob
-from yaie.core.step import StepMasks, StepResult
+from yaie.core.request import FailureKind, Request
+from yaie.core.step import Extras, StepMasks, StepResult
+from yaie.engine.asks import READ
 from yaie.engine.step.encoder import StepEncoder
 from yaie.engine.step.explaining import StepFaultError
 from yaie.engine.step.hooks import Hooks, StepObserver
 from yaie.engine.step.isolation import Isolation
-
-T = TypeVar("T")
 
 CORRUPTED = "the model produced logits that are not finite (NaN or infinity)"
 
@@ -53,6 +51,7 @@ class StepExecutor:
         sent = SentStep(plan, self._isolation, self._hooks.observers, begin)
         if plan.is_empty:
             return sent
+        sent.asked = step.extras
         sent.handle = self._worker.execute(step)
         if step.masked:
             constrained = (item for item in plan.scheduled if item.request.matcher is not None)
@@ -67,8 +66,8 @@ class StepExecutor:
 class SentStep:
     """See `yaie.core.contracts.PendingStep`.
 
-    handle: None for a plan of nothing. waiting: those that sample under a grammar, in the order of
-    `masks`, whose rows are still to be filled in.
+    handle: None for a plan of nothing. asked: what it is asked for. waiting: those that sample under a
+    grammar, in the order of `masks`, whose rows are still to be filled in.
     """
 
     def __init__(
@@ -81,6 +80,7 @@ class SentStep:
         """observers: are told what came of the plan, and how long it took since `begin`, of
         `time.perf_counter`."""
         self.handle: StepHandle | None = None
+        self.asked: Extras = {}
         self.waiting: list[ScheduledRequest] = []
         self.masks: StepMasks | None = None
         self._plan = plan
@@ -114,20 +114,21 @@ class SentStep:
         result = self.handle.result()
         if result.fault is not None:
             raise StepFaultError(result.fault)
-        self._note(result.prompt_logprobs, _note_prompt)
-        self._note(result.pooled, _note_pooled)
-        self._note(result.logprobs, _note_logprobs)
+        if self.asked:
+            self._note(result.extras)
         outcome = StepOutcome(result.token_ids, self._failed(result))
         seconds = time.perf_counter() - self._begin
         for observer in self._observers:
             observer.stepped(self._plan, result, seconds)
         return outcome
 
-    def _note(self, told: Mapping[int, T], note: Callable[[ScheduledRequest, T], None]) -> None:
-        """Have what a result tells by rows noted on their requests."""
-        for row, own in told.items():
-            item = self._plan.scheduled[row]
-            self._isolation.call(item.request, None, note, item, own)
+    def _note(self, told: Extras) -> None:
+        """Have what the worker was asked for noted on the requests."""
+        for _, ask in READ:
+            if ask.name in self.asked:
+                for row, own in ask.told(self.asked[ask.name], told.get(ask.name)):
+                    item = self._plan.scheduled[row]
+                    self._isolation.call(item.request, None, ask.note, item, own)
 
     def _failed(self, result: StepResult) -> list[Request]:
         """The live requests that this step went wrong for, told why."""
@@ -153,44 +154,3 @@ def _fill(item: ScheduledRequest, rows: NDArray[np.uint8]) -> bool:
     """Set what may be drawn, and behind each draft."""
     item.request.matcher.fill_ahead(rows, item.drafts)
     return True
-
-
-def _note_logprobs(item: ScheduledRequest, entries: list[TokenLogprob]) -> None:
-    """Append those of the tokens that a step drew."""
-    if not item.request.is_finished:
-        item.request.logprobs += entries
-
-
-def _note_prompt(item: ScheduledRequest, entries: list[TokenLogprob]) -> None:
-    """Append what a step told of a prompt; recomputed positions tell nothing new.
-
-    Raises RuntimeError if the request was started from a cached prefix, whose states are not at hand.
-    """
-    known = item.request.prompt_logprobs
-    if not known:
-        known.append(None)
-    new = len(known) - 1 - item.start
-    if new < 0:
-        raise _started_too_late(item, "the log-probabilities of its prompt")
-    known += entries[new:]
-
-
-def _note_pooled(item: ScheduledRequest, states: NDArray[np.float32]) -> None:
-    """Add what a step summed of a prompt; computed anew from its first token, it begins anew.
-
-    Raises RuntimeError as above.
-    """
-    request = item.request
-    if item.start == 0 or request.params.pooling == "last":
-        request.pooled = states
-        return
-    if request.pooled is None:
-        raise _started_too_late(item, "the mean of its hidden states")
-    request.pooled = request.pooled + states
-
-
-def _started_too_late(item: ScheduledRequest, what: str) -> RuntimeError:
-    return RuntimeError(
-        f"{item.request.request_id} asks for {what}, but the KV cache manager started it from "
-        f"{item.start} cached tokens: see Request.may_reuse_prefix"
-    )

@@ -38,14 +38,11 @@ from yaie.worker.ranks.messages import (
     dtype_name,
 )
 from yaie.worker.ranks.place import Place, answering_rank
-from yaie.worker.running_step import RunningStep
-from yaie.worker.staged import StagedStep
+from yaie.worker.step_future import StepFuture
 from yaie.worker.threads import use_threads
 from yaie.worker.worker import Worker
 
 logger = logging.getLogger(__name__)
-
-Running = RunningStep | StagedStep
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +94,7 @@ class Rank:
         self._config = config
         self._place = place
         self._inbox: SimpleQueue[Any] = SimpleQueue()
-        self._steps: dict[int, Running] = {}
+        self._steps: dict[int, StepFuture] = {}
         self.ends_itself = self._is_serving = False
         threading.Thread(target=self._read, name="yaie-pipe", daemon=True).start()
 
@@ -182,7 +179,7 @@ class Rank:
                 case Collect(number):
                     self._collect(number)
 
-    def _masked(self, masks: StepMasks) -> Running:
+    def _masked(self, masks: StepMasks) -> StepFuture:
         handle = self._steps[masks.step]
         handle.mask(masks)
         return handle
@@ -195,12 +192,12 @@ class Rank:
         draws = self._place.stage == self._place.pipeline_parallel - 1
         self.tell(Done(number, digest(result) if draws else None, result if answers else None))
 
-    def _checked(self, call: Callable[[], Running]) -> Running:
+    def _checked(self, call: Callable[[], StepFuture]) -> StepFuture:
         handle = call()
         self._raise_if_broken(handle)
         return handle
 
-    def _raise_if_broken(self, handle: Running) -> None:
+    def _raise_if_broken(self, handle: StepFuture) -> None:
         """The others would wait for this rank: end it at once, so that they see it."""
         if handle.fault is not None:
             self.tell(Broken(fault=handle.fault))

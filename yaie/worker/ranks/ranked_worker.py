@@ -1,29 +1,10 @@
 """`RankedWorker`: control's own worker and the ranks in other processes, as one."""
 
-from yaie.core.contracts import StepHandle, Worker
-from yaie.core.step import StepInput, StepMasks, StepResult
+from yaie.core.contracts import Worker
+from yaie.core.step import StepInput
 from yaie.worker.ranks.crew import Crew
 from yaie.worker.ranks.messages import Collect
-
-
-class RankedStep:
-    """See `yaie.core.contracts.StepHandle`. Raises EngineDeadError if a rank is lost."""
-
-    def __init__(self, handle: StepHandle, crew: Crew, step: int) -> None:
-        self._handle = handle
-        self._crew = crew
-        self._step = step
-
-    def mask(self, masks: StepMasks) -> None:
-        self._crew.send(masks)
-        self._handle.mask(masks)
-
-    def result(self) -> StepResult:
-        self._crew.send(Collect(self._step))
-        result = self._handle.result()
-        if result.fault is not None:
-            raise self._crew.failure(result.fault)
-        return self._crew.settled(self._step, result)
+from yaie.worker.step_future import FOR_MASKS, FOR_THE_END, Stages, StepFuture
 
 
 class RankedWorker:
@@ -35,10 +16,24 @@ class RankedWorker:
         self._worker = worker
         self._crew = crew
 
-    def execute(self, step: StepInput) -> RankedStep:
-        """See the contract. Raises EngineDeadError if a rank is lost."""
+    def execute(self, step: StepInput) -> StepFuture:
+        """See the contract. It and its result raise EngineDeadError if a rank is lost."""
+        return StepFuture(step, self._stages(step))
+
+    def _stages(self, step: StepInput) -> Stages:
         self._crew.send(step)
-        return RankedStep(self._worker.execute(step), self._crew, step.step)
+        own = self._worker.execute(step)
+        if step.masked:
+            masks = yield FOR_MASKS
+            if masks is not None:
+                self._crew.send(masks)
+                own.mask(masks)
+        yield FOR_THE_END
+        self._crew.send(Collect(step.step))
+        result = own.result()
+        if result.fault is not None:
+            raise self._crew.failure(result.fault)
+        return self._crew.settled(step.step, result)
 
     def close(self) -> None:
         """Rank 0 may wait for the others: they end first, and it fails."""

@@ -1,4 +1,6 @@
-"""`MtpDrafts`: drafts from the states of a step that has just been computed, for the next one."""
+"""Drafts from the states of a step that has just been computed, for the next one."""
+
+import time
 
 import numpy as np
 from torch import Tensor
@@ -7,10 +9,11 @@ from yaie.backends.attention import attend_through
 from yaie.core.batch import AttentionBatch
 from yaie.core.contracts import BatchAttention, KVPool
 from yaie.core.contracts.drafting import KeptOf
-from yaie.core.step import Ints, StepInput
+from yaie.core.step import Ints, StepInput, StepResult
 from yaie.models.mtp import MtpHead
+from yaie.worker.input_batch import InputBatch
+from yaie.worker.readouts.base import Computed, Readout
 from yaie.worker.rolling import Singles, chunks, columns, falling
-from yaie.worker.seats import Seats
 from yaie.worker.transfer import on_device
 
 
@@ -27,9 +30,14 @@ class MtpDrafts:
         self._kept = kept
 
     def behind(
-        self, step: StepInput, seats: Seats, hidden: Tensor, gained: list[list[int]]
+        self,
+        step: StepInput,
+        most: Ints,
+        seats: InputBatch,
+        hidden: Tensor,
+        gained: list[list[int]],
     ) -> dict[int, list[int]]:
-        """The drafts behind each row, as many as `step.ahead` says at most.
+        """The drafts behind each row, at most so many, [n] int32.
 
         hidden: [T, d], the model's states. gained: what each row that samples has drawn. The head also
         stores the keys and values of every state that holds, also of rows that draft nothing.
@@ -40,7 +48,7 @@ class MtpDrafts:
             return {}
         starts = step.starts[rows]
         lens = np.array([len(own) for own in tokens], np.int32)
-        ahead = step.ahead[rows]
+        ahead = most[rows]
         width = -(-int((starts + lens + np.maximum(ahead - 1, 0)).max()) // self._pool.block_size)
         tables = seats.tables[:, :width].index_select(
             0, on_device(step.seats[rows].astype(np.int64), device)
@@ -70,7 +78,7 @@ class MtpDrafts:
         return dict(zip([rows[row] for row in order], columns(drawn), strict=True))
 
     def _to_compute(
-        self, step: StepInput, seats: Seats, gained: list[list[int]]
+        self, step: StepInput, seats: InputBatch, gained: list[list[int]]
     ) -> tuple[list[int], list[int], list[Ints]]:
         """Rows with states that hold, single ones first; where the states of each begin in the flat
         batch, and the tokens behind them."""
@@ -102,3 +110,31 @@ class MtpDrafts:
     def _forward(self, states: Tensor, tokens: Tensor, batch: AttentionBatch) -> Tensor:
         attend = attend_through(self._attention, self._attention.plan(batch))
         return self._head.forward(states, tokens, batch.positions, attend)
+
+
+class Proposals(Readout):
+    """asked: `most` [n] int32, how many drafts are wanted behind each of the `rows`, all of the step.
+    told: `counts` [p] int32 and `tokens` [p, k] int32, the drafts made behind each of its `rows`, and
+    `seconds` [1] float64, what making them took."""
+
+    def __init__(self, mtp: MtpDrafts, computed: Computed) -> None:
+        self._mtp = mtp
+        self._computed: Computed | None = computed
+
+    def collect(self, result: StepResult) -> None:
+        computed, self._computed = self._computed, None
+        assert computed is not None and computed.hidden is not None  # noqa: PT018
+        begin = time.perf_counter()
+        most = computed.asked("proposals")["most"]
+        made = self._mtp.behind(
+            computed.step, most, computed.batch, computed.hidden, result.token_ids
+        )
+        tokens = np.zeros((len(made), int(most.max(initial=0))), np.int32)
+        for place, own in enumerate(made.values()):
+            tokens[place, : len(own)] = own
+        result.extras["proposals"] = {
+            "rows": np.array(list(made), np.int32),
+            "counts": np.array([len(own) for own in made.values()], np.int32),
+            "tokens": tokens,
+            "seconds": np.array([time.perf_counter() - begin]),
+        }

@@ -1,4 +1,4 @@
-"""The rows that a sampler is given: parameters, flags, counters, counts, biases and masks of seats."""
+"""The rows that a sampler is given: seats' parameters, flags, counters, and what rules make of them."""
 
 import random
 
@@ -11,20 +11,38 @@ from tests.worker.rig import CPU, MIXED, VOCAB, new_of, request_of
 from yaie.core.batch import PenaltyBatch
 from yaie.core.request import Request
 from yaie.core.step import StepMasks
-from yaie.worker.sampling import Rows, SamplingState, apply_biases, apply_masks
+from yaie.worker.input_batch import InputBatch
+from yaie.worker.rows import Rows
+from yaie.worker.rules.masks import apply_masks
 
 NUM_SEATS = 20
 NEG_INF = float("-inf")
 
 
-def state_of(requests: dict[int, Request]) -> SamplingState:
-    state = SamplingState(NUM_SEATS, VOCAB, CPU)
+def empty() -> InputBatch:
+    return InputBatch(NUM_SEATS, 1, VOCAB, CPU)
+
+
+def state_of(requests: dict[int, Request]) -> InputBatch:
+    state = empty()
     state.enter(new_of(requests))
     return state
 
 
-def rows_of(state: SamplingState, *seats: int) -> Rows:
-    return state.rows(np.array(seats, np.int32))
+def rows_of(state: InputBatch, *seats: int) -> Rows:
+    """The rows of these seats, to which their rules have been applied."""
+    rows = state.rows(np.array(seats, np.int32))
+    apply_rules(torch.zeros(len(seats), VOCAB), rows)
+    return rows
+
+
+def apply_rules(logits: torch.Tensor, rows: Rows) -> None:
+    for rule in rows.rules:
+        rule.apply(logits, rows)
+
+
+def rules_of(rows: Rows) -> list[str]:
+    return [rule.name for rule in rows.rules]
 
 
 def penalties_of(rows: Rows) -> PenaltyBatch:
@@ -113,11 +131,10 @@ def test_seat_that_changes_hands_has_another_request_s_rows_at_once() -> None:
     assert rows.batch.seeds.tolist() == [9, 0]
     assert rows.batch.steps.tolist() == [0, 1]
     assert (rows.batch.all_greedy, rows.batch.any_top_k) == (True, True)
-    assert (rows.told, rows.num_top) == ([0], [1])
-    assert rows.biased is not None
+    assert rules_of(rows) == ["biases"]
     state.enter(new_of({0: request_of([3])}))
     rows = rows_of(state, 0, 1)
-    assert (rows.told, rows.biased, rows.batch.any_top_k) == ([], None, False)
+    assert (rules_of(rows), rows.batch.any_top_k) == ([], False)
 
 
 # --- penalties ---
@@ -131,7 +148,7 @@ def counts_of(tokens: list[int]) -> list[int]:
 def test_penalties_count_as_a_naive_count_does_whoever_comes_and_goes(seed: int) -> None:
     """With more seats than the first rows of counts, so that these grow, and with plain neighbours."""
     rng = random.Random(seed)
-    state = SamplingState(NUM_SEATS, VOCAB, CPU)
+    state = empty()
     requests: dict[int, Request] = {}
     for _ in range(60):
         entering = rng.sample(range(NUM_SEATS), rng.choice([0, 0, 1, 6]))
@@ -206,16 +223,16 @@ def test_biases_are_added_where_they_were_asked_for() -> None:
     state = state_of(requests)
     for order in ((0, 1, 2), (2, 0), (1, 2)):
         logits = torch.zeros(len(order), VOCAB)
-        apply_biases(logits, rows_of(state, *order))
+        apply_rules(logits, rows_of(state, *order))
         wanted = torch.zeros(len(order), VOCAB)
         for row, seat in enumerate(order):
             for token, bias in requests[seat].params.logit_bias:
                 wanted[row, token] += bias
         assert torch.equal(logits, wanted)
-    assert rows_of(state, 1).biased is None
+    assert rules_of(rows_of(state, 1)) == []
 
 
-def constrained(*seats: int, among: int) -> SamplingState:
+def constrained(*seats: int, among: int) -> InputBatch:
     requests = {seat: request_of([1]) for seat in range(among)}
     for seat in seats:
         requests[seat].matcher = object()

@@ -1,0 +1,13 @@
+"""What changes logits before the sampler draws, and only where a request asks for it.
+
+A request says so when it enters (`NewSeats.extras`): its key names the rule here, which is made then. In
+this order rules are applied; what a grammar allows (`masks.py`) comes last, because it comes with the
+step and not with the request. A further rule is a class in a file of its own, and a line here.
+"""
+
+from yaie.worker.rules.base import LogitsRule
+from yaie.worker.rules.biases import Biases
+from yaie.worker.rules.min_tokens import MinTokens
+from yaie.worker.rules.penalties import Penalties
+
+RULES: dict[str, type[LogitsRule]] = {rule.name: rule for rule in (Biases, MinTokens, Penalties)}
