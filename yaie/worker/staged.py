@@ -22,7 +22,7 @@ from yaie.worker.flat_batch import lay_out
 from yaie.worker.picked import pick, put_together
 from yaie.worker.rows import Rows
 from yaie.worker.step_future import FOR_MASKS, FOR_THE_END, Stages
-from yaie.worker.worker import Worker
+from yaie.worker.worker import Begun, Worker
 
 
 class Stage:
@@ -102,38 +102,38 @@ class StagedWorker(Worker):
         stage, passing = self._stage, self._stage.passing
         self.move(step)
         self.batch.extend_tables(step)
-        parts: list[StepInput] = []
-        answers: list[tuple[Stages, bool]] = []
-        if len(step.seats):
-            runs = passing.pipeline.microbatches(step.num_tokens.tolist(), passing.stages)
-            parts = [pick(step, np.arange(run.start, run.stop)) for run in runs]
-
-            def compute(index: int, incoming: Tensor | None) -> Tensor:
-                part = parts[index]
-                states = self._continued(part, incoming)
-                if passing.is_last:
-                    answer = self.answer(part, states)
-                    answers.append((answer, next(answer)))
-                else:
-                    stage.expect(part)
-                return states
-
-            sizes = [int(part.num_tokens.sum()) for part in parts]
-            passing.pipeline.run(sizes, compute, self._empty)
-        if step.masked and passing.is_last:
+        begun = self._microbatches(step) if len(step.seats) else []
+        if any(part.logits is not None for part in begun):
             masks = yield FOR_MASKS
-            answers = [
-                (answer, answer.send(masks) if waits is FOR_MASKS else waits)
-                for answer, waits in answers
-            ]
+            for part in begun:
+                if part.logits is not None:
+                    self.draw(part, masks)
         yield FOR_THE_END
         if passing.is_first:
             stage.await_draws(self, None, step.step)
         if not passing.is_last:
             return StepResult(step.step)
-        results = [_end_of(answer) for answer, _ in answers]
+        results = [self.collect(part) for part in begun]
         stage.told(step.step)
-        return put_together(results, [len(part.seats) for part in parts], step.step)
+        return put_together(results, [len(part.step.seats) for part in begun], step.step)
+
+    def _microbatches(self, step: StepInput) -> list[Begun]:
+        """Compute them; what the last stage has begun to draw."""
+        passing = self._stage.passing
+        runs = passing.pipeline.microbatches(step.num_tokens.tolist(), passing.stages)
+        parts = [pick(step, np.arange(run.start, run.stop)) for run in runs]
+        begun = []
+
+        def compute(index: int, incoming: Tensor | None) -> Tensor:
+            states = self._continued(parts[index], incoming)
+            if passing.is_last:
+                begun.append(self.begin(parts[index], states))
+            else:
+                self._stage.expect(parts[index])
+            return states
+
+        passing.pipeline.run([int(part.num_tokens.sum()) for part in parts], compute, self._empty)
+        return begun
 
     def advance(self, step: StepInput, rows: Rows, drawn: Tensor) -> None:
         """See Worker. The first stage is told, too."""
@@ -155,13 +155,3 @@ class StagedWorker(Worker):
         if incoming is None:
             incoming = self.adapter.embedded(flat.token_ids, positions)
         return self.adapter.continued(incoming, positions, attend)
-
-
-def _end_of(answer: Stages) -> StepResult:
-    """The result of a part that waits for its end."""
-    try:
-        answer.send(None)
-    except StopIteration as end:
-        result: StepResult = end.value
-        return result
-    raise AssertionError("a part goes on behind its end")

@@ -71,14 +71,3 @@ class StepFuture:
             self._waits = self._stages.send(masks)
         except StopIteration as end:
             self._result, self._waits = end.value, FOR_THE_END
-
-
-def going_on(stages: Stages, waits: bool) -> Stages:
-    """The rest of stages that have stopped once already: where they wait for `waits`."""
-    while True:
-        masks = yield waits
-        try:
-            waits = stages.send(masks)
-        except StopIteration as end:
-            result: StepResult = end.value
-            return result

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -21,21 +21,30 @@ from yaie.worker.finite import finite_chunks
 from yaie.worker.flat_batch import lay_out
 from yaie.worker.input_batch import InputBatch
 from yaie.worker.mixed import MixedSteps
-from yaie.worker.picked import answering, as_asked, longest_first, masks_of, pick
+from yaie.worker.picked import Picked, answering, as_asked, longest_first, masks_of, pick
 from yaie.worker.readouts import OF_LOGITS, READOUTS
 from yaie.worker.readouts.base import Computed, MakeReadout, Readout
 from yaie.worker.rows import Rows
-from yaie.worker.step_future import FOR_MASKS, FOR_THE_END, Stages, StepFuture, going_on
+from yaie.worker.step_future import FOR_MASKS, FOR_THE_END, Stages, StepFuture
 from yaie.worker.transfer import on_device
 
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Drawn:
-    """Tokens [n] int64 in the place of logits: each rank had its part of those."""
+@dataclass(slots=True)
+class Begun:
+    """A step whose forward pass is queued.
 
-    token_ids: Tensor
+    rows: those that draw. logits: [n, vocab] float32, what they are to be drawn from; None if that is
+    done, or nothing is drawn. readouts: what is asked for. all_finite: of each chunk. drawn: [n] int64.
+    """
+
+    step: StepInput
+    rows: Rows | None = None
+    logits: Tensor | None = None
+    readouts: list[Readout] = field(default_factory=list)
+    all_finite: ToHost | None = None
+    drawn: ToHost | None = None
 
 
 class Worker:
@@ -97,16 +106,20 @@ class Worker:
     def stages(self, step: StepInput) -> Stages:
         """A step, from its block moves to its result."""
         leaving = self.move(step)
+        order: Picked | None = None
         if self._is_replayed(step):
             order = longest_first(step)
-            result = yield from self._replayed(pick(step, order))
-            result = as_asked(result, step, order)
+            begun = self._replay(pick(step, order))
         else:
             self.batch.extend_tables(step)
-            result = yield from self._computed(step) if len(step.seats) else _idle(step)
+            begun, order = self._compute(step) if len(step.seats) else (Begun(step), None)
+        if begun.logits is not None:
+            self.draw(begun, (yield FOR_MASKS))
+        yield FOR_THE_END
+        result = self.collect(begun)
         if leaving is not None:
             result.extras["leaving"] = {"data": leaving.get().numpy()}
-        return result
+        return result if order is None else as_asked(result, step, order)
 
     def move(self, step: StepInput) -> ToHost | None:
         """Take over seats that change hands, and move blocks; returns those that leave."""
@@ -128,38 +141,30 @@ class Worker:
             return False
         return self.decodes.takes(step)
 
-    def _replayed(self, step: StepInput) -> Stages:
+    def _replay(self, step: StepInput) -> Begun:
         """A step of decodes, as lab 17 carries it out."""
         assert self.decodes is not None
         self.before_forward()
         logits = self.decodes.forward(step)
-        rows, readouts = None, []
         if self.batch.is_plain(step.seats) and not step.masked and not step.extras:
-            drawn = self.to_host(self.decodes.draw(len(step.seats)))
-        else:
-            if self.split_sampler is not None:
-                logits = self.adapter.joined(logits)
-            rows = self.batch.rows(step.seats)
-            readouts = self._readouts(step, np.cumsum(step.num_tokens, dtype=np.int32), None)
-            masks = (yield FOR_MASKS) if step.masked else None
-            drawn = self._drawn(step, rows, logits, masks, readouts)
-        del logits
-        yield FOR_THE_END
-        return self._collected(step, rows, drawn, readouts)
+            return Begun(step, drawn=self.to_host(self.decodes.draw(len(step.seats))))
+        if self.split_sampler is not None:
+            logits = self.adapter.joined(logits)
+        readouts = self._readouts(step, np.cumsum(step.num_tokens, dtype=np.int32), None)
+        begun = Begun(step, self.batch.rows(step.seats), logits, readouts)
+        if not step.masked:
+            self.draw(begun, None)
+        return begun
 
-    def _computed(self, step: StepInput) -> Stages:
-        """A step of any kind, without its prompts if the device has no memory for them."""
-        fits = True
+    def _compute(self, step: StepInput) -> tuple[Begun, Picked | None]:
+        """A step of any kind. If the device has no memory for its prompts, without them: the rows that
+        are computed; None for all."""
         try:
-            stages = self.answer(step, self.forward(step))
-            waits = next(stages)
+            return self.begin(step, self.forward(step)), None
         except torch.OutOfMemoryError:
             rows = answering(step, self.batch.num_known)
             if not self.adapter.shard.is_whole or len(rows) == len(step.seats):
                 raise  # other ranks have memory, and wait for this one; or there are no prompts
-            fits = False
-        if fits:
-            return (yield from going_on(stages, waits))
         # Outside of the handler, whose frames hold tensors.
         logger.warning(
             "no memory for %d prompts of step %d", len(step.seats) - len(rows), step.step
@@ -167,9 +172,7 @@ class Worker:
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
         rest = pick(step, rows)
-        if not len(rows):
-            return as_asked((yield from _idle(step)), step, rows)
-        return as_asked((yield from self.answer(rest, self.forward(rest))), step, rows)
+        return self.begin(rest, self.forward(rest)) if len(rows) else Begun(rest), rows
 
     def forward(self, step: StepInput) -> Tensor:
         """The model's states [T, hidden] of a step's tokens."""
@@ -181,24 +184,22 @@ class Worker:
         self.before_forward()
         return self.adapter.forward(flat.token_ids, flat.attention.positions, attend)
 
-    def answer(self, step: StepInput, hidden: Tensor) -> Stages:
-        """From the states [T, hidden] of a step's tokens to its result."""
+    def begin(self, step: StepInput, hidden: Tensor) -> Begun:
+        """Go on from the states [T, hidden] of a step's tokens. It draws, unless it waits for masks."""
         ends = np.cumsum(step.num_tokens, dtype=np.int32)
-        finite = finite_chunks(hidden, step)
-        all_finite = None if finite is None else self.to_host(finite)
-        readouts = self._readouts(step, ends, hidden)
-        rows = drawn = None
+        begun = Begun(step, readouts=self._readouts(step, ends, hidden))
+        if (finite := finite_chunks(hidden, step)) is not None:
+            begun.all_finite = self.to_host(finite)
         if step.samples.any():
-            rows, hidden = self._rows(step, ends, hidden)
-            logits = self._logits(step, rows, hidden)
-            del hidden
-            masks = (yield FOR_MASKS) if step.masked else None
-            drawn = self._drawn(step, rows, logits, masks, readouts)
-            del logits
-        else:
-            del hidden
-        yield FOR_THE_END
-        return self._collected(step, rows, drawn, readouts, all_finite)
+            begun.rows, hidden = self._rows(step, ends, hidden)
+            drawn = self._drawn_from_parts(begun.rows, step, hidden)
+            if drawn is not None:
+                self._note(begun, drawn)
+            else:
+                begun.logits = self.adapter.logits(hidden)
+                if not step.masked:
+                    self.draw(begun, None)
+        return begun
 
     def _readouts(self, step: StepInput, ends: Ints, hidden: Tensor | None) -> list[Readout]:
         """What the step is asked for."""
@@ -221,56 +222,44 @@ class Worker:
             hidden = hidden[on_device(places, self.device).long()]
         return rows, hidden
 
-    def _logits(self, step: StepInput, rows: Rows, hidden: Tensor) -> Tensor | Drawn:
-        """The logits [n, vocab] of the rows; where ranks have a part of them each and nothing is asked
-        that needs them whole, what is drawn."""
-        shard = self.adapter.shard
-        if shard.size > 1 and not step.masked and not step.extras:
-            if self.split_sampler is not None and rows.is_plain:
-                held = self.adapter.held_logits(hidden)
-                return Drawn(self.split_sampler.sample(held, rows.batch))
-            if rows.takes_the_best:
-                return Drawn(self.adapter.first_choice(hidden))
-        return self.adapter.logits(hidden)
+    def _drawn_from_parts(self, rows: Rows, step: StepInput, hidden: Tensor) -> Tensor | None:
+        """Where each rank has a part of the logits: what is drawn from states [n, hidden], [n] int64.
+        None if they are needed whole, or are."""
+        if self.adapter.shard.size == 1 or step.masked or step.extras:
+            return None
+        if self.split_sampler is not None and rows.is_plain:
+            return self.split_sampler.sample(self.adapter.held_logits(hidden), rows.batch)
+        return self.adapter.first_choice(hidden) if rows.takes_the_best else None
 
-    def _drawn(
-        self,
-        step: StepInput,
-        rows: Rows,
-        logits: Tensor | Drawn,
-        masks: StepMasks | None,
-        readouts: list[Readout],
-    ) -> ToHost:
-        """What the rows draw, on its way to the host."""
-        if isinstance(logits, Drawn):
-            drawn = logits.token_ids
-        else:
-            for readout in readouts:
-                readout.see(logits, rows)
-            own = None if masks is None else masks_of(step, masks)
-            drawn = draw(logits, rows, own, self.sampler)
-            for readout in readouts:
-                readout.drew(drawn)
-        self.advance(step, rows, drawn)
-        return self.to_host(drawn)
+    def draw(self, begun: Begun, masks: StepMasks | None) -> None:
+        """Draw from the logits that are there."""
+        rows, logits, begun.logits = begun.rows, begun.logits, None
+        assert rows is not None
+        assert logits is not None
+        for readout in begun.readouts:
+            readout.see(logits, rows)
+        own = None if masks is None else masks_of(begun.step, masks)
+        drawn = draw(logits, rows, own, self.sampler)
+        for readout in begun.readouts:
+            readout.drew(drawn)
+        self._note(begun, drawn)
+
+    def _note(self, begun: Begun, drawn: Tensor) -> None:
+        assert begun.rows is not None
+        self.advance(begun.step, begun.rows, drawn)
+        begun.drawn = self.to_host(drawn)
 
     def advance(self, step: StepInput, rows: Rows, drawn: Tensor) -> None:
         """The rows' seats move on by what they have drawn, [n] int64; with drafts later, when it is
         known what counts."""
         self.batch.advance(rows, drawn, None if rows.drafts is None else rows.drafts.plain)
 
-    def _collected(
-        self,
-        step: StepInput,
-        rows: Rows | None,
-        drawn: ToHost | None,
-        readouts: list[Readout],
-        all_finite: ToHost | None = None,
-    ) -> StepResult:
+    def collect(self, begun: Begun) -> StepResult:
         """Wait for what was drawn, and for all that was asked for."""
+        step, rows = begun.step, begun.rows
         result = StepResult(step.step)
-        if drawn is not None:
-            draws = drawn.get().tolist()
+        if begun.drawn is not None:
+            draws = begun.drawn.get().tolist()
             if rows is None or rows.drafts is None:
                 result.token_ids = [[token] if token >= 0 else [] for token in draws]
             else:
@@ -280,20 +269,14 @@ class Worker:
                 sampling = np.flatnonzero(step.samples).tolist()
                 pairs = zip(sampling, result.token_ids, strict=True)
                 result.corrupted = [row for row, own in pairs if not own]
-        if all_finite is not None:
-            finite = all_finite.get().tolist()
+        if begun.all_finite is not None:
+            finite = begun.all_finite.get().tolist()
             first = len(step.seats) - len(finite)
             bad = {row for row, is_fine in enumerate(finite, first) if not is_fine}
             result.corrupted = sorted(bad | set(result.corrupted))
-        for readout in readouts:
+        for readout in begun.readouts:
             readout.collect(result)
         return result
-
-
-def _idle(step: StepInput) -> Stages:
-    """A step that computes nothing."""
-    yield FOR_THE_END
-    return StepResult(step.step)
 
 
 def _nothing() -> None:

@@ -10,6 +10,9 @@ from yaie.backends.cpu.library import EVERYTHING, Attend, Library, RotateAndStor
 from yaie.core.batch import AttentionBatch, AttentionSpec, Rotation
 from yaie.core.contracts import KVPool
 
+Blocks = tuple[Tensor, Tensor]
+"""Keys and values of a layer, as `KVPool.blocks` has them."""
+
 
 @dataclass(slots=True)
 class CpuPlan:
@@ -80,20 +83,21 @@ class CpuAttention:
             q, k = rotation.norms.apply(q, k)
             rotation = replace(rotation, norms=None)
         q, k, v = _heads_in_one_piece(q), _heads_in_one_piece(k), _heads_in_one_piece(v)
-        self._store(layer, q, k, v, plan, rotation)
-        return self._attend(layer, q, spec, plan)
-
-    def _store(
-        self, layer: int, q: Tensor, k: Tensor, v: Tensor, plan: CpuPlan, rotation: Rotation | None
-    ) -> None:
-        slots = plan.batch.slot_mapping
-        if not self._stores:
+        blocks = self._pool.blocks(layer)
+        if self._stores:
+            self._store(blocks, q, k, v, plan, rotation)
+        else:
             if rotation is not None:
                 rotated, k = rotation.apply(q, k)
                 q.copy_(rotated)
-            self._pool.write(layer, k, v, slots)
-            return
-        keys, values = self._pool.blocks(layer)
+            self._pool.write(layer, k, v, plan.batch.slot_mapping)
+        return self._attend(blocks, q, spec, plan)
+
+    def _store(
+        self, blocks: Blocks, q: Tensor, k: Tensor, v: Tensor, plan: CpuPlan,
+        rotation: Rotation | None,
+    ) -> None:  # fmt: skip
+        slots, (keys, values) = plan.batch.slot_mapping, blocks
         cos = sin = positions = None
         if rotation is not None:
             positions, cos, sin = rotation.positions, rotation.cos, rotation.sin
@@ -106,8 +110,8 @@ class CpuAttention:
         )  # fmt: skip
         self._library.rotate_and_store(byref(call))
 
-    def _attend(self, layer: int, q: Tensor, spec: AttentionSpec, plan: CpuPlan) -> Tensor:
-        keys, values = self._pool.blocks(layer)
+    def _attend(self, blocks: Blocks, q: Tensor, spec: AttentionSpec, plan: CpuPlan) -> Tensor:
+        keys, values = blocks
         heads, kv_heads = q.shape[1], keys.shape[2]
         sinks = None if spec.sinks is None else spec.sinks.float().contiguous()
         out = torch.empty(q.shape, dtype=q.dtype)
