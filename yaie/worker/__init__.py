@@ -1,7 +1,7 @@
 """The data plane: what runs on a device. It is told steps as data (`yaie.core.step`) and knows no
 Request.
 
-`worker.py` carries steps out: `input_batch.py` keeps what stays from step to step, `flat_batch.py` lays
+`worker.py` carries steps out: `input_batch.py` keeps what stays from step to step, `layout.py` lays
 a step's tokens side by side, `drawing.py` makes tokens of logits. What only some requests ask for hangs
 on it: `rules` change logits before the sampler draws, `readouts` bring something besides tokens. A step
 under way is a `StepFuture`, whichever worker it is with: `staged.py` is one stage of a pipeline,

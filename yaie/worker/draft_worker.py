@@ -9,7 +9,8 @@ from yaie.core.batch import AttentionBatch
 from yaie.core.contracts import BatchAttention, KVPool
 from yaie.core.step import DraftStep
 from yaie.models.adapter import ModelAdapter
-from yaie.worker.rolling import Singles, chunks, columns, falling
+from yaie.worker.layout import layout
+from yaie.worker.rolling import columns, falling
 from yaie.worker.transfer import on_device
 
 
@@ -36,7 +37,7 @@ class DraftWorker:
         yields another draft of those that want one.
         """
         tables = on_device(step.tables, self._device)
-        batch = chunks(self._pool, tables, step.starts, step.num_tokens)
+        batch, _ = layout(self._pool, tables, step.starts, step.num_tokens)
         hidden = self._forward(on_device(step.tokens.astype(np.int64), self._device), batch)
         order = falling(step.num_drafts)
         found: list[list[int]] = [[] for _ in step.num_drafts]
@@ -48,10 +49,12 @@ class DraftWorker:
             tables = tables[on_device(np.array(order, np.int64), self._device)]
         drawn = [self._first_choice(hidden)]
         behind = (step.starts + step.num_tokens)[order].astype(np.int32)
-        singles = Singles(self._pool, tables, behind)
+        one = np.ones(len(order), np.int32)
         for turn in range(1, int(step.num_drafts.max())):
             count = int((step.num_drafts > turn).sum())
-            drawn.append(self._first_choice(self._forward(drawn[-1][:count], singles.batch(count))))
+            at = behind[:count] + turn - 1
+            batch, _ = layout(self._pool, tables[:count], at, one[:count])
+            drawn.append(self._first_choice(self._forward(drawn[-1][:count], batch)))
         for row, drafts in zip(order, columns(drawn), strict=True):
             found[row] = drafts
         return found

@@ -1,7 +1,5 @@
 """`InputBatch`: what a worker keeps of each seat from step to step."""
 
-from typing import Any
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -40,7 +38,6 @@ class InputBatch:
         self.num_known = np.zeros(num_seats, dtype=np.int32)
         self.num_prompt = np.zeros(num_seats, dtype=np.int32)
         self.lives = np.zeros(num_seats, dtype=np.int64)
-        self.singles: Any = None  # of the last step, see `flat_batch.Singles`
         self.rules: dict[str, LogitsRule] = {}
         self._vocab_size = vocab_size
         self._device = device

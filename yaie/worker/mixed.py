@@ -20,7 +20,7 @@ from torch import Tensor
 from yaie.backends.attention import attend_through
 from yaie.core.batch import AttentionBatch
 from yaie.core.step import Ints, StepInput
-from yaie.worker.flat_batch import sent_tokens
+from yaie.worker.layout import sent_tokens
 from yaie.worker.padded import PaddedMachine
 
 MOST_TOKENS = 2048

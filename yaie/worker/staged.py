@@ -18,7 +18,7 @@ from yaie.core.step import Ints, StepInput, StepResult
 from yaie.models.adapter import ModelAdapter
 from yaie.models.shard import Passing
 from yaie.worker.drafts import DraftRows, as_tensor
-from yaie.worker.flat_batch import lay_out
+from yaie.worker.layout import lay_out
 from yaie.worker.picked import pick, put_together
 from yaie.worker.rows import Rows
 from yaie.worker.step_future import FOR_MASKS, FOR_THE_END, Stages
@@ -148,10 +148,9 @@ class StagedWorker(Worker):
         None on the first."""
         if incoming is None:
             self._stage.await_draws(self, part.seats, part.step)
-        flat = lay_out(part, self.batch, self.pool, self.device)
-        attend = attend_through(self.attention, self.attention.plan(flat.attention))
+        token_ids, batch = lay_out(part, self.batch, self.pool)
+        attend = attend_through(self.attention, self.attention.plan(batch))
         self.before_forward()
-        positions = flat.attention.positions
         if incoming is None:
-            incoming = self.adapter.embedded(flat.token_ids, positions)
-        return self.adapter.continued(incoming, positions, attend)
+            incoming = self.adapter.embedded(token_ids, batch.positions)
+        return self.adapter.continued(incoming, batch.positions, attend)

@@ -18,8 +18,8 @@ from yaie.worker.blocks import move_blocks, store, taken
 from yaie.worker.drafts import DraftRows
 from yaie.worker.drawing import draw
 from yaie.worker.finite import finite_chunks
-from yaie.worker.flat_batch import lay_out
 from yaie.worker.input_batch import InputBatch
+from yaie.worker.layout import lay_out
 from yaie.worker.mixed import MixedSteps
 from yaie.worker.picked import Picked, answering, as_asked, longest_first, masks_of, pick
 from yaie.worker.readouts import OF_LOGITS, READOUTS
@@ -179,10 +179,10 @@ class Worker:
         if self.mixed is not None and self.mixed.takes(step):
             self.before_forward()
             return self.mixed.forward(step)
-        flat = lay_out(step, self.batch, self.pool, self.device)
-        attend = attend_through(self.attention, self.attention.plan(flat.attention))
+        token_ids, batch = lay_out(step, self.batch, self.pool)
+        attend = attend_through(self.attention, self.attention.plan(batch))
         self.before_forward()
-        return self.adapter.forward(flat.token_ids, flat.attention.positions, attend)
+        return self.adapter.forward(token_ids, batch.positions, attend)
 
     def begin(self, step: StepInput, hidden: Tensor) -> Begun:
         """Go on from the states [T, hidden] of a step's tokens. It draws, unless it waits for masks."""

@@ -12,8 +12,9 @@ from yaie.core.contracts.drafting import KeptOf
 from yaie.core.step import Ints, StepInput, StepResult
 from yaie.models.mtp import MtpHead
 from yaie.worker.input_batch import InputBatch
+from yaie.worker.layout import layout
 from yaie.worker.readouts.base import Computed, Readout
-from yaie.worker.rolling import Singles, chunks, columns, falling
+from yaie.worker.rolling import columns, falling
 from yaie.worker.transfer import on_device
 
 
@@ -59,21 +60,20 @@ class MtpDrafts:
         if len(index) < len(hidden) or (np.diff(index) != 1).any():
             hidden = hidden[on_device(index.astype(np.int64), device)]
         behind = on_device(np.concatenate(tokens).astype(np.int64), device)
-        states = self._forward(hidden, behind, chunks(self._pool, tables, starts, lens))
+        batch, _ = layout(self._pool, tables, starts, lens)
+        states = self._forward(hidden, behind, batch)
         order = falling(ahead)
         if not order:
             return {}
         ends = np.cumsum(lens) - 1
         states = states[on_device(ends[order].astype(np.int64), device)]
-        singles = Singles(
-            self._pool,
-            tables[on_device(np.array(order, np.int64), device)],
-            (starts + lens)[order].astype(np.int32),
-        )
+        tables = tables[on_device(np.array(order, np.int64), device)]
+        at, one = (starts + lens)[order].astype(np.int32), np.ones(len(order), np.int32)
         drawn = [self._head.first_choice(states)]
         for turn in range(1, int(ahead.max())):
             count = int((ahead > turn).sum())
-            states = self._forward(states[:count], drawn[-1][:count], singles.batch(count))
+            batch, _ = layout(self._pool, tables[:count], at[:count] + turn - 1, one[:count])
+            states = self._forward(states[:count], drawn[-1][:count], batch)
             drawn.append(self._head.first_choice(states))
         return dict(zip([rows[row] for row in order], columns(drawn), strict=True))
 

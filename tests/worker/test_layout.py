@@ -21,12 +21,13 @@ from tests.worker.rig import (
     step_of,
     tables_as_sent,
 )
-from yaie.core.batch import KVLayerSpec
+from yaie.core.batch import AttentionBatch, KVLayerSpec
 from yaie.core.step import StepInput
-from yaie.worker.flat_batch import FlatBatch, lay_out
 from yaie.worker.input_batch import InputBatch
+from yaie.worker.layout import lay_out, layout
 
 Tokens = dict[int, list[int]]
+Flat = tuple[torch.Tensor, AttentionBatch]
 
 
 def pool() -> KVPool:
@@ -80,10 +81,10 @@ def random_share(rng: random.Random, seat: int, length: int) -> Share:
     return Share(seat, start, count + len(drafts), drafts=drafts)
 
 
-def assert_equal(flat: FlatBatch, step: StepInput, wanted: dict[str, list[int]]) -> None:
-    batch = flat.attention
+def assert_equal(flat: Flat, step: StepInput, wanted: dict[str, list[int]]) -> None:
+    token_ids, batch = flat
     lens = step.num_tokens.tolist()
-    assert flat.token_ids.tolist() == wanted["ids"]
+    assert token_ids.tolist() == wanted["ids"]
     assert batch.positions.tolist() == wanted["positions"]
     assert batch.slot_mapping.tolist() == wanted["slots"]
     assert batch.query_start_loc.tolist() == [0, *wanted["ends"]]
@@ -109,7 +110,7 @@ def test_a_flat_batch_is_what_loops_over_its_tokens_give(seed: int) -> None:
         shares = [random_share(rng, seat, len(tokens[seat])) for seat in chosen]
         shares.sort(key=lambda share: share.num_tokens > 1)
         step = step_of(*shares)
-        flat = lay_out(step, seats_with(tokens, last), pool(), CPU)
+        flat = lay_out(step, seats_with(tokens, last), pool())
         assert_equal(flat, step, naive(shares, tokens, last))
 
 
@@ -118,16 +119,27 @@ def test_decodes_alone_take_all_their_tokens_from_the_device() -> None:
     last = [20, 21, 22, 23, 19]
     shares = [Share(seat, 3 + seat, 1) for seat in (4, 0, 2)]
     step = step_of(*shares)
-    flat = lay_out(step, seats_with(tokens, last), pool(), CPU)
-    assert flat.token_ids.tolist() == [19, 20, 22]
+    flat = lay_out(step, seats_with(tokens, last), pool())
+    assert flat[0].tolist() == [19, 20, 22]
     assert_equal(flat, step, naive(shares, tokens, last))
+
+
+def test_tables_of_their_own_are_taken_as_they_are() -> None:
+    tables = torch.from_numpy(scattered_tables()[:2])
+    starts, lens = np.array([5, 0], np.int32), np.array([1, 3], np.int32)
+    batch, _ = layout(pool(), tables, starts, lens)
+    step = step_of(Share(0, 5, 1), Share(1, 0, 3))
+    _, wanted = lay_out(step, seats_with({0: [1] * 6, 1: [2] * 3}, [0] * NUM_SEATS), pool())
+    assert batch.block_tables is tables
+    for name in ("positions", "slot_mapping", "seq_lens", "query_start_loc"):
+        assert torch.equal(getattr(batch, name), getattr(wanted, name))
 
 
 def test_dtypes_are_those_of_the_contract() -> None:
     step = step_of(Share(0, 3, 1), Share(1, 0, 2))
-    flat = lay_out(step, seats_with({0: [1, 2, 3], 1: [4, 5]}, [0] * NUM_SEATS), pool(), CPU)
-    batch = flat.attention
-    assert flat.token_ids.dtype == batch.positions.dtype == batch.slot_mapping.dtype == torch.int64
+    flat = lay_out(step, seats_with({0: [1, 2, 3], 1: [4, 5]}, [0] * NUM_SEATS), pool())
+    token_ids, batch = flat
+    assert token_ids.dtype == batch.positions.dtype == batch.slot_mapping.dtype == torch.int64
     for part in (batch.query_start_loc, batch.seq_lens, batch.block_tables):
         assert part.dtype == torch.int32
 
@@ -135,8 +147,8 @@ def test_dtypes_are_those_of_the_contract() -> None:
 def test_flat_batch_shares_no_memory_with_its_step() -> None:
     """Attention may keep what it was given while the next step is laid out."""
     step = step_of(Share(0, 3, 1), Share(1, 0, 2))
-    flat = lay_out(step, seats_with({0: [1, 2, 3], 1: [4, 5]}, [0] * NUM_SEATS), pool(), CPU)
-    parts = (flat.token_ids, flat.attention.seq_lens, flat.attention.query_start_loc)
+    flat = lay_out(step, seats_with({0: [1, 2, 3], 1: [4, 5]}, [0] * NUM_SEATS), pool())
+    parts = (flat[0], flat[1].seq_lens, flat[1].query_start_loc)
     for part in parts:
         for array in (step.seats, step.starts, step.num_tokens):
             assert not np.shares_memory(part.numpy(), array)
