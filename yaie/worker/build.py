@@ -21,7 +21,6 @@ from yaie.worker.graphs import device_for
 from yaie.worker.invariant import InvariantAdapter
 from yaie.worker.progress import bar
 from yaie.worker.readouts.proposals import MtpDrafts, Proposals
-from yaie.worker.rehearsal import RehearsalError, rehearse
 from yaie.worker.sizing import (
     GRAPH_SHARE,
     block_bytes,
@@ -31,6 +30,7 @@ from yaie.worker.sizing import (
     peak_memory,
 )
 from yaie.worker.staged import StagedWorker
+from yaie.worker.warmup import WarmupError, warm_up
 from yaie.worker.worker import Worker
 
 
@@ -93,7 +93,7 @@ def sizes_for(
     needed = 0
     if device.type == "cuda" and (config.num_blocks is None or config.graphs in ("auto", "on")):
         needed = int(GRAPH_SHARE * free_memory(device))
-        needed += _rehearsed(config, backend, model)
+        needed += _warmed_up(config, backend, model)
     return Sizes(
         num_blocks=num_device_blocks(config, bytes_each, model.max_length, device, needed),
         num_host_blocks=num_host_blocks(config, bytes_each),
@@ -103,20 +103,20 @@ def sizes_for(
     )
 
 
-def _rehearsed(config: EngineConfig, backend: Backend, model: Loaded) -> int:
+def _warmed_up(config: EngineConfig, backend: Backend, model: Loaded) -> int:
     """Bytes that steps take at most; their kernels are compiled then. One block of a pool will do."""
     sizes = Sizes(1, 0, 0, config.max_num_seqs)
     worker = _bare_worker(config, backend, model, sizes)
     with peak_memory(model.device) as peak:
         try:
             budget = config.step_tokens(model.device.type)
-            rehearse(worker, budget, config.max_num_seqs, bar("Preparing kernels"))
-        except RehearsalError as error:
+            warm_up(worker, budget, config.max_num_seqs, bar("Preparing kernels"))
+        except WarmupError as error:
             raise _told(error) from error
         return peak()
 
 
-def _told(error: RehearsalError) -> YaieError:
+def _told(error: WarmupError) -> YaieError:
     fault = error.fault
     if fault.lab:
         return PartError(f"your part {fault.lab} failed: {fault.message} ({fault.where})")

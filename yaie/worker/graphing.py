@@ -23,7 +23,7 @@ from yaie.worker.graphs import RecordedMixed, device_for
 from yaie.worker.mixed import MixedSteps, chunk_zones, decode_zones
 from yaie.worker.padded import PaddedMachine
 from yaie.worker.progress import bar
-from yaie.worker.rehearsal import RehearsalError, tried
+from yaie.worker.warmup import WarmupError, tried
 from yaie.worker.worker import Worker
 
 TRIED_SIZE = 4
@@ -167,7 +167,7 @@ def _why_not(parts: Parts, worker: Worker, size: int) -> str:
             steps = _made(parts, worker, size, TRIED_TOKENS, records=records, only=True)
             worker.decodes, worker.mixed = steps.decodes, steps.mixed
             results.append(tried(worker, size))
-    except RehearsalError as error:
+    except WarmupError as error:
         return _in_words(error.fault)
     finally:
         worker.decodes = worker.mixed = None

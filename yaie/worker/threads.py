@@ -6,7 +6,7 @@ import time
 import torch
 
 from yaie.system.processor import usable_cores
-from yaie.worker.rehearsal import Rehearsal, RehearsalError
+from yaie.worker.warmup import Warmup, WarmupError
 from yaie.worker.worker import Worker
 
 VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
@@ -45,7 +45,7 @@ def step_seconds(worker: Worker, most: int) -> dict[int, float]:
 
     The steps are made up, and what they leave is overwritten. This thread has `most` threads afterwards.
     """
-    run, counts = Rehearsal(worker), sorted({1, most} | {2**i for i in range(1, most.bit_length())})
+    run, counts = Warmup(worker), sorted({1, most} | {2**i for i in range(1, most.bit_length())})
     taken: dict[int, float] = {}
 
     def step(count: int) -> float:
@@ -61,7 +61,7 @@ def step_seconds(worker: Worker, most: int) -> dict[int, float]:
         for count in counts * (ROUNDS + 1):  # the first of each starts threads and fills caches
             seconds = step(count)
             taken[count] = min(seconds, taken.get(count, LONG_STEP))
-    except RehearsalError:  # of a learner's part, whose first request tells it better
+    except WarmupError:  # of a learner's part, whose first request tells it better
         return {}
     finally:
         torch.set_num_threads(most)

@@ -25,7 +25,7 @@ from yaie.worker.build import Sizes, make_worker
 from yaie.worker.ranks.groups import join, use_device
 from yaie.worker.ranks.place import Place
 from yaie.worker.ranks.rank_process import Part
-from yaie.worker.rehearsal import Rehearsal
+from yaie.worker.warmup import Warmup
 
 WARM_UP = 3
 FLAVOURS: dict[Draws, dict[str, Any]] = {
@@ -124,7 +124,7 @@ class _Rank:
         self.dims = Dims.of(adapter.config.get_text_config(), loader.dtype.itemsize)
         # Every made-up step reads and writes block 0.
         sizes = Sizes(1, 0, 0, config.max_num_seqs)
-        self._run = Rehearsal(make_worker(config, backend, part, sizes))
+        self._run = Warmup(make_worker(config, backend, part, sizes))
         self._device = device
 
     def answer(self, question: Steps | AllReduces) -> Timed:

@@ -9,7 +9,7 @@ from torch import Tensor
 from solutions.sampler import Sampler
 from tests.worker.rig import MAX_LEN, NUM_SEATS, VOCAB, TinyAdapter, make_worker
 from yaie.core.contracts import Attend
-from yaie.worker.rehearsal import RehearsalError, rehearse, tried
+from yaie.worker.warmup import WarmupError, tried, warm_up
 
 
 class NotingAdapter(TinyAdapter):
@@ -30,7 +30,7 @@ class NotingAdapter(TinyAdapter):
 def test_the_largest_step_comes_first_and_none_is_larger() -> None:
     """The memory that steps take is seen on an allocator that nothing has cut to pieces yet."""
     adapter = NotingAdapter()
-    rehearse(make_worker(adapter), 100, NUM_SEATS)
+    warm_up(make_worker(adapter), 100, NUM_SEATS)
     assert adapter.counts[0] == max(adapter.counts) == 100
     assert adapter.furthest == MAX_LEN - 1
     assert {1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65} <= set(adapter.counts)
@@ -46,7 +46,7 @@ def test_every_number_of_rows_is_drawn_for_with_every_filter() -> None:
             drawn: Tensor = super().sample(logits, batch)
             return drawn
 
-    rehearse(make_worker(sampler=Noting()), 16, NUM_SEATS)
+    warm_up(make_worker(sampler=Noting()), 16, NUM_SEATS)
     for rows in range(1, NUM_SEATS + 1):
         for flags in [
             (False, False, False, True),
@@ -61,14 +61,14 @@ def test_every_number_of_rows_is_drawn_for_with_every_filter() -> None:
 
 @pytest.mark.parametrize(("budget", "most"), [(1, 1), (1, 5), (3, 2), (64, 1), (500, 5)])
 def test_any_budget_will_do(budget: int, most: int) -> None:
-    rehearse(make_worker(), budget, most)
+    warm_up(make_worker(), budget, most)
 
 
 def test_a_step_that_breaks_says_why() -> None:
     adapter = TinyAdapter()
     adapter.fails = True
-    with pytest.raises(RehearsalError, match="out of order") as caught:
-        rehearse(make_worker(adapter), 16, 2)
+    with pytest.raises(WarmupError, match="out of order") as caught:
+        warm_up(make_worker(adapter), 16, 2)
     assert caught.value.fault.where == "RuntimeError"
 
 

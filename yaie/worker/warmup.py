@@ -1,6 +1,6 @@
 """Made-up steps, before any request comes: what they compile, take and give is known from then on.
 
-    rehearse   one of every shape that makes a kernel differ, and the largest step there can be
+    warm_up   one of every shape that makes a kernel differ, and the largest step there can be
     tried      decode steps, whose results tell whether two ways of computing them agree
 
 Steps go through the worker like any other. Their tokens are all 0.
@@ -34,14 +34,14 @@ FLAVOURS: Sequence[dict[str, Any]] = (
 """Sampling parameters for which different kernels draw."""
 
 
-def rehearse(
+def warm_up(
     worker: Worker, token_budget: int, max_num_seqs: int, progress: Progress = iter
 ) -> None:
     """Compute the largest step, then those of every other kind. What a step stores goes to block 0.
 
     Raises RuntimeError with what a step broke on.
     """
-    run, longest = Rehearsal(worker), worker.max_model_len
+    run, longest = Warmup(worker), worker.max_model_len
 
     def pieces(tokens: int, most: int) -> list[int]:
         return [min(most, tokens - at) for at in range(0, tokens, most)][:max_num_seqs]
@@ -90,13 +90,13 @@ def tried(worker: Worker, most: int) -> list[StepResult]:
     lengths = [max(1, longest * (i + 1) // (count + 1)) for i in range(count)]
     results = []
     for flavour in (PLAIN, {"temperature": 1.0, "logprobs": 2}):
-        run = Rehearsal(worker)
+        run = Warmup(worker)
         results.append(run.prompts(lengths, flavour, own_blocks=True))
         results += [run.decodes(count, starts=[at + later for at in lengths]) for later in (0, 1)]
     return results
 
 
-class Rehearsal:
+class Warmup:
     """Sends steps to a worker, one after the other, and waits for each."""
 
     def __init__(self, worker: Worker) -> None:
@@ -163,11 +163,11 @@ class Rehearsal:
         step.extras = _asked(len(step.seats), self._flavour)
         result = self._worker.execute(step).result()
         if result.fault is not None:
-            raise RehearsalError(result)
+            raise WarmupError(result)
         return result
 
 
-class RehearsalError(RuntimeError):
+class WarmupError(RuntimeError):
     """A made-up step failed. fault: why."""
 
     def __init__(self, result: StepResult) -> None:
