@@ -7,7 +7,7 @@ import torch
 
 from yaie.core.step import StepInput
 from yaie.models.shard import Passing
-from yaie.worker.picked import pick
+from yaie.worker.row_order import pick
 from yaie.worker.staged import Stage
 
 

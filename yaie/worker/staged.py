@@ -19,7 +19,7 @@ from yaie.models.adapter import ModelAdapter
 from yaie.models.shard import Passing
 from yaie.worker.drafts import DraftRows, as_tensor
 from yaie.worker.layout import lay_out
-from yaie.worker.picked import pick, put_together
+from yaie.worker.row_order import pick, put_together
 from yaie.worker.rows import Rows
 from yaie.worker.step_future import FOR_MASKS, FOR_THE_END, Stages
 from yaie.worker.worker import Begun, Worker

@@ -21,9 +21,9 @@ from yaie.worker.finite import finite_chunks
 from yaie.worker.input_batch import InputBatch
 from yaie.worker.layout import lay_out
 from yaie.worker.mixed import MixedSteps
-from yaie.worker.picked import Picked, answering, as_asked, longest_first, masks_of, pick
 from yaie.worker.readouts import OF_LOGITS, READOUTS
 from yaie.worker.readouts.base import Computed, MakeReadout, Readout
+from yaie.worker.row_order import RowOrder, answering, as_asked, longest_first, masks_of, pick
 from yaie.worker.rows import Rows
 from yaie.worker.step_future import FOR_MASKS, FOR_THE_END, Stages, StepFuture
 from yaie.worker.transfer import on_device
@@ -106,7 +106,7 @@ class Worker:
     def stages(self, step: StepInput) -> Stages:
         """A step, from its block moves to its result."""
         leaving = self.move(step)
-        order: Picked | None = None
+        order: RowOrder | None = None
         if self._is_replayed(step):
             order = longest_first(step)
             begun = self._replay(pick(step, order))
@@ -156,7 +156,7 @@ class Worker:
             self.draw(begun, None)
         return begun
 
-    def _compute(self, step: StepInput) -> tuple[Begun, Picked | None]:
+    def _compute(self, step: StepInput) -> tuple[Begun, RowOrder | None]:
         """A step of any kind. If the device has no memory for its prompts, without them: the rows that
         are computed; None for all."""
         try:

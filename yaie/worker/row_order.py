@@ -13,21 +13,21 @@ from numpy.typing import NDArray
 
 from yaie.core.step import Arrays, Extras, StepInput, StepMasks, StepResult, no_ints
 
-Picked = NDArray[np.int64]
+RowOrder = NDArray[np.int64]
 """[m] positions in `StepInput.seats`, in the order of computing."""
 
 
-def longest_first(step: StepInput) -> Picked:
+def longest_first(step: StepInput) -> RowOrder:
     """All rows of a step of decodes, by falling number of keys."""
     return np.argsort(-step.starts, kind="stable")
 
 
-def answering(step: StepInput, num_known: NDArray[np.int32]) -> Picked:
+def answering(step: StepInput, num_known: NDArray[np.int32]) -> RowOrder:
     """The rows whose tokens were drawn. num_known: of each seat, how many tokens control has sent."""
     return np.flatnonzero(step.starts >= num_known[step.seats])
 
 
-def pick(step: StepInput, rows: Picked) -> StepInput:
+def pick(step: StepInput, rows: RowOrder) -> StepInput:
     """The step of these rows alone, with their drafts and what is asked about them."""
     drafts, counts = step.drafts, step.num_drafts
     if len(drafts):
@@ -46,7 +46,7 @@ def pick(step: StepInput, rows: Picked) -> StepInput:
     )
 
 
-def _picked(extras: Extras, rows: Picked, num_rows: int) -> Extras:
+def _picked(extras: Extras, rows: RowOrder, num_rows: int) -> Extras:
     """What extras say about these of so many rows, at their new places, in the new order."""
     places = np.full(num_rows, -1)
     places[rows] = np.arange(len(rows))
@@ -71,7 +71,7 @@ def masks_of(step: StepInput, masks: StepMasks) -> StepMasks:
     return StepMasks(masks.step, masks.seats[rows], masks.bits[rows])
 
 
-def as_asked(result: StepResult, step: StepInput, rows: Picked) -> StepResult:
+def as_asked(result: StepResult, step: StepInput, rows: RowOrder) -> StepResult:
     """The result of the picked `rows` as one of the whole `step`. Rows left out had no memory."""
     places = rows.tolist()
     sampling = [row for row in places if step.samples[row]]
@@ -85,7 +85,7 @@ def as_asked(result: StepResult, step: StepInput, rows: Picked) -> StepResult:
     )
 
 
-def _placed(arrays: Arrays, rows: Picked) -> Arrays:
+def _placed(arrays: Arrays, rows: RowOrder) -> Arrays:
     """About the picked rows, as one about the whole step."""
     return {**arrays, "rows": rows[arrays["rows"]].astype(np.int32)}
 
