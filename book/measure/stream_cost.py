@@ -40,7 +40,7 @@ from yaie.engine.background.messages import (
     Stop,
     Tell,
 )
-from yaie.engine.facts import EngineFacts
+from yaie.engine.info import EngineInfo
 from yaie.engine.llm_engine import LLMEngine
 from yaie.models.tokenizer import Tokenizer
 from yaie.parts import load_parts
@@ -68,14 +68,14 @@ class Metronome:
     set after the last step. seconds: what the measured steps cost that thread.
     """
 
-    def __init__(self, facts: EngineFacts, tokenizer: Tokenizer) -> None:
+    def __init__(self, info: EngineInfo, tokenizer: Tokenizer) -> None:
         self.telemetry = Telemetry()
         self.is_alive = False
         self.clock = 0
         self.is_idle: Callable[[], bool] = lambda: True
         self.done = threading.Event()
         self.seconds = 0.0
-        self._facts, self._tokenizer = facts, tokenizer
+        self._info, self._tokenizer = info, tokenizer
         self._numbers = count()
         self._ids: list[str] = []
         self._streams, self._pause, self._steps = 0, 0.0, 0
@@ -88,7 +88,7 @@ class Metronome:
 
     def start(self, tell: Tell) -> None:
         self._tell = tell
-        tell(Ready(self._facts))
+        tell(Ready(self._info))
 
     def send(self, command: Command) -> None:
         match command:
@@ -101,7 +101,7 @@ class Metronome:
             case Stop():
                 self._tell(Ended())
 
-    def tokenizer(self, facts: EngineFacts) -> Tokenizer:
+    def tokenizer(self, info: EngineInfo) -> Tokenizer:
         return self._tokenizer
 
     def close(self) -> None:
@@ -172,7 +172,7 @@ def main() -> None:
 def serving() -> Iterator[tuple[str, Metronome]]:
     """A server on a thread of its own: (address, what drives it)."""
     engine = LLMEngine(mine="none")
-    metronome = Metronome(engine.facts, engine.tokenizer)
+    metronome = Metronome(engine.info, engine.tokenizer)
     settings = ServerSettings(max_concurrent_requests=1024)
     background = AsyncEngine(lambda: engine, make_driver=lambda load, timeout: metronome)
     streams = background._streams._streams

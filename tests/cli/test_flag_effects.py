@@ -139,22 +139,22 @@ def test_model(make: Make, tiny_folder: str) -> None:
 
 
 def test_dtype(make: Make) -> None:
-    assert make(dtype="bfloat16").facts.dtype == "bfloat16"
+    assert make(dtype="bfloat16").info.dtype == "bfloat16"
 
 
 def test_kv_dtype(make: Make) -> None:
     engine = make(kv_dtype="int8", backend="torch")
     add(engine, PROMPT)
     steps(engine, 1)
-    assert "quantization" in [part.lab for part in engine.facts.parts]
+    assert "quantization" in [part.lab for part in engine.info.parts]
     with pytest.raises(ConfigError, match=r"int8.* does not go with backend 'triton'"):
         make(kv_dtype="int8", backend="triton")
 
 
 def test_device(make: Make) -> None:
     if torch.cuda.is_available():
-        assert make(device="cuda").facts.device == "cuda"
-        assert make(device="cpu").facts.device == "cpu"
+        assert make(device="cuda").info.device == "cuda"
+        assert make(device="cpu").info.device == "cpu"
     else:
         with pytest.raises(ConfigError, match="torch sees no GPU"):
             make(device="cuda")
@@ -165,8 +165,8 @@ def test_backend(make: Make) -> None:
     pytest.importorskip("triton")
     assert os.environ.get("TRITON_INTERPRET") == "1" or torch.cuda.is_available()
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    assert make(backend="triton", device=device).facts.backend == "triton"
-    assert make(backend="torch", device=device).facts.backend == "torch"
+    assert make(backend="triton", device=device).info.backend == "triton"
+    assert make(backend="torch", device=device).info.backend == "torch"
 
 
 def test_block_size_and_num_blocks(make: Make) -> None:
@@ -174,7 +174,7 @@ def test_block_size_and_num_blocks(make: Make) -> None:
 
 
 def test_max_model_len(make: Make) -> None:
-    assert make(max_model_len=100).facts.max_model_len == 100
+    assert make(max_model_len=100).info.max_model_len == 100
 
 
 def test_max_num_seqs(make: Make) -> None:

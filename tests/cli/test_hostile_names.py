@@ -28,12 +28,12 @@ SHOWN = r"m[/x][red]:boom:\x1b[2J"
 
 
 def _start_lines() -> None:
-    facts = replace(FakeEngine().facts, dtype_note=NAME, backend_note=NAME)
-    announce(facts, ServerSettings(served_model_name=NAME), "http://127.0.0.1:1")
+    info = replace(FakeEngine().info, dtype_note=NAME, backend_note=NAME)
+    announce(info, ServerSettings(served_model_name=NAME), "http://127.0.0.1:1")
 
 
 def _backend() -> None:
-    console.show_backend(replace(FakeEngine().facts, backend_note=NAME, dtype_note=NAME))
+    console.show_backend(replace(FakeEngine().info, backend_note=NAME, dtype_note=NAME))
 
 
 def _parts() -> None:

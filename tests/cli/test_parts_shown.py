@@ -81,9 +81,9 @@ def test_chat_survives_a_part_that_fails(
 
 
 def test_a_backend_that_is_slow_here_is_said(capsys: pytest.CaptureFixture[str]) -> None:
-    facts = FakeEngine().facts
-    show_backend(facts)
-    show_backend(replace(facts, backend="cuda", backend_note="on the CPU, very slowly"))
+    info = FakeEngine().info
+    show_backend(info)
+    show_backend(replace(info, backend="cuda", backend_note="on the CPU, very slowly"))
     assert capsys.readouterr().err == "Backend cuda: on the CPU, very slowly.\n"
 
 
@@ -91,19 +91,19 @@ def test_attention_in_cpp_is_said_where_a_table_leaves_lab_5_out(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     note = "attention and norms in C++"
-    facts = replace(FakeEngine().facts, backend="cpu", backend_note=note)
-    show_backend(facts)
+    info = replace(FakeEngine().info, backend="cpu", backend_note=note)
+    show_backend(info)
     assert capsys.readouterr().err == ""
     yours = Part("sampler", "yours", "labs.sampler", "all tasks passed")
-    show_backend(replace(facts, parts=(*facts.parts, yours)))
+    show_backend(replace(info, parts=(*info.parts, yours)))
     assert capsys.readouterr().err == f"Backend cpu: {note}.\n"
 
 
 def test_a_dtype_that_was_chosen_is_said(capsys: pytest.CaptureFixture[str]) -> None:
-    facts = replace(FakeEngine().facts, dtype_note="bfloat16, as it is stored")
-    show_backend(facts)
+    info = replace(FakeEngine().info, dtype_note="bfloat16, as it is stored")
+    show_backend(info)
     assert capsys.readouterr().err == "Computed in bfloat16, as it is stored.\n"
-    announce(facts, ServerSettings(), "http://127.0.0.1:1")
+    announce(info, ServerSettings(), "http://127.0.0.1:1")
     assert "\ndtype        bfloat16, as it is stored\n" in capsys.readouterr().out
 
 
@@ -114,8 +114,8 @@ def test_a_server_says_how_much_a_step_computes(
     given: int | None, device: str, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config = EngineConfig(token_budget=given)
-    facts = replace(FakeEngine().facts, config=config, device=device)
-    announce(facts, ServerSettings(), "http://127.0.0.1:1")
+    info = replace(FakeEngine().info, config=config, device=device)
+    announce(info, ServerSettings(), "http://127.0.0.1:1")
     assert f"\nsteps        {said} tokens at most (token_budget)\n" in capsys.readouterr().out
 
 
@@ -151,7 +151,7 @@ def test_the_table_has_a_head_and_no_cell_but_the_last_is_broken() -> None:
 def test_a_server_says_which_backend_it_runs_on_unless_it_is_the_plain_one(
     backend: str, note: str, line: str | None, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    facts = replace(FakeEngine().facts, backend=backend, backend_note=note)
-    announce(facts, ServerSettings(), "http://127.0.0.1:1")
+    info = replace(FakeEngine().info, backend=backend, backend_note=note)
+    announce(info, ServerSettings(), "http://127.0.0.1:1")
     said = [row for row in capsys.readouterr().out.splitlines() if row.startswith("backend ")]
     assert said == ([f"backend      {line}"] if line else [])

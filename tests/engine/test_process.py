@@ -39,7 +39,7 @@ Shared = tuple[Runner, AsyncEngine]
 def test_the_engine_runs_in_another_process(shared: Shared) -> None:
     _, engine = shared
     assert child_of(engine).ppid() == os.getpid()
-    assert engine.facts.model_name == "fake"
+    assert engine.info.model_name == "fake"
     assert engine.tokenizer.encode("a") == [97]
 
 

@@ -18,7 +18,7 @@ from yaie.core.errors import ContextLengthError, InvalidRequestError
 from yaie.core.output import RequestOutput
 from yaie.core.params import SamplingParams
 from yaie.core.request import FailureKind, FinishReason, Request, RequestStatus
-from yaie.engine.facts import EngineFacts
+from yaie.engine.info import EngineInfo
 from yaie.models.cuts import PIECE
 from yaie.models.long_texts import PromptText
 from yaie.parts import load_part
@@ -100,8 +100,8 @@ class FakeEngine:
         self._numbers = count()
 
     @property
-    def facts(self) -> EngineFacts:
-        return EngineFacts(
+    def info(self) -> EngineInfo:
+        return EngineInfo(
             config=self.config,
             model_name=self.model_name,
             model_folder="",

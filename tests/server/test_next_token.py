@@ -64,7 +64,7 @@ def test_before_is_what_the_api_says_and_after_what_is_drawn(live: LiveServer) -
         sorted(np.exp(list(told.values())), reverse=True)[:5], rel=1e-4
     )
     assert plain["prompt"] == PROMPT
-    assert plain["kept"] == plain["vocab"] == live.engine.facts.vocab_size
+    assert plain["kept"] == plain["vocab"] == live.engine.info.vocab_size
     assert all(token["before"] == pytest.approx(token["after"]) for token in plain["tokens"])
 
     three = ask(live, prompt=PROMPT, temperature=2, top_k=3, top_p=1, min_p=0)

@@ -126,7 +126,7 @@ def test_a_part_that_cannot_be_captured_runs_and_the_start_says_so(
     hand_in(labs, "triton_sampling", WAITING)
     expected = served(engine_with(graphs="off"))
     engine = engine_with(mine="triton_sampling")
-    assert "your part triton_sampling cannot be captured" in engine.facts.decode_note
+    assert "your part triton_sampling cannot be captured" in engine.info.decode_note
     assert served(engine) == expected
     with pytest.raises(ConfigError, match="cannot be captured"):
         engine_with(mine="triton_sampling", graphs="on")

@@ -106,8 +106,8 @@ def chat(
                 raise
             raise YaieError(f"{error.message} {_whence(config.model)}") from None
         _remember(config.model)
-        show_backend(engine.facts)
-        show_parts(engine.facts.parts, brief=True)
+        show_backend(engine.info)
+        show_parts(engine.info.parts, brief=True)
         if sys.stdin.isatty():
             note("/help lists the commands, Ctrl-D leaves.")
         session = ChatSession(engine, sampling, system)

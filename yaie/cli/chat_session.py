@@ -111,18 +111,18 @@ class ChatSession:
     @property
     def _limit(self) -> tuple[str, int]:
         """What bounds a conversation, and the tokens that it holds, the answer's included."""
-        facts = self._engine.facts
+        info = self._engine.info
         # The last token generated is never computed, so it needs no slot.
-        if facts.pool_tokens + 1 < facts.max_model_len:
-            return "KV pool", facts.pool_tokens + 1
-        return "context", facts.max_model_len
+        if info.pool_tokens + 1 < info.max_model_len:
+            return "KV pool", info.pool_tokens + 1
+        return "context", info.max_model_len
 
     def _room(self, num_prompt: int) -> int:
         """How many tokens an answer may have. Raises ContextLengthError if that is none."""
         holder, tokens = self._limit
         if num_prompt < tokens:
             return tokens - num_prompt
-        config = self._engine.facts.config
+        config = self._engine.info.config
         if holder == "KV pool":
             larger = " A larger --num-blocks makes room for more."
         elif config.max_model_len is not None:

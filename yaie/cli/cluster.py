@@ -20,7 +20,7 @@ from yaie.server.settings import ServerSettings
 from yaie.system.exit import exit_now
 
 if TYPE_CHECKING:
-    from yaie.engine.facts import EngineFacts
+    from yaie.engine.info import EngineInfo
 
 
 @engine_options(model_as="argument")
@@ -48,11 +48,11 @@ def cluster(
         refuse_idle(again, given)
         return again
 
-    def on_ready(facts: "EngineFacts", url: str) -> None:
+    def on_ready(info: "EngineInfo", url: str) -> None:
         most = cluster.most_replicas
         upto = f", at most {most}" if most > cluster.min_replicas else ""
         say(f"replicas     {cluster.min_replicas}{upto}")
-        announce(facts, settings, url)
+        announce(info, settings, url)
 
     from yaie.server.logs import start_logging
 

@@ -17,7 +17,7 @@ from yaie.system.interrupt import end_interrupted, is_interrupted
 from yaie.system.terminal import Terminal, escaped
 
 if TYPE_CHECKING:
-    from yaie.engine.facts import EngineFacts
+    from yaie.engine.info import EngineInfo
     from yaie.parts import Part
 
 out = Terminal()
@@ -105,19 +105,19 @@ def show_parts(parts: Sequence["Part"], *, brief: bool = False) -> None:
     note(f"All parts are the reference: {counts}.")
 
 
-def show_backend(facts: "EngineFacts") -> None:
+def show_backend(info: "EngineInfo") -> None:
     """What the kernels are written in, on stderr, if there is something to know about it. Attention in
     C++ is named above a table, in which lab 5 is then missing."""
-    is_usual = facts.backend == "cpu" and not any(part.is_yours for part in facts.parts)
-    if facts.backend_note and not is_usual:
-        style = "yellow" if "slow" in facts.backend_note else "dim"
-        note(f"Backend {facts.backend}: {facts.backend_note}.", style)
-    if facts.dtype_note:
-        note(f"Computed in {facts.dtype_note}.")
-    if facts.ranks:
-        note(f"On {facts.ranks}.")
-    if facts.decode_note:
-        note(f"{facts.decode_note.capitalize()}.")
+    is_usual = info.backend == "cpu" and not any(part.is_yours for part in info.parts)
+    if info.backend_note and not is_usual:
+        style = "yellow" if "slow" in info.backend_note else "dim"
+        note(f"Backend {info.backend}: {info.backend_note}.", style)
+    if info.dtype_note:
+        note(f"Computed in {info.dtype_note}.")
+    if info.ranks:
+        note(f"On {info.ranks}.")
+    if info.decode_note:
+        note(f"{info.decode_note.capitalize()}.")
 
 
 def _by_reason(parts: Sequence["Part"]) -> dict[str, str]:

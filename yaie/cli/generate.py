@@ -58,7 +58,7 @@ def generate(
     if steps:  # of which each is then shown with the tokens that it drew
         config = replace(config, overlap="off")
     engine = LLMEngine(config)
-    show_backend(engine.facts)
+    show_backend(engine.info)
     show_parts(engine.parts, brief=True)
     use_chat = engine.tokenizer.has_chat_template if chat is None else chat
     if system is not None and not use_chat:

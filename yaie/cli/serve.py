@@ -22,8 +22,8 @@ from yaie.system.interrupt import speaks
 from yaie.worker.ranks.launch import Launch, launched
 
 if TYPE_CHECKING:
-    from yaie.engine.facts import EngineFacts
     from yaie.engine.handover.role import Role
+    from yaie.engine.info import EngineInfo
 
 logger = logging.getLogger(__name__)
 
@@ -66,7 +66,7 @@ def serve(config: EngineConfig, settings: ServerSettings) -> None:
 
     def on_ready() -> None:
         freeze_heap()  # of this process, if the engine has another
-        announce(engine.facts, settings, url)
+        announce(engine.info, settings, url)
 
     asyncio.run(run_server(engine, app, listener, settings, on_ready=on_ready))
     if engine.failure is None:
@@ -111,25 +111,25 @@ def _role(config: EngineConfig, settings: ServerSettings) -> "Role | None":
     return role
 
 
-def announce(facts: "EngineFacts", settings: ServerSettings, url: str) -> None:
+def announce(info: "EngineInfo", settings: ServerSettings, url: str) -> None:
     """What this server runs, and how to talk to it. Keys are not shown."""
-    name = settings.served_model_name or facts.model_name
-    options = facts.config.non_default() | settings.non_default()
+    name = settings.served_model_name or info.model_name
+    options = info.config.non_default() | settings.non_default()
     changed = ", ".join(f"{key}={options[key]}" for key in options if key != "model")
-    say(f"model        {name} (context {facts.max_model_len:,} tokens)")
+    say(f"model        {name} (context {info.max_model_len:,} tokens)")
     say(f"options      {changed or 'all at their defaults'}")
-    if facts.dtype_note:
-        say(f"dtype        {facts.dtype_note}")
-    if facts.backend != "torch" or facts.backend_note:
-        note = f" ({facts.backend_note})" if facts.backend_note else ""
-        say(f"backend      {facts.backend}{note}")
-    if facts.ranks:
-        say(f"ranks        {facts.ranks}")
-    if facts.decode_note:
-        say(f"graphs       {facts.decode_note}")
-    say(f"steps        {facts.config.step_tokens(facts.device):,} tokens at most (token_budget)")
-    say(f"KV pool      {facts.pool_tokens:,} tokens: {_concurrency(facts)}")
-    show_table(parts_table(facts.parts))
+    if info.dtype_note:
+        say(f"dtype        {info.dtype_note}")
+    if info.backend != "torch" or info.backend_note:
+        note = f" ({info.backend_note})" if info.backend_note else ""
+        say(f"backend      {info.backend}{note}")
+    if info.ranks:
+        say(f"ranks        {info.ranks}")
+    if info.decode_note:
+        say(f"graphs       {info.decode_note}")
+    say(f"steps        {info.config.step_tokens(info.device):,} tokens at most (token_budget)")
+    say(f"KV pool      {info.pool_tokens:,} tokens: {_concurrency(info)}")
+    show_table(parts_table(info.parts))
     if settings.web:
         say(
             f"page         {url}/" + (" (the engine waits for it: --step)" if settings.step else "")
@@ -142,8 +142,8 @@ def announce(facts: "EngineFacts", settings: ServerSettings, url: str) -> None:
     )
 
 
-def _concurrency(facts: "EngineFacts") -> str:
+def _concurrency(info: "EngineInfo") -> str:
     """How many requests of full length the pool holds; shorter ones fit in greater number."""
-    whole = facts.pool_tokens // facts.max_model_len
-    at_once = min(facts.config.max_num_seqs, max(whole, 1))
-    return f"{at_once} requests of {facts.max_model_len:,} tokens at once, more if they are shorter"
+    whole = info.pool_tokens // info.max_model_len
+    at_once = min(info.config.max_num_seqs, max(whole, 1))
+    return f"{at_once} requests of {info.max_model_len:,} tokens at once, more if they are shorter"

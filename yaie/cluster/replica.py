@@ -17,7 +17,7 @@ from starlette.types import Message, Scope
 from yaie.cluster.exchange import Asked, Begun, ReplicaLostError
 from yaie.core.config import EngineConfig
 from yaie.engine.background.async_engine import EngineState
-from yaie.engine.facts import EngineFacts
+from yaie.engine.info import EngineInfo
 from yaie.parts import load_part
 from yaie.server.app import create_app
 from yaie.server.background import engine_for
@@ -108,9 +108,9 @@ class EngineReplica:
         """The number of this replica among the others, and its metrics."""
         return name_and_number()[1], list(self._registry.collect())
 
-    async def facts(self) -> EngineFacts:
+    async def info(self) -> EngineInfo:
         """The engine's constants."""
-        return self._engine.facts
+        return self._engine.info
 
     async def __del__(self) -> None:
         """Called by Serve once nothing runs here any more, or when `__init__` has raised."""

@@ -24,7 +24,7 @@ from yaie.server.listen import listen, url_of
 from yaie.server.settings import ServerSettings
 
 if TYPE_CHECKING:
-    from yaie.engine.facts import EngineFacts
+    from yaie.engine.info import EngineInfo
 
 logger = logging.getLogger(__name__)
 
@@ -77,11 +77,11 @@ def run_cluster(
     cluster: ClusterSettings,
     *,
     reload: Callable[[], EngineConfig],
-    on_ready: Callable[["EngineFacts", str], None],
+    on_ready: Callable[["EngineInfo", str], None],
 ) -> None:
     """Serve until a signal comes. reload: reads the engine's settings again.
 
-    on_ready: called with the facts of a replica's engine, and the URL. Raises ConfigError for what
+    on_ready: called with what a replica's engine says of itself, and the URL. Raises ConfigError for what
     cannot work, and what loading the model raised.
     """
     refuse_what_does_not_hold(server)
@@ -96,7 +96,7 @@ def run_cluster(
         _require_room(cluster)
         _deploy(engine, server, cluster)
         if _wait_until_running(signals):
-            on_ready(_facts(), url)
+            on_ready(_info(), url)
             _watch(signals, lambda: _deploy(reload(), server, cluster))
         _drain(server.drain_seconds)
 
@@ -229,23 +229,23 @@ def _failure(told: str) -> YaieError:
     return ConfigError(f"Ray Serve could not start the replicas: {told.strip()}")
 
 
-def _facts() -> "EngineFacts":
+def _info() -> "EngineInfo":
     """Of one of the replicas. A process of Ray's asks: in this one Serve would leave a thread behind,
     which connects to Ray again after its end."""
     import ray
 
-    facts: EngineFacts = ray.get(ray.remote(num_cpus=0)(_ask_for_facts).remote())
-    return facts
+    info: EngineInfo = ray.get(ray.remote(num_cpus=0)(_ask_for_facts).remote())
+    return info
 
 
-def _ask_for_facts() -> "EngineFacts":
+def _ask_for_facts() -> "EngineInfo":
     from ray import serve
 
     from yaie.cluster.application import ENGINES
 
     engines = serve.get_deployment_handle(ENGINES, app_name=APP)
-    facts: EngineFacts = engines.options(method_name="facts").remote().result()
-    return facts
+    info: EngineInfo = engines.options(method_name="info").remote().result()
+    return info
 
 
 def _watch(signals: _Signals, deploy: Callable[[], None]) -> None:

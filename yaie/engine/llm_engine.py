@@ -16,7 +16,7 @@ from yaie.core.params import PromptOptions, SamplingParams
 from yaie.core.request import FinishReason, Request
 from yaie.engine.configured import configured
 from yaie.engine.drafting.loading import load_drafting
-from yaie.engine.facts import EngineFacts
+from yaie.engine.info import EngineInfo
 from yaie.engine.intake.chat import encode_chat
 from yaie.engine.intake.requests import Intake, Prompt
 from yaie.engine.loading import load_model
@@ -120,9 +120,9 @@ class LLMEngine:
         return self.backend.parts.table()
 
     @property
-    def facts(self) -> EngineFacts:
+    def info(self) -> EngineInfo:
         """The engine's constants, as plain data."""
-        return EngineFacts.of(
+        return EngineInfo.of(
             self.config,
             self._model,
             self.backend,

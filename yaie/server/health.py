@@ -64,10 +64,8 @@ def _health(service: Service) -> Health:
     state = service.engine.state
     health = Health(status=state, version=__version__)
     if state in (EngineState.READY, EngineState.DRAINING):
-        facts = service.engine.facts
-        health.model, health.backend = service.model_name, facts.backend
-        health.ranks = facts.config.num_ranks
-        health.parts = [
-            PartInUse.model_validate(part, from_attributes=True) for part in facts.parts
-        ]
+        info = service.engine.info
+        health.model, health.backend = service.model_name, info.backend
+        health.ranks = info.config.num_ranks
+        health.parts = [PartInUse.model_validate(part, from_attributes=True) for part in info.parts]
     return health

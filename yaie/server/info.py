@@ -88,25 +88,25 @@ def info_router(service: Service) -> APIRouter:
     @router.get("/server_info")
     async def server_info() -> ServerInfo:
         """How the engine was set up."""
-        facts = service.engine.facts
-        config = facts.config
+        info = service.engine.info
+        config = info.config
         return ServerInfo(
             model_path=service.model_name,
             served_model_name=service.model_name,
             version=__version__,
             status=service.engine.state.value,
-            backend=facts.backend,
-            dtype=facts.dtype,
-            device=facts.device,
+            backend=info.backend,
+            dtype=info.dtype,
+            device=info.device,
             tp_size=config.tensor_parallel,
             pp_size=config.pipeline_parallel,
             dp_size=1,
             block_size=config.block_size,
-            max_model_len=facts.max_model_len,
+            max_model_len=info.max_model_len,
             max_running_requests=config.max_num_seqs,
             max_waiting_requests=config.max_waiting,
-            max_prefill_tokens=config.step_tokens(facts.device),
-            max_total_num_tokens=facts.pool_tokens,
+            max_prefill_tokens=config.step_tokens(info.device),
+            max_total_num_tokens=info.pool_tokens,
             policy=config.policy,
             prefix_caching=config.prefix_caching,
             num_unfinished_calls=service.engine.num_streams,
@@ -115,24 +115,24 @@ def info_router(service: Service) -> APIRouter:
     @router.get("/model_info")
     async def model_info() -> ModelInfo:
         """The model that is served."""
-        facts = service.engine.facts
+        info = service.engine.info
         return ModelInfo(
             model_path=service.model_name,
             served_model_name=service.model_name,
-            architectures=[facts.architecture],
+            architectures=[info.architecture],
             is_generation=True,
-            max_model_len=facts.max_model_len,
-            vocab_size=facts.vocab_size,
-            num_parameters=facts.num_parameters,
-            weight_bytes=facts.weight_bytes,
-            dtype=facts.dtype,
+            max_model_len=info.max_model_len,
+            vocab_size=info.vocab_size,
+            num_parameters=info.num_parameters,
+            weight_bytes=info.weight_bytes,
+            dtype=info.dtype,
             has_chat_template=service.engine.tokenizer.has_chat_template,
         )
 
     @router.get("/get_load")
     async def get_load() -> list[Load]:
         """How busy the engine is."""
-        facts = service.engine.facts
+        info = service.engine.info
         stats = service.engine.telemetry.stats
         waiting = int(stats["num_waiting"])
         return [
@@ -140,7 +140,7 @@ def info_router(service: Service) -> APIRouter:
                 dp_rank=0,
                 num_reqs=waiting + int(stats["num_running"]),
                 num_waiting_reqs=waiting,
-                num_tokens=round(stats["kv_usage"] * facts.pool_tokens),
+                num_tokens=round(stats["kv_usage"] * info.pool_tokens),
             )
         ]
 

@@ -100,11 +100,11 @@ class EngineCollector(Collector):
             gauge = GaugeMetricFamily(f"vllm:{name}", help, labels=list(labels))
             gauge.add_metric(list(labels.values()), telemetry.stats.get(key, 0))
             yield gauge
-        facts = self._cache_config()
+        setup = self._cache_config()
         info = GaugeMetricFamily(
-            "vllm:cache_config_info", "How the KV cache is set up.", labels=["engine", *facts]
+            "vllm:cache_config_info", "How the KV cache is set up.", labels=["engine", *setup]
         )
-        info.add_metric(["0", *facts.values()], 1)
+        info.add_metric(["0", *setup.values()], 1)
         yield info
 
     def _waiting(self, telemetry: Telemetry, labels: dict[str, str]) -> Iterator[Metric]:
@@ -146,11 +146,11 @@ class EngineCollector(Collector):
         yield rejections
 
     def _cache_config(self) -> dict[str, str]:
-        facts = self._service.engine.facts
-        config = facts.config
+        info = self._service.engine.info
+        config = info.config
         return {
             "block_size": str(config.block_size),
-            "num_gpu_blocks": str(facts.pool_tokens // config.block_size),
+            "num_gpu_blocks": str(info.pool_tokens // config.block_size),
             "enable_prefix_caching": str(config.prefix_caching),
             "swap_space": str(config.swap_space),
         }

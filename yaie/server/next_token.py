@@ -100,7 +100,7 @@ async def _prompt(service: Service, api: "ApiServer", body: NextTokenRequest) ->
 
 async def _logprobs(service: Service, prompt: list[int]) -> tuple[list[int], Floats]:
     """The prompt as the engine took it, and the log-probability of every token behind it."""
-    vocab = service.engine.facts.vocab_size
+    vocab = service.engine.info.vocab_size
     stream = await service.submit_all([prompt], whole_distribution(vocab))
     told: Sequence[tuple[int, float]] = ()
     async with aclosing(stream):

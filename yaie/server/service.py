@@ -48,17 +48,17 @@ class Service:
     @property
     def model_name(self) -> str:
         """What clients call the model. Raises EngineUnavailableError while it loads."""
-        return self._name or self.engine.facts.model_name
+        return self._name or self.engine.info.model_name
 
     @property
     def max_model_len(self) -> int:
         """The longest sequence, prompt and output together."""
-        return self.engine.facts.max_model_len
+        return self.engine.info.max_model_len
 
     @property
     def sampling_defaults(self) -> dict[str, Any]:
         """Sampling parameters of requests that do not give them."""
-        return self.engine.facts.sampling_defaults
+        return self.engine.info.sampling_defaults
 
     @cached_property
     def tool_format(self) -> ToolFormat | None:

@@ -37,7 +37,7 @@ def watch_router(service: Service, *, step_mode: bool) -> APIRouter:
     @router.get("/events")
     async def events() -> StreamingResponse:
         """Header and snapshot, then records as they come."""
-        assert service.engine.facts  # or it is still loading, and raises
+        assert service.engine.info  # or it is still loading, and raises
         lines = service.engine.watchers.watch()
         first = await anext(lines)
         return StreamingResponse(

@@ -36,7 +36,7 @@ from yaie.engine.background.prompts import Prompts
 from yaie.engine.background.rejections import Rejection, no_rejections
 from yaie.engine.background.request_stream import RequestStream
 from yaie.engine.background.watchers import Watchers
-from yaie.engine.facts import EngineFacts
+from yaie.engine.info import EngineInfo
 from yaie.models.long_texts import PromptText
 from yaie.models.tokenizer import Tokenizer
 
@@ -89,7 +89,7 @@ class AsyncEngine:
         self._ended = asyncio.Event()
         self.watchers = Watchers(self._driver.send, partial(next, self._numbers))
         self._prompts = Prompts(self._raise_if_swamped)
-        self._facts: EngineFacts | None = None
+        self._info: EngineInfo | None = None
         self._tokenizer: Tokenizer | None = None
 
     # --- for callers, on the event loop ---
@@ -97,25 +97,25 @@ class AsyncEngine:
     async def start(self) -> None:
         """Load the model; returns when the engine is ready. Raises what loading raised."""
         self._loop = asyncio.get_running_loop()
-        self._loaded: asyncio.Future[EngineFacts] = self._loop.create_future()
+        self._loaded: asyncio.Future[EngineInfo] = self._loop.create_future()
         self._driver.start(self._tell)
-        facts = await self._loaded
+        info = await self._loaded
         if self.state is not EngineState.LOADING:  # it was shut down meanwhile
             return
         try:
-            self._tokenizer = await self._prompts.short_texts.run(self._driver.tokenizer, facts)
+            self._tokenizer = await self._prompts.short_texts.run(self._driver.tokenizer, info)
         except Exception as error:
             self._on_failed(error)
             self._driver.send(messages.Stop())
             raise
-        self._facts = facts
+        self._info = info
         if self.state is EngineState.LOADING:
             self.state = EngineState.READY
 
     @property
-    def facts(self) -> EngineFacts:
+    def info(self) -> EngineInfo:
         """The engine's constants. Raises EngineUnavailableError while it loads."""
-        return _known(self._facts)
+        return _known(self._info)
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -137,7 +137,7 @@ class AsyncEngine:
     def is_full(self) -> bool:
         """Whether a new request would be refused because too many wait."""
         waiting = self.telemetry.stats.get("num_waiting", 0) + len(self._unanswered)
-        return waiting >= self.facts.config.max_waiting
+        return waiting >= self.info.config.max_waiting
 
     async def call(self, name: str, *args: Any) -> Any:
         """What this method of the engine returns, between two steps. Raises what it does, and
@@ -177,7 +177,7 @@ class AsyncEngine:
         """The prompt of a conversation; of one that is longer than the context only the end, unless it
         is to be counted. Raises InvalidRequestError."""
         self._raise_unless_ready()
-        most = None if is_counted else self.facts.max_model_len
+        most = None if is_counted else self.info.max_model_len
         return await self._prompts.encode_chat(self.tokenizer, most, messages, tools, options)
 
     async def in_tokenizer(self, function: Callable[..., T], *args: Any) -> T:
@@ -204,8 +204,8 @@ class AsyncEngine:
     ) -> RequestStream:
         """Queue several prompts as one stream: all are admitted, or none."""
         self._raise_unless_ready()
-        params = params or SamplingParams(**self.facts.sampling_defaults)
-        encoded = await self._prompts.encode_all(self.tokenizer, self.facts, prompts, params)
+        params = params or SamplingParams(**self.info.sampling_defaults)
+        encoded = await self._prompts.encode_all(self.tokenizer, self.info, prompts, params)
         self._raise_unless_ready()  # that may have changed while the tokenizer worked
         self._raise_if_swamped(len(self._unanswered))
         stream = self._streams.open(next(self._numbers))
@@ -263,7 +263,7 @@ class AsyncEngine:
 
     def _raise_if_swamped(self, num_before: int) -> None:
         """What comes in bursts must not pile up before admission either, which counts what waits."""
-        if num_before >= self.facts.config.max_waiting:
+        if num_before >= self.info.config.max_waiting:
             self.rejections[Rejection.MAX_WAITING] += 1
             raise EngineOverloadedError("Too many requests came at once; try again later.")
 
@@ -291,8 +291,8 @@ class AsyncEngine:
                     _settle(self._answers[number], value, error)
                 else:
                     self._streams.accept(number, value, error)
-            case messages.Ready(facts):
-                _settle(self._loaded, facts)
+            case messages.Ready(info):
+                _settle(self._loaded, info)
             case messages.Failed(error):
                 self._on_failed(error)
             case messages.Ended():

@@ -4,7 +4,7 @@ from typing import Protocol
 
 from yaie.engine.background.latencies import Telemetry
 from yaie.engine.background.messages import Command, Tell
-from yaie.engine.facts import EngineFacts
+from yaie.engine.info import EngineInfo
 from yaie.models.tokenizer import Tokenizer
 
 
@@ -29,7 +29,7 @@ class Driver(Protocol):
         """Have this done between two steps. Returns at once. Called on one thread only."""
         ...
 
-    def tokenizer(self, facts: EngineFacts) -> Tokenizer:
+    def tokenizer(self, info: EngineInfo) -> Tokenizer:
         """A tokenizer for the caller's side. It may take seconds to load."""
         ...
 

@@ -25,7 +25,7 @@ from yaie.engine.background.engine_child import run_engine
 from yaie.engine.background.engine_thread import Load
 from yaie.engine.background.latencies import Telemetry
 from yaie.engine.background.messages import Command, Ended, Failed, Tell
-from yaie.engine.facts import EngineFacts
+from yaie.engine.info import EngineInfo
 from yaie.models.tokenizer import Tokenizer
 from yaie.system.child import how_it_ended, signals_held
 
@@ -81,8 +81,8 @@ class EngineProcess:
     def send(self, command: Command) -> None:
         self._outbox.put(command)
 
-    def tokenizer(self, facts: EngineFacts) -> Tokenizer:
-        return self._load_tokenizer(Path(facts.model_folder), facts.model_type)
+    def tokenizer(self, info: EngineInfo) -> Tokenizer:
+        return self._load_tokenizer(Path(info.model_folder), info.model_type)
 
     def close(self) -> None:
         self._outbox.put(None)

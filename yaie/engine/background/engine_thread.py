@@ -37,7 +37,7 @@ from yaie.engine.background.messages import (
     Withdraw,
 )
 from yaie.engine.background.watchdog import Watchdog, log_hang
-from yaie.engine.facts import EngineFacts
+from yaie.engine.info import EngineInfo
 from yaie.engine.watching.publisher import Publisher
 from yaie.models.tokenizer import Tokenizer
 
@@ -110,7 +110,7 @@ class EngineThread:
                 self.telemetry.deferred.pop(number, None)
         self._inbox.put(command)
 
-    def tokenizer(self, facts: EngineFacts) -> Tokenizer:
+    def tokenizer(self, info: EngineInfo) -> Tokenizer:
         assert self.engine is not None
         tokenizer: Tokenizer = self.engine.tokenizer
         return tokenizer
@@ -167,7 +167,7 @@ class EngineThread:
             self._publisher = Publisher(engine, self._record, step_mode=self._step_mode)
             engine.on_loss(self._lost)
             engine.on_wake(lambda: self._inbox.put(Wake()))
-            self._tell(Ready(engine.facts))
+            self._tell(Ready(engine.info))
             while self._running:
                 self._obey(engine, latencies, wait=self._steps_left == 0 or not engine.has_work)
                 if self._running and engine.has_work and self._steps_left != 0:

@@ -94,7 +94,7 @@ class Latencies:
 
     def __init__(self, engine: "LLMEngine", changed: threading.Event) -> None:
         """changed: is set whenever the telemetry has changed."""
-        self.telemetry = Telemetry(engine.facts.max_model_len)
+        self.telemetry = Telemetry(engine.info.max_model_len)
         self._engine = engine
         self._changed = changed
         self._first: dict[str, float] = {}  # by request, when its first token came, and

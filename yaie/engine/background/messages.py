@@ -12,7 +12,7 @@ from typing import Any
 from yaie.core.errors import EngineDeadError
 from yaie.core.output import RequestOutput
 from yaie.core.params import SamplingParams
-from yaie.engine.facts import EngineFacts
+from yaie.engine.info import EngineInfo
 
 # --- commands ---
 
@@ -90,7 +90,7 @@ Command = Admit | Call | Withdraw | Watch | Unwatch | Pace | Stop | Lose | Wake
 class Ready:
     """The engine is loaded."""
 
-    facts: EngineFacts
+    info: EngineInfo
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from yaie.core.errors import InvalidRequestError
 from yaie.core.params import PromptOptions, SamplingParams
 from yaie.core.priority import step_back
 from yaie.engine.background.tokenizer_thread import TokenizerThread
-from yaie.engine.facts import EngineFacts
+from yaie.engine.info import EngineInfo
 from yaie.engine.intake.chat import encode_short_chat
 from yaie.engine.intake.limits import check_answer_size
 from yaie.engine.intake.texts import check_least, fitting, last_tokens
@@ -84,7 +84,7 @@ class Prompts:
     async def encode_all(
         self,
         tokenizer: Tokenizer,
-        facts: EngineFacts,
+        info: EngineInfo,
         prompts: Sequence[Prompt],
         params: SamplingParams,
     ) -> list[list[int]]:
@@ -92,29 +92,29 @@ class Prompts:
         to all of them may be too large."""
         num_chars = sum(len(prompt) for prompt in prompts if isinstance(prompt, str))
         encoded = [
-            await self._encode(tokenizer, facts, prompt, params, is_short=num_chars <= SHORT_PROMPT)
+            await self._encode(tokenizer, info, prompt, params, is_short=num_chars <= SHORT_PROMPT)
             for prompt in prompts
         ]
-        check_answer_size(encoded, params, facts.max_model_len)
+        check_answer_size(encoded, params, info.max_model_len)
         return encoded
 
     async def _encode(
         self,
         tokenizer: Tokenizer,
-        facts: EngineFacts,
+        info: EngineInfo,
         prompt: Prompt,
         params: SamplingParams,
         *,
         is_short: bool,
     ) -> list[int]:
         if not isinstance(prompt, str):
-            return fitting(prompt, params, facts.max_model_len)
+            return fitting(prompt, params, info.max_model_len)
         if is_short and self.short_texts.num_pending == 0:
             return tokenizer.encode(prompt, params.add_special_tokens)
         text = PromptText([prompt], params.add_special_tokens)
         if not text.is_long:
             return await self.run(tokenizer.encode, prompt, params.add_special_tokens)
-        limits = facts.max_model_len, facts.pool_tokens
+        limits = info.max_model_len, info.pool_tokens
         await self.run(check_least, tokenizer, prompt, params, *limits)
-        ids = await self.encode_long(tokenizer, text, facts.max_model_len, "prompt")
-        return fitting(ids, params, facts.max_model_len)
+        ids = await self.encode_long(tokenizer, text, info.max_model_len, "prompt")
+        return fitting(ids, params, info.max_model_len)

@@ -96,7 +96,7 @@ async def _prompt(
 def _as_far_as_it_fits(service: Service, params: SamplingParams, num_prompt: int) -> SamplingParams:
     """`max_tokens` is required, so clients send what they allow at most: the context may end before.
     Then the answer says so, with `model_context_window_exceeded`."""
-    facts = service.engine.facts
-    room = min(facts.max_model_len, facts.pool_tokens + 1) - num_prompt
+    info = service.engine.info
+    room = min(info.max_model_len, info.pool_tokens + 1) - num_prompt
     fits = params.max_tokens is None or params.max_tokens <= room
     return params if fits else replace(params, max_tokens=None)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class EngineFacts:
+class EngineInfo:
     """Constants of an engine; nothing here changes while it runs.
 
     model_name: to serve it under. model_folder, model_type: where its tokenizer is read from again, in
@@ -69,7 +69,7 @@ class EngineFacts:
         max_model_len: int,
         pool_tokens: int,
         decode_note: str,
-    ) -> "EngineFacts":
+    ) -> "EngineInfo":
         """Of an engine made of these."""
         return cls(
             config=config,
