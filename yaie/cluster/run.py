@@ -81,8 +81,8 @@ def run_cluster(
 ) -> None:
     """Serve until a signal comes. reload: reads the engine's settings again.
 
-    on_ready: called with what a replica's engine says of itself, and the URL. Raises ConfigError for what
-    cannot work, and what loading the model raised.
+    on_ready: called with what a replica's engine says of itself, and the URL. Raises ConfigError for
+    what cannot work, and what loading the model raised.
     """
     refuse_what_does_not_hold(server)
     url, port = _reserve(server, cluster)
