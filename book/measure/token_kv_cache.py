@@ -17,7 +17,7 @@ from yaie.bench.report import save
 from yaie.core.config import EngineConfig
 from yaie.engine.llm_engine import LLMEngine
 from yaie.models import LoadedModel, ModelLoader
-from yaie.models.contiguous import ContiguousKV
+from yaie.models.naive_kv import ContiguousKV
 from yaie.parts import load_parts
 
 OUT = Path(__file__).parents[1] / "evidence/token_kv_cache.json"

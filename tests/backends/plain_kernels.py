@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from yaie.core.batch import AttentionSpec
-from yaie.models.contiguous import causal_attention
+from yaie.models.naive_kv import causal_attention
 
 
 class Store:

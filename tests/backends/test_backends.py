@@ -106,7 +106,7 @@ def test_windows_softcap_and_sinks_of_transformers_models(
     """Through the generic adapter, whose queries and keys lie in memory as transformers likes it."""
     if shutil.which("g++") is None and shutil.which("clang++") is None:
         pytest.skip("needs a C++ compiler")
-    monkeypatch.setattr("yaie.backends.calls.GATHER_FROM", 4)
+    monkeypatch.setattr("yaie.backends.attention_plan.GATHER_FROM", 4)
     folder = tiny_model(family, tmp_path / family)
     assert few_tokens("cuda", folder) == few_tokens("torch", folder)
 

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from tests.marks import nightly_but
 from yaie.backends import few_queries
-from yaie.backends.calls import Chunks
+from yaie.backends.attention_plan import Chunks
 from yaie.core.batch import AttentionSpec
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")

@@ -99,7 +99,7 @@ def assert_same(
 def test_any_batch_in_any_order(
     seed: int, spec: AttentionSpec, gathers: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("yaie.backends.calls.GATHER_FROM", 5)
+    monkeypatch.setattr("yaie.backends.attention_plan.GATHER_FROM", 5)
     rng = random.Random(seed)
     shapes = []
     for _ in range(rng.randint(1, 9)):
@@ -109,7 +109,7 @@ def test_any_batch_in_any_order(
 
 
 def test_long_chunks_are_gathered_where_a_kernel_does_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("yaie.backends.calls.GATHER_FROM", 5)
+    monkeypatch.setattr("yaie.backends.attention_plan.GATHER_FROM", 5)
     shapes = [(1, 9), (2, 7), (5, 11), (7, 20), (6, 6)]
     flash, paged = assert_same(shapes, SPECS["window"], gathers=True)
     assert paged.prefills == [[2]]

@@ -24,7 +24,7 @@ from yaie.bench.scale.sizes import Call, Dims, Draws, Kind, calls
 from yaie.cli.main import app
 from yaie.core.errors import ConfigError, YaieError
 from yaie.core.threaded_ranks import ThreadLink, Wire
-from yaie.models.contiguous import ContiguousKV
+from yaie.models.naive_kv import ContiguousKV
 from yaie.models.shard import Shard
 
 EVIDENCE = ROOT / "book" / "evidence"

@@ -15,8 +15,8 @@ from tests.models.tiny import GENERIC, HAND_WRITTEN, REFUSED, SERVED, VOCAB
 from yaie.core.config import EngineConfig
 from yaie.core.errors import ConfigError, ModelError
 from yaie.models import LoadedModel, ModelAdapter, ModelLoader
-from yaie.models.contiguous import ContiguousKV
 from yaie.models.generic import GenericAdapter
+from yaie.models.naive_kv import ContiguousKV
 from yaie.models.schemes import packed
 
 Checkpoint = Callable[[str], Path]

@@ -11,9 +11,9 @@ from tokenizers.trainers import BpeTrainer
 from transformers import PreTrainedTokenizerFast
 
 from tests.models.test_token_bytes import metaspace
-from yaie.models import cuts
-from yaie.models.cuts import LONGEST_PIECE, UncutError, cuts_of
+from yaie.models import tokenizer_splits
 from yaie.models.tokenizer import Tokenizer
+from yaie.models.tokenizer_splits import LONGEST_PIECE, UncutError, cuts_of
 
 WORDS = (
     "the The HTTPServer we've don't x 12345 1 2024-05 éclair e\u0301 das 東京。 語 한국어 ... :\n /* 🙂"
@@ -142,7 +142,7 @@ def tokenizer(request: pytest.FixtureRequest) -> Tokenizer:
 @pytest.fixture
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """A cut at every place that is one."""
-    monkeypatch.setattr(cuts, "PIECE", 1)
+    monkeypatch.setattr(tokenizer_splits, "PIECE", 1)
 
 
 def pieces(tokenizer: Tokenizer, text: str, add_special_tokens: bool) -> list[list[int]]:
@@ -175,7 +175,7 @@ def test_words_are_cut_apart(tokenizer: Tokenizer) -> None:
 
 
 def test_a_stretch_without_a_place_to_cut_is_not_tokenized(tokenizer: Tokenizer) -> None:
-    text = "the end " + "x" * (LONGEST_PIECE + cuts.PIECE) + " the end"
+    text = "the end " + "x" * (LONGEST_PIECE + tokenizer_splits.PIECE) + " the end"
     ends = tokenizer.long_texts.from_end(text, add_special_tokens=False)
     with pytest.raises(UncutError):
         for _ in ends:

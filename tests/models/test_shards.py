@@ -18,8 +18,8 @@ from yaie.core.config import EngineConfig
 from yaie.core.errors import ConfigError, ModelError
 from yaie.models import ModelAdapter, ModelLoader
 from yaie.models import weights as reading
-from yaie.models.contiguous import ContiguousKV
 from yaie.models.layout import Cut, Destination, stacked, whole
+from yaie.models.naive_kv import ContiguousKV
 from yaie.models.shard import Shard
 
 Checkpoint = Callable[[str], Path]

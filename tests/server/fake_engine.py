@@ -19,8 +19,8 @@ from yaie.core.output import RequestOutput
 from yaie.core.params import SamplingParams
 from yaie.core.request import FailureKind, FinishReason, Request, RequestStatus
 from yaie.engine.info import EngineInfo
-from yaie.models.cuts import PIECE
 from yaie.models.long_texts import PromptText
+from yaie.models.tokenizer_splits import PIECE
 from yaie.parts import load_part
 
 

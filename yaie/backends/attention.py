@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from yaie.backends.calls import Chunks, Gathered, KernelPlan, Prompts, plan_calls
+from yaie.backends.attention_plan import Chunks, Gathered, KernelPlan, Prompts, plan_calls
 from yaie.core.batch import AttentionBatch, AttentionSpec, Rotation
 from yaie.core.contracts import Attend, KVPool
 from yaie.core.contracts.kernels import FlashAttention, PagedAttention, StoreKernel

@@ -14,7 +14,7 @@ import triton.language as tl
 from torch import Tensor
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from yaie.backends.calls import Chunks
+from yaie.backends.attention_plan import Chunks
 from yaie.backends.early import early_launch, starts_early
 from yaie.core.batch import AttentionSpec
 

@@ -50,7 +50,7 @@ class KernelBackend(TorchBackend):
         (lab,) = self.roles["sampler"]
         if lab != "triton_sampling" or self.parts.is_yours(lab):
             return None
-        from yaie.backends.split_draw import SplitSampler
+        from yaie.backends.vocab_parallel_sampler import SplitSampler
 
         return SplitSampler(first, gathered)
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from yaie.core.contracts import Attend, TransformerOps
 from yaie.models.adapter import ModelAdapter, check_activation, check_weights
-from yaie.models.foreign import ForeignModel
+from yaie.models.hf_model import ForeignModel
 from yaie.models.probe import register_attention, try_out
 from yaie.models.route import PAGED
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from yaie.models.cuts import LONGEST_PIECE, PIECE, SPACE, UncutError, cuts_of
 from yaie.models.token_bytes import BYTE_LETTERS
+from yaie.models.tokenizer_splits import LONGEST_PIECE, PIECE, SPACE, UncutError, cuts_of
 
 Encode = Callable[[str, bool], list[int]]
 

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from yaie.core.batch import KVLayerSpec
 from yaie.core.errors import ModelError
-from yaie.models.contiguous import ContiguousKV
-from yaie.models.foreign import ForeignModel
+from yaie.models.hf_model import ForeignModel
+from yaie.models.naive_kv import ContiguousKV
 from yaie.models.rope import stated_context
 from yaie.models.route import MASK_CHECKED, PAGED, paged_attention
 from yaie.models.supported import OWN_ATTENTION, unsupported

@@ -11,7 +11,7 @@ from yaie.engine.background.async_engine import AsyncEngine
 from yaie.engine.background.rejections import Rejections
 from yaie.parts import is_reference
 from yaie.server.embeddings import embeddings_router
-from yaie.server.heads import Heads
+from yaie.server.headers import Heads
 from yaie.server.health import health_router
 from yaie.server.info import info_router
 from yaie.server.keys import KeyGuard

@@ -29,8 +29,8 @@ from yaie.core.json_slices import written
 from yaie.core.output import RequestOutput
 from yaie.core.params import SamplingParams
 from yaie.core.ranges import RANGES
+from yaie.server.discriminated import Body
 from yaie.server.service import Service
-from yaie.server.unions import Body
 
 if TYPE_CHECKING:
     from yaie.core.contracts import ApiServer

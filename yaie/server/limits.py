@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from yaie.core.priority import step_back
 from yaie.engine.background.rejections import Rejection, Rejections
-from yaie.server.bodies import looked_through
+from yaie.server.body_limits import looked_through
 
 Refuse = Callable[[int, str, dict[str, str] | None], ASGIApp]
 """The response with a status, a message and headers."""

@@ -17,8 +17,8 @@ from starlette.requests import Request
 from yaie.core.errors import InvalidRequestError
 from yaie.core.fields import FAST, Integer, Number, PromptToken, ranged
 from yaie.core.params import SamplingParams, whole_distribution
+from yaie.server.discriminated import Body, located
 from yaie.server.service import Service
-from yaie.server.unions import Body, located
 
 if TYPE_CHECKING:
     from yaie.core.contracts import ApiServer

@@ -43,8 +43,8 @@ def _run(part: Part) -> tuple[Any, list[float]]:
     import torch
 
     from yaie.core.config import EngineConfig
-    from yaie.models.contiguous import ContiguousKV
     from yaie.models.loader import ModelLoader
+    from yaie.models.naive_kv import ContiguousKV
 
     config = EngineConfig(device="cpu", dtype="float32")
     model = ModelLoader(config).load(part("transformer_ops").TransformerOps())

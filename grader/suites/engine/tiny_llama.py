@@ -19,8 +19,8 @@ from solutions.radix_tree import RadixTree
 from solutions.scheduler import POLICIES, Scheduler
 from solutions.transformer_ops import TransformerOps
 from yaie.core.batch import AttentionBatch, AttentionSpec, Rotation, StepOutcome, StepPlan
-from yaie.models.contiguous import ContiguousKV
 from yaie.models.llama import LlamaAdapter
+from yaie.models.naive_kv import ContiguousKV
 
 VOCAB = 64
 LONGEST = 64

@@ -26,7 +26,7 @@ from yaie.core.fields import (
     ranged,
 )
 from yaie.core.ranges import RANGES
-from yaie.server.unions import Conversation, choice, kind_of, tag, text_or_list
+from yaie.server.discriminated import Conversation, choice, kind_of, tag, text_or_list
 
 # --- what was said ---
 

@@ -27,7 +27,7 @@ from yaie.core.fields import (
     or_say,
     ranged,
 )
-from yaie.server.unions import Conversation, choice, kind_of, tag, text_or_list
+from yaie.server.discriminated import Conversation, choice, kind_of, tag, text_or_list
 
 Status = Literal["in_progress", "completed", "incomplete"]
 Id = Annotated[Text | None, Field(description="As an earlier answer gave it; has no effect.")]

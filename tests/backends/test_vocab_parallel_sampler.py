@@ -9,7 +9,7 @@ from torch import Tensor
 from solutions.tensor_parallel import share
 from solutions.triton_sampling import Sampler
 from yaie.backends import choose_backend
-from yaie.backends.split_draw import SplitSampler, best_scores, tokens_of
+from yaie.backends.vocab_parallel_sampler import SplitSampler, best_scores, tokens_of
 from yaie.core.batch import SamplingBatch
 from yaie.core.config import EngineConfig
 from yaie.parts import YOURS, Part, Parts
