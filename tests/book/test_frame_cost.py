@@ -50,6 +50,7 @@ def test_what_a_frame_costs_is_counted_once_and_by_frame():
 
 
 @pytest.mark.nightly
+@pytest.mark.quiet
 @pytest.mark.parametrize(("page", "name"), FIGURES)
 def test_a_frame_of_a_playing_figure_is_cheap(browser, built, page, name):
     with reading(browser, built, page, motion="no-preference") as (opened, wrong):

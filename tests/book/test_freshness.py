@@ -2,6 +2,7 @@
 
 import json
 import re
+from datetime import date, timedelta
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,9 @@ from book.tools import freshness, remeasure
 from book.tools.evidence import EVIDENCE, EvidenceError
 from book.tools.freshness import Source, load_sources, stale, stamp
 from book.tools.mdbook import ROOT
+
+MOST_DAYS = 30
+"""After which figures are measured again, if their code is another one by then."""
 
 CODE = '''"""A part."""
 
@@ -149,6 +153,11 @@ def test_names_that_nobody_can_measure_are_refused() -> None:
 
 
 @pytest.mark.nightly
-def test_figures_of_a_cpu_are_of_the_code_as_it_is() -> None:
+def test_a_cpus_figures_of_code_that_has_changed_since_are_not_old() -> None:
+    """`make evidence ARGS=--stale` measures them again, which takes hours of an idle machine."""
     sources = load_sources()
-    assert [name for name in stale(EVIDENCE) if sources[name].on == "cpu"] == []
+    names = [name for name in stale(EVIDENCE) if sources[name].on == "cpu"]
+    figures = {name: json.loads((EVIDENCE / f"{name}.json").read_text("utf-8")) for name in names}
+    oldest = date.today() - timedelta(days=MOST_DAYS)
+    dates = {name: date.fromisoformat(figures[name]["date"]) for name in names}
+    assert [name for name in names if dates[name] < oldest] == []

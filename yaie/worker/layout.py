@@ -14,17 +14,21 @@ from yaie.worker.transfer import to_device
 def layout(
     pool: KVPool, tables: Tensor, starts: Ints, lens: Ints, rows: Ints | None = None
 ) -> tuple[AttentionBatch, Tensor]:
-    """The batch of n sequences that compute their tokens [start, start + len), T in all; and `rows` on
-    the device, [n] int64.
+    """The batch of n sequences that compute their tokens [start, start + len), T in all, single tokens
+    first; and `rows` on the device, [n] int64.
 
     tables: [m, max_blocks] int32, on the device. rows: those of the sequences [n], of which no more than
     they need is taken; None for the tables as they are.
     """
     kv_lens = starts + lens
-    begins = np.concatenate((_ZERO, np.cumsum(lens, dtype=np.int32)))
-    sequences = np.repeat(np.arange(len(lens), dtype=np.int32), lens)
-    # Token t of the batch belongs to a sequence whose position 0 would be at t - offset.
-    places = np.arange(begins[-1], dtype=np.int32) - np.repeat(begins[1:] - kv_lens, lens)
+    if lens[-1] == 1:  # single tokens come first, so there is nothing else
+        begins, places = np.arange(len(lens) + 1, dtype=np.int32), starts
+        sequences = begins[:-1]
+    else:
+        begins = np.concatenate((_ZERO, np.cumsum(lens, dtype=np.int32)))
+        sequences = np.repeat(np.arange(len(lens), dtype=np.int32), lens)
+        # Token t of the batch belongs to a sequence whose position 0 would be at t - offset.
+        places = np.arange(begins[-1], dtype=np.int32) - np.repeat(begins[1:] - kv_lens, lens)
     (query_start_loc, seq_lens), (index, sequence, positions) = to_device(
         (begins, kv_lens), (_NONE if rows is None else rows, sequences, places), tables.device
     )
