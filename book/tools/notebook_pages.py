@@ -71,6 +71,7 @@ def execute(lab: str) -> Any:
     notebook.cells.insert(0, nbformat.v4.new_code_cell(_SETUP, id="setup"))
     environment = os.environ | {
         "YAIE_MINE": "none",
+        "OMP_NUM_THREADS": "1",  # sums depend on it, and GPTQ on a few inputs shows that
         "PYTHONPATH": str(ROOT),
         "MPLBACKEND": "module://matplotlib_inline.backend_inline",
     }
