@@ -8,11 +8,16 @@ import pytest
 
 from tests.way import ROOT, Call, Way, steps_of, way_of
 
-MOST_FILES, MOST_LINES = 94, 13_770
+MOST_FILES, MOST_LINES = 94, 13_500
 """On the way, and in them. One of them is there only now and then: how busy the cores are is looked at
 ten times a second."""
-MOST_STEP_FILES, MOST_STEP_CALLS = 36, 165
+MOST_STEP_FILES, MOST_STEP_CALLS = 36, 150
 """Of a decode step, without model and server."""
+ROOMS = (
+    "yaie/worker/rules/", "yaie/worker/readouts/", "yaie/worker/ranks/", "yaie/engine/drafting/",
+    "yaie/engine/handover/", "yaie/engine/watching/",
+)  # fmt: skip
+"""Of what a plain chat does not ask for, and this engine is not set to do."""
 ENGINE, SERVER = 1, 2
 
 
@@ -36,6 +41,11 @@ def test_a_streamed_chat_touches_no_more_files(way: Way) -> None:
 def test_a_decode_step_makes_no_more_calls(way: Way) -> None:
     assert len(way.step_files) <= MOST_STEP_FILES, way.step_files
     assert way.step_calls <= MOST_STEP_CALLS, way.step_files
+
+
+@pytest.mark.slow
+def test_what_is_off_is_not_called(way: Way) -> None:
+    assert [path for path in way.files if path.startswith(ROOMS)] == []
 
 
 @pytest.mark.slow
