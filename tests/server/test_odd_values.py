@@ -174,6 +174,7 @@ def test_odd_heads_and_large_bodies_are_answered_or_refused(
 
 
 @pytest.mark.nightly
+@pytest.mark.timeout(900)  # ten thousand requests: a minute, and several on a busy machine
 @pytest.mark.parametrize("start", range(NIGHTS))
 def test_all_odd_values_everywhere_are_answered_or_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start: int
