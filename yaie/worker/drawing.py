@@ -5,6 +5,7 @@ from torch import Tensor
 from yaie.core.contracts import Sampler
 from yaie.core.step import StepMasks
 from yaie.worker.rows import Rows
+from yaie.worker.rules.masks import apply_masks
 
 
 def draw(logits: Tensor, rows: Rows, masks: StepMasks | None, sampler: Sampler) -> Tensor:
@@ -15,8 +16,6 @@ def draw(logits: Tensor, rows: Rows, masks: StepMasks | None, sampler: Sampler) 
     for rule in tuple(rows.rules):  # one that is over leaves
         rule.apply(logits, rows)
     if masks is not None:
-        from yaie.worker.rules.masks import apply_masks
-
         apply_masks(logits, rows, masks)
     drawn = sampler.sample(logits, rows.batch)
     if drawn.shape != rows.index.shape:

@@ -21,7 +21,7 @@ class Ask:
     """One technique. Its other half is a rule or a readout of the worker, under the same name.
 
     When a request enters, `enter` says what the rule is to know of it; in every step `ask` says what the
-    readout is to bring. A technique has one of the two.
+    readout is to bring. A technique has one of the two, or both.
     """
 
     name: ClassVar[str]
