@@ -32,7 +32,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 @pytest.fixture
 def told() -> Latencies:
-    engine: Any = SimpleNamespace(facts=SimpleNamespace(max_model_len=100), stats=dict)
+    engine: Any = SimpleNamespace(info=SimpleNamespace(max_model_len=100), stats=dict)
     return Latencies(engine, threading.Event())
 
 
@@ -165,7 +165,7 @@ def test_tokens_of_a_step_are_those_computed_of_prompts_and_those_generated(
 
 def test_an_engine_is_read_from_the_start_and_its_deferred_requests_are_summed() -> None:
     engine: Any = SimpleNamespace(
-        facts=SimpleNamespace(max_model_len=100), stats=lambda: {"num_running": 2.0}
+        info=SimpleNamespace(max_model_len=100), stats=lambda: {"num_running": 2.0}
     )
     telemetry = Latencies(engine, threading.Event()).telemetry
     assert telemetry.stats == {"num_running": 2.0}

@@ -234,11 +234,11 @@ def _info() -> "EngineInfo":
     which connects to Ray again after its end."""
     import ray
 
-    info: EngineInfo = ray.get(ray.remote(num_cpus=0)(_ask_for_facts).remote())
+    info: EngineInfo = ray.get(ray.remote(num_cpus=0)(_ask_for_info).remote())
     return info
 
 
-def _ask_for_facts() -> "EngineInfo":
+def _ask_for_info() -> "EngineInfo":
     from ray import serve
 
     from yaie.cluster.application import ENGINES
