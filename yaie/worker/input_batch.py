@@ -16,9 +16,9 @@ _INTS = ("top_k", "random_seeds")
 
 
 class InputBatch:
-    """The state of `num_seats` seats, and behind them of one that is nobody's: padding has it.
+    """The state of `num_seats` seats, and of one more that no request takes: rows of padding have it.
 
-    nobody: the number of nobody's seat. tables: [num_seats + 1, max_blocks] int32, on the device.
+    nobody: the number of that seat. tables: [num_seats + 1, max_blocks] int32, on the device.
     last_tokens: [num_seats + 1] int64, on the device, the token that each seat drew last.
     num_known, num_prompt: [num_seats] int32 on the host, how many tokens control has sent, and how many
     of these are prompt. lives: [num_seats] int64 on the host, how often each seat has changed hands.
@@ -115,7 +115,8 @@ class InputBatch:
         return bool(self._is_plain[seats].all())
 
     def plain_batch(self, index: Tensor) -> SamplingBatch:
-        """What the sampler gets for plain seats [n] int64, whoever they are: no flag tells of them."""
+        """What the sampler gets for plain seats [n] int64. Its flags are always the same: graphs replay
+        it."""
         n = len(index)
         _, seeds, steps = self._ints.index_select(1, index)
         return SamplingBatch(

@@ -1,6 +1,7 @@
 """What requests ask of the worker besides tokens: a file for each technique, and a line here.
 
-`ASKS` says by a request's parameters whether it asks; what nobody asks for is not called.
+Beside each technique in `RULED` and `READ` is what tells whether a request wants it. One that no request
+wants is not called.
 """
 
 from collections.abc import Callable
@@ -15,7 +16,7 @@ from yaie.engine.asks.pooling import Pooling
 from yaie.engine.asks.prompt_logprobs import PromptLogprobs
 
 Asks = Callable[[Request], object]
-"""Whether a request does; any value that is true or false."""
+"""Whether a request wants a technique; any value that is true or false."""
 
 
 def _has_penalties(request: Request) -> bool:
