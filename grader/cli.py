@@ -153,4 +153,17 @@ def reset(
     out.print(reset_lab(chosen).describe(chosen), soft_wrap=True)
 
 
+@app.command()
+def upgrade(
+    lab: Annotated[str, typer.Argument(help="A lab; all of them if left out.")] = "",
+) -> None:
+    """Carry finished work over to stubs that have changed since. Your files are kept in .yaie/backups.
+
+    Exit status: 0 if what had passed passes again, 1 if something is left to do, which is listed.
+    """
+    from grader.upgrade.run import run
+
+    raise typer.Exit(run(lab, out))
+
+
 app.command()(selfcheck)

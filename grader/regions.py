@@ -163,7 +163,9 @@ def _header(regions: list[Region], lab: Lab) -> list[str]:
         return []
     noun = "task" if len(tasks) == 1 else "tasks"
     comment = regions[0].margin.strip()
-    return [f"{comment} Lab {lab.number}, your part: {noun} {', '.join(tasks)}. The rest is given."]
+    edition = f" (edition {lab.edition})" if lab.edition > 1 else ""
+    numbers = ", ".join(tasks)
+    return [f"{comment} Lab {lab.number}, your part{edition}: {noun} {numbers}. The rest is given."]
 
 
 def _placeholder(region: Region, lab: Lab, *, stops: bool, is_cuda: bool) -> list[str]:

@@ -38,11 +38,9 @@ def reset_lab(lab: Lab, root: Path = ROOT) -> Reset:
     """
     stubs = {path: text for path, text in generate(root).items() if path.parts[1] == lab.key}
     changed = tuple(path for path, text in stubs.items() if _text(root / path) != text)
-    folder = root / "labs" / lab.key
     backup = None
     if any((root / path).exists() for path in changed):
-        backup = _copy(folder, root / BACKUPS, f"{lab.key}-{datetime.now():%Y%m%d-%H%M%S}")
-        backup = backup.relative_to(root)
+        backup = back_up(lab, root)
     for path in changed:
         try:
             (root / path).parent.mkdir(parents=True, exist_ok=True)
@@ -53,19 +51,20 @@ def reset_lab(lab: Lab, root: Path = ROOT) -> Reset:
     return Reset(changed, backup)
 
 
-def _copy(folder: Path, backups: Path, name: str) -> Path:
-    """The backup. Raises ConfigError, and then leaves no half of one."""
+def back_up(lab: Lab, root: Path = ROOT) -> Path:
+    """Copy a learner's package; returns where to, below the root. Raises ConfigError, and then leaves no
+    half of a copy."""
     backup = None
     try:
-        backup = _new_folder(backups, name)
+        backup = _new_folder(root / BACKUPS, f"{lab.key}-{datetime.now():%Y%m%d-%H%M%S}")
         ignored = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(folder, backup, ignore=ignored, dirs_exist_ok=True)
-        return backup
+        shutil.copytree(root / "labs" / lab.key, backup, ignore=ignored, dirs_exist_ok=True)
+        return backup.relative_to(root)
     except OSError as error:
         if backup is not None:
             shutil.rmtree(backup, ignore_errors=True)
         why = cannot_write(BACKUPS, error)
-        raise ConfigError(f"{why}. Nothing was reset: your files have no backup.") from None
+        raise ConfigError(f"{why}. Nothing was changed: your files have no backup.") from None
 
 
 def _new_folder(parent: Path, name: str) -> Path:

@@ -22,6 +22,7 @@ from grader.room import room_for
 from grader.submission import Submission, locate_in_trace
 from grader.verdict import Explanation, LabResult, TaskResult, Verdict
 from grader.worker import SUITES, Order
+from yaie.curriculum.editions import how_to_upgrade, is_older
 from yaie.curriculum.progress import part_digest
 from yaie.system.files import reason
 
@@ -119,6 +120,9 @@ def grade_lab(
         account.leave_open(submission.lab, lack)
     if submission.refused:
         account.broken = Explanation("The submission can be read.", submission.refused)
+    elif is_older(submission.lab, edition := submission.edition):
+        problem = f"{how_to_upgrade(submission.lab, edition)}."
+        account.broken = Explanation("The package is of today's edition.", problem)
     digest, invalid = _digest(submission), ""
     output, heard = b"", Heard()
     with room_for(submission) as room:

@@ -18,6 +18,7 @@ from types import ModuleType
 from grader.snapshot import Copy, Refused, Snapshot, read_snapshot
 from grader.verdict import Explanation
 from yaie.core.errors import ConfigError
+from yaie.curriculum.editions import edition_in, edition_of
 from yaie.curriculum.manifest import ROOT, Lab
 
 MOST_CHARACTERS = 2000
@@ -44,6 +45,16 @@ class Submission:
         path = Path(file).resolve()
         base = self.shown_from if path.is_relative_to(self.shown_from) else self.folder.parent
         return path.relative_to(base).as_posix() if path.is_relative_to(base) else path.name
+
+    @property
+    def edition(self) -> int | None:
+        """Of the lab's contract, as the files that are graded say; None if they do not."""
+        if self.kept is None:
+            return None if self.refused else edition_of(self.folder)
+        return edition_in(
+            content.split(b"\n", 1)[0].decode("utf-8", "replace")
+            for content in self.kept.files.values()
+        )
 
     def owns(self, file: str) -> bool:
         """Whether a source file belongs to the part."""

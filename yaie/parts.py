@@ -14,6 +14,7 @@ from types import ModuleType
 
 from yaie.core.errors import ConfigError, PartError
 from yaie.curriculum.blame import line_in, summarize
+from yaie.curriculum.editions import edition_of, how_to_upgrade, is_older
 from yaie.curriculum.manifest import Lab, load_curriculum
 from yaie.curriculum.progress import Progress, part_digest, source_files
 
@@ -157,6 +158,8 @@ def by_progress(lab: Lab, progress: Progress | None = None) -> tuple[str, str]:
     folder = find_mine(lab.key)
     if folder is None:
         return REFERENCE, "not in labs/"
+    if is_older(lab, edition_of(folder)):
+        return REFERENCE, f"of an older edition: yaie lab upgrade {lab.key}"
     progress = progress or Progress.load(folder.parent.parent)
     if progress.is_complete(lab, folder):
         return YOURS, "all tasks passed"
@@ -185,6 +188,8 @@ def _load(lab: str, owner: str, reason: str) -> Part:
     folder = find_mine(lab)
     if folder is None:
         raise PartError(f"labs/{lab} is missing; `make stubs` writes it")
+    if is_older(load_curriculum()[lab], edition := edition_of(folder)):
+        raise PartError(how_to_upgrade(load_curriculum()[lab], edition))
     _refuse_unfinished(lab, folder)
     part = Part(lab, owner, f"labs.{lab}", reason)
     try:

@@ -135,7 +135,7 @@ def test_nothing_is_reset_without_a_whole_backup(lab_folder, monkeypatch):
 
     monkeypatch.setattr(shutil, "copy2", full)
     monkeypatch.setattr(shutil.copytree, "__defaults__", (False, None, full, False, False))
-    with pytest.raises(ConfigError, match=r"backups: .*No space left.* Nothing was reset"):
+    with pytest.raises(ConfigError, match=r"backups: .*No space left.* Nothing was changed"):
         reset.reset_lab(RADIX_TREE, lab_folder)
     assert files_below(lab_folder) == before
 

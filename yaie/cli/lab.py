@@ -25,7 +25,7 @@ TOLD_SECONDS = 0.5
 
 lab_app = typer.Typer(
     name="lab",
-    help="Where you stand in the labs; and grade, watch, hint, reset, as in make.",
+    help="Where you stand in the labs; and grade, watch, hint, reset, upgrade.",
     invoke_without_command=True,
 )
 
@@ -94,6 +94,7 @@ for _name, _help in {
     "watch": "Grade a lab again whenever you save.",
     "hint": "One more hint, of four, for a task.",
     "reset": "Restore a lab's stubs; your files are kept.",
+    "upgrade": "Carry finished work over to stubs that have changed; your files are kept.",
 }.items():
     lab_app.command(
         _name,

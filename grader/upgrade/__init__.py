@@ -1,0 +1,1 @@
+"""`yaie lab upgrade`: a learner's package carried over to stubs that have changed since it was begun."""

@@ -1,0 +1,69 @@
+"""Labs as they were finished on 2026-11-28 grade full, or the upgrade names what must follow."""
+
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from grader.runner import Limits, grade_labs
+from grader.submission import Submission
+from grader.upgrade.changes import changes_since, kept_stubs, stubs_of
+from grader.upgrade.keep import stubs_of_today
+from grader.upgrade.package import Upgraded, upgrade_package
+from yaie.curriculum.editions import edition_in
+from yaie.curriculum.manifest import Lab, load_curriculum
+
+FINISHED = Path(__file__).parent / "finished-2026-11-28.zip"
+LABS = load_curriculum().labs
+MUST_FOLLOW: dict[str, tuple[str, ...]] = {}
+"""Lab -> the tasks that a learner must work on again, each with a note in `changes.toml`."""
+
+
+def upgraded(lab: Lab) -> Upgraded:
+    with zipfile.ZipFile(FINISHED) as archive:
+        mine = {
+            name.partition("/")[2]: archive.read(name).decode()
+            for name in archive.namelist()
+            if name.startswith(f"{lab.key}/")
+        }
+    edition = edition_in(text.partition("\n")[0] for text in mine.values())
+    assert edition is not None
+    if edition == lab.edition:
+        return Upgraded(dict(mine), (), ())
+    now = stubs_of_today(lab)
+    return upgrade_package(stubs_of(lab, edition), mine, now, changes_since(lab, edition))
+
+
+@pytest.mark.parametrize("lab", LABS, ids=lambda lab: lab.key)
+def test_what_was_finished_is_carried_over_whole(lab):
+    done = upgraded(lab)
+    assert not done.left_out
+    assert {place.task for place in done.open} <= set(MUST_FOLLOW.get(lab.key, ()))
+
+
+@pytest.mark.parametrize("lab", LABS, ids=lambda lab: lab.key)
+def test_the_stubs_of_every_edition_before_todays_are_kept(lab):
+    assert all(kept_stubs(lab.key, edition).is_file() for edition in range(1, lab.edition))
+
+
+def test_a_task_that_must_follow_has_a_note():
+    for key, tasks in MUST_FOLLOW.items():
+        notes = [
+            note for change in changes_since(load_curriculum()[key], 1) for note in change.notes
+        ]
+        assert {note.task for note in notes} >= set(tasks)
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("lab", LABS, ids=lambda lab: lab.key)
+def test_what_was_finished_passes(lab, tmp_path):
+    folder = tmp_path / lab.key
+    for name, text in upgraded(lab).files.items():
+        if text is not None:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(text)
+    (result,) = grade_labs([Submission(lab, folder, tmp_path)], limits=Limits(seconds=200))
+    assert result.problem is None
+    wanted = {task.id for task in lab.tasks} - set(MUST_FOLLOW.get(lab.key, ()))
+    assert set(result.passed) >= wanted
