@@ -40,7 +40,7 @@ READY := $(VENV)/.yaie-ready
 NAMED = @test -n "$(LAB)" || { echo "Name a lab: make $@ LAB=radix_tree" >&2; exit 2; }
 
 .DEFAULT_GOAL := help
-.PHONY: help setup grade watch hint reset notebook show serve chat \
+.PHONY: help setup grade watch hint reset upgrade notebook show serve chat \
         bench build-kernels stubs selfcheck mutants docs docs-serve pdf given traces notebooks evidence \
         test nightly check clean
 
@@ -70,6 +70,9 @@ hint: $(READY) ## One more hint, of four, for a task [LAB, TASK, ARGS=--again]
 reset: $(READY) ## Restore a lab's stubs; your files are kept [LAB, ARGS=--yes]
 	$(NAMED)
 	@$(BIN)/python -m grader reset $(LAB) $(ARGS)
+
+upgrade: $(READY) ## After a new version: your work on today's stubs; your files are kept [LAB]
+	@$(BIN)/python -m grader upgrade $(LAB)
 
 notebook: $(READY) ## Open a lab's notebook in the browser [LAB, ARGS=--no-browser]
 	@test -f "labs/$(LAB)/explore.ipynb" || { echo "Name a lab: make $@ LAB=radix_tree" >&2; exit 2; }

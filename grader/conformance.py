@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from yaie.core import contracts
     from yaie.core.contracts import constraining, drafting, graphs, kernels, quantizing, ranks
     from yaie.engine.background.request_stream import RequestStream
-    from yaie.engine.drafting.ahead import AheadProposer
+    from yaie.engine.drafting.lookahead import AheadProposer
     from yaie.engine.drafting.models import ModelProposer
     from yaie.engine.drafting.ngrams import NgramProposer
     from yaie.engine.intake.grammars import LibraryFollower, LibraryGrammar
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from yaie.server.service import Service
     from yaie.worker.graphs import CudaDevice, HostDevice
     from yaie.worker.padded import PaddedMachine
-    from yaie.worker.ranks import links
+    from yaie.worker.parallel import links
     from yaie.worker.step_future import StepFuture
     from yaie.worker.threaded import ThreadedWorker
     from yaie.worker.worker import Worker

@@ -138,7 +138,7 @@ def test_what_crosses_a_thread_or_a_process_holds_no_tensor(message):
 def test_a_lab_imports_the_ground_floor_and_itself(home):
     """`explore.py` is the source of the lab's notebook, which looks at it from above."""
     for lab in sorted(path for path in (ROOT / home).iterdir() if (path / "__init__.py").exists()):
-        allowed = ("yaie.core", "yaie.cuda", f"{home}.{lab.name}")
+        allowed = ("yaie.core", "yaie.system", "yaie.cuda", f"{home}.{lab.name}")
         files = [path for path in sources(f"{home}/{lab.name}") if path.name != "explore.py"]
         assert outsiders(files, *allowed) == []
 

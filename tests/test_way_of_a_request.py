@@ -14,7 +14,7 @@ ten times a second."""
 MOST_STEP_FILES, MOST_STEP_CALLS = 36, 150
 """Of a decode step, without model and server."""
 ROOMS = (
-    "yaie/worker/rules/", "yaie/worker/readouts/", "yaie/worker/ranks/", "yaie/engine/drafting/",
+    "yaie/worker/rules/", "yaie/worker/readouts/", "yaie/worker/parallel/", "yaie/engine/drafting/",
     "yaie/engine/handover/", "yaie/engine/watching/",
 )  # fmt: skip
 """Of what a plain chat does not ask for, and this engine is not set to do."""

@@ -30,5 +30,5 @@ def __getattr__(name: str) -> "Any":
     if name not in _HOME:
         raise AttributeError(f"module 'yaie' has no attribute {name!r}")
     if name == "LLMEngine":  # with which comes torch, unless the caller has it already
-        import_module("yaie.core.priority").spin_less()
+        import_module("yaie.system.thread_niceness").spin_less()
     return getattr(import_module(_HOME[name]), name)

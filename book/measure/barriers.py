@@ -18,8 +18,8 @@ from pathlib import Path
 
 from yaie import LLMEngine, SamplingParams
 from yaie.bench.report import save
-from yaie.core.priority import SPIN_VARIABLES, SPINS, step_back
 from yaie.system.processor import usable_cores
+from yaie.system.thread_niceness import SPIN_VARIABLES, SPINS, step_back
 
 OUT = Path(__file__).parents[1] / "evidence/barriers.json"
 BESIDE = ("alone", "behind", "equal")

@@ -19,8 +19,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from yaie.bench.report import save
-from yaie.core.priority import SPIN_VARIABLES
 from yaie.system.processor import usable_cores
+from yaie.system.thread_niceness import SPIN_VARIABLES
 from yaie.worker.threads import VARIABLES
 
 OUT = Path(__file__).parents[1] / "evidence/busy_streams.json"

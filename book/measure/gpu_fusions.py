@@ -19,7 +19,7 @@ from unittest.mock import patch
 
 from yaie.backends import early
 from yaie.backends.attention import RotateAndStore
-from yaie.backends.products import fused
+from yaie.backends.gemm import fused
 from yaie.backends.triton import TritonBackend
 from yaie.bench.report import save
 from yaie.bench.shapes import checkpoint
@@ -128,12 +128,12 @@ def _rotation_apart() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _nothing_fused() -> Iterator[None]:
-    with _rotation_apart(), _without("_fused_products"):
+    with _rotation_apart(), _without("_fused_gemm"):
         yield
 
 
 LEFT_OUT: dict[str, Any] = {
-    "without norm, gate and addition in the products": partial(_without, "_fused_products"),
+    "without norm, gate and addition in the products": partial(_without, "_fused_gemm"),
     "without norms in the launch that rotates and stores": partial(_without, "_norm_rope_store"),
     "without norms and rotation in the launch that stores": _rotation_apart,
     "without early launch": _no_early_launch,

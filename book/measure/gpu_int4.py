@@ -25,10 +25,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from solutions.quantization import Int4, fused_int4
-from yaie.backends.products.packed import MOST_ROWS, PackedFewRows
-from yaie.backends.products.streamed import StreamedProducts
-from yaie.backends.products.tiled import TiledWeight, tiled
-from yaie.backends.products.unpacked import product_of_many
+from yaie.backends.gemm.packed import MOST_ROWS, PackedFewRows
+from yaie.backends.gemm.streamed import StreamedGemm
+from yaie.backends.gemm.tiled import TiledWeight, tiled
+from yaie.backends.gemm.unpacked import product_of_many
 from yaie.bench.kernels.case import copies_beyond_l2
 from yaie.bench.kernels.ceilings import ceilings
 from yaie.bench.kernels.timing import measure
@@ -89,7 +89,7 @@ def in_fp8(plain: Tensor) -> Fp8Weight:
 def layer(rows: int) -> dict[str, Any]:
     """Microseconds of each product and of all four, by what multiplies. ratio: bfloat16's to each."""
     found: dict[str, Any] = {}
-    streamed = StreamedProducts(torch.device("cuda"))
+    streamed = StreamedGemm(torch.device("cuda"))
     for name, (n, k) in PRODUCTS.items():
         plain, packed = weights(n, k)
         arranged = [tiled(one) for one in packed]
@@ -118,7 +118,7 @@ def layer(rows: int) -> dict[str, Any]:
     return found
 
 
-def in_line(products: StreamedProducts, x: Tensor, weight: TiledWeight) -> Tensor:
+def in_line(products: StreamedGemm, x: Tensor, weight: TiledWeight) -> Tensor:
     out = x.new_empty(len(x), weight.out_features)
     for some, into in zip(x.split(MOST_ROWS), out.split(MOST_ROWS), strict=True):
         products.in_line(some, weight, into)
@@ -128,7 +128,7 @@ def in_line(products: StreamedProducts, x: Tensor, weight: TiledWeight) -> Tenso
 def tiles(n: int, k: int) -> list[dict[str, Any]]:
     """Every way to cut the inputs of a product of few rows, fastest first."""
     packed = [tiled(random_weight(n, k)) for _ in range(copies_beyond_l2(n * k // 2))]
-    products, found = StreamedProducts(torch.device("cuda")), []
+    products, found = StreamedGemm(torch.device("cuda")), []
 
     def run(x: Tensor, weight: TiledWeight, parts: int) -> Tensor:
         out = x.new_empty(len(x), n)

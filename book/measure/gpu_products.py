@@ -18,12 +18,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from solutions.triton_ops import LayerKernels
-from yaie.backends.products import FewRows
-from yaie.backends.products.tiles import MOST_ROWS, pays
+from yaie.backends.gemm import FewRows
+from yaie.backends.gemm.tiles import MOST_ROWS, pays
 from yaie.bench.kernels.ceilings import ceilings
 from yaie.bench.kernels.timing import measure
 from yaie.bench.report import save
-from yaie.core.products import PlainWeight
+from yaie.core.gemm import PlainWeight
 
 OUT = Path(__file__).parents[1] / "evidence/gpu_products.json"
 ROWS = (1, 2, 4, 8, 16, 32)

@@ -20,8 +20,8 @@ import torch.multiprocessing
 from torch import Tensor
 
 from yaie.bench.report import save
-from yaie.worker.ranks.groups import LibraryCollectives, Limit, nccl_group
-from yaie.worker.ranks.peer_memory import FEW_BYTES, MOST_BYTES, PeerCollectives, open_memory
+from yaie.worker.parallel.groups import LibraryCollectives, Limit, nccl_group
+from yaie.worker.parallel.peer_memory import FEW_BYTES, MOST_BYTES, PeerCollectives, open_memory
 
 OUT = Path(__file__).parents[1] / "evidence/gpu_ranks.json"
 WIDTH = 4096

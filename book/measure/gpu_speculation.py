@@ -122,7 +122,7 @@ def main() -> None:
         off = {batch: measured(plain, batch, args.output_tokens, None) for batch in args.batches}
         del plain
         forced = Spoilt(RIGHT)
-        with patch("yaie.engine.step.assembly.NgramProposer", lambda *_, **__: forced):
+        with patch("yaie.engine.build.NgramProposer", lambda *_, **__: forced):
             engine = LLMEngine(speculate="ngram", num_drafts=NUM_DRAFTS, **settings)
         for batch in args.batches:
             forced.outputs = dict(enumerate(off[batch].pop("outputs")))

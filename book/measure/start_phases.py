@@ -21,8 +21,8 @@ from yaie.bench.workload import Lengths, draw_jobs
 from yaie.core.config import EngineConfig
 from yaie.core.params import SamplingParams
 from yaie.core.request import Request
+from yaie.engine.build import Machine, build
 from yaie.engine.llm_engine import LLMEngine
-from yaie.engine.step.assembly import Machine, assemble
 from yaie.engine.step.byte_text import ByteDetokenizer
 from yaie.models.loader import ModelLoader, resolve_device
 from yaie.parts import Parts
@@ -98,7 +98,7 @@ def main() -> None:
     model.adapter.logits = clock.timed("logits", model.adapter.logits)  # type: ignore[method-assign]
     # What the engine takes in place of the reference's Detokenizer.
     ByteDetokenizer.push = clock.timed("text", ByteDetokenizer.push)  # type: ignore[method-assign]
-    machine = assemble(config, backend, model)
+    machine = build(config, backend, model)
     vocab, steps = model.tokenizer.vocab_size, {}
     for size in SIZES:
         prompts = [job.prompt for job in draw_jobs(size, Lengths((64, 64), (1, 1)), vocab)]

@@ -75,7 +75,8 @@ def execute(lab: str) -> Any:
         "PYTHONPATH": str(ROOT),
         "MPLBACKEND": "module://matplotlib_inline.backend_inline",
     }
-    client = NotebookClient(notebook, timeout=SECONDS, kernel_name="python3")
+    # On a busy machine what a cell prints comes in several pieces.
+    client = NotebookClient(notebook, timeout=SECONDS, kernel_name="python3", coalesce_streams=True)
     client.execute(env=environment)
     del notebook.cells[0]
     return notebook

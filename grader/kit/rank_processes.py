@@ -169,7 +169,7 @@ def _links(folder: str, rank: int, size: int) -> dict[int, Any]:
     """The link of each group of the first 2, 3, ... ranks, as far as this rank is in it."""
     import torch.distributed as dist
 
-    from yaie.worker.ranks.links import GroupLink
+    from yaie.worker.parallel.links import GroupLink
 
     store = dist.FileStore(str(Path(folder, "store")), size)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=size)

@@ -153,7 +153,9 @@ class Toy(ToyParts):
         """As an engine does between `schedule` and `advance`: guesses behind decodes, where they fit."""
         for item in plan.scheduled:
             request = item.request
-            if not item.samples or item.num_tokens > 1 or request.is_finished or request.num_unread:
+            if not item.samples or item.num_tokens > 1:
+                continue
+            if request.is_finished or request.num_output_placeholders:
                 continue
             guesses = toy_drafts(request, self.settings.drafts) if drafts is None else drafts.get(
                 request, ()

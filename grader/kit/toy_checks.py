@@ -125,13 +125,13 @@ def _check_share(item: ScheduledRequest, block_size: int) -> None:
         "computed again after a preemption.",
     )  # fmt: skip
     expect(
-        request.num_unread <= 1,
-        f"{name} is scheduled with {request.num_unread} unread tokens",
+        request.num_output_placeholders <= 1,
+        f"{name} is scheduled with {request.num_output_placeholders} unread tokens",
         why=WAITS,
     )
     drawn = request.num_tokens - request.num_prompt_tokens
     expect(
-        not request.num_unread or drawn < request.max_tokens,
+        not request.num_output_placeholders or drawn < request.max_tokens,
         f"{name} is scheduled, though a step in flight draws the last of its {request.max_tokens} "
         "tokens",
         why="With that token it ends, whatever the token is: what this step computes for it is thrown "

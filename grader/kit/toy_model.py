@@ -129,7 +129,7 @@ class ToyExecutor:
         """All tokens up to the end of a share: known, drawn but unread, and its drafts."""
         request, end = item.request, item.start + item.num_tokens
         known = request.token_ids
-        unread = self._drawn.get(request, [])[len(known) :][: request.num_unread]
+        unread = self._drawn.get(request, [])[len(known) :][: request.num_output_placeholders]
         token_ids = [*known, *unread, *item.drafts]
         expect(
             end <= len(token_ids),

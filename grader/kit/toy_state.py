@@ -43,7 +43,12 @@ def _check_in_flight(toy: ToyParts) -> None:
         name = request.request_id
         expect_equal(request.num_in_flight, tokens[request], f"num_in_flight of {name}",
                      why=IN_FLIGHT)  # fmt: skip
-        expect_equal(request.num_unread, unread[request], f"num_unread of {name}", why=IN_FLIGHT)
+        expect_equal(
+            request.num_output_placeholders,
+            unread[request],
+            f"num_output_placeholders of {name}",
+            why=IN_FLIGHT,
+        )
 
 
 def _check_itself(name: str, part: Any) -> None:

@@ -110,7 +110,8 @@ def _tell_running(toy: ToyParts, request: Request) -> str:
 def _tell_flight(request: Request) -> str:
     """What a step in flight computes and draws, if there is one."""
     told = f", {request.num_in_flight} in flight" if request.num_in_flight else ""
-    return told + (f", {request.num_unread} unread" if request.num_unread else "")
+    unread = request.num_output_placeholders
+    return told + (f", {unread} unread" if unread else "")
 
 
 def _some(told: list[str]) -> str:

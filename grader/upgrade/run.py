@@ -58,8 +58,8 @@ def tell(
         yield f"Does not pass any more: {task}.", False
     for note in done.notes:
         if note.task not in again:
-            place = f"labs/{lab.key}/{note.file}, line {line_of(note, folder)}"
-            yield f"{place}: task {note.task}: {note.text}.", not done.had
+            where = f"labs/{lab.key}/{note.file}, line {line_of(note, folder)}"
+            yield f"{where}: task {note.task}: {note.text}.", not done.had
     for place in done.open:
         yield (
             f"labs/{lab.key}/{place.file}, line {place.line}: task {place.task} has a part more.",

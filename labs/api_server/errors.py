@@ -1,4 +1,4 @@
-# Lab 8, your part: task 8.1. The rest is given.
+# Lab 8, your part (edition 2): task 8.1. The rest is given.
 """Every failure as OpenAI's error object: {"error": {"message", "type", "param", "code"}}.
 
 The endpoints, `sending.py` and `yaie.server` call it. What a client reads was written for it: no

@@ -8,7 +8,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from yaie.core.contracts import Reply
-from yaie.core.json_slices import tidy_up, written
+from yaie.system.json_slices import tidy_up, written
 
 LARGE = 1 << 13
 """Tokens and log-probabilities: with so many, an answer takes some 20 ms to write."""

@@ -1,4 +1,4 @@
-# Lab 8, your part: task 8.5. The rest is given.
+# Lab 8, your part (edition 2): task 8.5. The rest is given.
 """Notices at once that a client has left, and ends what was computed for it.
 
 `routes.py` and `sending.py` wrap all their waiting in it. A client that leaves is known by a message

@@ -1,4 +1,4 @@
-# Lab 8, your part: tasks 8.2, 8.3. The rest is given.
+# Lab 8, your part (edition 2): tasks 8.2, 8.3. The rest is given.
 """Answers in OpenAI's shape, as plain dicts.
 
 `LLMEngine.chat_completion`, `yaie generate` and the endpoints all build their answers here. A `Reply` is

@@ -1,4 +1,4 @@
-# Lab 8, your part: task 8.6. The rest is given.
+# Lab 8, your part (edition 2): task 8.6. The rest is given.
 """The endpoints below `/v1`. Each says what it does; how is in the modules it calls.
 
 `yaie.server.app` puts the router into its application, and hands it the service that does the work.

@@ -1,4 +1,4 @@
-# Lab 8, your part: tasks 8.4, 8.5. The rest is given.
+# Lab 8, your part (edition 2): tasks 8.4, 8.5. The rest is given.
 """Sends answers: whole, or as server-sent events while they are made.
 
 `routes.py` calls `whole_answer` or `streamed_answer` once a request is admitted.

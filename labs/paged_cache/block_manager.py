@@ -1,4 +1,4 @@
-# Lab 3, your part: tasks 3.1, 3.2, 3.3. The rest is given.
+# Lab 3, your part (edition 2): tasks 3.1, 3.2, 3.3. The rest is given.
 """Which request holds which block of the device pool and of the host pool.
 
 Paged memory for keys and values (Kwon et al. 2023, PagedAttention). This file moves no data: it hands

@@ -1,4 +1,4 @@
-# Lab 3, your part: tasks 3.5, 3.6, 3.7, 3.8, 3.9, 3.10. The rest is given.
+# Lab 3, your part (edition 2): tasks 3.5, 3.6, 3.7, 3.8, 3.9, 3.10. The rest is given.
 """Which request uses which blocks, and what is kept for the next one that starts the same.
 
 Called by the scheduler. It sits on a BlockManager (who holds which block) and a RadixTree (which block

@@ -1,4 +1,4 @@
-# Lab 19, your part: tasks 19.4, 19.5. The rest is given.
+# Lab 19, your part (edition 2): tasks 19.4, 19.5. The rest is given.
 """GPTQ (Frantar et al. 2022): each input's rounding error moves into the inputs that are still to come.
 
 GPTQ keeps the error of the product small, not that of the weights: E[((w - q) x)^2], which is

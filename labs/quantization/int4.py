@@ -1,4 +1,4 @@
-# Lab 19, your part: tasks 19.2, 19.3. The rest is given.
+# Lab 19, your part (edition 2): tasks 19.2, 19.3. The rest is given.
 """Four bits a weight: a scale and a zero for each group of inputs, eight codes in a word."""
 
 import torch

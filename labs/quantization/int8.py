@@ -1,4 +1,4 @@
-# Lab 19, your part: tasks 19.1, 19.3. The rest is given.
+# Lab 19, your part (edition 2): tasks 19.1, 19.3. The rest is given.
 """Eight bits a weight, and a scale for each row: what SmoothQuant and LLM.int8() call per-channel."""
 
 import torch

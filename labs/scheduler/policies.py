@@ -1,4 +1,4 @@
-# Lab 6, your part: tasks 6.1, 6.2, 6.3. The rest is given.
+# Lab 6, your part (edition 2): tasks 6.1, 6.2, 6.3. The rest is given.
 """Which request goes first. Each policy is a queue of waiting requests that never scans itself."""
 
 import heapq

@@ -1,4 +1,4 @@
-# Lab 6, your part: tasks 6.4, 6.5, 6.6, 6.7, 6.8, 6.9. The rest is given.
+# Lab 6, your part (edition 2): tasks 6.4, 6.5, 6.6, 6.7, 6.8, 6.9. The rest is given.
 """Decides what each step computes: continuous batching (Yu et al. 2022, Orca) with chunked prefill
 (Agrawal et al. 2023, Sarathi) and preemption.
 
@@ -228,8 +228,8 @@ def _num_wanted(request: Request) -> int:
     """How many tokens a running request would compute next: those that have no K and V yet.
 
     0 while only a step in flight can tell how it goes on: the last of its `max_tokens` is unread, or
-    more than one token is (`num_unread > 1`), since drafts are verified then. A request is therefore
-    never planned behind more than one unread token.
+    more than one token is (`num_output_placeholders > 1`), since drafts are verified then. A request is
+    therefore never planned behind more than one unread token.
     """
     # TODO 6.4: your code here (the reference: 5 lines).
     raise NotImplementedError(

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from yaie.core.batch import KVLayerSpec
-from yaie.core.zeros import zeros
+from yaie.system.lazy_zeros import zeros
 
 Pairs = Sequence[tuple[int, int]]
 Stored = list[Tensor]

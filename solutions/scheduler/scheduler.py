@@ -239,7 +239,7 @@ class Scheduler:
             if not request.is_finished:
                 request.num_computed_tokens += item.num_tokens
                 request.num_in_flight += item.num_tokens
-                request.num_unread += item.samples + len(item.drafts)
+                request.num_output_placeholders += item.samples + len(item.drafts)
         # END SOLUTION
 
     def update(self, plan: StepPlan, token_ids: list[list[int]]) -> list[Request]:
@@ -266,7 +266,7 @@ class Scheduler:
                 continue
             promised = item.samples + len(item.drafts)
             request.num_in_flight -= item.num_tokens
-            request.num_unread -= promised
+            request.num_output_placeholders -= promised
             request.token_ids += new
             if request.status is not RequestStatus.PREEMPTED:
                 request.num_computed_tokens -= promised - len(new)
@@ -312,13 +312,13 @@ def _num_wanted(request: Request) -> int:
     """How many tokens a running request would compute next: those that have no K and V yet.
 
     0 while only a step in flight can tell how it goes on: the last of its `max_tokens` is unread, or
-    more than one token is (`num_unread > 1`), since drafts are verified then. A request is therefore
-    never planned behind more than one unread token.
+    more than one token is (`num_output_placeholders > 1`), since drafts are verified then. A request is
+    therefore never planned behind more than one unread token.
     """
     # BEGIN SOLUTION 6.4
-    if request.num_unread:
+    if request.num_output_placeholders:
         draws_last = request.num_tokens - request.num_prompt_tokens >= request.max_tokens
-        if draws_last or request.num_unread > 1:
+        if draws_last or request.num_output_placeholders > 1:
             return 0
     return request.num_tokens - request.num_computed_tokens
     # END SOLUTION

@@ -8,14 +8,14 @@ import torch
 from torch import Tensor
 
 from solutions.sampler import Sampler
-from tests.backends.test_products import DEVICE, EPS, Case, assert_rounded_alike
+from tests.backends.test_gemm import DEVICE, EPS, Case, assert_rounded_alike
 from tests.marks import nightly_but
 from yaie.backends import choose_backend
 from yaie.backends.invariant import InvariantBackend
 from yaie.backends.invariant import attention as queries
 from yaie.backends.invariant.attention import InvariantAttention
 from yaie.backends.invariant.ops import added, norm
-from yaie.backends.invariant.products import FEW, MANY, InvariantProducts
+from yaie.backends.invariant.products import FEW, MANY, InvariantGemm
 from yaie.backends.invariant.sampler import ROWS, TiledSampler
 from yaie.core.batch import AttentionBatch, AttentionSpec, KVLayerSpec, SamplingBatch
 from yaie.core.config import EngineConfig
@@ -32,14 +32,14 @@ def assert_same_bits(one: Tensor, other: Tensor) -> None:
 @pytest.mark.parametrize(("rows", "n", "k"), SHAPES)
 def test_product_after_a_norm(rows: int, n: int, k: int, bias: bool) -> None:
     case = Case(rows, n, k, bias=bias)
-    found = InvariantProducts().after_norm(case.x, case.gain, EPS, case.product)
+    found = InvariantGemm().after_norm(case.x, case.gain, EPS, case.product)
     assert_rounded_alike(found, case.times(case.normed()))
 
 
 @pytest.mark.parametrize(("rows", "n", "k"), SHAPES)
 def test_gated_product(rows: int, n: int, k: int) -> None:
     case = Case(rows, n, k, dtype=torch.float16)
-    found = InvariantProducts().gated(case.x, case.gain, EPS, case.product)
+    found = InvariantGemm().gated(case.x, case.gain, EPS, case.product)
     gate, up = case.times(case.normed()).double().chunk(2, dim=1)
     expected = ((gate / (1 + (-gate).exp())).half().double() * up).half()
     assert_rounded_alike(found, expected)
@@ -48,7 +48,7 @@ def test_gated_product(rows: int, n: int, k: int) -> None:
 @pytest.mark.parametrize(("rows", "n", "k"), SHAPES)
 def test_product_onto_a_residual_and_in_float32(rows: int, n: int, k: int) -> None:
     case = Case(rows, n, k)
-    products, before = InvariantProducts(), case.residual.clone()
+    products, before = InvariantGemm(), case.residual.clone()
     assert_rounded_alike(
         products.onto(case.x, case.product, case.residual), before + case.times(case.x)
     )
@@ -60,7 +60,7 @@ def test_product_onto_a_residual_and_in_float32(rows: int, n: int, k: int) -> No
 
 def test_no_row_makes_no_launch() -> None:
     case = Case(1, 48, 64)
-    products = InvariantProducts()
+    products = InvariantGemm()
     assert products.product(case.x[:0], case.product).shape == (0, 48)
     assert norm(case.x[:0], case.gain, EPS).shape == (0, 64)
 
@@ -75,7 +75,7 @@ def test_few_rows_are_computed_as_many_on_demand(monkeypatch: pytest.MonkeyPatch
             return lambda *args, **meta: seen.append(meta["ROWS"])
 
     monkeypatch.setattr(module, "invariant_kernel", Kernel())
-    case, products = Case(3, 48, 64), InvariantProducts()
+    case, products = Case(3, 48, 64), InvariantGemm()
     products.product(case.x, case.product)
     products.use_one_tile()
     products.product(case.x, case.product)
@@ -85,7 +85,7 @@ def test_few_rows_are_computed_as_many_on_demand(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.gpu
 @pytest.mark.parametrize(("n", "k"), [(4096, 1024), (1024, 3072), (6144, 4096), (151936, 1024)])
 def test_a_row_has_the_same_bits_among_any_number(n: int, k: int) -> None:
-    case, products = Case(700, n, k, dtype=torch.bfloat16), InvariantProducts()
+    case, products = Case(700, n, k, dtype=torch.bfloat16), InvariantGemm()
     whole = products.in_float32(case.x, case.product)
     for count in (1, 2, 8, 16, 17, 64, 128, 129, 500):
         assert_same_bits(products.in_float32(case.x[:count], case.product), whole[:count])

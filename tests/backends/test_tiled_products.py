@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from solutions.quantization import Int4
-from yaie.backends.products.tiled import (
+from yaie.backends.gemm.tiled import (
     TiledWeight,
     parts_for,
     tileable,

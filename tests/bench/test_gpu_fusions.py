@@ -31,7 +31,7 @@ def there() -> set[str]:
     pool = KVPool([KVLayerSpec(2, 32)], 4, 16, torch.float16, torch.device("cpu"))
     store = backend.make_attention(pool)._store
     has = {
-        "products": backend._fused_products() is not None,
+        "products": backend._fused_gemm() is not None,
         "norms": store._norm_rope_store is not None,
         "rotation": store._rope_and_store is not None,
         "early": fused.starts_early(torch.device("cuda")),

@@ -143,7 +143,7 @@ def test_what_a_step_ahead_counts() -> None:
 
 
 def _counts(request: Request) -> tuple[int, ...]:
-    unread = request.num_unread
+    unread = request.num_output_placeholders
     known = request.num_tokens - unread
     return known, request.num_tokens, request.num_computed_tokens, request.num_in_flight, unread
 

@@ -20,7 +20,7 @@ from yaie.engine.handover.address import TcpAddress, UnixAddress
 from yaie.engine.handover.role import Role
 from yaie.server.settings import ServerSettings
 from yaie.worker.deterministic import TiledAdapter
-from yaie.worker.ranks.launch import Launch
+from yaie.worker.parallel.launch import Launch
 
 PROMPT = list(range(5, 37))
 GREEDY = SamplingParams(temperature=0, max_tokens=8, ignore_eos=True)

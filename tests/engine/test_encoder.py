@@ -121,13 +121,13 @@ class Control:
         """Send a plan, and read the one before it."""
         for item in plan.scheduled:
             item.request.num_in_flight += 1
-            item.request.num_unread += 1
+            item.request.num_output_placeholders += 1
         self.in_flight.append(plan)
         if len(self.in_flight) > 1:
             for item in self.in_flight.popleft().scheduled:
                 if not item.request.is_finished:
                     item.request.num_in_flight -= 1
-                    item.request.num_unread -= 1
+                    item.request.num_output_placeholders -= 1
                     item.request.token_ids.append(self.rng.randrange(VOCAB))
 
 

@@ -19,8 +19,8 @@ from tests.server.conftest import within
 from yaie import LLMEngine
 from yaie.core.config import EngineConfig
 from yaie.core.errors import EngineDeadError, ModelError
-from yaie.worker.ranks.crew import Crew
-from yaie.worker.ranks.messages import Go, Here
+from yaie.worker.parallel.executor import RankExecutor
+from yaie.worker.parallel.messages import Go, Here
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
@@ -77,12 +77,12 @@ def serve(folder: str) -> None:
 
 def stop_early(folder: str, phase: int) -> None:
     """Before a process is there, once it is, or once it would connect."""
-    crew = Crew(EngineConfig(model=folder, tensor_parallel=2))
+    executor = RankExecutor(EngineConfig(model=folder, tensor_parallel=2))
     if phase:
-        crew.send(Go())
+        executor.send(Go())
     if phase == 2:
-        crew._keeper.each(Here)
-    crew.close()
+        executor._monitor.each(Here)
+    executor.close()
 
 
 @pytest.mark.nightly

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from yaie.worker.ranks import processes
+from yaie.worker.parallel import processes
 
 ROOT = Path(__file__).parents[2]
 
@@ -37,7 +37,7 @@ def warm_ranks() -> Iterator[None]:
 
 def _warm() -> None:
     """In the process that is forked."""
-    from yaie.worker.ranks import rank_process
+    from yaie.worker.parallel import rank_process
 
     # The kernel would end a rank with the process that it is a fork of, which is not control's. At the
     # end of its pipe it still ends by itself.

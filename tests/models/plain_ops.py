@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from yaie.core.batch import AttentionSpec
-from yaie.core.products import PlainWeight
+from yaie.core.gemm import PlainWeight
 
 
 class PlainOps:
@@ -51,14 +51,14 @@ class PlainOps:
         raise AssertionError("an adapter attends through `attend`, never by itself")
 
 
-class PlainOpsWithProducts(PlainOps):
-    """Also has `yaie.core.products.FusedProducts`."""
+class PlainOpsWithGemm(PlainOps):
+    """Also has `yaie.core.gemm.FusedGemm`."""
 
     def __init__(self) -> None:
-        self.fused = CountedProducts(self)
+        self.fused = CountedGemm(self)
 
 
-class CountedProducts:
+class CountedGemm:
     """One operation after the other. most: rows that it takes; calls: how often it was asked."""
 
     def __init__(self, ops: PlainOps) -> None:

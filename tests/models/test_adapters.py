@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.models.plain_ops import PlainOps, PlainOpsWithProducts
+from tests.models.plain_ops import PlainOps, PlainOpsWithGemm
 from tests.models.tiny import GENERIC, HAND_WRITTEN, REFUSED, SERVED, VOCAB
 from yaie.core.config import EngineConfig
 from yaie.core.errors import ConfigError, ModelError
@@ -96,7 +96,7 @@ def test_hand_written_adapter_gives_the_logits_of_transformers(
 def test_an_adapter_hands_few_rows_to_products_that_take_more_along(
     family: str, checkpoint: Checkpoint
 ) -> None:
-    folder, ops = checkpoint(family), PlainOpsWithProducts()
+    folder, ops = checkpoint(family), PlainOpsWithGemm()
     adapter = load(folder, ops=ops).adapter
     assert_same_logits(adapter, folder)
     assert ops.fused.calls == 4 * len(adapter.kv_layers) * 2  # two batches
@@ -110,7 +110,7 @@ def test_weights_that_are_not_plain_are_not_handed_over(
 ) -> None:
     """Large ones are packed on a CPU: only their own scheme can multiply by them."""
     monkeypatch.setattr(packed, "MIN_PACKED_SIZE", 1)
-    folder, ops = checkpoint("llama"), PlainOpsWithProducts()
+    folder, ops = checkpoint("llama"), PlainOpsWithGemm()
     assert_same_logits(load(folder, ops=ops).adapter, folder)
     assert ops.fused.calls == 0
 

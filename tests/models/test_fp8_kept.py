@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from yaie.core.products import PackedProducts
+from yaie.core.gemm import PackedGemm
 from yaie.core.quantized import Fp8Weight
 from yaie.models.layout import stacked
 from yaie.models.linear import Linear
@@ -20,20 +20,20 @@ def refuse(*_: object) -> Tensor:
     raise AssertionError("not asked for")
 
 
-def products(fuses: bool = True) -> PackedProducts:
+def products(fuses: bool = True) -> PackedGemm:
     """With the naive product: what the codes stand for, multiplied."""
 
     def fp8(x: Tensor, weight: Fp8Weight) -> Tensor:
         return x @ (weight.codes.to(x.dtype) * weight.scales.to(x.dtype)[:, None]).T
 
-    return PackedProducts(
+    return PackedGemm(
         refuse, refuse, fp8=fp8, takes_fp8=lambda outputs, inputs, dtype: inputs == INPUTS,
         fuses=lambda weight: fuses,
     )  # fmt: skip
 
 
 def filled(
-    block: tuple[int, int], found: PackedProducts, *, bias: bool = False, inputs: int = INPUTS
+    block: tuple[int, int], found: PackedGemm, *, bias: bool = False, inputs: int = INPUTS
 ) -> Linear:
     packing = Packing(PackedFormat("float-quantized", 8, block=block), found)
     linear = Linear(stacked(inputs, SIZES, bias=bias), torch.float32, CPU, packing=packing)
@@ -50,7 +50,7 @@ def filled(
 @pytest.mark.parametrize("block", FORMATS.values(), ids=FORMATS)
 def test_is_the_weight_multiplied_out(block: tuple[int, int], bias: bool) -> None:
     kept = filled(block, products(), bias=bias)
-    out = filled(block, PackedProducts(refuse, refuse), bias=bias)
+    out = filled(block, PackedGemm(refuse, refuse), bias=bias)
     x = torch.randn(3, INPUTS, generator=torch.Generator().manual_seed(1))
     torch.testing.assert_close(kept(x), out(x))
     torch.testing.assert_close(kept.in_float32(x), out.in_float32(x))
@@ -67,13 +67,13 @@ def test_only_what_is_fused_is_plain() -> None:
 
 
 def test_memory_is_told_as_it_is_kept() -> None:
-    def bytes_of(block: tuple[int, int], found: PackedProducts) -> int:
+    def bytes_of(block: tuple[int, int], found: PackedGemm) -> int:
         packing = Packing(PackedFormat("float-quantized", 8, block=block), found)
         linear = Linear(stacked(INPUTS, SIZES), torch.float32, CPU, packing=packing)
         return sum(place.weight_bytes for place in linear.destinations("q", "k", "v").values())
 
     assert bytes_of((1, WHOLE), products()) == sum(SIZES) * INPUTS
-    assert bytes_of((1, WHOLE), PackedProducts(refuse, refuse)) == 4 * sum(SIZES) * INPUTS
+    assert bytes_of((1, WHOLE), PackedGemm(refuse, refuse)) == 4 * sum(SIZES) * INPUTS
 
 
 def test_blocks_and_sizes_that_no_product_takes_are_multiplied_out() -> None:

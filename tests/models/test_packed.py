@@ -16,13 +16,13 @@ from tests.models.plain_ops import PlainOps
 from tests.models.test_adapters import logits_in_two_chunks, random_sequences
 from yaie.core.config import EngineConfig
 from yaie.core.errors import ModelError
-from yaie.core.products import PackedProducts
+from yaie.core.gemm import PackedGemm
 from yaie.models import LoadedModel, ModelLoader
 from yaie.models.packed_checkpoint import write_checkpoint
 from yaie.models.rounding import Recipe, round_model, windows
 
 Checkpoint = Callable[[str], Path]
-PRODUCTS = PackedProducts(part.Int8().product, part.Int4().product)
+PRODUCTS = PackedGemm(part.Int8().product, part.Int4().product)
 LENGTHS = (1, 17, 40)
 
 

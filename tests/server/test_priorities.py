@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from yaie.core import json_slices
-from yaie.core.heap import NEVER, few_collections
-from yaie.core.priority import LOWEST
 from yaie.engine.background.engine_thread import EngineThread
+from yaie.system.gc_tuning import NEVER, few_collections
+from yaie.system.thread_niceness import LOWEST
 
 
 def _never() -> None:

@@ -75,14 +75,14 @@ class CacheBench:
         drawn = self.run([ScheduledRequest(request, start, num_tokens, table, samples)])
         request.num_computed_tokens += num_tokens
         request.num_in_flight += num_tokens
-        request.num_unread += samples
+        request.num_output_placeholders += samples
         self.in_flight.setdefault(request, []).append((num_tokens, drawn))
 
     def settle(self, request: Request, *, commit: bool = True) -> None:
         """The result of the request's earliest step in flight has come."""
         num_tokens, drawn = self.in_flight[request].pop(0)
         request.num_in_flight -= num_tokens
-        request.num_unread -= len(drawn)
+        request.num_output_placeholders -= len(drawn)
         request.token_ids += drawn
         if commit and request.status is RequestStatus.RUNNING:
             self.cache.commit(request)

@@ -158,7 +158,7 @@ MOMENTS: dict[str, Callable[[Request], bool]] = {
     "queued": lambda request: request.status is RequestStatus.WAITING,
     "mid-prefill": lambda request: 0 < request.num_computed_tokens < request.num_prompt_tokens,
     "decoding": lambda request: request.num_output_tokens > 1,
-    "in flight": lambda request: request.num_unread > 0,
+    "in flight": lambda request: request.num_output_placeholders > 0,
     "preempted": lambda request: request.status is RequestStatus.PREEMPTED,
     "preempted in flight": lambda request: (
         request.status is RequestStatus.PREEMPTED and request.num_in_flight > 0

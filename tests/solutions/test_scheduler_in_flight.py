@@ -92,7 +92,7 @@ def test_request_preempted_in_mid_flight_keeps_its_unread_token(num_host_blocks:
     toy = crowd(num_host_blocks)
     victim = until_preempted(toy)
     known = victim.num_output_tokens
-    assert victim.num_unread == 1
+    assert victim.num_output_placeholders == 1
     assert victim in toy.take()
     assert victim.num_output_tokens == known + 1
     assert toy.run() == toy.expected()
@@ -128,7 +128,7 @@ def test_rejected_drafts_are_not_computed() -> None:
     toy.step()
     right = toy.expected()[0][1]
     toy.begin({request: [right, (toy.expected()[0][2] + 1) % 5]})
-    assert (request.num_computed_tokens, request.num_unread) == (9, 3)
+    assert (request.num_computed_tokens, request.num_output_placeholders) == (9, 3)
     toy.take()
     assert (request.num_computed_tokens, request.num_tokens) == (8, 9)
     assert toy.run() == toy.expected()

@@ -16,12 +16,12 @@ from yaie.core.config import EngineConfig
 from yaie.core.errors import ConfigError, RankError
 from yaie.core.step import StepResult
 from yaie.system.seals import NamedSeal
-from yaie.worker.ranks import meeting
-from yaie.worker.ranks.hosts import BEAT, HostPipe, Hosts
-from yaie.worker.ranks.launch import Launch
-from yaie.worker.ranks.members import Gone, Heard
-from yaie.worker.ranks.messages import MESSAGES, Broken, Done, End, Failure
-from yaie.worker.ranks.packets import FIRST_BYTES, message, packets
+from yaie.worker.parallel import rendezvous
+from yaie.worker.parallel.hosts import BEAT, HostPipe, Hosts
+from yaie.worker.parallel.launch import Launch
+from yaie.worker.parallel.members import Gone, Heard
+from yaie.worker.parallel.messages import MESSAGES, Broken, Done, End, Failure
+from yaie.worker.parallel.packets import FIRST_BYTES, message, packets
 
 CONFIG = EngineConfig(pipeline_parallel=3)
 BIG = b"x" * (3 * FIRST_BYTES)
@@ -99,19 +99,19 @@ def test_what_is_sent_reaches_all_and_what_they_say_comes_back_until_they_are_go
 
 def test_a_rank_that_was_started_differently_says_what_differs() -> None:
     store = torch.distributed.HashStore()
-    met_at = meeting.Meeting(store)
-    store.set("yaie/terms", meeting.json.dumps(meeting._terms(CONFIG)))
+    met_at = rendezvous.Rendezvous(store)
+    store.set("yaie/terms", rendezvous.json.dumps(rendezvous._terms(CONFIG)))
     launch = Launch(1, 3, 0, 1, "127.0.0.1", 9)
-    meeting.check_terms(launch, EngineConfig(pipeline_parallel=3, threads=7), met_at)
+    rendezvous.check_terms(launch, EngineConfig(pipeline_parallel=3, threads=7), met_at)
     with pytest.raises(ConfigError, match="rank 1 has block_size 32, and rank 0 16: start all"):
-        meeting.check_terms(launch, EngineConfig(pipeline_parallel=3, block_size=32), met_at)
+        rendezvous.check_terms(launch, EngineConfig(pipeline_parallel=3, block_size=32), met_at)
 
 
 def test_an_address_that_one_host_alone_reaches_is_refused() -> None:
-    meeting._check_addresses(["127.0.0.1", "127.0.0.1"])
-    meeting._check_addresses(["10.0.0.1", "10.0.0.2"])
+    rendezvous._check_addresses(["127.0.0.1", "127.0.0.1"])
+    rendezvous._check_addresses(["10.0.0.1", "10.0.0.2"])
     with pytest.raises(ConfigError, match=r"rank 0 would listen at 127\.0\.1\.1, .* GLOO_SOCKET"):
-        meeting._check_addresses(["127.0.1.1", "10.0.0.2"])
+        rendezvous._check_addresses(["127.0.1.1", "10.0.0.2"])
 
 
 def test_ranks_meet_at_an_address_of_any_kind() -> None:
@@ -119,19 +119,19 @@ def test_ranks_meet_at_an_address_of_any_kind() -> None:
         has_six = six.connect_ex(("::1", 9)) in (0, errno.ECONNREFUSED)
     for address in ["localhost", *["::1"] * has_six]:
         both = launches(2, address)
-        found = side_by_side([partial(meeting.meet, one, CONFIG) for one in both])
+        found = side_by_side([partial(rendezvous.meet, one, CONFIG) for one in both])
         assert all(one.address in ("127.0.0.1", "::1") for one in found)
 
 
 def test_a_rank_that_nobody_meets_gives_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(meeting, "START_SECONDS", 1.0)
+    monkeypatch.setattr(rendezvous, "START_SECONDS", 1.0)
     with pytest.raises(RankError, match=r"rank 1 did not meet rank 0 at 127\.0\.0\.1 port"):
-        meeting.meet(launches()[1], CONFIG)
+        rendezvous.meet(launches()[1], CONFIG)
 
 
 def refused(launch: Launch) -> str:
     with pytest.raises(RankError) as error:
-        meeting.meet(launch, CONFIG)
+        rendezvous.meet(launch, CONFIG)
     return error.value.message
 
 
@@ -144,8 +144,8 @@ def test_ranks_that_do_not_come_are_named_by_those_that_have(
     there: list[int],
     missing: str,
 ) -> None:
-    monkeypatch.setattr(meeting, "START_SECONDS", 1.5)
-    monkeypatch.setattr(meeting, "TELL_SECONDS", 0.5)
+    monkeypatch.setattr(rendezvous, "START_SECONDS", 1.5)
+    monkeypatch.setattr(rendezvous, "TELL_SECONDS", 0.5)
     made = launches(4)
     with caplog.at_level("WARNING"):
         said = side_by_side([partial(refused, made[rank]) for rank in there])
@@ -158,18 +158,18 @@ def test_ranks_that_do_not_come_are_named_by_those_that_have(
 
 def test_a_rank_whose_rank_0_gives_up_says_who_was_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     _, second, _ = launches()
-    store = meeting.dist.TCPStore(
+    store = rendezvous.dist.TCPStore(
         second.address, second.port, is_master=True, wait_for_workers=False
     )
-    here = meeting._LEFT.encode(meeting._Here("127.0.0.1", "1"))
-    store.set(meeting._key(0), NamedSeal(SECRET, "meeting").close(meeting._key(0), here))
+    here = rendezvous._LEFT.encode(rendezvous._Here("127.0.0.1", "1"))
+    store.set(rendezvous._key(0), NamedSeal(SECRET, "rendezvous").close(rendezvous._key(0), here))
     stores = [store]
 
     def look(seconds: float) -> None:
         stores.clear()  # its process has ended
 
     del store
-    monkeypatch.setattr(meeting.time, "sleep", look)
+    monkeypatch.setattr(rendezvous.time, "sleep", look)
     assert re.match(
         r"rank 0 has ended at 127\.0\.0\.1 port \d+ while rank 2 had not come", refused(second)
     )
@@ -183,4 +183,4 @@ def test_a_port_where_something_else_listens_is_named() -> None:
         with pytest.raises(
             ConfigError, match=rf"port {port} of 127.0.0.1 is in use \(MASTER_PORT\)"
         ):
-            meeting.meet(Launch(0, 2, 0, 1, "127.0.0.1", port, SECRET), CONFIG)
+            rendezvous.meet(Launch(0, 2, 0, 1, "127.0.0.1", port, SECRET), CONFIG)

@@ -19,7 +19,7 @@ from tests.worker.test_deterministic import (
 from yaie import LLMEngine, SamplingParams
 from yaie.core.config import EngineConfig
 from yaie.core.errors import ConfigError
-from yaie.core.products import PlainWeight
+from yaie.core.gemm import PlainWeight
 from yaie.worker import invariant
 from yaie.worker.deterministic import check_deterministic
 

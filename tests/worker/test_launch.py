@@ -4,7 +4,7 @@ import pytest
 
 from yaie.core.config import EngineConfig
 from yaie.core.errors import ConfigError
-from yaie.worker.ranks.launch import Launch, launched
+from yaie.worker.parallel.launch import Launch, launched
 
 SECRET = {"YAIE_RANK_SECRET": "of both processes\n"}
 NEEDED = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "10.0.0.7", "MASTER_PORT": "29500"}

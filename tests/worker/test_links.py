@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 
 from yaie.core.errors import RankError
-from yaie.worker.ranks.links import GroupLink
+from yaie.worker.parallel.links import GroupLink
 
 
 def serve(work: Callable[[GroupLink], Any], folder: Path, rank: int, answers: Any) -> None:

@@ -23,8 +23,8 @@ def rank_of(rank: int, ranks: int, folder: str) -> None:
     """What each process does, and expects."""
     import torch.distributed as dist
 
-    from yaie.worker.ranks.groups import LibraryCollectives, Limit, nccl_group
-    from yaie.worker.ranks.peer_memory import MOST_BYTES, PeerCollectives, share_a_host
+    from yaie.worker.parallel.groups import LibraryCollectives, Limit, nccl_group
+    from yaie.worker.parallel.peer_memory import MOST_BYTES, PeerCollectives, share_a_host
 
     torch.cuda.set_device(rank)
     device = torch.device("cuda", rank)
@@ -61,7 +61,7 @@ def expect_sums(
 
 def expect_either_way(peers: Any, given: torch.Tensor, expected: torch.Tensor) -> None:
     """One-shot and two-shot give the same bits, whichever of them is chosen for the size."""
-    from yaie.worker.ranks.peer_memory import FEW_BYTES
+    from yaie.worker.parallel.peer_memory import FEW_BYTES
 
     assert torch.equal(peers.two_shot(given.clone()), expected)
     if given.nbytes <= FEW_BYTES:
@@ -97,7 +97,7 @@ def test_sums_are_those_of_float32_and_equal_everywhere(ranks: int, tmp_path: Pa
 def test_what_cannot_be_shared_names_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
     from torch._C import _distributed_c10d
 
-    from yaie.worker.ranks.peer_memory import PeerCollectives
+    from yaie.worker.parallel.peer_memory import PeerCollectives
 
     class Refusing:
         @staticmethod

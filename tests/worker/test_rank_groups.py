@@ -12,9 +12,9 @@ import torch
 from solutions import tensor_parallel
 from yaie.core.config import EngineConfig
 from yaie.core.errors import ConfigError, RankError
-from yaie.worker.ranks import groups
-from yaie.worker.ranks.groups import Groups, LibraryCollectives, join
-from yaie.worker.ranks.place import answering_rank, places
+from yaie.worker.parallel import groups
+from yaie.worker.parallel.groups import Groups, LibraryCollectives, join
+from yaie.worker.parallel.place import answering_rank, places
 
 CPU = torch.device("cpu")
 
@@ -35,7 +35,7 @@ def met(folder: Path, **settings: Any) -> list[Groups]:
 
 def test_the_library_counts_its_exchanges_by_process_and_ranks_meet_all_the_same() -> None:
     pytest.importorskip("triton")
-    from yaie.worker.ranks.peer_memory import FromZero
+    from yaie.worker.parallel.peer_memory import FromZero
 
     both = torch.distributed.HashStore()
     stores = FromZero(both), FromZero(both)

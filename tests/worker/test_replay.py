@@ -15,7 +15,7 @@ from yaie import LLMEngine, SamplingParams
 from yaie.core.contracts import Worker
 from yaie.core.params import Constraint
 from yaie.core.step import StepInput, StepMasks, StepResult
-from yaie.engine.step.assembly import assemble
+from yaie.engine.build import build
 from yaie.worker.build import sizes_for
 from yaie.worker.replay import Recorder, main
 
@@ -55,7 +55,7 @@ def record(model: str, file: Path, **settings: Any) -> LLMEngine:
         def recorded(worker: Worker) -> Worker:
             return Recorder(worker, recording, engine.config, sizes)
 
-        engine._machine = assemble(
+        engine._machine = build(
             engine.config, engine.backend, engine.model, engine._counters, recorded
         )
         pairs = zip(PROMPTS, ASKED, strict=True)

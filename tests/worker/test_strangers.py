@@ -15,12 +15,12 @@ import torch.distributed as dist
 from tests.worker.test_hosts import CONFIG, SECRET, heard, launches, met
 from tests.worker.test_rank_groups import side_by_side
 from yaie.core.errors import ConfigError, RankError
-from yaie.worker.ranks import meeting
-from yaie.worker.ranks.launch import Launch
-from yaie.worker.ranks.members import Gone
-from yaie.worker.ranks.messages import MESSAGES, Done
-from yaie.worker.ranks.packets import MOST_BYTES, message, packets
-from yaie.worker.ranks.session import Session
+from yaie.worker.parallel import rendezvous
+from yaie.worker.parallel.launch import Launch
+from yaie.worker.parallel.members import Gone
+from yaie.worker.parallel.messages import MESSAGES, Done
+from yaie.worker.parallel.packets import MOST_BYTES, message, packets
+from yaie.worker.parallel.session import Session
 
 
 class Evil:
@@ -115,7 +115,7 @@ def test_memory_is_not_taken_for_whatever_length_a_stranger_says() -> None:
 def test_ranks_with_another_secret_are_told_so() -> None:
     first, second = launches(2)
     other = replace(second, secret=SECRET[::-1])
-    both = [partial(failed, partial(meeting.meet, one, CONFIG)) for one in (first, other)]
+    both = [partial(failed, partial(rendezvous.meet, one, CONFIG)) for one in (first, other)]
     errors = side_by_side(both)
     for rank, error in enumerate(errors):
         assert isinstance(error, ConfigError)
@@ -129,22 +129,22 @@ def test_what_a_stranger_writes_into_the_store_is_neither_carried_out_nor_believ
 ) -> None:
     """Before the ranks have met, and for gloo, which reads addresses from it as they lie in memory."""
     first, second = launches(2)
-    meetings: list[Any] = side_by_side(
-        [partial(meeting.meet, one, CONFIG) for one in (first, second)]
+    told: list[Any] = side_by_side(
+        [partial(rendezvous.meet, one, CONFIG) for one in (first, second)]
     )
     stranger = dist.TCPStore(first.address, first.port, is_master=False)
     stranger.set("steps/0/0", evil)  # for rank 0, which has not come so far
     stranger.set("yaie/terms", evil)
     calls = [
-        partial(meeting.channels, second, meetings[1]),
-        partial(meeting.check_terms, second, CONFIG, meetings[1]),
+        partial(rendezvous.channels, second, told[1]),
+        partial(rendezvous.check_terms, second, CONFIG, told[1]),
     ]
     for call in calls:
         with pytest.raises(RankError, match="has been tampered with"):
             call()
-    stranger.set(meeting._key(1), evil)
+    stranger.set(rendezvous._key(1), evil)
     with pytest.raises(ConfigError, match="someone else writes to the port"):
-        meeting._all(first, meetings[0].bare_store, meeting.NamedSeal(SECRET, "meeting"))
+        rendezvous._all(first, told[0].bare_store, rendezvous.NamedSeal(SECRET, "rendezvous"))
     assert not trace.exists()
 
 
@@ -156,7 +156,7 @@ def listens(host: str, port: int) -> bool:
 
 def test_the_store_listens_at_the_address_of_rank_0_and_no_other() -> None:
     (first,) = launches(1)
-    kept = meeting.meet(first, CONFIG)
+    kept = rendezvous.meet(first, CONFIG)
     assert listens("127.0.0.1", first.port)
     assert not listens("127.0.0.2", first.port)
     del kept
@@ -168,29 +168,29 @@ def test_ranks_of_torchrun_meet_in_a_store_of_their_own(monkeypatch: pytest.Monk
     both = launches(2)
     launchers = dist.TCPStore(both[0].address, both[0].port, is_master=True, wait_for_workers=False)
     ports: list[int] = []
-    real = meeting.listen_at
+    real = rendezvous.listen_at
 
     def listen_at(host: str, port: int) -> socket.socket:
         listener = real(host, port)
         ports.append(listener.getsockname()[1])
         return listener
 
-    monkeypatch.setattr(meeting, "listen_at", listen_at)
-    found: list[Any] = side_by_side([partial(meeting.meet, one, CONFIG) for one in both])
+    monkeypatch.setattr(rendezvous, "listen_at", listen_at)
+    found: list[Any] = side_by_side([partial(rendezvous.meet, one, CONFIG) for one in both])
     assert found[0].session == found[1].session
-    assert not launchers.check([meeting._key(0)])
+    assert not launchers.check([rendezvous._key(0)])
     assert [listens("127.0.0.1", ports[0]), listens("127.0.0.2", ports[0])] == [True, False]
     launchers.set("yaie/store0", b"60000")
     with pytest.raises(ConfigError, match="someone else writes"):
-        meeting.meet(both[1], CONFIG)
+        rendezvous.meet(both[1], CONFIG)
 
 
 def test_an_address_that_rank_0_does_not_have_is_named() -> None:
     launch = Launch(0, 2, 0, 1, "192.0.2.1", 29500, SECRET)
     with pytest.raises(ConfigError, match=r"cannot listen at 192\.0\.2\.1 port 29500 \(MASTER_A"):
-        meeting.meet(launch, CONFIG)
+        rendezvous.meet(launch, CONFIG)
 
 
 def test_without_a_secret_ranks_do_not_begin_to_meet() -> None:
     with pytest.raises(ValueError, match="secret"):
-        meeting.meet(replace(launches(1)[0], secret=b""), CONFIG)
+        rendezvous.meet(replace(launches(1)[0], secret=b""), CONFIG)

@@ -11,7 +11,7 @@ from torch import Tensor
 from yaie.core.batch import KVLayerSpec
 from yaie.core.contracts import BatchAttention, KVPool, Sampler, TransformerOps
 from yaie.core.errors import ConfigError
-from yaie.core.products import InvariantProducts, PackedProducts
+from yaie.core.gemm import InvariantGemm, PackedGemm
 from yaie.core.quantized import Int4Weight
 from yaie.parts import Parts
 
@@ -54,7 +54,7 @@ class Backend(ABC):
 
     name: as `EngineConfig.backend` gives it. note: what to expect of it here, or "".
     parts: of every lab that the engine runs on. roles: which of them fill which role.
-    invariant_products: for the output head, if a token comes out the same to the last bit whatever is
+    invariant_gemm: for the output head, if a token comes out the same to the last bit whatever is
         computed beside it; None if it may not.
     """
 
@@ -72,7 +72,7 @@ class Backend(ABC):
         self.parts = parts
         self.roles = roles
         self.note = note
-        self.invariant_products: InvariantProducts | None = None
+        self.invariant_gemm: InvariantGemm | None = None
 
     @classmethod
     def check(cls, device: torch.device) -> str:
@@ -161,12 +161,12 @@ class Backend(ABC):
         """
         return None
 
-    def make_packed_products(self, device: torch.device) -> PackedProducts:
+    def make_packed_gemm(self, device: torch.device) -> PackedGemm:
         """What multiplies weights that are stored in few bits: lab 19's, in Triton on a GPU."""
         part = self.parts["quantization"]
         int8, int4 = part.Int8(), part.Int4()
         if device.type != "cuda" or find_spec("triton") is None:
-            return PackedProducts(int8.product, int4.product)
+            return PackedGemm(int8.product, int4.product)
         fused = part.fused_int4()
 
         def product(x: Tensor, weight: Int4Weight) -> Tensor:
@@ -174,7 +174,7 @@ class Backend(ABC):
             y: Tensor = (fused if takes else int4).product(x, weight)
             return y
 
-        return PackedProducts(int8.product, product)
+        return PackedGemm(int8.product, product)
 
     def refuse_misfits(self, layers: Sequence[KVLayerSpec], dtype: torch.dtype) -> None:
         """Raise ConfigError for what `make_pool` cannot serve."""

@@ -6,7 +6,7 @@ from torch import Tensor
 from yaie.core.batch import AttentionSpec
 from yaie.core.contracts import TransformerOps
 from yaie.core.contracts.kernels import LayerKernels
-from yaie.core.products import FusedProducts
+from yaie.core.gemm import FusedGemm
 
 
 class KernelOps:
@@ -17,7 +17,7 @@ class KernelOps:
         self,
         kernels: LayerKernels,
         plain: TransformerOps | None,
-        fused: FusedProducts | None = None,
+        fused: FusedGemm | None = None,
     ) -> None:
         """plain: None if lab 5 is not in use. fused: None if norms and activation run by themselves."""
         self.fused = fused

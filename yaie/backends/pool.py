@@ -7,7 +7,7 @@ from torch import Tensor
 
 from yaie.core.batch import KVLayerSpec
 from yaie.core.contracts.kernels import MemoryKernels
-from yaie.core.zeros import zeros
+from yaie.system.lazy_zeros import zeros
 
 Pairs = Sequence[tuple[int, int]]
 

@@ -15,11 +15,11 @@ from yaie.backends.torch import TorchBackend
 from yaie.core.contracts import BatchAttention, KVPool, Sampler, TransformerOps
 from yaie.core.contracts.kernels import LayerKernels, StoreKernel
 from yaie.core.errors import ConfigError
-from yaie.core.products import FusedProducts, PackedProducts
+from yaie.core.gemm import FusedGemm, PackedGemm
 from yaie.core.quantized import Fp8Weight, Int4Weight
 
 if TYPE_CHECKING:
-    from yaie.backends.products.streamed import StreamedProducts
+    from yaie.backends.gemm.streamed import StreamedGemm
 
 INTERPRETER = "TRITON_INTERPRET"
 
@@ -41,7 +41,7 @@ class KernelBackend(TorchBackend):
         if not self.has_kernels("ops"):
             return super().make_ops()
         plain = None if self.has_kernels("attention") else super().make_ops()
-        return KernelOps(self._layer_kernels(), plain, self._fused_products())
+        return KernelOps(self._layer_kernels(), plain, self._fused_gemm())
 
     def make_split_sampler(
         self, first: int, gathered: Callable[[Tensor], Tensor]
@@ -85,7 +85,7 @@ class KernelBackend(TorchBackend):
         """What norms, rotates and stores in one launch, if nothing of it is to run by itself."""
         return None
 
-    def _fused_products(self) -> FusedProducts | None:
+    def _fused_gemm(self) -> FusedGemm | None:
         """Products of few rows with norms and activation, if nothing of it is to run by itself."""
         return None
 
@@ -131,15 +131,15 @@ class TritonBackend(KernelBackend):
         plain = roles["attention"] != cls.kernels["attention"]
         return {**roles, "memory": ()} if plain else roles  # lab 5 stores with lab 3
 
-    def make_packed_products(self, device: torch.device) -> PackedProducts:
+    def make_packed_gemm(self, device: torch.device) -> PackedGemm:
         """Lab 19's; on a GPU those on weights of four bits and in FP8 by kernels of our own, unless the
         lab is a learner's."""
-        plain = super().make_packed_products(device)
+        plain = super().make_packed_gemm(device)
         if device.type != "cuda" or self.parts.is_yours("quantization"):
             return plain
-        from yaie.backends.products import PackedFewRows, product_of_many
-        from yaie.backends.products.streamed import fits
-        from yaie.backends.products.tiled import TiledWeight, tileable, tiled
+        from yaie.backends.gemm import PackedFewRows, product_of_many
+        from yaie.backends.gemm.streamed import fits
+        from yaie.backends.gemm.tiled import TiledWeight, tileable, tiled
 
         few, ours = PackedFewRows(), self._streamed(device)
 
@@ -165,13 +165,13 @@ class TritonBackend(KernelBackend):
             fuses=lambda weight: isinstance(weight, TiledWeight | Fp8Weight),
         )
 
-    def _streamed(self, device: torch.device) -> "StreamedProducts | None":
+    def _streamed(self, device: torch.device) -> "StreamedGemm | None":
         """Those in CUDA C++, made when they are first asked for."""
-        from yaie.backends.products.streamed import streamed_products
+        from yaie.backends.gemm.streamed import streamed_gemm
 
-        made: dict[torch.device, StreamedProducts | None] = self.__dict__.setdefault("_made", {})
+        made: dict[torch.device, StreamedGemm | None] = self.__dict__.setdefault("_made", {})
         if device not in made:
-            made[device] = streamed_products(device)
+            made[device] = streamed_gemm(device)
         return made[device]
 
     def _store_kernel(self) -> StoreKernel:
@@ -196,11 +196,11 @@ class TritonBackend(KernelBackend):
 
         return few_queries
 
-    def _fused_products(self) -> FusedProducts | None:
+    def _fused_gemm(self) -> FusedGemm | None:
         """Norms and activation are a learner's where lab 9 is."""
         if self.parts.is_yours(*self.roles["ops"]):
             return None
-        from yaie.backends.products import FewRows
+        from yaie.backends.gemm import FewRows
 
         return FewRows(self._streamed)
 

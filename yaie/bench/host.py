@@ -17,7 +17,7 @@ from yaie.core.config import EngineConfig
 from yaie.core.contracts import Attend, KVCacheManager, Scheduler
 from yaie.core.params import SamplingParams
 from yaie.core.request import Request
-from yaie.engine.step.assembly import Machine, assemble
+from yaie.engine.build import Machine, build
 from yaie.models.adapter import ModelAdapter
 from yaie.models.loader import LoadedModel
 from yaie.models.shard import Whole
@@ -141,7 +141,7 @@ def _machine(
     )
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    machine = assemble(config, backend, _model(adapter))
+    machine = build(config, backend, _model(adapter))
     try:
         rng = random.Random(0)
         fill_tree(machine.cache, case.cached, rng)

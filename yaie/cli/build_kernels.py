@@ -57,7 +57,7 @@ def build_kernels(
     say(f"nvcc {nvcc.version} ({nvcc.path}), for {where}, into {cache_folder()}")
     places = folders(yours)
     if not yours and min(int(name.rstrip("a")) for name in names) >= OWN_LEAST:
-        from yaie.backends.products.streamed import FOLDER
+        from yaie.backends.gemm.streamed import FOLDER
 
         places.append(FOLDER)
     outcomes = build_all(places, names)

@@ -24,10 +24,10 @@ from yaie.cli.serve import serve
 from yaie.cli.top import top
 from yaie.cli.variables import unknown_variables, warn_of_unknown_variables
 from yaie.core.errors import YaieError
-from yaie.core.heap import end_quickly
-from yaie.core.priority import spin_less
+from yaie.system.gc_tuning import end_quickly
 from yaie.system.interrupt import is_interrupted
 from yaie.system.streams import sound_streams
+from yaie.system.thread_niceness import spin_less
 
 app = typer.Typer(
     name="yaie",

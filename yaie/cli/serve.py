@@ -13,13 +13,13 @@ from yaie.cli.options import engine_options, server_options
 from yaie.cli.variables import unknown_variables
 from yaie.core.config import EngineConfig
 from yaie.core.errors import EngineDeadError, YaieError
-from yaie.core.heap import freeze_heap
 from yaie.server.listen import listen, url_of
 from yaie.server.settings import ServerSettings
 from yaie.system.child import hold_signals
 from yaie.system.exit import exit_now
+from yaie.system.gc_tuning import freeze_heap
 from yaie.system.interrupt import speaks
-from yaie.worker.ranks.launch import Launch, launched
+from yaie.worker.parallel.launch import Launch, launched
 
 if TYPE_CHECKING:
     from yaie.engine.handover.role import Role
@@ -85,7 +85,7 @@ def _serve_rank(config: EngineConfig, settings: ServerSettings, launch: Launch) 
     hold_signals()
     say(f"YAIE {__version__}: rank {launch.rank} of {launch.size}, for rank 0 at {launch.address}")
     from yaie.server.logs import start_logging
-    from yaie.worker.ranks.host_rank import run_host_rank
+    from yaie.worker.parallel.host_rank import run_host_rank
 
     start_logging(settings.log_level, settings.log_file, settings.log_json)
     try:

@@ -70,8 +70,8 @@ class Request(_Referable):
         chunked prefill, decode and recomputation after a preemption are one thing with different token
         counts.
     num_in_flight: how many of the computed tokens belong to steps whose result has not been read.
-    num_unread: tokens that steps in flight sample. They count in `num_tokens` before they are
-        known.
+    num_output_placeholders: tokens that steps in flight sample. They count in `num_tokens` before they
+        are known.
     num_cached_tokens: prompt tokens taken from the prefix cache when it was first admitted.
     seed: of this request's draws (64 bits); never None, the engine picks one if the client did not.
     priority: smaller goes first; ties go by `arrival` (a running number given by the engine).
@@ -100,7 +100,7 @@ class Request(_Referable):
     num_prompt_tokens: int = field(init=False)
     num_computed_tokens: int = 0
     num_in_flight: int = 0
-    num_unread: int = 0
+    num_output_placeholders: int = 0
     num_cached_tokens: int = 0
     num_preemptions: int = 0
     max_tokens: int = 0
@@ -123,7 +123,7 @@ class Request(_Referable):
     @property
     def num_tokens(self) -> int:
         """Prompt and output tokens, including those that steps in flight sample."""
-        return len(self.token_ids) + self.num_unread
+        return len(self.token_ids) + self.num_output_placeholders
 
     @property
     def num_settled_tokens(self) -> int:

@@ -14,6 +14,7 @@ from yaie.core.errors import EngineDeadError, EngineOverloadedError, InvalidRequ
 from yaie.core.output import RequestOutput, Submitted
 from yaie.core.params import PromptOptions, SamplingParams
 from yaie.core.request import FinishReason, Request
+from yaie.engine.build import Machine, build, overlaps
 from yaie.engine.configured import configured
 from yaie.engine.drafting.loading import load_drafting
 from yaie.engine.info import EngineInfo
@@ -21,13 +22,12 @@ from yaie.engine.intake.chat import encode_chat
 from yaie.engine.intake.requests import Intake, Prompt
 from yaie.engine.loading import load_model
 from yaie.engine.output_router import OutputRouter
-from yaie.engine.step.assembly import Machine, assemble, overlaps
 from yaie.engine.step.counters import Counters
 from yaie.engine.step.explaining import parts_in_steps
 from yaie.engine.step.recovery import RecoveringMachine
 from yaie.engine.step.thread_governor import governor_for
 from yaie.parts import Part
-from yaie.worker.ranks.launch import Launch
+from yaie.worker.parallel.launch import Launch
 from yaie.worker.worker import Worker as LocalWorker
 
 Json = dict[str, Any]
@@ -50,12 +50,12 @@ class LLMEngine:
         Raises ConfigError, ModelError, PartError, or KernelError for CUDA that does not compile.
         """
         self.config = configured(config, settings)
-        self.backend, self._model, self._crew = load_model(self.config, launch)
+        self.backend, self._model, self._ranks = load_model(self.config, launch)
         try:
             self._make()
         except BaseException:
-            if self._crew is not None:
-                self._crew.close()
+            if self._ranks is not None:
+                self._ranks.close()
             raise
 
     def _make(self) -> None:
@@ -76,17 +76,17 @@ class LLMEngine:
 
     def _assembled(self) -> Machine | RecoveringMachine:
         def make(config: EngineConfig) -> Machine:
-            return assemble(
+            return build(
                 config,
                 self.backend,
                 self._model,
                 self._counters,
                 drafting=self._drafting,
-                crew=self._crew,
+                ranks=self._ranks,
                 observers=[] if self._governor is None else [self._governor],
             )
 
-        if self._crew is None and parts_in_steps(self.backend.parts):
+        if self._ranks is None and parts_in_steps(self.backend.parts):
             return RecoveringMachine(make, self.config, self.backend.parts)
         return make(self.config)
 
@@ -339,8 +339,8 @@ class LLMEngine:
 
     def on_loss(self, tell: Callable[[EngineDeadError], None]) -> None:
         """Call this, on another thread, with the error when a rank is lost: the engine is dead then."""
-        if self._crew is not None:
-            self._crew.on_loss(tell)
+        if self._ranks is not None:
+            self._ranks.on_loss(tell)
 
     def on_wake(self, wake: Callable[[], None]) -> None:
         """Call this, on any thread, when `has_work` has become true without a call here. Of an engine

@@ -7,15 +7,15 @@ from yaie.core.config import EngineConfig
 from yaie.models.drafting import draft_is_packed
 from yaie.models.loader import LoadedModel, ModelLoader, resolve_device
 from yaie.worker.deterministic import check_deterministic
-from yaie.worker.ranks.crew import Crew
-from yaie.worker.ranks.groups import check_devices, use_device
-from yaie.worker.ranks.launch import Launch
+from yaie.worker.parallel.executor import RankExecutor
+from yaie.worker.parallel.groups import check_devices, use_device
+from yaie.worker.parallel.launch import Launch
 from yaie.worker.threads import use_threads
 
 
 def load_model(
     config: EngineConfig, launch: Launch | None = None
-) -> tuple[Backend, LoadedModel, Crew | None]:
+) -> tuple[Backend, LoadedModel, RankExecutor | None]:
     """The backend, the model, or rank 0's part of it, and the other ranks; None if the model is whole.
 
     launch: which has started the other ranks; None to start them here.
@@ -32,15 +32,15 @@ def load_model(
     # What cannot be split starts no process. Those that a launcher has started wait for rank 0, and it
     # tells them what it refuses.
     refused_first = _loader(config) if launch is None else None
-    crew = Crew(config, launch)  # whose processes import while this one goes on
+    ranks = RankExecutor(config, launch)  # whose processes import while this one goes on
     try:
         loader = refused_first or _loader(config)
         backend = _backend(config, loader)
         loader.fetch()  # or every rank would
-        crew.meet(backend, use_device(device, 0 if launch is None else launch.local_rank))
-        return backend, _load(loader, backend, crew), crew
+        ranks.meet(backend, use_device(device, 0 if launch is None else launch.local_rank))
+        return backend, _load(loader, backend, ranks), ranks
     except BaseException:
-        crew.close()
+        ranks.close()
         raise
 
 
@@ -60,10 +60,10 @@ def _backend(config: EngineConfig, loader: ModelLoader) -> Backend:
     return backend
 
 
-def _load(loader: ModelLoader, backend: Backend, crew: Crew | None = None) -> LoadedModel:
+def _load(loader: ModelLoader, backend: Backend, ranks: RankExecutor | None = None) -> LoadedModel:
     return loader.load(
         backend.make_ops(),
         backend.dtypes,
-        partial(backend.make_packed_products, loader.device),
-        None if crew is None else crew.shard,
+        partial(backend.make_packed_gemm, loader.device),
+        None if ranks is None else ranks.shard,
     )

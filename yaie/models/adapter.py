@@ -231,11 +231,11 @@ class ModelAdapter(ABC):
         Returns [m, vocab_size] float32, freshly allocated: the sampler may overwrite it.
         """
 
-    def held_logits(self, hidden: Tensor) -> Tensor:
+    def local_logits(self, hidden: Tensor) -> Tensor:
         """What this rank has of `logits`: [m, held] float32."""
         return self.logits(hidden)
 
-    def joined(self, held: Tensor) -> Tensor:
+    def all_gather_logits(self, held: Tensor) -> Tensor:
         """`logits` from what each rank has of them. All ranks ask together."""
         return held
 

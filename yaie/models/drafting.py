@@ -11,7 +11,7 @@ import torch
 from yaie.core.config import EngineConfig
 from yaie.core.contracts import TransformerOps
 from yaie.core.errors import ConfigError, ModelError
-from yaie.core.products import PackedProducts
+from yaie.core.gemm import PackedGemm
 from yaie.models.adapter import ModelAdapter
 from yaie.models.config import read_config
 from yaie.models.fields import check_config
@@ -43,7 +43,7 @@ def load_draft_model(
     target: LoadedModel,
     ops: TransformerOps,
     dtypes: Collection[torch.dtype],
-    products: Callable[[], PackedProducts],
+    products: Callable[[], PackedGemm],
 ) -> ModelAdapter:
     """The model that `config.draft_model` names, or the tutor's own.
 

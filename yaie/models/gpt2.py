@@ -199,13 +199,13 @@ class GPT2Adapter(ModelAdapter):
         return self.norm(hidden) if self.shard.is_last else hidden
 
     def logits(self, hidden: Tensor) -> Tensor:
-        return self.joined(self.held_logits(hidden))
+        return self.all_gather_logits(self.local_logits(hidden))
 
-    def held_logits(self, hidden: Tensor) -> Tensor:
+    def local_logits(self, hidden: Tensor) -> Tensor:
         return self.head.in_float32(hidden)
 
-    def joined(self, held: Tensor) -> Tensor:
-        return self.shard.joined(self.config.vocab_size)(held)
+    def all_gather_logits(self, held: Tensor) -> Tensor:
+        return self.shard.all_gather_logits(self.config.vocab_size)(held)
 
     def first_choice(self, hidden: Tensor) -> Tensor:
-        return self.shard.best(self.config.vocab_size)(self.held_logits(hidden))
+        return self.shard.best(self.config.vocab_size)(self.local_logits(hidden))

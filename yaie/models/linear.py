@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from yaie.core.products import PlainWeight
+from yaie.core.gemm import PlainWeight
 from yaie.models.layout import Destination, Layout, whole
 from yaie.models.schemes import Packing, Scheme, choose_scheme
 from yaie.models.shard import Whole
@@ -69,7 +69,7 @@ class SummedLinear:
         """product: without bias. bias: [out] or None, to be filled, the same on every rank."""
         self._product = product
         self._bias = bias
-        self._summed = shard.summed(product, bias)
+        self._summed = shard.all_reduce(product, bias)
 
     def destinations(self, name: str) -> dict[str, Destination]:
         """Where the tensors of the product `name` go."""

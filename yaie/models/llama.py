@@ -9,7 +9,7 @@ from torch import Tensor
 
 from yaie.core.batch import AttentionSpec, HeadNorms, KVLayerSpec, Rotation
 from yaie.core.contracts import Attend, TransformerOps
-from yaie.core.products import FusedProducts, PlainWeight
+from yaie.core.gemm import FusedGemm, PlainWeight
 from yaie.models.adapter import ModelAdapter, of_other_layers, register
 from yaie.models.layout import Cut, Destination, held, stacked, whole
 from yaie.models.linear import Linear, SummedLinear
@@ -28,7 +28,7 @@ class Biases(NamedTuple):
     mlp: bool = False
 
 
-class PlainProducts(NamedTuple):
+class PlainGemm(NamedTuple):
     """The weights of a layer's products, for kernels that multiply by themselves."""
 
     qkv: PlainWeight
@@ -50,11 +50,11 @@ class DecoderLayer:
     attention: AttentionSpec
 
     @property
-    def plain(self) -> PlainProducts | None:
+    def plain(self) -> PlainGemm | None:
         """None if one of the products is not stored so."""
         weights = [one.plain for one in (self.qkv, self.output, self.gate_up, self.down)]
         found = [weight for weight in weights if weight is not None]
-        return PlainProducts(*found) if len(found) == len(weights) else None
+        return PlainGemm(*found) if len(found) == len(weights) else None
 
     def destinations(self) -> dict[str, Destination]:
         """By name within the layer."""
@@ -93,8 +93,8 @@ class LlamaAdapter(ModelAdapter):
     ) -> None:
         super().__init__(config, ops, dtype, device, max_length, packing, shard)
         shard = self.shard
-        self.fused: FusedProducts | None = getattr(ops, "fused", None)
-        self.plain: list[PlainProducts] | None = None
+        self.fused: FusedGemm | None = getattr(ops, "fused", None)
+        self.plain: list[PlainGemm] | None = None
         heads = config.num_attention_heads
         self.head_dim = getattr(config, "head_dim", None) or config.hidden_size // heads
         self.heads, self.kv_heads = shard.heads(heads, config.num_key_value_heads)
@@ -252,8 +252,8 @@ class LlamaAdapter(ModelAdapter):
 
     def _fused(
         self,
-        fused: FusedProducts,
-        products: list[PlainProducts],
+        fused: FusedGemm,
+        products: list[PlainGemm],
         residual: Tensor,
         positions: Tensor,
         attend: Attend,
@@ -274,13 +274,13 @@ class LlamaAdapter(ModelAdapter):
         return None
 
     def logits(self, hidden: Tensor) -> Tensor:
-        return self.joined(self.held_logits(hidden))
+        return self.all_gather_logits(self.local_logits(hidden))
 
-    def held_logits(self, hidden: Tensor) -> Tensor:
+    def local_logits(self, hidden: Tensor) -> Tensor:
         return self.head.in_float32(hidden)
 
-    def joined(self, held: Tensor) -> Tensor:
-        return self.shard.joined(self.config.vocab_size)(held)
+    def all_gather_logits(self, held: Tensor) -> Tensor:
+        return self.shard.all_gather_logits(self.config.vocab_size)(held)
 
     def first_choice(self, hidden: Tensor) -> Tensor:
-        return self.shard.best(self.config.vocab_size)(self.held_logits(hidden))
+        return self.shard.best(self.config.vocab_size)(self.local_logits(hidden))

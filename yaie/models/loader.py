@@ -12,7 +12,7 @@ import torch
 from yaie.core.config import EngineConfig
 from yaie.core.contracts import TransformerOps
 from yaie.core.errors import ConfigError, ModelError, YaieError
-from yaie.core.products import PackedProducts
+from yaie.core.gemm import PackedGemm
 from yaie.models import gpt2, llama, mistral, qwen2, qwen3  # noqa: F401  (importing registers them)
 from yaie.models.adapter import ModelAdapter, registered_adapter
 from yaie.models.config import head_dims, read_config, told
@@ -117,7 +117,7 @@ class ModelLoader:
         self,
         ops: TransformerOps,
         dtypes: Collection[torch.dtype] | None = None,
-        products: Callable[[], PackedProducts] | None = None,
+        products: Callable[[], PackedGemm] | None = None,
         shard: Whole | None = None,
     ) -> LoadedModel:
         """Download what is missing, and load. ops: the part that a hand-written adapter computes with.
@@ -162,7 +162,7 @@ class ModelLoader:
         self,
         ops: TransformerOps,
         dtypes: Collection[torch.dtype] | None = None,
-        products: Callable[[], PackedProducts] | None = None,
+        products: Callable[[], PackedGemm] | None = None,
         shard: Whole | None = None,
     ) -> tuple[ModelAdapter, Path]:
         """The model without a tokenizer, and its folder. Arguments and errors are those of `load`."""
@@ -250,7 +250,7 @@ class ModelLoader:
     def _adapter(
         self,
         ops: TransformerOps,
-        products: Callable[[], PackedProducts] | None,
+        products: Callable[[], PackedGemm] | None,
         shard: Whole | None,
     ) -> ModelAdapter:
         how = self._config, ops, self.dtype, self.device, self.max_length

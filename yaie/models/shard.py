@@ -14,7 +14,7 @@ from torch import Tensor
 
 from yaie.core.contracts.ranks import Collectives, Link, Pipeline
 from yaie.core.errors import ConfigError
-from yaie.core.products import FusedProducts, PlainWeight
+from yaie.core.gemm import FusedGemm, PlainWeight
 from yaie.models.layout import Cut, Width
 
 Product = Callable[[Tensor], Tensor]
@@ -89,14 +89,14 @@ class Whole:
         """The outputs of query, key and value where the checkpoint has them as one tensor."""
         return (num_heads + 2 * num_kv_heads) * head_dim
 
-    def summed(self, product: Product, bias: Tensor | None) -> Product:
+    def all_reduce(self, product: Product, bias: Tensor | None) -> Product:
         """A product whose inputs are split over the ranks, as one whose outputs are whole."""
         raise AssertionError("nothing is split")
 
     def onto(
-        self, fused: FusedProducts, x: Tensor, product: PlainWeight, residual: Tensor
+        self, fused: FusedGemm, x: Tensor, product: PlainWeight, residual: Tensor
     ) -> Tensor:
-        """residual + `summed` product of x; may be written over residual [rows, out]."""
+        """residual + `all_reduce` product of x; may be written over residual [rows, out]."""
         return fused.onto(x, product, residual)
 
     def lookup(self, table: Tensor, vocab: Width) -> Product:
@@ -112,11 +112,11 @@ class Whole:
         vocab = self.vocab(vocab_size)
         return 0 if isinstance(vocab, int) else vocab.held[0].start
 
-    def gathered(self, x: Tensor) -> Tensor:
+    def all_gather(self, x: Tensor) -> Tensor:
         """[ranks, ...]: this tensor of every rank of this stage. All of them ask."""
         return x[None]
 
-    def joined(self, vocab_size: int) -> Product:
+    def all_gather_logits(self, vocab_size: int) -> Product:
         """From this rank's logits [rows, held] to all [rows, vocab_size]."""
         return lambda logits: logits
 
@@ -165,12 +165,12 @@ class Shard(Whole):
         runs = self._part.qkv_rows(*own, self._group.rank, self.size)
         return Cut((num_heads + 2 * num_kv_heads) * head_dim, runs)
 
-    def summed(self, product: Product, bias: Tensor | None) -> Product:
+    def all_reduce(self, product: Product, bias: Tensor | None) -> Product:
         made: Product = self._part.RowParallel(product, bias, self._group)
         return made
 
     def onto(
-        self, fused: FusedProducts, x: Tensor, product: PlainWeight, residual: Tensor
+        self, fused: FusedGemm, x: Tensor, product: PlainWeight, residual: Tensor
     ) -> Tensor:
         """One rank adds the residual before the sum, within its product."""
         if self.size == 1:
@@ -182,7 +182,7 @@ class Shard(Whole):
                 return fused.onto(x, part, residual)
             return fused.product(x, part)
 
-        return self.summed(multiply, product.bias)(x)
+        return self.all_reduce(multiply, product.bias)(x)
 
     def lookup(self, table: Tensor, vocab: Width) -> Product:
         if isinstance(vocab, int):
@@ -191,14 +191,14 @@ class Shard(Whole):
         return made
 
     def all_agree(self, yes: bool, device: torch.device) -> bool:
-        return bool(self.gathered(torch.tensor([int(yes)], device=device)).all())
+        return bool(self.all_gather(torch.tensor([int(yes)], device=device)).all())
 
-    def gathered(self, x: Tensor) -> Tensor:
-        return super().gathered(x) if self.size == 1 else self._group.all_gather(x)
+    def all_gather(self, x: Tensor) -> Tensor:
+        return super().all_gather(x) if self.size == 1 else self._group.all_gather(x)
 
-    def joined(self, vocab_size: int) -> Product:
+    def all_gather_logits(self, vocab_size: int) -> Product:
         if self.size == 1:
-            return super().joined(vocab_size)
+            return super().all_gather_logits(vocab_size)
         made: Product = self._part.VocabLogits(vocab_size, self._group).gather
         return made
 

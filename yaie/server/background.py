@@ -6,18 +6,18 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from yaie.core.config import EngineConfig
-from yaie.core.heap import freeze_heap
 from yaie.engine.background.async_engine import AsyncEngine
 from yaie.engine.background.engine_process import EngineProcess
 from yaie.engine.background.engine_thread import EngineThread
 from yaie.models.torchless import load_tokenizer
 from yaie.server.logs import start_logging
 from yaie.server.settings import ServerSettings
+from yaie.system.gc_tuning import freeze_heap
 
 if TYPE_CHECKING:
     from yaie.engine.handover.role import Role
     from yaie.engine.llm_engine import LLMEngine
-    from yaie.worker.ranks.launch import Launch
+    from yaie.worker.parallel.launch import Launch
 
 CPUS_FOR_TWO = 4
 """With at least so many, the engine gets a process of its own; with fewer, the two would take turns."""

@@ -20,10 +20,10 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json
 
 from yaie.core.errors import YaieError
-from yaie.core.heap import few_collections, give_back_memory
-from yaie.core.priority import step_back
 from yaie.server.work import check_work
 from yaie.system.child import leave_signals_to_parent
+from yaie.system.gc_tuning import few_collections, give_back_memory
+from yaie.system.thread_niceness import step_back
 
 CPU_SECONDS = 30.0
 """A body that takes longer is given up. The worst that are known take one."""

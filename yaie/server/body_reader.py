@@ -20,10 +20,10 @@ from typing import Any
 from starlette.exceptions import HTTPException
 
 from yaie.core.errors import InvalidRequestError
-from yaie.core.heap import few_collections
 from yaie.server.body_process import Read, Wanted, receive, send
 from yaie.server.limits import LARGE
 from yaie.system.child import signals_held
+from yaie.system.gc_tuning import few_collections
 
 SECONDS = 600.0
 """The process ends by itself over a body that takes long (`CPU_SECONDS`); this is for one that stands

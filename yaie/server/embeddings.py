@@ -25,12 +25,12 @@ from yaie.core.fields import (
     or_say,
     ranged,
 )
-from yaie.core.json_slices import written
 from yaie.core.output import RequestOutput
 from yaie.core.params import SamplingParams
 from yaie.core.ranges import RANGES
 from yaie.server.discriminated import Body
 from yaie.server.service import Service
+from yaie.system.json_slices import written
 
 if TYPE_CHECKING:
     from yaie.core.contracts import ApiServer

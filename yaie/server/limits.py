@@ -13,9 +13,9 @@ from functools import partial
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from yaie.core.priority import step_back
 from yaie.engine.background.rejections import Rejection, Rejections
 from yaie.server.body_limits import looked_through
+from yaie.system.thread_niceness import step_back
 
 Refuse = Callable[[int, str, dict[str, str] | None], ASGIApp]
 """The response with a status, a message and headers."""

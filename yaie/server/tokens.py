@@ -12,10 +12,10 @@ from starlette.responses import Response
 
 from yaie.core.errors import InvalidRequestError
 from yaie.core.fields import FAST, Flag, PromptToken, Text
-from yaie.core.json_slices import Rows, written
 from yaie.models.long_texts import PromptText
 from yaie.server.discriminated import Body, Conversation, choice, tag
 from yaie.server.service import Service
+from yaie.system.json_slices import Rows, written
 
 if TYPE_CHECKING:
     from yaie.core.contracts import ApiServer

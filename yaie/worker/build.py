@@ -172,8 +172,8 @@ def _bare_worker(
     )
     adapter, attention = model.adapter, backend.make_attention(pool)
     sampler: Sampler = backend.make_sampler()
-    if backend.invariant_products is not None:
-        adapter = InvariantAdapter(adapter, backend.invariant_products)
+    if backend.invariant_gemm is not None:
+        adapter = InvariantAdapter(adapter, backend.invariant_gemm)
     elif config.deterministic:
         adapter, attention = TiledAdapter(adapter), LoneAttention(attention, config.block_size)
         sampler = LoneSampler(sampler)
@@ -193,7 +193,7 @@ def _bare_worker(
     )
     if adapter.shard.size > 1:
         first = adapter.shard.first_token(adapter.vocab_size)
-        worker.split_sampler = backend.make_split_sampler(first, adapter.shard.gathered)
+        worker.split_sampler = backend.make_split_sampler(first, adapter.shard.all_gather)
     if head is not None:
         drafts = MtpDrafts(head, attention, pool, speculative.kept)
         worker.readouts["proposals"] = partial(Proposals, drafts)

@@ -49,7 +49,7 @@ def padded_steps(config: EngineConfig, backend: Backend, worker: Worker) -> Padd
         return PaddedSteps(None, None)
     if mode != "padded" and not on_gpu:
         return _refused(config, "CUDA graphs need a GPU")
-    if config.deterministic and backend.invariant_products is None:
+    if config.deterministic and backend.invariant_gemm is None:
         return _refused(config, "deterministic steps are not padded")
     if not backend.may_be_captured:
         why = f"with backend {backend.name!r}, {backend.why_not_captured}"

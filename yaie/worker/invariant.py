@@ -10,7 +10,7 @@ from torch import Tensor
 
 from yaie.core.contracts import Attend
 from yaie.core.errors import ConfigError
-from yaie.core.products import InvariantProducts, PlainWeight
+from yaie.core.gemm import InvariantGemm, PlainWeight
 from yaie.models.adapter import ModelAdapter
 from yaie.models.llama import LlamaAdapter
 from yaie.worker.deterministic import attend_to_oneself
@@ -23,7 +23,7 @@ COUNTS = (1, 2, 15, 16, 17, 128, 200)
 class InvariantAdapter(ModelAdapter):
     """Another adapter's `forward`, and its `logits` by the same products."""
 
-    def __init__(self, adapter: ModelAdapter, products: InvariantProducts) -> None:
+    def __init__(self, adapter: ModelAdapter, products: InvariantGemm) -> None:
         """Raises ConfigError for a model that libraries compute a part of, and on a GPU where the number
         of rows does change a bit."""
         kind = (adapter.dtype, adapter.device, adapter.max_length)

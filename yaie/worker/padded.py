@@ -60,7 +60,7 @@ class PaddedMachine:
         attend = attend_through(self.attention, self.attention.plan(batch))
         hidden = self.adapter.forward(token_ids, batch.positions, attend)
         if self.split_sampler is not None:
-            return self.adapter.held_logits(hidden)
+            return self.adapter.local_logits(hidden)
         return self.adapter.logits(hidden)
 
     def sample(self, logits: Tensor, seats: Tensor) -> Tensor:

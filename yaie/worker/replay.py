@@ -94,7 +94,7 @@ def _worker(config: EngineConfig, sizes: Sizes) -> Worker:
     loader = ModelLoader(config)
     device = resolve_device(config)
     backend = choose_backend(config, device, loader.head_dims, packed=loader.is_packed)
-    products = partial(backend.make_packed_products, device)
+    products = partial(backend.make_packed_gemm, device)
     model = loader.load(backend.make_ops(), backend.dtypes, products)
     return make_worker(config, backend, model, sizes)
 

@@ -149,7 +149,7 @@ class Worker:
         if self.batch.is_plain(step.seats) and not step.masked and not step.extras:
             return Begun(step, drawn=self.to_host(self.decodes.draw(len(step.seats))))
         if self.split_sampler is not None:
-            logits = self.adapter.joined(logits)
+            logits = self.adapter.all_gather_logits(logits)
         readouts = self._readouts(step, np.cumsum(step.num_tokens, dtype=np.int32), None)
         begun = Begun(step, self.batch.rows(step.seats), logits, readouts)
         if not step.masked:
@@ -228,7 +228,7 @@ class Worker:
         if self.adapter.shard.size == 1 or step.masked or step.extras:
             return None
         if self.split_sampler is not None and rows.is_plain:
-            return self.split_sampler.sample(self.adapter.held_logits(hidden), rows.batch)
+            return self.split_sampler.sample(self.adapter.local_logits(hidden), rows.batch)
         return self.adapter.first_choice(hidden) if rows.takes_the_best else None
 
     def draw(self, begun: Begun, masks: StepMasks | None) -> None:

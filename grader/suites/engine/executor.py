@@ -91,7 +91,7 @@ class WatchedScheduler:
         is_decode = item.num_tokens == 1 and item.start >= request.num_prompt_tokens
         verifies = item.samples and (is_decode or self.guess_at_once)
         # A draft follows on the last token, so that must be known.
-        if not drafts or not verifies or request.num_unread or request.is_finished:
+        if not drafts or not verifies or request.num_output_placeholders or request.is_finished:
             return
         if self._cache.allocate(request, request.num_tokens + len(drafts)):
             item.num_tokens += len(drafts)

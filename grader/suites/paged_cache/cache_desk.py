@@ -149,7 +149,7 @@ class CacheDesk(CacheView):
         self.in_flight.setdefault(request, []).append(num_tokens)
         request.num_computed_tokens += num_tokens
         request.num_in_flight += num_tokens
-        request.num_unread = int(request.num_computed_tokens == request.num_tokens)
+        request.num_output_placeholders = int(request.num_computed_tokens == request.num_tokens)
         name = request.request_id
         self.note_change(f"a step computes {_span(start, num_tokens)} of {name}: in flight")
 
@@ -157,8 +157,8 @@ class CacheDesk(CacheView):
         """The result of its earliest step in flight has come."""
         num_tokens = self.in_flight[request].pop(0)
         request.num_in_flight -= num_tokens
-        if request.num_unread and not request.num_in_flight:
-            request.num_unread = 0
+        if request.num_output_placeholders and not request.num_in_flight:
+            request.num_output_placeholders = 0
             self._draw(request)
         self.note_change(f"the result of {num_tokens} tokens of {request.request_id} has come")
         if commit:

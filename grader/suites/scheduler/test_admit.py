@@ -173,8 +173,8 @@ def test_a_chunk_preempted_in_flight(part: Any) -> None:
         toy.take()
     toy.finish(toy.requests[0])
     why = (
-        "r1's chunk is in flight until its result is there. num_in_flight says so; num_unread does not, "
-        "since a chunk samples no token."
+        "r1's chunk is in flight until its result is there. num_in_flight says so; "
+        "num_output_placeholders does not, since a chunk samples no token."
     )
     expect_shares(toy.begin(), [], why, "the step while r1's chunk is in flight")
     expect_right_end(toy, why)

@@ -13,7 +13,8 @@ ON_ITS_WAY = (
     "token that it samples counts in num_tokens, though its value is not known yet."
 )
 RESULT = (
-    "What advance has added to num_in_flight and num_unread, update takes off again, and no more."
+    "What advance has added to num_in_flight and num_output_placeholders, update takes off again, and "
+    "no more."
 )
 TRUSTED = (
     "Others may only be given K and V of steps whose result is there: a step in flight may fail."
@@ -29,10 +30,10 @@ REJECTED = (
 
 
 def counts(request: Request) -> tuple[int, int, int]:
-    return request.num_computed_tokens, request.num_in_flight, request.num_unread
+    return request.num_computed_tokens, request.num_in_flight, request.num_output_placeholders
 
 
-COUNTS = "num_computed_tokens, num_in_flight and num_unread of"
+COUNTS = "num_computed_tokens, num_in_flight and num_output_placeholders of"
 
 
 @graded("6.8")

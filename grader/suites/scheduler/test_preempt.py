@@ -25,7 +25,7 @@ KEPT = (
 )
 MID_FLIGHT = (
     "A preemption does not cancel the step in flight: it still samples a token, and the request keeps "
-    "it. Until update, num_in_flight and num_unread say so."
+    "it. Until update, num_in_flight and num_output_placeholders say so."
 )
 
 
@@ -196,8 +196,8 @@ def test_preempted_in_mid_flight(part: Any) -> None:
         while not toy.begin().preempted:
             toy.take()
         victim = toy.requests[1]
-        got = (victim.status, victim.num_in_flight, victim.num_unread)
-        what = "status, num_in_flight and num_unread of r1, preempted with a decode in flight"
+        got = (victim.status, victim.num_in_flight, victim.num_output_placeholders)
+        what = "status, num_in_flight and num_output_placeholders of r1, preempted with a step in flight"
         expect_equal(got, (status, 1, 1), what, why=MID_FLIGHT)
         if status is RequestStatus.SWAPPED:
             computed = victim.num_computed_tokens

@@ -17,7 +17,7 @@ from yaie.core.batch import StepPlan
 from yaie.core.errors import ConfigError, ModelError
 from yaie.core.request import FinishReason
 from yaie.core.step import StepResult
-from yaie.engine.drafting.ahead import AheadProposer
+from yaie.engine.drafting.lookahead import AheadProposer
 from yaie.tutor import distill
 from yaie.tutor.mtp_head import MtpHead, rolled
 

@@ -22,9 +22,9 @@ import httpx
 
 from tests.server.faults.clients import PATH, ask, connect, head
 from tests.server.faults.worst_bodies import PATHS, worst
-from yaie.core.priority import step_back
 from yaie.server.limits import LARGE as LARGE_BODY
 from yaie.server.settings import ServerSettings
+from yaie.system.thread_niceness import step_back
 
 CHAT = "/v1/chat/completions"
 HELLO = [{"role": "user", "content": "What is a block table?"}]

@@ -11,9 +11,9 @@ from tests.server.faults.clients import connect, head, status_of
 from tests.server.faults.conftest import Patient
 from tests.server.faults.gaps import Gaps
 from tests.server.faults.worst_bodies import DETOKENIZE, PATHS, worst
-from yaie.core.heap import freeze_heap
 from yaie.server.limits import LARGE, SMALL
 from yaie.server.settings import ServerSettings
+from yaie.system.gc_tuning import freeze_heap
 
 TRIES = 3
 """Another process that takes the core for a moment is no fault of the server's."""

@@ -7,13 +7,13 @@ import torch
 from yaie.backends.base import PLAIN, Roles, register_backend
 from yaie.backends.cpu import build
 from yaie.backends.cpu.attention import CpuAttention
+from yaie.backends.cpu.gemm import CpuGemm
 from yaie.backends.cpu.library import library
 from yaie.backends.cpu.ops import CpuOps
-from yaie.backends.cpu.products import CpuProducts
 from yaie.backends.torch import TorchBackend
 from yaie.core.contracts import BatchAttention, KVPool, TransformerOps
 from yaie.core.errors import ConfigError
-from yaie.core.products import PackedProducts
+from yaie.core.gemm import PackedGemm
 
 
 @register_backend("cpu")
@@ -48,12 +48,12 @@ class CpuBackend(TorchBackend):
         plain = super().make_ops()
         return plain if self.parts.is_yours("transformer_ops") else CpuOps(library(), plain)
 
-    def make_packed_products(self, device: torch.device) -> PackedProducts:
-        plain = super().make_packed_products(device)
+    def make_packed_gemm(self, device: torch.device) -> PackedGemm:
+        plain = super().make_packed_gemm(device)
         if self.parts.is_yours("quantization"):
             return plain
-        ours = CpuProducts(library(), plain)
-        return PackedProducts(ours.int8, ours.int4)
+        ours = CpuGemm(library(), plain)
+        return PackedGemm(ours.int8, ours.int4)
 
     def make_attention(self, pool: KVPool) -> BatchAttention:
         if not self.has_kernels("attention"):

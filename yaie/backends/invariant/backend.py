@@ -8,7 +8,7 @@ from yaie.backends.attention import RotateAndStore
 from yaie.backends.base import PLAIN, Roles
 from yaie.backends.invariant.attention import SPLITS, InvariantAttention
 from yaie.backends.invariant.ops import InvariantOps
-from yaie.backends.invariant.products import InvariantProducts
+from yaie.backends.invariant.products import InvariantGemm
 from yaie.backends.invariant.sampler import TiledSampler
 from yaie.backends.triton import TritonBackend
 from yaie.core.contracts import BatchAttention, KVPool, Sampler, TransformerOps
@@ -37,7 +37,7 @@ class InvariantBackend(TritonBackend):
                     f"{(yours or roles[role])[0]}: add --mine none, or leave deterministic out",
                     param="deterministic",
                 )
-        self._products = self.invariant_products = InvariantProducts()
+        self._products = self.invariant_gemm = InvariantGemm()
 
     def make_ops(self) -> TransformerOps:
         return InvariantOps(self._layer_kernels(), self._products)

@@ -1,4 +1,4 @@
-"""`InvariantProducts`: products in which a row comes out the same among any number of others.
+"""`InvariantGemm`: products in which a row comes out the same among any number of others.
 
 y [rows, N] = x [rows, K] @ weight [N, K].T. A program has ROWS rows of x and BLOCK_N of the weight, and
 walks through the whole of K, STEP numbers at a time: an output is one sum, in one order, and rows that
@@ -16,9 +16,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from yaie.backends.gemm.kernels import finish, weight_rows
 from yaie.backends.invariant.ops import norm
-from yaie.backends.products.kernels import finish, weight_rows
-from yaie.core.products import PlainWeight
+from yaie.core.gemm import PlainWeight
 
 STEP = 64
 
@@ -66,8 +66,8 @@ def invariant_kernel(
     )  # fmt: skip
 
 
-class InvariantProducts:
-    """See `yaie.core.products.FusedProducts`. It takes every step: a library's product for some of them
+class InvariantGemm:
+    """See `yaie.core.gemm.FusedGemm`. It takes every step: a library's product for some of them
     would be another sum."""
 
     def __init__(self) -> None:

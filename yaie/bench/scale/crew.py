@@ -14,7 +14,7 @@ from yaie.bench.scale.sizes import Dims
 from yaie.core.config import EngineConfig
 from yaie.core.errors import YaieError
 from yaie.system.child import how_it_ended, signals_held
-from yaie.worker.ranks.place import Place
+from yaie.worker.parallel.place import Place
 
 
 class Crew:

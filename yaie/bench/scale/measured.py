@@ -17,7 +17,7 @@ from yaie.core.config import EngineConfig
 from yaie.core.errors import ConfigError
 from yaie.models.loader import ModelLoader
 from yaie.system.processor import usable_cores
-from yaie.worker.ranks.groups import check_devices
+from yaie.worker.parallel.groups import check_devices
 
 SIZES = (1 << 10, 1 << 12, 1 << 14, 1 << 16, 1 << 18, 1 << 20, 1 << 22)
 """Bytes of the all-reduces that are timed."""

@@ -22,9 +22,9 @@ from yaie.models.loader import ModelLoader
 from yaie.models.shard import Shard, Whole
 from yaie.system.child import end_with_parent, leave_signals_to_parent
 from yaie.worker.build import Sizes, make_worker
-from yaie.worker.ranks.groups import join, use_device
-from yaie.worker.ranks.place import Place
-from yaie.worker.ranks.rank_process import Part
+from yaie.worker.parallel.groups import join, use_device
+from yaie.worker.parallel.place import Place
+from yaie.worker.parallel.rank_process import Part
 from yaie.worker.warmup import Warmup
 
 WARM_UP = 3
@@ -118,7 +118,7 @@ class _Rank:
         self._metered = Metered(place.rank, place.size, real)
         if lab is not None:
             shard = Shard(lab, self._metered)
-        products = partial(backend.make_packed_products, device)
+        products = partial(backend.make_packed_gemm, device)
         adapter, _ = loader.load_adapter(backend.make_ops(), backend.dtypes, products, shard)
         part = Part(adapter, loader.dtype, device, adapter.max_length)
         self.dims = Dims.of(adapter.config.get_text_config(), loader.dtype.itemsize)

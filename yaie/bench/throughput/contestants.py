@@ -13,9 +13,9 @@ from rich.progress import Progress
 from yaie.bench.workload import Job, raise_if_failed, with_room
 from yaie.core.config import EngineConfig
 from yaie.core.errors import YaieError
-from yaie.core.heap import freeze_heap
 from yaie.core.params import SamplingParams
 from yaie.engine.llm_engine import LLMEngine
+from yaie.system.gc_tuning import freeze_heap
 
 Result = TypeVar("Result")
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from yaie.core.errors import EngineDeadError, plain
 from yaie.core.output import RequestOutput, Submitted
-from yaie.core.priority import step_back
 from yaie.core.request import Request
 from yaie.engine.background.latencies import Latencies, Telemetry
 from yaie.engine.background.messages import (
@@ -40,6 +39,7 @@ from yaie.engine.background.watchdog import Watchdog, log_hang
 from yaie.engine.info import EngineInfo
 from yaie.engine.watching.publisher import Publisher
 from yaie.models.tokenizer import Tokenizer
+from yaie.system.thread_niceness import step_back
 
 if TYPE_CHECKING:
     from yaie.engine.llm_engine import LLMEngine

@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 
 from yaie.core.errors import InvalidRequestError
 from yaie.core.params import PromptOptions, SamplingParams
-from yaie.core.priority import step_back
 from yaie.engine.background.tokenizer_thread import TokenizerThread
 from yaie.engine.info import EngineInfo
 from yaie.engine.intake.chat import encode_short_chat
@@ -20,6 +19,7 @@ from yaie.engine.intake.limits import check_answer_size
 from yaie.engine.intake.texts import check_least, fitting, last_tokens
 from yaie.models.long_texts import PromptText
 from yaie.models.tokenizer import Tokenizer
+from yaie.system.thread_niceness import step_back
 
 Prompt = str | list[int]
 T = TypeVar("T")

@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable
 
 from yaie.core.compat import Self
-from yaie.core.json_slices import free
 from yaie.core.output import RequestOutput, Submitted
+from yaie.system.json_slices import free
 
 TURN = 0.005
 """Seconds after which a consumer that finds outputs waiting lets others run."""

@@ -10,7 +10,7 @@ from yaie.core.contracts import Proposer
 from yaie.core.contracts.drafting import Acceptance
 from yaie.core.request import Request
 from yaie.core.step import StepResult
-from yaie.engine.drafting.ahead import AheadProposer
+from yaie.engine.drafting.lookahead import AheadProposer
 from yaie.engine.drafting.pace import Pace
 from yaie.engine.drafting.proposals import Proposals
 from yaie.engine.drafting.room import Room, may_draft, num_left, single_tokens_first
@@ -105,7 +105,7 @@ class Drafter:
         plan.asks.append(self._proposals)
         for item in plan.scheduled:
             item.ahead = 0
-            if item.samples and not item.request.num_unread:
+            if item.samples and not item.request.num_output_placeholders:
                 item.ahead = max(0, min(most, num_left(item.request) - 1))
             needed = item.start + item.num_tokens + (item.ahead or 0) - 1
             if item.ahead and not self._room.has_blocks(item, needed):

@@ -12,7 +12,7 @@ from yaie.worker.build import Drafting
 def load_drafting(config: EngineConfig, model: LoadedModel, backend: Backend) -> Drafting:
     """The draft model or the head that `config.speculate` wants. Raises ConfigError and ModelError."""
     if config.speculate == "draft":
-        products = partial(backend.make_packed_products, model.device)
+        products = partial(backend.make_packed_gemm, model.device)
         ops = backend.make_ops()
         return Drafting(load_draft_model(config, model, ops, backend.dtypes, products))
     if config.speculate == "mtp":

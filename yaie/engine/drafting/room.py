@@ -40,7 +40,9 @@ class Room:
 
 def may_draft(plan: StepPlan) -> list[ScheduledRequest]:
     """Those that are about to draw, and all of whose tokens are known."""
-    return [item for item in plan.scheduled if item.samples and not item.request.num_unread]
+    return [
+        item for item in plan.scheduled if item.samples and not item.request.num_output_placeholders
+    ]
 
 
 def num_left(request: Request) -> int:

@@ -8,12 +8,12 @@ from collections.abc import Generator
 from typing import Any
 
 from yaie.core.errors import ContextLengthError, InvalidRequestError
-from yaie.core.heap import give_back_memory
 from yaie.core.params import SamplingParams
 from yaie.engine.intake.limits import resolve_max_tokens
 from yaie.models.long_texts import LastTokens, PromptText
 from yaie.models.tokenizer import Tokenizer
 from yaie.models.tokenizer_splits import LONGEST_PIECE, UncutError
+from yaie.system.gc_tuning import give_back_memory
 
 GIVE_BACK = 1 << 20
 """Characters of a text after which the C library is asked to return memory to the system."""

@@ -38,7 +38,7 @@ from yaie.core.errors import (
 )
 from yaie.core.output import RequestOutput
 from yaie.core.request import FailureKind, FinishReason, Request, RequestStatus
-from yaie.engine.step.assembly import Machine
+from yaie.engine.build import Machine
 from yaie.engine.step.explaining import explained
 from yaie.parts import Parts
 from yaie.worker.build import Sizes
@@ -237,7 +237,7 @@ class RecoveringMachine:
                 self._closed.append(RequestOutput.of(request, "", [], FinishReason.ERROR))
             else:
                 request.num_computed_tokens = request.num_cached_tokens = 0
-                request.num_in_flight = request.num_unread = 0
+                request.num_in_flight = request.num_output_placeholders = 0
 
     def _made(self) -> Machine:
         """A machine of the parts. Raises ConfigError, or PartError instead of what a part raised."""

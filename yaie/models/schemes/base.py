@@ -7,7 +7,7 @@ from typing import ClassVar, TypeVar
 import torch
 from torch import Tensor
 
-from yaie.core.products import PlainWeight
+from yaie.core.gemm import PlainWeight
 from yaie.models.layout import Destination, Layout
 
 

@@ -15,7 +15,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from yaie.core.products import PlainWeight
+from yaie.core.gemm import PlainWeight
 from yaie.core.quantized import Fp8Weight
 from yaie.models.layout import Cut, Destination, Stored
 from yaie.models.packing import WHOLE

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from yaie.core.products import PlainWeight
+from yaie.core.gemm import PlainWeight
 from yaie.models.layout import Destination, Layout
 from yaie.models.schemes.base import Scheme, register_scheme
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from yaie.core.errors import ModelError
-from yaie.core.products import PackedProducts, PlainWeight
+from yaie.core.gemm import PackedGemm, PlainWeight
 from yaie.core.quantized import LoadedInt4Weight
 from yaie.models.layout import Cut, Destination, Layout
 from yaie.models.packing import WHOLE, PackedFormat
@@ -31,7 +31,7 @@ class Packing:
     """How the layers' weights are stored, and what multiplies them."""
 
     format: PackedFormat
-    products: PackedProducts
+    products: PackedGemm
 
     def scheme(self, layout: Layout, dtype: torch.dtype, device: torch.device) -> "WordScheme":
         """Storage for one product."""

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from yaie.core.contracts import Reply
-from yaie.core.json_slices import Rows, Turns, free
 from yaie.core.output import RequestOutput
 from yaie.core.request import TokenLogprob
 from yaie.server.extras.wrapper import Json, Wrapper, has_content
+from yaie.system.json_slices import Rows, Turns, free
 
 LEAST = -9999.0
 """What OpenAI says for a probability of zero: JSON has no infinity."""

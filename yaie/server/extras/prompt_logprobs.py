@@ -3,11 +3,11 @@
 from typing import Any
 
 from yaie.core.contracts import Reply
-from yaie.core.json_slices import Rows, free
 from yaie.core.output import RequestOutput
 from yaie.core.request import TokenLogprob
 from yaie.server.extras.logprobs import finite
 from yaie.server.extras.wrapper import Json, Wrapper
+from yaie.system.json_slices import Rows, free
 
 
 class PromptLogprobs(Wrapper):

@@ -75,8 +75,9 @@ class Scheduler:
 
     def _wants(self, request: Request) -> int:
         """Nothing while a step in flight draws its last token, or more than one."""
-        drawn = request.num_output_tokens + request.num_unread
-        if request.num_unread and (request.num_unread > 1 or drawn >= request.max_tokens):
+        drawn = request.num_output_tokens + request.num_output_placeholders
+        unread = request.num_output_placeholders
+        if unread and (unread > 1 or drawn >= request.max_tokens):
             return 0
         return request.num_tokens - request.num_computed_tokens
 
@@ -163,7 +164,7 @@ class Scheduler:
             if item.request in self._seated:
                 item.request.num_computed_tokens = item.start + item.num_tokens
                 item.request.num_in_flight += item.num_tokens
-                item.request.num_unread += int(item.samples) + len(item.drafts)
+                item.request.num_output_placeholders += int(item.samples) + len(item.drafts)
 
     def update(self, plan: StepPlan, token_ids: list[list[int]]) -> list[Request]:
         """Take over a step's result."""
@@ -173,7 +174,7 @@ class Scheduler:
         for item in alive:
             request, new = item.request, drawn.get(item.request, [])
             promised = int(item.samples) + len(item.drafts)
-            request.num_unread -= promised
+            request.num_output_placeholders -= promised
             request.num_in_flight -= item.num_tokens
             request.token_ids.extend(new)
             if request.status is not RequestStatus.PREEMPTED:

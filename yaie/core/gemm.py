@@ -1,0 +1,75 @@
+"""Products that a backend may offer an adapter: of few rows with the operations around them, and on
+weights that are stored in few bits."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from yaie.core.quantized import Fp8Weight, Int4Weight, Int8Weight
+
+
+class PlainWeight(NamedTuple):
+    """Of y = x @ weight.T + bias. weight: [out, in], or a packed one that `PackedGemm.fuses`; bias:
+    [out] or None."""
+
+    weight: "Any"
+    bias: "Tensor | None"
+
+
+class FusedGemm(Protocol):
+    """The field `fused` of a `TransformerOps` that has them. Rows are tokens, of one dtype and device.
+
+    Results are those of the separate operations, rounded where those round, but for the order of sums.
+    """
+
+    def takes(self, hidden: "Tensor", product: PlainWeight) -> bool:
+        """Whether a step whose residual is `hidden` [T, hidden] is to be computed so. product: one of
+        the model's, stored as most are."""
+        ...
+
+    def after_norm(self, x: "Tensor", gain: "Tensor", eps: float, product: PlainWeight) -> "Tensor":
+        """product(rms_norm(x, gain, eps)). x: [T, in]; returns [T, out]."""
+        ...
+
+    def gated(self, x: "Tensor", gain: "Tensor", eps: float, product: PlainWeight) -> "Tensor":
+        """silu(g) * u for [g | u] = `after_norm`. Returns [T, out / 2]."""
+        ...
+
+    def product(self, x: "Tensor", product: PlainWeight) -> "Tensor":
+        """product(x), as `onto` multiplies."""
+        ...
+
+    def onto(self, x: "Tensor", product: PlainWeight, residual: "Tensor") -> "Tensor":
+        """residual + product(x); may be written over residual [T, out]."""
+        ...
+
+
+class InvariantGemm(FusedGemm, Protocol):
+    """Products in which a row comes out the same to the last bit among any number of others."""
+
+    def in_float32(self, x: "Tensor", product: PlainWeight) -> "Tensor":
+        """product(x), never rounded: [T, out] float32."""
+        ...
+
+    def use_one_tile(self) -> None:
+        """From now on compute few rows as many, where the two were found to differ."""
+        ...
+
+
+class PackedGemm(NamedTuple):
+    """Lab 19's products: x [rows, in] with a packed weight gives [rows, out] in the dtype of x.
+
+    int4: for a group size that is a multiple of 8. It takes what `arranged` makes of a weight.
+    arranged: called once for each weight, with the dtype of what it will be multiplied by; the order in
+    which kernels read it, most often as it is.
+    """
+
+    int8: "Callable[[Tensor, Int8Weight], Tensor]"
+    int4: "Callable[[Tensor, Any], Tensor]"
+    arranged: "Callable[[Int4Weight, torch.dtype], Any]" = lambda weight, dtype: weight
+    fp8: "Callable[[Tensor, Fp8Weight], Tensor] | None" = None
+    takes_fp8: "Callable[[int, int, torch.dtype], bool]" = lambda outputs, inputs, dtype: False
+    fuses: "Callable[[Any], bool]" = lambda weight: False

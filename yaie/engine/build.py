@@ -1,0 +1,241 @@
+"""Puts the parts together: each is handed what it needs, none looks for it."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
+
+import torch
+
+from yaie.backends.base import Backend
+from yaie.core.batch import KVLayerSpec
+from yaie.core.config import EngineConfig, Graphs
+from yaie.core.contracts import (
+    BlockManager,
+    Detokenizer,
+    EngineCore,
+    KVCacheManager,
+    Proposer,
+    RadixTree,
+    Scheduler,
+    Worker,
+)
+from yaie.engine.asks.base import Vocabulary
+from yaie.engine.drafting.drafter import Drafter
+from yaie.engine.drafting.drafts import Drafts
+from yaie.engine.drafting.lookahead import AheadProposer
+from yaie.engine.drafting.models import ModelProposer
+from yaie.engine.drafting.ngrams import NgramProposer
+from yaie.engine.drafting.room import Room
+from yaie.engine.step.byte_text import ByteDetokenizer, TokenTable
+from yaie.engine.step.counters import Counters
+from yaie.engine.step.encoder import StepEncoder
+from yaie.engine.step.executor import StepExecutor
+from yaie.engine.step.explaining import parts_in_steps
+from yaie.engine.step.hooks import Hooks, StepObserver
+from yaie.engine.step.isolation import IsolatingCore, Isolation, TextIsolation
+from yaie.engine.step.late_stops import stop_checker
+from yaie.engine.step.pacer import StepPacer
+from yaie.models.loader import LoadedModel
+from yaie.models.tokenizer import Tokenizer
+from yaie.parts import Parts
+from yaie.worker.build import Drafting, Sizes, make_draft_worker, make_worker, sizes_for
+from yaie.worker.parallel.executor import RankExecutor
+from yaie.worker.parallel.ranked_worker import RankedWorker
+from yaie.worker.threaded import ThreadedWorker
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Machine:
+    """The assembled engine: control above, a worker below.
+
+    blocks, tree: what the cache was given; for those who watch.
+    note: how it computes decode steps, or "". graphs_again: the setting that makes another machine
+        compute them alike, without a trial and without a wait.
+    kv_layers: of the pool, one for each layer. hooks: what hangs on the step loop, and drafts: what of
+    it drafts. token_budget: of a step.
+    """
+
+    core: EngineCore
+    scheduler: Scheduler
+    cache: KVCacheManager
+    blocks: BlockManager
+    tree: RadixTree | None
+    worker: Worker
+    sizes: Sizes
+    note: str
+    graphs_again: Graphs
+    kv_layers: list[KVLayerSpec]
+    hooks: Hooks
+    drafts: Drafts
+    token_budget: int
+
+    @property
+    def num_waiting(self) -> int:
+        """Requests in the queue."""
+        return self.scheduler.num_waiting
+
+    def reset_prefix_cache(self) -> int:
+        """See `KVCacheManager`."""
+        return self.cache.reset_prefix_cache()
+
+    def follow_grammars(self) -> None:
+        """Draft what grammars force, from now on."""
+        self.drafts.follow_grammars()
+
+    def pace(self, limit: float) -> None:
+        """Have steps take at most so many seconds while prompts are computed beside requests that
+        generate."""
+        self.hooks.observers.append(StepPacer(self.scheduler, self.token_budget, limit))
+
+    def guarded(self, call: Callable[[], T]) -> T:
+        """What `call` returns, which calls parts of the machine between two steps."""
+        return call()
+
+
+def build(
+    config: EngineConfig,
+    backend: Backend,
+    model: LoadedModel,
+    counters: Counters | None = None,
+    wrap_worker: Callable[[Worker], Worker] | None = None,
+    drafting: Drafting | None = None,
+    ranks: RankExecutor | None = None,
+    observers: Sequence[StepObserver] = (),
+) -> Machine:
+    """Cache, scheduler and step loop for a loaded model, and the worker that they send steps to.
+
+    counters: of plans, and of drafts. wrap_worker: what to put in front of the worker. drafting: what
+    makes drafts, if `config.speculate` needs it. ranks: those that hold the rest of the model.
+    observers: hang on the step loop.
+    """
+    drafting = drafting or Drafting()
+    sizes = sizes_for(config, backend, model, drafting)
+    if ranks is not None:
+        sizes = ranks.agree(sizes, model.dtype)
+    parts = backend.parts
+    blocks = parts["paged_cache"].BlockManager(
+        sizes.num_blocks, config.block_size, sizes.num_host_blocks
+    )
+    tree = parts["radix_tree"].RadixTree(config.block_size) if config.prefix_caching else None
+    cache: KVCacheManager = parts["paged_cache"].KVCacheManager(blocks, tree)
+    scheduler = _scheduler(config, parts, cache, sizes.num_blocks, model)
+    inner = make_worker(config, backend, model, sizes, drafting.head)
+    overlapped = overlaps(config, model)
+    threaded = overlapped and model.device.type == "cpu"
+    worker: Worker = ThreadedWorker(inner, torch.get_num_threads()) if threaded else inner
+    if ranks is not None:
+        ranks.begin()
+        worker = RankedWorker(worker, ranks)
+    if wrap_worker is not None:
+        worker = wrap_worker(worker)
+    vocab_size = model.adapter.vocab_size
+    isolation = Isolation(parts if parts_in_steps(parts) else None)
+    vocabulary = Vocabulary(vocab_size, model.eos_token_ids)
+    encoder = StepEncoder(sizes.num_seats, vocabulary, isolation)
+    counters = counters or Counters()
+    token_budget = config.step_tokens(model.device.type)
+    hooks, room = Hooks(), Room(cache, parts["speculative"], token_budget)
+    drafts = Drafts(hooks, room, isolation, counters.verified)
+    if (proposer := _proposer(config, backend, drafting, sizes, isolation)) is not None:
+        drafter = Drafter(
+            proposer,
+            room,
+            parts["speculative"],
+            isolation,
+            num_drafts=config.drafts,
+            eos_token_ids=model.eos_token_ids,
+        )
+        drafts.guess(drafter)
+    hooks.stages.append(counters)
+    hooks.observers.extend(observers)
+    executor = StepExecutor(worker, encoder, vocab_size, hooks, isolation)
+    texts = TextIsolation(isolation, scheduler)
+    engine = parts["engine"]
+    core: EngineCore = engine.EngineCore(
+        scheduler,
+        executor,
+        texts.detokenizers(_detokenizers(parts, model.tokenizer)),
+        texts.stop_checkers(partial(stop_checker, engine.StopChecker)),
+        model.eos_token_ids,
+    )
+    if overlapped:
+        core = parts["cuda_graphs"].OverlappedLoop(core, scheduler, executor)
+    core = IsolatingCore(core, scheduler, isolation, texts)
+    graphs: Graphs = "off" if inner.decodes is None else "lazy"
+    if config.graphs == "padded":
+        graphs = "padded"
+    return Machine(
+        core=core,
+        scheduler=scheduler,
+        cache=cache,
+        blocks=blocks,
+        tree=tree,
+        worker=worker,
+        sizes=sizes,
+        note=inner.note,
+        graphs_again=graphs,
+        kv_layers=model.adapter.kv_layers,
+        hooks=hooks,
+        drafts=drafts,
+        token_budget=token_budget,
+    )
+
+
+def overlaps(config: EngineConfig, model: LoadedModel) -> bool:
+    """Whether the overlapped loop runs; `auto` is where the device works while Python does not, and
+    drafts need not know the token before them."""
+    if config.overlap == "auto":
+        may = config.batching == "continuous" and config.speculate == "off"
+        return model.device.type == "cuda" and may
+    return config.overlap == "on"
+
+
+def _proposer(
+    config: EngineConfig,
+    backend: Backend,
+    drafting: Drafting,
+    sizes: Sizes,
+    isolation: Isolation,
+) -> Proposer | None:
+    part = backend.parts["speculative"]
+    if config.speculate == "ngram":
+        return NgramProposer(part.NgramIndex, isolation=isolation)
+    if drafting.head is not None:
+        return AheadProposer()
+    if drafting.model is None:
+        return None
+    blocks = backend.parts["paged_cache"].BlockManager(sizes.num_blocks, config.block_size, 0)
+    worker = make_draft_worker(config, backend, drafting.model, sizes)
+    return ModelProposer(worker, part.DraftPlaces(blocks), isolation)
+
+
+def _detokenizers(parts: Parts, tokenizer: Tokenizer) -> Callable[[], Detokenizer]:
+    """What makes a detokenizer for each request."""
+    is_reference = all(not part.is_yours for part in parts.table() if part.lab == "engine")
+    if is_reference and tokenizer.joins_bytes:
+        return partial(ByteDetokenizer, TokenTable(tokenizer.token_bytes))
+    return partial(parts["engine"].Detokenizer, tokenizer.decode)
+
+
+def _scheduler(
+    config: EngineConfig, parts: Parts, cache: KVCacheManager, num_blocks: int, model: LoadedModel
+) -> Scheduler:
+    part = parts["scheduler"]
+    kind = part.StaticScheduler if config.batching == "static" else part.Scheduler
+    # Without chunks a prompt is computed whole, so the longest one must fit the budget.
+    budget = config.step_tokens(model.device.type)
+    if not config.chunked_prefill:
+        budget = max(budget, model.max_length)
+    scheduler: Scheduler = kind(
+        cache,
+        part.POLICIES[config.policy](cache),
+        max_num_seqs=config.max_num_seqs,
+        token_budget=budget,
+        chunked_prefill=config.chunked_prefill,
+        swap=config.preemption == "swap",
+        watermark=int(config.watermark * num_blocks),
+    )
+    return scheduler
