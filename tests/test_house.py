@@ -24,7 +24,7 @@ FLOORS = (
     ("yaie.core",),
     ("yaie.system",),
     # Between these two stand solutions and labs, which may use yaie.cuda as well.
-    ("yaie.cuda", "yaie.curriculum", "yaie.tutor"),
+    ("yaie.cuda", "yaie.curriculum"),
     ("yaie.parts",),
     ("yaie.models", "yaie.backends"),
     ("yaie.worker",),

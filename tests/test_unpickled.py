@@ -30,7 +30,6 @@ ARGUED = {
     "yaie/bench/throughput/serve.py": OWN_CHILD,
     "yaie/bench/scale/crew.py": OWN_CHILD,
     "yaie/bench/scale/rank.py": "the other end of that pipe",
-    "yaie/tutor/corpus.py": OWN_CHILD,
     "yaie/cluster/application.py": "Ray's own connections, of which production.md says what they trust",
     "yaie/cluster/ingress.py": "the same",
     "yaie/cluster/ray_start.py": "the same",

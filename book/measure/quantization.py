@@ -15,15 +15,15 @@ import torch
 from torch import Tensor
 from transformers import AutoTokenizer
 
+from book.tutor.dialogues import dialogues
+from book.tutor.evaluate import Tutor, is_right
+from book.tutor.held_out import Question, held_out_questions
 from solutions import quantization
 from yaie.bench.report import save
 from yaie.core.params import SamplingParams
 from yaie.engine.llm_engine import LLMEngine
 from yaie.models.rounding import Recipe, decoder_layers, products, round_model, windows
-from yaie.tutor import TUTOR_PATH
-from yaie.tutor.dialogues import dialogues
-from yaie.tutor.evaluate import Tutor, is_right
-from yaie.tutor.held_out import Question, held_out_questions
+from yaie.models.tutor import TUTOR_PATH
 
 OUT = Path(__file__).parents[1] / "evidence/quantization.json"
 QUESTIONS = 300

@@ -26,7 +26,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from yaie import LLMEngine, SamplingParams
 from yaie.bench.report import save
-from yaie.tutor import TUTOR_DIR, TUTOR_PATH
+from yaie.models.tutor import TUTOR_DIR, TUTOR_PATH
 
 OUT = Path(__file__).parents[1] / "evidence/speculation.json"
 ROUNDS = 5
