@@ -24,7 +24,7 @@ FLOORS = (
     ("yaie.core",),
     ("yaie.system",),
     # Between these two stand solutions and labs, which may use yaie.cuda as well.
-    ("yaie.cuda", "yaie.curriculum", "yaie.tutor"),
+    ("yaie.cuda", "yaie.curriculum"),
     ("yaie.parts",),
     ("yaie.models", "yaie.backends"),
     ("yaie.worker",),
@@ -34,8 +34,11 @@ FLOORS = (
     ("yaie.bench", "yaie.cli", "yaie.explore"),
 )
 """The rooms of the engine, from the ground up. Each imports from the floors below its own."""
-DOORS = {"yaie.bench": ("yaie.cli.console",), "yaie.cli": ("yaie.bench",)}
-"""Between neighbours: `yaie bench` runs the bench, which prints as the command line does."""
+DOORS = {"yaie.bench": ("yaie.cli.console", "yaie.explore"), "yaie.cli": ("yaie.bench",)}
+"""Between neighbours: `yaie bench` runs the bench, which prints as the command line does, and measures
+what the notebooks look at."""
+REFERENCES = "yaie.bench.evidence"
+"""Measures `solutions` as they are, their naive siblings and tiles too: no switch, and no contract."""
 
 
 def sources(*packages: str) -> list[Path]:
@@ -92,6 +95,11 @@ def outsiders(paths: list[Path], *allowed: str) -> list[str]:
     ]
 
 
+def references(path: Path) -> tuple[str, ...]:
+    """What a file may import by name besides: the references, if it measures those."""
+    return ("solutions",) if within(module_name(path), REFERENCES) else ()
+
+
 def room_sources(room: str) -> list[Path]:
     path = ROOT / room.replace(".", "/")
     return [path.with_suffix(".py")] if path.with_suffix(".py").exists() else sources(str(path))
@@ -109,7 +117,11 @@ def test_imports_point_down(room):
     height = next(i for i, floor in enumerate(FLOORS) if room in floor)
     below = [other for floor in FLOORS[:height] for other in floor]
     allowed = (room, *below, *DOORS.get(room, ()), "yaie.__version__")
-    assert outsiders(room_sources(room), *allowed) == []
+    assert [
+        found
+        for path in room_sources(room)
+        for found in outsiders([path], *allowed, *references(path))
+    ] == []
 
 
 def test_the_ground_floor_loads_no_model_library_and_no_web_framework():
@@ -156,7 +168,7 @@ def test_only_parts_knows_that_there_are_two_of_everything():
         strings = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant))
         named = [text for text in strings if isinstance(text, str) and lab_name.fullmatch(text)]
         assert named == [], f"{path.relative_to(ROOT)} names {named}; ask yaie.parts"
-        assert outsiders([path], "yaie") == []
+        assert outsiders([path], "yaie", *references(path)) == []
 
 
 def test_nothing_imports_the_grader_but_the_book_which_nothing_imports():

@@ -9,7 +9,7 @@ from typing import Any
 
 from openai import BadRequestError, OpenAI
 
-from book import four
+from yaie.bench.evidence import four
 
 
 def chat(name: str) -> Any:

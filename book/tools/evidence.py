@@ -8,9 +8,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from book.tools.mdbook import ROOT
+from yaie.bench.evidence import EVIDENCE
 
-EVIDENCE = ROOT / "book/evidence"
 # Keys may hold spaces; how to write the number stands last, if it stands there.
 ASKED = re.compile(
     r"(?P<address>.+?)(?:\s+/(?P<unit>1e\d+))?(?:\s+(?P<form>,|[+,]*(?:\.\d+)?[%dfeg]))?"

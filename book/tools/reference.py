@@ -6,11 +6,11 @@ from dataclasses import fields
 from itertools import groupby
 
 from book.tools.contents import chapter_pages
+from book.tutor.glossary import Term, load_knowledge
 from yaie.core.config import ENV_PREFIX, EngineConfig
 from yaie.core.ranges import RANGES
 from yaie.curriculum.manifest import load_curriculum
 from yaie.server.settings import ServerSettings
-from yaie.tutor.glossary import Term, load_knowledge
 
 SWITCHES = {"True": "on", "False": "off", "()": "none"}
 

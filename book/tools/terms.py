@@ -10,7 +10,7 @@ from functools import cache
 from book.tools.contents import slug
 from book.tools.fences import FENCE
 from book.tools.mathml import CODE_SPAN, DISPLAYED, INLINE
-from yaie.tutor.glossary import Term, load_knowledge
+from book.tutor.glossary import Term, load_knowledge
 
 PAGE = "glossary.md"
 UNLINKED = {

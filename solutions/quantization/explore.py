@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 
 from yaie.core.batch import KVLayerSpec
 from yaie.explore import draw, load
-from yaie.tutor import TUTOR_PATH
+from yaie.models.tutor import TUTOR_PATH
 
 part = load("quantization")["quantization"]
 int8, int4 = part.Int8(), part.Int4()

@@ -13,7 +13,7 @@ from yaie.backends.cpu import build as cpu_build
 from yaie.core.config import EngineConfig
 from yaie.core.errors import KernelError
 from yaie.engine.llm_engine import LLMEngine
-from yaie.tutor import TUTOR_PATH
+from yaie.models.tutor import TUTOR_PATH
 
 CPU = torch.device("cpu")
 needs_compiler = pytest.mark.skipif(bool(cpu_build.missing()), reason=cpu_build.missing())

@@ -18,7 +18,7 @@ from yaie.core.errors import KernelError
 from yaie.core.request import FinishReason, Request
 from yaie.cuda.nvcc import find_nvcc
 from yaie.curriculum.manifest import load_curriculum
-from yaie.tutor import TUTOR_PATH
+from yaie.models.tutor import TUTOR_PATH
 
 # Rotation and groups; heads normed; windows, softcap, sinks and odd heads through the generic adapter.
 FAMILIES = ("tutor", "llama-tied", "qwen3", "gpt2", "mistral", "gemma2", "gemma3", "gpt_oss")

@@ -1,4 +1,4 @@
-"""What `book.measure.gpu_fusions` leaves out is out; its figures come from a GPU."""
+"""What `yaie.bench.evidence.gpu_fusions` leaves out is out; its figures come from a GPU."""
 
 from contextlib import AbstractContextManager
 from functools import partial
@@ -9,9 +9,9 @@ import torch
 
 pytest.importorskip("triton")
 
-from book.measure.gpu_fusions import LEFT_OUT
 from solutions.paged_cache import KVPool
 from yaie.backends import choose_backend, fused
+from yaie.bench.evidence.gpu_fusions import LEFT_OUT
 from yaie.core.batch import KVLayerSpec
 from yaie.core.config import EngineConfig
 

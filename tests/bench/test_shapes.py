@@ -16,7 +16,7 @@ from yaie.core.errors import ConfigError
 from yaie.core.quantized import Int4Weight
 from yaie.engine.llm_engine import LLMEngine
 from yaie.models.tokenizer import Tokenizer
-from yaie.tutor import TUTOR_PATH
+from yaie.models.tutor import TUTOR_PATH
 
 
 @pytest.fixture(scope="module")

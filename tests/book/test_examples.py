@@ -7,11 +7,11 @@ import sys
 
 import pytest
 
-from book.examples import step_profile
 from book.tools.blocks import read_chapter
 from book.tools.mdbook import ROOT
 from solutions.api_server.schemas import ChatRequest
 from tests.marks import nightly_but
+from yaie.bench.evidence import step_profile
 from yaie.core.config import EngineConfig
 
 EXAMPLES = ROOT / "book/examples"

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from book.tools.figures import load_figure
-from yaie.tutor import TUTOR_PATH
+from yaie.models.tutor import TUTOR_PATH
 
 BOOK = Path(__file__).parents[2] / "book"
 MODELS: dict[str, dict[str, Any]] = load_figure("kv-growth")["data"]["models"]

@@ -37,7 +37,7 @@ def tree(tmp_path: Path) -> Path:
 
 
 def source(*measures: str) -> Source:
-    return Source("run", "python -m book.measure.run", "cpu", measures)
+    return Source("run", "python -m yaie.bench.evidence.run", "cpu", measures)
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_figures_name_no_place_of_the_machine_that_measured_them() -> None:
 
 @pytest.mark.nightly
 def test_every_command_of_the_evidence_can_be_run() -> None:
-    """`yaie bench` knows its flags; a module of book/measure is there."""
+    """`yaie bench` knows its flags; a module that is named is there."""
     from typer.testing import CliRunner
 
     from yaie.cli.main import app

@@ -251,7 +251,7 @@ class TestFragmentation:
 
 
 def test_the_lengths_are_those_of_the_running_example():
-    from book.four import messages
+    from yaie.bench.evidence.four import messages
     from yaie.core.config import EngineConfig
     from yaie.core.params import SamplingParams
     from yaie.engine.llm_engine import LLMEngine

@@ -15,7 +15,7 @@ from tests.models.test_token_bytes import metaspace, sentence_piece
 from tests.models.tiny import tiny_tokenizer
 from yaie.engine.step.byte_text import ByteDetokenizer, TokenTable
 from yaie.models.tokenizer import Tokenizer
-from yaie.tutor import TUTOR_PATH
+from yaie.models.tutor import TUTOR_PATH
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 SENTENCES = [

@@ -57,7 +57,7 @@ class Case:
 def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Case:
     torch.set_num_threads(1)
     if request.param == "tutor":
-        from yaie.tutor import TUTOR_PATH
+        from yaie.models.tutor import TUTOR_PATH
 
         folder = TUTOR_PATH
     else:

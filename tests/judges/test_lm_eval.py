@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from tests.judges.programs import DIRECT, OFFLINE, ONE_THREAD, installed, replica
-from yaie.tutor import TUTOR_PATH
+from yaie.models.tutor import TUTOR_PATH
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(900)]
 

@@ -10,7 +10,7 @@ import pytest
 from yaie.models.tokenizer import Tokenizer
 from yaie.models.torchless import load_tokenizer
 
-TUTOR = Path(__file__).parents[2] / "yaie/tutor/weights"
+TUTOR = Path(__file__).parents[2] / "yaie/models/tutor/weights"
 CHAT = [{"role": "user", "content": "What is a block table? \N{SNOWMAN}"}]
 
 SCRIPT = f"""

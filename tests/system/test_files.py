@@ -20,6 +20,8 @@ ELSEWHERE = {
     "yaie/system/streams.py",  # /dev/null
     # In a draft or a temporary folder:
     "yaie/cuda/on_cpu/build.py",
+    "yaie/bench/evidence/cuda_attention.py",
+    "yaie/bench/evidence/cuda_attention_counts.py",
     "yaie/bench/peers/process.py",
     "grader/room.py",
     "grader/snapshot.py",
@@ -27,6 +29,8 @@ ELSEWHERE = {
     "grader/selfcheck/variants.py",
     # Shards of gigabytes, removed again if they do not fit:
     "yaie/bench/shapes.py",
+    # A timeline in compressed bytes, to a file that was asked for:
+    "yaie/bench/evidence/gpu_decode_trace.py",
     # A stream that is open already:
     "grader/surroundings.py",
 }

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from book.four import QUESTIONS, messages
+from yaie.bench.evidence.four import QUESTIONS, messages
 from yaie.core.params import SamplingParams
 from yaie.core.request import Request, RequestStatus
 from yaie.engine.llm_engine import LLMEngine

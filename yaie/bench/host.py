@@ -22,7 +22,7 @@ from yaie.models.adapter import ModelAdapter
 from yaie.models.loader import LoadedModel
 from yaie.models.shard import Whole
 from yaie.models.tokenizer import Tokenizer
-from yaie.tutor import TUTOR_PATH
+from yaie.models.tutor import TUTOR_PATH
 
 BLOCK_SIZE = 16
 PROMPT_TOKENS = 256

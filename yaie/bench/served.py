@@ -20,13 +20,16 @@ Server = subprocess.Popen[str]
 
 
 @contextlib.contextmanager
-def serving(config: EngineConfig, *options: str) -> Iterator[tuple[str, Server]]:
+def serving(
+    config: EngineConfig, *options: str, env: dict[str, str] | None = None
+) -> Iterator[tuple[str, Server]]:
     """A server with these settings, once it answers: (address, process). It logs to this terminal.
 
-    options: further flags of `yaie serve`. Raises YaieError if it ends before it answers.
+    options: further flags of `yaie serve`. env: instead of `environment()`. Raises YaieError if it ends
+    before it answers.
     """
     command = [sys.executable, "-m", "yaie", "serve", "--port=0", *flags(config), *options]
-    env = environment() | {CHILD: "1"}
+    env = (environment() if env is None else env) | {CHILD: "1"}
     process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     try:

@@ -24,9 +24,9 @@ from torch import Tensor
 
 from yaie.bench.known_shapes import SHAPES
 from yaie.core.errors import ConfigError
+from yaie.models.tutor import TUTOR_PATH
 from yaie.models.weights import INDEX_FILE
 from yaie.system.files import cannot_write, write_whole
-from yaie.tutor import TUTOR_PATH
 
 INT4 = "-int4"
 """Ends the name of a shape whose layers' products are packed in four bits."""

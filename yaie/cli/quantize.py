@@ -1,7 +1,7 @@
 """`yaie quantize`: a checkpoint in four or eight bits, made by lab 19."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -11,14 +11,13 @@ import typer
 from yaie.cli.console import err, say
 from yaie.cli.options import SAME, one_model
 from yaie.core.errors import ConfigError
+from yaie.models.tutor import CALIBRATION
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 WINDOW = 512
 """Tokens of calibration text that go through the model together."""
-SEED = 19
-"""Of the conversations that are the calibration text if none is given."""
 
 
 def quantize(
@@ -41,7 +40,7 @@ def quantize(
         Path | None,
         typer.Option(
             help="Text that the model is to be good at, for GPTQ: a text file, or JSON lines with "
-            '"text" or "messages". Conversations about inference engines if not given.'
+            '"text" or "messages". 256 conversations about inference engines if not given.'
         ),
     ] = None,
     windows: Annotated[
@@ -90,7 +89,7 @@ def quantize(
         tokenizer = AutoTokenizer.from_pretrained(folder)
         longest = getattr(config, "max_position_embeddings", None) or WINDOW
         tokens = cut(
-            tokenizer, _texts(tokenizer, calibration, windows), min(WINDOW, longest), windows
+            tokenizer, _texts(tokenizer, calibration or CALIBRATION), min(WINDOW, longest), windows
         )
         say(f"calibration: {len(tokens)} windows of {tokens.shape[1]} tokens")
     _, layers = decoder_layers(network)
@@ -106,20 +105,17 @@ def quantize(
     )
 
 
-def _texts(tokenizer: Any, given: Path | None, windows: int) -> Iterable[str]:
-    """The texts to calibrate with. Raises ConfigError for a file that cannot be read."""
-    if given is None:
-        from yaie.tutor.dialogues import dialogues
-
-        return (_said(tokenizer, talk) for talk in dialogues(SEED, 20 * windows))
+def _texts(tokenizer: Any, given: Path) -> Iterator[str]:
+    """The texts to calibrate with, each rendered when it is needed: a template may refuse some
+    conversations. Raises ConfigError for a file that cannot be read."""
     try:
         text = given.read_text("utf-8")
         if given.suffix != ".jsonl":
-            return [text]
-        lines = [json.loads(line) for line in text.splitlines() if line.strip()]
-        return [
-            line["text"] if "text" in line else _said(tokenizer, line["messages"]) for line in lines
-        ]
+            yield text
+            return
+        for line in [json.loads(line) for line in text.splitlines() if line.strip()]:
+            yield line["text"] if "text" in line else _said(tokenizer, line["messages"])
+        return
     except OSError as error:
         why = error.strerror
     except (ValueError, KeyError, TypeError) as error:

@@ -22,9 +22,8 @@ from yaie.models.loader import LoadedModel, ModelLoader
 from yaie.models.lookalikes import no_config
 from yaie.models.mtp import MtpHead
 from yaie.models.packing import read_format
+from yaie.models.tutor import TUTOR_DIR
 from yaie.models.weights import checkpoint_files, read_tensors
-
-TUTOR = Path(__file__).parent.parent / "tutor"
 
 
 def draft_is_packed(config: EngineConfig) -> bool:
@@ -86,7 +85,7 @@ def load_mtp_head(config: EngineConfig, target: LoadedModel) -> MtpHead:
     described = _config_of(folder)
     if described.get("architectures") != ["MtpHead"]:
         raise ConfigError(
-            f"draft_model {folder} is no head that `python -m yaie.tutor.distill --kind mtp` wrote",
+            f"draft_model {folder} is no head that `python -m book.tutor.distill --kind mtp` wrote",
             param="draft_model",
         )
     head = MtpHead(target.adapter, described)
@@ -103,10 +102,10 @@ def _named(config: EngineConfig, kind: str) -> str:
             "one of its own. Or take 'ngram', which needs none",
             param="speculate",
         )
-    folder = TUTOR / kind
+    folder = TUTOR_DIR / kind
     if not (folder / "config.json").is_file():
         raise ConfigError(
-            f"{folder} is not there: `python -m yaie.tutor.distill --kind {kind}` writes it",
+            f"{folder} is not there: `python -m book.tutor.distill --kind {kind}` writes it",
             param="speculate",
         )
     return str(folder)

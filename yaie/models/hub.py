@@ -74,7 +74,7 @@ def find_model(model: str, revision: str | None) -> Source:
     Raises ModelError: no such model, gated, no network, no space, no usable weights.
     """
     if model == "tutor":
-        from yaie.tutor import TUTOR_PATH
+        from yaie.models.tutor import TUTOR_PATH
 
         return Source("tutor", Path(TUTOR_PATH))
     with suppress(OSError, RuntimeError, ValueError):  # too long, ~nobody, a zero byte

@@ -1,7 +1,7 @@
 """The head that drafts from a model's own states: multi-token prediction (DeepSeek-V3 2024).
 
 One decoder layer of the model's width, with the model's embedding, last norm and output head. What it
-computes is `yaie.tutor.mtp_head`, where it is trained. Its keys and values lie in the model's blocks,
+computes is `book.tutor.mtp_head`, where it is trained. Its keys and values lie in the model's blocks,
 as those of one layer more: shared, copied, moved and freed with them. Those at position i depend on the
 token behind it, so in a block that two texts share the last may be another text's. That costs a draft.
 """

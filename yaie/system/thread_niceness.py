@@ -11,7 +11,7 @@ SPINS = 120_000
 with which PyTorch computes on Linux, looks 300,000 times: milliseconds at each barrier where one is late
 because another program's thread has its core. With too few looks threads sleep between the operations of
 a step, which then takes longer on idle cores, too: of the tutor by 3% with 60,000 in ten pairs, and with
-these by nothing that eight pairs showed. See `book/measure/barriers.py`."""
+these by nothing that eight pairs showed. See `yaie/bench/evidence/barriers.py`."""
 SPIN_VARIABLES = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
-from book.four import QUESTIONS
 from book.tools.traces import Part, Trace
 from book.tools.traces._story import Story, StoryError, counted, listed
+from yaie.bench.evidence.four import QUESTIONS
 from yaie.core.params import SamplingParams
 from yaie.core.request import Request, RequestStatus
 

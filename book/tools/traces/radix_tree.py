@@ -7,9 +7,9 @@ what is drawn is what it answers, whatever it is made of.
 from dataclasses import dataclass
 from typing import Any
 
-from book.four import QUESTIONS
 from book.tools.traces import Part, Trace
 from book.tools.traces._story import Story, counted, listed
+from yaie.bench.evidence.four import QUESTIONS
 from yaie.explore.tree import Shown, TreeView, tokens
 
 LAB = "radix_tree"

@@ -8,8 +8,8 @@ the reference by tests/book/test_figure_sampling.py.
 import json
 from typing import Any
 
-from book import four
 from book.tools.traces import Part, Trace, trace_file
+from yaie.bench.evidence import four
 
 LAB = None
 REQUEST, OPENING = "C", "Its"

@@ -8,9 +8,9 @@ prompts are computed in chunks and requests lose their blocks.
 import json
 from typing import Any
 
-from book.four import QUESTIONS, messages
 from book.tools.traces import Part, Trace
 from book.tools.traces._game import say
+from yaie.bench.evidence.four import QUESTIONS, messages
 
 LAB = None
 BLOCK_SIZE = 16

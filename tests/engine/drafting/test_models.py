@@ -8,6 +8,8 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
+from book.tutor import distill
+from book.tutor.mtp_head import MtpHead, rolled
 from tests.engine.drafting.test_speculation import same
 from tests.engine.mixed import LONG, POOLS, add_all, run
 from tests.marks import nightly_but
@@ -18,8 +20,6 @@ from yaie.core.errors import ConfigError, ModelError
 from yaie.core.request import FinishReason
 from yaie.core.step import StepResult
 from yaie.engine.drafting.lookahead import AheadProposer
-from yaie.tutor import distill
-from yaie.tutor.mtp_head import MtpHead, rolled
 
 GREEDY = SamplingParams(temperature=0, max_tokens=24, ignore_eos=True)
 KINDS = ["itself", "another", "head"]

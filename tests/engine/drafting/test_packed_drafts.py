@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 import torch
 
+from book.tutor import distill
+from book.tutor.mtp_head import MtpHead
 from tests.models.test_formats import in_fp8, write
 from tests.models.test_packed import model_of, rounded
 from tests.models.tiny import tiny_model
 from yaie import LLMEngine, SamplingParams
 from yaie.models.rounding import Recipe
-from yaie.tutor import distill
-from yaie.tutor.mtp_head import MtpHead
 
 GREEDY = SamplingParams(temperature=0, max_tokens=12, ignore_eos=True)
 PROMPTS = [[9, 8, 7, 30, 31, 32], [100, 5]]

@@ -52,19 +52,19 @@ def measure(
             kept.append(run(*arguments))
 
     torch.cuda.synchronize()
-    if _elapsed(lambda: run(*sets[0]), 1) > SAMPLE_MS / 2:
+    if elapsed(lambda: run(*sets[0])) > SAMPLE_MS / 2:
         launches = launches[:3]
     replay = _recorded(launch_all) if capture else None
     once = replay or launch_all
     once()
     torch.cuda.synchronize()
-    rounds = max(1, min(MOST_ROUNDS, int(SAMPLE_MS / max(1e-3, _elapsed(once, 1)))))
-    samples = [_elapsed(once, rounds) / len(launches) for _ in range(SAMPLES)]
+    rounds = max(1, min(MOST_ROUNDS, int(SAMPLE_MS / max(1e-3, elapsed(once)))))
+    samples = [elapsed(once, rounds) / len(launches) for _ in range(SAMPLES)]
     how = "launched" if replay is None else "graph"
     return Timing(statistics.median(samples), min(samples), max(samples), how)
 
 
-def _elapsed(function: Callable[[], Any], rounds: int) -> float:
+def elapsed(function: Callable[[], Any], rounds: int = 1) -> float:
     """Milliseconds of one of `rounds` calls, on the device."""
     begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
     begin.record()
