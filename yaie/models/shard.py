@@ -93,9 +93,7 @@ class Whole:
         """A product whose inputs are split over the ranks, as one whose outputs are whole."""
         raise AssertionError("nothing is split")
 
-    def onto(
-        self, fused: FusedGemm, x: Tensor, product: PlainWeight, residual: Tensor
-    ) -> Tensor:
+    def onto(self, fused: FusedGemm, x: Tensor, product: PlainWeight, residual: Tensor) -> Tensor:
         """residual + `all_reduce` product of x; may be written over residual [rows, out]."""
         return fused.onto(x, product, residual)
 
@@ -169,9 +167,7 @@ class Shard(Whole):
         made: Product = self._part.RowParallel(product, bias, self._group)
         return made
 
-    def onto(
-        self, fused: FusedGemm, x: Tensor, product: PlainWeight, residual: Tensor
-    ) -> Tensor:
+    def onto(self, fused: FusedGemm, x: Tensor, product: PlainWeight, residual: Tensor) -> Tensor:
         """One rank adds the residual before the sum, within its product."""
         if self.size == 1:
             return super().onto(fused, x, product, residual)

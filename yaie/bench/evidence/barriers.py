@@ -18,7 +18,6 @@ import time
 from yaie.bench.evidence import EVIDENCE
 from yaie.bench.report import save
 from yaie.core.params import SamplingParams
-from yaie.system.thread_niceness import SPIN_VARIABLES, SPINS, step_back
 from yaie.engine.llm_engine import LLMEngine
 from yaie.system.processor import usable_cores
 from yaie.system.thread_niceness import SPIN_VARIABLES, SPINS, step_back

@@ -20,7 +20,6 @@ from yaie.bench.evidence import EVIDENCE
 from yaie.bench.report import save
 from yaie.bench.served import environment, serving
 from yaie.core.config import EngineConfig
-from yaie.system.thread_niceness import SPIN_VARIABLES
 from yaie.system.processor import usable_cores
 from yaie.system.thread_niceness import SPIN_VARIABLES
 from yaie.worker.threads import VARIABLES
