@@ -12,8 +12,8 @@ from yaie.core.batch import ScheduledRequest, StepPlan
 from yaie.core.params import Constraint
 from yaie.core.request import FailureKind, Request, RequestStatus, TokenLogprob
 from yaie.core.step import Arrays, Fault, StepInput, StepMasks, StepResult
+from yaie.engine import build
 from yaie.engine.asks.base import Vocabulary
-from yaie.engine.step import assembly
 from yaie.engine.step.encoder import StepEncoder
 from yaie.engine.step.executor import CORRUPTED, StepExecutor
 from yaie.engine.step.explaining import StepFaultError
@@ -304,5 +304,5 @@ def test_first_of_overlapped_steps_is_masked_before_the_second_is_sent(
 
     in_order = answers(overlap="off")
     assert answers(overlap="on") == in_order
-    monkeypatch.setattr(assembly, "ThreadedWorker", lambda worker, num_threads: worker)
+    monkeypatch.setattr(build, "ThreadedWorker", lambda worker, num_threads: worker)
     assert answers(overlap="on") == in_order

@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from yaie.core import json_slices
 from yaie.engine.background.engine_thread import EngineThread
+from yaie.system import json_slices
 from yaie.system.gc_tuning import NEVER, few_collections
 from yaie.system.thread_niceness import LOWEST
 

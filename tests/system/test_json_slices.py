@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from yaie.core import json_slices
+from yaie.system import json_slices
 from yaie.system.json_slices import Rows, Turns, free, written
 
 SCALARS = (

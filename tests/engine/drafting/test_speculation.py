@@ -12,7 +12,7 @@ from tests.models.tiny import VOCAB, tiny_model
 from yaie import LLMEngine, SamplingParams
 from yaie.core.errors import ConfigError
 from yaie.core.request import FinishReason, Request
-from yaie.engine.step import assembly
+from yaie.engine import build
 
 ROUND = SamplingParams(
     temperature=0, max_tokens=120, ignore_eos=True, logit_bias={9: 90.0, 10: 90.0}
@@ -54,7 +54,7 @@ class Oracle:
 
 @pytest.fixture
 def oracle(monkeypatch: pytest.MonkeyPatch) -> type[Oracle]:
-    monkeypatch.setattr(assembly, "NgramProposer", Oracle)
+    monkeypatch.setattr(build, "NgramProposer", Oracle)
     return Oracle
 
 

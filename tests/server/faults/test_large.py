@@ -17,10 +17,10 @@ from tests.server.conftest import within
 from tests.server.faults.clients import ask
 from tests.server.faults.conftest import Patient
 from tests.server.faults.gaps import Gaps
-from yaie.core import json_slices
 from yaie.engine.intake.limits import MAX_LOGPROB_ENTRIES
 from yaie.models.long_texts import LongTexts
 from yaie.server.json_limits import MAX_NAMES, MAX_TOKEN_IDS
+from yaie.system import json_slices
 from yaie.system.gc_tuning import freeze_heap
 
 TEXT, CHAT = "/v1/completions", "/v1/chat/completions"
