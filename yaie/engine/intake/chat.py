@@ -4,7 +4,7 @@ from typing import Any
 
 from yaie.core.params import PromptOptions
 from yaie.engine.intake.limits import check_messages
-from yaie.models.long_texts import PromptText
+from yaie.models.text_encoder import PromptText
 from yaie.models.tokenizer import Tokenizer
 
 Json = dict[str, Any]
