@@ -70,7 +70,7 @@ class FakeEngine:
         self.config = EngineConfig()
         self.model_name = "fake"
         self.model = SimpleNamespace(device=SimpleNamespace(type="fake"))
-        self.intake = SimpleNamespace(prepare=lambda: None)
+        self.input = SimpleNamespace(prepare=lambda: None)
         self.max_model_len = max_model_len
         self.tokenizer = FakeTokenizer()
         self.parts: list[Any] = []

@@ -20,7 +20,7 @@ from tests.server.faults.gaps import Gaps
 from yaie.core import json_slices
 from yaie.core.heap import freeze_heap
 from yaie.engine.background.prompts import MIDDLE
-from yaie.engine.intake.limits import MAX_LOGPROB_ENTRIES
+from yaie.engine.input.limits import MAX_LOGPROB_ENTRIES
 from yaie.models.text_encoder import LONG, MAX_BYTES, TextEncoder
 from yaie.models.tokenizer import Tokenizer
 from yaie.server.json_limits import MAX_NAMES, MAX_TOKEN_IDS

@@ -18,9 +18,14 @@ from yaie.core.params import PromptOptions, SamplingParams
 from yaie.core.priority import step_back
 from yaie.engine.background.tokenizer_thread import TokenizerThread
 from yaie.engine.info import EngineInfo
-from yaie.engine.intake.chat import encode_short_chat
-from yaie.engine.intake.limits import check_answer_size
-from yaie.engine.intake.texts import check_chat, check_text, encode_long, fitting
+from yaie.engine.input.limits import check_answer_size
+from yaie.engine.input.prompt_text import (
+    check_chat,
+    check_text,
+    encode_long,
+    encode_short_chat,
+    fitting,
+)
 from yaie.models.text_encoder import PromptText
 from yaie.models.tokenizer import Tokenizer
 
