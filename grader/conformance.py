@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from yaie.engine.drafting.lookahead import AheadProposer
     from yaie.engine.drafting.models import ModelProposer
     from yaie.engine.drafting.ngrams import NgramProposer
-    from yaie.engine.intake.grammars import LibraryFollower, LibraryGrammar
-    from yaie.engine.intake.matchers import Compiled, Follower
-    from yaie.engine.intake.own_grammars import OwnFollower, OwnGrammar
+    from yaie.engine.input.grammars.compiler import LibraryFollower, LibraryGrammar
+    from yaie.engine.input.grammars.matchers import Compiled, Follower
+    from yaie.engine.input.grammars.own_grammars import OwnFollower, OwnGrammar
     from yaie.engine.step.executor import SentStep, StepExecutor
     from yaie.server.service import Service
     from yaie.worker.graphs import CudaDevice, HostDevice

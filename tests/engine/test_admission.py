@@ -15,7 +15,7 @@ from yaie.core.errors import (
     KVPoolTooSmallError,
 )
 from yaie.core.request import FinishReason
-from yaie.engine.intake.limits import resolve_max_tokens, truncated
+from yaie.engine.input.limits import resolve_max_tokens, truncated
 from yaie.engine.step.explaining import StepFaultError
 
 GREEDY = SamplingParams(temperature=0, max_tokens=8, ignore_eos=True)

@@ -16,7 +16,7 @@ from yaie import LLMEngine
 from yaie.core.errors import InvalidRequestError
 from yaie.core.params import Constraint
 from yaie.engine.background.async_engine import AsyncEngine
-from yaie.engine.intake import grammars
+from yaie.engine.input.grammars import compiler
 
 
 @pytest.fixture(scope="module")
@@ -105,8 +105,8 @@ def test_tokenizer_that_cannot_be_followed_is_refused(folder: Path) -> None:
 
 def test_grammar_is_compiled_once(engine: LLMEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[str] = []
-    grammar_of = grammars._grammar
-    monkeypatch.setattr(grammars, "_grammar", lambda c: (made.append(c.text), grammar_of(c))[1])
+    grammar_of = compiler._grammar
+    monkeypatch.setattr(compiler, "_grammar", lambda c: (made.append(c.text), grammar_of(c))[1])
     for seed in range(3):
         ask(engine, schema({"enum": ["only here"]}), seed)
     run(engine)
@@ -117,7 +117,7 @@ def test_grammar_is_compiled_off_the_engine_s_thread(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     threads: list[str] = []
-    grammar_of = grammars._grammar
+    grammar_of = compiler._grammar
 
     def noted(constraint: Constraint) -> str:
         threads.append(threading.current_thread().name)
@@ -136,7 +136,7 @@ def test_grammar_is_compiled_off_the_engine_s_thread(
             await server.shutdown()
         return text
 
-    monkeypatch.setattr(grammars, "_grammar", noted)
+    monkeypatch.setattr(compiler, "_grammar", noted)
     assert json.loads(asyncio.run(serve())) in (True, False)
     assert len(threads) == 2
     assert all("grammars" in name for name in threads)
@@ -167,4 +167,4 @@ def test_a_long_chain_of_references_is_followed_in_no_time(engine: LLMEngine) ->
     with pytest.raises(InvalidRequestError, match="leads back to itself"):
         ask(engine, schema({"$defs": chain, "$ref": "#/$defs/d0"}))
     del chain[f"d{count - 1}"]
-    assert grammars.circular_ref({"$defs": chain}) is None
+    assert compiler.circular_ref({"$defs": chain}) is None

@@ -15,8 +15,8 @@ from tests.models.tiny import VOCAB, tiny_model
 from yaie import LLMEngine, SamplingParams
 from yaie.core.params import Constraint
 from yaie.core.request import FinishReason, Request
-from yaie.engine.intake.grammars import Grammars
-from yaie.engine.intake.matchers import leave_out
+from yaie.engine.input.grammars.compiler import Grammars
+from yaie.engine.input.grammars.matchers import leave_out
 
 SCHEMAS: list[dict[str, Any]] = [
     PERSON,

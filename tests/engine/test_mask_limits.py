@@ -16,11 +16,11 @@ from yaie.core.errors import InvalidRequestError
 from yaie.core.grammar import Choice, Concat, Grammar, Repeat, any_of, choice, concat, text
 from yaie.core.params import Constraint
 from yaie.core.request import Request
-from yaie.engine.intake import own_grammars
-from yaie.engine.intake.grammar_size import HUGE, GrammarSize, size_of
-from yaie.engine.intake.grammars import LibraryFollower
-from yaie.engine.intake.matchers import ForcedRun
-from yaie.engine.intake.own_grammars import OwnFollower
+from yaie.engine.input.grammars import own_grammars
+from yaie.engine.input.grammars.compiler import LibraryFollower
+from yaie.engine.input.grammars.grammar_size import HUGE, GrammarSize, size_of
+from yaie.engine.input.grammars.matchers import ForcedRun
+from yaie.engine.input.grammars.own_grammars import OwnFollower
 from yaie.parts import load_parts
 
 PARTS = load_parts("none", labs=["speculative", "structured_output"])
@@ -89,7 +89,7 @@ def test_a_schema_beyond_the_limits_never_reaches_the_part(
     """A mask of it took the part minutes."""
     if what is WIDE_ENUM:
         monkeypatch.setattr(
-            engine.intake._grammars._own, "_has_room_for", None
+            engine.input._grammars._own, "_has_room_for", None
         )  # nor is it measured
     request = ask(engine, schema(what), max_tokens=5)
     assert type(follower_of(request)) is LibraryFollower
@@ -219,7 +219,7 @@ def test_a_grammar_of_endlessly_many_states_is_measured_by_its_nodes() -> None:
 def test_grammars_that_are_alive_share_the_room_for_states(
     engine: LLMEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    own = engine.intake._grammars._own
+    own = engine.input._grammars._own
     assert own is not None
     mine = own_grammars.OwnGrammars(PARTS, own._tokenizer, VOCAB, own._eos_token_ids)
     first = mine.compiled(schema(COLOURS))

@@ -18,11 +18,10 @@ from yaie import LLMEngine
 from yaie.core.errors import InvalidRequestError
 from yaie.core.params import Constraint, SamplingParams
 from yaie.core.request import FailureKind, FinishReason, Request
-from yaie.engine.intake import bounded_automaton, kept_grammars, work_clock
-from yaie.engine.intake.grammars import LibraryFollower
-from yaie.engine.intake.kept_grammars import KeptGrammars
-from yaie.engine.intake.matchers import Matcher
-from yaie.engine.intake.nesting import MOST_LEVELS, levels_of
+from yaie.engine.input.grammars import compiler, own_grammars, work_clock
+from yaie.engine.input.grammars.compiler import KeptGrammars, LibraryFollower
+from yaie.engine.input.grammars.matchers import Matcher
+from yaie.engine.input.grammars.schema_limits import MOST_LEVELS, levels_of
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +105,7 @@ def test_the_part_is_interrupted_in_the_middle_of_a_mask_and_not_asked_again(
     clock.jump = 0.0
     assert request.failure is FailureKind.CONSTRAINT
     assert "took too long" in (request.error or "")
-    assert automaton._calls - before <= 4 * bounded_automaton.CALLS
+    assert automaton._calls - before <= 4 * own_grammars.CALLS
     again = ask(engine, what, max_tokens=30)
     assert type(follower_of(again)) is LibraryFollower
     run(engine, again)
@@ -117,7 +116,7 @@ def test_a_part_that_takes_too_long_for_the_first_mask_is_not_used(
     engine: LLMEngine, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     clock.jump = 1.0
-    own = engine.intake._grammars._own
+    own = engine.input._grammars._own
     assert own is not None
     assert own.compiled(schema({"type": "string", "title": "slow to begin"})) is None
     assert "structured_output took more than" in caplog.text
@@ -128,7 +127,7 @@ def test_an_automaton_that_grows_too_large_ends_the_request_that_it_grows_for(
 ) -> None:
     """Its states are made while it runs, a kilobyte each."""
     what = schema({"type": "string", "minLength": 40, "maxLength": 60, "title": "grows"})
-    monkeypatch.setattr(bounded_automaton, "MOST_MADE", 100)
+    monkeypatch.setattr(own_grammars, "MOST_MADE", 100)
     request = ask(engine, what, max_tokens=300)
     automaton = follower_of(request)._automaton
     run(engine, request)
@@ -144,7 +143,7 @@ def test_after_a_failure_nothing_may_come_and_nothing_is_forced(
     engine: LLMEngine, clock: Clock, ask_for: str
 ) -> None:
     request = Request("r", [5], SamplingParams(constraint=schema(STRING)), max_tokens=9)
-    matcher: Matcher = engine.intake._grammars.matcher(request)
+    matcher: Matcher = engine.input._grammars.matcher(request)
     bits = np.ones((3, -(-VOCAB // 8)), np.uint8)
     clock.jump = 0.2
     calls: dict[str, Callable[[], Any]] = {
@@ -185,7 +184,7 @@ def lark(text: str) -> Constraint:
 
 def test_grammars_are_kept_by_the_length_of_their_texts() -> None:
     kept, made = made_by()
-    long = [lark(f"{index}" + "x" * (kept_grammars.MOST_KEPT_CHARS // 4)) for index in range(4)]
+    long = [lark(f"{index}" + "x" * (compiler.MOST_KEPT_CHARS // 4)) for index in range(4)]
     for constraint in long:
         kept.get(constraint)
     assert len(kept._kept) == 3
@@ -193,10 +192,10 @@ def test_grammars_are_kept_by_the_length_of_their_texts() -> None:
     assert len(made) == 4
     kept.get(long[0])
     assert len(made) == 5
-    for index in range(2 * kept_grammars.MOST_KEPT):
+    for index in range(2 * compiler.MOST_KEPT):
         kept.get(lark(str(index)))
-    assert len(kept._kept) == kept_grammars.MOST_KEPT
-    assert kept._num_chars < 300 * kept_grammars.MOST_KEPT
+    assert len(kept._kept) == compiler.MOST_KEPT
+    assert kept._num_chars < 300 * compiler.MOST_KEPT
 
 
 def test_what_was_refused_is_refused_again_without_compiling_it() -> None:

@@ -16,10 +16,10 @@ from yaie import LLMEngine, SamplingParams
 from yaie.core.errors import PartError
 from yaie.core.params import Constraint
 from yaie.core.request import FinishReason, Request
-from yaie.engine.intake import own_grammars
-from yaie.engine.intake.grammars import Grammars, LibraryFollower
-from yaie.engine.intake.matchers import Matcher
-from yaie.engine.intake.own_grammars import OwnFollower
+from yaie.engine.input.grammars import own_grammars
+from yaie.engine.input.grammars.compiler import Grammars, LibraryFollower
+from yaie.engine.input.grammars.matchers import Matcher
+from yaie.engine.input.grammars.own_grammars import OwnFollower
 from yaie.parts import load_parts
 
 PARTS = load_parts("none", labs=["speculative", "structured_output"])
@@ -239,8 +239,8 @@ def test_a_server_reads_the_vocabulary_before_a_request_needs_it(
     """But for the trie of a vocabulary that takes long."""
     monkeypatch.setattr(own_grammars, "MOST_PREPARED", most)
     grammars = Grammars(
-        engine.tokenizer, engine.intake._vocab_size, engine.model.eos_token_ids, PARTS
+        engine.tokenizer, engine.input._vocab_size, engine.model.eos_token_ids, PARTS
     )
     grammars.prepare()
     assert "_vocabulary" in vars(grammars)
-    assert ("_trie" in vars(grammars._own)) == (engine.intake._vocab_size <= most)
+    assert ("_trie" in vars(grammars._own)) == (engine.input._vocab_size <= most)

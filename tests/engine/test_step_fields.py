@@ -11,7 +11,7 @@ from tests.engine.test_encoder import VOCAB, encoder, make_request, share
 from yaie.core.batch import StepPlan
 from yaie.core.params import SamplingParams
 from yaie.core.step import Arrays, NewSeats, StepInput
-from yaie.engine.intake.requests import resolve_seed
+from yaie.engine.input.processor import resolve_seed
 
 
 def full_step() -> StepInput:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.models.tiny import CHAT_TEMPLATE, tiny_tokenizer
 from yaie.core.errors import InvalidRequestError
-from yaie.engine.intake.chat import encode_chat
+from yaie.engine.input.prompt_text import encode_chat
 from yaie.models import Tokenizer
 from yaie.models.chat_templates import in_parts
 

@@ -8,7 +8,7 @@ is `poison` fails. `aborted` and `steps` tell what happened.
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import count
 from types import SimpleNamespace
 from typing import Any
@@ -19,8 +19,7 @@ from yaie.core.output import RequestOutput
 from yaie.core.params import SamplingParams
 from yaie.core.request import FailureKind, FinishReason, Request, RequestStatus
 from yaie.engine.info import EngineInfo
-from yaie.models.long_texts import PromptText
-from yaie.models.tokenizer_splits import PIECE
+from yaie.models.text_encoder import MAX_BYTES, PromptText
 from yaie.parts import load_part
 
 
@@ -30,6 +29,7 @@ class FakeTokenizer:
     has_chat_template = True
     chat_template = ""
     template_note = None
+    max_bytes = MAX_BYTES
 
     def wants_parts(self, tools: Any = None) -> bool:
         return False
@@ -58,16 +58,11 @@ class FakeTokenizer:
     def encode_parts(self, prompt: PromptText) -> list[int]:
         return [token for part in prompt.parts for token in self.encode(str(part))]
 
-    @property
-    def long_texts(self) -> "FakeTokenizer":
-        return self
+    def fewest(self, prompt: PromptText) -> int:
+        return prompt.num_chars
 
-    def fewest(self, text: str) -> int:
-        return len(text)
-
-    def from_end(self, text: str, add_special_tokens: bool = True) -> Iterator[list[int]]:
-        for end in range(len(text), 0, -PIECE):
-            yield self.encode(text[max(0, end - PIECE) : end])
+    def end(self, prompt: PromptText, num_tokens: int) -> PromptText:
+        return prompt
 
 
 class FakeEngine:
@@ -75,7 +70,7 @@ class FakeEngine:
         self.config = EngineConfig()
         self.model_name = "fake"
         self.model = SimpleNamespace(device=SimpleNamespace(type="fake"))
-        self.intake = SimpleNamespace(prepare=lambda: None)
+        self.input = SimpleNamespace(prepare=lambda: None)
         self.max_model_len = max_model_len
         self.tokenizer = FakeTokenizer()
         self.parts: list[Any] = []

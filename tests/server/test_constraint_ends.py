@@ -14,7 +14,7 @@ from openai import OpenAI
 
 from tests.models.tiny import tiny_model
 from tests.server.conftest import LiveServer, serving
-from yaie.engine.intake import grammars
+from yaie.engine.input.grammars import compiler
 from yaie.engine.llm_engine import LLMEngine
 
 AT_ONCE = {"type": "string", "pattern": "^(?:a?){300}a{300}$"}
@@ -30,8 +30,8 @@ def careless(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
         pytest.MonkeyPatch.context() as patched,
         serving(lambda: LLMEngine(model=str(folder), num_blocks=256, threads=1)) as server,
     ):
-        patched.setattr(grammars, "WALK_STEPS", 0)
-        patched.setattr(grammars, "MOST_LEXER_STATES", 300)
+        patched.setattr(compiler, "WALK_STEPS", 0)
+        patched.setattr(compiler, "MOST_LEXER_STATES", 300)
         yield server
 
 

@@ -16,7 +16,7 @@ from tests.models.tiny import tiny_model
 from tests.server.conftest import LiveServer, serving, within
 from tests.server.fake_engine import FakeEngine
 from yaie.engine.background.latencies import Histogram
-from yaie.engine.intake.matchers import Matcher
+from yaie.engine.input.grammars.matchers import Matcher
 from yaie.server.metrics import cumulative
 
 LABELS = {"model_name": "tiny-llama", "engine": "0"}

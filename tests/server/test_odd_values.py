@@ -18,8 +18,8 @@ import pytest
 from tests.server.odd_values import HEADER_VALUES, HEADERS, PATHS, Case, bodies, cases, chosen
 from tests.server.tool_models import tool_model
 from yaie.engine.background.async_engine import AsyncEngine, EngineState
-from yaie.engine.intake import requests
-from yaie.engine.intake.limits import resolve_max_tokens
+from yaie.engine.input import processor
+from yaie.engine.input.limits import resolve_max_tokens
 from yaie.parts import load_parts
 from yaie.server.app import create_app
 from yaie.server.limits import LARGE
@@ -47,7 +47,7 @@ async def asked(
     def few_tokens(*args: Any) -> int:
         return min(resolve_max_tokens(*args), SHORT)
 
-    monkeypatch.setattr(requests, "resolve_max_tokens", few_tokens)
+    monkeypatch.setattr(processor, "resolve_max_tokens", few_tokens)
     model = tool_model("hermes", folder / "tiny-llama")
     engine = AsyncEngine(
         lambda: LLMEngine(model=str(model), num_blocks=256, threads=1, mine="none")

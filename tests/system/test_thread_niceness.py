@@ -28,14 +28,15 @@ def test_a_thread_that_steps_back_leaves_the_others_where_they_are() -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux knows priorities of threads")
 def test_long_texts_are_tokenized_behind_the_engine_and_short_ones_are_not() -> None:
-    async def ask() -> tuple[int, int]:
+    async def ask() -> list[int]:
         prompts = Prompts(lambda _: None)
+        threads = prompts.longest_texts, prompts.long_texts, prompts.short_texts
         try:
-            return await prompts.long_texts.run(niceness), await prompts.run(niceness)
+            return [await thread.run(niceness) for thread in threads]
         finally:
             prompts.stop()
 
-    assert asyncio.run(ask()) == (thread_niceness.LOWEST, niceness())
+    assert asyncio.run(ask()) == [priority.LOWEST, priority.LOWEST, niceness()]
 
 
 def test_elsewhere_and_where_it_is_refused_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,8 +18,8 @@ from yaie.engine.build import Machine, build, overlaps
 from yaie.engine.configured import configured
 from yaie.engine.drafting.loading import load_drafting
 from yaie.engine.info import EngineInfo
-from yaie.engine.intake.chat import encode_chat
-from yaie.engine.intake.requests import Intake, Prompt
+from yaie.engine.input.processor import InputProcessor, Prompt
+from yaie.engine.input.prompt_text import encode_chat
 from yaie.engine.loading import load_model
 from yaie.engine.output_router import OutputRouter
 from yaie.engine.step.counters import Counters
@@ -70,7 +70,7 @@ class LLMEngine:
         if self._governor is not None and isinstance(self._machine.worker, LocalWorker):
             self._governor.measure(self._machine.worker)
         self.pool_tokens = self._machine.sizes.num_blocks * self.config.block_size
-        self.intake = Intake(
+        self.input = InputProcessor(
             self.config, self._model, self.max_model_len, self.pool_tokens, self.backend.parts
         )
 
@@ -147,7 +147,7 @@ class LLMEngine:
 
         Compiles their constraint, so that `add_request` need not. May be called on another thread.
         """
-        self.intake.check(params)
+        self.input.check(params)
 
     def add_request(
         self,
@@ -177,7 +177,7 @@ class LLMEngine:
         priority: int = 0,
     ) -> list[Request]:
         """`add_request` for a caller who will wait, however long the queue."""
-        requests = self.intake.requests(prompt, params, request_id, priority)
+        requests = self.input.requests(prompt, params, request_id, priority)
         if requests[0].matcher is not None:
             self._machine.follow_grammars()
         self._enter(requests)

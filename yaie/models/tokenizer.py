@@ -1,6 +1,6 @@
 """`Tokenizer`: text to token ids and back, and chats to prompts."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +8,8 @@ from yaie.core.errors import InvalidRequestError, ModelError
 from yaie.models.chat_templates import ChatTemplates, in_parts
 from yaie.models.fields import TOKENIZER, check_fields
 from yaie.models.json_files import read_json
-from yaie.models.long_texts import LongTexts, OneAtATime, PromptText
 from yaie.models.lookalikes import refuse_pointer
+from yaie.models.text_encoder import PromptText, TextEncoder
 from yaie.models.token_bytes import TokenBytes, decoder
 
 _VOCABULARIES = (
@@ -26,7 +26,7 @@ class Tokenizer:
     """A tokenizer of transformers, without remote code. Ids are plain Python integers. May be used on
     several threads.
 
-    long_texts: tokenizes what takes long.
+    max_bytes: of one prompt that it is given, in UTF-8.
     eos_token_id, bos_token_id: None if the model has no such token.
     has_chat_template: whether chats follow the model's own template (see `apply_chat_template`).
     """
@@ -34,8 +34,8 @@ class Tokenizer:
     def __init__(self, tokenizer: Any, model_type: str = "") -> None:
         """tokenizer: a transformers tokenizer. model_type: of the config, for the chat fallback."""
         self._tokenizer = tokenizer
-        self._encode = _encoder(tokenizer)
-        self.long_texts = LongTexts(tokenizer, self._encode)
+        self._encoder = TextEncoder(tokenizer)
+        self.max_bytes = self._encoder.max_bytes
         self._templates = ChatTemplates(tokenizer)
         self._joins_turns = model_type == "gpt2"
         self._bytes = TokenBytes(tokenizer)
@@ -77,17 +77,25 @@ class Tokenizer:
 
     def encode(self, text: str, add_special_tokens: bool = True) -> list[int]:
         """Token ids of a text, with what the model wants around it (such as a first BOS) by default."""
-        return self._encode(text, add_special_tokens)
+        return self._encoder(text, add_special_tokens)
 
     def encode_parts(self, prompt: PromptText) -> list[int]:
         """Token ids of a prompt."""
-        return [
-            token
-            for part in prompt.parts
-            for token in (
-                self.encode(part, prompt.add_special_tokens) if isinstance(part, str) else part
-            )
+        found: list[int] = []
+        for part in prompt.parts:
+            found += self.encode(part, prompt.add_special_tokens) if isinstance(part, str) else part
+        return found
+
+    def fewest(self, prompt: PromptText) -> int:
+        """So many tokens a prompt has at least, of those not tokenized yet. See `TextEncoder.fewest`."""
+        return sum(map(self._encoder.fewest, prompt.texts))
+
+    def end(self, prompt: PromptText, num_tokens: int) -> PromptText:
+        """What is to be tokenized of a prompt whose last tokens alone matter. See `TextEncoder.end`."""
+        texts: list[str | list[int]] = [
+            self._encoder.end(text, num_tokens) for text in prompt.texts
         ]
+        return PromptText(texts, prompt.add_special_tokens)
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of these tokens, special tokens left out, except for those around calls of tools.
@@ -235,16 +243,6 @@ def check_files(folder: Path) -> None:
                 check_fields(path, values, TOKENIZER)
     for name in ("tokenizer.json", "chat_template.jinja"):
         refuse_pointer(folder / name)
-
-
-def _encoder(tokenizer: Any) -> Callable[[str, bool], list[int]]:
-    def encode(text: str, add_special_tokens: bool) -> list[int]:
-        ids: list[int] = tokenizer.encode(
-            text, add_special_tokens=add_special_tokens, verbose=False
-        )
-        return ids
-
-    return encode if getattr(tokenizer, "is_fast", False) else OneAtATime(encode)
 
 
 def _first_line(error: Exception) -> str:

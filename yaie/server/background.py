@@ -73,6 +73,6 @@ def _load(
     cuts_prompts = config.chunked_prefill and config.batching == "continuous"
     if cuts_prompts and engine.model.device.type == "cpu" and step_seconds:
         engine.machine_parts.pace(step_seconds)
-    engine.intake.prepare()
+    engine.input.prepare()
     freeze_heap()
     return engine

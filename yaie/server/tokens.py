@@ -12,7 +12,8 @@ from starlette.responses import Response
 
 from yaie.core.errors import InvalidRequestError
 from yaie.core.fields import FAST, Flag, PromptToken, Text
-from yaie.models.long_texts import PromptText
+from yaie.system.json_slices import Rows, written
+from yaie.models.text_encoder import PromptText
 from yaie.server.discriminated import Body, Conversation, choice, tag
 from yaie.server.service import Service
 from yaie.system.json_slices import Rows, written
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from yaie.core.contracts import ApiServer
 
 MAX_CHARS = 1 << 20
-"""Of one text to tokenize: about a second of work, in which no other long text is tokenized."""
+"""Of one text to tokenize: about a second of work."""
 MAX_TOKENS = 1 << 17
 OF_CHAT = {
     "messages", "tools", "add_generation_prompt", "continue_final_message", "add_special_tokens",
@@ -155,11 +156,7 @@ async def _tokenized(
 ) -> Response:
     engine = service.engine
     if isinstance(body, TokenizeText):
-        prompt = PromptText([body.prompt], body.add_special_tokens)
-        if prompt.is_long:
-            tokens = await engine.encode_long(prompt)
-        else:
-            tokens = await engine.in_tokenizer(engine.tokenizer.encode_parts, prompt)
+        tokens = await engine.encode(PromptText([body.prompt], body.add_special_tokens))
     else:
         chat = body.as_chat(api)
         messages = [message.for_template() for message in chat.messages]

@@ -1,8 +1,8 @@
 """Prompts of many megabytes and answers of many: refused, or worked on beside everything else."""
 
-import asyncio
 import gc
 import json
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -17,8 +17,12 @@ from tests.server.conftest import within
 from tests.server.faults.clients import ask
 from tests.server.faults.conftest import Patient
 from tests.server.faults.gaps import Gaps
-from yaie.engine.intake.limits import MAX_LOGPROB_ENTRIES
-from yaie.models.long_texts import LongTexts
+from yaie.core import json_slices
+from yaie.system.gc_tuning import freeze_heap
+from yaie.engine.background.prompts import MIDDLE
+from yaie.engine.input.limits import MAX_LOGPROB_ENTRIES
+from yaie.models.text_encoder import LONG, MAX_BYTES, TextEncoder
+from yaie.models.tokenizer import Tokenizer
 from yaie.server.json_limits import MAX_NAMES, MAX_TOKEN_IDS
 from yaie.system import json_slices
 from yaie.system.gc_tuning import freeze_heap
@@ -42,16 +46,16 @@ def _frozen() -> Iterator[None]:
 
 @pytest.fixture
 def tokenized(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many tokens each piece had that was tokenized of a long text."""
+    """How many characters each long text had that was tokenized."""
     sizes: list[int] = []
-    from_end = LongTexts.from_end
+    encode = TextEncoder.__call__
 
-    def counted(self: LongTexts, *args: Any) -> Iterator[list[int]]:
-        for piece in from_end(self, *args):
-            sizes.append(len(piece))
-            yield piece
+    def counted(self: TextEncoder, text: str, add_special_tokens: bool) -> list[int]:
+        if len(text) > LONG:
+            sizes.append(len(text))
+        return encode(self, text, add_special_tokens)
 
-    monkeypatch.setattr(LongTexts, "from_end", counted)
+    monkeypatch.setattr(TextEncoder, "__call__", counted)
     return sizes
 
 
@@ -73,14 +77,23 @@ def test_a_prompt_of_14_megabytes_is_refused_before_it_is_tokenized(
     assert gaps.longest < LONG_GAP
 
 
-def test_of_a_conversation_of_14_megabytes_only_the_end_is_tokenized(
+def test_a_conversation_of_14_megabytes_is_refused_before_it_is_tokenized(
     roomy: Patient, tokenized: list[int]
 ) -> None:
     with roomy.company(), Gaps(roomy) as gaps:
         error = refused(roomy, CHAT, {"messages": [{"role": "user", "content": LARGE}]})
     assert error["code"] == "context_length_exceeded"
-    assert sum(tokenized) < 20_000
+    assert tokenized == []
     assert gaps.longest < LONG_GAP
+
+
+def test_a_long_conversation_may_be_truncated(roomy: Patient, tokenized: list[int]) -> None:
+    text = LARGE[: MEGABYTE // 8]
+    body = {"messages": [{"role": "user", "content": text}], "max_tokens": 1}
+    assert refused(roomy, CHAT, body)["code"] == "context_length_exceeded"
+    answer = roomy.http.post(CHAT, json={**body, "truncate_prompt_tokens": 100}, timeout=60)
+    assert answer.json()["usage"]["prompt_tokens"] == 100
+    assert len(tokenized) == 2
 
 
 def test_of_a_prompt_that_may_be_truncated_only_the_end_is_tokenized(
@@ -92,18 +105,35 @@ def test_of_a_prompt_that_may_be_truncated_only_the_end_is_tokenized(
     long = roomy.http.post(TEXT, json={**body, "prompt": LARGE}, timeout=60).json()
     assert long["choices"] == short["choices"]
     assert long["usage"]["prompt_tokens"] == 100
-    assert 0 < sum(tokenized) < 20_000
+    assert len(tokenized) == 1
+    assert tokenized[0] <= MAX_BYTES
 
 
-@pytest.mark.parametrize("truncate", [None, 5])
-def test_14_megabytes_that_cannot_be_cut_are_refused(roomy: Patient, truncate: int | None) -> None:
-    text = "x" * (14 * MEGABYTE)
-    for path, body in (
-        (TEXT, {"prompt": text}),
-        (CHAT, {"messages": [{"role": "user", "content": text}]}),
-    ):
-        error = refused(roomy, path, {**body, "truncate_prompt_tokens": truncate})
-        assert error["code"] == "context_length_exceeded"
+@pytest.mark.parametrize(
+    ("path", "body", "param"),
+    [
+        (TEXT, {"prompt": "PLACE"}, "prompt"),
+        (CHAT, {"messages": [{"role": "user", "content": "PLACE"}]}, "messages"),
+        ("/v1/embeddings", {"input": "PLACE"}, "input"),
+    ],
+)
+def test_a_text_of_more_than_4_megabytes_that_might_fit_is_refused_by_name(
+    roomy: Patient,
+    tokenized: list[int],
+    monkeypatch: pytest.MonkeyPatch,
+    path: str,
+    body: dict[str, Any],
+    param: str,
+) -> None:
+    monkeypatch.setattr(Tokenizer, "fewest", lambda *_: 0)
+    text = "é" * (MAX_BYTES // 2 + 1)
+    whole = json.loads(json.dumps(body, ensure_ascii=False).replace("PLACE", text))
+    error = refused(roomy, path, whole)
+    assert error["param"] == param
+    said = re.match(rf"{param}: (\d+) bytes of text.* at most {MAX_BYTES} ", error["message"])
+    assert said is not None
+    assert int(said[1]) >= MAX_BYTES + 2
+    assert tokenized == []
 
 
 def test_what_is_counted_to_the_end_is_bounded(roomy: Patient, tokenized: list[int]) -> None:
@@ -137,17 +167,17 @@ def test_memory_comes_back_after_four_prompts_of_14_megabytes(roomy: Patient) ->
 
 @pytest.fixture
 def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[threading.Event, threading.Event]]:
-    """Long texts wait behind the second event once they have begun, which sets the first."""
+    """The longest texts wait behind the second event once they have begun, which sets the first."""
     has_begun, may_go_on = threading.Event(), threading.Event()
-    from_end = LongTexts.from_end
+    encode = TextEncoder.__call__
 
-    def slow(self: LongTexts, *args: Any) -> Iterator[list[int]]:
-        for piece in from_end(self, *args):
-            yield piece
+    def slow(self: TextEncoder, text: str, add_special_tokens: bool) -> list[int]:
+        if len(text) > MIDDLE:
             has_begun.set()
             may_go_on.wait(20)
+        return encode(self, text, add_special_tokens)
 
-    monkeypatch.setattr(LongTexts, "from_end", slow)
+    monkeypatch.setattr(TextEncoder, "__call__", slow)
     yield has_begun, may_go_on
     may_go_on.set()
 
@@ -161,7 +191,8 @@ def test_others_are_served_while_a_long_text_is_tokenized(
         long = pool.submit(roomy.http.post, "/tokenize", json=body, timeout=60)
         assert has_begun.wait(20)
         with roomy.company():
-            assert roomy.http.post("/tokenize", json={"prompt": "short " * 300}).status_code == 200
+            for prompt in ("short " * 300, "middle " * 6000):
+                assert roomy.http.post("/tokenize", json={"prompt": prompt}).status_code == 200
         assert not long.done()
         may_go_on.set()
         assert long.result().json()["tokens"] == roomy.llm.tokenizer.encode(
@@ -169,32 +200,22 @@ def test_others_are_served_while_a_long_text_is_tokenized(
         )
 
 
-def test_a_long_text_is_given_up_when_its_client_leaves(
-    roomy: Patient, gate: tuple[threading.Event, threading.Event], tokenized: list[int]
+def test_a_long_text_whose_client_leaves_before_its_turn_is_not_tokenized(
+    roomy: Patient, tokenized: list[int], gate: tuple[threading.Event, threading.Event]
 ) -> None:
     has_begun, may_go_on = gate
-    body = {"prompt": LARGE[:MEGABYTE], "truncate_prompt_tokens": 5}
-    thread = roomy.engine._prompts.long_texts
-    with patch.object(roomy.engine._prompts, "encode_long", _all_of(roomy)):
-        connection = ask(roomy.url, body)
+    thread = roomy.engine._prompts.longest_texts
+    body = {"prompt": LARGE[:MEGABYTE], "truncate_prompt_tokens": 5, "max_tokens": 1}
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(roomy.http.post, TEXT, json=body, timeout=60)
         assert has_begun.wait(20)
+        connection = ask(roomy.url, body)
+        within(20, lambda: thread.num_pending == 2)
         connection.close()
-        within(20, lambda: not thread.num_pending or _is_cancelled(roomy))
+        within(20, lambda: thread.num_pending == 1)
         may_go_on.set()
-        within(20, lambda: thread.num_pending == 0)
-    assert len(tokenized) < 5  # of 60
-
-
-def _all_of(server: Patient) -> Any:
-    """As if the context had room for all of a text."""
-    encode_long = server.engine._prompts.encode_long
-    return lambda tokenizer, prompt, most, param: encode_long(tokenizer, prompt, None, param)
-
-
-def _is_cancelled(server: Patient) -> bool:
-    """Whether nothing on the loop waits for the text."""
-    tasks = asyncio.all_tasks(server.engine._loop)
-    return not any("answer_text" in repr(task.get_coro()) for task in tasks)
+        assert first.result().status_code == 200
+    assert tokenized == [MEGABYTE]
 
 
 @pytest.mark.nightly

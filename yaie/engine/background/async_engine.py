@@ -37,7 +37,7 @@ from yaie.engine.background.rejections import Rejection, no_rejections
 from yaie.engine.background.request_stream import RequestStream
 from yaie.engine.background.watchers import Watchers
 from yaie.engine.info import EngineInfo
-from yaie.models.long_texts import PromptText
+from yaie.models.text_encoder import PromptText
 from yaie.models.tokenizer import Tokenizer
 
 T = TypeVar("T")
@@ -174,11 +174,11 @@ class AsyncEngine:
         *,
         is_counted: bool = False,
     ) -> list[int]:
-        """The prompt of a conversation; of one that is longer than the context only the end, unless it
-        is to be counted. Raises InvalidRequestError."""
+        """The prompt of a conversation. is_counted: it is not submitted, so the context is no limit.
+        Raises InvalidRequestError."""
         self._raise_unless_ready()
-        most = None if is_counted else self.info.max_model_len
-        return await self._prompts.encode_chat(self.tokenizer, most, messages, tools, options)
+        limit = None if is_counted else self.info.max_model_len
+        return await self._prompts.encode_chat(self.tokenizer, limit, messages, tools, options)
 
     async def in_tokenizer(self, function: Callable[..., T], *args: Any) -> T:
         """What the function returns on the tokenizer's thread. Raises what it does,
@@ -186,11 +186,10 @@ class AsyncEngine:
         self._raise_unless_ready()
         return await self._prompts.run(function, *args)
 
-    async def encode_long(self, prompt: PromptText, param: str = "prompt") -> list[int]:
-        """The tokens of a prompt that takes long, in its turn; given up if the caller is cancelled.
-        Raises as `in_tokenizer` does, and InvalidRequestError."""
+    async def encode(self, prompt: PromptText) -> list[int]:
+        """The tokens of a prompt, in its turn. Raises as `in_tokenizer` does."""
         self._raise_unless_ready()
-        return await self._prompts.encode_long(self.tokenizer, prompt, None, param)
+        return await self._prompts.encode(self.tokenizer, prompt)
 
     async def submit(
         self, prompt: Prompt, params: SamplingParams | None = None, *, priority: int = 0

@@ -2,9 +2,12 @@
 
 at most SHORT_PROMPT characters    here: cheaper than to hand them to a thread and back
 that take at most some 10 ms       on a thread
-others                             on another, in turns of one piece (`PIECE` characters), given up when
-                                   their callers leave, and behind the engine where there are not cores
-                                   enough for both
+at most MIDDLE characters          on another, a few tenths of a second each
+longer                             on a third, seconds each
+
+A tokenizer in Rust gives up the GIL while it works, and nothing interrupts it. So each text waits only
+for those that came before it and are about as long. The last two threads stay behind the engine where
+there are not enough cores for all.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,10 +17,15 @@ from yaie.core.errors import InvalidRequestError
 from yaie.core.params import PromptOptions, SamplingParams
 from yaie.engine.background.tokenizer_thread import TokenizerThread
 from yaie.engine.info import EngineInfo
-from yaie.engine.intake.chat import encode_short_chat
-from yaie.engine.intake.limits import check_answer_size
-from yaie.engine.intake.texts import check_least, fitting, last_tokens
-from yaie.models.long_texts import PromptText
+from yaie.engine.input.limits import check_answer_size
+from yaie.engine.input.prompt_text import (
+    check_chat,
+    check_text,
+    encode_long,
+    encode_short_chat,
+    fitting,
+)
+from yaie.models.text_encoder import PromptText
 from yaie.models.tokenizer import Tokenizer
 from yaie.system.thread_niceness import step_back
 
@@ -26,8 +34,10 @@ T = TypeVar("T")
 
 SHORT_PROMPT = 1000
 """Characters; about 0.3 ms of tokenizing."""
+MIDDLE = 1 << 18
+"""Characters: as much as most models' contexts hold."""
 MAX_WHOLE = 1 << 20
-"""Characters of what is tokenized to the end however long it is: about a second of work."""
+"""Characters of what is only counted: about a second of work."""
 
 
 class Prompts:
@@ -36,50 +46,58 @@ class Prompts:
     def __init__(self, check_queue: Callable[[int], None]) -> None:
         self.short_texts = TokenizerThread("yaie-tokenizer")
         self.long_texts = TokenizerThread("yaie-long-texts", step_back)
+        self.longest_texts = TokenizerThread("yaie-longest-texts", step_back)
         self._check_queue = check_queue
 
     @property
     def is_busy(self) -> bool:
         """Whether anything waits or runs."""
-        return self.short_texts.num_pending + self.long_texts.num_pending > 0
+        return any(thread.num_pending > 0 for thread in self._threads)
 
     def stop(self) -> None:
         """Take nothing more."""
-        self.short_texts.stop()
-        self.long_texts.stop()
+        for thread in self._threads:
+            thread.stop()
+
+    @property
+    def _threads(self) -> tuple[TokenizerThread, ...]:
+        return self.short_texts, self.long_texts, self.longest_texts
 
     async def run(self, function: Callable[..., T], *args: Any) -> T:
         """What the function returns, on the thread of short texts. Raises what it does."""
         self._check_queue(self.short_texts.num_pending)
         return await self.short_texts.run(function, *args)
 
-    async def encode_long(
-        self, tokenizer: Tokenizer, prompt: PromptText, most: int | None, param: str
-    ) -> list[int]:
-        """See `last_tokens`."""
-        self._check_queue(self.long_texts.num_pending)
-        return await self.long_texts.run_in_turns(last_tokens(tokenizer, prompt, most, param))
+    async def encode(self, tokenizer: Tokenizer, prompt: PromptText) -> list[int]:
+        """The tokens of a prompt, on the thread for its length."""
+        if not prompt.is_long:
+            return await self.run(tokenizer.encode_parts, prompt)
+        thread = self.long_texts if prompt.num_chars <= MIDDLE else self.longest_texts
+        self._check_queue(thread.num_pending)
+        return await thread.run(encode_long, tokenizer, prompt)
 
     async def encode_chat(
         self,
         tokenizer: Tokenizer,
-        most: int | None,
+        max_model_len: int | None,
         messages: list[dict[str, Any]],
         tools: list[dict[str, Any]] | None,
         options: PromptOptions | None,
     ) -> list[int]:
-        """The prompt of a conversation. most: tokens after which the end of it will do; None for all,
-        of a prompt with at most MAX_WHOLE characters. Raises InvalidRequestError."""
+        """The prompt of a conversation. max_model_len: None for one that is only counted and may have
+        MAX_WHOLE characters. Raises InvalidRequestError or ContextLengthError."""
         prompt = await self.run(encode_short_chat, tokenizer, messages, tools, options)
         if not isinstance(prompt, PromptText):
             return prompt
-        if most is None and prompt.num_chars > MAX_WHOLE:
+        if max_model_len is not None:
+            await self.run(check_chat, tokenizer, prompt, max_model_len)
+        elif prompt.num_chars > MAX_WHOLE:
             raise InvalidRequestError(
                 f"messages: their prompt has {prompt.num_chars} characters; at most {MAX_WHOLE} are "
                 "counted. Send fewer messages at a time.",
                 param="messages",
             )
-        return await self.encode_long(tokenizer, prompt, most, "messages")
+        return await self.encode(tokenizer, prompt)
 
     async def encode_all(
         self,
@@ -113,8 +131,7 @@ class Prompts:
             return tokenizer.encode(prompt, params.add_special_tokens)
         text = PromptText([prompt], params.add_special_tokens)
         if not text.is_long:
-            return await self.run(tokenizer.encode, prompt, params.add_special_tokens)
+            return await self.encode(tokenizer, text)
         limits = info.max_model_len, info.pool_tokens
-        await self.run(check_least, tokenizer, prompt, params, *limits)
-        ids = await self.encode_long(tokenizer, text, info.max_model_len, "prompt")
-        return fitting(ids, params, info.max_model_len)
+        text = await self.run(check_text, tokenizer, text, params, *limits)
+        return fitting(await self.encode(tokenizer, text), params, info.max_model_len)

@@ -14,7 +14,7 @@ from yaie.core.contracts import Reply
 from yaie.core.output import RequestOutput
 from yaie.core.params import Constraint
 from yaie.core.request import FinishReason
-from yaie.engine.intake.grammars import WHITESPACE
+from yaie.engine.input.grammars.compiler import WHITESPACE
 from yaie.server.extras.wrapper import Json, Wrapper, has_content, without_tokens
 
 PLACE = "."

@@ -19,8 +19,12 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
 from yaie.core.errors import InvalidRequestError
-from yaie.engine.intake.circular import pointed_at
-from yaie.engine.intake.schema_limits import MOST_CHARS, MOST_CONSTANT, is_long_constant
+from yaie.engine.input.grammars.schema_limits import (
+    MOST_CHARS,
+    MOST_CONSTANT,
+    is_long_constant,
+    pointed_at,
+)
 from yaie.server.tools.formats import NAME, HermesFormat, Json, json_rule
 from yaie.server.tools.json_scanner import Malformed
 from yaie.server.tools.parser import CallParser, Reading

@@ -5,7 +5,7 @@ import math
 from collections import Counter
 from typing import Any
 
-from yaie.engine.intake.circular import pointed_at
+from yaie.engine.input.grammars.schema_limits import pointed_at
 
 _KINDS: dict[type, str] = {
     str: "string", bool: "boolean", int: "integer", float: "number", list: "array", dict: "object",

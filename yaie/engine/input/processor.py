@@ -8,8 +8,8 @@ from yaie.core.errors import InvalidRequestError
 from yaie.core.params import SamplingParams
 from yaie.core.ranges import RANGES
 from yaie.core.request import Request
-from yaie.engine.intake.grammars import Grammars
-from yaie.engine.intake.limits import (
+from yaie.engine.input.grammars.compiler import Grammars
+from yaie.engine.input.limits import (
     check_biases,
     check_named_tokens,
     check_prompt,
@@ -25,7 +25,7 @@ OWN_PREFIX = "#"
 """Ids that the engine makes up begin with it, and no others."""
 
 
-class Intake:
+class InputProcessor:
     """Makes the requests of one engine.
 
     max_model_len: longest sequence. pool_tokens: token slots in the KV pool.

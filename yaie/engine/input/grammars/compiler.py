@@ -8,8 +8,10 @@ request is admitted and off the engine's thread; each request then follows a cop
 import contextlib
 import json
 import random
+import threading
 import time
-from collections.abc import Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -18,9 +20,7 @@ import numpy as np
 from yaie.core.errors import InvalidRequestError
 from yaie.core.params import Constraint
 from yaie.core.request import Request
-from yaie.engine.intake.circular import circular_ref
-from yaie.engine.intake.kept_grammars import KeptGrammars
-from yaie.engine.intake.matchers import (
+from yaie.engine.input.grammars.matchers import (
     Bits,
     Compiled,
     Follower,
@@ -28,12 +28,13 @@ from yaie.engine.intake.matchers import (
     Matcher,
     mask_seconds,
 )
-from yaie.engine.intake.own_grammars import OwnGrammars
-from yaie.engine.intake.schema_limits import (
+from yaie.engine.input.grammars.own_grammars import OwnGrammars
+from yaie.engine.input.grammars.schema_limits import (
     NAMES,
     PARAM,
     check_shape,
     check_size,
+    circular_ref,
     name_of,
     schemas_in,
 )
@@ -45,6 +46,11 @@ MOST_LEXER_STATES = 50_000  # 1 to 2 kB each
 WALK_STEPS = 128
 WALK_SECONDS = 0.3
 """How far a new grammar is followed before it is taken: see `_walk`."""
+
+MOST_KEPT = 64
+MOST_KEPT_CHARS = 1 << 20
+"""Of their texts. A grammar of 128 kB may hold 100 MB, so eight of these are kept and no more."""
+OVERHEAD = 256
 
 # Without a bound, a small model may put nothing but blanks between two tokens until it is cut off.
 WHITESPACE = r"( {0,2}|\r?\n[ \t]{0,64})"
@@ -285,3 +291,46 @@ def _capped(text: str) -> str:
     """On one line, and not all of what a client sent back to it."""
     line = " ".join(text.split())
     return line if len(line) <= MOST_REASON else line[: MOST_REASON - 1] + "…"
+
+
+class KeptGrammars:
+    """The grammars that were asked for last, and those that could not be compiled. May be called on
+    several threads."""
+
+    def __init__(self, compile: Callable[[Constraint, bool], Compiled]) -> None:
+        """compile: a constraint; without lab 21's part if the second argument says so. Raises
+        InvalidRequestError for one that never can be."""
+        self._compile = compile
+        self._kept: OrderedDict[Constraint, Compiled | InvalidRequestError] = OrderedDict()
+        self._num_chars = 0
+        self._lock = threading.Lock()
+
+    def get(self, constraint: Constraint) -> Compiled:
+        """A grammar, compiled now if it is not kept, or if the one that is has taken too long.
+
+        Raises what compiling it raises. What was refused is refused again at once.
+        """
+        with self._lock:
+            found = self._kept.get(constraint)
+            if found is not None:
+                self._kept.move_to_end(constraint)
+        if isinstance(found, InvalidRequestError):
+            raise type(found)(found.message, param=found.param)
+        if found is not None and not found.is_spent:
+            return found
+        try:
+            compiled = self._compile(constraint, found is not None)
+        except InvalidRequestError as error:
+            self._keep(constraint, error.with_traceback(None))
+            raise
+        self._keep(constraint, compiled)
+        return compiled
+
+    def _keep(self, constraint: Constraint, what: Compiled | InvalidRequestError) -> None:
+        with self._lock:
+            if constraint not in self._kept:
+                self._num_chars += len(constraint.text) + OVERHEAD
+            self._kept[constraint] = what
+            while len(self._kept) > MOST_KEPT or self._num_chars > MOST_KEPT_CHARS:
+                dropped, _ = self._kept.popitem(last=False)
+                self._num_chars -= len(dropped.text) + OVERHEAD

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from yaie.core.contracts.drafting import MasksAhead
 from yaie.core.request import Request
-from yaie.engine.intake import work_clock
+from yaie.engine.input.grammars import work_clock
 
 Bits = NDArray[np.uint8]
 

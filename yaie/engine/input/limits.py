@@ -1,10 +1,9 @@
 """What a request must satisfy before it may wait: checks whose failure costs nobody else anything."""
 
 from collections.abc import Collection, Sequence
-from typing import Any
 
 from yaie.core.errors import ContextLengthError, InvalidRequestError, KVPoolTooSmallError
-from yaie.core.params import ROLES, SamplingParams
+from yaie.core.params import SamplingParams
 
 MAX_LOGPROB_ENTRIES = 1 << 20
 """In one answer: some 80 MB of JSON."""
@@ -145,61 +144,3 @@ def check_named_tokens(
             "stop_token_ids names every token of this model, so none is left for min_tokens",
             param="stop_token_ids",
         )
-
-
-def check_messages(messages: Any, *, keeps_parts: bool = False) -> list[dict[str, Any]]:
-    """The messages as chat templates expect them: contents are plain text, lists of text parts are
-    joined, and the role `developer` goes by its older name, `system`.
-
-    keeps_parts: for a template that goes through them; then lists of parts stay as they are.
-
-    Raises InvalidRequestError naming the message and field that is wrong.
-    """
-    if not isinstance(messages, list) or not messages:
-        raise InvalidRequestError(
-            "messages must be a list of at least one message", param="messages"
-        )
-    return [
-        _check_message(message, f"messages[{i}]", keeps_parts) for i, message in enumerate(messages)
-    ]
-
-
-def _check_message(message: Any, where: str, keeps_parts: bool) -> dict[str, Any]:
-    if not isinstance(message, dict):
-        raise InvalidRequestError(f"{where} must be an object with role and content", param=where)
-    if message.get("role") not in ROLES:
-        raise InvalidRequestError(
-            f"{where}.role must be one of {', '.join(ROLES)}, got {str(message.get('role'))[:40]!r}",
-            param=f"{where}.role",
-        )
-    role = "system" if message["role"] == "developer" else message["role"]
-    content = message.get("content")
-    if content is None and message["role"] == "assistant" and message.get("tool_calls"):
-        content = ""  # templates print what they are given, and None is no word
-    texts = _texts(content, f"{where}.content")
-    if keeps_parts and not isinstance(content, str):
-        content = [{"type": "text", "text": text} for text in texts]
-    else:
-        content = "".join(texts)
-    return {**message, "role": role, "content": content}
-
-
-def _texts(content: Any, where: str) -> list[str]:
-    if isinstance(content, str):
-        return [content]
-    if not isinstance(content, list):
-        raise InvalidRequestError(f"{where} must be a string or a list of text parts", param=where)
-    texts = []
-    for i, part in enumerate(content):
-        if not isinstance(part, dict) or part.get("type") != "text":
-            kind = part.get("type") if isinstance(part, dict) else type(part).__name__
-            raise InvalidRequestError(
-                f"{where}[{i}] is of type {str(kind)[:40]!r}; only text parts are supported",
-                param=f"{where}[{i}].type",
-            )
-        if not isinstance(part.get("text"), str):
-            raise InvalidRequestError(
-                f"{where}[{i}].text must be a string", param=f"{where}[{i}].text"
-            )
-        texts.append(part["text"])
-    return texts
