@@ -160,12 +160,14 @@ def test_the_parser_is_a_setting() -> None:
 # --- shaping alone, with any cut of the text ---
 
 
-def extended(reply: ChatReply, steps: Sequence[Step] = ()) -> ExtendedReply:
+def extended(
+    reply: ChatReply, steps: Sequence[Step] = (), *, tells_usage: bool = False
+) -> ExtendedReply:
     """A reply that looks for calls of one function."""
     form = choose_format("hermes", "tools", lambda _: None)
     body = SimpleNamespace(callable_functions={"get_weather": {}})
     reader = ChatReader(reply.requests, body, None, tools=form, reasoning=None)
-    return ExtendedReply(reply, reader, steps)
+    return ExtendedReply(reply, reader, steps, tells_usage=tells_usage)
 
 
 def reply_to(said: str, places: list[int]) -> tuple[ExtendedReply, list[RequestOutput]]:
@@ -220,3 +222,13 @@ def test_the_entries_of_an_output_travel_once_however_many_pieces_it_makes() -> 
     assert sum(shape is not None for shape in told) == 1
     [shape] = [shape for shape in told if shape is not None]
     assert [entry["logprob"] for entry in shape["content"]] == [-0.5, -1.0]
+
+
+def test_the_first_chunk_of_an_output_counts_it_though_its_piece_is_no_text() -> None:
+    reply, outputs = reply_to(CALL, [50, 60])
+    counting = extended(ChatReply("m", reply.requests), tells_usage=True)
+    for number, output in enumerate(outputs, 1):
+        output.num_output_tokens = number
+        chunks = list(counting.chunks(output))
+        assert chunks
+        assert {chunk["usage"]["completion_tokens"] for chunk in chunks} == {number}

@@ -10,6 +10,8 @@ from yaie import __version__
 from yaie.engine.background.async_engine import AsyncEngine
 from yaie.engine.background.rejections import Rejections
 from yaie.parts import is_reference
+from yaie.server.dialects.messages_errors import AnthropicErrors
+from yaie.server.dialects.routes import dialects_router
 from yaie.server.embeddings import embeddings_router
 from yaie.server.headers import Heads
 from yaie.server.health import health_router
@@ -17,14 +19,11 @@ from yaie.server.info import info_router
 from yaie.server.keys import KeyGuard
 from yaie.server.large_json import with_large_json
 from yaie.server.limits import BodyLimit, ConcurrencyLimit
-from yaie.server.messages.errors import AnthropicErrors
-from yaie.server.messages.routes import messages_router
 from yaie.server.metrics import metrics_router
 from yaie.server.next_token import next_token_router
 from yaie.server.openapi.document import install_document
 from yaie.server.origins import OriginGuard
 from yaie.server.request_id import HEADER
-from yaie.server.responses.routes import responses_router
 from yaie.server.service import Service
 from yaie.server.settings import ServerSettings
 from yaie.server.tokens import tokens_router
@@ -73,8 +72,7 @@ def create_app(
     app.include_router(health_router(service))
     app.include_router(metrics_router(service))
     app.include_router(with_large_json(api.make_router(service), api))
-    app.include_router(with_large_json(responses_router(service, api), api))
-    app.include_router(with_large_json(messages_router(service, api), api))
+    app.include_router(with_large_json(dialects_router(service, api), api))
     app.include_router(with_large_json(embeddings_router(service, api), api))
     app.include_router(with_large_json(tokens_router(service, api), api))
     app.include_router(info_router(service))

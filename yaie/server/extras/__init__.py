@@ -22,7 +22,7 @@ from yaie.server.extras.step import Step
 from yaie.server.extras.token_ids import TokenIds
 from yaie.server.tools import ToolFormat
 
-__all__ = ["extend"]
+__all__ = ["extend", "read"]
 
 MOST_IN_CHUNK = 1 << 15
 """Log-probabilities of a prompt: they take some 40 ms to write."""
@@ -47,6 +47,19 @@ def extend(
     if reader is None and not steps and not body.continuous_usage:
         return reply
     return ExtendedReply(reply, reader or Reader(), steps, tells_usage=body.continuous_usage)
+
+
+def read(
+    reply: Reply,
+    body: Any,
+    tokenizer: Any,
+    tool_format: ToolFormat | None,
+    reasoning: ReasoningFormat | None,
+) -> ExtendedReply:
+    """The same for a reply that tells the pieces in a shape of its own, though nothing is asked for.
+    body: a ChatRequest."""
+    reader = _reader(reply, body, tokenizer, tool_format, reasoning)
+    return ExtendedReply(reply, reader or Reader(), _steps(reply, body, tokenizer))
 
 
 def _reader(

@@ -111,6 +111,11 @@ class ChatLogprobs(_Logprobs):
         content = self._entries(items) if turns is None else Rows(items, self._entries)
         return {"content": content, "refusal": None}
 
+    def entries(self, index: int) -> list[Json]:
+        """See Step."""
+        taken: list[Json] = self._take(index)["content"] if self._has_untold(index) else []
+        return taken
+
     def _entries(self, items: list[tuple[TokenLogprob, bool]]) -> list[Json]:
         return [
             {

@@ -12,15 +12,25 @@ from yaie.core.output import RequestOutput, Submitted
 from yaie.core.request import FinishReason
 from yaie.server.extras.reader import Reader
 from yaie.server.extras.step import Json, Step
-from yaie.server.tools.events import Arguments, Call, Content, Piece, Reasoning, merged
+from yaie.server.tools.events import Arguments, Call, Content, End, Piece, Reasoning, merged
+
+
+@dataclass(slots=True)
+class Told:
+    """A piece, for a reply that has a shape of its own. logprobs: the entries of the tokens that are due
+    with it, as a chat completion has them; empty if they were not asked for."""
+
+    piece: Piece | End
+    logprobs: list[Json] = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class _Choice:
-    """envelope: its first chunk, as lab 8's reply made it. pieces: of a whole answer."""
+    """envelope: its first chunk, as lab 8's reply made it. pieces, end: of a whole answer."""
 
     envelope: Json | None = None
     pieces: list[Piece] = field(default_factory=list)
+    end: End | None = None
 
 
 class ExtendedReply:
@@ -53,6 +63,8 @@ class ExtendedReply:
             self._choices[index].pieces += pieces
             for step in self._steps:
                 step.keep(index, part)
+        if output.finish_reason is not None:
+            self._choices[index].end = self._end(index, output)
 
     def result(self) -> Json:
         """The whole answer."""
@@ -91,6 +103,35 @@ class ExtendedReply:
                     chunk["usage"] = usage
                 yield chunk
 
+    def told(self, output: RequestOutput) -> list[Told]:
+        """The pieces of an output instead of its chunks. Raises YaieError if its request failed."""
+        self._reply.add(replace(output, text=""))  # raises, and counts
+        index = self._index[output.request_id]
+        for step in self._steps:
+            step.keep(index, output)
+        told = [Told(piece, self._entries(index)) for piece in self._reader.read(index, output)]
+        if output.finish_reason is not None:
+            told.append(Told(self._end(index, output), self._entries(index)))
+        return told
+
+    def whole(self, index: int = 0) -> list[Told]:
+        """The pieces of a whole answer instead of `result`, of one choice that has ended."""
+        choice = self._choices[index]
+        assert choice.end is not None
+        return [
+            Told(piece, self._entries(index) if isinstance(piece, Content) else [])
+            for piece in (*merged(choice.pieces), choice.end)
+        ]
+
+    def _entries(self, index: int) -> list[Json]:
+        return [entry for step in self._steps for entry in step.entries(index)]
+
+    def _end(self, index: int, output: RequestOutput) -> End:
+        assert output.finish_reason is not None
+        choice: Json = {"finish_reason": output.finish_reason.value}
+        self._reader.end(index, choice)
+        return End(choice["finish_reason"], output.stop_reason)
+
     def usage(self) -> Json:
         """OpenAI's token counts of the call, as far as its outputs have come."""
         return self._reader.count(self._reply.usage())
@@ -112,14 +153,15 @@ class ExtendedReply:
         if pieces and isinstance(last := pieces[-1], Content):
             rest = last.text
             pieces.pop()
+        is_counted = False
         for piece in pieces:
-            if isinstance(piece, Content):
-                more = replace(output, text=piece.text, finish_reason=None)
+            text = piece.text if isinstance(piece, Content) else ""
+            if text or not is_counted:  # without text it counts, and makes the envelope
+                more = replace(output, text=text, finish_reason=None)
                 yield from self._plain(index, more)
-                continue
-            if self._choices[index].envelope is None:
-                yield from self._plain(index, replace(output, text="", finish_reason=None))
-            yield self._enveloped(index, piece), True
+                is_counted = True
+            if not isinstance(piece, Content):
+                yield self._enveloped(index, piece), True
         yield from self._plain(index, replace(output, text=rest))
 
     def _plain(self, index: int, output: RequestOutput) -> Iterator[tuple[Json, bool]]:

@@ -25,3 +25,7 @@ class Step:
 
     def add_to_answer(self, answer: Json, *, in_rows: bool) -> None:
         """in_rows: the answer is written in slices, so long lists may be Rows."""
+
+    def entries(self, index: int) -> list[Json]:
+        """For a reply that has a shape of its own: what is due with its next piece, for each token."""
+        return []

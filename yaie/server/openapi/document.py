@@ -13,10 +13,10 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import TypeAdapter
 
 from yaie.server import embeddings, health, info, tokens
-from yaie.server.messages.routes import TokenCount
-from yaie.server.messages.schemas import MessagesRequest, TokenCountRequest
+from yaie.server.dialects.messages_body import MessagesRequest, TokenCountRequest
+from yaie.server.dialects.responses_body import ResponsesRequest
+from yaie.server.dialects.routes import TokenCount
 from yaie.server.openapi import completions, examples, messages, responses
-from yaie.server.responses.schemas import ResponsesRequest
 
 if TYPE_CHECKING:
     from yaie.core.contracts import ApiServer
