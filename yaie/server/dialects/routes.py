@@ -15,17 +15,33 @@ from starlette.responses import Response
 from yaie.core.contracts import OutputStream
 from yaie.core.errors import InvalidRequestError
 from yaie.core.params import SamplingParams
+from yaie.server.dialects import messages_answer, responses_answer
 from yaie.server.dialects.event_stream import whole_or_streamed
 from yaie.server.dialects.events import EventReply
 from yaie.server.dialects.messages_body import MessagesRequest, TokenCountRequest
+from yaie.server.dialects.messages_errors import OVERLOADED
 from yaie.server.dialects.messages_reply import MessageReply
 from yaie.server.dialects.responses_body import ResponsesRequest
 from yaie.server.dialects.responses_reply import ResponseReply
 from yaie.server.discriminated import Conversation
+from yaie.server.openapi import examples
+from yaie.server.openapi.document import INFERENCE, TOKENS, Stream, described
 from yaie.server.service import Service
 
 if TYPE_CHECKING:
     from yaie.core.contracts import ApiServer
+
+
+EVENTS = (
+    "Typed events, from `response.created` to `response.completed` or `response.incomplete`. A failure "
+    "after the first token is `error`, then `response.failed`."
+)
+MESSAGE_EVENTS = (
+    "Events, from `message_start` to `message_stop`. A failure after the first token is an `error`, "
+    "which is the last."
+)
+RESPONSE_STREAM = Stream(responses_answer.EVENTS, EVENTS, has_done=False)
+MESSAGE_STREAM = Stream(messages_answer.EVENTS, MESSAGE_EVENTS, has_done=False)
 
 
 class TokenCount(BaseModel):
@@ -38,17 +54,50 @@ def dialects_router(service: Service, api: "ApiServer") -> APIRouter:
     """The router with all three. api: the part whose chat completions they go through."""
     router = APIRouter()
 
-    @router.post("/v1/responses")
+    @router.post(
+        "/v1/responses",
+        **described(
+            "createResponse",
+            "inference",
+            "Answer a conversation, in OpenAI's newer form",
+            answer=responses_answer.Response,
+            errors=INFERENCE,
+            samples=examples.RESPONSES,
+            stream=RESPONSE_STREAM,
+        ),
+    )
     async def create_response(body: ResponsesRequest, request: Request) -> Response:
         """Answer a conversation, in OpenAI's newer form. Nothing is kept of it."""
         return await api.until_disconnect(request.receive, _answer(service, api, body))
 
-    @router.post("/v1/messages")
+    @router.post(
+        "/v1/messages",
+        **described(
+            "createMessage",
+            "inference",
+            "Answer a conversation, in Anthropic's form",
+            answer=messages_answer.AnthropicMessage,
+            errors=(*INFERENCE, OVERLOADED),
+            samples=examples.MESSAGES,
+            stream=MESSAGE_STREAM,
+            failure=messages_answer.AnthropicError,
+        ),
+    )
     async def create_message(body: MessagesRequest, request: Request) -> Response:
         """Answer a conversation, in Anthropic's form."""
         return await api.until_disconnect(request.receive, _answer(service, api, body))
 
-    @router.post("/v1/messages/count_tokens")
+    @router.post(
+        "/v1/messages/count_tokens",
+        **described(
+            "countMessageTokens",
+            "tokens",
+            "How many tokens a conversation has, in Anthropic's form",
+            errors=(*TOKENS, OVERLOADED),
+            samples=examples.COUNT_TOKENS,
+            failure=messages_answer.AnthropicError,
+        ),
+    )
     async def count_tokens(body: TokenCountRequest, request: Request) -> TokenCount:
         """How many tokens a conversation has, as the model's prompt."""
         api.check_model(service, body.model)
