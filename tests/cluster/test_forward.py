@@ -16,7 +16,7 @@ from yaie.cluster.prefixes import chain
 from yaie.cluster.prompt_start import prompt_start
 from yaie.core.errors import EngineOverloadedError
 from yaie.parts import load_part
-from yaie.server.messages.errors import AnthropicErrors
+from yaie.server.dialects.messages_errors import AnthropicErrors
 
 JSON = [(b"content-type", b"application/json")]
 EVENTS = [(b"content-type", b"text/event-stream; charset=utf-8")]

@@ -13,7 +13,9 @@ from yaie.core.params import SamplingParams
 from yaie.core.request import FinishReason
 from yaie.parts import load_parts
 from yaie.server.extras.direct import Direct
-from yaie.server.extras.reasoning import FORMATS, Reasoning
+from yaie.server.extras.reader import ChatReader
+from yaie.server.extras.reasoning import FORMATS
+from yaie.server.extras.reply import ExtendedReply
 from yaie.server.pieces import PieceWriter
 
 API = load_parts("none")["api_server"]
@@ -117,9 +119,11 @@ def test_behind_reasoning_too_the_bytes_are_the_same_and_the_counts(
     assert streamed.reply._frames or late
 
 
-def with_reasoning(reply: Any, fields: dict[str, Any]) -> Reasoning:
+def with_reasoning(reply: Any, fields: dict[str, Any]) -> ExtendedReply:
     body = SimpleNamespace(**{"include_reasoning": None, "stream_reasoning": None, **fields})
-    return Reasoning(reply, reply, FORMATS["think"], body, Ascii())
+    thinks = FORMATS["think"]
+    reader = ChatReader(reply.requests, body, Ascii(), tools=None, reasoning=thinks)
+    return ExtendedReply(reply, reader)
 
 
 def test_each_choice_is_learned_for_itself() -> None:

@@ -7,8 +7,7 @@ from typing import Annotated, Any, get_args, get_origin
 
 from pydantic import BaseModel
 
-from yaie.parts import load_parts
-from yaie.server.openapi.document import endpoints
+from tests.server.taken import bodies_taken
 
 PAGE = Path(__file__).parents[2] / "book/src/http-reference.md"
 NAMES = {
@@ -50,8 +49,7 @@ def fields_of(model: type[BaseModel], way: str = "") -> Iterator[str]:
 
 def taken() -> set[Field]:
     """What the server knows."""
-    table = endpoints(load_parts("none")["api_server"])
-    bodies = {path: one.body for (path, _), one in table.items() if one.body is not None}
+    bodies = bodies_taken()
     assert bodies.keys() == NAMES.keys(), "name the new body here and on the page"
     return {
         (NAMES[path], field)
@@ -89,10 +87,9 @@ def test_no_field_is_told_twice_and_each_row_says_what_happens() -> None:
 
 def test_what_has_no_effect_is_said_to_have_none_in_the_schema_too() -> None:
     """A client that reads only the OpenAPI document learns it as well."""
-    table = endpoints(load_parts("none")["api_server"])
     silent = []
-    for (path, _), one in table.items():
-        for model, _ in models_in(one.body) if one.body is not None else ():
+    for path, body in bodies_taken().items():
+        for model, _ in models_in(body):
             for name, field in model.model_fields.items():
                 key = (NAMES[path], field.alias or name)
                 if (key, "no effect") in told() and not field.description:

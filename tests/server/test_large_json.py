@@ -24,9 +24,9 @@ from yaie.core.errors import InvalidRequestError
 from yaie.server import large_json
 from yaie.server.body_process import Wanted, parsed
 from yaie.server.body_reader import BodyReader, body_reader, large_body_reader, reader_of
+from yaie.server.dialects.responses_body import ResponsesRequest
 from yaie.server.large_json import LargeJsonRequest
 from yaie.server.limits import LARGE, SMALL
-from yaie.server.responses.schemas import ResponsesRequest
 
 CHAT, TEXT, TOKENS = "/v1/chat/completions", "/v1/completions", "/tokenize"
 ODD = {

@@ -10,8 +10,11 @@ from openai import OpenAI
 from grader.kit.api import STOP, make_request
 from solutions.api_server import ChatReply, TextReply
 from tests.server.conftest import LiveServer
+from yaie.core.output import Submitted
 from yaie.core.request import TokenLogprob
 from yaie.server.extras.logprobs import ChatLogprobs, TextLogprobs
+from yaie.server.extras.reader import Reader
+from yaie.server.extras.reply import ExtendedReply
 
 MODEL = "tiny-llama"
 LONG: dict[str, Any] = {"ignore_eos": True}
@@ -157,6 +160,20 @@ class Letters:
         return "".join(chr(token) for token in ids if token)
 
 
+def chat_reply(request: Submitted, tokenizer: Any) -> ExtendedReply:
+    """A reply to a conversation that tells log-probabilities."""
+    told = ChatLogprobs([request], tokenizer)
+    return ExtendedReply(ChatReply("m", [request]), Reader(), [told])
+
+
+def text_reply(
+    requests: list[Submitted], tokenizer: Any, *, with_prompt: bool = False
+) -> ExtendedReply:
+    """The same of prompts to continue."""
+    told = TextLogprobs(requests, tokenizer, with_prompt=with_prompt)
+    return ExtendedReply(TextReply("m", requests), Reader(), [told])
+
+
 def test_numbers_that_json_cannot_hold_are_very_negative_instead() -> None:
     request = make_request(prompt=1, logprobs=2)
     least = float("-inf")
@@ -166,15 +183,15 @@ def test_numbers_that_json_cannot_hold_are_very_negative_instead() -> None:
         TokenLogprob(0, float("nan")),
         TokenLogprob(200, -1.0),
     ]
-    chat_reply = ChatLogprobs(ChatReply("m", [request.submitted]), Letters())
-    chat_reply.add(output)
-    entries = chat_reply.result()["choices"][0]["logprobs"]["content"]
+    of_chat = chat_reply(request.submitted, Letters())
+    of_chat.add(output)
+    entries = of_chat.result()["choices"][0]["logprobs"]["content"]
     assert [entry["logprob"] for entry in entries] == [-9999.0, -9999.0, -1.0]
     assert [entry["token"] for entry in entries] == ["a", "<s>", "\\xc8"]
     assert [entry["bytes"] for entry in entries] == [[97], None, [200]]
-    text_reply = TextLogprobs(TextReply("m", [request.submitted]), Letters(), with_prompt=False)
-    text_reply.add(output)
-    shape = text_reply.result()["choices"][0]["logprobs"]
+    of_text = text_reply([request.submitted], Letters())
+    of_text.add(output)
+    shape = of_text.result()["choices"][0]["logprobs"]
     assert shape["top_logprobs"][0] == {"b": -0.5, "<s>": -9999.0, "a": -9999.0}
     assert shape["tokens"] == ["a", "<s>", "bytes:\\xc8"]
     assert shape["text_offset"] == [0, 1, 1]
@@ -203,7 +220,7 @@ def test_only_the_first_token_with_a_text_loses_its_space(stream: bool) -> None:
     outputs = [request.says(""), request.says("the"), request.says(" sky", STOP)]
     for output, token, other in zip(outputs, (2, 0, 1), (0, 1, 0), strict=True):
         output.logprobs = [TokenLogprob(token, -1.0, ((other, -2.0),))]
-    reply = ChatLogprobs(ChatReply("m", [request.submitted]), Pieces())
+    reply = chat_reply(request.submitted, Pieces())
     if stream:
         choices = [chunk["choices"][0] for output in outputs for chunk in reply.chunks(output)]
     else:
@@ -232,7 +249,7 @@ def test_merged_outputs_have_the_entries_of_all_their_tokens(is_slow: bool) -> N
         for other in others:
             first.merge(other)
         outputs = [first]
-    reply = TextLogprobs(TextReply("m", [request.submitted]), Letters(), with_prompt=False)
+    reply = text_reply([request.submitted], Letters())
     shapes = [
         chunk["choices"][0]["logprobs"] for output in outputs for chunk in reply.chunks(output)
     ]
@@ -253,7 +270,7 @@ def test_siblings_share_the_entries_of_their_prompt(with_outputs_merged: bool) -
     """The engine tells them with the first sibling's first output."""
     siblings = [make_request(f"r{index}", prompt=3, logprobs=0, n=2) for index in range(2)]
     submitted = [request.submitted for request in siblings]
-    reply = TextLogprobs(TextReply("m", submitted), Letters(), with_prompt=True)
+    reply = text_reply(submitted, Letters(), with_prompt=True)
     firsts = [request.says("") for request in siblings]
     firsts[0].prompt_logprobs = [None, TokenLogprob(1, -1.0), TokenLogprob(2, -2.0)]
     lasts = [request.says("ab", STOP) for request in siblings]

@@ -4,7 +4,6 @@ What the official client makes of it is in `tests/judges/test_anthropic.py`.
 """
 
 import json
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -13,8 +12,10 @@ import pytest
 
 from tests.server.conftest import LiveServer, serving, within
 from tests.server.fake_engine import FakeEngine
-from yaie.server.messages.reply import MessageReply
-from yaie.server.messages.schemas import MessagesRequest
+from yaie.server.dialects.messages_body import MessagesRequest
+from yaie.server.dialects.messages_reply import MessageReply
+from yaie.server.extras.reply import Told
+from yaie.server.tools.events import Arguments, Call, Content, End, Reasoning, merged
 
 PATH = "/v1/messages"
 COUNT = f"{PATH}/count_tokens"
@@ -72,44 +73,34 @@ def test_stream_on_the_wire_has_named_events_and_no_done(fake_live: LiveServer) 
 
 
 class Thoughtful:
-    """A chat completion's reply of a model that thinks, speaks, calls, and speaks again."""
+    """A chat completion's reply of a model that thinks, speaks, and calls."""
 
     id = "chatcmpl-1"
     requests = ()
-    include_usage = False
-    deltas: tuple[dict[str, Any], ...] = (
-        {"role": "assistant", "content": ""},
-        {"reasoning_content": "let "},
-        {"reasoning_content": "me"},
-        {"content": "So"},
-        {"tool_calls": [{"index": 0, "id": "c1", "function": {"name": "f", "arguments": ""}}]},
-        {"tool_calls": [{"index": 0, "function": {"arguments": '{"a": [1, '}}]},
+    pieces = (
+        Reasoning("let "),
+        Reasoning("me"),
+        Content("So"),
+        Call(0, "f", "c1"),
+        Arguments(0, '{"a": [1, '),
     )
+    end = End("length", None)
 
-    def add(self, output: Any) -> None: ...
+    def told(self, output: Any) -> list[Told]:
+        return [Told(piece) for piece in (*self.pieces, self.end)]
 
-    def result(self) -> dict[str, Any]:
-        function = {"name": "f", "arguments": '{"a": [1, '}
-        call = {"id": "c1", "type": "function", "function": function}
-        message = {"content": "So", "reasoning_content": "let me", "tool_calls": [call]}
-        return {"choices": [{"message": message, "finish_reason": "length"}]}
-
-    def chunks(self, output: Any) -> Iterator[dict[str, Any]]:
-        for delta in self.deltas:
-            yield {"choices": [{"delta": delta, "finish_reason": None}]}
-        yield {"choices": [{"delta": {}, "finish_reason": "length", "stop_reason": None}]}
+    def whole(self) -> list[Told]:
+        return [Told(piece) for piece in (*merged(self.pieces), self.end)]
 
     def usage(self) -> dict[str, Any]:
         cached = {"cached_tokens": 4}
         return {"prompt_tokens": 9, "completion_tokens": 10, "prompt_tokens_details": cached,
                 "completion_tokens_details": {"reasoning_tokens": 2}}  # fmt: skip
 
-    def usage_chunk(self) -> dict[str, Any]:
-        return {}
-
 
 def reply_to(**body: Any) -> MessageReply:
-    return MessageReply(Thoughtful(), MessagesRequest.model_validate({**ASK, **body}), "m")
+    thoughtful: Any = Thoughtful()
+    return MessageReply(thoughtful, MessagesRequest.model_validate({**ASK, **body}), "m")
 
 
 @pytest.mark.parametrize("display", [None, "summarized", "omitted"])
@@ -195,7 +186,7 @@ def test_accident_in_the_server_is_a_500_without_its_words(
     def fail(*_: Any) -> None:
         raise RuntimeError("secret words")
 
-    monkeypatch.setattr("yaie.server.messages.chat.chat_body", fail)
+    monkeypatch.setattr(MessagesRequest, "chat_fields", fail)
     answer = fake_live.http.post(PATH, json=ASK)
     assert "secret" not in error_of(answer, 500, "api_error")
 

@@ -7,8 +7,7 @@ from fastapi.exceptions import RequestValidationError
 
 from tests.server.test_messages import ASK, text, use, user
 from yaie.core.errors import InvalidRequestError
-from yaie.server.messages.chat import chat_body
-from yaie.server.messages.schemas import MessagesRequest
+from yaie.server.dialects.messages_body import MessagesRequest
 
 
 def assistant(content: Any) -> dict[str, Any]:
@@ -20,7 +19,7 @@ def returned(number: str, **more: Any) -> dict[str, Any]:
 
 
 def as_chat(**body: Any) -> dict[str, Any]:
-    return chat_body(MessagesRequest.model_validate({**ASK, **body}))
+    return MessagesRequest.model_validate({**ASK, **body}).chat_fields()
 
 
 def test_tools_results_and_words_become_a_conversation() -> None:
@@ -135,6 +134,6 @@ def test_a_conversation_of_turns_of_one_role_is_copied_once(role: str) -> None:
     for turn in body.messages:
         turn.content = Piece(turn.content)
     Piece.added.clear()
-    content = chat_body(body)["messages"][0]["content"]
+    content = body.chat_fields()["messages"][0]["content"]
     assert content.startswith("0\n\n1\n\n2\n\n")
     assert sum(Piece.added) <= len(content)

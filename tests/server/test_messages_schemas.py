@@ -1,6 +1,6 @@
 """The bodies of Anthropic's API, as they are read and handed on."""
 
-from yaie.server.messages.schemas import MessagesRequest, OutputFormat
+from yaie.server.dialects.messages_body import MessagesRequest, OutputFormat
 
 ASKED = {"model": "m", "max_tokens": 5, "messages": [{"role": "user", "content": "hello"}]}
 

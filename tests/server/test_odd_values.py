@@ -22,8 +22,8 @@ from yaie.engine.input import processor
 from yaie.engine.input.limits import resolve_max_tokens
 from yaie.parts import load_parts
 from yaie.server.app import create_app
+from yaie.server.dialects.messages_errors import PATH as MESSAGES
 from yaie.server.limits import LARGE
-from yaie.server.messages.errors import PATH as MESSAGES
 
 pytestmark = pytest.mark.slow
 

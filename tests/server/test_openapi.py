@@ -13,7 +13,6 @@ from tests.server.fake_engine import FakeEngine
 from yaie.engine.background.async_engine import AsyncEngine
 from yaie.parts import load_part
 from yaie.server.app import create_app
-from yaie.server.openapi.document import endpoints
 
 API = load_part("api_server", "none").package
 METHODS = {"get", "post"}
@@ -43,11 +42,6 @@ def examples() -> list[Any]:
 DOCUMENT = make_app().openapi()
 
 
-def test_every_route_is_in_the_table_and_nothing_else() -> None:
-    told = {(path, method) for path, method, _ in operations(DOCUMENT)}
-    assert told == endpoints(API).keys()
-
-
 def test_every_operation_has_a_name_of_its_own_a_tag_and_an_answer() -> None:
     tags = {tag["name"] for tag in DOCUMENT["tags"]}
     names = []
@@ -56,26 +50,26 @@ def test_every_operation_has_a_name_of_its_own_a_tag_and_an_answer() -> None:
         assert set(operation["tags"]) <= tags
         content = operation["responses"]["200"]["content"]
         assert all(told.get("schema") != {} for told in content.values()), path
+        assert "_" not in operation["operationId"], f"{path} is not described"
         names.append(operation["operationId"])
-        table = endpoints(API)[path, method]
-        assert operation["operationId"].removesuffix("Alias") == table.name
     assert len(set(names)) == len(names)
 
 
 def test_failures_are_told_with_the_error_object_and_422_never() -> None:
+    errors = {f"#/components/schemas/{name}": name for name in ("Error", "AnthropicError")}
     for path, _, operation in operations(DOCUMENT):
         assert "422" not in operation["responses"], path
         assert "503" in operation["responses"] or path == "/metrics", path
         if "requestBody" in operation:
             assert {"400", "404", "408", "413", "500"} <= operation["responses"].keys(), path
-        if path.startswith("/v1/messages"):
-            failed = [told for status, told in operation["responses"].items() if status >= "400"]
-            schemas = [told["content"]["application/json"]["schema"]["$ref"] for told in failed]
-            assert schemas == ["#/components/schemas/AnthropicError"] * len(failed)
-            assert "529" in operation["responses"]
-    failures = DOCUMENT["components"]["responses"].values()
-    for failure in failures:
-        assert failure["content"]["application/json"]["schema"]["$ref"].endswith("/Error")
+        failed = {status for status in operation["responses"] if status >= "400"}
+        if path in ("/health", "/ready"):
+            failed.remove("503")  # which says what an answer says
+        is_message = path.startswith("/v1/messages")
+        for status in failed:
+            told = operation["responses"][status]["content"]["application/json"]["schema"]["$ref"]
+            assert errors[told] == ("AnthropicError" if is_message else "Error"), path
+        assert is_message == ("529" in failed)
 
 
 def test_every_reference_leads_somewhere() -> None:

@@ -11,13 +11,12 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from book.tools.reference import render_ranges
 from solutions.api_server import CompletionRequest
 from solutions.api_server.errors import validation_error
+from tests.server.taken import bodies_taken
 from tests.server.test_field_table import PAGE, models_in
 from yaie.core.errors import InvalidRequestError
 from yaie.core.params import SamplingParams
 from yaie.core.ranges import LARGEST, MAX_SHOWN, MAX_TOKENS, RANGES, SAMPLED, shown
-from yaie.parts import load_parts
 from yaie.server.next_token import NextTokenRequest
-from yaie.server.openapi.document import endpoints
 
 NUMBERS = ("integer", "number")
 LIMITS = ({"minimum", "exclusiveMinimum"}, {"maximum", "exclusiveMaximum"})
@@ -26,8 +25,7 @@ BEYOND = (2**63, -(2**63) - 1, 2**64, 10**4300, -(10**5000), math.inf, -math.inf
 
 def bodies() -> list[Any]:
     """What every route takes, the page's own among them."""
-    table = endpoints(load_parts("none")["api_server"])
-    return [one.body for one in table.values() if one.body is not None] + [NextTokenRequest]
+    return [*bodies_taken().values(), NextTokenRequest]
 
 
 def models() -> set[type[BaseModel]]:

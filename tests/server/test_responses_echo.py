@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from yaie.core.params import SamplingParams
-from yaie.server.responses import reply as replies
-from yaie.server.responses.reply import ResponseReply
-from yaie.server.responses.schemas import ResponsesRequest
+from yaie.server.dialects import responses_reply as replies
+from yaie.server.dialects.responses_body import ResponsesRequest
+from yaie.server.dialects.responses_reply import ResponseReply
 
 LABELS = {str(number): "label" for number in range(50)}
 TOOL = {"type": "function", "name": "f", "parameters": {"type": "object"}, "strict": None}

@@ -123,3 +123,15 @@ def test_a_call_that_was_cut_is_incomplete(caller: OpenAI) -> None:
     answer = respond(caller, max_output_tokens=12)
     assert answer.status == "incomplete"
     assert answer.output[-1].status == "incomplete"
+
+
+def test_arguments_stay_in_their_call_when_their_tokens_have_log_probabilities(
+    caller: OpenAI,
+) -> None:
+    *_, last = respond(caller, stream=True, top_logprobs=1)
+    [call] = [item for item in last.response.output if item.type == "function_call"]
+    assert json.loads(call.arguments)["is_on"] in (True, False)
+    said = [item for item in last.response.output if item.type == "message"]
+    assert [part.text for item in said for part in item.content] == [""]
+    num_entries = sum(len(part.logprobs) for item in said for part in item.content)
+    assert num_entries == last.response.usage.output_tokens

@@ -1,6 +1,7 @@
 """Calls among what a model says of its own accord: from an engine that says what it must."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import openai
@@ -19,7 +20,9 @@ from tests.server.tool_models import STYLES
 from yaie.core.output import RequestOutput
 from yaie.core.request import TokenLogprob
 from yaie.server.extras.logprobs import ChatLogprobs
-from yaie.server.extras.tool_calls import ToolCalls
+from yaie.server.extras.reader import ChatReader
+from yaie.server.extras.reply import ExtendedReply
+from yaie.server.extras.step import Step
 from yaie.server.tools import choose_format
 
 CALL = (
@@ -157,16 +160,24 @@ def test_the_parser_is_a_setting() -> None:
 # --- shaping alone, with any cut of the text ---
 
 
-def reply_to(said: str, places: list[int]) -> tuple[ToolCalls, list[RequestOutput]]:
+def extended(
+    reply: ChatReply, steps: Sequence[Step] = (), *, tells_usage: bool = False
+) -> ExtendedReply:
+    """A reply that looks for calls of one function."""
+    form = choose_format("hermes", "tools", lambda _: None)
+    body = SimpleNamespace(callable_functions={"get_weather": {}})
+    reader = ChatReader(reply.requests, body, None, tools=form, reasoning=None)
+    return ExtendedReply(reply, reader, steps, tells_usage=tells_usage)
+
+
+def reply_to(said: str, places: list[int]) -> tuple[ExtendedReply, list[RequestOutput]]:
     """A reply, and the outputs of an engine that says this in pieces."""
     request = make_request(prompt=1)
-    form = choose_format("hermes", "tools", lambda _: None)
-    assert form is not None
     begins = [0, *sorted(places)]
     ends = [*begins[1:], len(said)]
     outputs = [request.says(said[a:b]) for a, b in zip(begins, ends, strict=True)]
     outputs[-1].finish_reason = STOP
-    return ToolCalls(ChatReply("m", [request.submitted]), form, {"get_weather": {}}), outputs
+    return extended(ChatReply("m", [request.submitted])), outputs
 
 
 @settings(suppress_health_check=[HealthCheck.too_slow])
@@ -205,11 +216,19 @@ def test_the_entries_of_an_output_travel_once_however_many_pieces_it_makes() -> 
     reply, (output,) = reply_to(f"I look. {CALL}", [])
     entries = [TokenLogprob(97, -0.5), TokenLogprob(98, -1.0)]
     output.token_ids, output.logprobs = [97, 98], entries
-    inner = ChatLogprobs(ChatReply("m", reply.requests), Letters())
-    form = choose_format("hermes", "tools", lambda _: None)
-    assert form is not None
-    chunks = list(ToolCalls(inner, form, {"get_weather": {}}).chunks(output))
+    logprobs = ChatLogprobs(reply.requests, Letters())
+    chunks = list(extended(ChatReply("m", reply.requests), [logprobs]).chunks(output))
     told = [chunk["choices"][0]["logprobs"] for chunk in chunks]
     assert sum(shape is not None for shape in told) == 1
     [shape] = [shape for shape in told if shape is not None]
     assert [entry["logprob"] for entry in shape["content"]] == [-0.5, -1.0]
+
+
+def test_the_first_chunk_of_an_output_counts_it_though_its_piece_is_no_text() -> None:
+    reply, outputs = reply_to(CALL, [50, 60])
+    counting = extended(ChatReply("m", reply.requests), tells_usage=True)
+    for number, output in enumerate(outputs, 1):
+        output.num_output_tokens = number
+        chunks = list(counting.chunks(output))
+        assert chunks
+        assert {chunk["usage"]["completion_tokens"] for chunk in chunks} == {number}

@@ -9,8 +9,9 @@ import pytest
 from tests.server.test_tool_parsers import joined, read
 from yaie.core.errors import InvalidRequestError
 from yaie.core.params import Constraint
-from yaie.engine.input.grammars.schema_limits import MOST_CHARS, circular_ref, pointed_at
-from yaie.server.messages.blocks import UNREADABLE, OpenToolUse
+from yaie.engine.intake.circular import circular_ref, pointed_at
+from yaie.engine.intake.schema_limits import MOST_CHARS
+from yaie.server.dialects.messages_reply import UNREADABLE, OpenToolUse
 from yaie.server.service import MOST_TOOLS_CHARS, Service
 from yaie.server.tools import parser as parser_module
 from yaie.server.tools import xml_values
@@ -217,7 +218,7 @@ def test_an_input_that_cannot_be_written_again_comes_as_a_text(value: str) -> No
     text = f'{{"a": {value}}}'
     block = OpenToolUse(0, "id", "f")
     list(block.more(text))
-    given = block.block()["input"]
+    given = block.whole()["input"]
     assert given == {UNREADABLE: text}
     json.dumps(given, allow_nan=False, ensure_ascii=False).encode()
 
@@ -225,7 +226,7 @@ def test_an_input_that_cannot_be_written_again_comes_as_a_text(value: str) -> No
 def test_an_input_that_was_cut_off_is_what_is_complete_of_it() -> None:
     block = OpenToolUse(0, "id", "f")
     list(block.more('{"a": 1, "b": [2, '))
-    assert block.block()["input"] == {"a": 1, "b": [2]}
+    assert block.whole()["input"] == {"a": 1, "b": [2]}
 
 
 def test_schemas_of_megabytes_are_not_even_read_again() -> None:

@@ -7,8 +7,8 @@ import json
 from typing import Any
 
 from yaie.core.errors import EngineDeadError
-from yaie.server.messages.errors import PATH as MESSAGES
-from yaie.server.messages.errors import error_in_stream
+from yaie.server.dialects.messages_errors import PATH as MESSAGES
+from yaie.server.dialects.messages_errors import error_in_stream
 
 MESSAGE = "The replica that computed this answer has died; try again."
 EVENT_END = b"\n\n"

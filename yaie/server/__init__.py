@@ -2,7 +2,8 @@
 
 `settings.py` says what can be set; `app.py` puts the application together; `run.py` serves and drains
 it, on what `listen.py` bound and within the limits of `connections.py`. A request passes through
-`request_id.py`, `keys.py` and `limits.py`. `service.py` is what the part is given; `extras/`, `tools/`,
-`responses/` and `messages/` are what clients may ask for beyond text. `health.py`, `metrics.py` and
-`logs.py` are for those who watch; `info.py`, `tokens.py` and `openapi/` say what is here.
+`request_id.py`, `keys.py` and `limits.py`. `service.py` is what the part is given; `extras/` and
+`tools/` are what clients may ask for beyond text, and `dialects/` has two more APIs for the same
+answers. `health.py`, `metrics.py` and `logs.py` are for those who watch; `info.py`, `tokens.py` and
+`openapi/` say what is here.
 """

@@ -3,13 +3,15 @@
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 from starlette.middleware.cors import CORSMiddleware
 
 from yaie import __version__
 from yaie.engine.background.async_engine import AsyncEngine
 from yaie.engine.background.rejections import Rejections
 from yaie.parts import is_reference
+from yaie.server.dialects.messages_errors import AnthropicErrors
+from yaie.server.dialects.routes import MESSAGE_STREAM, RESPONSE_STREAM, dialects_router
 from yaie.server.embeddings import embeddings_router
 from yaie.server.headers import Heads
 from yaie.server.health import health_router
@@ -17,14 +19,12 @@ from yaie.server.info import info_router
 from yaie.server.keys import KeyGuard
 from yaie.server.large_json import with_large_json
 from yaie.server.limits import BodyLimit, ConcurrencyLimit
-from yaie.server.messages.errors import AnthropicErrors
-from yaie.server.messages.routes import messages_router
 from yaie.server.metrics import metrics_router
 from yaie.server.next_token import next_token_router
-from yaie.server.openapi.document import install_document
+from yaie.server.openapi.document import ABOUT, TAGS, install_document
+from yaie.server.openapi.part import CHAT_STREAM, TEXT_STREAM, described_part
 from yaie.server.origins import OriginGuard
 from yaie.server.request_id import HEADER
-from yaie.server.responses.routes import responses_router
 from yaie.server.service import Service
 from yaie.server.settings import ServerSettings
 from yaie.server.tokens import tokens_router
@@ -55,6 +55,9 @@ def create_app(
     app = FastAPI(
         title="YAIE",
         version=__version__,
+        description=ABOUT.format(limit=f"{settings.max_body_bytes:,}"),
+        openapi_tags=[{"name": name, "description": text} for name, text in TAGS.items()],
+        separate_input_output_schemas=False,
         redirect_slashes=False,
         # These pages would load scripts from elsewhere; /openapi.json has all they say.
         docs_url=None,
@@ -70,14 +73,9 @@ def create_app(
     )
     api.install_error_handlers(app)
     add_middleware(app, api, settings, engine.rejections, is_inner=is_inner)
-    app.include_router(health_router(service))
-    app.include_router(metrics_router(service))
-    app.include_router(with_large_json(api.make_router(service), api))
-    app.include_router(with_large_json(responses_router(service, api), api))
-    app.include_router(with_large_json(messages_router(service, api), api))
-    app.include_router(with_large_json(embeddings_router(service, api), api))
-    app.include_router(with_large_json(tokens_router(service, api), api))
-    app.include_router(info_router(service))
+    known = routers(service, api)
+    for router in known:
+        app.include_router(router)
     if settings.web:
         if settings.shows_xray:
             app.include_router(watch_router(service, step_mode=settings.step))
@@ -86,10 +84,26 @@ def create_app(
         # Before the files: these are all that is below /web.
         app.include_router(with_large_json(next_token_router(service, api), api))
         app.router.routes += page_routes()
-    install_document(
-        app, api, max_body_bytes=settings.max_body_bytes, with_keys=bool(settings.api_key)
-    )
+    streams = (CHAT_STREAM, TEXT_STREAM, RESPONSE_STREAM, MESSAGE_STREAM)
+    install_document(app, known, streams, open_paths=OPEN_PATHS, with_keys=bool(settings.api_key))
     return app
+
+
+def routers(service: Service, api: "ApiServer") -> list[APIRouter]:
+    """Of all endpoints that are for clients; the page has others."""
+    part = described_part(api.make_router(service))
+    conversing = (
+        part,
+        dialects_router(service, api),
+        embeddings_router(service, api),
+        tokens_router(service, api),
+    )
+    return [
+        health_router(service),
+        metrics_router(service),
+        *(with_large_json(router, api) for router in conversing),
+        info_router(service),
+    ]
 
 
 def add_middleware(

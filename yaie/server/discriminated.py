@@ -5,13 +5,12 @@ which are taken out again: a client reads the name of the field as it wrote it.
 """
 
 from collections.abc import Callable
-from importlib import import_module
-from typing import Any, ClassVar
+from typing import Any
 
 from fastapi.exceptions import RequestValidationError
 from pydantic import Discriminator, PrivateAttr, Tag, ValidationError, model_validator
 
-from yaie.core.errors import YaieError
+from yaie.core.errors import InvalidRequestError, YaieError
 from yaie.core.fields import Fields
 
 
@@ -30,14 +29,16 @@ class Body(Fields):
 class Conversation(Body):
     """A whole body that asks for what a chat completion could be asked for in its own words."""
 
-    told_by: ClassVar[str]
-    """The module whose `chat_body` tells it in other words. By name: it imports the body's class."""
     _chat: Any = PrivateAttr(None)
 
     def chat_fields(self) -> dict[str, Any]:
-        """The body of that chat completion. Raises InvalidRequestError."""
-        fields: dict[str, Any] = import_module(self.told_by).chat_body(self)
-        return fields
+        """What `POST /v1/chat/completions` would be sent for the same answer. Holds no None. Raises
+        InvalidRequestError."""
+        raise NotImplementedError
+
+    def in_our_words(self, error: InvalidRequestError) -> InvalidRequestError:
+        """A complaint about that body as one about the field that the client did send."""
+        raise NotImplementedError
 
     def as_chat(self, api: Any) -> Any:
         """The ChatRequest of the API part. Raises RequestValidationError and InvalidRequestError."""

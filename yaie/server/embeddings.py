@@ -29,6 +29,8 @@ from yaie.core.output import RequestOutput
 from yaie.core.params import SamplingParams
 from yaie.core.ranges import RANGES
 from yaie.server.discriminated import Body
+from yaie.server.openapi import examples
+from yaie.server.openapi.document import INFERENCE, described
 from yaie.server.service import Service
 from yaie.system.json_slices import written
 
@@ -101,7 +103,17 @@ def embeddings_router(service: Service, api: "ApiServer") -> APIRouter:
     """The router with this one endpoint."""
     router = APIRouter()
 
-    @router.post("/v1/embeddings", response_model=Embeddings)
+    @router.post(
+        "/v1/embeddings",
+        **described(
+            "createEmbedding",
+            "inference",
+            "Each text as a vector",
+            answer=Embeddings,
+            errors=INFERENCE,
+            samples=examples.EMBEDDINGS,
+        ),
+    )
     async def create_embedding(body: EmbeddingRequest, request: Request) -> Response:
         """Each text as a vector."""
         return await api.until_disconnect(request.receive, _answer(service, api, body))

@@ -1,6 +1,6 @@
 """`/health` and `/ready`: what a load balancer asks. `/health` also tells whose parts run."""
 
-from typing import Literal
+from typing import Any, Literal
 
 from fastapi import APIRouter
 from starlette.responses import JSONResponse, Response
@@ -8,6 +8,7 @@ from starlette.responses import JSONResponse, Response
 from yaie import __version__
 from yaie.engine.background.async_engine import EngineState
 from yaie.server.openapi.completions import Answer
+from yaie.server.openapi.document import STATUSES, described
 from yaie.server.service import Service
 
 
@@ -41,14 +42,19 @@ def health_router(service: Service) -> APIRouter:
     """The router with these two. They are given, whichever part answers below `/v1`."""
     router = APIRouter()
 
-    @router.get("/health")
+    @router.get(
+        "/health", **_described("getHealth", "Whether the engine runs, and what it runs", Health)
+    )
     async def health() -> Response:
         """Liveness: 200 when ready; 503 while loading or draining, and when dead. Says what runs."""
         state = service.engine.state
         body = _health(service).model_dump(exclude_none=True)
         return JSONResponse(body, 200 if state is EngineState.READY else 503)
 
-    @router.get("/ready")
+    @router.get(
+        "/ready",
+        **_described("getReadiness", "Whether a request sent now would be admitted", Readiness),
+    )
     async def ready() -> Response:
         """Readiness: 200 when a request sent now would be admitted. Unlike `/health`, 503 as well while
         the queue is full: send the next one elsewhere, but do not restart this server."""
@@ -58,6 +64,13 @@ def health_router(service: Service) -> APIRouter:
         return JSONResponse({"status": state.value}, 200 if state is EngineState.READY else 503)
 
     return router
+
+
+def _described(name: str, summary: str, answer: type[Answer]) -> dict[str, Any]:
+    """A 503 holds the same as an answer."""
+    about = described(name, "operation", summary, answer=answer, is_open=True)
+    about["responses"][503] = {"model": answer, "description": STATUSES[503]}
+    return about
 
 
 def _health(service: Service) -> Health:

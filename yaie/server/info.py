@@ -8,6 +8,7 @@ from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 
 from yaie import __version__
+from yaie.server.openapi.document import described
 from yaie.server.service import Service
 
 
@@ -79,13 +80,21 @@ class ResetCache(BaseModel):
 def info_router(service: Service) -> APIRouter:
     """The router with these endpoints."""
     router = APIRouter()
+    server_told = described("getServerInfo", "operation", "How the engine is set up")
+    model_told = described("getModelInfo", "models", "What the model is")
+    reset_told = described(
+        "resetPrefixCache",
+        "operation",
+        "Forget the prefixes that no request uses",
+        errors=(500,),
+    )
 
-    @router.get("/version")
+    @router.get("/version", **described("getVersion", "operation", "The version of this server"))
     async def version() -> Version:
         """The version of this server."""
         return Version(version=__version__)
 
-    @router.get("/server_info")
+    @router.get("/server_info", **server_told)
     async def server_info() -> ServerInfo:
         """How the engine was set up."""
         info = service.engine.info
@@ -112,7 +121,7 @@ def info_router(service: Service) -> APIRouter:
             num_unfinished_calls=service.engine.num_streams,
         )
 
-    @router.get("/model_info")
+    @router.get("/model_info", **model_told)
     async def model_info() -> ModelInfo:
         """The model that is served."""
         info = service.engine.info
@@ -129,7 +138,10 @@ def info_router(service: Service) -> APIRouter:
             has_chat_template=service.engine.tokenizer.has_chat_template,
         )
 
-    @router.get("/get_load")
+    @router.get(
+        "/get_load",
+        **described("getLoad", "operation", "How busy the engine is, for routers"),
+    )
     async def get_load() -> list[Load]:
         """How busy the engine is."""
         info = service.engine.info
@@ -144,12 +156,17 @@ def info_router(service: Service) -> APIRouter:
             )
         ]
 
-    @router.post("/reset_prefix_cache")
+    @router.post("/reset_prefix_cache", **reset_told)
     async def reset_prefix_cache() -> ResetCache:
         """Forget every cached prefix that no request uses."""
         return ResetCache(freed_blocks=await service.engine.reset_prefix_cache())
 
-    router.add_api_route("/get_server_info", server_info, methods=["GET"])
-    router.add_api_route("/get_model_info", model_info, methods=["GET"])
-    router.add_api_route("/flush_cache", reset_prefix_cache, methods=["POST"])
+    # What else SGLang's clients call a path; an operation's name may stand once.
+    for path, method, endpoint, told in (
+        ("/get_server_info", "GET", server_info, server_told),
+        ("/get_model_info", "GET", model_info, model_told),
+        ("/flush_cache", "POST", reset_prefix_cache, reset_told),
+    ):
+        alias = {**told, "operation_id": f"{told['operation_id']}Alias"}
+        router.add_api_route(path, endpoint, methods=[method], **alias)
     return router

@@ -24,6 +24,7 @@ from starlette.responses import Response
 
 from yaie.core.request import FinishReason
 from yaie.engine.background.latencies import Histogram, Telemetry
+from yaie.server.openapi.document import described
 from yaie.server.service import Service
 
 # name: (attribute of the statistics, help)
@@ -168,7 +169,13 @@ def metrics_router(service: Service) -> APIRouter:
     registry.register(EngineCollector(service))
     router = APIRouter()
 
-    @router.get("/metrics")
+    about = described(
+        "getMetrics", "operation", "Figures for Prometheus, under vLLM's names", is_open=True
+    )
+    kinds = ("text/plain", "application/openmetrics-text")
+    about["responses"][200]["content"] = {kind: {"schema": {"type": "string"}} for kind in kinds}
+
+    @router.get("/metrics", response_class=Response, **about)
     async def metrics(request: Request) -> Response:
         """The metrics, as Prometheus or OpenMetrics text."""
         text, content_type = expose(registry, request.headers.get("accept", ""))

@@ -11,10 +11,11 @@ from yaie.core.errors import InvalidRequestError
 from yaie.core.params import Constraint, PromptOptions, SamplingParams
 from yaie.engine.background.async_engine import AsyncEngine, Prompt
 from yaie.engine.background.request_stream import RequestStream
-from yaie.engine.input.grammars.schema_limits import MOST_CHARS
-from yaie.server.extras import extend
+from yaie.engine.intake.schema_limits import MOST_CHARS
+from yaie.server.extras import extend, read
 from yaie.server.extras.direct import Direct
 from yaie.server.extras.reasoning import ReasoningFormat, choose_reasoning
+from yaie.server.extras.reply import ExtendedReply
 from yaie.server.pieces import current
 from yaie.server.tools import ToolFormat, choose_format, with_names_of_tools
 
@@ -128,7 +129,7 @@ class Service:
 
     def extend(self, reply: Reply, body: Any) -> Reply:
         """The reply with what the body asks for beyond text. See `yaie.server.extras`."""
-        tool_format = self.tool_format if getattr(body, "may_call_tools", False) else None
+        tool_format = self._format_for(body)
         extended = extend(reply, body, self.engine.tokenizer, tool_format, self.reasoning)
         writer = current.get()
         if not body.stream or self._event is None or writer is None:
@@ -136,6 +137,15 @@ class Service:
         direct = Direct(extended, self._event, writer)
         self.engine.divert(reply.requests[0].request_id, direct.take)
         return direct
+
+    def read(self, reply: Reply, body: Any) -> ExtendedReply:
+        """The reply to a ChatRequest, for another that tells its pieces in a shape of its own."""
+        tool_format = self._format_for(body)
+        return read(reply, body, self.engine.tokenizer, tool_format, self.reasoning)
+
+    def _format_for(self, body: Any) -> ToolFormat | None:
+        """None if no calls are looked for in the answer."""
+        return self.tool_format if getattr(body, "may_call_tools", False) else None
 
     def _known_format(self) -> ToolFormat:
         if self.tool_format is None:

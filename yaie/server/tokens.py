@@ -15,6 +15,8 @@ from yaie.core.fields import FAST, Flag, PromptToken, Text
 from yaie.system.json_slices import Rows, written
 from yaie.models.text_encoder import PromptText
 from yaie.server.discriminated import Body, Conversation, choice, tag
+from yaie.server.openapi import examples
+from yaie.server.openapi.document import TOKENS, described
 from yaie.server.service import Service
 from yaie.system.json_slices import Rows, written
 
@@ -123,13 +125,32 @@ def tokens_router(service: Service, api: "ApiServer") -> APIRouter:
     router = APIRouter()
     in_tokenizer = service.engine.in_tokenizer
 
-    @router.post("/tokenize", response_model=Tokens)
+    @router.post(
+        "/tokenize",
+        **described(
+            "tokenize",
+            "tokens",
+            "The tokens of a text or of a conversation",
+            answer=Tokens,
+            errors=TOKENS,
+            samples=examples.TOKENIZE,
+        ),
+    )
     async def tokenize(body: TokenizeRequest, request: Request) -> Response:
         """The tokens of a text or of a conversation."""
         api.check_model(service, body.model)
         return await api.until_disconnect(request.receive, _tokenized(service, api, body))
 
-    @router.post("/detokenize")
+    @router.post(
+        "/detokenize",
+        **described(
+            "detokenize",
+            "tokens",
+            "The text of tokens",
+            errors=TOKENS,
+            samples=examples.DETOKENIZE,
+        ),
+    )
     async def detokenize(body: DetokenizeRequest) -> Detokenized:
         """The text of tokens."""
         api.check_model(service, body.model)
@@ -142,7 +163,10 @@ def tokens_router(service: Service, api: "ApiServer") -> APIRouter:
             )
         return Detokenized(prompt=await in_tokenizer(tokenizer.decode_all, body.tokens))
 
-    @router.get("/tokenizer_info")
+    @router.get(
+        "/tokenizer_info",
+        **described("getTokenizerInfo", "tokens", "What a client needs to tokenize by itself"),
+    )
     async def tokenizer_info() -> TokenizerInfo:
         """What a client needs to tokenize by itself."""
         described = service.engine.tokenizer.describe()

@@ -1,32 +1,28 @@
-"""What an answer has beyond text: log-probabilities, token ids, the prompt's echo, calls of tools,
-reasoning, usage in every chunk.
+"""What an answer has beyond plain text: reasoning, calls of tools, the prompt's echo,
+log-probabilities, token ids, usage in every chunk.
 
-The API part makes plain answers (`yaie.core.contracts.Reply`). Each class here stands around one,
-changes the outputs that it is given and adds to the dicts that come out. So the part need not know of
-any of it.
+The API part makes plain answers (`yaie.core.contracts.Reply`), and need not know of any of it. One
+reply stands around it where a body asks for more:
 
-    ContinuousUsage        the counts so far, in every chunk
-      -> Reasoning           what of the text comes before the answer
-        -> ToolCalls or Echo   what of the rest is a call; the prompt in front of it
-          -> Logprobs            entries for the tokens of each piece of text
-            -> TokenIds            the ids of these tokens, and of the prompt
-              -> the reply           OpenAI's shape
+    a Reader    reads the text as typed pieces: reasoning, content, calls (`yaie.server.tools.events`)
+    Steps       add to chunks and answers what belongs to their tokens
 """
 
 from typing import Any
 
 from yaie.core.contracts import Reply
 from yaie.core.errors import InvalidRequestError
-from yaie.server.extras.echo import Echo
+from yaie.server.extras.echo import EchoReader
 from yaie.server.extras.logprobs import ChatLogprobs, TextLogprobs
 from yaie.server.extras.prompt_logprobs import PromptLogprobs
-from yaie.server.extras.reasoning import Reasoning, ReasoningFormat
+from yaie.server.extras.reader import ChatReader, Reader
+from yaie.server.extras.reasoning import ReasoningFormat
+from yaie.server.extras.reply import ExtendedReply
+from yaie.server.extras.step import Step
 from yaie.server.extras.token_ids import TokenIds
-from yaie.server.extras.tool_calls import ToolCalls
-from yaie.server.extras.usage import ContinuousUsage
 from yaie.server.tools import ToolFormat
 
-__all__ = ["extend"]
+__all__ = ["extend", "read"]
 
 MOST_IN_CHUNK = 1 << 15
 """Log-probabilities of a prompt: they take some 40 ms to write."""
@@ -39,43 +35,63 @@ def extend(
     tool_format: ToolFormat | None,
     reasoning: ReasoningFormat | None = None,
 ) -> Reply:
-    """`reply` with what `body` asks for. body: a ChatRequest or a CompletionRequest of the API part.
+    """`reply` with what `body` asks for; itself if that is nothing. body: a ChatRequest or a
+    CompletionRequest of the API part.
 
     tool_format: None if the body may not call tools. reasoning: None if the model does not reason.
     """
-    reply = _extended(reply, body, tokenizer, tool_format, reasoning)
-    return ContinuousUsage(reply) if body.continuous_usage else reply
+    if body.stream:
+        _check_chunks(reply, body)
+    steps = _steps(reply, body, tokenizer)
+    reader = _reader(reply, body, tokenizer, tool_format, reasoning)
+    if reader is None and not steps and not body.continuous_usage:
+        return reply
+    return ExtendedReply(reply, reader or Reader(), steps, tells_usage=body.continuous_usage)
 
 
-def _extended(
+def read(
     reply: Reply,
     body: Any,
     tokenizer: Any,
     tool_format: ToolFormat | None,
     reasoning: ReasoningFormat | None,
-) -> Reply:
-    params = reply.requests[0].params
-    if body.stream:
-        _check_chunks(reply, body)
-    is_chat = hasattr(body, "messages")
+) -> ExtendedReply:
+    """The same for a reply that tells the pieces in a shape of its own, though nothing is asked for.
+    body: a ChatRequest."""
+    reader = _reader(reply, body, tokenizer, tool_format, reasoning)
+    return ExtendedReply(reply, reader or Reader(), _steps(reply, body, tokenizer))
+
+
+def _reader(
+    reply: Reply,
+    body: Any,
+    tokenizer: Any,
+    tool_format: ToolFormat | None,
+    reasoning: ReasoningFormat | None,
+) -> Reader | None:
+    """None if all text is content."""
+    if not hasattr(body, "messages"):
+        return EchoReader(reply.requests, body, tokenizer) if body.echo else None
+    if body.separate_reasoning is False:
+        reasoning = None
+    if tool_format is None and reasoning is None:
+        return None
+    return ChatReader(reply.requests, body, tokenizer, tools=tool_format, reasoning=reasoning)
+
+
+def _steps(reply: Reply, body: Any, tokenizer: Any) -> list[Step]:
+    """In the order in which their fields stand."""
+    requests, is_chat = reply.requests, hasattr(body, "messages")
+    params, steps = requests[0].params, list[Step]()
     if body.return_token_ids:
-        reply = TokenIds(reply, is_chat=is_chat)
+        steps.append(TokenIds(requests, is_chat=is_chat))
     if body.prompt_logprobs is not None:
-        reply = PromptLogprobs(reply, tokenizer, is_chat=is_chat)
-    if is_chat:
-        if params.logprobs is not None:
-            reply = ChatLogprobs(reply, tokenizer)
-        below = reply
-        if tool_format is not None:
-            reply = ToolCalls(reply, tool_format, body.callable_functions)
-        if reasoning is not None and body.separate_reasoning is not False:
-            reply = Reasoning(reply, below, reasoning, body, tokenizer)
-        return reply
-    if params.logprobs is not None:
-        reply = TextLogprobs(reply, tokenizer, with_prompt=bool(body.echo))
-    if body.echo:
-        reply = Echo(reply, body, tokenizer)
-    return reply
+        steps.append(PromptLogprobs(requests, tokenizer, is_chat=is_chat))
+    if params.logprobs is not None and is_chat:
+        steps.append(ChatLogprobs(requests, tokenizer))
+    elif params.logprobs is not None:
+        steps.append(TextLogprobs(requests, tokenizer, with_prompt=bool(body.echo)))
+    return steps
 
 
 def _check_chunks(reply: Reply, body: Any) -> None:

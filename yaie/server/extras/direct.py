@@ -12,32 +12,43 @@ the stream's task has nothing to do. Beginnings, ends, errors and whatever a slo
 go the usual way: there outputs are merged, and a task can wait.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from json.encoder import encode_basestring_ascii
 
 from yaie.core.contracts import Reply
-from yaie.core.output import RequestOutput
-from yaie.server.extras.wrapper import Json, Wrapper
+from yaie.core.output import RequestOutput, Submitted
+from yaie.server.extras.reply import ExtendedReply
+from yaie.server.extras.step import Json
 from yaie.server.pieces import PieceWriter
 
 _MARK = "\0"
 
 
-class Direct(Wrapper):
+class Direct:
     """Around a reply, whose chunks it passes on: `take` writes the same bytes, of what is plain."""
 
     def __init__(self, reply: Reply, event: Callable[[Json], bytes], writer: PieceWriter) -> None:
         """event: how the part in use writes a chunk."""
-        super().__init__(reply)
+        self._reply = reply
+        self.id: str = reply.id
+        self.requests: Sequence[Submitted] = reply.requests
+        self.include_usage: bool = reply.include_usage
         self._event = event
         self._writer = writer
         self._is_open = False
         self._shown = b""  # the newest piece that went the usual way
         self._frames: dict[str, tuple[bytes, bytes]] = {}  # of requests: before and behind the text
-        self._untold: dict[
-            str, RequestOutput
-        ] = {}  # newest outputs that the reply has not been given
+        # The newest outputs that the reply has not been given.
+        self._untold: dict[str, RequestOutput] = {}
+
+    def add(self, output: RequestOutput) -> None:
+        """Take over an output of a whole answer. Raises YaieError if its request failed."""
+        self._reply.add(output)
+
+    def result(self) -> Json:
+        """The whole answer."""
+        return self._reply.result()
 
     def chunks(self, output: RequestOutput) -> Iterator[Json]:
         """The chunks that an output makes."""
@@ -81,7 +92,7 @@ class Direct(Wrapper):
 
     def _look_at(self, output: RequestOutput, chunk: Json) -> None:
         """Learn from the last chunk of an output what stands around its text."""
-        if isinstance(self._reply, Wrapper) and not self._reply.passes(output):
+        if isinstance(self._reply, ExtendedReply) and not self._reply.passes(output):
             return
         self._shown = self._event(chunk)
         if not output.text or output.finish_reason is not None:

@@ -6,14 +6,13 @@ whose text is held back travel with the next piece that has text, or with the la
 """
 
 import codecs
-from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from yaie.core.contracts import Reply
-from yaie.core.output import RequestOutput
+from yaie.core.json_slices import Rows, Turns, free
+from yaie.core.output import RequestOutput, Submitted
 from yaie.core.request import TokenLogprob
-from yaie.server.extras.wrapper import Json, Wrapper, has_content
-from yaie.system.json_slices import Rows, Turns, free
+from yaie.server.extras.step import Json, Step
 
 LEAST = -9999.0
 """What OpenAI says for a probability of zero: JSON has no infinity."""
@@ -24,7 +23,7 @@ def finite(logprob: float) -> float:
     return logprob if logprob > LEAST else LEAST
 
 
-class _Logprobs(Wrapper):
+class _Logprobs(Step):
     """Keeps the entries of each choice's tokens until they are told, and counts those that were.
 
     broken: what stands in front of the name of a token that is a part of a character.
@@ -32,42 +31,27 @@ class _Logprobs(Wrapper):
 
     broken: ClassVar[str] = ""
 
-    def __init__(self, reply: Reply, tokenizer: Any) -> None:
-        super().__init__(reply)
+    def __init__(self, requests: Sequence[Submitted], tokenizer: Any) -> None:
+        super().__init__(requests)
         self._tokenizer = tokenizer
-        self._told = [0] * len(self.requests)
-        self._untold: list[list[TokenLogprob]] = [[] for _ in self.requests]
+        self._told = [0] * len(requests)
+        self._untold: list[list[TokenLogprob]] = [[] for _ in requests]
         self._known: dict[tuple[int, bool], tuple[str, list[int] | None]] = {}
 
     def __del__(self) -> None:
         free(self._untold)
 
-    def add(self, output: RequestOutput) -> None:
-        """Take over an output. Raises YaieError if its request failed."""
-        super().add(output)
-        self._keep(output)
+    def keep(self, index: int, output: RequestOutput) -> None:
+        self._untold[index] += output.logprobs or []
 
-    def result(self) -> Json:
-        """The whole answer, each choice with all its entries."""
-        answer = self._reply.result()
-        turns = Turns() if self.in_rows else None
+    def add_to_chunk(self, chunk: Json, index: int, is_due: bool) -> None:
+        if is_due and self._has_untold(index):
+            chunk["choices"][0]["logprobs"] = self._take(index)
+
+    def add_to_answer(self, answer: Json, *, in_rows: bool) -> None:
+        turns = Turns() if in_rows else None
         for choice in answer["choices"]:
             choice["logprobs"] = self._take(choice["index"], turns)
-        return answer
-
-    def chunks(self, output: RequestOutput) -> Iterator[Json]:
-        """The chunks, with the entries that are due."""
-        index = self.index_of(output)
-        self._keep(output)
-        for chunk in self._reply.chunks(output):
-            choice = chunk["choices"][0]
-            is_due = has_content(choice) or choice["finish_reason"] is not None
-            if is_due and self._has_untold(index):
-                choice["logprobs"] = self._take(index)
-            yield chunk
-
-    def _keep(self, output: RequestOutput) -> None:
-        self._untold[self.index_of(output)] += output.logprobs or []
 
     def _has_untold(self, index: int) -> bool:
         return bool(self._untold[index])
@@ -127,6 +111,11 @@ class ChatLogprobs(_Logprobs):
         content = self._entries(items) if turns is None else Rows(items, self._entries)
         return {"content": content, "refusal": None}
 
+    def entries(self, index: int) -> list[Json]:
+        """See Step."""
+        taken: list[Json] = self._take(index)["content"] if self._has_untold(index) else []
+        return taken
+
     def _entries(self, items: list[tuple[TokenLogprob, bool]]) -> list[Json]:
         return [
             {
@@ -152,21 +141,21 @@ class TextLogprobs(_Logprobs):
 
     broken = "bytes:"
 
-    def __init__(self, reply: Reply, tokenizer: Any, *, with_prompt: bool) -> None:
+    def __init__(self, requests: Sequence[Submitted], tokenizer: Any, *, with_prompt: bool) -> None:
         """with_prompt: the text begins with the prompt (`Echo`), and so do the entries."""
-        super().__init__(reply, tokenizer)
-        self._prompt_told = [not with_prompt] * len(self.requests)
+        super().__init__(requests, tokenizer)
+        self._prompt_told = [not with_prompt] * len(requests)
         self._prompts: dict[int, list[TokenLogprob | None]] = {}
-        self._offsets = [_Offset() for _ in self.requests]
+        self._offsets = [_Offset() for _ in requests]
 
-    def _keep(self, output: RequestOutput) -> None:
-        super()._keep(output)
+    def keep(self, index: int, output: RequestOutput) -> None:
+        super().keep(index, output)
         if output.prompt_logprobs is not None:
-            self._prompts[self._prompt_of(self.index_of(output))] = output.prompt_logprobs
+            self._prompts[self._prompt_of(index)] = output.prompt_logprobs
 
     def _prompt_of(self, index: int) -> int:
         """The number of a choice's prompt."""
-        return index // self.requests[index].params.n
+        return index // self._requests[index].params.n
 
     def _has_untold(self, index: int) -> bool:
         return not self._prompt_told[index] or super()._has_untold(index)
@@ -183,7 +172,7 @@ class TextLogprobs(_Logprobs):
             self._prompt_told[index] = True
             # Of `n` siblings the first has them, and the others wait for it before they begin.
             of_prompt = self._prompts[self._prompt_of(index)]
-            told += zip(self.requests[index].prompt_token_ids, of_prompt, strict=True)
+            told += zip(self._requests[index].prompt_token_ids, of_prompt, strict=True)
         told += [(entry.token_id, entry) for entry in entries]
         entries.clear()
         shape: Json = {"tokens": [], "token_logprobs": [], "top_logprobs": [], "text_offset": []}

@@ -1,24 +1,24 @@
 """`prompt_logprobs`: how likely each token of the prompt was, in vLLM's shape."""
 
+from collections.abc import Sequence
 from typing import Any
 
-from yaie.core.contracts import Reply
-from yaie.core.output import RequestOutput
+from yaie.core.json_slices import Rows, free
+from yaie.core.output import RequestOutput, Submitted
 from yaie.core.request import TokenLogprob
 from yaie.server.extras.logprobs import finite
-from yaie.server.extras.wrapper import Json, Wrapper
-from yaie.system.json_slices import Rows, free
+from yaie.server.extras.step import Json, Step
 
 
-class PromptLogprobs(Wrapper):
+class PromptLogprobs(Step):
     """Adds `prompt_logprobs`: to the answer to a conversation, to each choice of a text.
 
     One entry for each token, None for the first. An entry maps token ids to `logprob`, `rank` (1 is the
     most likely token) and `decoded_token`: the token of the prompt first, then the most likely ones.
     """
 
-    def __init__(self, reply: Reply, tokenizer: Any, *, is_chat: bool) -> None:
-        super().__init__(reply)
+    def __init__(self, requests: Sequence[Submitted], tokenizer: Any, *, is_chat: bool) -> None:
+        super().__init__(requests)
         self._tokenizer = tokenizer
         self._is_chat = is_chat
         self._entries: dict[int, list[TokenLogprob | None]] = {}
@@ -26,29 +26,27 @@ class PromptLogprobs(Wrapper):
     def __del__(self) -> None:
         free(list(self._entries.values()))
 
-    def add(self, output: RequestOutput) -> None:
-        """Take over an output. Raises YaieError if its request failed."""
-        super().add(output)
+    def keep(self, index: int, output: RequestOutput) -> None:
         if output.prompt_logprobs is not None:
             # Of `n` siblings the first has them.
-            number = self.index_of(output) // self.requests[0].params.n
-            self._entries[number] = list(output.prompt_logprobs)
+            self._entries[self._prompt_of(index)] = list(output.prompt_logprobs)
 
-    def result(self) -> Json:
-        """The whole answer."""
-        answer = self._reply.result()
+    def add_to_answer(self, answer: Json, *, in_rows: bool) -> None:
         if self._is_chat:
-            answer["prompt_logprobs"] = self._told(0)
+            answer["prompt_logprobs"] = self._told(0, in_rows)
         else:
             for choice in answer["choices"]:
-                number = choice["index"] // self.requests[0].params.n
-                choice["prompt_logprobs"] = self._told(number)
-        return answer
+                number = self._prompt_of(choice["index"])
+                choice["prompt_logprobs"] = self._told(number, in_rows)
 
-    def _told(self, number: int) -> list[Json | None] | Rows:
+    def _prompt_of(self, index: int) -> int:
+        """The number of a choice's prompt."""
+        return index // self._requests[0].params.n
+
+    def _told(self, number: int, in_rows: bool) -> list[Json | None] | Rows:
         """The entries of a prompt, made as they are written where there are many."""
         entries = list(self._entries[number])
-        return Rows(entries, self._shapes) if self.in_rows else self._shapes(entries)
+        return Rows(entries, self._shapes) if in_rows else self._shapes(entries)
 
     def _shapes(self, entries: list[TokenLogprob | None]) -> list[Json | None]:
         return [None if entry is None else self._shape(entry) for entry in entries]

@@ -5,20 +5,15 @@ first tag themselves, as the end of the prompt: the answer then begins inside.
 """
 
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any
 
-from yaie.core.contracts import Reply
 from yaie.core.output import RequestOutput
 from yaie.core.params import Constraint
-from yaie.core.request import FinishReason
-from yaie.engine.input.grammars.compiler import WHITESPACE
-from yaie.server.extras.wrapper import Json, Wrapper, has_content, without_tokens
+from yaie.engine.intake.grammars import WHITESPACE
 
-PLACE = "."
-"""The text of a piece whose delta will be reasoning: a reply says nothing for an output without text."""
 TAIL = 16
 """Tokens at the end of a prompt among which a tag may stand."""
 
@@ -163,123 +158,60 @@ def choose_reasoning(parser: str, template: str, tokenizer: Any) -> ReasoningFor
     return None
 
 
-@dataclass(slots=True)
-class _Choice:
-    """What was read of one answer so far.
+class ReasoningReader:
+    """Reads one answer: cuts its reasoning out, and counts the tokens of it, tags included."""
 
-    parser: of its text. counter: the same for its tokens, each at once: text lags behind.
-    """
-
-    parser: ReasoningParser
-    counter: ReasoningParser
-    num_seen: int = 0
-    texts: list[str] = field(default_factory=list)
+    def __init__(
+        self, form: ReasoningFormat, tokenizer: Any, prompt: Sequence[int], body: Any
+    ) -> None:
+        """body: a ChatRequest, which says whether the reasoning is told, and in how many pieces."""
+        is_open = form.is_open(tokenizer, prompt)
+        # The same for its text and for its tokens, each at once: text lags behind.
+        self._parser, self._counter = (
+            ReasoningParser(form.begin, form.end, is_open=is_open) for _ in range(2)
+        )
+        self._tokenizer = tokenizer
+        self._is_told = body.include_reasoning is not False
+        self._is_in_pieces = body.stream_reasoning is not False
+        self._num_seen = 0
+        self._untold: list[str] = []
 
     @property
     def num_tokens(self) -> int:
         """Of the reasoning."""
-        return self.num_seen if self.counter.has_reasoned else 0
+        return self._num_seen if self._counter.has_reasoned else 0
 
+    @property
+    def is_over(self) -> bool:
+        """Whether all that comes is content as it is, with all tokens of the reasoning counted."""
+        return self._parser.is_content and self._counter.is_over
 
-class Reasoning(Wrapper):
-    """Takes the reasoning out of the text, and counts its tokens, tags included."""
-
-    def __init__(
-        self, reply: Reply, below: Reply, form: ReasoningFormat, body: Any, tokenizer: Any
-    ) -> None:
-        """reply: for the content. below: the same without calls of tools, for the reasoning."""
-        super().__init__(reply)
-        self._below = below
-        self._tokenizer = tokenizer
-        self._is_told = body.include_reasoning is not False
-        self._is_in_pieces = body.stream_reasoning is not False
-        self._choices = []
-        for request in self.requests:
-            is_open = form.is_open(tokenizer, request.prompt_token_ids)
-            parser, counter = (
-                ReasoningParser(form.begin, form.end, is_open=is_open) for _ in range(2)
-            )
-            self._choices.append(_Choice(parser, counter))
-
-    def add(self, output: RequestOutput) -> None:
-        """Take over an output. Raises YaieError if its request failed."""
-        choice = self._choices[self.index_of(output)]
-        reasoning, content = self._cut(choice, output)
-        choice.texts.append(reasoning)
-        self._reply.add(replace(output, text=content))
-
-    def result(self) -> Json:
-        """The whole answer."""
-        answer = self._reply.result()
-        for shape in answer["choices"]:
-            reasoning = "".join(self._choices[shape["index"]].texts)
-            if self._is_told:
-                shape["message"]["reasoning_content"] = reasoning or None
-        answer["usage"] = self.usage()
-        return answer
-
-    def chunks(self, output: RequestOutput) -> Iterator[Json]:
-        """The chunks: of reasoning first, of content as ever."""
-        if output.finish_reason is FinishReason.ERROR:
-            yield from self._reply.chunks(output)
-            return
-        choice = self._choices[self.index_of(output)]
-        reasoning, content = self._cut(choice, output)
-        rest = output
-        if reasoning := self._due(choice, reasoning, output):
-            piece, rest = replace(output, text=PLACE, finish_reason=None), without_tokens(output)
-            for chunk in self._below.chunks(piece):
-                shape = chunk["choices"][0]
-                if has_content(shape):
-                    shape["delta"] = {"reasoning_content": reasoning}
-                yield chunk
-        yield from self._reply.chunks(replace(rest, text=content))
-
-    def passes(self, output: RequestOutput) -> bool:
-        """See Wrapper: once the content has begun, with all tokens of the reasoning counted."""
-        choice = self._choices[self.index_of(output)]
-        is_content = choice.parser.is_content and choice.counter.is_over
-        below = self._reply
-        return is_content and (not isinstance(below, Wrapper) or below.passes(output))
-
-    def usage(self) -> Json:
-        """OpenAI's token counts, with those of the reasoning."""
-        num_tokens = sum(choice.num_tokens for choice in self._choices)
-        return {
-            **self._reply.usage(),
-            "completion_tokens_details": {"reasoning_tokens": num_tokens},
-        }
-
-    def usage_chunk(self) -> Json:
-        """The last chunk of a stream that was asked for its usage."""
-        return {**self._reply.usage_chunk(), "usage": self.usage()}
-
-    def _cut(self, choice: _Choice, output: RequestOutput) -> tuple[str, str]:
-        """Reasoning and content of an output, whose tokens are counted."""
-        for token_id in output.token_ids:
-            if not choice.counter.is_over:
-                # Tags are in ASCII, so it makes no difference what the other bytes are taken for.
-                data = self._tokenizer.token_bytes(token_id) or b""
-                choice.counter.push(data.decode("latin-1"))
-                choice.num_seen += 1
-        reasoning, content = choice.parser.push(output.text)
+    def read(self, output: RequestOutput) -> tuple[str, str]:
+        """The reasoning that is to be told now, and the content of an output."""
+        self._count(output.token_ids)
+        reasoning, content = self._parser.push(output.text)
         if output.finish_reason is not None:
-            rest = choice.parser.finish()
+            rest = self._parser.finish()
             reasoning, content = reasoning + rest[0], content + rest[1]
+        if not self._is_told:
+            return "", content
+        if self._is_in_pieces:
+            return reasoning, content
+        self._untold.append(reasoning)
+        if not self._parser.is_over and output.finish_reason is None:
+            return "", content
+        reasoning = "".join(self._untold)
+        self._untold.clear()
         return reasoning, content
 
-    def _due(self, choice: _Choice, reasoning: str, output: RequestOutput) -> str:
-        """The reasoning that is to be told now."""
-        if not self._is_told:
-            return ""
-        if self._is_in_pieces:
-            return reasoning
-        choice.texts.append(reasoning)
-        if not choice.parser.is_over and output.finish_reason is None:
-            return ""
-        reasoning = "".join(choice.texts)
-        choice.texts.clear()
-        return reasoning
+    def _count(self, token_ids: Sequence[int]) -> None:
+        for token_id in token_ids:
+            if self._counter.is_over:
+                return
+            # Tags are in ASCII, so it makes no difference what the other bytes are taken for.
+            data = self._tokenizer.token_bytes(token_id) or b""
+            self._counter.push(data.decode("latin-1"))
+            self._num_seen += 1
 
 
 def _answer(constraint: Constraint) -> str:

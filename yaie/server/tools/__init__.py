@@ -2,7 +2,7 @@
 
 `parser.py` reads calls as they come; `formats.py`, `deepseek.py` and `qwen_coder.py` know the forms,
 `json_scanner.py` where JSON ends, `xml_values.py` what text between tags is in JSON.
-`yaie.server.extras.tool_calls` puts what was read into OpenAI's shape.
+`yaie.server.extras.reply` puts what was read into OpenAI's shape.
 """
 
 from typing import Any

@@ -172,6 +172,12 @@ class MessageStop(Answer):
     type: Literal["message_stop"]
 
 
-AnyMessageEvent = (
-    MessageStart | BlockStart | BlockDelta | BlockStop | MessageDelta | MessageStop | AnthropicError
+EVENTS: tuple[type[Answer], ...] = (
+    MessageStart,
+    BlockStart,
+    BlockDelta,
+    BlockStop,
+    MessageDelta,
+    MessageStop,
+    AnthropicError,
 )

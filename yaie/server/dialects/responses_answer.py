@@ -233,15 +233,15 @@ class ErrorEvent(Event):
     code: str | None
 
 
-AnyEvent = (
-    ResponseEvent
-    | ItemEvent
-    | PartEvent
-    | TextDelta
-    | TextDone
-    | ReasoningDelta
-    | ReasoningDone
-    | ArgumentsDelta
-    | ArgumentsDone
-    | ErrorEvent
+EVENTS: tuple[type[Event], ...] = (
+    ResponseEvent,
+    ItemEvent,
+    PartEvent,
+    TextDelta,
+    TextDone,
+    ReasoningDelta,
+    ReasoningDone,
+    ArgumentsDelta,
+    ArgumentsDone,
+    ErrorEvent,
 )

@@ -1,13 +1,17 @@
-"""What `POST /v1/responses` takes. Types and ranges are checked here, lengths by the engine.
+"""What `POST /v1/responses` takes, and how a chat completion is asked so.
+
+Types and ranges are checked here, lengths by the engine.
 
 As with chat completions, what is accepted is honoured, and what is not supported is refused by name.
 The server keeps nothing between two calls, so all that would need a memory is refused.
 """
 
-from typing import Annotated, Any, ClassVar, Literal
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 
+from yaie.core.errors import InvalidRequestError
 from yaie.core.fields import (
     FAST,
     MAX_MESSAGES,
@@ -29,6 +33,7 @@ from yaie.core.fields import (
 )
 from yaie.server.discriminated import Conversation, choice, kind_of, tag, text_or_list
 
+Json = dict[str, Any]
 Status = Literal["in_progress", "completed", "incomplete"]
 Id = Annotated[Text | None, Field(description="As an earlier answer gave it; has no effect.")]
 MAX_INSTRUCTIONS = 1 << 20
@@ -244,8 +249,6 @@ Included = Literal["message.output_text.logprobs", "reasoning.encrypted_content"
 class ResponsesRequest(Conversation):
     """The body of `POST /v1/responses`."""
 
-    told_by: ClassVar[str] = "yaie.server.responses.chat"
-
     input: Annotated[
         Annotated[Text, tag("text")]
         | Annotated[
@@ -305,6 +308,40 @@ class ResponsesRequest(Conversation):
         None, description="Has no effect: there is one."
     )
 
+    def chat_fields(self) -> Json:
+        """See Conversation."""
+        chat = {name: getattr(self, name) for name in SAME}
+        chat["messages"] = _messages(self)
+        chat["max_completion_tokens"] = self.max_output_tokens
+        chat["response_format"] = _response_format(self)
+        chat["verbosity"] = self.text and self.text.verbosity
+        chat["reasoning_effort"] = self.reasoning and self.reasoning.effort
+        if self.tools:
+            chat["tools"] = [_tool(tool) for tool in self.tools]
+            chat["parallel_tool_calls"] = self.parallel_tool_calls
+        if self.tool_choice is not None:
+            chat["tool_choice"] = _tool_choice(self.tool_choice)
+        if self.wants_logprobs:
+            chat["logprobs"], chat["top_logprobs"] = True, self.top_logprobs or 0
+        return {name: value for name, value in chat.items() if value is not None}
+
+    def in_our_words(self, error: InvalidRequestError) -> InvalidRequestError:
+        """See Conversation."""
+        param = error.param or ""
+        if param.startswith(("messages", "prompt")):
+            # Not one item is one message: instructions come before, and calls of one turn are joined.
+            message, (_, dot, field) = (
+                error.message.removeprefix(f"{param}: "),
+                param.rpartition("."),
+            )
+            error.message = f"{field}: {message}" if dot else message
+            error.param = "input"
+            return error
+        for theirs, ours in RENAMED:
+            error.message = error.message.replace(theirs, ours)
+            error.param = error.param and error.param.replace(theirs, ours)
+        return error
+
     def _forget(self) -> None:
         self.input = []
 
@@ -312,3 +349,87 @@ class ResponsesRequest(Conversation):
     def wants_logprobs(self) -> bool:
         """Whether the answer tells how likely its tokens were."""
         return bool(self.top_logprobs) or "message.output_text.logprobs" in (self.include or [])
+
+
+# --- the same conversation in older words ---
+
+Item = InputMessage | FunctionCallItem | FunctionOutputItem | ReasoningItem
+Parts = str | Sequence[TextPart | OutputTextPart | RefusalPart]
+
+SAME = (
+    "model", "temperature", "top_p", "metadata", "user", "safety_identifier", "prompt_cache_key",
+    "top_k", "min_p", "presence_penalty", "frequency_penalty", "repetition_penalty", "seed",
+    "ignore_eos", "priority",
+)  # fmt: skip
+"""Fields that both bodies call the same."""
+RENAMED = (
+    ("max_completion_tokens", "max_output_tokens"),
+    ("max_tokens", "max_output_tokens"),
+    ("response_format.json_schema", "text.format"),
+    ("response_format", "text.format"),
+    (".function.", "."),
+)
+"""What the older body calls otherwise."""
+
+
+def _messages(body: ResponsesRequest) -> list[Json]:
+    messages: list[Json] = []
+    if body.instructions is not None:
+        messages.append({"role": "system", "content": body.instructions})
+    if isinstance(body.input, str):
+        messages.append({"role": "user", "content": body.input})
+    else:
+        thought: str | None = None  # goes with the turn that follows
+        for item in body.input:
+            if isinstance(item, ReasoningItem):
+                thought = "".join(part.text for part in item.content or ()) or None
+                continue
+            num_before = len(messages)
+            _append(messages, item)
+            if len(messages) > num_before and messages[-1]["role"] == "assistant" and thought:
+                messages[-1]["reasoning_content"] = thought
+            thought = None
+    return messages
+
+
+def _append(messages: list[Json], item: Item) -> None:
+    match item:
+        case InputMessage():
+            messages.append({"role": item.role, "content": _text(item.content)})
+        case FunctionOutputItem():
+            output = {"tool_call_id": item.call_id, "content": _text(item.output)}
+            messages.append({"role": "tool", **output})
+        case FunctionCallItem():
+            # Calls of one turn, and the words before them, are one message there.
+            if not messages or messages[-1]["role"] != "assistant":
+                messages.append({"role": "assistant", "content": None})
+            function = {"name": item.name, "arguments": item.arguments}
+            call = {"id": item.call_id, "type": "function", "function": function}
+            messages[-1].setdefault("tool_calls", []).append(call)
+
+
+def _text(content: Parts) -> str:
+    if isinstance(content, str):
+        return content
+    return "".join(part.refusal if isinstance(part, RefusalPart) else part.text for part in content)
+
+
+def _response_format(body: ResponsesRequest) -> Json | None:
+    wanted = body.text.format if body.text else None
+    if not isinstance(wanted, JsonSchemaFormat):
+        return None if wanted is None else wanted.model_dump()
+    schema = wanted.model_dump(exclude={"type"}, exclude_none=True)
+    return {"type": "json_schema", "json_schema": schema}
+
+
+def _tool(tool: FunctionTool) -> Json:
+    return {"type": "function", "function": tool.model_dump(exclude={"type"}, exclude_none=True)}
+
+
+def _tool_choice(choice: str | NamedFunctionTool | AllowedFunctionTools) -> str | Json:
+    if isinstance(choice, str):
+        return choice
+    if isinstance(choice, AllowedFunctionTools):
+        allowed = {"mode": choice.mode, "tools": [_tool_choice(tool) for tool in choice.tools]}
+        return {"type": "allowed_tools", "allowed_tools": allowed}
+    return {"type": "function", "function": {"name": choice.name}}
