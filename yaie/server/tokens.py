@@ -12,7 +12,6 @@ from starlette.responses import Response
 
 from yaie.core.errors import InvalidRequestError
 from yaie.core.fields import FAST, Flag, PromptToken, Text
-from yaie.system.json_slices import Rows, written
 from yaie.models.text_encoder import PromptText
 from yaie.server.discriminated import Body, Conversation, choice, tag
 from yaie.server.openapi import examples

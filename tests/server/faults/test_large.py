@@ -18,7 +18,6 @@ from tests.server.faults.clients import ask
 from tests.server.faults.conftest import Patient
 from tests.server.faults.gaps import Gaps
 from yaie.core import json_slices
-from yaie.system.gc_tuning import freeze_heap
 from yaie.engine.background.prompts import MIDDLE
 from yaie.engine.input.limits import MAX_LOGPROB_ENTRIES
 from yaie.models.text_encoder import LONG, MAX_BYTES, TextEncoder

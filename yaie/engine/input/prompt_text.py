@@ -6,11 +6,11 @@ A long prompt is refused before it is tokenized where that cannot be wrong.
 from typing import Any
 
 from yaie.core.errors import ContextLengthError, InvalidRequestError
-from yaie.system.gc_tuning import give_back_memory
 from yaie.core.params import ROLES, PromptOptions, SamplingParams
 from yaie.engine.input.limits import resolve_max_tokens, too_long
 from yaie.models.text_encoder import PromptText
 from yaie.models.tokenizer import Tokenizer
+from yaie.system.gc_tuning import give_back_memory
 
 Json = dict[str, Any]
 

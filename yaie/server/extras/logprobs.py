@@ -9,10 +9,10 @@ import codecs
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from yaie.core.json_slices import Rows, Turns, free
 from yaie.core.output import RequestOutput, Submitted
 from yaie.core.request import TokenLogprob
 from yaie.server.extras.step import Json, Step
+from yaie.system.json_slices import Rows, Turns, free
 
 LEAST = -9999.0
 """What OpenAI says for a probability of zero: JSON has no infinity."""

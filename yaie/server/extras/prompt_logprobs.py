@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from typing import Any
 
-from yaie.core.json_slices import Rows, free
 from yaie.core.output import RequestOutput, Submitted
 from yaie.core.request import TokenLogprob
 from yaie.server.extras.logprobs import finite
 from yaie.server.extras.step import Json, Step
+from yaie.system.json_slices import Rows, free
 
 
 class PromptLogprobs(Step):
