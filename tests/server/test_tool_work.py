@@ -9,8 +9,7 @@ import pytest
 from tests.server.test_tool_parsers import joined, read
 from yaie.core.errors import InvalidRequestError
 from yaie.core.params import Constraint
-from yaie.engine.intake.circular import circular_ref, pointed_at
-from yaie.engine.intake.schema_limits import MOST_CHARS
+from yaie.engine.input.grammars.schema_limits import MOST_CHARS, circular_ref, pointed_at
 from yaie.server.dialects.messages_reply import UNREADABLE, OpenToolUse
 from yaie.server.service import MOST_TOOLS_CHARS, Service
 from yaie.server.tools import parser as parser_module

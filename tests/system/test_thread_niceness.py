@@ -36,7 +36,7 @@ def test_long_texts_are_tokenized_behind_the_engine_and_short_ones_are_not() -> 
         finally:
             prompts.stop()
 
-    assert asyncio.run(ask()) == [priority.LOWEST, priority.LOWEST, niceness()]
+    assert asyncio.run(ask()) == [thread_niceness.LOWEST, thread_niceness.LOWEST, niceness()]
 
 
 def test_elsewhere_and_where_it_is_refused_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> None:

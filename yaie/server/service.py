@@ -11,7 +11,7 @@ from yaie.core.errors import InvalidRequestError
 from yaie.core.params import Constraint, PromptOptions, SamplingParams
 from yaie.engine.background.async_engine import AsyncEngine, Prompt
 from yaie.engine.background.request_stream import RequestStream
-from yaie.engine.intake.schema_limits import MOST_CHARS
+from yaie.engine.input.grammars.schema_limits import MOST_CHARS
 from yaie.server.extras import extend, read
 from yaie.server.extras.direct import Direct
 from yaie.server.extras.reasoning import ReasoningFormat, choose_reasoning

@@ -17,7 +17,6 @@ from tests.server.conftest import within
 from tests.server.faults.clients import ask
 from tests.server.faults.conftest import Patient
 from tests.server.faults.gaps import Gaps
-from yaie.core import json_slices
 from yaie.engine.background.prompts import MIDDLE
 from yaie.engine.input.limits import MAX_LOGPROB_ENTRIES
 from yaie.models.text_encoder import LONG, MAX_BYTES, TextEncoder

@@ -12,7 +12,7 @@ from typing import Any
 
 from yaie.core.output import RequestOutput
 from yaie.core.params import Constraint
-from yaie.engine.intake.grammars import WHITESPACE
+from yaie.engine.input.grammars.compiler import WHITESPACE
 
 TAIL = 16
 """Tokens at the end of a prompt among which a tag may stand."""
