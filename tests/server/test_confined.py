@@ -36,8 +36,14 @@ WATCHED = {
 @pytest.fixture(scope="module")
 def watch(live: LiveServer) -> Iterator[Watch]:
     body = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 1}
-    body |= {"response_format": {"type": "json_object"}}
-    assert live.http.post("/v1/chat/completions", json=body).is_success  # loads what is loaded late
+    answer = {"type": "object", "properties": {"a": {"type": "boolean"}}, "required": ["a"]}
+    json_schema = {"type": "json_schema", "json_schema": {"name": "x", "schema": answer}}
+    for wanted in (
+        {"type": "json_object"},
+        json_schema,
+    ):  # loads what is loaded late, lab 21's part too
+        asked = {**body, "response_format": wanted}
+        assert live.http.post("/v1/chat/completions", json=asked).is_success
     watch = Watch()
     yield watch
     watch.is_on = False

@@ -137,7 +137,8 @@ def test_request_whose_reply_cannot_be_made_is_aborted(
     def broken(*_: Any) -> None:
         raise RuntimeError("boom at /some/path")
 
-    monkeypatch.setattr(service, "extend", broken)
+    for made_by in ("extend", "read"):
+        monkeypatch.setattr(service, made_by, broken)
     fake.step_seconds = 0.01
     response = fake_live.http.post(path, json={**asked, "stream": stream})
     assert response.status_code == 500
