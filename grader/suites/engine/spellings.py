@@ -47,7 +47,7 @@ def tutor() -> tuple[Callable[[str], list[int]], Decode]:
     """(encode, decode) of the model that comes with the project: a byte-level BPE."""
     from tokenizers import Tokenizer
 
-    file = ROOT / "yaie" / "tutor" / "weights" / "tokenizer.json"
+    file = ROOT / "yaie" / "models" / "tutor" / "weights" / "tokenizer.json"
     tokenizer = Tokenizer.from_file(str(file))
     return lambda text: tokenizer.encode(text, add_special_tokens=False).ids, tokenizer.decode
 
