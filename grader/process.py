@@ -36,7 +36,7 @@ FAMILY_SECONDS = 0.25
 """Looking for children costs more than a look at one process, so it happens less often."""
 TRACE_SECONDS = 2.0
 LAST_LINES = (b" in _run_module_as_main\n", b"  ...\n")
-"""Of a trace of the main thread, which runs a module; one that is very deep is cut."""
+"""Of a trace's last thread, the main one, which runs a module; one that is very deep is cut."""
 GIB = 2**30
 ONE_THREAD = dict.fromkeys(
     ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1"

@@ -71,7 +71,8 @@ def main() -> None:
         threading.Thread(target=_die_with_the_runner, args=(order.lifeline,), daemon=True).start()
     if order.traces >= 0:
         faulthandler.enable(order.traces, all_threads=False)
-        faulthandler.register(signal.SIGUSR1, order.traces, all_threads=False)
+        # Another thread may take the signal, where the main one has one to take already.
+        faulthandler.register(signal.SIGUSR1, order.traces, all_threads=True)
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(line_buffering=True, errors="replace")  # type: ignore[union-attr]
 

@@ -76,6 +76,10 @@ ENDLESS = {
     "a loop": ("while True: pass", "while True: pass"),
     "a sleep": ("import time\ntime.sleep(1e6)", "time.sleep"),
     "a loop in C": ("sum(range(10**14))", "sum(range(10**14))"),
+    "a loop in C that another thread is asked about": (  # as when the main one has a signal to take
+        "import signal\nsignal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])\nsum(range(10**14))",
+        "sum(range(10**14))",
+    ),
     "a loop that swallows the alarm": (
         "while True:\n    try:\n        while True: pass\n    except:\n        pass",
         "while True: pass",

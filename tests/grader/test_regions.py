@@ -1,6 +1,7 @@
 """What a solution region turns into, and which markers are refused."""
 
 import ast
+from dataclasses import replace
 from pathlib import PurePath
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from grader.regions import MarkerError, make_stub
 from yaie.curriculum.manifest import load_curriculum
 
-LAB = load_curriculum()["paged_cache"]
+LAB = replace(load_curriculum()["paged_cache"], edition=1)
 
 SOLUTION = '''"""Blocks."""
 
@@ -74,6 +75,11 @@ def test_the_first_line_lists_the_tasks_and_the_docstring_stays_a_docstring():
     stub = stub_of(SOLUTION)
     assert stub.startswith("# Lab 3, your part: task 3.1. The rest is given.\n")
     assert ast.get_docstring(ast.parse(stub)) == "Blocks."
+
+
+def test_the_first_line_says_which_edition_it_is_of_from_the_second_one_on():
+    stub = make_stub(SOLUTION, PurePath("solutions/paged_cache/x.py"), replace(LAB, edition=2))
+    assert stub.startswith("# Lab 3, your part (edition 2): task 3.1. The rest is given.\n")
 
 
 def test_a_file_without_regions_is_copied_as_it_is():
