@@ -6,6 +6,7 @@ from pathlib import Path
 
 from grader.verdict import LabResult, Verdict
 from yaie.core.errors import ConfigError
+from yaie.curriculum.editions import edition_of, is_older
 from yaie.curriculum.manifest import ROOT
 from yaie.curriculum.progress import PROGRESS, LabRecord, Progress
 from yaie.system.files import reason
@@ -22,9 +23,12 @@ def record(
 
     complain: is told in a sentence if it cannot be written. The grading itself is still valid.
 
-    A task that was not asked for, or could not be verified here, keeps its pass if the source is the
-    same; if not, the pass is withdrawn without being called a regression.
+    A package of an older edition was not graded: what had passed on it stays written down, and is graded
+    again once it is carried over. A task that was not asked for, or could not be verified here, keeps
+    its pass if the source is the same; if not, the pass is withdrawn without being called a regression.
     """
+    if is_older(result.lab, edition_of(root / "labs" / result.lab.key)):
+        return ()
     with Progress.changing(root) as progress:
         before = progress.records.get(result.lab.key)
         had = set(before.passed) if before else set()

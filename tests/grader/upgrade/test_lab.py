@@ -7,6 +7,7 @@ import shutil
 import pytest
 from rich.console import Console
 
+from grader.record import record
 from grader.runner import Limits, grade_labs
 from grader.stubs import generate
 from grader.submission import find_submission
@@ -116,6 +117,13 @@ def test_the_grader_and_the_engine_name_the_command_for_an_old_package(root, lab
     assert not result.passed
     monkeypatch.setattr("yaie.parts.find_mine", lambda key: root / "labs" / key)
     assert by_progress(lab) == ("reference", "of an older edition: yaie lab upgrade radix_tree")
+
+
+def test_a_grading_before_the_upgrade_takes_no_pass_away(root, lab):
+    had_passed(root, ["4.1", "4.2"])
+    (result,) = grade_labs([find_submission(lab, root=root)], limits=Limits(seconds=20))
+    assert record(result, root) == ()
+    assert upgrade_lab(lab, root).had == ("4.1", "4.2")
 
 
 def test_a_package_that_does_not_say_its_edition_is_todays(root, lab):
