@@ -1,8 +1,8 @@
 """Which edition of a lab's contract a learner's package was generated from.
 
-A lab begins with edition 1 and gets the next one when its contract changes so that finished work has
-to follow: a name, an argument, a region more. The manifest says which edition is today's, and the first
-line of every stub says which one it is of; no learner has a reason to change that line.
+Edition 1 is the first. A change that finished work must follow (a name, an argument, another region)
+makes the next one. The manifest holds today's edition, the first line of every stub the edition that it
+was generated from; no learner has a reason to change that line.
 """
 
 import re

@@ -1,8 +1,8 @@
 """What the chapters quote, measured: `yaie.bench.evidence.NAME` writes `book/evidence/NAME.json`.
 
-`yaie bench` measures the engine as its users have it, whoever wrote its parts. These modules measure
-what a chapter says, mostly of the reference: its naive siblings, its tiles, one phase of its step. So
-they import `solutions` by name. They are run in a checkout, which has the folder that they write to.
+`yaie bench` measures the whole engine, with anybody's parts. A chapter also quotes pieces of the
+reference: a naive sibling, a tile, one phase of a step. That is why these modules import `solutions` by
+name. They need a checkout, because they write into its `book` folder.
 """
 
 from pathlib import Path

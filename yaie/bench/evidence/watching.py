@@ -1,4 +1,4 @@
-"""What it costs an engine of 64 streams that somebody watches it.
+"""The cost of a watcher for an engine with 64 streams.
 
     python -m yaie.bench.evidence.watching [path]
 
