@@ -88,7 +88,8 @@ def patiently(server: LiveServer, step: Any) -> Any:
 
     async def all_wait() -> None:
         streams = server.engine._streams._streams
-        while not all(stream._is_awaited for stream in streams.values()):
+        # What came during the step is admitted behind it: its reader waits for just that.
+        while not all(stream._is_awaited for stream in streams.values() if stream.admitted.done()):
             await asyncio.sleep(0)
 
     def patient_step() -> Any:
