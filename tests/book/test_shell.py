@@ -18,9 +18,20 @@ MANY = nightly_but(FIGURES[:30:15], FIGURES)  # a visit takes seconds: CI has ti
 SMALL_PHONE = {"width": 390, "height": 844}
 MENU, LEAST_TEXT = 50, 12  # px: of mdBook's bar, which stays at the top, and of letters
 
+# Whether a figure's stage holds what is drawn of its state from nothing.
+IS_AS_DRAWN = """(figure) => {
+  const [fresh, shown] = [document.createElement('div'), figure.stage.childNodes];
+  fresh.dataset.room = figure.width;
+  figure.drawAt(fresh, figure.index);
+  return shown.length === fresh.childNodes.length
+    && [...shown].every((node, at) => node.isEqualNode(fresh.childNodes[at]));
+}"""
+
 # Goes through all states; of each, the heights of stage and text, and what is drawn.
 ALL_STATES = """async (figure) => {
-  const found = { heights: new Set(), pictures: new Set(), smallest: 99, keys: 0, sideways: 0 };
+  const isAsDrawn = IS_AS_DRAWN;
+  const found = { heights: new Set(), pictures: new Set(), differing: 0, smallest: 99, keys: 0,
+    sideways: 0 };
   figure.measure();
   await new Promise((done) => setTimeout(done, 50));
   const stride = Math.max(1, Math.ceil(figure.last / 24));
@@ -29,6 +40,7 @@ ALL_STATES = """async (figure) => {
     const { stage, said } = figure;
     found.heights.add(`${Math.round(stage.offsetHeight)} ${Math.round(said.offsetHeight)}`);
     found.pictures.add(stage.innerHTML);
+    found.differing += !isAsDrawn(figure);
     found.keys = Math.max(found.keys, stage.querySelectorAll('[data-key]').length);
     found.sideways = Math.max(found.sideways, stage.scrollWidth - stage.clientWidth);
     for (const element of stage.querySelectorAll('*')) {
@@ -43,7 +55,7 @@ ALL_STATES = """async (figure) => {
   const [panel, stage] = [figure.panel, figure.stage].map((each) => each.getBoundingClientRect());
   return { ...found, heights: [...found.heights], pictures: found.pictures.size,
     whole: figure.closest('figure').offsetHeight, span: stage.bottom - panel.top };
-}"""
+}""".replace("IS_AS_DRAWN", IS_AS_DRAWN)
 
 
 def figure_on(opened: Page, name: str) -> Locator:
@@ -133,6 +145,7 @@ def holds(seen: dict[str, Any]) -> None:
     """What is true at any width."""
     assert len(seen["heights"]) == 1, f"the stage jumps: {seen['heights']}"
     assert seen["pictures"] > 2, "nothing changes"
+    assert seen["differing"] == 0, "what is shown is not what is drawn from nothing"
     assert seen["keys"] > 0, "nothing can move"
     assert seen["smallest"] >= LEAST_TEXT - 0.01
     assert seen["sideways"] <= 0, "it scrolls sideways"
@@ -314,6 +327,28 @@ def test_playing_ends_at_the_last_step_and_begins_anew(browser, built):
         )
         figure.get_by_role("button", name="Play").click()
         assert index_of(figure) < last
+
+
+def test_what_is_played_is_drawn_ahead_and_is_what_is_drawn_from_nothing(browser, built):
+    page, name = FIGURES[0]
+    with reading(browser, built, page, motion="no-preference") as (opened, wrong):
+        figure = figure_on(opened, name)
+        figure.evaluate("""figure => {
+          figure.foreseen = 0;
+          const paint = figure.paint;
+          figure.paint = (...given) => {
+            figure.foreseen += figure.ahead?.key === figure.key(figure.index);
+            paint.apply(figure, given);
+          };
+        }""")
+        figure.get_by_label("Speed").select_option("4")
+        figure.get_by_role("button", name="Play").click()
+        opened.wait_for_function("figure => figure.index >= 5", arg=figure.element_handle())
+        figure.get_by_role("button", name="Pause").click()
+        assert figure.evaluate("figure => figure.foreseen") >= 5
+        figure.evaluate("figure => figure.go(figure.index + 1, 0)")  # ends what still moves
+        assert figure.evaluate(IS_AS_DRAWN)
+        assert wrong == []
 
 
 @pytest.mark.parametrize(("page", "name"), FEW)

@@ -107,11 +107,11 @@
   }
 
   yaie.stepped('fragmentation', {
-    draw(stage, step, data) {
+    draw(stage, step, data, at, figure) {
       const size = isNarrow(stage) ? { WIDTH: Math.min(340, room(stage)), MAP: 28 } : { WIDTH: 240, MAP: 132 };
       const panel = (allocator, index) => {
         const state = step.states[index];
-        const id = `${stage.closest('figure').id}-${index}`;
+        const id = `${figure.dataset.name}-${index}`;
         return html('div', {}, html('b', {}, allocator.label),
           memory(id, index, allocator, state, step.at, data, size), sizes(id, state, isNarrow(stage)),
           html('div', { class: 'who' }, html('span', {}, `runs: ${[...state.running].join(' ') || '–'}`),

@@ -6,8 +6,8 @@
   const MOST_STATES = 48; // of a controlled figure that are drawn to find the tallest
 
   /** Steps through data.steps, through those of one of data.tracks, or through spec.steps(data). spec.alike: all
-      states have one height, and only what is said must be measured. spec.settings(figure): more controls. spec.together:
-      all tracks are drawn at once. */
+      states have one height, and only what is said must be measured. spec.settings(figure): more controls; spec.shown(figure,
+      step) then brings them to the step that is shown. spec.together: all tracks are drawn at once. */
   function stepped(name, spec) {
     customElements.define(`yaie-${name}`, class extends Figure {
       begin() {
@@ -36,6 +36,8 @@
         spec.draw(stage, step, track, index, this);
         return step.say;
       }
+      drawAt(stage, index) { return this.draw(stage, this.track, index); }
+      shown() { spec.shown?.(this, this.steps[this.index]); }
 
       states() {
         const tracks = this.chosen ? Object.values(this.data.tracks) : [this.data];
@@ -144,6 +146,7 @@
       }
 
       draw(stage, values = this.values) { return spec.draw(stage, values, this.data); }
+      drawAt(stage, index) { return this.draw(stage, { ...this.values, [this.played.name]: this.valueAt(index) }); }
 
       /** The corners of what can be chosen, and all stops of what is played. */
       states() {

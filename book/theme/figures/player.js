@@ -5,6 +5,7 @@ yaie.player = (() => {
   const { html } = yaie;
   const SPEEDS = [['0.5', '½×'], ['1', '1×'], ['2', '2×'], ['4', '4×']];
   const STOPS = 60; // more stops than that are passed several at a time
+  const LOOKS = 0.8; // of the time to the next stop, after which that is drawn: tweens are over by then
   const [SLOWEST, FASTEST, WHOLE] = [1300, 220, 18_000]; // ms a stop, and ms for all of them
 
   /**
@@ -44,16 +45,25 @@ yaie.player = (() => {
       clock = 0;
       sync();
     }
+    const following = () => Math.min(figure.last, figure.index + stride());
+
+    /** Goes on after so many ms; the next state is drawn before, when nothing moves. */
+    function wait(ms) {
+      clock = setTimeout(() => {
+        figure.foresee(following());
+        clock = setTimeout(tick, ms * (1 - LOOKS));
+      }, ms * LOOKS);
+    }
     function tick() {
-      figure.go(Math.min(figure.last, figure.index + stride()), pause_());
+      figure.go(following(), pause_());
       if (figure.index >= figure.last) pause();
-      else clock = setTimeout(tick, pause_());
+      else wait(pause_());
     }
     function toggle() {
       if (isPlaying()) { pause(); return; }
       figure.used();
       if (figure.index >= figure.last) figure.go(0, pause_());
-      clock = setTimeout(tick, Math.min(300, pause_()));
+      wait(Math.min(300, pause_()));
       sync();
     }
     function go(index) {

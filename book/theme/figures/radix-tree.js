@@ -90,8 +90,8 @@
 
   yaie.stepped('radix-tree', {
     settings: radixOwn.settings,
-    draw(stage, step, data, index, figure) {
-      if (stage === figure.stage) figure.sync(step);
+    shown: (figure, step) => figure.sync(step),
+    draw(stage, step, data) {
       const nodes = step.before ?? step.nodes;
       const place = measure(stage, data);
       const height = TOP + Math.max(1, nodes.length) * ROW + 4;

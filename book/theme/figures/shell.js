@@ -6,6 +6,7 @@
   const { html } = yaie;
   const { tallest } = yaie.stage;
   const TWEEN = 450; // ms, at most
+  const TWEENED = 0.7; // of the time to the next stop
 
   class Figure extends HTMLElement {
     connectedCallback() {
@@ -30,7 +31,7 @@
       this.things = yaie.things(this, code);
       this.append(this.things.told);
       this.begin();
-      this.addEventListener('keydown', (event) => this.key(event));
+      this.addEventListener('keydown', (event) => this.pressed(event));
       this.watch();
     }
 
@@ -86,19 +87,37 @@
       return yaie.link.copy(yaie.link.to(this.dataset.name, this.index, this.chosenValues()));
     }
 
-    /** Draws a state. duration: ms that the tween from the last one may take; 0 for none. */
+    /** A state drawn beside the page. draw(stage): fills an empty stage and returns what is said. */
+    drawn(draw) {
+      const stage = html('div', { 'data-room': this.width });
+      return { stage, said: draw(stage) };
+    }
+
+    /** What a drawing of the state at `index` depends on. */
+    key(index) { return JSON.stringify([index, this.width, this.chosenValues()]); }
+
+    /** Draws the state that is to be shown next, in a frame of its own. */
+    foresee(index) {
+      const { data } = this;
+      this.ahead = { key: this.key(index), data, ...this.drawn((stage) => this.drawAt(stage, index)) };
+    }
+
+    /** Shows a state. duration: ms that the tween from the last one may take; 0 for none. */
     paint(duration = TWEEN) {
       this.width ||= this.stage.clientWidth;
+      const { ahead } = this;
+      const isForeseen = duration && ahead?.data === this.data && ahead.key === this.key(this.index);
+      const { stage, said } = isForeseen ? ahead : this.drawn((empty) => this.draw(empty));
+      this.ahead = null;
       const notes = duration ? yaie.tween.capture(this.stage) : null;
       yaie.tween.finish(this.stage);
-      this.stage.replaceChildren();
-      delete this.stage.dataset.wide;
       this.stage.dataset.room = this.width;
-      const said = this.draw(this.stage);
-      this.stage.style.setProperty('--wide', `${this.stage.dataset.wide ?? 0}px`);
+      this.stage.style.setProperty('--wide', `${stage.dataset.wide ?? 0}px`);
+      yaie.renew(this.stage, stage);
       if (this.said.textContent !== said) this.said.textContent = said;
       this.player.sync();
-      if (notes) yaie.tween.run(this.stage, notes, Math.min(TWEEN, duration * 0.7));
+      this.shown?.();
+      if (notes) yaie.tween.run(this.stage, notes, Math.min(TWEEN, duration * TWEENED));
       this.things.redrawn();
     }
 
@@ -130,7 +149,7 @@
       if (again) this.measure();
     }
 
-    key(event) {
+    pressed(event) {
       const { target, key } = event;
       const isArrow = /^(Arrow|Home|End)/.test(key);
       if (isArrow) event.stopPropagation(); // mdBook turns the page with these keys

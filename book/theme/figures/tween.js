@@ -1,7 +1,7 @@
 // What a step changes moves from its old place to its new one (FLIP): an element is recognised by its data-key.
 //
-// Every state is drawn from nothing. Before that, capture() notes what the keyed elements look like; afterwards run()
-// takes each back to where it was and lets it go. Shapes of SVG have their numbers interpolated, so that a bar grows
+// Before a new state is shown, capture() notes what the keyed elements look like; afterwards run() takes each that has
+// become another one back to where that was and lets it go. Shapes of SVG have their numbers interpolated, so that a bar grows
 // and an edge follows what it joins; groups and HTML are moved as a whole. What has a new key fades in, what is gone
 // fades out. A key inside a keyed element is ignored: the outer one carries it along.
 'use strict';
@@ -175,8 +175,9 @@ yaie.tween = (() => {
     const show = (now) => {
       const t = Math.min(1, Math.max(0, (now - began) / duration));
       moves.forEach((set) => set(ease(t)));
-      if (t < 1) frame = requestAnimationFrame(show);
-      else ghosts.forEach((element) => element.remove());
+      if (t < 1) { frame = requestAnimationFrame(show); return; }
+      ghosts.forEach((element) => element.remove());
+      running.delete(stage); // there is nothing left to end
     };
     running.set(stage, () => {
       cancelAnimationFrame(frame);
