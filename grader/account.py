@@ -4,7 +4,6 @@ A worker's process runs the part as well, which may write to the same channel. A
 claim to have passed; what it cannot do is break the grading, or have it take memory without end.
 """
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -32,14 +31,12 @@ class Account:
     """What the workers of one lab have told so far, as far as it can be true.
 
     planned: (name, task, claim) of every test. at: (name, task) of what runs; the names "start",
-    "import", "compile" and "collect" have no task. since: when it began. lack: what this machine does
-    not have.
+    "import", "compile" and "collect" have no task. lack: what this machine does not have.
     """
 
     planned: list[tuple[str, str, str]] = field(default_factory=list)
     results: dict[str, TestResult] = field(default_factory=dict)
     at: tuple[str, str] = ("start", "")
-    since: float = field(default_factory=time.monotonic)
     broken: Explanation | None = None
     lack: str = ""
     why: str = ""
@@ -51,7 +48,7 @@ class Account:
             case "plan":
                 self._plan(event["tests"])
             case "test":
-                self.at, self.since = (str(event["name"]), str(event["task"])), time.monotonic()
+                self.at = (str(event["name"]), str(event["task"]))
             case "result":
                 self._add(from_json(event["test"]))
             case "broken":

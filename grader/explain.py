@@ -13,7 +13,7 @@ from hypothesis.errors import Flaky
 from grader.kit.expect import Fault, Mismatch
 from grader.kit.script import current_script
 from grader.kit.session import SESSION
-from grader.machine import TRITON, why_too_long
+from grader.machine import TRITON
 from grader.submission import STUB, Submission, locate, locate_in_grader, place, told
 from grader.triton_words import advice
 from grader.verdict import Again, Explanation
@@ -25,12 +25,12 @@ PINNED = re.compile(r"@reproduce_failure\('([^']*)', b'([^']*)'\)")
 class TookTooLong(BaseException):
     """A test's time is over. Not an Exception, which more handlers would catch.
 
-    computed: seconds of processor time that this process took meanwhile.
+    why: what may be the matter.
     """
 
-    def __init__(self, computed: float) -> None:
+    def __init__(self, why: str) -> None:
         super().__init__()
-        self.computed = computed
+        self.why = why
 
 
 def how_to_fail_again(error: BaseException) -> Again:
@@ -99,8 +99,7 @@ def explain(
             )
         case TookTooLong():
             problem = f"It was still running after {seconds:g} seconds."
-            why = why_too_long(seconds, error.computed)
-            return Explanation(problem=problem, why=why, **common)
+            return Explanation(problem=problem, why=error.why, **common)
         case MemoryError():
             return Explanation(problem="It ran out of memory.", **common)
         case RuntimeError() if "allocate memory" in told(error):

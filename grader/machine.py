@@ -51,15 +51,20 @@ def not_verified_here(lab: Lab) -> str:
     return "speed and tensor cores; on a machine with a GPU: yaie bench kernels"
 
 
-def why_too_long(seconds: float, computed: float) -> str:
-    """What may be the matter where something was still running after `seconds`, of which it took
-    `computed` on a processor. On a busy machine a test that is right may not get its time."""
-    if computed < seconds / 2 and os.getloadavg()[0] > (os.cpu_count() or 1):
+def why_too_long(used: float, computed: float, is_starved: bool) -> str:
+    """What may be the matter where something was still running after `used` seconds of a FairClock, of
+    which it took `computed` on a processor."""
+    if computed >= used / 2:
+        return "A loop that never ends, or work that grows much faster than its input."
+    if is_starved:
         return (
-            f"It got the processor for {computed:.1f} of {seconds:.0f} seconds: other programs keep the "
-            "machine busy, or it waits for something that never comes. Grade again when less runs."
+            f"It got the processor for {computed:.1f} of {used:.0f} seconds: other programs keep the "
+            "machine busy. Grade again when less runs."
         )
-    return "A loop that never ends, or work that grows much faster than its input."
+    return (
+        f"It computed for {computed:.1f} of {used:.0f} seconds, and waited for the rest: for something "
+        "that never comes, or it sleeps."
+    )
 
 
 def _compiler() -> bool:

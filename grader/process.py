@@ -69,6 +69,7 @@ class WorkerProcess:
         self._readers: list[threading.Thread] = []
         self._process: subprocess.Popen[bytes] | None = None
         self._looked = 0.0
+        self._children: list[psutil.Process] = []
         self._lifeline: socket.socket | None = None
 
     def __enter__(self) -> "WorkerProcess":
@@ -174,6 +175,11 @@ class WorkerProcess:
             return float(times.user + times.system)
         return 0.0
 
+    def pids(self) -> list[int]:
+        """Of the worker and its children, as they were at the last look for these."""
+        assert self._process is not None
+        return [self._process.pid, *(child.pid for child in self._children)]
+
     def excess(self, memory_gib: float) -> str:
         """What it takes too much of, "" if nothing."""
         assert self._process is not None
@@ -186,11 +192,11 @@ class WorkerProcess:
             total = worker.memory_info().rss
             if total <= memory_gib * GIB and time.monotonic() - self._looked > FAMILY_SECONDS:
                 self._looked = time.monotonic()
-                children = worker.children(recursive=True)
-                if len(children) > MOST_PROCESSES:
+                self._children = worker.children(recursive=True)
+                if len(self._children) > MOST_PROCESSES:
                     return f"It started more than {MOST_PROCESSES} processes."
-                if children:
-                    total = sum(map(_own_bytes, [worker, *children]))
+                if self._children:
+                    total = sum(map(_own_bytes, [worker, *self._children]))
             if total > memory_gib * GIB:
                 return f"It took more than {memory_gib:g} GiB of memory."
         return ""

@@ -12,15 +12,18 @@ from dataclasses import replace
 from types import FrameType, ModuleType
 from typing import Any
 
+import psutil
 import pytest
 
 from grader.explain import TookTooLong, explain, how_to_fail_again
 from grader.explain import stub_in as _stub_in
+from grader.fair_clock import FairClock
 from grader.kit.axes import forget_launches, wrong_axes
 from grader.kit.generate import LATER_SHRINK_SECONDS, allow_shrinking
 from grader.kit.program import as_program
 from grader.kit.script import MOST_LINES, current_script, start_script
 from grader.kit.session import SESSION
+from grader.machine import why_too_long
 from grader.submission import Submission
 from grader.surroundings import Surroundings
 from grader.verdict import Explanation, TestResult, Verdict, to_json
@@ -36,6 +39,8 @@ PROGRAM_SECONDS = 2.0
 """For carrying out the calls of a failure once more."""
 AGAIN_SECONDS = 0.5
 """A part that swallows the alarm gets another one after this long."""
+LEAST_LEFT = 0.05
+"""Seconds between two looks at what is left of a test's time."""
 
 
 class Recorder:
@@ -154,13 +159,20 @@ class Recorder:
         """seconds: other than those of a test."""
 
         def too_long(signum: int, frame: FrameType | None) -> None:
-            if self._is_timed:
-                raise TookTooLong(time.process_time() - began)
+            if not self._is_timed:
+                return
+            clock.look()
+            if (left := limit - clock.used) > 0:  # others had the processor
+                signal.setitimer(signal.ITIMER_REAL, max(left, LEAST_LEFT), AGAIN_SECONDS)
+                return
+            computed = time.process_time() - began
+            raise TookTooLong(why_too_long(clock.used, computed, clock.is_starved))
 
-        began = time.process_time()
+        limit = seconds or self._test_seconds
+        began, clock = time.process_time(), FairClock(_with_children)
         self._is_timed = True
         signal.signal(signal.SIGALRM, too_long)
-        signal.setitimer(signal.ITIMER_REAL, seconds or self._test_seconds, AGAIN_SECONDS)
+        signal.setitimer(signal.ITIMER_REAL, limit, AGAIN_SECONDS)
 
     def _stop_alarm(self) -> None:
         self._is_timed = False
@@ -255,6 +267,11 @@ class Recorder:
         graded: a kernel takes settings that an interpreter does not have."""
         lab = self._submission.lab
         return self._submission.folder == ROOT / "labs" / lab.key and not lab.is_kernel
+
+
+def _with_children() -> list[int]:
+    """This process and those that it has started, ranks say."""
+    return [os.getpid(), *(child.pid for child in psutil.Process().children(recursive=True))]
 
 
 def task_of(item: pytest.Item) -> str:

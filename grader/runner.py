@@ -15,6 +15,7 @@ from pathlib import Path
 
 from grader.account import Account
 from grader.channel import KEPT_OUTPUT, Heard
+from grader.fair_clock import FairClock
 from grader.machine import what_is_missing, why_too_long
 from grader.places import open_places
 from grader.process import GIB, WorkerProcess
@@ -35,7 +36,8 @@ COMPILERS_GIB = 6.0
 @dataclass(frozen=True, slots=True)
 class Limits:
     """seconds: for a lab, from start to end. test_seconds: for one test. import_seconds: for the part's
-    import. memory_gib: of the worker with all its children, Python and torch included."""
+    import. All are of a FairClock. memory_gib: of the worker with all its children, Python and torch
+    included."""
 
     seconds: float = 60.0
     test_seconds: float = 10.0
@@ -108,7 +110,7 @@ def grade_lab(
 ) -> LabResult:
     """Grade one lab. tasks: ids to grade, all if empty. effort: multiplies the number of generated
     examples. stop: give up as soon as it is set."""
-    began = time.monotonic()
+    began, used = time.monotonic(), 0.0
     stop = stop or threading.Event()
     account = Account(
         on_result=lambda told: on_test(submission, len(told.results), len(told.planned))
@@ -127,15 +129,16 @@ def grade_lab(
     output, heard = b"", Heard()
     with room_for(submission) as room:
         while not account.is_over and not stop.is_set():
-            left = limits.seconds - (time.monotonic() - began)
+            left = limits.seconds - used
             if left <= 0:
                 break
-            known, account.at, account.since = len(account.results), ("start", ""), time.monotonic()
+            known, account.at = len(account.results), ("start", "")
             order = _order(submission, account, tasks, limits, left)
             order.seed, order.shrink, order.effort = seed, shrink, effort
             ended = _run_worker(order, account, submission, room, limits, left, stop)
             if ended is None:
                 break
+            used += ended.used
             invalid = invalid or ended.invalid
             output = (output + ended.output)[-KEPT_OUTPUT:]
             heard.printed += ended.heard.printed
@@ -143,7 +146,7 @@ def grade_lab(
             if stop.is_set() or account.is_over:
                 break
             account.bury(ended.death, ended.where, ended.output.decode("utf-8", "replace"))
-            if time.monotonic() - began >= limits.seconds:
+            if used >= limits.seconds:
                 break
             if not account.planned and not account.is_over:
                 account.broken = Explanation(
@@ -162,9 +165,10 @@ def grade_lab(
 
 @dataclass(frozen=True, slots=True)
 class _Ended:
-    """A worker that has ended. death: how, in words; where: at which line of the part. invalid: why
-    what it found out is no grade."""
+    """A worker that has ended. used: seconds of its FairClock. death: how, in words; where: at which
+    line of the part. invalid: why what it found out is no grade."""
 
+    used: float
     death: str
     where: str
     invalid: str
@@ -184,8 +188,8 @@ def _run_worker(
     """None if nothing can be found out on this machine; then the account is closed."""
     try:
         with WorkerProcess(order, account.take, submission, room) as worker:
-            graded = worker.submission
-            death = _watch(worker, account, left, limits, stop)
+            graded, clock = worker.submission, FairClock(worker.pids)
+            death = _watch(worker, account, clock, left, limits, stop)
             where = locate_in_trace(worker.trace(ask=True), graded) if death else ""
             death = death or worker.end()
             where = where or locate_in_trace(worker.trace(), graded)
@@ -195,7 +199,7 @@ def _run_worker(
         account.leave_open(submission.lab, account.lack)
         return None
     invalid = f"{worker.changed} was changed while it was graded." if worker.changed else ""
-    return _Ended(death, where, invalid, worker.output, worker.heard)
+    return _Ended(clock.used, death, where, invalid, worker.output, worker.heard)
 
 
 def _digest(submission: Submission) -> str:
@@ -223,23 +227,29 @@ def _order(
 
 
 def _watch(
-    worker: WorkerProcess, account: Account, left: float, limits: Limits, stop: threading.Event
+    worker: WorkerProcess,
+    account: Account,
+    clock: FairClock,
+    left: float,
+    limits: Limits,
+    stop: threading.Event,
 ) -> str:
     """Wait for the worker's end. Returns why it must be ended, "" if it has done so itself."""
-    deadline = time.monotonic() + left
-    at, before = account.at, worker.computed()
+    at, began, before = account.at, 0.0, 0.0
     while not worker.wait(POLL_SECONDS):
-        now = time.monotonic()
+        clock.look()
+        used = clock.used
         if account.at != at:
-            at, before = account.at, worker.computed()
+            at, began, before = account.at, used, worker.computed()
         patience = _patience(account, limits)
         if stop.is_set():
             return "It was stopped."
-        if now > deadline or now - account.since > patience:
-            account.why = why_too_long(now - account.since, worker.computed() - before)
-        if now > deadline:
+        if used > left or used - began > patience:
+            computed = worker.computed() - before
+            account.why = why_too_long(used - began, computed, clock.is_starved)
+        if used > left:
             return f"It was still running when the lab's {limits.seconds:g} seconds were over."
-        if now - account.since > patience:
+        if used - began > patience:
             return f"It was still running after {patience - GRACE_SECONDS:g} seconds."
         if excess := worker.excess(_allowed_gib(account, limits)):
             return excess

@@ -16,12 +16,14 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from grader.explain import stub_in
+from grader.fair_clock import FairClock
 from grader.kit.expect import Fault, Mismatch
 from grader.submission import Submission, load, locate, locate_in_trace, told
 
@@ -95,10 +97,10 @@ class RankProcesses:
     def _answers(self, pipes: list[Connection], seconds: float) -> list[Any]:
         """Of every rank, as soon as all have answered or one has failed."""
         answers: dict[int, Any] = {}
-        deadline = time.monotonic() + seconds
+        clock = FairClock(lambda: [process.pid for process, _ in self._started])
         while len(answers) < len(pipes):
             left = [pipe for rank, pipe in enumerate(pipes) if rank not in answers]
-            ready = wait(left, max(0.0, deadline - time.monotonic()))
+            ready = clock.until(seconds, partial(wait, left))
             if not ready:
                 raise self._stands_still(len(pipes), answers, seconds)
             for pipe in ready:

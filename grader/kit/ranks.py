@@ -20,6 +20,7 @@ from types import FrameType
 from typing import Any
 
 from grader.explain import stub_in
+from grader.fair_clock import FairClock
 from grader.kit.expect import Fault, Mismatch
 from grader.submission import told
 from yaie.curriculum.manifest import ROOT
@@ -101,7 +102,7 @@ class Ranks:
             rank.thread = threading.Thread(target=self._body, args=(number, work), daemon=True)
             rank.thread.start()
         self._pass_on()
-        in_time = self._over.wait(PATIENCE_SECONDS)
+        in_time = FairClock().until(PATIENCE_SECONDS, self._over.wait)
         if not in_time and self._error is None:
             self._error = self._still_running()
         self._abandon()

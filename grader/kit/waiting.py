@@ -1,10 +1,10 @@
 """Awaiting what may never come: whoever waits gives up soon, and says what was awaited."""
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
+from grader.fair_clock import SLICE, FairClock
 from grader.kit.expect import Mismatch
 
 T = TypeVar("T")
@@ -28,9 +28,12 @@ def run(test: Coroutine[Any, Any, Any], seconds: float = 2 * PATIENCE_SECONDS) -
 
 async def within(work: Awaitable[T], what: str, seconds: float = PATIENCE_SECONDS) -> T:
     """What `work` returns or raises. what: names what is awaited, as in "the answer to GET /"."""
-    working = asyncio.ensure_future(work)
+    working, clock = asyncio.ensure_future(work), FairClock()
+    done: set[Any] = set()
     try:
-        done, _ = await asyncio.wait({working}, timeout=seconds)
+        while not done and (left := seconds - clock.used) > 0:
+            done, _ = await asyncio.wait({working}, timeout=min(left, SLICE))
+            clock.look()
     except asyncio.CancelledError:
         working.cancel()
         raise
@@ -43,10 +46,12 @@ async def within(work: Awaitable[T], what: str, seconds: float = PATIENCE_SECOND
 
 async def until(condition: Callable[[], object], what: str) -> None:
     """Let others run until this holds. what: names it, as in "the first chunk"."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    clock = FairClock()
     while not condition():
-        if time.monotonic() > deadline:
-            raise Mismatch(f"{what}: still awaited after {PATIENCE_SECONDS:g} seconds")
+        if clock.used > PATIENCE_SECONDS:
+            clock.look()
+            if clock.used > PATIENCE_SECONDS:
+                raise Mismatch(f"{what}: still awaited after {PATIENCE_SECONDS:g} seconds")
         await asyncio.sleep(0)
 
 
