@@ -9,7 +9,7 @@ import pytest
 from tests.cli.conftest import Yaie
 from yaie.bench.http_client import Answer
 from yaie.bench.soak import Soak, find_leaks
-from yaie.bench.soak_requests import TEXT, Ask, draw, greedy, texts_of
+from yaie.bench.soak_requests import TEXT, Ask, draw, filling, greedy, texts_of
 
 IDLE = {
     "rss_mib": 600.0,
@@ -103,6 +103,13 @@ def test_memory_that_still_grows_at_the_end_is_a_leak() -> None:
     assert find_leaks(warm) == []
     growing = [IDLE | {"rss_mib": rss} for rss in (600.0, 700.0, 800.0, 900.0)]
     assert find_leaks(growing) == ["memory grew from 800 to 900 MiB over the second half"]
+
+
+def test_what_fills_a_pool_is_as_long_and_shares_no_block() -> None:
+    prompts = [item.body["prompt"] for item in filling(16 * 1024, 101)]
+    assert sum(map(len, prompts)) == 16 * 1024
+    assert max(map(len, prompts)) < 100
+    assert len({tuple(prompt[:2]) for prompt in prompts}) == len(prompts)
 
 
 @pytest.mark.nightly

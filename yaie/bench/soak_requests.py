@@ -48,6 +48,20 @@ def greedy() -> list[Ask]:
     ]
 
 
+def filling(num_tokens: int, context: int) -> list[Ask]:
+    """Prompts of so many tokens in all, no two of which begin alike."""
+    lengths = [context - 2] * (num_tokens // (context - 2)) + [num_tokens % (context - 2)]
+    return [
+        Ask(
+            "good",
+            TEXT,
+            {"prompt": [number % 90, number // 90, *[7] * (length - 2)], "max_tokens": 1},
+        )
+        for number, length in enumerate(lengths)
+        if length > 2
+    ]
+
+
 def draw(count: int, context: int, seed: int = 0) -> list[Ask]:
     """Requests of every kind in random order, the same for the same seed.
 
