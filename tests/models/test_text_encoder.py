@@ -332,7 +332,7 @@ GAP = 0.005
 @pytest.mark.nightly
 @pytest.mark.quiet
 def test_another_thread_goes_on_while_a_long_text_is_tokenized() -> None:
-    tokenizer = Tokenizer.load(Path(yaie.__file__).parent / "tutor" / "weights")
+    tokenizer = Tokenizer.load(Path(yaie.__file__).parent / "models" / "tutor" / "weights")
     text = "The scheduler admits a request when blocks are free. " * (920_000 // 53)
     assert min(_longest_gap(tokenizer, text) for _ in range(20)) < GAP
 
