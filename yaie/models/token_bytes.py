@@ -69,7 +69,7 @@ class TokenBytes:
             if len(piece) == 6 and piece.startswith("<0x"):
                 return bytes([int(piece[3:5], 16)])
             return piece.replace(SPACE, " ").encode()
-        return _decoder(self._tokenizer)([token_id]).encode()
+        return whole_decoder(self._tokenizer, skips_special=True)([token_id]).encode()
 
     def piece(self, token_id: int) -> str:
         """A token as the vocabulary writes it; "" if it has none (a padded vocabulary)."""
@@ -105,7 +105,7 @@ class TokenBytes:
 
 def decoder(tokenizer: Any, shown: dict[int, str]) -> Callable[[Sequence[int]], str]:
     """The fastest function that decodes ids without special tokens, those in `shown` excepted."""
-    plain = _decoder(tokenizer)
+    plain = whole_decoder(tokenizer, skips_special=True)
     if not shown:
         return plain
 
@@ -125,12 +125,14 @@ def decoder(tokenizer: Any, shown: dict[int, str]) -> Callable[[Sequence[int]], 
     return decode
 
 
-def _decoder(tokenizer: Any) -> Callable[[Sequence[int]], str]:
+def whole_decoder(tokenizer: Any, *, skips_special: bool) -> Callable[[Sequence[int]], str]:
+    """A function that gives the text of ids as they are. The Rust decoder gives up the GIL while it
+    works; what transformers does around it would not."""
     if getattr(tokenizer, "is_fast", False):
-        decode = tokenizer.backend_tokenizer.decode  # skips special tokens by default
-        return lambda ids: decode(list(ids))
+        decode = tokenizer.backend_tokenizer.decode
+        return lambda ids: decode(list(ids), skip_special_tokens=skips_special)
     return lambda ids: tokenizer.decode(
-        list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False
+        list(ids), skip_special_tokens=skips_special, clean_up_tokenization_spaces=False
     )
 
 

@@ -10,7 +10,7 @@ from yaie.models.fields import TOKENIZER, check_fields
 from yaie.models.json_files import read_json
 from yaie.models.lookalikes import refuse_pointer
 from yaie.models.text_encoder import PromptText, TextEncoder
-from yaie.models.token_bytes import TokenBytes, decoder
+from yaie.models.token_bytes import TokenBytes, decoder, whole_decoder
 
 _VOCABULARIES = (
     "tokenizer.json",
@@ -40,6 +40,7 @@ class Tokenizer:
         self._joins_turns = model_type == "gpt2"
         self._bytes = TokenBytes(tokenizer)
         self._decode = decoder(tokenizer, self._bytes.shown)
+        self._decode_all = whole_decoder(tokenizer, skips_special=False)
         self.eos_token_id: int | None = tokenizer.eos_token_id
         self.bos_token_id: int | None = tokenizer.bos_token_id
         self.vocab_size: int = len(tokenizer)
@@ -107,10 +108,7 @@ class Tokenizer:
 
     def decode_all(self, ids: Sequence[int]) -> str:
         """The text of these tokens, special tokens as they are written."""
-        text: str = self._tokenizer.decode(
-            list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False
-        )
-        return text
+        return self._decode_all(ids)
 
     def token_strings(self, ids: Sequence[int]) -> list[str]:
         """Each token as the vocabulary spells it: bytes of a byte-level one stand as letters."""
