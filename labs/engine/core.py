@@ -1,7 +1,8 @@
 # Lab 7, your part: tasks 7.3, 7.4, 7.5. The rest is given.
 """The step loop: schedule, execute, advance, and take over what came out.
 
-`LLMEngine` calls it; below it are the scheduler and the executor, which sends plans to the worker.
+`LLMEngine` calls it, through what `yaie/engine/build.py` puts around it; below it are the scheduler
+and the executor, which sends plans to the worker.
 """
 
 import time

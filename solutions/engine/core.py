@@ -1,6 +1,7 @@
 """The step loop: schedule, execute, advance, and take over what came out.
 
-`LLMEngine` calls it; below it are the scheduler and the executor, which sends plans to the worker.
+`LLMEngine` calls it, through what `yaie/engine/build.py` puts around it; below it are the scheduler
+and the executor, which sends plans to the worker.
 """
 
 import time

@@ -58,7 +58,7 @@ def served(yaie: Yaie, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Seen]:
     def log(*arguments: Any) -> None:
         seen.logging = arguments
 
-    monkeypatch.setattr("yaie.server.background.AsyncEngine", Recorded)
+    monkeypatch.setattr("yaie.server.engine.AsyncEngine", Recorded)
     monkeypatch.setattr("yaie.server.run.run_server", end)
     monkeypatch.setattr("yaie.server.logs.start_logging", log)
 

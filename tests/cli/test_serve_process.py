@@ -14,7 +14,7 @@ import pytest
 from tests.cli.test_serve import LONG, _wait_for_drain, address_in, server
 from tests.server.conftest import within
 from tests.server.test_failures import events_of
-from yaie.server.background import has_process
+from yaie.server.engine import has_process
 from yaie.server.settings import ServerSettings
 
 pytestmark = pytest.mark.slow

@@ -10,7 +10,7 @@ from yaie import EngineConfig, LLMEngine, SamplingParams
 from yaie.core.batch import StepPlan
 from yaie.core.step import StepResult
 from yaie.engine.step.pacer import LEAST_CHUNK, StepPacer
-from yaie.server.background import engine_for
+from yaie.server.engine import engine_for
 from yaie.server.settings import ServerSettings
 
 Make = Callable[..., LLMEngine]

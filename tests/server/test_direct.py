@@ -12,11 +12,10 @@ from yaie.core.output import RequestOutput, Submitted
 from yaie.core.params import SamplingParams
 from yaie.core.request import FinishReason
 from yaie.parts import load_parts
-from yaie.server.extras.direct import Direct
+from yaie.server.direct import Direct, PieceWriter
 from yaie.server.extras.reader import ChatReader
 from yaie.server.extras.reasoning import FORMATS
 from yaie.server.extras.reply import ExtendedReply
-from yaie.server.pieces import PieceWriter
 
 API = load_parts("none")["api_server"]
 REPLIES = (API.ChatReply, API.TextReply)

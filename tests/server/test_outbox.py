@@ -4,8 +4,7 @@ import asyncio
 from types import SimpleNamespace
 from typing import cast
 
-from yaie.server.pieces import Outbox, PieceWriter
-from yaie.server.wire import Wire
+from yaie.server.direct import Outbox, PieceWriter, Wire
 
 
 class Line:

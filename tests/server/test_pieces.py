@@ -16,8 +16,8 @@ from tests.server.conftest import LiveServer, patiently, serving, within
 from tests.server.fake_engine import FakeEngine
 from tests.server.test_limits import connect, raw
 from yaie.parts import load_parts
-from yaie.server import pieces
-from yaie.server.pieces import Outbox, PieceWriter
+from yaie.server import direct
+from yaie.server.direct import Outbox, PieceWriter
 
 TEXT, CHAT = "/v1/completions", "/v1/chat/completions"
 LONG = {"max_tokens": 60, "ignore_eos": True, "temperature": 1.5, "seed": 3}
@@ -182,7 +182,7 @@ def test_a_second_request_on_the_connection_is_answered_after_the_stream(
 def test_unknown_insides_of_the_server_leave_everything_to_asgi(
     steady: LiveServer, written: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pieces, "KNOWN", (*pieces.KNOWN, "of_another_version"))
+    monkeypatch.setattr(direct, "KNOWN", (*direct.KNOWN, "of_another_version"))
     assert texts(raw(steady, post(TEXT, {"prompt": "abcdef"}))) == "fedcba"
     assert not written
 

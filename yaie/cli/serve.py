@@ -52,7 +52,7 @@ def serve(config: EngineConfig, settings: ServerSettings) -> None:
     say(f"YAIE {__version__}: loading {config.model} ...")
     from yaie.parts import load_part
     from yaie.server.app import create_app
-    from yaie.server.background import engine_for
+    from yaie.server.engine import engine_for
     from yaie.server.logs import start_logging
     from yaie.server.run import run_server
 

@@ -20,7 +20,7 @@ from yaie.engine.background.async_engine import EngineState
 from yaie.engine.info import EngineInfo
 from yaie.parts import load_part
 from yaie.server.app import create_app
-from yaie.server.background import engine_for
+from yaie.server.engine import engine_for
 from yaie.server.logs import log_activity, start_logging
 from yaie.server.metrics import EngineCollector, process_registry
 from yaie.server.request_id import RequestId

@@ -15,7 +15,7 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from yaie.engine.background.rejections import Rejection, Rejections
-from yaie.server.wire import Wire
+from yaie.server.direct import Wire
 
 MAX_HEAD_BYTES = 16 * 2**10
 STALL_SECONDS = 30.0

@@ -21,8 +21,8 @@ from yaie.core.errors import EngineUnavailableError
 from yaie.engine.background.async_engine import AsyncEngine
 from yaie.server.cautions import cautions
 from yaie.server.connections import MAX_HEAD_BYTES, allowed_connections, connection_class
+from yaie.server.direct import Pieces
 from yaie.server.logs import log_activity
-from yaie.server.pieces import Pieces
 from yaie.server.request_id import RequestId
 from yaie.server.settings import ServerSettings
 from yaie.system.interrupt import end_interrupted

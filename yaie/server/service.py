@@ -12,11 +12,10 @@ from yaie.core.params import Constraint, PromptOptions, SamplingParams
 from yaie.engine.background.async_engine import AsyncEngine, Prompt
 from yaie.engine.background.request_stream import RequestStream
 from yaie.engine.input.grammars.schema_limits import MOST_CHARS
+from yaie.server.direct import Direct, current
 from yaie.server.extras import extend, read
-from yaie.server.extras.direct import Direct
 from yaie.server.extras.reasoning import ReasoningFormat, choose_reasoning
 from yaie.server.extras.reply import ExtendedReply
-from yaie.server.pieces import current
 from yaie.server.tools import ToolFormat, choose_format, with_names_of_tools
 
 MOST_TOOLS_CHARS = 1 << 19
@@ -128,7 +127,8 @@ class Service:
         return self.reasoning.before(wanted, self.engine.tokenizer, prompt)
 
     def extend(self, reply: Reply, body: Any) -> Reply:
-        """The reply with what the body asks for beyond text. See `yaie.server.extras`."""
+        """The reply with what the body asks for beyond text (`yaie.server.extras`). From now on plain
+        pieces of a streamed one go straight to the connection (`yaie.server.direct`)."""
         tool_format = self._format_for(body)
         extended = extend(reply, body, self.engine.tokenizer, tool_format, self.reasoning)
         writer = current.get()

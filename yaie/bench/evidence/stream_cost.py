@@ -45,8 +45,8 @@ from yaie.engine.llm_engine import LLMEngine
 from yaie.models.tokenizer import Tokenizer
 from yaie.parts import load_parts
 from yaie.server.app import create_app
+from yaie.server.direct import PieceWriter
 from yaie.server.listen import listen, url_of
-from yaie.server.pieces import PieceWriter
 from yaie.server.run import run_server
 from yaie.server.settings import ServerSettings
 

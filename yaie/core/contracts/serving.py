@@ -78,7 +78,8 @@ class ModelService(Protocol):
     def extend(self, reply: "Reply", body: Any) -> "Reply":
         """The reply to a request, with what its body asks for beyond text: log-probabilities, token
         ids, the prompt's echo, tool calls. It is used in the place of `reply`, which it may be
-        itself."""
+        itself. Of a streamed answer, the server may write plain pieces to the connection by itself:
+        they never come to `chunks`."""
         ...
 
 
