@@ -14,11 +14,17 @@ HERMES = STYLES["hermes"][0]
 PLAIN = "{% for message in messages %}{{ message.content }}{% endfor %}"
 
 
-def said(parser: str, template: str, note: str | None = None) -> str:
+def said(
+    parser: str, template: str, note: str | None = None, reasoning: str = "auto", token: str = ""
+) -> str:
+    """token: what the tokenizer has as one token."""
     tokenizer = SimpleNamespace(
-        chat_template=template, special_token_id=lambda text: None, template_note=note
+        chat_template=template,
+        special_token_id=lambda text: None,
+        template_note=note,
+        encode=lambda text, add_special_tokens: [0] if text == token else [*text.encode()],
     )
-    settings = ServerSettings(tool_parser=parser)  # type: ignore[arg-type]
+    settings = ServerSettings(tool_parser=parser, reasoning_parser=reasoning)  # type: ignore[arg-type]
     return " ".join(cautions(tokenizer, settings))
 
 
@@ -54,6 +60,32 @@ def test_a_parser_for_another_form_than_the_templates() -> None:
     told = said("llama3", HERMES)
     assert "writes calls as hermes does" in told
     assert "--tool-parser hermes" in told
+
+
+@pytest.mark.parametrize(
+    ("reasoning", "template", "token"),
+    [
+        ("auto", PLAIN, ""),
+        ("none", PLAIN + "</think>", ""),
+        ("think", PLAIN + "</think>", ""),
+        ("think", PLAIN, "</think>"),
+        ("mistral", PLAIN + "[/THINK]", ""),
+    ],
+)
+def test_a_reasoning_parser_that_the_model_knows(reasoning: str, template: str, token: str) -> None:
+    assert said("auto", template, reasoning=reasoning, token=token) == ""
+
+
+def test_a_reasoning_parser_of_which_the_model_knows_nothing() -> None:
+    told = said("auto", PLAIN, reasoning="think")
+    assert told.startswith("--reasoning-parser think: neither the model's chat template nor")
+    assert "</think>" in told
+
+
+def test_a_reasoning_parser_for_other_tags_than_the_models() -> None:
+    told = said("auto", PLAIN + "</think>", reasoning="mistral")
+    assert "writes its reasoning as think does" in told
+    assert "--reasoning-parser think" in told
 
 
 def test_templates_without_a_default_are_told() -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+from yaie.server.extras.reasoning import FORMATS, choose_reasoning
 from yaie.server.settings import ServerSettings
 from yaie.server.tools import choose_format, form_in
 
@@ -12,6 +13,7 @@ def cautions(tokenizer: Any, settings: ServerSettings) -> Iterator[str]:
     if tokenizer.template_note:
         yield f"{tokenizer.template_note}. Until then chats are refused."
     yield from _of_tools(settings.tool_parser, tokenizer)
+    yield from _of_reasoning(settings.reasoning_parser, tokenizer)
 
 
 def _of_tools(parser: str, tokenizer: Any) -> Iterator[str]:
@@ -34,3 +36,26 @@ def _of_tools(parser: str, tokenizer: Any) -> Iterator[str]:
             f"{named}: the model's chat template writes calls as {written} does. Calls in that form are "
             f"not read with this setting; leave it out, or take --tool-parser {written}."
         )
+
+
+def _of_reasoning(parser: str, tokenizer: Any) -> Iterator[str]:
+    """Of a parser that was named: whether the model knows its tags."""
+    if parser in ("auto", "none"):
+        return
+    known = choose_reasoning("auto", tokenizer.chat_template, tokenizer)
+    if known is FORMATS[parser]:
+        return
+    named = f"--reasoning-parser {parser}"
+    if known is None:
+        yield (
+            f"{named}: neither the model's chat template nor its tokenizer knows {FORMATS[parser].end}. "
+            "Reasoning is told apart only if the model writes these letters by itself. Serve a model "
+            "that was tuned to reason, or leave the setting out."
+        )
+        return
+    other = next(name for name, form in FORMATS.items() if form is known)
+    yield (
+        f"{named}: the model writes its reasoning as {other} does, between {known.begin} and "
+        f"{known.end}, and with this setting that stays in the answer. Leave it out, or take "
+        f"--reasoning-parser {other}."
+    )
