@@ -99,6 +99,23 @@ class StepInput:
     extras: Extras = field(default_factory=dict)
 
     @property
+    def num_decodes(self) -> int:
+        """How many seats compute a single token: they come first, and all others compute chunks."""
+        lens = self.num_tokens
+        if not len(lens) or lens[-1] == 1:
+            return len(lens)
+        return int(np.argmax(lens > 1))
+
+    @property
+    def positions(self) -> Ints:
+        """[T] int32: where in its sequence each token stands."""
+        lens = self.num_tokens
+        if not len(lens) or lens[-1] == 1:
+            return self.starts
+        ends = np.cumsum(lens, dtype=np.int32)
+        return np.arange(ends[-1], dtype=np.int32) + np.repeat(self.starts - (ends - lens), lens)
+
+    @property
     def prompt_logprobs(self) -> Ints:
         """Rows that tell log-probabilities of their prompt. Lab 17 asks for them."""
         return (
