@@ -87,7 +87,7 @@ if TYPE_CHECKING:
     _cuda_layer: type[kernels.LayerKernels] = cuda_ops.LayerKernels
     _cuda_flash: type[kernels.FlashAttention] = cuda_flash_attention.FlashAttention
     _cuda_paged: type[kernels.PagedAttention] = cuda_paged_attention.PagedAttention
-    _decodes: type[graphs.DecodeSteps] = cuda_graphs.DecodeSteps
+    _runner: type[graphs.GraphRunner] = cuda_graphs.GraphRunner
     _to_host: type[graphs.ToHost] = cuda_graphs.ToHost
     _int8: type[quantizing.Int8] = quantization.Int8
     _int4: type[quantizing.Int4] = quantization.Int4

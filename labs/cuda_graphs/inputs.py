@@ -1,30 +1,85 @@
-# Lab 17, your part: task 17.2. The rest is given.
-"""What is uploaded for a decode step: one array, whatever the step holds."""
+# Lab 17, your part (edition 2): task 17.2. The rest is given.
+"""What is uploaded for a step: one array, whatever the step holds."""
+
+from functools import cache
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from yaie.core.contracts.graphs import Size, StepMachine
 from yaie.core.step import Ints, StepInput
 
-# ANCHOR: fields
-SEATS, KV_LENS, POSITIONS, SLOTS, TABLE_SEATS, TABLE_COLUMNS, TABLE_BLOCKS = range(7)
-"""Rows of what is uploaded for a step, [7, size] int32. The last three are the tables' new entries."""
-FIELDS = 7
+# ANCHOR: parts
+ALIGNED = 4
+"""int32s in 16 bytes. Each part begins at a multiple: kernels are compiled for such addresses."""
 
 
-# ANCHOR_END: fields
+class Inputs(NamedTuple):
+    """What is uploaded for a step, as parts of one array of int32, on the host or on the device.
+
+    positions, slots: [rows], of each token. token_ids: [rows], empty in a size without chunks.
+    seats, kv_lens: [sequences], of each decode, and behind them of each chunk; kv_lens counts all tokens
+        up to the last one of this step.
+    begins: [sequences + 1], the row at which each sequence begins, and behind them the row at which the
+        last one ends.
+    table_seats, table_columns, table_blocks: [rows], the tables' new entries.
+    """
+
+    token_ids: Any
+    positions: Any
+    slots: Any
+    seats: Any
+    kv_lens: Any
+    begins: Any
+    table_seats: Any
+    table_columns: Any
+    table_blocks: Any
+
+
+def parts_of(memory: Any, size: Size) -> Inputs:
+    """`memory`, an array or a tensor [num_uploaded(size) or more], as its parts."""
+    return Inputs(*(memory[part] for part in _slices(size)))
+
+
+def num_uploaded(size: Size) -> int:
+    """int32s that are uploaded for a step of a size."""
+    return -(-_slices(size)[-1].stop // ALIGNED) * ALIGNED
+
+
+@cache
+def _slices(size: Size) -> tuple[slice, ...]:
+    rows, seqs = size.rows, size.sequences
+    counts = (rows if size.chunks else 0, rows, rows, seqs, seqs, seqs + 1, rows, rows, rows)
+    slices, begin = [], 0
+    for count in counts:
+        slices.append(slice(begin, begin + count))
+        begin += -(-count // ALIGNED) * ALIGNED
+    return tuple(slices)
+
+
+# ANCHOR_END: parts
 
 
 # ANCHOR: fill
-def fill(inputs: np.ndarray, step: StepInput, slots: Ints, nobody: int) -> None:
-    """Write a step of single tokens into `inputs` [7, size] int32, and padding after it.
+def place(part: np.ndarray, values: np.ndarray, count: int, zone: int, padding: int) -> None:
+    """Write the first `count` values at the front of `part`, the others from `zone` on, and `padding`
+    everywhere else. What `part` held before is undefined."""
+    # TODO 17.2: your code here (the reference: 3 lines).
+    raise NotImplementedError(
+        "cuda_graphs task 17.2: not implemented yet; see chapter A step in one launch"
+    )
 
-    slots: where their keys and values go. nobody: the seat of padding. The step brings at most `size`
-    new table entries, and is read only. What `inputs` held before is undefined.
 
-    A row of padding belongs to `nobody`, attends to 0 keys, has position 0 and stores at slot -1,
-    which stores nothing. An entry of padding goes to the table of `nobody`.
+def fill(parts: Inputs, size: Size, step: StepInput, machine: StepMachine) -> None:
+    """Write a step into arrays that are uploaded, and padding around it: decodes at the front, chunks
+    from row `size.decodes` on. The step brings at most `size.rows` new table entries, and is read only.
+
+    A row of padding has token 0, position 0 and slot -1, which stores nothing. A decode of padding
+    belongs to `machine.nobody`, has 0 keys, and begins at its own row. A chunk of padding belongs to
+    `machine.nobody`, has 0 keys and no tokens, and begins where the last chunk ends. An entry of padding
+    goes to the table of `machine.nobody`, column 0, block 0.
     """
-    # TODO 17.2: your code here (the reference: 14 lines).
+    # TODO 17.2: your code here (the reference: 18 lines).
     raise NotImplementedError(
         "cuda_graphs task 17.2: not implemented yet; see chapter A step in one launch"
     )
@@ -34,12 +89,13 @@ def fill(inputs: np.ndarray, step: StepInput, slots: Ints, nobody: int) -> None:
 
 
 # ANCHOR: idle
-def idle(size: int, nobody: int) -> np.ndarray:
-    """[7, size] int32: a step of padding alone."""
-    inputs = np.zeros((FIELDS, size), dtype=np.int32)
-    inputs[[SEATS, TABLE_SEATS]] = nobody
-    inputs[SLOTS] = -1
-    return inputs
+def idle(size: Size, nobody: int) -> Ints:
+    """[num_uploaded(size)] int32: a step of padding alone."""
+    memory = np.zeros(num_uploaded(size), dtype=np.int32)
+    parts = parts_of(memory, size)
+    parts.slots[:], parts.seats[:], parts.table_seats[:] = -1, nobody, nobody
+    parts.begins[:] = np.minimum(np.arange(size.sequences + 1), size.decodes)
+    return memory
 
 
 # ANCHOR_END: idle

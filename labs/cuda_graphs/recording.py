@@ -1,8 +1,8 @@
-# Lab 17, your part: task 17.4. The rest is given.
-"""A decode step as two CUDA graphs: one up to the logits, one that samples.
+# Lab 17, your part (edition 2): task 17.4. The rest is given.
+"""A step as CUDA graphs: one up to the hidden states, and without chunks one more, which samples.
 
 A step that needs more than a sample (a grammar's mask, penalties, log-probabilities) replays the first,
-and samples one call at a time.
+and samples one call at a time. So does every step with chunks: any of its rows may be sampled from.
 """
 
 from typing import Any
@@ -17,7 +17,7 @@ from .padded_step import PaddedStep
 
 
 class Recording:
-    """A PaddedStep in two graphs. Replays read and write the memory that recording it used."""
+    """A PaddedStep in graphs. Replays read and write the memory that recording it used."""
 
     # ANCHOR: record
     def __init__(self, step: PaddedStep, device: Device, memory: Any, nobody: int) -> None:
@@ -25,12 +25,13 @@ class Recording:
         seat of padding. Raises whatever the step does.
 
         The step runs once before, on padding alone: that compiles what is left to compile, and no seat
-        moves. Two graphs are recorded from the same pool, and the second reads the logits of the first.
-        Of the logits only an alias is kept: the next recording may use their memory.
+        moves. Both graphs are recorded from the same pool, and the second reads the hidden states of the
+        first. Of these only an alias is kept: the next recording may use their memory. A step with
+        chunks has no draw, and no second graph.
         """
-        self._step = step  # its constants are read in every replay
+        self._step = step
         self.inputs = step.inputs
-        # TODO 17.4: your code here (the reference: 8 lines).
+        # TODO 17.4: your code here (the reference: 12 lines).
         raise NotImplementedError(
             "cuda_graphs task 17.4: not implemented yet; see chapter A step in one launch"
         )
@@ -45,8 +46,8 @@ class Recording:
             "cuda_graphs task 17.4: not implemented yet; see chapter A step in one launch"
         )
 
-    def draw(self, logits: Tensor) -> Tensor:
-        """See PaddedStep. logits: what `forward` returned."""
+    def draw(self, hidden: Tensor) -> Tensor:
+        """See PaddedStep."""
         # TODO 17.4: your code here (the reference: 2 lines).
         raise NotImplementedError(
             "cuda_graphs task 17.4: not implemented yet; see chapter A step in one launch"

@@ -8,6 +8,7 @@
 import numpy as np
 
 from yaie.core.batch import StepOutcome, StepPlan
+from yaie.core.contracts.graphs import Size
 from yaie.core.params import SamplingParams
 from yaie.core.request import Request
 from yaie.core.step import StepInput
@@ -24,9 +25,10 @@ part = parts["cuda_graphs"]
 
 # %%
 largest = 64
-sizes = part.padded_sizes(largest)
+numbers = part.padded_sizes(largest)
+sizes = [Size(number) for number in numbers]
 rows = list(range(1, largest + 1))
-padding = [part.size_for(sizes, n) - n for n in rows]
+padding = [part.size_for(sizes, Size(n)).rows - n for n in rows]
 fig, ax = draw.figure(8, 2.6)
 ax.bar(rows, rows, color=draw.BLUE, width=1, label="requests")
 ax.bar(rows, padding, bottom=rows, color=draw.RED, width=1, label="padding")
@@ -34,32 +36,52 @@ ax.set(xlabel="requests in the step", ylabel="rows computed")
 ax.legend()
 draw.show(fig)
 share = 100 * sum(padding) / (sum(padding) + sum(rows))
-print(f"{len(sizes)} sizes: {sizes}")
+print(f"{len(sizes)} sizes: {numbers}")
 print(f"padding: {max(padding)} rows at most, {share:.1f}% if every number is as likely")
 
 # %% [markdown]
 # ## What lies in the buffer
 #
-# A step of three requests, of which one enters a new block, in a buffer of eight columns that held
-# something else (77). Which numbers belong to a request, and which to padding? Seat 12 is padding.
+# Two decodes, of seats 4 and 0, and a chunk of three tokens of seat 7, which enters a new block, in a
+# buffer with room for four decodes and six tokens of two chunks. It held something else (77). Which
+# numbers belong to a request, and which to padding? Seat 12 is padding. Where does the chunk begin, and
+# where does it end?
+
 
 # %%
-names = ["seats", "keys", "positions", "slots", "entries: seat", "column", "block"]
-three = np.ones(3, np.int32)
+class Host:
+    """What `fill` asks of a machine: the slot and the token of each of the step's five tokens."""
+
+    nobody = 12
+
+    def slots(self, step):
+        return np.array([37, 14, 132, 133, 134], np.int32)
+
+    def token_ids(self, step):
+        return np.array([~4, ~0, 501, 502, 503], np.int32)
+
+
 step = StepInput(
     1,
     seats=np.array([4, 0, 7], np.int32),
     starts=np.array([9, 2, 16], np.int32),
-    num_tokens=three,
-    samples=three.astype(np.bool_),
+    num_tokens=np.array([1, 1, 3], np.int32),
+    samples=np.ones(3, np.bool_),
     table_seats=np.array([7], np.int32),
     table_columns=np.array([4], np.int32),
     table_blocks=np.array([33], np.int32),
 )
-inputs = np.full((7, 8), 77, np.int32)
-part.fill(inputs, step, np.array([37, 14, 132], np.int32), 12)
-for name, row in zip(names, inputs.tolist(), strict=True):
-    print(f"{name:14}" + "".join(f"{value:5}" for value in row))
+
+
+def show_buffer(size, step):
+    memory = np.full(part.num_uploaded(size), 77, np.int32)
+    parts = part.parts_of(memory, size)
+    part.fill(parts, size, step, Host())
+    for name, values in parts._asdict().items():
+        print(f"{name:14}" + "".join(f"{value:5}" for value in values))
+
+
+show_buffer(Size(decodes=4, tokens=6, chunks=2), step)
 
 # %% [markdown]
 # ## Who waits
@@ -158,3 +180,4 @@ draw.show(fig)
 # 1. Let `RUN` be 3. Who waits now, and how far apart are two tokens?
 # 2. Give `padded_sizes` a `largest` of 7, then of 65. Which step has the most padding?
 # 3. Give the step of the second picture five new entries. Where do they stand?
+# 4. Leave the chunk out of the second picture's step, and give it `Size(4)`. Which part is empty now?

@@ -1,4 +1,4 @@
-"""A decode step of a fixed number of rows on memory that stays where it is, as a CUDA graph records it.
+"""A step of a fixed size on memory that stays where it is, as a CUDA graph records it.
 
 A step of n requests takes the rows of the next larger size. The rows after them are padding: they
 belong to a seat that no request has, attend to no key, store nothing and sample for no request. A step's
@@ -11,56 +11,73 @@ import torch
 from torch import Tensor
 
 from yaie.core.batch import AttentionBatch
-from yaie.core.contracts.graphs import StepMachine
+from yaie.core.contracts.graphs import Size, StepMachine
 
-from .inputs import FIELDS, KV_LENS, SEATS, TABLE_BLOCKS
+from .inputs import Inputs, num_uploaded, parts_of
 
 
 class PaddedStep:
-    """Steps of `size` rows. `inputs`: where their uploads go, [7, size] int32 on the device."""
+    """Steps of a size. `inputs`: where their uploads go, [num_uploaded(size)] int32 on the device."""
 
     # ANCHOR: given
-    def __init__(self, size: int, machine: StepMachine, memory: Tensor) -> None:
-        """memory: [7 * size or more] int32, which steps of other sizes may share."""
+    def __init__(self, size: Size, machine: StepMachine, memory: Tensor) -> None:
+        """memory: [num_uploaded(size) or more] int32, which steps of other sizes may share."""
         self.size = size
-        self.inputs = memory[: FIELDS * size].view(FIELDS, size)
+        self.inputs = memory[: num_uploaded(size)]
         self._machine = machine
-        self._starts = torch.arange(size + 1, dtype=torch.int32, device=memory.device)
 
-    def _batch(self, seats: Tensor, positions: Tensor, slots: Tensor) -> AttentionBatch:
-        """What attention reads, from the tables as they are on the device now. The lengths on the
-        host are bounds that hold for every step."""
-        machine = self._machine
+    def _batch(self, parts: Inputs, there: Inputs) -> AttentionBatch:
+        """What attention reads, from the tables as they are on the device now. The lengths on the host
+        are bounds that hold for every step. there: `parts` as int64, which indices must be."""
+        machine, (decodes, tokens, chunks) = self._machine, self.size
         return AttentionBatch(
-            query_lens=[1] * self.size,
-            kv_lens=[machine.max_model_len] * self.size,
-            query_start_loc=self._starts,
-            seq_lens=self.inputs[KV_LENS],
-            block_tables=machine.tables.index_select(0, seats),
-            slot_mapping=slots,
-            positions=positions,
+            query_lens=[1] * decodes + ([tokens] + [0] * (chunks - 1) if chunks else []),
+            kv_lens=[machine.max_model_len] * (decodes + chunks),
+            query_start_loc=parts.begins,
+            seq_lens=parts.kv_lens,
+            block_tables=machine.tables.index_select(0, there.seats),
+            slot_mapping=there.slots,
+            positions=there.positions,
+            num_decodes=decodes if chunks else None,
         )
 
     # ANCHOR_END: given
 
     # ANCHOR: step
     def forward(self) -> Tensor:
-        """Enter new blocks into the tables and compute a token for each row: logits [size, vocab].
-
-        The token is the one that was sampled last for the row's seat; the host need not know it.
-        """
-        machine, inputs = self._machine, self.inputs
-        seats, _, positions, slots, table_seats, columns, _ = inputs.long()
+        """Enter new blocks into the tables and compute the tokens of all rows: the model's hidden states
+        [rows, hidden]."""
+        machine, parts = self._machine, parts_of(self.inputs, self.size)
+        there = parts_of(self.inputs.long(), self.size)
         # BEGIN SOLUTION 17.3
-        machine.tables.index_put_((table_seats, columns), inputs[TABLE_BLOCKS])
-        token_ids = machine.last_tokens.index_select(0, seats)
-        return machine.logits(token_ids, self._batch(seats, positions, slots))
+        machine.tables.index_put_((there.table_seats, there.table_columns), parts.table_blocks)
+        return machine.hidden(self._token_ids(there), self._batch(parts, there))
         # END SOLUTION
 
-    def draw(self, logits: Tensor) -> Tensor:
-        """Sample a token for each row: [size] int64, -1 for a row that is not finite. It becomes the
-        last token of its seat, with 0 in place of -1, and is counted."""
-        machine, seats = self._machine, self.inputs[SEATS].long()
+    def _token_ids(self, there: Inputs) -> Tensor:
+        """The tokens [rows] int64 of all rows.
+
+        In a size without chunks each is the one that was sampled last for the row's seat; the host need
+        not know it. With chunks they are those that were sent, and in place of `~seat` stands the last
+        token of that seat.
+        """
+        last_tokens = self._machine.last_tokens
+        # BEGIN SOLUTION 17.3
+        if not self.size.chunks:
+            return last_tokens.index_select(0, there.seats)
+        sent = there.token_ids
+        drawn = last_tokens.index_select(0, (~sent).clamp(min=0))
+        return torch.where(sent < 0, drawn, sent)
+        # END SOLUTION
+
+    def draw(self, hidden: Tensor) -> Tensor:
+        """In a size without chunks: sample a token for each row, [decodes] int64, -1 for a row that is
+        not finite. It becomes the last token of its seat, with 0 in place of -1, and is counted.
+
+        hidden: what `forward` returned.
+        """
+        machine, seats = self._machine, parts_of(self.inputs, self.size).seats.long()
+        logits = machine.logits(hidden)
         # BEGIN SOLUTION 17.3
         drawn = machine.sample(logits, seats)
         machine.last_tokens.index_copy_(0, seats, drawn.clamp(min=0))

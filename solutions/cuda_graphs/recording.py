@@ -1,7 +1,7 @@
-"""A decode step as two CUDA graphs: one up to the logits, one that samples.
+"""A step as CUDA graphs: one up to the hidden states, and without chunks one more, which samples.
 
 A step that needs more than a sample (a grammar's mask, penalties, log-probabilities) replays the first,
-and samples one call at a time.
+and samples one call at a time. So does every step with chunks: any of its rows may be sampled from.
 """
 
 from typing import Any
@@ -16,7 +16,7 @@ from .padded_step import PaddedStep
 
 
 class Recording:
-    """A PaddedStep in two graphs. Replays read and write the memory that recording it used."""
+    """A PaddedStep in graphs. Replays read and write the memory that recording it used."""
 
     # ANCHOR: record
     def __init__(self, step: PaddedStep, device: Device, memory: Any, nobody: int) -> None:
@@ -24,20 +24,25 @@ class Recording:
         seat of padding. Raises whatever the step does.
 
         The step runs once before, on padding alone: that compiles what is left to compile, and no seat
-        moves. Two graphs are recorded from the same pool, and the second reads the logits of the first.
-        Of the logits only an alias is kept: the next recording may use their memory.
+        moves. Both graphs are recorded from the same pool, and the second reads the hidden states of the
+        first. Of these only an alias is kept: the next recording may use their memory. A step with
+        chunks has no draw, and no second graph.
         """
-        self._step = step  # its constants are read in every replay
+        self._step = step
         self.inputs = step.inputs
         # BEGIN SOLUTION 17.4
+        draws = not step.size.chunks
         step.inputs.copy_(torch.from_numpy(idle(step.size, nobody)))
-        step.draw(step.forward())
+        hidden = step.forward()
+        if draws:
+            step.draw(hidden)
         self._forward, self._draw = device.graph(), device.graph()
         with device.capture(self._forward, memory):
-            logits = step.forward()
-        with device.capture(self._draw, memory):
-            self._drawn = step.draw(logits)
-        self._logits = device.alias(logits)
+            hidden = step.forward()
+        if draws:
+            with device.capture(self._draw, memory):
+                self._drawn = step.draw(hidden)
+        self._hidden = device.alias(hidden)
         # END SOLUTION
 
     # ANCHOR_END: record
@@ -47,11 +52,11 @@ class Recording:
         """See PaddedStep; valid until another recording is replayed."""
         # BEGIN SOLUTION 17.4
         self._forward.replay()
-        return self._logits
+        return self._hidden
         # END SOLUTION
 
-    def draw(self, logits: Tensor) -> Tensor:
-        """See PaddedStep. logits: what `forward` returned."""
+    def draw(self, hidden: Tensor) -> Tensor:
+        """See PaddedStep."""
         # BEGIN SOLUTION 17.4
         self._draw.replay()
         return self._drawn

@@ -1,7 +1,9 @@
-"""The sizes that decode steps are padded to: a graph is recorded for each of them."""
+"""The sizes that steps are padded to: a graph is recorded for each of them."""
 
-from bisect import bisect_left
 from collections.abc import Sequence
+
+from yaie.core.contracts.graphs import Size
+from yaie.core.step import StepInput
 
 # ANCHOR: sizes
 SMALL_SIZES = (1, 2, 4)
@@ -9,19 +11,35 @@ SIZE_STEP = 8
 
 
 def padded_sizes(largest: int) -> list[int]:
-    """Rows that steps are padded to, ascending: 1, 2, 4, multiples of 8, and `largest`. None is more
-    than `largest`."""
+    """Rows that steps of decodes alone are padded to, ascending: 1, 2, 4, multiples of 8, and `largest`.
+    None is more than `largest`."""
     # BEGIN SOLUTION 17.1
     sizes = {*SMALL_SIZES, *range(SIZE_STEP, largest, SIZE_STEP), largest}
     return sorted(size for size in sizes if size <= largest)
     # END SOLUTION
 
 
-def size_for(sizes: Sequence[int], rows: int) -> int:
-    """The smallest of these ascending sizes that holds so many rows. The largest one does."""
+def size_for(sizes: Sequence[Size], needed: Size) -> Size | None:
+    """The smallest size with room for the decodes, the tokens and the chunks of `needed`; None if there
+    is none. sizes: in ascending order of rows."""
     # BEGIN SOLUTION 17.1
-    return sizes[bisect_left(sizes, rows)]
+    for size in sizes:
+        enough = size.decodes >= needed.decodes and size.tokens >= needed.tokens
+        if enough and size.chunks >= needed.chunks:
+            return size
+    return None
     # END SOLUTION
 
 
 # ANCHOR_END: sizes
+
+
+# ANCHOR: size_of
+def size_of(step: StepInput) -> Size:
+    """What a step needs: its single tokens come first, and all others are chunks."""
+    decodes = step.num_decodes
+    tokens = int(step.num_tokens[decodes:].sum())
+    return Size(decodes, tokens, len(step.seats) - decodes)
+
+
+# ANCHOR_END: size_of

@@ -17,7 +17,7 @@ from tests.worker.rig import (
     step_of,
 )
 from tests.worker.test_padded import padding_worker
-from yaie.worker.mixed import DECODE_ZONES, MOST_TOKENS, chunk_zones, decode_zones
+from yaie.worker.zones import DECODE_ZONES, MOST_TOKENS, chunk_zones, decode_zones, sizes_of
 
 ZONES = [([NUM_SEATS], [MAX_LEN * NUM_SEATS]), ([1, 2, NUM_SEATS], [2, 5, 9, 30, 200])]
 
@@ -29,11 +29,7 @@ def test_every_request_draws_what_it_draws_alone(
     sizes: list[int], zones: tuple[list[int], list[int]], most: int
 ) -> None:
     """Prompts in chunks of at most `most` tokens beside decodes, single tokens among them."""
-    worker, _ = padding_worker(sizes, zones=zones)
-    taken = []
-    assert worker.mixed is not None
-    forward = worker.mixed.forward
-    worker.mixed.forward = lambda step: (taken.append(step), forward(step))[1]  # type: ignore[func-returns-value,assignment]
+    worker, attention = padding_worker(sizes, zones=zones)
     rig = Rig(worker)
     requests = mixed_requests()
     rig.step(enter={0: requests[0], 1: requests[1]}, most=most)
@@ -47,7 +43,10 @@ def test_every_request_draws_what_it_draws_alone(
     for seat, request in rig.requests.items():
         assert len(rig.output(seat)) > 3
         assert rig.output(seat) == naive_tokens(request, len(rig.output(seat))), seat
-    assert len(taken) == rig.num_steps if not sizes else 3 <= len(taken) < rig.num_steps
+    assert len(attention.batches) == rig.num_steps
+    assert min(min(batch.kv_lens) for batch in attention.batches) == MAX_LEN  # padded, every one
+    mixed = [batch for batch in attention.batches if batch.num_decodes is not None]
+    assert len(mixed) == rig.num_steps if not sizes else 3 <= len(mixed) < rig.num_steps
 
 
 def test_the_two_zones_are_padded_to_their_sizes() -> None:
@@ -104,10 +103,10 @@ def test_prompts_are_told_of_as_without_padding() -> None:
 )
 def test_larger_steps_are_not_taken(share: Share, is_taken: bool) -> None:
     worker, _ = padding_worker([], zones=([2], [4, 8]))
-    assert worker.mixed is not None
-    assert worker.mixed.takes(step_of(share)) == is_taken
+    assert worker.runner is not None
+    assert worker.runner.takes(step_of(share)) == is_taken
     decodes = [Share(seat, 2, 1) for seat in range(3)]
-    assert not worker.mixed.takes(step_of(*decodes, share))
+    assert not worker.runner.takes(step_of(*decodes, share))
 
 
 def test_sizes_hold_every_step_and_waste_little() -> None:
@@ -122,3 +121,12 @@ def test_sizes_hold_every_step_and_waste_little() -> None:
         assert decode_zones(most, drafts=True) == [0, *decode_zones(most)]
     assert chunk_zones(700, drafts=True) == [8, 16, 32, *chunk_zones(700)]
     assert chunk_zones(16, drafts=True) == [8, 16]
+
+
+def test_sizes_ascend_and_hold_as_many_chunks_as_there_may_be() -> None:
+    """A chunk has two tokens at least, and a request has one chunk."""
+    sizes = sizes_of([1, 2, 4], [0, 4], [5, 64])
+    assert [tuple(size) for size in sizes] == [
+        (1, 0, 0), (2, 0, 0), (4, 0, 0), (0, 5, 2), (4, 5, 2), (0, 64, 4), (4, 64, 4),
+    ]  # fmt: skip
+    assert sizes_of([2], [1], [1])[1].chunks == 1  # a token that was sent has a place in it

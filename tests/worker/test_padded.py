@@ -1,4 +1,4 @@
-"""A padded decode step draws what an unpadded one does, and its padding touches nobody."""
+"""A padded step of decodes draws what an unpadded one does, and its padding touches nobody."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from solutions.cuda_graphs import DecodeSteps
+from solutions.cuda_graphs import GraphRunner
 from solutions.sampler import Sampler
 from tests.worker.rig import (
     BLOCK,
@@ -27,9 +27,9 @@ from yaie.core.batch import AttentionBatch, AttentionSpec
 from yaie.core.contracts import KVPool as AnyPool
 from yaie.core.step import StepInput
 from yaie.worker.graphs import device_for
-from yaie.worker.mixed import MixedSteps
 from yaie.worker.padded import PaddedMachine
 from yaie.worker.worker import Worker
+from yaie.worker.zones import sizes_of
 
 
 class BoundedAttention:
@@ -65,7 +65,7 @@ class BoundedAttention:
 def padding_worker(
     sizes: list[int], sampler: Any = None, zones: tuple[list[int], list[int]] | None = None
 ) -> tuple[Worker, BoundedAttention]:
-    """zones: sizes of mixed steps, if these are padded as well."""
+    """sizes: of decodes alone. zones: of decodes and of chunks, if those are padded as well."""
     worker = make_worker(TinyAdapter(), sampler)
     attention = BoundedAttention(worker.pool)
     worker.attention = attention
@@ -79,9 +79,8 @@ def padding_worker(
         MAX_LEN,
         CPU,
     )
-    worker.decodes = DecodeSteps(machine, device_for(CPU), sizes, records=False) if sizes else None
-    if zones is not None:
-        worker.mixed = MixedSteps(machine, *zones, lambda step: step.forward)
+    all_sizes = sizes_of(sizes, *(zones or ([], [])))
+    worker.runner = GraphRunner(machine, device_for(CPU), all_sizes, records=False)
     return worker, attention
 
 
@@ -186,28 +185,47 @@ def test_the_longest_come_first_and_results_keep_their_places() -> None:
         assert told[row][0].token_id == request.output_token_ids[-1]
 
 
-@pytest.mark.parametrize("kind", ["chunk", "drafts", "known", "many", "prompt_logprobs"])
-def test_other_steps_are_not_taken(kind: str) -> None:
-    """A chunk, drafts, a token that control knows, more seats than rows, prompts to be told of."""
+@pytest.mark.parametrize("kind", ["chunk", "known", "many"])
+def test_without_sizes_of_chunks_other_steps_are_not_taken(kind: str) -> None:
+    """A chunk, a token that control knows, more seats than rows."""
     worker, _ = padding_worker([2])
-    assert worker.decodes is not None
+    assert worker.runner is not None
     rig = Rig(worker)
     seats = {0: request_of([1, 2]), 1: request_of([3])}
     rig.step(enter=seats)
     step = rig.plan()
-    assert worker.decodes.takes(step)
+    assert worker.runner.takes(step)
     if kind == "chunk":
         step.num_tokens[1] = 2
-    elif kind == "drafts":
-        step.drafts, step.num_drafts = step.seats[:1], step.seats
     elif kind == "known":
         worker.batch.num_known[1] = 2
-    elif kind == "prompt_logprobs":
-        step.extras["prompt_logprobs"] = {"rows": step.seats[:1], "num_top": step.seats[:1]}
     else:
         step = StepInput(9, *(field.repeat(2) for field in
                               (step.seats, step.starts, step.num_tokens, step.samples)))  # fmt: skip
-    assert not worker.decodes.takes(step)
+    assert not worker.runner.takes(step)
+    assert not worker.runner.draws(step)
+
+
+@pytest.mark.parametrize("ask", [{"logprobs": 1}, {"frequency_penalty": 1.0}])
+def test_what_is_asked_for_besides_is_read_from_padded_states(ask: dict[str, Any]) -> None:
+    """Log-probabilities and penalties: the model's part is padded, the draw has the step's rows."""
+    drawn_from = []
+
+    class Noting(Sampler):
+        def sample(self, logits: Tensor, batch: Any) -> Tensor:
+            drawn_from.append(len(logits))
+            drawn: Tensor = super().sample(logits, batch)
+            return drawn
+
+    worker, attention = padding_worker([4], Noting())
+    rig = Rig(worker)
+    request = request_of([1, 2, 3], temperature=1.0, **ask)
+    rig.step(enter={0: request})
+    result = rig.step()
+    assert rows_of_steps(attention)[-1] == 4
+    assert drawn_from == [1, 1]
+    assert rig.output(0) == naive_tokens(request, 2)
+    assert bool(logprobs_of(result)) == ("logprobs" in ask)
 
 
 def test_more_new_blocks_than_rows_arrive() -> None:
@@ -222,7 +240,7 @@ def test_more_new_blocks_than_rows_arrive() -> None:
     step.table_seats = step.seats.repeat(MAX_BLOCKS)
     step.table_columns = torch.arange(MAX_BLOCKS).int().numpy()
     step.table_blocks = tables[0].numpy()
-    assert worker.decodes is not None
-    assert worker.decodes.takes(step)
+    assert worker.runner is not None
+    assert worker.runner.draws(step)
     result = worker.execute(step).result()
     assert [request.output_token_ids[0], *result.token_ids[0]] == naive_tokens(request, 2)

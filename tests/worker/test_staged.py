@@ -41,7 +41,7 @@ def test_a_cut_step_leaves_nothing_of_its_rows_out() -> None:
     assert first.extras["pooling"]["rows"].tolist() == [0]
     assert last.seats.tolist() == [7, 1, 5]
     assert len(last.drafts) == 0
-    assert last.prompt_logprobs.tolist() == [1, 2]
+    assert last.extras["prompt_logprobs"]["rows"].tolist() == [1, 2]
     assert last.extras["prompt_logprobs"]["num_top"].tolist() == [7, 8]
     pooled = last.extras["pooling"]
     assert (pooled["rows"].tolist(), pooled["firsts"].tolist()) == ([2], [2])

@@ -115,15 +115,6 @@ class StepInput:
         ends = np.cumsum(lens, dtype=np.int32)
         return np.arange(ends[-1], dtype=np.int32) + np.repeat(self.starts - (ends - lens), lens)
 
-    @property
-    def prompt_logprobs(self) -> Ints:
-        """Rows that tell log-probabilities of their prompt. Lab 17 asks for them."""
-        return (
-            self.extras["prompt_logprobs"]["rows"]
-            if "prompt_logprobs" in self.extras
-            else no_ints()
-        )
-
 
 # ANCHOR_END: step_input
 

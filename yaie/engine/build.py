@@ -164,7 +164,7 @@ def build(
     if overlapped:
         core = parts["cuda_graphs"].OverlappedLoop(core, scheduler, executor)
     core = IsolatingCore(core, scheduler, isolation, texts)
-    graphs: Graphs = "off" if inner.decodes is None else "lazy"
+    graphs: Graphs = "off" if inner.runner is None else "lazy"
     if config.graphs == "padded":
         graphs = "padded"
     return Machine(

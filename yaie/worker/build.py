@@ -16,7 +16,7 @@ from yaie.models.mtp import MtpHead
 from yaie.worker.deterministic import LoneAttention, LoneSampler, TiledAdapter
 from yaie.worker.draft_worker import DraftWorker
 from yaie.worker.faults import fault_of
-from yaie.worker.graphing import padded_steps
+from yaie.worker.graphing import graph_runner
 from yaie.worker.graphs import device_for
 from yaie.worker.invariant import InvariantAdapter
 from yaie.worker.progress import bar
@@ -150,7 +150,7 @@ def make_worker(
     """
     worker = _bare_worker(config, backend, model, sizes, head)
     if not isinstance(worker, StagedWorker):
-        worker.decodes, worker.mixed, worker.note = padded_steps(config, backend, worker)
+        worker.runner, worker.note = graph_runner(config, backend, worker)
     return worker
 
 

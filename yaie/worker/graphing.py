@@ -6,47 +6,38 @@ why.
 """
 
 import time
-from collections.abc import Callable
 from functools import partial
-from itertools import chain
-from typing import Any, NamedTuple
 
 import torch
 
 from yaie.backends.base import Backend
 from yaie.core.config import EngineConfig
-from yaie.core.contracts.graphs import DecodeSteps
+from yaie.core.contracts.graphs import GraphRunner
 from yaie.core.errors import ConfigError
 from yaie.core.step import Fault
 from yaie.parts import Parts
-from yaie.worker.graphs import RecordedMixed, device_for
-from yaie.worker.mixed import MixedSteps, chunk_zones, decode_zones
+from yaie.worker.graphs import device_for
 from yaie.worker.padded import PaddedMachine
 from yaie.worker.progress import bar
 from yaie.worker.warmup import WarmupError, tried
 from yaie.worker.worker import Worker
+from yaie.worker.zones import chunk_zones, decode_zones, sizes_of
 
 TRIED_SIZE = 4
 """Requests of the trial. It shows what a part does, not what it does at every size."""
 TRIED_TOKENS = 512
 
 
-class PaddedSteps(NamedTuple):
-    """What carries out padded steps, None for none; note: a sentence about it, or ""."""
-
-    decodes: DecodeSteps | None
-    mixed: MixedSteps | None
-    note: str = ""
-
-
-def padded_steps(config: EngineConfig, backend: Backend, worker: Worker) -> PaddedSteps:
-    """What a worker's steps are carried out by.
+def graph_runner(
+    config: EngineConfig, backend: Backend, worker: Worker
+) -> tuple[GraphRunner | None, str]:
+    """What carries out a worker's padded steps, None for nothing; and a sentence about it, or "".
 
     Raises ConfigError for graphs or padding that the setting demands and that cannot be had.
     """
     mode, on_gpu = config.graphs, worker.device.type == "cuda"
     if mode == "off" or (mode == "auto" and not on_gpu):
-        return PaddedSteps(None, None)
+        return None, ""
     if mode != "padded" and not on_gpu:
         return _refused(config, "CUDA graphs need a GPU")
     if config.deterministic and backend.invariant_gemm is None:
@@ -58,16 +49,16 @@ def padded_steps(config: EngineConfig, backend: Backend, worker: Worker) -> Padd
     drafts = config.speculate != "off"
     make = partial(_made, backend.parts, worker, config.max_num_seqs, budget, drafts=drafts)
     if mode == "padded":
-        return make(records=False)
+        return make(records=False), ""
     why = _why_not(backend.parts, worker, min(TRIED_SIZE, config.max_num_seqs))
     # Or one would record, step by step, while another waits for the first request.
     agreed = worker.adapter.shard.all_agree(not why, worker.device)
     if why or not agreed:
         return _refused(config, why or "they cannot be on another rank")
-    steps = make(records=True)
+    runner = make(records=True)
     if mode == "lazy":
-        return steps._replace(note="CUDA graphs of steps are recorded when they are first needed")
-    return steps._replace(note=_prepared(steps, worker.device))
+        return runner, "CUDA graphs of steps are recorded when they are first needed"
+    return runner, _prepared(runner, worker.device)
 
 
 def _how_to_capture(backend: Backend, on_gpu: bool) -> str:
@@ -79,13 +70,13 @@ def _how_to_capture(backend: Backend, on_gpu: bool) -> str:
     return f"Add --backend triton{where}, or leave graphs to auto."
 
 
-def _refused(config: EngineConfig, why: str, fix: str = "") -> PaddedSteps:
+def _refused(config: EngineConfig, why: str, fix: str = "") -> tuple[None, str]:
     if config.graphs != "auto":
         raise ConfigError(
             f"graphs {config.graphs!r} cannot be had: {why}. {fix or 'Leave graphs to auto.'}",
             param="graphs",
         )
-    return PaddedSteps(None, None, f"steps are launched kernel by kernel: {why}")
+    return None, f"steps are launched kernel by kernel: {why}"
 
 
 def _made(
@@ -97,9 +88,8 @@ def _made(
     records: bool,
     drafts: bool = False,
     only: bool = False,
-) -> PaddedSteps:
-    """Decodes are lab 17's. drafts: whether requests are to have some. only: one size of each kind, the
-    largest."""
+) -> GraphRunner:
+    """drafts: whether requests are to have some. only: one size of each kind, the largest."""
     part, device = parts["cuda_graphs"], device_for(worker.device)
     machine = PaddedMachine(
         worker.adapter,
@@ -111,42 +101,28 @@ def _made(
         worker.max_model_len,
         worker.device,
     )
-    sizes, decodes, tokens = (
-        list_[-1:] if only else list_
-        for list_ in (
-            part.padded_sizes(most_seqs),
-            decode_zones(most_seqs, drafts=drafts),
-            chunk_zones(most_tokens, drafts=drafts),
-        )
+    numbers = (
+        part.padded_sizes(most_seqs),
+        decode_zones(most_seqs, drafts=drafts),
+        chunk_zones(most_tokens, drafts=drafts),
     )
-    pool: Any = device.pool() if records else None
-    prepared: Callable[..., Any] = _launched
-    if records:
-        prepared = partial(RecordedMixed, device=device, memory=pool)
-    return PaddedSteps(
-        part.DecodeSteps(machine, device, sizes, records=records, pool=pool),
-        MixedSteps(machine, decodes, tokens, prepared),
-    )
+    sizes = sizes_of(*(list_[-1:] if only else list_ for list_ in numbers))
+    pool = device.pool() if records else None
+    runner: GraphRunner = part.GraphRunner(machine, device, sizes, records=records, pool=pool)
+    return runner
 
 
-def _launched(step: Any) -> Any:
-    """A MixedStep that is launched kernel by kernel."""
-    return step.forward
-
-
-def _prepared(steps: PaddedSteps, device: torch.device) -> str:
+def _prepared(runner: GraphRunner, device: torch.device) -> str:
     """Record every size, and tell of it. The largest come first: the others fit into what they took."""
-    assert steps.decodes is not None
-    assert steps.mixed is not None
     begin, before = time.perf_counter(), _used(device)
-    work = chain(map(steps.mixed.prepare, steps.mixed.sizes), steps.decodes.prepare())
-    count = len(steps.mixed.sizes) + len(steps.decodes.sizes)
-    for _ in bar("Recording CUDA graphs")(range(count)):
+    sizes, work = runner.sizes, runner.prepare()
+    for _ in bar("Recording CUDA graphs")(range(len(sizes))):
         next(work)
-    most, mixed = steps.decodes.sizes[-1], steps.mixed.sizes
+    alone = [size for size in sizes if not size.chunks]
+    most = max(size.tokens for size in sizes)
     return (
-        f"steps replay CUDA graphs: {len(steps.decodes.sizes)} sizes of decodes, up to {most} requests; "
-        f"{len(mixed)} with prompts, up to {mixed[0].tokens:,} tokens "
+        f"steps replay CUDA graphs: {len(alone)} sizes of decodes, up to {alone[-1].rows} requests; "
+        f"{len(sizes) - len(alone)} with prompts, up to {most:,} tokens "
         f"({max(0, _used(device) - before) / 2**30:.2f} GiB, {time.perf_counter() - begin:.1f} s)"
     )
 
@@ -164,13 +140,12 @@ def _why_not(parts: Parts, worker: Worker, size: int) -> str:
     try:
         results = []
         for records in (False, True):
-            steps = _made(parts, worker, size, TRIED_TOKENS, records=records, only=True)
-            worker.decodes, worker.mixed = steps.decodes, steps.mixed
+            worker.runner = _made(parts, worker, size, TRIED_TOKENS, records=records, only=True)
             results.append(tried(worker, size))
     except WarmupError as error:
         return _in_words(error.fault)
     finally:
-        worker.decodes = worker.mixed = None
+        worker.runner = None
     expected, replayed = results
     return "" if replayed == expected else "a replayed step differs from the one that was recorded"
 

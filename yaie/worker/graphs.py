@@ -3,9 +3,6 @@
 A step of a small model is a few hundred kernels of some microseconds each. Launched one by one from
 Python they take longer than they run. A graph holds all of them with their arguments, so that a step is
 an upload, a launch and a download.
-
-Decode steps are lab 17's: one graph up to the logits, one that draws. A step with chunks has one graph
-(see `mixed`).
 """
 
 from collections.abc import Iterator
@@ -17,7 +14,6 @@ from torch import Tensor
 
 from yaie.core.contracts.graphs import Device, Event, Graph
 from yaie.core.errors import ConfigError
-from yaie.worker.mixed import MixedStep
 
 
 def device_for(where: torch.device) -> Device:
@@ -96,25 +92,6 @@ class _NoEvent:
 
     def synchronize(self) -> None:
         pass
-
-
-class RecordedMixed:
-    """A MixedStep in a graph. Calling it replays its `forward`."""
-
-    def __init__(self, step: MixedStep, device: Device, memory: Any) -> None:
-        """memory: the pool that all recordings share, since only one of them runs at a time."""
-        self._step = step
-        self._graph = device.graph()
-        step.forward()  # compiles what has not been yet
-        with device.capture(self._graph, memory):
-            hidden = step.forward()
-        # Kept as an address, not as a tensor: the next recording may use the same memory.
-        self._hidden = device.alias(hidden)
-
-    def __call__(self) -> Tensor:
-        """See MixedStep; valid until another recording is replayed."""
-        self._graph.replay()
-        return self._hidden
 
 
 class _Memory:

@@ -1,7 +1,8 @@
-"""What padded steps run on: a worker's model, sampler and batch, as lab 17 and mixed steps see them."""
+"""What padded steps run on: a worker's model, sampler and batch, as lab 17 sees them."""
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -11,6 +12,7 @@ from yaie.core.contracts import BatchAttention, KVPool, Sampler
 from yaie.core.step import Ints, StepInput
 from yaie.models.adapter import ModelAdapter
 from yaie.worker.input_batch import InputBatch
+from yaie.worker.layout import sent_tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,16 +51,29 @@ class PaddedMachine:
 
     def slots(self, step: StepInput) -> Ints:
         """See the contract."""
-        return self.batch.slots(step.seats, step.starts, self.pool.block_size)
+        seats = step.seats
+        if len(positions := step.positions) > len(seats):
+            seats = seats.repeat(step.num_tokens)
+        return self.batch.slots(seats, positions, self.pool.block_size)
+
+    def token_ids(self, step: StepInput) -> Ints:
+        """See the contract."""
+        begins = np.cumsum(step.num_tokens, dtype=np.int32) - step.num_tokens
+        token_ids, is_drawn = sent_tokens(step, self.batch, begins)
+        token_ids[begins[is_drawn]] = ~step.seats[is_drawn]
+        return token_ids
 
     def extend_tables(self, step: StepInput) -> None:
         """See the contract."""
         self.batch.extend_tables(step)
 
-    def logits(self, token_ids: Tensor, batch: AttentionBatch) -> Tensor:
+    def hidden(self, token_ids: Tensor, batch: AttentionBatch) -> Tensor:
         """See the contract."""
         attend = attend_through(self.attention, self.attention.plan(batch))
-        hidden = self.adapter.forward(token_ids, batch.positions, attend)
+        return self.adapter.forward(token_ids, batch.positions, attend)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """See the contract."""
         if self.split_sampler is not None:
             return self.adapter.local_logits(hidden)
         return self.adapter.logits(hidden)

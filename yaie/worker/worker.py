@@ -11,7 +11,7 @@ from torch import Tensor
 from yaie.backends.attention import attend_through
 from yaie.core.contracts import BatchAttention, KVPool, Sampler
 from yaie.core.contracts.drafting import Accepted
-from yaie.core.contracts.graphs import DecodeSteps, MakeToHost, ToHost
+from yaie.core.contracts.graphs import GraphRunner, MakeToHost, ToHost
 from yaie.core.step import Fault, Ints, StepInput, StepMasks, StepResult
 from yaie.models.adapter import ModelAdapter
 from yaie.worker.blocks import move_blocks, store, taken
@@ -20,8 +20,7 @@ from yaie.worker.drawing import draw
 from yaie.worker.finite import finite_chunks
 from yaie.worker.input_batch import InputBatch
 from yaie.worker.layout import lay_out
-from yaie.worker.mixed import MixedSteps
-from yaie.worker.readouts import OF_LOGITS, READOUTS
+from yaie.worker.readouts import READOUTS
 from yaie.worker.readouts.base import Computed, MakeReadout, Readout
 from yaie.worker.row_order import RowOrder, answering, as_asked, longest_first, masks_of, pick
 from yaie.worker.rows import Rows
@@ -52,8 +51,8 @@ class Worker:
     state of its seats.
 
     On a GPU `execute` returns once everything is queued there; on a CPU once it is computed.
-    `decodes` and `mixed` may be set: they then carry out the steps that they take. note: what to know of
-    that. `readouts`: by name, what a step may be asked for; more may be added.
+    `runner` may be set: it then carries out the steps that it takes. note: what to know of that.
+    `readouts`: by name, what a step may be asked for; more may be added.
     `split_sampler` may be set where ranks split the vocabulary: it then draws the rows without filters
     and rules, from this rank's logits.
     """
@@ -86,8 +85,7 @@ class Worker:
         self.to_host = to_host
         self.accepted = accepted
         self.before_forward: Callable[[], None] = _nothing
-        self.decodes: DecodeSteps | None = None
-        self.mixed: MixedSteps | None = None
+        self.runner: GraphRunner | None = None
         self.readouts: dict[str, MakeReadout] = dict(READOUTS)
         self.split_sampler: Sampler | None = None
         self.note = ""
@@ -101,25 +99,21 @@ class Worker:
 
     def close(self) -> None:
         """Drop recorded steps: what they hold of other ranks can then be given back."""
-        self.decodes = self.mixed = None
+        self.runner = None
 
     def stages(self, step: StepInput) -> Stages:
         """A step, from its block moves to its result."""
         leaving = self.move(step)
-        order: RowOrder | None = None
-        if self._is_replayed(step):
-            order = longest_first(step)
-            begun = self._replay(pick(step, order))
-        else:
-            self.batch.extend_tables(step)
-            begun, order = self._compute(step) if len(step.seats) else (Begun(step), None)
+        begun, order = self._compute(step)
         if begun.logits is not None:
             self.draw(begun, (yield FOR_MASKS))
         yield FOR_THE_END
         result = self.collect(begun)
+        if order is not None:
+            result = as_asked(result, step, order)
         if leaving is not None:
             result.extras["leaving"] = {"data": leaving.get().numpy()}
-        return result if order is None else as_asked(result, step, order)
+        return result
 
     def move(self, step: StepInput) -> ToHost | None:
         """Take over seats that change hands, and move blocks; returns those that leave."""
@@ -136,30 +130,15 @@ class Worker:
         self.batch.note_blocks(step)
         return leaving
 
-    def _is_replayed(self, step: StepInput) -> bool:
-        if self.decodes is None or not len(step.seats) or not step.extras.keys() <= OF_LOGITS:
-            return False
-        return self.decodes.takes(step)
-
-    def _replay(self, step: StepInput) -> Begun:
-        """A step of decodes, as lab 17 carries it out."""
-        assert self.decodes is not None
-        self.before_forward()
-        logits = self.decodes.forward(step)
-        if self.batch.is_plain(step.seats) and not step.masked and not step.extras:
-            return Begun(step, drawn=self.to_host(self.decodes.draw(len(step.seats))))
-        if self.split_sampler is not None:
-            logits = self.adapter.all_gather_logits(logits)
-        readouts = self._readouts(step, np.cumsum(step.num_tokens, dtype=np.int32), None)
-        begun = Begun(step, self.batch.rows(step.seats), logits, readouts)
-        if not step.masked:
-            self.draw(begun, None)
-        return begun
-
     def _compute(self, step: StepInput) -> tuple[Begun, RowOrder | None]:
-        """A step of any kind. If the device has no memory for its prompts, without them: the rows that
-        are computed; None for all."""
+        """A step of any kind, and the order of its rows; None for theirs. If the device has no memory
+        for its prompts, without them."""
+        if not len(step.seats):
+            self.batch.extend_tables(step)
+            return Begun(step), None
         try:
+            if self.runner is not None and self.runner.takes(step):
+                return self._replay(step, self.runner)
             return self.begin(step, self.forward(step)), None
         except torch.OutOfMemoryError:
             rows = answering(step, self.batch.num_known)
@@ -174,11 +153,22 @@ class Worker:
         rest = pick(step, rows)
         return self.begin(rest, self.forward(rest)) if len(rows) else Begun(rest), rows
 
+    def _replay(self, step: StepInput, runner: GraphRunner) -> tuple[Begun, RowOrder | None]:
+        """A step as lab 17 carries it out, and the order of its rows."""
+        self.before_forward()
+        order = longest_first(step) if runner.draws(step) else None
+        if order is not None:
+            step = pick(step, order)
+        hidden = runner.forward(step)
+        is_plain = self.batch.is_plain(step.seats) and not step.masked and not step.extras
+        if order is not None and is_plain:
+            return Begun(step, drawn=self.to_host(runner.draw(len(step.seats)))), order
+        # The states hold until the next step, and what is asked for may look at them later.
+        return self.begin(step, hidden.clone() if step.extras else hidden), order
+
     def forward(self, step: StepInput) -> Tensor:
-        """The model's states [T, hidden] of a step's tokens."""
-        if self.mixed is not None and self.mixed.takes(step):
-            self.before_forward()
-            return self.mixed.forward(step)
+        """The model's states [T, hidden] of a step's tokens, launch by launch."""
+        self.batch.extend_tables(step)
         token_ids, batch = lay_out(step, self.batch, self.pool)
         attend = attend_through(self.attention, self.attention.plan(batch))
         self.before_forward()
@@ -201,7 +191,7 @@ class Worker:
                     self.draw(begun, None)
         return begun
 
-    def _readouts(self, step: StepInput, ends: Ints, hidden: Tensor | None) -> list[Readout]:
+    def _readouts(self, step: StepInput, ends: Ints, hidden: Tensor) -> list[Readout]:
         """What the step is asked for."""
         if not step.extras:
             return []

@@ -1,14 +1,15 @@
-"""Decode steps of a part on the stand-in device, beside the same steps carried out one by one.
+"""Steps of a part on the stand-in device, beside the same steps carried out one by one.
 
 bench = Bench()
+bench.begin(5, 9)                    a prompt of 9 tokens in seat 5, of which none is computed
 with bench.running():
     made = ...                       of the part, on bench.machine and bench.device
-    step = bench.step(0, 3)          the next token of seats 0 and 3, as the worker gets it
-    logits, drawn = bench.eager(step)
+    step = bench.step(0, 3, chunks={5: 4})       the next token of seats 0 and 3, and 4 of seat 5
+    hidden, drawn = bench.eager(step)
 """
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from types import ModuleType
@@ -23,10 +24,9 @@ from grader.kit.expect import Mismatch
 from grader.suites.cuda_graphs.device import StandIn
 from grader.suites.cuda_graphs.machine import BLOCK, MAX_BLOCKS, SEATS, Machine
 from solutions import cuda_graphs as reference
-from solutions.cuda_graphs.naive import EagerSteps
+from solutions.cuda_graphs.naive import EagerSteps, draw_one_by_one
+from yaie.core.contracts.graphs import Size
 from yaie.core.step import StepInput
-
-NAMES = ("SEATS", "KV_LENS", "POSITIONS", "SLOTS", "TABLE_SEATS", "TABLE_COLUMNS", "TABLE_BLOCKS")
 
 
 class Bench:
@@ -50,6 +50,13 @@ class Bench:
                 for machine in (self.machine, self.plain):
                     machine.tables[seat, column] = machine.host_tables[seat, column] = block
 
+    def begin(self, seat: int, tokens: int) -> None:
+        """A request takes a seat, with a prompt of so many tokens that are still to be computed."""
+        note(f"a request with a prompt of {tokens} tokens takes seat {seat}")
+        self.lengths[seat] = 0
+        for machine in (self.machine, self.plain):
+            machine.num_known[seat] = tokens
+
     @contextmanager
     def running(self) -> Iterator[StandIn]:
         with self.device.running():
@@ -59,48 +66,72 @@ class Bench:
         self._blocks[seat] += 1
         return int(self._order.pop())
 
-    def step(self, *seats: int, entries: Sequence[tuple[int, int, int]] = ()) -> StepInput:
-        """The next token of these seats, which the device has drawn. Blocks come as they are needed.
+    def step(
+        self,
+        *seats: int,
+        chunks: Mapping[int, int] | None = None,
+        drafts: Mapping[int, Sequence[int]] | None = None,
+        entries: Sequence[tuple[int, int, int]] = (),
+    ) -> StepInput:
+        """The next token of these seats, and behind them so many of the seats of `chunks`. The last
+        token of a prompt is sampled from. Blocks come as they are needed.
 
-        entries: further ones of the tables.
+        drafts: by seat, the last tokens of its chunk; all are taken to be right. entries: further ones
+        of the tables.
         """
-        chosen = np.array(seats, dtype=np.int32)
+        chunks, drafts = chunks or {}, drafts or {}
+        chosen = np.array([*seats, *chunks], dtype=np.int32)
+        counts = np.array([*[1] * len(seats), *chunks.values()], dtype=np.int32)
         starts = self.lengths[chosen].copy()
+        ends = starts + counts
         new = list(entries)
-        for seat, start in zip(seats, starts.tolist(), strict=True):
-            if start // BLOCK == self._blocks[seat]:
-                new.append((seat, start // BLOCK, self._new_block(seat)))
-        self.lengths[chosen] += 1
+        for seat, end in zip(chosen.tolist(), ends.tolist(), strict=True):
+            while self._blocks[seat] * BLOCK < end:
+                new.append((seat, int(self._blocks[seat]), self._new_block(seat)))
+        self.lengths[chosen] = ends
         self.num_steps += 1
         columns = np.array(new, dtype=np.int32).reshape(-1, 3).T.copy()
         step = StepInput(
             self.num_steps,
             chosen,
             starts,
-            np.ones(len(seats), np.int32),
-            np.ones(len(seats), np.bool_),
+            counts,
+            ends >= self.machine.num_known[chosen],
             table_seats=columns[0],
             table_columns=columns[1],
             table_blocks=columns[2],
         )
+        if drafts:
+            step.num_drafts = np.array([len(drafts.get(seat, ())) for seat in chosen], np.int32)
+            step.drafts = np.array([x for seat in chosen for x in drafts.get(seat, ())], np.int32)
         for machine in (self.machine, self.plain):
             machine.host_tables[columns[0], columns[1]] = columns[2]
-        entered = f", new table entries (seat, column, block) {new}" if new else ""
-        note(f"step {self.num_steps}: seats {list(seats)} at positions {starts.tolist()}{entered}")
+        note(f"step {self.num_steps}: {_shares(step)}{_entered(new)}")
         return step
 
     def eager(self, step: StepInput) -> tuple[Tensor, list[int]]:
-        """Logits and tokens of a step, carried out one call at a time."""
+        """Hidden states and tokens of a step, carried out one call at a time."""
         with self.device.aside():
             return self._eager.run(step)
 
-    def upload(self, padded: Any, step: StepInput) -> None:
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Of the eager run's states."""
+        with self.device.aside():
+            return self.plain.logits(hidden)
+
+    def draw(self, step: StepInput, hidden: Tensor) -> list[int]:
+        """Draw from the states of a step that the part has carried out, as the worker does."""
+        self.settle()
+        with self.device.aside():
+            return draw_one_by_one(self.machine, step, hidden)
+
+    def upload(self, padded: Any, size: Size, step: StepInput) -> None:
         """Fill the buffer of a padded step, as the reference does."""
-        inputs = self.device.pinned(*padded.inputs.shape, dtype=torch.int32)
-        reference.fill(inputs.numpy(), step, self.machine.slots(step), self.machine.nobody)
+        inputs = self.device.pinned(reference.num_uploaded(size), dtype=torch.int32)
+        reference.fill(reference.parts_of(inputs.numpy(), size), size, step, self.machine)
         padded.inputs.copy_(inputs, non_blocking=True)
 
-    def padded(self, size: int, memory: Tensor | None = None) -> Any:
+    def padded(self, size: Size, memory: Tensor | None = None) -> Any:
         """The reference's step of a size."""
         return reference.PaddedStep(
             size, self.machine, memory_of(size) if memory is None else memory
@@ -151,9 +182,32 @@ def _plain(value: Any) -> Any:
     return value.tolist() if isinstance(value, np.ndarray) else value
 
 
-def memory_of(size: int) -> Tensor:
+def _shares(step: StepInput) -> str:
+    """What a step computes, in words."""
+    seats, starts, counts = (x.tolist() for x in (step.seats, step.starts, step.num_tokens))
+    n = step.num_decodes
+    texts = [f"seats {seats[:n]} at positions {starts[:n]}"] if n else []
+    texts += [
+        f"positions {start} to {start + count - 1} of seat {seat}"
+        for seat, start, count in zip(seats[n:], starts[n:], counts[n:], strict=True)
+    ]
+    if len(step.drafts):
+        texts.append(f"drafts {step.drafts.tolist()}")
+    return ", ".join(texts)
+
+
+def _entered(new: Sequence[tuple[int, int, int]]) -> str:
+    return f", new table entries (seat, column, block) {new}" if new else ""
+
+
+def memory_of(size: Size) -> Tensor:
     """A buffer for the uploads of one size. While a stand-in runs, it is the device's."""
-    return torch.zeros(7 * size, dtype=torch.int32, device="cpu")
+    return torch.zeros(reference.num_uploaded(size), dtype=torch.int32, device="cpu")
+
+
+def alone(*rows: int) -> list[Size]:
+    """Sizes of decodes alone."""
+    return [Size(count) for count in rows]
 
 
 @contextmanager
@@ -163,6 +217,7 @@ def lent(part: ModuleType, task: str) -> Iterator[None]:
     ours = {
         "padded_sizes": "17.1",
         "size_for": "17.1",
+        "place": "17.2",
         "fill": "17.2",
         "PaddedStep": "17.3",
         "Recording": "17.4",

@@ -1,6 +1,8 @@
 """Task 17.2: a step in a buffer of fixed size."""
 
+from collections.abc import Sequence
 from copy import deepcopy
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -8,18 +10,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grader.kit import examples, expect, expect_equal, note, start_script, task
-from grader.suites.cuda_graphs.bench import NAMES, expect_unchanged
-from yaie.core.step import StepInput
+from grader.suites.cuda_graphs.bench import expect_unchanged
+from solutions import cuda_graphs as reference
+from yaie.core.contracts.graphs import Size
+from yaie.core.step import Ints, StepInput
 
 JUNK = 41
 PADDING = {
-    "SEATS": "the seat of padding",
-    "KV_LENS": "0 keys",
-    "POSITIONS": "position 0",
-    "SLOTS": "slot -1",
-    "TABLE_SEATS": "the seat of padding",
-    "TABLE_COLUMNS": "column 0",
-    "TABLE_BLOCKS": "block 0",
+    "token_ids": "token 0",
+    "positions": "position 0",
+    "slots": "slot -1",
+    "seats": "the seat of padding",
+    "kv_lens": "0 keys",
+    "table_seats": "the seat of padding",
+    "table_columns": "column 0",
+    "table_blocks": "block 0",
 }
 STALE = (
     "The buffer is memory that is given out again: behind the step it still holds the step before, "
@@ -29,96 +34,187 @@ WHOSE = (
     "A row of padding runs like any other. It must belong to the seat of nobody, attend to 0 keys and "
     "store at -1; any other number is somebody's."
 )
-SENDERS = "The step is the sender's: write into `inputs` only."
+SENDERS = "The step is the sender's: write into `parts` only."
 LENGTH = "A token at position p attends to p + 1 keys: those before it, and its own."
+CHUNK_LENGTH = (
+    "A chunk has as many keys as its last token attends to: all tokens before the chunk, and those of "
+    "the chunk itself."
+)
 ENTRIES = (
     "How many new table entries there are has nothing to do with how many rows: most steps bring "
     "none, a step at the end of a block brings one for that seat."
 )
+ZONES = (
+    "Decodes stand at the front, and chunks from row `size.decodes` on, however few decodes there are: "
+    "a graph reads each zone where it was recorded. A sequence's place is counted likewise."
+)
+BEGINS = (
+    "Attention counts a chunk's queries from where it begins to where the next one begins. The last "
+    "chunk ends at its last token, not at the end of the rows; a chunk of padding begins there and "
+    "has no tokens. A decode of padding has a row of its own."
+)
+
+LOOKED_UP = (
+    "In a size without chunks the device has every token and no part for them: looking them up "
+    "takes the host time, in every step."
+)
 
 
-def fill_and_check(part: Any, size: int, step: StepInput, slots: np.ndarray, nobody: int) -> None:
-    inputs = np.full((7, size), JUNK, dtype=np.int32)
-    note(
-        f"fill(inputs [7, {size}], seats {step.seats.tolist()}, starts {step.starts.tolist()}, "
-        f"slots {slots.tolist()}, nobody {nobody}, table seats {step.table_seats.tolist()}, "
-        f"columns {step.table_columns.tolist()}, blocks {step.table_blocks.tolist()})"
-    )
-    before, slots_before = deepcopy(step), slots.copy()
-    part.fill(inputs, step, slots, nobody)
-    expect_unchanged(step, before, "fill", SENDERS)
-    expect_equal(
-        slots.tolist(),
-        slots_before.tolist(),
-        "`slots`, after `fill`",
-        why=SENDERS,
-    )
-    expect_filled(inputs, before, slots_before, nobody)
+@dataclass
+class Told:
+    """What fill asks of a machine. ids: of each token, as control has sent them. looked_up: whether they
+    were asked for."""
+
+    places: Ints
+    ids: Ints
+    nobody: int
+    looked_up: bool = False
+
+    def slots(self, step: StepInput) -> Ints:
+        return self.places
+
+    def token_ids(self, step: StepInput) -> Ints:
+        self.looked_up = True
+        return self.ids
 
 
-def step_of(seats: list[int], starts: list[int], entries: list[tuple[int, int, int]]) -> StepInput:
+def step_of(
+    shares: Sequence[tuple[int, int, int]], entries: Sequence[tuple[int, int, int]] = ()
+) -> StepInput:
+    """shares: (seat, start, tokens), single tokens first."""
     columns = np.array(entries, dtype=np.int32).reshape(-1, 3).T.copy()
-    ones = np.ones(len(seats), dtype=np.int32)
+    seats, starts, counts = np.array(shares, dtype=np.int32).reshape(-1, 3).T.copy()
     return StepInput(
         1,
-        np.array(seats, np.int32),
-        np.array(starts, np.int32),
-        ones,
-        ones.astype(np.bool_),
+        seats,
+        starts,
+        counts,
+        np.ones(len(seats), np.bool_),
         table_seats=columns[0],
         table_columns=columns[1],
         table_blocks=columns[2],
     )
 
 
-def expect_filled(inputs: np.ndarray, step: StepInput, slots: np.ndarray, nobody: int) -> None:
-    size, n, new = inputs.shape[1], len(step.seats), len(step.table_seats)
-    rows = {
-        "SEATS": (step.seats, nobody, n),
-        "KV_LENS": (step.starts + 1, 0, n),
-        "POSITIONS": (step.starts, 0, n),
-        "SLOTS": (slots, -1, n),
-        "TABLE_SEATS": (step.table_seats, nobody, new),
-        "TABLE_COLUMNS": (step.table_columns, 0, new),
-        "TABLE_BLOCKS": (step.table_blocks, 0, new),
-    }
-    for row, name in enumerate(NAMES):
-        values, padding, count = rows[name]
-        got = inputs[row].tolist()
-        why = LENGTH if name == "KV_LENS" else ENTRIES if name.startswith("TABLE") else ""
-        expect_equal(got[:count], values.tolist(), f"{name}, of the step", why=why)
-        if got[count:] != [padding] * (size - count):
-            stale = JUNK in got[count:]
-            expect(
-                False,
-                f"{name} behind the step is {got[count:]}, and padding has {PADDING[name]} ({padding})",
-                why=STALE if stale else WHOSE,
-            )
+def told_of(step: StepInput, nobody: int) -> Told:
+    """Slots and tokens, all different, and `~seat` for each decode."""
+    count = int(step.num_tokens.sum())
+    ids = np.arange(200, 200 + count, dtype=np.int32)
+    ids[: step.num_decodes] = ~step.seats[: step.num_decodes]
+    return Told(np.arange(300, 300 + 2 * count, 2, dtype=np.int32), ids, nobody)
+
+
+def fill_and_check(part: Any, size: Size, step: StepInput, nobody: int) -> None:
+    machine = told_of(step, nobody)
+    memory = np.full(reference.num_uploaded(size), JUNK, dtype=np.int32)
+    shares = np.stack((step.seats, step.starts, step.num_tokens), 1).tolist()
+    entries = np.stack((step.table_seats, step.table_columns, step.table_blocks), 1).tolist()
+    note(
+        f"fill of {tuple(size)} (decodes, tokens, chunks): (seat, start, tokens) {shares}, slots "
+        f"{machine.places.tolist()}, nobody {nobody}, table entries {entries}"
+    )
+    before, told_before = deepcopy(step), deepcopy(machine)
+    parts = reference.parts_of(memory, size)
+    part.fill(parts, size, step, machine)
+    expect_unchanged(step, before, "fill", SENDERS)
+    for name in ("places", "ids"):
+        now, then = getattr(machine, name).tolist(), getattr(told_before, name).tolist()
+        expect_equal(now, then, "what the machine has told, after `fill`", why=SENDERS)
+    if not size.chunks:
+        expect(not machine.looked_up, "`machine.token_ids` is called", why=LOOKED_UP)
+    expect_filled(parts, size, before, told_before)
+
+
+def expect_filled(parts: Any, size: Size, step: StepInput, machine: Told) -> None:
+    n, new, nobody = step.num_decodes, len(step.table_seats), machine.nobody
+    kv_lens = step.starts + step.num_tokens
+    for name, values, padding in (
+        ("seats", step.seats, nobody),
+        ("kv_lens", kv_lens, 0),
+        ("positions", step.positions, 0),
+        ("slots", machine.places, -1),
+        ("token_ids", machine.ids, 0),
+    ):
+        got = getattr(parts, name).tolist()
+        if name == "token_ids" and not size.chunks:
+            continue  # an empty part
+        if size.chunks:
+            zone, why = got[size.decodes :], CHUNK_LENGTH if name == "kv_lens" else ZONES
+            expect_part(name, "chunk", zone, values[n:].tolist(), padding, why)
+        zone, why = got[: size.decodes], LENGTH if name == "kv_lens" else ZONES
+        expect_part(name, "decode", zone, values[:n].tolist(), padding, why)
+    expect_begins(parts.begins.tolist(), size, step)
+    for name, values, padding in (
+        ("table_seats", step.table_seats, nobody),
+        ("table_columns", step.table_columns, 0),
+        ("table_blocks", step.table_blocks, 0),
+    ):
+        got = getattr(parts, name).tolist()
+        expect_part(name, "entry", got[:new] + got[new:], values.tolist(), padding, ENTRIES)
+
+
+def expect_part(
+    name: str, kind: str, got: list[int], values: list[int], padding: int, why: str
+) -> None:
+    """One zone of a part: the step's own values, and padding behind them."""
+    which = {"decode": "of decodes", "chunk": "of chunks", "entry": "of the new entries"}[kind]
+    count = len(values)
+    expect_equal(got[:count], values, f"`{name}` {which}", why=why)
+    if got[count:] != [padding] * (len(got) - count):
+        stale = JUNK in got[count:]
+        expect(
+            False,
+            f"`{name}` behind those {which} is {got[count:]}, and padding has {PADDING[name]} "
+            f"({padding})",
+            why=STALE if stale else WHOSE,
+        )
+
+
+def expect_begins(got: list[int], size: Size, step: StepInput) -> None:
+    ends = (size.decodes + np.cumsum(step.num_tokens[step.num_decodes :])).tolist()
+    right = [*range(size.decodes + 1), *ends]
+    right += right[-1:] * (size.sequences + 1 - len(right))
+    first = size.decodes + 1
+    expect_equal(
+        got[:first], right[:first], "`begins` of decodes and of the first chunk", why=BEGINS
+    )
+    expect_equal(got[first:], right[first:], "`begins` behind the first chunk's", why=BEGINS)
 
 
 @task("17.2")
 def test_a_step(part: Any) -> None:
-    """A step's seats, lengths, positions and slots stand in front, its table entries in their rows."""
-    step, slots = step_of([4, 0, 7], [9, 2, 16], [(7, 4, 33)]), np.array([37, 14, 132], np.int32)
-    fill_and_check(part, 4, step, slots, 12)
+    """A step's seats, lengths, positions and slots stand in front, its table entries in their parts."""
+    step = step_of([(4, 9, 1), (0, 2, 1), (7, 16, 1)], [(7, 4, 33)])
+    fill_and_check(part, Size(4), step, 12)
 
 
 @task("17.2")
 def test_padding(part: Any) -> None:
     """Behind the step every row is padding, whatever the buffer held before."""
-    step, slots = step_of([3], [5], []), np.array([21], np.int32)
-    fill_and_check(part, 8, step, slots, 12)
+    fill_and_check(part, Size(8), step_of([(3, 5, 1)]), 12)
     start_script()
-    step, slots = step_of([1, 2], [0, 1], [(1, 0, 5)]), np.array([20, 9], np.int32)
-    fill_and_check(part, 2, step, slots, 6)
+    fill_and_check(part, Size(2), step_of([(1, 0, 1), (2, 1, 1)], [(1, 0, 5)]), 6)
 
 
 @task("17.2")
 def test_more_entries_than_rows_of_the_step(part: Any) -> None:
-    """A step of one row may bring as many table entries as its size holds."""
-    step = step_of([2], [8], [(2, 0, 6), (2, 1, 7), (2, 2, 1)])
-    slots = np.array([4], np.int32)
-    fill_and_check(part, 4, step, slots, 9)
+    """A step of one row may bring as many table entries as its size has rows."""
+    fill_and_check(part, Size(4), step_of([(2, 8, 1)], [(2, 0, 6), (2, 1, 7), (2, 2, 1)]), 9)
+
+
+@task("17.2")
+def test_a_step_with_chunks(part: Any) -> None:
+    """Chunks stand behind the rows of decodes, and end at their last token."""
+    step = step_of([(4, 9, 1), (5, 0, 3), (1, 6, 2)], [(5, 0, 8)])
+    fill_and_check(part, Size(2, 8, 3), step, 12)
+    start_script()
+    fill_and_check(
+        part, Size(4, 5, 2), step, 12
+    )  # as many tokens, and chunks, as there is room for
+    start_script()
+    fill_and_check(part, Size(1, 6, 4), step_of([(3, 0, 2), (2, 4, 2)]), 12)  # no decodes
+    start_script()
+    fill_and_check(part, Size(2, 4, 2), step_of([(3, 0, 1)]), 12)  # no chunks
 
 
 @task("17.2")
@@ -127,14 +223,41 @@ def test_any_step(part: Any) -> None:
     any_step(part)
 
 
-@examples(30)
+@examples(40)
 @given(data=st.data())
 def any_step(part: Any, data: st.DataObject) -> None:
-    size = data.draw(st.integers(1, 8))
-    n = data.draw(st.integers(1, size))
-    nobody = data.draw(st.integers(8, 20))
-    seats = data.draw(st.permutations(range(8)))[:n]
-    starts = data.draw(st.lists(st.integers(0, 90), min_size=n, max_size=n))
-    entries = data.draw(st.lists(st.tuples(*[st.integers(0, 7)] * 3), max_size=size))
-    step, slots = step_of(seats, starts, entries), np.array([s + 3 for s in starts], np.int32)
-    fill_and_check(part, size, step, slots, nobody)
+    tokens = data.draw(st.sampled_from([0, 0, 4, 9]))
+    chunks = data.draw(st.integers(1, 4)) if tokens else 0
+    lens: list[int] = []
+    for _ in range(data.draw(st.integers(0, chunks))):
+        if (left := tokens - sum(lens)) >= 2:
+            lens.append(data.draw(st.integers(2, left)))
+    n = data.draw(st.integers(0 if lens else 1, 6))
+    size = Size(data.draw(st.integers(max(n, 1), 8)), tokens, chunks)
+    nobody = data.draw(st.integers(12, 20))
+    seats = data.draw(st.permutations(range(12)))[: n + len(lens)]
+    starts = data.draw(st.lists(st.integers(0, 90), min_size=len(seats), max_size=len(seats)))
+    entries = data.draw(st.lists(st.tuples(*[st.integers(0, 7)] * 3), max_size=size.rows))
+    shares = list(zip(seats, starts, [*[1] * n, *lens], strict=True))
+    fill_and_check(part, size, step_of(shares, entries), nobody)
+
+
+@task("17.2")
+def test_a_value_for_each_place(part: Any) -> None:
+    """`place` writes values in two zones, and padding in the rest of the part."""
+    for length, values, count, zone, right in (
+        (4, [7, 8], 2, 4, [7, 8, -1, -1]),
+        (4, [7, 8, 9, 6], 4, 4, [7, 8, 9, 6]),
+        (6, [7, 8, 9], 1, 3, [7, -1, -1, 8, 9, -1]),
+        (6, [7, 8, 9], 0, 3, [-1, -1, -1, 7, 8, 9]),
+        (5, [7, 8], 2, 3, [7, 8, -1, -1, -1]),
+        (3, [], 0, 2, [-1, -1, -1]),
+    ):
+        array = np.full(length, JUNK, np.int32)
+        part.place(array, np.array(values, np.int32), count, zone, -1)
+        expect_equal(
+            array.tolist(),
+            right,
+            f"a part of {length} after place(part, {values}, {count}, {zone}, -1)",
+            why=STALE if JUNK in array else ZONES,
+        )

@@ -5,6 +5,7 @@ from typing import Any
 from grader.kit import expect, expect_equal, task
 from grader.suites.cuda_graphs.bench import Bench, memory_of
 from solutions.cuda_graphs import Recording
+from yaie.core.contracts.graphs import Size
 
 GATHER = (
     "Row i computes the token that its seat drew last: `last_tokens` by the seats in the buffer, not "
@@ -27,7 +28,13 @@ PADDED = (
 )
 
 
-def padded_of(part: Any, bench: Bench, size: int) -> Any:
+SENT = (
+    "With chunks, a token that control has sent is computed as it was sent. `~seat` in its place says "
+    "that the device has drawn it: it is the last token of that seat, also at the beginning of a chunk."
+)
+
+
+def padded_of(part: Any, bench: Bench, size: Size) -> Any:
     return part.PaddedStep(size, bench.machine, memory_of(size))
 
 
@@ -36,12 +43,12 @@ def test_the_token_of_the_seat(part: Any) -> None:
     """Each row computes the last token of its seat, whichever seats are in the step."""
     bench = Bench()
     with bench.running():
-        padded = padded_of(part, bench, 3)
+        padded = padded_of(part, bench, Size(3))
         for seats in ((0, 1, 2), (2, 0, 1), (7, 4, 9)):
             step = bench.step(*seats)
-            logits, _ = bench.eager(step)
-            bench.upload(padded, step)
-            bench.expect_rows(padded.forward(), logits, "the logits", GATHER)
+            hidden, _ = bench.eager(step)
+            bench.upload(padded, Size(3), step)
+            bench.expect_rows(padded.forward(), hidden, "the hidden states", GATHER)
             bench.settle()
             with bench.device.aside():
                 bench.machine.last_tokens.copy_(bench.plain.last_tokens)
@@ -52,11 +59,11 @@ def test_the_drawn_token_is_the_next_one(part: Any) -> None:
     """A drawn token is its seat's last one, and counted; the next step computes with it."""
     bench = Bench()
     with bench.running():
-        padded = padded_of(part, bench, 2)
+        padded = padded_of(part, bench, Size(2))
         for _ in range(3):
             step = bench.step(5, 3)
             _, drawn = bench.eager(step)
-            bench.upload(padded, step)
+            bench.upload(padded, Size(2), step)
             bench.expect_rows(padded.draw(padded.forward()), drawn, "the draws", SCATTER)
             bench.expect_state(SCATTER)
 
@@ -66,13 +73,13 @@ def test_new_blocks(part: Any) -> None:
     """A block that is new is in the table before the step's own token is stored and read."""
     bench = Bench((4, 7, 8))
     with bench.running():
-        padded = padded_of(part, bench, 3)
+        padded = padded_of(part, bench, Size(3))
         for _ in range(6):
             step = bench.step(0, 1, 2)
-            logits, _ = bench.eager(step)
-            bench.upload(padded, step)
+            hidden, _ = bench.eager(step)
+            bench.upload(padded, Size(3), step)
             got = padded.forward()
-            bench.expect_rows(got, logits, f"the logits of step {step.step}", TABLES)
+            bench.expect_rows(got, hidden, f"the hidden states of step {step.step}", TABLES)
             padded.draw(got)
             bench.expect_state(TABLES)
 
@@ -82,14 +89,14 @@ def test_padding_changes_no_seat(part: Any) -> None:
     """Rows of padding draw and store for nobody."""
     bench = Bench()
     with bench.running():
-        padded = padded_of(part, bench, 8)
+        padded = padded_of(part, bench, Size(8))
         for seats in ((1,), (1, 6), (0, 6, 1)):
             step = bench.step(*seats)
-            logits, drawn = bench.eager(step)
-            bench.upload(padded, step)
+            hidden, drawn = bench.eager(step)
+            bench.upload(padded, Size(8), step)
             got = padded.forward()
             n = len(seats)
-            bench.expect_rows(got[:n], logits, "the logits", PADDED)
+            bench.expect_rows(got[:n], hidden, "the hidden states", PADDED)
             bench.expect_rows(padded.draw(got)[:n], drawn, "the draws", PADDED)
             bench.expect_state(PADDED)
 
@@ -101,10 +108,10 @@ def test_a_row_that_is_not_finite(part: Any) -> None:
     for machine in (bench.machine, bench.plain):
         machine.sick[4] = True
     with bench.running():
-        padded = padded_of(part, bench, 2)
+        padded = padded_of(part, bench, Size(2))
         step = bench.step(2, 4)
         _, drawn = bench.eager(step)
-        bench.upload(padded, step)
+        bench.upload(padded, Size(2), step)
         bench.expect_rows(padded.draw(padded.forward()), drawn, "the draws", SICK)
         expect_equal(drawn[1], -1, "the draw of seat 4")
         bench.expect_state(SICK)
@@ -116,15 +123,72 @@ def test_may_be_captured(part: Any) -> None:
     bench = Bench()
     with bench.running() as device:
         recording = Recording(
-            padded_of(part, bench, 4), device, device.pool(), bench.machine.nobody
+            padded_of(part, bench, Size(4)), device, device.pool(), bench.machine.nobody
         )
         for seats in ((3, 8), (8, 0, 3, 1), (8,)):
             step = bench.step(*seats)
-            logits, drawn = bench.eager(step)
-            bench.upload(recording, step)
+            hidden, drawn = bench.eager(step)
+            bench.upload(recording, Size(4), step)
             n = len(seats)
             got = recording.forward()[:n]
-            bench.expect_rows(got, logits, "the logits of a replay", GATHER)
+            bench.expect_rows(got, hidden, "the hidden states of a replay", GATHER)
             bench.expect_rows(recording.draw(got)[:n], drawn, "the draws of a replay", SCATTER)
         bench.expect_state(SCATTER)
         expect(device.waits <= 1, f"the host waited {device.waits - 1} times for replayed steps")
+
+
+def chunks_and_check(bench: Bench, carries: Any, size: Size, step: Any) -> None:
+    """A step with chunks: the states of its tokens, wherever they stand among the rows."""
+    hidden, drawn = bench.eager(step)
+    bench.upload(carries, size, step)
+    got = carries.forward()
+    n, tokens = step.num_decodes, int(step.num_tokens.sum())
+    bench.expect_rows(got[:n], hidden[:n], "the hidden states of decodes", SENT)
+    chunks = got[size.decodes : size.decodes + tokens - n]
+    bench.expect_rows(chunks, hidden[n:], "the hidden states of chunks", SENT)
+    with bench.device.aside():
+        states = hidden.clone()
+    expect_equal(bench.draw(step, states), drawn, "draws", why=SENT)
+    bench.expect_state(PADDED)
+
+
+@task("17.3")
+def test_tokens_that_were_sent(part: Any) -> None:
+    """With chunks, tokens are computed as they were sent, single ones too."""
+    bench, size = Bench((1, 3)), Size(3, 8, 3)
+    for seat, tokens in ((4, 7), (5, 1), (6, 6)):
+        bench.begin(seat, tokens)
+    with bench.running():
+        padded = padded_of(part, bench, size)
+        chunks_and_check(bench, padded, size, bench.step(chunks={4: 5}))
+        chunks_and_check(bench, padded, size, bench.step(5, chunks={4: 2, 6: 6}))
+
+
+@task("17.3")
+def test_tokens_that_the_device_knows(part: Any) -> None:
+    """With chunks, a token that the device has drawn is the last one of its seat: in decodes, and at the
+    beginning of a chunk with drafts behind it."""
+    bench, size = Bench((1, 3, 2)), Size(3, 8, 3)
+    bench.begin(4, 7)
+    with bench.running():
+        padded = padded_of(part, bench, size)
+        chunks_and_check(bench, padded, size, bench.step(0, 2, chunks={4: 5}))
+        step = bench.step(2, chunks={0: 3, 4: 2}, drafts={0: (9, 0)})
+        chunks_and_check(bench, padded, size, step)
+        step = bench.step(4, chunks={2: 2, 0: 4}, drafts={2: (30,), 0: (1, 2, 3)})
+        chunks_and_check(bench, padded, size, step)
+
+
+@task("17.3")
+def test_with_chunks_it_may_be_captured_too(part: Any) -> None:
+    """A step with chunks can be recorded: each replay computes the tokens of its own upload."""
+    bench, size = Bench((1, 3, 2)), Size(2, 8, 3)
+    for seat, tokens in ((4, 7), (5, 8)):
+        bench.begin(seat, tokens)
+    with bench.running() as device:
+        padded = padded_of(part, bench, size)
+        recording = Recording(padded, device, device.pool(), bench.machine.nobody)
+        chunks_and_check(bench, recording, size, bench.step(0, chunks={4: 5}))
+        chunks_and_check(bench, recording, size, bench.step(chunks={4: 2, 5: 6}))
+        step = bench.step(2, 4, chunks={0: 3, 5: 2}, drafts={0: (9, 0)})
+        chunks_and_check(bench, recording, size, step)

@@ -3,10 +3,11 @@
 from typing import Any
 
 from grader.kit import expect, expect_equal, note, task
-from grader.suites.cuda_graphs.bench import Bench, lent
+from grader.suites.cuda_graphs.bench import Bench, alone, lent
 from grader.suites.cuda_graphs.pool import Pool
 from grader.suites.cuda_graphs.rules import FIXED, WARM_UP
 from solutions import cuda_graphs as reference
+from yaie.core.contracts.graphs import Size
 
 REPLAYED = (
     "Nothing of a capture runs: what a graph computes is there after a replay, at the addresses that "
@@ -30,7 +31,7 @@ KEPT = (
 )
 EARLY = (
     "What is dropped is given out again at once, also to the second capture: while that is recorded "
-    "the logits must still be held, or its first results lie where they lie."
+    "the hidden states must still be held, or its first results lie where they lie."
 )
 LAUNCHES = (
     "A replay launches all kernels with one call. What is computed beside it is launched one by one, "
@@ -38,11 +39,15 @@ LAUNCHES = (
 )
 
 DRAWS_AND_MORE = 512
-"""Bytes that recordings of 8, 4, 2 and 1 rows may keep: half of the logits of the largest."""
+"""Bytes that recordings of 8, 4, 2 and 1 rows may keep: half of the hidden states of the largest."""
+ONE_GRAPH = (
+    "Which rows of a step with chunks are sampled from differs from step to step, so its size has no "
+    "draw: it has one graph."
+)
 
 
-def recorded(part: Any, bench: Bench, size: int, pool: Pool) -> Any:
-    note(f"Recording of a step of {size} rows")
+def recorded(part: Any, bench: Bench, size: Size, pool: Pool) -> Any:
+    note(f"Recording of a step of {tuple(size)} (decodes, tokens, chunks)")
     step = bench.padded(size)
     recording = part.Recording(step, bench.device, pool, bench.machine.nobody)
     expect(
@@ -53,13 +58,14 @@ def recorded(part: Any, bench: Bench, size: int, pool: Pool) -> Any:
     return recording
 
 
-def replay(bench: Bench, recording: Any, *seats: int) -> None:
+def replay(bench: Bench, recording: Any, size: Size, *seats: int) -> None:
     step, n = bench.step(*seats), len(seats)
-    logits, drawn = bench.eager(step)
-    bench.upload(recording, step)
+    hidden, drawn = bench.eager(step)
+    bench.upload(recording, size, step)
     got = recording.forward()
-    bench.expect_rows(got[:n], logits, f"the logits of step {step.step}", REPLAYED)
-    bench.expect_rows(recording.draw(got)[:n], drawn, f"the draws of step {step.step}", REPLAYED)
+    bench.expect_rows(got[:n], hidden, f"the hidden states of step {step.step}", REPLAYED)
+    why = f"{REPLAYED} {EARLY}"
+    bench.expect_rows(recording.draw(got)[:n], drawn, f"the draws of step {step.step}", why)
 
 
 @task("17.4")
@@ -67,8 +73,8 @@ def test_warm_up(part: Any) -> None:
     """A step runs once before it is recorded, on padding alone: no seat moves."""
     bench = Bench()
     with bench.running() as device:
-        step = bench.padded(4)
-        bench.upload(step, bench.step(1, 2))
+        step = bench.padded(Size(4))
+        bench.upload(step, Size(4), bench.step(1, 2))
         bench.machine.entered = 0
         with device.aside():
             # What is left in the buffer may be a step of real seats, say of another size.
@@ -89,9 +95,9 @@ def test_replays(part: Any) -> None:
     """A recording gives for each upload what the step gives, and moves the seats on."""
     bench = Bench((1, 3, 4, 9))
     with bench.running() as device:
-        recording = recorded(part, bench, 4, device.pool())
+        recording = recorded(part, bench, Size(4), device.pool())
         for seats in ((0, 1), (3, 2, 1, 0), (2,), (0, 1), (0, 3, 1)):
-            replay(bench, recording, *seats)
+            replay(bench, recording, Size(4), *seats)
         bench.expect_state(REPLAYED)
 
 
@@ -100,8 +106,8 @@ def test_a_replay_launches_nothing_else(part: Any) -> None:
     """A step is two replays, and no operation beside them."""
     bench = Bench()
     with bench.running() as device:
-        recording = recorded(part, bench, 2, device.pool())
-        bench.upload(recording, bench.step(0, 1))
+        recording = recorded(part, bench, Size(2), device.pool())
+        bench.upload(recording, Size(2), bench.step(0, 1))
         before = (device.replays, device.launches, device.waits)
         got = recording.forward()
         expect_equal(device.replays - before[0], 1, "replays in `forward`", why=REPLAYED)
@@ -112,16 +118,16 @@ def test_a_replay_launches_nothing_else(part: Any) -> None:
 
 
 @task("17.4")
-def test_logits_last_until_they_are_drawn_from(part: Any) -> None:
-    """The second graph draws from the logits that the first has left, unharmed."""
+def test_states_last_until_they_are_drawn_from(part: Any) -> None:
+    """The second graph draws from the hidden states that the first has left, unharmed."""
     bench = Bench()
     with bench.running() as device:
         pool = device.pool()
-        recordings = {size: recorded(part, bench, size, pool) for size in (8, 4, 2, 1)}
+        recordings = {rows: recorded(part, bench, Size(rows), pool) for rows in (8, 4, 2, 1)}
         for size, seats in ((8, (0, 4, 2, 6, 1)), (2, (2, 5)), (1, (7,)), (4, (3, 1, 0))):
             step, n = bench.step(*seats), len(seats)
             _, drawn = bench.eager(step)
-            bench.upload(recordings[size], step)
+            bench.upload(recordings[size], Size(size), step)
             got = recordings[size].draw(recordings[size].forward())
             bench.expect_rows(got[:n], drawn, f"the draws of step {step.step}", EARLY)
 
@@ -134,13 +140,13 @@ def test_recordings_share_a_pool(part: Any) -> None:
         pool, alone = device.pool(), device.pool()
         recordings, reserved = {}, 0
         for size in (8, 4, 2, 1):
-            recordings[size] = recorded(part, bench, size, pool)
+            recordings[size] = recorded(part, bench, Size(size), pool)
             reserved = reserved or pool.reserved
         for graph in device.captured:
             expect(
                 graph.pool is pool, "a capture does not use the pool that was given", why=ONE_POOL
             )
-        reference.Recording(bench.padded(8), device, alone, bench.machine.nobody)
+        reference.Recording(bench.padded(Size(8)), device, alone, bench.machine.nobody)
         right = alone.reserved + 4 * 64
         expect(
             pool.reserved <= right,
@@ -161,7 +167,7 @@ def test_recordings_share_a_pool(part: Any) -> None:
             (4, (0, 3, 5)),
             (2, (5, 4)),
         ):
-            replay(bench, recordings[size], *seats)
+            replay(bench, recordings[size], Size(size), *seats)
         bench.expect_state(KEPT)
 
 
@@ -170,8 +176,8 @@ def test_the_largest_comes_first(part: Any) -> None:
     """`prepare` records each size once, the largest first, and says which is ready."""
     bench = Bench()
     with bench.running() as device, lent(part, "17.4 alone"):
-        pool, sizes = device.pool(), [1, 2, 4, 8, 10]
-        steps = part.DecodeSteps(bench.machine, device, sizes, records=True, pool=pool)
+        pool, sizes = device.pool(), alone(1, 2, 4, 8, 10)
+        steps = part.GraphRunner(bench.machine, device, sizes, records=True, pool=pool)
         ready, counts = [], []
         for size in steps.prepare():
             note(f"ready: {size}, {pool.reserved} bytes")
@@ -187,4 +193,39 @@ def test_the_largest_comes_first(part: Any) -> None:
         expect_equal(len(list(steps.prepare())), 5, "sizes of a second `prepare`")
         expect_equal(len(device.captured), 10, "graphs after it", why="Each size is recorded once.")
         rows = {rows for _, rows in bench.machine.seen}
-        expect_equal(sorted(rows), sizes, "numbers of rows that have run before", why=WARM_UP)
+        expect_equal(
+            sorted(rows), [1, 2, 4, 8, 10], "numbers of rows that have run before", why=WARM_UP
+        )
+
+
+@task("17.4")
+def test_a_step_with_chunks_has_one_graph(part: Any) -> None:
+    """A step with chunks is warmed up and recorded without a draw, in the same pool, and replays."""
+    bench, size = Bench((1, 3)), Size(2, 8, 3)
+    bench.begin(4, 12)
+    with bench.running() as device:
+        pool = device.pool()
+        recording = recorded(part, bench, size, pool)
+        expect_equal(len(device.captured), 1, "graphs that hold something", why=ONE_GRAPH)
+        expect(
+            device.captured[0].pool is pool, "it does not use the pool that was given", why=ONE_POOL
+        )
+        bench.expect_state(IDLE)
+        small = recorded(part, bench, Size(2), pool)
+        expect_equal(len(device.captured), 3, "graphs of both sizes", why=ONE_GRAPH)
+        limit = DRAWS_AND_MORE // 2
+        expect(pool.in_use <= limit, f"{pool.in_use} bytes of the pool are still in use", why=KEPT)
+        for chunk in (5, 2, 5):
+            step = bench.step(0, chunks={4: chunk})
+            hidden, drawn = bench.eager(step)
+            bench.upload(recording, size, step)
+            before = (device.replays, device.launches)
+            got = recording.forward()
+            counts = (device.replays - before[0], device.launches - before[1])
+            expect_equal(counts, (1, 0), "replays, and launches beside them", why=REPLAYED)
+            bench.expect_rows(got[:1], hidden[:1], "the hidden state of the decode", REPLAYED)
+            rows = got[size.decodes :][:chunk]
+            bench.expect_rows(rows, hidden[1:], "the hidden states of the chunk", REPLAYED)
+            expect_equal(bench.draw(step, hidden), drawn, "draws")
+            replay(bench, small, Size(2), 1, 0)
+        bench.expect_state(KEPT)

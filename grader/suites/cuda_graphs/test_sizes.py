@@ -3,11 +3,18 @@
 from typing import Any
 
 from grader.kit import expect_equal, task
+from grader.suites.cuda_graphs.bench import alone
+from yaie.core.contracts.graphs import Size
 
 EXACT = (
     "A step takes the smallest size that is at least as large. One that is as large as a size takes "
     "that size; one row more takes the next."
 )
+ROOM = (
+    "A step takes the first size with room for its decodes, for the tokens of its chunks, and for its "
+    "chunks, each on its own: rows of one zone are of no use to the other."
+)
+NONE = "A step that no size holds is launched as it is: the answer is None."
 SIZES = (
     "1, 2 and 4 for the few, then each multiple of 8, so no step carries more than 7 rows of padding; "
     "and the largest step there can be, which would have no graph otherwise. Nothing larger is ever "
@@ -29,9 +36,44 @@ def test_sizes(part: Any) -> None:
 @task("17.1")
 def test_size_of_a_step(part: Any) -> None:
     """`size_for` gives the smallest size that holds a step, which may be exactly as large."""
-    sizes = [1, 2, 4, 8, 16, 20]
-    for rows in range(1, 21):
-        right = min(size for size in sizes if size >= rows)
-        expect_equal(part.size_for(sizes, rows), right, f"size_for({sizes}, {rows})", why=EXACT)
-    expect_equal(part.size_for([12], 3), 12, "size_for([12], 3)", why=EXACT)
-    expect_equal(part.size_for([3, 7], 4), 7, "size_for([3, 7], 4)", why=EXACT)
+    for numbers, most in (((1, 2, 4, 8, 16, 20), 20), ((12,), 12), ((3, 7), 7)):
+        sizes = alone(*numbers)
+        for rows in range(1, most + 1):
+            right = Size(min(size for size in numbers if size >= rows))
+            got = part.size_for(sizes, Size(rows))
+            expect_equal(
+                got, right, f"size_for(sizes of {numbers} decodes, {rows} decodes)", why=EXACT
+            )
+
+
+@task("17.1")
+def test_size_of_a_step_with_chunks(part: Any) -> None:
+    """A size holds a step if there is room for its decodes, its tokens of chunks, and its chunks."""
+    sizes = [*alone(1, 2, 4), Size(0, 8, 4), Size(8), Size(4, 8, 4), Size(8, 8, 4), Size(4, 16, 8)]
+    for needed, right in (
+        (Size(0, 3, 1), 3),
+        (Size(1, 3, 1), 5),
+        (Size(4, 8, 4), 5),
+        (Size(5, 8, 4), 6),
+        (Size(4, 9, 2), 7),
+        (Size(4, 8, 5), 7),
+        (Size(3), 2),
+        (Size(2, 0, 1), 5),
+    ):
+        got = part.size_for(sizes, needed)
+        what = f"size_for({[tuple(size) for size in sizes]}, {tuple(needed)})"
+        expect_equal(got, sizes[right], what, why=ROOM)
+
+
+@task("17.1")
+def test_no_size(part: Any) -> None:
+    """`size_for` gives None for a step that no size holds."""
+    for sizes, needed in (
+        (alone(1, 2, 4), Size(5)),
+        (alone(1, 2, 4), Size(1, 2, 1)),
+        ([Size(4), Size(2, 8, 4)], Size(2, 9, 1)),
+        ([Size(4), Size(2, 8, 4)], Size(3, 4, 1)),
+    ):
+        got = part.size_for(sizes, needed)
+        what = f"size_for({[tuple(size) for size in sizes]}, {tuple(needed)})"
+        expect_equal(got, None, what, why=NONE)

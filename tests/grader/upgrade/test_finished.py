@@ -16,6 +16,18 @@ from yaie.curriculum.manifest import Lab, load_curriculum
 FINISHED = Path(__file__).parent / "finished-2026-11-28.zip"
 LABS = load_curriculum().labs
 CHANGED = [lab for lab in LABS if lab.edition > 1]
+AGAIN = {"cuda_graphs": ("17.1", "17.2", "17.3", "17.4", "17.5")}
+"""Tasks to work on again, by lab: what they ask for has grown."""
+OPEN = {
+    "cuda_graphs": {
+        ("inputs.py", "17.2"),
+        ("padded_step.py", "17.3"),
+        ("runner.py", "17.5"),
+    }
+}
+"""Where something is to be written that was not there before: files and tasks."""
+LEFT_OUT = {"cuda_graphs": ["runner.py"]}
+"""Files of which something has no place today: `takes` is given."""
 
 
 def upgraded(lab: Lab) -> Upgraded:
@@ -36,7 +48,8 @@ def upgraded(lab: Lab) -> Upgraded:
 @pytest.mark.parametrize("lab", CHANGED, ids=lambda lab: lab.key)
 def test_what_was_finished_is_carried_over_whole(lab):
     done = upgraded(lab)
-    assert (done.open, done.left_out) == ((), ())
+    assert {(place.file, place.task) for place in done.open} == OPEN.get(lab.key, set())
+    assert [left.file for left in done.left_out] == LEFT_OUT.get(lab.key, [])
 
 
 @pytest.mark.parametrize("lab", CHANGED, ids=lambda lab: lab.key)
@@ -55,4 +68,5 @@ def test_what_was_finished_passes(lab, tmp_path):
             (folder / name).write_text(text)
     (result,) = grade_labs([Submission(lab, folder, tmp_path)], limits=Limits(seconds=200))
     assert result.problem is None
-    assert result.passed == tuple(task.id for task in lab.tasks)
+    again = AGAIN.get(lab.key, ())
+    assert result.passed == tuple(task.id for task in lab.tasks if task.id not in again)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     import torch
@@ -10,6 +10,29 @@ if TYPE_CHECKING:
 
     from yaie.core.batch import AttentionBatch, StepOutcome, StepPlan
     from yaie.core.step import Ints, StepInput
+
+
+# ANCHOR: size
+class Size(NamedTuple):
+    """What a padded step has room for: `decodes` rows of single tokens, and behind them `tokens` rows
+    for the tokens of up to `chunks` chunks. A size for decodes alone has no chunks."""
+
+    decodes: int
+    tokens: int = 0
+    chunks: int = 0
+
+    @property
+    def rows(self) -> int:
+        """Tokens that the model computes."""
+        return self.decodes + self.tokens
+
+    @property
+    def sequences(self) -> int:
+        """Rows of the block tables that attention reads."""
+        return self.decodes + self.chunks
+
+
+# ANCHOR_END: size
 
 
 # ANCHOR: device
@@ -104,15 +127,24 @@ class StepMachine(Protocol):
     def num_known(self) -> "Ints": ...
 
     def slots(self, step: "StepInput") -> "Ints":
-        """[n] int32: where in the pool each token of a step of single tokens goes. Asked on the host."""
+        """[T] int32: where in the pool each token of a step goes. Asked on the host."""
+        ...
+
+    def token_ids(self, step: "StepInput") -> "Ints":
+        """[T] int32: the tokens of a step, as far as control has sent them. In place of one that only
+        the device knows stands `~seat`, which is negative: it is the last token of that seat."""
         ...
 
     def extend_tables(self, step: "StepInput") -> None:
         """Enter all new blocks of a step into `tables`, by a launch of its own."""
         ...
 
-    def logits(self, token_ids: "Tensor", batch: "AttentionBatch") -> "Tensor":
-        """Compute a token of each sequence: [n] int64 gives [n, vocab]. Stores keys and values."""
+    def hidden(self, token_ids: "Tensor", batch: "AttentionBatch") -> "Tensor":
+        """The model's hidden states [T, hidden] of tokens [T] int64. Stores keys and values."""
+        ...
+
+    def logits(self, hidden: "Tensor") -> "Tensor":
+        """Logits [n, vocab] of hidden states [n, hidden]."""
         ...
 
     def sample(self, logits: "Tensor", seats: "Tensor") -> "Tensor":
@@ -127,41 +159,40 @@ class StepMachine(Protocol):
 # ANCHOR_END: step_machine
 
 
-# ANCHOR: decode_steps
-class DecodeSteps(Protocol):
-    """Lab 17. Carries out decode steps, padded to one of a few sizes, as graphs or launch by launch."""
+# ANCHOR: graph_runner
+class GraphRunner(Protocol):
+    """Lab 17. Carries out steps, padded to one of a few sizes, as graphs or launch by launch."""
 
     @property
-    def sizes(self) -> Sequence[int]:
-        """Rows of the steps there are, ascending."""
+    def sizes(self) -> "Sequence[Size]":
+        """The sizes there are, in ascending order of rows."""
         ...
 
-    def prepare(self) -> Iterator[int]:
+    def prepare(self) -> "Iterator[Size]":
         """Make each size ready, the largest first; yields a size when it is."""
         ...
 
     def takes(self, step: "StepInput") -> bool:
-        """Whether this carries out a step: at most as many seats as rows; one token for each, drawn by
-        the device before; another one to be drawn for each; no drafts, no log-probabilities of
-        prompts. New blocks, moves of blocks and masks are no reason to refuse.
+        """Whether there is a size for a step of at least one seat. New blocks, moves of blocks, masks
+        and what a step is asked for besides are no reason to refuse."""
+        ...
 
-        A step without seats is not asked. Rows that are pooled compute tokens that control has sent, so
-        they are refused already.
-        """
+    def draws(self, step: "StepInput") -> bool:
+        """Whether `draw` may follow: the step has a size without chunks, and every seat draws."""
         ...
 
     def forward(self, step: "StepInput") -> "Tensor":
-        """Queue a step that it takes, up to its logits [n, vocab]. They hold until the next step. `step`
-        is read only."""
+        """Queue a step that it takes, up to the hidden states [T, hidden] of its tokens, in their order.
+        They hold until the next step. `step` is read only."""
         ...
 
     def draw(self, n: int) -> "Tensor":
-        """Queue the draws [n] int64 of the n seats whose logits were made last. The seats' last tokens
-        are the drawn ones then. They hold until the next step."""
+        """Queue the draws [n] int64 of the n seats of the last step, for which `draws` was true. The
+        seats' last tokens are the drawn ones then. They hold until the next step."""
         ...
 
 
-# ANCHOR_END: decode_steps
+# ANCHOR_END: graph_runner
 
 
 # ANCHOR: to_host

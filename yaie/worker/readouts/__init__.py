@@ -10,5 +10,3 @@ from yaie.worker.readouts.pooling import Pooling
 from yaie.worker.readouts.prompt_logprobs import PromptLogprobs
 
 READOUTS = {"prompt_logprobs": PromptLogprobs, "pooling": Pooling, "logprobs": Logprobs}
-OF_LOGITS = frozenset(name for name, readout in READOUTS.items() if readout.of_logits)
-"""A step that is asked for nothing else may be replayed up to its logits."""

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
 
 from torch import Tensor
 
@@ -16,14 +15,13 @@ from yaie.worker.rows import Rows
 class Computed:
     """A step whose forward pass is queued.
 
-    hidden: the model's states [T, hidden], None of a step that was replayed up to its logits. ends: [n]
-    int32, where the tokens of each row end among them. head: makes logits of states. to_host: begins to
-    copy a tensor.
+    hidden: the model's states [T, hidden]. ends: [n] int32, where the tokens of each row end among them.
+    head: makes logits of states. to_host: begins to copy a tensor.
     """
 
     step: StepInput
     ends: Ints
-    hidden: Tensor | None
+    hidden: Tensor
     batch: InputBatch
     head: Callable[[Tensor], Tensor]
     to_host: MakeToHost
@@ -34,12 +32,7 @@ class Computed:
 
 
 class Readout:
-    """Of one step. Making it reads the states; it holds as little of them as it can.
-
-    of_logits: whether it reads logits instead, and no states.
-    """
-
-    of_logits: ClassVar[bool] = False
+    """Of one step. Making it reads the states; it holds as little of them as it can."""
 
     def see(self, logits: Tensor, rows: Rows) -> None:
         """The model's own logits [n, vocab] float32 of the rows that draw, before any rule."""

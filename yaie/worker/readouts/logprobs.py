@@ -1,7 +1,5 @@
 """Log-probabilities of the tokens that a step draws."""
 
-from typing import ClassVar
-
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
@@ -18,8 +16,6 @@ class Logprobs(Readout):
     """asked: `num_top` [p] int32, how many of the most likely tokens to tell, and `named` [p, k] int32
     with `num_named` [p] int32, tokens to tell in their place, beside `rows`, which draw. told: see
     `yaie.core.told`."""
-
-    of_logits: ClassVar[bool] = True
 
     def __init__(self, computed: Computed) -> None:
         self._step, self._to_host = computed.step, computed.to_host

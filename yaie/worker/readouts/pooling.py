@@ -12,7 +12,6 @@ class Pooling(Readout):
 
     def __init__(self, computed: Computed) -> None:
         step, hidden = computed.step, computed.hidden
-        assert hidden is not None
         asked = computed.asked("pooling")
         self._rows = asked["rows"]
         ends = computed.ends[self._rows]

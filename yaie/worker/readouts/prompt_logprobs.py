@@ -20,7 +20,6 @@ class PromptLogprobs(Readout):
 
     def __init__(self, computed: Computed) -> None:
         step, batch, hidden = computed.step, computed.batch, computed.hidden
-        assert hidden is not None
         asked = computed.asked("prompt_logprobs")
         widest = int(asked["num_top"].max())
         rows, num_top, tables = [], [], []

@@ -123,7 +123,7 @@ class Proposals(Readout):
 
     def collect(self, result: StepResult) -> None:
         computed, self._computed = self._computed, None
-        assert computed is not None and computed.hidden is not None  # noqa: PT018
+        assert computed is not None
         begin = time.perf_counter()
         most = computed.asked("proposals")["most"]
         made = self._mtp.behind(

@@ -1,4 +1,4 @@
-"""A decode step in two graphs, made by one method."""
+"""A step in its graphs, made by one method."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,18 +13,22 @@ from .padded_step import PaddedStep
 
 
 class Recording:
-    """A PaddedStep in two graphs."""
+    """A PaddedStep in one graph or two."""
 
     def __init__(self, step: PaddedStep, device: Device, memory: Any, nobody: int) -> None:
         self._device, self._memory, self._step = device, memory, step
         self.inputs = step.inputs
         step.inputs.copy_(torch.from_numpy(idle(step.size, nobody)))
         for _ in range(2):
-            step.draw(step.forward())
-        model, logits = self._recorded(step.forward)
-        sampler, self._tokens = self._recorded(lambda: step.draw(logits))
-        self._graphs = (model, sampler)
-        self._address = device.alias(logits)
+            hidden = step.forward()
+            if not step.size.chunks:
+                step.draw(hidden)
+        model, hidden = self._recorded(step.forward)
+        self._graphs = [model]
+        if not step.size.chunks:
+            sampler, self._tokens = self._recorded(lambda: step.draw(hidden))
+            self._graphs.append(sampler)
+        self._address = device.alias(hidden)
 
     def _recorded(self, work: Callable[[], Tensor]) -> tuple[Graph, Tensor]:
         graph = self._device.graph()
@@ -36,6 +40,6 @@ class Recording:
         self._graphs[0].replay()
         return self._address
 
-    def draw(self, logits: Tensor) -> Tensor:
+    def draw(self, hidden: Tensor) -> Tensor:
         self._graphs[1].replay()
         return self._tokens
