@@ -244,3 +244,19 @@ def test_more_new_blocks_than_rows_arrive() -> None:
     assert worker.runner.draws(step)
     result = worker.execute(step).result()
     assert [request.output_token_ids[0], *result.token_ids[0]] == naive_tokens(request, 2)
+
+
+def test_blocks_leave_in_a_step_whose_rows_are_reordered() -> None:
+    """What a step brings about blocks is about no row, and stays as it is."""
+    worker, _ = padding_worker([2])
+    rig = Rig(worker)
+    requests = {0: request_of([1, 2]), 1: request_of(range(9))}
+    rig.step(enter=requests)
+    step = rig.plan()
+    step.extras["leaving"] = {"blocks": torch.tensor([3, 1]).int().numpy()}
+    assert worker.runner is not None
+    assert worker.runner.draws(step)
+    result = worker.execute(step).result()
+    assert len(result.extras["leaving"]["data"]) > 0
+    for request, [token] in zip(requests.values(), result.token_ids, strict=True):
+        assert [request.output_token_ids[0], token] == naive_tokens(request, 2)
