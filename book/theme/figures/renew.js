@@ -19,31 +19,47 @@ yaie.renew = (() => {
     for (const { name, value } of fresh.attributes) if (old.getAttribute(name) !== value) old.setAttribute(name, value);
   }
 
+  /** For each child of `fresh` the one of `old` that stands for it, if any, and whether the two are equal. */
+  function pairs(old, fresh) {
+    let at = old.firstChild;
+    return [...fresh.childNodes].map((next) => {
+      const same = fitting(at, next);
+      if (same) at = same.nextSibling;
+      const isEqual = same?.isEqualNode(next) ?? false;
+      const isHolder = same && !isEqual && !keyOf(next) && next.firstElementChild;
+      return { next, same, isEqual, isHolder };
+    });
+  }
+
   /**
-   * Gives `old` children that equal those of `fresh`, which loses some. Equal ones stay. What has a key is kept or
-   * replaced as a whole: a tween takes the old one for how it was.
+   * Gives `old` children that equal those of `fresh`, which loses some. Equal ones stay; where most are others, all are
+   * replaced at once, which costs less. What has a key is kept or replaced as a whole: a tween takes the old one for
+   * how it was.
    */
   function renew(old, fresh) {
+    const found = pairs(old, fresh);
+    if (found.filter(({ isEqual, isHolder }) => isEqual || isHolder).length * 2 < found.length) {
+      old.replaceChildren(...fresh.childNodes);
+      return;
+    }
     let at = old.firstChild;
-    for (const next of [...fresh.childNodes]) {
-      const same = fitting(at, next);
-      while (same && at !== same) {
+    const removeUntil = (end) => {
+      while (at !== end) {
         const gone = at;
         at = at.nextSibling;
         gone.remove();
       }
+    };
+    for (const { next, same, isEqual, isHolder } of found) {
       if (!same) { old.insertBefore(next, at); continue; }
+      removeUntil(same);
       at = same.nextSibling;
-      if (same.isEqualNode(next)) continue;
-      if (keyOf(next) || !next.firstElementChild) { same.replaceWith(next); continue; }
-      copyAttributes(same, next);
-      renew(same, next);
+      if (isHolder) {
+        copyAttributes(same, next);
+        renew(same, next);
+      } else if (!isEqual) same.replaceWith(next);
     }
-    while (at) {
-      const gone = at;
-      at = at.nextSibling;
-      gone.remove();
-    }
+    removeUntil(null);
   }
 
   return renew;
