@@ -2,7 +2,11 @@
 
 import json
 import shutil
-from collections.abc import Callable
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -82,6 +86,42 @@ def test_decode_agrees_with_transformers(folder: Path, tokenizer: Tokenizer) -> 
             assert ours(ids) == theirs.decode(
                 ids, skip_special_tokens=skips, clean_up_tokenization_spaces=False
             )
+
+
+@contextmanager
+def never_interrupted() -> Iterator[None]:
+    """A thread gives the GIL up of itself or keeps it."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(60)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
+
+
+def test_other_threads_go_on_while_many_tokens_are_decoded(tokenizer: Tokenizer) -> None:
+    ids = tokenizer.encode("hello ") * 20_000
+    turns, is_over = 0, threading.Event()
+
+    def count() -> None:
+        nonlocal turns
+        while not is_over.is_set():
+            turns += 1
+            time.sleep(0.0002)
+
+    thread = threading.Thread(target=count)
+    thread.start()
+    try:
+        with never_interrupted():
+            for _ in range(20):  # the other thread needs a core
+                before = turns
+                tokenizer.decode_all(ids)
+                if turns > before:
+                    return
+    finally:
+        is_over.set()
+        thread.join()
+    pytest.fail("no turn of the other thread")
 
 
 def test_a_chat_follows_the_models_template(tokenizer: Tokenizer) -> None:

@@ -127,10 +127,10 @@ def decoder(tokenizer: Any, shown: dict[int, str]) -> Callable[[Sequence[int]], 
 
 def whole_decoder(tokenizer: Any, *, skips_special: bool) -> Callable[[Sequence[int]], str]:
     """A function that gives the text of ids as they are. The Rust decoder gives up the GIL while it
-    works; what transformers does around it would not."""
+    decodes a batch; `decode` keeps it, and so does what transformers does around it."""
     if getattr(tokenizer, "is_fast", False):
-        decode = tokenizer.backend_tokenizer.decode
-        return lambda ids: decode(list(ids), skip_special_tokens=skips_special)
+        decode = tokenizer.backend_tokenizer.decode_batch
+        return lambda ids: decode([list(ids)], skip_special_tokens=skips_special)[0]
     return lambda ids: tokenizer.decode(
         list(ids), skip_special_tokens=skips_special, clean_up_tokenization_spaces=False
     )

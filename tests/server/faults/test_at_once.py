@@ -36,8 +36,9 @@ def memory(pid: int) -> int:
     return sum(member.memory_info().rss for member in family)
 
 
-LONGEST_GAP = 0.2
-"""Seconds between two chunks of the stream. A step with a prompt's chunk takes a quarter of it."""
+LONGEST_GAP = 0.3
+"""Seconds between two chunks of the stream. A step with a prompt's chunk takes a sixth of it; one of two
+threads takes more where the server's own threads for large bodies and texts have a core for a while."""
 SLOWEST_HEALTH = 0.1
 """Seconds."""
 ATTACKS, CALM_ATTACKS = 4, 3
@@ -85,8 +86,8 @@ def test_a_stream_goes_on_beside_all_hostile_requests_at_once() -> None:
         process.send_signal(signal.SIGTERM)
 
 
-WORK_GAP, WORK_HEALTH = 0.3, 0.25
-"""The same beside all the work that can be asked for: more, since most of it is begun."""
+WORK_HEALTH = 0.25
+"""Seconds beside all the work that can be asked for: more, since most of it is begun."""
 
 
 @pytest.mark.nightly
@@ -108,6 +109,6 @@ def test_a_stream_goes_on_beside_the_worst_of_every_route_and_field_at_once() ->
             assert seen.text == expected
             failed = [answer for answer in seen.answers if answer.endswith(": 500")]
             assert failed == []
-        calm = [gap < WORK_GAP and health < WORK_HEALTH for gap, health in waits]
+        calm = [gap < LONGEST_GAP and health < WORK_HEALTH for gap, health in waits]
         assert sum(calm) >= CALM_ATTACKS, waits
         process.send_signal(signal.SIGTERM)
