@@ -118,6 +118,18 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
         yield server
 
 
+@pytest.fixture(scope="session")
+def strict_live(live: LiveServer) -> Iterator[LiveServer]:
+    """The same with `--strict`."""
+    from yaie.engine.llm_engine import LLMEngine
+
+    folder = live.llm.config.model
+    with serving(
+        lambda: LLMEngine(model=folder, num_blocks=1024, threads=1), strict=True
+    ) as server:
+        yield server
+
+
 @pytest.fixture
 def client(live: LiveServer) -> OpenAI:
     return live.openai()

@@ -235,7 +235,8 @@ def test_at_least_so_many_tokens_are_generated(live: LiveServer) -> None:
         assert ask(live, path, min_tokens=7, **eager)["usage"]["completion_tokens"] == 8
 
 
-def test_a_context_that_is_too_short_is_told_in_the_usual_words(live: LiveServer) -> None:
+def test_a_context_that_is_too_short_is_told_in_the_usual_words(strict_live: LiveServer) -> None:
+    live = strict_live
     length = live.llm.max_model_len
     for path, param in ((CHAT, "max_tokens"), (TEXT, "max_tokens")):
         error = refusal(live, path, max_tokens=length)

@@ -92,6 +92,8 @@ class SamplingParams:
     add_special_tokens: whether a prompt in text is given what the model wants around it, such as a BOS.
     pooling: the prompt is also given as one vector, `RequestOutput.embedding`: its last hidden state, or
         the mean of all its states, for which no cached prefix can be used.
+    fits_context: `max_tokens` is a maximum: where the prompt leaves less room, there are as many tokens
+        as it leaves. Without, such a request is refused.
     """
 
     temperature: float = 1.0
@@ -116,6 +118,7 @@ class SamplingParams:
     logprob_token_ids: tuple[int, ...] = ()
     add_special_tokens: bool = True
     pooling: Literal["last", "mean"] | None = None
+    fits_context: bool = False
 
     def __post_init__(self) -> None:
         if isinstance(self.stop, str):
@@ -146,7 +149,7 @@ class SamplingParams:
             value = getattr(self, name)
             is_integer = value is None or type(value) is int
             _require(is_integer, name, f"must be an integer, got {shown(value)}")
-        for name in ("ignore_eos", "add_special_tokens"):
+        for name in ("ignore_eos", "add_special_tokens", "fits_context"):
             value = getattr(self, name)
             _require(type(value) is bool, name, f"must be true or false, got {shown(value)}")
         stops_are_strings = isinstance(self.stop, tuple) and all(

@@ -18,6 +18,7 @@ from yaie.server.health import health_router
 from yaie.server.info import info_router
 from yaie.server.keys import KeyGuard
 from yaie.server.large_json import with_large_json
+from yaie.server.lenient.notes import IGNORED, MAX_TOKENS
 from yaie.server.limits import BodyLimit, ConcurrencyLimit
 from yaie.server.metrics import metrics_router
 from yaie.server.next_token import next_token_router
@@ -68,12 +69,13 @@ def create_app(
         settings.served_model_name,
         tool_parser=settings.tool_parser,
         reasoning_parser=settings.reasoning_parser,
+        is_strict=settings.strict,
         # A learner's part sends every piece itself: it is what they look at.
         event=api.event if is_reference(api) else None,
     )
     api.install_error_handlers(app)
     add_middleware(app, api, settings, engine.rejections, is_inner=is_inner)
-    known = routers(service, api)
+    known = routers(service, api, is_strict=settings.strict)
     for router in known:
         app.include_router(router)
     if settings.web:
@@ -89,8 +91,9 @@ def create_app(
     return app
 
 
-def routers(service: Service, api: "ApiServer") -> list[APIRouter]:
-    """Of all endpoints that are for clients; the page has others."""
+def routers(service: Service, api: "ApiServer", *, is_strict: bool = False) -> list[APIRouter]:
+    """Of all endpoints that are for clients; the page has others. is_strict: what has no effect is
+    refused."""
     part = described_part(api.make_router(service))
     conversing = (
         part,
@@ -101,7 +104,7 @@ def routers(service: Service, api: "ApiServer") -> list[APIRouter]:
     return [
         health_router(service),
         metrics_router(service),
-        *(with_large_json(router, api) for router in conversing),
+        *(with_large_json(router, api, is_strict=is_strict) for router in conversing),
         info_router(service),
     ]
 
@@ -139,7 +142,7 @@ def add_middleware(
             allow_origins=settings.allowed_origins,
             allow_methods=["GET", "POST"],
             allow_headers=["*"],
-            expose_headers=[HEADER],
+            expose_headers=[HEADER, IGNORED, MAX_TOKENS],
         )
     if not is_inner:
         app.add_middleware(

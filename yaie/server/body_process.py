@@ -11,15 +11,17 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
 from importlib import import_module
 from typing import IO, Any
 
 from fastapi.exceptions import RequestValidationError
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 from pydantic_core import from_json
 
 from yaie.core.errors import YaieError
+from yaie.server.lenient.fields import Dialect
+from yaie.server.lenient.notes import noting
+from yaie.server.lenient.validated import validated
 from yaie.server.work import check_work
 from yaie.system.child import leave_signals_to_parent
 from yaie.system.gc_tuning import few_collections, give_back_memory
@@ -37,54 +39,57 @@ GIVE_BACK = 1 << 20
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """What a body is to be read as. kind: "module:name" of a type. api: the name of the part that
-    speaks OpenAI's API, for what is made ready beforehand; None to make nothing ready."""
+    speaks OpenAI's API, for what is made ready beforehand; None to make nothing ready. dialect: of what
+    clients may send beyond that type; None for nothing. is_strict: what has no effect is refused."""
 
     kind: str
     api: str | None = None
+    dialect: Dialect | None = None
+    is_strict: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """What came of a body: a value of the type, or what is to be raised."""
+    """What came of a body: a value of the type, or what is to be raised. ignored: see `Notes`."""
 
     value: Any = None
     error: Exception | None = None
     is_unreadable: bool = False
+    ignored: tuple[str, ...] = ()
 
 
 def read(body: bytes, wanted: Wanted) -> Read:
     """Parse and validate a body, with the same outcome as FastAPI's. Of several complaints the first is
     kept, the only one that clients are told."""
+    with noting(is_strict=wanted.is_strict) as notes:
+        try:
+            value = as_wanted(parsed(body), wanted)
+            make_ready = getattr(value, "make_ready", None)
+            if wanted.api is not None and make_ready is not None:
+                make_ready(import_module(wanted.api))
+            return Read(value, ignored=tuple(notes.ignored))
+        except json.JSONDecodeError as error:
+            what, where = {"error": error.msg}, ("body", error.pos)
+            fault = {"type": "json_invalid", "loc": where, "msg": "JSON decode error", "ctx": what}
+            return Read(error=RequestValidationError([{**fault, "input": {}}]))
+        except (RequestValidationError, YaieError) as error:
+            return Read(error=error)
+        except (ValueError, RecursionError, MemoryError):
+            return Read(is_unreadable=True)
+
+
+def as_wanted(found: Any, wanted: Wanted) -> Any:
+    """The value of a parsed body. Raises RequestValidationError with the first complaint alone, or
+    YaieError."""
+    check_work(found)
     try:
-        found = parsed(body)
-        check_work(found)
-        value = adapter(wanted.kind).validate_python(found, from_attributes=True)
-        make_ready = getattr(value, "make_ready", None)
-        if wanted.api is not None and make_ready is not None:
-            make_ready(import_module(wanted.api))
-        return Read(value)
-    except json.JSONDecodeError as error:
-        what, where = {"error": error.msg}, ("body", error.pos)
-        fault = {"type": "json_invalid", "loc": where, "msg": "JSON decode error", "ctx": what}
-        return Read(error=RequestValidationError([{**fault, "input": {}}]))
+        return validated(found, wanted.kind, wanted.dialect)
     except RequestValidationError as error:
-        return Read(
-            error=RequestValidationError([_told(error.errors()[0], error.errors()[0]["loc"])])
-        )
+        first = error.errors()[0]
+        raise RequestValidationError([_told(first, first["loc"])]) from None
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        return Read(error=RequestValidationError([_told(first, ("body", *first["loc"]))]))
-    except YaieError as error:
-        return Read(error=error)
-    except (ValueError, RecursionError, MemoryError):
-        return Read(is_unreadable=True)
-
-
-@cache
-def adapter(kind: str) -> TypeAdapter[Any]:
-    """Of a type by its name."""
-    module, _, name = kind.partition(":")
-    return TypeAdapter(getattr(import_module(module), name))
+        raise RequestValidationError([_told(first, ("body", *first["loc"]))]) from None
 
 
 def parsed(body: bytes) -> Any:

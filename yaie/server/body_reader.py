@@ -21,6 +21,7 @@ from starlette.exceptions import HTTPException
 
 from yaie.core.errors import InvalidRequestError
 from yaie.server.body_process import Read, Wanted, receive, send
+from yaie.server.lenient.notes import ignored
 from yaie.server.limits import LARGE
 from yaie.system.child import signals_held
 from yaie.system.gc_tuning import few_collections
@@ -46,14 +47,17 @@ class BodyReader:
         self._thread = ThreadPoolExecutor(1, name)
 
     async def read_beside(self, body: bytes, wanted: Wanted) -> Any:
-        """`read` on a thread, in its turn. Raises what that does."""
+        """`read` on a thread, in its turn. Raises what that does. What was ignored is noted here."""
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._thread, self.read, body, wanted)
+        told = await loop.run_in_executor(self._thread, self.read, body, wanted)
+        for name in told.ignored:
+            ignored(name)
+        return told.value
 
-    def read(self, body: bytes, wanted: Wanted) -> Any:
-        """The value of a body. Called on a thread. Raises as FastAPI does of one that it reads itself:
-        RequestValidationError, HTTPException, or what a validator raises; and InvalidRequestError if the
-        process ends over it or stands still."""
+    def read(self, body: bytes, wanted: Wanted) -> Read:
+        """What came of a body, which has a value. Called on a thread. Raises as FastAPI does of one that
+        it reads itself: RequestValidationError, HTTPException, or what a validator raises; and
+        InvalidRequestError if the process ends over it or stands still."""
         with self._lock:
             process = self._process or self._start()
             try:
@@ -72,7 +76,7 @@ class BodyReader:
             raise HTTPException(400, "There was an error parsing the body")
         if told.error is not None:
             raise told.error
-        return told.value
+        return told
 
     def close(self) -> None:
         """End the process, if there is one."""

@@ -67,10 +67,15 @@ class Conversation(Body):
 
 def located(error: ValidationError) -> RequestValidationError:
     """The first complaint of pydantic, the only one that clients are told, as FastAPI would have raised
-    it, with our tags taken out."""
-    fault = error.errors(include_url=False)[0]
-    where = ("body", *(step for step in fault["loc"] if not _is_tag(step)))
-    return RequestValidationError([{**fault, "loc": where}])
+    it, with our tags taken out; behind it all others of unknown fields, which may be left out."""
+    first, *others = error.errors(include_url=False)
+    faults = [first, *(fault for fault in others if fault["type"] == "extra_forbidden")]
+    return RequestValidationError(
+        [
+            {**fault, "loc": ("body", *(step for step in fault["loc"] if not _is_tag(step)))}
+            for fault in faults
+        ]
+    )
 
 
 def tag(name: str) -> Tag:

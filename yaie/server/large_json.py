@@ -6,7 +6,6 @@ The endpoints need not know: one that takes a type gets a value of it in any cas
 import email.message
 import sys
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from fastapi import APIRouter
@@ -14,8 +13,10 @@ from fastapi.routing import APIRoute
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from yaie.server.body_process import Wanted, parsed
+from yaie.server.body_process import Wanted, as_wanted, parsed
 from yaie.server.body_reader import reader_of
+from yaie.server.lenient.fields import DIALECTS
+from yaie.server.lenient.notes import noting
 from yaie.server.limits import GIVE_BACK, SMALL
 from yaie.server.work import check_work
 
@@ -50,15 +51,20 @@ class LargeJsonRequest(Request):
         return self._value
 
     async def read(self, wanted: Wanted | None) -> None:
-        """Read the body as what the endpoint takes, a small one as plain values. Raises what FastAPI
-        raises of a wrong one; of a small one that is no JSON nothing, which FastAPI will find."""
+        """Read the body as what the endpoint takes. Raises what FastAPI raises of a wrong one; of a
+        small one that is no JSON nothing, which FastAPI will find."""
         body = await self.body()
         if not _is_json(self.headers.get("content-type")):
             return
         if len(body) <= SMALL or wanted is None:
-            with suppress(ValueError, RecursionError):
-                await self.json()
-            check_work(self._value)
+            try:
+                value = await self.json()
+            except (ValueError, RecursionError):
+                return
+            if wanted is None:
+                check_work(value)
+            else:
+                self._value = as_wanted(value, wanted)
             return
         self._body = b"0"  # it is not empty
         work = reader_of(body).read_beside(body, wanted)
@@ -76,24 +82,31 @@ class LargeJsonRoute(APIRoute):
     """FastAPI's route, with that request in the place of its own."""
 
     api: ClassVar[str | None] = None
+    is_strict: ClassVar[bool] = False
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
         kind = _kind_of(self)
-        wanted = None if kind is None else Wanted(kind, self.api)
+        dialect = DIALECTS.get(self.path)
+        wanted = None if kind is None else Wanted(kind, self.api, dialect, self.is_strict)
 
         async def handle_large(request: Request) -> Response:
             large = LargeJsonRequest(request.scope, request.receive)
-            await large.read(wanted)
-            return await handle(large)
+            with noting(is_strict=self.is_strict) as notes:
+                await large.read(wanted)
+                response = await handle(large)
+            notes.log()
+            response.headers.update(notes.headers)
+            return response
 
         return handle_large
 
 
-def with_large_json(router: APIRouter, api: "ApiServer") -> APIRouter:
+def with_large_json(router: APIRouter, api: "ApiServer", *, is_strict: bool = False) -> APIRouter:
     """The same router, whose routes read bodies so once it is included. api: the part that speaks
-    OpenAI's API."""
-    kind = type("LargeJsonRoute", (LargeJsonRoute,), {"api": _module_name(api)})
+    OpenAI's API. is_strict: what has no effect is refused."""
+    about = {"api": _module_name(api), "is_strict": is_strict}
+    kind = type("LargeJsonRoute", (LargeJsonRoute,), about)
     for route in router.routes:
         if type(route) is APIRoute:
             route.__class__ = kind

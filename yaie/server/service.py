@@ -16,6 +16,7 @@ from yaie.server.direct import Direct, current
 from yaie.server.extras import extend, read
 from yaie.server.extras.reasoning import ReasoningFormat, choose_reasoning
 from yaie.server.extras.reply import ExtendedReply
+from yaie.server.lenient.notes import lowered
 from yaie.server.tools import ToolFormat, choose_format, with_names_of_tools
 
 MOST_TOOLS_CHARS = 1 << 19
@@ -33,16 +34,19 @@ class Service:
         *,
         tool_parser: str = "auto",
         reasoning_parser: str = "auto",
+        is_strict: bool = False,
         event: Callable[[dict[str, Any]], bytes] | None = None,
     ) -> None:
         """`served_model_name`: None for the model's own name, known once it is loaded.
-        `tool_parser`: see `choose_format`. `reasoning_parser`: see `choose_reasoning`. `event`: how the
-        API writes a chunk, if plain ones may be written to connections past it (see `Direct`).
+        `tool_parser`: see `choose_format`. `reasoning_parser`: see `choose_reasoning`. `is_strict`: a
+        maximum that the context cannot hold is refused, not lowered. `event`: how the API writes a
+        chunk, if plain ones may be written to connections past it (see `Direct`).
         """
         self.engine = engine
         self._name = served_model_name
         self._tool_parser = tool_parser
         self._reasoning_parser = reasoning_parser
+        self._is_strict = is_strict
         self._event = event
 
     @property
@@ -100,14 +104,27 @@ class Service:
     ) -> RequestStream:
         """Queue several prompts as one stream: all are admitted, or none."""
         wanted = params.constraint
-        if wanted is not None:
-            params = replace(params, constraint=self._grammar(wanted, prompts[0]))
+        params = replace(
+            params,
+            constraint=wanted and self._grammar(wanted, prompts[0]),
+            fits_context=params.fits_context or not self._is_strict,
+        )
         try:
-            return await self.engine.submit_all(prompts, params, priority=priority)
+            stream = await self.engine.submit_all(prompts, params, priority=priority)
+            self._tell_maximum(stream, params)
+            return stream
         except InvalidRequestError as error:
             if error.param != "response_format" or wanted is None or wanted.kind != "tools":
                 raise
             raise InvalidRequestError(f"tools: {error.message}", param="tools") from error
+
+    def _tell_maximum(self, stream: RequestStream, params: SamplingParams) -> None:
+        """In the answer's headers, if the longest of its prompts leaves less than was asked for."""
+        info = self.engine.info
+        longest = max(request.num_prompt_tokens for request in stream.requests)
+        room = min(info.max_model_len, info.pool_tokens + 1) - longest
+        if params.max_tokens is not None and params.max_tokens > room:
+            lowered(room)
 
     def _grammar(self, wanted: Constraint, prompt: Prompt) -> Constraint:
         """A constraint in the engine's words: calls in the model's form, reasoning before the answer."""

@@ -39,6 +39,12 @@ class ServerSettings:
     reasoning_parser: Literal["auto", "think", "mistral", "none"] = setting(
         "auto", "How the model writes its reasoning; auto goes by its template.", panel=SERVER
     )
+    strict: bool = setting(
+        False,
+        "Refuse what else would be ignored or lowered: unknown fields, tools that a server would run, "
+        "and a max_tokens that the context cannot hold.",
+        panel=SERVER,
+    )
     drain_seconds: float = setting(
         30.0, "After a signal, how long running requests may take.", panel=SERVER
     )

@@ -31,7 +31,8 @@ def resolve_max_tokens(
     *,
     is_least: bool = False,
 ) -> int:
-    """How many tokens the request may generate: what it asks for, or as many as fit.
+    """How many tokens the request may generate: what it asks for, or as many as fit. With
+    `fits_context` it is the smaller of both.
 
     is_least: the prompt has at least `num_prompt` tokens; they were not all counted.
 
@@ -39,6 +40,9 @@ def resolve_max_tokens(
     pool could not hold them even with nobody else there.
     """
     wanted = params.max_tokens
+    room = min(max_model_len, pool_tokens + 1) - num_prompt
+    if params.fits_context and wanted is not None and wanted > room:
+        wanted = None
     if num_prompt + (wanted or 1) > max_model_len:
         raise ContextLengthError(
             too_long(max_model_len, num_prompt, wanted, is_least=is_least),
@@ -52,7 +56,7 @@ def resolve_max_tokens(
             "with more num_blocks.",
             param="prompt" if wanted is None else "max_tokens",
         )
-    return wanted or min(max_model_len, pool_tokens + 1) - num_prompt
+    return wanted or room
 
 
 def too_long(
@@ -75,14 +79,19 @@ def truncated(
 ) -> list[int]:
     """What `truncate_prompt_tokens` leaves of a prompt: its end.
 
-    -1 leaves as much as context and pool hold beside `max_tokens`, or beside one token.
+    -1 leaves as much as context and pool hold beside `max_tokens`, or beside one token, if that is all
+    or more than they hold.
     """
     kept = params.truncate_prompt_tokens
     if kept is None:
         return token_ids
     if kept == -1:
         # The last token generated is never computed, so it needs no slot.
-        kept = max(1, min(max_model_len, pool_tokens + 1) - (params.max_tokens or 1))
+        room = min(max_model_len, pool_tokens + 1)
+        kept = room - (params.max_tokens or 1)
+        if kept < 1 and params.fits_context:
+            kept = room - 1
+        kept = max(1, kept)
     return token_ids[-kept:]
 
 
@@ -97,7 +106,10 @@ def check_answer_size(
     entries, factors = 0, []
     if params.logprobs is not None and (params.max_tokens or choices > 1):
         width = 1 + max(params.logprobs, len(params.logprob_token_ids))
-        most = params.max_tokens or max(max_model_len - min(map(len, prompts)), 1)
+        room = max(max_model_len - min(map(len, prompts)), 1)
+        most = params.max_tokens or room
+        if params.fits_context:
+            most = min(most, room)
         entries += choices * most * width
         factors.append(
             f"max_tokens ({params.max_tokens or f'up to {most}'}) by {width} for each token"

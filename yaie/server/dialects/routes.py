@@ -14,7 +14,6 @@ from starlette.responses import Response
 
 from yaie.core.contracts import OutputStream
 from yaie.core.errors import InvalidRequestError
-from yaie.core.params import SamplingParams
 from yaie.server.dialects import messages_answer, responses_answer
 from yaie.server.dialects.event_stream import whole_or_streamed
 from yaie.server.dialects.events import EventReply
@@ -130,7 +129,9 @@ async def _submit(
     params = chat.sampling_params(service.sampling_defaults)
     prompt = await _prompt(service, chat)
     if isinstance(body, MessagesRequest):
-        params = _as_far_as_it_fits(service, params, len(prompt))
+        # There it is required, so clients send what they allow at most. Where the context ends before,
+        # the answer says so, with `model_context_window_exceeded`.
+        params = replace(params, fits_context=True)
     stream = await service.submit_all([prompt], params, priority=body.priority or 0)
     try:
         told = service.read(api.ChatReply(service.model_name, stream.requests), chat)
@@ -156,12 +157,3 @@ async def _prompt(service: Service, chat: Any, *, is_counted: bool = False) -> l
     messages = [message.for_template() for message in chat.messages]
     tools, options = chat.prompt_tools, chat.prompt_options
     return await service.encode_chat(messages, tools, options, is_counted=is_counted)
-
-
-def _as_far_as_it_fits(service: Service, params: SamplingParams, num_prompt: int) -> SamplingParams:
-    """`max_tokens` is required, so clients send what they allow at most: the context may end before.
-    Then the answer says so, with `model_context_window_exceeded`."""
-    info = service.engine.info
-    room = min(info.max_model_len, info.pool_tokens + 1) - num_prompt
-    fits = params.max_tokens is None or params.max_tokens <= room
-    return params if fits else replace(params, max_tokens=None)

@@ -1,0 +1,178 @@
+"""What becomes of fields that are no part of an API here, but that clients of other servers send.
+
+One verdict for each name; the API page's table is made from them. A field that an endpoint knows itself
+needs none. Names that stand nowhere are ignored, unless they are close to one that is known.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Dialect = Literal["chat", "text", "responses", "messages", "embeddings", "tokenize", "detokenize"]
+DIALECTS: Mapping[str, Dialect] = {
+    "/v1/chat/completions": "chat",
+    "/v1/completions": "text",
+    "/v1/responses": "responses",
+    "/v1/messages": "messages",
+    "/v1/messages/count_tokens": "messages",
+    "/v1/embeddings": "embeddings",
+    "/tokenize": "tokenize",
+    "/detokenize": "detokenize",
+}
+"""By path."""
+
+
+@dataclass(frozen=True, slots=True)
+class Renamed:
+    """Honoured under the first of these names that the endpoint knows."""
+
+    names: tuple[str, ...]
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Refused with the reason, unless it asks for what happens anyway. neutral: what asks for that."""
+
+    why: str
+    neutral: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """Has no effect as long as another field asks for nothing, which is looked at by itself."""
+
+    beside: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ignored:
+    """Left out, and told in the header."""
+
+    why: str
+
+
+Verdict = Renamed | Refused | Idle | Ignored
+
+_OUTPUT = ("max_tokens", "max_output_tokens")
+_SAMPLER = "This server has no such sampler; leave it out."
+_FORM = "Give response_format in its place."
+_SOON = "It is not supported here; leave it out."
+
+FIELDS: Mapping[str, Verdict] = {
+    # The same under another name.
+    "n_predict": Renamed(_OUTPUT, "llama.cpp"),
+    "num_predict": Renamed(_OUTPUT, "Ollama"),
+    "max_new_tokens": Renamed(_OUTPUT, "text-generation-inference"),
+    "max_output_tokens": Renamed(_OUTPUT, "the Responses API"),
+    "max_completion_tokens": Renamed(_OUTPUT, "chat completions"),
+    "max_tokens": Renamed(_OUTPUT, "chat completions"),
+    "repeat_penalty": Renamed(("repetition_penalty",), "llama.cpp and Ollama"),
+    "stop_sequences": Renamed(("stop",), "Anthropic and text-generation-inference"),
+    "stop": Renamed(("stop_sequences",), "chat completions"),
+    "random_seed": Renamed(("seed",), "Mistral"),
+    # What other engines' samplers take.
+    "typical_p": Refused(_SAMPLER, (1,)),
+    "typical": Refused(_SAMPLER, (1,)),
+    "tfs_z": Refused(_SAMPLER, (1,)),
+    "tfs": Refused(_SAMPLER, (1,)),
+    "top_a": Refused(_SAMPLER, (0,)),
+    "mirostat": Refused(_SAMPLER, (0,)),
+    "mirostat_mode": Refused(_SAMPLER, (0,)),
+    "mirostat_tau": Idle("mirostat"),
+    "mirostat_eta": Idle("mirostat"),
+    "dry_multiplier": Refused(_SAMPLER, (0,)),
+    "dry_base": Idle("dry_multiplier"),
+    "dry_allowed_length": Idle("dry_multiplier"),
+    "dry_penalty_last_n": Idle("dry_multiplier"),
+    "dry_range": Idle("dry_multiplier"),
+    "dry_sequence_breakers": Idle("dry_multiplier"),
+    "xtc_probability": Refused(_SAMPLER, (0,)),
+    "xtc_threshold": Idle("xtc_probability"),
+    "dynatemp_range": Refused(_SAMPLER, (0,)),
+    "dynatemp_exponent": Idle("dynatemp_range"),
+    "dynatemp_low": Idle("dynatemp_range"),
+    "dynatemp_high": Idle("dynatemp_range"),
+    "smoothing_factor": Refused(_SAMPLER, (0,)),
+    "smoothing_curve": Idle("smoothing_factor"),
+    "epsilon_cutoff": Refused(_SAMPLER, (0,)),
+    "eta_cutoff": Refused(_SAMPLER, (0,)),
+    "penalty_alpha": Refused(_SAMPLER, (0,)),
+    "top_n_sigma": Refused(_SAMPLER, (0, -1)),
+    "guidance_scale": Refused(_SAMPLER, (1,)),
+    "negative_prompt": Refused(_SAMPLER, ("",)),
+    "no_repeat_ngram_size": Refused(_SAMPLER, (0,)),
+    "encoder_repetition_penalty": Refused(_SAMPLER, (1,)),
+    "do_sample": Refused("Give temperature: 0 for the most likely tokens.", (True,)),
+    "temperature_last": Refused("The temperature comes first here.", (False,)),
+    "samplers": Refused("Their order cannot be changed here.", ([],)),
+    "sampler_priority": Refused("Their order cannot be changed here.", ([],)),
+    "use_beam_search": Refused("This server has no beam search.", (False,)),
+    "length_penalty": Refused("It belongs to beam search, which this server has not.", (1,)),
+    "early_stopping": Refused("It belongs to beam search, which this server has not.", (False,)),
+    "repeat_last_n": Refused("Penalties count the whole sequence here.", (-1,)),
+    "penalize_newline": Refused(_SAMPLER, (True,)),
+    "penalize_nl": Refused(_SAMPLER, (True,)),
+    # What the answer would look like.
+    "grammar": Refused(_FORM, ("",)),
+    "json_schema": Refused(_FORM, ({},)),
+    "format": Refused(_FORM, ("",)),
+    "guided_json": Refused(_FORM),
+    "guided_regex": Refused(_FORM),
+    "guided_choice": Refused(_FORM),
+    "guided_grammar": Refused(_FORM),
+    "guided_json_object": Refused(_FORM, (False,)),
+    "guided_decoding_backend": Idle("guided_json"),
+    "guided_whitespace_pattern": Idle("guided_json"),
+    "structured_outputs": Refused(_FORM),
+    "bad_words": Refused(_SOON, ([],)),
+    "include_stop_str_in_output": Refused(_SOON, (False,)),
+    "return_tokens_as_token_ids": Refused(_SOON, (False,)),
+    "spaces_between_special_tokens": Refused("Only true is supported.", (True,)),
+    "thinking_token_budget": Refused(_SOON),
+    "cache_salt": Refused("Prefixes are shared by all clients here."),
+    "documents": Refused("Put them into a message.", ([],)),
+    "audio": Refused("This server speaks text."),
+    "prediction": Refused("Predicted outputs are not supported.", ({},)),
+    "kv_transfer_params": Refused("Blocks are handed over by --role alone."),
+    "cache_prompt": Refused("Every prefix is cached here.", (True,)),
+    "raw": Refused("POST /v1/completions takes a text as it is.", (False,)),
+    "images": Refused("This server reads text.", ([],)),
+    "mm_processor_kwargs": Refused("This server reads text.", ({},)),
+    # Of another API here, where it would change the answer.
+    "system": Refused("Send it as a message whose role is system.", ("", [])),
+    "instructions": Refused("Send it as a message whose role is system.", ("",)),
+    "think": Refused("Give reasoning.effort, or thinking, as this API has it."),
+    "thinking": Refused("Give reasoning.effort in its place."),
+    "enable_thinking": Refused("Give reasoning.effort, or thinking, as this API has it."),
+    "reasoning": Refused("Give thinking in its place."),
+    "options": Refused("Send the fields in it as they are called here.", ({},)),
+    "output_config": Refused(_FORM, ({},)),
+    "response_format": Refused(
+        "Give the form as this API has it, in text.format or output_config."
+    ),
+    "text": Refused(_FORM, ({},)),
+    "input": Refused("This API takes messages or a prompt."),
+    "chat_template": Refused("The model's own template is used.", ("",)),
+    # Hints and labels.
+    "client_metadata": Ignored("A label."),
+    "provider_specific_fields": Ignored("Of another provider."),
+    "keep_alive": Ignored("The model stays loaded."),
+    "usage": Ignored("Usage is told in any case."),
+    "provider": Ignored("A router's."),
+    "transforms": Ignored("A router's."),
+    "route": Ignored("A router's."),
+    "plugins": Ignored("A router's."),
+    "models": Ignored("A router's: one model is served."),
+    "num_ctx": Ignored("The context is set at start (--max-model-len)."),
+    "num_keep": Ignored("Nothing is shifted out of a context."),
+    "num_batch": Ignored("Set at start."),
+    "num_gpu": Ignored("Set at start."),
+    "num_thread": Ignored("Set at start (--threads)."),
+    "id_slot": Ignored("Requests have no slots."),
+    "slot_id": Ignored("Requests have no slots."),
+    "timings_per_token": Ignored("Times are in /metrics."),
+    "betas": Ignored("Nothing here is behind such a switch."),
+    "request_id": Ignored("Send the header X-Request-Id."),
+}
+"""By name, at the top of a body. Of an API that knows a name itself the verdict does not count."""
