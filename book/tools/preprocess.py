@@ -29,7 +29,7 @@ from book.tools.labmap import render_map
 from book.tools.mathml import MathError, convert_math
 from book.tools.pairs import render_pairs
 from book.tools.quizzes import QuizError, render_quiz, render_review
-from book.tools.reference import render_glossary, render_ranges, render_settings
+from book.tools.reference import render_fields, render_glossary, render_ranges, render_settings
 from book.tools.repository import render_open, render_source
 from book.tools.terms import link_terms
 from yaie.core.errors import ConfigError
@@ -91,6 +91,7 @@ def expand_chapter(
         "spread": lambda *words: asked_spread(" ".join(words)),
         "settings": render_settings,
         "ranges": render_ranges,
+        "fields": render_fields,
         "kernels": render_kernels,
         "labmap": render_map,
         "labs": lab_numbers,

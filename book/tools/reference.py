@@ -1,5 +1,6 @@
-"""Reference pages made from what they describe: the glossary, the tables of settings and of ranges."""
+"""Reference pages made from what they describe: the glossary, and tables of settings, ranges, fields."""
 
+import json
 import re
 from collections.abc import Iterable
 from dataclasses import fields
@@ -10,6 +11,7 @@ from book.tutor.glossary import Term, load_knowledge
 from yaie.core.config import ENV_PREFIX, EngineConfig
 from yaie.core.ranges import RANGES
 from yaie.curriculum.manifest import load_curriculum
+from yaie.server.lenient.fields import FIELDS, Idle, Refused, Renamed
 from yaie.server.settings import ServerSettings
 
 SWITCHES = {"True": "on", "False": "off", "()": "none"}
@@ -39,6 +41,31 @@ def render_ranges() -> str:
         for one in RANGES.values()
     ]
     return "\n".join(["| number | range | unit | meaning |", "|---|---|---|---|", *rows])
+
+
+def render_fields() -> str:
+    """A table of every field of other servers' APIs, in the order of the code: what becomes of it."""
+    rows = [f"| `{name}` | {told} |" for name, told in _verdicts()]
+    return "\n".join(["| field | what happens |", "|---|---|", *rows])
+
+
+def _verdicts() -> Iterable[tuple[str, str]]:
+    for name, verdict in FIELDS.items():
+        if isinstance(verdict, Renamed):
+            ours = " or ".join(f"`{it}`" for it in verdict.names if it != name)
+            yield name, f"honoured as {ours}; a name of {verdict.source}"
+        elif isinstance(verdict, Refused):
+            passes = " or ".join(f"`{json.dumps(value)}`" for value in verdict.neutral)
+            yield (
+                name,
+                f"{passes} passes; else refused: {verdict.why}"
+                if passes
+                else (f"refused: {verdict.why}"),
+            )
+        elif isinstance(verdict, Idle):
+            yield name, f"no effect without `{verdict.beside}`"
+        else:
+            yield name, f"ignored: {verdict.why}"
 
 
 def _default(value: object, absent: str) -> str:

@@ -188,7 +188,7 @@ def test_one_body_is_read_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = Wanted("yaie.server.tokens:DetokenizeRequest")
     with ThreadPoolExecutor(4) as pool:
         bodies = [pool.submit(body_reader.read, b'{"tokens": [1]}', wanted) for _ in range(8)]
-        assert {tuple(body.result().tokens) for body in bodies} == {(1,)}
+        assert {tuple(body.result().value.tokens) for body in bodies} == {(1,)}
     assert max(most) == 1
 
 
@@ -217,12 +217,12 @@ def test_a_process_that_dies_over_a_body_is_replaced() -> None:
     reader = BodyReader("test", steps_back=True)
     wanted = Wanted("yaie.server.tokens:DetokenizeRequest")
     try:
-        assert reader.read(b'{"tokens": [1]}', wanted).tokens == [1]
+        assert reader.read(b'{"tokens": [1]}', wanted).value.tokens == [1]
         assert reader._process is not None
         reader._process.kill()
         with pytest.raises(InvalidRequestError, match="too much time or memory"):
             reader.read(b'{"tokens": [2]}', wanted)
-        assert reader.read(b'{"tokens": [3]}', wanted).tokens == [3]
+        assert reader.read(b'{"tokens": [3]}', wanted).value.tokens == [3]
         assert reader.num_started == 2
     finally:
         reader.close()

@@ -130,11 +130,19 @@ def test_other_names_are_close_to_none(name: str) -> None:
 
 
 def test_a_header_holds_any_name(live: LiveServer) -> None:
-    names = ["a,b", "ä\n\r\0", "x" * 1000, *(f"unheard_of_{number}" for number in range(40))]
+    names = [
+        "a,b",
+        "ä\n\r\0",
+        "x" * 1000,
+        "",
+        " ",
+        *(f"unheard_of_{number}" for number in range(40)),
+    ]
     answer = ask(live, TEXT, **dict.fromkeys(names, 1))
     told = answer.headers[IGNORED].split(", ")
     assert told[:2] == ["a?b", "????"]
     assert len(told[2]) == 64
+    assert told[3:5] == ["?", "?"]
     assert (len(told), told[-1]) == (MOST + 1, f"and {len(names) - MOST} more")
 
 

@@ -22,7 +22,7 @@ from yaie.server.lenient.notes import IGNORED, MAX_TOKENS
 from yaie.server.limits import BodyLimit, ConcurrencyLimit
 from yaie.server.metrics import metrics_router
 from yaie.server.next_token import next_token_router
-from yaie.server.openapi.document import ABOUT, TAGS, install_document
+from yaie.server.openapi.document import ABOUT, TAGS, UNKNOWN, UNKNOWN_IF_STRICT, install_document
 from yaie.server.openapi.part import CHAT_STREAM, TEXT_STREAM, described_part
 from yaie.server.origins import OriginGuard
 from yaie.server.request_id import HEADER
@@ -56,7 +56,10 @@ def create_app(
     app = FastAPI(
         title="YAIE",
         version=__version__,
-        description=ABOUT.format(limit=f"{settings.max_body_bytes:,}"),
+        description=ABOUT.format(
+            limit=f"{settings.max_body_bytes:,}",
+            unknown=UNKNOWN_IF_STRICT if settings.strict else UNKNOWN,
+        ),
         openapi_tags=[{"name": name, "description": text} for name, text in TAGS.items()],
         separate_input_output_schemas=False,
         redirect_slashes=False,
@@ -87,7 +90,14 @@ def create_app(
         app.include_router(with_large_json(next_token_router(service, api), api))
         app.router.routes += page_routes()
     streams = (CHAT_STREAM, TEXT_STREAM, RESPONSE_STREAM, MESSAGE_STREAM)
-    install_document(app, known, streams, open_paths=OPEN_PATHS, with_keys=bool(settings.api_key))
+    install_document(
+        app,
+        known,
+        streams,
+        open_paths=OPEN_PATHS,
+        with_keys=bool(settings.api_key),
+        is_strict=settings.strict,
+    )
     return app
 
 

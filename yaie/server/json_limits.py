@@ -22,6 +22,8 @@ MAX_TOKEN_IDS = 1 << 19
 MAX_NAMES = 1 << 15
 """Fields of all objects. Each that is not known is an error of its own, half a million took more than a
 second; the most messages that there may be have eight each."""
+TAKE_TOKEN_IDS = frozenset({"/v1/completions", "/v1/embeddings", "/detokenize", "/web/next_token"})
+"""Paths whose prompts may be lists of numbers."""
 
 _STEPS = np.zeros(256, dtype=np.int8)
 _STEPS[list(b"[{")] = 1
@@ -48,6 +50,12 @@ class Counts:
         if self.names > MAX_NAMES:
             return f"whose objects have more than {MAX_NAMES} fields in all"
         return None
+
+
+def looked_through(chunks: list[bytes], path: str) -> str | None:
+    """Why a body is refused; None if it is not. `chunks` are joined: one is left, of all."""
+    chunks[:] = [b"".join(chunks)]
+    return refusal(chunks[0], MAX_TOKEN_IDS if path in TAKE_TOKEN_IDS else MAX_VALUES)
 
 
 def refusal(body: bytes, most_values: int = MAX_VALUES) -> str | None:

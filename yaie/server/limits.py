@@ -14,7 +14,7 @@ from functools import partial
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from yaie.engine.background.rejections import Rejection, Rejections
-from yaie.server.body_limits import looked_through
+from yaie.server.json_limits import looked_through
 from yaie.system.thread_niceness import step_back
 
 Refuse = Callable[[int, str, dict[str, str] | None], ASGIApp]

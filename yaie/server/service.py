@@ -19,6 +19,8 @@ from yaie.server.extras.reply import ExtendedReply
 from yaie.server.lenient.notes import lowered
 from yaie.server.tools import ToolFormat, choose_format, with_names_of_tools
 
+CALLED = {"tool_calls", "tool_call_id"}
+"""What only messages of calls and of their results have."""
 MOST_TOOLS_CHARS = 1 << 19
 """Of the schemas of all functions that a grammar is made of, on the event loop; what is left without
 descriptions and the like may have a quarter of them."""
@@ -94,6 +96,8 @@ class Service:
         self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None
     ) -> list[dict[str, Any]]:
         """The messages with what the chat template wants of calls, and does not say of tools."""
+        if not tools and not any(CALLED & message.keys() for message in messages):
+            return messages
         messages = with_names_of_tools(messages)
         if self.tool_format is None:
             return messages

@@ -93,6 +93,5 @@ def lowered(max_tokens: int) -> None:
 
 def _plain(name: str) -> str:
     """A name as a header can carry it: a client may call a field what it likes."""
-    text = name.encode("ascii", "replace").decode("ascii")
-    text = "".join(char if char.isprintable() and char != "," else "?" for char in text)
+    text = "".join(char if "!" <= char <= "~" and char != "," else "?" for char in name) or "?"
     return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."

@@ -21,10 +21,16 @@ ABOUT = """A server for one language model that OpenAI clients understand.
 
 Every failure is answered with the same error object. A path that does not exist is a 404, a method that
 a path does not take is a 405 which names those it takes. A parameter that is accepted is honoured,
-unless it is said to have no effect; one that is not supported is refused by name with a 400. A body may
-have at most {limit} bytes. Every answer carries `X-Request-Id`, the client's own or a new one, which
-stands in the server's log too.
+unless it is said to have no effect; one that is not supported is refused by name with a 400. {unknown} A
+body may have at most {limit} bytes. Every answer carries `X-Request-Id`, the client's own or a new one,
+which stands in the server's log too.
 """
+UNKNOWN = (
+    "A field that is unknown is ignored, and named in the header `x-yaie-ignored` of the answer, unless "
+    "its name is close to one that is known: then it is refused. Null means absent. Where a maximum of "
+    "tokens is more than the context leaves, it is lowered to that, as `x-yaie-max-tokens` tells."
+)
+UNKNOWN_IF_STRICT = "So is one that is unknown."
 REF = "#/components/schemas/"
 STATUSES = {
     400: "The request is wrong; `param` names the parameter.",
@@ -127,19 +133,23 @@ def install_document(
     *,
     open_paths: frozenset[str],
     with_keys: bool = False,
+    is_strict: bool = False,
 ) -> None:
     """Make `/openapi.json` say the rest. routers: of the endpoints in it. streams: all that they may
     send, whose models FastAPI does not see. with_keys: whether clients must bring an API key, to all
-    paths but the open ones."""
+    paths but the open ones. is_strict: unknown fields are refused."""
     make: Callable[[], Json] = app.openapi
 
     def openapi() -> Json:
         if app.openapi_schema is None:
             said = make()
-            types = [model for stream in streams for model in stream.data]
-            types += [taken for router in routers for _, taken in bodies(router)]
-            said["components"]["schemas"] |= _definitions(types)
+            events = [model for stream in streams for model in stream.data]
+            told = _definitions(events)
+            told |= _definitions(taken for router in routers for _, taken in bodies(router))
+            said["components"]["schemas"] |= told
             _complete(said, open_paths, with_keys)
+            if not is_strict:
+                _open_bodies(said)
         return app.openapi_schema or {}
 
     app.openapi = openapi  # type: ignore[method-assign]
@@ -162,6 +172,47 @@ def _definitions(types: Iterable[Any]) -> Json:
     )
     definitions: Json = told["$defs"]
     return definitions
+
+
+def _open_bodies(said: Json) -> None:
+    """Let bodies hold what is ignored: unknown fields, and null where a field may be absent."""
+    schemas = said["components"]["schemas"]
+    waiting = [
+        operation["requestBody"]
+        for operations in said["paths"].values()
+        for operation in operations.values()
+        if "requestBody" in operation
+    ]
+    seen: set[str] = set()
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, list):
+            waiting += value
+        if not isinstance(value, dict):
+            continue
+        if isinstance(name := value.get("$ref"), str) and name not in seen:
+            seen.add(name)
+            waiting.append(schemas[name.removeprefix(REF)])
+        if isinstance(fields := value.get("properties"), dict):
+            if value.get("additionalProperties") is False:
+                del value["additionalProperties"]
+            for field, schema in fields.items():
+                if field not in value.get("required", ()):
+                    fields[field] = _or_null(schema)
+        waiting += [inner for key, inner in value.items() if key not in ("examples", "default")]
+
+
+ABOUT_A_FIELD = ("title", "description", "default")
+
+
+def _or_null(schema: Json) -> Json:
+    """What a description says of a field stays beside it."""
+    options = schema.get("anyOf", [schema])
+    if {"type": "null"} in options or schema.get("type") == "null":
+        return schema
+    about: Json = {key: schema[key] for key in ABOUT_A_FIELD if key in schema}
+    inner = {key: value for key, value in schema.items() if key not in about}
+    return {**about, "anyOf": [*inner.get("anyOf", [inner]), {"type": "null"}]}
 
 
 def _complete(said: Json, open_paths: frozenset[str], with_keys: bool) -> None:
