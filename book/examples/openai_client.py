@@ -66,7 +66,7 @@ def streamed(client: OpenAI) -> None:
 def refused(client: OpenAI) -> None:
     """What a program learns from an error: not only that, but where."""
     try:
-        client.chat.completions.create(model="tutor", messages=chat("C"), max_tokens=10_000)
+        client.chat.completions.create(model="tutor", messages=chat("C"), top_p=3)
     except BadRequestError as error:
         print("refused:", error.status_code, error.code, error.param)
 

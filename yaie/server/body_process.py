@@ -19,6 +19,7 @@ from pydantic import ValidationError
 from pydantic_core import from_json
 
 from yaie.core.errors import YaieError
+from yaie.core.params import Constraint
 from yaie.server.lenient.fields import Dialect
 from yaie.server.lenient.notes import noting
 from yaie.server.lenient.validated import validated
@@ -50,12 +51,14 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """What came of a body: a value of the type, or what is to be raised. ignored: see `Notes`."""
+    """What came of a body: a value of the type, or what is to be raised. ignored, form: see
+    `Notes`."""
 
     value: Any = None
     error: Exception | None = None
     is_unreadable: bool = False
     ignored: tuple[str, ...] = ()
+    form: tuple[str, Constraint] | None = None
 
 
 def read(body: bytes, wanted: Wanted) -> Read:
@@ -67,7 +70,7 @@ def read(body: bytes, wanted: Wanted) -> Read:
             make_ready = getattr(value, "make_ready", None)
             if wanted.api is not None and make_ready is not None:
                 make_ready(import_module(wanted.api))
-            return Read(value, ignored=tuple(notes.ignored))
+            return Read(value, ignored=tuple(notes.ignored), form=notes.form)
         except json.JSONDecodeError as error:
             what, where = {"error": error.msg}, ("body", error.pos)
             fault = {"type": "json_invalid", "loc": where, "msg": "JSON decode error", "ctx": what}

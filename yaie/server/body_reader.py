@@ -21,7 +21,7 @@ from starlette.exceptions import HTTPException
 
 from yaie.core.errors import InvalidRequestError
 from yaie.server.body_process import Read, Wanted, receive, send
-from yaie.server.lenient.notes import ignored
+from yaie.server.lenient.notes import ask, ignored
 from yaie.server.limits import LARGE
 from yaie.system.child import signals_held
 from yaie.system.gc_tuning import few_collections
@@ -52,6 +52,8 @@ class BodyReader:
         told = await loop.run_in_executor(self._thread, self.read, body, wanted)
         for name in told.ignored:
             ignored(name)
+        if told.form is not None:
+            ask(*told.form)
         return told.value
 
     def read(self, body: bytes, wanted: Wanted) -> Read:

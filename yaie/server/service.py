@@ -16,7 +16,7 @@ from yaie.server.direct import Direct, current
 from yaie.server.extras import extend, read
 from yaie.server.extras.reasoning import ReasoningFormat, choose_reasoning
 from yaie.server.extras.reply import ExtendedReply
-from yaie.server.lenient.notes import lowered
+from yaie.server.lenient.notes import asked, lowered
 from yaie.server.tools import ToolFormat, choose_format, with_names_of_tools
 
 CALLED = {"tool_calls", "tool_call_id"}
@@ -107,7 +107,7 @@ class Service:
         self, prompts: Sequence[Prompt], params: SamplingParams, *, priority: int = 0
     ) -> RequestStream:
         """Queue several prompts as one stream: all are admitted, or none."""
-        wanted = params.constraint
+        source, wanted = asked() or ("", params.constraint)
         params = replace(
             params,
             constraint=wanted and self._grammar(wanted, prompts[0]),
@@ -118,9 +118,11 @@ class Service:
             self._tell_maximum(stream, params)
             return stream
         except InvalidRequestError as error:
-            if error.param != "response_format" or wanted is None or wanted.kind != "tools":
+            if wanted is not None and wanted.kind == "tools":
+                source = "tools"
+            if error.param != "response_format" or not source:
                 raise
-            raise InvalidRequestError(f"tools: {error.message}", param="tools") from error
+            raise InvalidRequestError(f"{source}: {error.message}", param=source) from error
 
     def _tell_maximum(self, stream: RequestStream, params: SamplingParams) -> None:
         """In the answer's headers, if the longest of its prompts leaves less than was asked for."""

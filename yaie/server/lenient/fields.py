@@ -39,6 +39,13 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True)
+class Form:
+    """Honoured: what the answer must look like. Refused where no text is generated."""
+
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
 class Idle:
     """Has no effect as long as another field asks for nothing, which is looked at by itself."""
 
@@ -52,7 +59,7 @@ class Ignored:
     why: str
 
 
-Verdict = Renamed | Refused | Idle | Ignored
+Verdict = Renamed | Refused | Form | Idle | Ignored
 
 _OUTPUT = ("max_tokens", "max_output_tokens")
 _SAMPLER = "This server has no such sampler; leave it out."
@@ -114,17 +121,17 @@ FIELDS: Mapping[str, Verdict] = {
     "penalize_newline": Refused(_SAMPLER, (True,)),
     "penalize_nl": Refused(_SAMPLER, (True,)),
     # What the answer would look like.
-    "grammar": Refused(_FORM, ("",)),
-    "json_schema": Refused(_FORM, ({},)),
-    "format": Refused(_FORM, ("",)),
-    "guided_json": Refused(_FORM),
-    "guided_regex": Refused(_FORM),
-    "guided_choice": Refused(_FORM),
-    "guided_grammar": Refused(_FORM),
-    "guided_json_object": Refused(_FORM, (False,)),
+    "structured_outputs": Form("one of `json`, `json_object`, `regex`, `choice`, `grammar`"),
+    "guided_json": Form("a schema"),
+    "guided_json_object": Form("any JSON object"),
+    "guided_regex": Form("a regular expression"),
+    "guided_choice": Form("one of some texts"),
+    "guided_grammar": Form("a grammar in Lark or GBNF"),
+    "grammar": Form("llama.cpp's name of a grammar in Lark or GBNF"),
+    "json_schema": Form("llama.cpp's name of a schema"),
+    "format": Form("Ollama's name of a schema; `json` is any JSON object"),
     "guided_decoding_backend": Idle("guided_json"),
     "guided_whitespace_pattern": Idle("guided_json"),
-    "structured_outputs": Refused(_FORM),
     "bad_words": Refused(_SOON, ([],)),
     "include_stop_str_in_output": Refused(_SOON, (False,)),
     "return_tokens_as_token_ids": Refused(_SOON, (False,)),

@@ -1,4 +1,4 @@
-"""What an answer's headers tell of its request: fields that were ignored, and a lowered maximum.
+"""What goes with a request beside its body: what its answer's headers will tell, and a form to keep to.
 
 Whoever works on a request may add to them. The server has one `Notes` for each request, the process that
 reads large bodies one for each body.
@@ -10,12 +10,14 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
+from yaie.core.params import Constraint
+
 logger = logging.getLogger(__name__)
 
 IGNORED = "x-yaie-ignored"
 MAX_TOKENS = "x-yaie-max-tokens"
 MOST = 16
-"""Names in the header; how many more there are is told behind them."""
+"""Names in the header, which says behind them if there are more."""
 LONGEST = 64
 """Characters of a name there."""
 MOST_LOGGED = 1000
@@ -26,16 +28,18 @@ _logged: set[str] = set()
 @dataclass(slots=True)
 class Notes:
     """is_strict: what has no effect is refused, not ignored. ignored: fields as a client writes them
-    ("messages[].name"), in the order in which they were met. max_tokens: what is left of a maximum that
-    the context could not hold."""
+    ("messages[].name"), in the order in which they were met, and one more than are told. max_tokens:
+    what is left of a maximum that the context could not hold. form: what the answer must look like, and
+    the field that says so, where the type that an endpoint takes has none for it."""
 
     is_strict: bool = False
     ignored: list[str] = field(default_factory=list)
     max_tokens: int | None = None
+    form: tuple[str, Constraint] | None = None
 
     def ignore(self, name: str) -> None:
-        """Once for each name."""
-        if name not in self.ignored:
+        """Once for each name, as long as there is room."""
+        if len(self.ignored) <= MOST and name not in self.ignored:
             self.ignored.append(name)
 
     def log(self) -> None:
@@ -51,8 +55,7 @@ class Notes:
         headers = {}
         if self.ignored:
             told = [_plain(name) for name in self.ignored[:MOST]]
-            if more := len(self.ignored) - MOST:
-                told += [f"and {more} more"] * (more > 0)
+            told += ["and more"] * (len(self.ignored) > MOST)
             headers[IGNORED] = ", ".join(told)
         if self.max_tokens is not None:
             headers[MAX_TOKENS] = str(self.max_tokens)
@@ -83,6 +86,18 @@ def refuses() -> bool:
     """Whether what has no effect is to be refused by name: the server is strict (`--strict`)."""
     notes = _current.get()
     return notes is not None and notes.is_strict
+
+
+def ask(name: str, form: Constraint) -> None:
+    """The answer to the request at hand must have this form, as the field `name` says."""
+    if (notes := _current.get()) is not None:
+        notes.form = name, form
+
+
+def asked() -> tuple[str, Constraint] | None:
+    """What `ask` was told of the request at hand."""
+    notes = _current.get()
+    return None if notes is None else notes.form
 
 
 def lowered(max_tokens: int) -> None:

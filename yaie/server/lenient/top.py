@@ -8,7 +8,8 @@ from collections.abc import Collection
 from typing import Any
 
 from yaie.core.errors import InvalidRequestError
-from yaie.server.lenient.fields import FIELDS, Dialect, Idle, Ignored, Refused, Renamed
+from yaie.server.lenient.fields import FIELDS, Dialect, Form, Idle, Ignored, Refused, Renamed
+from yaie.server.lenient.forms import take_form
 from yaie.server.lenient.nearness import nearest
 from yaie.server.lenient.notes import ignored, refuses
 
@@ -16,6 +17,8 @@ Json = dict[str, Any]
 
 CONVERSING = ("chat", "tokenize")
 """Bodies with variables for a chat template."""
+GENERATING = ("chat", "text")
+"""Bodies of answers that may have a form."""
 UNLIMITED = (-1, -2)
 """What llama.cpp and Ollama take for no maximum."""
 MOST_NEAR = 8
@@ -29,6 +32,8 @@ def rewritten(body: Json, dialect: Dialect, known: Collection[str]) -> None:
         del body[name]
     if "options" not in known and isinstance(body.get("options"), dict):
         _unpack(body, body.pop("options"))
+    if dialect in GENERATING:
+        take_form(body, known)
     if dialect in CONVERSING:
         _switch_thinking(body)
     num_compared = 0
@@ -41,6 +46,8 @@ def rewritten(body: Json, dialect: Dialect, known: Collection[str]) -> None:
             _ignore(body, name)
         elif isinstance(verdict, Renamed):
             _rename(body, name, verdict, known)
+        elif isinstance(verdict, Form):
+            raise _refusal(name, "It belongs to POST /v1/chat/completions and /v1/completions.")
         elif isinstance(verdict, Refused):
             if not _is_one_of(body[name], verdict.neutral):
                 raise _refusal(name, verdict.why)
