@@ -136,6 +136,7 @@ def say(server: LiveServer, text: str, tail: str = "", **options: Any) -> Any:
 
 def told(answer: Any) -> tuple[str | None, str, str]:
     (choice,) = answer.choices
+    assert choice.message.reasoning == choice.message.reasoning_content
     return choice.message.reasoning_content, choice.message.content, choice.finish_reason
 
 
@@ -147,6 +148,7 @@ def streamed(chunks: Any) -> tuple[list[str], list[str], Any]:
         for choice in chunk.choices:
             if piece := getattr(choice.delta, "reasoning_content", None):
                 assert not content
+                assert choice.delta.reasoning == piece
                 reasoning.append(piece)
             if choice.delta.content:
                 content.append(choice.delta.content)
@@ -202,6 +204,7 @@ def test_reasoning_can_be_left_in_the_content_left_out_or_sent_in_one_piece(
     answer = say(thinker, THOUGHT, **without)
     assert answer.choices[0].message.content == "Yes."
     assert not hasattr(answer.choices[0].message, "reasoning_content")
+    assert not hasattr(answer.choices[0].message, "reasoning")
     assert answer.usage.completion_tokens_details.reasoning_tokens > 0
     reasoning, content, _ = streamed(say(thinker, THOUGHT, stream=True, **without))
     assert (reasoning, "".join(content)) == ([], "Yes.")

@@ -8,6 +8,7 @@ import pytest
 from tests.server.faults.clients import OTHERS, Company, text_of
 from tests.server.faults.conftest import Patient, patient
 from tests.server.faults.watch import assert_healthy
+from yaie.server.lenient.notes import MAX_TOKENS
 
 FORTY = [{**OTHERS[i % len(OTHERS)], "max_tokens": 10 + i} for i in range(40)]
 
@@ -59,6 +60,16 @@ def test_what_can_never_run_is_refused_while_others_run(
             assert response.status_code == 400, error
             assert error["code"] == code or code is None
             assert error["param"] in param.split("|")
+
+
+@pytest.mark.parametrize("max_tokens", [500, 2000, 2**31 - 1])
+def test_a_maximum_is_lowered_to_what_the_pool_can_hold(small: Patient, max_tokens: int) -> None:
+    body = {"prompt": [5] * 300, "max_tokens": max_tokens, "ignore_eos": True}
+    with small.company():
+        answer = small.http.post("/v1/completions", json=body, timeout=60)
+    room = 24 * small.llm.config.block_size + 1 - 300
+    assert answer.headers[MAX_TOKENS] == str(room)
+    assert answer.json()["usage"]["completion_tokens"] == room
 
 
 def test_most_choices_that_are_allowed_are_served_from_a_small_pool(small: Patient) -> None:

@@ -197,18 +197,23 @@ class ExtendedReply:
             message["content"] = message["content"] or None
             message["tool_calls"] = calls
         if self._reader.tells_reasoning:
-            message["reasoning_content"] = thought
+            message |= _thought(thought)
 
 
 def _delta(piece: Reasoning | Call | Arguments) -> Json:
     """What a piece adds to a streamed message."""
     match piece:
         case Reasoning(text):
-            return {"reasoning_content": text}
+            return _thought(text)
         case Call(index):
             return {"tool_calls": [{"index": index, **_call(piece)}]}
         case Arguments(index, text):
             return {"tool_calls": [{"index": index, "function": {"arguments": text}}]}
+
+
+def _thought(text: str | None) -> Json:
+    """Under both names by which clients look for it: DeepSeek's and many a server's, and vLLM's."""
+    return {"reasoning_content": text, "reasoning": text}
 
 
 def _call(call: Call) -> Json:

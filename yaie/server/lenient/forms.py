@@ -142,7 +142,7 @@ FORMS: dict[str, Callable[[str, Any], Constraint | None]] = {
     "format": _of_format,
 }
 """By the field's name: vLLM's newer and older ones, llama.cpp's and Ollama's."""
-_ESCAPES = {"/": r"\/", "\n": r"\n", "\r": r"\r"}
+_ESCAPES = {"/": r"\/", "\n": r"\n", "\r": r"\r", "\\\n": r"\n", "\\\r": r"\r"}
 
 
 def _checked(name: str, value: Any) -> Any:

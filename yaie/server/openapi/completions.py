@@ -113,6 +113,7 @@ class AssistantMessage(Answer):
     content: str | None
     refusal: str | None
     reasoning_content: str | None = Field(None, description="What the model thought before.")
+    reasoning: str | None = Field(None, description="The same, as vLLM calls it.")
     tool_calls: list[MadeCall] | None = None
 
 
@@ -170,6 +171,7 @@ class Delta(Answer):
     role: Literal["assistant"] | None = None
     content: str | None = None
     reasoning_content: str | None = None
+    reasoning: str | None = None
     tool_calls: list[PieceOfCall] | None = None
 
 
