@@ -123,6 +123,26 @@ def test_calls_are_read_alike_however_the_text_is_cut(
         assert read(parser, *pieces) == (content, calls), pieces
 
 
+@pytest.mark.parametrize(
+    ("parser", "text", "content"),
+    [
+        (parser, text, content)
+        for parser, text, content, _ in CASES
+        if not set("<[{}") & set(content)
+    ],
+)
+def test_a_limit_leaves_no_markup_in_the_content_wherever_it_cuts(
+    parser: type[CallParser], text: str, content: str
+) -> None:
+    for place in range(len(text)):
+        one = parser(NAMES)
+        events = [event for character in text[:place] for event in one.push(character)]
+        begun = joined(events + one.end(is_cut=True))[0]
+        assert content.startswith(begun.rstrip()), text[:place]
+        at_once = parser(NAMES)
+        assert joined(at_once.push(text[:place]) + at_once.end(is_cut=True))[0] == begun
+
+
 NO_CALLS = [
     *((parser, text) for parser in PARSERS for text in (
         "", " \n", "Hello, world.", "a < b << c [1] {2}", "<tool_cal", "[TOOL_CALL", "<|python_ta",

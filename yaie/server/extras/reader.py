@@ -77,7 +77,8 @@ class ChatReader(Reader):
             return [*pieces, Content(text)] if text else pieces
         events = self._calls[index].push(text)
         if output.finish_reason is not None:
-            events += self._calls[index].end()
+            is_cut = output.finish_reason is FinishReason.LENGTH
+            events += self._calls[index].end(is_cut=is_cut)
         for event in events:
             if isinstance(event, Call) and self._tools is not None:
                 event.call_id = self._tools.new_id()

@@ -83,9 +83,13 @@ class CallParser(ABC):
             self._pass_on(run)
         return run
 
-    def end(self) -> list[Event]:
-        """The rest, when no more text comes."""
-        if not (self._num_begun and self._held.isspace()):
+    def end(self, *, is_cut: bool = False) -> list[Event]:
+        """The rest, when no more text comes. is_cut: a limit ended it, and the beginning of a call that
+        is held back would have become one: it is left out, or half of a tag would be content."""
+        is_space = self._held.isspace()
+        if (is_space and self._num_begun) or (is_cut and not is_space):
+            self._held = ""
+        else:
             self._release()
         return self._taken()
 

@@ -73,11 +73,11 @@ class QwenCoderParser(CallParser):
             tag = yield from self._one_of("</tool_call>", *self.markers)
         self._held = ""
 
-    def end(self) -> Any:
+    def end(self, *, is_cut: bool = False) -> Any:
         """The rest. Of a call that was cut off, the tag or value that is not complete is left out."""
         if self._is_in_call and self._num_begun > self._num_ended:
             self._held = ""
-        return super().end()
+        return super().end(is_cut=is_cut)
 
     def _function(self) -> Reading[None]:
         name, character = "", (yield from self._next())
