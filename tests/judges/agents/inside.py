@@ -9,10 +9,12 @@ passed between it and the server, and what the agent printed.
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -26,7 +28,7 @@ from yaie.models.tutor import TUTOR_PATH
 
 CONTEXT = 60_000
 TURNS = 2
-SECONDS = 600
+SECONDS = 240
 
 
 def roomy_tutor(folder: Path) -> Path:
@@ -48,6 +50,22 @@ def proxied(between: Between) -> tuple[uvicorn.Server, str]:
         threading.Event().wait(0.05)
     port = proxy.servers[0].sockets[0].getsockname()[1]
     return proxy, f"http://127.0.0.1:{port}"
+
+
+def run(
+    command: Sequence[str], folder: Path, environment: dict[str, str]
+) -> tuple[int | None, str]:
+    """The exit status, None if it took too long, and what was printed."""
+    with subprocess.Popen(
+        command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True, start_new_session=True,
+    ) as process:  # fmt: skip
+        try:
+            said, _ = process.communicate(timeout=SECONDS)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            return None, process.communicate()[0]
+        return process.returncode, said
 
 
 def main(name: str, out: Path) -> None:
@@ -76,12 +94,8 @@ def main(name: str, out: Path) -> None:
                 **agent.settle(home, url),
             }  # fmt: skip
             command = [str(bin_ / agent.command[0]), *agent.command[1:]]
-            said = subprocess.run(
-                command, cwd=work, env=environment, stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=SECONDS,
-                check=False,
-            )  # fmt: skip
-            told = {"status": said.returncode, "said": said.stdout, "passed": between.told()}
+            status, said = run(command, work, environment)
+            told = {"status": status, "said": said, "passed": between.told()}
             out.write_text(json.dumps(told, indent=1), "utf-8")
             with suppress(ProcessLookupError):
                 process.terminate()

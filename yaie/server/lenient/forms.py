@@ -14,7 +14,7 @@ from pydantic_core import PydanticCustomError
 from yaie.core.errors import InvalidRequestError
 from yaie.core.fields import plain
 from yaie.core.params import Constraint
-from yaie.engine.input.grammars.schema_limits import MOST_CHARS
+from yaie.engine.input.grammars.schema_limits import MOST_CHARS, MOST_CONSTANT
 from yaie.server.lenient.notes import ask
 
 Json = dict[str, Any]
@@ -97,6 +97,8 @@ def _of_choices(name: str, value: Any) -> Constraint | None:
     are_texts = isinstance(value, list) and all(isinstance(it, str) and it for it in value)
     if not are_texts or not 1 <= len(value) <= MOST_CHOICES:
         raise _refusal(name, f"It must be a list of 1 to {MOST_CHOICES} texts, none of them empty.")
+    if (longest := max(map(len, value))) > MOST_CONSTANT:
+        raise _refusal(name, f"A text may have {MOST_CONSTANT} characters; one has {longest}.")
     return Constraint("lark", f"start: {' | '.join(_literal(it) for it in value)}")
 
 
@@ -108,6 +110,8 @@ def _of_grammar(name: str, value: Any) -> Constraint | None:
     if len(value) > MOST_CHARS:
         raise _refusal(name, f"It may have at most {MOST_CHARS} characters.")
     _check_depth(name, _STRING.sub('""', value))
+    if any(len(text) > MOST_CONSTANT for text in _STRING.findall(value)):
+        raise _refusal(name, f"A text in it may have {MOST_CONSTANT} characters.")
     lark = _from_gbnf(name, value) if "::=" in value else value
     if len(_RULE.findall(lark)) > MOST_RULES:
         raise _refusal(name, f"It may have at most {MOST_RULES} rules.")
