@@ -117,3 +117,18 @@ def test_a_session_goes_on_with_calls_their_results_and_what_was_cut(codex: Live
     ]  # fmt: skip
     third = streamed(codex, input=turns)
     assert third["usage"]["input_tokens"] > second["usage"]["input_tokens"]
+
+
+def test_the_openai_client_knows_the_answer_as_its_own(codex: LiveServer) -> None:
+    """It checks every object against OpenAI's schema."""
+    asked: Json = {**ASKED, **SHORT, "max_output_tokens": 200, "model": "coder"}
+    asked["tool_choice"] = {"type": "custom", "name": "apply_patch"}
+    client = codex.openai()
+    whole = client.responses.create(**{**asked, "stream": False})
+    assert [tool.type for tool in whole.tools] == ["function", "custom", "namespace"]
+    (call,) = whole.output
+    assert call.type == "custom_tool_call"
+    *_, last = client.responses.create(**asked)
+    assert last.response.output[0].input == call.input
+    sent_back = [*INPUT, call.model_dump(), {"role": "user", "content": "Go on."}]
+    assert client.responses.create(**{**asked, "input": sent_back, "stream": False}).output
