@@ -1,7 +1,6 @@
 """What Claude Code sends to `/v1/messages`, rebuilt after the API's documentation and the anthropic
 package's types: tools that come in the middle, tools that Anthropic runs, and what those left."""
 
-import json
 import logging
 from typing import Any
 
@@ -147,6 +146,13 @@ def test_what_cannot_be_added_is_named() -> None:
     assert "tool_reference" in refusal(strict=True, messages=[user("a"), system(added(server))])
 
 
+def test_schemas_of_tools_that_come_later_count_like_others() -> None:
+    large = {"type": "object", "description": "x" * (1 << 19), "enum": [1]}
+    some = [added(tool(f"f{number}", input_schema=large)) for number in range(3)]
+    with pytest.raises(InvalidRequestError, match="characters at most"):
+        chat(messages=[user("a"), system(*some)])
+
+
 def test_a_declaration_that_is_there_twice_is_refused_as_without_changes() -> None:
     messages = [user("a"), system(added(tool("g")))]
     assert offered(messages=messages, tools=[tool("f"), tool("f")]) == ["f", "f"]
@@ -228,7 +234,7 @@ def test_what_a_conversation_said_in_short_is_read() -> None:
     assert said["content"] == "We fixed it."
 
 
-@pytest.mark.parametrize("broken", ["", '{"a": "b', [1], 5, "[1]", '{"a": 1e999}', "[" * 5000])
+@pytest.mark.parametrize("broken", ["", '{"a": "b', [1], 5, "[1]", "[" * 5000])
 def test_a_call_that_max_tokens_cut_goes_on_without_input(
     broken: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -240,12 +246,6 @@ def test_a_call_that_max_tokens_cut_goes_on_without_input(
     assert notes.ignored == ["messages[].content[].input"]
     assert len(caplog.records) == 1
     assert "input" in refusal(strict=True, messages=messages)
-
-
-def test_an_input_in_a_string_is_read() -> None:
-    cut = {**use("f", "c"), "input": '{"a": 1}'}
-    _, said, _ = chat(messages=[user("a"), assistant([cut]), user([returned("c")])])["messages"]
-    assert json.loads(said["tool_calls"][0]["function"]["arguments"]) == {"a": 1}
 
 
 # --- the rest ---

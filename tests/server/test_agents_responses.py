@@ -177,6 +177,13 @@ def test_more_tools_come_in_the_input() -> None:
     assert asked.input == asked._items_with_tools
 
 
+def test_schemas_of_more_tools_count_like_others() -> None:
+    large = {"type": "object", "description": "x" * (1 << 19)}
+    many = [{**SPAWN, "name": f"f{number}", "parameters": large} for number in range(3)]
+    with pytest.raises(InvalidRequestError, match="characters at most"):
+        chat(input=[USER, {"type": "additional_tools", "tools": many}])
+
+
 # --- the choice of one ---
 
 

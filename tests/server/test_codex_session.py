@@ -132,3 +132,13 @@ def test_the_openai_client_knows_the_answer_as_its_own(codex: LiveServer) -> Non
     assert last.response.output[0].input == call.input
     sent_back = [*INPUT, call.model_dump(), {"role": "user", "content": "Go on."}]
     assert client.responses.create(**{**asked, "input": sent_back, "stream": False}).output
+
+
+def test_a_large_request_is_read_elsewhere_and_its_calls_are_named_back(codex: LiveServer) -> None:
+    """Another process makes the chat of it; what the answer needs comes back with that."""
+    hosted = {"type": "web_search", "filters": ["x" * 1000] * 900}
+    more = {"type": "additional_tools", "role": "developer", "tools": [AGENTS]}
+    spawn = {"type": "function", "name": "spawn_agent"}
+    fields: Json = {"tools": [EXEC, hosted], "input": [*INPUT, more], "tool_choice": spawn}
+    (call,) = streamed(codex, **fields, max_output_tokens=200)["output"]
+    assert (call["namespace"], call["name"]) == ("multi_agent_v1", "spawn_agent")

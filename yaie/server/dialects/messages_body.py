@@ -45,6 +45,7 @@ from yaie.server.dialects.messages_turns import (
 )
 from yaie.server.discriminated import Conversation, kind_of
 from yaie.server.lenient.notes import ignored, refuses
+from yaie.server.work import check_work
 
 Json = dict[str, Any]
 
@@ -136,9 +137,12 @@ class TokenCountRequest(Conversation):
         chat |= _reasoning(self)
         if isinstance(self.messages[-1], AssistantTurn):
             chat |= _prefill(messages[-1])
-        tools = offered(self.tools or [], changes_in(self.messages))
+        changes = list(changes_in(self.messages))
+        tools = offered(self.tools or [], changes)
         if tools:
             chat["tools"] = [chat_tool(tool) for tool in tools]
+        if changes:
+            check_work({"tools": chat.get("tools")})  # which has seen only those at the top so far
         if self.tool_choice is not None:
             chat["tool_choice"] = chat_tool_choice(self.tool_choice)
             if tools and self.tool_choice.disable_parallel_tool_use:

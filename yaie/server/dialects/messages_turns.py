@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from yaie.core.fields import FAST, Fields, Flag, JsonObject, Text, plain
+from yaie.core.fields import FAST, Fields, Flag, JsonObject, Text
 from yaie.server.dialects.arguments import EarlierCalls
 from yaie.server.dialects.leniency import OTHER, kind_or_other, left_out, others, without_effect
 from yaie.server.dialects.messages_tools import (
@@ -36,12 +36,6 @@ class TextBlock(Block):
 
 def _object_or_none(value: Any) -> Any:
     """What is no object is None: an answer may have been cut there."""
-    if isinstance(value, str) and not refuses():
-        try:
-            value = json.loads(value)
-            return plain(value) if isinstance(value, dict) else None
-        except (ValueError, RecursionError):
-            return None
     return value if isinstance(value, dict) or refuses() else None
 
 

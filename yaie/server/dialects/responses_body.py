@@ -40,6 +40,7 @@ from yaie.server.dialects.responses_tools import (
 )
 from yaie.server.discriminated import Conversation, choice, kind_of, tag
 from yaie.server.lenient.notes import ignored, refuses
+from yaie.server.work import check_work
 
 Json = dict[str, Any]
 MAX_INSTRUCTIONS = 1 << 20
@@ -195,6 +196,8 @@ class ResponsesRequest(Conversation):
         chat["verbosity"] = self.text and self.text.verbosity
         chat["reasoning_effort"] = self.reasoning and self.reasoning.effort
         if tools := chat_tools(self.all_tools):
+            if self._items_with_tools:
+                check_work({"tools": tools})  # which has seen only those at the top so far
             chat["tools"] = tools
             chat["parallel_tool_calls"] = self.parallel_tool_calls
         if self.tool_choice is not None:

@@ -25,6 +25,7 @@ Json = dict[str, Any]
 
 SEPARATOR = "__"
 MAX_NAME = 128
+MAX_NAMESPACE = 1024
 ToolName = Annotated[Text, Field(pattern="^[a-zA-Z0-9_.:/-]+$", max_length=MAX_NAME)]
 _NO_NAME = re.compile(r"[^a-zA-Z0-9_.:/-]")
 _DIGEST_CHARS = 8
@@ -101,7 +102,7 @@ class NamespaceTool(Fields):
     """Tools with a name in common."""
 
     type: Literal["namespace"]
-    name: Annotated[Text, Field(min_length=1)]
+    name: Annotated[Text, Field(min_length=1, max_length=MAX_NAMESPACE)]
     description: Text = Field("", description="The model is told it before the first tool's.")
     tools: Annotated[
         list[Member], Field(max_length=MAX_TOOLS), FAST, left_out("tools[].tools[]")
