@@ -34,14 +34,13 @@ WRONG: list[tuple[str, dict[str, Any]]] = [
     ("images, documents", {"messages": [{"role": "user", "content": [{"type": "document"}]}]}),
     ("messages", {"messages": [*HELLO, {"role": "assistant", "content": ""}]}),
     ("system", {"system": [{"type": "image"}]}),
-    ("tools[0].type", {"tools": [{"type": "web_search_20250305", "name": "web_search"}]}),
     ("tools[0].input_schema", {"tools": [{"name": "x"}]}),
     ("tools[0].input_schema", {"tools": [{"name": "x", "input_schema": {"type": "array"}}]}),
     ("tool_choice", {"tool_choice": {"type": "any"}}),
     ("tool_choice", {"tools": [WEATHER], "tool_choice": {"type": "tool", "name": "x"}}),
     ("output_config.format", {"output_config": {"format": NO_SCHEMA}}),
     ("prompt is too long", {"messages": [{"role": "user", "content": "x" * 5000}]}),
-    ("container", {"container": "c"}),
+    ("container", {"container": 5}),
     ("nonsense", {"extra": {"nonsense": 1}}),
 ]  # fmt: skip
 

@@ -87,6 +87,27 @@ _COMPLETION = {
 }  # fmt: skip
 _FUNCTION = {**_TOOL, "parameters": _SCHEMA, "strict": True}
 
+_PATCH = {"type": "custom", "name": "patch",
+          "format": {"type": "grammar", "syntax": "lark", "definition": "start: /.+/"}}  # fmt: skip
+_CLOCK = {"name": "clock", "description": "Time."}
+_ANY_CLOCK = {**_CLOCK, "input_schema": {"type": "object"}}
+_LEFT = [
+    {"role": "assistant", "content": [
+        {"type": "text", "text": "So.", "citations": [{"url": "u"}]},
+        {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {"query": "q"}},
+        {"type": "compaction", "content": "In short."},
+        {"type": "tool_use", "id": "c", "name": "weather", "input": '{"a":'}]},
+    {"role": "user", "content": [
+        {"type": "tool_result", "tool_use_id": "c",
+         "content": [{"type": "tool_reference", "tool_name": "clock"}, {"type": "new", "a": 1}]}]},
+    {"role": "system", "content": [
+        {"type": "text", "text": "Now."},
+        {"type": "tool_addition", "tool": {"type": "tool_definition", "definition": _ANY_CLOCK}},
+        {"type": "tool_addition", "tools": [_ANY_CLOCK, {"type": "tool_reference", "name": "weather"}]},
+        {"type": "tool_removal", "tool": {"type": "tool_reference", "name": "clock"}}]},
+]  # fmt: skip
+"""What agents declare and send back."""
+
 EVERYTHING: dict[str, list[Json]] = {
     "/v1/chat/completions": [
         {**_COMPLETION, "messages": _TURNS[:2], "max_tokens": 2, "logprobs": True,
@@ -112,6 +133,22 @@ EVERYTHING: dict[str, list[Json]] = {
                    {"type": "reasoning", "content": [{"type": "reasoning_text", "text": "Hm."}]},
                    {"type": "function_call", "call_id": "c", "name": "weather", "arguments": '{"a": 1}'},
                    {"type": "function_call_output", "call_id": "c", "output": "5"}]},
+        {"max_output_tokens": 2, "include": ["web_search_call.results"],
+         "tools": [{"type": "namespace", "name": "n", "description": "N.",
+                    "tools": [{"type": "function", **_CLOCK}]}, {"type": "web_search"}],
+         "tool_choice": {"type": "function", "name": "clock", "namespace": "n"},
+         "input": [{"role": "user", "content": "How?"},
+                   {"type": "reasoning", "summary": [{"type": "summary_text", "text": "s"}],
+                    "encrypted_content": "e"},
+                   {"type": "function_call", "call_id": "c", "name": "clock", "namespace": "n",
+                    "arguments": '{"a":'},
+                   {"type": "web_search_call", "action": {"query": "q"}}]},
+        {"max_output_tokens": 2, "tools": [_PATCH],
+         "input": [{"type": "custom_tool_call", "call_id": "d", "name": "patch", "input": "x"},
+                   {"type": "custom_tool_call_output", "call_id": "d",
+                    "output": [{"type": "input_text", "text": "5"}]},
+                   {"type": "additional_tools", "role": "developer",
+                    "tools": [{"type": "function", **_CLOCK}]}]},
         {"input": "How?", "max_output_tokens": 2, "stream": True, "metadata": {"run": "1"},
          "text": {"format": {"type": "json_schema", "name": "w", "schema": _SCHEMA}}},
     ],
@@ -121,6 +158,12 @@ EVERYTHING: dict[str, list[Json]] = {
          "metadata": {"user_id": "u"}, "thinking": {"type": "enabled", "budget_tokens": 1024},
          "tools": [{**_TOOL, "input_schema": _SCHEMA, "strict": True}],
          "tool_choice": {"type": "tool", "name": "weather"}},
+        {"messages": [*_BLOCKS[:1], *_LEFT, *_BLOCKS[:1]], "max_tokens": 2},
+        {"messages": _BLOCKS[:1], "max_tokens": 2, "container": {"id": "c"},
+         "mcp_servers": [{"type": "url", "url": "u"}],
+         "context_management": {"edits": [{"type": "clear_tool_uses_20250919", "keep": {"value": 1}}]},
+         "tools": [{**_ANY_CLOCK, "defer_loading": True, "input_examples": [{"a": 1}]},
+                   {"type": "web_search_20250305", "name": "web_search"}]},
         {"messages": _BLOCKS[:1], "max_tokens": 2, "stream": True,
          "output_config": {"format": {"type": "json_schema", "schema": _SCHEMA}}},
     ],

@@ -1,5 +1,9 @@
-"""The API page's last table has every field of every body, and no other."""
+"""The API page's last table has every field of every body, and no other.
 
+A tool that is declared inside of something has the fields of one at the top, and no rows of its own.
+"""
+
+import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +26,10 @@ NAMES = {
 }
 WHAT = {"honoured", "no effect", "refused"}
 
+TOOL = re.compile(
+    r"(?:(?:input\[\]|messages\[\]\.content\[\])\.tools?|tools\[\]\.tools)"
+    r"(?:\[\])?(?:\.tools\[\])?(?:\.definition)?(?:\.(?P<field>.+))?"
+)
 Field = tuple[str, str]
 """(the body's name, the way to the field)."""
 
@@ -47,12 +55,20 @@ def fields_of(model: type[BaseModel], way: str = "") -> Iterator[str]:
             yield from fields_of(inner, f"{here}{step}.")
 
 
+def at_the_top(field: str) -> str:
+    """A field of a tool that is declared inside of something as one of `tools[]`."""
+    found = TOOL.fullmatch(field)
+    if found is None:
+        return field
+    return "tools" if found["field"] in (None, "tools") else f"tools[].{found['field']}"
+
+
 def taken() -> set[Field]:
     """What the server knows."""
     bodies = bodies_taken()
     assert bodies.keys() == NAMES.keys(), "name the new body here and on the page"
     return {
-        (NAMES[path], field)
+        (NAMES[path], at_the_top(field))
         for path, body in bodies.items()
         for model, _ in models_in(body)
         for field in fields_of(model)

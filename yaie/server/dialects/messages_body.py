@@ -1,214 +1,53 @@
 """What `POST /v1/messages` and `/v1/messages/count_tokens` take, and how a chat completion is asked so.
 
-As with chat completions, what is accepted is honoured, and what is not supported is refused by name.
-Lengths are checked by the engine.
+As with chat completions, what changes the answer is honoured or refused by name; declarations and a
+history are taken as they are (`messages_tools.py`, `messages_turns.py`). Lengths are checked by the
+engine.
 """
 
-import json
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import AfterValidator, ConfigDict, Field
 
 from yaie.core.errors import ContextLengthError, InvalidRequestError
 from yaie.core.fields import (
     FAST,
     MAX_MESSAGES,
-    MAX_TOOLS,
     Fields,
     Flag,
     InRange,
     Integer,
     JsonObject,
-    Never,
-    Nothing,
     Number,
     StopList,
     Text,
     bounded,
     or_say,
     ranged,
+    wrong,
 )
 from yaie.core.ranges import RANGES
-from yaie.server.discriminated import Conversation, choice, kind_of, tag, text_or_list
+from yaie.server.dialects.leniency import without_effect
+from yaie.server.dialects.messages_tools import (
+    CacheControl,
+    MessageToolChoice,
+    Tools,
+    chat_tool,
+    chat_tool_choice,
+    offered,
+)
+from yaie.server.dialects.messages_turns import (
+    AssistantTurn,
+    Texts,
+    Turn,
+    changes_in,
+    chat_messages,
+)
+from yaie.server.discriminated import Conversation, kind_of
+from yaie.server.lenient.notes import ignored, refuses
+from yaie.server.work import check_work
 
 Json = dict[str, Any]
-
-# --- what was said ---
-
-
-class CacheControl(Fields):
-    """A hint. Every prefix is cached, and for as long as there is room."""
-
-    type: Literal["ephemeral"]
-    ttl: Literal["5m", "1h"] | None = None
-
-
-class Block(Fields):
-    """What every block may carry."""
-
-    cache_control: CacheControl | None = Field(None, description="Has no effect.")
-
-
-class TextBlock(Block):
-    """A text."""
-
-    type: Literal["text"]
-    text: Text
-    citations: Nothing | None = None
-
-
-class DirectCaller(Fields):
-    """The model itself."""
-
-    type: Literal["direct"]
-
-
-class ToolUseBlock(Block):
-    """A call that the model made, sent back."""
-
-    type: Literal["tool_use"]
-    id: Text
-    name: Text
-    input: JsonObject
-    caller: DirectCaller | None = None
-    toolset_name: None = None
-
-
-Texts = Annotated[
-    Annotated[Text, tag("text")] | Annotated[list[TextBlock], FAST, tag("list")],
-    choice(text_or_list, "It must be a string or a list of text blocks."),
-]
-
-
-class ToolResultBlock(Block):
-    """What the client's tool returned."""
-
-    type: Literal["tool_result"]
-    tool_use_id: Text
-    content: Texts | None = None
-    is_error: Flag | None = Field(None, description='Puts "Error: " in front of the content.')
-    toolset_name: None = None
-
-
-class ThinkingBlock(Fields):
-    """What the model thought, sent back. The signature is not looked at."""
-
-    type: Literal["thinking"]
-    thinking: Text
-    signature: Text = ""
-
-
-class RedactedThinkingBlock(Fields):
-    """A thought that cannot be read; it is left out of the prompt."""
-
-    type: Literal["redacted_thinking"]
-    data: Text
-
-
-UserBlock = Annotated[
-    Annotated[TextBlock, tag("text")] | Annotated[ToolResultBlock, tag("tool_result")],
-    choice(
-        kind_of,
-        "A user's blocks may be of the types text and tool_result; images, documents and search "
-        "results are not supported.",
-    ),
-]
-AssistantBlock = Annotated[
-    Annotated[TextBlock, tag("text")]
-    | Annotated[ToolUseBlock, tag("tool_use")]
-    | Annotated[ThinkingBlock, tag("thinking")]
-    | Annotated[RedactedThinkingBlock, tag("redacted_thinking")],
-    choice(
-        kind_of,
-        "An assistant's blocks may be of the types text, tool_use, thinking and redacted_thinking; "
-        "tools that a server runs are not supported.",
-    ),
-]
-BLOCKS = "It must be a string or a list of blocks."
-
-
-class UserTurn(Fields):
-    """What the user said, and what tools returned."""
-
-    role: Literal["user"]
-    content: Annotated[
-        Annotated[Text, tag("text")]
-        | Annotated[list[UserBlock], Field(min_length=1), FAST, tag("list")],
-        choice(text_or_list, BLOCKS),
-    ]
-
-
-class AssistantTurn(Fields):
-    """What the model said."""
-
-    role: Literal["assistant"]
-    content: Annotated[
-        Annotated[Text, tag("text")] | Annotated[list[AssistantBlock], FAST, tag("list")],
-        choice(text_or_list, BLOCKS),
-    ]
-
-
-class SystemTurn(Fields):
-    """An instruction in the middle of the conversation."""
-
-    role: Literal["system"]
-    content: Texts
-
-
-def _role_of(value: Any) -> str | None:
-    role = value.get("role") if isinstance(value, dict) else getattr(value, "role", None)
-    return role if isinstance(role, str) else None
-
-
-InputMessage = Annotated[
-    Annotated[UserTurn, tag("user")]
-    | Annotated[AssistantTurn, tag("assistant")]
-    | Annotated[SystemTurn, tag("system")],
-    choice(_role_of, 'It must be an object whose role is "user", "assistant" or "system".'),
-]
-
-# --- what may be called ---
-
-
-class ClientTool(Block):
-    """A tool that the model may ask the client to use."""
-
-    type: Literal["custom"] | None = None
-    name: Annotated[Text, Field(pattern="^[a-zA-Z0-9_.:/-]+$", max_length=128)]
-    description: Text | None = None
-    input_schema: Annotated[JsonObject, Field(description="A JSON schema of an object.")]
-    strict: Flag | None = Field(None, description="The input follows the schema in any case.")
-    eager_input_streaming: Flag | None = Field(
-        None, description="Has no effect: the input is streamed as it is made."
-    )
-    # Only what happens anyway.
-    allowed_callers: Annotated[list[Literal["direct"]], FAST] | None = None
-    defer_loading: Never | None = None
-    input_examples: Nothing | None = None
-
-
-class AnyChoice(Fields):
-    """Whether the model must use a tool, may, or may not."""
-
-    type: Literal["auto", "any", "none"]
-    disable_parallel_tool_use: Flag | None = None
-
-
-class NamedChoice(Fields):
-    """The model must use this tool."""
-
-    type: Literal["tool"]
-    name: Text
-    disable_parallel_tool_use: Flag | None = None
-
-
-MessageToolChoice = Annotated[
-    Annotated[AnyChoice, tag("any")] | Annotated[NamedChoice, tag("tool")],
-    choice(
-        lambda value: "tool" if kind_of(value) == "tool" else kind_of(value) and "any",
-        "It must be an object whose type is auto, any, tool or none.",
-    ),
-]
 
 # --- how it is to be answered ---
 
@@ -247,26 +86,37 @@ class Metadata(Fields):
     user_id: Text | None = Field(None, description="A label; has no effect.")
 
 
-class ContextEdit(Fields):
-    """Leave out earlier thoughts, which chat templates do anyway."""
+CLEARS_THINKING = "clear_thinking_20251015"
+"""What chat templates do anyway."""
+MAX_EDITS = 64
 
-    type: Literal["clear_thinking_20251015"]
-    keep: Any = None
+
+def _told(edits: list[Json]) -> list[Json]:
+    for kind in dict.fromkeys(map(kind_of, edits)):
+        if kind != CLEARS_THINKING:
+            if refuses():
+                raise wrong(f"Only the type {CLEARS_THINKING} is supported.")
+            ignored("context_management.edits[]" + (f".{kind}" if kind else ""))
+    return edits
 
 
 class ContextManagement(Fields):
     """What to leave out of a long conversation."""
 
-    edits: Annotated[list[ContextEdit], FAST] | None = None
+    edits: (
+        Annotated[list[Json], Field(max_length=MAX_EDITS), FAST, AfterValidator(_told)] | None
+    ) = Field(
+        None, description="Has no effect: earlier thoughts are left out anyway, and all else stays."
+    )
 
 
 class TokenCountRequest(Conversation):
     """The body of `POST /v1/messages/count_tokens`."""
 
-    messages: Annotated[list[InputMessage], Field(min_length=1, max_length=MAX_MESSAGES), FAST]
+    messages: Annotated[list[Turn], Field(min_length=1, max_length=MAX_MESSAGES), FAST]
     model: Text | None = Field(None, description="The served model; may be left out.")
     system: Texts | None = None
-    tools: Annotated[list[ClientTool], Field(max_length=MAX_TOOLS), FAST] | None = None
+    tools: Tools | None = None
     tool_choice: MessageToolChoice | None = None
     thinking: Thinking | None = None
     output_config: OutputConfig | None = None
@@ -277,13 +127,25 @@ class TokenCountRequest(Conversation):
 
     def chat_fields(self) -> Json:
         """See Conversation."""
-        chat: Json = {"messages": _messages(self), "response_format": _response_format(self)}
-        chat |= {**_reasoning(self), **_prefill(chat["messages"][-1])}
-        if self.tools:
-            chat["tools"] = [_tool(tool) for tool in self.tools]
+        messages = chat_messages(self.system, self.messages)
+        if not messages:
+            raise InvalidRequestError(
+                "messages: Nothing is left without blocks of types that are not supported.",
+                param="messages",
+            )
+        chat: Json = {"messages": messages, "response_format": _response_format(self)}
+        chat |= _reasoning(self)
+        if isinstance(self.messages[-1], AssistantTurn):
+            chat |= _prefill(messages[-1])
+        changes = list(changes_in(self.messages))
+        tools = offered(self.tools or [], changes)
+        if tools:
+            chat["tools"] = [chat_tool(tool) for tool in tools]
+        if changes:
+            check_work({"tools": chat.get("tools")})  # which has seen only those at the top so far
         if self.tool_choice is not None:
-            chat["tool_choice"] = _tool_choice(self.tool_choice)
-            if self.tools and self.tool_choice.disable_parallel_tool_use:
+            chat["tool_choice"] = chat_tool_choice(self.tool_choice)
+            if tools and self.tool_choice.disable_parallel_tool_use:
                 chat["parallel_tool_calls"] = False
         return {name: value for name, value in chat.items() if value is not None}
 
@@ -336,9 +198,15 @@ class MessagesRequest(TokenCountRequest):
     seed: Integer | None = ranged("seed", "Extension.")
     ignore_eos: Flag | None = Field(None, description="Extension.")
     priority: Integer | None = bounded("priority", "Extension. Smaller goes first.")
+    container: Annotated[
+        Text | Json | None,
+        or_say("It must be a string or an object."),
+        without_effect("container"),
+    ] = Field(None, description="Has no effect: this server runs no code.")
+    mcp_servers: Annotated[list[Any] | None, without_effect("mcp_servers")] = Field(
+        None, description="Has no effect: this server calls no others."
+    )
     # Only what happens anyway.
-    container: Annotated[None, or_say("This server runs no code.")] = None
-    mcp_servers: Nothing | None = None
     inference_geo: Annotated[None, or_say("The answer is made here; leave it out.")] = None
     diagnostics: None = None
 
@@ -365,75 +233,6 @@ RENAMED = (
     (".function.", "."),
 )
 """What the body of a chat completion calls otherwise."""
-CHOICES = {"auto": "auto", "any": "required", "none": "none"}
-BETWEEN_TURNS = "\n\n"
-"""Between two messages of one role in a row, which become one."""
-JOINED = {"content", "reasoning_content"}
-"""Fields of a message that are made of pieces."""
-
-
-def _messages(body: TokenCountRequest) -> list[Json]:
-    """Texts are lists of their pieces until all are there, and joined once: adding each to what came
-    before would copy a conversation of 4,096 turns as often."""
-    messages: list[Json] = []
-    if body.system is not None:
-        messages.append({"role": "system", "content": [_text(body.system)]})
-    for message in body.messages:
-        match message:
-            case UserTurn():
-                _append_user(messages, message)
-            case AssistantTurn():
-                _append_assistant(messages, message)
-            case SystemTurn():
-                messages.append({"role": "system", "content": [_text(message.content)]})
-    for told in messages:
-        for field in JOINED & told.keys():
-            told[field] = "".join(told[field])
-    return messages
-
-
-def _append_user(messages: list[Json], message: UserTurn) -> None:
-    """Results first: they answer the calls of the message before."""
-    blocks = [] if isinstance(message.content, str) else message.content
-    for block in blocks:
-        if isinstance(block, ToolResultBlock):
-            said = ["Error: "] if block.is_error else []
-            said.append(_text(block.content or ""))
-            messages.append({"role": "tool", "tool_call_id": block.tool_use_id, "content": said})
-    texts = [block.text for block in blocks if isinstance(block, TextBlock)]
-    if texts or not blocks:
-        texts = [message.content] if isinstance(message.content, str) else texts
-        if messages and messages[-1]["role"] == "user":
-            messages[-1]["content"] += [BETWEEN_TURNS, *texts]
-        else:
-            messages.append({"role": "user", "content": texts})
-
-
-def _append_assistant(messages: list[Json], message: AssistantTurn) -> None:
-    blocks = [] if isinstance(message.content, str) else message.content
-    texts = [message.content] if isinstance(message.content, str) else []
-    texts += [block.text for block in blocks if isinstance(block, TextBlock)]
-    texts = [text for text in texts if text]
-    thoughts = [block.thinking for block in blocks if isinstance(block, ThinkingBlock)]
-    if messages and messages[-1]["role"] == "assistant":
-        turn = messages[-1]
-        if turn["content"] and texts:
-            turn["content"].append(BETWEEN_TURNS)
-        turn["content"] += texts
-    else:
-        turn = {"role": "assistant", "content": texts}
-        messages.append(turn)
-    if thoughts:
-        turn.setdefault("reasoning_content", []).extend(thoughts)
-    for block in blocks:
-        if isinstance(block, ToolUseBlock):
-            function = {"name": block.name, "arguments": json.dumps(block.input)}
-            call = {"id": block.id, "type": "function", "function": function}
-            turn.setdefault("tool_calls", []).append(call)
-
-
-def _text(content: str | list[TextBlock]) -> str:
-    return content if isinstance(content, str) else "".join(block.text for block in content)
 
 
 def _response_format(body: TokenCountRequest) -> Json | None:
@@ -453,9 +252,7 @@ def _reasoning(body: TokenCountRequest) -> Json:
 
 
 def _prefill(last: Json) -> Json:
-    """A last message of the assistant is the beginning of the answer, which goes on from there."""
-    if last["role"] != "assistant":
-        return {}
+    """A last turn of the assistant is the beginning of the answer, which goes on from there."""
     if "tool_calls" in last or not last["content"]:
         raise InvalidRequestError(
             "messages: A last message of the assistant must be a text, which the answer continues; the "
@@ -463,14 +260,3 @@ def _prefill(last: Json) -> Json:
             param="messages",
         )
     return {"add_generation_prompt": False, "continue_final_message": True}
-
-
-def _tool(tool: ClientTool) -> Json:
-    function = tool.model_dump(include={"name", "description", "strict"}, exclude_none=True)
-    return {"type": "function", "function": {**function, "parameters": tool.input_schema}}
-
-
-def _tool_choice(choice: MessageToolChoice) -> str | Json:
-    if isinstance(choice, NamedChoice):
-        return {"type": "function", "function": {"name": choice.name}}
-    return CHOICES[choice.type]

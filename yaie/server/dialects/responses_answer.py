@@ -35,7 +35,20 @@ class OutputCall(Answer):
     type: Literal["function_call"]
     call_id: str
     name: str
+    namespace: str | None = Field(None, description="Of the function, if it was declared in one.")
     arguments: str
+    status: Status
+
+
+class OutputCustomCall(Answer):
+    """A custom tool that the client is asked to call."""
+
+    id: str
+    type: Literal["custom_tool_call"]
+    call_id: str
+    name: str
+    namespace: str | None = Field(None, description="Of the tool, if it was declared in one.")
+    input: str
     status: Status
 
 
@@ -54,6 +67,9 @@ class OutputReasoning(Answer):
     summary: list[Any] = Field(max_length=0)
     content: list[ReasoningText]
     status: Status
+
+
+OutputItem = OutputMessage | OutputCall | OutputCustomCall | OutputReasoning
 
 
 class ResponseError(Answer):
@@ -101,7 +117,7 @@ class Response(Answer):
     completed_at: int | None
     status: Literal["in_progress", "completed", "incomplete", "failed"]
     model: str
-    output: list[OutputMessage | OutputCall | OutputReasoning]
+    output: list[OutputItem]
     usage: ResponseUsage | None
     error: ResponseError | None
     incomplete_details: IncompleteDetails | None
@@ -150,7 +166,7 @@ class ItemEvent(Event):
 
     type: Literal["response.output_item.added", "response.output_item.done"]
     output_index: int
-    item: OutputMessage | OutputCall | OutputReasoning
+    item: OutputItem
 
 
 class PartEvent(Event):
@@ -224,6 +240,24 @@ class ArgumentsDone(Event):
     arguments: str
 
 
+class InputDelta(Event):
+    """More of a custom tool's input."""
+
+    type: Literal["response.custom_tool_call_input.delta"]
+    item_id: str
+    output_index: int
+    delta: str
+
+
+class InputDone(Event):
+    """All of a custom tool's input."""
+
+    type: Literal["response.custom_tool_call_input.done"]
+    item_id: str
+    output_index: int
+    input: str
+
+
 class ErrorEvent(Event):
     """What went wrong."""
 
@@ -243,5 +277,7 @@ EVENTS: tuple[type[Event], ...] = (
     ReasoningDone,
     ArgumentsDelta,
     ArgumentsDone,
+    InputDelta,
+    InputDone,
     ErrorEvent,
 )

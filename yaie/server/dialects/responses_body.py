@@ -2,20 +2,18 @@
 
 Types and ranges are checked here, lengths by the engine.
 
-As with chat completions, what is accepted is honoured, and what is not supported is refused by name.
-The server keeps nothing between two calls, so all that would need a memory is refused.
+As with chat completions, what changes the answer is honoured or refused by name; declarations and a
+history are taken as they are (`responses_tools.py`, `responses_input.py`). The server keeps nothing
+between two calls, so all that would need a memory is refused.
 """
 
-from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import AfterValidator, ConfigDict, Field
 
 from yaie.core.errors import InvalidRequestError
 from yaie.core.fields import (
     FAST,
-    MAX_MESSAGES,
-    MAX_TOOLS,
     Always,
     Fields,
     Flag,
@@ -24,163 +22,32 @@ from yaie.core.fields import (
     Label,
     Labels,
     Never,
-    Nothing,
     Number,
     Text,
     bounded,
     or_say,
     ranged,
+    wrong,
 )
-from yaie.server.discriminated import Conversation, choice, kind_of, tag, text_or_list
+from yaie.server.dialects.responses_input import Input, MoreToolsItem, chat_messages
+from yaie.server.dialects.responses_tools import (
+    Callee,
+    ToolChoice,
+    Tools,
+    callees,
+    chat_tool_choice,
+    chat_tools,
+)
+from yaie.server.discriminated import Conversation, choice, kind_of, tag
+from yaie.server.lenient.notes import ignored, refuses
+from yaie.server.work import check_work
 
 Json = dict[str, Any]
-Status = Literal["in_progress", "completed", "incomplete"]
-Id = Annotated[Text | None, Field(description="As an earlier answer gave it; has no effect.")]
 MAX_INSTRUCTIONS = 1 << 20
 """Characters. Three events of a stream repeat them."""
 STATELESS = "This server keeps no responses; send the whole conversation as input."
 
-
-class TextPart(Fields):
-    """A text that a client wrote."""
-
-    type: Literal["input_text"]
-    text: Text
-
-
-class OutputTextPart(Fields):
-    """A text that a model wrote, sent back."""
-
-    type: Literal["output_text"]
-    text: Text
-    annotations: Nothing | None = None
-    logprobs: Annotated[list[dict[str, Any]], FAST] | None = None
-
-
-class RefusalPart(Fields):
-    """A refusal that a model wrote, sent back."""
-
-    type: Literal["refusal"]
-    refusal: Text
-
-
-Part = Annotated[
-    Annotated[TextPart, tag("input_text")]
-    | Annotated[OutputTextPart, tag("output_text")]
-    | Annotated[RefusalPart, tag("refusal")],
-    choice(kind_of, "Only parts of the types input_text, output_text and refusal are supported."),
-]
-Content = Annotated[
-    Annotated[Text, tag("text")] | Annotated[list[Part], FAST, tag("list")],
-    choice(text_or_list, "It must be a string or a list of text parts."),
-]
-
-
-class InputMessage(Fields):
-    """One turn of the conversation."""
-
-    type: Literal["message"] = "message"
-    role: Literal["user", "assistant", "system", "developer"]
-    content: Content
-    id: Id = None
-    status: Status | None = None
-    phase: Literal["commentary", "final_answer"] | None = None
-
-
-class FunctionCallItem(Fields):
-    """A call that the model made, sent back."""
-
-    type: Literal["function_call"]
-    call_id: Text
-    name: Text
-    arguments: Annotated[Text, Field(description="The arguments, as JSON.")]
-    id: Id = None
-    status: Status | None = None
-    # What the openai client writes when it dumps a call.
-    namespace: None = None
-    caller: None = None
-    async_: None = None
-
-
-class FunctionOutputItem(Fields):
-    """What the client's function returned."""
-
-    type: Literal["function_call_output"]
-    call_id: Text
-    output: Content
-    id: Id = None
-    status: Status | None = None
-
-
-class ReasoningPart(Fields):
-    """A piece of what a model thought."""
-
-    type: Literal["reasoning_text", "summary_text"]
-    text: Text
-
-
-class ReasoningItem(Fields):
-    """What the model thought before the item that follows, sent back."""
-
-    type: Literal["reasoning"]
-    id: Id = None
-    summary: Annotated[list[ReasoningPart], FAST] | None = Field(None, description="Has no effect.")
-    content: Annotated[list[ReasoningPart], FAST] | None = None
-    encrypted_content: None = None
-    status: Status | None = None
-
-
-InputItem = Annotated[
-    Annotated[InputMessage, tag("message")]
-    | Annotated[FunctionCallItem, tag("function_call")]
-    | Annotated[FunctionOutputItem, tag("function_call_output")]
-    | Annotated[ReasoningItem, tag("reasoning")],
-    choice(
-        lambda item: "message" if _is_untyped(item) else kind_of(item),
-        "Only items of the types message, function_call, function_call_output and reasoning are "
-        "supported.",
-    ),
-]
-
-
-def _is_untyped(item: Any) -> bool:
-    return isinstance(item, dict) and "type" not in item
-
-
-class FunctionTool(Fields):
-    """A function that the model may ask the client to call."""
-
-    type: Literal["function"]
-    name: Annotated[Text, Field(pattern="^[a-zA-Z0-9_.:/-]+$", max_length=128)]
-    description: Text | None = None
-    parameters: JsonObject | None = Field(None, description="A JSON schema of the arguments.")
-    strict: Flag | None = None
-
-
-class NamedFunctionTool(Fields):
-    """Call this function."""
-
-    type: Literal["function"]
-    name: Text
-
-
-class AllowedFunctionTools(Fields):
-    """Call these functions at most, though the model is told about all."""
-
-    type: Literal["allowed_tools"]
-    mode: Literal["auto", "required"]
-    tools: Annotated[list[NamedFunctionTool], Field(min_length=1, max_length=MAX_TOOLS), FAST]
-
-
-ToolChoice = Annotated[
-    Annotated[Literal["none", "auto", "required"], tag("mode")]
-    | Annotated[NamedFunctionTool, tag("function")]
-    | Annotated[AllowedFunctionTools, tag("allowed_tools")],
-    choice(
-        lambda value: "mode" if isinstance(value, str) else kind_of(value),
-        "It must be none, auto, required, a function by name, or allowed_tools.",
-    ),
-]
+# --- how it is to be answered ---
 
 
 class PlainTextFormat(Fields):
@@ -243,19 +110,24 @@ class ResponseStreamOptions(Fields):
     include_usage: Always | None = Field(None, description="The last event has it in any case.")
 
 
-Included = Literal["message.output_text.logprobs", "reasoning.encrypted_content"]
+LOGPROBS = "message.output_text.logprobs"
+INCLUDED = frozenset({LOGPROBS, "reasoning.encrypted_content"})
+MAX_INCLUDED = 64
+
+
+def _includable(wanted: list[str]) -> list[str]:
+    for name in wanted:
+        if name not in INCLUDED:
+            if refuses():
+                raise wrong(f"It may hold {' and '.join(sorted(INCLUDED))}.")
+            ignored(f"include[].{name}")
+    return wanted
 
 
 class ResponsesRequest(Conversation):
     """The body of `POST /v1/responses`."""
 
-    input: Annotated[
-        Annotated[Text, tag("text")]
-        | Annotated[
-            list[InputItem], Field(min_length=1, max_length=MAX_MESSAGES), FAST, tag("list")
-        ],
-        choice(text_or_list, "It must be a string or a list of items."),
-    ]
+    input: Input
     model: Text | None = Field(None, description="The served model; may be left out.")
     instructions: Annotated[Text, Field(max_length=MAX_INSTRUCTIONS)] | None = Field(
         None, description="A system message before all input."
@@ -264,12 +136,16 @@ class ResponsesRequest(Conversation):
     temperature: Number | None = ranged("temperature")
     top_p: Number | None = ranged("top_p")
     text: TextConfig | None = None
-    tools: Annotated[list[FunctionTool], Field(max_length=MAX_TOOLS), FAST] | None = None
+    tools: Tools | None = None
     tool_choice: ToolChoice | None = None
     parallel_tool_calls: Flag | None = None
     top_logprobs: Integer | None = bounded("logprobs")
-    include: Annotated[list[Included], FAST] | None = Field(
-        None, description="Log-probabilities of the text. Encrypted reasoning: there is none."
+    include: (
+        Annotated[list[Text], Field(max_length=MAX_INCLUDED), FAST, AfterValidator(_includable)]
+        | None
+    ) = Field(
+        None,
+        description=f"{LOGPROBS}: log-probabilities of the text. All else has no effect: there is none.",
     )
     stream: Flag | None = None
     stream_options: ResponseStreamOptions | None = None
@@ -311,16 +187,21 @@ class ResponsesRequest(Conversation):
     def chat_fields(self) -> Json:
         """See Conversation."""
         chat = {name: getattr(self, name) for name in SAME}
-        chat["messages"] = _messages(self)
+        chat["messages"] = chat_messages(self.instructions, self.input)
+        if not chat["messages"]:
+            message = "input: Nothing is left without items of types that are not supported."
+            raise InvalidRequestError(message, param="input")
         chat["max_completion_tokens"] = self.max_output_tokens
         chat["response_format"] = _response_format(self)
         chat["verbosity"] = self.text and self.text.verbosity
         chat["reasoning_effort"] = self.reasoning and self.reasoning.effort
-        if self.tools:
-            chat["tools"] = [_tool(tool) for tool in self.tools]
+        if tools := chat_tools(self.all_tools):
+            if self._items_with_tools:
+                check_work({"tools": tools})  # which has seen only those at the top so far
+            chat["tools"] = tools
             chat["parallel_tool_calls"] = self.parallel_tool_calls
         if self.tool_choice is not None:
-            chat["tool_choice"] = _tool_choice(self.tool_choice)
+            chat["tool_choice"] = chat_tool_choice(self.tool_choice, self.callees)
         if self.wants_logprobs:
             chat["logprobs"], chat["top_logprobs"] = True, self.top_logprobs or 0
         return {name: value for name, value in chat.items() if value is not None}
@@ -343,18 +224,31 @@ class ResponsesRequest(Conversation):
         return error
 
     def _forget(self) -> None:
-        self.input = []
+        self.input = self._items_with_tools
+
+    @property
+    def _items_with_tools(self) -> list[Any]:
+        items = [] if isinstance(self.input, str) else self.input
+        return [item for item in items if isinstance(item, MoreToolsItem)]
+
+    @property
+    def all_tools(self) -> list[Any]:
+        """Those of the request and of its input."""
+        more = [tool for item in self._items_with_tools for tool in item.tools]
+        return [*(self.tools or ()), *more]
+
+    @property
+    def callees(self) -> dict[str, Callee]:
+        """What the model may call, by the names that it knows."""
+        return callees(self.all_tools)
 
     @property
     def wants_logprobs(self) -> bool:
         """Whether the answer tells how likely its tokens were."""
-        return bool(self.top_logprobs) or "message.output_text.logprobs" in (self.include or [])
+        return bool(self.top_logprobs) or LOGPROBS in (self.include or [])
 
 
-# --- the same conversation in older words ---
-
-Item = InputMessage | FunctionCallItem | FunctionOutputItem | ReasoningItem
-Parts = str | Sequence[TextPart | OutputTextPart | RefusalPart]
+# --- the same in older words ---
 
 SAME = (
     "model", "temperature", "top_p", "metadata", "user", "safety_identifier", "prompt_cache_key",
@@ -372,64 +266,9 @@ RENAMED = (
 """What the older body calls otherwise."""
 
 
-def _messages(body: ResponsesRequest) -> list[Json]:
-    messages: list[Json] = []
-    if body.instructions is not None:
-        messages.append({"role": "system", "content": body.instructions})
-    if isinstance(body.input, str):
-        messages.append({"role": "user", "content": body.input})
-    else:
-        thought: str | None = None  # goes with the turn that follows
-        for item in body.input:
-            if isinstance(item, ReasoningItem):
-                thought = "".join(part.text for part in item.content or ()) or None
-                continue
-            num_before = len(messages)
-            _append(messages, item)
-            if len(messages) > num_before and messages[-1]["role"] == "assistant" and thought:
-                messages[-1]["reasoning_content"] = thought
-            thought = None
-    return messages
-
-
-def _append(messages: list[Json], item: Item) -> None:
-    match item:
-        case InputMessage():
-            messages.append({"role": item.role, "content": _text(item.content)})
-        case FunctionOutputItem():
-            output = {"tool_call_id": item.call_id, "content": _text(item.output)}
-            messages.append({"role": "tool", **output})
-        case FunctionCallItem():
-            # Calls of one turn, and the words before them, are one message there.
-            if not messages or messages[-1]["role"] != "assistant":
-                messages.append({"role": "assistant", "content": None})
-            function = {"name": item.name, "arguments": item.arguments}
-            call = {"id": item.call_id, "type": "function", "function": function}
-            messages[-1].setdefault("tool_calls", []).append(call)
-
-
-def _text(content: Parts) -> str:
-    if isinstance(content, str):
-        return content
-    return "".join(part.refusal if isinstance(part, RefusalPart) else part.text for part in content)
-
-
 def _response_format(body: ResponsesRequest) -> Json | None:
     wanted = body.text.format if body.text else None
     if not isinstance(wanted, JsonSchemaFormat):
         return None if wanted is None else wanted.model_dump()
     schema = wanted.model_dump(exclude={"type"}, exclude_none=True)
     return {"type": "json_schema", "json_schema": schema}
-
-
-def _tool(tool: FunctionTool) -> Json:
-    return {"type": "function", "function": tool.model_dump(exclude={"type"}, exclude_none=True)}
-
-
-def _tool_choice(choice: str | NamedFunctionTool | AllowedFunctionTools) -> str | Json:
-    if isinstance(choice, str):
-        return choice
-    if isinstance(choice, AllowedFunctionTools):
-        allowed = {"mode": choice.mode, "tools": [_tool_choice(tool) for tool in choice.tools]}
-        return {"type": "allowed_tools", "allowed_tools": allowed}
-    return {"type": "function", "function": {"name": choice.name}}

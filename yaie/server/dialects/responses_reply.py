@@ -8,8 +8,10 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from yaie.core.output import RequestOutput
+from yaie.server.dialects.custom_input import InputReader
 from yaie.server.dialects.events import EventReply, Json, OpenPart
-from yaie.server.dialects.responses_body import ResponsesRequest, Status
+from yaie.server.dialects.responses_body import ResponsesRequest
+from yaie.server.dialects.responses_input import Status
 from yaie.server.extras.reply import ExtendedReply, Told
 from yaie.server.tools.events import Arguments, Call, Content, End, Reasoning
 
@@ -131,19 +133,22 @@ class OpenCall(OpenItem):
     """A function that the model asks the client to call."""
 
     prefix = "fc_"
+    kind = "function_call"
 
-    def __init__(self, index: int, call_id: str, name: str) -> None:
+    def __init__(self, index: int, call_id: str, name: str, namespace: str | None) -> None:
         super().__init__(index)
         self._call_id = call_id
         self._name = name
+        self._namespace = {"namespace": namespace} if namespace else {}
 
     def whole(self) -> Json:
         return {
             "id": self.id,
-            "type": "function_call",
+            "type": self.kind,
             "call_id": self._call_id,
             "name": self._name,
-            "arguments": self.text,
+            **self._namespace,
+            **self._asked(),
             "status": self.status,
         }
 
@@ -153,9 +158,40 @@ class OpenCall(OpenItem):
             yield self._within("function_call_arguments.delta", delta=text)
 
     def end(self) -> Iterator[Json]:
-        call = {"name": self._name, "arguments": self.text}
+        call = {"name": self._name, **self._asked()}
         yield self._within("function_call_arguments.done", **call)
         yield from super().end()
+
+    def _asked(self) -> Json:
+        """With what it is to be called."""
+        return {"arguments": self.text}
+
+
+class OpenCustomCall(OpenCall):
+    """A custom tool that the model asks the client to call. Its input comes as the one argument."""
+
+    prefix = "ctc_"
+    kind = "custom_tool_call"
+
+    def __init__(self, index: int, call_id: str, name: str, namespace: str | None) -> None:
+        super().__init__(index, call_id, name, namespace)
+        self._reader = InputReader()
+
+    def more(self, text: str) -> Iterator[Json]:
+        yield from self._more_input(self._reader.push(text))
+
+    def end(self) -> Iterator[Json]:
+        yield from self._more_input(self._reader.end())
+        yield self._within("custom_tool_call_input.done", **self._asked())
+        yield from OpenItem.end(self)
+
+    def _more_input(self, text: str) -> Iterator[Json]:
+        if text:
+            self._texts.append(text)
+            yield self._within("custom_tool_call_input.delta", delta=text)
+
+    def _asked(self) -> Json:
+        return {"input": self.text}
 
 
 class ResponseReply(EventReply):
@@ -166,6 +202,7 @@ class ResponseReply(EventReply):
         self._body = body
         self._model = model
         self._created = int(time.time())
+        self._callees = body.callees
         self._num_events = 0
         self._unplaced: list[Json] = []
         self._last: Json = {}
@@ -204,12 +241,17 @@ class ResponseReply(EventReply):
             case Content(text):
                 yield from self._say(text)
             case Call(_, name, call_id):
-                yield from self._next(OpenCall(self._place, call_id, name))
+                yield from self._next(self._called(name, call_id))
             case Arguments(_, text):
                 yield from self._grow(text)
             case End(finish_reason):
                 yield from self._say("")
                 yield from self._end("incomplete" if finish_reason == "length" else "completed")
+
+    def _called(self, name: str, call_id: str) -> OpenCall:
+        callee = self._callees[name]
+        kind = OpenCustomCall if callee.is_custom else OpenCall
+        return kind(self._place, call_id, callee.name, callee.namespace)
 
     def _say(self, text: str) -> Iterator[Json]:
         """More of the message's text. It has the log-probabilities of what came before it, too: items of
@@ -248,15 +290,17 @@ class ResponseReply(EventReply):
     def _echo(self) -> Json:
         """What the response repeats of its request, of any size."""
         body = self._body
-        choice, wanted = body.tool_choice, body.text.format if body.text else None
+        choice: Any = body.tool_choice
+        tools: list[Any] = body.tools or []
+        wanted = body.text.format if body.text else None
         return {
             **body.model_dump(include=ECHOED),
             "metadata": body.metadata or {},
             "text": {"format": {"type": "text"} if wanted is None else wanted.model_dump()},
-            "tools": [tool.model_dump() for tool in body.tools or ()],
+            "tools": [tool.model_dump() for tool in tools],
             "tool_choice": choice or "auto"
             if choice is None or isinstance(choice, str)
-            else choice.model_dump(),
+            else choice.model_dump(exclude_none=True),
         }
 
     @cached_property
