@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.server.conftest import LiveServer
+from yaie.server.lenient.notes import IGNORED
 
 HOST = "somewhere.invalid"
 MARK = "the bait's own words"
@@ -137,7 +138,6 @@ def test_what_only_looks_like_it_is_text(
         ("/v1/responses", {"input": "x", "prompt": {"id": "BAIT"}}),
         ("/v1/responses", {"input": [{"role": "user", "content": [
             {"type": "input_image", "image_url": f"http://{HOST}/x.png"}]}]}),
-        ("/v1/responses", {"input": "x", "tools": [{"type": "mcp", "server_url": f"http://{HOST}"}]}),
         ("/tokenize", part("image_url", "file://BAIT")),
         ("/tokenize", {"prompt": "x", "model": "BAIT"}),
     ],
@@ -146,6 +146,15 @@ def test_other_endpoints_refuse_it_too(
     live: LiveServer, watch: Watch, bait: Path, path: str, body: dict[str, Any]
 ) -> None:
     assert ask(live, watch, path, body, bait).status_code in (400, 404)
+
+
+def test_a_tool_that_a_server_elsewhere_has_is_left_out(
+    live: LiveServer, watch: Watch, bait: Path
+) -> None:
+    tool = {"type": "mcp", "server_label": "x", "server_url": f"http://{HOST}"}
+    body = {"input": "x", "tools": [tool], "max_output_tokens": 1}
+    answer = ask(live, watch, "/v1/responses", body, bait)
+    assert (answer.status_code, answer.headers[IGNORED]) == (200, "tools[].mcp")
 
 
 def test_a_path_in_an_address_is_no_file(live: LiveServer) -> None:

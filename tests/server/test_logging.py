@@ -114,7 +114,7 @@ def test_failures_of_ours_carry_the_id(fake: FakeEngine, fake_live: LiveServer) 
 
 
 def test_line_break_of_a_client_starts_no_line(log: Path, fake_live: LiveServer) -> None:
-    body = {"prompt": "x", "evil\nINFO fake line\x1b[31m": 1}
+    body = {"prompt": "x", "temperature\n\x1b": 1}
     assert fake_live.http.post("/v1/completions", json=body).status_code == 400
     within(20, lambda: len(lines_of(log)) == 1)  # each line of the file is JSON
     message = lines_of(log)[0]["message"]

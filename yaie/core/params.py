@@ -213,7 +213,9 @@ def whole_distribution(vocab_size: int) -> SamplingParams:
 
     No client can ask for so many: that is why MAX_LOGPROBS is only checked on construction.
     """
-    params = SamplingParams(temperature=0.0, max_tokens=1, ignore_eos=True, logprobs=0)
+    params = SamplingParams(
+        temperature=0.0, max_tokens=1, ignore_eos=True, logprobs=0, fits_context=True
+    )
     object.__setattr__(params, "logprobs", vocab_size)
     return params
 

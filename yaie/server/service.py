@@ -108,11 +108,10 @@ class Service:
     ) -> RequestStream:
         """Queue several prompts as one stream: all are admitted, or none."""
         source, wanted = asked() or ("", params.constraint)
-        params = replace(
-            params,
-            constraint=wanted and self._grammar(wanted, prompts[0]),
-            fits_context=params.fits_context or not self._is_strict,
-        )
+        if wanted is not None:
+            params = replace(params, constraint=self._grammar(wanted, prompts[0]))
+        if not params.fits_context and not self._is_strict:
+            params = replace(params, fits_context=True)
         try:
             stream = await self.engine.submit_all(prompts, params, priority=priority)
             self._tell_maximum(stream, params)

@@ -81,7 +81,7 @@ AGENTS = {
         _codex,
     ),
     "claude": Agent(
-        ("claude", "-p", TASK, "--dangerously-skip-permissions", "--max-turns", "6"),
+        ("claude", "-p", TASK, "--allowedTools", "Glob,Read,Bash", "--max-turns", "6"),
         ("Glob", "Read", "Bash"),
         "/v1/messages",
         _claude,

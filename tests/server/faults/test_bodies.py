@@ -61,7 +61,6 @@ DEEP = [
     (TEXT, '{"prompt": "x", "metadata": %s}'),
     (TEXT, '{"prompt": "x", "logit_bias": %s}'),
     (TEXT, '{"prompt": "x", "stop": %s}'),
-    (TEXT, '{"prompt": "x", "no_such_field": %s}'),
     (CHAT, '{"messages": %s}'),
     (CHAT, '{"messages": [{"role": "user", "content": %s}]}'),
     (CHAT, '{"messages": [{"role": "user", "content": [{"type": "text", "text": %s}]}]}'),

@@ -64,6 +64,9 @@ Verdict = Renamed | Refused | Form | Idle | Ignored
 _OUTPUT = ("max_tokens", "max_output_tokens")
 _SAMPLER = "This server has no such sampler; leave it out."
 _FORM = "Give response_format in its place."
+_CHAT = "POST /v1/chat/completions takes it."
+_TEXT = "POST /v1/completions takes it."
+_ADAPTER = "No adapters are served beside the model; serve one with --lora."
 _SOON = "It is not supported here; leave it out."
 
 FIELDS: Mapping[str, Verdict] = {
@@ -161,6 +164,28 @@ FIELDS: Mapping[str, Verdict] = {
     "text": Refused(_FORM, ({},)),
     "input": Refused("This API takes messages or a prompt."),
     "chat_template": Refused("The model's own template is used.", ("",)),
+    "n": Refused(_CHAT, (1,)),
+    "logit_bias": Refused(_CHAT, ({},)),
+    "logprobs": Refused(_CHAT, (False,)),
+    "top_logprobs": Refused(_CHAT, (0,)),
+    "prompt_logprobs": Refused(_CHAT),
+    "logprob_token_ids": Refused(_CHAT),
+    "min_tokens": Refused(_CHAT, (0,)),
+    "stop_token_ids": Refused(_CHAT, ([],)),
+    "truncate_prompt_tokens": Refused(_CHAT),
+    "return_token_ids": Refused(_CHAT, (False,)),
+    "messages": Refused(_CHAT),
+    "tools": Refused(_CHAT, ([],)),
+    "tool_choice": Refused(_CHAT, ("auto", "none")),
+    "prompt": Refused(_TEXT),
+    "echo": Refused(_TEXT, (False,)),
+    "suffix": Refused(_TEXT, ("",)),
+    "best_of": Refused(_TEXT, (1,)),
+    "prompt_embeds": Refused("Send text or token ids."),
+    "lora_path": Refused(_ADAPTER),
+    "lora_request": Refused(_ADAPTER),
+    "lora": Refused(_ADAPTER, ([],)),
+    "adapter_id": Refused(_ADAPTER),
     # Hints and labels.
     "client_metadata": Ignored("A label."),
     "provider_specific_fields": Ignored("Of another provider."),

@@ -82,13 +82,16 @@ def _spare(error: ValidationError | RequestValidationError) -> list[Way]:
     else:
         faults = error.errors()
         ways = [fault["loc"][1:] for fault in faults]
-    spare = [_is_spare(fault) for fault in faults]
+    spare = [_is_spare(fault, way) for fault, way in zip(faults, ways, strict=True)]
     return [way for way, is_spare in zip(ways, spare, strict=True) if is_spare] if spare[0] else []
 
 
-def _is_spare(fault: Any) -> bool:
-    """A null means that a field is absent."""
-    return fault["input"] is None or (fault["type"] == "extra_forbidden" and not refuses())
+def _is_spare(fault: Any, way: Way) -> bool:
+    """A null means that a field is absent. What is unknown at the top has its verdict already: if it is
+    still there it is not to be ignored."""
+    if fault["type"] == "extra_forbidden":
+        return len(way) > 1 and not refuses()
+    return len(way) > 0 and fault["input"] is None
 
 
 def _leave_out(body: Any, ways: Collection[Way]) -> bool:

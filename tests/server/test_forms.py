@@ -1,0 +1,129 @@
+"""The form of an answer in the words of other servers: `structured_outputs` and its like."""
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.server.conftest import LiveServer
+from tests.server.test_lenient import CHAT, SIZES, TEXT, ask, refusal, text_of
+from yaie.server.lenient.notes import IGNORED
+
+SCHEMA = {"type": "object", "properties": {"a": {"enum": [1, 2]}}, "required": ["a"],
+          "additionalProperties": False}  # fmt: skip
+CHOICES = ["yes, surely", 'no "never"', "ä\n/"]
+LARK = 'start: WORD ("-" WORD)~2\nWORD: /[ab]{2}/\n'
+GBNF = 'root ::= item "-" item "-" item\nitem ::= [ab] [ab]\n'
+
+
+def is_an_object(text: str) -> bool:
+    return isinstance(json.loads(text), dict)
+
+
+def follows_the_schema(text: str) -> bool:
+    return json.loads(text) in ({"a": 1}, {"a": 2})
+
+
+def is_a_choice(text: str) -> bool:
+    return text in CHOICES
+
+
+def matches(text: str) -> bool:
+    return re.fullmatch(r"[ab]{2}(-[ab]{2}){2}", text) is not None
+
+
+FORMS = [
+    ({"structured_outputs": {"json": SCHEMA}}, follows_the_schema),
+    ({"structured_outputs": {"json": json.dumps(SCHEMA), "regex": None}}, follows_the_schema),
+    ({"structured_outputs": {"choice": CHOICES}}, is_a_choice),
+    ({"structured_outputs": {"regex": "[ab]{2}(-[ab]{2}){2}"}}, matches),
+    ({"structured_outputs": {"grammar": LARK}}, matches),
+    ({"structured_outputs": {"grammar": GBNF, "json_object": False}}, matches),
+    ({"guided_json": SCHEMA, "guided_decoding_backend": "auto"}, follows_the_schema),
+    ({"guided_choice": CHOICES}, is_a_choice),
+    ({"guided_regex": "[ab]{2}(-[ab]{2}){2}"}, matches),
+    ({"guided_grammar": LARK}, matches),
+    ({"grammar": GBNF}, matches),
+    ({"json_schema": SCHEMA}, follows_the_schema),
+    ({"format": SCHEMA}, follows_the_schema),
+]
+
+
+@SIZES
+@pytest.mark.parametrize("path", [CHAT, TEXT])
+@pytest.mark.parametrize(("fields", "fits"), FORMS)
+def test_an_answer_has_the_form_that_is_asked_for(
+    live: LiveServer, path: str, fields: dict[str, Any], fits: Callable[[str], bool], padding: int
+) -> None:
+    answer = ask(live, path, padding=padding, max_tokens=200, **fields)
+    assert fits(text_of(answer))
+    assert answer.json()["choices"][0]["finish_reason"] == "stop"
+    assert IGNORED not in answer.headers
+    streamed = ask(live, path, stream=True, max_tokens=200, **fields)
+    chunks = [
+        json.loads(line[6:]) for line in streamed.text.splitlines() if line.startswith("data: {")
+    ]
+    said = [chunk["choices"][0] for chunk in chunks]
+    text = "".join(it.get("text") or it.get("delta", {}).get("content") or "" for it in said)
+    assert text == text_of(answer)
+
+
+@pytest.mark.parametrize(
+    "fields", [{"structured_outputs": {"json_object": True}}, {"format": "json"}]
+)
+def test_any_object_will_do(live: LiveServer, fields: dict[str, Any]) -> None:
+    answers = [
+        ask(live, CHAT, max_tokens=200, temperature=1, seed=seed, **fields) for seed in range(8)
+    ]
+    whole = [text_of(it) for it in answers if it.json()["choices"][0]["finish_reason"] == "stop"]
+    assert whole
+    assert all(map(is_an_object, whole))
+
+
+@pytest.mark.parametrize("value", ["/a/b/", "a\nb", r"\/\d", r"[/]x", 'say "hi"'])
+def test_a_pattern_may_hold_any_sign(live: LiveServer, value: str) -> None:
+    pattern = re.escape(value) if "[" not in value and "\\" not in value else value
+    answer = ask(live, TEXT, max_tokens=100, structured_outputs={"regex": pattern})
+    assert re.fullmatch(pattern, text_of(answer))
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"structured_outputs": "x"}, "structured_outputs"),
+        ({"structured_outputs": {}}, "structured_outputs"),
+        ({"structured_outputs": {"regex": "a", "choice": ["b"]}}, "structured_outputs"),
+        ({"structured_outputs": {"structural_tag": "{}"}}, "structured_outputs.structural_tag"),
+        ({"structured_outputs": {"regex": 5}}, "structured_outputs.regex"),
+        ({"structured_outputs": {"regex": "(" * 65 + ")" * 65}}, "structured_outputs.regex"),
+        ({"structured_outputs": {"regex": "(a"}}, "structured_outputs"),
+        ({"structured_outputs": {"regex": r"(?<=a)b"}}, "structured_outputs"),
+        ({"structured_outputs": {"choice": []}}, "structured_outputs.choice"),
+        ({"structured_outputs": {"choice": ["a", ""]}}, "structured_outputs.choice"),
+        ({"structured_outputs": {"choice": ["a"] * 1025}}, "structured_outputs.choice"),
+        ({"structured_outputs": {"choice": ["\ud800"]}}, "structured_outputs"),
+        ({"structured_outputs": {"json": "{"}}, "structured_outputs.json"),
+        ({"structured_outputs": {"json": {"type": "nothing"}}}, "structured_outputs"),
+        ({"structured_outputs": {"grammar": "a: b"}}, "structured_outputs.grammar"),
+        ({"structured_outputs": {"grammar": "start: b"}}, "structured_outputs"),
+        ({"structured_outputs": {"grammar": "root ::= ("}}, "structured_outputs.grammar"),
+        ({"structured_outputs": {"grammar": "start: " + "(" * 99}}, "structured_outputs.grammar"),
+        ({"grammar": 'start: "a"\n' + "".join(f'r{i}: "a"\n' for i in range(1024))}, "grammar"),
+        ({"guided_regex": "a", "guided_choice": ["b"]}, "guided_regex"),
+        ({"guided_regex": "a", "response_format": {"type": "json_object"}}, "guided_regex"),
+        ({"guided_json_object": "yes"}, "guided_json_object"),
+    ],
+)
+def test_a_form_that_is_none_is_refused_by_name(
+    live: LiveServer, fields: dict[str, Any], param: str
+) -> None:
+    message = refusal(ask(live, CHAT, **fields), param)
+    assert message.startswith(f"{param}: ")
+
+
+def test_a_form_belongs_to_one_request(live: LiveServer) -> None:
+    before = text_of(ask(live, TEXT))
+    assert text_of(ask(live, TEXT, guided_regex="x{3}")) == "xxx"
+    assert text_of(ask(live, TEXT)) == before
