@@ -119,6 +119,14 @@ def test_a_session_goes_on_with_calls_their_results_and_what_was_cut(codex: Live
     assert third["usage"]["input_tokens"] > second["usage"]["input_tokens"]
 
 
+def test_what_has_no_effect_is_told(codex: LiveServer) -> None:
+    labels = {"x-codex-installation-id": "1", "x-codex-turn-metadata": "{}"}
+    answer = codex.http.post(PATH, json={**ASKED, **SHORT, "client_metadata": labels})
+    assert answer.status_code == 200
+    told = set(answer.headers["x-yaie-ignored"].split(", "))
+    assert told == {"client_metadata", "tools[].web_search", "tools[].format"}
+
+
 def test_the_openai_client_knows_the_answer_as_its_own(codex: LiveServer) -> None:
     """It checks every object against OpenAI's schema."""
     asked: Json = {**ASKED, **SHORT, "max_output_tokens": 200, "model": "coder"}
