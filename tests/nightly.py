@@ -75,6 +75,9 @@ def missing() -> list[str]:
         ("a C++ compiler", find_host_compiler, "apt install g++"),
         ("Chromium", lambda: any(map(which, BROWSERS)), "apt install chromium"),
         ("nvcc", find_nvcc, INSTALL),
+        ("npm", lambda: which("npm"), "apt install npm (Node.js 18 or later)"),
+        ("ip", lambda: which("ip"), "apt install iproute2"),
+        ("unshare", lambda: which("unshare"), "apt install util-linux"),
         ("Python 3.11", lambda: sys.version_info >= MINIMUM, "make nightly PYTHON=python3.11"),
     ]
     return [f"{name} is not here: {fix}" for name, there, fix in needed if not there()]
