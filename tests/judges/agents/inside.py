@@ -23,10 +23,9 @@ import uvicorn
 from tests.cli.test_serve import address_in, server
 from tests.judges.agents.between import Between
 from tests.judges.agents.install import home as installed
-from tests.judges.agents.programs import AGENTS, MODEL
+from tests.judges.agents.programs import AGENTS, CONTEXT, MODEL
 from yaie.models.tutor import TUTOR_PATH
 
-CONTEXT = 60_000
 TURNS = 2
 SECONDS = 240
 

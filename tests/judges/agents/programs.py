@@ -1,12 +1,15 @@
-"""The coding agents: how each is started, and told where the server is."""
+"""The coding agents: how each is started, with the settings that the book shows."""
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-MODEL = "tutor"
+MODEL = "coder"
+CONTEXT = 32_768
 TASK = "Look which files are here, then say how many there are."
+EXAMPLES = Path(__file__).parents[3] / "book" / "examples"
+THERE = "http://127.0.0.1:8000"
+"""The server's address in the examples."""
 
 
 @dataclass(frozen=True)
@@ -21,54 +24,27 @@ class Agent:
     settle: Callable[[Path, str], dict[str, str]]
 
 
+def _example(name: str, url: str) -> str:
+    return (EXAMPLES / name).read_text("utf-8").replace(THERE, url)
+
+
 def _codex(home: Path, url: str) -> dict[str, str]:
     folder = home / ".codex"
     folder.mkdir()
-    (folder / "config.toml").write_text(
-        f"""model = "{MODEL}"
-model_provider = "yaie"
-model_context_window = 60000
-
-[model_providers.yaie]
-name = "YAIE"
-base_url = "{url}/v1"
-wire_api = "responses"
-""",
-        "utf-8",
-    )
+    (folder / "config.toml").write_text(_example("codex.toml", url), "utf-8")
     return {}
 
 
 def _claude(home: Path, url: str) -> dict[str, str]:
-    return {
-        "ANTHROPIC_BASE_URL": url,
-        "ANTHROPIC_AUTH_TOKEN": "none",
-        "ANTHROPIC_MODEL": MODEL,
-        "ANTHROPIC_SMALL_FAST_MODEL": MODEL,
-        "ANTHROPIC_DEFAULT_HAIKU_MODEL": MODEL,
-        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-    }
+    lines = _example("claude.sh", url).splitlines()
+    pairs = (line.removeprefix("export ").partition("=") for line in lines)
+    return {name: value for name, _, value in pairs}
 
 
 def _opencode(home: Path, url: str) -> dict[str, str]:
     folder = home / ".config" / "opencode"
     folder.mkdir(parents=True)
-    model = {"name": MODEL, "limit": {"context": 60000, "output": 32000}, "tool_call": True}
-    provider = {
-        "npm": "@ai-sdk/openai-compatible",
-        "name": "YAIE",
-        "options": {"baseURL": f"{url}/v1", "apiKey": "none"},
-        "models": {MODEL: model},
-    }
-    settings = {
-        "$schema": "https://opencode.ai/config.json",
-        "model": f"yaie/{MODEL}",
-        "small_model": f"yaie/{MODEL}",
-        "provider": {"yaie": provider},
-        "autoupdate": False,
-        "share": "disabled",
-    }
-    (folder / "opencode.json").write_text(json.dumps(settings), "utf-8")
+    (folder / "opencode.json").write_text(_example("opencode.json", url), "utf-8")
     return {}
 
 
@@ -76,17 +52,17 @@ AGENTS = {
     "codex": Agent(
         ("codex", "exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox",
          TASK),
-        ("update_plan", "shell_command", "exec_command", "shell"),
+        ("exec_command", "shell"),
         "/v1/responses",
         _codex,
     ),
     "claude": Agent(
-        ("claude", "-p", TASK, "--allowedTools", "Glob,Read,Bash", "--max-turns", "6"),
-        ("Glob", "Read", "Bash"),
+        ("claude", "-p", TASK, "--allowedTools", "Glob,Read", "--max-turns", "6"),
+        ("Glob", "Read"),
         "/v1/messages",
         _claude,
     ),
     "opencode": Agent(
-        ("opencode", "run", TASK), ("glob", "read", "bash"), "/v1/chat/completions", _opencode
+        ("opencode", "run", TASK), ("glob", "read"), "/v1/chat/completions", _opencode
     ),
 }  # fmt: skip
