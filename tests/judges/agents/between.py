@@ -17,6 +17,8 @@ from starlette.routing import Route
 
 Json = dict[str, Any]
 
+LONGEST = 600
+"""Tokens of an answer on responses, where Codex sets no limit: a model that says nonsense may go on."""
 HOP_BY_HOP = {"host", "content-length", "transfer-encoding", "connection", "accept-encoding"}
 
 
@@ -54,6 +56,8 @@ class Between:
         if request.method == "POST":
             one.body = json.loads(content)
             self._demand(one)
+            if one.path == "/v1/responses":
+                one.body["max_output_tokens"] = LONGEST
             content = json.dumps(one.body).encode()
             self.passed.append(one)
         headers = {name: value for name, value in request.headers.items() if name not in HOP_BY_HOP}
