@@ -108,7 +108,7 @@ def test_a_pattern_may_hold_any_sign(live: LiveServer, value: str) -> None:
         ({"structured_outputs": {"json": {"type": "nothing"}}}, "structured_outputs"),
         ({"structured_outputs": {"grammar": "a: b"}}, "structured_outputs.grammar"),
         ({"structured_outputs": {"grammar": "start: b"}}, "structured_outputs"),
-        ({"structured_outputs": {"grammar": "root ::= ("}}, "structured_outputs.grammar"),
+        ({"structured_outputs": {"grammar": "root ::= ("}}, "structured_outputs"),
         ({"structured_outputs": {"grammar": "start: " + "(" * 99}}, "structured_outputs.grammar"),
         ({"grammar": 'start: "a"\n' + "".join(f'r{i}: "a"\n' for i in range(1024))}, "grammar"),
         ({"guided_regex": "a", "guided_choice": ["b"]}, "guided_regex"),

@@ -33,12 +33,13 @@ def _require_range(limits: Range, value: float, param: str, what: str = "") -> N
 class Constraint:
     """A language that the output must belong to.
 
-    kind: "json_object" (any JSON object, `text` is ""), "json_schema" (`text` is the schema, as JSON) or
-        "lark" (`text` is a grammar in the dialect of llguidance). "tools" never reaches the engine: it
-        is what `yaie.server.tools.ToolFormat.grammar` is given, as JSON, and becomes "lark".
+    kind: "json_object" (any JSON object, `text` is ""), "json_schema" (`text` is the schema, as JSON),
+        "lark" (`text` is a grammar in the dialect of llguidance) or "gbnf" (in llama.cpp's). "tools"
+        never reaches the engine: it is what `yaie.server.tools.ToolFormat.grammar` is given, as JSON, and
+        becomes "lark".
     """
 
-    kind: Literal["json_object", "json_schema", "lark", "tools"]
+    kind: Literal["json_object", "json_schema", "lark", "gbnf", "tools"]
     text: str = ""
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from yaie.core.output import RequestOutput
 from yaie.core.params import Constraint
 from yaie.engine.input.grammars.compiler import WHITESPACE
+from yaie.engine.input.grammars.gbnf import lark_of
 
 TAIL = 16
 """Tokens at the end of a prompt among which a tag may stand."""
@@ -216,8 +217,8 @@ class ReasoningReader:
 
 def _answer(constraint: Constraint) -> str:
     """A constraint as a grammar."""
-    if constraint.kind == "lark":
-        return constraint.text
+    if constraint.kind in ("lark", "gbnf"):
+        return lark_of(constraint.text) if constraint.kind == "gbnf" else constraint.text
     schema = json.loads(constraint.text) if constraint.kind == "json_schema" else {"type": "object"}
     spaces = {"whitespace_pattern": WHITESPACE}
     return f"start: %json {json.dumps({'x-guidance': spaces, **schema})}"

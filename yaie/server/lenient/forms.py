@@ -14,6 +14,7 @@ from pydantic_core import PydanticCustomError
 from yaie.core.errors import InvalidRequestError
 from yaie.core.fields import plain
 from yaie.core.params import Constraint
+from yaie.engine.input.grammars.gbnf import MOST_RULES, RULE
 from yaie.engine.input.grammars.schema_limits import MOST_CHARS, MOST_CONSTANT
 from yaie.server.lenient.notes import ask
 
@@ -22,14 +23,9 @@ Json = dict[str, Any]
 MOST_CHOICES = 1024
 MOST_DEPTH = 64
 """Of brackets in a grammar or pattern. What compiles them calls itself for each."""
-MOST_RULES = 1024
-"""Of a grammar."""
 OTHERS = ("tools", "response_format")
 """Fields that say of the form of an answer, too."""
 _START = re.compile(r"^[ \t]*[?!]?start[ \t]*:", re.MULTILINE)
-_RULE = re.compile(
-    r"^[ \t]*[?!]?[A-Za-z_]\w*[ \t]*(?:\.[ \t]*-?\d+|\[[^\]\n]*\])?[ \t]*:", re.MULTILINE
-)
 _STRING = re.compile(r'"(?:\\.|[^"\\\n])*"')
 
 
@@ -112,12 +108,13 @@ def _of_grammar(name: str, value: Any) -> Constraint | None:
     _check_depth(name, _STRING.sub('""', value))
     if any(len(text) > MOST_CONSTANT for text in _STRING.findall(value)):
         raise _refusal(name, f"A text in it may have {MOST_CONSTANT} characters.")
-    lark = _from_gbnf(name, value) if "::=" in value else value
-    if len(_RULE.findall(lark)) > MOST_RULES:
+    if "::=" in value:
+        return Constraint("gbnf", value)
+    if len(RULE.findall(value)) > MOST_RULES:
         raise _refusal(name, f"It may have at most {MOST_RULES} rules.")
-    if len(_START.findall(lark)) != 1:
+    if len(_START.findall(value)) != 1:
         raise _refusal(name, "A grammar in Lark must have one rule that is called start.")
-    return Constraint("lark", _START.sub("\nstart:", lark))
+    return Constraint("lark", _START.sub("\nstart:", value))
 
 
 def _of_format(name: str, value: Any) -> Constraint | None:
@@ -167,17 +164,6 @@ def _check_depth(name: str, text: str) -> None:
                 raise _refusal(name, f"It must not be nested more than {MOST_DEPTH} levels deep.")
         elif char in ")]}" and depth:
             depth -= 1
-
-
-def _from_gbnf(name: str, text: str) -> str:
-    from llguidance.gbnf_to_lark import GbnfToLarkError, gbnf_to_lark
-
-    try:
-        lark: str = gbnf_to_lark(text)
-    except (GbnfToLarkError, LookupError, ValueError, RecursionError) as error:
-        why = " ".join(str(error).split())[:200]
-        raise _refusal(name, f"It is no grammar in GBNF that can be followed: {why}.") from None
-    return lark
 
 
 def _literal(text: str) -> str:

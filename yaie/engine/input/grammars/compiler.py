@@ -20,6 +20,7 @@ import numpy as np
 from yaie.core.errors import InvalidRequestError
 from yaie.core.params import Constraint
 from yaie.core.request import Request
+from yaie.engine.input.grammars.gbnf import lark_of
 from yaie.engine.input.grammars.matchers import (
     Bits,
     Compiled,
@@ -244,10 +245,11 @@ def _grammar(constraint: Constraint) -> str:
     """What LLMatcher takes."""
     import llguidance
 
-    if constraint.kind == "lark":
-        for schema in schemas_in(constraint.text):
+    if constraint.kind in ("lark", "gbnf"):
+        lark = lark_of(constraint.text) if constraint.kind == "gbnf" else constraint.text
+        for schema in schemas_in(lark):
             check_shape(schema)
-        return llguidance.LLMatcher.grammar_from_lark(constraint.text)
+        return llguidance.LLMatcher.grammar_from_lark(lark)
     if constraint.kind not in NAMES:
         raise InvalidRequestError(
             f"the engine does not know constraints of kind {constraint.kind!r}", param="tool_choice"

@@ -16,7 +16,12 @@ from yaie.core.errors import InvalidRequestError
 from yaie.core.params import Constraint
 
 PARAM = "response_format"
-NAMES = {"json_object": "the grammar", "json_schema": "the schema", "lark": "the grammar"}
+NAMES = {
+    "json_object": "the grammar",
+    "json_schema": "the schema",
+    "lark": "the grammar",
+    "gbnf": "the grammar",
+}
 MOST_CHARS = 1 << 17
 """Of a schema or grammar. Compiling takes up to a second at this size."""
 MOST_MULTIPLE = 10_000

@@ -1,0 +1,29 @@
+"""Grammars in GBNF, llama.cpp's notation, as grammars in Lark."""
+
+import re
+
+from yaie.core.errors import InvalidRequestError
+from yaie.engine.input.grammars.schema_limits import PARAM
+
+MOST_RULES = 1024
+RULE = re.compile(
+    r"^[ \t]*[?!]?[A-Za-z_]\w*[ \t]*(?:\.[ \t]*-?\d+|\[[^\]\n]*\])?[ \t]*:", re.MULTILINE
+)
+"""Of a grammar in Lark: how one begins."""
+
+
+def lark_of(text: str) -> str:
+    """The same language in Lark; its first rule is `start`. Takes about 2 ms for 1,000 characters.
+    Raises InvalidRequestError."""
+    from llguidance.gbnf_to_lark import GbnfToLarkError, gbnf_to_lark
+
+    try:
+        lark: str = gbnf_to_lark(text)
+    except (GbnfToLarkError, LookupError, ValueError, RecursionError) as error:
+        why = " ".join(str(error).split())[:200]
+        raise InvalidRequestError(f"the grammar is no GBNF: {why}", param=PARAM) from None
+    if len(RULE.findall(lark)) > MOST_RULES:
+        raise InvalidRequestError(
+            f"the grammar has more than {MOST_RULES} rules; use fewer", param=PARAM
+        )
+    return lark
