@@ -35,8 +35,8 @@ class Constraint:
 
     kind: "json_object" (any JSON object, `text` is ""), "json_schema" (`text` is the schema, as JSON),
         "lark" (`text` is a grammar in the dialect of llguidance) or "gbnf" (in llama.cpp's). "tools"
-        never reaches the engine: it is what `yaie.server.tools.ToolFormat.grammar` is given, as JSON, and
-        becomes "lark".
+        never reaches the engine: it is what `yaie.server.tools.ToolFormat.grammar` is given, as JSON,
+        and becomes "lark".
     """
 
     kind: Literal["json_object", "json_schema", "lark", "gbnf", "tools"]
