@@ -27,7 +27,7 @@ from tests.judges.agents.programs import AGENTS, CONTEXT, MODEL
 from yaie.models.tutor import TUTOR_PATH
 
 TURNS = 2
-SECONDS = 240
+SECONDS = 700
 
 
 def roomy_tutor(folder: Path) -> Path:
