@@ -66,7 +66,7 @@ _SAMPLER = "This server has no such sampler; leave it out."
 _FORM = "Give response_format in its place."
 _CHAT = "POST /v1/chat/completions takes it."
 _TEXT = "POST /v1/completions takes it."
-_ADAPTER = "No adapters are served beside the model; serve one with --lora."
+_ADAPTER = "This server serves one model, without adapters."
 _SOON = "It is not supported here; leave it out."
 
 FIELDS: Mapping[str, Verdict] = {
