@@ -19,6 +19,7 @@ SHARE = 0.87
 LATER = frozenset(
     {
         "adapters.md",
+        "agents.md",
         "disaggregation.md",
         "experts.md",
         "goodput.md",

@@ -26,6 +26,7 @@ SEEN_BY = {
     "served_model_name": "tests/server/test_failures.py::test_served_name_replaces_the_models_own",
     "tool_parser": "tests/server/test_tool_calls.py::test_the_parser_is_a_setting",
     "reasoning_parser": "tests/server/test_reasoning.py::test_the_parser_is_a_setting",
+    "strict": "tests/server/test_bad_input.py::test_completions_refuse_if_strict",
     "drain_seconds": "tests/cli/test_serve_ends.py"
     "::test_sigterm_under_load_ends_what_the_limit_leaves_over_and_exits_0",
     "engine_process": "tests/cli/test_serve_process.py"

@@ -41,7 +41,7 @@ WRONG: list[tuple[str, dict[str, Any]]] = [
     ("output_config.format", {"output_config": {"format": NO_SCHEMA}}),
     ("prompt is too long", {"messages": [{"role": "user", "content": "x" * 5000}]}),
     ("container", {"container": 5}),
-    ("nonsense", {"extra": {"nonsense": 1}}),
+    ("temprature", {"extra": {"temprature": 1}}),
 ]  # fmt: skip
 
 

@@ -36,7 +36,7 @@ WRONG: list[tuple[str, dict[str, Any]]] = [
     ("logit_bias", {"logit_bias": {"99999": 1}}),
     ("truncate_prompt_tokens", {"extra": {"truncate_prompt_tokens": 0}}),
     ("stream_options", {"stream_options": {"include_usage": True}}),
-    ("nonsense", {"extra": {"nonsense": 1}}),
+    ("temprature", {"extra": {"temprature": 1}}),
 ]
 CHAT_WRONG: list[tuple[str, dict[str, Any]]] = [
     ("top_logprobs", {"logprobs": True, "top_logprobs": 21}),
