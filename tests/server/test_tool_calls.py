@@ -1,6 +1,8 @@
 """Calls among what a model says of its own accord: from an engine that says what it must."""
 
+import threading
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,7 +14,7 @@ from openai import OpenAI
 
 from grader.kit.api import STOP, make_request
 from solutions.api_server import ChatReply
-from tests.server.conftest import LiveServer, serving
+from tests.server.conftest import LiveServer, serving, within
 from tests.server.fake_engine import FakeEngine, FakeTokenizer
 from tests.server.test_logprobs import Letters
 from tests.server.tool_asking import TOOLS, USER, ask, joined, of_answer
@@ -121,22 +123,31 @@ def test_arguments_are_streamed_while_they_are_made(parrot: LiveServer) -> None:
     said = CALL.index('"kelvin"')
     parrot.llm.pause_after(said)  # in the middle of the arguments
     messages = [{"role": "user", "content": CALL}]
-    seen = early = ""
-    first = None
+    pieces: list[Any] = []
+    early: list[str] = []
+
+    def seen() -> str:
+        return "".join(piece.function.arguments for piece in pieces)
+
+    def go_on() -> None:
+        """On a thread of its own: the client may have read all that there is before the pause."""
+        with suppress(AssertionError):
+            assert parrot.llm.paused.wait(30)
+            within(30, lambda: seen() != "")
+            early.append(seen())
+        parrot.llm.paused.clear()
+        parrot.llm.gate.set()
+
+    thread = threading.Thread(target=go_on)
+    thread.start()
     for chunk in ask(parrot, messages, stream=True, max_tokens=openai.omit):
-        for delta in chunk.choices[0].delta.tool_calls or []:
-            first = first or delta
-            seen += delta.function.arguments
-        if seen and parrot.llm.paused.is_set():
-            assert ARGUMENTS.startswith(seen)
-            assert seen != ARGUMENTS
-            parrot.llm.gate.set()
-            parrot.llm.paused.clear()
-            early = seen
-    assert first is not None
-    assert first.function.arguments == ""
+        pieces += chunk.choices[0].delta.tool_calls or []
+    thread.join()
+    assert pieces[0].function.arguments == ""
     assert early
-    assert seen == ARGUMENTS
+    assert ARGUMENTS.startswith(early[0])
+    assert early[0] != ARGUMENTS
+    assert seen() == ARGUMENTS
 
 
 def test_no_call_is_possible_where_the_template_knows_of_none(fake_live: LiveServer) -> None:
