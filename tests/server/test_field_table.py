@@ -12,18 +12,10 @@ from typing import Annotated, Any, get_args, get_origin
 from pydantic import BaseModel
 
 from tests.server.taken import bodies_taken
+from yaie.server.lenient.fields import DIALECTS
 
 PAGE = Path(__file__).parents[2] / "book/src/http-reference.md"
-NAMES = {
-    "/v1/chat/completions": "chat",
-    "/v1/completions": "text",
-    "/v1/responses": "responses",
-    "/v1/messages": "messages",
-    "/v1/messages/count_tokens": "messages",
-    "/v1/embeddings": "embeddings",
-    "/tokenize": "tokenize",
-    "/detokenize": "detokenize",
-}
+NAMES = DIALECTS
 WHAT = {"honoured", "no effect", "refused"}
 
 TOOL = re.compile(
@@ -66,7 +58,7 @@ def at_the_top(field: str) -> str:
 def taken() -> set[Field]:
     """What the server knows."""
     bodies = bodies_taken()
-    assert bodies.keys() == NAMES.keys(), "name the new body here and on the page"
+    assert bodies.keys() == NAMES.keys(), "name the new body in DIALECTS and on the page"
     return {
         (NAMES[path], at_the_top(field))
         for path, body in bodies.items()

@@ -10,6 +10,7 @@ from pydantic import BaseModel
 
 from tests.server.conftest import LiveServer
 from tests.server.taken import bodies_taken
+from yaie.core.errors import InvalidRequestError
 from yaie.server.lenient.fields import FIELDS, Ignored, Refused, Renamed
 from yaie.server.lenient.nearness import nearest
 from yaie.server.lenient.notes import IGNORED, MAX_TOKENS, MOST, Notes, noting
@@ -292,6 +293,8 @@ def test_whether_to_think_is_told_to_the_template(
 
 def test_how_much_to_think_is_too() -> None:
     known = {"messages", "reasoning_effort", "include_reasoning"}
+    with noting(is_strict=True), pytest.raises(InvalidRequestError, match="summary"):
+        rewritten({"reasoning": {"summary": "auto"}}, "chat", known)
     for fields in (
         {"think": "low"}, {"reasoning": {"effort": "low", "summary": "auto", "max_tokens": None}}
     ):  # fmt: skip

@@ -32,7 +32,7 @@ def kind_or_other(
     value: Any, known: frozenset[str], refused: frozenset[str] = frozenset()
 ) -> str | None:
     """The type of an object if it is known, OTHER if it is left out; for `choice`, which refuses None.
-    refused: types that change the answer, so that they are not left out."""
+    refused: types that change the answer, which must not be left out."""
     kind = kind_of(value)
     if kind is None or kind in known:
         return kind

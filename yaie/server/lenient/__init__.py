@@ -1,7 +1,7 @@
 """What clients send beyond the API: honoured by another name, refused by name, or left out and told.
 
 A parameter that changes the answer is honoured or refused. A declaration, a history and a hint are taken
-as they are, and what nobody knows is left out: clients of other servers send such fields without being
+as they are, and unknown fields are left out: clients of other servers send such fields without being
 asked to. All this happens before any part sees a body, a learner's part least of all.
 
 `fields.py` has the verdict of each name, `top.py` applies them; `declared.py` leaves out tools that no

@@ -9,7 +9,7 @@ OURS = ("function", "custom")
 
 
 def without_hosted(tools: Any) -> Any:
-    """The tools that a client can be asked to use. What has no type is left for whoever validates it."""
+    """The tools that a client can be asked to use. Validation handles one without a type."""
     if not isinstance(tools, list) or refuses():
         return tools
     kept = []

@@ -17,7 +17,7 @@ UNREAD = ("annotations", "audio", "refusal")
 
 def mended(messages: Any) -> None:
     """Change messages in place: the model's thoughts under one name, and the arguments of calls as a
-    JSON object in a string. What has another form altogether is left for whoever validates it."""
+    JSON object in a string. Validation handles any other form."""
     for message in messages if isinstance(messages, list) else ():
         if not isinstance(message, dict):
             continue

@@ -1,7 +1,7 @@
 """What goes with a request beside its body: what its answer's headers will tell, and a form to keep to.
 
-Whoever works on a request may add to them. The server has one `Notes` for each request, the process that
-reads large bodies one for each body.
+Any code that works on a request may add to them. The server has one `Notes` for each request, and the
+process that reads large bodies has one for each body.
 """
 
 import logging

@@ -134,7 +134,7 @@ def _reason(body: Json, value: Any) -> None:
             _set_variables(body, "reasoning.enabled", inner)
         elif name == "exclude" and isinstance(inner, bool):
             _put(body, "include_reasoning", not inner, "reasoning.exclude")
-        elif name in ("summary", "generate_summary"):
+        elif name in ("summary", "generate_summary") and not refuses():
             ignored(f"reasoning.{name}")
         else:
             why = "Only effort, enabled and exclude are supported."
