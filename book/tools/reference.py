@@ -11,7 +11,7 @@ from book.tutor.glossary import Term, load_knowledge
 from yaie.core.config import ENV_PREFIX, EngineConfig
 from yaie.core.ranges import RANGES
 from yaie.curriculum.manifest import load_curriculum
-from yaie.server.lenient.fields import FIELDS, Form, Idle, Refused, Renamed
+from yaie.server.lenient.fields import FIELDS, Beside, Form, Idle, Refused, Renamed
 from yaie.server.settings import ServerSettings
 
 SWITCHES = {"True": "on", "False": "off", "()": "none"}
@@ -64,6 +64,8 @@ def _verdicts() -> Iterable[tuple[str, str]]:
             )
         elif isinstance(verdict, Form):
             yield name, f"honoured: {verdict.what}"
+        elif isinstance(verdict, Beside):
+            yield name, f"honoured by {', '.join(verdict.dialects)}: {verdict.what}"
         elif isinstance(verdict, Idle):
             yield name, f"no effect without `{verdict.beside}`"
         else:

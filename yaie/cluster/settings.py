@@ -24,6 +24,7 @@ NOT_HERE = {
     "handover": "replicas hand no prompts over",
     "handover_tokens": "replicas hand no prompts over",
     "handover_key_file": "replicas hand no prompts over",
+    "tenant_keys": "replicas are not told which key a request came with; send cache_salt with it",
 }
 """Settings of the server that do not hold for a cluster, and why."""
 

@@ -29,6 +29,7 @@ class Submitted:
     def of(cls, request: Request) -> "Submitted":
         """What a caller gets of a request."""
         prompt = request.token_ids[: request.num_prompt_tokens]
+        prompt[:1] = map(int, prompt[:1])  # a salt is the engine's affair
         return cls(request.request_id, prompt, request.params, request.index)
 
     @property

@@ -15,6 +15,8 @@ MAX_STOP_CHARS = 256
 """Of one stop string: what is held back, and looked through at each token, is no longer."""
 MAX_STOP_TOKEN_IDS = 1024
 MAX_LOGPROB_TOKEN_IDS = 128
+MAX_BAD_WORDS = 128
+MAX_SALT_CHARS = 256
 
 
 def _require(condition: bool, param: str, message: str) -> None:
@@ -60,6 +62,20 @@ class PromptOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class ThoughtLimit:
+    """How long a model may think before it answers.
+
+    num_tokens: between the two tags. begin, end: the tags as they are written. is_open: the prompt ends
+    with the first of them.
+    """
+
+    num_tokens: int
+    begin: str
+    end: str
+    is_open: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class SamplingParams:
     """Immutable; checked on construction. `InvalidRequestError` names the field that is wrong.
 
@@ -95,6 +111,14 @@ class SamplingParams:
         the mean of all its states, for which no cached prefix can be used.
     fits_context: `max_tokens` is a maximum: where the prompt leaves less room, there are as many tokens
         as it leaves. Without, such a request is refused.
+    bad_words: texts whose tokens are not drawn in a row, with or without a space in front of them, as in
+        vLLM: the last token is forbidden behind the others. At most MAX_BAD_WORDS of them, of at most
+        MAX_STOP_CHARS characters each. A word is drawn all the same where a constraint leaves nothing
+        else.
+    thought: ends a thought that has so many tokens.
+    include_stop_str_in_output: what ended the output is a part of its text.
+    skip_special_tokens: special tokens are no part of the text.
+    cache_salt: only requests with the same one share the K and V of a prefix.
     """
 
     temperature: float = 1.0
@@ -120,13 +144,18 @@ class SamplingParams:
     add_special_tokens: bool = True
     pooling: Literal["last", "mean"] | None = None
     fits_context: bool = False
+    bad_words: tuple[str, ...] = ()
+    thought: ThoughtLimit | None = None
+    include_stop_str_in_output: bool = False
+    skip_special_tokens: bool = True
+    cache_salt: str | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.stop, str):
             object.__setattr__(self, "stop", (self.stop,))
         elif isinstance(self.stop, list):
             object.__setattr__(self, "stop", tuple(self.stop))
-        for name in ("stop_token_ids", "logprob_token_ids"):
+        for name in ("stop_token_ids", "logprob_token_ids", "bad_words"):
             if isinstance(getattr(self, name), list):
                 object.__setattr__(self, name, tuple(getattr(self, name)))
         if isinstance(self.logit_bias, Mapping):
@@ -150,7 +179,10 @@ class SamplingParams:
             value = getattr(self, name)
             is_integer = value is None or type(value) is int
             _require(is_integer, name, f"must be an integer, got {shown(value)}")
-        for name in ("ignore_eos", "add_special_tokens", "fits_context"):
+        for name in (
+            "ignore_eos", "add_special_tokens", "fits_context", "include_stop_str_in_output",
+            "skip_special_tokens",
+        ):  # fmt: skip
             value = getattr(self, name)
             _require(type(value) is bool, name, f"must be true or false, got {shown(value)}")
         stops_are_strings = isinstance(self.stop, tuple) and all(
@@ -158,6 +190,14 @@ class SamplingParams:
         )
         _require(stops_are_strings, "stop", "must be a string or a list of strings")
         _require("" not in self.stop, "stop", "must not contain an empty string")
+        are_words = isinstance(self.bad_words, tuple) and all(
+            isinstance(word, str) and word.strip() for word in self.bad_words
+        )
+        _require(are_words, "bad_words", "must be a list of strings, none of them blank")
+        is_salt = self.cache_salt is None or isinstance(self.cache_salt, str)
+        _require(
+            is_salt and self.cache_salt != "", "cache_salt", "must be a string, not an empty one"
+        )
         for name in ("stop_token_ids", "logprob_token_ids"):
             ids = getattr(self, name)
             are_ints = isinstance(ids, tuple) and all(type(token) is int for token in ids)
@@ -177,6 +217,13 @@ class SamplingParams:
             _require(len(stop) <= MAX_STOP_CHARS, "stop",
                      f"may hold strings of at most {MAX_STOP_CHARS} characters; the one at index "
                      f"{index} has {len(stop)}. Give a shorter part of it.")  # fmt: skip
+        _require(len(self.bad_words) <= MAX_BAD_WORDS, "bad_words",
+                 f"may list at most {MAX_BAD_WORDS} strings")  # fmt: skip
+        longest = max(map(len, self.bad_words), default=0)
+        _require(longest <= MAX_STOP_CHARS, "bad_words",
+                 f"may hold strings of at most {MAX_STOP_CHARS} characters, not {longest}")  # fmt: skip
+        _require(len(self.cache_salt or "") <= MAX_SALT_CHARS, "cache_salt",
+                 f"may have at most {MAX_SALT_CHARS} characters")  # fmt: skip
         _require(len(self.stop_token_ids) <= MAX_STOP_TOKEN_IDS, "stop_token_ids",
                  f"may list at most {MAX_STOP_TOKEN_IDS} tokens")  # fmt: skip
         _require(len(self.logprob_token_ids) <= MAX_LOGPROB_TOKEN_IDS, "logprob_token_ids",

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TypeVar
 
 import torch
@@ -12,7 +11,6 @@ from yaie.core.batch import KVLayerSpec
 from yaie.core.config import EngineConfig, Graphs
 from yaie.core.contracts import (
     BlockManager,
-    Detokenizer,
     EngineCore,
     KVCacheManager,
     Proposer,
@@ -27,17 +25,15 @@ from yaie.engine.drafting.lookahead import AheadProposer
 from yaie.engine.drafting.models import ModelProposer
 from yaie.engine.drafting.ngrams import NgramProposer
 from yaie.engine.drafting.room import Room
-from yaie.engine.step.byte_text import ByteDetokenizer, TokenTable
 from yaie.engine.step.counters import Counters
 from yaie.engine.step.encoder import StepEncoder
 from yaie.engine.step.executor import StepExecutor
 from yaie.engine.step.explaining import parts_in_steps
 from yaie.engine.step.hooks import Hooks, StepObserver
 from yaie.engine.step.isolation import IsolatingCore, Isolation, TextIsolation
-from yaie.engine.step.late_stops import stop_checker
 from yaie.engine.step.pacer import StepPacer
+from yaie.engine.step.request_texts import RequestTexts
 from yaie.models.loader import LoadedModel
-from yaie.models.tokenizer import Tokenizer
 from yaie.parts import Parts
 from yaie.worker.build import Drafting, Sizes, make_draft_worker, make_worker, sizes_for
 from yaie.worker.parallel.executor import RankExecutor
@@ -153,12 +149,12 @@ def build(
     hooks.observers.extend(observers)
     executor = StepExecutor(worker, encoder, vocab_size, hooks, isolation)
     texts = TextIsolation(isolation, scheduler)
-    engine = parts["engine"]
-    core: EngineCore = engine.EngineCore(
+    made = RequestTexts(parts, model.tokenizer)
+    core: EngineCore = parts["engine"].EngineCore(
         scheduler,
         executor,
-        texts.detokenizers(_detokenizers(parts, model.tokenizer)),
-        texts.stop_checkers(partial(stop_checker, engine.StopChecker)),
+        texts.detokenizers(made.detokenizer),
+        texts.stop_checkers(made.stop_checker),
         model.eos_token_ids,
     )
     if overlapped:
@@ -210,14 +206,6 @@ def _proposer(
     blocks = backend.parts["paged_cache"].BlockManager(sizes.num_blocks, config.block_size, 0)
     worker = make_draft_worker(config, backend, drafting.model, sizes)
     return ModelProposer(worker, part.DraftPlaces(blocks), isolation)
-
-
-def _detokenizers(parts: Parts, tokenizer: Tokenizer) -> Callable[[], Detokenizer]:
-    """What makes a detokenizer for each request."""
-    is_reference = all(not part.is_yours for part in parts.table() if part.lab == "engine")
-    if is_reference and tokenizer.joins_bytes:
-        return partial(ByteDetokenizer, TokenTable(tokenizer.token_bytes))
-    return partial(parts["engine"].Detokenizer, tokenizer.decode)
 
 
 def _scheduler(

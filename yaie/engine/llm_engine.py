@@ -178,7 +178,7 @@ class LLMEngine:
     ) -> list[Request]:
         """`add_request` for a caller who will wait, however long the queue."""
         requests = self.input.requests(prompt, params, request_id, priority)
-        if requests[0].matcher is not None:
+        if requests[0].params.constraint is not None:
             self._machine.follow_grammars()
         self._enter(requests)
         return requests

@@ -73,6 +73,7 @@ def create_app(
         tool_parser=settings.tool_parser,
         reasoning_parser=settings.reasoning_parser,
         is_strict=settings.strict,
+        hands_over=settings.role != "both",
         # A learner's part sends every piece itself: it is what they look at.
         event=api.event if is_reference(api) else None,
     )
@@ -145,7 +146,13 @@ def add_middleware(
     )
     if settings.api_key:
         exempt = OPEN_PATHS | page_paths() if settings.web else OPEN_PATHS
-        app.add_middleware(KeyGuard, refuse=api.http_error, keys=settings.api_key, exempt=exempt)
+        app.add_middleware(
+            KeyGuard,
+            refuse=api.http_error,
+            keys=settings.api_key,
+            exempt=exempt,
+            are_tenants=settings.tenant_keys,
+        )
     if settings.allowed_origins:
         app.add_middleware(
             CORSMiddleware,

@@ -10,7 +10,7 @@ import signal
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import IO, Any
 
@@ -51,7 +51,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """What came of a body: a value of the type, or what is to be raised. ignored, form: see
+    """What came of a body: a value of the type, or what is to be raised. ignored, form, beside: see
     `Notes`."""
 
     value: Any = None
@@ -59,6 +59,7 @@ class Read:
     is_unreadable: bool = False
     ignored: tuple[str, ...] = ()
     form: tuple[str, Constraint] | None = None
+    beside: dict[str, Any] = field(default_factory=dict)
 
 
 def read(body: bytes, wanted: Wanted) -> Read:
@@ -70,7 +71,7 @@ def read(body: bytes, wanted: Wanted) -> Read:
             make_ready = getattr(value, "make_ready", None)
             if wanted.api is not None and make_ready is not None:
                 make_ready(import_module(wanted.api))
-            return Read(value, ignored=tuple(notes.ignored), form=notes.form)
+            return Read(value, ignored=tuple(notes.ignored), form=notes.form, beside=notes.beside)
         except json.JSONDecodeError as error:
             what, where = {"error": error.msg}, ("body", error.pos)
             fault = {"type": "json_invalid", "loc": where, "msg": "JSON decode error", "ctx": what}

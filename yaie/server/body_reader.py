@@ -21,7 +21,7 @@ from starlette.exceptions import HTTPException
 
 from yaie.core.errors import InvalidRequestError
 from yaie.server.body_process import Read, Wanted, receive, send
-from yaie.server.lenient.notes import ask, ignored
+from yaie.server.lenient.notes import ask, ignored, put_beside
 from yaie.server.limits import LARGE
 from yaie.system.child import signals_held
 from yaie.system.gc_tuning import few_collections
@@ -54,6 +54,8 @@ class BodyReader:
             ignored(name)
         if told.form is not None:
             ask(*told.form)
+        for name, value in told.beside.items():
+            put_beside(name, value)
         return told.value
 
     def read(self, body: bytes, wanted: Wanted) -> Read:

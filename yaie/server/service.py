@@ -8,7 +8,7 @@ from typing import Any
 
 from yaie.core.contracts import Reply
 from yaie.core.errors import InvalidRequestError
-from yaie.core.params import Constraint, PromptOptions, SamplingParams
+from yaie.core.params import Constraint, PromptOptions, SamplingParams, ThoughtLimit
 from yaie.engine.background.async_engine import AsyncEngine, Prompt
 from yaie.engine.background.request_stream import RequestStream
 from yaie.engine.input.grammars.schema_limits import MOST_CHARS
@@ -16,11 +16,15 @@ from yaie.server.direct import Direct, current
 from yaie.server.extras import extend, read
 from yaie.server.extras.reasoning import ReasoningFormat, choose_reasoning
 from yaie.server.extras.reply import ExtendedReply
-from yaie.server.lenient.notes import asked, lowered
+from yaie.server.lenient.beside import SOFT_BUDGET
+from yaie.server.lenient.notes import asked, beside, lowered
+from yaie.server.tenants import salt_of
 from yaie.server.tools import ToolFormat, choose_format, with_names_of_tools
 
 CALLED = {"tool_calls", "tool_call_id"}
 """What only messages of calls and of their results have."""
+PASSED_ON = ("bad_words", "include_stop_str_in_output", "skip_special_tokens")
+"""Noted beside a body under the names that SamplingParams has."""
 MOST_TOOLS_CHARS = 1 << 19
 """Of the schemas of all functions that a grammar is made of, on the event loop; what is left without
 descriptions and the like may have a quarter of them."""
@@ -37,11 +41,13 @@ class Service:
         tool_parser: str = "auto",
         reasoning_parser: str = "auto",
         is_strict: bool = False,
+        hands_over: bool = False,
         event: Callable[[dict[str, Any]], bytes] | None = None,
     ) -> None:
         """`served_model_name`: None for the model's own name, known once it is loaded.
         `tool_parser`: see `choose_format`. `reasoning_parser`: see `choose_reasoning`. `is_strict`: a
-        maximum that the context cannot hold is refused, not lowered. `event`: how the API writes a
+        maximum that the context cannot hold is refused, not lowered. `hands_over`: blocks come from
+        another server, or go there. `event`: how the API writes a
         chunk, if plain ones may be written to connections past it (see `Direct`).
         """
         self.engine = engine
@@ -49,6 +55,7 @@ class Service:
         self._tool_parser = tool_parser
         self._reasoning_parser = reasoning_parser
         self._is_strict = is_strict
+        self._hands_over = hands_over
         self._event = event
 
     @property
@@ -112,6 +119,8 @@ class Service:
             params = replace(params, constraint=self._grammar(wanted, prompts[0]))
         if not params.fits_context and not self._is_strict:
             params = replace(params, fits_context=True)
+        if changes := self._beside(prompts[0]):
+            params = replace(params, **changes)
         try:
             stream = await self.engine.submit_all(prompts, params, priority=priority)
             self._tell_maximum(stream, params)
@@ -122,6 +131,35 @@ class Service:
             if error.param != "response_format" or not source:
                 raise
             raise InvalidRequestError(f"{source}: {error.message}", param=source) from error
+
+    def _beside(self, prompt: Prompt) -> dict[str, Any]:
+        """Fields of SamplingParams that the part which speaks OpenAI's API does not know."""
+        found = {name: value for name in PASSED_ON if (value := beside(name)) is not None}
+        if (salt := salt_of(beside("cache_salt"))) is not None:
+            if self._hands_over:
+                raise InvalidRequestError(
+                    "cache_salt: Blocks that are handed over are shared by all; leave it out, or ask a "
+                    "server without --role.",
+                    param="cache_salt",
+                )
+            found["cache_salt"] = salt
+        if (thought := self._thought_limit(prompt)) is not None:
+            found["thought"] = thought
+        return found
+
+    def _thought_limit(self, prompt: Prompt) -> ThoughtLimit | None:
+        """By vLLM's field, or by Anthropic's, which means nothing where a model does not think."""
+        budget = beside("thinking_token_budget")
+        if self.reasoning is None and budget is not None:
+            raise InvalidRequestError(
+                f"thinking_token_budget: {self.model_name!r} does not think between tags that this "
+                "server knows (--reasoning-parser); leave it out.",
+                param="thinking_token_budget",
+            )
+        budget = beside(SOFT_BUDGET) if budget is None else budget
+        if self.reasoning is None or budget is None:
+            return None
+        return self.reasoning.limit(budget, self.engine.tokenizer, prompt)
 
     def _tell_maximum(self, stream: RequestStream, params: SamplingParams) -> None:
         """In the answer's headers, if the longest of its prompts leaves less than was asked for."""
@@ -152,6 +190,9 @@ class Service:
         """The reply with what the body asks for beyond text (`yaie.server.extras`). From now on plain
         pieces of a streamed one go straight to the connection (`yaie.server.direct`)."""
         tool_format = self._format_for(body)
+        if (name := beside("request_id")) is not None:
+            prefix, dash, _ = reply.id.partition("-")
+            reply.id = f"{prefix}{dash}{name}"
         extended = extend(reply, body, self.engine.tokenizer, tool_format, self.reasoning)
         writer = current.get()
         if not body.stream or self._event is None or writer is None:

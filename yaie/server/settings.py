@@ -124,6 +124,9 @@ class ServerSettings:
     api_key_file: str | None = setting(
         None, "A file with such keys, one a line; `ps` does not show them.", panel=ACCESS
     )
+    tenant_keys: bool = setting(
+        False, "Requests of different keys share no cached prefix of a prompt.", panel=ACCESS
+    )
     allowed_origins: tuple[str, ...] = setting(
         (), "A web page's origin that may call (CORS); repeatable, * is any.", panel=ACCESS
     )
@@ -170,6 +173,26 @@ class ServerSettings:
         self._check_files()
         self._check_role()
         self._check_xray()
+        self._check_tenants()
+
+    def _check_tenants(self) -> None:
+        if not self.tenant_keys:
+            return
+        if not self.api_key:
+            raise ConfigError(
+                "tenant_keys has no effect without keys: add api_key or api_key_file",
+                param="tenant_keys",
+            )
+        if self.shows_xray:
+            raise ConfigError(
+                "tenant_keys does not go with xray, which shows every key all requests",
+                param="xray",
+            )
+        if self.role != "both":
+            raise ConfigError(
+                f"tenant_keys does not go with role {self.role!r}: blocks are handed over to all alike",
+                param="tenant_keys",
+            )
 
     def _check_role(self) -> None:
         least = self.handover_tokens

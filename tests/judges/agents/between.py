@@ -1,11 +1,13 @@
 """A proxy between an agent and the server: it has the first turns call a tool, and keeps what passes.
 
-A small model would call none by itself. `tool_choice` makes it, so that the agent gets a real call, runs
-it, and sends the result back as history; the turns behind are as the agent asked for them.
+A small model would call none by itself. `tool_choice` makes it, with arguments that the tool's schema
+leaves no choice of, so that the agent gets a real call, runs it, and sends the result back as history.
+The turns behind are as the agent asked for them. Codex sets no limit, and takes an answer that is cut
+for an error, so a schema keeps its last answer short.
 """
 
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -17,8 +19,7 @@ from starlette.routing import Route
 
 Json = dict[str, Any]
 
-LONGEST = 600
-"""Tokens of an answer on responses, where Codex sets no limit: a model that says nonsense may go on."""
+SHORT = {"type": "json_schema", "name": "answer", "schema": {"type": "string", "maxLength": 60}}
 HOP_BY_HOP = {"host", "content-length", "transfer-encoding", "connection", "accept-encoding"}
 
 
@@ -35,11 +36,11 @@ class Passed:
 
 @dataclass
 class Between:
-    """url: of the server. tools: names, of which the first that a request has is demanded; turns: in so
-    many requests. passed: all that came."""
+    """url: of the server. calls: tools, of which the first that a request has is demanded, with these
+    arguments; turns: in so many requests. passed: all that came."""
 
     url: str
-    tools: Sequence[str]
+    calls: Mapping[str, Mapping[str, Any]]
     turns: int
     passed: list[Passed] = field(default_factory=list)
 
@@ -56,8 +57,6 @@ class Between:
         if request.method == "POST":
             one.body = json.loads(content)
             self._demand(one)
-            if one.path == "/v1/responses":
-                one.body["max_output_tokens"] = LONGEST
             content = json.dumps(one.body).encode()
             self.passed.append(one)
         headers = {name: value for name, value in request.headers.items() if name not in HOP_BY_HOP}
@@ -80,16 +79,30 @@ class Between:
 
     def _demand(self, one: Passed) -> None:
         """Of a request with tools, if turns are left."""
-        names = [_name(tool) for tool in one.body.get("tools") or ()]
-        wanted = next((name for name in self.tools if name in names), None)
-        if wanted is None or self.turns == 0:
+        tools = {
+            _function(tool).get("name"): _function(tool) for tool in one.body.get("tools") or ()
+        }
+        wanted = next((name for name in self.calls if name in tools), None)
+        if wanted is None:
+            return
+        if self.turns == 0:
+            if one.path == "/v1/responses":
+                one.body |= {"text": {"format": SHORT}, "tool_choice": "none"}
             return
         self.turns -= 1
+        arguments = {name: {"const": value} for name, value in self.calls[wanted].items()}
+        schema = "input_schema" if one.path == "/v1/messages" else "parameters"
+        tools[wanted][schema] = {
+            "type": "object", "properties": arguments, "required": list(arguments),
+            "additionalProperties": False,
+        }  # fmt: skip
         one.body["tool_choice"] = {
             "/v1/messages": {"type": "tool", "name": wanted},
             "/v1/responses": {"type": "function", "name": wanted},
         }.get(one.path, {"type": "function", "function": {"name": wanted}})
 
 
-def _name(tool: Json) -> str | None:
-    return tool.get("name") or tool.get("function", {}).get("name")
+def _function(tool: Json) -> Json:
+    """What says name and arguments of a tool."""
+    function: Json = tool.get("function", tool)
+    return function

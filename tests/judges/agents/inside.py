@@ -85,7 +85,7 @@ def main(name: str, out: Path) -> None:
             "--mine=none",
         )
         with server(str(model), *options) as (process, lines):
-            between = Between(address_in(process, lines), agent.tools, TURNS)
+            between = Between(address_in(process, lines), agent.calls, TURNS)
             _, url = proxied(between)
             bin_ = installed() / "node_modules" / ".bin"
             environment = {

@@ -1,8 +1,9 @@
 """The coding agents: how each is started, with the settings that the book shows."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 MODEL = "coder"
 CONTEXT = 32_768
@@ -14,12 +15,12 @@ THERE = "http://127.0.0.1:8000"
 
 @dataclass(frozen=True)
 class Agent:
-    """command: below `node_modules/.bin`, of the task. tools: those that its first turns are to call, by
-    preference. path: which it asks. settle: writes its settings into an empty home, and gives variables
-    of its environment; it is told the server's address."""
+    """command: below `node_modules/.bin`, of the task. calls: what its first turns are to call, by
+    preference, and with which arguments. path: which it asks. settle: writes its settings into an empty
+    home, and gives variables of its environment; it is told the server's address."""
 
     command: Sequence[str]
-    tools: Sequence[str]
+    calls: Mapping[str, Mapping[str, Any]]
     path: str
     settle: Callable[[Path, str], dict[str, str]]
 
@@ -52,17 +53,17 @@ AGENTS = {
     "codex": Agent(
         ("codex", "exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox",
          TASK),
-        ("exec_command", "shell"),
+        {"exec_command": {"cmd": "ls"}, "shell": {"command": ["ls"]}},
         "/v1/responses",
         _codex,
     ),
     "claude": Agent(
         ("claude", "-p", TASK, "--allowedTools", "Glob,Read", "--max-turns", "6"),
-        ("Glob", "Read"),
+        {"Glob": {"pattern": "*"}},
         "/v1/messages",
         _claude,
     ),
     "opencode": Agent(
-        ("opencode", "run", TASK), ("glob", "read"), "/v1/chat/completions", _opencode
+        ("opencode", "run", TASK), {"glob": {"pattern": "*"}}, "/v1/chat/completions", _opencode
     ),
 }  # fmt: skip

@@ -8,7 +8,9 @@ from yaie.core.errors import InvalidRequestError
 from yaie.core.params import SamplingParams
 from yaie.core.ranges import RANGES
 from yaie.core.request import Request
+from yaie.core.salted import salted
 from yaie.engine.input.grammars.compiler import Grammars
+from yaie.engine.input.grammars.matchers import Matcher
 from yaie.engine.input.limits import (
     check_biases,
     check_named_tokens,
@@ -16,6 +18,9 @@ from yaie.engine.input.limits import (
     resolve_max_tokens,
     truncated,
 )
+from yaie.engine.input.narrowing import narrowings
+from yaie.engine.input.narrowing.narrowed import NarrowedMatcher
+from yaie.engine.input.salts import check_salts
 from yaie.models.loader import LoadedModel
 from yaie.parts import Parts
 
@@ -46,6 +51,7 @@ class InputProcessor:
         self._max_model_len = max_model_len
         self._pool_tokens = pool_tokens
         self._grammars = Grammars(model.tokenizer, self._vocab_size, model.eos_token_ids, parts)
+        self._parts = parts
         self._num_arrived = 0
 
     def prepare(self) -> None:
@@ -62,6 +68,8 @@ class InputProcessor:
         check_named_tokens(params, self._vocab_size, self._eos_token_ids)
         if params.constraint is not None:
             self._grammars.check(params.constraint)
+        if params.cache_salt is not None and self._config.prefix_caching:
+            check_salts(self._parts)
 
     def requests(
         self,
@@ -120,7 +128,7 @@ class InputProcessor:
             base = request_id or f"{OWN_PREFIX}{arrival - index}"
             request = Request(
                 request_id=base if params.n == 1 else f"{base}.{index}",
-                token_ids=list(token_ids),
+                token_ids=salted(list(token_ids), params.cache_salt),
                 params=params,
                 seed=resolve_seed(params, self._config.seed, arrival - index, index),
                 priority=priority,
@@ -130,10 +138,17 @@ class InputProcessor:
                 max_tokens=max_tokens,
                 arrival_time=arrival_time,
             )
-            if params.constraint is not None:
-                request.matcher = self._grammars.matcher(request)
+            request.matcher = self._matcher(request)
             requests.append(request)
         return requests
+
+    def _matcher(self, request: Request) -> Matcher | NarrowedMatcher | None:
+        """What says in each step which tokens may come next; None if all of them may."""
+        grammar = self._grammars.matcher(request) if request.params.constraint is not None else None
+        wanted = narrowings(request, self._tokenizer)
+        if not wanted:
+            return grammar
+        return NarrowedMatcher(request, wanted, sorted(self._eos_token_ids), grammar)
 
 
 def resolve_seed(params: SamplingParams, engine_seed: int, arrival: int, index: int) -> int:

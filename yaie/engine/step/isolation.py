@@ -144,21 +144,22 @@ class TextIsolation:
         self._isolation = isolation
         self._scheduler = scheduler
 
-    def detokenizers(self, make: Callable[[], Detokenizer]) -> Callable[[], Detokenizer]:
-        """What makes them, of what makes the part's own."""
+    def detokenizers(self, make: Callable[[Request], Detokenizer]) -> Callable[[], Detokenizer]:
+        """What makes them, of what makes those of one request."""
 
         def made() -> Detokenizer:
-            own = make()
-            return own if self.request is None else IsolatedDetokenizer(own, self.request, self)
+            assert self.request is not None, "a request is added through IsolatingCore"
+            return IsolatedDetokenizer(make(self.request), self.request, self)
 
         return made
 
     def stop_checkers(self, make: Callable[..., StopChecker]) -> Callable[..., StopChecker]:
-        """Likewise."""
+        """Likewise; `make` is given the request first, then what lab 7's core gives."""
 
         def made(*args: Any, **options: Any) -> StopChecker:
-            own = make(*args, **options)
-            return own if self.request is None else IsolatedStopChecker(own, self.request, self)
+            assert self.request is not None
+            own = make(self.request, *args, **options)
+            return IsolatedStopChecker(own, self.request, self)
 
         return made
 

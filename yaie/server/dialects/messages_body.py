@@ -44,7 +44,8 @@ from yaie.server.dialects.messages_turns import (
     chat_messages,
 )
 from yaie.server.discriminated import Conversation, kind_of
-from yaie.server.lenient.notes import ignored, refuses
+from yaie.server.lenient.beside import SOFT_BUDGET
+from yaie.server.lenient.notes import ignored, put_beside, refuses
 from yaie.server.work import check_work
 
 Json = dict[str, Any]
@@ -57,7 +58,7 @@ class Thinking(Fields):
 
     type: Literal["enabled", "disabled", "adaptive", "between_tools"]
     budget_tokens: Integer | None = bounded(
-        "budget_tokens", "Has no effect: `max_tokens` alone limits a thought."
+        "budget_tokens", "Of a thought, at most, if the model thinks."
     )
     display: Literal["summarized", "omitted"] | None = Field(
         None, description="omitted: the thought is not shown. A summary is the thought itself."
@@ -246,6 +247,8 @@ def _reasoning(body: TokenCountRequest) -> Json:
     fields: Json = {}
     if body.thinking and body.thinking.type in ("enabled", "disabled"):
         fields["chat_template_kwargs"] = {"enable_thinking": body.thinking.type == "enabled"}
+    if body.thinking and body.thinking.type == "enabled" and body.thinking.budget_tokens:
+        put_beside(SOFT_BUDGET, body.thinking.budget_tokens)
     if body.output_config:
         fields["reasoning_effort"] = body.output_config.effort
     return fields

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 from yaie.core.output import RequestOutput, Submitted
 from yaie.core.request import TokenLogprob
 from yaie.server.extras.step import Json, Step
+from yaie.server.lenient.notes import beside
 from yaie.system.json_slices import Rows, Turns, free
 
 LEAST = -9999.0
@@ -37,6 +38,8 @@ class _Logprobs(Step):
         self._told = [0] * len(requests)
         self._untold: list[list[TokenLogprob]] = [[] for _ in requests]
         self._known: dict[tuple[int, bool], tuple[str, list[int] | None]] = {}
+        self._skips_special = requests[0].params.skip_special_tokens
+        self._as_ids = beside("return_tokens_as_token_ids") is True
 
     def __del__(self) -> None:
         free(self._untold)
@@ -81,11 +84,14 @@ class _Logprobs(Step):
         data: bytes | None = self._tokenizer.token_bytes(token_id)
         named: tuple[str, list[int] | None]
         if data is None:
-            named = self._tokenizer.token_name(token_id), None
+            name = self._tokenizer.token_name(token_id)
+            named = name, None if self._skips_special else list(name.encode())
         else:
             if is_first and data[:1] == b" " and data == b" " + self._alone(token_id):
                 data = data[1:]
             named = _escaped(data, self.broken), list(data)
+        if self._as_ids:
+            named = f"token_id:{token_id}", named[1]
         self._known[token_id, is_first] = named
         return named
 

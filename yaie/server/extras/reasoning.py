@@ -11,7 +11,7 @@ from enum import Enum, auto
 from typing import Any
 
 from yaie.core.output import RequestOutput
-from yaie.core.params import Constraint
+from yaie.core.params import Constraint, ThoughtLimit
 from yaie.engine.input.grammars.compiler import WHITESPACE
 from yaie.engine.input.grammars.gbnf import lark_of
 
@@ -126,7 +126,18 @@ class ReasoningFormat:
         rules += ["GAP: /[ \\n]{1,4}/", _answer(constraint).replace("start:", "answer_behind:", 1)]
         return Constraint("lark", "\n".join(rules))
 
-    def _tail(self, tokenizer: Any, prompt: Sequence[int]) -> str:
+    def limit(
+        self, num_tokens: int, tokenizer: Any, prompt: str | Sequence[int]
+    ) -> ThoughtLimit | None:
+        """What ends a thought of so many tokens; None if the prompt says that there is none."""
+        tail = self._tail(tokenizer, prompt)
+        if tail.endswith(self.end):
+            return None
+        return ThoughtLimit(num_tokens, self.begin, self.end, is_open=tail.endswith(self.begin))
+
+    def _tail(self, tokenizer: Any, prompt: str | Sequence[int]) -> str:
+        if isinstance(prompt, str):
+            return prompt.rstrip()
         text: str = tokenizer.decode_all(prompt[-TAIL:])
         return text.rstrip()
 

@@ -46,6 +46,16 @@ class Form:
 
 
 @dataclass(frozen=True, slots=True)
+class Beside:
+    """Honoured, though the part that speaks OpenAI's API has no field for it: noted beside the body.
+    Refused by endpoints that are not in `dialects`, unless it asks for what happens anyway."""
+
+    what: str
+    dialects: tuple[Dialect, ...]
+    neutral: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Idle:
     """Has no effect as long as another field asks for nothing, which is looked at by itself."""
 
@@ -59,7 +69,7 @@ class Ignored:
     why: str
 
 
-Verdict = Renamed | Refused | Form | Idle | Ignored
+Verdict = Renamed | Refused | Form | Beside | Idle | Ignored
 
 _OUTPUT = ("max_tokens", "max_output_tokens")
 _SAMPLER = "This server has no such sampler; leave it out."
@@ -67,7 +77,7 @@ _FORM = "Give response_format in its place."
 _CHAT = "POST /v1/chat/completions takes it."
 _TEXT = "POST /v1/completions takes it."
 _ADAPTER = "This server serves one model, without adapters."
-_SOON = "It is not supported here; leave it out."
+_TEXTS: tuple[Dialect, ...] = ("chat", "text", "responses", "messages")
 
 FIELDS: Mapping[str, Verdict] = {
     # The same under another name.
@@ -124,7 +134,9 @@ FIELDS: Mapping[str, Verdict] = {
     "penalize_newline": Refused(_SAMPLER, (True,)),
     "penalize_nl": Refused(_SAMPLER, (True,)),
     # What the answer would look like.
-    "structured_outputs": Form("one of `json`, `json_object`, `regex`, `choice`, `grammar`"),
+    "structured_outputs": Form(
+        "one of `json`, `json_object`, `regex`, `choice`, `grammar`, `structural_tag`"
+    ),
     "guided_json": Form("a schema"),
     "guided_json_object": Form("any JSON object"),
     "guided_regex": Form("a regular expression"),
@@ -135,12 +147,19 @@ FIELDS: Mapping[str, Verdict] = {
     "format": Form("Ollama's name of a schema; `json` is any JSON object"),
     "guided_decoding_backend": Idle("guided_json"),
     "guided_whitespace_pattern": Idle("guided_json"),
-    "bad_words": Refused(_SOON, ([],)),
-    "include_stop_str_in_output": Refused(_SOON, (False,)),
-    "return_tokens_as_token_ids": Refused(_SOON, (False,)),
+    # What the part that speaks OpenAI's API need not know of.
+    "bad_words": Beside("texts that are not generated, by their tokens", _TEXTS, ([],)),
+    "include_stop_str_in_output": Beside("the text ends with what ended it", _TEXTS, (False,)),
+    "skip_special_tokens": Beside("false: the text has special tokens, too", _TEXTS, (True,)),
+    "thinking_token_budget": Beside("tokens of a thought, at most; -1 is no limit", _TEXTS, (-1,)),
+    "return_tokens_as_token_ids": Beside(
+        "log-probabilities name tokens as `token_id:5`", ("chat", "text"), (False,)
+    ),
+    "request_id": Beside("a part of the answer's `id`", ("chat", "text")),
+    "cache_salt": Beside(
+        "only requests with the same one share cached prefixes", (*_TEXTS, "embeddings")
+    ),
     "spaces_between_special_tokens": Refused("Only true is supported.", (True,)),
-    "thinking_token_budget": Refused(_SOON),
-    "cache_salt": Refused("Prefixes are shared by all clients here."),
     "documents": Refused("Put them into a message.", ([],)),
     "audio": Refused("This server speaks text."),
     "prediction": Refused("Predicted outputs are not supported.", ({},)),
@@ -205,6 +224,5 @@ FIELDS: Mapping[str, Verdict] = {
     "slot_id": Ignored("Requests have no slots."),
     "timings_per_token": Ignored("Times are in /metrics."),
     "betas": Ignored("Nothing here is behind such a switch."),
-    "request_id": Ignored("Send the header X-Request-Id."),
 }
 """By name, at the top of a body. Of an API that knows a name itself the verdict does not count."""

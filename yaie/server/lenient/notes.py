@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from typing import Any
 
 from yaie.core.params import Constraint
 
@@ -30,12 +31,14 @@ class Notes:
     """is_strict: what has no effect is refused, not ignored. ignored: fields as a client writes them
     ("messages[].name"), in the order in which they were met, and one more than are told. max_tokens:
     what is left of a maximum that the context could not hold. form: what the answer must look like, and
-    the field that says so, where the type that an endpoint takes has none for it."""
+    the field that says so, where the type that an endpoint takes has none for it. beside: what else it
+    asks for without a field of that type, by name."""
 
     is_strict: bool = False
     ignored: list[str] = field(default_factory=list)
     max_tokens: int | None = None
     form: tuple[str, Constraint] | None = None
+    beside: dict[str, Any] = field(default_factory=dict)
 
     def ignore(self, name: str) -> None:
         """Once for each name, as long as there is room."""
@@ -98,6 +101,18 @@ def asked() -> tuple[str, Constraint] | None:
     """What `ask` was told of the request at hand."""
     notes = _current.get()
     return None if notes is None else notes.form
+
+
+def put_beside(name: str, value: Any) -> None:
+    """The request at hand asks for this."""
+    if (notes := _current.get()) is not None:
+        notes.beside[name] = value
+
+
+def beside(name: str) -> Any:
+    """What `put_beside` was given of the request at hand; None for nothing."""
+    notes = _current.get()
+    return None if notes is None else notes.beside.get(name)
 
 
 def lowered(max_tokens: int) -> None:

@@ -8,10 +8,20 @@ from collections.abc import Collection
 from typing import Any
 
 from yaie.core.errors import InvalidRequestError
-from yaie.server.lenient.fields import FIELDS, Dialect, Form, Idle, Ignored, Refused, Renamed
+from yaie.server.lenient.beside import SOFT_BUDGET, checked_budget, take_beside
+from yaie.server.lenient.fields import (
+    FIELDS,
+    Beside,
+    Dialect,
+    Form,
+    Idle,
+    Ignored,
+    Refused,
+    Renamed,
+)
 from yaie.server.lenient.forms import take_form
 from yaie.server.lenient.nearness import nearest
-from yaie.server.lenient.notes import ignored, refuses
+from yaie.server.lenient.notes import ignored, put_beside, refuses
 
 Json = dict[str, Any]
 
@@ -32,6 +42,7 @@ def rewritten(body: Json, dialect: Dialect, known: Collection[str]) -> None:
         del body[name]
     if "options" not in known and isinstance(body.get("options"), dict):
         _unpack(body, body.pop("options"))
+    take_beside(body, dialect)
     if dialect in GENERATING:
         take_form(body, known)
     if dialect in CONVERSING:
@@ -48,6 +59,10 @@ def rewritten(body: Json, dialect: Dialect, known: Collection[str]) -> None:
             _rename(body, name, verdict, known)
         elif isinstance(verdict, Form):
             raise _refusal(name, "It belongs to POST /v1/chat/completions and /v1/completions.")
+        elif isinstance(verdict, Beside):
+            if not _is_one_of(body[name], verdict.neutral):
+                raise _refusal(name, "It belongs to endpoints that generate text.")
+            del body[name]
         elif isinstance(verdict, Refused):
             if not _is_one_of(body[name], verdict.neutral):
                 raise _refusal(name, verdict.why)
@@ -111,6 +126,8 @@ def _switch_thinking(body: Json) -> None:
 
 def _think(body: Json, name: str, value: Any) -> None:
     if isinstance(value, dict):
+        if (budget := value.get("budget_tokens")) is not None:
+            put_beside(SOFT_BUDGET, checked_budget(f"{name}.budget_tokens", budget))
         value = {"enabled": True, "disabled": False, "adaptive": None}.get(
             str(value.get("type")), value
         )
@@ -134,10 +151,12 @@ def _reason(body: Json, value: Any) -> None:
             _set_variables(body, "reasoning.enabled", inner)
         elif name == "exclude" and isinstance(inner, bool):
             _put(body, "include_reasoning", not inner, "reasoning.exclude")
+        elif name == "max_tokens":
+            put_beside(SOFT_BUDGET, checked_budget("reasoning.max_tokens", inner))
         elif name in ("summary", "generate_summary") and not refuses():
             ignored(f"reasoning.{name}")
         else:
-            why = "Only effort, enabled and exclude are supported."
+            why = "Only effort, max_tokens, enabled and exclude are supported."
             raise _refusal(f"reasoning.{name}", why)
 
 
