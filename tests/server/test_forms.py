@@ -9,7 +9,8 @@ import pytest
 
 from tests.server.conftest import LiveServer
 from tests.server.test_lenient import CHAT, SIZES, TEXT, ask, refusal, text_of
-from yaie.server.lenient.notes import IGNORED
+from yaie.server.lenient.forms import take_form
+from yaie.server.lenient.notes import IGNORED, noting
 
 SCHEMA = {"type": "object", "properties": {"a": {"enum": [1, 2]}}, "required": ["a"],
           "additionalProperties": False}  # fmt: skip
@@ -34,7 +35,40 @@ def matches(text: str) -> bool:
     return re.fullmatch(r"[ab]{2}(-[ab]{2}){2}", text) is not None
 
 
+CALL = {"begin": "<f=g>", "schema": SCHEMA, "end": "</f>"}
+OLD_TAGS = {"type": "structural_tag", "triggers": ["<f="], "structures": [CALL]}
+NEW_CALL = {
+    "begin": "<f=g>",
+    "content": {"type": "json_schema", "json_schema": SCHEMA},
+    "end": "</f>",
+}
+STATES = {
+    "type": "sequence",
+    "elements": [
+        {"type": "const_string", "value": "He said: "},
+        {"type": "or", "elements": [{"type": "const_string", "value": "1"},
+                                    {"type": "regex", "pattern": "[ab]{2}"}]},
+        {"type": "tag", "begin": "<", "end": ">", "content": {"type": "regex", "pattern": "[0-9]"}},
+        {"type": "tags_with_separator", "separator": ", ", "tags": [NEW_CALL], "at_least_one": True,
+         "stop_after_first": True},
+    ],
+}  # fmt: skip
+ONE_CALL = {"type": "triggered_tags", "triggers": ["<f="], "tags": [NEW_CALL], "at_least_one": True,
+            "stop_after_first": True}  # fmt: skip
+
+
+def is_said(text: str) -> bool:
+    pattern = r'He said: (1|[ab]{2})<[0-9]><f=g>\{\s*"a"\s*:\s*[12]\s*\}</f>'
+    return re.fullmatch(pattern, text) is not None
+
+
 FORMS = [
+    ({"structured_outputs": {"structural_tag": {"format": STATES}}}, is_said),
+    ({"structured_outputs": {"structural_tag": json.dumps({"format": STATES})}}, is_said),
+    ({"response_format": {"type": "structural_tag", "format": STATES}}, is_said),
+    ({"response_format": {"type": "regex", "pattern": "[ab]{2}(-[ab]{2}){2}"}}, matches),
+    ({"response_format": {"type": "grammar", "grammar": LARK}}, matches),
+    ({"response_format": {"type": "choice", "choices": CHOICES}}, is_a_choice),
     ({"structured_outputs": {"json": SCHEMA}}, follows_the_schema),
     ({"structured_outputs": {"json": json.dumps(SCHEMA), "regex": None}}, follows_the_schema),
     ({"structured_outputs": {"choice": CHOICES}}, is_a_choice),
@@ -96,6 +130,20 @@ def test_a_pattern_may_hold_any_sign(live: LiveServer, value: str) -> None:
         ({"structured_outputs": {}}, "structured_outputs"),
         ({"structured_outputs": {"regex": "a", "choice": ["b"]}}, "structured_outputs"),
         ({"structured_outputs": {"structural_tag": "{}"}}, "structured_outputs.structural_tag"),
+        ({"response_format": {"type": "structural_tag"}}, "response_format"),
+        ({"response_format": {"type": "structural_tag", "format": {"type": "x"}}},
+         "response_format.format.type"),
+        ({"response_format": OLD_TAGS | {"triggers": ["<g="]}}, "response_format.structures.tags[0]"),
+        ({"response_format": OLD_TAGS | {"triggers": []}}, "response_format.structures.triggers"),
+        ({"response_format": OLD_TAGS | {"structures": [5]}}, "response_format.structures.tags[0]"),
+        ({"response_format": OLD_TAGS | {"structures": [CALL] * 257}},
+         "response_format.structures.tags"),
+        ({"response_format": OLD_TAGS | {"structures": [CALL | {"schema": {"type": "none"}}]}},
+         "response_format"),
+        ({"response_format": {"type": "structural_tag", "format": {"type": "or", "elements": [
+            {"type": "regex", "pattern": "(" * 65}]}}}, "response_format.format.elements[0].pattern"),
+        ({"response_format": {"type": "regex", "pattern": 5}}, "response_format.pattern"),
+        ({"response_format": {"type": "regex"}}, "response_format"),
         ({"structured_outputs": {"regex": 5}}, "structured_outputs.regex"),
         ({"structured_outputs": {"regex": "(" * 65 + ")" * 65}}, "structured_outputs.regex"),
         ({"structured_outputs": {"regex": "(a"}}, "structured_outputs"),
@@ -115,15 +163,76 @@ def test_a_pattern_may_hold_any_sign(live: LiveServer, value: str) -> None:
         ({"guided_regex": "a", "response_format": {"type": "json_object"}}, "guided_regex"),
         ({"guided_json_object": "yes"}, "guided_json_object"),
     ],
-)
+)  # fmt: skip
 def test_a_form_that_is_none_is_refused_by_name(
     live: LiveServer, fields: dict[str, Any], param: str
 ) -> None:
-    message = refusal(ask(live, CHAT, **fields), param)
-    assert message.startswith(f"{param}: ")
+    answer = ask(live, CHAT, **fields)
+    told = answer.json()["error"]["param"]
+    message = refusal(answer, told)
+    assert told.startswith(param)
+    assert message.startswith(f"{told}: ")
 
 
 def test_a_form_belongs_to_one_request(live: LiveServer) -> None:
     before = text_of(ask(live, TEXT))
     assert text_of(ask(live, TEXT, guided_regex="x{3}")) == "xxx"
     assert text_of(ask(live, TEXT)) == before
+
+
+# --- tags in free text ---
+
+
+def takes(live: LiveServer, form: Any, text: str) -> bool:
+    """Whether an answer may be this, by the grammar alone."""
+    from llguidance import LLMatcher
+
+    with noting() as notes:
+        take_form({"structured_outputs": {"structural_tag": form}}, ())
+    assert notes.form is not None
+    grammar = LLMatcher.grammar_from_lark(notes.form[1].text)
+    matcher = LLMatcher(live.llm.input._grammars._vocabulary, grammar)
+    ids = live.engine.tokenizer.encode(text, False)
+    return bool(matcher.consume_tokens(ids) and matcher.is_accepting())
+
+
+@pytest.mark.parametrize(
+    ("text", "is_taken"),
+    [
+        ("a < b, <f or so", True),
+        ('so: <f=g>{"a": 1}</f>', True),
+        ('<f=g>{"a": 1}</f> and <f=g>{"a": 2}</f>.', True),
+        ('<f=h>{"a": 1}</f>', False),
+        ('<f=g>{"a": 3}</f>', False),
+        ('<f=g>{"a": 1}<f=', False),
+    ],
+)
+def test_text_is_free_up_to_a_trigger(live: LiveServer, text: str, is_taken: bool) -> None:
+    new = {"type": "triggered_tags", "triggers": ["<f="], "tags": [NEW_CALL]}
+    assert takes(live, OLD_TAGS, text) is is_taken
+    assert takes(live, {"format": new}, text) is is_taken
+
+
+def test_a_tag_comes_where_one_must(live: LiveServer) -> None:
+    form = {"type": "structural_tag", "format": ONE_CALL}
+    bias = {str(token): 20 for token in live.engine.tokenizer.encode("<f=", False)}
+    answer = ask(live, TEXT, max_tokens=200, response_format=form, logit_bias=bias)
+    assert re.search(r'<f=g>\{\s*"a"\s*:\s*[12]\s*\}</f>$', text_of(answer))
+
+
+def test_any_text_ends_where_its_tag_does(live: LiveServer) -> None:
+    thought = {"type": "tag", "begin": "<t>", "content": {"type": "any_text"}, "end": "</t>"}
+    answer = {"type": "const_string", "value": "done"}
+    form = {"format": {"type": "sequence", "elements": [thought, answer]}}
+    assert takes(live, form, "<t>a\n<b></t>done")
+    assert takes(live, form, "<t></t>done")
+    assert not takes(live, form, "<t>a</t>b</t>done")
+    assert not takes(live, form, "<t>adone")
+
+
+def test_formats_have_limits(live: LiveServer) -> None:
+    deep: dict[str, Any] = {"type": "any_text"}
+    for _ in range(20):
+        deep = {"type": "sequence", "elements": [deep]}
+    answer = ask(live, TEXT, response_format={"type": "structural_tag", "format": deep})
+    assert "16 levels deep" in answer.text

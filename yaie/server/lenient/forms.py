@@ -17,6 +17,7 @@ from yaie.core.params import Constraint
 from yaie.engine.input.grammars.gbnf import MOST_RULES, RULE
 from yaie.engine.input.grammars.schema_limits import MOST_CHARS, MOST_CONSTANT
 from yaie.server.lenient.notes import ask
+from yaie.server.lenient.structural import NoTagError, lark_of_tags
 
 Json = dict[str, Any]
 
@@ -38,6 +39,9 @@ def take_form(body: Json, known: Collection[str]) -> None:
             value = body.pop(name)
             if (constraint := FORMS[name](name, _checked(name, value))) is not None:
                 found.append((name, constraint))
+    if (constraint := _by_response_format(body)) is not None:
+        found.append(("response_format", constraint))
+        del body["response_format"]
     if not found:
         return
     name, constraint = found[0]
@@ -45,6 +49,21 @@ def take_form(body: Json, known: Collection[str]) -> None:
     if others:
         raise _refusal(name, f"It and {others[0]} both say what the answer must look like.")
     ask(name, constraint)
+
+
+def _by_response_format(body: Json) -> Constraint | None:
+    """What one of a further type asks for: the part that speaks OpenAI's API knows only JSON."""
+    form: Any = body.get("response_format")
+    kind = form.get("type") if isinstance(form, dict) else None
+    if kind == "structural_tag":
+        return _of_tags("response_format", _checked("response_format", form))
+    if not isinstance(form, dict) or not isinstance(kind, str):
+        return None
+    for key in FURTHER.get(kind, ()):
+        if form.get(key) is not None:
+            value = _checked("response_format", form[key])
+            return KINDS[kind](f"response_format.{key}", value)
+    return None
 
 
 def _structured(name: str, value: Any) -> Constraint | None:
@@ -79,14 +98,27 @@ def _of_object(name: str, value: Any) -> Constraint | None:
     return Constraint("json_object")
 
 
+def _of_tags(name: str, value: Any) -> Constraint | None:
+    try:
+        return lark_of_tags(value, lambda where, given: _pattern(f"{name}.{where}", given))
+    except NoTagError as error:
+        where = f"{name}.{error.where}" if error.where else name
+        raise _refusal(where, str(error)) from None
+
+
 def _of_pattern(name: str, value: Any) -> Constraint | None:
+    return Constraint("lark", f"start: {_pattern(name, value)}")
+
+
+def _pattern(name: str, value: Any) -> str:
+    """A regular expression as Lark has it."""
     if not isinstance(value, str) or not value:
         raise _refusal(name, "It must be a regular expression.")
     _check_depth(name, re.sub(r"\\.", "", value))
     escaped = re.sub(
         r"\\.|/|\n|\r", lambda found: _ESCAPES.get(found[0], found[0]), value, flags=re.S
     )
-    return Constraint("lark", f"start: /{escaped}/")
+    return f"/{escaped}/"
 
 
 def _of_choices(name: str, value: Any) -> Constraint | None:
@@ -130,6 +162,7 @@ KINDS: dict[str, Callable[[str, Any], Constraint | None]] = {
     "regex": _of_pattern,
     "choice": _of_choices,
     "grammar": _of_grammar,
+    "structural_tag": _of_tags,
 }
 FORMS: dict[str, Callable[[str, Any], Constraint | None]] = {
     "structured_outputs": _structured,
@@ -143,6 +176,13 @@ FORMS: dict[str, Callable[[str, Any], Constraint | None]] = {
     "format": _of_format,
 }
 """By the field's name: vLLM's newer and older ones, llama.cpp's and Ollama's."""
+FURTHER = {
+    "regex": ("pattern", "regex", "value"),
+    "grammar": ("grammar", "value"),
+    "choice": ("choice", "choices"),
+}
+"""Types of a `response_format` beyond OpenAI's, and where each has its value: as SGLang, Fireworks or
+text-generation-inference call it."""
 _ESCAPES = {"/": r"\/", "\n": r"\n", "\r": r"\r", "\\\n": r"\n", "\\\r": r"\r"}
 
 
