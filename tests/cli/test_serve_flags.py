@@ -57,6 +57,7 @@ SEEN_BY = {
     "receive_timeout": "tests/server/test_limits.py::test_body_that_does_not_come_is_a_408",
     "api_key": "tests/server/test_keys.py::test_body_of_a_stranger_is_not_read",
     "api_key_file": "tests/server/test_keys.py::test_keys_come_from_flag_environment_and_file",
+    "tenant_keys": "tests/server/test_beside.py::test_keys_may_be_tenants",
     "allowed_origins": "tests/server/test_cors.py::test_named_origin_is_let_in_and_no_other",
     "allowed_host": "tests/server/test_origins.py::test_a_name_may_be_allowed_and_then_no_other_goes",
     "log_level": f"{EFFECTS}::test_it_logs_as_it_is_told",

@@ -32,6 +32,8 @@ WRONG: list[tuple[str, Any, str]] = [
     ("bad_words", ["a", ""], "none of them blank"),
     ("bad_words", ["a"] * 129, "at most 128 strings, not 129"),
     ("bad_words", ["a" * 257], "may have 256 characters; one has 257"),
+    ("bad_words", ["\ud800"], "surrogate"),
+    ("cache_salt", "\ud800", "surrogate"),
     ("include_stop_str_in_output", "yes", "true or false"),
     ("skip_special_tokens", 1, "true or false"),
     ("return_tokens_as_token_ids", 0, "true or false"),
@@ -87,7 +89,7 @@ def test_what_is_wrong_is_refused_by_name(
     live: LiveServer, name: str, value: Any, why: str
 ) -> None:
     message = refusal(asked(live, CHAT, **{name: value}), name)
-    assert message.startswith((f"{name}: It ", f"{name}: A string"))
+    assert message.startswith(f"{name}: ")
     assert why in message
 
 

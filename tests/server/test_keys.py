@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterator
+from typing import Any
 
 import httpx
 import pytest
@@ -149,3 +150,23 @@ def test_file_without_keys_is_no_open_door(tmp_path: object) -> None:
         assert refused.value.param == "api_key_file"
     with pytest.raises(ConfigError):
         ServerSettings.load({"api_key_file": str(file) + "-missing"}, environ={})
+
+
+@pytest.mark.parametrize(
+    ("settings", "param", "why"),
+    [
+        ({}, "tenant_keys", "no effect without keys"),
+        ({"api_key": KEYS, "xray": True}, "xray", "shows every key all requests"),
+        (
+            {"api_key": KEYS, "role": "prefill", "handover": "/tmp/a"},
+            "tenant_keys",
+            "role 'prefill'",
+        ),
+    ],
+)
+def test_tenants_need_keys_and_nothing_that_shows_others(
+    settings: dict[str, Any], param: str, why: str
+) -> None:
+    with pytest.raises(ConfigError, match=why) as error:
+        ServerSettings(tenant_keys=True, **settings)
+    assert error.value.param == param

@@ -12,6 +12,7 @@ from yaie.core.errors import InvalidRequestError
 from yaie.core.params import MAX_BAD_WORDS, MAX_SALT_CHARS, MAX_STOP_CHARS
 from yaie.core.ranges import RANGES
 from yaie.server.lenient.fields import FIELDS, Beside, Dialect
+from yaie.server.lenient.forms import checked_json
 from yaie.server.lenient.notes import put_beside
 
 Json = dict[str, Any]
@@ -29,7 +30,7 @@ def take_beside(body: Json, dialect: Dialect) -> None:
         verdict = FIELDS[name]
         assert isinstance(verdict, Beside)
         if name in body and dialect in verdict.dialects:
-            value = checked(name, body.pop(name))
+            value = checked(name, checked_json(name, body.pop(name)))
             if value is not None:
                 put_beside(name, value)
 

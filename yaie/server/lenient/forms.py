@@ -37,7 +37,7 @@ def take_form(body: Json, known: Collection[str]) -> None:
     for name in FORMS:
         if name in body and name not in known:
             value = body.pop(name)
-            if (constraint := FORMS[name](name, _checked(name, value))) is not None:
+            if (constraint := FORMS[name](name, checked_json(name, value))) is not None:
                 found.append((name, constraint))
     if (constraint := _by_response_format(body)) is not None:
         found.append(("response_format", constraint))
@@ -56,12 +56,12 @@ def _by_response_format(body: Json) -> Constraint | None:
     form: Any = body.get("response_format")
     kind = form.get("type") if isinstance(form, dict) else None
     if kind == "structural_tag":
-        return _of_tags("response_format", _checked("response_format", form))
+        return _of_tags("response_format", checked_json("response_format", form))
     if not isinstance(form, dict) or not isinstance(kind, str):
         return None
     for key in FURTHER.get(kind, ()):
         if form.get(key) is not None:
-            value = _checked("response_format", form[key])
+            value = checked_json("response_format", form[key])
             return KINDS[kind](f"response_format.{key}", value)
     return None
 
@@ -186,8 +186,8 @@ text-generation-inference call it."""
 _ESCAPES = {"/": r"\/", "\n": r"\n", "\r": r"\r", "\\\n": r"\n", "\\\r": r"\r"}
 
 
-def _checked(name: str, value: Any) -> Any:
-    """Whatever comes later can write it as JSON again."""
+def checked_json(name: str, value: Any) -> Any:
+    """A value that can be written as JSON again. Raises InvalidRequestError for another."""
     try:
         plain({"": value})
     except PydanticCustomError as error:
