@@ -35,8 +35,10 @@ def record(
         is_broken = result.problem is not None
         unverified = (Verdict.PASSED, Verdict.NOT_VERIFIED)
         failed = {t.task.id for t in result.tasks if is_broken or t.verdict not in unverified}
-        passed = set(result.passed)
+        passed, suite = set(result.passed), result.lab.suite
         if before and before.digest == result.digest:
+            if had - failed - passed:
+                suite = before.suite
             passed |= had - failed
         points = {task.id: task.points for task in result.lab.tasks}
         progress.records[result.lab.key] = LabRecord(
@@ -44,6 +46,7 @@ def record(
             passed=tuple(sorted(passed)),
             points=sum(points.get(task, 0) for task in passed),
             graded_at=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            suite=suite,
         )
         try:
             progress.save()

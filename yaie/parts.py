@@ -162,7 +162,8 @@ def by_progress(lab: Lab, progress: Progress | None = None) -> tuple[str, str]:
         return REFERENCE, f"of an older edition: yaie lab upgrade {lab.key}"
     progress = progress or Progress.load(folder.parent.parent)
     if progress.is_complete(lab, folder):
-        return YOURS, "all tasks passed"
+        is_outdated = progress.is_outdated(lab)
+        return YOURS, "passed by an older suite: grade again" if is_outdated else "all tasks passed"
     if lab.key not in progress.records:
         return REFERENCE, "not graded yet"
     if progress.records[lab.key].digest != part_digest(folder):

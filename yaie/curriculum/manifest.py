@@ -31,7 +31,8 @@ class Task:
 class Lab:
     """A package of `labs` and `solutions`; see the comment at the top of the manifest.
 
-    edition: of its contract; see `yaie.curriculum.editions`.
+    edition: of its contract; see `yaie.curriculum.editions`. suite: the version of its grader; a pass of
+    an older one is to be graded again.
     """
 
     number: int
@@ -45,6 +46,7 @@ class Lab:
     plugged_in: str
     tasks: tuple[Task, ...]
     edition: int = 1
+    suite: int = 1
 
     @property
     def points(self) -> int:
@@ -103,7 +105,10 @@ def load_curriculum(root: Path = ROOT) -> Curriculum:
 def _lab(entry: dict[str, Any]) -> Lab:
     key = str(entry.get("key"))
     fields = set(Lab.__dataclass_fields__)
-    missing, unknown = sorted(fields - {"edition"} - entry.keys()), sorted(entry.keys() - fields)
+    missing, unknown = (
+        sorted(fields - {"edition", "suite"} - entry.keys()),
+        sorted(entry.keys() - fields),
+    )
     _require(not missing, key, f"lacks {', '.join(missing)}")
     _require(not unknown, key, f"has unknown fields {', '.join(unknown)}")
     tasks = tuple(Task(**task) for task in entry["tasks"])
@@ -112,7 +117,9 @@ def _lab(entry: dict[str, Any]) -> Lab:
     ids = [f"{lab.number}.{index}" for index in range(1, len(tasks) + 1)]
     _require([task.id for task in tasks] == ids, key, f"must number its tasks {', '.join(ids)}")
     _require(lab.points == FULL_POINTS, key, f"has {lab.points} points, not {FULL_POINTS}")
-    _require(isinstance(lab.edition, int) and lab.edition > 0, key, f"edition: {lab.edition}")
+    for name in ("edition", "suite"):
+        number = getattr(lab, name)
+        _require(isinstance(number, int) and number > 0, key, f"{name}: {number}")
     _require(bool(lab.verify) and set(lab.verify) <= set(VERIFIERS), key, f"verify: {lab.verify}")
     return lab
 

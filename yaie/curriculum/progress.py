@@ -53,12 +53,14 @@ def digest_of(files: Iterable[tuple[bytes, bytes]]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LabRecord:
-    """The last grading of a lab. passed: task ids. graded_at: ISO 8601, UTC."""
+    """The last grading of a lab. passed: task ids. graded_at: ISO 8601, UTC. suite: the oldest version
+    of the lab's grader that a task passed by."""
 
     digest: str
     passed: tuple[str, ...]
     points: int
     graded_at: str
+    suite: int = 1
 
 
 class Progress:
@@ -113,6 +115,11 @@ class Progress:
         """Whether every task of the lab has passed on exactly this source."""
         return len(self.passed_tasks(lab, folder)) == len(lab.tasks)
 
+    def is_outdated(self, lab: Lab) -> bool:
+        """Whether its last grading was by an older version of the grader."""
+        record = self.records.get(lab.key)
+        return record is not None and record.suite < lab.suite
+
 
 def _record(entry: dict[str, Any]) -> LabRecord:
     return LabRecord(
@@ -120,4 +127,5 @@ def _record(entry: dict[str, Any]) -> LabRecord:
         tuple(str(task) for task in entry["passed"]),
         int(entry["points"]),
         str(entry["graded_at"]),
+        int(entry.get("suite", 1)),
     )
