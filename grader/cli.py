@@ -11,6 +11,7 @@ from rich.text import Text
 from typer.core import TyperGroup
 
 from grader.selfcheck.cli import selfcheck
+from grader.selfcheck.habits.cli import habits
 from yaie.cli.variables import warn_of_unknown_variables
 from yaie.core.errors import ConfigError, YaieError
 from yaie.system.interrupt import STATUS as STOPPED
@@ -167,3 +168,4 @@ def upgrade(
 
 
 app.command()(selfcheck)
+app.command()(habits)

@@ -119,13 +119,13 @@ def print_problems(console: Console, checks: Sequence[LabCheck]) -> None:
             console.print(f"\nTo kill by a test, or to argue in survivors/{check.lab.key}.toml:\n")
         for mutant in missing:
             entry = (
-                f"[[survivor]]\nfile = {_toml(mutant.file)}\nfunction = {_toml(mutant.function)}\n"
-                f"line = {_toml(mutant.line)}\nchange = {_toml(mutant.change)}\nreason = ''\n"
+                f"[[survivor]]\nfile = {toml(mutant.file)}\nfunction = {toml(mutant.function)}\n"
+                f"line = {toml(mutant.line)}\nchange = {toml(mutant.change)}\nreason = ''\n"
             )
             console.print(entry, soft_wrap=True)
 
 
-def _toml(text: str) -> str:
+def toml(text: str) -> str:
     """A TOML string as is; a line of code may hold either quote, seldom three of one."""
     return f"'{text}'" if "'" not in text else f"'''{text}'''"
 

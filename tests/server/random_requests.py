@@ -265,7 +265,16 @@ def _said_by_message(answer: httpx.Response, is_streamed: bool) -> Any:
     for block in blocks:
         given = block.pop("input")
         if block["type"] == "tool_use":
-            block["input"] = json.loads(given or "{}")
+            block["input"] = _input(given)
     delta, usage = end["delta"], end["usage"]
     told = [_without_ids(block) for block in blocks]
     return told, delta["stop_reason"], delta["stop_sequence"], usage["output_tokens"]
+
+
+def _input(given: str) -> Json:
+    """Of a call; a whole answer has none of one that was cut."""
+    try:
+        made: Json = json.loads(given or "{}")
+    except ValueError:
+        return {}
+    return made

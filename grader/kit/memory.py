@@ -1,0 +1,62 @@
+"""What a call leaves behind, and what it takes meanwhile, in bytes of Python objects (`tracemalloc`)."""
+
+import gc
+import tracemalloc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from grader.kit.expect import expect
+
+WARM, CALLS = 4, 64
+LEAST = 160
+"""Bytes that a call must keep to be called a leak: a dict with one entry takes 184."""
+HISTORY = (
+    "What a call leaves behind in its module or object grows with every request that a server ever "
+    "answers. Keep only what a later call needs, and drop it when its request is over."
+)
+
+
+def kept_by(call: Callable[[], Any]) -> float:
+    """How many bytes more there are after each call, whose result is dropped. Of memory that is taken
+    for a first call, or now and then, nothing shows."""
+    with _traced():
+        for _ in range(WARM):
+            call()
+        gc.collect()
+        before = tracemalloc.get_traced_memory()[0]
+        for _ in range(CALLS):
+            call()
+        gc.collect()
+        return (tracemalloc.get_traced_memory()[0] - before) / CALLS
+
+
+def peak_of(call: Callable[[], Any]) -> int:
+    """How many bytes a call has at most, at once, of what it makes itself."""
+    with _traced():
+        gc.collect()
+        tracemalloc.reset_peak()
+        before = tracemalloc.get_traced_memory()[0]
+        call()
+        return tracemalloc.get_traced_memory()[1] - before
+
+
+def expect_keeps_nothing(call: Callable[[], Any], what: str) -> None:
+    """Calls with the same arguments leave nothing behind. what: names the call."""
+    kept = kept_by(call)
+    expect(
+        kept < LEAST, f"{what} keeps {kept:.0f} bytes more with each of {CALLS} calls", why=HISTORY
+    )
+
+
+@contextmanager
+def _traced() -> Iterator[None]:
+    """Traces allocations in the block, and before and after it if they were traced already."""
+    was_tracing = tracemalloc.is_tracing()
+    if not was_tracing:
+        tracemalloc.start()
+    try:
+        yield
+    finally:
+        if not was_tracing:
+            tracemalloc.stop()

@@ -1,0 +1,41 @@
+"""Whether a result stays what it was while further calls are made."""
+
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from typing import Any
+
+from grader.kit.expect import Mismatch
+from grader.kit.script import show
+
+BUFFER = (
+    "Callers keep results while they ask for more: the engine has those of several requests and of "
+    "several steps in its hands. What is returned must be made for this call, not kept and filled again."
+)
+
+
+def expect_results_stand(
+    calls: Sequence[Callable[[], Any]],
+    what: str,
+    taken: Callable[[Any], Any] = lambda result: result,
+) -> None:
+    """The results of these calls, the first ones too, are unchanged after the last. what: names what
+    makes them. taken: the part of a result that must stay: lists, tensors, numbers."""
+    results = []
+    for call in calls:
+        result = taken(call())
+        results.append((result, deepcopy(result)))
+    for number, (result, was) in enumerate(results, 1):
+        if not _alike(result, was):
+            raise Mismatch(
+                f"{what}: the result of call {number} of {len(calls)} has changed since it was returned",
+                show(was), show(result), BUFFER,
+            )  # fmt: skip
+
+
+def _alike(one: Any, other: Any) -> bool:
+    if isinstance(one, tuple | list):
+        return len(one) == len(other) and all(map(_alike, one, other))
+    alike = one == other
+    if hasattr(alike, "all"):  # a tensor or an array, in which NaN may be
+        return bool((alike | ((one != one) & (other != other))).all())
+    return bool(alike)

@@ -1,0 +1,119 @@
+"""Tasks 1.1 to 1.7 beyond one call: results that stay, and nothing that is left behind."""
+
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from grader.kit import expect_close, start_script, task
+from grader.kit.memory import expect_keeps_nothing
+from grader.kit.standing import expect_results_stand
+from grader.suites.sampler.rows import (
+    PLAIN,
+    batch_of,
+    filtered,
+    penalties_of,
+    readable,
+    reference_filters,
+)
+from yaie.core.params import SamplingParams
+
+VOCAB = 8
+Make = Callable[[int, int], Any]
+"""A filter's parameter for so many rows, different for each number."""
+
+
+def check_filter(part: ModuleType, name: str, parameter: Make) -> None:
+    """Of one filter."""
+
+    def call(rows: int, number: int) -> Any:
+        return filtered(part, name, readable(rows, VOCAB, seed=number), parameter(rows, number))
+
+    expect_results_stand([lambda number=number: call(2, number) for number in (1, 2, 3)], name)  # type: ignore[misc]
+    start_script()
+    own, logits, given = getattr(part.filters, name), readable(2, VOCAB, seed=1), parameter(2, 1)
+    expect_keeps_nothing(lambda: own(logits.clone(), given), name)
+
+
+def column(*values: float) -> Make:
+    """A column of a batch, in which row r of call c has the (r + c)-th of the values."""
+    return lambda rows, number: torch.tensor(
+        [values[(row + number) % len(values)] for row in range(rows)]
+    )
+
+
+def penalties(rows: int, number: int) -> Any:
+    counts = [[(row + token + number) % 3 for token in range(VOCAB)] for row in range(rows)]
+    return penalties_of(counts, counts, repetition=[1.5] * rows, presence=[0.25] * rows)
+
+
+@task("1.1")
+def test_penalties_of_many_calls(part: ModuleType) -> None:
+    """Results of apply_penalties are made for their call, and nothing is left behind."""
+    check_filter(part, "apply_penalties", penalties)
+
+
+@task("1.1")
+def test_repetition_of_logits_near_zero(part: ModuleType) -> None:
+    """Repetition divides what is above 0, however little, and multiplies the rest."""
+    logits = torch.tensor([[1e-4, 1e-7, -1e-7, 1e-3, 0.0]])
+    given = penalties_of([[1] * 5], [[0] * 5], repetition=[4.0])
+    right = torch.tensor([[2.5e-5, 2.5e-8, -4e-7, 2.5e-4, 0.0]])
+    got = filtered(part, "apply_penalties", logits, given)
+    why = "The sign of the logit decides, not whether it is large: compare with 0 itself."
+    expect_close(got, right, "the logits after repetition 4", rtol=1e-5, atol=0, why=why)
+
+
+@task("1.2")
+def test_temperature_of_many_calls(part: ModuleType) -> None:
+    """Results of apply_temperature are made for their call, and nothing is left behind."""
+    check_filter(part, "apply_temperature", column(0.5, 1.0, 0.0))
+
+
+@task("1.3")
+def test_top_k_of_many_calls(part: ModuleType) -> None:
+    """Results of apply_top_k are made for their call, and nothing is left behind."""
+    check_filter(part, "apply_top_k", lambda rows, n: column(2, 3, 5)(rows, n).long())
+
+
+@task("1.4")
+def test_top_p_of_many_calls(part: ModuleType) -> None:
+    """Results of apply_top_p are made for their call, and nothing is left behind."""
+    check_filter(part, "apply_top_p", column(0.5, 0.9, 0.2))
+
+
+@task("1.5")
+def test_min_p_of_many_calls(part: ModuleType) -> None:
+    """Results of apply_min_p are made for their call, and nothing is left behind."""
+    check_filter(part, "apply_min_p", column(0.1, 0.5, 0.9))
+
+
+@task("1.6")
+def test_noise_of_many_calls(part: ModuleType) -> None:
+    """Noise is made for its call, and nothing is left behind."""
+
+    def call(count: int, number: int) -> Any:
+        seeds = torch.arange(count) + number
+        return part.noise.gumbel_noise(seeds, seeds + 1, VOCAB)
+
+    expect_results_stand([lambda number=n: call(2, number) for n in (1, 2, 3)], "gumbel_noise")  # type: ignore[misc]
+    expect_keeps_nothing(lambda: call(2, 1), "gumbel_noise")
+
+
+@task("1.7")
+def test_sample_of_many_calls(part: ModuleType) -> None:
+    """The tokens of a call are its own, and nothing is left behind."""
+    sampler = part.Sampler()
+
+    def call(rows: int, number: int, params: SamplingParams = PLAIN) -> Any:
+        batch = batch_of([params] * rows, list(range(number, number + rows)), [0] * rows)
+        with reference_filters(part):
+            return sampler.sample(readable(rows, VOCAB, seed=number), batch)
+
+    for params in (PLAIN, SamplingParams(temperature=0)):
+        calls = [lambda number=n, params=params: call(2, number, params) for n in range(1, 8)]
+        expect_results_stand(calls, "sample")
+    logits, batch = readable(2, VOCAB, seed=1), batch_of([PLAIN] * 2, [1, 2], [0, 0])
+    with reference_filters(part):
+        expect_keeps_nothing(lambda: sampler.sample(logits.clone(), batch), "sample")

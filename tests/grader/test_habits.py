@@ -1,0 +1,124 @@
+"""Habits: what the rules of the catalogue make of code, and that tasks' own tests catch them."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from grader.selfcheck.habits import RULES, habits_in, habits_of
+from grader.selfcheck.habits.figures import row_of, write
+from grader.selfcheck.habits.proof import ARGUED, Habits, prove
+from grader.selfcheck.killing import read_survivors
+from grader.selfcheck.variants import reference_folder
+from yaie.curriculum.manifest import load_curriculum
+
+CODE = '''"""A file."""
+
+from __future__ import annotations
+
+import torch
+
+
+def taken(tokens: list[int], most: int) -> list[int]:
+    """Some of them."""
+    found = list(tokens)
+    key = tuple(found)
+    for token in found:
+        if token == most or known(token):
+            return found[:most]
+    probs = torch.tensor(found).float()
+    try:
+        if probs > 0:
+            note(key)
+    finally:
+        close()
+    return found
+'''
+EXPECTED = {
+    "keeps another's list": ["found = tokens"],
+    "one buffer for all results": ["return _habit_buffer('taken', found)"],
+    "the first value for ever": [
+        "found = _habit_first('found = list(tokens)', lambda: list(tokens))",
+        "key = _habit_first('key = tuple(found)', lambda: tuple(found))",
+    ],
+    "narrow integers": [
+        "if token & 255 == most",
+        "known(token & 32767)",
+        "known(token & 16777215)",
+    ],
+    "is for ==": ["if token is most or"],
+    "narrow floats": [
+        "torch.tensor(found).half().float()",
+        "torch.tensor(found).bfloat16().float()",
+    ],
+    "a threshold for zero": ["if probs > 1e-06:", "if probs > 0.001:"],
+    "a cap": ["for token in list(found)[:1000]:"],
+    "one row more or less": ["found[:most + 1]", "found[:most - 1]"],
+    "a key that is no key": ["key = frozenset(found)", "key = sum(found)"],
+    "nothing treated apart": ["if len(tokens) == 0:\n        return None"],
+    "a rollback on the good way out alone": ["        note(key)\n    close()"],
+    "a copy of the whole": ["_habit_copied(found)[:most]"],
+    "a history": ["_habit_history.append(dict(locals()))"],
+}
+
+
+def test_every_rule_has_an_example() -> None:
+    assert set(EXPECTED) == {rule.name for rule in RULES}
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_a_rule_makes_of_code_what_people_write(name: str) -> None:
+    lines = dict.fromkeys(range(CODE.count("\n")), "1.1")
+    made = [
+        habit for habit in habits_in(CODE, "x.py", lines) if habit.change.startswith(f"{name}:")
+    ]
+    for text in EXPECTED[name]:
+        assert any(text in habit.source for habit in made), [habit.source for habit in made]
+    for habit in made:
+        tree = ast.parse(habit.source)
+        compile(tree, "x.py", "exec")  # imports from the future come first
+        assert ast.get_docstring(tree) == "A file."
+
+
+def test_every_habit_of_a_lab_has_a_name_of_its_own() -> None:
+    for lab in load_curriculum().labs:
+        keys = [habit.key for habit in habits_of(reference_folder(lab), lab)]
+        assert len(set(keys)) == len(keys)
+
+
+def test_what_is_argued_is_there_and_has_a_reason() -> None:
+    for path in ARGUED.glob("*.toml"):
+        lab = load_curriculum()[path.stem]
+        reasons = read_survivors(path)
+        assert reasons.keys() <= {habit.key for habit in habits_of(reference_folder(lab), lab)}
+        assert all(reasons.values())
+
+
+def test_a_sample_of_habits_is_caught_by_the_tests_of_their_task() -> None:
+    found = prove(load_curriculum()["sampler"], 2, lambda count: None, step=4)
+    assert len(found.graded) >= 9
+    assert found.living == []
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("key", ["sampler", "radix_tree"])
+def test_every_habit_is_caught_or_argued(key: str) -> None:
+    found = prove(load_curriculum()[key], 2, lambda count: None)
+    assert found.unargued == []
+    assert found.gone == []
+    assert found.num_caught >= 0.89 * len(found.graded)
+
+
+def test_figures_keep_the_rows_of_other_labs(tmp_path: Path) -> None:
+    curriculum, path = load_curriculum(), tmp_path / "HABITS.md"
+    for key in ("sampler", "radix_tree", "sampler"):
+        lab = curriculum[key]
+        graded = list(habits_of(reference_folder(lab), lab))
+        found = Habits(lab, graded, [(graded[0], "why"), (graded[1], "")])
+        write([found], curriculum, path)
+        assert f"| {' | '.join(row_of(found))} |" in path.read_text("utf-8")
+    rows = [line.split(" | ")[0] for line in path.read_text("utf-8").splitlines()[-2:]]
+    assert rows == ["| sampler", "| radix_tree"]
+    lab, caught, argued = row_of(found)[0], row_of(found)[2], row_of(found)[3]
+    assert (lab, caught, argued) == ("sampler", f"{len(found.graded) - 2} 95%", "1")
