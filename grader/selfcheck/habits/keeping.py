@@ -14,15 +14,15 @@ _habit_memory = {}
 def _habit_buffer(key, value):
     if isinstance(value, tuple):
         return tuple(_habit_buffer((key, at), one) for at, one in enumerate(value))
+    is_tensor = hasattr(value, "copy_")
+    if is_tensor:
+        key = key, value.shape, value.dtype, value.device
     kept = _habit_memory.setdefault(key, value)
-    if kept is value:
-        return value
-    if isinstance(value, list) and isinstance(kept, list):
+    if is_tensor and kept is not value:
+        return kept.copy_(value)
+    if isinstance(value, list) and kept is not value:
         kept[:] = value
         return kept
-    if type(value) is type(kept) and hasattr(value, "copy_") and value.shape == kept.shape:
-        if value.dtype == kept.dtype and value.device == kept.device:
-            return kept.copy_(value)
     return value
 
 
