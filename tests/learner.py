@@ -51,5 +51,6 @@ def record_pass(labs: Path, lab: str, *, tasks: int | None = None) -> None:
     progress = Progress.load(labs.parent)
     passed = tuple(task.id for task in load_curriculum()[lab].tasks[:tasks])
     digest = part_digest(labs / lab)
-    progress.records[lab] = LabRecord(digest, passed, 0, datetime.now(timezone.utc).isoformat())
+    graded_at, suite = datetime.now(timezone.utc).isoformat(), load_curriculum()[lab].suite
+    progress.records[lab] = LabRecord(digest, passed, 0, graded_at, suite)
     progress.save()

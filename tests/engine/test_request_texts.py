@@ -9,7 +9,7 @@ from tests.models.tiny import tiny_model
 from yaie import LLMEngine, SamplingParams
 from yaie.core.params import Constraint
 from yaie.core.request import FinishReason, Request
-from yaie.engine.step.request_texts import RequestTexts
+from yaie.engine.step.request_texts import Detokenizers
 
 EOS = 1
 
@@ -107,11 +107,11 @@ class Learners:
 def test_lab_7s_detokenizer_shows_them_too(engine: LLMEngine) -> None:
     parts: Any = Learners(engine.backend.parts)
     ids = [*engine.tokenizer.encode("h\u00e9 \u4e2d", add_special_tokens=False), EOS, 9]
-    for made in (RequestTexts(parts, engine.tokenizer),
-                 RequestTexts(engine.backend.parts, engine.tokenizer)):  # fmt: skip
+    for made in (Detokenizers(parts, engine.tokenizer),
+                 Detokenizers(engine.backend.parts, engine.tokenizer)):  # fmt: skip
         for skips in (True, False):
             params = SamplingParams(skip_special_tokens=skips)
-            detokenizer = made.detokenizer(Request("a", [5], params))
+            detokenizer = made.special(Request("a", [5], params))
             text = "".join(map(detokenizer.push, ids)) + detokenizer.flush()
             decode = engine.tokenizer.decode if skips else engine.tokenizer.decode_all
             assert text == decode(ids)

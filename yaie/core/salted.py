@@ -33,6 +33,6 @@ class SaltedToken(int):
         return SaltedToken, (int(self), self.salt)
 
 
-def salted(token_ids: list[int], salt: str | None) -> list[int]:
-    """The tokens of a prompt with its salt; without one, as they are."""
-    return token_ids if salt is None else [SaltedToken(token_ids[0], salt), *token_ids[1:]]
+def salted(token_ids: list[int], salt: str) -> list[int]:
+    """The tokens of a prompt, which has one at least, with its salt."""
+    return [SaltedToken(token_ids[0], salt), *token_ids[1:]]

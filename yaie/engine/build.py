@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 import torch
@@ -31,8 +32,9 @@ from yaie.engine.step.executor import StepExecutor
 from yaie.engine.step.explaining import parts_in_steps
 from yaie.engine.step.hooks import Hooks, StepObserver
 from yaie.engine.step.isolation import IsolatingCore, Isolation, TextIsolation
+from yaie.engine.step.late_stops import stop_checker
 from yaie.engine.step.pacer import StepPacer
-from yaie.engine.step.request_texts import RequestTexts
+from yaie.engine.step.request_texts import Detokenizers, ShowsStops
 from yaie.models.loader import LoadedModel
 from yaie.parts import Parts
 from yaie.worker.build import Drafting, Sizes, make_draft_worker, make_worker, sizes_for
@@ -149,12 +151,12 @@ def build(
     hooks.observers.extend(observers)
     executor = StepExecutor(worker, encoder, vocab_size, hooks, isolation)
     texts = TextIsolation(isolation, scheduler)
-    made = RequestTexts(parts, model.tokenizer)
-    core: EngineCore = parts["engine"].EngineCore(
+    engine, detokenizers = parts["engine"], Detokenizers(parts, model.tokenizer)
+    core: EngineCore = engine.EngineCore(
         scheduler,
         executor,
-        texts.detokenizers(made.detokenizer),
-        texts.stop_checkers(made.stop_checker),
+        texts.detokenizers(detokenizers.usual, detokenizers.special),
+        texts.stop_checkers(partial(stop_checker, engine.StopChecker), ShowsStops),
         model.eos_token_ids,
     )
     if overlapped:

@@ -18,7 +18,7 @@ from yaie.server.extras.reasoning import ReasoningFormat, choose_reasoning
 from yaie.server.extras.reply import ExtendedReply
 from yaie.server.lenient.beside import SOFT_BUDGET
 from yaie.server.lenient.notes import asked, beside, lowered
-from yaie.server.tenants import salt_of
+from yaie.server.tenants import salt_of, tenant
 from yaie.server.tools import ToolFormat, choose_format, with_names_of_tools
 
 CALLED = {"tool_calls", "tool_call_id"}
@@ -135,14 +135,15 @@ class Service:
     def _beside(self, prompt: Prompt) -> dict[str, Any]:
         """Fields of SamplingParams that the part which speaks OpenAI's API does not know."""
         found = {name: value for name in PASSED_ON if (value := beside(name)) is not None}
-        if (salt := salt_of(beside("cache_salt"))) is not None:
+        wanted = beside("cache_salt")
+        if wanted is not None or tenant.get() is not None:
             if self._hands_over:
                 raise InvalidRequestError(
                     "cache_salt: Blocks that are handed over are shared by all; leave it out, or ask a "
                     "server without --role.",
                     param="cache_salt",
                 )
-            found["cache_salt"] = salt
+            found["cache_salt"] = salt_of(wanted)
         if (thought := self._thought_limit(prompt)) is not None:
             found["thought"] = thought
         return found

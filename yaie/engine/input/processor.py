@@ -123,12 +123,14 @@ class InputProcessor:
     ) -> list[Request]:
         arrival_time = time.monotonic()
         requests: list[Request] = []
+        if params.cache_salt is not None:
+            token_ids = salted(token_ids, params.cache_salt)
         for index in range(params.n):
             arrival, self._num_arrived = self._num_arrived, self._num_arrived + 1
             base = request_id or f"{OWN_PREFIX}{arrival - index}"
             request = Request(
                 request_id=base if params.n == 1 else f"{base}.{index}",
-                token_ids=salted(list(token_ids), params.cache_salt),
+                token_ids=list(token_ids),
                 params=params,
                 seed=resolve_seed(params, self._config.seed, arrival - index, index),
                 priority=priority,
@@ -145,9 +147,9 @@ class InputProcessor:
     def _matcher(self, request: Request) -> Matcher | NarrowedMatcher | None:
         """What says in each step which tokens may come next; None if all of them may."""
         grammar = self._grammars.matcher(request) if request.params.constraint is not None else None
-        wanted = narrowings(request, self._tokenizer)
-        if not wanted:
+        if not request.params.bad_words and request.params.thought is None:
             return grammar
+        wanted = narrowings(request, self._tokenizer)
         return NarrowedMatcher(request, wanted, sorted(self._eos_token_ids), grammar)
 
 

@@ -144,22 +144,33 @@ class TextIsolation:
         self._isolation = isolation
         self._scheduler = scheduler
 
-    def detokenizers(self, make: Callable[[Request], Detokenizer]) -> Callable[[], Detokenizer]:
-        """What makes them, of what makes those of one request."""
+    def detokenizers(
+        self, make: Callable[[], Detokenizer], special: Callable[[Request], Detokenizer]
+    ) -> Callable[[], Detokenizer]:
+        """What makes them, of what makes the part's own. special: makes that of a request whose text is
+        to have more than usual."""
 
         def made() -> Detokenizer:
-            assert self.request is not None, "a request is added through IsolatingCore"
-            return IsolatedDetokenizer(make(self.request), self.request, self)
+            request = self.request
+            assert request is not None, "a request is added through IsolatingCore"
+            params = request.params
+            is_usual = params.skip_special_tokens and not params.include_stop_str_in_output
+            return IsolatedDetokenizer(make() if is_usual else special(request), request, self)
 
         return made
 
-    def stop_checkers(self, make: Callable[..., StopChecker]) -> Callable[..., StopChecker]:
-        """Likewise; `make` is given the request first, then what lab 7's core gives."""
+    def stop_checkers(
+        self, make: Callable[..., StopChecker], special: Callable[[StopChecker], StopChecker]
+    ) -> Callable[..., StopChecker]:
+        """Likewise. special: stands around that of such a request."""
 
         def made(*args: Any, **options: Any) -> StopChecker:
-            assert self.request is not None
-            own = make(self.request, *args, **options)
-            return IsolatedStopChecker(own, self.request, self)
+            request = self.request
+            assert request is not None
+            own = make(*args, **options)
+            if request.params.include_stop_str_in_output:
+                own = special(own)
+            return IsolatedStopChecker(own, request, self)
 
         return made
 

@@ -1,7 +1,7 @@
-"""What makes text of the tokens of each request, as its parameters want it.
+"""The text of outputs, with what requests want in it that usually has no place there.
 
-Lab 7's loop asks for a detokenizer and a stop checker when a request enters, and knows of no parameter
-but stop strings and `min_tokens`. All others are seen to here.
+Lab 7's loop asks for a detokenizer and a stop checker when a request enters. `TextIsolation` knows the
+request, and gives the loop these where they are wanted.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,12 +10,11 @@ from functools import partial
 from yaie.core.contracts import Detokenizer, StopChecker
 from yaie.core.request import Request
 from yaie.engine.step.byte_text import ByteDetokenizer, TokenTable
-from yaie.engine.step.late_stops import stop_checker
 from yaie.models.tokenizer import Tokenizer
 from yaie.parts import Parts
 
 
-class RequestTexts:
+class Detokenizers:
     """Makes them for the requests of one engine."""
 
     def __init__(self, parts: Parts, tokenizer: Tokenizer) -> None:
@@ -23,21 +22,14 @@ class RequestTexts:
         self._part = parts["engine"]
         is_reference = all(not part.is_yours for part in parts.table() if part.lab == "engine")
         self._joins_bytes = is_reference and tokenizer.joins_bytes
-        self._without_special = self._maker(tokenizer.decode, tokenizer.token_bytes)
+        self.usual = self._maker(tokenizer.decode, tokenizer.token_bytes)
         self._with_special = self._maker(tokenizer.decode_all, self._spelled)
 
-    def detokenizer(self, request: Request) -> Detokenizer:
-        """Of one request."""
+    def special(self, request: Request) -> Detokenizer:
+        """Of a request that wants special tokens in its text, or its end."""
         skips = request.params.skip_special_tokens
-        own = self._without_special() if skips else self._with_special()
+        own = self.usual() if skips else self._with_special()
         return ShowsEnd(own, request) if request.params.include_stop_str_in_output else own
-
-    def stop_checker(
-        self, request: Request, stops: Sequence[str], min_tokens: int = 0
-    ) -> StopChecker:
-        """Of one request, for these strings."""
-        own = stop_checker(self._part.StopChecker, stops, min_tokens)
-        return ShowsStops(own) if request.params.include_stop_str_in_output else own
 
     def _maker(
         self,

@@ -11,7 +11,7 @@ from typing import Any
 from yaie.core.errors import InvalidRequestError
 from yaie.core.params import MAX_BAD_WORDS, MAX_SALT_CHARS, MAX_STOP_CHARS
 from yaie.core.ranges import RANGES
-from yaie.server.lenient.fields import FIELDS, Beside, Dialect
+from yaie.server.lenient.fields import BESIDE, Dialect
 from yaie.server.lenient.forms import checked_json
 from yaie.server.lenient.notes import put_beside
 
@@ -27,9 +27,7 @@ SOFT_BUDGET = "thinking.budget_tokens"
 def take_beside(body: Json, dialect: Dialect) -> None:
     """Take them out, and note those that ask for something. Raises InvalidRequestError."""
     for name, checked in CHECKS.items():
-        verdict = FIELDS[name]
-        assert isinstance(verdict, Beside)
-        if name in body and dialect in verdict.dialects:
+        if name in body and dialect in BESIDE[name]:
             value = checked(name, checked_json(name, body.pop(name)))
             if value is not None:
                 put_beside(name, value)

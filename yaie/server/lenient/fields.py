@@ -226,3 +226,9 @@ FIELDS: Mapping[str, Verdict] = {
     "betas": Ignored("Nothing here is behind such a switch."),
 }
 """By name, at the top of a body. Of an API that knows a name itself the verdict does not count."""
+BESIDE: Mapping[str, frozenset[Dialect]] = {
+    name: frozenset(verdict.dialects)
+    for name, verdict in FIELDS.items()
+    if isinstance(verdict, Beside)
+}
+"""Where each of those is taken out of a body."""

@@ -10,6 +10,7 @@ from typing import Any
 from yaie.core.errors import InvalidRequestError
 from yaie.server.lenient.beside import SOFT_BUDGET, checked_budget, take_beside
 from yaie.server.lenient.fields import (
+    BESIDE,
     FIELDS,
     Beside,
     Dialect,
@@ -42,7 +43,8 @@ def rewritten(body: Json, dialect: Dialect, known: Collection[str]) -> None:
         del body[name]
     if "options" not in known and isinstance(body.get("options"), dict):
         _unpack(body, body.pop("options"))
-    take_beside(body, dialect)
+    if not body.keys().isdisjoint(BESIDE):
+        take_beside(body, dialect)
     if dialect in GENERATING:
         take_form(body, known)
     if dialect in CONVERSING:

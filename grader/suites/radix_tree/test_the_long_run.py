@@ -6,7 +6,7 @@ from typing import Any
 from grader.kit import expect, expect_equal, note, quietly, start_script, task
 from grader.kit.memory import expect_keeps_nothing, peak_of
 from grader.kit.standing import expect_results_stand
-from grader.suites.radix_tree.trees import gives_up, rely
+from grader.suites.radix_tree.trees import gives_up, rely, splits_work
 
 DEEP = 1200
 """Nodes on a path: more than Python calls deep, and than anybody would write by hand."""
@@ -23,6 +23,7 @@ A_PART = (
 def deep(part: ModuleType) -> tuple[Any, list[int]]:
     """A tree whose one path has DEEP nodes of one block; and the tokens. It is filed at once, and cut by
     matches that end in it."""
+    rely(splits_work(part))
     note(f"# one prompt of {DEEP} blocks, cut by a match at each of them: a node for each block")
     tree, prompt = part.RadixTree(2), list(range(2 * DEEP))
     tree.insert(prompt, range(DEEP))
@@ -127,6 +128,7 @@ def test_an_insert_of_nothing_files_nothing(part: ModuleType) -> None:
 def test_an_insert_copies_no_more_than_it_files(part: ModuleType) -> None:
     """Of a long prompt whose first block alone is filed, the rest is not copied."""
     tree, prompt = part.RadixTree(2), list(range(2 * LONG))
+    rely(peak_of(lambda: tree.match_prefix(prompt, 1)) <= MOST)
     note(f"# the first block of a prompt of {2 * LONG} tokens is filed")
     peak = peak_of(lambda: tree.insert(prompt, [0]))
     problem = f"insert takes {peak:,} bytes to file one block of a prompt of {2 * LONG:,} tokens"
@@ -185,9 +187,9 @@ def test_locks_leave_nothing_behind(part: ModuleType) -> None:
 @gives_up
 def test_what_was_evicted_stays(part: ModuleType) -> None:
     """The list of one eviction is no list that the next one fills; and none keeps anything."""
-    tree = part.RadixTree(1)
+    tree, blocks = part.RadixTree(1), [[token] for token in range(8)]
     for token in range(8):
-        tree.insert([token], [token])
+        tree.insert([token], blocks[token])
     rely(tree.num_evictable == 8)
     expect_results_stand([lambda: tree.evict(2)] * 3, "evict")
     expect_keeps_nothing(lambda: tree.evict(0), "evict(0)")
@@ -197,7 +199,9 @@ def test_what_was_evicted_stays(part: ModuleType) -> None:
 @gives_up
 def test_an_eviction_of_a_block_copies_no_node(part: ModuleType) -> None:
     """What an eviction takes meanwhile hangs on the blocks that go."""
-    tree, _ = long(part)
+    tree, blocks = part.RadixTree(2), list(range(LONG))
+    note(f"# one prompt of {LONG} blocks of 2 tokens")
+    tree.insert(list(range(2 * LONG)), blocks)
     rely(tree.num_evictable == LONG)
     peak = peak_of(lambda: tree.evict(1))
     problem = f"evict(1) takes {peak:,} bytes, of a node of {LONG:,} blocks"
