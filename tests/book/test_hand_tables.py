@@ -3,8 +3,10 @@
 import math
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
+import torch
 
 from book.tools.traces import reference
 from book.tools.traces._timeline import BLOCK_SIZE, FOUR, Share, Watched
@@ -198,6 +200,84 @@ def test_which_slot_a_position_has() -> None:
         assert row[6] == f"{block} · 4 + {offset} = {4 * block + offset}"
 
 
+def test_the_calls_and_ticks_of_the_radix_tree_s_example() -> None:
+    """Each call of the table on the reference's tree, and the last of the three drawings."""
+    tree = reference("radix_tree").RadixTree(BLOCK_SIZE)
+    prompts = {
+        name: [*range(SYSTEM), *(1000 * ord(name) + i for i in range(sum(FOUR[name]) - SYSTEM))]
+        for name in FOUR
+    }
+    next_block = 0
+    for tick, (_, call, when, found, filed) in enumerate(table("radix-tree", "tick"), 1):
+        name = when[0]
+        prompt, answer = FOUR[name]
+        if call == "match":
+            blocks, _ = tree.match_prefix(prompts[name][:prompt], (prompt - 1) // BLOCK_SIZE)
+            fresh = []
+        else:
+            computed = numbers(when)[0]
+            assert computed in (prompt, prompt + answer - 1)
+            count = computed // BLOCK_SIZE
+            blocks = tree.peek(prompts[name], count)
+            fresh = list(range(next_block, next_block + count - len(blocks)))
+            next_block += len(fresh)
+            tree.insert(prompts[name], [*blocks, *fresh])
+        assert (tree._tick, blocks, fresh) == (tick, numbers(found), numbers(filed))
+    *_, drawing = re.findall(r"^root\n.*?(?=^```)", _page("radix-tree"), flags=re.M | re.S)
+    drawn = re.findall(r"\[([\d ]+)\] +used (\d+)", drawing)
+    assert [(numbers(blocks), int(used)) for blocks, used in drawn] == [
+        (node.blocks, node.last_used) for node in _in_order(tree._root)
+    ]
+
+
+def _in_order(node: Any) -> Iterator[Any]:
+    """The nodes below one, each before its children."""
+    for child in node.children.values():
+        yield child
+        yield from _in_order(child)
+
+
+def test_how_often_lab_11_splits() -> None:
+    """Each row of the table on the given configurations, for an H200 in bfloat16."""
+    part = reference("triton_paged_attention")
+    header = "| sequences × keys, query heads on key heads | programs"
+    hand = _below("triton-paged-attention", header)
+    assert len(hand) == 7
+    for shape, programs, slots, share, tiles, splits in hand:
+        n, keys, heads, kv_heads = _whole(shape)
+        rows_of_tile = part.configs.tile_rows(1, heads // kv_heads)
+        config = part.configs.decode_config(128, torch.bfloat16, rows_of_tile, n * kv_heads)
+        places = part.splits.CPU_SMS * config.per_sm
+        assert _whole(programs) == [n * kv_heads]
+        assert _whole(slots)[-1] == places
+        assert float(share) == pytest.approx(places / (n * kv_heads), abs=0.006)
+        assert _whole(tiles)[-1] == -(-keys // config.tile)
+        chosen = part.splits.choose_splits(n, kv_heads, keys, config.tile, places)
+        assert _whole(splits) == [chosen]
+
+
+def _whole(cell: str) -> list[int]:
+    """The numbers of a cell, with commas in thousands and between numbers that a space follows."""
+    return numbers(re.sub(r"(?<=\d),(?=\d)", "", cell))
+
+
+def test_one_row_of_the_online_softmax_in_lab_11() -> None:
+    hand = table("triton-paged-attention", "top, total before")
+    assert len(hand) == 4
+    for row in hand:
+        before, scores, (new_top,), (base,), (shrink,), weights, (after,) = map(_floats, row)
+        top, total = before
+        assert new_top == max(top, *scores)
+        assert base == (new_top if new_top > -math.inf else 0)
+        assert shrink == 2 ** (top - base)
+        assert weights == [2 ** (score - base) for score in scores]
+        assert after == total * shrink + sum(weights)
+
+
+def _floats(cell: str) -> list[float]:
+    return [float(number) for number in cell.split(",")]
+
+
 def test_the_intensity_of_a_linear_layer() -> None:
     hand = table("roofline", "rows $n$")
     for row in hand:
@@ -218,4 +298,8 @@ def _below(page: str, header: str) -> list[list[str]]:
 
 
 def _words(page: str) -> str:
-    return " ".join((SOURCE / f"{page}.md").read_text("utf-8").split())
+    return " ".join(_page(page).split())
+
+
+def _page(page: str) -> str:
+    return (SOURCE / f"{page}.md").read_text("utf-8")
