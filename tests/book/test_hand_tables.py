@@ -1,19 +1,25 @@
 """Tables that were worked out by hand: computed again, from the reference or by the rule."""
 
+import json
 import math
 import re
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from book.tools.traces import reference
 from book.tools.traces._timeline import BLOCK_SIZE, FOUR, Share, Watched
 from tests.book.reading import SOURCE
+from yaie.bench.evidence import EVIDENCE
 from yaie.core.batch import StepPlan
+from yaie.core.contracts.graphs import Size
 from yaie.core.params import SamplingParams
 from yaie.core.request import FinishReason, Request
+from yaie.core.step import Ints, StepInput
+from yaie.worker.zones import chunk_zones, decode_zones, sizes_of
 
 SYSTEM = 36  # tokens that the prompts of A to D begin with
 
@@ -276,6 +282,60 @@ def test_one_row_of_the_online_softmax_in_lab_11() -> None:
 
 def _floats(cell: str) -> list[float]:
     return [float(number) for number in cell.split(",")]
+
+
+class _Told:
+    """What lab 17's `fill` asks of a machine, for one of the two steps of its page."""
+
+    nobody = 12
+
+    def __init__(self, slots: list[int], ids: list[int]) -> None:
+        self._slots, self._ids = np.array(slots, np.int32), np.array(ids, np.int32)
+
+    def slots(self, step: StepInput) -> Ints:
+        return self._slots
+
+    def token_ids(self, step: StepInput) -> Ints:
+        return self._ids
+
+
+def test_the_two_buffers_of_lab_17() -> None:
+    decode, both = [(3, 5, 1)], [(3, 5, 1), (8, 4, 3)]
+    alone = _filled(Size(4), decode, [21], [])
+    hand = {row[0].strip("`"): row[1:] for row in table("cuda-graphs", "part of the buffer")}
+    assert hand.keys() == alone.keys() - {"token_ids"}
+    for name, row in hand.items():
+        assert _signed(" ".join(row)) == alone[name], name
+    mixed = _filled(Size(2, 5, 2), both, [21, 36, 37, 38], [~3, 501, 502, 503])
+    for part, decodes, chunks in table("cuda-graphs", "part"):
+        written = _signed(decodes.replace("~3", str(~3))) + _signed(chunks)
+        assert written == mixed[part.strip("`")], part
+
+
+def _filled(
+    size: Size, shares: list[tuple[int, int, int]], slots: list[int], ids: list[int]
+) -> dict[str, list[int]]:
+    """The parts of a buffer that held something else. shares: (seat, start, tokens)."""
+    part = reference("cuda_graphs")
+    seats, starts, counts = np.array(shares, np.int32).T.copy()
+    step = StepInput(1, seats, starts, counts, np.ones(len(seats), np.bool_))
+    parts = part.parts_of(np.full(part.num_uploaded(size), 77, np.int32), size)
+    part.fill(parts, size, step, _Told(slots, ids))
+    return {name: values.tolist() for name, values in parts._asdict().items()}
+
+
+def _signed(cell: str) -> list[int]:
+    return [int(number) for number in re.findall(r"-?\d+", cell)]
+
+
+def test_the_sizes_that_lab_17_counts() -> None:
+    alone = reference("cuda_graphs").padded_sizes(256)
+    sizes = sizes_of(alone, decode_zones(256), chunk_zones(2048))
+    text = _words("cuda-graphs")
+    assert f"there are {len(alone)} sizes of decodes alone, with {sum(alone):,} rows" in text
+    assert f"would be {sum(alone) / max(alone):.1f} times that of the largest one" in text
+    assert f"these {len(alone)} and {len(sizes) - len(alone)} with chunks" in text
+    assert len(sizes) == json.loads((EVIDENCE / "gpu_start.json").read_text())["graphs"]["sizes"]
 
 
 def test_the_intensity_of_a_linear_layer() -> None:
