@@ -46,7 +46,8 @@ def choose_splits(n: int, kv_heads: int, max_keys: int, tile: int, places: int) 
 def part_of(start, end, split, splits, TILE: tl.constexpr):
     """The keys (first, end) that program `split` of `splits` takes of start..end: whole tiles.
 
-    Every sequence is divided by its own length. The last parts of a short one are empty: first >= end.
+    split: one number, or a tensor of them; then so are the results. Every sequence is divided by its own
+    length. The last parts of a short one are empty: first >= end.
     """
     # TODO 11.3: your code here (the reference: 3 lines).
     raise NotImplementedError(
