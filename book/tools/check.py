@@ -1,8 +1,9 @@
 """What mdBook lets pass with exit status 0, found in the chapters and in the pages made from them.
 
 In the chapters: an include of a missing file, an anchor that does not stand exactly once in it, code
-that is typed instead of included. In the pages: dead links and fragments, an id used twice, a picture
-without a text, a directive left as it was, anything that would be fetched from the network.
+that is typed instead of included, a formula that a line's end breaks. In the pages: dead links and
+fragments, an id used twice, a picture without a text, a directive left as it was, anything that would be
+fetched from the network.
 """
 
 import re
@@ -13,6 +14,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlparse
 
 from book.tools.fences import FENCE
+from book.tools.mathml import broken_formulas
 
 INCLUDE = re.compile(r"(?<!\\)\{\{\s*#include\s+(?P<file>[^\s:}]+)(?::(?P<part>[^}]*?))?\s*\}\}")
 DIRECTIVE = re.compile(r"\{\{\s*#\w+[^}]*\}\}")
@@ -51,6 +53,8 @@ def check_chapter(chapter: Path) -> Iterator[str]:
         if language not in TYPED and not INCLUDE.fullmatch(fence["body"].strip()):
             first = fence["body"].strip().split("\n")[0]
             yield f"{chapter.name}: code that is typed, not included from a tested file: {first!r}"
+    for line in broken_formulas(text):
+        yield f"{chapter.name}: a dollar without a formula on its line: {line!r}"
 
 
 def check_include(file: Path, part: str) -> str | None:

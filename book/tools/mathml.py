@@ -11,6 +11,7 @@ from book.tools.fences import FENCE
 CODE_SPAN = re.compile(r"(?<!`)(`+)(?!`)(.+?)(?<!`)\1(?!`)", re.S)
 DISPLAYED = re.compile(r"(?<!\\)\$\$(.+?)(?<!\\)\$\$", re.S)
 INLINE = re.compile(r"(?<![\\$])\$(?![\s$])((?:\\.|[^$\\\n])+?)(?<!\s)\$(?![\d$])")
+PLAIN = re.compile(r"(?<!\\)\$")
 SCRIPT = re.compile(r"<script\b.*?</script>|<code\b.*?</code>|<svg\b.*?</svg>", re.S)
 QUOTED = re.compile(r"^[ \t]*>[ \t]?", re.M)
 TEXT_NODE = re.compile(r">([^<]+)<")
@@ -29,6 +30,15 @@ def convert_math(markdown: str) -> str:
         parts += [_prose(markdown[position : fence.start()]), fence[0]]
         position = fence.end()
     return "".join([*parts, _prose(markdown[position:])])
+
+
+def broken_formulas(markdown: str) -> list[str]:
+    r"""The lines with a dollar that belongs to no formula. LaTeX within a sentence stands on one line; a
+    plain dollar is `\$`."""
+    text = FENCE.sub("", markdown)
+    for pattern in (SCRIPT, CODE_SPAN, DISPLAYED, INLINE):
+        text = pattern.sub("", text)
+    return [line for line in text.splitlines() if PLAIN.search(line)]
 
 
 def _prose(text: str) -> str:

@@ -10,9 +10,10 @@ from typing import Optional
 class Node:
     """An edge's tokens and the node at its end. `tokens` holds block_size tokens for each block.
 
+    parent: None for the root, and for a node that was removed.
+    children: by the tokens of the child's first block.
     lock_count: how many requests rely on this node or on one below it.
     last_used: the tick of the last match or insert that passed here.
-    children: by the tokens of the child's first block.
     """
 
     tokens: list[int] = field(default_factory=list)
@@ -24,7 +25,7 @@ class Node:
 
     @property
     def is_evictable(self) -> bool:
-        """An unlocked leaf. The root is never one: it has no parent."""
+        """An unlocked leaf of the tree. The root and removed nodes are none: they have no parent."""
         return self.lock_count == 0 and not self.children and self.parent is not None
 
 
@@ -35,7 +36,8 @@ class LeafQueue:
     """Unlocked leaves, least recently used first; O(log n) a call.
 
     Nothing is ever searched for: an entry that is out of date (its node was used, locked or removed
-    since) is dropped when it reaches the top, or when the queue has doubled.
+    since) is dropped when it reaches the top, or when the queue has doubled. A node may have several
+    entries.
     """
 
     def __init__(self) -> None:

@@ -143,7 +143,7 @@ class RadixTree:
         )
 
     def _remove(self, leaf: Node) -> None:
-        """Take a leaf off the tree; its parent may be a leaf then."""
+        """Take a leaf off the tree: it is not evictable any more. Its parent may be a leaf then."""
         # TODO 4.5: your code here (the reference: 7 lines).
         raise NotImplementedError(
             "radix_tree task 4.5: not implemented yet; see chapter The radix tree"

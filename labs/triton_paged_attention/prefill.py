@@ -13,7 +13,8 @@ def find_tile(query_start_loc, n, tile, TOKENS: tl.constexpr):
     """Which sequence tile number `tile` belongs to, and which of its queries is the tile's first.
 
     Sequence i owns the tiles from query_start_loc[i] // TOKENS + i on. That is at least as many as it
-    needs, and no tile belongs to two; a spare one begins behind its sequence's queries.
+    needs, and no tile belongs to two; a spare one begins behind its sequence's queries. Both results are
+    numbers of Triton's, int32.
     """
     # TODO 11.5: your code here (the reference: 8 lines).
     raise NotImplementedError(

@@ -205,7 +205,7 @@ class RadixTree:
         # END SOLUTION
 
     def _remove(self, leaf: Node) -> None:
-        """Take a leaf off the tree; its parent may be a leaf then."""
+        """Take a leaf off the tree: it is not evictable any more. Its parent may be a leaf then."""
         # BEGIN SOLUTION 4.5
         parent = leaf.parent
         assert parent is not None

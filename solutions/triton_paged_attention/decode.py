@@ -135,7 +135,7 @@ def combine_kernel(
     DIMS: tl.constexpr,
     TILE: tl.constexpr,
 ):
-    """Program (head, sequence): out [n, HEADS, D] of the parts that are not empty.
+    """Program (head, sequence): out [n, HEADS, D] of the parts that are not empty; 0 where all are.
 
     lses: of each part the base-2 logarithm of its softmax's denominator.
     """

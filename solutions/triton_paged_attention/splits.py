@@ -29,7 +29,7 @@ def choose_splits(n: int, kv_heads: int, max_keys: int, tile: int, places: int) 
     """Into how many parts the keys of each of n sequences are divided, 1 to MAX_SPLITS.
 
     max_keys: a bound on the keys of a sequence. tile: keys that a program takes at once, so that a part
-    has at least this many. places: programs that run on the device at the same time.
+    has at least this many. places: SM slots, programs that run on the device at the same time.
     """
     # BEGIN SOLUTION 11.3
     # As many as fill the places once: the programs are alike, and one more than fit would run alone.
@@ -46,7 +46,8 @@ def choose_splits(n: int, kv_heads: int, max_keys: int, tile: int, places: int) 
 def part_of(start, end, split, splits, TILE: tl.constexpr):
     """The keys (first, end) that program `split` of `splits` takes of start..end: whole tiles.
 
-    Every sequence is divided by its own length. The last parts of a short one are empty: first >= end.
+    split: one number, or a tensor of them; then so are the results. Every sequence is divided by its own
+    length. The last parts of a short one are empty: first >= end.
     """
     # BEGIN SOLUTION 11.3
     size = tl.cdiv(tl.cdiv(end - start, TILE), splits) * TILE

@@ -143,7 +143,7 @@ def attend_keys(
 
     key_blocks, value_blocks: the pool from this program's key head on; a block is key_stride or
     value_stride numbers long, a slot SLOT numbers. CAUSAL: a row sees what `sees` says; otherwise each
-    row sees them all.
+    row sees them all. A row that has seen no key has a top of -inf and a total of 0.
     """
     top, total, acc = state
     # BEGIN SOLUTION 11.1

@@ -1,17 +1,25 @@
 """Tables that were worked out by hand: computed again, from the reference or by the rule."""
 
+import json
 import math
 import re
 from collections.abc import Iterator
+from typing import Any
 
+import numpy as np
 import pytest
+import torch
 
 from book.tools.traces import reference
 from book.tools.traces._timeline import BLOCK_SIZE, FOUR, Share, Watched
 from tests.book.reading import SOURCE
+from yaie.bench.evidence import EVIDENCE
 from yaie.core.batch import StepPlan
+from yaie.core.contracts.graphs import Size
 from yaie.core.params import SamplingParams
 from yaie.core.request import FinishReason, Request
+from yaie.core.step import Ints, StepInput
+from yaie.worker.zones import chunk_zones, decode_zones, sizes_of
 
 SYSTEM = 36  # tokens that the prompts of A to D begin with
 
@@ -198,6 +206,138 @@ def test_which_slot_a_position_has() -> None:
         assert row[6] == f"{block} · 4 + {offset} = {4 * block + offset}"
 
 
+def test_the_calls_and_ticks_of_the_radix_tree_s_example() -> None:
+    """Each call of the table on the reference's tree, and the last of the three drawings."""
+    tree = reference("radix_tree").RadixTree(BLOCK_SIZE)
+    prompts = {
+        name: [*range(SYSTEM), *(1000 * ord(name) + i for i in range(sum(FOUR[name]) - SYSTEM))]
+        for name in FOUR
+    }
+    next_block = 0
+    for tick, (_, call, when, found, filed) in enumerate(table("radix-tree", "tick"), 1):
+        name = when[0]
+        prompt, answer = FOUR[name]
+        if call == "match":
+            blocks, _ = tree.match_prefix(prompts[name][:prompt], (prompt - 1) // BLOCK_SIZE)
+            fresh = []
+        else:
+            computed = numbers(when)[0]
+            assert computed in (prompt, prompt + answer - 1)
+            count = computed // BLOCK_SIZE
+            blocks = tree.peek(prompts[name], count)
+            fresh = list(range(next_block, next_block + count - len(blocks)))
+            next_block += len(fresh)
+            tree.insert(prompts[name], [*blocks, *fresh])
+        assert (tree._tick, blocks, fresh) == (tick, numbers(found), numbers(filed))
+    *_, drawing = re.findall(r"^root\n.*?(?=^```)", _page("radix-tree"), flags=re.M | re.S)
+    drawn = re.findall(r"\[([\d ]+)\] +used (\d+)", drawing)
+    assert [(numbers(blocks), int(used)) for blocks, used in drawn] == [
+        (node.blocks, node.last_used) for node in _in_order(tree._root)
+    ]
+
+
+def _in_order(node: Any) -> Iterator[Any]:
+    """The nodes below one, each before its children."""
+    for child in node.children.values():
+        yield child
+        yield from _in_order(child)
+
+
+def test_how_often_lab_11_splits() -> None:
+    """Each row of the table on the given configurations, for an H200 in bfloat16."""
+    part = reference("triton_paged_attention")
+    header = "| sequences × keys, query heads on key heads | programs"
+    hand = _below("triton-paged-attention", header)
+    assert len(hand) == 7
+    for shape, programs, slots, share, tiles, splits in hand:
+        n, keys, heads, kv_heads = _whole(shape)
+        rows_of_tile = part.configs.tile_rows(1, heads // kv_heads)
+        config = part.configs.decode_config(128, torch.bfloat16, rows_of_tile, n * kv_heads)
+        places = part.splits.CPU_SMS * config.per_sm
+        assert _whole(programs) == [n * kv_heads]
+        assert _whole(slots)[-1] == places
+        assert float(share) == pytest.approx(places / (n * kv_heads), abs=0.006)
+        assert _whole(tiles)[-1] == -(-keys // config.tile)
+        chosen = part.splits.choose_splits(n, kv_heads, keys, config.tile, places)
+        assert _whole(splits) == [chosen]
+
+
+def _whole(cell: str) -> list[int]:
+    """The numbers of a cell, with commas in thousands and between numbers that a space follows."""
+    return numbers(re.sub(r"(?<=\d),(?=\d)", "", cell))
+
+
+def test_one_row_of_the_online_softmax_in_lab_11() -> None:
+    hand = table("triton-paged-attention", "top, total before")
+    assert len(hand) == 4
+    for row in hand:
+        before, scores, (new_top,), (base,), (shrink,), weights, (after,) = map(_floats, row)
+        top, total = before
+        assert new_top == max(top, *scores)
+        assert base == (new_top if new_top > -math.inf else 0)
+        assert shrink == 2 ** (top - base)
+        assert weights == [2 ** (score - base) for score in scores]
+        assert after == total * shrink + sum(weights)
+
+
+def _floats(cell: str) -> list[float]:
+    return [float(number) for number in cell.split(",")]
+
+
+class _Told:
+    """What lab 17's `fill` asks of a machine, for one of the two steps of its page."""
+
+    nobody = 12
+
+    def __init__(self, slots: list[int], ids: list[int]) -> None:
+        self._slots, self._ids = np.array(slots, np.int32), np.array(ids, np.int32)
+
+    def slots(self, step: StepInput) -> Ints:
+        return self._slots
+
+    def token_ids(self, step: StepInput) -> Ints:
+        return self._ids
+
+
+def test_the_two_buffers_of_lab_17() -> None:
+    decode, both = [(3, 5, 1)], [(3, 5, 1), (8, 4, 3)]
+    alone = _filled(Size(4), decode, [21], [])
+    hand = {row[0].strip("`"): row[1:] for row in table("cuda-graphs", "part of the buffer")}
+    assert hand.keys() == alone.keys() - {"token_ids"}
+    for name, row in hand.items():
+        assert _signed(" ".join(row)) == alone[name], name
+    mixed = _filled(Size(2, 5, 2), both, [21, 36, 37, 38], [~3, 501, 502, 503])
+    for part, decodes, chunks in table("cuda-graphs", "part"):
+        written = _signed(decodes.replace("~3", str(~3))) + _signed(chunks)
+        assert written == mixed[part.strip("`")], part
+
+
+def _filled(
+    size: Size, shares: list[tuple[int, int, int]], slots: list[int], ids: list[int]
+) -> dict[str, list[int]]:
+    """The parts of a buffer that held something else. shares: (seat, start, tokens)."""
+    part = reference("cuda_graphs")
+    seats, starts, counts = np.array(shares, np.int32).T.copy()
+    step = StepInput(1, seats, starts, counts, np.ones(len(seats), np.bool_))
+    parts = part.parts_of(np.full(part.num_uploaded(size), 77, np.int32), size)
+    part.fill(parts, size, step, _Told(slots, ids))
+    return {name: values.tolist() for name, values in parts._asdict().items()}
+
+
+def _signed(cell: str) -> list[int]:
+    return [int(number) for number in re.findall(r"-?\d+", cell)]
+
+
+def test_the_sizes_that_lab_17_counts() -> None:
+    alone = reference("cuda_graphs").padded_sizes(256)
+    sizes = sizes_of(alone, decode_zones(256), chunk_zones(2048))
+    text = _words("cuda-graphs")
+    assert f"there are {len(alone)} sizes of decodes alone, with {sum(alone):,} rows" in text
+    assert f"would be {sum(alone) / max(alone):.1f} times that of the largest one" in text
+    assert f"these {len(alone)} and {len(sizes) - len(alone)} with chunks" in text
+    assert len(sizes) == json.loads((EVIDENCE / "gpu_start.json").read_text())["graphs"]["sizes"]
+
+
 def test_the_intensity_of_a_linear_layer() -> None:
     hand = table("roofline", "rows $n$")
     for row in hand:
@@ -218,4 +358,8 @@ def _below(page: str, header: str) -> list[list[str]]:
 
 
 def _words(page: str) -> str:
-    return " ".join((SOURCE / f"{page}.md").read_text("utf-8").split())
+    return " ".join(_page(page).split())
+
+
+def _page(page: str) -> str:
+    return (SOURCE / f"{page}.md").read_text("utf-8")

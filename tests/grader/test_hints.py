@@ -1,10 +1,14 @@
 """Hints: a rung a call, never more; after a pass, the reference instead."""
 
+import itertools
+
 import pytest
 
-from grader.hints import _unwrap, give_hint
+from grader.hints import MARGIN, _unwrap, give_hint
 from tests.grader.results import RADIX_TREE
+from yaie.core.compat import tomllib
 from yaie.core.errors import ConfigError
+from yaie.curriculum.manifest import ROOT
 from yaie.curriculum.progress import LabRecord, Progress, part_digest
 
 FILE = """
@@ -120,6 +124,23 @@ def test_lines_that_the_margin_of_the_file_broke_are_joined_and_short_ones_are_n
     broken = "word " * 16
     assert _unwrap(f"{broken}\nand on\nnew") == f"{broken} and on\nnew"
     assert _unwrap(f"{broken}\n\nnext") == f"{broken}\n\nnext"
+
+
+@pytest.mark.parametrize(
+    "file", sorted((ROOT / "grader/hints").glob("*.toml")), ids=lambda f: f.stem
+)
+def test_steps_of_a_hint_are_indented_so_that_no_two_run_together(file):
+    """Page and terminal fill the lines of a hint anew, except where one is indented."""
+    for task, rungs in tomllib.loads(file.read_text("utf-8")).items():
+        for rung, text in rungs.items():
+            lines = text.strip("\n").split("\n")
+            if not any(line.startswith(" ") for line in lines):
+                short = [
+                    line
+                    for line, after in itertools.pairwise(lines)
+                    if line and after and len(line) <= MARGIN
+                ]
+                assert not short, f"{task}, {rung}"
 
 
 def test_after_a_pass_the_reference_is_named_in_cuda_files_too(root):

@@ -232,6 +232,23 @@ def test_locked_nodes_stay(part: ModuleType) -> None:
 
 @task("4.5")
 @gives_up
+def test_a_removed_leaf_goes_once(part: ModuleType) -> None:
+    """A leaf that was removed is not evictable any more, though the queue may hold it a second time."""
+    tree, [node] = filed(part, ([1, 1], [10]))
+    rely(locks_work(part))
+    tree.lock(node)
+    tree.unlock(node)
+    rely(is_sound(tree))
+    why = (
+        "insert and unlock each push the leaf, so the queue holds it twice with one tick. `pop` returns "
+        "whatever is evictable: a node that is off the tree must not be."
+    )
+    expect_equal(tree.evict(2), [10], "what goes when more is wanted than there is", why=why)
+    expect_equal((tree.num_blocks, tree.num_evictable), (0, 0), "blocks and evictable blocks")
+
+
+@task("4.5")
+@gives_up
 def test_any_script_of_evictions(part: ModuleType) -> None:
     """Whatever happens, only unlocked blocks go, the least recently used first, prefixes stay whole."""
     rely(splits_work(part))
