@@ -1,0 +1,50 @@
+"""What calls keep and take, in bytes: a leak is found whatever tables are made meanwhile."""
+
+from typing import Any
+
+import pytest
+
+from grader.kit import Mismatch
+from grader.kit.memory import LEAST, expect_keeps_nothing, kept_by, peak_of
+from grader.kit.standing import expect_results_stand
+
+
+def test_a_call_that_keeps_its_arguments_is_found() -> None:
+    history: list[Any] = []
+
+    def leaks(number: int) -> int:
+        history.append(dict(locals()))
+        return number
+
+    assert kept_by(lambda: leaks(1000)) > LEAST
+    with pytest.raises(Mismatch, match="leaks keeps"):
+        expect_keeps_nothing(lambda: leaks(1000), "leaks")
+
+
+def test_a_table_that_grows_for_a_while_is_no_leak() -> None:
+    table: dict[int, list[int]] = {}
+
+    def learns() -> None:
+        if len(table) < 150:
+            table[len(table)] = [0] * 40
+
+    expect_keeps_nothing(learns, "a call that learns")
+    assert len(table) == 150
+
+
+def test_what_a_call_has_at_most_is_counted() -> None:
+    numbers = list(range(10_000))
+    assert peak_of(lambda: numbers[:10]) < 1000
+    assert peak_of(lambda: numbers[:]) >= 80_000
+
+
+def test_a_result_that_the_next_call_fills_is_found() -> None:
+    buffer: list[int] = []
+
+    def fills(number: int) -> list[int]:
+        buffer[:] = [number]
+        return buffer
+
+    expect_results_stand([lambda: [1], lambda: [2]], "fresh lists")
+    with pytest.raises(Mismatch, match="the result of call 1 of 2 has changed"):
+        expect_results_stand([lambda: fills(1), lambda: fills(2)], "fills")
