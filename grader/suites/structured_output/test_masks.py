@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grader.kit import examples, expect, expect_equal, note, task
+from grader.kit import examples, expect, expect_equal, note, start_script, task
 from grader.suites.structured_output.vocabulary import (
     EOS,
     GRAMMARS,
@@ -64,6 +64,7 @@ def test_allowed_tokens(part: Any) -> None:
     """A token is allowed if it has text and all of its bytes lead on."""
     for name, grammar in GRAMMARS.items():
         for data in prefixes(grammar):
+            start_script()
             note(f"allowed(the state behind {data!r} of {name})")
             right = naive.allowed(grammar, data, TOKENS)
             got = allowed_in(part, grammar, data, TOKENS)
@@ -189,7 +190,10 @@ def test_masks_of_every_state(part: Any) -> None:
     for name, grammar in GRAMMARS.items():
         automaton = reference.ByteAutomaton(grammar)
         masks = lent(part, automaton)
-        for data in prefixes(grammar) * 2:
+        for asked, data in enumerate(prefixes(grammar) * 2):
+            start_script()
+            if asked:
+                note(f"# masks of this grammar that were asked for before: {asked}")
             note(f"mask(the state behind {data!r} of {name})")
             right = naive.allowed(grammar, data, TOKENS) + [EOS] * naive.is_document(grammar, data)
             got = unpacked(masks.mask(state_behind(automaton, data)))
