@@ -20,7 +20,7 @@ from rich.text import Text
 
 from grader.machine import CUDA
 from grader.report.formats import VERSION, lab_table
-from grader.report.lines import clean, columns, show
+from grader.report.lines import clean, columns, show, without_codes
 from grader.room import compiled_before
 from grader.snapshot import Refused, broken_seal, read_snapshot, seal
 from grader.submission import Submission, handed_in
@@ -150,7 +150,7 @@ def print_class(console: Console, rows: Sequence[Row], labs: Sequence[Lab]) -> N
 
 def _one_line(text: str) -> str:
     """A folder's name may hold what a terminal would obey, and line breaks."""
-    return " ".join(clean(text).splitlines())
+    return " ".join(clean(without_codes(text)).splitlines())
 
 
 def _short(cell: str) -> str:

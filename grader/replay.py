@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from grader.report.lines import clean
 from grader.verdict import Again, Explanation, TestResult, Verdict, from_json
 from yaie.core.errors import YaieError
 from yaie.curriculum.manifest import ROOT, load_curriculum
@@ -163,7 +164,7 @@ class _Told(list[str]):
 
     def append(self, line: str) -> None:
         _finish_line()
-        print(f"  {line}", flush=True)
+        print(f"  {clean(line)}", flush=True)
         super().append(line)
         self.printed = line
         _Told.newest = self
@@ -172,7 +173,8 @@ class _Told(list[str]):
 def _finish_line() -> None:
     lines = _Told.newest
     if lines and lines[-1] != lines.printed:
-        print(f"      {lines[-1].removeprefix(lines.printed).strip()}", flush=True)
+        gave = lines[-1].removeprefix(lines.printed).strip()
+        print(f"      {clean(gave)}", flush=True)
         lines.printed = lines[-1]
 
 

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from grader.machine import not_verified_here
-from grader.report.lines import clean
+from grader.report.lines import clean, without_codes
 from grader.report.text import explanation_lines, remark
 from grader.verdict import Explanation, LabResult, TaskResult, TestResult, Verdict, to_json
 
@@ -81,7 +81,7 @@ def as_junit(results: Sequence[LabResult]) -> str:
         suite.set("time", f"{result.seconds:.3f}")
         if result.output.strip():
             left = f"... {result.output_cut} bytes left out ...\n" if result.output_cut else ""
-            ET.SubElement(suite, "system-out").text = left + _xml(result.output)
+            ET.SubElement(suite, "system-out").text = left + _xml(without_codes(result.output))
     for name in ("tests", "failures", "errors", "skipped"):
         root.set(name, str(sum(int(suite.get(name, "0")) for suite in root)))
     root.set("time", f"{sum(result.seconds for result in results):.3f}")

@@ -11,13 +11,22 @@ from collections.abc import Iterable
 from rich.console import Console
 from rich.text import Text
 
+from yaie.system.terminal import escaped
+
 WIDEST_PROSE = 100
-_CONTROL = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_CODES = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
+"""What a program sends to a terminal for colours, or to move the cursor."""
 
 
 def clean(text: str) -> str:
-    """Without what a terminal would obey: text may be what a part has printed."""
-    return _CONTROL.sub("", text).expandtabs(4)
+    """With control characters as Python writes them: a value may hold some, and a terminal would obey
+    them or show nothing."""
+    return escaped(text).expandtabs(4)
+
+
+def without_codes(text: str) -> str:
+    """What was printed for a terminal, without its colours."""
+    return _CODES.sub("", text)
 
 
 def prose(text: str, style: str = "", *, width: int, indent: int = 0) -> list[Text]:

@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.text import Text
 
 from grader.machine import not_verified_here
-from grader.report.lines import columns, folded, one_line, prose, show, verbatim
+from grader.report.lines import columns, folded, one_line, prose, show, verbatim, without_codes
 from grader.report.next import next_step
 from grader.verdict import Explanation, LabResult, TaskResult, Verdict, clipped
 
@@ -121,8 +121,9 @@ def failure_lines(result: LabResult, width: int) -> list[Text]:
     for task in others:
         line = one_line(f"Task {task.task.id}: {_why(task).problem}", width=width)
         lines.append(Text(line, style=MARKS[task.verdict][1]))
-    if failed and result.output.strip():
-        printed = [clipped(line, WIDEST_LINE) for line in result.output.strip().splitlines()[-10:]]
+    output = without_codes(result.output).strip()
+    if failed and output:
+        printed = [clipped(line, WIDEST_LINE) for line in output.splitlines()[-10:]]
         left = (
             f" ({result.output_cut:,} bytes before it were left out)" if result.output_cut else ""
         )

@@ -35,8 +35,7 @@ class TokenMasks:
 
     # ANCHOR: allowed
     def allowed(self, state: int) -> NDArray[np.bool_]:
-        """[vocab], whether all bytes of a token lead on from a state that is not DEAD; false for a token
-        without text.
+        """[vocab], whether a token has text and all of its bytes lead on from the state.
 
         A node is looked at only if its parent's bytes lead on, and once for all tokens that pass it.
         """

@@ -13,7 +13,7 @@ class Matcher:
     def __init__(self, automaton: ByteAutomaton, masks: TokenMasks) -> None:
         self._automaton = automaton
         self._masks = masks
-        self._states = [automaton.start]  # one more than tokens were accepted; DEAD behind the end
+        self._states = [automaton.start]  # one more than tokens were accepted; DEAD after the end
 
     # ANCHOR: follow
     @property
@@ -55,7 +55,7 @@ class Matcher:
         )
 
     def _forced_bytes(self) -> bytes:
-        """The bytes up to the first place where there is a choice, or where the document may end."""
+        """The bytes that must come: up to a choice, or to where the document may end."""
         # TODO 21.7: your code here (the reference: 8 lines).
         raise NotImplementedError(
             "structured_output task 21.7: not implemented yet; see chapter Only what the schema allows"

@@ -16,7 +16,7 @@ class Pipeline:
 
     # ANCHOR: microbatches
     def microbatches(self, num_tokens: Sequence[int], count: int) -> list[range]:
-        """The smallest limit under which `count` runs are enough, by halving; then those runs."""
+        """At most `count` runs of rows, in order; the largest has as few tokens as possible."""
         # TODO 20.8: your code here (the reference: 8 lines).
         raise NotImplementedError(
             "tensor_parallel task 20.8: not implemented yet; see chapter One model on several ranks"
@@ -38,7 +38,7 @@ class Pipeline:
         compute: Callable[[int, Tensor | None], Tensor],
         empty: Callable[[int], Tensor],
     ) -> list[Tensor]:
-        """Ask for the next input, compute on this one, begin to send the result."""
+        """Pass microbatches through this stage, in order. Returns the results of the last stage."""
         results: list[Tensor] = []
         # TODO 20.9: your code here (the reference: 15 lines).
         raise NotImplementedError(
@@ -50,7 +50,7 @@ class Pipeline:
         self, num_tokens: Sequence[int], index: int, empty: Callable[[int], Tensor]
     ) -> tuple[Tensor, Transfer] | None:
         """A tensor for the input of this microbatch, and its transfer. None in the first stage, and for
-        an index behind the last."""
+        an index after the last."""
         # TODO 20.9: your code here (the reference: 4 lines).
         raise NotImplementedError(
             "tensor_parallel task 20.9: not implemented yet; see chapter One model on several ranks"

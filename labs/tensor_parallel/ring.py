@@ -25,8 +25,7 @@ class Ring:
 
     # ANCHOR: reduce_scatter
     def reduce_scatter(self, x: Tensor) -> None:
-        """In each of size - 1 steps, a rank adds its own part to a chunk and sends it on: chunk c
-        leaves rank c + 1 first, and comes to rank c last."""
+        """x: [n], contiguous. Chunk `rank` becomes its sum over all ranks."""
         # TODO 20.2: your code here (the reference: 6 lines).
         raise NotImplementedError(
             "tensor_parallel task 20.2: not implemented yet; see chapter One model on several ranks"
@@ -50,7 +49,7 @@ class Ring:
 
     # ANCHOR: gather_chunks
     def gather_chunks(self, x: Tensor) -> None:
-        """In size - 1 steps. In each a rank passes on the chunk that it got last, its own one first."""
+        """x: [n], contiguous. Chunk r becomes, on every rank, what rank r has in it."""
         # TODO 20.3: your code here (the reference: 4 lines).
         raise NotImplementedError(
             "tensor_parallel task 20.3: not implemented yet; see chapter One model on several ranks"
@@ -60,14 +59,14 @@ class Ring:
 
     # ANCHOR: collectives
     def all_reduce(self, x: Tensor) -> Tensor:
-        """Each chunk is summed in one order, and what a rank gets of it is a copy: the same bits."""
+        """The sum over all ranks of x, of any shape: the same bits on each of them."""
         # TODO 20.3: your code here (the reference: 4 lines).
         raise NotImplementedError(
             "tensor_parallel task 20.3: not implemented yet; see chapter One model on several ranks"
         )
 
     def all_gather(self, x: Tensor) -> Tensor:
-        """The chunks are the tensors."""
+        """[size, *x.shape]: x of every rank, in the order of the ranks."""
         # TODO 20.3: your code here (the reference: 4 lines).
         raise NotImplementedError(
             "tensor_parallel task 20.3: not implemented yet; see chapter One model on several ranks"

@@ -24,7 +24,7 @@ class RowParallel:
         self._group = group
 
     def __call__(self, x: Tensor) -> Tensor:
-        """x: [rows, in / size]."""
+        """x: [rows, in / size]. Returns [rows, out]."""
         # TODO 20.4: your code here (the reference: 2 lines).
         raise NotImplementedError(
             "tensor_parallel task 20.4: not implemented yet; see chapter One model on several ranks"
@@ -44,7 +44,7 @@ class VocabEmbedding:
         self._group = group
 
     def __call__(self, token_ids: Tensor) -> Tensor:
-        """A rank adds zeros for the tokens that it does not hold."""
+        """token_ids: [T] int64, of the whole vocabulary. Returns [T, hidden]."""
         # TODO 20.5: your code here (the reference: 4 lines).
         raise NotImplementedError(
             "tensor_parallel task 20.5: not implemented yet; see chapter One model on several ranks"

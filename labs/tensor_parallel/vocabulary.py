@@ -20,7 +20,7 @@ class VocabLogits:
 
     # ANCHOR: gather
     def gather(self, logits: Tensor) -> Tensor:
-        """All ranks must send as much: the smaller shares are padded, and the padding cut off again."""
+        """logits: [rows, held]. Returns [rows, vocab_size], in the order of the vocabulary."""
         # TODO 20.6: your code here (the reference: 5 lines).
         raise NotImplementedError(
             "tensor_parallel task 20.6: not implemented yet; see chapter One model on several ranks"
@@ -30,7 +30,7 @@ class VocabLogits:
 
     # ANCHOR: arg_max
     def arg_max(self, logits: Tensor) -> Tensor:
-        """Each rank's best token and its logit, both exact in float64; then the best of these."""
+        """The token with the highest logit of each row, on any rank: [rows] int64."""
         # TODO 20.7: your code here (the reference: 7 lines).
         raise NotImplementedError(
             "tensor_parallel task 20.7: not implemented yet; see chapter One model on several ranks"
@@ -40,7 +40,7 @@ class VocabLogits:
 
     # ANCHOR: draw
     def draw(self, logits: Tensor, noise: Callable[[range], Tensor]) -> Tensor:
-        """The Gumbel trick of lab 1, in which every token needs its own noise only."""
+        """One token for each row, drawn by the Gumbel trick of lab 1: [rows] int64."""
         # TODO 20.7: your code here (the reference: 1 line).
         raise NotImplementedError(
             "tensor_parallel task 20.7: not implemented yet; see chapter One model on several ranks"

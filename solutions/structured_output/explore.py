@@ -45,8 +45,8 @@ person = {
 # %% [markdown]
 # ## How narrow the way is
 #
-# A document goes through the automaton byte by byte. The bars say how many bytes might have come in the
-# place of each. Where is that number 1, and why not behind the braces?
+# A document goes through the automaton byte by byte. The bars say how many bytes might have come
+# instead of each. Where is that number 1, and why not after the braces?
 
 # %%
 automaton = part.ByteAutomaton(part.schema_grammar(person))
@@ -116,8 +116,8 @@ fig, ax = draw.figure(10, 4.2)
 ax.imshow(np.array(rows), aspect="auto", cmap=draw.WEIGHTS, interpolation="nearest")
 ax.set(xlabel="token", ylabel="byte of the document")
 draw.show(fig)
-print(f"{len(set(states[:-1]))} masks for {len(document)} places")
-print("tokens allowed, place by place:", " ".join(str(int(row.sum())) for row in rows[:24]), "...")
+print(f"{len(set(states[:-1]))} masks for {len(document)} bytes")
+print("tokens allowed, byte by byte:", " ".join(str(int(row.sum())) for row in rows[:24]), "...")
 
 # %% [markdown]
 # ## What needs no model
@@ -172,4 +172,4 @@ for schema, record in [
 #
 # 1. Give `first_name` a `maxLength` of 200. How many states are made now for the document above?
 # 2. Leave a token out of `tokens`, say the colon. Which documents can still be written?
-# 3. Add the token `"first_name": ` to the vocabulary. Is it forced behind the brace? Why not?
+# 3. Add the token `"first_name": ` to the vocabulary. Is it forced after the brace? Why not?

@@ -12,7 +12,7 @@ class Matcher:
     def __init__(self, automaton: ByteAutomaton, masks: TokenMasks) -> None:
         self._automaton = automaton
         self._masks = masks
-        self._states = [automaton.start]  # one more than tokens were accepted; DEAD behind the end
+        self._states = [automaton.start]  # one more than tokens were accepted; DEAD after the end
 
     # ANCHOR: follow
     @property
@@ -79,7 +79,7 @@ class Matcher:
         # END SOLUTION
 
     def _forced_bytes(self) -> bytes:
-        """The bytes up to the first place where there is a choice, or where the document may end."""
+        """The bytes that must come: up to a choice, or to where the document may end."""
         # BEGIN SOLUTION 21.7
         state, run = self._states[-1], bytearray()
         while not self._automaton.is_final(state):

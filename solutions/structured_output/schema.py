@@ -134,7 +134,7 @@ class SchemaReader:
         none after the last; those that are not required may be left out.
 
         `additionalProperties` must be false, and what is required must be among the properties.
-        Built from the right: what may follow a property is there before it, and is shared.
+        The grammar grows with the number of properties, not with that of their subsets.
         """
         # BEGIN SOLUTION 21.2
         properties, required = _properties(schema)

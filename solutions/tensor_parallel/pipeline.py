@@ -15,7 +15,7 @@ class Pipeline:
 
     # ANCHOR: microbatches
     def microbatches(self, num_tokens: Sequence[int], count: int) -> list[range]:
-        """The smallest limit under which `count` runs are enough, by halving; then those runs."""
+        """At most `count` runs of rows, in order; the largest has as few tokens as possible."""
         # BEGIN SOLUTION 20.8
         low, high = max(num_tokens, default=0), sum(num_tokens)
         while low < high:
@@ -50,7 +50,7 @@ class Pipeline:
         compute: Callable[[int, Tensor | None], Tensor],
         empty: Callable[[int], Tensor],
     ) -> list[Tensor]:
-        """Ask for the next input, compute on this one, begin to send the result."""
+        """Pass microbatches through this stage, in order. Returns the results of the last stage."""
         results: list[Tensor] = []
         # BEGIN SOLUTION 20.9
         sending: list[Transfer] = []
@@ -75,7 +75,7 @@ class Pipeline:
         self, num_tokens: Sequence[int], index: int, empty: Callable[[int], Tensor]
     ) -> tuple[Tensor, Transfer] | None:
         """A tensor for the input of this microbatch, and its transfer. None in the first stage, and for
-        an index behind the last."""
+        an index after the last."""
         # BEGIN SOLUTION 20.9
         if self._link.rank == 0 or index == len(num_tokens):
             return None

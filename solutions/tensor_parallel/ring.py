@@ -24,8 +24,7 @@ class Ring:
 
     # ANCHOR: reduce_scatter
     def reduce_scatter(self, x: Tensor) -> None:
-        """In each of size - 1 steps, a rank adds its own part to a chunk and sends it on: chunk c
-        leaves rank c + 1 first, and comes to rank c last."""
+        """x: [n], contiguous. Chunk `rank` becomes its sum over all ranks."""
         # BEGIN SOLUTION 20.2
         chunks = self._chunks(x)
         for step in range(1, self.size):
@@ -55,7 +54,7 @@ class Ring:
 
     # ANCHOR: gather_chunks
     def gather_chunks(self, x: Tensor) -> None:
-        """In size - 1 steps. In each a rank passes on the chunk that it got last, its own one first."""
+        """x: [n], contiguous. Chunk r becomes, on every rank, what rank r has in it."""
         # BEGIN SOLUTION 20.3
         chunks = self._chunks(x)
         for step in range(self.size - 1):
@@ -67,7 +66,7 @@ class Ring:
 
     # ANCHOR: collectives
     def all_reduce(self, x: Tensor) -> Tensor:
-        """Each chunk is summed in one order, and what a rank gets of it is a copy: the same bits."""
+        """The sum over all ranks of x, of any shape: the same bits on each of them."""
         # BEGIN SOLUTION 20.3
         flat = x.contiguous().view(-1)
         self.reduce_scatter(flat)
@@ -76,7 +75,7 @@ class Ring:
         # END SOLUTION
 
     def all_gather(self, x: Tensor) -> Tensor:
-        """The chunks are the tensors."""
+        """[size, *x.shape]: x of every rank, in the order of the ranks."""
         # BEGIN SOLUTION 20.3
         gathered = x.new_empty(self.size, *x.shape)
         gathered[self.rank] = x

@@ -23,7 +23,7 @@ class RowParallel:
         self._group = group
 
     def __call__(self, x: Tensor) -> Tensor:
-        """x: [rows, in / size]."""
+        """x: [rows, in / size]. Returns [rows, out]."""
         # BEGIN SOLUTION 20.4
         y = self._group.all_reduce(self._product(x))
         return y if self._bias is None else y + self._bias
@@ -43,7 +43,7 @@ class VocabEmbedding:
         self._group = group
 
     def __call__(self, token_ids: Tensor) -> Tensor:
-        """A rank adds zeros for the tokens that it does not hold."""
+        """token_ids: [T] int64, of the whole vocabulary. Returns [T, hidden]."""
         # BEGIN SOLUTION 20.5
         rows = token_ids - self._first
         elsewhere = (rows < 0) | (rows >= len(self._table))

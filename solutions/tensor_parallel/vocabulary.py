@@ -19,7 +19,7 @@ class VocabLogits:
 
     # ANCHOR: gather
     def gather(self, logits: Tensor) -> Tensor:
-        """All ranks must send as much: the smaller shares are padded, and the padding cut off again."""
+        """logits: [rows, held]. Returns [rows, vocab_size], in the order of the vocabulary."""
         # BEGIN SOLUTION 20.6
         padded = logits.new_zeros(len(logits), len(self._shares[0]))
         padded[:, : logits.shape[1]] = logits
@@ -32,7 +32,7 @@ class VocabLogits:
 
     # ANCHOR: arg_max
     def arg_max(self, logits: Tensor) -> Tensor:
-        """Each rank's best token and its logit, both exact in float64; then the best of these."""
+        """The token with the highest logit of each row, on any rank: [rows] int64."""
         # BEGIN SOLUTION 20.7
         # argmax takes NaN for the highest, and of equal numbers the first.
         local = logits.argmax(dim=1, keepdim=True)
@@ -48,7 +48,7 @@ class VocabLogits:
 
     # ANCHOR: draw
     def draw(self, logits: Tensor, noise: Callable[[range], Tensor]) -> Tensor:
-        """The Gumbel trick of lab 1, in which every token needs its own noise only."""
+        """One token for each row, drawn by the Gumbel trick of lab 1: [rows] int64."""
         # BEGIN SOLUTION 20.7
         return self.arg_max(logits + noise(self._shares[self._group.rank]))
         # END SOLUTION

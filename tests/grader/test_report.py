@@ -271,8 +271,22 @@ def test_colour_is_for_terminals_that_want_it(no_color, monkeypatch):
     assert ("\x1b[31m" in text) is not no_color
 
 
-def test_what_a_part_prints_cannot_move_the_cursor():
-    assert clean("\x1b[2J\x1b]0;title\x07a\tb\r\n\x9bc") == "]0;titlea   b\nc"
+def test_no_text_can_move_the_cursor_and_no_character_of_a_value_vanishes():
+    assert clean("\x1b[2Ja\tb\x7f\r\n\x9bc") == "\\x1b[2Ja    b\\x7f\\r\n\\x9bc"
+
+
+def test_control_characters_of_a_value_are_escapes_in_a_report():
+    why = Explanation("c", 'string() refuses "\x7f"', "a\x00b", "ab", script=("f('\x1b')",))
+    text = printed(result_of(graded("4.1", Verdict.FAILED, why)))
+    assert 'string() refuses "\\x7f"\n' in text
+    assert "expected  a\\x00b\n" in text
+    assert "    f('\\x1b')\n" in text
+
+
+def test_what_a_part_prints_loses_its_colours_and_no_other_character():
+    failed = graded("4.1", Verdict.FAILED, WRONG)
+    text = printed(result_of(failed, output="\x1b[31mred\x1b[0m\x7f\n"))
+    assert text.partition("The end of what it printed:\n")[2].startswith("  red\\x7f\n")
 
 
 def test_progress_is_a_line_for_each_lab_and_one_thing_to_do():

@@ -16,9 +16,11 @@ from solutions.structured_output import (
     TokenTrie,
     schema_grammar,
 )
+from solutions.structured_output.steps import StepTable
 from tests.marks import nightly_but
 from yaie.core.contracts.constraining import DEAD
 from yaie.core.errors import UnsupportedSchemaError
+from yaie.core.grammar import Repeat, any_of
 
 NUM_SCHEMAS, PARTS = 1000, 2
 EOS = 0
@@ -77,9 +79,9 @@ def drawn(schema: Any, rng: random.Random) -> bytes | None:
 def test_what_the_masks_let_through_is_valid_and_what_is_valid_passes(part: int) -> None:
     rng, num_ended = random.Random(part), 0
     for seed in range(part, NUM_SCHEMAS, PARTS):
-        schema = SchemaMaker(seed).schema()
+        schema = SchemaMaker(random.Random(seed)).schema()
         automaton = ByteAutomaton(schema_grammar(schema))
-        text = DocumentMaker(schema, seed).document()
+        text = DocumentMaker(schema, random.Random(seed)).document()
         jsonschema.validate(json.loads(text), schema)
         state = automaton.start
         for byte in text.encode():
@@ -142,9 +144,20 @@ def test_a_first_mask_makes_few_states_of_a_large_schema() -> None:
 
 def test_states_of_a_document_grow_with_its_length() -> None:
     automaton, _ = masks_of(record(50))
-    text = DocumentMaker(record(50), 1).document().encode()
+    text = DocumentMaker(record(50), random.Random(1)).document().encode()
     state = automaton.start
     for byte in text:
         state = automaton.step(state, byte)
         assert state != DEAD
     assert automaton.num_states <= len(text) + 1
+
+
+def test_a_step_from_dead_leads_to_dead_and_spoils_no_other() -> None:
+    """DEAD is -1, which as an index is the last row of a table."""
+    automaton = ByteAutomaton(Repeat(any_of(b"a"), 0, 200))
+    state, steps = automaton.start, StepTable(automaton)
+    for _ in range(63):
+        state = automaton.step(state, ord("a"))
+    states, letters = np.array([DEAD, state, DEAD]), np.array([ord("a")] * 3)
+    for _ in range(2):
+        assert steps(states, letters).tolist() == [DEAD, state + 1, DEAD]

@@ -96,3 +96,16 @@ def test_a_rank_that_does_not_come_is_an_error_when_the_time_is_over(tmp_path: P
     assert on_two(work, tmp_path, answers=1)[0].startswith(
         "RankError: receiving from rank 1 failed: "
     )
+
+
+@linux
+def test_a_transfer_that_is_over_may_be_waited_for_again(tmp_path: Path) -> None:
+    def work(link: GroupLink) -> Any:
+        arrived = torch.empty(70_000)
+        transfers = [link.receive(arrived, 1 - link.rank)]
+        transfers += [link.send(torch.full((70_000,), float(link.rank)), 1 - link.rank)]
+        for transfer in transfers * 3:
+            transfer.wait()
+        return arrived.unique().tolist()
+
+    assert on_two(work, tmp_path) == {0: [1.0], 1: [0.0]}

@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grader.kit import examples, expect_equal, note, task
+from grader.kit import examples, expect_equal, note, start_script, task
 
 BONUS = (
     "The sample after the last draft counts if all drafts were right: k drafts bring k + 1 tokens."
@@ -30,6 +30,7 @@ FAILED = "-1 says that nothing could be sampled there: neither it nor anything a
 
 
 def gained(part: Any, drafts: list[int], samples: list[int]) -> list[int]:
+    start_script()
     note(f"accepted({drafts}, {samples})")
     got: list[int] = part.accepted(list(drafts), list(samples))
     return got

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grader.kit import examples, expect, expect_equal, note, task
+from grader.kit import examples, expect, expect_equal, note, start_script, task
 from grader.kit.session import SESSION
 from grader.suites.speculative.probabilities import (
     DRAFT,
@@ -54,6 +54,7 @@ GENERATOR = "All random numbers come from `rng`: the same seed must give the sam
 
 
 def residual(part: Any, target: Probs, draft: Probs) -> Probs:
+    start_script()
     note(f"residual({target.tolist()}, {draft.tolist()})")
     one, other = target.copy(), draft.copy()
     with np.errstate(all="ignore"):
@@ -133,6 +134,7 @@ def certain(part: Any, drafts: list[int], draft: list[Probs], target: list[Probs
     """A call whose outcome does not depend on luck."""
     made = np.stack(draft) if draft else np.zeros((0, len(target[0])))
     aim = np.stack(target)
+    start_script()
     note(f"rejection_sample({drafts}, {made.tolist()}, {aim.tolist()}, rng)")
     one, other = made.copy(), aim.copy()
     got = sample(part, drafts, one, other, np.random.default_rng(SESSION.seed))

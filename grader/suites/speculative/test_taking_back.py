@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grader.kit import examples, expect, expect_equal, note, task
+from grader.kit import examples, expect, expect_equal, note, start_script, task
 from yaie.core.contracts.drafting import Kept
 
 RIGHT = (
@@ -63,6 +63,7 @@ def check(part: Any, start: int, known: int, drafts: int, gained: int, size: int
     blocks = {token // size for token in holds}
     full = [block for block in blocks if (block + 1) * size <= len(holds)]
     right = Kept(len(holds), len(blocks), len(full), drafts - right_drafts)
+    start_script()
     note(f"kept({start}, {num_tokens}, {drafts}, {gained}, {size})")
     got = part.kept(start, num_tokens, drafts, gained, size)
     what = (
@@ -162,6 +163,9 @@ def check_masks(part: Any, drafts: list[int], before: tuple[int, ...] = ()) -> N
         dead = dead or token not in FOLLOW[at]
         wanted.append([255, 255] if dead else place.row(token))
         at = token
+    start_script()
+    if before:
+        note(f"# place has accepted {list(before)}")
     note(f"masks_ahead(place, {drafts}, rows)")
     part.masks_ahead(place, drafts, rows)
     expect_equal(place.refused, [], "drafts that accept had to refuse", why=ASKED)

@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grader.kit import examples, expect, expect_equal, note, task, watch
+from grader.kit import examples, expect, expect_equal, note, start_script, task, watch
 
 SUM = (
     "A step with k drafts brings 1 + a + a^2 + ... + a^k tokens: the sample that always counts, and "
@@ -55,6 +55,7 @@ class Rate:
 
 
 def acceptance(part: Any, decay: float, *added: tuple[int, int]) -> Any:
+    start_script()
     note(f"acceptance = Acceptance({decay})")
     made = watch(part.Acceptance(decay), "acceptance")
     for right, asked in added:
@@ -132,6 +133,7 @@ def worth(
     most: int,
     said: str,
 ) -> int:
+    start_script()
     note(f"most_worth({offers}, {others}, seconds, drafting, {most})    # {said}")
     got: int = part.most_worth(offers, others, seconds, drafting, most)
     return got

@@ -32,9 +32,21 @@ def expect_refuses(grammar: Grammar, text: str | bytes, what: str, why: str = ""
 
 
 def shown(text: str | bytes) -> str:
-    """As a reader would write it."""
-    if isinstance(text, str):
-        return (
-            text.replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t") or "the empty text"
-        )
-    return repr(text)
+    """As Python writes it: a line break in a string of JSON is not the escape of one."""
+    return repr(text) if text else "the empty text"
+
+
+def pattern(grammar: Grammar) -> str:
+    """A grammar as a regular expression, for a report."""
+    if isinstance(grammar, OneOf):
+        values = repr(bytes(sorted(grammar.values)))[2:-1]
+        return values if len(grammar.values) == 1 else f"[{values}]"
+    if isinstance(grammar, Concat):
+        return "".join(map(pattern, grammar.parts)) or "()"
+    if isinstance(grammar, Choice):
+        return f"({'|'.join(map(pattern, grammar.options))})"
+    item, least, most = pattern(grammar.item), grammar.least, grammar.most
+    if len(item) > 1 and item[0] + item[-1] not in ("()", "[]"):
+        item = f"({item})"
+    short = {(0, 1): "?", (0, None): "*", (1, None): "+"}
+    return item + short.get((least, most), f"{{{least},{'' if most is None else most}}}")

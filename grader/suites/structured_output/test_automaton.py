@@ -6,7 +6,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grader.kit import count_calls, examples, expect, expect_equal, note, task
+from grader.kit import count_calls, examples, expect, expect_equal, note, start_script, task
+from grader.suites.structured_output.language import pattern
 from solutions.structured_output import naive
 from yaie.core.contracts.constraining import DEAD
 from yaie.core.grammar import Choice, Concat, Grammar, OneOf, Repeat, choice, concat, optional, text
@@ -78,6 +79,7 @@ def check_on(part: Any, grammar: Grammar, name: str, data: bytes, automaton: Any
 def test_languages(part: Any) -> None:
     """The automaton takes the texts of its grammar, and is DEAD where none begins as the bytes do."""
     for name, grammar in GRAMMARS.items():
+        start_script()
         note(f"automaton = ByteAutomaton({name})")
         automaton = part.ByteAutomaton(grammar)
         for length in range(5):
@@ -107,11 +109,12 @@ def grammars() -> st.SearchStrategy[Grammar]:
 @given(grammar=grammars(), texts=st.lists(st.text("abc", max_size=7).map(str.encode), max_size=6))
 def test_any_grammar(part: Any, grammar: Grammar, texts: list[bytes]) -> None:
     """Whatever the grammar, the automaton says of every text what trying every way says."""
-    note(f"automaton = ByteAutomaton({grammar})")
+    name = pattern(grammar)
+    note(f"automaton = ByteAutomaton({name})")
     automaton = part.ByteAutomaton(grammar)
     for data in texts:
         for end in range(len(data) + 1):
-            check_on(part, grammar, "this grammar", data[:end], automaton)
+            check_on(part, grammar, name, data[:end], automaton)
 
 
 @task("21.3")

@@ -5,7 +5,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grader.kit import examples, expect, expect_equal, note, task
+from grader.kit import examples, expect, expect_equal, note, start_script, task
+from grader.suites.structured_output.language import pattern
 from grader.suites.structured_output.vocabulary import EOS, state_behind
 from solutions import structured_output as reference
 from solutions.structured_output import naive
@@ -36,11 +37,12 @@ class At(reference.ByteAutomaton):
 def forced(
     part: Any, grammar: Grammar, tokens: list[bytes], output: bytes = b"", most: int = 99
 ) -> list[bytes]:
-    """The texts of the tokens that are forced behind an output."""
+    """The texts of the tokens that are forced behind an output. Begins a new script."""
     automaton = At(grammar, output)
     masks = reference.TokenMasks(automaton, reference.TokenTrie(tokens), [EOS])
-    note(f"tokens = {tokens[1:] if len(tokens) < 24 else '...'}")
-    note(f"forced({most}) behind {output!r}")
+    start_script()
+    note(f"tokens = {tokens}")
+    note(f"forced({most}) behind {output!r} of {pattern(grammar)}")
     found = part.Matcher(automaton, masks).forced(most)
     expect(
         all(isinstance(token, int) for token in found),

@@ -6,7 +6,7 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
-from grader.kit import expect, expect_close, expect_equal, note, task
+from grader.kit import expect, expect_close, expect_equal, note, start_script, task
 from grader.kit.rank_links import SimLink, run_on
 from grader.kit.rank_processes import RankProcesses
 from grader.kit.script import show
@@ -168,6 +168,7 @@ def test_real_ranks_add_up(part: ModuleType, processes: RankProcesses) -> None:
             (200_003, torch.float32, 1e-5),
             (1001, torch.bfloat16, 0.05),
         ):
+            start_script()
             note(f"# {size} processes: all_reduce of {n} numbers of {dtype}")
             got = processes.run(size, real.reduced, n, dtype)
             parts = [drawn(n, seed=rank, dtype=dtype) for rank in range(size)]
@@ -175,6 +176,7 @@ def test_real_ranks_add_up(part: ModuleType, processes: RankProcesses) -> None:
                 what = f"all_reduce of {n} numbers, on rank {rank} of {size} real ones"
                 expect_close(x, reduced(parts), what, rtol=close, atol=close)
                 expect(torch.equal(x, got[0]), f"{what}: other bits than on rank 0", why=SAME_BITS)
+        start_script()
         note(f"# {size} processes: all_gather of [2, 50000]")
         expected = torch.stack([drawn(2, 50_000, seed=rank) for rank in range(size)])
         for rank, x in enumerate(processes.run(size, real.gathered, 50_000)):

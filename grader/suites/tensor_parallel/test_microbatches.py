@@ -5,7 +5,7 @@ from types import ModuleType
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grader.kit import examples, expect, expect_equal, note, task
+from grader.kit import examples, expect, expect_equal, note, start_script, task
 from grader.kit.rank_links import Channels, SimLink
 from grader.kit.ranks import Ranks
 from solutions.tensor_parallel.one_process import smallest_largest_run
@@ -22,6 +22,7 @@ def cut_by(part: ModuleType, num_tokens: list[int], count: int) -> list[range]:
     """microbatches, with what must always hold."""
     ranks = Ranks(part, 2)
     pipeline = part.Pipeline(SimLink(ranks, Channels(), 0))
+    start_script()
     note(f"pipeline.microbatches({num_tokens}, {count})")
     got: list[range] = pipeline.microbatches(num_tokens, count)
     what = f"microbatches({num_tokens}, {count})"

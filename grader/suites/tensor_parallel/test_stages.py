@@ -5,7 +5,7 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
-from grader.kit import expect, expect_close, expect_equal, note, task
+from grader.kit import expect, expect_close, expect_equal, note, start_script, task
 from grader.kit.rank_links import SimLink, run_on
 from grader.kit.rank_processes import RankProcesses
 from grader.kit.ranks import Ranks
@@ -124,6 +124,7 @@ def test_real_stages_pass_on(part: ModuleType, processes: RankProcesses) -> None
     """Two and four real processes over gloo pass microbatches on, small and large."""
     for size in (2, 4):
         for num_tokens, width in (([3, 1, 2], 4), ([90, 120, 100, 80, 110], 300)):
+            start_script()
             note(f"# {size} processes: microbatches of {num_tokens} tokens, {width} numbers each")
             got = processes.run(size, real.staged, num_tokens, width)
             expect_equal(

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from grader.kit import expect, expect_close, expect_equal, note, task
+from grader.kit import expect, expect_close, expect_equal, note, start_script, task
 from grader.kit.rank_group import SimGroup, run_together
 from grader.kit.rank_processes import RankProcesses
 from grader.kit.ranks import Ranks
@@ -129,6 +129,7 @@ def test_gathering_sends_each_share_once_to_each_rank(part: ModuleType) -> None:
 def test_real_ranks_gather_logits(part: ModuleType, processes: RankProcesses) -> None:
     """Two and four real processes over gloo gather the same logits."""
     for size in (2, 4):
+        start_script()
         note(f"# {size} processes: logits [3, 50257]")
         logits = drawn(3, 50_257, seed=0)
         for rank, x in enumerate(processes.run(size, real.of_logits, "gather", 3, 50_257)):
@@ -274,6 +275,7 @@ def test_draws_from_narrow_logits_add_in_float32(part: ModuleType) -> None:
 def test_real_ranks_choose_one_token(part: ModuleType, processes: RankProcesses) -> None:
     """Two and four real processes over gloo choose the same tokens."""
     for size in (2, 4):
+        start_script()
         note(f"# {size} processes: logits [3, 50257]")
         best = winners(drawn(3, 50_257, seed=0))
         for rank, x in enumerate(processes.run(size, real.of_logits, "arg_max", 3, 50_257)):

@@ -68,7 +68,7 @@ class ByteAutomaton(Protocol):
         ...
 
     def step(self, state: int, byte: int) -> int:
-        """The state behind one more byte, 0 to 255, or DEAD. From DEAD every byte leads to DEAD. The
+        """The state after one more byte, 0 to 255, or DEAD. From DEAD every byte leads to DEAD. The
         second time it is a look-up."""
         ...
 
@@ -101,8 +101,10 @@ class TokenMasks(Protocol):
     def eos_token_ids(self) -> frozenset[int]: ...
 
     def allowed(self, state: int) -> "NDArray[np.bool_]":
-        """[vocab], whether a token has text and all of its bytes lead on from a state that is not DEAD.
-        By a walk over the trie: bytes that tokens begin with alike are stepped through once."""
+        """[vocab], whether a token has text and all of its bytes lead on from this state. By a walk over
+        the trie: bytes that tokens begin with alike are stepped through once.
+
+        Only your own `mask` may ask for DEAD, where no token is allowed."""
         ...
 
     def mask(self, state: int) -> "NDArray[np.uint8]":

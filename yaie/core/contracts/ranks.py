@@ -15,7 +15,8 @@ class Transfer(Protocol):
     """
 
     def wait(self) -> None:
-        """Return once the tensor may be used again: it has been sent, or it has arrived.
+        """Return once the tensor may be used again: it has been sent, or it has arrived. A further call
+        returns at once.
 
         Raises RankError if the other rank has died, or has not come within the link's time limit.
         """

@@ -26,7 +26,7 @@ class GroupTransfer:
         self._seconds = seconds
 
     def wait(self) -> None:
-        """Raises RankError."""
+        """Raises RankError. Gloo would wait in vain for a transfer that is over: it is asked once."""
         if self._work is None:
             return
         try:
@@ -37,6 +37,7 @@ class GroupTransfer:
         except RuntimeError as error:
             reason = str(error).partition("\n")[0]
             raise RankError(f"{self._what} failed: {reason}") from error
+        self._work = None
 
 
 class GroupLink:
