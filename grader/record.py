@@ -36,14 +36,18 @@ def record(
         unverified = (Verdict.PASSED, Verdict.NOT_VERIFIED)
         failed = {t.task.id for t in result.tasks if is_broken or t.verdict not in unverified}
         passed = set(result.passed)
+        earlier = set(before.earlier) if before else set()
         if before and before.digest == result.digest:
             passed |= had - failed
+        else:
+            earlier |= had
         points = {task.id: task.points for task in result.lab.tasks}
         progress.records[result.lab.key] = LabRecord(
             digest=result.digest,
             passed=tuple(sorted(passed)),
             points=sum(points.get(task, 0) for task in passed),
             graded_at=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            earlier=tuple(sorted(earlier - failed - passed)),
         )
         try:
             progress.save()
