@@ -53,8 +53,8 @@ def digest_of(files: Iterable[tuple[bytes, bytes]]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LabRecord:
-    """The last grading of a lab. passed: task ids. graded_at: ISO 8601, UTC. earlier: those of tasks that
-    passed on an earlier source and were not graded since."""
+    """The last grading of a lab. passed: task ids. graded_at: ISO 8601, UTC. earlier: those that passed
+    on an earlier source and were not graded since."""
 
     digest: str
     passed: tuple[str, ...]
