@@ -123,9 +123,9 @@ def _grade_one(
         case _ if request.lab:
             if (submission := found[0]) is not None:
                 results[0] = with_replay(results[0], submission, request.seed)
-            passed = _passed(labs[0]) if is_mine else ()
+            passed, earlier = _passed(labs[0]) if is_mine else ((), ())
             lost = withdrawn.get(request.lab, ())
-            print_report(out, results[0], lost, request.impl, passed)
+            print_report(out, results[0], lost, request.impl, passed, earlier)
         case _:
             print_progress(out, results, withdrawn, request.impl)
     for sentence in dict.fromkeys(unkept):  # once, however many labs there are
@@ -133,9 +133,11 @@ def _grade_one(
     return int(any(result.points < result.max_points for result in results))
 
 
-def _passed(lab: Lab) -> tuple[str, ...]:
-    """The tasks with a pass on the learner's files as they are, by the record of progress."""
-    return Progress.load(ROOT).passed_tasks(lab, ROOT / "labs" / lab.key)
+def _passed(lab: Lab) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """By the record of progress: the tasks with a pass on the learner's files as they are, and those
+    that passed before the files changed."""
+    progress, folder = Progress.load(ROOT), ROOT / "labs" / lab.key
+    return progress.passed_tasks(lab, folder), progress.earlier_passes(lab, folder)
 
 
 def _grade_class(

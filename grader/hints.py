@@ -43,7 +43,8 @@ def give_hint(
 ) -> list[Text]:
     """The hint as lines, one rung higher than last time; again: no higher.
 
-    task_name: the first task that has not passed, if empty. A task that has passed gets no hint but the
+    task_name: if empty, the first task that has not passed; those that passed before the files changed
+    come last. A task that has passed gets no hint but the
     place of the reference.
     """
     with Progress.changing(root) as progress:
@@ -55,7 +56,10 @@ def _climb(
 ) -> list[Text]:
     """See `give_hint`. progress: as it is now, locked."""
     passed = progress.passed_tasks(lab, root / "labs" / lab.key)
+    # What passed before the last change is most likely still right.
+    earlier = progress.earlier_passes(lab, root / "labs" / lab.key)
     open_tasks = [task for task in lab.tasks if task.id not in passed]
+    open_tasks.sort(key=lambda task: task.id in earlier)
     if task_name:
         task = lab.task(task_name)
     elif open_tasks:

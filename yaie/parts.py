@@ -139,6 +139,24 @@ def whose(lab: str, mine: str) -> tuple[str, str]:
     return _choice(mine, None)(lab)
 
 
+def idle_labs(parts: Sequence[Part]) -> dict[str, str]:
+    """The labs that the learner has completed and that these parts leave out, with what an engine must
+    be given to run on them."""
+    used = {part.lab for part in parts}
+    others = (lab for lab in load_curriculum().labs if lab.key not in used)
+    return {lab.key: _use_of(lab) for lab in others if by_progress(lab)[0] == YOURS}
+
+
+def _use_of(lab: Lab) -> str:
+    if lab.key == "tensor_parallel":
+        return "--tensor-parallel 2"
+    if lab.key == "quantization":
+        return "a quantized model"
+    if lab.is_kernel:
+        return "--backend triton" if "triton-interpreter" in lab.verify else "--backend cuda"
+    return "--backend torch"
+
+
 def named_labs(mine: str) -> frozenset[str]:
     """The labs that `mine` names one by one. Raises ConfigError for one that does not exist."""
     if mine in ("auto", "all", "none"):

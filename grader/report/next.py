@@ -20,6 +20,11 @@ TRY_IT = {
     "structured_output": "yaie serve",
 }
 """Where a finished part shows, if not in `yaie chat`."""
+AT_TIMES = {
+    "quantization": "With a quantized model the",
+    "tensor_parallel": "On several ranks the",
+}
+"""Where an engine has use for a part, if that is not everywhere."""
 ON_A_CPU = {
     "triton": "in Triton's interpreter, where a token takes a second or two",
     "cuda": "as C++ on the CPU with every access checked, where a token takes about a second",
@@ -30,9 +35,13 @@ DEVICES = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")
 
 
 def next_step(
-    result: LabResult, width: int, impl: str = "labs", passed: Collection[str] = ()
+    result: LabResult,
+    width: int,
+    impl: str = "labs",
+    passed: Collection[str] = (),
+    earlier: Collection[str] = (),
 ) -> list[Text]:
-    """passed: tasks with a pass on this source, graded now or before."""
+    """passed, earlier: see `print_report`."""
     lab = result.lab
     open_tasks = [task for task in result.tasks if task.verdict is not Verdict.PASSED]
     if open_tasks:
@@ -45,15 +54,36 @@ def next_step(
         return _do(result, unwritten[0], width, impl)
     suffix = "" if impl == "labs" else f" IMPL={impl}"
     if left:
-        ids = ", ".join(task.id for task in left)
-        have = "task {} has" if len(left) == 1 else "tasks {} have"
-        reason = f"  {have.format(ids)} no pass on these files yet"
-        return [Text(f"Next: the whole lab, make grade LAB={lab.key}{suffix}"), Text(reason)]
+        ids = [task.id for task in left]
+        return [
+            Text(f"Next: the whole lab, make grade LAB={lab.key}{suffix}"),
+            *_what_is_left(
+                [i for i in ids if i in earlier], [i for i in ids if i not in earlier], width
+            ),
+        ]
     if impl != "labs":
         return [Text(f"Complete. This was IMPL={impl}: your own part is graded without it.")]
     if not result.digest:
         return [Text(f"Complete, but the files changed meanwhile: make grade LAB={lab.key} again.")]
     return _complete(lab, width)
+
+
+def _what_is_left(earlier: list[str], never: list[str], width: int) -> list[Text]:
+    """Why a lab of which every task is written is not complete."""
+    lines = []
+    if earlier:
+        why = "a pass counts for the files that were graded"
+        told = f"{_named(earlier)} passed on earlier files; {why}."
+        lines += prose(told, width=width, indent=2)
+    if never:
+        have = "has" if len(never) == 1 else "have"
+        told = f"{_named(never)} {have} not been graded on these files."
+        lines += prose(told, width=width, indent=2)
+    return lines
+
+
+def _named(ids: list[str]) -> str:
+    return f"{'task' if len(ids) == 1 else 'tasks'} {', '.join(ids)}"
 
 
 def _first_to_do(lab: Lab, tasks: list[TaskResult]) -> Task:
@@ -88,7 +118,8 @@ def _complete(lab: Lab, width: int) -> list[Text]:
     """What runs on the part from now on, on this machine."""
     backend = kernel_backend(lab)
     try_it = f"make chat BACKEND={backend}" if backend else TRY_IT.get(lab.key, "yaie chat")
-    praise = f"Complete. The engine runs on your part from now on: {lab.plugged_in}."
+    where = AT_TIMES.get(lab.key, "The")
+    praise = f"Complete. {where} engine runs on your part from now on: {lab.plugged_in}."
     note: list[Text] = []
     if backend and GPU in lab.verify:
         praise = (

@@ -31,10 +31,12 @@ def print_report(
     withdrawn: tuple[str, ...] = (),
     impl: str = "labs",
     passed: Collection[str] = (),
+    earlier: Collection[str] = (),
 ) -> None:
     """withdrawn: tasks that passed at the last grading and now fail. impl: as for `grade`. passed:
-    tasks with a pass on this source, graded now or before."""
-    show(console, report_lines(result, console.width, withdrawn, impl, passed))
+    tasks with a pass on this source, graded now or before. earlier: those that passed on another
+    source, and were not graded since."""
+    show(console, report_lines(result, console.width, withdrawn, impl, passed, earlier))
 
 
 def report_lines(
@@ -43,6 +45,7 @@ def report_lines(
     withdrawn: tuple[str, ...] = (),
     impl: str = "labs",
     passed: Collection[str] = (),
+    earlier: Collection[str] = (),
 ) -> list[Text]:
     """See `print_report`."""
     lost = [Text(""), regression(withdrawn)] if withdrawn else []
@@ -52,7 +55,7 @@ def report_lines(
     if result.problem is not None:
         return [*lines, *explanation_lines(result.problem, width, indent=2), *lost]
     lines += [*task_lines(result), *open_lines(result, width), *lost, *failure_lines(result, width)]
-    return [*lines, Text(""), *next_step(result, width, impl, passed)]
+    return [*lines, Text(""), *next_step(result, width, impl, passed, earlier)]
 
 
 def heading(result: LabResult) -> Text:

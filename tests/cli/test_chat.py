@@ -2,6 +2,7 @@
 
 import os
 import random
+import re
 import signal
 import sys
 from pathlib import Path
@@ -313,3 +314,12 @@ def test_stats_say_when_fewer_threads_compute(capsys: pytest.CaptureFixture[str]
         )
         said = capsys.readouterr().out
         assert ("threads      1 of 2: other programs keep the cores busy" in said) is told
+
+
+def test_stats_count_drafts_where_the_engine_guesses(yaie: Yaie, tiny_folder: str) -> None:
+    lines = "one two one two one two\n/stats\n"
+    options = ["--max-tokens", "8", "--temperature", "0"]
+    for more, count in ((["--speculate", "ngram", "--num-drafts", "2"], 1), ([], 0)):
+        said = yaie("chat", tiny_folder, *options, *more, stdin=lines).out
+        pattern = r"^drafts       \d+ tokens since the start, \d+ of them accepted$"
+        assert len(re.findall(pattern, said, re.MULTILINE)) == count

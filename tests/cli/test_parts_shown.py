@@ -51,6 +51,21 @@ def test_chat_on_the_reference_needs_one_line(yaie: Yaie, tiny_folder: str, labs
     assert said.startswith("All parts are the reference: 1 not graded yet, 9 not in labs")
 
 
+@pytest.mark.skipif(bool(missing()), reason=missing())
+def test_a_complete_part_that_a_run_does_not_use_is_named(
+    yaie: Yaie, tiny_folder: str, labs: Path
+) -> None:
+    for lab in ("tensor_parallel", "triton_ops"):
+        hand_in(labs, lab)
+        record_pass(labs, lab)
+    first, second = yaie("chat", tiny_folder).err.splitlines()
+    assert first.startswith("All parts in this run are the reference: ")
+    assert second == (
+        "Complete, and not used in this run: triton_ops (with --backend triton), "
+        "tensor_parallel (with --tensor-parallel 2)."
+    )
+
+
 def test_chat_shows_the_table_once_a_part_is_yours(
     yaie: Yaie, tiny_folder: str, labs: Path
 ) -> None:

@@ -103,6 +103,26 @@ def test_blocks_are_the_most_at_the_end_of_a_step(tiny_folder: str) -> None:
     assert blocks == [2, 3]  # the last step takes a fourth, and gives all of them back
 
 
+def test_drafts_and_those_that_were_accepted_are_columns_where_the_engine_drafts(
+    tiny_folder: str,
+) -> None:
+    # Four tokens only may be drawn, so some repeat.
+    few = dict.fromkeys((5, 6, 7, 8), 100.0)
+    params = SamplingParams(seed=1, max_tokens=60, ignore_eos=True, logit_bias=few)
+    engine = LLMEngine(model=tiny_folder, mine="none", speculate="ngram", num_drafts=4)
+    log = run(engine, [[5, 6, 7, 8] * 4], params)
+    names = [column.header for column in log.table(200).columns]
+    assert names == "step tokens blocks request computes drafts accepted drawn".split()
+    steps = [step.shares["A"] for step in log._steps]
+    told = engine.stats()
+    assert sum(share.drafts for share in steps) == told["draft_tokens"] > 0
+    assert sum(share.accepted for share in steps) == told["accepted_draft_tokens"] > 0
+    assert sum(share.num_tokens for share in steps) == told["computed_tokens"]
+    assert all(len(share.drawn) == share.accepted + 1 for share in steps)
+    plain = run(LLMEngine(model=tiny_folder, mine="none"), [[5, 6, 7, 8] * 4], params)
+    assert [column.header for column in plain.table(200).columns] == names[:5] + names[7:]
+
+
 def test_more_requests_than_lines_are_counted(tiny_folder: str) -> None:
     prompts = [[5 + i, 6, 7] for i in range(MOST_LINES + 4)]
     table = rows(run(LLMEngine(model=tiny_folder, mine="none"), prompts))

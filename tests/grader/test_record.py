@@ -10,7 +10,7 @@ from grader.record import record
 from grader.verdict import Verdict
 from tests.grader.results import RADIX_TREE, SLOW, broken, complete, graded, mixed, result_of
 from yaie.curriculum.manifest import ROOT, load_curriculum
-from yaie.curriculum.progress import Progress
+from yaie.curriculum.progress import Progress, part_digest
 
 
 def passed(root):
@@ -34,6 +34,30 @@ def test_on_another_source_it_loses_its_pass_without_being_called_a_regression(t
     result = result_of(graded("4.2", Verdict.PASSED), only=["4.2"], digest="other")
     assert record(result, tmp_path) == ()
     assert passed(tmp_path) == ("4.2",)
+
+
+def test_what_passed_on_another_source_is_known_until_it_is_graded_again(tmp_path):
+    folder = tmp_path / "labs/radix_tree"
+    folder.mkdir(parents=True)
+
+    def earlier():
+        return Progress.load(tmp_path).earlier_passes(RADIX_TREE, folder)
+
+    digests = []
+    for task, verdict in (
+        ("4.1", Verdict.PASSED),
+        ("4.2", Verdict.PASSED),
+        ("4.1", Verdict.FAILED),
+    ):
+        (folder / "part.py").write_text(f"# written for {task} {verdict}")
+        digests.append(part_digest(folder))
+        before = earlier()
+        tests = graded(task, verdict, SLOW if verdict is Verdict.FAILED else None)
+        record(result_of(tests, only=[task], digest=digests[-1]), tmp_path)
+    assert before == ("4.1", "4.2")
+    assert earlier() == ("4.2",)
+    record(complete(digest=digests[-1]), tmp_path)
+    assert earlier() == ()
 
 
 def test_tasks_that_passed_and_now_fail_are_named(tmp_path):

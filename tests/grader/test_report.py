@@ -89,9 +89,9 @@ Radix tree. Next: task 4.2, Insert.
 """
 
 
-def printed(result, withdrawn=(), impl="labs", passed=(), **options):
+def printed(result, withdrawn=(), impl="labs", passed=(), earlier=(), **options):
     console = Console(file=io.StringIO(), width=80, **options)
-    print_report(console, result, withdrawn, impl, passed)
+    print_report(console, result, withdrawn, impl, passed, earlier)
     return console.file.getvalue()
 
 
@@ -128,10 +128,10 @@ def test_a_complete_grading_of_files_that_changed_meanwhile_does_not_count():
     assert "but the files changed meanwhile" in printed(complete(digest=""))
 
 
-def after_one_task(passed, **more):
-    """The end of a report on task 4.2 alone, which passes. passed: by the record of progress."""
+def after_one_task(passed, earlier=(), **more):
+    """The end of a report on task 4.2 alone, which passes. passed, earlier: by the record."""
     result = result_of(graded("4.2", Verdict.PASSED), only=["4.2"], **more)
-    return printed(result, passed=passed).partition("\nNext: ")[2].splitlines()
+    return printed(result, passed=passed, earlier=earlier).partition("\nNext: ")[2].splitlines()
 
 
 def test_after_one_task_comes_the_next_that_is_not_written():
@@ -147,10 +147,15 @@ def test_after_one_task_comes_the_next_that_is_not_written():
 
 def test_tasks_that_are_written_but_have_no_pass_are_graded_with_the_whole_lab():
     """They passed before the last edit, or were never graded: one command finds out."""
-    told = after_one_task(["4.1", "4.2", "4.3"])
-    assert told == [
+    assert after_one_task(["4.1", "4.2", "4.3"]) == [
         "the whole lab, make grade LAB=radix_tree",
-        "  tasks 4.4, 4.5 have no pass on these files yet",
+        "  tasks 4.4, 4.5 have not been graded on these files.",
+    ]
+    assert after_one_task(["4.2", "4.3"], earlier=["4.1", "4.5"]) == [
+        "the whole lab, make grade LAB=radix_tree",
+        "  tasks 4.1, 4.5 passed on earlier files; a pass counts for the files that were",
+        "  graded.",
+        "  task 4.4 has not been graded on these files.",
     ]
 
 
@@ -185,6 +190,13 @@ def complete_of(key):
     tests = (graded(task.id, Verdict.PASSED) for task in lab.tasks)
     tasks = tuple(TaskResult(task, (test,)) for task, test in zip(lab.tasks, tests, strict=True))
     return LabResult(lab, tasks, digest="d")
+
+
+def test_a_part_that_engines_need_at_times_says_when():
+    told = " ".join(printed(complete_of("tensor_parallel")).split())
+    assert "Complete. On several ranks the engine runs on your part from now on: " in told
+    told = " ".join(printed(complete_of("quantization")).split())
+    assert "Complete. With a quantized model the engine runs on your part from now on: " in told
 
 
 @pytest.mark.parametrize(("key", "backend"), [("triton_ops", "triton"), ("cuda_ops", "cuda")])

@@ -201,12 +201,14 @@ def _command(line: str, runner: Runner, engine: "AsyncEngine", session: "ChatSes
             shown = " ".join(f"{key}={value}" for key, value in session.sampling.items())
             say(shown or "all at their defaults")
         case "/stats":
-            _show_stats(session, runner.run(engine.stats()))
+            drafts = engine.info.config.speculate != "off"
+            _show_stats(session, runner.run(engine.stats()), drafts=drafts)
         case _:
             raise InvalidRequestError(f"there is no command {name}; /help lists them")
 
 
-def _show_stats(session: "ChatSession", engine: dict[str, float]) -> None:
+def _show_stats(session: "ChatSession", engine: dict[str, float], *, drafts: bool = False) -> None:
+    """drafts: whether the engine guesses at tokens."""
     stats = session.stats
     if stats is None:
         say("No answer yet.")
@@ -214,6 +216,9 @@ def _show_stats(session: "ChatSession", engine: dict[str, float]) -> None:
     say(f"prompt       {stats.prompt_tokens} tokens, {stats.cached_tokens} of them cached")
     say(f"output       {stats.output_tokens} tokens, {stats.tokens_per_second:.1f} a second")
     say(f"first token  after {stats.first_token * 1000:.0f} ms")
+    if drafts:
+        accepted = f"{engine['accepted_draft_tokens']:.0f} of them accepted"
+        say(f"drafts       {engine['draft_tokens']:.0f} tokens since the start, {accepted}")
     say(f"KV pool      {engine['kv_usage']:.1%} in use")
     threads, wanted = engine.get("threads", 0), engine.get("threads_wanted", 0)
     if threads < wanted:

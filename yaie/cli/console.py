@@ -97,12 +97,19 @@ def parts_table(parts: Iterable["Part"]) -> Table:
 
 
 def show_parts(parts: Sequence["Part"], *, brief: bool = False) -> None:
-    """The table on stderr, out of the way of results. brief: one line if none of the parts is yours."""
+    """The table on stderr, out of the way of results. brief: one line if none of the parts is yours,
+    and one more for your labs that this run has no use for."""
     if not brief or any(part.is_yours for part in parts):
         show_table(parts_table(parts), err)
         return
+    from yaie.parts import idle_labs
+
     counts = ", ".join(f"{whose} {reason}" for reason, whose in _by_reason(parts).items())
-    note(f"All parts are the reference: {counts}.")
+    idle = idle_labs(parts)
+    note(f"All parts {'in this run ' if idle else ''}are the reference: {counts}.")
+    if idle:
+        uses = ", ".join(f"{lab} (with {use})" for lab, use in idle.items())
+        note(f"Complete, and not used in this run: {uses}.")
 
 
 def show_backend(info: "EngineInfo") -> None:

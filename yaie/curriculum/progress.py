@@ -53,14 +53,23 @@ def digest_of(files: Iterable[tuple[bytes, bytes]]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LabRecord:
+<<<<<<< HEAD
     """The last grading of a lab. passed: task ids. graded_at: ISO 8601, UTC. suite: the oldest version
     of the lab's grader that a task passed by."""
+=======
+    """The last grading of a lab. passed: task ids. graded_at: ISO 8601, UTC. earlier: those that passed
+    on an earlier source and were not graded since."""
+>>>>>>> pages2
 
     digest: str
     passed: tuple[str, ...]
     points: int
     graded_at: str
+<<<<<<< HEAD
     suite: int = 1
+=======
+    earlier: tuple[str, ...] = ()
+>>>>>>> pages2
 
 
 class Progress:
@@ -111,6 +120,15 @@ class Progress:
             return ()
         return tuple(task.id for task in lab.tasks if task.id in record.passed)
 
+    def earlier_passes(self, lab: Lab, folder: Path) -> tuple[str, ...]:
+        """The tasks that passed before the source changed, and were not graded since."""
+        record = self.records.get(lab.key)
+        if record is None or not folder.is_dir():
+            return ()
+        holds = record.digest == part_digest(folder)
+        earlier = record.earlier if holds else (*record.earlier, *record.passed)
+        return tuple(task.id for task in lab.tasks if task.id in earlier)
+
     def is_complete(self, lab: Lab, folder: Path) -> bool:
         """Whether every task of the lab has passed on exactly this source."""
         return len(self.passed_tasks(lab, folder)) == len(lab.tasks)
@@ -127,5 +145,9 @@ def _record(entry: dict[str, Any]) -> LabRecord:
         tuple(str(task) for task in entry["passed"]),
         int(entry["points"]),
         str(entry["graded_at"]),
+<<<<<<< HEAD
         int(entry.get("suite", 1)),
+=======
+        tuple(str(task) for task in entry.get("earlier", ())),
+>>>>>>> pages2
     )
