@@ -35,12 +35,8 @@ def record(
         is_broken = result.problem is not None
         unverified = (Verdict.PASSED, Verdict.NOT_VERIFIED)
         failed = {t.task.id for t in result.tasks if is_broken or t.verdict not in unverified}
-<<<<<<< HEAD
         passed, suite = set(result.passed), result.lab.suite
-=======
-        passed = set(result.passed)
         earlier = set(before.earlier) if before else set()
->>>>>>> pages2
         if before and before.digest == result.digest:
             if had - failed - passed:
                 suite = before.suite
@@ -53,11 +49,8 @@ def record(
             passed=tuple(sorted(passed)),
             points=sum(points.get(task, 0) for task in passed),
             graded_at=datetime.now(timezone.utc).isoformat(timespec="seconds"),
-<<<<<<< HEAD
             suite=suite,
-=======
             earlier=tuple(sorted(earlier - failed - passed)),
->>>>>>> pages2
         )
         try:
             progress.save()

@@ -53,23 +53,16 @@ def digest_of(files: Iterable[tuple[bytes, bytes]]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LabRecord:
-<<<<<<< HEAD
     """The last grading of a lab. passed: task ids. graded_at: ISO 8601, UTC. suite: the oldest version
-    of the lab's grader that a task passed by."""
-=======
-    """The last grading of a lab. passed: task ids. graded_at: ISO 8601, UTC. earlier: those that passed
-    on an earlier source and were not graded since."""
->>>>>>> pages2
+    of the lab's grader that a task passed by. earlier: tasks that passed on an earlier source and were
+    not graded since."""
 
     digest: str
     passed: tuple[str, ...]
     points: int
     graded_at: str
-<<<<<<< HEAD
     suite: int = 1
-=======
     earlier: tuple[str, ...] = ()
->>>>>>> pages2
 
 
 class Progress:
@@ -145,9 +138,6 @@ def _record(entry: dict[str, Any]) -> LabRecord:
         tuple(str(task) for task in entry["passed"]),
         int(entry["points"]),
         str(entry["graded_at"]),
-<<<<<<< HEAD
         int(entry.get("suite", 1)),
-=======
         tuple(str(task) for task in entry.get("earlier", ())),
->>>>>>> pages2
     )
