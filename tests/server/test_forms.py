@@ -159,6 +159,7 @@ def test_a_pattern_may_hold_any_sign(live: LiveServer, value: str) -> None:
         ({"structured_outputs": {"grammar": "root ::= ("}}, "structured_outputs"),
         ({"structured_outputs": {"grammar": "start: " + "(" * 99}}, "structured_outputs.grammar"),
         ({"grammar": 'start: "a"\n' + "".join(f'r{i}: "a"\n' for i in range(1024))}, "grammar"),
+        ({"grammar": 'start: "a"\n%llguidance {"no_forcing": false}'}, "grammar"),
         ({"guided_regex": "a", "guided_choice": ["b"]}, "guided_regex"),
         ({"guided_regex": "a", "response_format": {"type": "json_object"}}, "guided_regex"),
         ({"guided_json_object": "yes"}, "guided_json_object"),
@@ -236,3 +237,21 @@ def test_formats_have_limits(live: LiveServer) -> None:
         deep = {"type": "sequence", "elements": [deep]}
     answer = ask(live, TEXT, response_format={"type": "structural_tag", "format": deep})
     assert "16 levels deep" in answer.text
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"grammar": 'start: /a+/ "a"'},
+        {"grammar": 'root ::= [a]+ "a"'},
+        {"response_format": {"type": "structural_tag", "format": {"type": "sequence", "elements": [
+            {"type": "regex", "pattern": "a+"}, {"type": "const_string", "value": "a"}]}}},
+    ],
+)  # fmt: skip
+def test_a_grammar_that_llguidance_would_never_return_from(
+    live: LiveServer, fields: dict[str, Any]
+) -> None:
+    """Of one whose first lexeme leaves nothing to the second it looks for ever for what is certain."""
+    answer = ask(live, TEXT, max_tokens=5, **fields)
+    assert answer.status_code in (200, 400)
+    assert text_of(ask(live, TEXT))

@@ -14,7 +14,7 @@ from pydantic_core import PydanticCustomError
 from yaie.core.errors import InvalidRequestError
 from yaie.core.fields import plain
 from yaie.core.params import Constraint
-from yaie.engine.input.grammars.gbnf import MOST_RULES, RULE
+from yaie.engine.input.grammars.gbnf import MOST_RULES, RULE, UNFORCED
 from yaie.engine.input.grammars.schema_limits import MOST_CHARS, MOST_CONSTANT
 from yaie.server.lenient.notes import ask
 from yaie.server.lenient.structural import NoTagError, lark_of_tags
@@ -144,9 +144,11 @@ def _of_grammar(name: str, value: Any) -> Constraint | None:
         return Constraint("gbnf", value)
     if len(RULE.findall(value)) > MOST_RULES:
         raise _refusal(name, f"It may have at most {MOST_RULES} rules.")
+    if "%llguidance" in _STRING.sub('""', value):
+        raise _refusal(name, "Options of llguidance (%llguidance) cannot be set here.")
     if len(_START.findall(value)) != 1:
         raise _refusal(name, "A grammar in Lark must have one rule that is called start.")
-    return Constraint("lark", _START.sub("\nstart:", value))
+    return Constraint("lark", f"{_START.sub(chr(10) + 'start:', value)}\n{UNFORCED}")
 
 
 def _of_format(name: str, value: Any) -> Constraint | None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from yaie.core.params import Constraint
 from yaie.engine.input.grammars.compiler import WHITESPACE
+from yaie.engine.input.grammars.gbnf import UNFORCED
 from yaie.engine.input.grammars.schema_limits import MOST_CHARS, MOST_CONSTANT
 
 Json = dict[str, Any]
@@ -54,7 +55,7 @@ def lark_of_tags(value: Any, pattern: Callable[[str, Any], str]) -> Constraint:
         start = rules.format("structures", body, 0)
     else:
         raise NoTagError("", "It must have format, or structures and triggers.")
-    lark = "\n".join([f"start: {start}", *rules.lines, f"TEXT: {ANY}"])
+    lark = "\n".join([f"start: {start}", *rules.lines, f"TEXT: {ANY}", UNFORCED])
     if len(lark) > MOST_CHARS:
         raise NoTagError("", f"It comes to a grammar of more than {MOST_CHARS} characters.")
     return Constraint("lark", lark)

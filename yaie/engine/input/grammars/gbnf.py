@@ -1,4 +1,4 @@
-"""Grammars in GBNF, llama.cpp's notation, as grammars in Lark."""
+"""Grammars of clients: in GBNF, llama.cpp's notation, as grammars in Lark, and how they are followed."""
 
 import re
 
@@ -10,6 +10,9 @@ RULE = re.compile(
     r"^[ \t]*[?!]?[A-Za-z_]\w*[ \t]*(?:\.[ \t]*-?\d+|\[[^\]\n]*\])?[ \t]*:", re.MULTILINE
 )
 """Of a grammar in Lark: how one begins."""
+UNFORCED = '%llguidance {"no_forcing": true}'
+"""With a client's grammar, llguidance must not look for tokens that are certain. It would never return
+from `/a+/ "a"`, where the first lexeme leaves nothing to the second."""
 
 
 def lark_of(text: str) -> str:
@@ -26,4 +29,4 @@ def lark_of(text: str) -> str:
         raise InvalidRequestError(
             f"the grammar has more than {MOST_RULES} rules; use fewer", param=PARAM
         )
-    return lark
+    return f"{lark}\n{UNFORCED}\n"
