@@ -19,6 +19,7 @@ from yaie.server.dialects.responses_tools import flat_name
 from yaie.server.extras.reply import Told
 from yaie.server.lenient.notes import MOST, noting
 from yaie.server.tools.events import Arguments, Call, Content, End, Piece, merged
+from yaie.server.tools.text_grammars import TEXTS, TextGrammar
 
 Json = dict[str, Any]
 SPAWN: Json = {
@@ -140,8 +141,8 @@ def test_a_custom_tool_is_offered_as_a_function_of_one_text() -> None:
     assert told["apply_patch"]["description"].startswith("Edits files.\n\n")
     assert told["apply_patch"]["description"].endswith(f"this Lark grammar:\n{GRAMMAR}")
     assert "grammar" not in told["note"]["description"]
-    assert ignored(tools=[PATCH]) == ["tools[].format"]
-    assert ignored(tools=[{"type": "custom", "name": "note"}]) == []
+    assert [told[name].get("strict") for name in told] == [True, None]
+    assert ignored(tools=[PATCH, {"type": "custom", "name": "note"}]) == []
 
 
 def test_a_custom_tool_may_be_in_a_namespace() -> None:
@@ -163,8 +164,17 @@ def test_a_tool_that_openai_runs_is_left_out_and_named(kind: str) -> None:
     assert "function, custom and namespace" in refusal(strict=True, tools=tools)
 
 
-def test_a_strict_server_refuses_a_grammar_that_it_cannot_keep() -> None:
-    assert "grammar" in refusal(strict=True, tools=[PATCH])
+def test_a_grammar_goes_beside_the_request_by_the_name_that_the_model_knows() -> None:
+    with noting(is_strict=True) as notes:
+        chat(tools=[SPAWN, PATCH, {**AGENTS, "tools": [SPAWN, PATCH]}])
+    texts = notes.beside[TEXTS]
+    assert {name: text.field for name, text in texts.items()} == {
+        "apply_patch": "tools[1].format.definition",
+        "multi_agent_v1__apply_patch": "tools[2].tools[1].format.definition",
+    }
+    assert texts["apply_patch"] == TextGrammar(
+        "input", "lark", GRAMMAR, "tools[1].format.definition"
+    )
 
 
 def test_more_tools_come_in_the_input() -> None:

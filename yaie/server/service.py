@@ -1,9 +1,11 @@
 """The service that the HTTP API is given: a background engine, and the name of its model there."""
 
+import asyncio
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any
 
 from yaie.core.contracts import Reply
@@ -11,6 +13,7 @@ from yaie.core.errors import InvalidRequestError
 from yaie.core.params import Constraint, PromptOptions, SamplingParams, ThoughtLimit
 from yaie.engine.background.async_engine import AsyncEngine, Prompt
 from yaie.engine.background.request_stream import RequestStream
+from yaie.engine.input.grammars.compiler import TOO_LARGE
 from yaie.engine.input.grammars.schema_limits import MOST_CHARS
 from yaie.server.direct import Direct, current
 from yaie.server.extras import extend, read
@@ -20,6 +23,7 @@ from yaie.server.lenient.beside import SOFT_BUDGET
 from yaie.server.lenient.notes import asked, beside, lowered
 from yaie.server.tenants import salt_of, tenant
 from yaie.server.tools import ToolFormat, choose_format, with_names_of_tools
+from yaie.server.tools.text_grammars import TEXTS, TextGrammar
 
 CALLED = {"tool_calls", "tool_call_id"}
 """What only messages of calls and of their results have."""
@@ -115,7 +119,13 @@ class Service:
     ) -> RequestStream:
         """Queue several prompts as one stream: all are admitted, or none."""
         source, wanted = asked() or ("", params.constraint)
-        if wanted is not None:
+        texts: Mapping[str, TextGrammar] = {}
+        if wanted is not None and wanted.kind == "tools":
+            texts = beside(TEXTS) or texts
+        if wanted is not None and texts:  # reading a client's grammar may take a second
+            constraint = await asyncio.to_thread(self._grammar, wanted, prompts[0], texts)
+            params = replace(params, constraint=constraint)
+        elif wanted is not None:
             params = replace(params, constraint=self._grammar(wanted, prompts[0]))
         if not params.fits_context and not self._is_strict:
             params = replace(params, fits_context=True)
@@ -127,7 +137,7 @@ class Service:
             return stream
         except InvalidRequestError as error:
             if wanted is not None and wanted.kind == "tools":
-                source = "tools"
+                source = _to_blame(error, texts)
             if error.param != "response_format" or not source:
                 raise
             raise InvalidRequestError(f"{source}: {error.message}", param=source) from error
@@ -170,8 +180,14 @@ class Service:
         if params.max_tokens is not None and params.max_tokens > room:
             lowered(room)
 
-    def _grammar(self, wanted: Constraint, prompt: Prompt) -> Constraint:
-        """A constraint in the engine's words: calls in the model's form, reasoning before the answer."""
+    def _grammar(
+        self,
+        wanted: Constraint,
+        prompt: Prompt,
+        texts: Mapping[str, TextGrammar] = MappingProxyType({}),
+    ) -> Constraint:
+        """A constraint in the engine's words: calls in the model's form, reasoning before the answer.
+        texts: grammars of functions' inputs, by the functions' names."""
         if wanted.kind == "json_schema" and len(wanted.text) > MOST_CHARS:
             return wanted  # which the engine refuses
         if wanted.kind == "tools":
@@ -181,8 +197,9 @@ class Service:
                     f"may have {MOST_TOOLS_CHARS} at most. Send fewer tools, or leave out strict.",
                     param="tools",
                 )
-            grammar = self._known_format().grammar(json.loads(wanted.text))
-            wanted = Constraint("lark", grammar)
+            demand = json.loads(wanted.text)
+            demand["texts"] = {it: texts[it] for it in demand["functions"] if it in texts}
+            wanted = Constraint("lark", self._known_format().grammar(demand))
         if self.reasoning is None or isinstance(prompt, str):
             return wanted
         return self.reasoning.before(wanted, self.engine.tokenizer, prompt)
@@ -219,3 +236,11 @@ class Service:
                 param="tools",
             )
         return self.tool_format
+
+
+def _to_blame(error: InvalidRequestError, texts: Mapping[str, TextGrammar]) -> str:
+    """The field that an error of the engine is about, of a request with tools. The grammars of texts
+    have been compiled by themselves, so only what following one needs may be too much."""
+    if len(texts) == 1 and TOO_LARGE in error.message:
+        return next(iter(texts.values())).field
+    return "tools"

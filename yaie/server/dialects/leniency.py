@@ -7,9 +7,9 @@ can be answered without these, so they are left out and named in a header; `--st
 from itertools import islice
 from typing import Any
 
-from pydantic import AfterValidator, WithJsonSchema
+from pydantic import AfterValidator, PrivateAttr, WithJsonSchema
 
-from yaie.core.fields import wrong
+from yaie.core.fields import Fields, wrong
 from yaie.server.discriminated import kind_of
 from yaie.server.lenient.notes import ignored, refuses
 
@@ -39,10 +39,27 @@ def kind_or_other(
     return None if kind in refused or refuses() else OTHER
 
 
+class Placed(Fields):
+    """A member of a list of which others may be left out. It keeps its place."""
+
+    _place: int = PrivateAttr(0)
+
+    @property
+    def place(self) -> int:
+        """Its index in the list that the client has sent."""
+        return self._place
+
+    def put_at(self, place: int) -> None:
+        self._place = place
+
+
 def left_out(where: str) -> AfterValidator:
     """For a list: without its members of other types, each of which is told as WHERE.TYPE."""
 
     def check(values: list[Any]) -> list[Any]:
+        for place, value in enumerate(values):
+            if isinstance(value, Placed):
+                value.put_at(place)
         kinds = dict.fromkeys(value["type"] for value in values if isinstance(value, dict))
         if not kinds:
             return values

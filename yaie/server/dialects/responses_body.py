@@ -29,6 +29,7 @@ from yaie.core.fields import (
     ranged,
     wrong,
 )
+from yaie.engine.input.grammars.schema_limits import MOST_CHARS
 from yaie.server.dialects.responses_input import Input, MoreToolsItem, chat_messages
 from yaie.server.dialects.responses_tools import (
     Callee,
@@ -37,9 +38,11 @@ from yaie.server.dialects.responses_tools import (
     callees,
     chat_tool_choice,
     chat_tools,
+    text_grammars,
 )
 from yaie.server.discriminated import Conversation, choice, kind_of, tag
-from yaie.server.lenient.notes import ignored, refuses
+from yaie.server.lenient.notes import ignored, put_beside, refuses
+from yaie.server.tools.text_grammars import TEXTS
 from yaie.server.work import check_work
 
 Json = dict[str, Any]
@@ -199,12 +202,27 @@ class ResponsesRequest(Conversation):
             if self._items_with_tools:
                 check_work({"tools": tools})  # which has seen only those at the top so far
             chat["tools"] = tools
+            self._note_texts()
             chat["parallel_tool_calls"] = self.parallel_tool_calls
         if self.tool_choice is not None:
             chat["tool_choice"] = chat_tool_choice(self.tool_choice, self.callees)
         if self.wants_logprobs:
             chat["logprobs"], chat["top_logprobs"] = True, self.top_logprobs or 0
         return {name: value for name, value in chat.items() if value is not None}
+
+    def _note_texts(self) -> None:
+        """The grammars of custom tools, for which a chat completion has no field. Raises
+        InvalidRequestError if they are too large."""
+        texts = text_grammars(self.tools or (), "tools")
+        for item in self._items_with_tools:
+            texts |= text_grammars(item.tools, f"input[{item.place}].tools")
+        num_chars = 0
+        for text in texts.values():
+            num_chars += len(text.definition)
+            if num_chars > MOST_CHARS:
+                raise text.refusal(f"All grammars together may have {MOST_CHARS} characters.")
+        if texts:
+            put_beside(TEXTS, texts)
 
     def in_our_words(self, error: InvalidRequestError) -> InvalidRequestError:
         """See Conversation."""

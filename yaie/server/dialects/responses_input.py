@@ -9,7 +9,14 @@ from pydantic import Field
 from yaie.core.fields import FAST, MAX_MESSAGES, Fields, Flag, Text
 from yaie.server.dialects.arguments import EarlierCalls
 from yaie.server.dialects.custom_input import INPUT
-from yaie.server.dialects.leniency import OTHER, kind_or_other, left_out, others, without_effect
+from yaie.server.dialects.leniency import (
+    OTHER,
+    Placed,
+    kind_or_other,
+    left_out,
+    others,
+    without_effect,
+)
 from yaie.server.dialects.responses_tools import Tools, flat_name
 from yaie.server.discriminated import choice, kind_of, tag, text_or_list
 
@@ -133,7 +140,7 @@ class ReasoningItem(Fields):
     status: Earlier = None
 
 
-class MoreToolsItem(Fields):
+class MoreToolsItem(Placed):
     """More tools. The model knows them from the beginning of the conversation on."""
 
     type: Literal["additional_tools"]

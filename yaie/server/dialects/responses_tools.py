@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import AfterValidator, Field
 
@@ -17,9 +17,9 @@ from yaie.core.errors import InvalidRequestError
 from yaie.core.fields import FAST, MAX_TOOLS, Fields, Flag, Text, wrong
 from yaie.server.dialects.arguments import ArgumentsSchema
 from yaie.server.dialects.custom_input import INPUT
-from yaie.server.dialects.leniency import OTHER, kind_or_other, left_out, others
+from yaie.server.dialects.leniency import OTHER, Placed, kind_or_other, left_out, others
 from yaie.server.discriminated import choice, kind_of, tag
-from yaie.server.lenient.notes import ignored, refuses
+from yaie.server.tools.text_grammars import TextGrammar
 
 Json = dict[str, Any]
 
@@ -33,7 +33,7 @@ _DIGEST_CHARS = 8
 # --- what is declared ---
 
 
-class FunctionTool(Fields):
+class FunctionTool(Placed):
     """A function that the model may ask the client to call."""
 
     type: Literal["function"]
@@ -50,12 +50,14 @@ class TextInput(Fields):
 
 
 class GrammarInput(Fields):
-    """A text that a grammar describes. The model is told the grammar, but not held to it: it writes the
-    text inside JSON."""
+    """A text that belongs to a grammar."""
 
     type: Literal["grammar"]
     syntax: Literal["lark", "regex"]
-    definition: Text
+    definition: Text = Field(
+        description="In Lark as llguidance takes it, without directives but imports of common; or a "
+        "regular expression in Rust's syntax for the whole text."
+    )
 
 
 InputFormat = Annotated[
@@ -64,22 +66,14 @@ InputFormat = Annotated[
 ]
 
 
-def _told_if_grammar(wanted: Any) -> Any:
-    if isinstance(wanted, GrammarInput):
-        if refuses():
-            raise wrong("A grammar cannot be enforced here; only the type text is supported.")
-        ignored("tools[].format")
-    return wanted
-
-
-class CustomTool(Fields):
+class CustomTool(Placed):
     """A tool whose input is a text. The model knows it as a function with the argument `input`."""
 
     type: Literal["custom"]
     name: ToolName
     description: Text | None = None
-    format: Annotated[InputFormat, AfterValidator(_told_if_grammar)] | None = Field(
-        None, description="Part of what the model is told; a grammar is not enforced."
+    format: InputFormat | None = Field(
+        None, description="The model is told a grammar, and its calls are held to it."
     )
 
 
@@ -98,7 +92,7 @@ Member = Annotated[
 ]
 
 
-class NamespaceTool(Fields):
+class NamespaceTool(Placed):
     """Tools with a name in common."""
 
     type: Literal["namespace"]
@@ -204,14 +198,14 @@ def callees(tools: Iterable[AnyTool]) -> dict[str, Callee]:
         flat_name(namespace, tool.name): Callee(
             tool.name, namespace, is_custom=isinstance(tool, CustomTool)
         )
-        for namespace, tool, _ in _flattened(tools)
+        for namespace, tool, *_ in _flattened(tools)
     }
 
 
 def chat_tools(tools: Iterable[AnyTool]) -> list[Json]:
     """The tools of the chat completion. Raises InvalidRequestError if there are too many."""
     functions = []
-    for namespace, tool, preface in _flattened(tools):
+    for namespace, tool, preface, _ in _flattened(tools):
         said = [preface, tool.description or ""]
         if isinstance(tool, CustomTool):
             said.append(_explained(tool.format))
@@ -228,6 +222,21 @@ def chat_tools(tools: Iterable[AnyTool]) -> list[Json]:
     return functions
 
 
+def text_grammars(tools: Iterable[AnyTool], field: str) -> dict[str, TextGrammar]:
+    """What the inputs of custom tools must be, by what the model knows these by. field: where the tools
+    are declared."""
+    return {
+        flat_name(namespace, tool.name): TextGrammar(
+            INPUT,
+            tool.format.syntax,
+            tool.format.definition,
+            f"{field}{place}.format.definition",
+        )
+        for namespace, tool, _, place in _flattened(tools)
+        if isinstance(tool, CustomTool) and isinstance(tool.format, GrammarInput)
+    }
+
+
 def chat_tool_choice(wanted: Any, known: Mapping[str, Callee]) -> str | Json:
     """`tool_choice` of the chat completion. wanted: a ToolChoice."""
     if isinstance(wanted, NamedResponseTool):
@@ -238,19 +247,27 @@ def chat_tool_choice(wanted: Any, known: Mapping[str, Callee]) -> str | Json:
     return str(wanted)
 
 
-def _flattened(
-    tools: Iterable[AnyTool],
-) -> Iterator[tuple[str | None, FunctionTool | CustomTool, str]]:
-    """Each with its namespace, and with what is to be said before its description."""
+class _Flat(NamedTuple):
+    """A tool by itself. preface: comes before its description. place: follows the name of the field that
+    declares the tools."""
+
+    namespace: str | None
+    tool: FunctionTool | CustomTool
+    preface: str
+    place: str
+
+
+def _flattened(tools: Iterable[AnyTool]) -> Iterator[_Flat]:
     for tool in tools:
         if isinstance(tool, NamespaceTool):
             preface = tool.description
             for member in tool.tools:
                 if not isinstance(member, dict):
-                    yield tool.name, member, preface
+                    place = f"[{tool.place}].tools[{member.place}]"
+                    yield _Flat(tool.name, member, preface, place)
                     preface = ""
         elif not isinstance(tool, dict):
-            yield None, tool, ""
+            yield _Flat(None, tool, "", f"[{tool.place}]")
 
 
 def _known_name(wanted: NamedResponseTool, known: Mapping[str, Callee]) -> str:
@@ -270,7 +287,9 @@ def _arguments(tool: FunctionTool | CustomTool) -> Json:
         "required": [INPUT],
         "additionalProperties": False,
     }
-    return {"parameters": schema}
+    # Without `strict` a call that is not required might have any arguments.
+    is_strict = {"strict": True} if isinstance(tool.format, GrammarInput) else {}
+    return {"parameters": schema, **is_strict}
 
 
 def _explained(wanted: TextInput | GrammarInput | None) -> str:

@@ -12,7 +12,7 @@ left to the caller, in the system message. A template that does list them is lef
 import json
 import re
 
-from yaie.server.tools.formats import NAME, Json, ToolFormat, head_rule
+from yaie.server.tools.formats import NAME, Json, ToolFormat
 from yaie.server.tools.json_scanner import Malformed
 from yaie.server.tools.parser import CallParser, Reading
 
@@ -111,12 +111,18 @@ class DeepSeekV31Format(ToolFormat):
 
     def _calls_rule(self, may_be_several: bool) -> str:
         begin, end = self._marker(BEGIN), self._marker(END)
-        one = f"one_call: {self._marker(CALL)} function {self._marker(CALL_END)}"
-        more = f"({self.between_calls} one_call)*" if may_be_several else ""
-        return f"calls: {begin} more_calls\nmore_calls: one_call {more} {end}\n{one}"
+        call = self._marker(CALL)
+        more = f"({self.between_calls} {call} rest_of_call)*" if may_be_several else ""
+        return (
+            f"calls: {begin} more_calls\nmore_calls: {call} calls_behind\n"
+            f"calls_behind: rest_of_call {more} {end}\n"
+            f"rest_of_call: function {self._marker(CALL_END)}"
+        )
 
     def _free_text(self) -> str:
-        return f"start: TEXT | head more_calls\n{head_rule(self._marker(BEGIN))}"
+        """Some models leave the outer marker out, which their parser allows."""
+        heads = f"{self._head('head', BEGIN)}\n{self._head('inner_head', CALL)}"
+        return f"start: TEXT | head more_calls | inner_head calls_behind\n{heads}"
 
     def _function(self, name: str, arguments: str) -> str:
         return f"{json.dumps(name)} {self._marker(SEPARATOR)} {arguments}"

@@ -18,8 +18,15 @@ from typing import Any, ClassVar
 
 from yaie.server.tools.json_scanner import Malformed
 from yaie.server.tools.parser import CallParser, Reading
+from yaie.server.tools.text_grammars import TextGrammar
 
 NAME = re.compile(r"[a-zA-Z0-9_.:/-]")
+
+UNFORCED = '%llguidance {"no_forcing": true}'
+"""With a client's grammar, llguidance must not look for tokens that are certain. It would never return
+from `/a+/ "a"`, where the first lexeme leaves nothing to the second."""
+TEXT = "TEXT: /(.|\\n)*/"
+END_OF_TEXT = '"}'
 
 Json = dict[str, Any]
 SpecialId = Callable[[str], int | None]
@@ -138,11 +145,19 @@ class ToolFormat(ABC):
 
         demand: "functions" (name -> schema of its arguments), "is_required" (nothing but calls),
             "may_be_several" (calls), "answer" (a schema for an answer without calls, or None for text).
+            "texts" (name -> `TextGrammar`) may be left out; it goes before the schema of a function.
         """
         rules = [self._calls_rule(demand["may_be_several"])]
+        texts: Mapping[str, TextGrammar] = demand.get("texts", {})
         for index, (name, schema) in enumerate(demand["functions"].items()):
-            rules.append(f"function_{index}: {self._function(name, f'arguments_{index}')}")
-            rules.append(self._arguments(f"arguments_{index}", name, schema))
+            rule = f"arguments_{index}"
+            rules.append(f"function_{index}: {self._function(name, rule)}")
+            if name in texts:
+                rules.append(self._text(rule, texts[name]))
+            else:
+                rules.append(self._arguments(rule, name, schema))
+        if texts:
+            rules.append(UNFORCED)
         alternatives = [f"function_{index}" for index in range(len(demand["functions"]))]
         rules.append(f"function: {' | '.join(alternatives)}")
         if demand["is_required"]:
@@ -150,7 +165,7 @@ class ToolFormat(ABC):
         elif demand["answer"] is not None:
             rules.insert(0, f"start: calls | answer\nanswer: {json_rule(demand['answer'])}")
         else:
-            rules.insert(0, self._free_text())
+            rules.insert(0, f"{self._free_text()}\n{TEXT}")
         return "\n".join(rules) + "\n"
 
     @abstractmethod
@@ -159,7 +174,7 @@ class ToolFormat(ABC):
 
     @abstractmethod
     def _free_text(self) -> str:
-        """The rule `start` for text in which calls may follow, at its end."""
+        """The rule `start` for text, TEXT for short, in which calls may follow, at its end."""
 
     def _function(self, name: str, arguments: str) -> str:
         # In the same pieces as those of a schema: where an answer may be any JSON, the lexer has to
@@ -172,6 +187,20 @@ class ToolFormat(ABC):
         """The rule of that name, and those it needs, for the arguments of the function `name`."""
         return f"{rule}: {json_rule(schema)}"
 
+    def _text(self, rule: str, text: TextGrammar) -> str:
+        """The rule of that name, and those it needs, for the one argument of a function, a text."""
+        head = json.dumps(f'{{{json.dumps(text.argument)}: "')
+        return (
+            f"{rule}: {head} {rule}_text {json.dumps(END_OF_TEXT)}\n{text.in_json(f'{rule}_text')}"
+        )
+
+    def _head(self, rule: str, marker: str) -> str:
+        """A rule for text up to the first marker. It ends there, whatever else it could go on with.
+        A model may also spell a marker that is a special token, which parsers take for the same."""
+        spelled, written = f"{rule}_spelled", self._marker(marker)
+        begun = f"TEXT {written} | {spelled}" if written.startswith("<[") else spelled
+        return f"{rule}: {begun}\n{spelled}[lazy]: TEXT {json.dumps(marker)}"
+
     def _marker(self, text: str) -> str:
         """A special token, which no text can stand for, or the text itself."""
         token_id = self._special_id(text)
@@ -180,31 +209,50 @@ class ToolFormat(ABC):
 
 class HermesFormat(ToolFormat):
     parser: ClassVar[type[CallParser]] = HermesParser
+    _opening = ""
+    """What stands before a function."""
 
     def _calls_rule(self, may_be_several: bool) -> str:
         begin, end = self._marker("<tool_call>"), self._marker("</tool_call>")
-        more = f'("\\n" {begin} one_call)*' if may_be_several else ""
-        one = f'one_call: "\\n" function "\\n" {end}'
-        return f"calls: {begin} more_calls\nmore_calls: one_call {more}\n{one}"
+        more = f'("\\n" {begin} one_call)*' if may_be_several else '""'
+        return (
+            f"calls: {begin} more_calls\nmore_calls: one_call other_calls\nother_calls: {more}\n"
+            f'one_call: "\\n" {self._opening} rest_of_call\nrest_of_call: function "\\n" {end}'
+        )
 
     def _free_text(self) -> str:
-        return f"start: TEXT | head more_calls\n{head_rule(self._marker('<tool_call>'))}"
+        head = self._head("head", "<tool_call>")
+        return f"start: TEXT | head more_calls\n{head}"
 
 
 class Llama3Format(ToolFormat):
     parser = Llama3Parser
     arguments_key = "parameters"
 
+    def grammar(self, demand: dict[str, Any]) -> str:
+        """See ToolFormat."""
+        if demand["answer"] is not None and not demand["is_required"]:
+            for text in demand.get("texts", {}).values():
+                raise text.refusal(
+                    "This model writes calls as JSON without a mark, so an answer in JSON may look like "
+                    "one. Require a call, or leave out the form of the answer."
+                )
+        return super().grammar(demand)
+
     def _calls_rule(self, may_be_several: bool) -> str:
         """One in any case: the templates of Llama 3 refuse a turn with several when it comes back."""
         return "calls: function"
 
     def _free_text(self) -> str:
-        text = r"start: OTHER | calls" + "\n" + r"OTHER: /(\s*[^{\s](.|\n)*)?/"
-        if self._special_id("<|python_tag|>") is None:
-            return text
+        """Not one that begins with a brace, before which a parser skips what Python takes for spaces."""
+        spaces = r"[\s\x1c-\x1f]"
+        other = rf"({spaces}*[^{{\s\x1c-\x1f](.|\n)*)?"
         tag = self._marker("<|python_tag|>")
-        return text.replace("| calls", f"| calls | OTHER {tag} calls", 1)
+        begun = f"OTHER {tag} calls | " if tag.startswith("<[") else ""
+        return (
+            f"start: OTHER | calls | {begun}tagged calls\nOTHER: /{other}/\n"
+            f"tagged[lazy]: /({other}|{spaces}*)<\\|python_tag\\|>/"
+        )
 
 
 class MistralFormat(ToolFormat):
@@ -221,7 +269,7 @@ class MistralFormat(ToolFormat):
         return f'calls: {self._marker("[TOOL_CALLS]")} list\nlist: (" ")? "[" function{more} "]"'
 
     def _free_text(self) -> str:
-        return f"start: TEXT | head list\n{head_rule(self._marker('[TOOL_CALLS]'))}"
+        return f"start: TEXT | head list\n{self._head('head', '[TOOL_CALLS]')}"
 
 
 class MistralNamedFormat(MistralFormat):
@@ -234,13 +282,6 @@ class MistralNamedFormat(MistralFormat):
 
     def _function(self, name: str, arguments: str) -> str:
         return f"{json.dumps(name)} {self._marker('[ARGS]')} {arguments}"
-
-
-def head_rule(marker: str) -> str:
-    """Text up to the first marker; there it ends, whatever else it could go on with."""
-    if marker.startswith("<["):
-        return f"head: TEXT {marker}\nTEXT: /(.|\\n)*/"
-    return f"head[lazy]: TEXT {marker}\nTEXT: /(.|\\n)*/"
 
 
 def json_rule(schema: Json) -> str:

@@ -28,6 +28,7 @@ from yaie.engine.input.grammars.schema_limits import (
 from yaie.server.tools.formats import NAME, HermesFormat, Json, json_rule
 from yaie.server.tools.json_scanner import Malformed
 from yaie.server.tools.parser import CallParser, Reading
+from yaie.server.tools.text_grammars import TextGrammar
 from yaie.server.tools.xml_values import Kinds, as_json, property_of, quoted
 
 FUNCTION, PARAMETER = "<function=", "<parameter="
@@ -150,14 +151,24 @@ class QwenCoderFormat(HermesFormat):
     """Each parameter once, in the order of the schema."""
 
     parser: ClassVar[type[CallParser]] = QwenCoderParser
+    _opening = json.dumps(FUNCTION)
 
     def _function(self, name: str, arguments: str) -> str:
-        return f'{json.dumps(f"{FUNCTION}{name}>")} "\\n" {arguments} "</function>"'
+        return f'{json.dumps(f"{name}>")} "\\n" {arguments} "</function>"'
+
+    def _free_text(self) -> str:
+        """Some answers leave the outer tag out, which the parser allows."""
+        head = f"{self._head('head', '<tool_call>')}\n{self._head('inner_head', FUNCTION)}"
+        return f"start: TEXT | head more_calls | inner_head rest_of_call other_calls\n{head}"
 
     def parsers(self, functions: Mapping[str, Json], count: int) -> list[CallParser]:
         """See ToolFormat."""
         kinds: dict[str, Kinds] = {}
         return [QwenCoderParser(functions, kinds) for _ in range(count)]
+
+    def _text(self, rule: str, text: TextGrammar) -> str:
+        tag = json.dumps(f"{PARAMETER}{text.argument}>\n")
+        return f'{rule}: {tag} {rule}_text "\\n"\n{text.in_tags(f"{rule}_text", f"{chr(10)}{END}")}'
 
     def _arguments(self, rule: str, name: str, schema: Json) -> str:
         properties, required = _parameters(name, schema)
