@@ -17,6 +17,7 @@ from yaie.core.compat import tomllib
 from yaie.core.errors import ConfigError
 from yaie.curriculum.manifest import MANIFEST, ROOT, load_curriculum
 from yaie.curriculum.progress import digest_of
+from yaie.system.files import write_whole
 
 JUDGED = Path("grader/suites.toml")
 
@@ -47,10 +48,10 @@ def judge(lab: str, root: Path = ROOT, *, is_stricter: bool) -> int:
     version = load_curriculum(root)[lab].suite + is_stricter
     if is_stricter:
         path = root / MANIFEST
-        path.write_text(_with_version(path.read_text("utf-8"), lab, version), "utf-8")
+        write_whole(path, _with_version(path.read_text("utf-8"), lab, version))
     table = judged(root) | {lab: suite_digest(lab, root)}
     lines = [f'{key} = "{table[key]}"' for key in load_curriculum(root).keys if key in table]
-    (root / JUDGED).write_text("\n".join([*HEADER, *lines, ""]), "utf-8")
+    write_whole(root / JUDGED, "\n".join([*HEADER, *lines, ""]))
     return version
 
 

@@ -142,8 +142,13 @@ def test_a_setting_that_cannot_hold_has_no_flag_and_is_refused(yaie: Yaie, name:
         "handover_tokens": 9,
         "handover_key_file": "a.key",
     }  # none holds without a role
-    others: dict[str, Any] = {"step": True, "log_file": "a.log", "max_connections": 7}
-    given, named = (apart, "role") if name in apart else ({name: others[name]}, name)
+    others: dict[str, dict[str, Any]] = {
+        "step": {"step": True},
+        "log_file": {"log_file": "a.log"},
+        "max_connections": {"max_connections": 7},
+        "tenant_keys": {"tenant_keys": True, "api_key": ("secret",)},
+    }
+    given, named = (apart, "role") if name in apart else (others[name], name)
     with pytest.raises(ConfigError, match=f"{named} has no effect on a cluster"):
         refuse_what_does_not_hold(ServerSettings(**given))
 

@@ -193,6 +193,9 @@ class FakeEngine:
         started, self._started = self._started, []
         return started
 
+    def tell_plans(self, tell: Any) -> None:
+        """It plans nothing."""
+
     def abort(self, request_id: str) -> bool:
         self.aborted.append(request_id)
         return self.alive.pop(request_id, None) is not None

@@ -16,15 +16,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
+from yaie.engine.input.grammars.gbnf import UNFORCED
 from yaie.server.tools.json_scanner import Malformed
 from yaie.server.tools.parser import CallParser, Reading
 from yaie.server.tools.text_grammars import TextGrammar
 
 NAME = re.compile(r"[a-zA-Z0-9_.:/-]")
 
-UNFORCED = '%llguidance {"no_forcing": true}'
-"""With a client's grammar, llguidance must not look for tokens that are certain. It would never return
-from `/a+/ "a"`, where the first lexeme leaves nothing to the second."""
 TEXT = "TEXT: /(.|\\n)*/"
 END_OF_TEXT = '"}'
 
