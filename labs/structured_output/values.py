@@ -74,8 +74,7 @@ def constant(value: Any) -> Grammar:
     them, whitespace between the tokens of a list or of an object.
 
     Raises UnsupportedSchemaError("const") for what JSON cannot write: NaN, an infinity, half a
-    surrogate pair. (`json.dumps` has `allow_nan`; `str.encode` raises UnicodeEncodeError. Both are
-    ValueErrors.)
+    surrogate pair.
     """
     # TODO 21.1: your code here (the reference: 9 lines).
     raise NotImplementedError(

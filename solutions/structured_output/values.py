@@ -81,8 +81,7 @@ def constant(value: Any) -> Grammar:
     them, whitespace between the tokens of a list or of an object.
 
     Raises UnsupportedSchemaError("const") for what JSON cannot write: NaN, an infinity, half a
-    surrogate pair. (`json.dumps` has `allow_nan`; `str.encode` raises UnicodeEncodeError. Both are
-    ValueErrors.)
+    surrogate pair.
     """
     # BEGIN SOLUTION 21.1
     if isinstance(value, list):
