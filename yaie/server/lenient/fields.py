@@ -232,3 +232,5 @@ BESIDE: Mapping[str, frozenset[Dialect]] = {
     if isinstance(verdict, Beside)
 }
 """Where each of those is taken out of a body."""
+FORMS = frozenset(name for name, verdict in FIELDS.items() if isinstance(verdict, Form))
+"""Those that say what the answer must look like."""

@@ -12,6 +12,7 @@ from yaie.server.lenient.beside import SOFT_BUDGET, checked_budget, take_beside
 from yaie.server.lenient.fields import (
     BESIDE,
     FIELDS,
+    FORMS,
     Beside,
     Dialect,
     Form,
@@ -45,7 +46,8 @@ def rewritten(body: Json, dialect: Dialect, known: Collection[str]) -> None:
         _unpack(body, body.pop("options"))
     if not body.keys().isdisjoint(BESIDE):
         take_beside(body, dialect)
-    if dialect in GENERATING:
+    has_form = "response_format" in body or not body.keys().isdisjoint(FORMS)
+    if has_form and dialect in GENERATING:
         take_form(body, known)
     if dialect in CONVERSING:
         _switch_thinking(body)
