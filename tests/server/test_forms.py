@@ -159,6 +159,8 @@ def test_a_pattern_may_hold_any_sign(live: LiveServer, value: str) -> None:
         ({"structured_outputs": {"grammar": "root ::= ("}}, "structured_outputs"),
         ({"structured_outputs": {"grammar": "start: " + "(" * 99}}, "structured_outputs.grammar"),
         ({"grammar": 'start: "a"\n' + "".join(f'r{i}: "a"\n' for i in range(1024))}, "grammar"),
+        ({"grammar": "start: r0\n" + "".join(f"r{i}: ((((( r{i + 1} )))))\n" for i in range(900))
+          + 'r900: "a"'}, "grammar"),
         ({"grammar": 'start: "a"\n%llguidance {"no_forcing": false}'}, "grammar"),
         ({"guided_regex": "a", "guided_choice": ["b"]}, "guided_regex"),
         ({"guided_regex": "a", "response_format": {"type": "json_object"}}, "guided_regex"),

@@ -14,7 +14,7 @@ from pydantic_core import PydanticCustomError
 from yaie.core.errors import InvalidRequestError
 from yaie.core.fields import plain
 from yaie.core.params import Constraint
-from yaie.engine.input.grammars.gbnf import MOST_RULES, RULE, UNFORCED
+from yaie.engine.input.grammars.gbnf import MOST_LEVELS, MOST_RULES, RULE, UNFORCED, num_levels
 from yaie.engine.input.grammars.schema_limits import MOST_CHARS, MOST_CONSTANT
 from yaie.server.lenient.notes import ask
 from yaie.server.lenient.structural import NoTagError, lark_of_tags
@@ -144,6 +144,8 @@ def _of_grammar(name: str, value: Any) -> Constraint | None:
         return Constraint("gbnf", value)
     if len(RULE.findall(value)) > MOST_RULES:
         raise _refusal(name, f"It may have at most {MOST_RULES} rules.")
+    if num_levels(_STRING.sub('""', value)) > MOST_LEVELS:
+        raise _refusal(name, f"It may have {MOST_LEVELS} rules and brackets in them, all together.")
     if "%llguidance" in _STRING.sub('""', value):
         raise _refusal(name, "Options of llguidance (%llguidance) cannot be set here.")
     if len(_START.findall(value)) != 1:
