@@ -313,7 +313,7 @@ def test_a_grammar_that_cannot_be_enforced_is_refused_by_the_name_of_its_field(
     assert told == (param, "Line 2: %ignore is not supported here.")
 
 
-def test_what_shows_only_on_the_way_is_told_of_the_only_grammar_there_is() -> None:
+def test_a_grammar_that_cannot_be_followed_is_named_if_it_is_the_only_one() -> None:
     text = TextGrammar("input", "lark", LINES, "tools[3].format.definition")
     too_large = InvalidRequestError(f"the grammar {TOO_LARGE}", param="response_format")
     other = InvalidRequestError("the grammar cannot be compiled", param="response_format")
@@ -326,8 +326,8 @@ def test_what_shows_only_on_the_way_is_told_of_the_only_grammar_there_is() -> No
         assert _to_blame(error, texts) == "tools"
 
 
-def test_two_lexemes_of_which_the_first_takes_all_hold_up_nobody(hermes: Caller) -> None:
-    """llguidance would look for what must come, which has no end."""
+def test_a_lexeme_that_leaves_nothing_to_the_next_one_ends_with_the_limit(hermes: Caller) -> None:
+    """llguidance would look for tokens that are certain, without end."""
     tools = [custom('start: /a+/ "a"')]
     answer = hermes.respond(tools=tools, tool_choice="required", max_output_tokens=40)
     assert answer.json()["status"] == "incomplete"

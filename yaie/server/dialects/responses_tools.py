@@ -73,7 +73,7 @@ class CustomTool(Placed):
     name: ToolName
     description: Text | None = None
     format: InputFormat | None = Field(
-        None, description="The model is told a grammar, and its calls are held to it."
+        None, description="The model sees a grammar, and its calls follow it."
     )
 
 

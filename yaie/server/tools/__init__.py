@@ -2,6 +2,7 @@
 
 `parser.py` reads calls as they come; `formats.py`, `deepseek.py` and `qwen_coder.py` know the forms,
 `json_scanner.py` where JSON ends, `xml_values.py` what text between tags is in JSON.
+`text_grammars/` has the grammars that clients give for a tool's input.
 `yaie.server.extras.reply` puts what was read into OpenAI's shape.
 """
 
