@@ -102,7 +102,7 @@ def test_a_sample_of_habits_is_caught_by_the_tests_of_their_task() -> None:
 
 @pytest.mark.nightly
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("key", ["sampler", "radix_tree"])
+@pytest.mark.parametrize("key", ["sampler", "transformer_ops", "radix_tree"])
 def test_every_habit_is_caught_or_argued(key: str) -> None:
     found = prove(load_curriculum()[key], 2, lambda count: None)
     assert found.unargued == []

@@ -188,8 +188,8 @@ class _Variants:
             yield self._name(first, before, seam), self._name(second, seam, behind)
 
     def _split(self, node: Node) -> tuple[Node, Node]:
-        """Two nodes that say the same one after the other. Each is about half of it, so that rules do
-        not lead from one to the next for each part."""
+        """Two nodes in a row for the same texts, each about half of it. Cut one part at a time, a long
+        row would become as many rules, one inside the other."""
         if id(node) in self._halves:
             return self._halves[id(node)]
         if isinstance(node, Series):
