@@ -31,8 +31,20 @@ LATER = frozenset(
     }
 )
 
-LATER_SECTIONS = {"production.md": "The fault table for work"}
-
+LATER_SECTIONS: dict[str, tuple[str, ...]] = {
+    "configuration.md": ("The same bits in any batch",),
+    "http-reference.md": ("Ranges of numbers", "Fields of other servers"),
+    "performance.md": ("Guessing ahead", "Weights of four and of eight bits"),
+    "production.md": (
+        "The fault table for work",
+        "More than one rank",
+        "Prefill and decode in two servers",
+        "More than one engine",
+    ),
+    "references.md": ("Several devices",),
+    "speculative.md": ("What a step yields",),
+}
+"""Sections on what the engine could not do then."""
 
 _DIRECTIVE = re.compile(r"\{\{#.*?\}\}")
 _WORD = re.compile(r"\S*\w\S*")
@@ -51,13 +63,10 @@ def counted(sources: Path = SOURCES) -> dict[str, int]:
 
 
 def _of_the_first(path: Path) -> str:
-    """The text of a chapter, without a section that came later."""
-    text = path.read_text("utf-8")
-    if (title := LATER_SECTIONS.get(path.name)) is None:
-        return text
-    before, section, behind = text.partition(f"## {title}\n")
-    _, following, rest = behind.partition("\n## ")
-    return before + following + rest if section else text
+    """The text of a chapter, without the sections that came later."""
+    sections = re.split(r"(?m)^(?=## )", path.read_text("utf-8"))
+    later = {f"## {title}" for title in LATER_SECTIONS.get(path.name, ())}
+    return "".join(section for section in sections if section.partition("\n")[0] not in later)
 
 
 def main() -> int:

@@ -23,3 +23,14 @@ def test_every_chapter_that_came_later_is_there():
 @pytest.mark.nightly
 def test_they_are_shorter_than_the_first_edition():
     assert sum(words.counted().values()) <= words.SHARE * words.FIRST
+
+
+def test_a_section_that_came_later_is_left_out(tmp_path):
+    (tmp_path / "speculative.md").write_text("# One\n\n## What a step yields\n\ntwo\n\n## Three\n")
+    assert words.counted(tmp_path) == {"speculative.md": 2}
+
+
+def test_every_section_that_came_later_is_there():
+    for name, titles in words.LATER_SECTIONS.items():
+        lines = (words.SOURCES / name).read_text().splitlines()
+        assert {f"## {title}" for title in titles} <= set(lines), name
