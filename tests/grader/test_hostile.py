@@ -152,8 +152,9 @@ def test_what_never_ends_is_ended_and_the_line_is_named(tmp_path, deed):
     result = grade_quickly(part_with(tmp_path, code), IMPATIENT)
     assert verdicts(result) == ONLY_THIS_TASK
     assert why(result).problem == STILL_RUNNING
+    sleeps = "It computed for 0."
     told = ("A loop that never ends", "It got the processor for")  # the latter on a busy machine
-    assert why(result).why.startswith(told)
+    assert why(result).why.startswith((sleeps, *told) if "sleep" in deed else told)
     assert line in why(result).where
 
 
@@ -210,6 +211,7 @@ def test_the_memory_of_children_counts(tmp_path):
 
 
 @pytest.mark.nightly
+@pytest.mark.quiet
 @pytest.mark.slow
 def test_when_the_labs_time_is_over_what_was_not_reached_is_not_called_wrong(tmp_path):
     limits = Limits(seconds=10, test_seconds=60)

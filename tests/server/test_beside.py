@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import jsonschema
 import pytest
 
 from tests.server.conftest import LiveServer, serving
@@ -23,8 +24,10 @@ from tests.server.test_lenient import (
 )
 from tests.server.test_lenient import ask as asked
 from yaie import LLMEngine
+from yaie.core.errors import InvalidRequestError
 from yaie.server.lenient.beside import CHECKS
 from yaie.server.lenient.notes import IGNORED
+from yaie.server.openapi.opened import SHAPES
 
 GENERATING = (CHAT, TEXT, RESPONSES, MESSAGES)
 WRONG: list[tuple[str, Any, str]] = [
@@ -95,6 +98,33 @@ def test_what_is_wrong_is_refused_by_name(
 
 def test_every_such_field_has_a_check() -> None:
     assert {name for name, _, _ in WRONG} == set(CHECKS)
+
+
+VALUES: tuple[Any, ...] = (
+    True, False, 0, 1, -1, -2, 1.5, 2**31 - 1, 2**31, "", " ", "a", "a b", "é", "x" * 128, "x" * 129,
+    "x" * 256, "x" * 257, [], ["a"], [""], ["a", 1], ["a"] * 1000, ["a"] * 1001, {}, {"a": 1},
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_the_document_says_what_the_check_takes(name: str) -> None:
+    assert SHAPES.keys() == CHECKS.keys()
+    for value in VALUES:
+        try:
+            CHECKS[name](name, value)
+            is_taken = True
+        except InvalidRequestError:
+            is_taken = False
+        described = jsonschema.Draft202012Validator(SHAPES[name]).is_valid(value)
+        assert described == is_taken, value
+
+
+@pytest.mark.parametrize("path", GENERATING)
+def test_the_document_names_them(live: LiveServer, path: str) -> None:
+    said = live.http.get("/openapi.json").json()
+    body = said["paths"][path]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    fields = said["components"]["schemas"][body["$ref"].rpartition("/")[2]]["properties"]
+    assert fields["cache_salt"]["anyOf"][0] == SHAPES["cache_salt"]
 
 
 @pytest.mark.parametrize("path", ["/v1/messages/count_tokens", "/tokenize", "/detokenize"])

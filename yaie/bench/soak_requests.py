@@ -133,7 +133,7 @@ def _bad(rng: random.Random, context: int) -> Ask:
         {"prompt": "x", "temperature": "hot"},
         {"prompt": "word " * (context + 1), "max_tokens": 1},
         {"prompt": "x", "n": 10**9},
-        {"prompt": "x", "no_such_parameter": 1},
+        {"prompt": "x", "temprature": 1},
         {"prompt": "x", "model": "gpt-4"},
         {"prompt": [10**9]},
     ]

@@ -18,7 +18,8 @@ from yaie.server.lenient.notes import put_beside
 Json = dict[str, Any]
 
 MAX_ID_CHARS = 128
-_ID = re.compile(rf"[A-Za-z0-9._:/+=@-]{{1,{MAX_ID_CHARS}}}")
+ID_PATTERN = rf"[A-Za-z0-9._:/+=@-]{{1,{MAX_ID_CHARS}}}"
+_ID = re.compile(ID_PATTERN)
 NO_LIMIT = -1
 SOFT_BUDGET = "thinking.budget_tokens"
 """Noted under this name: a limit that means nothing where a model does not think."""

@@ -14,6 +14,7 @@ from pydantic import BaseModel, TypeAdapter
 
 from yaie.server.openapi.completions import Error
 from yaie.server.openapi.examples import Examples
+from yaie.server.openapi.opened import REF, add_beside, open_bodies
 
 Json = dict[str, Any]
 
@@ -31,7 +32,6 @@ UNKNOWN = (
     "tokens is more than the context leaves, it is lowered to that, as `x-yaie-max-tokens` tells."
 )
 UNKNOWN_IF_STRICT = "So is one that is unknown."
-REF = "#/components/schemas/"
 STATUSES = {
     400: "The request is wrong; `param` names the parameter.",
     401: "No API key was given, or one that is not known here.",
@@ -148,8 +148,9 @@ def install_document(
             told |= _definitions(taken for router in routers for _, taken in bodies(router))
             said["components"]["schemas"] |= told
             _complete(said, open_paths, with_keys)
+            add_beside(said)
             if not is_strict:
-                _open_bodies(said)
+                open_bodies(said)
         return app.openapi_schema or {}
 
     app.openapi = openapi  # type: ignore[method-assign]
@@ -172,47 +173,6 @@ def _definitions(types: Iterable[Any]) -> Json:
     )
     definitions: Json = told["$defs"]
     return definitions
-
-
-def _open_bodies(said: Json) -> None:
-    """Let bodies hold what is ignored: unknown fields, and null where a field may be absent."""
-    schemas = said["components"]["schemas"]
-    waiting = [
-        operation["requestBody"]
-        for operations in said["paths"].values()
-        for operation in operations.values()
-        if "requestBody" in operation
-    ]
-    seen: set[str] = set()
-    while waiting:
-        value = waiting.pop()
-        if isinstance(value, list):
-            waiting += value
-        if not isinstance(value, dict):
-            continue
-        if isinstance(name := value.get("$ref"), str) and name not in seen:
-            seen.add(name)
-            waiting.append(schemas[name.removeprefix(REF)])
-        if isinstance(fields := value.get("properties"), dict):
-            if value.get("additionalProperties") is False:
-                del value["additionalProperties"]
-            for field, schema in fields.items():
-                if field not in value.get("required", ()):
-                    fields[field] = _or_null(schema)
-        waiting += [inner for key, inner in value.items() if key not in ("examples", "default")]
-
-
-ABOUT_A_FIELD = ("title", "description", "default")
-
-
-def _or_null(schema: Json) -> Json:
-    """What a description says of a field stays beside it."""
-    options = schema.get("anyOf", [schema])
-    if {"type": "null"} in options or schema.get("type") == "null":
-        return schema
-    about: Json = {key: schema[key] for key in ABOUT_A_FIELD if key in schema}
-    inner = {key: value for key, value in schema.items() if key not in about}
-    return {**about, "anyOf": [*inner.get("anyOf", [inner]), {"type": "null"}]}
 
 
 def _complete(said: Json, open_paths: frozenset[str], with_keys: bool) -> None:
