@@ -1,5 +1,5 @@
-"""`python -m grader`: grade, watch, hint, reset, upgrade, selfcheck, habits. Ctrl-C ends it from its
-first import on."""
+"""`python -m grader`: grade, watch, hint, reset, upgrade, break, mistake, selfcheck, habits. Ctrl-C
+ends it from its first import on."""
 
 from yaie.system.interrupt import Interruptible
 

@@ -167,5 +167,41 @@ def upgrade(
     raise typer.Exit(run(lab, out))
 
 
+@app.command("break")
+def break_(
+    lab: LabArgument,
+    number: Annotated[
+        int, typer.Option("--round", help="Another ten versions, from 1 on.", min=1)
+    ] = 1,
+    show: Annotated[
+        str, typer.Option(help="Be shown a version, as A; it then counts no more.")
+    ] = "",
+) -> None:
+    """After a finished lab: catch ten wrong versions of it, with scripts that you write.
+
+    Exit status: 0 if all ten are caught, 1 if not.
+    """
+    from grader.breaking.run import run
+
+    raise typer.Exit(run(lab, number, show, out, err))
+
+
+@app.command()
+def mistake(
+    lab: LabArgument,
+    file: Annotated[
+        Path,
+        typer.Argument(help="A wrong version of one of the reference's files.", show_default=False),
+    ],
+) -> None:
+    """Write down a wrong version that keeps full marks, as a known mistake to send.
+
+    Exit status: 0 if a candidate was written, 1 if the grader catches it already.
+    """
+    from grader.breaking.mistake import run
+
+    raise typer.Exit(run(lab, file, out, err))
+
+
 app.command()(selfcheck)
 app.command()(habits)

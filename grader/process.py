@@ -48,7 +48,8 @@ class WorkerProcess:
 
     submission: what is graded; one that was kept is written to a folder of this worker's, and then
     `submission` is that copy. room: its home, see `room_for`. take: called from a thread for every event
-    that the worker sends. changed: the name of a file that is not what it was before, once all is over.
+    that the worker sends. program: the module that is run. changed: the name of a file that is not what
+    it was before, once all is over.
     """
 
     def __init__(
@@ -57,7 +58,9 @@ class WorkerProcess:
         take: Callable[[dict[str, Any]], None],
         submission: Submission,
         room: Path | None = None,
+        program: str = "grader.worker",
     ) -> None:
+        self._program = program
         self.submission = submission
         self.changed = ""
         self._copy: Copy | None = None
@@ -101,7 +104,7 @@ class WorkerProcess:
         try:
             self._process = self._family.start(
                 lambda: subprocess.Popen(
-                    [sys.executable, "-m", "grader.worker", json.dumps(asdict(self._order))],
+                    [sys.executable, "-m", self._program, json.dumps(asdict(self._order))],
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.STDOUT,

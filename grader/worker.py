@@ -11,10 +11,11 @@ import resource
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 SUITES = Path(__file__).resolve().parent / "suites"
 LOST_CHANNEL = 97
@@ -22,6 +23,7 @@ LOST_CHANNEL = 97
 LARGEST_FILE = 2**30
 TORCH_MAPS = 8 * 2**30
 """Address space, not memory, that importing torch may take with all its CUDA libraries."""
+Emit = Callable[[dict[str, Any]], None]
 
 
 @dataclass(slots=True)
@@ -54,6 +56,19 @@ class Order:
 
 def main() -> None:
     order = Order(**json.loads(sys.argv[1]))
+    emit = open_channel(order)
+
+    from grader.kit.session import SESSION
+
+    SESSION.seed, SESSION.shrink, SESSION.effort = order.seed, order.shrink, order.effort
+    if os.environ.get("TRITON_INTERPRET"):
+        _start_compiler(order)
+    grade(order, emit)
+    end(emit)
+
+
+def open_channel(order: Order) -> Emit:
+    """Make this process one that its runner can watch and end; returns what sends it an event."""
     pid = os.getpid()
 
     def emit(event: dict[str, Any]) -> None:
@@ -75,17 +90,15 @@ def main() -> None:
         faulthandler.register(signal.SIGUSR1, order.traces, all_threads=True)
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(line_buffering=True, errors="replace")  # type: ignore[union-attr]
+    return emit
 
-    from grader.kit.session import SESSION
 
-    SESSION.seed, SESSION.shrink, SESSION.effort = order.seed, order.shrink, order.effort
-    if os.environ.get("TRITON_INTERPRET"):
-        _start_compiler(order)
-    grade(order, emit)
+def end(emit: Emit) -> NoReturn:
+    """Say that all is done, and end: threads and exit handlers of the part have no say in how."""
     emit({"event": "end"})
     with suppress(Exception):  # the part may have closed it
         sys.stdout.flush()
-    os._exit(0)  # threads and exit handlers of the part have no say in how this ends
+    os._exit(0)
 
 
 def grade(order: Order, emit: Any, exit_first: bool = False) -> None:

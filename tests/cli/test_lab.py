@@ -48,8 +48,10 @@ def test_the_grader_is_run_with_the_same_words_and_its_exit_status(
 
     monkeypatch.setattr(lab, "_run", run)
     assert yaie("lab", "grade", "sampler", "--task", "1.2", "--help").code == 7
+    assert yaie("lab", "break", "sampler", "--round", "2").code == 7
     assert commands == [
-        [sys.executable, "-m", "grader", "grade", "sampler", "--task", "1.2", "--help"]
+        [sys.executable, "-m", "grader", "grade", "sampler", "--task", "1.2", "--help"],
+        [sys.executable, "-m", "grader", "break", "sampler", "--round", "2"],
     ]
 
 

@@ -25,7 +25,7 @@ TOLD_SECONDS = 0.5
 
 lab_app = typer.Typer(
     name="lab",
-    help="Where you stand in the labs; and grade, watch, hint, reset, upgrade.",
+    help="Where you stand in the labs; and grade, watch, hint, reset, upgrade, break.",
     invoke_without_command=True,
 )
 
@@ -95,6 +95,7 @@ for _name, _help in {
     "hint": "One more hint, of four, for a task.",
     "reset": "Restore a lab's stubs; your files are kept.",
     "upgrade": "Carry finished work over to stubs that have changed; your files are kept.",
+    "break": "After a finished lab: catch ten wrong versions of it, with scripts.",
 }.items():
     lab_app.command(
         _name,
