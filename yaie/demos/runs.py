@@ -17,8 +17,8 @@ MOST_STEPS = 2_000
 @dataclass(slots=True)
 class Step:
     """One step that was sent. tokens: by the number of the request, how many were computed, drafts among
-    them; lens: how many it has keys of then. table_blocks: how many blocks the tables of all of them name,
-    each counted once. gained: by request, the texts and tokens that came out meanwhile."""
+    them; lens: how many of its tokens have keys then. table_blocks: blocks that the tables name, each
+    counted once. gained: by request, the texts and tokens that came out meanwhile."""
 
     tokens: dict[int, int] = field(default_factory=dict)
     lens: dict[int, int] = field(default_factory=dict)

@@ -54,8 +54,8 @@ def show(subject: Subject) -> Shown:
             row("tokens in the top-p set", "", "", int((kept > 0).sum())),
             row("largest gap, share to probability", *(f"{gap:.3f}" for gap in gaps)),
         ),
-        f"{DRAWS} draws gave {len(drawn[0])}, {len(drawn[1])} and {len(drawn[2])} different tokens, and "
-        f"with top-p {outside[2]} of them lay outside of the {int((kept > 0).sum())} tokens that it keeps.",
+        f"{DRAWS} draws gave {len(drawn[0])}, {len(drawn[1])} and {len(drawn[2])} different tokens; "
+        f"with top-p {outside[2]} of them lay outside of the {int((kept > 0).sum())} that it keeps.",
         _histogram(drawn[2], kept, words),
     )
 

@@ -5,22 +5,24 @@ from yaie.demos.runs import Run, ask, run
 from yaie.demos.shown import Shown, counted, row, same
 from yaie.demos.subject import Subject
 
-QUESTION = "What is a KV cache?"
+FACT = (
+    "the KV cache stores the attention keys and values of all tokens processed so far, so that a decode "
+    "step computes them only for the new token"
+)
+QUESTION = f"I read that {FACT}. What is a KV cache?"
 GREEDY = SamplingParams(temperature=0, max_tokens=48)
 DRAFTS = 4
 
 
 def show(subject: Subject) -> Shown:
-    """A question that is asked twice: the second answer stands in the prompt, to be found there."""
-    with subject.engine(mine="none") as engine:
-        answer = run(engine, [ask(engine, QUESTION)], GREEDY).texts[0]
-    plain = _again(subject, answer, {})
+    """A question that holds its answer, to be found there."""
+    plain = _answer(subject, {})
     # As many drafts in each step: what has proved worth it depends on how fast the machine is.
-    mine = _again(subject, answer, {"speculate": "ngram", "num_drafts": DRAFTS})
+    mine = _answer(subject, {"speculate": "ngram", "num_drafts": DRAFTS})
     drafts, accepted = (int(mine.stats[name]) for name in ("draft_tokens", "accepted_draft_tokens"))
     equal = same(plain.token_ids, mine.token_ids)
     return Shown(
-        f"{QUESTION!r} is asked twice in a chat, and answered greedily the second time.",
+        "A question that holds its own answer: I read that the KV cache stores ... What is a KV cache?",
         ("no drafts", f"up to {DRAFTS} drafts a step"),
         (
             row("steps", plain.num_steps, mine.num_steps),
@@ -35,6 +37,6 @@ def show(subject: Subject) -> Shown:
     )
 
 
-def _again(subject: Subject, answer: str, settings: dict[str, object]) -> Run:
-    with subject.engine(prefix_caching=False, **settings) as engine:
-        return run(engine, [ask(engine, QUESTION, answer, QUESTION)], GREEDY)
+def _answer(subject: Subject, settings: dict[str, object]) -> Run:
+    with subject.engine(**settings) as engine:
+        return run(engine, [ask(engine, QUESTION)], GREEDY)

@@ -37,13 +37,15 @@ class Subject:
         return import_module(f"{load_part(self._part.lab, 'none').module}.naive")
 
     @contextmanager
-    def engine(self, *, mine: str | None = None, **settings: Any) -> Iterator[LLMEngine]:
-        """The embedded model on the CPU, on the part. mine: other parts. Ended behind the block.
+    def engine(
+        self, *, mine: str | None = None, model: str = "tutor", **settings: Any
+    ) -> Iterator[LLMEngine]:
+        """A model on the CPU, on the part. mine: other parts. Ended behind the block.
 
         What environment and files say is not read: a demo shows the same wherever it runs.
         """
         config = EngineConfig(
-            model="tutor", device="cpu", mine=self.mine if mine is None else mine, **settings
+            model=model, device="cpu", mine=self.mine if mine is None else mine, **settings
         )
         engine = LLMEngine(config)
         try:
