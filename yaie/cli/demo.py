@@ -74,7 +74,7 @@ def print_shown(shown: Shown) -> None:
     """The work, the numbers side by side, the picture, and the difference in a sentence."""
     _paragraph(shown.what)
     say("")
-    table = Table(box=None, padding=(0, 3), pad_edge=False, header_style="dim")
+    table = Table(box=None, padding=(0, 2), pad_edge=False, header_style="dim")
     table.add_column("")
     for head in shown.heads:
         table.add_column(head, justify="right")

@@ -36,8 +36,11 @@ def show(subject: Subject) -> Shown:
         drawn = []
         with watched(subject.package.Sampler, "sample", keep):
             for fields in wanted:
-                params = SamplingParams(n=DRAWS, seed=1, max_tokens=1, ignore_eos=True, **fields)
-                done = run(engine, [prompt], params)
+                each = [
+                    SamplingParams(n=DRAWS // 2, seed=seed, max_tokens=1, ignore_eos=True, **fields)
+                    for seed in (1, 2)
+                ]
+                done = run(engine, [prompt, prompt], *each)
                 drawn.append(Counter(ids[0] for ids in done.token_ids))
         words = {token: engine.tokenizer.decode([token]) for token in drawn[2]}
     full = (logits[0][0].double() / TEMPERATURE).softmax(dim=0)

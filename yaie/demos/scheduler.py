@@ -32,8 +32,11 @@ def show(subject: Subject) -> Shown:
             row("steps", *steps),
             row("tokens computed", *(done.computed for done in runs)),
             row("tokens of the largest step", *largest),
-            row("steps to the first token, on average", *waits),
-            row("of the last request", *(done.first_token_step(len(LENGTHS) - 1) for done in runs)),
+            row("steps to a first token, mean", *waits),
+            row(
+                "to that of the last request",
+                *(done.first_token_step(len(LENGTHS) - 1) for done in runs),
+            ),
             row("answers of the right length", *map(_right, runs)),
         ),
         f"{steps[2]} steps in place of {steps[0]}; a first token comes after {waits[2]:.1f} steps in "

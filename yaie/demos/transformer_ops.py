@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from yaie.core.errors import PartError
 from yaie.core.params import SamplingParams
 from yaie.demos.runs import ask, run
 from yaie.demos.shown import Shown, row
@@ -65,7 +66,7 @@ def show(subject: Subject) -> Shown:
     without = {}
     for name, method in LEFT_OUT.items():
         with replaced(ops, name, method):
-            without[name] = _equal(_answer(subject, subject.mine)[0], mine)
+            without[name] = _still_right(subject, mine)
     worst = min(without, key=without.__getitem__)
     right = _equal(mine, expected)
     return Shown(
@@ -89,6 +90,14 @@ def _answer(subject: Subject, mine: str) -> tuple[list[int], str]:
     with subject.engine(mine=mine, backend="torch") as engine:
         done = run(engine, [ask(engine, QUESTION)], GREEDY)
         return done.token_ids[0], done.texts[0]
+
+
+def _still_right(subject: Subject, mine: list[int]) -> int:
+    """How many tokens stay as they were. Without a norm numbers may grow until they are infinite."""
+    try:
+        return _equal(_answer(subject, subject.mine)[0], mine)
+    except PartError:
+        return 0
 
 
 def _equal(one: list[int], other: list[int]) -> int:
