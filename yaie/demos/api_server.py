@@ -57,8 +57,8 @@ def _texts(stream: Answer) -> list[str]:
 
 
 def _cut(line: str) -> str:
-    """An event as it is sent, without what differs from run to run."""
+    """What of an event is not the same in all of them."""
     if line == "[DONE]":
         return f"data: {line}"
-    choices = json.dumps(json.loads(line)["choices"], separators=(",", ":"))
-    return f'data: {{"choices":{choices}, ...}}'[:80]
+    (choice,) = json.loads(line)["choices"]
+    return f'data: {{... "delta": {json.dumps(choice["delta"])} ...}}'[:80]

@@ -14,7 +14,7 @@ CHARACTERS = "Grüße aus 東京 🙂"
 BROKEN = "\N{REPLACEMENT CHARACTER}"
 STOP_AT, STOP_LENGTH = 40, 14
 """Where the stop string stands in the answer: it reaches over some tokens."""
-SHOWN = 12
+SHOWN = 6
 """Pieces in the picture."""
 
 
@@ -49,7 +49,9 @@ def show(subject: Subject) -> Shown:
         (
             f"token by token: {naive}",
             f"with the loop : {own}",
-            "the last steps: " + " | ".join(_pieces(mine)[-SHOWN:])[-62:],
+            f"the last steps: {'|'.join(piece or '(held back)' for piece in _pieces(mine)[-SHOWN:])}"[
+                :80
+            ],
         ),
     )
 

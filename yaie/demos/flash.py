@@ -9,7 +9,7 @@ from torch import Tensor
 from yaie.demos.shown import Row, Shown, row
 from yaie.demos.traffic import Traffic, generator, largest, of_torch
 
-TOKENS, HEADS, KV_HEADS, HEAD, WINDOW = 128, 2, 1, 32, 32
+TOKENS, HEADS, KV_HEADS, HEAD, WINDOW = 256, 2, 1, 32, 32
 SCALE = HEAD**-0.5
 
 

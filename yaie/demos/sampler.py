@@ -7,20 +7,23 @@ import torch
 from torch import Tensor
 
 from yaie.core.params import SamplingParams
+from yaie.core.request import Request
 from yaie.demos.runs import ask, run
 from yaie.demos.shown import Shown, bar, row
 from yaie.demos.subject import Subject
 from yaie.demos.watched import watched
+from yaie.explore.sampling import sampling_batch
 
 QUESTION = "Why is decode slow?"
 DRAWS = 200
-TEMPERATURE, TOP_P = 3.0, 0.8
+TEMPERATURE, TOP_P = 5.0, 0.6
 SHOWN = 8
 """Tokens in the histogram."""
 
 
 def show(subject: Subject) -> Shown:
-    """The first token of an answer: greedily, with a temperature, and with top-p besides."""
+    """The first token of an answer, from the model's logits: greedily, with a temperature, and with
+    top-p besides."""
     wanted = (
         {"temperature": 0.0},
         {"temperature": TEMPERATURE},
@@ -31,17 +34,10 @@ def show(subject: Subject) -> Shown:
     def keep(given: Tensor, *_: Any) -> None:
         logits.append(given[:1].clone())
 
-    with subject.engine(max_num_seqs=DRAWS) as engine:
-        prompt = ask(engine, QUESTION)
-        drawn = []
+    with subject.engine() as engine:
         with watched(subject.package.Sampler, "sample", keep):
-            for fields in wanted:
-                each = [
-                    SamplingParams(n=DRAWS // 2, seed=seed, max_tokens=1, ignore_eos=True, **fields)
-                    for seed in (1, 2)
-                ]
-                done = run(engine, [prompt, prompt], *each)
-                drawn.append(Counter(ids[0] for ids in done.token_ids))
+            run(engine, [ask(engine, QUESTION)], SamplingParams(temperature=0, max_tokens=1))
+        drawn = [_drawn(subject, logits[0], SamplingParams(**fields)) for fields in wanted]
         words = {token: engine.tokenizer.decode([token]) for token in drawn[2]}
     full = (logits[0][0].double() / TEMPERATURE).softmax(dim=0)
     kept = nucleus(full, TOP_P)
@@ -61,6 +57,14 @@ def show(subject: Subject) -> Shown:
         f"with top-p {outside[2]} of them lay outside of the {int((kept > 0).sum())} that it keeps.",
         _histogram(drawn[2], kept, words),
     )
+
+
+def _drawn(subject: Subject, logits: Tensor, params: SamplingParams) -> Counter[int]:
+    """What is drawn from logits [1, vocab] by so many requests, each with a seed of its own."""
+    requests = [Request(f"r{seed}", [0], params, seed=seed) for seed in range(DRAWS)]
+    batch = sampling_batch(requests, logits.shape[1])
+    drawn = subject.package.Sampler().sample(logits.repeat(DRAWS, 1), batch)
+    return Counter(drawn.tolist())
 
 
 def nucleus(probs: Tensor, top_p: float) -> Tensor:
