@@ -88,6 +88,8 @@ def test_speculative_counts_drafts_as_a_scan_of_the_text_finds_them() -> None:
         place = scanned(text, LONGEST, SHORTEST)
         room = min(speculative.DRAFTS, speculative.GREEDY.max_tokens - known - 1)
         drafts = [] if place is None else text[place : place + room]
+        ends = (i for i, token in enumerate(drafts) if token in engine.model.eos_token_ids)
+        drafts = drafts[: next(ends, len(drafts))]
         right = 0
         while right < len(drafts) and drafts[right : right + 1] == output[known + right :][:1]:
             right += 1
@@ -123,12 +125,11 @@ def test_paged_cache_counts_the_blocks_of_its_prompts() -> None:
     engine = tutor()
     prompts = [ask(engine, paged_cache.SYSTEM + one) for one in paged_cache.QUESTIONS]
     lens = [len(prompt) + paged_cache.PARAMS.max_tokens - 1 for prompt in prompts]
-    common = 0
-    while len({prompt[common] for prompt in prompts}) == 1:
-        common += 1
+    begins = [tuple(p[:end]) for p in prompts for end in range(16, len(p) + 1, 16)]
     blocks = sum(-(-length // 16) for length in lens)
     found = shown("paged_cache")
-    assert found.cells("blocks in use")[1:] == (blocks, blocks - 3 * (common // 16))
+    shared = len(begins) - len(set(begins))
+    assert found.cells("blocks in use")[1:] == (blocks, blocks - shared)
     assert found.cells("slots reserved")[0] == 4 * engine.max_model_len
     assert f"{sum(lens)} tokens" in found.what
 
@@ -243,10 +244,18 @@ WORSE: Extra = {
     ),
     "radix_tree": (
         (
-            "_match = RadixTree.match_prefix\n"
-            "RadixTree.match_prefix = lambda self, tokens, most: _match(self, tokens, min(most, 1))"
+            "class Forgetful(RadixTree):\n"
+            "    most = 1\n\n"
+            "    def match_prefix(self, tokens, most):\n"
+            "        return super().match_prefix(tokens, min(most, self.most))\n\n"
+            "    def insert(self, *given):\n"
+            "        self.most = 10**9\n"
+            "        filed = super().insert(*given)\n"
+            "        self.most = 1\n"
+            "        return filed\n\n\n"
+            "RadixTree = Forgetful"
         ),
-        lambda own, ref: 0 < own.cells("tokens found in the tree")[1] < 48,
+        lambda own, ref: own.cells("tokens found in the tree") == (0, 32),
     ),
     "cuda_graphs": (
         "OverlappedLoop.step = lambda self: self._core.step()",

@@ -76,42 +76,23 @@ def shares(log: StepLog) -> list[dict[str, tuple[str, int, int, int, list[int], 
     ]
 
 
-@pytest.mark.parametrize("speculate", ["off", "ngram"])
-def test_an_overlapped_loop_has_the_same_steps_as_the_other(
-    tiny_folder: str, speculate: str
-) -> None:
+def test_an_overlapped_loop_has_the_same_steps_as_the_other(tiny_folder: str) -> None:
     """Where all lengths are known no step is sent for nothing. What is drawn stands beside the step that
     drew it, though it is read while the next one runs."""
-    few = dict.fromkeys((5, 6, 7, 8), 100.0)
-    params = SamplingParams(seed=1, max_tokens=12, ignore_eos=True, logit_bias=few)
+    params = SamplingParams(temperature=0, max_tokens=12, ignore_eos=True)
     prompts = [list(range(5, 30)), [5, 6, 7, 8] * 2, [9]]
     logs = []
     for overlap in ("off", "on"):
-        engine = LLMEngine(
-            model=tiny_folder,
-            mine="none",
-            overlap=overlap,
-            token_budget=16,
-            speculate=speculate,
-            num_drafts=3 if speculate == "ngram" else None,
-        )
+        engine = LLMEngine(model=tiny_folder, mine="none", overlap=overlap, token_budget=16)
         logs.append(run(engine, prompts, params))
         engine.close()
     plain, overlapped = map(shares, logs)
-    if speculate == "off":
-        assert overlapped == plain
+    assert overlapped == plain
     for name in "ABC":
-        drawn = [
-            [token for step in log for token in step.get(name, ("", 0, 0, 0, [], None))[4]]
-            for log in (plain, overlapped)
-        ]
-        assert drawn[0] == drawn[1]
-        assert len(drawn[0]) == 12
-    told = engine.stats()
+        drawn = [step[name][4] for step in overlapped if name in step]
+        assert sum(map(len, drawn)) == 12
     found = [share for step in overlapped for share in step.values()]
-    assert sum(share[1] for share in found) == told["computed_tokens"]
-    assert sum(share[2] for share in found) == told["draft_tokens"]
-    assert sum(share[3] for share in found) == told["accepted_draft_tokens"]
+    assert sum(share[1] for share in found) == engine.stats()["computed_tokens"]
 
 
 def test_a_step_that_was_sent_before_the_end_was_known_says_so(tiny_folder: str) -> None:

@@ -118,7 +118,7 @@ class StepLog:
             request = self._requests[name]
             if name not in step.shares and not request.is_finished and not self._unread[name]:
                 step.waiting.append(name)
-        if step.shares or step.waiting or not outputs:  # a call may have only read
+        if step.shares or step.waiting or not plan.is_empty:  # a call may have only read
             self._steps.append(step)
         return outputs
 
