@@ -45,7 +45,9 @@ def show(subject: Subject) -> Shown:
     for name, recipe in RECIPES.items():
         with tempfile.TemporaryDirectory(prefix="yaie-demo-") as folder:
             target = Path(folder, "model")
-            _round(subject, recipe, calibration, target)
+            _round(
+                subject, recipe, calibration if recipe.bits == 4 and recipe.gptq else None, target
+            )
             models[name] = _model(subject, str(target), exact.answers)
     equal = {name: _kept(one.answers, exact.answers) for name, one in models.items()}
     total = sum(map(len, exact.answers))
@@ -75,7 +77,7 @@ def _calibration() -> Tensor:
     return windows(tokenizer, texts, WINDOW, WINDOWS)
 
 
-def _round(subject: Subject, recipe: Recipe, calibration: Tensor, target: Path) -> None:
+def _round(subject: Subject, recipe: Recipe, calibration: Tensor | None, target: Path) -> None:
     """Write the tutor with rounded weights."""
     from transformers import AutoModelForCausalLM
     from transformers.utils import logging

@@ -16,7 +16,7 @@ from yaie.explore.sampling import sampling_batch
 
 QUESTION = "Why is decode slow?"
 DRAWS = 200
-TEMPERATURE, TOP_P = 5.0, 0.6
+TEMPERATURE, TOP_P = 4.0, 0.6
 SHOWN = 8
 """Tokens in the histogram."""
 
