@@ -2,6 +2,7 @@
 
 import ast
 import io
+import os
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
@@ -27,10 +28,17 @@ from yaie.system.terminal import Terminal
 COMPILED = [lab.key for lab in load_curriculum().labs if "cuda-on-cpu" in lab.verify]
 SLOW = ["quantization", *COMPILED]
 """They compile, or round a model."""
-LABS = [
-    pytest.param(lab, marks=pytest.mark.nightly) if lab in SLOW else lab
-    for lab in load_curriculum().keys
-]
+INTERPRETED = pytest.mark.skipif(
+    os.environ.get("TRITON_INTERPRET") != "1", reason="counts in Triton's interpreter"
+)
+
+
+def marks(lab: str) -> list[pytest.MarkDecorator]:
+    """What a lab's demo needs."""
+    return [pytest.mark.nightly] * (lab in SLOW) + [INTERPRETED] * lab.startswith("triton")
+
+
+LABS = [pytest.param(lab, marks=marks(lab)) for lab in load_curriculum().keys]
 
 
 @cache

@@ -1,6 +1,7 @@
 """`yaie lab demo`: what a finished part changes, beside the engine without it."""
 
 import logging
+import os
 import textwrap
 from typing import Annotated
 
@@ -31,6 +32,8 @@ def demo(
     labs = load_curriculum()
     if lab not in labs.keys:
         raise ConfigError(f"there is no lab {lab!r}; choose from {', '.join(labs.keys)}")
+    if "triton-interpreter" in labs[lab].verify:  # read when a kernel is defined
+        os.environ.setdefault("TRITON_INTERPRET", "1")
     part = load_part(lab, mine)
     _paragraph(headline(labs[lab], part))
     from yaie.demos.table import show

@@ -9,7 +9,7 @@ from yaie.cuda.on_cpu.launches import Traffic
 from yaie.demos.cuda_traffic import WHERE
 from yaie.demos.shown import Row, Shown, row
 from yaie.demos.subject import Subject
-from yaie.demos.traffic import generator
+from yaie.demos.tensors import generator
 
 TOKENS, WIDTH, BLOCK = 32, 128, 4
 SECTOR = 32

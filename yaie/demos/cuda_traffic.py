@@ -1,11 +1,12 @@
 """What kernels in CUDA C++ move, counted on the CPU as a GPU would count it."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from yaie.cuda.on_cpu import recording
 from yaie.cuda.on_cpu.launches import Launch
-from yaie.demos.traffic import Traffic
+from yaie.demos.traffic import Traffic, made_beside
 
 WHERE = "as C++ on the CPU"
 
@@ -22,6 +23,7 @@ def of_launches(launches: Sequence[Launch]) -> Traffic:
 
 def of_cuda(call: Callable[[], Any]) -> tuple[Any, Traffic]:
     """What a call returns, and what its kernels moved."""
-    with recording() as launches:
+    made = Traffic()
+    with recording() as launches, made_beside(made):
         result = call()
-    return result, of_launches(launches)
+    return result, replace(of_launches(launches), largest=made.largest)

@@ -41,7 +41,7 @@ def show(subject: Subject) -> Shown:
             row("tokens generated", len(whole.token_ids[0]), len(mine.token_ids[0])),
             row("characters of the stop string shown", leaked, shown),
             row("characters shown before it", len(sent) - leaked, len(mine.texts[0]) - shown),
-            row("steps that show nothing yet", 0, _silent(mine)),
+            row("steps that show nothing yet", alone[:-1].count(""), _silent(mine)),
             row(f"broken characters ({BROKEN})", naive.count(BROKEN), own.count(BROKEN)),
         ),
         f"{shown} characters of the stop string are shown in place of {leaked}, {saved} tokens are not "

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from yaie.demos.shown import Row, Shown, row
-from yaie.demos.traffic import Traffic, generator, largest, of_torch
+from yaie.demos.tensors import difference, generator
+from yaie.demos.traffic import Traffic, of_torch
 
 TOKENS, HEADS, KV_HEADS, HEAD, WINDOW = 256, 2, 1, 32, 32
 SCALE = HEAD**-0.5
@@ -53,11 +54,8 @@ def compared(
         (found[name], _), own[name] = counted(
             lambda rules=rules: forward(q, k, v, scale=SCALE, **rules)
         )
-    gaps = [
-        largest(found["causal"], expected),
-        largest(found["window"], whole(q, k, v, seen["window"])),
-    ]
-    bytes_of_scores = HEADS * TOKENS * TOKENS * 4
+    right = {"causal": expected, "window": whole(q, k, v, seen["window"])}
+    gaps = [f"{difference(found[name], one):.0e}" for name, one in right.items()]
     return Shown(
         f"{TOKENS} tokens, {HEADS} heads on {KV_HEADS} of {HEAD}, causal, float32, {where}.",
         ("PyTorch", "kernel", f"window of {WINDOW}"),
@@ -65,7 +63,9 @@ def compared(
             row("launches", plain.launches, own["causal"].launches, own["window"].launches),
             row("bytes read", plain.read, own["causal"].read, own["window"].read),
             row("bytes written", plain.written, own["causal"].written, own["window"].written),
-            row("bytes of a matrix of scores", bytes_of_scores, 0, 0),
+            row(
+                "largest tensor made, bytes", plain.largest, *(one.largest for one in own.values())
+            ),
             row("largest difference", "", *gaps),
             *more(own),
         ),

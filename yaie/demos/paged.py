@@ -8,7 +8,8 @@ from torch import Tensor
 
 from yaie.core.batch import AttentionSpec
 from yaie.demos.shown import Row, Shown, row
-from yaie.demos.traffic import Traffic, generator, largest, of_torch
+from yaie.demos.tensors import difference, generator
+from yaie.demos.traffic import Traffic, of_torch
 
 LENS = (96, 33, 7)
 BLOCK, HEADS, KV_HEADS, HEAD = 16, 4, 2, 32
@@ -65,7 +66,7 @@ def compared(
             row("bytes written", plain.written, own.written),
             row("bytes of their keys and values", once, once),
             row("read, for each of these bytes", plain.read / once, own.read / once),
-            row("largest difference", "", largest(found, expected)),
+            row("largest difference", "", f"{difference(found, expected):.0e}"),
             *more(own),
         ),
         f"The kernel moves {own.moved:,} bytes in place of {plain.moved:,}: it reads each byte of keys "

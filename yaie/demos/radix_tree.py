@@ -11,22 +11,22 @@ GREEDY = SamplingParams(temperature=0, max_tokens=40)
 
 def show(subject: Subject) -> Shown:
     """Three questions, each with the whole chat before it."""
-    without, _ = _chat(subject, prefix_caching=False)
+    without, none = _chat(subject, prefix_caching=False)
     mine, kept = _chat(subject, prefix_caching=True)
     counts = [(plain.computed, found.computed) for plain, found in zip(without, mine, strict=True)]
     all_tokens, own = (sum(column) for column in zip(*counts, strict=True))
-    found = sum(one.cached_tokens[0] for one in mine)
+    cached = [sum(one.cached_tokens[0] for one in runs) for runs in (without, mine)]
     equal = sum(a.token_ids == b.token_ids for a, b in zip(without, mine, strict=True))
     return Shown(
         "A chat of three questions, each sent with all that was said before it.",
         ("no tree", "with the tree"),
         (
             *(row(f"question {i}: tokens computed", *pair) for i, pair in enumerate(counts, 1)),
-            row("tokens found in the tree", 0, found),
-            row("blocks in the tree behind the chat", 0, kept),
+            row("tokens found in the tree", *cached),
+            row("blocks in the tree behind the chat", none, kept),
             row("answers that are the same", "", f"{equal} of {len(QUESTIONS)}"),
         ),
-        f"The tree found {found} tokens, so {own} were computed in place of {all_tokens}.",
+        f"The tree found {cached[1]} tokens, so {own} were computed in place of {all_tokens}.",
     )
 
 

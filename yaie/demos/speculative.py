@@ -19,7 +19,10 @@ def show(subject: Subject) -> Shown:
     plain = _answer(subject, {})
     # As many drafts in each step: what has proved worth it depends on how fast the machine is.
     mine = _answer(subject, {"speculate": "ngram", "num_drafts": DRAFTS})
-    drafts, accepted = (int(mine.stats[name]) for name in ("draft_tokens", "accepted_draft_tokens"))
+    drafts, accepted = (
+        [int(done.stats[name]) for done in (plain, mine)]
+        for name in ("draft_tokens", "accepted_draft_tokens")
+    )
     equal = same(plain.token_ids, mine.token_ids)
     return Shown(
         "A question that holds its own answer: I read that the KV cache stores ... What is a KV cache?",
@@ -27,12 +30,12 @@ def show(subject: Subject) -> Shown:
         (
             row("steps", plain.num_steps, mine.num_steps),
             row("tokens computed", plain.computed, mine.computed),
-            row("drafts", 0, drafts),
-            row("accepted", 0, accepted),
+            row("drafts", *drafts),
+            row("accepted", *accepted),
             row("tokens of the answer", len(plain.token_ids[0]), len(mine.token_ids[0])),
             row("the answer", "", equal),
         ),
-        f"Drafts {drafts}, accepted {accepted}: {counted(mine.num_steps, 'step')} in place of "
+        f"Drafts {drafts[1]}, accepted {accepted[1]}: {counted(mine.num_steps, 'step')} in place of "
         f"{plain.num_steps}, and {equal} answer.",
     )
 

@@ -36,9 +36,12 @@ def show(subject: Subject) -> Shown:
         kept = run(engine, [prompt], params)
         vocab = engine.model.adapter.vocab_size
         counts = _allowed(subject.package, engine, kept)
-    tokens, forced = len(kept.token_ids[0]), int(kept.stats["accepted_draft_tokens"])
+    tokens = len(kept.token_ids[0])
+    drafts, right = (
+        [int(done.stats[name]) for done in (free, kept)]
+        for name in ("draft_tokens", "accepted_draft_tokens")
+    )
     mean = sum(counts) / max(1, len(counts))
-    drafts = int(kept.stats["draft_tokens"])
     return Shown(
         f"{QUESTION!r}, with a schema of a boolean and an integer.",
         ("no schema", "with masks"),
@@ -47,11 +50,11 @@ def show(subject: Subject) -> Shown:
             row("tokens of the answer", len(free.token_ids[0]), tokens),
             row("steps", free.num_steps, kept.num_steps),
             row("tokens allowed, of the vocabulary", vocab, f"{mean:,.1f}"),
-            row("places with one token allowed", 0, sum(count == 1 for count in counts)),
-            row("forced tokens that were sent", 0, drafts),
-            row("of them, right", 0, forced),
+            row("places with one token allowed", "", sum(count == 1 for count in counts)),
+            row("forced tokens that were sent", *drafts),
+            row("of them, right", *right),
         ),
-        f"{forced} of {counted(tokens, 'token')} were forced: the model was called "
+        f"{right[1]} of {counted(tokens, 'token')} were forced: the model was called "
         f"{kept.num_steps} times, and chose among {mean:,.1f} of {vocab:,} tokens on average.",
         (_line("no schema  ", free.texts[0]), _line("with schema", kept.texts[0])),
     )

@@ -10,7 +10,7 @@ from yaie.core.contracts.ranks import Link
 from yaie.core.threaded_ranks import Wire
 from yaie.demos.shown import Shown, row
 from yaie.demos.subject import Subject
-from yaie.demos.traffic import generator
+from yaie.demos.tensors import generator
 from yaie.models.config import read_config
 from yaie.models.tutor import TUTOR_PATH
 

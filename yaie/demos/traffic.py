@@ -5,12 +5,11 @@ nothing. A kernel is counted in Triton's interpreter, load by load, without the 
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -23,12 +22,14 @@ PICKS = ("index", "gather", "embedding", "index_select")
 
 @dataclass(slots=True)
 class Traffic:
-    """launches: operations of PyTorch, or kernels. programs: of kernels. read, written: bytes."""
+    """launches: operations of PyTorch, or kernels. programs: of kernels. read, written: bytes. largest:
+    bytes of the largest tensor that is made."""
 
     launches: int = 0
     programs: int = 0
     read: int = 0
     written: int = 0
+    largest: int = 0
 
     @property
     def moved(self) -> int:
@@ -37,15 +38,22 @@ class Traffic:
 
 
 class _Counting(TorchDispatchMode):
-    def __init__(self, traffic: Traffic) -> None:
+    """Counts operations; beside kernels only the tensors that are made for them."""
+
+    def __init__(self, traffic: Traffic, *, kernels: bool = False) -> None:
         super().__init__()
         self._traffic = traffic
+        self._kernels = kernels
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
         given = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
         made = [leaf for leaf in tree_leaves(out) if isinstance(leaf, Tensor)]
         name = func.overloadpacket.__name__
+        if not func.is_view:
+            self._traffic.largest = max([self._traffic.largest, *map(_bytes, made)])
+        if self._kernels:
+            return out
         if not func.is_view and not name.startswith(("empty", "new_empty", "detach")):
             written = sum(map(_bytes, made))
             if name in PICKS:
@@ -74,16 +82,18 @@ def of_triton(call: Callable[[], Any]) -> tuple[Any, Traffic]:
     """What a call returns, and what its kernels moved. Needs `interpreted`."""
     traffic = Traffic()
     # An infinity on the way is meant, and so is a hash that overflows.
-    with _counted(traffic), np.errstate(all="ignore"):
+    with _counted(traffic), made_beside(traffic), np.errstate(all="ignore"):
         return call(), traffic
 
 
-def interpreted() -> None:
-    """Have kernels that are defined from now on run in Triton's interpreter. Raises ConfigError where
-    there is no Triton, or where it was imported to compile."""
-    import os
+def made_beside(traffic: Traffic) -> AbstractContextManager[Any]:
+    """Within, `traffic` counts the tensors that are made, and nothing else of PyTorch's."""
+    return _Counting(traffic, kernels=True)
 
-    os.environ.setdefault("TRITON_INTERPRET", "1")
+
+def interpreted() -> None:
+    """Raise ConfigError unless kernels run in Triton's interpreter: TRITON_INTERPRET is read when they
+    are defined."""
     try:
         import triton
     except ImportError:
@@ -138,13 +148,3 @@ def _active(pointers: Any, mask: Any) -> int:
     if mask is None:
         return int(pointers.data.size) * size
     return int(np.broadcast_to(mask.data, pointers.data.shape).astype(bool).sum()) * size
-
-
-def largest(one: Tensor, other: Tensor) -> str:
-    """The largest difference between two results, for a table."""
-    return f"{float((one.double() - other.double()).abs().max()):.0e}"
-
-
-def generator() -> torch.Generator:
-    """Of the same numbers each time."""
-    return torch.Generator().manual_seed(0)

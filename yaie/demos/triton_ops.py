@@ -4,11 +4,11 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor
 
-from yaie.demos.shown import Cell, Row, Shown, row
+from yaie.demos.shown import Row, Shown, row
 from yaie.demos.subject import Subject
-from yaie.demos.traffic import Traffic, generator, interpreted, largest, of_torch, of_triton
+from yaie.demos.tensors import difference, generator
+from yaie.demos.traffic import Traffic, interpreted, of_torch, of_triton
 
 ROWS, WIDTH, HEADS, KV_HEADS, HEAD = 16, 256, 4, 2, 64
 EPS = 1e-5
@@ -57,7 +57,7 @@ def compared(
     }
     rows: list[Row] = []
     totals = [Traffic(), Traffic()]
-    gap = torch.zeros(1)
+    gap = 0.0
     for name, call in work.items():
         expected, plain = of_torch(lambda call=call: call(ops))
         _, copied = of_torch(copies[name])
@@ -73,23 +73,15 @@ def compared(
             total.programs += one.programs
             total.read += one.read
             total.written += one.written
-        gap = torch.maximum(gap, _gap(expected, found))
+        gap = max(gap, difference(expected, found))
         rows.append(row(f"{name}: launches", plain.launches, own.launches))
         rows.append(row(f"{name}: bytes", plain.moved, own.moved))
     rows.append(row("programs", "", totals[1].programs))
-    rows.append(row("largest difference", "", _digit(gap)))
+    rows.append(row("largest difference", "", f"{gap:.0e}"))
     return Shown(
         f"{ROWS} rows of {WIDTH}, {HEADS} + {KV_HEADS} heads of {HEAD}, float32, {where}.",
         ("PyTorch", "kernels"),
         tuple(rows),
         f"{totals[1].launches} launches move {totals[1].moved:,} bytes where PyTorch's "
-        f"{totals[0].launches} move {totals[0].moved:,}; the results differ by {_digit(gap)} at most.",
+        f"{totals[0].launches} move {totals[0].moved:,}; the results differ by {gap:.0e} at most.",
     )
-
-
-def _gap(expected: Tensor, found: Tensor) -> Tensor:
-    return (expected.double() - found.double()).abs().max().float()[None]
-
-
-def _digit(gap: Tensor) -> Cell:
-    return largest(gap, torch.zeros(1))

@@ -6,7 +6,8 @@ from yaie.core.params import SamplingParams
 from yaie.core.request import Request
 from yaie.demos.shown import Row, Shown, row
 from yaie.demos.subject import Subject
-from yaie.demos.traffic import Traffic, generator, interpreted, of_torch, of_triton
+from yaie.demos.tensors import generator
+from yaie.demos.traffic import Traffic, interpreted, of_torch, of_triton
 from yaie.explore.sampling import sampling_batch
 
 ROWS, VOCAB = 8, 4096
