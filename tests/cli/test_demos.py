@@ -241,6 +241,18 @@ def test_the_nucleus_is_that_of_the_definition() -> None:
     assert kept.tolist() == pytest.approx(probabilities(logits.tolist(), params))
 
 
+@INTERPRETED
+def test_triton_ops_counts_each_byte_that_is_moved() -> None:
+    found = shown("triton_ops")
+    x, weight = 16 * 256 * 4, 256 * 4
+    plain, kernel = found.cells("silu_mul: bytes")
+    # PyTorch reads a half and writes one for silu, then reads two halves and writes one.
+    assert (plain, kernel) == (5 * x, 3 * x)
+    norm = found.cells("rms_norm: bytes")[1]
+    assert isinstance(norm, int)
+    assert norm - 2 * x in range(weight, 17 * weight, weight)  # once for each program
+
+
 # --- a part that is wrong, or wasteful ---
 
 Extra = dict[str, tuple[str, Callable[[Shown, Shown], bool]]]

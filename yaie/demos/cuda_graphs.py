@@ -152,6 +152,8 @@ def timed(made: Sequence[tuple[str, int]]) -> Clock:
     device = {at: str(n % 10) for n, begin in begins.items() for at in range(begin, ends[n])}
     first = min(begins.values(), default=0)
     idle = free - first - len(device)
-    line = ("".join(drawn.get(at, blank) for at in range(units)) for drawn, blank in
-            ((host, "."), (device, " ")))  # fmt: skip
-    return Clock(*line, idle=idle, units=units)
+    return Clock(_line(host, ".", units), _line(device, " ", units), idle, units)
+
+
+def _line(drawn: dict[int, str], blank: str, units: int) -> str:
+    return "".join(drawn.get(at, blank) for at in range(units))

@@ -1,6 +1,7 @@
 """Labs 10 and 15: attention in tiles, beside the whole matrix of scores."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -49,11 +50,11 @@ def compared(
     seen = masks()
     expected, plain = of_torch(lambda: whole(q, k, v, seen["causal"]))
     settings: dict[str, dict[str, int]] = {"causal": {}, "window": {"window": WINDOW}}
-    found, own = {}, {}
+    found: dict[str, Tensor] = {}
+    own: dict[str, Traffic] = {}
     for name, rules in settings.items():
-        (found[name], _), own[name] = counted(
-            lambda rules=rules: forward(q, k, v, scale=SCALE, **rules)
-        )
+        work = partial(forward, q, k, v, scale=SCALE, **rules)
+        (found[name], _), own[name] = counted(work)
     right = {"causal": expected, "window": whole(q, k, v, seen["window"])}
     gaps = [f"{difference(found[name], one):.0e}" for name, one in right.items()]
     return Shown(

@@ -25,9 +25,9 @@ def show(subject: Subject) -> Shown:
     """The first token of an answer, from the model's logits: greedily, with a temperature, and with
     top-p besides."""
     wanted = (
-        {"temperature": 0.0},
-        {"temperature": TEMPERATURE},
-        {"temperature": TEMPERATURE, "top_p": TOP_P},
+        SamplingParams(temperature=0),
+        SamplingParams(temperature=TEMPERATURE),
+        SamplingParams(temperature=TEMPERATURE, top_p=TOP_P),
     )
     logits: list[Tensor] = []
 
@@ -37,7 +37,7 @@ def show(subject: Subject) -> Shown:
     with subject.engine() as engine:
         with watched(subject.package.Sampler, "sample", keep):
             run(engine, [ask(engine, QUESTION)], SamplingParams(temperature=0, max_tokens=1))
-        drawn = [_drawn(subject, logits[0], SamplingParams(**fields)) for fields in wanted]
+        drawn = [_drawn(subject, logits[0], params) for params in wanted]
         words = {token: engine.tokenizer.decode([token]) for token in drawn[2]}
     full = (logits[0][0].double() / TEMPERATURE).softmax(dim=0)
     kept = nucleus(full, TOP_P)

@@ -1,5 +1,7 @@
 """Lab 6: who waits for whom: static batches, whole prompts, and chunks."""
 
+from typing import Any
+
 from yaie.core.params import SamplingParams
 from yaie.demos.runs import Run, ask, run
 from yaie.demos.shown import Cell, Shown, row
@@ -11,7 +13,7 @@ LONG = 3
 """The request with a long prompt."""
 SEQUENCES, BUDGET = 4, 64
 QUESTION = "What is a block? "
-KINDS: dict[str, dict[str, object]] = {
+KINDS: dict[str, dict[str, Any]] = {
     "static batches": {"batching": "static"},
     "whole prompts": {"chunked_prefill": False},
     "chunks": {},
@@ -45,7 +47,7 @@ def show(subject: Subject) -> Shown:
     )
 
 
-def _run(subject: Subject, settings: dict[str, object]) -> Run:
+def _run(subject: Subject, settings: dict[str, Any]) -> Run:
     with subject.engine(
         max_num_seqs=SEQUENCES, token_budget=BUDGET, prefix_caching=False, **settings
     ) as engine:

@@ -1,5 +1,7 @@
 """Lab 18: drafts, and the steps that they save."""
 
+from typing import Any
+
 from yaie.core.params import SamplingParams
 from yaie.demos.runs import Run, ask, run
 from yaie.demos.shown import Shown, counted, row, same
@@ -40,6 +42,6 @@ def show(subject: Subject) -> Shown:
     )
 
 
-def _answer(subject: Subject, settings: dict[str, object]) -> Run:
+def _answer(subject: Subject, settings: dict[str, Any]) -> Run:
     with subject.engine(**settings) as engine:
         return run(engine, [ask(engine, QUESTION)], GREEDY)

@@ -1,6 +1,7 @@
 """Lab 2: one answer on the part's operations, and what becomes of it without each of them."""
 
 from collections import Counter
+from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from typing import Any
@@ -44,7 +45,7 @@ def no_mask(
     return torch.zeros(len(kv_lens), tq, tk, dtype=dtype, device=kv_lens.device)
 
 
-LEFT_OUT = {
+LEFT_OUT: dict[str, Callable[..., Any]] = {
     "rms_norm": no_norm,
     "fused_add_rms_norm": only_add,
     "rope": no_rope,

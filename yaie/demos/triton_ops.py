@@ -1,6 +1,7 @@
 """Lab 9: the operations of a layer in one kernel each, beside PyTorch's, in launches and bytes."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -59,7 +60,7 @@ def compared(
     totals = [Traffic(), Traffic()]
     gap = 0.0
     for name, call in work.items():
-        expected, plain = of_torch(lambda call=call: call(ops))
+        expected, plain = of_torch(partial(call, ops))
         _, copied = of_torch(copies[name])
         plain = Traffic(
             plain.launches - copied.launches,
@@ -67,7 +68,7 @@ def compared(
             plain.read - copied.read,
             plain.written - copied.written,
         )
-        found, own = counted(lambda call=call: call(kernels))
+        found, own = counted(partial(call, kernels))
         for total, one in zip(totals, (plain, own), strict=True):
             total.launches += one.launches
             total.programs += one.programs
