@@ -22,7 +22,7 @@ from yaie.demos.shown import Shown
 from yaie.demos.table import show
 from yaie.engine.drafting.ngrams import LONGEST, SHORTEST
 from yaie.engine.llm_engine import LLMEngine
-from yaie.parts import PLAIN_LABS, load_part
+from yaie.parts import load_part
 from yaie.system.terminal import Terminal
 
 COMPILED = [lab.key for lab in load_curriculum().labs if "cuda-on-cpu" in lab.verify]
@@ -77,10 +77,6 @@ def test_every_lab_has_a_demo_that_fits_the_screen(
         monkeypatch.setitem(target, "out", terminal)
     demo.print_shown(one)
     assert max(len(line.rstrip()) for line in file.getvalue().splitlines()) <= 80
-
-
-def test_a_plain_lab_and_a_kernels_lab_are_both_among_them() -> None:
-    assert {*PLAIN_LABS} < {*load_curriculum().keys}
 
 
 # --- the same counts, in another way ---
