@@ -40,7 +40,7 @@ READY := $(VENV)/.yaie-ready
 NAMED = @test -n "$(LAB)" || { echo "Name a lab: make $@ LAB=radix_tree" >&2; exit 2; }
 
 .DEFAULT_GOAL := help
-.PHONY: help setup grade watch hint reset upgrade break notebook show serve chat \
+.PHONY: help setup grade watch hint reset upgrade demo break notebook show serve chat \
         bench build-kernels stubs selfcheck mutants docs docs-serve pdf given traces notebooks evidence \
         test nightly check clean
 
@@ -73,6 +73,10 @@ reset: $(READY) ## Restore a lab's stubs; your files are kept [LAB, ARGS=--yes]
 
 upgrade: $(READY) ## After a new version: your work on today's stubs; your files are kept [LAB]
 	@$(BIN)/python -m grader upgrade $(LAB)
+
+demo: $(READY) ## A lab's part at work, beside the engine without it [LAB, ARGS]
+	$(NAMED)
+	@$(BIN)/yaie lab demo $(LAB) $(ARGS)
 
 break: $(READY) ## After a finished lab: catch ten wrong versions of it [LAB, ARGS='--round 2']
 	$(NAMED)

@@ -31,12 +31,16 @@ FLOORS = (
     ("yaie.engine",),
     ("yaie.server",),
     ("yaie.cluster",),
-    ("yaie.bench", "yaie.cli", "yaie.explore"),
+    ("yaie.bench", "yaie.cli", "yaie.demos", "yaie.explore"),
 )
 """The rooms of the engine, from the ground up. Each imports from the floors below its own."""
-DOORS = {"yaie.bench": ("yaie.cli.console", "yaie.explore"), "yaie.cli": ("yaie.bench",)}
+DOORS = {
+    "yaie.bench": ("yaie.cli.console", "yaie.explore"),
+    "yaie.cli": ("yaie.bench", "yaie.demos"),
+    "yaie.demos": ("yaie.explore",),
+}
 """Between neighbours: `yaie bench` runs the bench, which prints as the command line does, and measures
-what the notebooks look at."""
+what the notebooks look at. `yaie lab demo` runs the demos, which use the notebooks' tools."""
 REFERENCES = "yaie.bench.evidence"
 """Measures `solutions` as they are, their naive siblings and tiles too: no switch, and no contract."""
 

@@ -43,6 +43,7 @@ LATER_SECTIONS: dict[str, tuple[str, ...]] = {
     ),
     "references.md": ("Several devices",),
     "speculative.md": ("What a step yields",),
+    "whole-game.md": ("Break it",),
 }
 """Sections on what the engine could not do then."""
 

@@ -134,7 +134,11 @@ def _complete(lab: Lab, width: int) -> list[Text]:
     return [
         *prose(praise, "bold green", width=width),
         *note,
-        *verbatim(f"  try it    {try_it}\n  compare   solutions/{lab.key} has the reference"),
+        *verbatim(
+            f"  see it    make demo LAB={lab.key}\n"
+            f"  try it    {try_it}\n"
+            f"  compare   solutions/{lab.key} has the reference"
+        ),
     ]
 
 

@@ -21,7 +21,6 @@ from tests.server.fake_engine import FakeEngine
         ("generate hi --top-p 0.9", "--top-p has no effect here: at temperature 0"),
         ("generate hi --top-k 0 --temperature 0", "--top-k has no effect here"),
         ("generate hi --min-p 0.1", "--min-p has no effect here"),
-        ("generate hi --steps --overlap on", "--overlap has no effect here"),
         ("bench prefix --no-prefix-caching", "--no-prefix-caching has no effect here"),
         ("bench memory --prefix-caching", "--prefix-caching has no effect here"),
         ("bench overhead --prefix-caching", "--prefix-caching has no effect here"),

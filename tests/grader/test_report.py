@@ -62,6 +62,7 @@ Next: task 4.2, Insert.
 COMPLETE_END = """\
 Complete. The engine runs on your part from now on: `yaie bench prefix` shows a
 shared prompt found in your tree instead of computed.
+  see it    make demo LAB=radix_tree
   try it    yaie chat
   compare   solutions/radix_tree has the reference
 """

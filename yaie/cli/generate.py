@@ -50,12 +50,12 @@ def generate(
 ) -> None:
     """Generate text for one or several prompts and print it."""
     _check_options(chat, system, as_json, steps)
-    _check_idle(context, sampling, steps)
+    _check_idle(context, sampling)
     texts = [characters(text, "the prompt") for text in prompts or _from_stdin()]
     system = characters(system, "--system") if system is not None else None
     from yaie.engine.llm_engine import LLMEngine
 
-    if steps:  # of which each is then shown with the tokens that it drew
+    if steps and config.overlap == "auto":  # one step after the other reads more easily
         config = replace(config, overlap="off")
     engine = LLMEngine(config)
     show_backend(engine.info)
@@ -115,13 +115,11 @@ def _check_options(chat: bool | None, system: str | None, as_json: bool, steps: 
         raise InvalidRequestError("--steps is a table for people: leave out --json")
 
 
-def _check_idle(context: typer.Context, sampling: dict[str, Any], steps: bool) -> None:
+def _check_idle(context: typer.Context, sampling: dict[str, Any]) -> None:
     """Refuse flags that would do nothing."""
     if sampling["temperature"] == 0:
         why = "at temperature 0 the most likely token is always taken; add --temperature 1"
         refuse_flags(context, dict.fromkeys(("top_k", "top_p", "min_p"), why))
-    if steps and context.params["overlap"] == "on":
-        refuse_flags(context, {"overlap": "--steps shows steps one after the other; leave out one"})
 
 
 def _from_stdin() -> list[str]:

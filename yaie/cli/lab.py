@@ -14,6 +14,7 @@ import typer
 from rich.table import Table
 
 from yaie.cli.console import say, show_table
+from yaie.cli.demo import demo
 from yaie.core.errors import ConfigError
 from yaie.curriculum.manifest import Lab, load_curriculum
 from yaie.curriculum.progress import Progress
@@ -25,7 +26,7 @@ TOLD_SECONDS = 0.5
 
 lab_app = typer.Typer(
     name="lab",
-    help="Where you stand in the labs; and grade, watch, hint, reset, upgrade, break.",
+    help="Where you stand in the labs; and demo, grade, watch, hint, reset, upgrade, break.",
     invoke_without_command=True,
 )
 
@@ -55,6 +56,9 @@ def overview(context: typer.Context) -> None:
         say(f"\nNext: yaie lab grade {unfinished[0]}, or make grade LAB={unfinished[0]}")
     else:
         say("\nEvery lab has passed: yaie serve runs on your parts alone.")
+
+
+lab_app.command()(demo)
 
 
 def points_of(lab: Lab) -> int:

@@ -1,10 +1,11 @@
 """The engine's steps behind an answer, as a table: who computed how many tokens, and what was drawn.
 
-`yaie generate --steps` prints it. It watches from outside: requests before and after each step, the
-step's plan, what the step returned, and the engine's figures.
+`yaie generate --steps` prints it. It watches from outside: the plan of each step, what the step
+returned, and the engine's figures.
 """
 
 import json
+from collections import defaultdict, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -15,7 +16,7 @@ from rich.table import Table
 
 from yaie.core.batch import ScheduledRequest, StepPlan
 from yaie.core.output import RequestOutput
-from yaie.core.request import FinishReason, Request, RequestStatus
+from yaie.core.request import FinishReason, Request
 from yaie.system.terminal import printable
 
 if TYPE_CHECKING:
@@ -25,7 +26,8 @@ GAP = "  "
 HEAD = ("step", "tokens", "blocks", "request", "computes", "drafts", "accepted", "drawn")
 NUMBERS = ("step", "tokens", "blocks", "drafts", "accepted")
 OF_DRAFTS = ("drafts", "accepted")
-AT_MOST = "up to "
+FOR_NOTHING = ", for nothing"
+"""Of a step that was sent before the end of its request was known."""
 MOST_LINES = 8
 """Requests of a step that get a line of their own."""
 
@@ -66,43 +68,80 @@ class Step:
         return any(share.drafts for share in self.shares.values())
 
 
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """A share whose outcome has not been read."""
+
+    share: Share
+    item: ScheduledRequest
+
+
 class StepLog:
-    """Runs the engine step by step for these requests and remembers what each step did."""
+    """Runs the engine step by step for these requests and remembers what each step did.
+
+    An overlapped loop reads the outcome of a step when it has sent the next one. So what comes out
+    belongs to the oldest step that drew for its request and was not read.
+    """
 
     def __init__(self, engine: "LLMEngine", requests: Sequence[Request]) -> None:
         self._engine = engine
         self._requests = {name_of(index): request for index, request in enumerate(requests)}
         self._steps: list[Step] = []
-        self._verified: dict[str, ScheduledRequest] = {}  # of this step, by the request's id
+        self._plan: StepPlan | None = None  # the one that was sent last
+        self._unread: dict[str, deque[Drawing]] = defaultdict(deque)
 
     def step(self) -> list[RequestOutput]:
         """One step of the engine."""
-        before = {
-            name: (request.num_computed_tokens, request.status)
+        computed = {
+            name: request.num_computed_tokens
             for name, request in self._requests.items()
             if not request.is_finished
         }
-        self._verified = {}
-        self._engine.tell_plans(self._planned)
+        self._plan = None
+        self._engine.tell_plans(self._sent)
         outputs = self._engine.step()
         self._engine.tell_plans(None)
-        gained = {output.request_id: output for output in outputs}
+        plan = self._plan or StepPlan()
         step = Step({}, [], int(self._engine.stats()["used_blocks"]))
-        for name, (computed, status) in before.items():
+        planned = {item.request.request_id: item for item in plan.scheduled}
+        preempted = {request.request_id for request in plan.preempted}
+        for name, before in computed.items():
             request = self._requests[name]
-            share = _share(request, computed, status, self._verified.get(request.request_id))
-            if (output := gained.get(request.request_id)) is not None:
-                share = share or Share("nothing", 0)
-                share.drawn, share.end = output.token_ids, output.finish_reason
-            if share is not None:
-                step.shares[name] = share
-            elif not request.is_finished:
+            if (item := planned.get(request.request_id)) is not None:
+                share = step.shares[name] = _share(item, is_first=before == 0)
+                if item.samples:
+                    self._unread[name].append(Drawing(share, item))
+            elif request.request_id in preempted:
+                step.shares[name] = Share(f"{request.status}", 0)
+        self._read({output.request_id: output for output in outputs}, step)
+        for name in computed:
+            request = self._requests[name]
+            if name not in step.shares and not request.is_finished and not self._unread[name]:
                 step.waiting.append(name)
-        self._steps.append(step)
+        if step.shares or step.waiting or not plan.is_empty:  # a call may have only read
+            self._steps.append(step)
         return outputs
 
-    def _planned(self, plan: StepPlan) -> None:
-        self._verified = {item.request.request_id: item for item in plan.scheduled if item.drafts}
+    def _sent(self, plan: StepPlan) -> None:
+        self._plan = plan
+
+    def _read(self, gained: dict[str, RequestOutput], step: Step) -> None:
+        """Put what came out to the steps that drew it; without one, to this step."""
+        for name, request in self._requests.items():
+            if (output := gained.get(request.request_id)) is None:
+                continue
+            unread = self._unread[name]
+            if unread:
+                drawing = unread.popleft()
+                share = drawing.share
+                share.accepted = _accepted(drawing.item)
+            else:
+                share = step.shares.setdefault(name, Share("nothing", 0))
+            share.drawn, share.end = output.token_ids, output.finish_reason
+            if request.is_finished:
+                for late in unread:
+                    late.share.what += FOR_NOTHING
+                unread.clear()
 
     def table(self, width: int) -> Table:
         """A row for each run of steps that look alike; what was drawn is cut to fit `width` characters.
@@ -164,38 +203,28 @@ def name_of(index: int) -> str:
     return chr(ord("A") + index) if index < 26 else str(index + 1)
 
 
-def _share(
-    request: Request, computed: int, status: RequestStatus, item: ScheduledRequest | None
-) -> Share | None:
-    """What the step did for a request that stood at `computed` tokens and `status` before it. item: of
-    the plan, if it had drafts."""
-    if request.num_computed_tokens < computed or (
-        request.status is RequestStatus.SWAPPED and status is not RequestStatus.SWAPPED
-    ):
-        return Share(f"{request.status}", 0)
-    num_tokens = request.num_computed_tokens - computed
-    if num_tokens == 0:
-        return None
-    drafts = rejected = 0
-    if item is not None:  # rejected drafts were computed, and do not hold
-        drafts = len(item.drafts)
-        rejected = item.start + item.num_tokens - request.num_computed_tokens
-        num_tokens += rejected
-    # A request that was preempted may find some of its tokens cached; how many, it does not say.
-    if computed == 0 and request.num_preemptions > 0:
-        what = f"{AT_MOST}{num_tokens}, again"
-    else:
-        cached = request.num_cached_tokens if computed == 0 else 0
-        num_tokens -= cached
-        what = f"{num_tokens}" + (f", {cached} cached" if cached else "")
-    return Share(what, num_tokens, drafts=drafts, accepted=drafts - rejected)
+def _share(item: ScheduledRequest, *, is_first: bool) -> Share:
+    """What a plan has a request compute. is_first: nothing of it was computed before."""
+    request = item.request
+    what = f"{item.num_tokens}"
+    if is_first and request.num_preemptions > 0:
+        what += ", again"
+    elif is_first and request.num_cached_tokens:
+        what += f", {request.num_cached_tokens} cached"
+    return Share(what, item.num_tokens, drafts=len(item.drafts))
+
+
+def _accepted(item: ScheduledRequest) -> int:
+    """How many drafts of a request were right, once the outcome is known: rejected ones were computed,
+    and do not hold. A request with drafts is not in the next step, which would have to know them."""
+    end = item.start + item.num_tokens
+    rejected = end - item.request.num_computed_tokens if item.drafts else 0
+    return len(item.drafts) - rejected
 
 
 def _tokens(step: Step) -> str:
     """How many the step computed."""
-    count = sum(share.num_tokens for share in step.shares.values())
-    exact = not any(share.what.startswith(AT_MOST) for share in step.shares.values())
-    return str(count) if exact else f"{AT_MOST}{count}"
+    return str(sum(share.num_tokens for share in step.shares.values()))
 
 
 def _span(low: int, high: int) -> str:
