@@ -34,7 +34,7 @@ LATER = frozenset(
 LATER_SECTIONS: dict[str, tuple[str, ...]] = {
     "configuration.md": ("The same bits in any batch",),
     "http-reference.md": ("Ranges of numbers", "Fields of other servers"),
-    "performance.md": ("Guessing ahead", "Weights of four and of eight bits"),
+    "performance.md": ("One part at a time", "Guessing ahead", "Weights of four and of eight bits"),
     "production.md": (
         "The fault table for work",
         "More than one rank",
@@ -65,9 +65,14 @@ def counted(sources: Path = SOURCES) -> dict[str, int]:
 
 def _of_the_first(path: Path) -> str:
     """The text of a chapter, without the sections that came later."""
-    sections = re.split(r"(?m)^(?=## )", path.read_text("utf-8"))
-    later = {f"## {title}" for title in LATER_SECTIONS.get(path.name, ())}
-    return "".join(section for section in sections if section.partition("\n")[0] not in later)
+    later = LATER_SECTIONS.get(path.name, ())
+    kept, left_out = [], 0
+    for section in re.split(r"(?m)^(?=##+ )", path.read_text("utf-8")):
+        hashes, _, title = section.partition("\n")[0].partition(" ")
+        if not left_out or len(hashes) <= left_out:
+            left_out = len(hashes) if title in later else 0
+        kept += [] if left_out else [section]
+    return "".join(kept)
 
 
 def main() -> int:
