@@ -2,8 +2,8 @@
 
 A call is counted at sizes n, 2n and 4n: the lines that the learner's files run and those that they call,
 what methods of lists, dicts, sets and deques go through in C, what is read of the containers that the
-grader hands in (`CountedList`), and the elements of PyTorch's operations; apart from these the bytes that
-the call has at once. All of it counts for the innermost line of the learner's.
+grader hands in (`CountedList`), and the elements of PyTorch's operations. All of it counts for the
+innermost line of the learner's. Apart from these, the bytes count that the call has at once.
 """
 
 import gc
@@ -99,7 +99,7 @@ def expect_growth(
     """
     sizes = (size, 2 * size, 4 * size)
     note(f"# {what}, counted with {', '.join(f'{n:,}' for n in sizes)} {quantity}")
-    # Now and then a list or a heap is put in order for many calls to come: at n or at n + 1, not at both.
+    # Now and then a heap is put in order for many calls to come: at n or at n + 1, not at both.
     both = [[steps_of(make(near), part) for near in (n, n + 1)] for n in sizes]
     found = [min(pair, key=Counter.total) for pair in both]
     totals = [steps.total() for steps in found]

@@ -56,7 +56,8 @@ def test_a_chunk_costs_its_own_text(part: ModuleType) -> None:
 
     def chunk(n: int, choices: int = 1) -> Callable[[], Any]:
         reply, requests = answered(part, n, choices, whole=False)
-        return lambda output=requests[0].says("more "): list(reply.chunks(output))
+        output = requests[0].says("more ")
+        return lambda: list(reply.chunks(output))
 
     expect_growth(part, "chunks of one output", "pieces before", chunk, why=STREAM)
     expect_growth(

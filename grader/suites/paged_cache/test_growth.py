@@ -1,4 +1,4 @@
-"""What a call costs grows with the blocks that it touches, not with the pool, the cache, or the others."""
+"""What a call costs grows with the blocks that it touches, not with pool, cache, or other requests."""
 
 from collections.abc import Callable
 from functools import partial
@@ -157,10 +157,11 @@ PROMPT = [1, 0, 3, 3, *range(50, 57)]
 @task("3.5")
 def test_admission_costs_its_own_prompt(part: ModuleType) -> None:
     """What is cached of a prompt is found without a look at the others."""
-    for what, name in (("cached_tokens", "cached_tokens"), ("admit", "admit")):
-        in_any_cache(
-            part, what, lambda cache, name=name: partial(getattr(cache.manager, name), cache.request(PROMPT))
-        )  # fmt: skip
+    in_any_cache(
+        part, "cached_tokens",
+        lambda cache: partial(cache.manager.cached_tokens, cache.request(PROMPT)),
+    )  # fmt: skip
+    in_any_cache(part, "admit", lambda cache: partial(cache.manager.admit, cache.request(PROMPT)))
 
 
 def long_request(part: ModuleType, n: int) -> tuple[Cache, Request]:
