@@ -109,6 +109,8 @@ def expect_growth(
             _problem(what, quantity, sizes, totals, "steps (lines that run, items read in C)"),
             _power(exponent), _power(_exponent(totals)), why, line=(file, line),
         )  # fmt: skip
+    if exponent:  # CPython's lists of free objects hide the bytes of small sizes
+        return
     peaks = [min(_peak_of(make(n)), _peak_of(make(n + 1))) for n in sizes]
     if grows(peaks, FEW_BYTES, exponent):
         raise Mismatch(

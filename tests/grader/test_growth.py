@@ -81,11 +81,10 @@ def test_what_looks_at_all_is_named_with_its_line(part, name):
     assert file == part.__file__
     begin = next(i for i, line in enumerate(lines, 1) if line.startswith(f"def {name}("))
     assert begin <= number <= begin + 3
-    assert "steps" in caught.value.problem and "64, 128 and 256 items" in caught.value.problem
+    assert "steps" in caught.value.problem
+    assert "64, 128 and 256 items" in caught.value.problem
     assert caught.value.expected == "a cost that does not grow"
-    assert caught.value.got in {
-        f"a cost of n^{power}" for power in (1, 0.99, 0.98, 0.97, 0.96, 0.95, 0.94)
-    }
+    assert 0.9 < float(caught.value.got.removeprefix("a cost of n^")) <= 1
 
 
 def test_a_square_is_more_than_linear(part):

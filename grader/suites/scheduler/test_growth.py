@@ -68,7 +68,7 @@ def queues_are_quick(part: ModuleType, policy: str) -> None:
             part,
             f"{name} of {policy!r}",
             "waiting requests",
-            lambda n: call(*queue_of(n)),
+            lambda n, call=call: call(*queue_of(n)),
             why=QUEUE,
         )
 

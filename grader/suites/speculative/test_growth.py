@@ -94,9 +94,13 @@ def test_a_rate_is_a_number(part: ModuleType) -> None:
             acceptance.add(step % 4, 4)
         return acceptance
 
+    def rate(n: int) -> Callable[[], Any]:
+        acceptance = after(n)
+        return lambda: acceptance.rate
+
     for what, call in (
         ("add", lambda n: partial(after(n).add, 2, 4)),
-        ("rate", lambda n: lambda acceptance=after(n): acceptance.rate),
+        ("rate", rate),
         ("expected of four drafts", lambda n: partial(after(n).expected, 4)),
     ):
         expect_growth(part, what, "steps before", call, why=NUMBERS)

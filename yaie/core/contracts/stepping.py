@@ -10,7 +10,8 @@ if TYPE_CHECKING:
 
 # ANCHOR: detokenizer
 class Detokenizer(Protocol):
-    """Lab 7. Turns one request's tokens into text as they come. A token costs the same behind any text."""
+    """Lab 7. Turns one request's tokens into text as they come. A token costs the same behind any
+    text."""
 
     def push(self, token_id: int) -> str:
         """The text that this token makes final; "" while a character is incomplete."""
