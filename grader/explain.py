@@ -132,7 +132,7 @@ def _where_of(error: Mismatch, own: str, submission: Submission) -> str:
     """The line of the part that a failed check is about, if it is about a line: a fault in a kernel, or
     an error that the check tells of. A wrong value has no line."""
     if isinstance(error, Fault):
-        return error.where or own
+        return place(submission, *error.line) if error.line else error.where or own
     cause = error.__cause__ or error.__context__
     said = f"{error.problem} {error.got}"
     if cause is None or type(cause).__name__ not in said:

@@ -34,14 +34,21 @@ class Mismatch(AssertionError):
 class Fault(Mismatch):
     """A Mismatch inside the part's own code: the report names the line that it happened on.
 
-    where: file and line, if no line of Python is at fault.
+    where: that line in words, if it is none of Python. line: (file, line), if no error came from it.
     """
 
     def __init__(
-        self, problem: str, expected: str = "", got: str = "", why: str = "", where: str = ""
+        self,
+        problem: str,
+        expected: str = "",
+        got: str = "",
+        why: str = "",
+        where: str = "",
+        line: tuple[str, int] | None = None,
     ) -> None:
         super().__init__(problem, expected, got, why)
         self.where = where
+        self.line = line
 
 
 @contextmanager

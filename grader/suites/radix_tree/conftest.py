@@ -22,5 +22,6 @@ METHODS = {
 def part(part: ModuleType, request: pytest.FixtureRequest) -> SimpleNamespace:
     """The package under test, its unwritten other tasks lent."""
     return SimpleNamespace(
-        RadixTree=lend(part.RadixTree, RadixTree, METHODS, task_of(request.node))
+        __file__=part.__file__,
+        RadixTree=lend(part.RadixTree, RadixTree, METHODS, task_of(request.node)),
     )

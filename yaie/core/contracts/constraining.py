@@ -36,7 +36,7 @@ class SchemaGrammar(Protocol):
     """
 
     def __call__(self, schema: Any) -> "Grammar":
-        """schema: as `json.loads` gives it.
+        """schema: as `json.loads` gives it. The work grows as its length does.
 
         Raises UnsupportedSchemaError, with the keyword, for what is outside the subset, and for a schema
         that no value fits.
@@ -125,7 +125,8 @@ class TokenMasks(Protocol):
 
 # ANCHOR: matcher
 class Matcher(Protocol):
-    """Lab 21. Follows one output through its grammar: `Matcher(automaton, masks)`."""
+    """Lab 21. Follows one output through its grammar: `Matcher(automaton, masks)`. A token costs its
+    bytes, behind any output."""
 
     @property
     def is_complete(self) -> bool:

@@ -15,6 +15,9 @@ class BlockManager(Protocol):
 
     A block is free or has a reference count of at least 1: one for each block table it is in, and
     one for each `hold`. Only `free`, `release`, `replace` and `swap_out` make it free again.
+
+    A call costs the blocks that it names, or of the table that it changes. The size of the pools and the
+    number of other tables cost nothing; `check` alone looks at everything.
     """
 
     num_blocks: int
@@ -171,6 +174,10 @@ class KVCacheManager(Protocol):
     """Lab 3. Which request uses which blocks: tables, prefix reuse, eviction, swap, watermark.
 
     It is given a BlockManager and a RadixTree (None turns prefix caching off).
+
+    A call costs the blocks of its own request that it looks up, takes or gives back, whatever else is
+    cached and whoever else runs. `allocate` for another token and a `commit` that files nothing cost the
+    same at any length. `is_pending` compares with each request that computes a chunk, and no other.
     """
 
     block_size: int

@@ -7,7 +7,10 @@ from typing import Any, Protocol
 # ANCHOR: radix_tree
 class RadixTree(Protocol):
     """Lab 4. A compressed trie over token ids, in steps of whole blocks, that remembers which block
-    holds the K and V of each. Nodes are opaque handles to callers; they stay valid while locked."""
+    holds the K and V of each. Nodes are opaque handles to callers; they stay valid while locked.
+
+    Whatever is cached: `peek`, `match_prefix` and `insert` cost the tokens of the blocks that match or
+    are filed, `lock` and `unlock` the nodes of the path, `evict` O(log leaves) for each leaf."""
 
     block_size: int
 

@@ -48,6 +48,9 @@ class SchedulingPolicy(Protocol):
 class Scheduler(Protocol):
     """Lab 6. Decides what each step computes. It is given a KVCacheManager and a SchedulingPolicy.
 
+    A call costs the requests that run, and those that it lets in or sends back: not those that wait, nor
+    the tokens that a request has.
+
     token_budget: tokens that the next step computes at most. The engine may set it between two steps.
     """
 

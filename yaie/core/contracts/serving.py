@@ -87,7 +87,8 @@ class Reply(Protocol):
     """Lab 8. One answer to one call, in OpenAI's shape, as plain dicts.
 
     It is made of a model's name and the call's requests. `add` and `result` make a whole answer,
-    `chunks` and `usage_chunk` a streamed one.
+    `chunks` and `usage_chunk` a streamed one. A chunk costs its own text, a whole answer each of its
+    pieces once.
     """
 
     id: str

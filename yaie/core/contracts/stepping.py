@@ -10,7 +10,8 @@ if TYPE_CHECKING:
 
 # ANCHOR: detokenizer
 class Detokenizer(Protocol):
-    """Lab 7. Turns one request's tokens into text as they come."""
+    """Lab 7. Turns one request's tokens into text as they come. A token costs the same behind any
+    text."""
 
     def push(self, token_id: int) -> str:
         """The text that this token makes final; "" while a character is incomplete."""
@@ -26,7 +27,8 @@ class Detokenizer(Protocol):
 
 # ANCHOR: stop_checker
 class StopChecker(Protocol):
-    """Lab 7. Finds stop strings in one request's text, across token boundaries."""
+    """Lab 7. Finds stop strings in one request's text, across token boundaries. A letter costs the same
+    behind any text."""
 
     def push(self, text: str) -> tuple[str, str | None]:
         """(text that is safe to show, the stop string that was found or None).
@@ -50,7 +52,7 @@ class StopChecker(Protocol):
 # ANCHOR: engine_core
 class EngineCore(Protocol):
     """Lab 7. The step loop. It is given a scheduler and an executor, and makes one detokenizer and one
-    stop checker for each request."""
+    stop checker for each request. A step costs the requests of its plan, however many are alive."""
 
     def add_request(self, request: "Request") -> None:
         """Queue a request. Raises InvalidRequestError if one with its id is alive."""
