@@ -4,8 +4,12 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
+from grader.kit.expect import Mismatch
+from grader.kit.script import show
+
 IDS = ((0, 1, 2), (1, 0x101), (1, 0x8001), (1, 0x1000001))
 """Token ids to draw from: small ones, and pairs that are alike in their lowest 8, 15 or 24 bits."""
+THEIRS = "An argument belongs to the caller, who goes on using it: copy what you want to change."
 MASKS = (0xFF, 0x7FFF, 0xFFFFFF)
 SAME_OBJECT = (
     "Two equal ids are two objects as a rule (CPython has one object each for -5 to 256 alone). `is` "
@@ -25,6 +29,12 @@ def apart(numbers: Iterable[int]) -> list[int]:
     """Equal numbers, of which those above 256 are objects of their own, as they are in an engine: one
     comes from the prompt and the other from a tensor."""
     return [int(str(number)) for number in numbers]
+
+
+def expect_unchanged(given: object, before: object, what: str) -> None:
+    """An argument is what it was before the call. what: names it and its function."""
+    if given != before:
+        raise Mismatch(f"{what} was changed by the call", show(before), show(given), THEIRS)
 
 
 def is_cut(got: list[int], right: list[int]) -> bool:

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from grader.kit import Mismatch, examples, expect, expect_equal, note, task
+from grader.kit.apart import expect_unchanged
 from grader.suites.radix_attention.batches import (
     SPEC,
     Case,
@@ -145,6 +146,8 @@ def test_the_batch_is_left_alone(part: ModuleType) -> None:
             getattr(batch, name).tolist(), before[name].tolist(), f"batch.{name} afterwards",
             why="An index with a slice is a view: changed in place it changes the batch's own tensor.",
         )  # fmt: skip
+    expect_unchanged(batch.query_lens, case.batch.query_lens, "batch.query_lens")
+    expect_unchanged(batch.kv_lens, case.batch.kv_lens, "batch.kv_lens")
 
 
 @task("5.2")

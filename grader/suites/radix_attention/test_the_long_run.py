@@ -17,21 +17,30 @@ from grader.suites.radix_attention.batches import (
     KV_HEADS,
     SIZE,
     SPEC,
+    Case,
+    CountingPool,
+    Seq,
     attention_of,
     batch_of,
+    expect_rows,
     make_case,
     sequences,
 )
 from grader.suites.radix_attention.test_plan import check_together
-from yaie.core.batch import AttentionBatch
+from yaie.core.batch import AttentionBatch, KVLayerSpec
 
 MANY = 1050
 """Sequences or groups of a batch: more than anybody would count by hand."""
+LAST_BLOCK = 33_000
 NAN = float("nan")
 
 ALL = (
     "A batch has as many sequences as the scheduler put into it, and each is in a group. A sequence "
     "without one is never attended: its request gets a token of whatever lies in the output."
+)
+WIDE_IDS = (
+    "Blocks are numbered as far as memory goes, beyond 32,767. Tables, slots and rows are indices: "
+    "int64, or int32 as in the batch, and nothing narrower."
 )
 ALL_GROUPS = (
     "A plan has as many groups as its batch needs. The rows of a group that is left out hold whatever "
@@ -121,6 +130,30 @@ def test_outputs_of_many_calls(part: ModuleType) -> None:
 
     expect_results_stand([lambda n=n: run(n, n) for n in range(3)], "run")  # type: ignore[misc]
     expect_keeps_nothing(lambda: run(0), "run")
+
+
+@task("5.2")
+def test_blocks_of_a_large_pool(part: ModuleType) -> None:
+    """A pool has more blocks than 16 bits can number, and a table may name any of them."""
+    seqs = [Seq(1, 7, [LAST_BLOCK - 1, 2]), Seq(2, 6, [LAST_BLOCK, 1])]
+    layers = [KVLayerSpec(1, 2)]
+    pool = CountingPool(layers, LAST_BLOCK + 1, SIZE, torch.float64, torch.device("cpu"))
+    for stored in pool.blocks(0):
+        stored.normal_(generator=torch.Generator().manual_seed(1))
+    q, k, v = torch.randn(3, 3, 1, 2, generator=torch.Generator().manual_seed(2)).double()
+    check_together(part, Case(seqs, pool, (q, k, v)), WIDE_IDS)
+
+
+@task("5.3")
+def test_the_types_of_the_engine(part: ModuleType) -> None:
+    """The output has the dtype of q, also where that is float16 or bfloat16."""
+    why = "A model computes in one dtype: what `run` makes, the mask and the output, has that of q."
+    for dtype in (torch.float32, torch.float16, torch.bfloat16):
+        start_script()
+        case = make_case(sequences((1, 11), (1, 6), (3, 7)), dtype=dtype)
+        note(f"# q, k, v and the pool in {dtype}")
+        expected = case.expected()
+        expect_rows(case, case.run(part), expected, why, tolerance=2e-2)
 
 
 @contextmanager

@@ -6,7 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grader.kit import examples, expect_equal, note, start_script, task
-from grader.kit.apart import IDS, NO_BITS_LOST, SAME_OBJECT, apart, is_cut
+from grader.kit.apart import (
+    IDS,
+    NO_BITS_LOST,
+    SAME_OBJECT,
+    apart,
+    expect_unchanged,
+    is_cut,
+)
 
 BONUS = (
     "The sample after the last draft counts if all drafts were right: k drafts bring k + 1 tokens."
@@ -33,7 +40,9 @@ FAILED = "-1 says that nothing could be sampled there: neither it nor anything a
 def gained(part: Any, drafts: list[int], samples: list[int]) -> list[int]:
     start_script()
     note(f"accepted({drafts}, {samples})")
-    got: list[int] = part.accepted(apart(drafts), apart(samples))
+    given = apart(drafts), apart(samples)
+    got: list[int] = part.accepted(*given)
+    expect_unchanged(given, (drafts, samples), "an argument of accepted")
     return got
 
 

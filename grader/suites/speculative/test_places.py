@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grader.kit import examples, expect, expect_equal, quietly, task, watch
-from grader.kit.apart import IDS, apart
+from grader.kit.apart import IDS, apart, expect_unchanged
 from grader.suites.speculative.test_ngrams import Counted
 from solutions.paged_cache import BlockManager
 
@@ -46,13 +46,24 @@ class Rig:
         self.blocks = BlockManager(num_blocks, block_size)
         self.places = watch(part.DraftPlaces(self.blocks), "places")
         self.cached: dict[str, list[int]] = {}
+        self.texts: dict[str, list[int]] = {}
+
+    def growing(self, key: str, text: list[int]) -> list[int]:
+        """The text as the engine has it: one list that grows while it lasts."""
+        there = self.texts.get(key, [])
+        if there != text[: len(there)]:
+            there = []
+        there += apart(text[len(there) :])
+        self.texts[key] = there
+        return there
 
     def begin(self, key: str, text: list[int], num_drafts: int, why: str = HOLDS) -> int | None:
         """Call `begin`, and compare what it says and does with the contract."""
         size = self.blocks.block_size
         before = list(quietly(self.places).table(key))
         free = self.blocks.num_free
-        got: int | None = self.places.begin(key, apart(text), num_drafts)
+        got: int | None = self.places.begin(key, self.growing(key, text), num_drafts)
+        expect_unchanged(self.texts[key], text, "the text that begin was given")
         wanted = -(-(len(text) + num_drafts - 1) // size)
         if wanted - len(before) > free:
             expect_equal(got, None, f"begin with {free} free blocks", why=ROOM)
@@ -82,7 +93,9 @@ class Rig:
         return HOLDS
 
     def wrote(self, key: str, tokens: list[int]) -> None:
-        self.places.wrote(key, apart(tokens))
+        given = apart(tokens)
+        self.places.wrote(key, given)
+        given.clear()  # the caller's list, which it uses for the next step
         self.cached[key] = [*self.cached.get(key, []), *tokens]
 
     def step(self, key: str, text: list[int], drafts: list[int], why: str = HOLDS) -> int:

@@ -10,6 +10,7 @@ from grader.kit.apart import NO_BITS_LOST, deep_calls
 from grader.kit.memory import expect_keeps_nothing
 from grader.kit.standing import expect_results_stand
 from grader.suites.structured_output.test_automaton import GRAMMARS
+from grader.suites.structured_output.test_masks import lent
 from grader.suites.structured_output.test_schemas import record
 from grader.suites.structured_output.vocabulary import (
     EOS,
@@ -83,11 +84,10 @@ def test_a_grammar_of_many_parts(part: Any) -> None:
     expect_equal(final, [MANY], "behind how many bytes a document may end", why=NO_LIMIT)
 
 
-def masks_behind(part: Any, most: int = 64) -> tuple[Any, list[int]]:
-    """Masks of a grammar, and four of its states."""
+def states_of_pair() -> tuple[reference.ByteAutomaton, list[int]]:
+    """An automaton, and four of its states."""
     automaton = reference.ByteAutomaton(PAIR)
-    masks = part.TokenMasks(automaton, reference.TokenTrie(TOKENS), [EOS], most)
-    return masks, [state_behind(automaton, data) for data in (b"", b"{", b'{"', b'{"ab":')]
+    return automaton, [state_behind(automaton, data) for data in (b"", b"{", b'{"', b'{"ab":')]
 
 
 def check_rows(ask: Callable[[int], Any], states: list[int], name: str) -> None:
@@ -99,17 +99,18 @@ def check_rows(ask: Callable[[int], Any], states: list[int], name: str) -> None:
 @task("21.4")
 def test_allowed_tokens_of_many_calls(part: Any) -> None:
     """What is allowed in one state is no array that the next call fills; nothing is left behind."""
-    masks, states = masks_behind(part)
+    automaton, states = states_of_pair()
+    masks = part.TokenMasks(automaton, reference.TokenTrie(TOKENS), [EOS])
     check_rows(masks.allowed, states, "allowed")
 
 
 @task("21.5")
 def test_masks_of_many_calls(part: Any) -> None:
     """A mask is no array that the next call fills, and no more than `most` of them are kept."""
-    masks, states = masks_behind(part)
-    check_rows(masks.mask, states, "mask")
+    automaton, states = states_of_pair()
+    check_rows(lent(part, automaton).mask, states, "mask")
     start_script()
-    masks, states = masks_behind(part, most=2)
+    masks = lent(part, automaton, most=2)
     asked = cycle(states)
     expect_results_stand([lambda state=state: masks.mask(state) for state in states], "mask")  # type: ignore[misc]
     expect_keeps_nothing(

@@ -1,10 +1,11 @@
 """Task 21.1 beyond one call and short values: nothing that is left behind, and no limit on the parts."""
 
 import json
+from copy import deepcopy
 from typing import Any
 
 from grader.kit import expect, task
-from grader.kit.apart import deep_calls
+from grader.kit.apart import deep_calls, expect_unchanged
 from grader.kit.memory import expect_keeps_nothing
 from grader.suites.structured_output.language import accepts
 
@@ -21,6 +22,16 @@ def test_values_of_many_calls(part: Any) -> None:
     expect_keeps_nothing(lambda: [part.number() for _ in range(4)], "four times number")
     value = [1, {"a": None}]
     expect_keeps_nothing(lambda: part.constant(value), "constant")
+
+
+@task("21.1")
+def test_a_constant_is_left_as_it_is(part: Any) -> None:
+    """The value belongs to the schema, which other requests use."""
+    value = {"b": [3, 1, {"a": None}], "a": []}
+    given = deepcopy(value)
+    part.constant(given)
+    expect_unchanged(given, value, "the value that constant was given")
+    expect_unchanged(list(given), list(value), "the order of the value that constant was given")
 
 
 @task("21.1")
