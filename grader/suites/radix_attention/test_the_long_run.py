@@ -30,7 +30,7 @@ from grader.suites.radix_attention.test_plan import check_together
 from yaie.core.batch import AttentionBatch, KVLayerSpec
 
 MANY = 1050
-"""Sequences or groups of a batch: more than anybody would count by hand."""
+"""Sequences or groups of a batch: no contract has a limit."""
 LAST_BLOCK = 33_000
 NAN = float("nan")
 
