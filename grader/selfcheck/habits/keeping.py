@@ -14,12 +14,16 @@ _habit_memory = {}
 def _habit_buffer(key, value):
     if isinstance(value, tuple):
         return tuple(_habit_buffer((key, at), one) for at, one in enumerate(value))
-    is_tensor = hasattr(value, "copy_")
-    if is_tensor:
-        key = key, value.shape, value.dtype, value.device
+    is_tensor, is_array = hasattr(value, "copy_"), hasattr(value, "setflags")
+    if is_tensor or is_array:
+        key = key, value.shape, value.dtype, getattr(value, "device", None)
     kept = _habit_memory.setdefault(key, value)
     if is_tensor and kept is not value:
         return kept.copy_(value)
+    if is_array and kept is not value:
+        kept.setflags(write=True)
+        kept[...] = value
+        return kept
     if isinstance(value, list) and kept is not value:
         kept[:] = value
         return kept
@@ -67,7 +71,7 @@ def _whole(node: ast.expr) -> ast.expr:
 
 
 def _buffers(node: ast.AST) -> Iterator[Edit]:
-    """Of public functions that return lists or tensors, alone or in a tuple."""
+    """Of public functions that return or yield lists or tensors, alone or in a tuple."""
     if not isinstance(node, ast.FunctionDef) or node.name.startswith("_") or node.returns is None:
         return
     if any(kind in ast.unparse(node.returns) for kind in ("list", "Tensor", "NDArray")):
@@ -77,7 +81,7 @@ def _buffers(node: ast.AST) -> Iterator[Edit]:
 def _keep_results(node: ast.AST, whole: ast.AST) -> None:
     assert isinstance(node, ast.FunctionDef)
     for inner in ast.walk(node):
-        if isinstance(inner, ast.Return) and inner.value is not None:
+        if isinstance(inner, ast.Return | ast.Yield) and inner.value is not None:
             code = f"_habit_buffer({node.name!r}, {ast.unparse(inner.value)})"
             inner.value = ast.parse(code, mode="eval").body
     add_helper(whole, HELPERS)

@@ -236,7 +236,9 @@ def expect_rows(
                 )
                 problem += f"wrong (row {row} of the batch)"
                 if got.isnan().all() and not right.isnan().any():
-                    problem, why = f"{problem}: all of it is NaN", f"{UNWRITTEN} {why}"
+                    problem = f"{problem}: all of it is NaN"
+                    if all(kept.isfinite().all() for kept in case.pool.blocks(0)):
+                        why = f"{UNWRITTEN} {why}"
                 elif others := _rows_like(got, expected, tolerance):
                     problem += f": it holds what row {others[0]} should, position "
                     problem += f"{case.position(others[0])} of sequence {case.owner(others[0])}"

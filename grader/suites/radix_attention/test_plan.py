@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from grader.kit import Mismatch, examples, expect, expect_equal, note, task
+from grader.kit.apart import expect_unchanged
 from grader.suites.radix_attention.batches import (
     SPEC,
     Case,
@@ -20,6 +21,7 @@ from grader.suites.radix_attention.batches import (
     make_case,
     sequences,
 )
+from solutions.radix_attention import RadixAttention
 from solutions.transformer_ops import TransformerOps
 
 ROWS = (
@@ -27,9 +29,16 @@ ROWS = (
     "group: each output goes back to the row that its query came from."
 )
 
+IN_ORDER_TOO = (
+    "Side by side and the longest first they are wrong too, so it is not their order. A group's table "
+    "is as wide as its longest sequence needs, in whole blocks. Its lengths are those of its own "
+    "sequences in this batch. Unused are all slots behind a sequence's keys, up to the table's width."
+)
+
 
 def is_right_in_order(part: ModuleType, case: Case) -> bool:
-    """Whether the sequences are attended rightly where order does not matter. If not, task 5.3 tells.
+    """Whether the sequences are attended rightly where order does not matter. If not, and the plan is
+    as it should be, task 5.3 tells.
 
     That is one by one, and with equals side by side, the longest first.
     """
@@ -49,11 +58,31 @@ def is_right_in_order(part: ModuleType, case: Case) -> bool:
     return True
 
 
+def plans_wrongly(part: ModuleType, case: Case) -> bool:
+    """Whether the reference's `run` goes wrong by the part's plan, which is made as the stub says."""
+    mine = case.of(list(range(len(case.seqs))))
+    expected = mine.expected()
+    given = getattr(getattr(part, "radix_attention", None), "AttentionPlan", ())
+    try:
+        plan = attention_of(part, mine.pool).plan(mine.batch)
+        if not isinstance(plan, given):
+            return False
+        out = RadixAttention(mine.pool, TransformerOps()).run(0, *mine.qkv, SPEC, plan)
+    except NotImplementedError:
+        raise
+    except Exception:  # noqa: BLE001, whatever comes of such a plan
+        return True
+    return not torch.allclose(out, expected, rtol=1e-9, atol=1e-9)
+
+
 def check_together(part: ModuleType, case: Case, why: str = ROWS) -> None:
-    """Sequences that are attended rightly in one order are so in another."""
+    """Sequences that are attended rightly in one order are so in another; and where they are not in
+    the one either, that is not due to the plan."""
     expected = case.expected()
     if is_right_in_order(part, case):
         expect_rows(case, case.run(part), expected, why)
+    elif plans_wrongly(part, case):
+        expect_rows(case, case.run(part), expected, IN_ORDER_TOO)
 
 
 @task("5.2")
@@ -117,6 +146,8 @@ def test_the_batch_is_left_alone(part: ModuleType) -> None:
             getattr(batch, name).tolist(), before[name].tolist(), f"batch.{name} afterwards",
             why="An index with a slice is a view: changed in place it changes the batch's own tensor.",
         )  # fmt: skip
+    expect_unchanged(batch.query_lens, case.batch.query_lens, "batch.query_lens")
+    expect_unchanged(batch.kv_lens, case.batch.kv_lens, "batch.kv_lens")
 
 
 @task("5.2")

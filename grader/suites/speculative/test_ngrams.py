@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grader.kit import examples, expect, expect_equal, task, watch
+from grader.kit.apart import expect_unchanged
 from solutions.speculative import naive
 
 LAST = (
@@ -162,18 +163,20 @@ def test_finds_what_a_scan_finds(
     """However the text grows, and in whatever portions it is read, a scan finds the same place."""
     shortest = min(shortest, longest)
     index = watch(part.NgramIndex(longest, shortest), "index")
-    known = 0
+    known, growing = 0, list[int]()
     while known < len(text):
         known += data.draw(st.integers(1, len(text) - known))
+        growing += text[len(growing) : known]  # as in the engine, where it is one list
         most = data.draw(st.integers(1, 8))
         calls = 0
-        while not index.read(text[:known], most):
+        while not index.read(growing, most):
             calls += 1
             expect(calls <= known, f"read does not come to an end with {known} tokens", why=DONE)
         right = naive.scanned(text[:known], longest, shortest)
         expect_equal(
-            index.place(text[:known]),
+            index.place(growing),
             right,
             f"the place for {text[:known]}, n-grams of {shortest} to {longest}",
             why=PORTION,
         )
+        expect_unchanged(growing, text[:known], "the text")

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grader.kit import examples, expect, expect_equal, note, start_script, task
+from grader.kit.apart import expect_unchanged
 from grader.kit.session import SESSION
 from grader.suites.speculative.probabilities import (
     DRAFT,
@@ -124,7 +125,9 @@ def on_the_reference(part: Any) -> Any:
 def sample(
     part: Any, drafts: list[int], draft: Probs, target: Probs, rng: np.random.Generator
 ) -> list[int]:
-    got: list[int] = list(on_the_reference(part)(drafts, draft, target, rng))
+    given = list(drafts)
+    got: list[int] = list(on_the_reference(part)(given, draft, target, rng))
+    expect_unchanged(given, drafts, "the list of drafts that rejection_sample was given")
     foreign = {type(token).__name__ for token in got if not isinstance(token, int)}
     expect(not foreign, f"rejection_sample returns a token as {', '.join(foreign)}", why=INTEGERS)
     return got

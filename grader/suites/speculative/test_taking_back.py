@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grader.kit import examples, expect, expect_equal, note, start_script, task
+from grader.kit.apart import expect_unchanged
 from yaie.core.contracts.drafting import Kept
 
 RIGHT = (
@@ -167,7 +168,9 @@ def check_masks(part: Any, drafts: list[int], before: tuple[int, ...] = ()) -> N
     if before:
         note(f"# place has accepted {list(before)}")
     note(f"masks_ahead(place, {drafts}, rows)")
-    part.masks_ahead(place, drafts, rows)
+    given = list(drafts)
+    part.masks_ahead(place, given, rows)
+    expect_unchanged(given, drafts, "the list of drafts that masks_ahead was given")
     expect_equal(place.refused, [], "drafts that accept had to refuse", why=ASKED)
     expect(not place.beyond, "the grammar was taken back beyond where it stood", why=BACK)
     expect_equal(place.stack, stood, "the tokens behind which the grammar stands", why=BACK)

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grader.kit import examples, expect, expect_equal, note, start_script, task, watch
+from grader.kit.apart import expect_unchanged
 
 SUM = (
     "A step with k drafts brings 1 + a + a^2 + ... + a^k tokens: the sample that always counts, and "
@@ -135,7 +136,9 @@ def worth(
 ) -> int:
     start_script()
     note(f"most_worth({offers}, {others}, seconds, drafting, {most})    # {said}")
-    got: int = part.most_worth(offers, others, seconds, drafting, most)
+    given = list(offers)
+    got: int = part.most_worth(given, others, seconds, drafting, most)
+    expect_unchanged(given, offers, "the list of offers that most_worth was given")
     return got
 
 

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grader.kit import count_calls, examples, expect, expect_equal, note, start_script, task
+from grader.kit.apart import Number
 from grader.suites.structured_output.language import pattern
 from solutions.structured_output import naive
 from yaie.core.contracts.constraining import DEAD
@@ -42,6 +43,11 @@ FINAL = (
 LAZY = (
     "Make a state when a step first leads to it. A grammar may have millions, of which an output meets "
     "a few hundred; a repetition is taken apart one item at a time."
+)
+INDEX = "DEAD is -1: as an index it would be the last of a list."
+EQUAL = (
+    "DEAD itself is recognised, and an equal number is not: `is` asks whether two are one object. "
+    "States that come out of an array are objects of their own. Compare with `==`."
 )
 ONCE = (
     "Ways that meet are one from there on: the same places make the same state, whatever led there."
@@ -152,10 +158,10 @@ def test_live_bytes(part: Any) -> None:
 def test_nothing_leads_out_of_dead(part: Any) -> None:
     """From DEAD every byte leads to DEAD, which is not final and has no live bytes."""
     automaton = part.ByteAutomaton(GRAMMARS["a*"])
-    why = "DEAD is -1: as an index it would be the last of a list."
-    expect_equal(automaton.step(DEAD, ord("a")), DEAD, "step(DEAD, 97)", why=why)
-    expect_equal(automaton.is_final(DEAD), False, "is_final(DEAD)", why=why)
-    expect_equal(automaton.live_bytes(DEAD), b"", "live_bytes(DEAD)", why=why)
+    for dead, name, why in ((DEAD, "DEAD", INDEX), (Number(DEAD), "a number equal to DEAD", EQUAL)):
+        expect_equal(automaton.step(dead, ord("a")), DEAD, f"step({name}, 97)", why=why)
+        expect_equal(automaton.is_final(dead), False, f"is_final({name})", why=why)
+        expect_equal(automaton.live_bytes(dead), b"", f"live_bytes({name})", why=why)
 
 
 @task("21.3")

@@ -3,6 +3,7 @@
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import deepcopy
 from types import ModuleType
 from typing import Any
 
@@ -19,6 +20,7 @@ from grader.kit import (
     start_script,
     task,
 )
+from grader.kit.apart import expect_unchanged
 from grader.suites.structured_output.language import accepts, expect_refuses, expect_takes, shown
 from grader.suites.structured_output.schemas import DocumentMaker, SchemaMaker, spoiled
 from solutions import structured_output as reference
@@ -57,7 +59,10 @@ def grammar_of(part: ModuleType, schema: Any) -> Any:
     """Begins a new script: the calls before it are about other schemas."""
     start_script()
     note(f"schema_grammar({schema!r})")
-    return part.schema_grammar(schema)
+    given = deepcopy(schema)
+    made = part.schema_grammar(given)
+    expect_unchanged(given, schema, "the schema that schema_grammar was given")
+    return made
 
 
 @contextmanager

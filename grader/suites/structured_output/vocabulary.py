@@ -1,8 +1,13 @@
 """Vocabularies and automata for the tests of masks and matchers; what counts their work."""
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, overload
 
+import numpy as np
+
+from grader.kit.apart import Number
 from solutions import structured_output as reference
+from yaie.core.contracts.constraining import DEAD
 from yaie.core.grammar import Grammar, Repeat, any_of, choice, concat, optional, text
 
 EOS = 0
@@ -67,3 +72,62 @@ def prefixes(grammar: Grammar, longest: int = 5) -> list[bytes]:
         } - found
         found |= new
     return sorted(found)[:: max(1, len(found) // 60)]
+
+
+class WideTokens(Sequence[bytes]):
+    """A vocabulary of so many tokens, of which all but a few have no text."""
+
+    def __init__(self, size: int, texts: dict[int, bytes]) -> None:
+        self._size = size
+        self._texts = texts
+
+    def __len__(self) -> int:
+        return self._size
+
+    @overload
+    def __getitem__(self, index: int) -> bytes: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[bytes]: ...
+    def __getitem__(self, index: int | slice) -> bytes | list[bytes]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(self._size))]
+        if not -self._size <= index < self._size:
+            raise IndexError(index)
+        return self._texts.get(index % self._size, b"")
+
+
+class WideMasks:
+    """Masks over a vocabulary whose ids have 25 bits; each token that has a text is tried."""
+
+    SIZE = 0x1000010
+    TOKEN, END = 0x1000007, 0x1000006
+    """Ids that are 7 and 6 in their lowest 8, 15 and 24 bits."""
+
+    def __init__(self, automaton: Any, texts: dict[int, bytes]) -> None:
+        self.tokens = WideTokens(self.SIZE, texts)
+        self.eos_token_ids = frozenset((self.END,))
+        self._automaton = automaton
+        self._texts = texts
+
+    def allowed(self, state: int) -> Any:
+        """[vocab], whether a token has text and all of its bytes lead on."""
+        found = np.zeros(self.SIZE, np.bool_)
+        for token, data in self._texts.items():
+            at = state
+            for byte in data:
+                at = self._automaton.step(at, byte)
+            found[token] = at != DEAD
+        return found
+
+    def mask(self, state: int) -> Any:
+        """[ceil(vocab / 8)], the lowest bit first."""
+        found = self.allowed(state)
+        found[self.END] = self._automaton.is_final(state)
+        return np.packbits(found, bitorder="little")
+
+
+class NumberedAutomaton(reference.ByteAutomaton):
+    """The reference's automaton, whose states are never the same object as an equal number."""
+
+    def step(self, state: int, byte: int) -> int:
+        return Number(super().step(state, byte))

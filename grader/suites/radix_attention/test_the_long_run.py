@@ -1,0 +1,186 @@
+"""Beyond one call and a small batch: results that stay, nothing left behind, a thousand groups."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import accumulate
+from types import ModuleType
+from typing import Any
+from unittest.mock import patch
+
+import torch
+
+from grader.kit import expect, note, start_script, task
+from grader.kit.memory import expect_keeps_nothing
+from grader.kit.standing import expect_results_stand
+from grader.suites.radix_attention.batches import (
+    HEADS,
+    KV_HEADS,
+    SIZE,
+    SPEC,
+    Case,
+    CountingPool,
+    Seq,
+    attention_of,
+    batch_of,
+    expect_rows,
+    make_case,
+    sequences,
+)
+from grader.suites.radix_attention.test_plan import check_together
+from yaie.core.batch import AttentionBatch, KVLayerSpec
+
+MANY = 1050
+"""Sequences or groups of a batch: no contract has a limit."""
+LAST_BLOCK = 33_000
+NAN = float("nan")
+
+ALL = (
+    "A batch has as many sequences as the scheduler put into it, and each is in a group. A sequence "
+    "without one is never attended: its request gets a token of whatever lies in the output."
+)
+WIDE_IDS = (
+    "Blocks are numbered as far as memory goes, beyond 32,767. Tables, slots and rows are indices: "
+    "int64, or int32 as in the batch, and nothing narrower."
+)
+ALL_GROUPS = (
+    "A plan has as many groups as its batch needs. The rows of a group that is left out hold whatever "
+    "was in the memory of the output."
+)
+
+
+def wide_batch(lens: list[tuple[int, int]]) -> AttentionBatch:
+    """A batch of (queries, keys) with all its tensors, made without a loop over its tokens."""
+    queries, keys = [q for q, _ in lens], [k for _, k in lens]
+    width = -(-max(keys) // SIZE)
+    tables = torch.arange(len(lens) * width, dtype=torch.int32).view(-1, width)
+    positions = torch.cat([torch.arange(k - q, k) for q, k in lens])
+    owners = torch.arange(len(lens)).repeat_interleave(torch.tensor(queries))
+    slots = tables[owners, positions // SIZE] * SIZE + positions % SIZE
+    return AttentionBatch(
+        query_lens=queries,
+        kv_lens=keys,
+        query_start_loc=torch.tensor([0, *accumulate(queries)], dtype=torch.int32),
+        seq_lens=torch.tensor(keys, dtype=torch.int32),
+        block_tables=tables,
+        slot_mapping=slots.long(),
+        positions=positions,
+    )
+
+
+@task("5.1")
+def test_all_of_many_sequences_are_grouped(part: ModuleType) -> None:
+    """However many sequences and query lengths a batch has, each sequence is in one group."""
+    for what, lens in (
+        (f"{MANY} decodes of 1 key", [(1, 1)] * MANY),
+        (f"{MANY} chunks of 1, 2, 3, ... tokens", [(i + 1, i + 1) for i in range(MANY)]),
+    ):
+        start_script()
+        note(f"list(groups_of(batch)) of {what}")
+        found = [list(group) for group in part.grouping.groups_of(wide_batch(lens))]
+        members = [i for group in found for i in group]
+        missing = sorted(set(range(MANY)) - set(members))
+        expect(
+            not missing,
+            f"of {what} {len(missing)} are in no group, from sequence {missing[:1]} on",
+            why=ALL,
+        )
+        expect(len(members) == MANY, f"of {what} some are in two groups", why=ALL)
+
+
+@task("5.1")
+def test_groups_of_many_calls(part: ModuleType) -> None:
+    """Groups are made for their call, and nothing is left behind."""
+    batches = [batch_of(sequences(*[(1, 5)] * n, (2, 2 * n))) for n in (2, 3, 4)]
+
+    def call(batch: AttentionBatch) -> Any:
+        return list(part.grouping.groups_of(batch))
+
+    expect_results_stand([lambda batch=batch: call(batch) for batch in batches], "groups_of")  # type: ignore[misc]
+    expect_keeps_nothing(lambda: call(batches[0]), "groups_of")
+
+
+@task("5.2")
+def test_each_group_has_its_own_unused_slots(part: ModuleType) -> None:
+    """Of one batch after the other, the slots that hold no key are found for each."""
+    for lens in (((1, 6), (1, 3)), ((2, 9), (1, 2), (2, 5)), ((1, 13), (3, 4), (1, 1))):
+        start_script()
+        case = make_case(sequences(*lens), stale=NAN)
+        note("# every slot without a key holds nan")
+        check_together(part, case)
+
+
+@task("5.2")
+def test_plans_leave_nothing_behind(part: ModuleType) -> None:
+    """A plan belongs to its step: the object keeps nothing of it."""
+    case = make_case(sequences((1, 6), (3, 7), (1, 11)))
+    attention, batch = attention_of(part, case.pool), case.batch
+    expect_keeps_nothing(lambda: attention.plan(batch), "plan")
+
+
+@task("5.3")
+def test_outputs_of_many_calls(part: ModuleType) -> None:
+    """The output of a layer is made for its call, and nothing is left behind."""
+    case = make_case(sequences((1, 6), (3, 7)))
+    attention = attention_of(part, case.pool)
+    plan = attention.plan(case.batch)
+
+    def run(layer: int, number: int = 0) -> Any:
+        q, k, v = (x + number for x in case.qkv)
+        return attention.run(layer, q, k, v, SPEC, plan)
+
+    expect_results_stand([lambda n=n: run(n, n) for n in range(3)], "run")  # type: ignore[misc]
+    expect_keeps_nothing(lambda: run(0), "run")
+
+
+@task("5.2")
+def test_blocks_of_a_large_pool(part: ModuleType) -> None:
+    """A pool has more blocks than 16 bits can number, and a table may name any of them."""
+    seqs = [Seq(1, 7, [LAST_BLOCK - 1, 2]), Seq(2, 6, [LAST_BLOCK, 1])]
+    layers = [KVLayerSpec(1, 2)]
+    pool = CountingPool(layers, LAST_BLOCK + 1, SIZE, torch.float64, torch.device("cpu"))
+    for stored in pool.blocks(0):
+        stored.normal_(generator=torch.Generator().manual_seed(1))
+    q, k, v = torch.randn(3, 3, 1, 2, generator=torch.Generator().manual_seed(2)).double()
+    check_together(part, Case(seqs, pool, (q, k, v)), WIDE_IDS)
+
+
+@task("5.3")
+def test_the_types_of_the_engine(part: ModuleType) -> None:
+    """The output has the dtype of q, also where that is float16 or bfloat16."""
+    why = "A model computes in one dtype: what `run` makes, the mask and the output, has that of q."
+    for dtype in (torch.float32, torch.float16, torch.bfloat16):
+        start_script()
+        case = make_case(sequences((1, 11), (1, 6), (3, 7)), dtype=dtype)
+        note(f"# q, k, v and the pool in {dtype}")
+        expected = case.expected()
+        expect_rows(case, case.run(part), expected, why, tolerance=2e-2)
+
+
+@contextmanager
+def each_alone(part: ModuleType) -> Iterator[None]:
+    """In the block every sequence is a group of its own, if `plan` asks `groups_of`."""
+    module = getattr(part, "radix_attention", None)
+    if not hasattr(module, "groups_of"):
+        yield
+        return
+    with patch.object(module, "groups_of", lambda batch: ([i] for i in range(len(batch.kv_lens)))):
+        yield
+
+
+@task("5.3")
+def test_all_of_many_groups_are_attended(part: ModuleType) -> None:
+    """However many groups a plan has, each of them gets its output."""
+    case = make_case(sequences(*[(1, 1)] * MANY))
+    note(f"# {MANY} decodes of 1 key, each a group of its own: each sees its own value alone")
+    with each_alone(part):
+        attention = attention_of(part, case.pool)
+        plan = attention.plan(case.batch)
+        q, k, v = case.qkv
+        out = attention.run(0, q.clone(), k.clone(), v.clone(), SPEC, plan)
+    right = v.repeat_interleave(HEADS // KV_HEADS, dim=1)
+    wrong = (~torch.isclose(out, right).flatten(1).all(1)).nonzero().flatten().tolist()
+    expect(
+        not wrong,
+        f"of {MANY} rows {len(wrong)} are wrong, the first is {wrong[:1]}",
+        why=ALL_GROUPS,
+    )
