@@ -33,12 +33,16 @@ END = 100
 SAID = [*tokens_of("abc"), END, *tokens_of("d")]
 
 
-def said_and_ended(part: ModuleType, first: int) -> list[tuple[str, str | None, int | str | None]]:
+End = tuple[str, FinishReason | None, str | int | None]
+
+
+def said_and_ended(part: ModuleType, first: int) -> list[End]:
     """(text, finish_reason, stop_reason) of an answer that ends with END, and of one that stops at "c".
 
     first: the id of the letter "a".
     """
-    letters, ends = from_far(decode) if first else decode, []
+    letters = from_far(decode) if first else decode
+    ends: list[End] = []
     for stops in ([], [first + 2]):
         bench = bench_of(
             part, "7.3", detokenizer=lambda: Detokenizer(letters), eos=frozenset({first + END})
@@ -56,7 +60,7 @@ def said_and_ended(part: ModuleType, first: int) -> list[tuple[str, str | None, 
 @task("7.3")
 def test_ids_of_any_size_are_shown_and_end(part: ModuleType) -> None:
     """Text, stop tokens and end-of-sequence tokens beyond 24 bits are what they are."""
-    wanted = [("abc", FinishReason.STOP, None), ("ab", FinishReason.STOP, 2)]
+    wanted: list[End] = [("abc", FinishReason.STOP, None), ("ab", FinishReason.STOP, 2)]
     if said_and_ended(part, 0) != wanted:
         return  # other tests say why
     wanted[1] = ("ab", FinishReason.STOP, FAR + 2)

@@ -183,9 +183,8 @@ def test_moves_stay_and_leave_nothing_behind(part: ModuleType) -> None:
     blocks, number = part.BlockManager(12, 4, 8), count()
     for key in "ab":
         blocks.allocate(key, 2)
-    for move in (blocks.swap_out, blocks.swap_in):
-        name = move.__name__
-        expect_results_stand([lambda key=key, move=move: move(key) for key in "ab"], name)
+    for name in ("swap_out", "swap_in"):
+        expect_results_stand([partial(getattr(blocks, name), key) for key in "ab"], name)
     mine = list(blocks.get_physical_blocks("a"))
 
     def call() -> None:
@@ -208,9 +207,9 @@ def test_what_the_pool_gave_stays(part: ModuleType) -> None:
     pool = desk.pool
     tables = [torch.tensor([[first, first + 1]], dtype=torch.int32) for first in range(3)]
     rows, positions = torch.zeros(3, dtype=torch.int64), torch.arange(3)
-    slots = [lambda table=table: pool.slot_mapping(table, rows, positions) for table in tables]
+    slots = [partial(pool.slot_mapping, table, rows, positions) for table in tables]
     expect_results_stand(slots, "slot_mapping")
-    expect_results_stand([lambda table=table: pool.gather(0, table) for table in tables], "gather")
+    expect_results_stand([partial(pool.gather, 0, table) for table in tables], "gather")
     pool = part.KVPool([KVLayerSpec(1, 2)], BLOCKS, SIZE, torch.float32, torch.device("cpu"), 1)
     new, where = torch.ones(3, 1, 2), torch.arange(3)
 
