@@ -3,11 +3,13 @@
 from functools import partial
 from types import ModuleType
 
-from grader.kit import expect_equal, run_machine, task
+from grader.kit import expect_equal, run_machine, start_script, task
+from grader.kit.script import current_script, resume_script
 from grader.suites.paged_cache.cache_desk import CacheDesk
 from grader.suites.paged_cache.cache_machine import FileMachine
 from grader.suites.paged_cache.filed import OWN, SETTLED, A, found
 from grader.suites.paged_cache.guards import guarded_desk
+from yaie.core.request import RequestStatus
 
 
 @task("3.8")
@@ -119,6 +121,46 @@ def test_free_is_harmless_without_a_table(part: ModuleType) -> None:
     why = "An abort may come at any time: before admission, after the end, twice."
     desk.expect_unchanged(before, "a second free", why)
     desk.check(why)
+
+
+def leave_from_the_host(part: ModuleType, *, by_itself: bool) -> None:
+    """A request with its table on the host ends. by_itself: brought there by its own swap_out."""
+    for keep in (True, False):
+        desk = CacheDesk(part, num_host_blocks=4)
+        if by_itself:
+            request = desk.admit(A[:6])
+            desk.compute(request)
+            desk.cache.swap_out(request)
+        else:
+            request = desk.request(A[:6])
+            desk.blocks.allocate("r0", 2)
+            desk.blocks.swap_out("r0")
+            desk.note_change("r0 has no table any more, but 2 blocks on the host")
+        request.status = RequestStatus.SWAPPED
+        desk.leave(request, keep=keep)
+        why = "A request may be aborted in any state: on the host its blocks leak as well."
+        what = f"free host blocks of 4 after free(r0, keep={keep})"
+        expect_equal(desk.blocks.num_free_host, 4, what, why=why)
+
+
+@task("3.8")
+def test_who_leaves_from_the_host_gives_back_its_blocks(part: ModuleType) -> None:
+    """free of a request whose table is on the host drops it there, whether the request failed or not."""
+    try:
+        leave_from_the_host(part, by_itself=False)
+    except Exception:
+        script = current_script()
+        script.settle()
+        start_script()
+        try:
+            leave_from_the_host(
+                part, by_itself=True
+            )  # a cache may remember whom it has swapped out
+        except Exception:  # noqa: BLE001, a part may raise anything
+            resume_script(script)
+        else:
+            return
+        raise
 
 
 @task("3.8")

@@ -73,6 +73,7 @@ class EngineCore(Protocol):
         Returns what each touched request gained, the last outputs of `plan.failed` and of
         `outcome.failed` first. The former are taken before anything is aborted. The engine's overlapped
         loop calls it a step later than `step` does: requests of the plan may have ended meanwhile.
+        It costs what the new tokens cost, however long the requests are.
         """
         ...
 

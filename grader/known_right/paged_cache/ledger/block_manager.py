@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from yaie.core.errors import BlockStateError, InvariantError, OutOfBlocksError
 
 Pairs = list[tuple[int, int]]
-OUTSIDE = ""
-"""The holder of what stands in no table."""
+OUTSIDE = None
+"""The holder of what stands in no table: a name that no request has."""
 
 
 class BlockManager:
@@ -24,7 +24,7 @@ class BlockManager:
         self.num_blocks = num_blocks
         self.block_size = block_size
         self.num_host_blocks = num_host_blocks
-        self._holders: dict[int, Counter[str]] = {}  # of the blocks that are not free
+        self._holders: dict[int, Counter[str | None]] = {}  # of the blocks that are not free
         self._free = set(range(num_blocks))
         self._free_host = set(range(num_host_blocks))
         self._tables: dict[str, list[int]] = {}
@@ -40,13 +40,13 @@ class BlockManager:
         """Host blocks that nobody holds."""
         return len(self._free_host)
 
-    def _enter(self, holder: str, block_ids: Sequence[int]) -> None:
+    def _enter(self, holder: str | None, block_ids: Sequence[int]) -> None:
         """The holder has one more reference to each block."""
         for block in block_ids:
             self._free.discard(block)
             self._holders.setdefault(block, Counter())[holder] += 1
 
-    def _strike(self, holder: str, block_ids: Sequence[int]) -> None:
+    def _strike(self, holder: str | None, block_ids: Sequence[int]) -> None:
         """The holder has one reference less to each block."""
         for block in block_ids:
             names = self._holders[block]
@@ -155,7 +155,7 @@ class BlockManager:
             raise InvariantError(f"blocks {sorted(in_both)} are free and held at once")
         for block, names in self._holders.items():
             for name in (+names).keys() - {OUTSIDE}:
-                if self._tables.get(name, []).count(block) != names[name]:
+                if name is None or self._tables.get(name, []).count(block) != names[name]:
                     raise InvariantError(f"block {block} and the table of {name} disagree")
         entries = sum(map(len, self._tables.values()))
         known = sum(names.total() - names[OUTSIDE] for names in self._holders.values())

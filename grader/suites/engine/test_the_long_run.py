@@ -1,0 +1,119 @@
+"""Tasks 7.1 and 7.2 beyond a few tokens: ids beyond 24 bits, long texts, and nothing left behind."""
+
+from types import ModuleType
+from typing import Any
+
+from grader.kit import expect, expect_equal, note, start_script, task
+from grader.kit.memory import expect_keeps_nothing, peak_of
+from grader.suites.engine.far_tokens import FAR, NARROW, far, from_far
+from grader.suites.engine.spellings import BROKEN, CAT, END, SPACE, THE, sentencepiece, stream, utf8
+
+BEHIND = 8_000
+"""Tokens of a text that is long already."""
+MOST = 16 << 10
+"""Bytes for a few more of its tokens: a list of all of them takes four times as much."""
+A_PART = (
+    "A token changes the last few characters alone. A copy of all tokens before it costs as much as the "
+    "text is long, at each token: take the window out of the list, and nothing else."
+)
+
+
+@task("7.1")
+def test_ids_of_any_size(part: ModuleType) -> None:
+    """A token is its id, however large: text, spaces, bytes and special tokens beyond 24 bits too."""
+    decode = from_far(sentencepiece())
+    bits = "🙂".encode()
+    for token_ids, text in (
+        ([THE, SPACE, CAT, *bits, THE], "the  cat🙂 the"),
+        ([THE, *[END] * 20, CAT], "the cat"),
+        ([THE, *bits[:3], *[END] * 20, bits[3], CAT], "the🙂 cat"),
+    ):
+        if "".join(stream(part, sentencepiece(), token_ids)) != text:
+            continue  # other tests say why
+        start_script()
+        note(f"{FAR} + b is byte b, + {THE} ' the', + {CAT} ' cat', + {END} special, + {SPACE} ' '")
+        got = "".join(stream(part, decode, far(token_ids)))
+        expect_equal(got, text, "the pieces together", why=NARROW)
+
+
+def fallback(token_ids: list[int]) -> str:
+    """Each token is a byte; while one character of them is incomplete, every byte is U+FFFD."""
+    try:
+        return bytes(token_ids).decode()
+    except UnicodeDecodeError:
+        return BROKEN * len(token_ids)
+
+
+def peak_of_pushes(detokenizer: Any, token_ids: bytes) -> int:
+    return peak_of(lambda: [detokenizer.push(token) for token in token_ids])
+
+
+@task("7.1")
+def test_a_token_of_a_long_text_copies_no_text(part: ModuleType) -> None:
+    """What a push or flush takes meanwhile does not grow with the tokens before it."""
+    for what, decode, more in (
+        ("letters", utf8, b"abcd" * 8),
+        ("a character in bytes", fallback, "€".encode() * 8),
+        ("broken bytes", utf8, b"\x80" * 32),
+    ):
+        start_script()
+        note(f"a detokenizer has had {BEHIND} letters, and gets {what}")
+        detokenizer = part.Detokenizer(decode)
+        for _ in range(BEHIND):
+            detokenizer.push(ord("a"))
+        # The list of all tokens moves now and then, when it has grown: not twice in so few of them.
+        peak = min(peak_of_pushes(detokenizer, more) for _ in range(2))
+        problem = f"behind {BEHIND:,} tokens {len(more)} more take {peak:,} bytes at once"
+        expect(peak <= MOST, problem, why=A_PART)
+        peak = peak_of(detokenizer.flush)
+        problem = f"behind {BEHIND:,} tokens flush takes {peak:,} bytes"
+        expect(peak <= MOST, problem, why=A_PART)
+
+
+@task("7.1")
+def test_tokens_leave_nothing_behind(part: ModuleType) -> None:
+    """Of a text that is over nothing is kept, and of one that goes on no more than its tokens."""
+    endless = part.Detokenizer(utf8)
+
+    def call() -> None:
+        endless.push(97)
+        short = part.Detokenizer(utf8)
+        short.push(97)
+        short.push(0xC3)
+        short.flush()
+
+    expect_keeps_nothing(call, "a push, and a text from its first token to flush")
+
+
+LONG_STOP = "x" * 1500 + "END"
+ANY_LENGTH = (
+    "A stop string is as long as its client makes it. The end of the text that begins one is held back, "
+    "a short one too, however much text stands before it."
+)
+
+
+@task("7.2")
+def test_a_long_stop_string(part: ModuleType) -> None:
+    """Behind a long text the first letters of a long stop string are held back, and lead to it."""
+    start_script()
+    note("checker = StopChecker(['x' * 1500 + 'END'])")
+    checker = part.StopChecker([LONG_STOP])
+    text = "a" * 1200
+    got = checker.push(text + "xx")
+    expect_equal(got, (text, None), "push('a' * 1200 + 'xx')", why=ANY_LENGTH)
+    got = checker.push(LONG_STOP[2:] + "b")
+    expect_equal(got, ("", LONG_STOP), "push of the rest of the stop string", why=ANY_LENGTH)
+
+
+@task("7.2")
+def test_texts_leave_nothing_behind(part: ModuleType) -> None:
+    """Of a text that is over nothing is kept, and of one that goes on only what may be a stop string."""
+    endless = part.StopChecker(["END"])
+
+    def call() -> None:
+        endless.push("a NEW E")
+        short = part.StopChecker(["END"])
+        short.push("a E")
+        short.flush()
+
+    expect_keeps_nothing(call, "a push, and a text from its first piece to flush")

@@ -1,0 +1,166 @@
+"""Tasks 7.3 to 7.5 beyond a few steps: large ids, long prompts, crowds, results that stay."""
+
+from itertools import count
+from types import ModuleType
+from typing import Any
+
+from grader.kit import expect, expect_equal, note, start_script, task
+from grader.kit.memory import expect_keeps_nothing, peak_of
+from grader.kit.standing import BUFFER
+from grader.suites.engine.bench import bench_of, decode, tokens_of
+from grader.suites.engine.desk import Desk, core_on, queue
+from grader.suites.engine.far_tokens import FAR, NARROW, from_far
+from grader.suites.engine.lending import core_class
+from solutions.engine import Detokenizer
+from yaie.core.batch import StepOutcome, StepPlan
+from yaie.core.output import RequestOutput
+from yaie.core.request import FinishReason
+
+MANY = 1200
+"""Requests of one step: more than a test would write down one by one."""
+LONG = 100_000
+"""Tokens of a prompt."""
+MOST = 64 << 10
+"""Bytes for a step of one request: a list of its tokens takes twelve times as much."""
+THE_NEW = (
+    "A step has a few new tokens for each request, at the end of its `token_ids`. Take those alone: a "
+    "copy of the list costs as much as prompt and answer are long, at every step."
+)
+CROWD = "A step has as many requests as the scheduler lets in. Each that gained or failed has an output."
+
+
+END = 100
+SAID = [*tokens_of("abc"), END, *tokens_of("d")]
+
+
+End = tuple[str, FinishReason | None, str | int | None]
+
+
+def said_and_ended(part: ModuleType, first: int) -> list[End]:
+    """(text, finish_reason, stop_reason) of an answer that ends with END, and of one that stops at "c".
+
+    first: the id of the letter "a".
+    """
+    letters = from_far(decode) if first else decode
+    ends: list[End] = []
+    for stops in ([], [first + 2]):
+        bench = bench_of(
+            part, "7.3", detokenizer=lambda: Detokenizer(letters), eos=frozenset({first + END})
+        )
+        note(
+            f"token {first} is 'a', {first + 1} 'b', {first + 2} 'c', {first + END} ends a sequence"
+        )
+        said = [first + token for token in SAID]
+        request = bench.say(said, max_tokens=9, stop_token_ids=stops)
+        bench.run()
+        ends.append((bench.text(request), request.finish_reason, request.stop_reason))
+    return ends
+
+
+@task("7.3")
+def test_ids_of_any_size_are_shown_and_end(part: ModuleType) -> None:
+    """Text, stop tokens and end-of-sequence tokens beyond 24 bits are what they are."""
+    wanted: list[End] = [("abc", FinishReason.STOP, None), ("ab", FinishReason.STOP, 2)]
+    if said_and_ended(part, 0) != wanted:
+        return  # other tests say why
+    wanted[1] = ("ab", FinishReason.STOP, FAR + 2)
+    what = f"text, finish_reason and stop_reason: to the end, and with stop token {FAR + 2}"
+    expect_equal(said_and_ended(part, FAR), wanted, what, why=NARROW)
+
+
+@task("7.3")
+def test_a_token_of_a_long_request_copies_no_prompt(part: ModuleType) -> None:
+    """What showing a token takes meanwhile does not grow with the tokens before it."""
+    start_script()
+    note(f"r0 has a prompt of {LONG} tokens, and takes steps of one token each")
+    core = core_on(core_class(part.EngineCore, "7.3"), Desk())
+    queue(core, "r0", prompt=[0] * LONG)
+    # The list of tokens moves now and then, when it has grown: not twice in a few steps.
+    peak = min(peak_of(core.step) for _ in range(3))
+    problem = f"behind {LONG:,} tokens a step of one more takes {peak:,} bytes"
+    expect(peak <= MOST, problem, why=THE_NEW)
+
+
+@task("7.4")
+def test_a_crowd_gains_and_fails(part: ModuleType) -> None:
+    """However many requests gain a token, or fail, each has its output in that step."""
+    start_script()
+    note(f"{MANY} requests are in one plan")
+    desk = Desk()
+    core = core_on(core_class(part.EngineCore, "7.4"), desk)
+    requests = [queue(core, f"r{number}") for number in range(MANY)]
+    got = len(core.step())
+    expect_equal(got, MANY, "how many outputs a step returned", why=CROWD)
+    outputs = core.take(StepPlan(), StepOutcome([], failed=list(requests)))
+    expect_equal(
+        len(outputs), MANY, "how many outputs take returned when all have failed", why=CROWD
+    )
+    expect_equal(len(desk.requests), 0, "how many are queued still", why=CROWD)
+    expect_equal(bool(core.has_work), False, "has_work", why=CROWD)
+
+
+def outputs_of(core: Any, desk: Desk, by_take: bool) -> list[RequestOutput]:
+    """What one step for all requests returned, or `take` with the same plan and outcome."""
+    outputs: list[RequestOutput] = (
+        core.take(desk.schedule(), desk.result()) if by_take else core.step()
+    )
+    return outputs
+
+
+@task("7.4")
+def test_what_a_step_returned_stays(part: ModuleType) -> None:
+    """The outputs of one step are no list that the next one fills."""
+    for name in ("step", "take"):
+        start_script()
+        note(f"r0 and r1 gain a token by {name}, then r1 fails, and r0 gains another")
+        desk = Desk()
+        core = core_on(core_class(part.EngineCore, "7.4"), desk)
+        for number in range(2):
+            queue(core, f"r{number}")
+        first = outputs_of(core, desk, name == "take")
+        was = [output.request_id for output in first]
+        core.take(StepPlan(), StepOutcome([], failed=[desk.requests["r1"]]))
+        outputs_of(core, desk, name == "take")
+        now = [output.request_id for output in first]
+        what = f"whose outputs the first {name} had returned, after the next"
+        expect_equal(now, was, what, why=BUFFER)
+
+
+@task("7.4")
+def test_steps_leave_nothing_behind(part: ModuleType) -> None:
+    """Of a request that is over, and of plans and outcomes, a step loop keeps nothing."""
+    desk, number = Desk(), count()
+    core = core_on(core_class(part.EngineCore, "7.4"), desk)
+
+    def call() -> None:
+        request = queue(core, f"r{next(number)}")
+        core.step()
+        core.take(StepPlan(), StepOutcome([], failed=[request]))
+
+    expect_keeps_nothing(call, "a request that takes a step and fails")
+
+
+@task("7.5")
+def test_any_name_may_be_a_strangers(part: ModuleType) -> None:
+    """abort answers False for a name that no request has, "" too, and True once one has it."""
+    core = core_on(core_class(part.EngineCore, "7.5"), Desk())
+    for name in ("stranger", ""):
+        why = "A request id is any string. Ask whether one is alive that has it, and answer in a bool."
+        expect_equal(core.abort(name), False, f"abort({name!r}) of a stranger", why=why)
+        queue(core, name)
+        expect_equal(core.abort(name), True, f"abort({name!r}) of a request", why=why)
+
+
+@task("7.5")
+def test_aborts_leave_nothing_behind(part: ModuleType) -> None:
+    """Of an aborted request nothing is kept, nor of one that was not there."""
+    desk, number = Desk(), count()
+    core = core_on(core_class(part.EngineCore, "7.5"), desk)
+
+    def call() -> None:
+        name = f"r{next(number)}"
+        queue(core, name)
+        core.abort(name)
+        core.abort(name)
+
+    expect_keeps_nothing(call, "a request that is aborted twice")
