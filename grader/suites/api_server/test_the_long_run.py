@@ -1,0 +1,149 @@
+"""Beyond one call: answers that stay, nothing left behind, a thousand outputs, empty texts."""
+
+from types import ModuleType
+from typing import Any
+
+from grader.kit import expect_equal, note, start_script, task
+from grader.kit.api import STOP, FakeService, FakeStream, Wire, make_request
+from grader.kit.memory import expect_keeps_nothing
+from grader.kit.standing import expect_results_stand
+from grader.kit.waiting import run, within
+from grader.suites.api_server.reading import events_of, told
+from grader.suites.api_server.test_errors import SHAPE, complaint, shape
+from grader.suites.api_server.test_errors import told as told_by
+from solutions.api_server import TextReply
+from yaie.core.errors import InvalidRequestError
+
+MANY = 1001
+LONG = "An answer has as many outputs as it has tokens, and a call as many requests as prompts."
+
+
+@task("8.1")
+def test_nothing_to_say_is_said(part: ModuleType) -> None:
+    """An empty message is a message: the error object has its four keys, and a text of no characters is
+    one."""
+    expect_equal(part.clean(""), "", "clean of a text without characters", why=SHAPE)
+    expect_equal(
+        part.error_object("", type="t"), shape("", "t"), "an error without words", why=SHAPE
+    )
+    expect_equal(part.error_object("m", type=""), shape("m", ""), "an error of no type", why=SHAPE)
+    response = part.http_error(404, "")
+    right = shape("", "not_found_error")
+    expect_equal(told_by(response), right, "the body of http_error(404, '')", why=SHAPE)
+
+
+@task("8.1")
+def test_types_are_compared_by_their_letters(part: ModuleType) -> None:
+    """The type of a complaint is known by its letters, also where it is another string object."""
+    first = complaint("_".join(["json", "invalid"]), 17) | {"ctx": {"error": "x"}}
+    why = (
+        "An offset is no parameter. Compare strings with ==: `is` asks whether two objects are one."
+    )
+    expect_equal(part.validation_error([first]).param, None, "the parameter", why=why)
+
+
+@task("8.1")
+def test_errors_leave_nothing_behind(part: ModuleType) -> None:
+    """A failure that was told is over: its objects are made for their call, and nothing is kept."""
+    calls = [lambda n=n: part.error_object(f"m{n}", type="t", param=f"p{n}") for n in (1, 2, 3)]
+    expect_results_stand(calls, "error_object")  # type: ignore[arg-type]
+    error, first = InvalidRequestError("m", param="n"), complaint("int_type", "n")
+
+    def call() -> None:
+        part.clean("m" * 600)
+        part.error_body(error)
+        part.error_response(error)
+        part.http_error(404, "m")
+        part.validation_error([first])
+
+    start_script()
+    expect_keeps_nothing(call, "making error objects and responses")
+
+
+@task("8.2")
+def test_an_answer_of_a_thousand_outputs(part: ModuleType) -> None:
+    """The text of a choice is that of all its outputs, however many; so are the choices of a call."""
+    request = make_request()
+    reply = part.TextReply("m", [request.submitted])
+    note(f"# {MANY} outputs, each with the text `ab`")
+    for _ in range(MANY - 1):
+        reply.add(request.says("ab"))
+    reply.add(request.says("ab", STOP))
+    got = reply.result()
+    expect_equal(len(got["choices"][0]["text"]), 2 * MANY, "characters of the answer", why=LONG)
+    expect_equal(got["usage"]["completion_tokens"], MANY, "completion_tokens", why=LONG)
+    start_script()
+    note(f"# {MANY} prompts of 4 tokens, each with one output")
+    requests = [make_request(f"r{index}") for index in range(MANY)]
+    reply = part.TextReply("m", [request.submitted for request in requests])
+    for request in requests:
+        reply.add(request.says("x", STOP))
+    got = reply.result()
+    texts = [choice["text"] for choice in got["choices"]]
+    expect_equal(len(texts), MANY, "choices of the answer", why=LONG)
+    expect_equal(got["usage"]["prompt_tokens"], 4 * MANY, "prompt_tokens", why=LONG)
+
+
+@task("8.2")
+def test_answers_leave_nothing_behind(part: ModuleType) -> None:
+    """An answer that was made stays what it was, and a reply that was dropped is gone."""
+
+    def answer(number: int) -> Any:
+        reply = part.ChatReply("m", [make_request(f"r{number}", prompt=number).submitted])
+        request = make_request(f"r{number}", prompt=number)
+        reply.add(request.says(f"text {number}", STOP, tokens=number))
+        part.replies.ending(request.says("", STOP))
+        return [reply.usage(), reply.result()["choices"], reply.result()["usage"]]
+
+    expect_results_stand([lambda n=n: answer(n) for n in (1, 2, 3)], "result and usage")  # type: ignore[misc]
+    start_script()
+    expect_keeps_nothing(lambda: answer(1), "add, result, usage and ending, of a reply each,")
+
+
+@task("8.3")
+def test_chunks_leave_nothing_behind(part: ModuleType) -> None:
+    """Chunks that were made stay what they were, and a reply that was dropped is gone."""
+
+    def stream(number: int) -> Any:
+        request = make_request(f"r{number}")
+        reply = part.ChatReply("m", [request.submitted], include_usage=True)
+        outputs = request.says(f"text {number}"), request.says("", STOP)
+        found = [list(reply.chunks(output)) for output in outputs]
+        return [*found, reply.usage_chunk()["usage"]]
+
+    expect_results_stand([lambda n=n: stream(n) for n in (1, 2, 3)], "chunks and usage_chunk")  # type: ignore[misc]
+    start_script()
+    expect_keeps_nothing(lambda: stream(1), "chunks and usage_chunk, of a reply each,")
+
+
+@task("8.4")
+def test_a_stream_of_a_thousand_outputs(part: ModuleType) -> None:
+    """A stream is sent to its end, however long it is; an event is made for its call."""
+    request = make_request()
+    steps = [*(request.says("a") for _ in range(MANY - 1)), request.says("b", STOP)]
+    note(f"# a stream of {MANY} outputs")
+    stream, wire = FakeStream([request], steps), Wire()
+    response = part.EventStream(stream, TextReply("m", stream.requests), [])
+    run(within(response.send_all(wire.send), "the end of send_all"))
+    got = told(events_of(wire.body))
+    expect_equal(
+        (len(got), got[-2:]), (MANY + 1, ["b", "(stop)"]), "events, and the last", why=LONG
+    )
+    data = {"a": 1}
+    start_script()
+    expect_keeps_nothing(lambda: part.event(data), "event")
+
+
+@task("8.6")
+def test_cards_leave_nothing_behind(part: ModuleType) -> None:
+    """Each card is an object of its own, and asking for one keeps nothing."""
+    service = FakeService()
+    calls = [lambda n=n: part.model_card(service, n) for n in (1000, 2000, 3000)]
+    expect_results_stand(calls, "model_card")  # type: ignore[arg-type]
+
+    def call() -> None:
+        part.check_model(service, None)
+        part.model_card(service, 5)
+
+    start_script()
+    expect_keeps_nothing(call, "model_card and check_model")
