@@ -3,15 +3,18 @@
 from types import ModuleType
 from typing import Any
 
-from grader.kit import expect_equal, note, start_script, task
-from grader.kit.api import STOP, FakeService, FakeStream, Wire, make_request
+from grader.kit import expect, expect_equal, note, start_script, task
+from grader.kit.api import STOP, FakeService, FakeStream, Wire, borrowed, make_request, scripted
 from grader.kit.memory import expect_keeps_nothing
 from grader.kit.standing import expect_results_stand
+from grader.kit.storage import expect_nothing_is_kept
 from grader.kit.waiting import run, within
+from grader.suites.api_server.apps import borrowed_for_routes
 from grader.suites.api_server.reading import events_of, told
 from grader.suites.api_server.test_errors import SHAPE, complaint, shape
 from grader.suites.api_server.test_errors import told as told_by
 from solutions.api_server import TextReply
+from solutions.api_server.schemas import CompletionRequest
 from yaie.core.errors import InvalidRequestError
 
 MANY = 1001
@@ -132,6 +135,45 @@ def test_a_stream_of_a_thousand_outputs(part: ModuleType) -> None:
     data = {"a": 1}
     start_script()
     expect_keeps_nothing(lambda: part.event(data), "event")
+
+
+def answers(part: ModuleType, pieces: int) -> list[Any]:
+    """A whole answer of so many outputs and one more, and a streamed one, to a client that stays."""
+
+    async def both() -> list[Any]:
+        stream, reply = scripted(*["a"] * pieces, "b.")
+        whole = await part.whole_answer(stream, reply)
+        stream, reply = scripted("a", "b.")
+        response, wire = await part.streamed_answer(stream, reply), Wire()
+        await response({}, wire.receive, wire.send)
+        return [whole.body, told(events_of(wire.body))]
+
+    start_script()
+    found: list[Any] = run(both())
+    return found
+
+
+@task("8.5")
+def test_answers_of_many_clients(part: ModuleType) -> None:
+    """Of a client that was answered nothing is left: no stream, no task, no text."""
+    with borrowed(part.sending, "error_body", "send_events"):
+        whole, events = answers(part, MANY)
+        expect(whole.count(b"a") >= MANY, f"the whole answer has {len(whole)} bytes", why=LONG)
+        expect_equal(events, ["a", "b.", "(stop)"], "events of the streamed answer")
+        expect_nothing_is_kept({"a whole answer and a streamed one": lambda: answers(part, 1)})
+
+
+@task("8.6")
+def test_requests_leave_nothing_behind(part: ModuleType) -> None:
+    """Of a request that was answered the endpoints keep nothing."""
+
+    def call() -> None:
+        start_script()
+        service, body = FakeService(), CompletionRequest(prompt="abc")
+        run(part.routes.answer_text(service, body))
+
+    with borrowed_for_routes(part):
+        expect_nothing_is_kept({"answer_text": call})
 
 
 @task("8.6")
