@@ -28,6 +28,11 @@ def calls_kept(call: Callable[[], Any]) -> tuple[int, int]:
     made: list[dict[int, tuple[StorageWeakRef, int]]] = []
 
     class Noting(TorchDispatchMode):
+        @classmethod
+        def _should_skip_dynamo(cls) -> bool:
+            """Without it PyTorch loads its compiler, which takes seconds."""
+            return False
+
         def __torch_dispatch__(
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
