@@ -138,8 +138,8 @@ def test_a_stream_of_a_thousand_outputs(part: ModuleType) -> None:
 
 
 def answers(part: ModuleType, pieces: int) -> bytes:
-    """A whole answer of so many outputs and one more, whose body this is, and a streamed one, whose events
-    are another task's."""
+    """The body of a whole answer of so many outputs and one more; a streamed one is sent as well, whose
+    events are another task's."""
 
     async def both() -> bytes:
         stream, reply = scripted(*["a"] * pieces, "b.")
