@@ -49,7 +49,7 @@ def test_types_are_compared_by_their_letters(part: ModuleType) -> None:
 def test_errors_leave_nothing_behind(part: ModuleType) -> None:
     """A failure that was told is over: its objects are made for their call, and nothing is kept."""
     calls = [lambda n=n: part.error_object(f"m{n}", type="t", param=f"p{n}") for n in (1, 2, 3)]
-    expect_results_stand(calls, "error_object")  # type: ignore[arg-type]
+    expect_results_stand(calls, "error_object")
     error, first = InvalidRequestError("m", param="n"), complaint("int_type", "n")
 
     def call() -> None:
@@ -169,7 +169,7 @@ def test_requests_leave_nothing_behind(part: ModuleType) -> None:
 
     def call() -> None:
         start_script()
-        service, body = FakeService(), CompletionRequest(prompt="abc")
+        service, body = FakeService(), CompletionRequest.model_validate({"prompt": "abc"})
         run(part.routes.answer_text(service, body))
 
     with borrowed_for_routes(part):
@@ -181,7 +181,7 @@ def test_cards_leave_nothing_behind(part: ModuleType) -> None:
     """Each card is an object of its own, and asking for one keeps nothing."""
     service = FakeService()
     calls = [lambda n=n: part.model_card(service, n) for n in (1000, 2000, 3000)]
-    expect_results_stand(calls, "model_card")  # type: ignore[arg-type]
+    expect_results_stand(calls, "model_card")
 
     def call() -> None:
         part.check_model(service, None)
