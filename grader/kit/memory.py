@@ -17,8 +17,8 @@ HISTORY = (
 )
 
 
-def kept_by(call: Callable[[], Any]) -> float:
-    """How many bytes more there are after each call, whose result is dropped: in the round of calls
+def kept_by(call: Callable[[], Any], calls: int = CALLS) -> float:
+    """How many bytes more there are after each call, whose result is dropped: in the round of `calls`
     that kept least but one. Python and PyTorch make tables for what is called again and again, for
     hundreds of calls; a leak goes on in every round. And now and then something else is freed."""
     with _traced():
@@ -26,17 +26,17 @@ def kept_by(call: Callable[[], Any]) -> float:
             call()
         rounds: list[float] = []
         while len(rounds) < ROUNDS and sum(each < LEAST / 2 for each in rounds) < 2:
-            rounds.append(_round(call))
+            rounds.append(_round(call, calls))
         return sorted(rounds)[1]
 
 
-def _round(call: Callable[[], Any]) -> float:
+def _round(call: Callable[[], Any], calls: int) -> float:
     gc.collect()
     before = tracemalloc.get_traced_memory()[0]
-    for _ in range(CALLS):
+    for _ in range(calls):
         call()
     gc.collect()
-    return (tracemalloc.get_traced_memory()[0] - before) / CALLS
+    return (tracemalloc.get_traced_memory()[0] - before) / calls
 
 
 def peak_of(call: Callable[[], Any]) -> int:

@@ -129,16 +129,26 @@ def test_a_sample_of_habits_is_caught_by_the_tests_of_their_task() -> None:
         "sampler",
         "transformer_ops",
         "radix_tree",
+        "paged_cache",
+        "scheduler",
+        "engine",
         "radix_attention",
         "speculative",
         "structured_output",
+        "api_server",
+        "triton_sampling",
+        "cuda_graphs",
+        "quantization",
+        "tensor_parallel",
     ],
 )
 def test_every_habit_is_caught_or_argued(key: str) -> None:
     found = prove(load_curriculum()[key], 2, lambda count: None)
     assert found.unargued == []
     assert found.gone == []
-    assert found.num_caught >= 0.8 * len(found.graded)
+    # An edit that changes nothing is no wrong version: what is stored in float16 goes through float16.
+    equal = sum(reason.startswith("equal: ") for _, reason in found.living)
+    assert found.num_caught >= 0.89 * (len(found.graded) - equal)
 
 
 def test_figures_keep_the_rows_of_other_labs(tmp_path: Path) -> None:
