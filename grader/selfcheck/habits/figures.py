@@ -15,25 +15,29 @@ from yaie.curriculum.manifest import Curriculum
 from yaie.system.files import write_whole
 
 FIGURES = GRADER / "HABITS.md"
-HEADS = ("lab", "habits", "caught", "argued", "by task")
+HEADS = ("lab", "habits", "equal", "caught", "argued", "by task")
 LEGEND = """\
 Written by `python -m grader habits --write`. A habit is a wrong or wasteful version of the reference as
 people write them: a buffer for all results, a cap, `is` for `==`, a copy of the whole, a history. Each
 rule is applied wherever it fits in what a learner writes in Python, and graded by the tests of its own
-task alone. caught: by those. argued: that may live, each with a reason in grader/survivors/habits."""
+task alone. equal: an edit that changes nothing a contract promises. caught: of the others, by the tests.
+argued: of the others, that may live (a copy that makes a call slower by a constant factor). Each of both
+kinds has its reason in grader/survivors/habits."""
 
 
 def row_of(found: Habits) -> tuple[str, ...]:
-    """lab, habits, caught, argued, and caught of all by task."""
+    """See LEGEND. By task: how many are caught, of all of them."""
     every = Counter(habit.task for habit in found.graded)
     lives = Counter(habit.task for habit, _ in found.living)
     tasks = [f"{task} {every[task] - lives[task]}/{every[task]}" for task in sorted(every)]
-    share = f"{found.num_caught / len(found.graded):.0%}" if found.graded else ""
+    wrong = len(found.graded) - found.num_equal
+    share = f"{found.num_caught / wrong:.0%}" if wrong else ""
     return (
         found.lab.key,
         str(len(found.graded)),
+        str(found.num_equal),
         f"{found.num_caught} {share}".strip(),
-        str(len(found.living) - len(found.unargued)),
+        str(len(found.living) - len(found.unargued) - found.num_equal),
         ", ".join(tasks),
     )
 
@@ -42,7 +46,7 @@ def show(console: Console, found: Sequence[Habits]) -> None:
     """A table, and the entries to fill in for those that live without a reason."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for head in HEADS:
-        table.add_column(head, justify="right" if head in HEADS[1:4] else "left")
+        table.add_column(head, justify="right" if head in HEADS[1:5] else "left")
     for each in found:
         table.add_row(*row_of(each))
     console.print(table)

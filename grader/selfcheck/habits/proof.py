@@ -15,6 +15,7 @@ from grader.verdict import Verdict
 from yaie.curriculum.manifest import Lab
 
 ARGUED = GRADER / "survivors" / "habits"
+EQUAL = ("equal", "outside of the contract")
 
 
 @dataclass(slots=True)
@@ -30,6 +31,11 @@ class Habits:
     @property
     def num_caught(self) -> int:
         return len(self.graded) - len(self.living)
+
+    @property
+    def num_equal(self) -> int:
+        """Those that are argued to be no wrong version: EQUAL begins the reason."""
+        return sum(reason.startswith(EQUAL) for _, reason in self.living)
 
     @property
     def unargued(self) -> list[Mutant]:
