@@ -1,4 +1,4 @@
-"""Tasks 20.6 and 20.7 beyond one call: results that stay, nothing left behind, logits with all digits."""
+"""Tasks 20.6 and 20.7 beyond one call: results that stay, nothing left behind, all digits of logits."""
 
 from types import ModuleType
 

@@ -1,4 +1,4 @@
-"""One string for each choice, counts in a table of their own, and chunks as a list that is iterated."""
+"""Pieces by choice from the first one on, counts that are added up when asked, chunks as a list."""
 
 import time
 import uuid
@@ -24,7 +24,7 @@ class Reply:
         self.include_usage = include_usage
         self._created = int(time.time())
         self._places = {request.request_id: place for place, request in enumerate(requests)}
-        self._texts = [""] * len(requests)
+        self._pieces: dict[int, list[str]] = {}
         self._opened: set[str] = set()
         self._last: dict[int, RequestOutput] = {}
 
@@ -36,12 +36,13 @@ class Reply:
 
     def add(self, output: RequestOutput) -> None:
         place = self._taken(output)
-        self._texts[place] += output.text
+        self._pieces.setdefault(place, []).append(output.text)
 
     def result(self) -> Json:
         answer = self._head(self.whole_object)
         answer["choices"] = [
-            self._choice(place, text, self._last[place]) for place, text in enumerate(self._texts)
+            self._choice(place, "".join(self._pieces[place]), self._last[place])
+            for place in range(len(self.requests))
         ]
         answer["usage"] = self.usage()
         return answer
