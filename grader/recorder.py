@@ -5,6 +5,7 @@ failures (`explain.py`). Runs in the worker's process; what it emits is read by 
 """
 
 import os
+import re
 import signal
 import time
 from collections.abc import Callable, Collection, Generator
@@ -39,6 +40,8 @@ PROGRAM_SECONDS = 2.0
 """For carrying out the calls of a failure once more."""
 AGAIN_SECONDS = 0.5
 """A part that swallows the alarm gets another one after this long."""
+LATE = re.compile("growth|long_run")
+"""In the names of files whose tests come last in a task."""
 LEAST_LEFT = 0.05
 """Seconds between two looks at what is left of a test's time."""
 
@@ -82,13 +85,19 @@ class Recorder:
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """In the order of the tasks, and of the file in each; what is not asked for is left out."""
+        """In the order of the tasks, and of the file in each, except that growth and the long run come
+        last: other tests say more plainly what is wrong. What is not asked for is left out."""
         items[:] = [
             item
             for item in items
             if item.nodeid not in self._done and (not self._tasks or task_of(item) in self._tasks)
         ]
-        items.sort(key=lambda item: int(task_of(item).partition(".")[2]))
+        items.sort(
+            key=lambda item: (
+                int(task_of(item).partition(".")[2]),
+                bool(LATE.search(item.path.name)),
+            )
+        )
         planned = [(item.nodeid, task_of(item), claim_of(item)) for item in items]
         self._emit({"event": "plan", "tests": planned})
 

@@ -1,4 +1,4 @@
-"""Tasks 20.6 and 20.7 beyond one call: results that stay, nothing left behind, all digits of logits."""
+"""Tasks 20.6 and 20.7 beyond one call: results that stay, nothing left, logits with all digits."""
 
 from types import ModuleType
 

@@ -87,8 +87,7 @@ class Reply(Protocol):
     """Lab 8. One answer to one call, in OpenAI's shape, as plain dicts.
 
     It is made of a model's name and the call's requests. `add` and `result` make a whole answer,
-    `chunks` and `usage_chunk` a streamed one. A chunk costs its own text, a whole answer each of its
-    pieces once.
+    `chunks` and `usage_chunk` a streamed one. A chunk costs its own text.
     """
 
     id: str
