@@ -90,12 +90,13 @@ def expect_growth(
     *,
     size: int = 64,
     exponent: float = 0,
+    memory: bool = True,
     why: str = "",
 ) -> None:
     """What a call costs, in steps and in bytes, grows as the contract says: as size^exponent at most.
 
-    what: names the call, quantity: what there are `size`, 2 and 4 times `size` of. Raises a Fault that
-    names the line which did most of the work.
+    what: names the call, quantity: what there are `size`, 2 and 4 times `size` of. memory: bytes count
+    too, where nothing may grow. Raises a Fault that names the line which did most of the work.
     """
     sizes = (size, 2 * size, 4 * size)
     note(f"# {what}, counted with {', '.join(f'{n:,}' for n in sizes)} {quantity}")
@@ -109,7 +110,7 @@ def expect_growth(
             _problem(what, quantity, sizes, totals, "steps (lines that run, items read in C)"),
             _power(exponent), _power(_exponent(totals)), why, line=(file, line),
         )  # fmt: skip
-    if exponent:  # CPython's lists of free objects hide the bytes of small sizes
+    if exponent or not memory:  # CPython's lists of free objects hide the bytes of small sizes
         return
     peaks = [min(_peak_of(make(n)), _peak_of(make(n + 1))) for n in sizes]
     if grows(peaks, FEW_BYTES, exponent):

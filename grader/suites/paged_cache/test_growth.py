@@ -84,23 +84,15 @@ def test_a_shared_block_costs_the_same_in_any_pool(part: ModuleType) -> None:
 
 @task("3.3")
 def test_a_copy_costs_the_same_in_any_pool(part: ModuleType) -> None:
-    """copy_on_write, swap_out and swap_in cost what their own table costs."""
+    """copy_on_write costs what its own table costs."""
 
     def shared(blocks: Any) -> Any:
         blocks.share("s", blocks.get_physical_blocks("r"))
         return blocks
 
-    def outside(blocks: Any) -> Any:
-        blocks.swap_out("r")
-        return blocks
-
-    for what, call in (
-        ("copy_on_write", lambda blocks: partial(shared(blocks).copy_on_write, "r", 1)),
-        ("swap_out of five blocks", lambda blocks: partial(blocks.swap_out, "r")),
-        ("swap_in of five blocks", lambda blocks: partial(outside(blocks).swap_in, "r")),
-        ("discard_swapped", lambda blocks: partial(outside(blocks).discard_swapped, "r")),
-    ):
-        in_any_pool(part, what, call, table=4)
+    in_any_pool(
+        part, "copy_on_write", lambda blocks: partial(shared(blocks).copy_on_write, "r", 1), table=4
+    )
 
 
 class Cache:
@@ -216,11 +208,15 @@ def test_a_step_costs_the_same_at_any_length(part: ModuleType) -> None:
 
 
 @task("3.9")
-def test_a_look_for_what_is_pending_passes_over_the_filed(part: ModuleType) -> None:
-    """is_pending costs its own prompt, and a comparison for each that computes."""
-    in_any_cache(
-        part, "is_pending", lambda cache: partial(cache.manager.is_pending, cache.request(PROMPT))
-    )
+def test_a_look_for_what_is_pending_costs_its_own_prompt(part: ModuleType) -> None:
+    """is_pending costs the same whatever is cached."""
+    expect_growth(
+        part, "is_pending", "cached prompts",
+        lambda n: (lambda cache: partial(cache.manager.is_pending, cache.request(PROMPT)))(
+            beside(part, n)
+        ),
+        size=32, why=OWN,
+    )  # fmt: skip
 
 
 @task("3.10")

@@ -115,10 +115,9 @@ def matcher_behind(part: ModuleType, n: int) -> Any:
 
 @task("21.6")
 def test_a_token_costs_the_same_behind_any_output(part: ModuleType) -> None:
-    """accept, rollback and is_complete cost the same behind 64 tokens and behind 256."""
+    """accept and is_complete cost the same behind 64 tokens and behind 256."""
     for what, call in (
         ("accept", lambda matcher: partial(matcher.accept, TOKENS.index(b"b"))),
-        ("rollback of one token", lambda matcher: partial(matcher.rollback, 1)),
         ("is_complete", lambda matcher: lambda: matcher.is_complete),
     ):
         expect_growth(

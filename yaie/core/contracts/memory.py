@@ -17,7 +17,7 @@ class BlockManager(Protocol):
     one for each `hold`. Only `free`, `release`, `replace` and `swap_out` make it free again.
 
     A call costs the blocks that it names, or of the table that it changes. The size of the pools and the
-    number of other tables cost nothing; `check` alone looks at everything.
+    number of other tables cost nothing, but on the way to the host and back, and in `check`.
     """
 
     num_blocks: int
@@ -176,8 +176,7 @@ class KVCacheManager(Protocol):
     It is given a BlockManager and a RadixTree (None turns prefix caching off).
 
     A call costs the blocks of its own request that it looks up, takes or gives back, whatever else is
-    cached and whoever else runs. `allocate` for another token and a `commit` that files nothing cost the
-    same at any length. `is_pending` compares with each request that computes a chunk, and no other.
+    cached. `allocate` for another token and a `commit` that files nothing cost the same at any length.
     """
 
     block_size: int
