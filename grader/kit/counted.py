@@ -32,7 +32,7 @@ class CountedList(list[Any]):
     Where C looks into a list's memory directly (`torch.tensor(tokens)`) nothing is counted.
     """
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None
 
     def __getitem__(self, index: Any) -> Any:
         found = super().__getitem__(index)
@@ -73,7 +73,8 @@ class CountedList(list[Any]):
 
     def copy(self) -> "CountedList":
         """As list's."""
-        return self[:]  # type: ignore[no-any-return]
+        found: CountedList = self[:]
+        return found
 
     def index(self, *arguments: Any) -> int:
         """As list's."""
@@ -128,4 +129,4 @@ def counted_tensors(items: Items) -> AbstractContextManager[Any]:
             items(1 + sum(elements))
             return result
 
-    return Counted()  # type: ignore[no-untyped-call,no-any-return]
+    return Counted()

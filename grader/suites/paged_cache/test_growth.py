@@ -138,7 +138,7 @@ def in_any_cache(part: ModuleType, what: str, call: Callable[[Cache], Callable[[
     """The same whatever is cached, and whatever runs. call: of a cache."""
     for quantity, running in (("cached prompts", False), ("running requests", True)):
         expect_growth(
-            part, what, quantity, lambda n, running=running: call(beside(part, n, running=running)),
+            part, what, quantity, lambda n, running=running: call(beside(part, n, running=running)),  # type: ignore[misc]
             size=32, why=OWN,
         )  # fmt: skip
 

@@ -68,7 +68,7 @@ def queues_are_quick(part: ModuleType, policy: str) -> None:
             part,
             f"{name} of {policy!r}",
             "waiting requests",
-            lambda n, call=call: call(*queue_of(n)),
+            lambda n, call=call: call(*queue_of(n)),  # type: ignore[misc]
             why=QUEUE,
         )
 
@@ -161,7 +161,7 @@ def test_an_end_does_not_look_at_the_queue(part: ModuleType) -> None:
     for what, index in (("that runs", 0), ("that waits", -20)):
         expect_growth(
             part, f"finish of a request {what}", "waiting requests",
-            lambda n, index=index: (
+            lambda n, index=index: (  # type: ignore[misc]
                 lambda busy: partial(busy.scheduler.finish, busy.requests[index], FinishReason.ABORT)
             )(Busy(part, waiting=n)),
             why=QUEUE,

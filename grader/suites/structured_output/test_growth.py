@@ -55,7 +55,7 @@ def test_a_schema_costs_its_length(part: ModuleType) -> None:
     ):
         expect_growth(
             part, "schema_grammar", quantity,
-            lambda n, schema=schema: partial(part.schema_grammar, schema(n)),
+            lambda n, schema=schema: partial(part.schema_grammar, schema(n)),  # type: ignore[misc]
             size=24, exponent=1, why=READ,
         )  # fmt: skip
 
@@ -82,8 +82,10 @@ def test_a_step_is_a_look_up_among_any_number(part: ModuleType) -> None:
     }
     for what, call in calls.items():
         expect_growth(
-            part, what, "pairs of states", lambda n, call=call: call(*walked(n)), why=FOUND
-        )
+            part, what, "pairs of states",
+            lambda n, call=call: call(*walked(n)),  # type: ignore[misc]
+            why=FOUND,
+        )  # fmt: skip
 
 
 @task("21.5")
@@ -121,7 +123,7 @@ def test_a_token_costs_the_same_behind_any_output(part: ModuleType) -> None:
         ("is_complete", lambda matcher: lambda: matcher.is_complete),
     ):
         expect_growth(
-            part, what, "tokens before", lambda n, call=call: call(matcher_behind(part, n)), size=64,
+            part, what, "tokens before", lambda n, call=call: call(matcher_behind(part, n)), size=64,  # type: ignore[misc]
             why=OUTPUT,
         )  # fmt: skip
 

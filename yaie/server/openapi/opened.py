@@ -41,28 +41,28 @@ OTHER_TOOL: Json = {
 def add_beside(said: Json) -> None:
     """Describe the fields that are honoured though a body's model has none of them."""
     for path, dialect in DIALECTS.items():
-        body = _body(said, path)
-        for name in BESIDE if body is not None and "properties" in body else ():
+        fields = _body(said, path).get("properties", {})
+        for name in BESIDE if fields else ():
             if dialect in BESIDE[name]:
-                body["properties"][name] = {"anyOf": [SHAPES[name], {"type": "null"}]}  # type: ignore[index]
+                fields[name] = {"anyOf": [SHAPES[name], {"type": "null"}]}
 
 
-def _body(said: Json, path: str) -> Json | None:
-    """The schema of what is posted to a path, if the server has it."""
+def _body(said: Json, path: str) -> Json:
+    """The schema of what is posted to a path; empty if the server does not have it."""
     operation = said["paths"].get(path, {}).get("post")
     if operation is None:
-        return None
+        return {}
     schema: Json = operation["requestBody"]["content"]["application/json"]["schema"]
-    name = schema.get("$ref", "").removeprefix(REF)
-    return said["components"]["schemas"].get(name, schema)  # type: ignore[no-any-return]
+    schemas: dict[str, Json] = said["components"]["schemas"]
+    return schemas.get(schema.get("$ref", "").removeprefix(REF), schema)
 
 
 def open_bodies(said: Json) -> None:
     """Let bodies hold what is ignored: unknown fields, and null where a field may be absent."""
     schemas = said["components"]["schemas"]
     schemas["AnyTool"] = {"anyOf": [schemas["Tool"], OTHER_TOOL]}
-    for name in ("ChatRequest", "TokenizeChat"):
-        schemas[name]["properties"]["tools"] = _of_any_tool(schemas[name]["properties"]["tools"])
+    for body in ("ChatRequest", "TokenizeChat"):
+        schemas[body]["properties"]["tools"] = _of_any_tool(schemas[body]["properties"]["tools"])
     waiting = [
         operation["requestBody"]
         for operations in said["paths"].values()
