@@ -32,7 +32,8 @@ WHOLE = {
     set: {"copy", "union", "difference", "symmetric_difference", "issubset"},
 }
 """Methods in C that go through all of their object, or a good part of it."""
-OWN_FILES = (__file__, counted.__file__)
+NOT_TRACED = (__file__, counted.__file__, f"{os.sep}torch{os.sep}")
+"""Parts of the paths of files whose lines do not count: PyTorch's elements do."""
 Place = tuple[str, int]
 """A learner's (file, line)."""
 Make = Callable[[int], Callable[[], Any]]
@@ -55,7 +56,8 @@ def steps_of(call: Callable[[], Any], part: ModuleType) -> Counter[Place]:
         return on_line
 
     def on_call(frame: FrameType, event: str, argument: Any) -> Any:
-        return None if frame.f_code.co_filename in OWN_FILES else on_line
+        is_own = any(own in frame.f_code.co_filename for own in NOT_TRACED)
+        return None if is_own else on_line
 
     def on_method(frame: FrameType, event: str, function: Any) -> None:
         owner = getattr(function, "__self__", None) if event == "c_call" else None

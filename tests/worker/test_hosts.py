@@ -144,8 +144,8 @@ def test_ranks_that_do_not_come_are_named_by_those_that_have(
     there: list[int],
     missing: str,
 ) -> None:
-    monkeypatch.setattr(rendezvous, "START_SECONDS", 1.5)
-    monkeypatch.setattr(rendezvous, "TELL_SECONDS", 0.5)
+    monkeypatch.setattr(rendezvous, "START_SECONDS", 6.0)
+    monkeypatch.setattr(rendezvous, "TELL_SECONDS", 3.0)  # by then all that come are there
     made = launches(4)
     with caplog.at_level("WARNING"):
         said = side_by_side([partial(refused, made[rank]) for rank in there])
