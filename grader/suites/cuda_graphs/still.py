@@ -1,6 +1,6 @@
 """A device on which all is done at once, and what it is given: for calls whose own traces are counted.
 
-The stand-in of `device.py` writes down what is done on it, so that memory grows with every call.
+The stand-in of `device.py` writes down each call that it gets, so its memory grows with all of them.
 """
 
 from collections.abc import Iterator

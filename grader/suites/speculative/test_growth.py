@@ -53,7 +53,7 @@ def test_each_draft_is_compared_once(part: ModuleType) -> None:
 
 @task("18.5")
 def test_a_place_goes_on_where_it_was(part: ModuleType) -> None:
-    """begin and wrote cost the tokens that are new, whatever the text has, and whoever else drafts."""
+    """begin and wrote cost the tokens that are new, at any length and beside any other texts."""
 
     def begun(others: int, length: int) -> tuple[Any, CountedList]:
         places = part.DraftPlaces(BlockManager(length + others + 40, 4))
