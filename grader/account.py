@@ -51,6 +51,8 @@ class Account:
                 self.at = (str(event["name"]), str(event["task"]))
             case "result":
                 self._add(from_json(event["test"]))
+            case "left out":
+                self._leave_out(str(event["name"]))
             case "broken":
                 self.broken = explanation_from(event["explanation"])
             case "lack":
@@ -68,6 +70,11 @@ class Account:
         self.results[result.name] = result
         if before is None:
             self.on_result(self)
+
+    def _leave_out(self, name: str) -> None:
+        """A test that asks for all tasks, where one has not passed: it is not needed any more."""
+        if self._over:
+            self.planned = [test for test in self.planned if test[0] != name]
 
     def _plan(self, tests: list[Any]) -> None:
         """The first plan counts. Raises TypeError or ValueError for what is none."""

@@ -38,6 +38,9 @@ TRACE_SECONDS = 2.0
 LAST_LINES = (b" in _run_module_as_main\n", b"  ...\n")
 """Of a trace's last thread, the main one, which runs a module; one that is very deep is cut."""
 GIB = 2**30
+TABLES = Path(".yaie/unicode")
+"""What Hypothesis works out about Unicode, which takes seconds: for the next worker, where nothing but
+the learner's own part runs."""
 ONE_THREAD = dict.fromkeys(
     ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1"
 )
@@ -89,6 +92,8 @@ class WorkerProcess:
     def _start(self, token: str) -> None:
         temporary = self._scratch / "tmp"  # the part may delete that one
         temporary.mkdir()
+        if self._room is None:
+            _keep_tables(temporary)
         if self.submission.kept is not None:
             self.submission, self._copy = copied(self.submission, self._scratch / "part")
             self._order.folder = str(self.submission.folder)
@@ -253,3 +258,14 @@ def _signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
+
+
+def _keep_tables(folder: Path) -> None:
+    """Let Hypothesis, which a worker runs in this folder, find and leave its tables in TABLES. Where
+    that cannot be made, each worker makes its own."""
+    with suppress(OSError):
+        (ROOT / TABLES).mkdir(parents=True, exist_ok=True)
+        (folder / ".hypothesis").mkdir()
+        (folder / ".hypothesis" / "unicode_data").symlink_to(
+            ROOT / TABLES, target_is_directory=True
+        )

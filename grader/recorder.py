@@ -86,16 +86,23 @@ class Recorder:
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """In the order of the tasks, and of the file in each, except that growth and the long run come
-        last: other tests say more plainly what is wrong. What is not asked for is left out."""
+        last: other tests say more plainly what is wrong. At the very end comes the engine on the whole
+        part, as a test of the last task. What is not asked for is left out."""
+        for item in filter(is_whole, items):
+            item.add_marker(pytest.mark.task(self._submission.lab.tasks[-1].id))
         items[:] = [
             item
             for item in items
-            if item.nodeid not in self._done and (not self._tasks or task_of(item) in self._tasks)
+            if item.nodeid not in self._done
+            and (not self._tasks or task_of(item) in self._tasks)
+            # A worker that goes on where another one died does not know what has failed.
+            and not (is_whole(item) and (self._tasks or self._done))
         ]
         items.sort(
             key=lambda item: (
                 int(task_of(item).partition(".")[2]),
                 bool(LATE.search(item.path.name)),
+                is_whole(item),
             )
         )
         planned = [(item.nodeid, task_of(item), claim_of(item)) for item in items]
@@ -122,6 +129,9 @@ class Recorder:
         """A task is over at its first test that does not pass: one reason is enough to start with."""
         if task_of(item) in self._over:
             pytest.skip("its task is over")
+        if is_whole(item) and self._over:
+            self._emit({"event": "left out", "name": item.nodeid})
+            pytest.skip("another task has not passed")
         yield from self._phase(item, is_call=False)
 
     @pytest.hookimpl(wrapper=True)
@@ -287,6 +297,11 @@ def task_of(item: pytest.Item) -> str:
     marker = item.get_closest_marker("task")
     assert marker is not None, f"{item.nodeid} grades no task: mark it with @task"
     return str(marker.args[0])
+
+
+def is_whole(item: pytest.Item) -> bool:
+    """Whether a test asks for all tasks of a lab."""
+    return item.get_closest_marker("whole") is not None
 
 
 def claim_of(item: pytest.Item) -> str:

@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from grader.kit.dispatch import Watching
 from grader.kit.expect import expect
 from grader.kit.memory import HISTORY, LEAST, expect_keeps_nothing, kept_by
 from grader.kit.script import start_script
@@ -27,12 +27,7 @@ def calls_kept(call: Callable[[], Any]) -> tuple[int, int]:
     call: makes its arguments itself."""
     made: list[dict[int, tuple[StorageWeakRef, int]]] = []
 
-    class Noting(TorchDispatchMode):
-        @classmethod
-        def _should_skip_dynamo(cls) -> bool:
-            """Without it PyTorch loads its compiler, which takes seconds."""
-            return False
-
+    class Noting(Watching):
         def __torch_dispatch__(
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:

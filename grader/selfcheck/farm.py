@@ -24,7 +24,7 @@ import pytest
 from grader.compiling import compile_part
 from grader.kit.session import SESSION
 from grader.machine import environment
-from grader.recorder import Emit, Recorder, task_of
+from grader.recorder import Emit, Recorder, is_whole, task_of
 from grader.selfcheck.forking import Done, run_forked
 from grader.submission import Submission, explain_import, load
 from grader.verdict import TestResult, from_json
@@ -165,7 +165,11 @@ class _Suite(Recorder):
             Recorder.__init__(
                 self, submission, part, emit, tasks=tasks, test_seconds=job.test_seconds
             )
-            items = [item for item in self._items if not tasks or task_of(item) in tasks]
+            items = [
+                item
+                for item in self._items
+                if not tasks or (task_of(item) in tasks and not is_whole(item))
+            ]
             for item, following in zip(items, [*items[1:], None], strict=True):
                 item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
                 if job.exit_first and self._over:

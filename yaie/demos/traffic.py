@@ -45,6 +45,11 @@ class _Counting(TorchDispatchMode):
         self._traffic = traffic
         self._kernels = kernels
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Without it PyTorch loads its compiler, which takes seconds and has nothing to do here."""
+        return False
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
         given = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]

@@ -18,9 +18,9 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten
 
+from grader.kit.dispatch import Watching
 from grader.kit.expect import Fault
 from grader.suites.cuda_graphs import rules
 from grader.suites.cuda_graphs.capture import Capture, StandInGraph
@@ -275,15 +275,10 @@ def _asks_for_device(name: str, args: Any, kwargs: Any) -> bool:
     return name in ("tensor", "as_tensor") and kwargs.get("device") is not None
 
 
-class _Operations(TorchDispatchMode):
+class _Operations(Watching):
     def __init__(self, device: StandIn) -> None:
         super().__init__()
         self._device = device
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """Without it PyTorch loads its compiler, which takes seconds and has nothing to do here."""
-        return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return self._device.operate(func, args, kwargs or {})

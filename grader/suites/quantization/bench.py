@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from grader.kit import Mismatch, expect
+from grader.kit.dispatch import Watching
 from grader.kit.kernels import random
 from solutions import quantization as reference
 from solutions.quantization import int4 as reference_int4
@@ -110,7 +110,7 @@ def making(*inputs: Tensor) -> Iterator[Made]:
     made = Made()
     theirs = {tensor.untyped_storage().data_ptr() for tensor in inputs}
 
-    class Noting(TorchDispatchMode):
+    class Noting(Watching):
         def __torch_dispatch__(
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:

@@ -1,5 +1,6 @@
 """Task 1.7, the samples: what they depend on, and how often each token is sampled."""
 
+from dataclasses import replace
 from types import ModuleType
 
 import torch
@@ -152,10 +153,11 @@ def test_any_row_draws_the_same_alone(
 def test_tokens_are_where_the_logits_are(part: ModuleType) -> None:
     """sample works on the device of the logits."""
 
+    given_batch = batch_of([PLAIN, GREEDY], [1, 2], [0, 0])
+
     def call(device: str) -> torch.Tensor:
-        batch = batch_of([PLAIN, GREEDY], [1, 2], [0, 0])
-        for name in TENSORS:
-            setattr(batch, name, getattr(batch, name).to(device))
+        there = {name: getattr(given_batch, name).to(device) for name in TENSORS}
+        batch = replace(given_batch, **there)
         with reference_filters(part):
             return part.Sampler().sample(torch.zeros(2, 5, device=device), batch)
 

@@ -166,7 +166,7 @@ def grammars() -> st.SearchStrategy[Grammar]:
 
 
 @task("21.7")
-@examples(120)
+@examples(60)
 @given(
     grammar=grammars(),
     more=st.lists(st.text("ab", min_size=2, max_size=4).map(str.encode), max_size=6),

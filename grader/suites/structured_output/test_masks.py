@@ -193,14 +193,19 @@ def test_masks_of_every_state(part: Any) -> None:
     for name, grammar in GRAMMARS.items():
         automaton = reference.ByteAutomaton(grammar)
         masks = lent(part, automaton)
-        for asked, data in enumerate(prefixes(grammar) * 2):
+        right = {
+            data: naive.allowed(grammar, data, TOKENS) + [EOS] * naive.is_document(grammar, data)
+            for data in prefixes(grammar)
+        }
+        for asked, data in enumerate([*right] * 2):
             start_script()
             if asked:
                 note(f"# masks of this grammar that were asked for before: {asked}")
             note(f"mask(the state behind {data!r} of {name})")
-            right = naive.allowed(grammar, data, TOKENS) + [EOS] * naive.is_document(grammar, data)
             got = unpacked(masks.mask(state_behind(automaton, data)))
-            expect_equal(named(got), named(sorted(right)), f"the mask behind {data!r}", why=KEPT)
+            expect_equal(
+                named(got), named(sorted(right[data])), f"the mask behind {data!r}", why=KEPT
+            )
 
 
 @task("21.5")

@@ -1,0 +1,77 @@
+"""What each lab is tried with in the engine. What lab 17 and lab 20 do on a GPU alone is not tried."""
+
+import json
+import tempfile
+from pathlib import Path
+from types import ModuleType
+
+from grader.kit.in_engine.runs import GREEDY, PROMPTS, Trial, expect_the_same_tokens
+from grader.kit.in_engine.shallow import rounded_tutor, shallow_tutor
+from yaie.core.params import Constraint, SamplingParams
+
+TORCH = {"backend": "torch", "num_blocks": 64, "overlap": "off"}
+TIGHT = TORCH | {"num_blocks": 10, "token_budget": 24, "max_num_seqs": 3}
+"""A pool that is too small for all at once, and a budget that cuts prompts."""
+VOCAB = 512
+TOKENS = (list(range(40, 63)), [7, 300, 7])
+"""Prompts of a vocabulary that is cut: of more than a block, and of less."""
+DRAWN = tuple(
+    SamplingParams(temperature=temperature, top_k=50, top_p=0.95, seed=5, max_tokens=2)
+    for temperature in (0, 0.7)
+)
+SCHEMA = {
+    "type": "object",
+    "properties": {"is_a_list": {"type": "boolean"}, "entries": {"type": "integer"}},
+    "required": ["is_a_list", "entries"],
+    "additionalProperties": False,
+}
+CONSTRAINED = SamplingParams(
+    temperature=0, max_tokens=12, constraint=Constraint("json_schema", json.dumps(SCHEMA))
+)
+REPEATS = "The KV cache stores keys and values. The KV cache stores keys and values. The KV cache"
+
+PLAIN: dict[str, Trial] = {
+    "sampler": Trial(TORCH),
+    "transformer_ops": Trial(TORCH),
+    "paged_cache": Trial(TIGHT),
+    "radix_tree": Trial(TIGHT),
+    "radix_attention": Trial(TORCH),
+    "scheduler": Trial(TIGHT),
+    "engine": Trial(TIGHT),
+    "cuda_graphs": Trial(TIGHT | {"overlap": "on"}),
+    "speculative": Trial(
+        TORCH | {"speculate": "ngram", "num_drafts": 3}, (*PROMPTS[:2], REPEATS), (GREEDY,)
+    ),
+    "structured_output": Trial(TORCH, PROMPTS[2:], (CONSTRAINED, GREEDY)),
+}
+
+
+def expect_the_engine_runs_on(part: ModuleType, lab: str) -> None:
+    """The engine's tokens on this part are those on the reference."""
+    if lab in PLAIN:
+        expect_the_same_tokens(lab, PLAIN[lab])
+    elif lab == "api_server":
+        from grader.kit.in_engine.replies import expect_the_same_replies
+
+        expect_the_same_replies(part, TORCH)
+    elif lab == "tensor_parallel":
+        from grader.kit.in_engine.ranks import expect_ranks_draw_the_same
+
+        expect_ranks_draw_the_same(part)
+    elif lab == "quantization":
+        with tempfile.TemporaryDirectory(prefix="yaie-rounded-") as folder:
+            for bits in (8, 4):
+                model = rounded_tutor(Path(folder, f"int{bits}"), bits)
+                settings = TORCH | {
+                    "model": str(model),
+                    "kv_dtype": "int8" if bits == 8 else "auto",
+                }
+                expect_the_same_tokens(lab, Trial(settings, PROMPTS[:3], (GREEDY,), rounds=1))
+    else:
+        with tempfile.TemporaryDirectory(prefix="yaie-shallow-") as folder:
+            model = shallow_tutor(Path(folder, "tutor"), layers=1, vocab=VOCAB)
+            settings = TORCH | {"backend": lab.partition("_")[0], "model": str(model)}
+            # The reference on plain PyTorch takes a tenth of what it takes in Triton's interpreter.
+            expect_the_same_tokens(
+                lab, Trial(settings, TOKENS, DRAWN, rounds=1), beside=TORCH | {"model": str(model)}
+            )
