@@ -144,6 +144,20 @@ def test_generate_takes_a_text_tokens_or_a_list_of_either(engine: LLMEngine) -> 
     assert len(engine.generate(["x", "y"], temperature=1, n=3, max_tokens=4)) == 6
 
 
+def test_generate_takes_parameters_for_each_prompt(engine: LLMEngine) -> None:
+    few, more = (SamplingParams(temperature=0, max_tokens=number) for number in (2, 5))
+    prompts = [[5, 6, 7], [8] * 9]
+    alone = [engine.generate(prompts[0], few), engine.generate(prompts[1], more)]
+    assert engine.generate(prompts, [few, more]) == [*alone[0], *alone[1]]
+    assert engine.generate([5, 6, 7], [few]) == alone[0]
+    with pytest.raises(InvalidRequestError, match="2 entries for 1 prompts"):
+        engine.generate([5, 6, 7], [few, more])
+    for wrong in ({"max_tokens": 3}, [few, "greedy"]):
+        with pytest.raises(InvalidRequestError, match="give SamplingParams, or its fields by name"):
+            engine.generate(prompts, wrong)  # type: ignore[arg-type]
+    assert not engine.has_work
+
+
 def test_generate_refuses_all_if_one_prompt_is_bad(engine: LLMEngine) -> None:
     with pytest.raises(InvalidRequestError):
         engine.generate(["good", ""], GREEDY)

@@ -237,19 +237,28 @@ class LLMEngine:
     def generate(
         self,
         prompts: Prompt | Sequence[Prompt],
-        params: SamplingParams | None = None,
+        params: SamplingParams | Sequence[SamplingParams] | None = None,
         **sampling: Any,
     ) -> list[str]:
-        """Complete every prompt; `n` texts for each, in order. `sampling`: fields of SamplingParams.
+        """Complete every prompt; `n` texts for each, in order. params: for all, or one for each prompt.
+        sampling: fields of SamplingParams, for all.
 
         Raises what `add_request` does before anything runs, and YaieError if a request fails.
         """
-        params = self._sampling_params(sampling, base=params)
         several = isinstance(prompts, list | tuple) and not all(type(p) is int for p in prompts)
+        every: Any = prompts if several else [prompts]
+        each = list(params) if isinstance(params, list | tuple) else [params] * len(every)
+        if len(each) != len(every):
+            raise InvalidRequestError(
+                f"params has {len(each)} entries for {len(every)} prompts: give one for each, or one "
+                "for all",
+                param="params",
+            )
+        each = [self._sampling_params(sampling, base=base) for base in each]
         requests: list[Request] = []
         try:
-            for prompt in prompts if several else [prompts]:
-                requests += self._queue(prompt, params)  # type: ignore[arg-type]
+            for prompt, own in zip(every, each, strict=True):
+                requests += self._queue(prompt, own)
             texts: dict[str, list[str]] = {request.request_id: [] for request in requests}
             for output in self._run(requests):
                 texts[output.request_id].append(output.text)
@@ -312,6 +321,11 @@ class LLMEngine:
             if name not in SamplingParams.__dataclass_fields__:
                 raise InvalidRequestError(f"no sampling parameter is called {name!r}", param=name)
         if base is not None:
+            if not isinstance(base, SamplingParams):
+                raise InvalidRequestError(
+                    f"params is {type(base).__name__}: give SamplingParams, or its fields by name",
+                    param="params",
+                )
             return replace(base, **given)
         return SamplingParams(**(self.sampling_defaults | given))
 
