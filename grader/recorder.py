@@ -21,6 +21,7 @@ from grader.explain import stub_in as _stub_in
 from grader.fair_clock import FairClock
 from grader.kit.axes import forget_launches, wrong_axes
 from grader.kit.generate import LATER_SHRINK_SECONDS, allow_shrinking
+from grader.kit.kept import Memory, with_cause
 from grader.kit.program import as_program
 from grader.kit.script import MOST_LINES, current_script, start_script
 from grader.kit.session import SESSION
@@ -36,6 +37,8 @@ AXES_SECONDS = 2.0
 """For running a failed test with other axes of a launch grid."""
 AXES_SECONDS_IN_ALL = 6.0
 """For that in all tests together: a part that fails in every task is not kept waiting."""
+KEPT_SECONDS, KEPT_SECONDS_IN_ALL = 3.0, 6.0
+"""For running a failed test without what the part's modules keep, where they keep anything."""
 PROGRAM_SECONDS = 2.0
 """For carrying out the calls of a failure once more."""
 AGAIN_SECONDS = 0.5
@@ -71,6 +74,8 @@ class Recorder:
         self._is_timed = False
         self._has_failed = False
         self._axes_seconds = AXES_SECONDS_IN_ALL
+        self._kept_seconds = KEPT_SECONDS_IN_ALL
+        self._memory = Memory(part)
         self._over: set[str] = set()  # tasks with a test that did not pass
 
     @pytest.fixture(scope="session")
@@ -226,6 +231,7 @@ class Recorder:
             explanation = self._with_program(explanation, seconds)
             again = how_to_fail_again(error)
             explanation = self._with_axes(item, explanation, seconds)
+            explanation = self._with_memory(item, explanation, seconds)
         seconds = round(seconds, 4)
         return TestResult(
             item.nodeid,
@@ -260,25 +266,45 @@ class Recorder:
 
     def _with_axes(self, item: pytest.Item, told: Explanation, seconds: float) -> Explanation:
         """With advice on the axes of a launch grid, if they are what is wrong, in place of what the test
-        says of other mistakes. A search would be made anew, and is not."""
-        enough = self._axes_seconds > 0 and seconds + AXES_SECONDS < self._test_seconds
+        says of other mistakes."""
+        began = time.perf_counter()
+        left = min(AXES_SECONDS, self._axes_seconds)
+        advice = self._advice(item, wrong_axes, seconds, left)
+        self._axes_seconds -= time.perf_counter() - began
+        return replace(told, claim=claim_of(item), why=advice) if advice else told
+
+    def _with_memory(self, item: pytest.Item, told: Explanation, seconds: float) -> Explanation:
+        """With the variable that keeps values between calls, if they are what is wrong."""
+        began = time.perf_counter()
+        left = min(KEPT_SECONDS, self._kept_seconds)
+        cause = self._advice(item, self._memory.cause_of, seconds, left)
+        self._kept_seconds -= time.perf_counter() - began
+        return replace(told, why=with_cause(told.why, cause)) if cause else told
+
+    def _advice(
+        self,
+        item: pytest.Item,
+        find: Callable[[Callable[[], object]], str],
+        seconds: float,
+        left: float,
+    ) -> str:
+        """What `find` says of a failed test that it may run again, "" if it is not asked. A search would
+        be made anew, and is not. seconds: that the test has taken; left: for this."""
+        enough = left > 0 and seconds + left < self._test_seconds
         if not (enough and isinstance(item, pytest.Function)) or SESSION.searches:
-            return told
+            return ""
         names = item._fixtureinfo.argnames
         if not item.funcargs.keys() >= set(names):  # it failed before it began
-            return told
+            return ""
         arguments = {name: item.funcargs[name] for name in names}
-        began = time.perf_counter()
         try:
-            self._set_alarm(min(AXES_SECONDS, self._axes_seconds))
-            advice = wrong_axes(lambda: item.obj(**arguments))
+            self._set_alarm(left)
+            return find(lambda: item.obj(**arguments))
         except BaseException:  # noqa: BLE001, a part may raise anything, and the alarm does
-            return told
+            return ""
         finally:
             self._stop_alarm()
-            self._axes_seconds -= time.perf_counter() - began
             self._surroundings.restore()
-        return replace(told, claim=claim_of(item), why=advice) if advice else told
 
     @property
     def _is_learners(self) -> bool:

@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from copy import deepcopy
 from typing import Any
 
+from grader.kit.differ import told_apart
 from grader.kit.expect import Mismatch
-from grader.kit.script import show
 
 BUFFER = (
     "Callers keep results while they ask for more: the engine has those of several requests and of "
@@ -26,10 +26,29 @@ def expect_results_stand(
         results.append((result, deepcopy(result)))
     for number, (result, was) in enumerate(results, 1):
         if not _alike(result, was):
-            raise Mismatch(
-                f"{what}: the result of call {number} of {len(calls)} has changed since it was returned",
-                show(was), show(result), BUFFER,
-            )  # fmt: skip
+            where, before, now = told_apart(_in_lists(was), _in_lists(result))
+            problem = (
+                f"{what}: the result of call {number} of {len(calls)} has changed since it was"
+            )
+            problem += f" returned, first {where}" if where else " returned"
+            raise Mismatch(problem, before, now, BUFFER)
+
+
+def _in_lists(value: Any) -> Any:
+    """Tensors as lists of numbers, so that those that differ are shown, however many there are."""
+    if isinstance(value, tuple | list):
+        parts = map(_in_lists, value)
+        return tuple(parts) if isinstance(value, tuple) else list(parts)
+    if type(value).__name__ == "Tensor":
+        return _shortly(value.tolist())
+    return value
+
+
+def _shortly(values: Any) -> Any:
+    """Floats with the digits that a report needs."""
+    if isinstance(values, list):
+        return [_shortly(value) for value in values]
+    return float(f"{values:.6g}") if isinstance(values, float) else values
 
 
 def _alike(one: Any, other: Any) -> bool:

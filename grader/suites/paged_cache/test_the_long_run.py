@@ -1,5 +1,7 @@
 """Tasks 3.1 to 3.4 beyond one call: results that stay, long tables, and nothing that is left behind."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from itertools import count
 from types import ModuleType
@@ -7,7 +9,16 @@ from typing import Any
 
 import torch
 
-from grader.kit import expect_equal, expect_raises, note, start_script, task
+from grader.kit import (
+    Mismatch,
+    expect_equal,
+    expect_raises,
+    note,
+    quietly,
+    start_script,
+    task,
+    watch,
+)
 from grader.kit.memory import expect_keeps_nothing
 from grader.kit.standing import expect_results_stand
 from grader.suites.paged_cache.block_view import block_manager
@@ -35,13 +46,23 @@ def a_table(part: ModuleType, size: int, spare: int = 0) -> tuple[Any, list[int]
     """A manager whose request a has a table of so many blocks; the table; and what would be wrong with
     it. spare: blocks that stay free."""
     start_script()
-    note(f"blocks = BlockManager({size + spare}, 4); blocks.allocate('a', {size})")
-    blocks = part.BlockManager(size + spare, 4)
+    note(f"blocks = BlockManager({size + spare}, 4)")
+    blocks = watch(part.BlockManager(size + spare, 4), "blocks")
     return blocks, list(blocks.allocate("a", size)), ANY_LENGTH if size == MANY else ""
 
 
+@contextmanager
+def goes_well(what: str, why: str) -> Iterator[None]:
+    """Calls that must not be refused."""
+    try:
+        yield
+    except BlockStateError as error:
+        raise Mismatch(f"{what} is refused: BlockStateError: {error}", why=why) from error
+
+
 def expect_references(blocks: Any, table: list[int], wanted: int, when: str, why: str) -> None:
-    counts = [blocks.ref_count(block) for block in table]
+    own = quietly(blocks)
+    counts = [own.ref_count(block) for block in table]
     odd = [(index, found) for index, found in enumerate(counts) if found != wanted]
     what = f"the first entries (index, references) that have not {wanted}, {when}"
     expect_equal(odd[:3], [], what, why=why)
@@ -54,7 +75,8 @@ def test_a_table_of_many_blocks(part: ModuleType) -> None:
         blocks, table, why = a_table(part, size)
         expect_equal(len(set(table)), size, "how many blocks the table has", why=why)
         expect_references(blocks, table, 1, f"of the {size} that were allocated", why)
-        blocks.free("a")
+        with goes_well(f"freeing a table of {size:,} blocks", why):
+            blocks.free("a")
         expect_equal(blocks.num_free, size, "num_free after the table was freed", why=why)
         expect_references(blocks, table, 0, "after the table was freed", why)
 
@@ -73,7 +95,7 @@ def test_the_empty_name_names_a_table(part: ModuleType) -> None:
 @task("3.1")
 def test_what_was_handed_out_stays(part: ModuleType) -> None:
     """What allocate returned, and one request's table, are no lists that another call fills."""
-    blocks = part.BlockManager(8, 4)
+    blocks = block_manager(part)
     takes = [lambda key=key: blocks.allocate(key, 2) for key in "aba"]
     expect_results_stand(takes, "allocate")
     looks = [lambda key=key: blocks.get_physical_blocks(key) for key in "abc"]
@@ -101,15 +123,18 @@ def test_many_blocks_are_shared_and_held(part: ModuleType) -> None:
     for size in SIZES:
         blocks, table, why = a_table(part, size, spare=1)
         (free,) = set(range(size + 1)) - set(table)
-        blocks.share("b", tuple(table))
-        expect_references(blocks, table, 2, "after b shares them", why)
-        blocks.hold(tuple(table))
+        with goes_well(f"sharing or holding {size:,} blocks", why):
+            blocks.share("b", tuple(table))
+            expect_references(blocks, table, 2, "after b shares them", why)
+            blocks.hold(tuple(table))
         expect_references(blocks, table, 3, "after hold", why)
         expect_refused(blocks, table, free, why)
-        blocks.free("a")
-        blocks.free("b")
+        with goes_well(f"freeing two tables of the same {size:,} blocks", why):
+            blocks.free("a")
+            blocks.free("b")
         expect_equal(blocks.num_free, 1, "num_free while all but one are held", why=why)
-        blocks.release(tuple(table))
+        with goes_well(f"releasing {size:,} blocks that one call has held", why):
+            blocks.release(tuple(table))
         expect_equal(blocks.num_free, size + 1, "num_free after release", why=why)
         with expect_raises(BlockStateError, "releasing the last of them again", why=why):
             blocks.release(table[-1:])
@@ -180,11 +205,13 @@ def test_the_empty_name_is_copied_and_swapped(part: ModuleType) -> None:
 @task("3.3")
 def test_moves_stay_and_leave_nothing_behind(part: ModuleType) -> None:
     """The pairs of one move are no list that the next one fills; of what was moved nothing is kept."""
-    blocks, number = part.BlockManager(12, 4, 8), count()
+    watched, number = block_manager(part, 12, 8), count()
     for key in "ab":
-        blocks.allocate(key, 2)
+        watched.allocate(key, 2)
     for name in ("swap_out", "swap_in"):
-        expect_results_stand([partial(getattr(blocks, name), key) for key in "ab"], name)
+        expect_results_stand([partial(getattr(watched, name), key) for key in "ab"], name)
+    start_script()
+    blocks = quietly(watched)
     mine = list(blocks.get_physical_blocks("a"))
 
     def call() -> None:
@@ -210,6 +237,7 @@ def test_what_the_pool_gave_stays(part: ModuleType) -> None:
     slots = [partial(pool.slot_mapping, table, rows, positions) for table in tables]
     expect_results_stand(slots, "slot_mapping")
     expect_results_stand([partial(pool.gather, 0, table) for table in tables], "gather")
+    start_script()
     pool = part.KVPool([KVLayerSpec(1, 2)], BLOCKS, SIZE, torch.float32, torch.device("cpu"), 1)
     new, where = torch.ones(3, 1, 2), torch.arange(3)
 

@@ -72,11 +72,31 @@ def filtered(part: ModuleType, name: str, logits: Tensor, parameter: Any) -> Any
     tensors = {"its parameter": parameter}
     if isinstance(parameter, PenaltyBatch):
         tensors = {one.name: getattr(parameter, one.name) for one in fields(parameter)}
+        shown = ", ".join(f"{what}={show(tensor)}" for what, tensor in tensors.items())
+        note(f"{show(parameter)} = PenaltyBatch({shown})")
     before = {what: tensor.clone() for what, tensor in tensors.items()}
     got = getattr(watch(part.filters, "filters"), name)(padded(logits), parameter)
     for what, tensor in tensors.items():
         expect(torch.equal(tensor, before[what]), f"{name} changed {what} in place", why=LAST)
     return got
+
+
+def of_one_row(name: str, logits: Tensor, column: Tensor, got: Any) -> str:
+    """What to say if a filter treated every row with the parameter of one of them; "" if it did not."""
+    apply = getattr(filters, name)
+
+    def left(parameter: Tensor) -> list[list[bool]]:
+        kept: list[list[bool]] = (apply(logits.clone(), parameter) > -INF).tolist()
+        return kept
+
+    wrong = (got > -INF).tolist()
+    if wrong == left(column):
+        return ""
+    rows = [row for row in range(len(column)) if wrong == left(column[row].expand(len(column)))]
+    if not rows:
+        return ""
+    which = " or ".join(filter(None, (", ".join(map(str, rows[:-1])), str(rows[-1]))))
+    return f"Every row came out as with the parameter of row {which}. {ROWS_APART}"
 
 
 def expect_kept(

@@ -14,6 +14,7 @@ from grader.suites.sampler.rows import (
     expect_kept,
     filtered,
     logs,
+    of_one_row,
     readable,
 )
 
@@ -59,7 +60,9 @@ def test_top_k_of_each_row(part: ModuleType) -> None:
     got = filtered(part, "apply_top_k", logits, top_k)
     everything = [0, 1, 2, 3]
     rows = [[1, 3], everything, [1], everything, everything, everything, everything]
-    expect_kept(got, logits, rows, "top_k = 2, 0, 1, -1, 4, 9, 2**62 of 4 tokens", why=ROWS_APART)
+    why = of_one_row("apply_top_k", logits, top_k, got)
+    what = "top_k = 2, 0, 1, -1, 4, 9, 2**62, each of logits 1, 4, 2, 3,"
+    expect_kept(got, logits, rows, what, why=why)
     got = filtered(part, "apply_top_k", logits[:2], top_k[:1].expand(2))
     expect_kept(got, logits[:2], [[1, 3]] * 2, "top_k = 2 in both rows")
 
@@ -163,9 +166,13 @@ def test_top_p_of_each_row(part: ModuleType) -> None:
     """Every row has its own p, and tokens that are ruled out already have no share."""
     logits = logs([0.5, 0.3, 0.15, 0.05]).expand(4, -1).clone()
     logits[3, 0] = -INF
-    got = filtered(part, "apply_top_p", logits, torch.tensor([0.6, 1.0, 0.4, 0.55]))
+    top_p = torch.tensor([0.6, 1.0, 0.4, 0.55])
+    got = filtered(part, "apply_top_p", logits, top_p)
     rows = [[0, 1], [0, 1, 2, 3], [0], [1]]
-    expect_kept(got, logits, rows, "top_p = 0.6, 1, 0.4, 0.55", why=ROWS_APART)
+    what = (
+        "top_p = 0.6, 1, 0.4, 0.55 of probabilities 0.5, 0.3, 0.15, 0.05 (the first at 0 in row 3)"
+    )
+    expect_kept(got, logits, rows, what, why=of_one_row("apply_top_p", logits, top_p, got))
 
 
 @task("1.4")
@@ -251,8 +258,10 @@ def test_min_p_of_zero_keeps_all(part: ModuleType) -> None:
     off = filtered(part, "apply_min_p", logits[:1], torch.tensor([0.0]))
     why = "A small number in place of 0 still is a bar: at 0 there is none, and log(0) is -inf."
     expect_kept(off, logits[:1], [[0, 1, 2]], "min_p = 0 of logits 0, -300, 1, -inf", why=why)
-    got = filtered(part, "apply_min_p", logits, torch.tensor([0.0, 0.1]))
-    expect_kept(got, logits, [[0, 1, 2], [0, 2]], "min_p = 0 and 0.1", why=ROWS_APART)
+    min_p = torch.tensor([0.0, 0.1])
+    got = filtered(part, "apply_min_p", logits, min_p)
+    why = of_one_row("apply_min_p", logits, min_p, got)
+    expect_kept(got, logits, [[0, 1, 2], [0, 2]], "min_p = 0 and 0.1", why=why)
 
 
 @task("1.5")

@@ -1,5 +1,6 @@
 """Tasks 1.1 and 1.2: what changes logits without ruling anything out."""
 
+from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
@@ -9,11 +10,22 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from grader.kit import examples, expect, expect_close, expect_equal, task
+from grader.kit.mistakes import told_by
 from grader.suites.sampler.rows import INF, ROWS_APART, filtered, penalties_of, readable
+from solutions.sampler import filters
+from yaie.core.batch import PenaltyBatch
 
 
 def penalised(part: ModuleType, logits: Tensor, penalties: Any) -> Any:
     return filtered(part, "apply_penalties", logits, penalties)
+
+
+def expect_penalised(
+    got: Any, right: list[float], what: str, gives: dict[str, list[float]]
+) -> None:
+    """gives: what a mistake would make of the row, by what is to say of it."""
+    why = told_by(got, {told: torch.tensor([row]) for told, row in gives.items()})
+    expect_close(got, torch.tensor([right]), what, why=why)
 
 
 @task("1.1")
@@ -21,10 +33,14 @@ def test_repetition_makes_every_seen_token_less_likely(part: ModuleType) -> None
     """Repetition divides a positive logit and multiplies a negative one."""
     penalties = penalties_of([[1, 1, 0, 0]], [[0, 0, 0, 0]], repetition=[2.0])
     got = penalised(part, torch.tensor([[3.0, -3.0, 3.0, -3.0]]), penalties)
-    expect_close(
-        got, torch.tensor([[1.5, -6.0, 3.0, -3.0]]), "logits 3 and -3, seen and not, at repetition 2",
-        why="Dividing a negative logit by 2 moves it towards zero: the token would become more likely. "
-        "A token that was never seen keeps its logit.",
+    expect_penalised(
+        got, [1.5, -6.0, 3.0, -3.0], "logits 3 and -3, seen and not, at repetition 2",
+        {
+            "Dividing a negative logit by 2 moves it towards zero: the token becomes more likely.":
+            [1.5, -1.5, 3.0, -3.0],
+            "A token that was never seen keeps its logit.": [1.5, -6.0, 1.5, -6.0],
+            "Multiplying a positive logit makes its token more likely.": [6.0, -6.0, 3.0, -3.0],
+        },
     )  # fmt: skip
 
 
@@ -33,9 +49,15 @@ def test_repetition_sees_prompt_and_output(part: ModuleType) -> None:
     """Repetition holds for tokens of the prompt and of the output, and once for both together."""
     penalties = penalties_of([[0, 2, 3, 0]], [[1, 0, 1, 0]], repetition=[2.0])
     got = penalised(part, torch.full((1, 4), 4.0), penalties)
-    expect_close(
-        got, torch.tensor([[2.0, 2.0, 2.0, 4.0]]), "tokens seen in prompt, output, both, neither",
-        why="Repetition asks whether a token was seen, in the prompt or in the output, not how often.",
+    seen = "Repetition asks whether a token was seen, in the prompt or in the output"
+    expect_penalised(
+        got, [2.0, 2.0, 2.0, 4.0], "tokens seen in prompt, output, both, neither",
+        {
+            f"{seen}: those of the prompt were left out.": [4.0, 2.0, 2.0, 4.0],
+            f"{seen}: those of the output were left out.": [2.0, 4.0, 2.0, 4.0],
+            f"{seen}: a token of both is not treated twice.": [2.0, 2.0, 1.0, 4.0],
+            f"{seen}, not how often: the output has them 2 and 3 times.": [2.0, 1.0, 0.5, 4.0],
+        },
     )  # fmt: skip
 
 
@@ -44,10 +66,14 @@ def test_frequency_counts_each_occurrence_in_the_output(part: ModuleType) -> Non
     """Frequency is subtracted once for each occurrence in the output; the prompt does not count."""
     penalties = penalties_of([[0, 1, 3]], [[5, 0, 0]], frequency=[0.5])
     got = penalised(part, torch.full((1, 3), 2.0), penalties)
-    expect_close(
-        got, torch.tensor([[2.0, 1.5, 0.5]]), "logits of tokens generated 0, 1 and 3 times",
-        why="Frequency and presence look at the output alone: the token of the prompt keeps its logit. "
-        "Frequency is subtracted as often as the token occurs.",
+    expect_penalised(
+        got, [2.0, 1.5, 0.5], "logits of tokens generated 0, 1 and 3 times, at frequency 0.5",
+        {
+            "Token 0 is in the prompt. Frequency looks at the output alone: it keeps its logit.":
+            [1.5, 1.5, 0.5],
+            "Frequency is subtracted as often as the token occurs in the output, not once.":
+            [2.0, 1.5, 1.5],
+        },
     )  # fmt: skip
 
 
@@ -56,9 +82,14 @@ def test_presence_counts_once(part: ModuleType) -> None:
     """Presence is subtracted once from every token of the output, however often it occurs."""
     penalties = penalties_of([[0, 1, 3]], [[5, 0, 0]], presence=[0.5])
     got = penalised(part, torch.full((1, 3), 2.0), penalties)
-    expect_close(
-        got, torch.tensor([[2.0, 1.5, 1.5]]), "logits of tokens generated 0, 1 and 3 times",
-        why="Presence asks whether a token is in the output, not how often, and not of the prompt.",
+    expect_penalised(
+        got, [2.0, 1.5, 1.5], "logits of tokens generated 0, 1 and 3 times, at presence 0.5",
+        {
+            "Presence asks whether a token is in the output, not how often: it was subtracted 3 times "
+            "from token 2.": [2.0, 1.5, 0.5],
+            "Token 0 is in the prompt. Presence looks at the output alone: it keeps its logit.":
+            [1.5, 1.5, 1.5],
+        },
     )  # fmt: skip
 
 
@@ -67,9 +98,15 @@ def test_repetition_comes_before_the_subtractions(part: ModuleType) -> None:
     """Repetition scales the model's logit, and only then are frequency and presence subtracted."""
     penalties = penalties_of([[1, 1]], [[0, 0]], repetition=[2.0], presence=[1.0], frequency=[0.5])
     got = penalised(part, torch.tensor([[4.0, 1.0]]), penalties)
-    expect_close(
-        got, torch.tensor([[0.5, -1.0]]), "logits 4 and 1 with all three penalties",
-        why="The order counts: 4 / 2 - 1.5 is 0.5, but (4 - 1.5) / 2 is 1.25. Repetition comes first.",
+    order = "The order counts: 4 / 2 - 1.5 is 0.5, but"
+    expect_penalised(
+        got, [0.5, -1.0], "logits 4 and 1 with all three penalties",
+        {
+            f"{order} (4 - 1.5) / 2 is 1.25. Repetition comes first.": [1.25, -1.0],
+            f"{order} (4 - 1) / 2 - 0.5 is 1. Repetition comes first, before presence too.": [1.0, -0.5],
+            f"{order} (4 - 0.5) / 2 - 1 is 0.75. Repetition comes first, before frequency too.":
+            [0.75, -0.75],
+        },
     )  # fmt: skip
 
 
@@ -112,7 +149,20 @@ def test_penalties_of_each_row(part: ModuleType) -> None:
     )  # fmt: skip
     got = penalised(part, logits, penalties)
     right = torch.tensor([[1.0, 1.0], [2.0, 2.0], [2.0, 0.5], [-1.0, 0.5]])
-    expect_close(got, right, "four rows, the second off", why=ROWS_APART)
+    expect_close(got, right, "four rows, the second off", why=_of_one_row(logits, penalties, got))
+
+
+def _of_one_row(logits: Tensor, penalties: PenaltyBatch, got: Any) -> str:
+    """What to say if one of the penalties was that of one row for all; "" if it was not."""
+    gives = {}
+    for name in ("presence", "frequency", "repetition"):
+        column = getattr(penalties, name)
+        for row in range(len(column)):
+            each = replace(penalties, **{name: column[row].expand(len(column))})
+            told = f"Every row came out as with the {name} of row {row}. {ROWS_APART}"
+            gives[told] = filters.apply_penalties(logits, each)
+    right = filters.apply_penalties(logits, penalties)
+    return told_by(got, {told: row for told, row in gives.items() if not torch.equal(row, right)})
 
 
 @st.composite
@@ -212,13 +262,28 @@ def test_tiny_temperatures_leave_the_best_token(part: ModuleType) -> None:
     """However small the temperature, nothing overflows: all probability goes to the best token."""
     logits = [[80.0, 79.0, 1.0], [-80.0, -9.0, -8.0], [5.0, 5.0, 1.0]]
     right = torch.tensor([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.5, 0.5, 0.0]]).double()
-    why = (
-        "80 / 1e-38 and 79 / 1e-38 overflow to the same +inf. Taken from the largest logit of the same "
-        "row first, the distances can only fall to -inf."
-    )
     for tiny in (1e-3, 1e-30, 1e-38, 1e-45):
         got = warmed(part, logits, [tiny] * 3)
+        rows, divisor = torch.tensor(logits), torch.full((3, 1), tiny)
+        gives = {
+            OVERFLOW: rows / divisor,
+            LARGEST_OF_ALL: (rows - rows.amax()) / divisor,
+            SMALLEST: (rows - rows.amin(dim=1, keepdim=True)) / divisor,
+        }
+        why = told_by(got, {told: row.double().softmax(dim=-1) for told, row in gives.items()})
         expect_close(got, right, f"the probabilities at temperature {tiny}", why=why)
+
+
+OVERFLOW = (
+    "80 / 1e-38 and 79 / 1e-38 overflow to the same +inf. Taken from the largest logit of the same row "
+    "first, the distances can only fall to -inf."
+)
+LARGEST_OF_ALL = (
+    "80 is the largest logit of the batch. Subtracted from every row, it leaves the others far below "
+    "0, and the division makes -inf of all of their tokens: NaN as probabilities. Subtract the largest "
+    "of the same row."
+)
+SMALLEST = "Distances from the smallest logit of a row are above 0, and overflow to +inf."
 
 
 @task("1.2")
@@ -243,5 +308,11 @@ def test_any_temperatures(
     got = warmed(part, logits.tolist(), temperature)
     divisor = torch.tensor([[value or 1.0] for value in temperature])
     right = (logits.double() / divisor).softmax(dim=-1)
-    why = ROWS_APART if len(set(temperature)) > 1 else "Nothing but 0 has a divisor of its own."
+    gives = {
+        f"Every row came out as at the temperature of row {row}. {ROWS_APART}": logits.double()
+        / one
+        for row, one in enumerate(divisor)
+        if bool((divisor != one).any())
+    }
+    why = told_by(got, {told: rows.softmax(dim=-1) for told, rows in gives.items()})
     expect_close(got, right, f"the probabilities at temperatures {temperature}", why=why)

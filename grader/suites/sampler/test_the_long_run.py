@@ -1,12 +1,13 @@
 """Tasks 1.1 to 1.7 beyond one call: results that stay, and nothing that is left behind."""
 
 from collections.abc import Callable
+from functools import partial
 from types import ModuleType
 from typing import Any
 
 import torch
 
-from grader.kit import expect_close, start_script, task
+from grader.kit import expect_close, start_script, task, watch
 from grader.kit.memory import expect_keeps_nothing
 from grader.kit.standing import expect_results_stand
 from grader.suites.sampler.rows import (
@@ -93,12 +94,14 @@ def test_min_p_of_many_calls(part: ModuleType) -> None:
 def test_noise_of_many_calls(part: ModuleType) -> None:
     """Noise is made for its call, and nothing is left behind."""
 
-    def call(count: int, number: int) -> Any:
-        seeds = torch.arange(count) + number
-        return part.noise.gumbel_noise(seeds, seeds + 1, VOCAB)
+    def call(noise: Any, number: int) -> Any:
+        seeds = torch.arange(2) + number
+        return noise.gumbel_noise(seeds, seeds + 1, VOCAB)
 
-    expect_results_stand([lambda number=n: call(2, number) for n in (1, 2, 3)], "gumbel_noise")  # type: ignore[misc]
-    expect_keeps_nothing(lambda: call(2, 1), "gumbel_noise")
+    watched = watch(part.noise, "noise")
+    expect_results_stand([partial(call, watched, number) for number in (1, 2, 3)], "gumbel_noise")
+    start_script()
+    expect_keeps_nothing(lambda: call(part.noise, 1), "gumbel_noise")
 
 
 @task("1.7")

@@ -5,6 +5,8 @@ pass here, against that model's modules. Importing them takes longer than gradin
 """
 
 import math
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
@@ -14,7 +16,9 @@ from torch import Tensor
 
 from grader.kit import Mismatch, expect, expect_close, expect_equal, note, watch
 from grader.kit.layout import Reading, explain_strides, padded_apart
+from grader.kit.mistakes import lost_digits, rounded_input, told_by
 from grader.kit.script import show
+from grader.suites.transformer_ops.misattended import Attention
 from solutions.transformer_ops import TransformerOps
 from solutions.transformer_ops.naive import naive_attention
 from yaie.core.batch import AttentionSpec
@@ -59,22 +63,29 @@ def expect_near(
     *,
     why: str = "",
     reading: Reading | None = None,
+    gives: Callable[[], Mapping[str, Tensor]] | None = None,
 ) -> None:
     """`got` is of this dtype and has the values of `exact`, up to a few of its roundings.
 
-    reading: where values differ because an input was read with wrong strides, the message says so.
+    why: said of wrong values where nothing else is known. gives: what mistakes would give, by what is
+    said of each. reading: where values differ because an input was rounded, or read with wrong strides,
+    the message says so.
     """
     expect_tensor(got, dtype, what, why)
     tolerance = TOLERANCE[dtype]
     try:
         expect_close(got, exact.double(), what, rtol=tolerance, atol=tolerance, why=why)
     except Mismatch as mismatch:
-        if reading is None or got.shape != exact.shape:
+        if got.shape != exact.shape:
             raise
-        if not (told := explain_strides(got, exact, reading, tolerance=tolerance)):
-            raise
-        problem = f"{what}: {told}"
-        raise Mismatch(problem, mismatch.expected, mismatch.got, STRIDES) from None
+        if reading and (told := explain_strides(got, exact, reading, tolerance=tolerance)):
+            problem = f"{what}: {told}"
+            raise Mismatch(problem, mismatch.expected, mismatch.got, STRIDES) from None
+        mismatch.why = told_by(got, gives() if gives else {}, exact) or mismatch.why
+        if told := lost_digits(got, exact):
+            rounded = rounded_input(got, reading, tolerance=tolerance) if reading else ""
+            mismatch.why = " ".join(filter(None, (told, rounded, WIDE)))
+        raise
 
 
 def sliced(*tensors: Tensor) -> tuple[Tensor, ...]:
@@ -174,8 +185,42 @@ def expect_attention(
 ) -> None:
     """The attention under test is `naive_attention` in float64."""
     got = attend(part, q, k, v, spec, kv_lens)
-    exact = naive_attention(q.double(), k, v, spec, torch.tensor(kv_lens))
-    expect_near(got, exact, torch.float32, what, why=why)
+    expect_attended(got, q, k, v, spec, kv_lens, what=what, why=why)
+
+
+def expect_attended(
+    got: Any,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    spec: AttentionSpec,
+    kv_lens: list[int],
+    *,
+    what: str,
+    why: str = "",
+) -> None:
+    """This is `naive_attention` in float64. why: said where no mistake is known that gives it."""
+    reading = _reading(q, k, v, spec, kv_lens)
+    expect_near(
+        got,
+        reading.compute(**reading.inputs),
+        torch.float32,
+        what,
+        why=why,
+        reading=reading,
+        gives=Attention(q, k, v, spec, kv_lens).mistaken,
+    )
+
+
+def _reading(q: Tensor, k: Tensor, v: Tensor, spec: AttentionSpec, kv_lens: list[int]) -> Reading:
+    """How attention follows from its tensors, the sinks among them."""
+
+    def compute(q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None = None) -> Tensor:
+        here = replace(spec, sinks=sinks)
+        return naive_attention(q.double(), k, v, here, torch.tensor(kv_lens))
+
+    sinks = {} if spec.sinks is None else {"sinks": spec.sinks}
+    return Reading(compute, {"q": q, "k": k, "v": v, **sinks})
 
 
 def expect_accurate(part: ModuleType, spec: AttentionSpec, *, why: str) -> None:

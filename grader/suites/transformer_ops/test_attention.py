@@ -1,19 +1,19 @@
 """Tasks 2.6 and 2.7: what queries make of the keys that they see."""
 
 from types import ModuleType
-from typing import Any
 
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from grader.kit import examples, expect_close, task
+from grader.kit import examples, start_script, task
 from grader.suites.transformer_ops.exact import (
     INF,
     WIDE,
     attend,
     expect_accurate,
+    expect_attended,
     expect_attention,
     expect_near,
     masks,
@@ -29,8 +29,19 @@ def heads_with_values(values: list[float], tk: int) -> Tensor:
     return torch.tensor(values)[None, None, :, None].expand(1, tk, -1, 2).clone()
 
 
-def expect_heads(got: Any, values: list[float], what: str, why: str) -> None:
-    """The first query got these values in its heads, from `heads_with_values`."""
+def expect_heads(
+    part: ModuleType,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    spec: AttentionSpec,
+    values: list[float],
+    what: str,
+    why: str = "",
+) -> None:
+    """The only query gets these values in its heads, from `heads_with_values`."""
+    got = attend(part, q, k, v, spec, [k.shape[1]])
+    expect_attended(got, q, k, v, spec, [k.shape[1]], what=what, why=why)
     right = torch.tensor(values)[None, None, :, None].expand(1, 1, -1, 2)
     expect_near(got, right, F32, what, why=why)
 
@@ -39,10 +50,11 @@ def expect_heads(got: Any, values: list[float], what: str, why: str) -> None:
 def test_neighbouring_heads_share_a_key_head(part: ModuleType) -> None:
     """Head h reads key and value head h // group: with 6 heads on 2, heads 0 to 2 read the first."""
     q, k, v = torch.ones(1, 1, 6, 2), torch.zeros(1, 3, 2, 2), heads_with_values([1.0, 2.0], 3)
-    got = attend(part, q, k, v, AttentionSpec(1.0), [3])
-    why = "h % kv_heads would give 1, 2, 1, 2, 1, 2: as `repeat` does, and `repeat_interleave` does not."
-    what = "what 6 heads get from value heads that hold 1 and 2"
-    expect_heads(got, [1.0, 1.0, 1.0, 2.0, 2.0, 2.0], what, why)
+    right, what = (
+        [1.0, 1.0, 1.0, 2.0, 2.0, 2.0],
+        "what 6 heads get from value heads that hold 1 and 2",
+    )
+    expect_heads(part, q, k, v, AttentionSpec(1.0), right, what)
 
 
 @task("2.6")
@@ -53,40 +65,26 @@ def test_the_scale_is_that_of_the_spec(part: ModuleType) -> None:
     v = torch.tensor([0.0, 1.0])[None, :, None, None].expand(1, 2, 1, 4).clone()
     for scale in (0.25, 1.0):
         what = f"attention to scores 0 and 4 at scale {scale}"
-        why = "The scale comes with the spec: it is not always 1 / sqrt(d), and it is applied once."
-        expect_attention(part, q, k, v, AttentionSpec(scale), [2], what=what, why=why)
+        expect_attention(part, q, k, v, AttentionSpec(scale), [2], what=what)
 
 
 @task("2.6")
 def test_hidden_keys_have_no_say(part: ModuleType) -> None:
     """Whatever finite numbers padding holds, nothing of it reaches the output."""
     q, k, v = random(2, 2, 4, 4), random(2, 6, 2, 4, seed=1), random(2, 6, 2, 4, seed=2)
-    clean = attend(part, q, k, v, AttentionSpec(0.5), [6, 3])
+    spec, what = AttentionSpec(0.5), "attention, in which row 1 has 3 keys of padding"
+    expect_attention(part, q, k, v, spec, [6, 3], what=what)
     k[1, 3:], v[1, 3:] = 1e4, -1e4
-    why = "The mask is added to the scores before the softmax; afterwards it would be too late."
-    dirty = attend(part, q, k, v, AttentionSpec(0.5), [6, 3])
-    expect_near(clean, clean.double(), F32, "attention")
-    expect_close(dirty, clean, "attention once the padding holds large numbers", why=why)
+    what = "attention once the padding holds large numbers"
+    expect_attention(part, q, k, v, spec, [6, 3], what=what)
 
 
 @task("2.6")
 def test_every_row_has_its_mask(part: ModuleType) -> None:
     """Row i of the batch is masked by row i of the mask, in all of its heads."""
     q, k, v = random(2, 2, 2, 4), random(2, 5, 2, 4, seed=1), random(2, 5, 2, 4, seed=2)
-    why = (
-        "The mask [n, tq, tk] has no dimension for heads: where n equals the number of heads, a "
-        "broadcast that lacks one gives head 1 the mask of row 1, without any error."
-    )
-    expect_attention(
-        part,
-        q,
-        k,
-        v,
-        AttentionSpec(0.5),
-        [5, 2],
-        what="2 rows of 2 heads, lengths 5 and 2",
-        why=why,
-    )
+    what = "2 rows of 2 heads, lengths 5 and 2"
+    expect_attention(part, q, k, v, AttentionSpec(0.5), [5, 2], what=what)
 
 
 @task("2.6")
@@ -138,12 +136,12 @@ def test_a_sink_takes_its_share(part: ModuleType) -> None:
     """A sink joins the softmax of its head as a key without a value."""
     q, k, v = torch.zeros(1, 1, 2, 2), torch.zeros(1, 3, 2, 2), heads_with_values([4.0, 4.0], 3)
     sinks = torch.tensor([0.0, -INF])
-    got = attend(part, q, k, v, AttentionSpec(1.0, sinks=sinks), [3])
     why = (
         "Three keys of score 0 and a sink of 0 share the weight: 3/4 of the value 4 is left. A sink "
-        "of -inf has no share. A sink has no value, and every head has its own."
+        "of -inf has no share."
     )
-    expect_heads(got, [3.0, 4.0], "two heads with sinks 0 and -inf, over values of 4", why)
+    what = "two heads with sinks 0 and -inf, over values of 4"
+    expect_heads(part, q, k, v, AttentionSpec(1.0, sinks=sinks), [3.0, 4.0], what, why)
 
 
 @task("2.7")
@@ -151,32 +149,32 @@ def test_sinks_belong_to_query_heads(part: ModuleType) -> None:
     """There is a sink for each query head, also where heads share keys."""
     q, k, v = torch.zeros(1, 1, 4, 2), torch.zeros(1, 1, 2, 2), heads_with_values([6.0, 12.0], 1)
     sinks = torch.tensor([1.0, 2.0, 5.0, 0.5]).log()
-    got = attend(part, q, k, v, AttentionSpec(1.0, sinks=sinks), [1])
     why = (
         "Against one key of weight 1, sinks of weight 1, 2, 5 and 0.5 leave 1/2, 1/3, 1/6 and 2/3."
     )
-    expect_heads(got, [3.0, 2.0, 2.0, 8.0], "4 heads on values 6 and 12, with a sink each", why)
+    what, right = "4 heads on values 6 and 12, with a sink each", [3.0, 2.0, 2.0, 8.0]
+    expect_heads(part, q, k, v, AttentionSpec(1.0, sinks=sinks), right, what, why)
 
 
-def softcapped(part: ModuleType, cap: float, scale: float, sinks: Tensor | None = None) -> Any:
+def expect_capped(
+    part: ModuleType, spec: AttentionSpec, weight: float, what: str, why: str
+) -> None:
     """The weight of the second of two keys with scores 0 and 10, times scale."""
     q, k, v = torch.ones(1, 1, 1, 2), torch.zeros(1, 2, 1, 2), torch.zeros(1, 2, 1, 2)
     k[0, 1], v[0, 1] = 5.0, 1.0
-    return attend(part, q, k, v, AttentionSpec(scale, softcap=cap, sinks=sinks), [2])
+    start_script()
+    expect_heads(part, q, k, v, spec, [weight], what, why)
 
 
 @task("2.7")
 def test_a_softcap_bounds_the_scores(part: ModuleType) -> None:
     """With a softcap scores become softcap * tanh(score / softcap), after the scale."""
-    why = (
-        "2 * tanh(10 / 2) is nearly 2, so the keys weigh 1 to e^2: 0.881. tanh alone is within 1, and "
-        "must be multiplied by the softcap again."
-    )
+    why = "2 * tanh(10 / 2) is nearly 2, so the keys weigh 1 to e^2: 0.881."
     what = "the weight of score 10 beside score 0, at softcap 2"
-    expect_heads(softcapped(part, 2.0, 1.0), [0.8807780], what, why)
-    why = "The softcap acts on the scaled score: 2 * tanh(1 / 2) is 0.924, so 0.716."
+    expect_capped(part, AttentionSpec(1.0, softcap=2.0), 0.8807780, what, why)
+    why = "The scaled score is 1: 2 * tanh(1 / 2) is 0.924, so 0.716."
     what = "the weight of score 10 beside score 0, at scale 0.1 and softcap 2"
-    expect_heads(softcapped(part, 2.0, 0.1), [0.7159041], what, why)
+    expect_capped(part, AttentionSpec(0.1, softcap=2.0), 0.7159041, what, why)
 
 
 @task("2.7")
@@ -184,7 +182,8 @@ def test_a_sink_is_not_capped(part: ModuleType) -> None:
     """The softcap is for scores: a sink joins them afterwards, as it is."""
     why = "Scores 0 and 0.5 and a sink of 3: e^0.5 / (1 + e^0.5 + e^3) is 0.0725."
     what = "the weight of the second key, at softcap 0.5 with a sink of 3"
-    expect_heads(softcapped(part, 0.5, 1.0, torch.tensor([3.0])), [0.0725214], what, why)
+    spec = AttentionSpec(1.0, softcap=0.5, sinks=torch.tensor([3.0]))
+    expect_capped(part, spec, 0.0725214, what, why)
 
 
 @task("2.7")
@@ -192,13 +191,8 @@ def test_the_mask_comes_after_the_softcap(part: ModuleType) -> None:
     """What the mask hides stays hidden under a softcap."""
     q, k, v = torch.zeros(1, 1, 1, 2), torch.zeros(1, 4, 1, 2), torch.ones(1, 4, 1, 2)
     v[0, 2:] = 1e4
-    got = attend(part, q, k, v, AttentionSpec(1.0, softcap=2.0), [2])
-    why = (
-        "softcap * tanh(-inf) is -softcap: a mask added before the softcap hides nothing any more."
-    )
-    expect_near(
-        got, torch.ones(1, 1, 1, 2), F32, "attention over 2 real keys and 2 of padding", why=why
-    )
+    what = "attention over 2 real keys and 2 of padding"
+    expect_attention(part, q, k, v, AttentionSpec(1.0, softcap=2.0), [2], what=what)
 
 
 @task("2.7")

@@ -7,6 +7,7 @@ from hypothesis import given
 
 from grader.kit import examples, expect, expect_equal, task
 from grader.kit.layout import padded
+from grader.kit.mistakes import told_by
 from grader.suites.transformer_ops.exact import INF, expect_tensor, masks, ops_of, seen_by
 
 F32, BF16 = torch.float32, torch.bfloat16
@@ -19,7 +20,6 @@ def expect_mask(
     tk: int,
     window: int | None = None,
     dtype: torch.dtype = F32,
-    why: str = "",
 ) -> None:
     """The mask under test is 0 where `seen_by` says so, and -inf elsewhere."""
     got = ops_of(part).causal_mask(torch.tensor(kv_lens), tq, tk, window, dtype)
@@ -33,43 +33,67 @@ def expect_mask(
     for row, kv_len in enumerate(kv_lens):
         seen = [(keys == 0).nonzero().flatten().tolist() for keys in got[row]]
         what = f"the keys that each of {tq} queries sees, where {kv_len} of {tk} keys are real"
-        expect_equal(seen, seen_by(kv_len, tq, tk, window), what, why=why)
+        right = seen_by(kv_len, tq, tk, window)
+        why = told_by(seen, mistaken(kv_len, tq, tk, window), right)
+        expect_equal(seen, right, what, why=why)
+
+
+def mistaken(kv_len: int, tq: int, tk: int, window: int | None) -> dict[str, list[list[int]]]:
+    """What each query sees by a mistake, by what is to say of it."""
+    wide = window or tk
+
+    def seen(first: int, last: int = 0, width: int = wide) -> list[list[int]]:
+        """Queries at the positions from `first` on; the last key that each sees, from its own."""
+        return [
+            [key for key in range(tk) if place - width < key <= place + last]
+            for place in range(first, first + tq)
+        ]
+
+    own = kv_len - tq
+    gives = {
+        "A triangle aligned to the upper left corner lets a decode see the first key alone. The keys "
+        "before the queries come from the cache.": seen(0),
+        "Rows have different lengths: the last query of row i is at kv_lens[i] - 1, not at tk - 1, and "
+        "no query sees the padding.": seen(tk - tq),
+        "A query sees the keys up to its own position, its own among them.": seen(own, -1),
+        "A query sees no key after its own position.": seen(own, tk),
+    }
+    if window is not None:
+        gives |= {
+            "The window ends with the query's own position: w keys in all, not w before it and one "
+            "more.":
+            seen(own, width=window + 1),
+            "A window of w has w keys, the query's own among them: here are w - 1.":
+            seen(own, width=window - 1),
+            "The window was left out here.": seen(own, width=tk),
+        }  # fmt: skip
+    return gives
 
 
 @task("2.5")
 def test_a_query_sees_itself_and_what_is_before_it(part: ModuleType) -> None:
     """A query sees its own key and all before it, and none after it."""
-    why = "Query j of a prompt is at position j: it sees keys 0 to j, its own among them."
-    expect_mask(part, [3], 3, 3, why=why)
+    expect_mask(part, [3], 3, 3)
 
 
 @task("2.5")
 def test_the_last_query_stands_at_the_last_key(part: ModuleType) -> None:
     """With fewer queries than keys the queries are the last positions: a decode sees everything."""
-    why = (
-        "The keys before the queries come from the cache. A triangle aligned to the upper left corner "
-        "would let a decode see the first key alone."
-    )
-    expect_mask(part, [5], 1, 5, why=why)
-    expect_mask(part, [5], 2, 5, why=why)
+    expect_mask(part, [5], 1, 5)
+    expect_mask(part, [5], 2, 5)
 
 
 @task("2.5")
 def test_padding_is_hidden(part: ModuleType) -> None:
     """Keys from kv_lens[i] on are padding of row i; its queries are before them."""
-    why = (
-        "Rows have different lengths: the last query of row i is at kv_lens[i] - 1, not at tk - 1, "
-        "and no query sees the padding."
-    )
-    expect_mask(part, [2, 5, 3], 2, 6, why=why)
+    expect_mask(part, [2, 5, 3], 2, 6)
 
 
 @task("2.5")
 def test_a_window_counts_the_query_itself(part: ModuleType) -> None:
     """With a window of w a query sees w keys, the last of them its own."""
-    why = "The window ends with the query's own position: w keys in all, not w before it and one more."
     for window in (1, 2, 3, 9):
-        expect_mask(part, [5], 3, 5, window, why=why)
+        expect_mask(part, [5], 3, 5, window)
 
 
 @task("2.5")

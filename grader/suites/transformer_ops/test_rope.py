@@ -1,6 +1,7 @@
 """Task 2.3: the rotary embedding."""
 
 from types import ModuleType
+from typing import Any
 
 import torch
 from hypothesis import given
@@ -20,6 +21,7 @@ from grader.suites.transformer_ops.exact import (
     random,
     rotary_tables,
 )
+from grader.suites.transformer_ops.misturned import misturned
 
 F32, BF16 = torch.float32, torch.bfloat16
 QUARTER = (
@@ -29,6 +31,28 @@ QUARTER = (
 """cos and sin: pair 0 turns by 0, 90 and 180 degrees at positions 0, 1 and 2, pair 1 never."""
 
 
+def expect_turned(
+    got: Any,
+    x: Tensor,
+    positions: Tensor,
+    tables: tuple[Tensor, Tensor],
+    what: str,
+    *,
+    why: str = "",
+    reading: Reading | None = None,
+) -> None:
+    """x as `exact_rope` turns it. why: said where no mistake is known that gives this."""
+    before, right = x.clone(), exact_rope(x, positions, *tables)
+    reading = reading or Reading(
+        lambda x, cos, sin: exact_rope(x, positions, cos, sin),
+        {"x": x, "cos": tables[0], "sin": tables[1]},
+    )
+    expect_near(
+        got, right, x.dtype, what, why=why, reading=reading,
+        gives=lambda: misturned(before, positions, *tables),
+    )  # fmt: skip
+
+
 @task("2.3")
 def test_halves_are_paired(part: ModuleType) -> None:
     """Dimension i turns together with dimension i + rotary_dim / 2."""
@@ -36,36 +60,32 @@ def test_halves_are_paired(part: ModuleType) -> None:
     got = expect_pair(
         ops_of(part).rope(q.clone(), k.clone(), torch.tensor([0, 1]), *QUARTER), "rope"
     )
-    why = (
-        "A pair is (x[0], x[2]) here, not the neighbours (x[0], x[1]). By 90 degrees (1, 3) becomes "
-        "(-3, 1): the minus goes to the first half."
-    )
-    right = torch.stack((q[0], torch.tensor([[-3.0, 2.0, 1.0, 4.0]])))
-    expect_near(got[0], right, F32, "q = (1, 2, 3, 4), turned by 0 and by 90 degrees", why=why)
-    right = torch.stack((k[0], torch.tensor([[-1.0, 0.0, 0.0, 0.0]])))
-    expect_near(got[1], right, F32, "k = (0, 0, 1, 0), turned by 0 and by 90 degrees", why=why)
+    why = "A pair is (x[0], x[2]) here. By 90 degrees (1, 3) becomes (-3, 1)."
+    places = torch.tensor([0, 1])
+    what = "q = (1, 2, 3, 4), turned by 0 and by 90 degrees"
+    expect_turned(got[0], q, places, QUARTER, what, why=why)
+    what = "k = (0, 0, 1, 0), turned by 0 and by 90 degrees"
+    expect_turned(got[1], k, places, QUARTER, what, why="By 90 degrees (0, 1) becomes (-1, 0).")
 
 
 @task("2.3")
 def test_positions_pick_the_row_of_the_tables(part: ModuleType) -> None:
     """Each token is turned by its own position, which is not its place in the batch."""
     x = torch.tensor([[[1.0, 0.0, 0.0, 0.0]]]).expand(3, 1, 4).clone()
-    got = expect_pair(ops_of(part).rope(x, x.clone(), torch.tensor([1, 0, 1]), *QUARTER), "rope")
-    turned, still = [0.0, 0.0, 1.0, 0.0], [1.0, 0.0, 0.0, 0.0]
-    why = "A flat batch holds tokens of many sequences: `positions` says where each one is."
-    right = torch.tensor([turned, still, turned])[:, None]
-    expect_near(got[0], right, F32, "q of three tokens at positions 1, 0, 1", why=why)
-    expect_near(got[1], right, F32, "k of three tokens at positions 1, 0, 1", why=why)
+    places = torch.tensor([1, 0, 1])
+    got = expect_pair(ops_of(part).rope(x.clone(), x.clone(), places, *QUARTER), "rope")
+    for name, one in zip("qk", got, strict=True):
+        expect_turned(one, x, places, QUARTER, f"{name} of three tokens at positions 1, 0, 1")
 
 
 @task("2.3")
 def test_dimensions_beyond_the_rotary_ones_stay(part: ModuleType) -> None:
     """With rotary_dim below the head's size the rest of the head passes through."""
     q = torch.arange(1.0, 9.0).reshape(1, 1, 8)
-    got = expect_pair(ops_of(part).rope(q, q.clone(), torch.tensor([1]), *QUARTER), "rope")
+    places = torch.tensor([1])
+    got = expect_pair(ops_of(part).rope(q.clone(), q.clone(), places, *QUARTER), "rope")
     why = "The tables have 2 columns, so rotary_dim is 4: (x[0], x[2]) turns, x[4] to x[7] stay."
-    right = torch.tensor([[[-3.0, 2.0, 1.0, 4.0, 5.0, 6.0, 7.0, 8.0]]])
-    expect_near(got[0], right, F32, "q of 8 dimensions with rotary_dim 4", why=why)
+    expect_turned(got[0], q, places, QUARTER, "q of 8 dimensions with rotary_dim 4", why=why)
 
 
 @task("2.3")
@@ -75,7 +95,7 @@ def test_every_head_turns_alike(part: ModuleType) -> None:
     positions = torch.tensor([1, 1, 0])
     got = expect_pair(ops_of(part).rope(q.clone(), k.clone(), positions, *QUARTER), "rope")
     for name, mine, x in (("q of 4 heads", got[0], q), ("k of 2 heads", got[1], k)):
-        expect_near(mine, exact_rope(x, positions, *QUARTER), F32, name)
+        expect_turned(mine, x, positions, QUARTER, name)
 
 
 @task("2.3")
@@ -163,4 +183,4 @@ def test_any_rotation(part: ModuleType, case: tuple[torch.Tensor, ...]) -> None:
     got = expect_pair(ops_of(part).rope(q.clone(), k.clone(), positions, cos, sin), "rope")
     for name, mine, x in (("q", got[0], q), ("k", got[1], k)):
         what = f"{name} at positions {positions.tolist()} with rotary_dim {2 * cos.shape[1]}"
-        expect_near(mine, exact_rope(x, positions, cos, sin), F32, what)
+        expect_turned(mine, x, positions, (cos, sin), what)

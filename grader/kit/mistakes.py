@@ -1,0 +1,75 @@
+"""Which of several mistakes a wrong result is: compute what each would give, and compare.
+
+    why = told_by(got, {"eps stands outside of the root: ...": x / (root + eps), "...": ...})
+    why = lost_digits(got, exact) or why
+
+A paragraph on a mistake is for a part that has made it. Where no mistake, or more than one, gives what
+the part gave, the facts stand alone.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from grader.kit.layout import Reading
+
+CLOSE = 1e-4
+"""Relative, and absolute: how near a wrong result must be to what a mistake would give."""
+FEW_DIGITS = 0.01
+"""Off by no more than this share, a number has lost digits; the narrowest dtype here loses 0.4%."""
+NARROW = {torch.bfloat16: "bfloat16, which keeps 8 bits", torch.float16: "float16, which keeps 11"}
+
+
+def told_by(got: Any, gives: Mapping[str, Any], right: Any = None) -> str:
+    """The explanation whose mistake gives `got`, if it is the only one. gives: what each mistake would
+    give, by its explanation; tensors, or what `==` compares. right: a mistake that gives this, where it
+    makes no difference, is none."""
+    found = [
+        why
+        for why, value in gives.items()
+        if _alike(got, value) and (right is None or not _alike(right, value))
+    ]
+    return found[0] if len(found) == 1 else ""
+
+
+def lost_digits(got: Any, exact: Tensor) -> str:
+    """How far numbers are off that are right but for their last digits; "" if they are not."""
+    if not isinstance(got, Tensor) or got.shape != exact.shape or not exact.numel():
+        return ""
+    wide, right = got.double(), exact.double()
+    off, scale = (wide - right).abs(), right.abs()
+    bound = FEW_DIGITS * (scale + scale.max() / 4)
+    if not bool((off <= bound).all()):  # NaN is not
+        return ""
+    worst = float((off / scale.clamp(min=float(scale.max()) / 4)).max())
+    return (
+        f"No value is off by more than {worst:.2g} of its size: digits are lost, as where a number "
+        "passes through bfloat16 (8 bits) or float16 (11 bits)."
+    )
+
+
+def rounded_input(got: Tensor, reading: Reading, *, tolerance: float) -> str:
+    """Which input was rounded to fewer bits, if that gives `got`; "" if none, or if it fits as it is."""
+    floats = {name: x for name, x in reading.inputs.items() if x.is_floating_point()}
+    names = [[name] for name in floats] + ([list(floats)] if len(floats) > 1 else [])
+    for dtype, told in NARROW.items():
+        for chosen in names:
+            narrow = {name: floats[name].to(dtype).to(floats[name].dtype) for name in chosen}
+            values = reading.compute(**{**reading.inputs, **narrow})
+            if values.shape == got.shape and _close(got, values, tolerance):
+                return f"This is what comes out if {' and '.join(chosen)} is rounded to {told}."
+    return ""
+
+
+def _alike(got: Any, value: Any) -> bool:
+    if not isinstance(value, Tensor):
+        return bool(got == value)
+    is_tensor = isinstance(got, Tensor) and got.shape == value.shape
+    return is_tensor and _close(got, value, CLOSE)
+
+
+def _close(got: Tensor, value: Tensor, tolerance: float) -> bool:
+    wide, other = got.double(), value.double()
+    return torch.allclose(wide, other, rtol=tolerance, atol=tolerance, equal_nan=True)
