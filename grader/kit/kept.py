@@ -6,7 +6,7 @@ of the part its modules hold what they held after the import. If the test passes
 without, what they keep is the cause.
 
     memory = Memory(part)                          right after the import
-    memory.cause_of(lambda: test(part))            "" or a sentence with the variable's name
+    memory.cause_of(lambda: test(part))            "" or the variable's name
 """
 
 import os
@@ -29,7 +29,7 @@ CONTAINERS = list | dict | set | deque
 
 
 class Place:
-    """Something of a module that may keep a value. name: as "_seen in ops.py"."""
+    """Something of a module that may keep a value. name: as "_seen (ops.py)"."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -109,7 +109,7 @@ class Memory:
             self._before = None
 
     def cause_of(self, again: Callable[[], object]) -> str:
-        """What to say if the test, run `again`, fails by what is kept; "" if it does not."""
+        """Where what is kept lies, if the test, run `again`, fails by it; "" if it does not."""
         changed = [] if self._before is None else list(self._changed(self._before))
         now = [(place, place.state()) for place, _ in changed]
         alone = [[one] for one in changed] if 1 < len(changed) <= MOST_NAMED else []
@@ -120,7 +120,7 @@ class Memory:
             finally:
                 _put(now)
             if passes and not _passes(again):
-                return _told([place.name for place, _ in suspects])
+                return " and ".join(place.name for place, _ in suspects)
         return ""
 
     def _changed(self, before: Sequence[State]) -> Iterator[State]:
@@ -138,13 +138,12 @@ class Memory:
 def with_cause(why: str, cause: str) -> str:
     """cause: of `cause_of`. What a test says of buffers and histories stays true; what it says of other
     mistakes does not."""
-    return f"{why} {cause}" if why in (BUFFER, HISTORY) else cause
-
-
-def _told(names: Sequence[str]) -> str:
+    if why in (BUFFER, HISTORY):
+        return f"{why} Here it is kept in {cause}."
     return (
-        f"The cause is what stays in {' and '.join(names)} from call to call: with that put back before "
-        "each call to what it was after the import, this test passes."
+        f"The cause is what stays in {cause} from call to call. This test passes if that is put back "
+        "before each call to what it was after the import. So an earlier call decides what this one "
+        "gives, perhaps one of another test."
     )
 
 
@@ -199,7 +198,7 @@ def _places(part: ModuleType) -> Iterator[Place]:
 
 def _places_in(home: Any, prefix: str, file: str) -> Iterator[Place]:
     for key, value in list(vars(home).items()):
-        name = f"{prefix}{key} in {file}"
+        name = f"{prefix}{key} ({file})"
         if _is_kind(value, LRU):
             yield Cached(f"the cache of {name}", value)
         elif _is_kind(value, FunctionType):

@@ -25,9 +25,7 @@ def test_no_mistake_or_several_tell_nothing() -> None:
 
 
 def test_lost_digits_are_told_with_how_much_is_lost() -> None:
-    told = lost_digits(X.bfloat16(), X)
-    assert told.startswith("No value is off by more than 0.00")
-    assert "bfloat16" in told
+    assert lost_digits(X.bfloat16(), X).startswith("none by more than 0.")
 
 
 def test_other_numbers_have_lost_more_than_digits() -> None:

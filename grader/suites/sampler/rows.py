@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from grader.kit import expect, expect_close, expect_equal, note, watch
+from grader.kit import Mismatch, expect, expect_close, expect_equal, note, watch
 from grader.kit.layout import padded
 from grader.kit.script import show
 from solutions.sampler import filters, noise
@@ -25,6 +25,10 @@ ROWS_APART = "Each row of a batch is another request: its parameters are no busi
 LAST = (
     "The batch's tensors are read only: later filters read them too (greedy rows are those whose "
     "temperature is 0), and the engine hands them over again at the next step."
+)
+GAPS = (
+    "The logits are a slice of a wider tensor, with gaps between their rows in memory: the same call on "
+    "the same logits without gaps goes well."
 )
 PASS_THROUGH = "A filter only rules out: what it keeps keeps its logit, what it drops becomes -inf."
 GREEDY = SamplingParams(temperature=0)
@@ -47,6 +51,8 @@ MAKERS = {
 MOST_ROWS_SHOWN = 6
 TENSORS = ("temperature", "top_k", "top_p", "min_p", "seeds", "steps")
 """Of a SamplingBatch, one entry for each row."""
+CALLED: Counter[str] = Counter()
+"""Filters that the last `draw` called, and how often."""
 FILTERS = ("apply_penalties", "apply_temperature", "apply_top_k", "apply_top_p", "apply_min_p")
 
 
@@ -75,10 +81,27 @@ def filtered(part: ModuleType, name: str, logits: Tensor, parameter: Any) -> Any
         shown = ", ".join(f"{what}={show(tensor)}" for what, tensor in tensors.items())
         note(f"{show(parameter)} = PenaltyBatch({shown})")
     before = {what: tensor.clone() for what, tensor in tensors.items()}
-    got = getattr(watch(part.filters, "filters"), name)(padded(logits), parameter)
+    try:
+        got = getattr(watch(part.filters, "filters"), name)(padded(logits), parameter)
+    except NotImplementedError:
+        raise  # a stub has a verdict of its own
+    except Exception as error:
+        if goes_well(lambda: getattr(part.filters, name)(logits.clone(), parameter)):
+            raise Mismatch(f"{type(error).__name__}: {error}", why=GAPS) from error
+        raise
     for what, tensor in tensors.items():
-        expect(torch.equal(tensor, before[what]), f"{name} changed {what} in place", why=LAST)
+        if not torch.equal(tensor, before[what]):
+            problem = f"{name} changed {what} in place"
+            raise Mismatch(problem, show(before[what]), show(tensor), LAST)
     return got
+
+
+def goes_well(call: Callable[[], Any]) -> bool:
+    try:
+        call()
+    except Exception:  # noqa: BLE001, a part may raise anything
+        return False
+    return True
 
 
 def of_one_row(name: str, logits: Tensor, column: Tensor, got: Any) -> str:
@@ -144,7 +167,8 @@ def expect_on_its_device(call: Callable[[str], Any], what: str) -> None:
         got = call("meta")
     except RuntimeError as error:
         apart = any(words in str(error) for words in ELSEWHERE)
-        expect(not apart, f"{what} mixes tensors of two devices: {error}", why=why)
+        problem = f"{what} mixes tensors of two devices: {type(error).__name__}: {error}"
+        expect(not apart, problem, why=why)
         return
     expect_equal(str(got.device), "meta", f"the device of what {what} gives", why=why)
 
@@ -232,8 +256,10 @@ def draw(
     it as a list."""
     batch = batch_of(params, seeds, steps, penalties)
     _note_rows(logits, params, seeds, steps, penalties)
-    with reference_filters(part):
+    with reference_filters(part) as calls:
         tokens = (sampler or part.Sampler()).sample(padded(logits), batch)
+    CALLED.clear()
+    CALLED.update(calls)
     expect(isinstance(tokens, Tensor), f"sample gives {type(tokens).__name__} instead of a tensor")
     expect_equal(tokens.dtype, torch.int64, "the dtype of the tokens")
     expect_equal(list(tokens.shape), [len(logits)], "the shape of the tokens, one for each row")
@@ -247,11 +273,20 @@ def _note_rows(
     steps: Sequence[int],
     penalties: PenaltyBatch | None,
 ) -> None:
-    """Write down what is sampled, row by row; of a large batch only its size."""
+    """Write down what is sampled, row by row; of a large batch in one line."""
     note(f"sampler.sample({show(logits)}, batch){' with penalties' if penalties else ''}")
     if len(logits) <= MOST_ROWS_SHOWN:
         for row, (one, seed, step) in enumerate(zip(params, seeds, steps, strict=True)):
             note(f"    # row {row}: {given_in(one)}, seed {seed}, step {step}")
+        return
+    given = given_in(params[0]) if len(set(map(given_in, params))) == 1 else "several parameters"
+    note(f"    # {len(logits)} rows: {given}, {_spread('seed', seeds)}, {_spread('step', steps)}")
+
+
+def _spread(name: str, values: Sequence[int]) -> str:
+    if len(set(values)) == 1:
+        return f"{name} {values[0]}"
+    return f"{name}s {values[0]}, {values[1]}, ... {values[-1]}"
 
 
 def chi_square_chance(counts: Tensor, probabilities: Tensor) -> float:

@@ -133,12 +133,24 @@ def test_neighbouring_tokens_have_other_noise(part: ModuleType) -> None:
         expect(found < 0.05, f"the noise of tokens {apart} apart is correlated ({found:.2f})")
 
 
+OTHER_NOISE = {
+    "exponential noise, -log(1 - u)": (1.0, 1.0),
+    "normal noise": (0.0, 1.0),
+    "u itself": (0.5, 1 / 12),
+    "log(-log(1 - u)), without the last minus": (-0.577, 1.645),
+}
+"""Mean and variance of what may be taken for Gumbel noise."""
+
+
 def expect_gumbel(values: Tensor, what: str) -> None:
-    mean = float(values.double().mean())
+    mean, variance = float(values.double().mean()), float(values.double().var())
     why = (
         f"-log(-log(1 - u)) has mean 0.577 and variance 1.645; here they are {mean:.3f} and "
-        f"{float(values.double().var()):.3f}."
+        f"{variance:.3f}."
     )
+    for name, (its_mean, its_variance) in OTHER_NOISE.items():
+        if abs(mean - its_mean) < 0.05 and abs(variance - its_variance) < 0.05:
+            why += f" Those are the ones of {name}."
     expect(gumbel_chance(values) > SURELY_NOT, f"{what} is not standard Gumbel noise", why=why)
 
 
@@ -160,11 +172,14 @@ def test_the_upper_tail_is_fine_grained(part: ModuleType) -> None:
     """Large noise, which decides which token wins, takes nearly as many values as there are draws."""
     largest = noise_of(part, [1, 2, 3, 4], [0] * 4, 500_000).flatten().topk(800).values
     repeated = 800 - len(largest.unique())
-    why = (
-        "A uniform u in float32 has only steps of 2**-24 close to 1, so -log(u) there takes few values, "
-        "and those are the winners. Floats are dense close to 0: use 1 - u, as log1p(-u). (If it is "
-        "log1p already, few values come out of the hash: & and | lose bits, ^ does not.)"
-    )
+    why = "Few values come out of the hash: & and | lose bits, ^ does not."
+    steps = -torch.expm1(-torch.exp(-largest.double())) * 2.0**24
+    if bool(((steps - steps.round()).abs() < 0.05).all()):
+        why = (
+            "All of them come from a u that is a whole number of steps of 2**-24 below 1: that is how "
+            "dense float32 is there, so -log(u) takes few values, and those are the winners. Floats are "
+            "dense close to 0: use 1 - u, as log1p(-u)."
+        )
     problem = f"of the 800 largest of 2 million values {repeated} occur more than once"
     expect(repeated < 10, problem, why=why)
 

@@ -8,7 +8,9 @@ from torch import Tensor
 
 from grader.kit import expect, expect_equal, note, start_script, task
 from grader.kit.expect import claiming
+from grader.kit.mistakes import told_by
 from grader.suites.sampler.rows import (
+    CALLED,
     FILTERED,
     GREEDY,
     INF,
@@ -28,9 +30,8 @@ from yaie.core.params import SamplingParams
 
 def drawn_set(part: ModuleType, logits: Tensor, params: SamplingParams) -> list[int]:
     """Which tokens 400 draws from one row of logits find."""
-    note(
-        f"400 draws from softmax {logits.softmax(-1).round(decimals=3).tolist()} with {given_in(params)}"
-    )
+    shares = ", ".join(f"{share:.3g}" for share in logits[0].softmax(-1).tolist())
+    note(f"# 400 draws from tokens with probabilities {shares} at temperature 1:")
     rows = logits.expand(400, -1)
     return sorted(set(draw(part, rows, [params] * 400, [3] * 400, list(range(400)))))
 
@@ -81,8 +82,10 @@ def test_noise_comes_last(part: ModuleType) -> None:
         ),
     ):
         got = drawn_set(part, row, params)
-        unused = f" (Or {given_in(params).split()[0]} was not applied.)"
-        expect_equal(got, [0], f"the tokens sampled with {given_in(params)}", why=why + unused)
+        name = given_in(params).split()[0]
+        if not CALLED[f"apply_{name}"]:
+            why = f"sample has not called apply_{name}: {name} was not applied, or in another way."
+        expect_equal(got, [0], f"the tokens sampled with {given_in(params)}", why=why)
 
 
 @task("1.7")
@@ -141,9 +144,13 @@ def test_temperature_comes_before_top_p(part: ModuleType) -> None:
     """top_p looks at the probabilities that the temperature made."""
     params = SamplingParams(temperature=0.5, top_p=0.6)
     got = drawn_set(part, logs([0.5, 0.3, 0.2]), params)
-    why = (
-        "At temperature 0.5 the best token has 0.66 alone; without it 0.5, and a second joins the set. "
-        "(All three: top_p was not applied. Its flag is any_top_p.)"
+    why = told_by(
+        got,
+        {
+            "At temperature 0.5 the best token has 0.66 alone; without it 0.5, and a second joins the "
+            "set.": [0, 1],
+            "No token was ruled out: top_p was not applied. Its flag is any_top_p.": [0, 1, 2],
+        },
     )
     expect_equal(got, [0], "the tokens that top_p = 0.6 lets through at temperature 0.5", why=why)
 
@@ -203,7 +210,10 @@ def test_a_row_that_is_not_finite_gives_minus_one(part: ModuleType) -> None:
             got = draw(part, broken, params, [1, 2, 3], [4] * 3)
             why = "argmax finds some token even in NaN. -1 tells the engine to end that request alone."
             expect_equal(got[1], -1, f"the token of a row with {name}", why=why)
-            expect_equal(got[::2], clean[::2], f"the rows around one with {name}", why=ROWS_APART)
+            why = ROWS_APART
+            if got[::2] == [-1, -1]:
+                why = "Each row of a batch is another request: -1 is for the broken row alone."
+            expect_equal(got[::2], clean[::2], f"the rows around one with {name}", why=why)
 
 
 @task("1.7")

@@ -77,12 +77,13 @@ def test_a_sampler_remembers_nothing(part: ModuleType) -> None:
 def test_every_bit_of_a_seed_decides(part: ModuleType) -> None:
     """Other seeds give other tokens, whichever of the 64 bits differs, the sign too."""
     steps, rows = list(range(64)), torch.zeros(64, 50)
-    sequences = {
-        tuple(draw(part, rows, [PLAIN] * 64, [seed] * 64, steps))
-        for seed in (7, 8, 7 + (1 << 32), 7 + (1 << 62), 7 - (1 << 63), -7)
-    }
-    why = "Two requests with different seeds must not get the same answer; all 64 bits of a seed count."
-    expect(len(sequences) == 6, "different seeds give the same 64 tokens", why=why)
+    drawn: dict[tuple[int, ...], int] = {}
+    for seed in (7, 8, 7 + (1 << 32), 7 + (1 << 62), 7 - (1 << 63), -7):
+        tokens = tuple(draw(part, rows, [PLAIN] * 64, [seed] * 64, steps))
+        problem = f"seeds {drawn.get(tokens)} and {seed} give the same 64 tokens"
+        why = "Requests with different seeds must not get the same answer: all 64 bits of a seed count, "
+        expect(tokens not in drawn, problem, why=f"{why}the sign too.")
+        drawn[tokens] = seed
 
 
 DISTRIBUTIONS = [

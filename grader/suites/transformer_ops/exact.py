@@ -16,7 +16,7 @@ from torch import Tensor
 
 from grader.kit import Mismatch, expect, expect_close, expect_equal, note, watch
 from grader.kit.layout import Reading, explain_strides, padded_apart
-from grader.kit.mistakes import lost_digits, rounded_input, told_by
+from grader.kit.mistakes import DIGITS, lost_digits, rounded_input, told_by
 from grader.kit.script import show
 from grader.suites.transformer_ops.misattended import Attention
 from solutions.transformer_ops import TransformerOps
@@ -63,13 +63,14 @@ def expect_near(
     *,
     why: str = "",
     reading: Reading | None = None,
+    inputs: Reading | None = None,
     gives: Callable[[], Mapping[str, Tensor]] | None = None,
 ) -> None:
     """`got` is of this dtype and has the values of `exact`, up to a few of its roundings.
 
     why: said of wrong values where nothing else is known. gives: what mistakes would give, by what is
-    said of each. reading: where values differ because an input was rounded, or read with wrong strides,
-    the message says so.
+    said of each. reading: where values differ because an input was read with wrong strides, the message
+    says so. inputs: the same for an input that was rounded; those of `reading`, if not given.
     """
     expect_tensor(got, dtype, what, why)
     tolerance = TOLERANCE[dtype]
@@ -78,13 +79,16 @@ def expect_near(
     except Mismatch as mismatch:
         if got.shape != exact.shape:
             raise
-        if reading and (told := explain_strides(got, exact, reading, tolerance=tolerance)):
+        inputs = inputs or reading
+        if told := told_by(got, gives() if gives else {}, exact):
+            mismatch.why = told
+        elif told := lost_digits(got, exact):
+            mismatch.problem, mismatch.claim = f"{mismatch.problem}, {told}", WIDE
+            rounded = rounded_input(got, inputs, tolerance=tolerance) if inputs else ""
+            mismatch.why = rounded or DIGITS
+        elif reading and (told := explain_strides(got, exact, reading, tolerance=tolerance)):
             problem = f"{what}: {told}"
             raise Mismatch(problem, mismatch.expected, mismatch.got, STRIDES) from None
-        mismatch.why = told_by(got, gives() if gives else {}, exact) or mismatch.why
-        if told := lost_digits(got, exact):
-            rounded = rounded_input(got, reading, tolerance=tolerance) if reading else ""
-            mismatch.why = " ".join(filter(None, (told, rounded, WIDE)))
         raise
 
 
@@ -207,7 +211,7 @@ def expect_attended(
         torch.float32,
         what,
         why=why,
-        reading=reading,
+        inputs=reading,
         gives=Attention(q, k, v, spec, kv_lens).mistaken,
     )
 

@@ -100,13 +100,15 @@ class Attention:
             ("Every head has its own sink: here all have the first.", sinks[:1]),
         ]
         if self.heads > self.kv_heads:
-            words = "A sink belongs to a query head: here it was taken by the key head{}."
-            kinds.append((words.format(" of its group"), sinks[self._own()]))
-            kinds.append(
-                (words.format(" h % kv_heads"), sinks[torch.arange(self.heads) % self.kv_heads])
-            )
-        for words, own in kinds:
-            yield words, lambda own=own: self.out(sinks=own)  # type: ignore[misc]
+            own, others = self._own(), torch.arange(self.heads) % self.kv_heads
+            for words, whose in (
+                ("here a group shares that of its number", own),
+                ("here a group shares that of its first head", own * (self.heads // self.kv_heads)),
+                ("here head h has that of h % kv_heads", others),
+            ):
+                kinds.append((f"There is a sink for each query head: {words}.", sinks[whose]))
+        for words, given in kinds:
+            yield words, lambda given=given: self.out(sinks=given)  # type: ignore[misc]
 
     def scores(
         self, scale: float | None = None, key_heads: Tensor | None = None, cap: float | None = 0.0

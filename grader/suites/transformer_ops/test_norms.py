@@ -60,8 +60,8 @@ def expect_norm(
             wide / (wide.square().mean() + eps).sqrt() * scale,
         }  # fmt: skip
 
-    reading = Reading(lambda x, weight: exact_norm(x, weight, eps), {"x": x, "weight": weight})
-    expect_near(got, right, x.dtype, what, why=why, reading=reading, gives=gives)
+    inputs = Reading(lambda x, weight: exact_norm(x, weight, eps), {"x": x, "weight": weight})
+    expect_near(got, right, x.dtype, what, why=why, inputs=inputs, gives=gives)
 
 
 @task("2.1")
@@ -262,8 +262,8 @@ def expect_gated(got: Any, x: Tensor, what: str, why: str = "") -> None:
             "The gate went through nothing: SiLU is x * sigmoid(x).": gate * up,
         }  # fmt: skip
 
-    reading = Reading(exact_silu_mul, {"x": x})
-    expect_near(got, exact_silu_mul(x), x.dtype, what, why=why, reading=reading, gives=gives)
+    inputs = Reading(exact_silu_mul, {"x": x})
+    expect_near(got, exact_silu_mul(x), x.dtype, what, why=why, inputs=inputs, gives=gives)
 
 
 @task("2.4")

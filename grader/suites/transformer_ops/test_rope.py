@@ -39,16 +39,15 @@ def expect_turned(
     what: str,
     *,
     why: str = "",
-    reading: Reading | None = None,
 ) -> None:
     """x as `exact_rope` turns it. why: said where no mistake is known that gives this."""
     before, right = x.clone(), exact_rope(x, positions, *tables)
-    reading = reading or Reading(
+    inputs = Reading(
         lambda x, cos, sin: exact_rope(x, positions, cos, sin),
         {"x": x, "cos": tables[0], "sin": tables[1]},
     )
     expect_near(
-        got, right, x.dtype, what, why=why, reading=reading,
+        got, right, x.dtype, what, why=why, inputs=inputs,
         gives=lambda: misturned(before, positions, *tables),
     )  # fmt: skip
 

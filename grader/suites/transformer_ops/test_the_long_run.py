@@ -76,12 +76,12 @@ def test_rotations_keep_their_digits(part: ModuleType) -> None:
     tables = rotary_tables(8, 3)
     got = expect_pair(ops_of(part).rope(q.clone(), k.clone(), positions, *tables), "rope")
     for name, one, x in zip(("q", "k"), got, (q, k), strict=True):
-        reading = Reading(
+        inputs = Reading(
             lambda x, cos, sin: exact_rope(x, positions, cos, sin),
             {"x": x, "cos": tables[0], "sin": tables[1]},
         )
         right = exact_rope(x, positions, *tables)
-        expect_near(one, right, F32, f"{name} in float32", reading=reading)
+        expect_near(one, right, F32, f"{name} in float32", inputs=inputs)
 
 
 @task("2.4")
