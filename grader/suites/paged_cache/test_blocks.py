@@ -176,14 +176,27 @@ def test_a_block_named_twice_is_held_twice(part: ModuleType) -> None:
     blocks.hold([block, block])
     why = "Each entry of block_ids is one reference and one hold: go through the list, not a set."
     expect_equal(blocks.ref_count(block), 3, "references: one of the table, two holds", why=why)
+    if not takes_back_one(part):
+        why = "A release gives back one hold of each block that it names, and leaves the others."
     for left in (2, 1):
         try:
             blocks.release([block])
-        except BlockStateError:
-            expect(
-                False, "a hold of a block that was named twice cannot be released twice", why=why
-            )
+        except BlockStateError as error:
+            problem = "a hold of a block that was named twice cannot be released twice"
+            raise Mismatch(f"{problem}: BlockStateError: {error}", why=why) from error
         expect_equal(blocks.ref_count(block), left, "references after a release", why=why)
+
+
+def takes_back_one(part: ModuleType) -> bool:
+    """Whether two calls of hold can be given back by two of release."""
+    blocks = part.BlockManager(8, 4)
+    try:
+        held = list(blocks.allocate("a", 1))
+        for call in (blocks.hold, blocks.hold, blocks.release, blocks.release):
+            call(held)
+    except BlockStateError:
+        return False
+    return True
 
 
 @task("3.2")

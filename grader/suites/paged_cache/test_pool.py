@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grader.kit import examples, expect, expect_close, expect_equal, quietly, task
+from grader.kit.mistakes import told_by
 from grader.suites.paged_cache.pool_view import BLOCKS, HOST, LAYERS, SIZE, SLOTS, PoolDesk, rows
 
 BOTH = "Every layer has its own K and V, and a block number means the same block in all of them."
@@ -21,9 +22,7 @@ def test_write_puts_each_token_in_its_slot(part: ModuleType) -> None:
     """A token's K and V go to its slot in the layer that was named, and touch nothing else."""
     desk = PoolDesk(part)
     desk.write(0, [3, 8, 0])
-    desk.compare(
-        "Slot 3 is row 1 of block 1 when blocks have two slots; V does not go where K does."
-    )
+    desk.compare("Slot 3 is row 1 of block 1 when blocks have two slots.")
     desk.write(2, [9])
     desk.write(0, [8])
     desk.compare("Only the slots of the mapping change, in that layer alone.")
@@ -47,14 +46,28 @@ def test_gather_joins_the_blocks_of_each_table(part: ModuleType) -> None:
     """Row i of gather is the content of table i's blocks, one after another in the table's order."""
     desk = PoolDesk(part)
     desk.fill()
-    why = "The table's order is the order of the tokens; the order in memory means nothing."
+    order = "The table's order is the order of the tokens; the order in memory means nothing."
     for dtype in (torch.int64, torch.int32):
         tables = torch.tensor([[4, 1, 1], [0, 2, 4]], dtype=dtype)
         for layer, content in enumerate(desk.device):
             gathered = desk.pool.gather(layer, tables)
-            for name, got, stored in zip("KV", gathered, content, strict=True):
-                expected = stored[tables.long()].flatten(1, 2)
+            for name, got, stored, other in zip(
+                "KV", gathered, content, reversed(content), strict=True
+            ):
+                blocks = tables.long()
+                gives = {
+                    order: stored[blocks.sort(dim=1).values],
+                    f"{order} (Here each table came out backwards.)": stored[blocks.flip(1)],
+                    "K and V are exchanged here.": other[blocks],
+                    "Every row here is the first table's.": stored[blocks[:1].expand_as(blocks)],
+                }
+                for number, (k, v) in enumerate(desk.device):
+                    there = k if name == "K" else v
+                    told = f"This is {name} of layer {number}: every layer has its own K and V."
+                    gives[told] = there[blocks]
+                expected = stored[blocks].flatten(1, 2)
                 what = f"gathered {name} of layer {layer} [table, token, head, dim]"
+                why = told_by(got, {told: x.flatten(1, 2) for told, x in gives.items()}, expected)
                 expect_close(got, expected, what, why=why)
 
 
