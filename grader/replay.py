@@ -151,6 +151,14 @@ def _recorder(submission: Any, part: Any, emit: Any, again: Again, wants_pdb: bo
                 pdb.post_mortem(error.__traceback__)
             return super()._result(item, error, seconds)
 
+        def _advice(self, *about: Any) -> str:
+            """The test runs again, and says nothing."""
+            listen(lambda script, method, args, kwargs: method(*args, **kwargs), list)
+            try:
+                return super()._advice(*about)
+            finally:
+                listen(carry_out, _Told)
+
     listen(carry_out, _Told)
     seconds = 1e6 if wants_pdb else TEST_SECONDS
     return Stopping(submission, part, emit, test_seconds=seconds)

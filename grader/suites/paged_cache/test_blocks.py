@@ -257,8 +257,9 @@ def test_replace_drops_the_old_references(part: ModuleType) -> None:
     before = blocks.get_physical_blocks("a")
     blocks.replace("a", 1, theirs)
     table = blocks.get_physical_blocks("a")
-    why = "Each new entry is one more reference, each old one a reference less."
+    why = "As many entries go as there are new blocks, from the index on; those around them stay."
     expect_equal(list(table), [mine[0], *theirs, mine[3]], "the table of a", why=why)
+    why = "Each new entry is one more reference, each old one a reference less."
     counts = [blocks.ref_count(block) for block in (*mine, *theirs)]
     expect_equal(counts, [1, 0, 0, 1, 2, 2], "references to a's old blocks and to b's", why=why)
     why = "A reader that copied the old table must see that it is another one: make a new list."

@@ -159,7 +159,7 @@ def _of_one_row(logits: Tensor, penalties: PenaltyBatch, got: Any) -> str:
         column = getattr(penalties, name)
         for value in column.unique():
             rows = (column == value).nonzero().flatten().tolist()
-            whose = f"the {name} of row {' or '.join(map(str, rows))}, {value:g}"
+            whose = f"the {name} of row {' or '.join(map(str, rows))} ({value:g})"
             told = f"Every row came out as with {whose}. {ROWS_APART}"
             each = replace(penalties, **{name: value.expand(len(column))})
             gives[told] = filters.apply_penalties(logits, each)
