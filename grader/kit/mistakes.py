@@ -1,7 +1,7 @@
 """Which of several mistakes a wrong result is: compute what each would give, and compare.
 
     why = told_by(got, {"eps stands outside of the root: ...": x / (root + eps), "...": ...})
-    lost_digits(got, exact)      "none by more than 0.12%", where no more than digits are lost
+    lost_digits(got, exact)      "by at most 0.0046", where no more than digits are lost
     rounded_input(got, reading, tolerance=1e-5)
 
 A paragraph on a mistake is for a part that has made it. Where no mistake, or more than one, gives what
@@ -25,7 +25,10 @@ DIGITS = (
     "The formula may well be right, and digits are lost: a number that passes through bfloat16 keeps 8 "
     "bits (it is off by up to 0.4%), one that passes through float16 keeps 11 (0.05%)."
 )
-NARROW = {torch.bfloat16: "bfloat16, which keeps 8 bits", torch.float16: "float16, which keeps 11"}
+NARROW = {
+    torch.bfloat16: "bfloat16, which keeps 8 bits",
+    torch.float16: "float16, which keeps 11 bits",
+}
 
 
 def told_by(got: Any, gives: Mapping[str, Any], right: Any = None) -> str:
@@ -46,13 +49,10 @@ def lost_digits(got: Any, exact: Tensor) -> str:
         return ""
     wide, right = got.double(), exact.double()
     off, size = (wide - right).abs(), right.abs()
-    size = (
-        size + size.median()
-    )  # where large numbers cancel, a small one is off by what they have lost
-    if not bool((off <= FEW_DIGITS * size).all()):  # NaN is not
+    # Where large numbers cancel, a small one is off by what those have lost. NaN is not <=.
+    if not bool((off <= FEW_DIGITS * (size + size.median())).all()):
         return ""
-    worst = float((off / size)[size > 0].max())
-    return f"none by more than {100 * worst:.2g}%"
+    return f"by at most {float(off.max()):.2g} where values go up to {float(right.abs().max()):.3g}"
 
 
 def rounded_input(got: Tensor, reading: Reading, *, tolerance: float) -> str:
@@ -64,7 +64,8 @@ def rounded_input(got: Tensor, reading: Reading, *, tolerance: float) -> str:
             narrow = {name: floats[name].to(dtype).to(floats[name].dtype) for name in chosen}
             values = reading.compute(**{**reading.inputs, **narrow})
             if values.shape == got.shape and _close(got, values, tolerance):
-                return f"This is what comes out if {' and '.join(chosen)} is rounded to {told}."
+                verb = "is" if len(chosen) == 1 else "are"
+                return f"This comes out if {' and '.join(chosen)} {verb} rounded to {told}."
     return ""
 
 

@@ -25,7 +25,7 @@ def test_no_mistake_or_several_tell_nothing() -> None:
 
 
 def test_lost_digits_are_told_with_how_much_is_lost() -> None:
-    assert lost_digits(X.bfloat16(), X).startswith("none by more than 0.")
+    assert lost_digits(X.bfloat16(), X).startswith("by at most 0.")
 
 
 def test_other_numbers_have_lost_more_than_digits() -> None:
@@ -38,5 +38,5 @@ def test_a_rounded_input_is_named_if_it_gives_the_result() -> None:
     y = torch.tensor([1.7, -0.3, 0.9])
     reading = Reading(lambda x, y: x.double() * y.double(), {"x": X, "y": y})
     told = rounded_input(X * y.bfloat16().float(), reading, tolerance=1e-6)
-    assert told == "This is what comes out if y is rounded to bfloat16, which keeps 8 bits."
+    assert told == "This comes out if y is rounded to bfloat16, which keeps 8 bits."
     assert rounded_input(X * y * 2, reading, tolerance=1e-6) == ""
