@@ -181,13 +181,13 @@ def test_fused_gives_the_norm_and_the_sum(part: ModuleType) -> None:
         },
     )
     expect_near(normed, norm, F32, "the first result, the norm of (1, 3) + (0, 4)", why=why)
-    residual = "The sum goes on as the next residual"
+    goes_on = "The sum goes on as the next residual"
     why = told_by(
         total,
         {
-            f"{residual}, without any norm: here it is normed as well.": norm,
-            f"{residual}: here x alone does.": of_x,
-            f"{residual}: here the residual stayed as it was.": torch.tensor([[0.0, 4.0]]),
+            f"{goes_on}, without any norm: here it is normed as well.": norm,
+            f"{goes_on}: here x alone does.": of_x,
+            f"{goes_on}: here the residual stayed as it was.": torch.tensor([[0.0, 4.0]]),
         },
     )
     expect_near(total, whole, F32, "the second result, the sum of (1, 3) + (0, 4)", why=why)
