@@ -166,13 +166,15 @@ def cut_elsewhere(logits: torch.Tensor, p: float, count: int) -> str:
     for some in (100, 256, 500, 512, 1000, 1024, 2000, 2048, 4096, 5000, 8192, 10_000):
         if abs(kept(ordered[:some]) - count) <= 2:
             return (
-                f"So many there are if only the {some:,} likeliest tokens take part in the sum: every "
-                "token of the row does."
+                f"This many stay if only the {some:,} likeliest tokens take part in the sum. Every token "
+                "of the row does."
             )
     halves = [kept(ordered, dtype) for dtype in (torch.bfloat16, torch.float16)]
     if any(abs(half - count) <= 2 for half in halves):
-        return "This comes of a sum in half precision, which loses shares this small: use float32."
-    return "A sum in half precision, say, loses shares this small: one in float32 keeps them."
+        return "A sum in half precision gives this: it loses shares this small. Sum in float32."
+    return (
+        "A sum in half precision loses shares this small, for example. A sum in float32 keeps them."
+    )
 
 
 @task("1.4")
