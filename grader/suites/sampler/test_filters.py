@@ -166,8 +166,8 @@ def cut_elsewhere(logits: torch.Tensor, p: float, count: int) -> str:
     for some in (100, 256, 500, 512, 1000, 1024, 2000, 2048, 4096, 5000, 8192, 10_000):
         if abs(kept(ordered[:some]) - count) <= 2:
             return (
-                f"This many stay if only the {some:,} likeliest tokens take part in the sum. Every token "
-                "of the row does."
+                f"This many stay if only the {some:,} likeliest tokens take part in the sum. Every "
+                "token of the row does."
             )
     halves = [kept(ordered, dtype) for dtype in (torch.bfloat16, torch.float16)]
     if any(abs(half - count) <= 2 for half in halves):
