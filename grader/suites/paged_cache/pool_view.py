@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from grader.kit import expect_close, note, quietly, start_script, watch
+from grader.kit import Mismatch, expect_close, note, quietly, start_script, watch
 from yaie.core.batch import KVLayerSpec
 
 # Two layers alike, so that one taken for the other is no error but a wrong answer, and one that is not.
@@ -76,13 +76,14 @@ class PoolDesk:
         """The device pool, block by block."""
         for layer, content in enumerate(self.device):
             stored = quietly(self.pool).blocks(layer)
-            pairs = list(zip(stored, reversed(content), strict=True))
-            if all(map(torch.equal, *zip(*pairs, strict=True))) and bool(content[0].any()):
-                why = "K is stored where V belongs, and V where K does."
             for name, got, expected in zip("KV", stored, content, strict=True):
-                expect_close(
-                    got, expected, f"{name} of layer {layer} [block, row, head, dim]", why=why
-                )
+                what = f"{name} of layer {layer} [block, row, head, dim]"
+                try:
+                    expect_close(got, expected, what, why=why)
+                except Mismatch as error:
+                    if all(map(torch.equal, stored, reversed(content))):
+                        error.why = "K is stored where V belongs, and V where K does."
+                    raise
 
     def compare_host(self, why: str = "") -> None:
         """The host pool, through the device pool, which is overwritten."""
