@@ -2,7 +2,8 @@
 
 import copy
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -13,6 +14,7 @@ from torch import Tensor
 from grader.kit import Mismatch, note
 from grader.kit.poison import poisoned
 from grader.kit.session import SESSION
+from grader.submission import told
 from solutions.paged_cache import KVPool
 from solutions.radix_attention.grouping import groups_of as reference_groups_of
 from solutions.radix_attention.naive import naive_radix_attention
@@ -89,6 +91,21 @@ class CountingPool(KVPool):
         return super().gather(layer, block_tables)
 
 
+class ToldOps(TransformerOps):
+    """Operations that know the shapes which attention was given when it failed."""
+
+    given = ""
+
+    def attention(
+        self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor, spec: AttentionSpec
+    ) -> Tensor:
+        shapes = [list(getattr(each, "shape", ())) for each in (q, k, v, mask)]
+        self.given = "queries {}, keys {}, values {}, mask {}".format(*shapes)
+        out = super().attention(q, k, v, mask, spec)
+        self.given = ""
+        return out
+
+
 @dataclass
 class Case:
     """A batch, a pool that holds the keys of earlier steps, and the new q, k and v.
@@ -155,12 +172,12 @@ class Case:
         name: str = "plan",
     ) -> Tensor:
         """Run on copies of q, k and v: what a part does to them stays with it."""
-        told = "" if spec.window is None else f", window={spec.window}"
+        window = "" if spec.window is None else f", window={spec.window}"
         note(
-            f"out = attention.run({layer}, q, k, v, AttentionSpec(scale={spec.scale}{told}), {name})"
+            f"out = attention.run({layer}, q, k, v, AttentionSpec(scale={spec.scale}{window}), {name})"
         )
         # A row that is never written is NaN, not what an earlier call left there.
-        with poisoned():
+        with poisoned(), telling_shapes(attention):
             out: Tensor = attention.run(layer, *(part.clone() for part in self.qkv), spec, plan)
         return out
 
@@ -195,7 +212,19 @@ def make_case(
 def attention_of(part: ModuleType, pool: KVPool, ops: TransformerOps | None = None) -> Any:
     """The part's RadixAttention on the reference's pool and operations."""
     _forgive_grouping(part)
-    return part.RadixAttention(pool, ops or TransformerOps())
+    return part.RadixAttention(pool, ops or ToldOps())
+
+
+@contextmanager
+def telling_shapes(attention: Any) -> Iterator[None]:
+    """An error inside of `attention` is told with the shapes that it was given."""
+    try:
+        yield
+    except (RuntimeError, IndexError, ValueError) as error:
+        given = getattr(getattr(attention, "_ops", None), "given", "")
+        if not given or isinstance(error, NotImplementedError):
+            raise
+        raise Mismatch(told(error), why=f"`attention` was given {given}.") from error
 
 
 def is_partition(batch: AttentionBatch, groups: list[list[int]]) -> bool:

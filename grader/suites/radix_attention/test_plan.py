@@ -96,7 +96,7 @@ def check_together(part: ModuleType, case: Case, why: str = ROWS) -> None:
             explained = _with_field(explained, field, why * is_order, WELL * is_kept)
         if explained is error:
             raise
-        raise explained from error
+        raise explained from error.__cause__ or error
 
 
 def _check(part: ModuleType, case: Case, why: str) -> None:

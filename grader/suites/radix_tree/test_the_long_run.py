@@ -177,9 +177,11 @@ def test_locks_hold_along_a_long_path(part: ModuleType) -> None:
     _, node = tree.match_prefix(prompt, DEEP)
     rely(len(quietly(tree).path_blocks(node)) == DEEP)
     tree.lock(node)
-    expect_equal(tree.num_evictable, 0, f"num_evictable with a path of {DEEP} nodes locked")
+    why = "A lock goes from the node up to the root, past any number of nodes; unlock goes the same way."
+    what = f"num_evictable with a path of {DEEP} nodes locked"
+    expect_equal(tree.num_evictable, 0, what, why=why)
     tree.unlock(node)
-    expect_equal(tree.num_evictable, DEEP, "num_evictable after unlock")
+    expect_equal(tree.num_evictable, DEEP, "num_evictable after unlock", why=why)
 
 
 @task("4.4")
