@@ -5,6 +5,7 @@ Runs where the suite runs; what a test has raised is still at hand, with the par
 
 import re
 from dataclasses import replace
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -14,6 +15,7 @@ from grader.kit.expect import Fault, Mismatch
 from grader.kit.script import current_script
 from grader.kit.session import SESSION
 from grader.machine import TRITON
+from grader.places import innermost, spans_in_python
 from grader.submission import STUB, Submission, locate, locate_in_grader, place, told
 from grader.triton_words import advice
 from grader.verdict import Again, Explanation
@@ -132,12 +134,21 @@ def _where_of(error: Mismatch, own: str, submission: Submission) -> str:
     """The line of the part that a failed check is about, if it is about a line: a fault in a kernel, or
     an error that the check tells of. A wrong value has no line."""
     if isinstance(error, Fault):
-        return place(submission, *error.line) if error.line else error.where or own
+        return _named(submission, *error.line) if error.line else error.where or own
     cause = error.__cause__ or error.__context__
     said = f"{error.problem} {error.got}"
     if cause is None or type(cause).__name__ not in said:
         return ""
     return locate(unwrapped(cause), submission)
+
+
+def _named(submission: Submission, file: str, line: int) -> str:
+    """A line of the part with the function that it is in, where it is one of Python."""
+    try:
+        source = Path(file).read_text("utf-8") if file.endswith(".py") else ""
+    except (OSError, ValueError):
+        source = ""
+    return place(submission, file, line, innermost(spans_in_python(source), line))
 
 
 def missing_name(error: AttributeError, submission: Submission) -> str:

@@ -122,6 +122,17 @@ def expect_growth(
         )  # fmt: skip
 
 
+def line_that_grows(
+    part: ModuleType, few: Callable[[], Any], many: Callable[[], Any]
+) -> Place | None:
+    """The learner's line that takes more steps in `many` than in `few`, of all that do the one with the
+    most; None if all grow little. For a check that counts otherwise, and has failed."""
+    more = steps_of(many, part)
+    more.subtract(steps_of(few, part))
+    place, steps = more.most_common(1)[0] if more else (None, 0)
+    return place if steps > FEW_STEPS else None
+
+
 def grows(costs: Sequence[int], few: int, exponent: float) -> bool:
     """Whether costs at n, 2n and 4n grow faster than n^exponent."""
     return costs[2] - costs[0] > few and _exponent(costs) > exponent + ALLOWANCE

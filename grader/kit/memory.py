@@ -1,16 +1,22 @@
 """What a call leaves behind, and what it takes meanwhile, in bytes of Python objects (`tracemalloc`)."""
 
 import gc
+import sys
 import tracemalloc
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from grader.kit.expect import expect
+from grader.kit.expect import Fault
 
 WARM, ROUNDS, CALLS = 4, 10, 32
 LEAST = 160
 """Bytes that a call must keep to be called a leak: a dict with one entry takes 184."""
+LEAST_OF_A_LINE = 4
+"""Bytes a call, on average, that make a line one that keeps something: a list grows by 8 for an item."""
+FRAMES = 24
+"""Calls between a part's line and the allocation, where the line is looked for."""
 HISTORY = (
     "What a call leaves behind in its module or object grows with every request that a server ever "
     "answers. Keep only what a later call needs, and drop it when its request is over."
@@ -52,9 +58,41 @@ def peak_of(call: Callable[[], Any]) -> int:
 def expect_keeps_nothing(call: Callable[[], Any], what: str) -> None:
     """Calls with the same arguments leave nothing behind. what: names the call."""
     kept = kept_by(call)
-    expect(
-        kept < LEAST, f"{what} keeps {kept:.0f} bytes more with each of {CALLS} calls", why=HISTORY
-    )
+    if kept >= LEAST:
+        problem = f"{what} keeps {kept:.0f} bytes more with each of {CALLS} calls"
+        raise Fault(problem, why=HISTORY, line=keeping_line(call))
+
+
+def keeping_line(call: Callable[[], Any]) -> tuple[str, int] | None:
+    """The line of the part, (file, number), that makes most of what stays; None if none of its lines
+    does: what stays may be an argument, which others have made."""
+    files = {
+        getattr(module, "__file__", None)
+        for name, module in list(sys.modules.items())
+        if name.startswith("labs.")
+    }
+    frames = tracemalloc.get_traceback_limit() if tracemalloc.is_tracing() else 0
+    tracemalloc.stop()
+    tracemalloc.start(FRAMES)
+    try:
+        call()
+        gc.collect()
+        before = tracemalloc.take_snapshot()
+        for _ in range(CALLS):
+            call()
+        gc.collect()
+        grown = tracemalloc.take_snapshot().compare_to(before, "traceback")
+    finally:
+        tracemalloc.stop()
+        if frames:
+            tracemalloc.start(frames)
+    kept: Counter[tuple[str, int]] = Counter()
+    for difference in grown:
+        own = [frame for frame in difference.traceback if frame.filename in files]
+        if own:  # the innermost comes last
+            kept[own[-1].filename, own[-1].lineno] += difference.size_diff
+    line, size = kept.most_common(1)[0] if kept else (None, 0)
+    return line if size >= LEAST_OF_A_LINE * CALLS else None
 
 
 @contextmanager

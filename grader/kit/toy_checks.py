@@ -30,8 +30,7 @@ def check_plan(toy: ToyParts, plan: StepPlan, had_work: bool) -> None:
     expect(
         not had_work or plan.scheduled or plan.failed,
         "there is work, but the plan schedules no request and fails none",
-        why="An engine that plans nothing steps for ever: a request that cannot run even alone must "
-        "fail.",
+        why=_why_idle(toy),
     )
     requests = [item.request for item in plan.scheduled]
     names = [request.request_id for request in requests]
@@ -62,6 +61,18 @@ def check_plan(toy: ToyParts, plan: StepPlan, had_work: bool) -> None:
         )
     for item in plan.scheduled:
         _check_share(item, toy.settings.block_size)
+
+
+def _why_idle(toy: ToyParts) -> str:
+    """Of a plan without work: whether there was room for some."""
+    ends = "An engine that plans nothing steps for ever"
+    stats = toy.cache.stats()
+    room = stats["free_blocks"] + stats["cached_blocks"]
+    runs = [request for request in toy.requests if request.status is RequestStatus.RUNNING]
+    if runs and room:
+        names = ", ".join(request.request_id for request in runs)
+        return f"{ends}. {names} can go on: {room} blocks are free or can be evicted."
+    return f"{ends}: a request that cannot run even alone must fail."
 
 
 @claiming("In a plan single tokens stand before chunks.")
@@ -186,6 +197,11 @@ class Update:
 
     @claiming("`update` takes over what a step has computed and drawn.")
     def check(self, advanced: Sequence[Request]) -> None:
+        expect(
+            advanced is not None, "update returned None, and no list of requests",
+            why="It returns a list in every case: an empty one if no request gained a token, as after "
+            "chunks alone.",
+        )  # fmt: skip
         names = [request.request_id for request in advanced]
         missing = [r.request_id for r, _, _ in self._after if r.status in GONE_ON_THE_WAY]
         why = "Those that gained tokens, in the order of the plan."

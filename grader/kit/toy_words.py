@@ -2,11 +2,14 @@
 
 from collections.abc import Sequence
 
+from grader.kit.script import show
 from grader.kit.toy_parts import ToyParts
 from yaie.core.batch import ScheduledRequest, StepPlan
 from yaie.core.request import Request, RequestStatus
 
 MOST_SHOWN = 8
+LONG, LONGEST_PERIOD = 48, 24
+"""Tokens of a list that is told by its period, and those of the period."""
 
 
 class NamedRequest(Request):
@@ -21,12 +24,27 @@ class NamedRequest(Request):
 def tell_add(siblings: Sequence[Request]) -> str:
     """[r1] = toy.add([0, 1, 2], max_tokens=3, priority=2)"""
     first = siblings[0]
-    given = [str(first.token_ids), f"max_tokens={first.max_tokens}"]
+    given = [tell_tokens(first.token_ids), f"max_tokens={first.max_tokens}"]
     if first.priority:
         given.append(f"priority={first.priority}")
     if len(siblings) > 1:
         given.append(f"n={len(siblings)}")
     return f"{list(siblings)} = toy.add({', '.join(given)})"
+
+
+def tell_tokens(token_ids: Sequence[int]) -> str:
+    """As Python: a long list that repeats its beginning as ([0, 1, 2, 3] * 75)[:299]."""
+    count = len(token_ids)
+    for period in range(1, LONGEST_PERIOD + 1) if count > LONG else ():
+        times = -(-count // period)
+        begin = list(token_ids[:period])
+        if (begin * times)[:count] == list(token_ids):
+            return (
+                f"{begin} * {times}"
+                if period * times == count
+                else f"({begin} * {times})[:{count}]"
+            )
+    return str(list(token_ids))
 
 
 def tell_plan(plan: StepPlan) -> str:
@@ -104,7 +122,8 @@ def _tell_running(toy: ToyParts, request: Request) -> str:
     computed, known = request.num_computed_tokens, request.num_tokens
     table = toy.cache.block_table(request)
     flight = _tell_flight(request)
-    return f"{request.request_id}: {computed} of {known} tokens computed{flight}, blocks {table}"
+    blocks = f"{len(table)} blocks {show(table)}" if len(table) > LONG else f"blocks {table}"
+    return f"{request.request_id}: {computed} of {known} tokens computed{flight}, {blocks}"
 
 
 def _tell_flight(request: Request) -> str:

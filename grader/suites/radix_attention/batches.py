@@ -1,7 +1,9 @@
 """Batches over a small pool, the keys that lie in it, and what attention over them must give."""
 
 import copy
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -12,6 +14,7 @@ from torch import Tensor
 from grader.kit import Mismatch, note
 from grader.kit.poison import poisoned
 from grader.kit.session import SESSION
+from grader.submission import told
 from solutions.paged_cache import KVPool
 from solutions.radix_attention.grouping import groups_of as reference_groups_of
 from solutions.radix_attention.naive import naive_radix_attention
@@ -74,13 +77,33 @@ def batch_of(seqs: Sequence[Seq]) -> AttentionBatch:
 
 
 class CountingPool(KVPool):
-    """A pool that knows how many blocks were gathered from it."""
+    """A pool that knows how many blocks were gathered from it. gathers: the shapes of the tables."""
 
     blocks_gathered = 0
 
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.gathers: Counter[tuple[int, ...]] = Counter()
+
     def gather(self, layer: int, block_tables: Tensor) -> tuple[Tensor, Tensor]:
         self.blocks_gathered += block_tables.numel()
+        self.gathers[tuple(block_tables.shape)] += 1
         return super().gather(layer, block_tables)
+
+
+class ToldOps(TransformerOps):
+    """Operations that know the shapes which attention was given when it failed."""
+
+    given = ""
+
+    def attention(
+        self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor, spec: AttentionSpec
+    ) -> Tensor:
+        shapes = [list(getattr(each, "shape", ())) for each in (q, k, v, mask)]
+        self.given = "queries {}, keys {}, values {}, mask {}".format(*shapes)
+        out = super().attention(q, k, v, mask, spec)
+        self.given = ""
+        return out
 
 
 @dataclass
@@ -149,12 +172,12 @@ class Case:
         name: str = "plan",
     ) -> Tensor:
         """Run on copies of q, k and v: what a part does to them stays with it."""
-        told = "" if spec.window is None else f", window={spec.window}"
+        window = "" if spec.window is None else f", window={spec.window}"
         note(
-            f"out = attention.run({layer}, q, k, v, AttentionSpec(scale={spec.scale}{told}), {name})"
+            f"out = attention.run({layer}, q, k, v, AttentionSpec(scale={spec.scale}{window}), {name})"
         )
         # A row that is never written is NaN, not what an earlier call left there.
-        with poisoned():
+        with poisoned(), telling_shapes(attention):
             out: Tensor = attention.run(layer, *(part.clone() for part in self.qkv), spec, plan)
         return out
 
@@ -189,7 +212,19 @@ def make_case(
 def attention_of(part: ModuleType, pool: KVPool, ops: TransformerOps | None = None) -> Any:
     """The part's RadixAttention on the reference's pool and operations."""
     _forgive_grouping(part)
-    return part.RadixAttention(pool, ops or TransformerOps())
+    return part.RadixAttention(pool, ops or ToldOps())
+
+
+@contextmanager
+def telling_shapes(attention: Any) -> Iterator[None]:
+    """An error inside of `attention` is told with the shapes that it was given."""
+    try:
+        yield
+    except (RuntimeError, IndexError, ValueError) as error:
+        given = getattr(getattr(attention, "_ops", None), "given", "")
+        if not given or isinstance(error, NotImplementedError):
+            raise
+        raise Mismatch(told(error), why=f"`attention` was given {given}.") from error
 
 
 def is_partition(batch: AttentionBatch, groups: list[list[int]]) -> bool:
@@ -221,9 +256,16 @@ def _forgive_grouping(part: ModuleType) -> None:
 
 
 def expect_rows(
-    case: Case, out: Tensor, expected: Tensor, why: str, tolerance: float = 1e-9
+    case: Case,
+    out: Tensor,
+    expected: Tensor,
+    why: str,
+    tolerance: float = 1e-9,
+    layer: int = 0,
+    spec: AttentionSpec = SPEC,
 ) -> None:
-    """Every query's output as expected; the first that is not is named."""
+    """Every query's output as expected; the first that is not is named, with the keys that it was made
+    of if those of another sequence, layer or length give it."""
     expect_like(out, expected)
     starts = case.starts()
     for i, seq in enumerate(case.seqs):
@@ -242,7 +284,40 @@ def expect_rows(
                 elif others := _rows_like(got, expected, tolerance):
                     problem += f": it holds what row {others[0]} should, position "
                     problem += f"{case.position(others[0])} of sequence {case.owner(others[0])}"
+                elif keys := keys_that_give(case, got, row, layer, spec, tolerance):
+                    problem += f": it is what this query gets from {keys}"
                 raise Mismatch(problem, _shortly(right), _shortly(got), why)
+
+
+def keys_that_give(
+    case: Case, got: Tensor, row: int, layer: int, spec: AttentionSpec, tolerance: float
+) -> str:
+    """Which keys, other than the right ones, give this output for the query of a row, in words."""
+    i = case.owner(row)
+    seq, ops, query = case.seqs[i], TransformerOps(), case.qkv[0][row : row + 1]
+    position = case.position(row)
+    pool = copy.deepcopy(case.pool)
+
+    def gives(of: Seq, keys: int, at: int = layer) -> bool:
+        batch = batch_of([Seq(1, keys, of.blocks)])
+        out = naive_radix_attention(pool, ops, at, query, spec, batch)[0]
+        return bool(torch.isclose(out, got, rtol=tolerance, atol=tolerance).all())
+
+    before = position + 1
+    if gives(seq, before):
+        return "what the pool holds after `run`: the new keys and values are not in it"
+    pool.write(layer, *case.qkv[1:], case.batch.slot_mapping)
+    for keys in range(1, len(seq.blocks) * SIZE + 1):
+        if keys != before and gives(seq, keys):
+            return f"its first {keys} keys" if keys > 1 else "its first key alone"
+    for j, other in enumerate(case.seqs):
+        for keys in (position + 1, other.keys) if j != i else ():
+            if keys <= len(other.blocks) * SIZE and gives(other, keys):
+                return f"the first {keys} keys of sequence {j}"
+    for at in range(len(pool._device)):
+        if at != layer and gives(seq, before, at):
+            return f"the keys and values of layer {at}"
+    return ""
 
 
 def _rows_like(row: Tensor, rows: Tensor, tolerance: float) -> list[int]:

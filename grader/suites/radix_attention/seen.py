@@ -1,5 +1,7 @@
 """Who sees whom, read off the output of attention over keys that are all equal."""
 
+from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -11,9 +13,11 @@ from grader.suites.radix_attention.batches import (
     HEADS,
     LAYERS,
     SIZE,
+    SPEC,
     UNWRITTEN,
     Case,
     Seq,
+    attention_of,
     expect_like,
     make_case,
 )
@@ -54,8 +58,29 @@ def unit(position: int) -> Tensor:
     return torch.eye(DIM, dtype=torch.float64)[position]
 
 
-def expect_seen(case: Case, out: Any, window: int | None = None, why: str = "") -> None:
-    """Each query sees the keys up to its own position, in the window."""
+Fits = Callable[[set[int], set[int]], bool]
+"""Whether positions that are seen, and those that should be, differ in the way that `why` tells of."""
+
+
+def misses_the_last(seen: set[int], right: set[int]) -> bool:
+    """All but the last."""
+    return seen == right - {max(right)}
+
+
+def sees_later_ones(seen: set[int], right: set[int]) -> bool:
+    """The right ones, and others behind them."""
+    return seen > right and min(seen - right) > max(right)
+
+
+def always(seen: set[int], right: set[int]) -> bool:
+    """`why` is what the contract says, whatever went wrong."""
+    return True
+
+
+def expect_seen(
+    case: Case, out: Any, window: int | None = None, why: str = "", fits: Fits = always
+) -> None:
+    """Each query sees the keys up to its own position, in the window. why: told if it fits."""
     expect_like(out, case.qkv[0])
     for i, (seq, start) in enumerate(zip(case.seqs, case.starts(), strict=True)):
         for j in range(seq.queries):
@@ -65,7 +90,29 @@ def expect_seen(case: Case, out: Any, window: int | None = None, why: str = "") 
             if not row.isfinite().all():
                 _explain_nan(case, row, start + j, who, f"positions {_span(right)}", why)
             for head in range(HEADS):
-                expect_average(row[head], right, who, why)
+                expect_average(row[head], right, who, why, fits)
+
+
+def what_does_harm(part: ModuleType, seqs: list[Seq], stale: float) -> str:
+    """Whether `stale` in the unused slots of keys alone, or of values alone, spoils the output."""
+    harm = {}
+    for index, name in enumerate(("keys", "values")):
+        case = marked(seqs, stale)
+        for layer in range(LAYERS):
+            other = case.pool.blocks(layer)[1 - index]
+            other[~other.isfinite()] = 0
+        attention = attention_of(part, case.pool)
+        out = attention.run(0, *case.qkv, SPEC, attention.plan(case.batch))
+        harm[name] = not bool(out.isfinite().all())
+    if all(harm.values()):
+        return f"It comes out with {stale} in the keys alone, and with {stale} in the values alone."
+    does, does_not = sorted(harm, key=lambda name: not harm[name])
+    if not harm[does]:
+        return ""
+    return (
+        f"It comes out with {stale} in the unused slots of the {does} alone. With {stale} in those of "
+        f"the {does_not} alone it does not."
+    )
 
 
 def _explain_nan(case: Case, row: Tensor, index: int, who: str, right: str, why: str) -> None:
@@ -83,11 +130,14 @@ def _is_cut_at_a_block(seen: set[int], right: set[int]) -> bool:
     return 0 < end < max(right) + 1 and end % SIZE == 0 and seen == {p for p in right if p < end}
 
 
-def expect_average(row: Tensor, right: set[int], who: str, why: str) -> None:
+def expect_average(row: Tensor, right: set[int], who: str, why: str, fits: Fits) -> None:
     """One head's output is the average of the values at these positions."""
     seen = {int(p) for p in (row.abs() > 1e-9).nonzero().flatten()}
     if seen != right:
-        why = SHORT_TABLE if _is_cut_at_a_block(seen, right) else why
+        if _is_cut_at_a_block(seen, right):
+            why = SHORT_TABLE
+        elif not fits(seen, right):
+            why = ""
         raise Mismatch(who, f"positions {_span(right)}", f"positions {_span(seen)}", why)
     weight = 1 / len(right)
     if not torch.allclose(row[list(right)], torch.tensor(weight, dtype=row.dtype), rtol=1e-9):

@@ -1,5 +1,6 @@
 """Task 5.1: which sequences are attended together."""
 
+from collections import Counter
 from importlib import import_module
 from itertools import groupby
 from types import ModuleType
@@ -7,7 +8,9 @@ from types import ModuleType
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grader.kit import Mismatch, examples, expect, expect_equal, note, task
+from grader.kit import Mismatch, examples, expect, note, task
+from grader.kit.expect import claiming
+from grader.kit.script import show
 from grader.suites.radix_attention.batches import batch_of, sequences
 from solutions.radix_attention.grouping import MAX_WASTE, MIN_GROUP
 from solutions.radix_attention.grouping import groups_of as reference_groups_of
@@ -31,12 +34,7 @@ def groups(part: ModuleType, lens: Lens) -> list[list[int]]:
         shown = group if len(group) <= MOST_MEMBERS else [*group[:MOST_MEMBERS], "..."]
         members = ", ".join(map(str, shown))
         note(f"# -> [{members}]: {len(group)} sequences of {min(keys)} to {max(keys)} keys")
-    expect_equal(
-        sorted(i for group in found for i in group),
-        list(range(len(lens))),
-        "the sequences of all groups together",
-        why="Every sequence must be attended, and once: a missing one gets no output.",
-    )
+    expect_partition([i for group in found for i in group], len(lens))
     for group in found:
         expect(
             len({lens[i][0] for i in group}) == 1,
@@ -48,6 +46,23 @@ def groups(part: ModuleType, lens: Lens) -> list[list[int]]:
         why="The lists belong to the batch: sorted in place, they name other sequences.",
     )  # fmt: skip
     return found
+
+
+def expect_partition(members: list[int], count: int) -> None:
+    """members: of all groups together. count: of the batch's sequences."""
+    if sorted(members) == list(range(count)):
+        return
+    times = Counter(members)
+    missing = [i for i in range(count) if not times[i]]
+    others = sorted(i for i in times if not 0 <= i < count)
+    twice = sorted(i for i in times if times[i] > 1)
+    with claiming("Every sequence of the batch is in one group, and once."):
+        expect(not others, f"in a group, but no sequence of the batch: {show(others)}")
+        expect(
+            not missing, f"{len(missing)} of {count} sequences are in no group: {show(missing)}",
+            why="Every sequence must be attended, and once: a missing one gets no output.",
+        )  # fmt: skip
+        expect(not twice, f"in more than one group, or twice in one: {show(twice)}")
 
 
 def _told(lengths: list[int]) -> str:

@@ -11,7 +11,9 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from grader.kit import Mismatch, examples, expect, expect_equal, note, task
+from grader.kit.anew import WELL, anew, retold
 from grader.kit.apart import expect_unchanged
+from grader.submission import told
 from grader.suites.radix_attention.batches import (
     SPEC,
     Case,
@@ -21,6 +23,7 @@ from grader.suites.radix_attention.batches import (
     make_case,
     sequences,
 )
+from grader.suites.radix_attention.plans import PROMISES, WrongField, wrong_field
 from solutions.radix_attention import RadixAttention
 from solutions.transformer_ops import TransformerOps
 
@@ -30,9 +33,12 @@ ROWS = (
 )
 
 IN_ORDER_TOO = (
-    "Side by side and the longest first they are wrong too, so it is not their order. A group's table "
-    "is as wide as its longest sequence needs, in whole blocks. Its lengths are those of its own "
-    "sequences in this batch. Unused are all slots behind a sequence's keys, up to the table's width."
+    "Side by side and the longest first they are wrong too, so it is not their order. It is the plan: "
+    "the reference's `run` goes wrong by it as well."
+)
+IN_ONE_FIELD = (
+    "With this field alone from your plan, and all others right, the output of the reference's `run` is "
+    "wrong."
 )
 
 
@@ -78,11 +84,38 @@ def plans_wrongly(part: ModuleType, case: Case) -> bool:
 def check_together(part: ModuleType, case: Case, why: str = ROWS) -> None:
     """Sequences that are attended rightly in one order are so in another; and where they are not in
     the one either, that is not due to the plan."""
-    expected = case.expected()
-    if is_right_in_order(part, case):
-        expect_rows(case, case.run(part), expected, why)
-    elif plans_wrongly(part, case):
-        expect_rows(case, case.run(part), expected, IN_ORDER_TOO)
+    try:
+        _check(part, case, why)
+    except NotImplementedError:
+        raise
+    except Exception as error:
+        is_order = isinstance(error, Mismatch) and error.why.endswith(why)
+        explained = retold(error, lambda: _check(anew(part), case, why))
+        is_kept = isinstance(explained, Mismatch) and explained.why == WELL
+        if (explained is error or is_kept) and (field := wrong_field(part, case)):
+            explained = _with_field(explained, field, why * is_order, WELL * is_kept)
+        if explained is error:
+            raise
+        raise explained from error.__cause__ or error
+
+
+def _check(part: ModuleType, case: Case, why: str) -> None:
+    mine = case.of(list(range(len(case.seqs))))  # a check can be made twice
+    expected = mine.expected()
+    if is_right_in_order(part, mine):
+        expect_rows(mine, mine.run(part), expected, why)
+    elif plans_wrongly(part, mine):
+        expect_rows(mine, mine.run(part), expected, IN_ORDER_TOO)
+
+
+def _with_field(error: Exception, field: WrongField, before: str, after: str) -> Mismatch:
+    """The failure with the field of the plan that is wrong. before, after: what else explains it."""
+    ends = error.problem if isinstance(error, Mismatch) else told(error)
+    why = " ".join(filter(None, (before or PROMISES[field.name], IN_ONE_FIELD, after)))
+    problem = f"{field.problem}. What comes of it: {ends}"
+    explained = Mismatch(problem, field.expected, field.got, why)
+    explained.is_retold = True  # type: ignore[attr-defined]
+    return explained
 
 
 @task("5.2")
@@ -127,9 +160,18 @@ def test_only_the_blocks_needed_are_gathered(part: ModuleType) -> None:
         raise Mismatch(
             "more blocks are gathered than the keys lie in",
             f"at most {needed}: 20 for the chunk, 2 for each of six decodes",
-            f"{gathered}",
+            f"{gathered}: {_told_gathers(case.pool.gathers)}",
             "The tables of a batch are as wide as its longest needs; a decode of 5 keys needs 2 blocks.",
         )
+
+
+def _told_gathers(gathers: dict[tuple[int, ...], int]) -> str:
+    """a table of 20 blocks for 1 sequence, a table of 3 blocks for each of 6 sequences"""
+    return ", ".join(
+        f"a table of {shape[-1]} blocks for {'each of ' * (shape[0] > 1)}{shape[0]} "
+        f"sequence{'s' * (shape[0] > 1)}{f', {times} times' * (times > 1)}"
+        for shape, times in gathers.items()
+    )
 
 
 @task("5.2")

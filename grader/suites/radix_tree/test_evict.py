@@ -109,10 +109,15 @@ def test_locks_are_no_use(part: ModuleType) -> None:
     """lock and unlock leave the order of last use as it is."""
     tree, [first, _] = filed(part, ([1, 1], [10]), ([2, 2], [20]))
     rely(locks_work(part))
-    tree.lock(first)
-    tree.unlock(first)
+    ticks = []
+    for call in (lambda node: None, tree.lock, tree.unlock):
+        call(first)
+        ticks.append(getattr(first, "last_used", None))
     rely(is_sound(tree))
     why = "One tick for each match or insert; a lock protects, and says nothing of when a node was used."
+    for name, before, after in zip(("lock", "unlock"), ticks, ticks[1:], strict=False):
+        if before != after:
+            why = f"`{name}` has changed the node's last_used from {before} to {after}. {why}"
     expect_equal(tree.evict(1), [10], "the first to go", why=why)
 
 

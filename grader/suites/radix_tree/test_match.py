@@ -3,6 +3,7 @@
 from types import ModuleType
 
 from grader.kit import expect_equal, note, run_machine, task
+from grader.suites.radix_tree.shape import fault_in
 from grader.suites.radix_tree.tree_machine import InsertMachine, MatchMachine
 from grader.suites.radix_tree.trees import (
     expect_sound,
@@ -152,8 +153,17 @@ def test_insert_files_blocks_and_counts_what_was_there(part: ModuleType) -> None
     rely(splits_work(part))
     tree = tree_of(part, ([1, 2, 3, 4], [10, 11]))
     existing, node = tree.insert([1, 2, 5, 6, 7, 8], [30, 31, 32])
-    why = "Two requests may compute the same prefix; the caller frees the copies insert refuses."
-    expect_equal(existing, 1, "blocks that were there already", why=why)
+    told = {
+        0: "0 is what the earlier call returned, whose tree was empty. Of this prompt the tree has a "
+        "block: the number is how many blocks the match of this call finds.",
+        2: "2 is how many of the blocks are new. The caller frees its copies of those that were there, "
+        "so it needs their number.",
+    }
+    why = fault_in(tree) or (
+        "Two requests may compute the same prefix; the caller frees the copies insert refuses."
+    )
+    what = "how many blocks insert says were there already"
+    expect_equal(existing, 1, what, why=fault_in(tree) or told.get(existing, why))
     expect_equal(tree.path_blocks(node), [10, 31, 32], "the path to the node from insert", why=why)
     expect_equal(sorted(tree.all_blocks()), [10, 11, 31, 32], "the tree's blocks", why=why)
 

@@ -3,13 +3,16 @@
 from types import ModuleType
 
 from grader.kit import expect_equal, start_script, task
+from grader.suites.radix_tree.shape import fault_in
 from grader.suites.radix_tree.trees import (
     expect_sound,
     filed,
     gives_up,
+    later_nodes_differ,
     locks_work,
     rely,
     relying_on_all,
+    why_split,
 )
 
 
@@ -19,13 +22,17 @@ def test_split_keeps_the_path(part: ModuleType) -> None:
     """split returns the upper half; the node itself becomes the lower half, on the same path."""
     tree, [node] = filed(part, ([1, 2, 3, 4, 5, 6], [10, 11, 12]))
     upper = tree.split(node, 1)
-    expect_equal(tree.path_blocks(upper), [10], "the path to the upper half")
+    why = why_split(tree, upper)
+    expect_equal(tree.path_blocks(upper), [10], "the path to the upper half", why=why)
     expect_equal(
         tree.path_blocks(node), [10, 11, 12], "the path to the node that was split",
-        why="A handle to the node still means the end of the longer match.",
+        why=why or "A handle to the node still means the end of the longer match.",
     )  # fmt: skip
-    expect_equal(tree.peek([1, 2, 3, 4, 5, 6], 3), [10, 11, 12], "what is found afterwards")
+    expect_equal(
+        tree.peek([1, 2, 3, 4, 5, 6], 3), [10, 11, 12], "what is found afterwards", why=why
+    )
     expect_equal((tree.num_blocks, tree.num_evictable), (3, 3), "blocks and evictable blocks")
+    later_nodes_differ(upper)
     expect_sound(
         tree, "A split changes references and nothing else: see what the node was before it."
     )
@@ -37,7 +44,10 @@ def test_both_halves_can_have_children(part: ModuleType) -> None:
     """After a split both halves can have children of their own."""
     filed(part, ([1, 1], [20]), ([1, 1, 5, 5], [0, 24]))  # not split's part
     tree, [node] = filed(part, ([1, 1, 2, 2, 3, 3], [10, 11, 12]))
-    tree.split(node, 2)
+    upper = tree.split(node, 2)
+    why = why_split(tree, upper)
+    later_nodes_differ(upper)
+    expect_equal(tree.path_blocks(node), [10, 11, 12], "the path to the lower half", why=why)
     tree.insert([1, 1, 2, 2, 4, 4], [0, 0, 13])
     tree.insert([1, 1, 2, 2, 3, 3, 6, 6], [0, 0, 0, 14])
     for token_ids, blocks in (
@@ -45,7 +55,9 @@ def test_both_halves_can_have_children(part: ModuleType) -> None:
         ([1, 1, 2, 2, 4, 4], [10, 11, 13]),
         ([1, 1, 2, 2, 3, 3, 6, 6], [10, 11, 12, 14]),
     ):
-        expect_equal(tree.peek(token_ids, 4), blocks, f"what is found for {token_ids}")
+        found = tree.peek(token_ids, 4)
+        why = why or fault_in(tree)
+        expect_equal(found, blocks, f"what is found for {token_ids}", why=why)
     expect_sound(tree)
 
 
@@ -55,7 +67,7 @@ def test_children_stay_below_the_lower_half(part: ModuleType) -> None:
     """What hangs below a node that is split hangs below its lower half."""
     tree, [node, _] = filed(part, ([1, 1, 2, 2], [10, 11]), ([1, 1, 2, 2, 3, 3], [0, 0, 12]))
     upper = tree.split(node, 1)
-    why = (
+    why = why_split(tree, upper) or (
         "The children's tokens follow on the end of the node, and that is the end of its lower half. "
         "The upper half has one child: the lower half."
     )

@@ -6,7 +6,7 @@ from typing import Any
 from grader.kit import expect, expect_equal, note, quietly, start_script, task
 from grader.kit.memory import expect_keeps_nothing, peak_of
 from grader.kit.standing import expect_results_stand
-from grader.suites.radix_tree.trees import gives_up, rely, splits_work
+from grader.suites.radix_tree.trees import gives_up, rely, splits_work, tree_of
 
 DEEP = 1200
 """Nodes on a path: more than Python calls deep, and than anybody would write by hand."""
@@ -45,17 +45,19 @@ def long(part: ModuleType, size: int = 2) -> tuple[Any, list[int]]:
 @gives_up
 def test_what_was_found_stays(part: ModuleType) -> None:
     """The blocks of one match are no list that the next one fills."""
-    tree = part.RadixTree(2)
-    for first in range(3):
-        tree.insert([first, first, 7, 7], [2 * first, 2 * first + 1])
+    filed = [([first, first, 7, 7], [2 * first, 2 * first + 1]) for first in range(3)]
     for name in ("peek", "match_prefix"):
+        start_script()
+        tree = tree_of(part, *filed)
         calls = [
-            lambda name=name, first=first: getattr(tree, name)([first, first, 7, 7], 2)
+            lambda name=name, first=first, tree=tree: getattr(tree, name)([first, first, 7, 7], 2)
             for first in range(3)
         ]
         only = (lambda result: result) if name == "peek" else (lambda result: result[0])
         expect_results_stand(calls, name, only)
-        expect_keeps_nothing(lambda name=name: getattr(tree, name)([1, 1, 7, 7], 2), name)  # type: ignore[misc]
+        start_script()
+        method = getattr(quietly(tree), name)
+        expect_keeps_nothing(lambda method=method: method([1, 1, 7, 7], 2), name)  # type: ignore[misc]
 
 
 @task("4.1")
@@ -72,12 +74,24 @@ def test_an_empty_prompt_finds_nothing(part: ModuleType) -> None:
 @task("4.1")
 @gives_up
 def test_a_match_follows_a_long_path(part: ModuleType) -> None:
-    """A path may have more nodes than Python has frames."""
+    """A match follows its path to the end, however many nodes that has."""
     tree, prompt = deep(part)
-    expect_equal(len(tree.peek(prompt, DEEP)), DEEP, "how many blocks peek finds")
+    found = tree.peek(prompt, DEEP)
+    expect_equal(len(found), DEEP, "how many blocks peek finds", why=why_short(found))
     blocks, node = tree.match_prefix(prompt, DEEP)
-    expect_equal(len(blocks), DEEP, "how many blocks match_prefix finds")
+    expect_equal(len(blocks), DEEP, "how many blocks match_prefix finds", why=why_short(blocks))
     expect_equal(len(tree.path_blocks(node)), DEEP, "how many blocks its node stands for")
+
+
+def why_short(blocks: list[int]) -> str:
+    """Of a match along the path of `deep` that finds too few."""
+    count = len(blocks)
+    if blocks != list(range(count)):
+        return ""
+    return (
+        f"The first {count} blocks are the right ones, each in a node of its own, and then the match "
+        "ends. A prompt may have any number of blocks: only max_blocks and the tokens end a match."
+    )
 
 
 @task("4.1")
@@ -163,9 +177,11 @@ def test_locks_hold_along_a_long_path(part: ModuleType) -> None:
     _, node = tree.match_prefix(prompt, DEEP)
     rely(len(quietly(tree).path_blocks(node)) == DEEP)
     tree.lock(node)
-    expect_equal(tree.num_evictable, 0, f"num_evictable with a path of {DEEP} nodes locked")
+    why = "A lock goes from the node up to the root, past any number of nodes; unlock goes the same way."
+    what = f"num_evictable with a path of {DEEP} nodes locked"
+    expect_equal(tree.num_evictable, 0, what, why=why)
     tree.unlock(node)
-    expect_equal(tree.num_evictable, DEEP, "num_evictable after unlock")
+    expect_equal(tree.num_evictable, DEEP, "num_evictable after unlock", why=why)
 
 
 @task("4.4")
@@ -187,12 +203,12 @@ def test_locks_leave_nothing_behind(part: ModuleType) -> None:
 @gives_up
 def test_what_was_evicted_stays(part: ModuleType) -> None:
     """The list of one eviction is no list that the next one fills; and none keeps anything."""
-    tree, blocks = part.RadixTree(1), [[token] for token in range(8)]
-    for token in range(8):
-        tree.insert([token], blocks[token])
+    tree = tree_of(part, *(([token], [token]) for token in range(8)), block_size=1)
     rely(tree.num_evictable == 8)
     expect_results_stand([lambda: tree.evict(2)] * 3, "evict")
-    expect_keeps_nothing(lambda: tree.evict(0), "evict(0)")
+    start_script()
+    evict = quietly(tree).evict
+    expect_keeps_nothing(lambda: evict(0), "evict(0)")
 
 
 @task("4.5")

@@ -7,6 +7,8 @@ from types import ModuleType
 from typing import Any, TypeVar
 
 from grader.kit import Mismatch, note, quietly, watch
+from grader.kit.script import show
+from grader.suites.radix_tree.shape import fault_in, key_of
 from solutions.radix_tree.naive import NaivePrefixCache
 from yaie.core.errors import InvariantError
 
@@ -50,15 +52,19 @@ def drawn(tree: Any) -> str:
     root = getattr(tree, "_root", None)
     if not hasattr(root, "children"):
         return f"{summary}: {sorted(tree.all_blocks())}"
-    return "\n".join([summary, "root", *_branches(root, 1)])
+    return "\n".join([summary, "root", *_branches(root, 1, getattr(tree, "block_size", 0), set())])
 
 
-def _branches(node: Any, depth: int) -> Iterator[str]:
-    for child in node.children.values() if depth < MOST_DEEP else ():
+def _branches(node: Any, depth: int, size: int, seen: set[int]) -> Iterator[str]:
+    for key, child in node.children.items() if depth < MOST_DEEP else ():
         locks = f", locked {child.lock_count} times" if child.lock_count else ""
         line = f"blocks {child.blocks}, tokens {child.tokens}, used at {child.last_used}{locks}"
-        yield "  " * depth + line
-        yield from _branches(child, depth + 1)
+        wrong = f", under the key {show(key)}" if size and key != key_of(child, size) else ""
+        again = ", a second time" if id(child) in seen else ""
+        yield "  " * depth + line + wrong + again
+        if not again:
+            seen.add(id(child))
+            yield from _branches(child, depth + 1, size, seen)
 
 
 @contextmanager
@@ -117,6 +123,26 @@ def locks_work(part: ModuleType) -> bool:
     return seen == [0, 0, 0, 2]
 
 
+_uppers: list[Any] = []
+"""Nodes that `split` has returned, in any test of this process."""
+OLD_NODE = (
+    "`split` returned {name}, a node that an earlier call has returned. Each call makes a node of its "
+    "own: the one that is used again still has what it was given then."
+)
+
+
+def why_split(tree: Any, upper: Any, otherwise: str = "") -> str:
+    """Why a tree is not as a split should leave it, as far as the tree shows it. upper: what the split
+    returned, of nodes that are objects of their own."""
+    is_old = hasattr(upper, "blocks") and any(upper is old for old in _uppers)
+    return OLD_NODE.format(name=show(upper)) if is_old else fault_in(tree) or otherwise
+
+
+def later_nodes_differ(*uppers: Any) -> None:
+    """From now on these are nodes that an earlier call has returned."""
+    _uppers.extend(uppers)
+
+
 def splits_work(part: ModuleType) -> bool:
     """Whether split cuts nodes that are not locked, with and without children, and changes no more."""
     for longer in ([], [3, 3]):
@@ -127,6 +153,7 @@ def splits_work(part: ModuleType) -> bool:
         if not is_sound(tree):
             return True  # before anything is split
         upper = tree.split(node, 1)
+        later_nodes_differ(upper)
         paths = tree.path_blocks(upper), tree.path_blocks(node)
         found = tree.peek([1, 1, 2, 2, 3, 3], 3)
         if paths != ([10], [10, 11]) or found != [10, 11, *longer[1:]] or not is_sound(tree):
@@ -139,7 +166,7 @@ def expect_sound(tree: Any, why: str = "", *, missed: str = QUEUE) -> None:
     try:
         quietly(tree).check()
     except InvariantError as error:
-        why = missed if "eviction misses" in str(error) else why
+        why = missed if "eviction misses" in str(error) else fault_in(tree) or why
         raise Mismatch(f"check() finds the tree broken: {error}", why=why) from error
 
 

@@ -15,8 +15,10 @@ from typing import Any, NoReturn
 
 import solutions.scheduler as reference
 from grader.kit import Mismatch, start_script, task
-from grader.kit.script import current_script, resume_script
+from grader.kit.script import Script, current_script, resume_script
 from grader.kit.session import SESSION
+from grader.submission import told
+from grader.suites.scheduler.asked import ASKED, SAME_PLAN, STRANGER
 
 METHODS = {
     "6.4": ("schedule", "_continue_running", "_put"),
@@ -26,6 +28,12 @@ METHODS = {
     "6.8": ("advance", "update"),
     "6.9": ("finish",),
 }
+CALLS = {
+    **dict.fromkeys(("6.4", "6.5", "6.6", "6.7"), ("schedule",)),
+    "6.8": ("advance", "update"),
+    "6.9": ("finish",),
+}
+"""What the learner's methods of a task are called from: the engine's calls."""
 QUEUE_METHODS = ("rank", "push", "push_front", "peek", "remove", "__len__")
 
 Test = Callable[[Any], None]
@@ -46,17 +54,41 @@ def graded(id: str) -> Callable[[Test], Test]:
             except Exception as error:  # noqa: BLE001, a part may raise anything
                 script = current_script()
                 script.settle()
+                asked, kept = ASKED.told(*CALLS.get(id, ())), _kept(id)
                 if not _passes(test, _whole(part)):
                     resume_script(script)
-                    _raise_told(error)
+                    _tell_asked(script, asked)
+                    _raise_told(error, kept)
 
         return task(id)(on_the_mix_or_the_whole)
 
     return mark
 
 
-def _raise_told(error: Exception) -> NoReturn:
-    """The error, in words if only lines of the reference led to it: those mean nothing to a learner."""
+def _kept(id: str) -> str:
+    """What a call of this engine has been found to keep of an earlier one, in a sentence."""
+    if id not in CALLS:
+        return ""
+    if ASKED.stranger:
+        call, name = ASKED.stranger
+        return STRANGER.format(call=call, name=name)
+    return SAME_PLAN if ASKED.is_old_plan else ""
+
+
+def _tell_asked(script: Script, asked: str) -> None:
+    """Below the state after the last call; a state that did not change is shown once all the same."""
+    if asked:
+        script.before = script.before if script.before != script.after else ""
+        script.after = f"{script.after}\n{asked}".strip()
+
+
+def _raise_told(error: Exception, kept: str) -> NoReturn:
+    """The error, in words if only lines of the reference led to it: those mean nothing to a learner.
+    kept: explains it, whatever a check says of it."""
+    if kept and not isinstance(error, NotImplementedError):
+        if not isinstance(error, Mismatch):
+            raise Mismatch(told(error), why=kept) from error
+        error.why = kept
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     names = [str(frame.f_globals.get("__name__")) for frame in frames]
     theirs = [
@@ -112,7 +144,13 @@ def _mixed_scheduler(own: type, id: str) -> type | None:
     if not _has_stub_methods(own):
         return None
     others = [name for task_id, names in METHODS.items() if task_id != id for name in names]
-    return type("Scheduler", (own,), {name: vars(reference.Scheduler)[name] for name in others})
+
+    def __init__(self: Any, cache: Any, policy: Any, **settings: Any) -> None:
+        own.__init__(self, cache, policy, **settings)  # type: ignore[misc]
+        ASKED.listen(self, cache, policy)
+
+    lent = {name: vars(reference.Scheduler)[name] for name in others}
+    return type("Scheduler", (own,), {**lent, "__init__": __init__})
 
 
 def _static_on(part: Any, kind: type | None) -> type | None:

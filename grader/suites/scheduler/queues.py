@@ -82,6 +82,11 @@ def in_order(queue: Any, gone: Request | None = None) -> list[str]:
     names = []
     for _ in range(len(queue) + 1):  # one too many, to notice a queue that never ends
         if (request := queue.peek()) is None:
+            expect(
+                len(queue) == 0,
+                f"peek finds no request to go next, though len(queue) is {len(queue)}",
+                why="While any request waits, one of them is next. None is for a queue without one.",
+            )
             break
         expect(request is not gone, f"{request.request_id} has left, and is next again", why=LEFT)
         names.append(request.request_id)

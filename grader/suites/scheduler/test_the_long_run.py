@@ -1,9 +1,11 @@
 """Beyond a few calls on a few requests: crowds, long prompts, results that stay, nothing left behind."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import count
 from typing import Any
 
-from grader.kit import expect_equal, note, start_script, task
+from grader.kit import Mismatch, expect_equal, note, start_script, task
 from grader.kit.memory import expect_keeps_nothing
 from grader.kit.standing import BUFFER
 from grader.kit.toy import Settings, Toy
@@ -103,6 +105,16 @@ def test_who_left_is_forgotten_by_prefix(part: Any) -> None:
     expect_queue_keeps_nothing(part, "lpm")
 
 
+@contextmanager
+def unlike_a_short_one() -> Iterator[None]:
+    """Whatever fails here holds for a prompt of a few tokens: only the numbers are others."""
+    try:
+        yield
+    except Mismatch as error:
+        error.why = f"With a prompt of a few tokens this goes well. {VALUES}"
+        raise
+
+
 def prompt_of(length: int) -> list[int]:
     return [A[i % len(A)] for i in range(length)]
 
@@ -120,7 +132,8 @@ def test_a_long_prompt_samples(part: Any) -> None:
     """A prompt of 300 tokens samples with its last one, whole or in chunks."""
     if shares_of(part, 10, 10) != [["r0: tokens 0..9, samples"]]:
         return  # other tests say why
-    got = [*shares_of(part, LONG, LONG), *shares_of(part, LONG, LONG - 1)]
+    with unlike_a_short_one():
+        got = [*shares_of(part, LONG, LONG), *shares_of(part, LONG, LONG - 1)]
     wanted = [["r0: tokens 0..299, samples"], ["r0: tokens 0..298"], ["r0: token 299, samples"]]
     expect_equal(got, wanted, f"the shares with a budget of {LONG}, and of {LONG - 1}", why=VALUES)
 
@@ -177,7 +190,9 @@ def test_the_end_of_a_long_prompt_is_shared(part: Any) -> None:
     if cached_of(part, 12) != 12:
         return  # other tests say why
     what = f"cached tokens after the step that ends a prompt of {LONG}"
-    expect_equal(cached_of(part, LONG), LONG, what, why=VALUES)
+    with unlike_a_short_one():
+        got = cached_of(part, LONG)
+    expect_equal(got, LONG, what, why=VALUES)
 
 
 @graded("6.8")

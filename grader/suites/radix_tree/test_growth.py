@@ -3,10 +3,13 @@
 import gc
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from types import ModuleType
 from typing import Any
 
-from grader.kit import count_calls, expect, note, start_script, task
+from grader.kit import Fault, count_calls, note, start_script, task
+from grader.kit.counted import CountedList
+from grader.kit.growth import line_that_grows
 from grader.suites.radix_tree.trees import gives_up, rely
 
 FEW, MANY = 20, 2000
@@ -28,7 +31,7 @@ class Token(int):
 @task("4.1")
 def test_a_match_does_not_search_the_tree(part: ModuleType) -> None:
     """What a match costs hangs on the blocks that match, not on how much is cached."""
-    calls = []
+    calls, looks = [], []
     for num_prompts in (10, 400):
         tree = part.RadixTree(2)
         for i in range(num_prompts):
@@ -37,13 +40,15 @@ def test_a_match_does_not_search_the_tree(part: ModuleType) -> None:
         note(f"for i in range({num_prompts}): tree.insert([i] * 4, [2 * i, 2 * i + 1])")
         note(f"tree.match_prefix([{num_prompts // 2}] * 4, 2)")
         middle = [Token(num_prompts // 2)] * 4
-        calls.append(count_calls(lambda tree=tree, middle=middle: tree.match_prefix(middle, 2)))  # type: ignore[misc]
-    expect(
-        calls[1] <= 2 * calls[0],
-        f"a match takes {calls[0]} calls among 10 prompts, {calls[1]} among 400",
-        why="Looked up by the tokens of its first block a child is found at once; searched for among "
-        "all children it takes longer with every prompt that is cached.",
-    )
+        looks.append(lambda tree=tree, middle=middle: tree.match_prefix(middle, 2))
+        calls.append(count_calls(looks[-1]))
+    if calls[1] > 2 * calls[0]:
+        raise Fault(
+            f"a match takes {calls[0]} calls among 10 prompts, {calls[1]} among 400",
+            why="Looked up by the tokens of its first block a child is found at once; searched for "
+            "among all children it takes longer with every prompt that is cached.",
+            line=line_that_grows(part, *looks),
+        )
 
 
 class CountedTokens(list[int]):
@@ -80,24 +85,42 @@ def test_a_match_reads_each_token_a_few_times(part: ModuleType) -> None:
         for name in ("peek", "match_prefix"):
             CountedTokens.num_read = 0
             note(f"tree.{name}(token_ids, 120)")
-            getattr(tree, name)(tokens, 120)
-            expect(
-                CountedTokens.num_read <= 8 * len(tokens),
-                f"{name} reads or copies {CountedTokens.num_read} tokens of a prompt of 240: {shape}",
-                why="token_ids[done:] at each step copies all that is left of the prompt: work that "
-                "grows with the square of its length. Slice one block, or what the node can match.",
-            )
+            method = getattr(tree, name)
+            method(tokens, 120)
+            num_read = CountedTokens.num_read
+            if num_read > 8 * len(tokens):
+                same = CountedList(tokens)
+                raise Fault(
+                    f"{name} reads or copies {num_read} tokens of a prompt of 240: {shape}",
+                    why="All that is left of the prompt, or all of it, copied at each step: work that "
+                    "grows with the square of its length. Slice one block, or what the node can match.",
+                    line=line_that_grows(
+                        part, lambda: None, lambda method=method, same=same: method(same, 120)
+                    ),  # type: ignore[misc]
+                )
 
 
-def slowdown(part: ModuleType, what: str, use: Callable[[Any, int, Any], None]) -> float:
-    """How many times longer a call takes in a large tree; `use(tree, i, timed)` makes it in `timed`."""
-    least = []
+Use = Callable[[Any, int, Any], None]
+"""`use(tree, i, timed)` makes a call in `timed`, with i a prompt that is new."""
+
+
+def small_and_large(part: ModuleType) -> list[Any]:
+    """A tree with FEW prompts, and one with MANY."""
+    trees = []
     for num_prompts in (FEW, MANY):
-        note("tree = RadixTree(block_size=2)")
-        note(f"for i in range({num_prompts}): tree.insert([i, i], [i])")
         tree = part.RadixTree(2)
         for i in range(num_prompts):
             tree.insert([i, i], [i])
+        trees.append(tree)
+    return trees
+
+
+def slowdown(part: ModuleType, what: str, use: Use) -> float:
+    """How many times longer a call takes in a large tree."""
+    least = []
+    for tree, num_prompts in zip(small_and_large(part), (FEW, MANY), strict=True):
+        note("tree = RadixTree(block_size=2)")
+        note(f"for i in range({num_prompts}): tree.insert([i, i], [i])")
         stopwatch = Stopwatch()
         for i in range(REPEATS):
             use(tree, num_prompts + i, stopwatch)
@@ -106,11 +129,18 @@ def slowdown(part: ModuleType, what: str, use: Callable[[Any, int, Any], None]) 
     return least[1] / least[0]
 
 
-def expect_no_search(part: ModuleType, what: str, use: Callable[[Any, int, Any], None]) -> None:
+def expect_no_search(part: ModuleType, what: str, use: Use) -> None:
     """In a large tree a call is about as quick as in a small one."""
     times = slowdown(part, what, use)
-    problem = f"{what} takes {times:.0f} times as long among {MANY} prompts as among {FEW}"
-    expect(times <= LIMIT, problem, why=SEARCHES[what])
+    if times > LIMIT:
+        few, many = small_and_large(part)
+        line = line_that_grows(
+            part,
+            lambda: use(few, FEW, nullcontext()),
+            lambda: use(many, MANY, nullcontext()),
+        )
+        problem = f"{what} takes {times:.0f} times as long among {MANY} prompts as among {FEW}"
+        raise Fault(problem, why=SEARCHES[what], line=line)
 
 
 class Stopwatch:
@@ -130,7 +160,7 @@ class Stopwatch:
 COUNTED = "num_blocks and num_evictable are running numbers: add and subtract what changes."
 SEARCHES = {
     "insert": f"An insert costs its match and one new node. {COUNTED}",
-    "locking": f"A lock costs a step for each node of the path. {COUNTED}",
+    "lock and unlock": f"A lock costs a step for each node of the path. {COUNTED}",
     "evict": "Nothing is searched for: the queue has the leaf that was used longest ago on top.",
 }
 
@@ -167,7 +197,7 @@ def test_locking_does_not_count_the_tree(part: ModuleType) -> None:
             _ = tree.num_evictable
             tree.unlock(node)
 
-    expect_no_search(part, "locking", lock)
+    expect_no_search(part, "lock and unlock", lock)
 
 
 @task("4.5")
