@@ -2,10 +2,14 @@
 
 from typing import Any
 
-from grader.kit import expect, expect_equal, task
+from torch import Tensor
+
+from grader.kit import expect_equal, task
 from grader.suites.cuda_graphs.bench import Bench, memory_of
+from grader.suites.cuda_graphs.waited import expect_no_wait
 from solutions.cuda_graphs import Recording
 from yaie.core.contracts.graphs import Size
+from yaie.core.step import StepInput
 
 GATHER = (
     "Row i computes the token that its seat drew last: `last_tokens` by the seats in the buffer, not "
@@ -32,6 +36,16 @@ SENT = (
     "With chunks, a token that control has sent is computed as it was sent. `~seat` in its place says "
     "that the device has drawn it: it is the last token of that seat, also at the beginning of a chunk."
 )
+
+
+def only_with_new_blocks(bench: Bench, step: StepInput, got: Any, hidden: Tensor) -> bool:
+    """Whether no row is wrong but those whose seats have new blocks."""
+    bench.settle()
+    with bench.device.aside():
+        if not isinstance(got, Tensor) or got.shape != hidden.shape:
+            return False
+        wrong = (got != hidden).any(1).nonzero().flatten().tolist()
+    return {int(step.seats[row]) for row in wrong} <= set(step.table_seats.tolist())
 
 
 def padded_of(part: Any, bench: Bench, size: Size) -> Any:
@@ -79,7 +93,8 @@ def test_new_blocks(part: Any) -> None:
             hidden, _ = bench.eager(step)
             bench.upload(padded, Size(3), step)
             got = padded.forward()
-            bench.expect_rows(got, hidden, f"the hidden states of step {step.step}", TABLES)
+            why = TABLES * only_with_new_blocks(bench, step, got, hidden)
+            bench.expect_rows(got, hidden, f"the hidden states of step {step.step}", why)
             padded.draw(got)
             bench.expect_state(TABLES)
 
@@ -134,7 +149,9 @@ def test_may_be_captured(part: Any) -> None:
             bench.expect_rows(got, hidden, "the hidden states of a replay", GATHER)
             bench.expect_rows(recording.draw(got)[:n], drawn, "the draws of a replay", SCATTER)
         bench.expect_state(SCATTER)
-        expect(device.waits <= 1, f"the host waited {device.waits - 1} times for replayed steps")
+        # One wait may be the recording's own.
+        if device.waits > 1:
+            expect_no_wait(device.waited[1:], "in replayed steps")
 
 
 def chunks_and_check(bench: Bench, carries: Any, size: Size, step: Any) -> None:
