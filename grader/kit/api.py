@@ -219,8 +219,6 @@ def in_short(key: str, value: Any) -> str:
         return show(value)
     events = value.split(b"\n\n")
     shorter = b"\n\n".join(_without_head(event) for event in events)
-    if shorter == value:
-        return show(value)
     text = repr(shorter)
     return text if len(text) <= MOST_TOLD else f"{text[: MOST_TOLD - 4]} ..."
 

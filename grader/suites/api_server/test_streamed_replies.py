@@ -5,7 +5,16 @@ from typing import Any
 
 from hypothesis import given
 
-from grader.kit import Mismatch, examples, expect, expect_equal, expect_raises, note, task
+from grader.kit import (
+    Mismatch,
+    examples,
+    expect,
+    expect_equal,
+    expect_raises,
+    note,
+    start_script,
+    task,
+)
 from grader.kit.api import LENGTH, STOP, make_request, tell
 from grader.suites.api_server.apps import has_client
 from grader.suites.api_server.scripts import KINDS, CallScript, call_scripts
@@ -194,6 +203,7 @@ def test_all_chunks_belong_to_one_answer(part: ModuleType) -> None:
 def test_usage_comes_without_choices_and_only_if_asked(part: ModuleType) -> None:
     """Asked for, usage is null in all chunks and is in a last one without choices."""
     for asked in (False, True):
+        start_script()
         request = make_request(prompt=3)
         reply = part.ChatReply("m", [request.submitted], include_usage=asked)
         for chunk in chunks_of(reply, [request.says("a"), request.says("b", STOP)]):

@@ -55,8 +55,8 @@ FORGOTTEN = "has_work is true while a step is in flight: its tokens have not bee
 def unsent(number: int) -> str:
     """Why the masks of a step must be sent before the next step is."""
     return (
-        f"Step {number} draws when its masks are sent: it has not drawn yet. Step {number + 1} reads the "
-        "token that it draws."
+        f"Step {number} draws when its masks are sent: it has not drawn yet. Step {number + 1} reads "
+        "the token that it draws."
     )
 
 

@@ -28,6 +28,7 @@ WHOLE_TABLES = (
     "The buffer has room for as many new entries as rows. A request that comes back from the host "
     "brings its whole table: then all entries go by `extend_tables`, before the step."
 )
+OF_ITS_OWN = "It is a launch and an upload of its own: as many entries as rows go with the step"
 SENDERS = "The step is the sender's: what differs from it goes into a StepInput of its own."
 SMALLEST = "Each row costs: a step takes the smallest size that holds it, and its entries go along."
 ONE_UPLOAD = "One copy of one array: each copy costs the device microseconds, however short it is."
@@ -164,8 +165,7 @@ def test_more_entries_than_rows(part: Any) -> None:
                 0,
                 f"calls of extend_tables in step {bench.num_steps}, whose size has {rows} rows, for "
                 f"{len(entries)} new table entries",
-                why="It is a launch and an upload of its own: as many entries as rows go with the step, and "
-                f"its size has {rows}.",
+                why=f"{OF_ITS_OWN}, and its size has {rows}.",
             )
         bench.expect_state(WHOLE_TABLES)
 

@@ -1,4 +1,4 @@
-"""What is wrong with the pieces in which a text came, where the pieces tell: late, cut off, shown twice."""
+"""What is wrong with the pieces in which a text came, where they tell: late, cut off, shown twice."""
 
 from collections.abc import Sequence
 
