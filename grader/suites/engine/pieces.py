@@ -14,12 +14,12 @@ CUT = (
     "piece, nor from flush: what is not returned must be kept until it is."
 )
 TWICE = (
-    "The end of what a push returns is held back as well, so the next piece begins with it once more. "
-    "A character is either returned or held."
+    "A character at the border of what is returned and what is held back is both: the next piece begins "
+    "with it once more."
 )
 LOST = (
-    "The end of what a push could return is not returned, and not held back either: it is lost. A "
-    "character is either returned or held."
+    "A character at the border of what is returned and what is held back is neither: it is lost, and "
+    "the next piece goes on without it."
 )
 
 Push = tuple[str, str | None]

@@ -59,7 +59,7 @@ def right_end_of(first: int, stops: bool) -> End:
 
 def told_apart_by(got: End, right: End, stops: bool) -> str:
     """What was missed, in a sentence."""
-    if got[1] is not right[1]:
+    if got[1] is not right[1] or (got[0] != right[0] and got[0].startswith(right[0])):
         mark = "stop token" if stops else "end-of-sequence token"
         return f"The request goes on after its {mark}."
     if got[0] != right[0]:
