@@ -21,6 +21,7 @@ LOST = (
     "A character at the border of what is returned and what is held back is neither: it is lost, and "
     "the next piece goes on without it."
 )
+TOO_EARLY = "The text before the stop string belongs to the answer, up to its last character."
 
 Push = tuple[str, str | None]
 
@@ -52,13 +53,19 @@ def expect_pieces(
 
 
 def of_pushes(
-    stops: Sequence[str], pieces: Sequence[str], got: Sequence[object], otherwise: str
+    stops: Sequence[str], pieces: Sequence[str], got: Sequence[Push], otherwise: str
 ) -> str:
     """The explanation that fits what each push of a stop checker returned. otherwise: one for what is
     neither returned twice nor lost."""
     for shown, held in ((1, 0), (2, 0), (-1, 0), (-2, 0), (0, 1), (0, -1)):
         if list(got) == _shifted(stops, pieces, shown, held):
             return TWICE if shown > held else LOST
+    right = _shifted(stops, pieces, 0, 0)
+    if [stop for _, stop in right] == [stop for _, stop in got]:
+        both = zip(right, got, strict=True)
+        apart = [(whole, text) for (whole, stop), (text, _) in both if stop and text != whole]
+        if apart and all(whole.startswith(text) for whole, text in apart):
+            return TOO_EARLY
     return otherwise
 
 
