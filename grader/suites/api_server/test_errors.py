@@ -75,13 +75,17 @@ def test_a_long_message_is_capped(part: ModuleType) -> None:
     expect(part.clean("é" * most) == "é" * most, "clean changes a text that fits exactly")
     why = "A message that quotes a prompt of megabytes must not be as long as the prompt."
     for length in (most + 1, 20 * most):
+        note(f"clean('é' * {length})")
         got = part.clean("é" * length)
-        expect_equal(len(got), most, f"the length of a text of {length} characters", why=why)
+        what = f"the length of a text of {length} characters, cut"
+        whole = f'MAX_MESSAGE_CHARS is {most}: so many characters are left, the "…" is one of them.'
+        expect_equal(len(got), most, what, why=why if len(got) > most + 1 else whole)
         expect_equal(
             got[-3:], "éé…", "the end of a text that was cut", why="It must show that it was."
         )
     error = part.error_object("x" * 2 * most, type="t", param="y" * 2 * most)["error"]
     lengths = (len(error["message"]), len(error["param"]))
+    why = why if max(lengths) > most + 1 else ""
     expect_equal(lengths, (most, most), "the lengths of a message and a param", why=why)
     ends = (error["message"][-3:], error["param"][-3:])
     what = "the ends of a message and a param that were cut"
@@ -168,6 +172,7 @@ def test_a_library_has_no_say_in_the_status(part: ModuleType) -> None:
 def test_what_passes_by_itself_says_when_to_retry(part: ModuleType) -> None:
     """A full queue and a loading model carry Retry-After; no other error does."""
     for kind in (EngineOverloadedError, EngineUnavailableError, QueueTimeoutError):
+        note(f'error_response({kind.__name__}("m"))')
         got = part.error_response(kind("m")).headers.get("retry-after")
         why = "Clients that honour Retry-After come back by themselves; without it they give up."
         if kind is QueueTimeoutError:
@@ -175,6 +180,7 @@ def test_what_passes_by_itself_says_when_to_retry(part: ModuleType) -> None:
         what = f"Retry-After of an {kind.__name__}"
         expect_equal(got, part.RETRY_AFTER_SECONDS, what, why=why)
     for error in (EngineDeadError("m"), InvalidRequestError("m"), YaieError("m"), KeyError("m")):
+        note(f"error_response({error!r})")
         got = part.error_response(error).headers.get("retry-after")
         why = "Trying again cannot help here: a dead engine stays dead, a bad request stays bad."
         expect_equal(got, None, f"Retry-After of a {error.__class__.__name__}", why=why)
@@ -205,6 +211,7 @@ def test_a_failure_without_an_exception_has_the_type_of_its_status(part: ModuleT
         (502, "server_error"),
     ):
         answered_status(part, status, type)
+    note('http_error(404, "m")')
     response = part.http_error(404, "m")
     expect_equal(response.status_code, 404, "the status of http_error without headers")
 

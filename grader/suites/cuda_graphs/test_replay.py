@@ -203,13 +203,12 @@ def test_states_of_the_tokens_of_the_step_alone(part: Any) -> None:
         bench.begin(seat, tokens)
     with bench.running(), lent(part, "17.5"):
         runner = runner_of(part, bench, MANY_SIZES)
-        for step in (
-            bench.step(0, chunks={5: 5}),
-            bench.step(0, 1, 2, chunks={5: 4, 7: 4}),
-            bench.step(6, chunks={5: 2}),
-            bench.step(0, 5, 6, chunks={1: 4, 7: 2}, drafts={1: (3, 1, 2), 7: (0,)}),
-        ):
-            carry_out_chunks(bench, runner, step)
+        carry_out_chunks(bench, runner, bench.step(0, chunks={5: 5}))
+        carry_out_chunks(bench, runner, bench.step(0, 1, 2, chunks={5: 4, 7: 4}))
+        carry_out_chunks(bench, runner, bench.step(6, chunks={5: 2}))
+        drafts = {1: (3, 1, 2), 7: (0,)}
+        step = bench.step(0, 5, 6, chunks={1: 4, 7: 2}, drafts=drafts)
+        carry_out_chunks(bench, runner, step)
         bench.expect_state(OWN_TOKENS)
 
 

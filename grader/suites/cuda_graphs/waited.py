@@ -37,8 +37,8 @@ def wait_for(what: str) -> Wait:
     return Wait(what, None)
 
 
-def expect_no_wait(waits: list[Wait], when: str) -> None:
-    """The host has not waited. when: "in a replay"."""
+def expect_no_wait(waits: list[Wait], when: str, why: str = "") -> None:
+    """The host has not waited. when: "in a replay". why: in place of what the first wait tells."""
     if not waits:
         return
     first = waits[0]
@@ -46,6 +46,6 @@ def expect_no_wait(waits: list[Wait], when: str) -> None:
     times = "once" if len(waits) == 1 else f"{len(waits)} times"
     raise Fault(
         f"the host waits for the device {times} {when}: it {first.what}",
-        why=WAITS_OF_COPIES if is_copy else WAITS_OF_READS,
+        why=why or (WAITS_OF_COPIES if is_copy else WAITS_OF_READS),
         line=first.line,
     )

@@ -104,7 +104,9 @@ def test_white_space_counts(part: ModuleType) -> None:
         (["one.\n", "\nUs", "er:"], [("one.", None), ("", None), ("", "\n\nUser:")]),
         (["one.\n", "two"], [("one.", None), ("\ntwo", None)]),
     ):
-        expect_pushes(part, ["\n\nUser:"], pieces, right, SPACES)
+        found = checked(part, ["\n\nUser:"], pieces)
+        # A space that is stripped looks like a character that is lost at the border.
+        expect_equal(found, right, "each push", why=SPACES)
 
 
 @task("7.2")
