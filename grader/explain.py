@@ -4,6 +4,7 @@ Runs where the suite runs; what a test has raised is still at hand, with the par
 """
 
 import re
+import sys
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -120,6 +121,10 @@ def explain(
     if isinstance(error, AttributeError) and (missing := missing_name(error, submission)):
         why = "yaie/core/contracts lists what a part must have."
         return Explanation(problem=missing, why=why, **common)
+    if isinstance(error, ModuleNotFoundError) and _is_missing(error.name or "labs"):
+        problem = f"The grader needs the package {error.name}, which is not installed here."
+        why = "This is no mistake of your part. `make setup` installs what is missing."
+        return Explanation(problem=problem, why=why, **common)
     # No line of the part is to blame: the grader stumbled over what a call gave, or left behind.
     common["where"] = locate_in_grader(error)
     problem = f"What it returned, or the state it left, cannot be used: {told(error)}"
@@ -128,6 +133,11 @@ def explain(
         "The error is not in that line but in what your part returned or changed before it."
     )
     return Explanation(problem=problem, why=why * bool(common["where"]), **common)
+
+
+def _is_missing(name: str) -> bool:
+    """Whether a module that the grader asks for is no part of ours, and was not hidden by the part."""
+    return name.partition(".")[0] not in ("labs", "grader", "solutions", "yaie", *sys.modules)
 
 
 def _where_of(error: Mismatch, own: str, submission: Submission) -> str:

@@ -163,10 +163,21 @@ def told(error: BaseException) -> str:
 
 
 def locate(error: BaseException, submission: Submission) -> str:
-    """The innermost line of the part that an error passed through, with its source; "" if none."""
+    """The innermost line of the part that an error passed through, with its source, and that of the
+    function that called it, if it is one of the part's; "" if there is none."""
     frames = traceback.extract_tb(error.__traceback__)
     mine = [frame for frame in frames if submission.owns(frame.filename)]
-    return place(submission, mine[-1].filename, mine[-1].lineno or 0, mine[-1].name) if mine else ""
+    if not mine:
+        return ""
+    last = mine[-1]
+    where = place(submission, last.filename, last.lineno or 0, last.name)
+    outer = [frame for frame in mine if frame.name not in (last.name, "<module>")]
+    if not outer:
+        return where
+    caller = outer[-1]
+    return (
+        f"{where}\ncalled at {place(submission, caller.filename, caller.lineno or 0, caller.name)}"
+    )
 
 
 def locate_in_grader(error: BaseException) -> str:

@@ -206,6 +206,35 @@ class Extended:
             yield {**chunk, "extended": True}
 
 
+HEAD = ("id", "object", "created", "model")
+"""What all chunks of an answer have alike."""
+MOST_TOLD = 400
+"""Characters of a body."""
+
+
+def in_short(key: str, value: Any) -> str:
+    """A field of a message. Of a body in JSON, or of events, what distinguishes it from others: id, time
+    and model fill the line otherwise."""
+    if key != "body" or not isinstance(value, bytes):
+        return show(value)
+    events = value.split(b"\n\n")
+    shorter = b"\n\n".join(_without_head(event) for event in events)
+    text = repr(shorter)
+    return text if len(text) <= MOST_TOLD else f"{text[: MOST_TOLD - 4]} ..."
+
+
+def _without_head(event: bytes) -> bytes:
+    text = event.removeprefix(b"data: ")
+    try:
+        data = json.loads(text)
+        rest = {key: value for key, value in data.items() if key not in HEAD}
+    except (ValueError, AttributeError):
+        return event
+    if len(rest) == len(data) or not rest:
+        return event
+    return event[: len(event) - len(text)] + b"{..., " + json.dumps(rest).encode()[1:]
+
+
 class Wire:
     """An ASGI connection: `send` keeps messages; `receive` gives the body, then waits until the client
     leaves. waiting: how many wait for that now."""
@@ -217,7 +246,9 @@ class Wire:
         self._unread = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def send(self, message: Any) -> None:
-        told = "".join(f", {key}={show(value)}" for key, value in message.items() if key in TOLD)
+        told = "".join(
+            f", {key}={in_short(key, value)}" for key, value in message.items() if key in TOLD
+        )
         note(f'send("{message["type"]}"{told})')
         self.messages.append(dict(message))
         await asyncio.sleep(0)

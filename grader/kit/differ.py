@@ -68,7 +68,8 @@ def _shown(expected: Any, got: Any) -> tuple[str, str]:
     if isinstance(expected, _Item) and isinstance(got, _Item):
         return _around(expected.row, expected.index), _around(got.row, got.index)
     if isinstance(expected, str) and isinstance(got, str):
-        return _text_around(expected, got)
+        both = show(expected), show(got)
+        return both if max(map(len, both)) <= SHORT else _text_around(expected, got)
     if isinstance(expected, Mapping) and isinstance(got, Mapping):
         return _entries_apart(expected, got)
     if _are_rows(expected, got):

@@ -1,5 +1,6 @@
 """Applications around a part's router."""
 
+import importlib.util
 from contextlib import AbstractContextManager
 from types import ModuleType
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 from fastapi import FastAPI
 
 from grader.kit.api import borrowed
+from grader.kit.session import SESSION
 from solutions.api_server import install_error_handlers
 
 USER: Any = [{"role": "user", "content": "Hi"}]
@@ -30,3 +32,11 @@ def app_on(part: ModuleType, service: Any) -> FastAPI:
 def body_for(path: str, **options: Any) -> dict[str, Any]:
     """The smallest request for a path, and these options."""
     return ({"messages": USER} if path == CHAT else {"prompt": "abc"}) | options
+
+
+def has_client() -> bool:
+    """Whether OpenAI's client library is installed. Where it is not, what it reads is left open."""
+    if importlib.util.find_spec("openai") is not None:
+        return True
+    SESSION.left_open = "what OpenAI's client reads: the package openai is not installed"
+    return False

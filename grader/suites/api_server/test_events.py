@@ -27,7 +27,7 @@ def test_an_event_is_one_line_and_an_empty_one(part: ModuleType) -> None:
     expect(isinstance(got, bytes), f"event gives a {type(got).__name__}, not bytes")
     expect(got.startswith(b"data: "), f"the event {got!r} does not begin with `data: `")
     expect(got.endswith(b"\n\n"), f"the event {got!r} does not end with an empty line", why=LINES)
-    expect_equal(got.count(b"\n"), 2, "how many line ends the event has", why=LINES)
+    expect_equal(got.count(b"\n"), 2, f"how many line ends the event {got!r} has", why=LINES)
     why = "Nothing that a client does not need: separators without spaces."
     expect_equal(got, b'data: {"a":[1,null],"b":"x\\ny"}\n\n', "the event", why=why)
     expect_equal(part.DONE, b"data: [DONE]\n\n", "DONE")

@@ -18,6 +18,7 @@ QUEUED = "A request may be queued for minutes: once its client has left, it must
 LEFT_BEHIND = (
     "What still runs afterwards reads messages, or blocks, that belong to another request by then."
 )
+CLEANING = "cancelled, and still cleaning up"
 
 
 class Work:
@@ -39,10 +40,20 @@ class Work:
             if self.error is not None:
                 raise self.error
             return "result"
+        except asyncio.CancelledError:
+            self.state = CLEANING
+            raise
         finally:
             for _ in range(self._slow):
                 await asyncio.sleep(0)
             self.state = "over"
+
+
+def left_of(work: Work) -> str:
+    """What is the matter with work that is not over."""
+    if work.state == CLEANING:
+        return f"Cancelling only asks; until the work has ended its blocks are taken. {LEFT_BEHIND}"
+    return f"Nothing has cancelled it: it holds its blocks, and goes on. {LEFT_BEHIND}"
 
 
 class Talkative(Wire):
@@ -134,10 +145,8 @@ def test_work_has_ended_before_it_returns(part: ModuleType) -> None:
         await asyncio.wait({waiting}, timeout=1)
         how = "the client left" if leaves else "it was cancelled"
         expect(waiting.done(), f"until_disconnect goes on after {how}", why=QUEUED)
-        why = "Cancelling only asks; until the work has ended its blocks are taken. " + LEFT_BEHIND
-        expect_equal(
-            work.state, "over", f"the work when until_disconnect ended because {how}", why=why
-        )
+        what = f"the work when until_disconnect ended because {how}"
+        expect_equal(work.state, "over", what, why=left_of(work))
         expect_equal(
             wire.waiting, 0, "who still waits for a message of the client", why=LEFT_BEHIND
         )
@@ -221,9 +230,8 @@ def test_any_end_of_a_wait(part: ModuleType, words: int, slow: int, end: str) ->
         actions.get(end, work.finish.set)()
         await asyncio.wait({waiting}, timeout=1)
         expect(waiting.done(), f"until_disconnect goes on after: {end}", why=QUEUED)
-        expect_equal(
-            work.state, "over", "the work when until_disconnect has ended", why=LEFT_BEHIND
-        )
+        what = "the work when until_disconnect has ended"
+        expect_equal(work.state, "over", what, why=left_of(work))
         expect_equal(wire.waiting, 0, "who still waits for a message", why=LEFT_BEHIND)
         how = "cancelled" if waiting.cancelled() else type(waiting.exception()).__name__
         expected = {

@@ -48,11 +48,21 @@ def test_usage_comes_last(part: ModuleType) -> None:
         expected: list[Any] = ["a", "b.", "(stop)"]
         if asked:
             expected.append({"completion_tokens": 2})
-        why = (
-            "Tokens are counted when all are there; a client that did not ask takes them for text."
-        )
+        got = told(events_of(sent(part, stream, reply).body))
         what = f"the events with include_usage={asked}"
-        expect_equal(told(events_of(sent(part, stream, reply).body)), expected, what, why=why)
+        expect_equal(got, expected, what, why=usage_out_of_place(got, asked))
+
+
+def usage_out_of_place(events: list[Any], asked: bool) -> str:
+    """What is the matter with the usage among these events, if anything is."""
+    places = [at for at, event in enumerate(events) if "completion_tokens" in event]
+    if places and not asked:
+        return "A client that did not ask takes the chunk without choices for text."
+    if asked and not places:
+        return "The client has asked for its usage, and no chunk has it."
+    if asked and "(stop)" in events[places[0] :]:
+        return "Tokens are counted when all are there: behind the last chunk of the last choice."
+    return ""
 
 
 @task("8.4")

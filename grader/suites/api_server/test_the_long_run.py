@@ -11,7 +11,7 @@ from grader.kit.storage import expect_nothing_is_kept
 from grader.kit.waiting import run, within
 from grader.suites.api_server.apps import borrowed_for_routes
 from grader.suites.api_server.reading import events_of, told
-from grader.suites.api_server.test_errors import SHAPE, complaint, shape
+from grader.suites.api_server.test_errors import complaint, expect_shape, shape
 from grader.suites.api_server.test_errors import told as told_by
 from solutions.api_server import TextReply
 from solutions.api_server.schemas import CompletionRequest
@@ -25,14 +25,13 @@ LONG = "An answer has as many outputs as it has tokens, and a call as many reque
 def test_nothing_to_say_is_said(part: ModuleType) -> None:
     """An empty message is a message: the error object has its four keys, and a text of no characters is
     one."""
-    expect_equal(part.clean(""), "", "clean of a text without characters", why=SHAPE)
-    expect_equal(
-        part.error_object("", type="t"), shape("", "t"), "an error without words", why=SHAPE
-    )
-    expect_equal(part.error_object("m", type=""), shape("m", ""), "an error of no type", why=SHAPE)
-    response = part.http_error(404, "")
+    note('clean(""), error_object("", type="t"), error_object("m", type=""), http_error(404, "")')
+    expect_equal(part.clean(""), "", "clean of a text without characters")
+    got = part.error_object("", type="t")
+    expect_shape(got, shape("", "t"), "an error without words")
+    expect_shape(part.error_object("m", type=""), shape("m", ""), "an error of no type")
     right = shape("", "not_found_error")
-    expect_equal(told_by(response), right, "the body of http_error(404, '')", why=SHAPE)
+    expect_shape(told_by(part.http_error(404, "")), right, "the body of http_error(404, '')")
 
 
 @task("8.1")
@@ -42,6 +41,7 @@ def test_types_are_compared_by_their_letters(part: ModuleType) -> None:
     why = (
         "An offset is no parameter. Compare strings with ==: `is` asks whether two objects are one."
     )
+    note("validation_error([{'type': \"_\".join([\"json\", \"invalid\"]), 'loc': ('body', 17)}])")
     expect_equal(part.validation_error([first]).param, None, "the parameter", why=why)
 
 

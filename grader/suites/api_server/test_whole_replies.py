@@ -7,6 +7,7 @@ from hypothesis import given
 
 from grader.kit import Mismatch, examples, expect, expect_equal, expect_raises, note, task
 from grader.kit.api import LENGTH, STOP, make_request, tell
+from grader.suites.api_server.apps import has_client
 from grader.suites.api_server.scripts import KINDS, REASONS, CallScript, call_scripts, counted
 from yaie.core.errors import YaieError
 from yaie.core.output import RequestOutput
@@ -65,8 +66,11 @@ def test_usage_adds_up(part: ModuleType) -> None:
         "total_tokens": 13,
         "prompt_tokens_details": {"cached_tokens": 8},
     }
+    got = reply.usage()
     what = "usage of 10 prompt tokens (8 cached) and 3 of output"
-    expect_equal(reply.usage(), expected, what, why=f"{CACHED} {TOTALS}")
+    prompt, completion = got.get("prompt_tokens"), got.get("completion_tokens")
+    why = CACHED if prompt in (2, 18) else TOTALS if completion == 1 + 2 + 3 else ""
+    expect_equal(got, expected, what, why=why)
 
 
 @task("8.2")
@@ -82,11 +86,14 @@ def test_usage_counts_as_far_as_outputs_have_come(part: ModuleType) -> None:
     }
     why = "A client may leave while its request waits, and the log says what it has cost."
     expect_equal(reply.usage(), empty, "usage before the first output", why=why)
-    for tokens, total in ((1, 1), (3, 4), (2, 6)):
+    for number, (tokens, total, summed) in enumerate(((1, 1, 1), (3, 4, 5), (2, 6, 11)), 1):
         add(reply, request.says("x", tokens=tokens))
         got = reply.usage()["completion_tokens"]
+        note(f"reply.usage()  # -> completion_tokens {got}")
         what = f"completion_tokens after an output of {tokens} tokens"
-        expect_equal(got, total, what, why=f"{TOTALS} One output may have several tokens.")
+        why = "One output may have several tokens." if got == number else ""
+        why = TOTALS if got in (tokens, summed) else why
+        expect_equal(got, total, what, why=why)
 
 
 @task("8.2")
@@ -156,6 +163,8 @@ def test_a_whole_text(part: ModuleType) -> None:
 @task("8.2")
 def test_the_official_client_reads_the_answers(part: ModuleType) -> None:
     """Whole answers are what OpenAI's own client library takes for answers."""
+    if not has_client():
+        return
     from openai.types import Completion
     from openai.types.chat import ChatCompletion
     from pydantic import ValidationError

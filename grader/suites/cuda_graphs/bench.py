@@ -141,8 +141,9 @@ class Bench:
         """Let the device do what is queued. No wait of the part's."""
         self.device.idle_queue()
 
-    def expect_state(self, why: str) -> None:
-        """Last tokens, counts and keys of every seat, and tables, are the eager run's."""
+    def expect_state(self, why: str, counted: str = "") -> None:
+        """Last tokens, counts and keys of every seat, and tables, are the eager run's. counted: explains
+        wrong counts, if `why` does not."""
         self.settle()
         for name, what in (
             ("tables", "the block tables"),
@@ -152,7 +153,9 @@ class Bench:
             with self.device.aside():
                 got = getattr(self.machine, name)[:SEATS].tolist()
                 expected = getattr(self.plain, name)[:SEATS].tolist()
-            expect_equal(got, expected, f"{what}, after {self.num_steps} steps", why=why)
+            reason = counted or why if name == "counts" else why
+            steps = "1 step" if self.num_steps == 1 else f"{self.num_steps} steps"
+            expect_equal(got, expected, f"{what}, after {steps}", why=reason)
         with self.device.aside():
             got, right = self.machine.keys[:-1], self.plain.keys[:-1]
             wrong = (got != right).nonzero().flatten().tolist()

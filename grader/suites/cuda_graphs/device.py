@@ -25,6 +25,7 @@ from grader.kit.expect import Fault
 from grader.suites.cuda_graphs import rules
 from grader.suites.cuda_graphs.capture import Capture, StandInGraph
 from grader.suites.cuda_graphs.pool import Pool
+from grader.suites.cuda_graphs.waited import NOT_PINNED, NOT_QUEUED, Wait, wait_for
 
 UNREAD = -77
 """What stands in host memory until a copy has arrived."""
@@ -50,14 +51,16 @@ class StandInEvent:
 class StandIn:
     """See `yaie.core.contracts.graphs.Device`.
 
-    waits: how often the host had to wait for all that was queued. num_queued, num_done: of copies and
-    replays. replays: of graphs. launches: of kernels by themselves. captured: the graphs that hold
-    something, in order.
+    waited: why the host had to wait for all that was queued, each time. num_queued, num_done: of copies
+    and replays. replayed: graphs by number, in the order in which they were recorded. launches: of
+    kernels by themselves. captured: the graphs that hold something, in order.
     """
 
     def __init__(self) -> None:
         self.where = torch.device("cpu")
-        self.waits = self.replays = self.launches = 0
+        self.launches = 0
+        self.waited: list[Wait] = []
+        self.replayed: list[int] = []
         self.num_queued = self.num_done = 0
         self.captured: list[StandInGraph] = []
         self._queue: deque[Callable[[], Any]] = deque()
@@ -129,7 +132,8 @@ class StandIn:
         self.refuse_in_capture("a graph is replayed", rules.NESTED)
         if graph.pool is None:
             raise Fault("a graph is replayed before anything was recorded into it", why=rules.EMPTY)
-        self.replays += 1
+        at = (number for number, one in enumerate(self.captured, 1) if one is graph)
+        self.replayed.append(next(at, 0))
         self._put(graph.run)
 
     def _put(self, work: Callable[[], Any]) -> None:
@@ -147,9 +151,18 @@ class StandIn:
         """Do all that is queued. No wait of the part's."""
         self.work_until(self.num_queued)
 
-    def _wait(self) -> None:
-        """The host waits until the device has nothing left to do."""
-        self.waits += 1
+    @property
+    def waits(self) -> int:
+        """How often the host had to wait."""
+        return len(self.waited)
+
+    @property
+    def replays(self) -> int:
+        return len(self.replayed)
+
+    def _wait(self, what: str) -> None:
+        """The host waits until the device has nothing left to do. what: it does."""
+        self.waited.append(wait_for(what))
         self.idle_queue()
 
     @contextmanager
@@ -204,7 +217,7 @@ class StandIn:
         if name in rules.READS or (name == "index" and _has_mask(tensors)):
             what = rules.READS.get(name, "the size of a result depends on values (a mask)")
             self.refuse_in_capture(what, rules.SYNC)
-            self._wait()
+            self._wait(f"needs a value: {what}")
         with self.aside():
             if self._capture is not None:
                 return self._capture.note(func, args, kwargs, tensors)
@@ -219,7 +232,7 @@ class StandIn:
         if not name.startswith("index"):  # indices may come from the host, which copies them first
             raise Fault(f"{name} takes a tensor of the device and one of the host", why=rules.MIXED)
         self.refuse_in_capture("indices come from memory that is not pinned", rules.PAGEABLE)
-        self._wait()
+        self._wait("takes indices from memory that is not pinned")
 
     def _copy(self, func: Any, args: Any, kinds: list[str]) -> Any:
         """A copy between device and host."""
@@ -236,7 +249,7 @@ class StandIn:
             self._put(lambda: target.copy_(source))
             return target
         self.refuse_in_capture("a copy waits for the device", rules.SYNC)
-        self._wait()
+        self._wait(NOT_PINNED if "pageable" in kinds else NOT_QUEUED)
         return func(*args)
 
     # --- calls of the host ---
@@ -250,7 +263,7 @@ class StandIn:
             if name == "numpy":
                 raise Fault("numpy() is asked of a tensor of the device", why=rules.NUMPY)
             self.refuse_in_capture(f"the host reads a value ({name})", rules.SYNC)
-            self._wait()
+            self._wait(f"reads a value ({name})")
             with self.aside():
                 return first.clone() if name == "cpu" else func(*args, **kwargs)
         if name in ("tensor", "as_tensor"):
@@ -258,7 +271,7 @@ class StandIn:
         result = func(*args, **kwargs)
         if _asks_for_device(name, args, kwargs) and self.kind(result) != "device":
             self.refuse_in_capture("memory is copied that is not pinned", rules.PAGEABLE)
-            self._wait()
+            self._wait(NOT_PINNED)
             with self.aside():
                 result = result.clone()
             self.hold(result)

@@ -45,15 +45,19 @@ MASKS = (
     "A grammar must have seen the token before. So the masks of a step are sent when the outcomes of "
     "all steps before it are taken over; for a step with nothing in flight before it, at once."
 )
-UNSENT = (
-    "The next step reads the token that this one draws, and this one has not drawn: it still waits for "
-    "its masks."
-)
 ENDLESS = (
     "When nothing is left to send, the steps in flight are taken over, one a call; a plan of nothing is "
     "not in flight."
 )
 FORGOTTEN = "has_work is true while a step is in flight: its tokens have not been read."
+
+
+def unsent(number: int) -> str:
+    """Why the masks of a step must be sent before the next step is."""
+    return (
+        f"Step {number} draws when its masks are sent: it has not drawn yet. Step {number + 1} reads "
+        "the token that it draws."
+    )
 
 
 class WatchedScheduler:
@@ -172,7 +176,8 @@ class LoopBench:
             )
             if self.sent and self.sent[-1].waits:
                 raise Mismatch(
-                    f"step {number} is sent, and step {number - 1} may not draw yet", why=UNSENT
+                    f"step {number} is sent, and step {number - 1} may not draw yet",
+                    why=unsent(number - 1),
                 )
         self.call("execute", plan)
         self._num_sent = number

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from grader.kit import expect_equal, task
+from grader.kit import expect_equal, note, start_script, task
 from grader.suites.cuda_graphs.bench import Bench, alone, lent
 from yaie.core.contracts.graphs import Size
 from yaie.core.step import NewSeats, Pairs, StepInput
@@ -29,6 +29,19 @@ def asked(bench: Bench, seats: list[int], **changed: Any) -> StepInput:
         "samples": ones.astype(np.bool_),
     }
     return StepInput(1, np.array(seats, np.int32), **{**given, **changed})
+
+
+def noted(bench: Bench, step: StepInput, sizes: list[Size]) -> StepInput:
+    """The step, which is written down with what decides about it."""
+    start_script()
+    seats = step.seats.tolist()
+    note(f"GraphRunner of sizes {[tuple(size) for size in sizes]} (decodes, tokens, chunks)")
+    note(
+        f"a step: seats {seats} from positions {step.starts.tolist()} on, with "
+        f"{step.num_tokens.tolist()} tokens, samples {step.samples.tolist()}; control has sent "
+        f"{bench.machine.num_known[seats].tolist()} tokens of them"
+    )
+    return step
 
 
 def entries(count: int) -> dict[str, Any]:
@@ -150,11 +163,12 @@ def test_steps_that_no_size_holds(part: Any) -> None:
         sizes = [*SIZES[ALONE], *SIZES[WITH]]
         runner = part.GraphRunner(bench.machine, bench.device, sizes, records=False)
         for n in (1, 4, 5):
-            step = asked(bench, list(range(n)))
+            step = noted(bench, asked(bench, list(range(n))), sizes)
             got = bool(runner.takes(step))
             expect_equal(got, n <= 4, f"takes(a step of {n} seats), of at most 4", why=none)
         for tokens in (8, 9):
-            step = asked(bench, [0, 1, 2], num_tokens=np.array([1, 1, tokens], np.int32))
+            counts = np.array([1, 1, tokens], np.int32)
+            step = noted(bench, asked(bench, [0, 1, 2], num_tokens=counts), sizes)
             got = bool(runner.takes(step))
             expect_equal(
                 got, tokens <= 8, f"takes(a chunk of {tokens} tokens), of at most 8", why=none
@@ -171,7 +185,7 @@ def test_which_steps(part: Any) -> None:
             sizes = [size for kind in kinds for size in SIZES[kind]]
             runner = part.GraphRunner(bench.machine, bench.device, sizes, records=False)
             for what, (changed, kind, _, why) in CASES.items():
-                step = asked(bench, [0, 1, 2], **changed)
+                step = noted(bench, asked(bench, [0, 1, 2], **changed), sizes)
                 expect_equal(
                     bool(runner.takes(step)),
                     kind == ALONE or WITH in kinds,
@@ -190,7 +204,7 @@ def test_which_steps_it_draws(part: Any) -> None:
             sizes = [size for kind in kinds for size in SIZES[kind]]
             runner = part.GraphRunner(bench.machine, bench.device, sizes, records=False)
             for what, (changed, kind, draws, why) in CASES.items():
-                step = asked(bench, [0, 1, 2], **changed)
+                step = noted(bench, asked(bench, [0, 1, 2], **changed), sizes)
                 if kind == ALONE or WITH in kinds:
                     right = draws and ALONE in kinds
                     which = f"with sizes of {' and of '.join(kinds)}"
@@ -205,7 +219,8 @@ def test_a_token_that_was_sent_needs_room_for_one_chunk(part: Any) -> None:
     with bench.running(), lent(part, "17.5"):
         sizes = [*SIZES[ALONE], Size(4, 2, 1)]
         runner = part.GraphRunner(bench.machine, bench.device, sizes, records=False)
-        step = asked(bench, [0, 1, 2], starts=np.array([0, 0, 9], np.int32))
+        starts = np.array([0, 0, 9], np.int32)
+        step = noted(bench, asked(bench, [0, 1, 2], starts=starts), sizes)
         what = (
             "takes(a step of three tokens, of which control has sent two), with a size of one chunk"
         )

@@ -2,10 +2,14 @@
 
 from typing import Any
 
-from grader.kit import expect, expect_equal, task
+from torch import Tensor
+
+from grader.kit import expect_equal, task
 from grader.suites.cuda_graphs.bench import Bench, memory_of
+from grader.suites.cuda_graphs.waited import expect_no_wait
 from solutions.cuda_graphs import Recording
 from yaie.core.contracts.graphs import Size
+from yaie.core.step import StepInput
 
 GATHER = (
     "Row i computes the token that its seat drew last: `last_tokens` by the seats in the buffer, not "
@@ -13,8 +17,9 @@ GATHER = (
 )
 SCATTER = (
     "What is drawn becomes the last token of the row's seat, on the device, so that the next step "
-    "finds it there. Each draw is counted once, or the next one draws with the same noise."
+    "finds it there."
 )
+COUNTED = "Each draw is counted once, or the next one draws with the same noise."
 TABLES = (
     "A block that is new in this step is entered before attention reads the tables: the token of this "
     "step is stored there, and is among the keys."
@@ -32,6 +37,16 @@ SENT = (
     "With chunks, a token that control has sent is computed as it was sent. `~seat` in its place says "
     "that the device has drawn it: it is the last token of that seat, also at the beginning of a chunk."
 )
+
+
+def only_with_new_blocks(bench: Bench, step: StepInput, got: Any, hidden: Tensor) -> bool:
+    """Whether no row is wrong but those whose seats have new blocks."""
+    bench.settle()
+    with bench.device.aside():
+        if not isinstance(got, Tensor) or got.shape != hidden.shape:
+            return False
+        wrong = (got != hidden).any(1).nonzero().flatten().tolist()
+    return {int(step.seats[row]) for row in wrong} <= set(step.table_seats.tolist())
 
 
 def padded_of(part: Any, bench: Bench, size: Size) -> Any:
@@ -64,8 +79,8 @@ def test_the_drawn_token_is_the_next_one(part: Any) -> None:
             step = bench.step(5, 3)
             _, drawn = bench.eager(step)
             bench.upload(padded, Size(2), step)
-            bench.expect_rows(padded.draw(padded.forward()), drawn, "the draws", SCATTER)
-            bench.expect_state(SCATTER)
+            bench.expect_rows(padded.draw(padded.forward()), drawn, "the draws", "")
+            bench.expect_state(SCATTER, COUNTED)
 
 
 @task("17.3")
@@ -79,7 +94,8 @@ def test_new_blocks(part: Any) -> None:
             hidden, _ = bench.eager(step)
             bench.upload(padded, Size(3), step)
             got = padded.forward()
-            bench.expect_rows(got, hidden, f"the hidden states of step {step.step}", TABLES)
+            why = TABLES * only_with_new_blocks(bench, step, got, hidden)
+            bench.expect_rows(got, hidden, f"the hidden states of step {step.step}", why)
             padded.draw(got)
             bench.expect_state(TABLES)
 
@@ -133,8 +149,10 @@ def test_may_be_captured(part: Any) -> None:
             got = recording.forward()[:n]
             bench.expect_rows(got, hidden, "the hidden states of a replay", GATHER)
             bench.expect_rows(recording.draw(got)[:n], drawn, "the draws of a replay", SCATTER)
-        bench.expect_state(SCATTER)
-        expect(device.waits <= 1, f"the host waited {device.waits - 1} times for replayed steps")
+        bench.expect_state(SCATTER, COUNTED)
+        # One wait may be the recording's own.
+        if device.waits > 1:
+            expect_no_wait(device.waited[1:], "in replayed steps")
 
 
 def chunks_and_check(bench: Bench, carries: Any, size: Size, step: Any) -> None:

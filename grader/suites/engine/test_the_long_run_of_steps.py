@@ -9,7 +9,7 @@ from grader.kit.memory import expect_keeps_nothing, peak_of
 from grader.kit.standing import BUFFER
 from grader.suites.engine.bench import bench_of, decode, tokens_of
 from grader.suites.engine.desk import Desk, core_on, queue
-from grader.suites.engine.far_tokens import FAR, NARROW, from_far
+from grader.suites.engine.far_tokens import FAR, first_wrong, from_far
 from grader.suites.engine.lending import core_class
 from solutions.engine import Detokenizer
 from yaie.core.batch import StepOutcome, StepPlan
@@ -36,36 +36,52 @@ SAID = [*tokens_of("abc"), END, *tokens_of("d")]
 End = tuple[str, FinishReason | None, str | int | None]
 
 
-def said_and_ended(part: ModuleType, first: int) -> list[End]:
-    """(text, finish_reason, stop_reason) of an answer that ends with END, and of one that stops at "c".
+def said_and_ended(part: ModuleType, first: int, stops: bool) -> End:
+    """(text, finish_reason, stop_reason) of an answer that stops at "c", or ends with END.
 
     first: the id of the letter "a".
     """
-    letters = from_far(decode) if first else decode
-    ends: list[End] = []
-    for stops in ([], [first + 2]):
-        bench = bench_of(
-            part, "7.3", detokenizer=lambda: Detokenizer(letters), eos=frozenset({first + END})
-        )
-        note(
-            f"token {first} is 'a', {first + 1} 'b', {first + 2} 'c', {first + END} ends a sequence"
-        )
-        said = [first + token for token in SAID]
-        request = bench.say(said, max_tokens=9, stop_token_ids=stops)
-        bench.run()
-        ends.append((bench.text(request), request.finish_reason, request.stop_reason))
-    return ends
+    letters = from_far(decode, first) if first else decode
+    bench = bench_of(
+        part, "7.3", detokenizer=lambda: Detokenizer(letters), eos=frozenset({first + END})
+    )
+    note(f"token {first} is 'a', {first + 1} 'b', {first + 2} 'c', {first + END} ends a sequence")
+    stop_ids = [first + 2] if stops else []
+    said = [first + token for token in SAID]
+    request = bench.say(said, max_tokens=len(SAID), stop_token_ids=stop_ids)
+    bench.run()
+    return bench.text(request), request.finish_reason, request.stop_reason
+
+
+def right_end_of(first: int, stops: bool) -> End:
+    return ("ab", FinishReason.STOP, first + 2) if stops else ("abc", FinishReason.STOP, None)
+
+
+def told_apart_by(got: End, right: End, stops: bool) -> str:
+    """What was missed, in a sentence."""
+    if got[1] is not right[1] or (got[0] != right[0] and got[0].startswith(right[0])):
+        mark = "stop token" if stops else "end-of-sequence token"
+        return f"The request goes on after its {mark}."
+    if got[0] != right[0]:
+        return "The text is that of other tokens."
+    return "stop_reason is not the token that it stopped at."
 
 
 @task("7.3")
 def test_ids_of_any_size_are_shown_and_end(part: ModuleType) -> None:
     """Text, stop tokens and end-of-sequence tokens beyond 24 bits are what they are."""
-    wanted: list[End] = [("abc", FinishReason.STOP, None), ("ab", FinishReason.STOP, 2)]
-    if said_and_ended(part, 0) != wanted:
-        return  # other tests say why
-    wanted[1] = ("ab", FinishReason.STOP, FAR + 2)
-    what = f"text, finish_reason and stop_reason: to the end, and with stop token {FAR + 2}"
-    expect_equal(said_and_ended(part, FAR), wanted, what, why=NARROW)
+    for stops in (False, True):
+
+        def is_right(first: int, stops: bool = stops) -> bool:
+            return said_and_ended(part, first, stops) == right_end_of(first, stops)
+
+        if not is_right(0) or is_right(FAR):
+            continue  # if it is wrong with small ids, other tests say why
+        first, until = first_wrong(is_right)
+        got, right = said_and_ended(part, first, stops), right_end_of(first, stops)
+        ends = f"stop token {first + 2}" if stops else f"end-of-sequence token {first + END}"
+        why = f"{told_apart_by(got, right, stops)} {until}"
+        expect_equal(got, right, f"text, finish_reason and stop_reason, with {ends}", why=why)
 
 
 @task("7.3")
