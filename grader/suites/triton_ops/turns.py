@@ -83,7 +83,7 @@ def told_of_slots(
     row = got[block, slot]
     number = block * got.shape[1] + slot
     if left := _unwritten(row, right[block, slot], was[block, slot]):
-        told = f"In slot {number} of {name} {left}, and was not written."
+        told = f"In slot {number} of {name} {left}: nothing was written there."
         return f"{told} {why.replace(MASKED, '').strip()}"
     turned = kernels.rope(k, positions, *tables)
     for words, rule, rows in (
@@ -106,7 +106,8 @@ def _unwritten(row: Tensor, right: Tensor, was: Tensor) -> str:
     if bool(wrong.all()) or not bool(_alike(row, was).all(dim=1)[wrong].all()):
         return ""
     heads = [str(head) for head in wrong.nonzero().flatten().tolist()]
-    return f"head {' and '.join(heads)} is as before"
+    verb = "s " + " and ".join(heads) + " are" if len(heads) > 1 else f" {heads[0]} is"
+    return f"head{verb} as before"
 
 
 def _alike(got: Tensor, exact: Tensor) -> Tensor:
