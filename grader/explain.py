@@ -15,6 +15,8 @@ from hypothesis.errors import Flaky
 from grader.kit.expect import Fault, Mismatch
 from grader.kit.script import current_script
 from grader.kit.session import SESSION
+from grader.kit.triton_frames import frames_of
+from grader.kit.triton_frames import told as told_state
 from grader.machine import TRITON
 from grader.places import innermost, spans_in_python
 from grader.submission import STUB, Submission, locate, locate_in_grader, place, told
@@ -93,6 +95,8 @@ def explain(
         case Mismatch():
             common["where"] = _where_of(error, common["where"], submission)
             common["claim"] = error.claim or claim
+            if isinstance(error, Fault) and error.state:
+                common["before"] = common["after"] = error.state
             return Explanation(
                 problem=error.problem,
                 expected=error.expected,
@@ -102,6 +106,8 @@ def explain(
             )
         case TookTooLong():
             problem = f"It was still running after {seconds:g} seconds."
+            if state := told_state(frames_of(error)):
+                common["before"] = common["after"] = state
             return Explanation(problem=problem, why=error.why, **common)
         case MemoryError():
             return Explanation(problem="It ran out of memory.", **common)
@@ -144,7 +150,10 @@ def _where_of(error: Mismatch, own: str, submission: Submission) -> str:
     """The line of the part that a failed check is about, if it is about a line: a fault in a kernel, or
     an error that the check tells of. A wrong value has no line."""
     if isinstance(error, Fault):
-        return _named(submission, *error.line) if error.line else error.where or own
+        mine = [frame for frame in error.frames if submission.owns(frame[0])]
+        if not (error.line or mine):
+            return error.where or own
+        return _named(submission, *error.line) if error.line else place(submission, *mine[0])
     cause = error.__cause__ or error.__context__
     said = f"{error.problem} {error.got}"
     if cause is None or type(cause).__name__ not in said:

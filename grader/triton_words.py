@@ -168,6 +168,12 @@ COMPLAINTS = (
         "a dtype is not one of Triton's.",
         "Write tl.float32 and its like, or pointer.dtype.element_ty.",
     ),
+    _Complaint(
+        "no attribute .?get_bf16",
+        "a bfloat16 number meets a number of Python's.",
+        "The interpreter has no arithmetic of the two. Convert with .to(tl.float32) first: sums and "
+        "products are made in float32 anyway.",
+    ),
     _Complaint("__r?pow__", "`**` is not supported for tensors.", "Multiply, or use tl.exp2."),
     _Complaint("'MatMult' object", "`@` is not supported.", "The product of two tiles is tl.dot."),
     _Complaint(

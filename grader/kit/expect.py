@@ -1,6 +1,6 @@
 """Checks that explain themselves."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +35,12 @@ class Fault(Mismatch):
     """A Mismatch inside the part's own code: the report names the line that it happened on.
 
     where: that line in words, if it is none of Python. line: (file, line), if no error came from it.
+    frames: (file, line, function) of a kernel, the innermost first, where no traceback has them all.
+    state: what variables held there.
     """
+
+    frames: Sequence[tuple[str, int, str]] = ()
+    state = ""
 
     def __init__(
         self,

@@ -23,8 +23,10 @@ BEFORE_WHY = "An index below 0 is no element of the tensor: mask it, or do not c
 EITHER_WHY = (
     "A lane or a program past the end that is not masked gets here, and so does an index times a stride "
     "that is not this tensor's. Without a mask only the last tile goes wrong; with another stride every "
-    "index but 0 does. Print what the kernel multiplies by, beside the tensor's strides."
+    "index but 0 does. Compare the numbers above with the tensor's strides."
 )
+MOST_NAMES = 3
+"""Of numbers that are all equal."""
 LEAST_TAIL = 2
 """Neighbouring programs before this one, equally far apart, before their distance counts as a step."""
 
@@ -102,7 +104,8 @@ def outside(evidence: Evidence, address: int) -> Fault:
     """The fault of an access whose address is no element of its tensor."""
     origin = evidence.origin
     offset = (address - origin.begin) // origin.itemsize
-    where = _where(origin, offset, is_gap=origin.begin <= address < origin.end)
+    is_gap = origin.begin <= address < origin.end
+    where = _where(origin, offset, is_gap=is_gap)
     for step, who in _steps(evidence):
         whose = _whose(step, evidence)
         # Without a number that it may come from, any step within a row of a row is one of the tensor's.
@@ -111,10 +114,23 @@ def outside(evidence: Evidence, address: int) -> Fault:
             return Fault(f"{evidence.deed} {where}. {told}", why=evidence.why or STRIDE_WHY)
     if offset < 0:
         return Fault(f"{evidence.deed} {where}.", why=BEFORE_WHY)
-    is_beyond = address >= origin.end
-    is_tail = _runs_on(evidence, address) or (is_beyond and any(_program_steps(evidence)))
-    why = OUTSIDE_WHY if is_tail else evidence.why or EITHER_WHY
-    return Fault(f"{evidence.deed} {where}.", why=why)
+    if evidence.pointers.size == 1 and address >= origin.end and offset in evidence.program:
+        return Fault(f"{evidence.deed} {where}.", why=_past(evidence, offset))
+    # Where two numbers of a program lead along one dimension, one may be multiplied by the wrong stride.
+    axes = [step for step in _program_steps(evidence) if step % _outermost(origin) == 0]
+    if _runs_on(evidence, address) or (address >= origin.end and len(axes) == 1):
+        return Fault(f"{evidence.deed} {where}.", why=OUTSIDE_WHY)
+    begins = _begins(evidence, address, offset) if is_gap else ""
+    return Fault(f"{evidence.deed} {where}.{begins}", why=evidence.why or EITHER_WHY)
+
+
+def _past(evidence: Evidence, offset: int) -> str:
+    """Of one number that a program reads or writes at its own number, which is too large."""
+    axis, name = evidence.program.index(offset), evidence.origin.name
+    return (
+        f"program_id({axis}) is {offset} here, and {name} has no element of that number. Either the "
+        f"grid has too many programs along that axis, or {name} is not the tensor of this call."
+    )
 
 
 def _where(origin: Origin, offset: int, *, is_gap: bool) -> str:
@@ -123,7 +139,8 @@ def _where(origin: Origin, offset: int, *, is_gap: bool) -> str:
         return f"offset {offset} of {origin.name}, which is no element of it: {place}"
     count = (origin.end - origin.begin) // origin.itemsize
     is_flat = len(origin.shape) < 2 or origin.stride == contiguous_strides(origin.shape)
-    reach = f"{count} elements" if is_flat else f"{count} elements from its first to its last"
+    reach = f"{count} element{'s' * (count != 1)}"
+    reach += "" if is_flat else " from its first to its last"
     told = f"element {offset} of {origin.name}, which has {reach}, shape {list(origin.shape)}"
     if not is_flat:
         told += f", strides {list(origin.stride)}"
@@ -206,6 +223,7 @@ def _whose(step: int, evidence: Evidence) -> str:
         axes = [axis for axis, stride in enumerate(other.stride) if stride == step > 1]
         if other.name != evidence.origin.name and axes and other.shape[axes[0]] > 1:
             names.append(f"{other.name}'s stride of dimension {axes[0]}")
+    names = list(dict.fromkeys(names))[:MOST_NAMES]
     return f", which is {' and '.join(names)}" if names else ""
 
 
@@ -217,9 +235,6 @@ def _runs_on(evidence: Evidence, address: int) -> bool:
     """
     origin, offsets = evidence.origin, evidence.origin.offsets(evidence.pointers)
     lanes = np.argwhere(evidence.active & (evidence.pointers == np.uint64(address)))
-    outermost = max(
-        (s for n, s in zip(origin.shape, origin.stride, strict=True) if n > 1), default=1
-    )
     for axis, step in _lane_steps(evidence):
         before = lanes[0].copy()
         before[axis] -= 1
@@ -231,6 +246,39 @@ def _runs_on(evidence: Evidence, address: int) -> bool:
         first[axis] = 0
         column = index_before(int(offsets[tuple(first)]), origin.shape, origin.stride)[-1:]
         is_row = step == 1 and column and column[0] % offsets.shape[axis] == 0
-        if is_row or (step > 0 and step % outermost == 0):
+        if is_row or (
+            step > 0 and _is_far(int(offsets[tuple(first)]), step, offsets.shape[axis], origin)
+        ):
             return True
     return False
+
+
+def _outermost(origin: Origin) -> int:
+    """The largest stride of a dimension that has more than one index."""
+    return max((s for n, s in zip(origin.shape, origin.stride, strict=True) if n > 1), default=1)
+
+
+def _is_far(first: int, step: int, lanes: int, origin: Origin) -> bool:
+    """Whether a tile goes along the outermost dimension, from a multiple of its size on."""
+    outermost = _outermost(origin)
+    if outermost == 1:  # one row, which a tile may begin anywhere in
+        return True
+    return step % outermost == 0 and first // outermost % (lanes * (step // outermost)) == 0
+
+
+def _begins(evidence: Evidence, address: int, offset: int) -> str:
+    """Of a tile whose first lane is what lies outside: the element that comes next."""
+    if int(evidence.pointers[evidence.active].min()) != address:
+        return ""
+    origin = evidence.origin
+    before = index_before(offset, origin.shape, origin.stride)
+    following = [
+        (sum(i * s for i, s in zip(index, origin.stride, strict=True)), index)
+        for axis, size in enumerate(origin.shape)
+        if (index := [*before[:axis], before[axis] + 1, *[0] * (len(before) - axis - 1)])[axis]
+        < size
+    ]
+    if not (later := [one for one in following if one[0] > offset]):
+        return ""
+    place, index = min(later)
+    return f" The tile begins there; element {index} lies at offset {place}."

@@ -34,6 +34,7 @@ from grader.kit.axes import launched
 from grader.kit.expect import Fault
 from grader.kit.poison import nothing, poisoned
 from grader.kit.triton_faults import Evidence, Origin, Program, origin_of, outside, span
+from grader.kit.triton_frames import frames_here, told
 
 
 @dataclass(slots=True)
@@ -197,7 +198,9 @@ class _Watch:
         if addresses.size:
             bases = self._bases[origin.name, self._counts[origin.name]]
             if (bad := _first_outside(origin, addresses)) is not None:
-                raise outside(self._evidence(deed, origin, pointers, mask, bases), bad)
+                raise self._seen_at(
+                    outside(self._evidence(deed, origin, pointers, mask, bases), bad)
+                )
             bases.append((self._program, int(origin.offsets(addresses.min()))))
             if self._record:
                 self._note(deed, origin, addresses)
@@ -208,6 +211,13 @@ class _Watch:
         else:
             work.stores, work.store_bytes = work.stores + count, work.store_bytes + count * size
         return work
+
+    def _seen_at(self, fault: Fault) -> Fault:
+        """With the functions that led there, and what their variables hold."""
+        frames = frames_here()
+        fault.frames = [(frame.file, frame.line, frame.name) for frame in frames]
+        fault.state = told(frames, self._program)
+        return fault
 
     def _evidence(
         self, deed: str, origin: Origin, pointers: Any, mask: Any, bases: list[tuple[Program, int]]

@@ -191,5 +191,6 @@ def _labelled(name: str, value: str, style: str, indent: int) -> list[Text]:
 def _states(why: Explanation) -> tuple[tuple[str, str], ...]:
     """State before and after the last call; once, if it changed nothing."""
     if why.before == why.after:
-        return (("The state:", why.after),)
+        title = "In the kernel:" if why.after.startswith("program (") else "The state:"
+        return ((title, why.after),)
     return (("Before the last call:", why.before), ("After it:", why.after))

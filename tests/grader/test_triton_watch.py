@@ -317,3 +317,35 @@ def test_without_the_interpreter_nothing_can_be_watched(monkeypatch: pytest.Monk
     monkeypatch.setenv("TRITON_INTERPRET", "0")
     with pytest.raises(RuntimeError, match="TRITON_INTERPRET=1"), watching():
         pass
+
+
+@triton.jit
+def inner(base, row, stride, BLOCK: tl.constexpr):
+    columns = tl.arange(0, BLOCK)
+    return tl.load(base + row * stride + columns)
+
+
+@triton.jit
+def outer(x_ptr, out_ptr, stride, BLOCK: tl.constexpr):
+    row = tl.program_id(0) + 1
+    tl.store(out_ptr + tl.arange(0, BLOCK), inner(x_ptr + 4, row, stride, BLOCK))
+
+
+def test_a_fault_tells_what_the_variables_of_each_function_held() -> None:
+    x = padded(torch.zeros(3, 4))
+    with pytest.raises(Fault) as raised, watching():
+        outer[(3,)](x, torch.zeros(4), 4, BLOCK=4)
+    lines = raised.value.state.splitlines()
+    assert lines[0] == "program (0, 0, 0)"
+    assert (
+        lines[1] == "in inner: base = x_ptr + 4, row = 1, stride = 4, BLOCK = 4, columns = 0 to 3"
+    )
+    assert lines[2] == "in outer: stride = 4, BLOCK = 4, row = 1"
+    assert [name for _, _, name in raised.value.frames] == ["inner", "outer"]
+
+
+def test_a_tile_that_begins_in_a_gap_tells_the_element_that_comes_next() -> None:
+    x = padded(torch.zeros(3, 4))
+    told = rf"The tile begins there; element \[1, 0\] lies at offset {x.stride(0)}\."
+    with pytest.raises(Fault, match=told), watching():
+        one_element[(1,)](x, torch.zeros(1), 4)

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from functools import partial
 from types import ModuleType
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor
 from grader.kit import Mismatch, expect
 from grader.kit.far import far
 from grader.kit.kernels import expect_near, random
+from grader.kit.siblings import telling
 from grader.suites.triton_flash_attention.problems import (
     F16,
     F32,
@@ -20,18 +22,26 @@ from grader.suites.triton_flash_attention.problems import (
     problem,
     without_masks,
 )
+from grader.suites.triton_flash_attention.siblings import why_of_forward, why_of_gradient
 
 
 def expect_forward(
-    part: ModuleType, given: Problem, grades: str, what: str = "attention", why: str = ""
+    part: ModuleType,
+    given: Problem,
+    grades: str,
+    what: str = "attention",
+    why: str = "",
+    why_lse: str = "",
 ) -> Work:
     """out within the dtype's error of float64, and lse -inf where nothing is seen. What lse is elsewhere
-    is the affair of task 10.1."""
+    is the affair of task 10.1. why_lse: if it is another one than that of out."""
     out, lse, work = forward(part, given, grades)
     exact_out, exact_lse = given.exact()
-    expect_near(out, exact_out, given.dtype, f"out of {what}", why=why)
+    with telling(lambda: why_of_forward(given, out, exact_out, work.products, 0)):
+        expect_near(out, exact_out, given.dtype, f"out of {what}", why=why)
     if grades == "10.1":
-        expect_lse(lse, exact_lse, what, why)
+        with telling(lambda: why_of_forward(given, lse, exact_lse, work.products, 1)):
+            expect_lse(lse, exact_lse, what, why_lse or why)
         return work
     expect(lse.shape == exact_lse.shape, f"lse has shape {list(lse.shape)}, not [n, heads, tq]")
     wrong = (lse.isneginf() != exact_lse.isneginf()).nonzero()
@@ -99,9 +109,13 @@ def expect_gradients(
     for name, gradient in got.items():
         # Rounded terms are summed, and out and lse were rounded: an error of the largest term.
         size = max(1.0, exact[name].abs().max().item()) if exact[name].numel() else 1.0
-        expect_near(
-            gradient / size, exact[name] / size, given.dtype, f"{name} of {what}", why=why, roundings=2
-        )  # fmt: skip
+        with telling(
+            partial(why_of_gradient, given, grad_out, name, gradient, exact[name], work.products)
+        ):
+            expect_near(
+                gradient / size, exact[name] / size, given.dtype, f"{name} of {what}", why=why,
+                roundings=2,
+            )  # fmt: skip
     return work
 
 

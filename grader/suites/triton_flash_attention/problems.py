@@ -31,6 +31,14 @@ from solutions.triton_flash_attention import tiles as reference_tiles
 from yaie.core.batch import AttentionSpec
 
 F16, F32, BF16 = torch.float16, torch.float32, torch.bfloat16
+HEADS_WHY = (
+    "k and v have fewer heads than q, and key_head above is the one that was read: query head h reads "
+    "key head h // group."
+)
+MASK_WHY = (
+    "block_mask has a row for each mask_block queries and a column for each mask_block keys, from "
+    "query 0 and key 0 on: a pair's entry is [query // mask_block, key // mask_block]."
+)
 HELPERS = {
     "visible_keys": "10.2",
     "is_visible": "10.2",
@@ -149,7 +157,7 @@ def forward(
     note(f"# {given}")
     note("out, lse = FlashAttention().forward(q, k, v, ...)")
     with (
-        _telling_strides(),
+        _telling_strides(grades),
         leaning_on_the_reference(part, grades),
         watching(record=record) as seen,
         observed(exact=exact) as products,
@@ -182,7 +190,7 @@ def backward(
         nothing = None if other == "backward_queries" else (None, None)
         setattr(kernels, other, lambda *args, **kwargs: nothing)
     with (
-        _telling_strides(),
+        _telling_strides(grades),
         leaning_on_the_reference(part, grades),
         watching(record=record) as seen,
         observed(exact=exact) as products,
@@ -198,7 +206,7 @@ def backward(
 
 
 @contextmanager
-def _telling_strides() -> Iterator[None]:
+def _telling_strides(grades: str) -> Iterator[None]:
     """A tile loaded by another tensor's stride is about strides, whichever test it is seen in.
 
     A program past the end of a padded tensor is told with the tensor's strides too, and is not.
@@ -206,6 +214,10 @@ def _telling_strides() -> Iterator[None]:
     try:
         yield
     except Fault as fault:
+        if "of block_mask" in fault.problem:
+            fault.why = MASK_WHY
+        elif grades == "10.3" and (" of k, " in fault.problem or " of v, " in fault.problem):
+            fault.why = HEADS_WHY
         if "its strides are" in fault.problem or "no element of it" in fault.problem:
             fault.claim = "Each tile is loaded and stored by the strides of its own tensor."
         raise

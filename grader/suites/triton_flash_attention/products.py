@@ -8,6 +8,7 @@ from typing import Any
 import triton.runtime.interpreter as interpreter
 
 from grader.kit.expect import Fault
+from grader.kit.triton_frames import line_here
 
 TF32_WHY = (
     "Without input_precision tl.dot multiplies float32 tiles as TF32: a GPU's tensor cores then keep 10 "
@@ -20,12 +21,13 @@ TF32_WHY = (
 class Products:
     """Shapes of all results of tl.dot and of all two-dimensional selections (tl.where), in order.
 
-    wide: how many of the products multiply two float32 tiles.
+    wide: how many of the products multiply two float32 tiles. lines: where these are.
     """
 
     dots: list[tuple[int, ...]] = field(default_factory=list)
     selects: list[tuple[int, ...]] = field(default_factory=list)
     wide: int = 0
+    lines: list[tuple[str, int, str]] = field(default_factory=list)
 
     @property
     def score_tiles(self) -> int:
@@ -55,7 +57,9 @@ def observed(*, exact: bool = False) -> Iterator[Products]:
             problem = f"tl.dot multiplies two float32 tiles with input_precision {name!r}"
             raise Fault(problem, why=TF32_WHY)
         found.dots.append((a.data.shape[0], b.data.shape[-1]))
-        found.wide += is_wide
+        if is_wide:
+            found.wide += 1
+            found.lines.append(line_here())
         return dot(self, a, b, acc, input_precision, *rest)
 
     def noted_select(self: Any, condition: Any, *rest: Any) -> Any:

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from grader.kit import expect
+from grader.kit import Fault, expect
 from grader.kit.triton_watch import Seen
 from grader.suites.triton_flash_attention.problems import F16, Work, backward, forward, problem
 
@@ -81,10 +81,13 @@ def expect_tensor_cores(part: ModuleType, grades: str) -> None:
     """No product of a float16 problem multiplies float32 tiles."""
     _, work = results(part, 20, 40, grades)
     wide, products = work.products.wide, len(work.products.dots)
-    expect(
-        not wide,
+    if not wide:
+        return
+    fault = Fault(
         f"{wide} of {products} products multiply two float32 tiles, though q, k and v are float16",
         why="Tensor cores take tiles of 16-bit numbers and add up in float32. A product of two float32 "
         "tiles goes through the ordinary units, many times slower: round what you computed, weights or "
         "gradients, to the dtype of the other tile, and keep acc in float32.",
     )
+    fault.frames = work.products.lines
+    raise fault

@@ -39,7 +39,9 @@ def test_one_tile_is_a_softmax(part: ModuleType) -> None:
     """Eight keys with score 0 and eight with ln 3 weigh 1 to 3, and lse is ln 32."""
     given_problem = scored([0.0, math.log(3.0)] * 8, [4.0, 8.0] * 8)
     why = "Weights are exp(score * scale) over their sum. With exp2, the scale takes a factor log2(e)."
-    expect_forward(part, given_problem, "10.1", "scores 0 and ln 3 in turn, values 4 and 8", why)
+    lse = "out is right here, so the weights are: lse = peak + log(total), of scaled scores."
+    what = "scores 0 and ln 3 in turn, values 4 and 8"
+    expect_forward(part, given_problem, "10.1", what, why, lse)
 
 
 @task("10.1")

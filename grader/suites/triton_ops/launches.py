@@ -14,7 +14,7 @@ from torch import Tensor
 from grader.kit import Mismatch, expect, expect_equal, watch
 from grader.kit.kernels import expect_near, padded_apart, random
 from grader.kit.layout import STRIDE_WHY
-from grader.kit.triton_watch import Seen, watching
+from grader.kit.triton_watch import Launch, Seen, watching
 from solutions import triton_ops as reference
 from solutions.triton_ops import norms, rope
 
@@ -22,6 +22,9 @@ F32, F16 = torch.float32, torch.float16
 
 HELPERS: dict[str, Any] = {"normalise": norms.normalise, "turn_heads": rope.turn_heads}
 """What kernels of several tasks call, by the name that it is given in the stub."""
+
+LATEST: list[Launch] = []
+"""Of the latest call of a test."""
 
 TAIL = (
     "A tile has a power of two of lanes, a row has not: lanes past its end must load 0, count for "
@@ -101,6 +104,7 @@ def run(part: ModuleType, name: str, *args: Any, record: bool = False) -> tuple[
     kernels = watch(part.LayerKernels(), "kernels")
     with watching(record=record) as seen:
         got = getattr(kernels, name)(*args)
+    LATEST[:] = seen.launches
     return got, seen
 
 

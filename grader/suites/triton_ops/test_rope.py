@@ -1,5 +1,6 @@
 """Task 9.4: the rotary embedding, of q and k in one launch and in place."""
 
+from functools import partial
 from types import ModuleType
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor
 from grader.kit import examples, expect, expect_equal, kernels, task
 from grader.kit.far import FAR_WHY, far
 from grader.kit.kernels import expect_gaps_kept, expect_near, padded, padded_apart, random
+from grader.kit.siblings import telling
 from grader.kit.triton_watch import watching
 from grader.suites.triton_ops.launches import (
     F16,
@@ -17,6 +19,7 @@ from grader.suites.triton_ops.launches import (
     STRIDES,
     WIDE,
     apart,
+    copies,
     expect_mostly,
     expect_one_launch,
     expect_work,
@@ -26,6 +29,7 @@ from grader.suites.triton_ops.launches import (
     run,
     strides_told,
 )
+from grader.suites.triton_ops.turns import MASKED, told_of_turns
 
 QUARTER = (
     torch.tensor([[1.0, 1.0], [0.0, 1.0], [-1.0, 1.0]]),
@@ -33,8 +37,8 @@ QUARTER = (
 )
 """cos and sin: pair 0 turns by 0, 90 and 180 degrees at positions 0, 1 and 2, pair 1 never."""
 HEADS = (
-    "A tile has a power of two of heads: those that a token does not have must be masked. Program t of "
-    "a token has the heads of q from t * HEADS on, and those of k from t * KV_HEADS on."
+    f"{MASKED} Program t of a token has the heads of q from t * HEADS on, and those of k from "
+    "t * KV_HEADS on."
 )
 TARGET = (
     "Source and target are one tensor in this task, and two in 9.6, each with gaps of its own: what is "
@@ -44,10 +48,11 @@ TARGET = (
 
 def expect_turned(part: ModuleType, q: Tensor, k: Tensor, *rest: Tensor, why: str = "") -> None:
     """`rope` turns q and k, where they lie, as the definition says."""
-    right = [kernels.rope(x, *rest) for x in (q, k)]
+    right, were = [kernels.rope(x, *rest) for x in (q, k)], copies(q, k)
     got, _ = run(part, "rope", q, k, *rest)
-    for name, tensor, exact in zip("qk", (q, k), right, strict=True):
-        expect_near(tensor, exact, q.dtype, f"{name} of shape {list(tensor.shape)}", why=why)
+    for name, tensor, was, exact in zip("qk", (q, k), were, right, strict=True):
+        with telling(partial(told_of_turns, name, tensor, was, why, *rest)):
+            expect_near(tensor, exact, q.dtype, f"{name} of shape {list(tensor.shape)}", why=why)
     expect_equal([x.data_ptr() for x in got], [q.data_ptr(), k.data_ptr()], "where the results lie")
 
 

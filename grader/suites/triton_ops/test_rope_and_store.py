@@ -1,5 +1,6 @@
 """Task 9.6: keys turned on their way to the pool, in one launch with everything else."""
 
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -12,6 +13,7 @@ from grader.kit import examples, expect_close, kernels, task
 from grader.kit.far import FAR_WHY, far
 from grader.kit.kernels import expect_gaps_kept, expect_near, padded
 from grader.kit.layout import Reading
+from grader.kit.siblings import telling
 from grader.suites.triton_ops.launches import (
     F16,
     F32,
@@ -23,7 +25,6 @@ from grader.suites.triton_ops.launches import (
     copies,
     expect_explained,
     expect_one_launch,
-    expect_stored,
     expect_work,
     given,
     pool,
@@ -31,6 +32,7 @@ from grader.suites.triton_ops.launches import (
     run,
     strides_told,
 )
+from grader.suites.triton_ops.turns import MASKED, told_of_slots, told_of_turns
 
 
 def expect_turned_and_stored(
@@ -50,13 +52,19 @@ def expect_turned_and_stored(
     blocks = blocks or pool(3, 4, k.shape[1], k.shape[2], dtype=k.dtype)
     turned = [kernels.rope(x, positions, *tables) for x in (q, k)]
     right = kernels.store_kv(turned[1].to(k.dtype), v, *blocks, torch.tensor(slots))
-    before = copies(k, v)
+    before, pool_before = copies(q, k, v), copies(*blocks)
     with given(part, "turn_heads"):
         args = (q, k, v, positions, *tables, *blocks, torch.tensor(slots))
         _, seen = run(part, "rope_and_store", *args)
-    expect_near(q, turned[0], q.dtype, "q afterwards", why=why)
-    expect_stored(blocks, right, why)
-    for name, tensor, was in zip("kv", (k, v), before, strict=True):
+    with telling(partial(told_of_turns, "q", q, before[0], why, positions, *tables)):
+        expect_near(q, turned[0], q.dtype, "q afterwards", why=why)
+    for name, mine, exact, was in zip(POOL, blocks, right, pool_before, strict=True):
+        told = partial(
+            told_of_slots, name, mine, exact, was, why, slots, *before[1:], positions, *tables
+        )
+        with telling(told):
+            expect_near(mine, exact.double(), mine.dtype, f"{name} afterwards", why=why)
+    for name, tensor, was in zip("kv", (k, v), before[1:], strict=True):
         stays = f"{name} is read on its way to the pool, and not written."
         expect_close(tensor, was, f"{name} afterwards", rtol=0, atol=0, why=stays)
     return seen
@@ -107,8 +115,8 @@ def test_rope_and_store_with_many_heads(part: ModuleType) -> None:
     """33 heads of q on 11 of k, in float16, for few tokens and for many."""
     tables = kernels.rotary_tables(9, 2)
     why = (
-        "Heads of q beyond one tile, and lanes of a tile beyond the last head. Program t of a token has "
-        "the heads of k and v from t * KV_HEADS on: where tokens are few, KV_HEADS is 1."
+        f"{MASKED} Program t of a token has the heads of q from t * HEADS on, and those of k and v from "
+        "t * KV_HEADS on: where tokens are few, KV_HEADS is 1."
     )
     for slots in ([6, 10], [6, 10, 0, 3, 11]):
         positions = torch.tensor([8, 1, 0, 4, 2][: len(slots)])

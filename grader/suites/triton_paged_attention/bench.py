@@ -25,8 +25,11 @@ from grader.kit.kernels import (
     paged_prefill,
     random,
 )
+from grader.kit.layout import index_before
 from grader.kit.script import show
+from grader.kit.siblings import telling
 from grader.kit.triton_watch import Seen, watching
+from grader.suites.triton_paged_attention.siblings import why_of
 from yaie.core.batch import AttentionSpec
 
 MASK_WHY = (
@@ -45,8 +48,10 @@ TABLE_WHY = (
     "p // block_size. What lies behind the entries of a sequence is not looked up: mask positions "
     "behind its last key."
 )
-
-
+BEFORE_TABLE_WHY = (
+    "An entry before the first was looked up. No key has a position below 0, "
+    "however long the window is."
+)
 QUERY_WHY = (
     "load_rows is told which rows are real, and of which token and head: by group_heads in decode, by "
     "find_tile and tile_tokens in prefill. If its mask is right, look there."
@@ -175,7 +180,7 @@ def table_explained() -> Iterator[None]:
         yield
     except Fault as fault:
         if "of block_tables" in fault.problem:
-            fault.why = TABLE_WHY
+            fault.why = BEFORE_TABLE_WHY if "element -" in fault.problem else TABLE_WHY
         elif " of q, " in fault.problem:
             fault.why = f"{fault.why} {QUERY_WHY}".strip()
         raise
@@ -195,10 +200,14 @@ def expect_attention(
     name = "prefill" if case.queries is not None else "decode"
     expect(isinstance(out, Tensor), f"{name} returns {type(out).__name__} instead of a tensor")
     what = what or f"{name} of {case.told()}"
+    exact = case.exact()
     if isinstance(out, Tensor) and out.isnan().any():
         expect_no_empty_slot_read(case, seen, what)
-        why = f"{why} No slot without a key was read: arithmetic gave the NaN, or nothing was written."
-    expect_near(out, case.exact(), case.q.dtype, what, why=why.strip(), roundings=roundings)
+        expect_written(out, seen, what, why)
+        expect_only_written_is_read(case, seen, what, why)
+        why = f"{why} No slot without a key was read, and all was written: arithmetic gave the NaN."
+    with telling(lambda: why_of(case, splits, out, exact)):
+        expect_near(out, exact, case.q.dtype, what, why=why.strip(), roundings=roundings)
     return seen
 
 
@@ -217,6 +226,35 @@ def expect_no_empty_slot_read(case: Case, seen: Seen, what: str) -> None:
                 place = f"slot {rest // blocks.stride(1)} of block {block} of the {name}"
                 who = f"program {access.program} of {access.kernel}"
                 raise Mismatch(f"{what}: {who} reads {place}, where no key lies", why=EMPTY_WHY)
+
+
+def expect_written(out: Tensor, seen: Seen, what: str, why: str) -> None:
+    """Each number of `out` was written by some program, if any was."""
+    done: set[int] = set()
+    for access in seen.accesses:
+        if access.deed != "reads" and access.origin.begin == out.data_ptr():
+            done.update(access.elements.tolist())
+    lost = sorted(set(range(out.numel())) - done)
+    if done and lost and out.is_contiguous():
+        index = index_before(lost[0], out.shape, out.stride())
+        problem = f"{what}: {len(lost)} of {out.numel()} numbers are written by no program"
+        raise Mismatch(f"{problem}, the first at {index}", why=why)
+
+
+def expect_only_written_is_read(case: Case, seen: Seen, what: str, why: str) -> None:
+    """Of what the kernels leave to one another, no program has read a number that none has written."""
+    written: dict[tuple[int, int], set[int]] = {}
+    for access in seen.accesses:
+        place = access.origin.begin, access.origin.end
+        if access.deed != "reads":
+            written.setdefault(place, set()).update(access.elements.tolist())
+        elif place in written and (lost := set(access.elements.tolist()) - written[place]):
+            index = index_before(min(lost), access.origin.shape, access.origin.stride)
+            who = f"program {access.program} of {access.kernel}"
+            raise Mismatch(
+                f"{what}: {who} reads {index} of {access.argument}, which no program has written",
+                why=why,
+            )
 
 
 def expect_own_entries_read(case: Case, seen: Seen) -> None:

@@ -17,11 +17,7 @@ from grader.suites.triton_paged_attention.bench import (
     loads_by_program,
     make_case,
 )
-
-SHARE_WHY = (
-    "Each part is divided by its own sum of weights, relative to its own largest score: combined, it "
-    "counts with exp2(its lse - the largest lse)."
-)
+from grader.suites.triton_paged_attention.siblings import SHARE_WHY
 
 
 def choose(part: ModuleType, n: int, kv_heads: int, max_keys: int, tile: int, places: int) -> int:
@@ -141,9 +137,10 @@ def test_one_long_sequence_is_shared(part: ModuleType) -> None:
     with loads_by_program(case.pool.key_blocks) as loads:
         attend(part, case)
     busy = [count // 16 for count in loads.values() if count]
+    readers = "1 program reads" if len(busy) == 1 else f"{len(busy)} programs read"
     expect(
         len(busy) >= 6,
-        f"{len(busy)} programs read the 1500 keys of the only sequence",
+        f"{readers} the 1500 keys of the only sequence",
         why="One program for each key head leaves 131 of 132 multiprocessors idle.",
     )
     expect_equal(sum(busy), 1500, "keys that all programs read together", why="Each key once.")

@@ -9,6 +9,7 @@ functions is graded as a whole.
 import inspect
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import fields
 from types import ModuleType
 from typing import Any
 from unittest.mock import patch
@@ -17,9 +18,11 @@ import torch
 from torch import Tensor
 
 from grader.kit import expect, expect_equal, note, watch
-from grader.kit.kernels import sampling_batch
+from grader.kit.kernels import gumbel_noise, probabilities, sampling_batch
 from grader.kit.script import show
+from grader.kit.siblings import telling
 from grader.kit.triton_watch import Seen, watching
+from grader.suites.triton_sampling.stuck import WatchedJudge
 from solutions import triton_sampling as reference
 from solutions.sampler import Sampler as SortingSampler
 from solutions.triton_sampling import draw, noise, race, rounds, scan, top_k
@@ -83,6 +86,8 @@ def sampler_of(part: ModuleType, task: str) -> Iterator[Any]:
                 plug(part, TASKS[other])
         theirs = theirs_of(part, task) if task in TASKS else None
         if theirs is not None:
+            if "judge" in theirs:
+                theirs = {**theirs, "judge": WatchedJudge(theirs["judge"], theirs["race_above"])}
             plug(reference, theirs)
         yield (reference if theirs is not None else part).Sampler()
 
@@ -92,7 +97,7 @@ def draw_tokens(
 ) -> tuple[list[int], Seen]:
     """One call of that sampler, watched. Checks what it returns and gives it as a list."""
     _note_rows(logits, batch)
-    with sampler_of(part, task) as sampler, watching() as seen:
+    with _explained(part, task), sampler_of(part, task) as sampler, watching() as seen:
         tokens = watch(sampler, "sampler").sample(logits, batch)
     expect(isinstance(tokens, Tensor), f"sample gives {type(tokens).__name__} instead of a tensor")
     expect_equal(tokens.dtype, torch.int64, "the dtype of the tokens")
@@ -118,11 +123,64 @@ def search_of(part: ModuleType, logits: Tensor, batch: SamplingBatch) -> tuple[T
 
 
 def _note_rows(logits: Tensor, batch: SamplingBatch) -> None:
-    note(f"logits = {show(logits)}")
+    note(f"logits = {_shown(logits)}")
     for row in range(min(len(logits), MOST_ROWS_SHOWN)):
         names = ("temperature", "top_k", "top_p", "min_p", "seeds", "steps")
         given = ", ".join(f"{name} {getattr(batch, name)[row].item():g}" for name in names)
         note(f"    # row {row}: {given}")
+
+
+def _shown(logits: Tensor) -> str:
+    """A tensor; of rows that are all alike, the first one and how many there are."""
+    told = show(logits[:1])
+    if len(logits) > 1 and "[[" in told and bool((logits == logits[0]).all()):
+        return f"{told}.repeat({len(logits)}, 1)"
+    return show(logits)
+
+
+@contextmanager
+def _explained(part: ModuleType, task: str) -> Iterator[None]:
+    """A check that fails inside tells which function of the task is wrong by itself."""
+
+    def words() -> str:
+        from grader.suites.triton_sampling.probes import why_of
+
+        return why_of(part, task)
+
+    with telling(words):
+        yield
+
+
+def _about_the_first(got: list[int], right: list[int], logits: Tensor, batch: SamplingBatch) -> str:
+    """What speaks for the token that the first wrong row drew, and for the one that it must draw."""
+    row = next(
+        (i for i, (one, other) in enumerate(zip(got, right, strict=True)) if one != other), -1
+    )
+    if (
+        row < 0
+        or batch.penalties is not None
+        or not 0 <= got[row] < logits.shape[1]
+        or right[row] < 0
+    ):
+        return ""
+    heat = float(batch.temperature[row])
+    values = logits[row].double()
+    what = f"row {row} is greedy; the logit"
+    if heat > 0:
+        noise = gumbel_noise(batch.seeds[row : row + 1], batch.steps[row : row + 1], len(values))
+        values = values / heat + noise[0]
+        what = f"in row {row} logit / temperature + noise"
+    told = " and ".join(f"{values[t].item():.5g} for token {t}" for t in (got[row], right[row]))
+    one = SamplingBatch(
+        **{n: x[row : row + 1] if isinstance(x, Tensor) else x for n, x in _fields(batch)}
+    )
+    is_out = probabilities(logits[row : row + 1], one)[0, got[row]] == 0
+    dropped = f"; token {got[row]} is one that the filters drop" if is_out and heat > 0 else ""
+    return f" ({what} is {told}{dropped})"
+
+
+def _fields(batch: SamplingBatch) -> list[tuple[str, Any]]:
+    return [(one.name, getattr(batch, one.name)) for one in fields(batch)]
 
 
 def expect_draws(
@@ -131,7 +189,9 @@ def expect_draws(
     """The draws are those of lab 1's sampler. Gives what the launches did."""
     right = SortingSampler().sample(logits.clone(), batch).tolist()
     got, seen = draw_tokens(part, task, logits, batch)
-    expect_equal(got, right, what, why=why)
+    with _explained(part, task):
+        about = _about_the_first(got, right, logits, batch)
+        expect_equal(got, right, f"{what}{about}", why=why)
     return seen
 
 
@@ -141,7 +201,8 @@ def expect_all_of(
     """10 requests with these logits draw every one of `tokens`, and no other."""
     batch = sampling_batch(10, **given, seeds=list(range(3, 13)))
     got, _ = draw_tokens(part, task, row.repeat(10, 1), batch)
-    expect_equal(sorted(set(got)), sorted(tokens), what, why=why)
+    with _explained(part, task):
+        expect_equal(sorted(set(got)), sorted(tokens), what, why=why)
 
 
 def random_logits(n: int, vocab: int, seed: int = 0, scale: float = 3.0) -> Tensor:
