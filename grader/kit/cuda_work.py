@@ -64,7 +64,7 @@ FEWEST = 8
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """threads, blocks: of all launches. barriers: of blocks. collectives: of warps. seen: each launch."""
+    """threads, blocks: of all launches. barriers: of blocks. collectives: of warps. seen: launches."""
 
     launches: int
     threads: int

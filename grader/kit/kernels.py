@@ -3,8 +3,8 @@
 Tensors and tolerances:
   random(*shape, seed, dtype, scale)        multiples of 1/8, exact in every dtype
   expect_near(got, exact, dtype, what)      dtype, shape and values, within a few roundings of the dtype;
-                                            with reading=Reading(...) it names a stride that was mixed up,
-                                            with kinds={...} the mistake that gives this (recomputed.py)
+                                            with reading=Reading(...), a stride that was mixed up;
+                                            with kinds={...}, the mistake that gives this (recomputed.py)
   TOLERANCE[dtype]
 Layout (in `layout.py`):
   padded(tensor, number, dims=, multiple=)  the same values, with NaN between the rows, and around

@@ -109,7 +109,7 @@ def forward_kinds(q: Tensor, k: Tensor, v: Tensor, scale: float, rules: dict[str
     if rules.get("window"):
         kinds["Keys before the window were counted."] = lambda: out(window=None)
     if rules.get("block_mask") is not None:
-        told = "Keys of blocks that are False were counted. A block mask is a rule without causality, too."
+        told = "Keys of False blocks were counted. A block mask is a rule without causality, too."
         kinds[told] = lambda: out(block_mask=None)
     return kinds
 

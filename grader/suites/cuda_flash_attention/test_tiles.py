@@ -43,8 +43,8 @@ def test_what_does_not_exist_becomes_zero(part: ModuleType) -> None:
     right = torch.zeros(32, 32)
     right[:5, :24] = source[:5, :24]
     why = (
-        "What does not exist is zero in the tile, and not what lay there: a product with NaN would spoil "
-        "even what is multiplied by 0."
+        "What does not exist is zero in the tile, and not what lay there: a product with NaN would "
+        "spoil even what is multiplied by 0."
     )
     tile = probe_tile(part, source, 5, 24, why)
     expect_close(tile, right, "a tile of which 5 rows of 24 elements exist", why=why)

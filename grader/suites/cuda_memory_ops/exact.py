@@ -48,8 +48,10 @@ def moved(source: Tensor, target: Tensor, pairs: list[tuple[int, int]]) -> Tenso
     return result
 
 
-def expect_same(got: Any, right: Tensor, what: str, *, why: str = "") -> None:
-    """Equal bit by bit; in a report the first place is that of a block or a row, then inside it."""
+def expect_same(got: Any, right: Tensor, what: str, *, why: str = "", place: bool = True) -> None:
+    """Equal bit by bit; in a report the first place is that of a block or a row, then inside it.
+
+    place: say also from which element of its row on values are wrong."""
     if not isinstance(got, Tensor):
         raise Mismatch(f"{what}: {type(got).__name__} instead of a tensor", why=why)
     expect_equal(list(got.shape), list(right.shape), f"the shape of {what}", why=why)
@@ -58,11 +60,11 @@ def expect_same(got: Any, right: Tensor, what: str, *, why: str = "") -> None:
         return
     wrong = (got != right) & ~(got.isnan() & right.isnan())
     index = tuple(int(i) for i in wrong.nonzero()[0])
-    place = from_element(got, right, 0.0) if got.is_floating_point() else ""
+    begin = from_element(got, right, 0.0) if place and got.is_floating_point() else ""
     lost = bool(got[index].isnan()) and not bool(right.isnan().any())
     raise Mismatch(
         f"{what}: {int(wrong.sum())} of {wrong.numel()} numbers differ, the first at {list(index)}"
-        + f", {place}" * bool(place),
+        + f", {begin}" * bool(begin),
         str(right[index].item()),
         "NaN, since nothing was written there" if lost else str(got[index].item()),
         why,

@@ -67,13 +67,15 @@ def expect_stored(
     ):
         if not torch.equal(got, exact):
             told = what_became(got, exact, old, rows, mapping)
-            expect_same(got, exact, f"the {name} blocks after {what}{told}", why=why)
+            expect_same(got, exact, f"the {name} blocks after {what}{told}", why=why, place=False)
 
 
 def what_became(got: Tensor, right: Tensor, before: Tensor, rows: Tensor, slots: Tensor) -> str:
-    """What the first wrong slot holds, in words; "" if that is nothing known."""
+    """What the slot of the first wrong token holds, in words; of no token if none is wrong."""
     held, exact, old = (blocks.flatten(0, 1).flatten(1) for blocks in (got, right, before))
-    slot = int((held != exact).any(dim=1).nonzero()[0])
+    wrong = (held != exact).any(dim=1)
+    of_tokens = [slot for slot in slots.tolist() if slot >= 0 and bool(wrong[slot])]
+    slot = of_tokens[0] if of_tokens else int(wrong.nonzero()[0])
     first = int((held[slot] != exact[slot]).nonzero()[0])
     tokens = (slots == slot).nonzero().flatten().tolist()
     whose = f"slot {slot}, of token {tokens[0]}," if tokens else f"slot {slot}, of no token,"

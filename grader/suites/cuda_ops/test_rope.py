@@ -79,7 +79,7 @@ def how_turned(x: Tensor, got: Tensor, right: Tensor, where: Tensor, *tables: Te
     for told, value in turned.items():
         # A head may be wrong in part: whatever is wrong must be what this mistake gives.
         if bool((near(value) | near(right)).all()):
-            return f"head {head} of token {token} {told}, or a part of it"
+            return f"head {head} of token {token}, or a part of it, {told}"
     return ""
 
 

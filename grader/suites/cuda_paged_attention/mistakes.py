@@ -72,8 +72,8 @@ def team_kinds(scores: Tensor, values: Tensor) -> Kinds:
     }
     if len(scores) > 1:
         kinds[
-            "acc of each head was multiplied by the factor of the head whose scores a lane holds. acc of "
-            "a head takes the factor from that head's lanes, by a shuffle."
+            "acc of each head was multiplied by the factor of the head whose scores a lane holds. acc "
+            "of a head takes the factor from that head's lanes, by a shuffle."
         ] = out(by_own_lane=True)
         kinds["Every head came out as the first one does."] = lambda: by_teams(
             scores[:1], values
@@ -82,7 +82,7 @@ def team_kinds(scores: Tensor, values: Tensor) -> Kinds:
 
 
 def table_kinds(pool: Pool, length: int) -> Kinds:
-    """Mistakes in finding keys, whose scores are all alike: each sequence gives the mean of its values."""
+    """Mistakes in finding keys, whose scores are alike: each sequence gives the mean of its values."""
     size, blocks = pool.value_blocks.shape[1], pool.value_blocks
     slots = blocks.flatten(0, 1)
 
@@ -126,8 +126,8 @@ def part_kinds(sums: Tensor, maxima: Tensor, values: Tensor, sink: bool = False)
 
     every, top = slice(None), maxima.max()
     lanes = (
-        "The lanes of a warp take one part each and go on in steps of 32: for the maximum, and again for "
-        "the sum."
+        "The lanes of a warp take one part each and go on in steps of 32: for the maximum, and again "
+        "for the sum."
     )
     warps = "The 4 warps take one part each and go on in steps of 4."
     return {

@@ -164,8 +164,8 @@ def test_teams_are_merged_by_their_weights(part: ModuleType) -> None:
     for position, score in enumerate((0.0, 2.0, -1.0, 1.0)):
         pool.key_blocks[slot(pool, 0, position)] = score
     why = (
-        f"Four keys of scores 0, 2, -1 and 1, one for each of four teams ({TEAMS}). Each team has its own "
-        "place in shared memory, by the team's number, and each counts by its maximum."
+        f"Four keys of scores 0, 2, -1 and 1, one for each of four teams ({TEAMS}). Each team has its "
+        "own place in shared memory, by the team's number, and each counts by its maximum."
     )
     q = torch.full((1, 1, 256), 0.0625)
     values = torch.stack([pool.value_blocks[slot(pool, 0, p)][0] for p in range(4)])
@@ -180,8 +180,8 @@ def test_a_late_maximum_rescales_what_was_summed(part: ModuleType) -> None:
     for position in range(40):
         pool.key_blocks[slot(pool, 0, position)] = position / 8
     why = (
-        "Scores rise from key to key with head 0, over several turns of each team, and fall with head 1. "
-        "What a team has summed is relative to its maximum, head by head."
+        "Scores rise from key to key with head 0, over several turns of each team, and fall with head "
+        "1. What a team has summed is relative to its maximum, head by head."
     )
     what, q = (
         "40 keys whose scores rise with one head and fall with another",

@@ -31,8 +31,8 @@ def waves_of(rows: int, slots: int, parts: int, keys: int) -> str:
     idle = waves * slots - blocks
     wave = "1 wave" if waves == 1 else f"{waves} waves"
     return (
-        f"{rows} rows in {parts} parts of {keys:,} keys are {blocks:,} blocks, and so {wave} of {keys:,} "
-        f"+ 128 keys on {slots} slots, of which {idle:,} stay idle in the last one"
+        f"{rows} rows in {parts} parts of {keys:,} keys are {blocks:,} blocks, and so {wave} of "
+        f"{keys:,} + 128 keys on {slots} slots, of which {idle:,} stay idle in the last one"
     )
 
 
@@ -41,7 +41,8 @@ def planned_anew(part: ModuleType, *asked: int) -> tuple[int, int] | None:
     try:
         path = sys.modules[part.plan_split.__module__].__file__
         spec = importlib.util.spec_from_file_location(part.plan_split.__module__, path or "")
-        assert spec is not None and spec.loader is not None
+        assert spec is not None
+        assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
         parts, keys = module.plan_split(*asked)
@@ -98,7 +99,7 @@ def test_the_last_wave_is_not_nearly_empty(part: ModuleType) -> None:
     why = f"{WAVES[0].upper()}{WAVES[1:]}."
     expect_plan(part, 256, 4096, 528, why)
     expect_plan(part, 500, 8192, 528, why)
-    why = "A part has at most 4,096 keys, so 134,598 need 33 parts: on 8 slots a fifth wave for one block."
+    why = "A part has at most 4,096 keys: 134,598 need 33 parts, on 8 slots a fifth wave for one block."
     expect_plan(part, 1, 134_598, 8, why)
 
 

@@ -72,8 +72,8 @@ def of_the_cap(weight: float, softcap: float, score: float) -> str:
         "as if the score were cut off at the softcap, and tanh bends it before": min(
             score, softcap
         ),
-        "as if each of 2 lanes had capped its share. What is capped is a whole score, after the sum over "
-        "the team": 2 * softcap * math.tanh(score / 2 / softcap),
+        "as if each of 2 lanes had capped its share. What is capped is a whole score, after the sum "
+        "over the team": 2 * softcap * math.tanh(score / 2 / softcap),
     }
     told = [
         words for words, value in usual.items() if abs(1 / (1 + math.exp(-value)) - weight) < 1e-4
