@@ -139,7 +139,9 @@ def expect_wide(work: Work, writes: int, what: str) -> None:
     """`writes` bytes are stored, 16 with each store."""
     if work.stores.bytes != writes:
         why = "Each number of the result is written by one thread, once."
-        raise Mismatch(f"{what}: bytes stored", str(writes), str(work.stores.bytes), why)
+        line = work.line_of("store", lambda each: each.bytes)
+        got = f"{work.stores.bytes}{_most(line)}"
+        raise Mismatch(f"{what}: bytes stored", str(writes), got, why)
     if work.stores.count != writes // 16:
         line = work.line_of("store", lambda each: 16 * each.count - each.bytes)
         raise Mismatch(

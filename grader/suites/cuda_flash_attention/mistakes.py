@@ -175,6 +175,17 @@ def gradient_kinds(
     weights = (scores - lse).exp()
     delta = (weights.masked_fill(~visible, 0.0) * products).sum(dim=-1, keepdim=True)
     gradients = weights * (products - delta)
+
+    def of_others(index: Callable[[Tensor], Tensor]) -> Callable[[], Tensor]:
+        """With lse and delta of other queries."""
+
+        def compute() -> Tensor:
+            known = (scores - index(lse)).exp()
+            wrong = known if which == "dv" else known * (products - index(delta))
+            return result(visible, wrong, times, by)
+
+        return compute
+
     everything = torch.ones_like(visible)
     right = {
         "dq": (gradients, keys, scale),
@@ -218,6 +229,16 @@ def gradient_kinds(
                 visible, pairs, other, by
             ),
         }
+    place = "lse and delta are [n, heads, tq], of query heads."
+    if len(q) > 1:
+        kinds[f"lse and delta of sequence 0 were taken for every sequence. {place}"] = of_others(
+            lambda known: known[:1].expand(known.shape)
+        )
+    if group > 1:
+        kv_heads = torch.arange(heads) // group
+        kinds[f"lse and delta were taken from the head of the key head's number. {place}"] = (
+            of_others(lambda known: known[:, kv_heads])
+        )
     if not bool(visible.all()):
         told = "Hidden pairs were counted: what a query does not see has no weight and no gradient."
         if rules.get("block_mask") is not None:

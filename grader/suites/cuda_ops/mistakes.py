@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from grader.kit.kernels import rms_norm, silu_mul
+from grader.kit.kernels import rms_norm, rope, silu_mul, store_kv
 from grader.kit.recomputed import Kinds, kept, never_written
 
 MEAN = "The mean of the squares is over the d numbers of a row."
@@ -128,6 +128,70 @@ def silu_kinds(x: Tensor) -> Kinds:
         ),
     }
     return kinds
+
+
+def store_kinds(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    positions: Tensor,
+    tables: tuple[Tensor, Tensor],
+    keys: Tensor,
+    values: Tensor,
+    slots: Tensor,
+) -> tuple[Kinds, Kinds, Kinds]:
+    """Mistakes in rope_and_store: in the key blocks, in the value blocks, and in q."""
+    q, k, v, keys, values = (x.double().clone() for x in (q, k, v, keys, values))
+
+    def turned(x: Tensor, way: float = 1.0) -> Tensor:
+        return rope(x, positions, tables[0], way * tables[1])
+
+    def stored(k: Tensor, v: Tensor, slots: Tensor = slots) -> tuple[Tensor, Tensor]:
+        return store_kv(k, v, keys, values, slots)
+
+    half = tables[0].shape[1]
+    rest = torch.arange(k.shape[-1]) >= 2 * half
+
+    def without_rest(right: Tensor, before: Tensor) -> Tensor:
+        return right.where(~rest, before)
+
+    no_zero = slots.where(slots != 0, -1)
+    zero = "Slot 0 was passed over. Padding has a negative slot, -1 or any other, and slot 0 is a slot."
+    left = (
+        f"Dimensions from {2 * half} on are as they were in the pool. Dimensions {2 * half} to "
+        f"{k.shape[-1] - 1} do not turn, and are stored all the same."
+    )
+    in_keys: dict[str, Callable[[], Tensor]] = {
+        "Wrong keys are those of k as they came: they were not turned.": lambda: stored(k, v)[0],
+        "Wrong keys were turned twice.": lambda: stored(turned(turned(k)), v)[0],
+        "Wrong keys were turned the other way round.": lambda: stored(turned(k, -1.0), v)[0],
+        "Wrong keys are what v holds.": lambda: stored(v, v)[0],
+        "Wrong keys are as they were: nothing was stored there.": lambda: keys,
+    }
+    in_values: dict[str, Callable[[], Tensor]] = {
+        "Wrong values were turned as k is. v has no position.": lambda: stored(k, turned(v))[1],
+        "Wrong values are what k holds.": lambda: stored(k, k)[1],
+        "Wrong values are as they were: nothing was stored there.": lambda: values,
+    }
+    in_q: dict[str, Callable[[], Tensor]] = {
+        "Wrong heads of q were not turned.": lambda: q,
+        "Wrong heads of q were turned twice.": lambda: turned(turned(q)),
+        "Wrong heads of q were turned the other way round.": lambda: turned(q, -1.0),
+    }
+    if bool((slots == 0).any()) and bool((slots < 0).any()):
+        in_keys = {zero: lambda: stored(turned(k), v, no_zero)[0]}
+        in_values = {zero: lambda: stored(k, v, no_zero)[1]}
+    if bool((slots < 0).any()):
+        told = (
+            "The query of a token with a negative slot was not turned. The query of padding is computed "
+            "as any other."
+        )
+        in_q[told] = lambda: turned(q).where((slots >= 0)[:, None, None], q)
+        del in_q["Wrong heads of q were not turned."]
+    if bool(rest.any()):
+        in_keys = {left: lambda: without_rest(stored(turned(k), v)[0], keys)}
+        in_values = {left: lambda: without_rest(stored(k, v)[1], values)}
+    return in_keys, in_values, in_q
 
 
 def partial_sums(x: Tensor) -> Kinds:

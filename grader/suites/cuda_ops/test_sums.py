@@ -1,5 +1,6 @@
 """Task 14.1: the sum over a warp, and over a block of several."""
 
+from collections.abc import Callable
 from contextlib import ExitStack
 from types import ModuleType
 
@@ -31,6 +32,12 @@ def expect_sums(got: Tensor, x: Tensor, what: str, why: str) -> None:
         expect_near(got[..., index], right, F32, f"the {name} of {what}", why=why, kinds=kinds)
 
 
+def half_sums(x: Tensor, distance: int) -> Tensor:
+    """Sums of x [warps, 32] over the 16 lanes that are alike in one bit of their number."""
+    halves = x.unflatten(1, (-1, 2, distance))
+    return halves.sum(dim=(1, 3), keepdim=True).expand(halves.shape).flatten(1)
+
+
 @task("14.1")
 def test_every_lane_has_the_sum_of_its_warp(part: ModuleType) -> None:
     """warp_sum gives every lane the sum over the 32 lanes of its warp."""
@@ -38,7 +45,10 @@ def test_every_lane_has_the_sum_of_its_warp(part: ModuleType) -> None:
     got = sums_of(part).warp_sums(x)
     right = x.double().sum(dim=1, keepdim=True).expand(2, 32)
     what = "warp_sum of lanes that hold 0 to 31, and 32 to 63"
-    kinds = {"Every lane got its own number.": lambda: x}
+    kinds: dict[str, Callable[[], Tensor]] = {"Every lane got its own number.": lambda: x}
+    for distance in (1, 2, 4, 8, 16):
+        told = f"The exchange at distance {distance} is missing: each lane has the sum of 16."
+        kinds[told] = lambda distance=distance: half_sums(x, distance)  # type: ignore[misc]
     alone = torch.isclose(got, right.float()).all(dim=0).nonzero().flatten().tolist()
     why = f"Lane 0 alone has the sum of its warp. {EVERY_LANE}" if alone == [0] else EVERY_LANE
     expect_near(got, right, F32, what, why=why, kinds=kinds)

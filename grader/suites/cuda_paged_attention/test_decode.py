@@ -149,12 +149,27 @@ def test_the_last_keys_of_a_sequence(part: ModuleType) -> None:
     """Any number of keys is right, also one that fills no team's turn and no block."""
     lens = [1, 3, 4, 5, 15, 16, 17, 18]
     why = (
-        f"{HIDDEN} A key that does not exist has no score at all: one of 0 would count. And no key is "
-        f"left out: {TEAMS}."
+        f"{HIDDEN} A key that does not exist has no score at all, and no key is left out: {TEAMS}."
     )
     what = f"sequences of {lens} keys of zero"
     exact = means([(length - 1) / 2 for length in lens])
-    expect_decode(part, queries(8, 1, 256), marked(lens), spec_of(256), what, why, exact=exact)
+    last = [(length - 1.0, -length % TURN) for length in lens]  # of a sequence, and what it lacks
+    sums = [
+        (length - 1) * length / 2 + m * end for length, (end, m) in zip(lens, last, strict=True)
+    ]
+    counted = [total / (n + m) for total, n, (_, m) in zip(sums, lens, last, strict=True)]
+    whole = [max(n // TURN * TURN, 1) for n in lens]
+    kinds = {
+        "The keys that are missing from a full turn of 8 were counted: each as the last key, which is "
+        "read in its place, with a score of its own. A key that does not exist has no score: one of 0 "
+        "would count.": lambda: means(counted),
+        "Keys of a turn that is not full were left out.": lambda: means(
+            [(n - 1) / 2 for n in whole]
+        ),
+    }
+    expect_decode(
+        part, queries(8, 1, 256), marked(lens), spec_of(256), what, why, exact=exact, kinds=kinds
+    )
 
 
 @task("16.1")
