@@ -115,10 +115,10 @@ def table_kinds(pool: Pool, length: int) -> Kinds:
     }
 
 
-def part_kinds(sums: Tensor, maxima: Tensor, values: Tensor, sink: bool = False) -> Kinds:
+def part_kinds(sums: Tensor, maxima: Tensor, values: Tensor) -> Kinds:
     """Mistakes in combining many parts [parts] of one head, each with a mean value; in float32, in which
     exp overflows."""
-    count, acc = len(sums), sums * values
+    acc = sums * values
 
     def out(top: Tensor, used: slice | Tensor, added: slice | Tensor) -> Tensor:
         weights = (maxima - top).exp()
@@ -131,21 +131,19 @@ def part_kinds(sums: Tensor, maxima: Tensor, values: Tensor, sink: bool = False)
     )
     warps = "The 4 warps take one part each and go on in steps of 4."
     return {
-        f"The maximum is that of the first 32 of {count} parts: exp(maximum of a part - it) overflows. "
+        f"The maximum is that of the first 32 parts: exp(maximum of a part - it) overflows. "
         f"{lanes}": lambda: out(maxima[:32].max(), every, every),
-        f"The sum is that of the first 32 of {count} parts. {lanes}": lambda: out(
-            top, slice(32), every
-        ),
-        f"The values added up are those of the first 32 of {count} parts. {warps}": lambda: out(
+        f"The sum is that of the first 32 parts. {lanes}": lambda: out(top, slice(32), every),
+        f"The values added up are those of the first 32 parts. {warps}": lambda: out(
             top, every, slice(32)
         ),
-        f"Sum and values are those of the first 32 of {count} parts. {lanes} {warps}": lambda: out(
+        f"Sum and values are those of the first 32 parts. {lanes} {warps}": lambda: out(
             top, slice(32), slice(32)
         ),
-        f"The values added up are those of the first 4 of {count} parts. {warps}": lambda: out(
+        f"The values added up are those of the first 4 parts. {warps}": lambda: out(
             top, every, slice(4)
         ),
-        f"The values added up are those of the first 128 of {count} parts. {warps}": lambda: out(
+        f"The values added up are those of the first 128 parts. {warps}": lambda: out(
             top, every, slice(128)
         ),
         "What came out is the plain mean of the parts: they count by their sums, relative to one "

@@ -105,6 +105,7 @@ def test_parts_are_relative_to_one_maximum(part: ModuleType) -> None:
 @task("16.4")
 def test_every_part_counts(part: ModuleType) -> None:
     """However many parts there are, more than a warp's lanes or a block's threads, each counts."""
+    passed: list[tuple[Kinds, float]] = []
     for count, largest in ((33, 32), (66, 65), (66, 0), (140, 139)):
         sums = [[1.0 + (i % 3) for i in range(count)]]
         values = [[float(i % 7) for i in range(count)]]
@@ -115,8 +116,15 @@ def test_every_part_counts(part: ModuleType) -> None:
         out = combined(part, sums, values, [4 * count], maxima=maxima)
         why = "A long context has many parts: plan_split(8, 16384, 528) gives 66."
         kinds = part_kinds(*(torch.tensor(row[0]) for row in (sums, maxima, values)))
+        # What would have failed above is not the mistake.
+        likely = {
+            told: compute
+            for told, compute in kinds.items()
+            if all(abs(float(earlier[told]()) - right) < 1e-3 for earlier, right in passed)
+        }
         what = f"{count} parts, of which number {largest} has the largest maximum"
-        expect_values(out, [exact], what, why, kinds)
+        expect_values(out, [exact], what, why, likely)
+        passed.append((kinds, exact))
 
 
 @task("16.4")
