@@ -120,7 +120,7 @@ def test_the_scale_is_applied_once(part: ModuleType) -> None:
     usual = {
         1.0: "This is the weight without the scale: scores of 0 and 32.",
         0.5312094: "This is the weight with the scale twice: scores of 0 and 1/8.",
-        0.5: "This is the weight if all keys have one score, as when a team takes one of its two keys for both.",
+        0.5: "This is the weight if all scores are one: a team takes one of its two keys for both, say.",
         0.1192029: "This is the weight of the keys of score 0: keys and values of a turn are mixed up.",
     }
     told = [words for value, words in usual.items() if abs(weight - value) < 1e-4]
