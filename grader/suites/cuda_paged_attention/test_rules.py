@@ -58,6 +58,11 @@ def test_keys_before_the_window_are_not_read(part: ModuleType) -> None:
     expect_decode(part, queries(2, 4, 16), pool, windowed, what, why, exact=exact)
 
 
+def of_score(weight: float) -> str:
+    """Which score beside 0 weighs so much."""
+    return f", that of {math.log(weight / (1 - weight)):.4f} beside 0" if 0 < weight < 1 else ""
+
+
 def of_the_cap(weight: float, softcap: float, score: float) -> str:
     """Which score would weigh as much beside 0, if one mistake gives it."""
     usual = {
@@ -78,9 +83,7 @@ def of_the_cap(weight: float, softcap: float, score: float) -> str:
     told = [
         words for words, value in usual.items() if abs(1 / (1 + math.exp(-value)) - weight) < 1e-4
     ]
-    return (
-        f"The score weighs {told[0]}." if len(told) == 1 else "Only a softcap of 0 stands for none."
-    )
+    return f"The score weighs {told[0]}." if len(told) == 1 else ""
 
 
 @task("16.2")
@@ -103,7 +106,7 @@ def test_a_softcap_bounds_the_scores(part: ModuleType) -> None:
         raise Mismatch(
             f"at softcap {softcap:g}, the weight of score {score:g} beside score 0",
             f"{right:.4f}, that of {softcap:g} * tanh({score:g} / {softcap:g}) beside 0",
-            f"{weight:.4f}",
+            f"{weight:.4f}{of_score(weight)}",
             of_the_cap(weight, softcap, score),
         )
 
