@@ -13,6 +13,8 @@ from yaie.core.batch import AttentionSpec
 
 KEYS = 64
 """Of a tile in the forward pass."""
+FAR_BELOW = -50.0
+"""A score beside which one of 0 has all of the weight."""
 
 
 def forward_kinds(q: Tensor, k: Tensor, v: Tensor, scale: float, rules: dict[str, Any]) -> Kinds:
@@ -35,7 +37,13 @@ def forward_kinds(q: Tensor, k: Tensor, v: Tensor, scale: float, rules: dict[str
     def filled(size: int) -> Callable[[], Tensor]:
         """With keys of zero up to a multiple of `size`, whose values are zero."""
         room = torch.zeros(len(k), -tk % size, *k.shape[2:], dtype=k.dtype)
-        return lambda: out(k=torch.cat((k, room), dim=1), v=torch.cat((v, room), dim=1))
+
+        def compute() -> Tensor:
+            if float(scores_of(q, k, scale).max()) < FAR_BELOW:
+                raise ValueError("any number in place of -infinity gives the same")
+            return out(k=torch.cat((k, room), dim=1), v=torch.cat((v, room), dim=1))
+
+        return compute
 
     kinds: dict[str, Callable[[], Tensor]] = {}
     if len(q) > 1:

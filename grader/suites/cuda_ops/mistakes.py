@@ -139,8 +139,11 @@ def store_kinds(
     keys: Tensor,
     values: Tensor,
     slots: Tensor,
+    why: str,
 ) -> tuple[Kinds, Kinds, Kinds]:
-    """Mistakes in rope_and_store: in the key blocks, in the value blocks, and in q."""
+    """Mistakes in rope_and_store: in the key blocks, in the value blocks, and in q.
+
+    why: what is said beside the fact where a token was left out."""
     q, k, v, keys, values = (x.double().clone() for x in (q, k, v, keys, values))
 
     def turned(x: Tensor, way: float = 1.0) -> Tensor:
@@ -149,7 +152,7 @@ def store_kinds(
     def stored(k: Tensor, v: Tensor, slots: Tensor = slots) -> tuple[Tensor, Tensor]:
         return store_kv(k, v, keys, values, slots)
 
-    half = tables[0].shape[1]
+    half, left_out = tables[0].shape[1], f"Wrong heads of q were not turned. {why}"
     rest = torch.arange(k.shape[-1]) >= 2 * half
 
     def without_rest(right: Tensor, before: Tensor) -> Tensor:
@@ -166,15 +169,15 @@ def store_kinds(
         "Wrong keys were turned twice.": lambda: stored(turned(turned(k)), v)[0],
         "Wrong keys were turned the other way round.": lambda: stored(turned(k, -1.0), v)[0],
         "Wrong keys are what v holds.": lambda: stored(v, v)[0],
-        "Wrong keys are as they were: nothing was stored there.": lambda: keys,
+        f"Wrong keys are as they were: nothing was stored there. {why}": lambda: keys,
     }
     in_values: dict[str, Callable[[], Tensor]] = {
         "Wrong values were turned as k is. v has no position.": lambda: stored(k, turned(v))[1],
         "Wrong values are what k holds.": lambda: stored(k, k)[1],
-        "Wrong values are as they were: nothing was stored there.": lambda: values,
+        f"Wrong values are as they were: nothing was stored there. {why}": lambda: values,
     }
     in_q: dict[str, Callable[[], Tensor]] = {
-        "Wrong heads of q were not turned.": lambda: q,
+        left_out: lambda: q,
         "Wrong heads of q were turned twice.": lambda: turned(turned(q)),
         "Wrong heads of q were turned the other way round.": lambda: turned(q, -1.0),
     }
@@ -187,7 +190,7 @@ def store_kinds(
             "as any other."
         )
         in_q[told] = lambda: turned(q).where((slots >= 0)[:, None, None], q)
-        del in_q["Wrong heads of q were not turned."]
+        del in_q[left_out]
     if bool(rest.any()):
         in_keys = {left: lambda: without_rest(stored(turned(k), v)[0], keys)}
         in_values = {left: lambda: without_rest(stored(k, v)[1], values)}

@@ -77,9 +77,12 @@ def how_turned(x: Tensor, got: Tensor, right: Tensor, where: Tensor, *tables: Te
         return torch.isclose(got.double(), value, rtol=0.02, atol=0.02)[token, head]
 
     for told, value in turned.items():
+        if bool(near(value).all()):
+            return f"head {head} of token {token} {told}"
+    for told, value in turned.items():
         # A head may be wrong in part: whatever is wrong must be what this mistake gives.
         if bool((near(value) | near(right)).all()):
-            return f"head {head} of token {token}, or a part of it, {told}"
+            return f"a part of head {head} of token {token} {told}"
     return ""
 
 

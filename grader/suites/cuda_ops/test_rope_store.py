@@ -49,7 +49,7 @@ def stored(part: ModuleType, q: Tensor, k: Tensor, v: Tensor, half: int, slots: 
     queries, turned = rope(q, positions, *tables), rope(k, positions, *tables)
     right = store_kv(turned, v, keys.double(), values.double(), mapping)
     untouched = k.clone(), v.clone()
-    kinds = store_kinds(q, k, v, positions, tables, keys, values, mapping)
+    kinds = store_kinds(q, k, v, positions, tables, keys, values, mapping, why)
     with blamed("misaligned", why), blamed("out_of_bounds", why):
         kernels_of(part).rope_and_store(q, k, v, positions, *tables, keys, values, mapping)
     what_keys, what_values = (f"the {name} blocks after {what}" for name in ("key", "value"))
