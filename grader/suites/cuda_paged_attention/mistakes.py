@@ -66,10 +66,12 @@ def team_kinds(scores: Tensor, values: Tensor) -> Kinds:
         "acc is right and the sums are not: what was summed earlier stayed as it was. "
         f"{OLD[0].upper()}{OLD[1:]}.": out(sum_rescaled=False),
         f"Neither acc nor sum was rescaled: {OLD}.": out(acc_rescaled=False, sum_rescaled=False),
-        "What came out is the plain mean of the values: no key was weighed by its score.": lambda: (
-            values.double().mean(dim=0)[None, None]
-        ),
     }
+    if (
+        scores.shape[1] > TEAMS
+    ):  # with a key for each team this is what adding teams as they are gives
+        told = "What came out is the plain mean of the values: no key was weighed by its score."
+        kinds[told] = lambda: values.double().mean(dim=0)[None, None]
     if len(scores) > 1:
         kinds[
             "acc of each head was multiplied by the factor of the head whose scores a lane holds. acc "

@@ -41,7 +41,7 @@ def test_a_window_is_its_last_keys(part: ModuleType) -> None:
         mean, last = float(got[row, 0, 0]), length - 1
         first = 2 * mean - last  # the mean of keys first to last
         why = f"The query stands at seq_len - 1. {leaves[length]}"
-        if first == round(first) and 0 <= first <= last:
+        if 0 <= first <= last and first == round(first):
             why = f"What came out is the mean of keys {first:.0f} to {last}. {why}"
         expect_near(got[row], exact[row], F32, f"sequence {row} of {what}", why=why)
 
