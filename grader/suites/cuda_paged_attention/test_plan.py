@@ -79,10 +79,12 @@ def expect_good(parts: int, keys: int, rows: int, max_keys: int, slots: int, why
     counts = range(least, max(least, max_keys // 64) + 1)
     best = min((time_of(rows, slots, n, max(1, -(-max_keys // n))), n) for n in counts)
     time = time_of(rows, slots, parts, keys)
+    fewest = "Fewer parts are not possible. " if parts == least else ""
+    more = f"{waves_of(rows, slots, best[1], max(1, -(-max_keys // best[1])))}."
     expect(
         time <= 1.15 * best[0],
         f"{plan} takes the time of {time:,} keys; {best[1]} parts would take {best[0]:,}",
-        why=f"{waves_of(rows, slots, parts, keys)}. {why}",
+        why=f"{waves_of(rows, slots, parts, keys)}. {fewest}{more} {why}",
     )
 
 
