@@ -11,20 +11,22 @@ expect_within_bounds(launches_of(..), {..}, what) blocks are no larger than __la
 expect_no_wrap(call, unchanged, where)            offsets are computed in 64 bits
 count_beyond_grid(call, most)                     how much work a grid needs a loop for, if it does
 with blamed("misaligned", why): ...               why this fault, should it happen, happens here
+told_grid(launches)                               "a grid of 1 x 8 x 1 blocks of 256 threads"
+left_over(launches, first, "pairs")               why pieces from number `first` on were left out
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 
 from grader.kit.cuda_watch import watching
 from grader.kit.expect import Mismatch, expect
 from yaie.cuda.on_cpu import KernelFault, Launch, Traffic, recording, settings
 
 COALESCED = (
-    "Memory is moved in sectors of 32 bytes, for a whole warp at once. 32 threads that read neighbours "
-    "fill every sector that they touch; 32 threads that each read a row of their own touch a sector for "
-    "every number."
+    "Memory is moved in sectors of 32 bytes, for a whole warp at once: 32 threads whose addresses are "
+    "neighbours fill every sector that they touch."
 )
 PACKED = (
     "Addresses and sizes here are multiples of 16 bytes. A thread that moves 2 bytes at a time needs "
@@ -53,7 +55,8 @@ BOUNDS = (
     "accordingly, and a GPU refuses a launch that breaks the promise."
 )
 IN_64_BITS = (
-    "A slot or block number times a size passes 2**31 in a large pool: make it int64_t first."
+    "A slot or block number times a size passes 2**31 in a large pool: make it int64_t first. Neither "
+    "the number nor the product, nor a variable that takes it, may be an int."
 )
 MOST_WASTE = 1.3
 FEWEST = 8
@@ -61,7 +64,7 @@ FEWEST = 8
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """threads, blocks: of all launches. barriers: of blocks. collectives: of warps."""
+    """threads, blocks: of all launches. barriers: of blocks. collectives: of warps. seen: launches."""
 
     launches: int
     threads: int
@@ -70,6 +73,33 @@ class Work:
     stores: Traffic
     barriers: int
     collectives: int
+    seen: Sequence[Launch] = ()
+
+    def line_of(self, verb: str, cost: Callable[[Traffic], int]) -> str:
+        """The line whose loads (or stores) cost most: "store.cu:19"; "" if no line is known."""
+        lines = [
+            line
+            for launch in self.seen
+            for line in launch.lines
+            if line.kind == f"global {verb}" and line.file
+        ]
+        worst = max(lines, key=lambda line: cost(line.traffic), default=None)
+        return f"{worst.file}:{worst.line}" if worst and cost(worst.traffic) > 0 else ""
+
+    def spacing(self, verb: str) -> str:
+        """How far apart neighbouring threads' addresses are, where that is more than they take."""
+        for launch in self.seen:
+            for _, request in launch.requests_of(f"global {verb}"):
+                steps = [
+                    b - a for a, b in pairwise(request.addresses) if a is not None and b is not None
+                ]
+                step = steps[0] if len(steps) > 2 and len(set(steps)) == 1 else 0
+                if step > request.size:
+                    return (
+                        f"Here neighbouring threads {verb} {request.size} bytes each, {step:,} bytes "
+                        "apart. "
+                    )
+        return ""
 
 
 def work_of(call: Callable[[], object]) -> Work:
@@ -84,6 +114,7 @@ def work_of(call: Callable[[], object]) -> Work:
         _total(seen, "global_stores"),
         sum(launch.barriers for launch in seen),
         sum(launch.collectives for launch in seen),
+        tuple(seen),
     )
 
 
@@ -95,11 +126,12 @@ def expect_whole_sectors(work: Work, what: str, *, loads: bool = True) -> None:
     """Warps use nearly all of the sectors that they touch. loads: count those, too."""
     for verb, traffic in (("load", work.loads), ("store", work.stores))[not loads :]:
         if traffic.sectors > MOST_WASTE * traffic.ideal_sectors:
+            line = work.line_of(verb, lambda each: each.sectors - each.ideal_sectors)
             raise Mismatch(
-                f"{what}: its warps {verb} far apart, not side by side",
+                f"{what}: its warps {verb} far apart, not side by side{_most(line)}",
                 f"about {traffic.ideal_sectors} sectors of 32 bytes",
                 f"{traffic.sectors}",
-                COALESCED,
+                work.spacing(verb) + COALESCED,
             )
 
 
@@ -107,10 +139,13 @@ def expect_wide(work: Work, writes: int, what: str) -> None:
     """`writes` bytes are stored, 16 with each store."""
     if work.stores.bytes != writes:
         why = "Each number of the result is written by one thread, once."
-        raise Mismatch(f"{what}: bytes stored", str(writes), str(work.stores.bytes), why)
+        line = work.line_of("store", lambda each: each.bytes)
+        got = f"{work.stores.bytes}{_most(line)}"
+        raise Mismatch(f"{what}: bytes stored", str(writes), got, why)
     if work.stores.count != writes // 16:
+        line = work.line_of("store", lambda each: 16 * each.count - each.bytes)
         raise Mismatch(
-            f"{what}: stores that threads execute",
+            f"{what}: stores that threads execute{_most(line)}",
             f"{writes // 16}, of 16 bytes each",
             f"{work.stores.count}, of {work.stores.bytes / work.stores.count:g} on average",
             PACKED,
@@ -120,8 +155,15 @@ def expect_wide(work: Work, writes: int, what: str) -> None:
 def expect_read_once(work: Work, reads: int, extra: int, what: str) -> None:
     """At most `reads` bytes of input are loaded, and `extra` that every row may read again."""
     if work.loads.bytes > reads + extra:
+        by_line = sorted(
+            (line for launch in work.seen for line in launch.lines if line.kind == "global load"),
+            key=lambda line: -line.traffic.bytes,
+        )
+        lines = ", ".join(
+            f"{line.traffic.bytes:,} in {line.file}:{line.line}" for line in by_line[:3]
+        )
         raise Mismatch(
-            f"{what}: bytes loaded",
+            f"{what}: bytes loaded" + f" ({lines})" * bool(lines),
             f"at most {reads + extra}, of which {reads} are its input",
             str(work.loads.bytes),
             KEPT,
@@ -151,12 +193,36 @@ def expect_grid_fits(launches: list[Launch], pieces: int, what: str, *, most: in
     """There are at most `most` threads for each of the pieces that one thread takes at a time, and no
     thread has to take more than eight of them."""
     threads = sum(launch.threads * launch.blocks for launch in launches)
+    got = f"{threads:,}, as {told_grid(launches)}"
     if threads > most * pieces:
-        expected = f"at most {most * pieces}, as there is work for {pieces}"
-        raise Mismatch(f"{what}: threads", expected, f"{threads}", IDLE)
+        expected = f"at most {most * pieces:,}, {most} for each of {pieces:,} pieces of work"
+        raise Mismatch(f"{what}: threads", expected, got, IDLE)
     if 8 * threads < pieces:
-        expected = f"at least {-(-pieces // 8)}, as there is work for {pieces}"
-        raise Mismatch(f"{what}: threads", expected, f"{threads}", SHARED_WORK)
+        expected = f"at least {-(-pieces // 8):,}, one for 8 of {pieces:,} pieces of work"
+        raise Mismatch(f"{what}: threads", expected, got, SHARED_WORK)
+
+
+def told_grid(launches: Sequence[Launch]) -> str:
+    """The first launch in words: "a grid of 1 x 8 x 1 blocks of 256 threads"."""
+    if not launches:
+        return "no launch"
+    grid, block = launches[0].grid, launches[0].block
+    rows = f" ({' x '.join(map(str, block))})" if max(block[1:]) > 1 else ""
+    return f"a grid of {' x '.join(map(str, grid))} blocks of {launches[0].threads} threads{rows}"
+
+
+def left_over(launches: Sequence[Launch], first: int, pieces: str) -> str:
+    """In words, that the grid ends where the pieces begin that were left out; else the grid alone.
+
+    first: the number of the first piece that is wrong. pieces: "pairs", say.
+    """
+    for axis, size in zip("xyz", launches[0].grid, strict=True) if launches else ():
+        if size == first > 1:
+            return (
+                f"The first of the {pieces} that is wrong is number {first:,}, and the grid has "
+                f"{size:,} blocks in {axis}: what the grid does not cover was left out. "
+            )
+    return f"The launch has {told_grid(launches)}. "
 
 
 def expect_whole_warps(launches: list[Launch], what: str) -> None:
@@ -181,6 +247,10 @@ def expect_within_bounds(launches: list[Launch], bounds: dict[str, int], what: s
         )
 
 
+def _most(line: str) -> str:
+    return f", most of all in {line}" * bool(line)
+
+
 def expect_no_wrap(call: Callable[[], object], unchanged: Callable[[], None], where: str) -> None:
     """What lies 2**32 units further on is not taken for the beginning of the tensor.
 
@@ -191,14 +261,19 @@ def expect_no_wrap(call: Callable[[], object], unchanged: Callable[[], None], wh
         call()
     except KernelFault as fault:
         if fault.kind == "undefined":
-            raise Mismatch(f"{where}: {fault.message}", why=IN_64_BITS) from fault
+            vars(fault)["blame"] = f"This is {where}. {IN_64_BITS}"
         if fault.kind != "out_of_bounds":
             raise
         return
     try:
         unchanged()
     except Mismatch as found:
-        raise Mismatch(f"{where}: its address wraps to the beginning", why=IN_64_BITS) from found
+        raise Mismatch(
+            f"{where}: its address wraps to the beginning ({found.problem})",
+            found.expected,
+            found.got,
+            why=IN_64_BITS,
+        ) from found
 
 
 def count_beyond_grid(call: Callable[[int], object], most: int, least: int = 300) -> int:

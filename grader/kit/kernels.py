@@ -3,7 +3,8 @@
 Tensors and tolerances:
   random(*shape, seed, dtype, scale)        multiples of 1/8, exact in every dtype
   expect_near(got, exact, dtype, what)      dtype, shape and values, within a few roundings of the dtype;
-                                            with reading=Reading(...) it names a stride that was mixed up
+                                            with reading=Reading(...), a stride that was mixed up;
+                                            with kinds={...}, the mistake that gives this (recomputed.py)
   TOLERANCE[dtype]
 Layout (in `layout.py`):
   padded(tensor, number, dims=, multiple=)  the same values, with NaN between the rows, and around
@@ -44,6 +45,7 @@ from grader.kit.layout import STRIDE_WHY, Reading, explain_strides
 from grader.kit.layout import expect_gaps_kept as expect_gaps_kept
 from grader.kit.layout import padded as padded
 from grader.kit.layout import padded_apart as padded_apart
+from grader.kit.recomputed import Kinds, fitting, from_element
 from grader.kit.sampling import gumbel_noise as gumbel_noise
 from grader.kit.sampling import probabilities as probabilities
 from grader.kit.sampling import sampling_batch as sampling_batch
@@ -73,11 +75,13 @@ def expect_near(
     why: str = "",
     roundings: float = 1.0,
     reading: Reading | None = None,
+    kinds: Kinds | None = None,
 ) -> None:
     """`got` is of this dtype and close to `exact`. roundings: multiplies the tolerance.
 
     reading: if values differ, and are what comes of an input that was read with a stride that is not its
-    own, this is what the message says.
+    own, this is what the message says. kinds: mistakes; the one that gives these values takes the place
+    of `why`.
     """
     if isinstance(got, Tensor) and got.dtype != dtype:
         raise Mismatch(f"{what}: wrong dtype", str(dtype), str(got.dtype), why)
@@ -86,7 +90,13 @@ def expect_near(
         _expect_numbers(got, exact, what, why)
         expect_close(got, exact.double(), what, rtol=tolerance, atol=tolerance, why=why)
     except Mismatch as mismatch:
-        if reading is None or not isinstance(got, Tensor) or got.shape != exact.shape:
+        if not isinstance(got, Tensor) or got.shape != exact.shape:
+            raise
+        if fits := fitting(got, exact, kinds or {}, tolerance):
+            mismatch.problem, mismatch.why = mismatch.problem.split(": never")[0], fits
+        if place := from_element(got, exact, tolerance):
+            mismatch.problem = f"{mismatch.problem}, {place}"
+        if fits or reading is None:
             raise
         if not (told := explain_strides(got, exact, reading, tolerance=tolerance)):
             raise

@@ -13,6 +13,8 @@ FIRST_LINES, LAST_LINES = 8, 16
 """Of a long script these are quoted in any case: what is set up, and what led to the failure."""
 MOST_ITEMS = 24
 MOST_CHARACTERS = 120
+MOST_TENSORS = 6
+"""Of a longer list of tensors only the shape of the first is shown."""
 
 
 def _make_call(script: "Script", method: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -139,6 +141,8 @@ def show(value: Any) -> str:
         return f"{type(value).__name__}.{value.name}"
     if value is None or isinstance(value, bool | int | float | str | bytes | type | BaseException):
         return _shortened(repr(value))
+    if isinstance(value, list) and len(value) > MOST_TENSORS and _are_tensors(value):
+        return f"[{_show_tensor(value[0], whole=False)}, ... {len(value):,} tensors]"
     if isinstance(value, list | set | frozenset | deque):
         begin, end = ("[", "]") if isinstance(value, list | deque) else ("{", "}")
         return begin + _items(value) + end
@@ -156,11 +160,16 @@ def show(value: Any) -> str:
     return _current.name_of(value)
 
 
-def _show_tensor(tensor: Any) -> str:
-    """torch.tensor([0.4]) if that is short; otherwise the shape, and the dtype if it is no usual one."""
+def _are_tensors(values: list[Any]) -> bool:
+    return all(type(value).__name__ == "Tensor" for value in values)
+
+
+def _show_tensor(tensor: Any, *, whole: bool = True) -> str:
+    """torch.tensor([0.4]) if that is short; otherwise the shape, and the dtype if it is no usual one.
+    whole: show values at all."""
     dtype = str(tensor.dtype)
     is_usual = dtype in ("torch.float32", "torch.int64", "torch.bool")
-    if tensor.numel() <= MOST_ITEMS:
+    if whole and tensor.numel() <= MOST_ITEMS:
         values = tensor.tolist() if dtype != "torch.float32" else _rounded(tensor.tolist())
         suffix = "" if is_usual else f", dtype={dtype}"
         if len(text := f"torch.tensor({values}{suffix})") <= MOST_CHARACTERS:

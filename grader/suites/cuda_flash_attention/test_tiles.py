@@ -11,6 +11,7 @@ from torch import Tensor
 from grader.kit import expect, expect_close, expect_equal, task
 from grader.kit.cuda_watch import watching
 from grader.kit.kernels import random
+from grader.kit.recomputed import fitting
 from grader.suites.cuda_flash_attention.bench import (
     expect_wide_offsets,
     probe_products,
@@ -18,6 +19,7 @@ from grader.suites.cuda_flash_attention.bench import (
     probe_sums,
     probe_tile,
 )
+from grader.suites.cuda_flash_attention.mistakes import lanes_that_know, softmax_kinds
 from yaie.cuda.on_cpu import Launch
 
 INF = math.inf
@@ -33,6 +35,27 @@ def test_a_tile_is_copied(part: ModuleType, dtype: torch.dtype) -> None:
     expect_close(tile, source.float(), f"a tile of {dtype}", why=why)
 
 
+def misread(tile: Tensor, right: Tensor, source: Tensor, dim: int) -> str:
+    """Which distance its rows were read at, if it is one that is not the stride; else ""."""
+    memory, rows = source.flatten(), int((right != 0).any(dim=1).sum())
+
+    def apart(step: int) -> Callable[[], Tensor]:
+        def compute() -> Tensor:
+            read = torch.zeros_like(right)
+            read[:rows, :dim] = memory.as_strided((rows, dim), (step, 1), memory.storage_offset())
+            return read
+
+        return compute
+
+    kinds = {
+        f"Rows were read {name} elements apart. The next row begins `stride` elements on.": apart(
+            step
+        )
+        for name, step in (("dim", dim), ("DIM", 32), ("DIM + PAD", 36))
+    }
+    return fitting(tile, right, kinds, 1e-6)
+
+
 @task("15.1")
 def test_what_does_not_exist_becomes_zero(part: ModuleType) -> None:
     """Rows from `rows` on and columns from `dim` on are not read, and are zero in the tile."""
@@ -41,11 +64,13 @@ def test_what_does_not_exist_becomes_zero(part: ModuleType) -> None:
     right = torch.zeros(32, 32)
     right[:5, :24] = source[:5, :24]
     why = (
-        "Behind the last row lies another tensor, or NaN: a product with it would spoil even what is "
-        "multiplied by 0. Test before you read, and write zeros."
+        "What does not exist is zero in the tile, and not what lay there: a product with NaN would "
+        "spoil even what is multiplied by 0."
     )
     tile = probe_tile(part, source, 5, 24, why)
-    expect_close(tile, right, "a tile of which 5 rows of 24 elements exist", why=why)
+    exist = right != 0
+    told = why if torch.equal(tile[exist], right[exist]) else misread(tile, right, source, 24)
+    expect_close(tile, right, "a tile of which 5 rows of 24 elements exist", why=told)
     expect_close(
         probe_tile(part, source[:5], 0, 24, why),
         torch.zeros(32, 32),
@@ -62,7 +87,8 @@ def test_rows_lie_a_stride_apart(part: ModuleType) -> None:
     right[:, :16] = source[:, 1]
     why = "q.stride(token) is heads * dim here, not dim."
     tile = probe_tile(part, source[:, 1], 32, 16)
-    expect_close(tile, right, "the tile of head 1 of 3", why=why)
+    told = misread(tile, right, source.flatten()[16:], 16) or why
+    expect_close(tile, right, "the tile of head 1 of 3", why=told)
 
 
 @task("15.1")
@@ -184,8 +210,11 @@ def expect_softmax(part: ModuleType, scores: Tensor, what: str, why: str) -> Non
     right = (scores[-1].double() - tops.masked_fill(tops == -INF, 0.0)[:, None]).exp()
     expect_close(weights, right, f"the weights that update leaves, {what}", rtol=1e-4, why=why)
     whole = torch.where(total > 0, 1 / total, 0.0)
-    expect_close(share, whole, f"share (1 / sum), {what}", rtol=1e-4, why=why)
-    expect_close(acc, first, f"acc, {what}", rtol=1e-4, why=why)
+    sums, accs = softmax_kinds(scores)
+    told = fitting(share, whole, sums, 1e-4) or lanes_that_know(share, whole) + why
+    expect_close(share, whole, f"share (1 / sum), {what}", rtol=1e-4, why=told)
+    told = fitting(acc, first, accs, 1e-4) or why
+    expect_close(acc, first, f"acc, {what}", rtol=1e-4, why=told)
     expect_close(lse, exact_lse, f"lse, {what}", rtol=1e-4, atol=1e-4, why=LSE)
 
 

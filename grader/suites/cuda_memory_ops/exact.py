@@ -9,6 +9,7 @@ from torch import Tensor
 
 from grader.kit import Mismatch, expect_equal, watch
 from grader.kit.kernels import random
+from grader.kit.recomputed import from_element
 
 F32, F16, BF16 = torch.float32, torch.float16, torch.bfloat16
 DTYPES = st.sampled_from([F32, F16, BF16])
@@ -18,6 +19,8 @@ LIMITED = (
     "A grid has at most LARGEST_GRID_YZ blocks in y, and in z (65,535 on a GPU): where there may be "
     "more to do, the launcher takes the smaller of the two, and a loop in the kernel goes on."
 )
+MOST_BLOCKS = 6
+"""Wrong blocks that a report lists."""
 
 
 def memory_of(part: ModuleType) -> Any:
@@ -45,8 +48,10 @@ def moved(source: Tensor, target: Tensor, pairs: list[tuple[int, int]]) -> Tenso
     return result
 
 
-def expect_same(got: Any, right: Tensor, what: str, *, why: str = "") -> None:
-    """Equal bit by bit; in a report the first place is that of a block or a row, then inside it."""
+def expect_same(got: Any, right: Tensor, what: str, *, why: str = "", place: bool = True) -> None:
+    """Equal bit by bit; in a report the first place is that of a block or a row, then inside it.
+
+    place: say also from which element of its row on values are wrong."""
     if not isinstance(got, Tensor):
         raise Mismatch(f"{what}: {type(got).__name__} instead of a tensor", why=why)
     expect_equal(list(got.shape), list(right.shape), f"the shape of {what}", why=why)
@@ -55,12 +60,44 @@ def expect_same(got: Any, right: Tensor, what: str, *, why: str = "") -> None:
         return
     wrong = (got != right) & ~(got.isnan() & right.isnan())
     index = tuple(int(i) for i in wrong.nonzero()[0])
+    begin = from_element(got, right, 0.0) if place and got.is_floating_point() else ""
+    lost = bool(got[index].isnan()) and not bool(right.isnan().any())
     raise Mismatch(
-        f"{what}: {int(wrong.sum())} of {wrong.numel()} numbers differ, the first at {list(index)}",
+        f"{what}: {int(wrong.sum())} of {wrong.numel()} numbers differ, the first at {list(index)}"
+        + f", {begin}" * bool(begin),
         str(right[index].item()),
-        str(got[index].item()),
+        "NaN, since nothing was written there" if lost else str(got[index].item()),
         why,
     )
+
+
+def expect_blocks(
+    got: Tensor, right: Tensor, what: str, known: dict[str, Tensor], why: str
+) -> None:
+    """Equal bit by bit; a report says of each wrong block which one it should be and which it is.
+
+    known: what a block may hold, by words: "block {} of the source", "what block {} held". Blocks are
+    all different.
+    """
+    if got.shape != right.shape or torch.equal(got, right):
+        return expect_same(got, right, what, why=why)
+    differ = [i for i in range(len(right)) if not torch.equal(got[i], right[i])]
+
+    def told(blocks: Tensor) -> str:
+        named = [f"{i}: {which(blocks[i], i, known)}" for i in differ[:MOST_BLOCKS]]
+        return ", ".join(named + ["..."] * (len(differ) > MOST_BLOCKS))
+
+    count = f"{len(differ)} of {len(right)} blocks are wrong"
+    raise Mismatch(f"{what}: {count}", told(right), told(got), why)
+
+
+def which(block: Tensor, at: int, known: dict[str, Tensor]) -> str:
+    """What a block holds, in words."""
+    for words, blocks in known.items():
+        for i, other in enumerate(blocks):
+            if torch.equal(block, other):
+                return "as it was" if i == at and words.endswith("held") else words.format(i)
+    return "none of these blocks" if bool((block == block).all()) else "partly not written"
 
 
 def all_odd(num_blocks: int, size: int, seed: int = 0) -> Tensor:

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from torch import Tensor
 
-from grader.kit import examples, task
+from grader.kit import examples, note, task
 from grader.kit.cuda_work import (
     blamed,
     count_beyond_grid,
@@ -16,6 +16,7 @@ from grader.kit.cuda_work import (
     expect_whole_warps,
     expect_wide,
     launches_of,
+    told_grid,
     work_of,
 )
 from grader.kit.kernels import random, store_kv
@@ -29,8 +30,8 @@ from grader.suites.cuda_memory_ops.exact import (
 )
 
 OFFSETS = (
-    "Reading 16 bytes at once needs an address that is a multiple of 16, and so does reading 8 or 4: "
-    "both tensors of a copy, the row's size and both strides have a say in how wide a copy may be."
+    "16 bytes at once need an address that is a multiple of 16, and so for 8 and 4: both tensors of a "
+    "copy, the row's size and both strides have a say in how wide a copy may be."
 )
 EVERY_TOKEN = (
     "Each token has threads, or a loop that comes to it: a grid that is limited needs one."
@@ -55,12 +56,35 @@ def expect_stored(
     mapping = torch.as_tensor(slots, dtype=torch.int64)
     num_blocks = (int(mapping.max()) + 4) // 2
     keys, values = (blocks_of(num_blocks, 2, *k.shape[1:], seed=s, dtype=k.dtype) for s in (8, 9))
-    right = store_kv(k, v, keys, values, mapping)
+    right, before = store_kv(k, v, keys, values, mapping), (keys.clone(), values.clone())
     where, advice = outside
-    with blamed("out_of_bounds", advice, where=where), blamed("misaligned", OFFSETS):
+    odd = why if OFFSETS in why else OFFSETS
+    with blamed("out_of_bounds", advice, where=where), blamed("misaligned", odd):
         memory_of(part).store_kv(k, v, keys, values, mapping)
-    for name, got, exact in (("key", keys, right[0]), ("value", values, right[1])):
-        expect_same(got, exact, f"the {name} blocks after {what}", why=why)
+    for name, got, exact, old, rows in (
+        ("key", keys, right[0], before[0], k),
+        ("value", values, right[1], before[1], v),
+    ):
+        if not torch.equal(got, exact):
+            told = what_became(got, exact, old, rows, mapping)
+            expect_same(got, exact, f"the {name} blocks after {what}{told}", why=why, place=False)
+
+
+def what_became(got: Tensor, right: Tensor, before: Tensor, rows: Tensor, slots: Tensor) -> str:
+    """What the slot of the first wrong token holds, in words; of no token if none is wrong."""
+    held, exact, old = (blocks.flatten(0, 1).flatten(1) for blocks in (got, right, before))
+    wrong = (held != exact).any(dim=1)
+    of_tokens = [slot for slot in slots.tolist() if slot >= 0 and bool(wrong[slot])]
+    slot = of_tokens[0] if of_tokens else int(wrong.nonzero()[0])
+    first = int((held[slot] != exact[slot]).nonzero()[0])
+    tokens = (slots == slot).nonzero().flatten().tolist()
+    whose = f"slot {slot}, of token {tokens[0]}," if tokens else f"slot {slot}, of no token,"
+    if torch.equal(held[slot], old[slot]):
+        return f": {whose} is as it was before"
+    if tokens and torch.equal(held[slot][first:], old[slot][first:]):
+        return f": {whose} is as it was before from element {first:,} of {held.shape[1]:,} on"
+    alike = [t for t, row in enumerate(rows.flatten(1)) if torch.equal(held[slot], row)]
+    return f": {whose} holds the row of token {alike[0]}" if alike else f": {whose} is wrong"
 
 
 @task("13.1")
@@ -108,7 +132,9 @@ def test_more_tokens_than_a_block_of_threads(part: ModuleType) -> None:
     for tokens in (1, 33, count_beyond_grid(store, 40_000)):
         k, v = random(tokens, 1, 2), random(tokens, 1, 2, seed=1)
         slots = torch.arange(tokens).flip(0)
-        expect_stored(part, k, v, slots, f"storing {tokens} tokens", f"{EVERY_TOKEN} {OUT_THERE}")
+        launches = launches_of(lambda tokens=tokens: store(tokens))  # type: ignore[misc]
+        why = f"Here {told_grid(launches)} is launched for {tokens:,} tokens. {EVERY_TOKEN}"
+        expect_stored(part, k, v, slots, f"storing {tokens} tokens", why)
 
 
 @task("13.1")
@@ -128,12 +154,18 @@ def test_addresses_that_suit_no_wide_copy(part: ModuleType) -> None:
     k, v = random(2, 2, 4, dtype=BF16), random(2, 2, 4, seed=1, dtype=BF16)
     for first, second in ((1, 0), (0, 2), (4, 4)):
         shifted = at_offset(k, first), at_offset(v, second)
-        what = f"storing k at {2 * first} and v at {2 * second} bytes past an aligned address"
-        expect_stored(part, *shifted, [2, 0], what, OFFSETS, outside=("", OFFSETS))
+        where = f"k at {2 * first} and v at {2 * second} bytes past an aligned address"
+        note(f"# {where}")
+        why = f"Here lie {where}; all else allows 16 bytes at once. {OFFSETS}"
+        expect_stored(part, *shifted, [2, 0], f"storing {where}", why, outside=("", why))
     wide = random(2, 17, dtype=BF16)
     k, v = wide[:, :8].view(2, 2, 4), wide[:, 8:16].view(2, 2, 4)
-    what = "storing rows that are 34 bytes apart"
-    expect_stored(part, k, v, [2, 0], what, OFFSETS, outside=("", OFFSETS))
+    note("# rows of k and of v that are 34 bytes apart")
+    why = (
+        "Here rows of 16 bytes are 34 bytes apart: the strides of k and v are no multiples of 16, and "
+        f"all else is. {OFFSETS}"
+    )
+    expect_stored(part, k, v, [2, 0], "storing rows 34 bytes apart", why, outside=("", why))
 
 
 def aligned(**odd: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -161,6 +193,7 @@ def test_each_number_limits_the_width(part: ModuleType) -> None:
     names = "k", "v", "key_blocks", "value_blocks", "row_bytes", "k_stride", "v_stride"
     for name in names:
         k, v, keys, values = aligned(**{name: 4})
+        note(f"# {name} alone is no multiple of 16")
         slots = torch.tensor([2, 0, 3])
         right = store_kv(k, v, keys, values, slots)
         why = (
@@ -240,5 +273,5 @@ def test_slots_past_32_bits(part: ModuleType) -> None:
     expect_no_wrap(
         lambda: memory.store_kv(k, v, keys, values, slots),
         lambda: expect_same(keys, before, "the pool after a store far beyond its end"),
-        "slots from 2**32 on",
+        "slots from 2**32 on, rows of 16 units of 16 bytes",
     )

@@ -11,7 +11,7 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
-from grader.kit import watch
+from grader.kit import note, watch
 from grader.kit.cuda_work import blamed
 from grader.kit.kernels import random
 
@@ -77,6 +77,7 @@ def only(name: str) -> Iterator[str]:
         f"Of the numbers that packs_fit should get only {name} is no multiple of 16 bytes here. That "
         "alone forbids packs: each of them has a say."
     )
+    note(f"# {name} alone is no multiple of 16 bytes")
     with blamed("misaligned", why), blamed("out_of_bounds", why), blamed("crash", why):
         yield why
 

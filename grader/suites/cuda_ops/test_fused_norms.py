@@ -15,6 +15,7 @@ from grader.kit.cuda_work import (
     expect_wide,
     expect_within_bounds,
     launches_of,
+    told_grid,
     work_of,
 )
 from grader.kit.kernels import Reading, expect_near, fused_add_rms_norm, random, rms_norm
@@ -30,6 +31,7 @@ from grader.suites.cuda_ops.exact import (
     rows,
     shifted,
 )
+from grader.suites.cuda_ops.mistakes import counted_squares, fused_kinds
 
 APART = (
     "x and residual are two tensors with a stride each, and x_rows and residual_rows say where their "
@@ -48,12 +50,13 @@ def fuse(part: ModuleType, x: Tensor, residual: Tensor, weight: Tensor, eps: flo
 def test_the_sum_goes_to_the_residual(part: ModuleType) -> None:
     """The sum is written over residual, its norm over x."""
     x, residual = torch.tensor([[1.0, 3.0]]), torch.tensor([[0.0, 4.0]])
-    fuse(part, x, residual, torch.tensor([10.0, 1.0]), 0.0)
+    weight = torch.tensor([10.0, 1.0])
+    sums, norms = fused_kinds(x, residual, weight, 0.0)
+    fuse(part, x, residual, weight, 0.0)
     why = "The sum (1, 7) goes on to the next layer as it is; its norm is what this layer reads."
-    expect_near(
-        residual, torch.tensor([[1.0, 7.0]]), F32, "residual after (1, 3) + (0, 4)", why=why
-    )
-    expect_near(x, torch.tensor([[2.0, 1.4]]), F32, "x after it", why=why)
+    what, right = "residual after (1, 3) + (0, 4)", torch.tensor([[1.0, 7.0]])
+    expect_near(residual, right, F32, what, why=why, kinds=sums)
+    expect_near(x, torch.tensor([[2.0, 1.4]]), F32, "x after it", why=why, kinds=norms)
 
 
 @task("14.3")
@@ -80,9 +83,10 @@ def test_eps_stands_under_the_root(part: ModuleType) -> None:
     why = "5e-4 + 5e-4 is 1e-3, and 1e-3 / sqrt(1e-6 + 3e-6) is 0.5."
     for d in (64, 63):
         x, residual = torch.full((1, d), 5e-4), torch.full((1, d), 5e-4)
+        kinds = fused_kinds(x, residual, torch.ones(d), 3e-6)[1]
         fuse(part, x, residual, torch.ones(d), 3e-6)
         what = f"the norm of {d} sums of 0.0005 and 0.0005, at eps 3e-6"
-        expect_near(x, torch.full((1, d), 0.5), F32, what, why=why)
+        expect_near(x, torch.full((1, d), 0.5), F32, what, why=why, kinds=kinds)
 
 
 @task("14.3")
@@ -92,9 +96,11 @@ def test_fused_rows_of_every_length(part: ModuleType) -> None:
         x, residual = random(3, d, seed=d), random(3, d, seed=d + 1)
         weight = random(d, seed=d + 2)
         normed, total = fused_add_rms_norm(x, residual, weight, 1e-5)
+        sums, norms = fused_kinds(x, residual, weight, 1e-5)
         fuse(part, x, residual, weight, 1e-5)
-        expect_near(residual, total, F32, f"the sum of 3 rows of {d}")
-        expect_near(x, normed, F32, f"the norm of the sum of 3 rows of {d}")
+        expect_near(residual, total, F32, f"the sum of 3 rows of {d}", kinds=sums)
+        why = counted_squares(x, total, weight, 1e-5)
+        expect_near(x, normed, F32, f"the norm of the sum of 3 rows of {d}", why=why, kinds=norms)
 
 
 @task("14.3")
@@ -161,8 +167,14 @@ def test_any_number_of_fused_rows(part: ModuleType) -> None:
     for count in (1, 9, many):
         x, residual = rows_of(count)
         normed, total = fused_add_rms_norm(x, residual, weight, 1e-5)
+        launches = launches_of(
+            lambda count=count: dry.fused_add_rms_norm(*rows_of(count), weight, 1e-5)  # type: ignore[misc]
+        )
         fuse(part, x, residual, weight, 1e-5)
-        why = "The last block has room for rows that do not exist, and every row has a warp."
+        why = (
+            "The last block has room for rows that do not exist, and every row has a warp. Here "
+            f"{told_grid(launches)} is launched."
+        )
         expect_near(residual, total, F32, f"the sum of {count} rows of 16", why=why)
         expect_near(x, normed, F32, f"the norm of the sum of {count} rows of 16", why=why)
 

@@ -15,9 +15,11 @@ from grader.kit.cuda_work import (
     expect_wide,
     expect_within_bounds,
     launches_of,
+    told_grid,
     work_of,
 )
 from grader.kit.kernels import Reading, expect_near, random, rms_norm
+from grader.kit.poison import poisoned
 from grader.suites.cuda_ops.exact import (
     BF16,
     BOUNDS,
@@ -31,6 +33,7 @@ from grader.suites.cuda_ops.exact import (
     rows,
     shifted,
 )
+from grader.suites.cuda_ops.mistakes import counted_squares, norm_kinds
 
 APART = (
     "rows.start() says where a row begins: a token's rows are neighbours, and the next token is "
@@ -47,18 +50,21 @@ ROUNDED = (
 def test_rms_norm_of_one_row(part: ModuleType) -> None:
     """A row is divided by the root of the mean of its squares, and multiplied by the weight once."""
     x, weight = torch.tensor([[1.0, 7.0]]), torch.tensor([10.0, -1.0])
-    got = kernels_of(part).rms_norm(x, weight, 0.0)
-    why = "1 and 49 have the mean 25: divide by 5. The mean is over d, the sum over all threads."
-    expect_near(got, torch.tensor([[2.0, -1.4]]), F32, "rms_norm of (1, 7) with (10, -1)", why=why)
+    with poisoned():
+        got = kernels_of(part).rms_norm(x, weight, 0.0)
+    why = "1 and 49 have the mean 25: divide by 5, multiply by the weight once."
+    what, kinds = "rms_norm of (1, 7) with (10, -1)", norm_kinds(x, weight, 0.0)
+    expect_near(got, torch.tensor([[2.0, -1.4]]), F32, what, why=why, kinds=kinds)
 
 
 @task("14.2")
 def test_eps_stands_under_the_root(part: ModuleType) -> None:
     """eps is added to the mean of the squares, before the root."""
-    got = kernels_of(part).rms_norm(torch.full((1, 64), 1e-3), torch.ones(64), 3e-6)
-    what = "rms_norm of 64 times 0.001, at eps 3e-6"
+    x, weight = torch.full((1, 64), 1e-3), torch.ones(64)
+    got = kernels_of(part).rms_norm(x, weight, 3e-6)
+    what, kinds = "rms_norm of 64 times 0.001, at eps 3e-6", norm_kinds(x, weight, 3e-6)
     why = "1e-3 / sqrt(1e-6 + 3e-6) is 0.5."
-    expect_near(got, torch.full((1, 64), 0.5), F32, what, why=why)
+    expect_near(got, torch.full((1, 64), 0.5), F32, what, why=why, kinds=kinds)
 
 
 @task("14.2")
@@ -69,11 +75,19 @@ def test_rows_of_every_length(part: ModuleType) -> None:
         "The last step of a loop reaches past the end of a row: threads out there have nothing to add, "
         "and every number before it has a thread."
     )
+    kept = (
+        "A block has at most 1,024 threads, and this kernel at most its __launch_bounds__. Layout.kept "
+        "is 0 where a row is too long for the registers of so many threads: such a row belongs to the "
+        "kernel for any d. Here a row has {:,} numbers."
+    )
     for d in (1, 31, 33, 72, 96, 100, 257, 1000, 1032, 4800, 40_000):
         x, weight = random(3 if d < 40_000 else 1, d, seed=d), random(d, seed=1)
-        with blamed("out_of_bounds", why):
+        limit = blamed("launch", kept.format(d), where="a block of")
+        with blamed("out_of_bounds", why), limit, poisoned():
             got = kernels.rms_norm(x, weight, 1e-5)
-        expect_near(got, rms_norm(x, weight, 1e-5), F32, f"rms_norm of {list(x.shape)}", why=why)
+        exact, kinds = rms_norm(x, weight, 1e-5), norm_kinds(x, weight, 1e-5)
+        told = counted_squares(got, x, weight, 1e-5) + why
+        expect_near(got, exact, F32, f"rms_norm of {list(x.shape)}", why=told, kinds=kinds)
 
 
 @task("14.2")
@@ -84,11 +98,15 @@ def test_any_number_of_rows(part: ModuleType) -> None:
     many = count_beyond_grid(lambda n: dry.rms_norm(torch.zeros(n, 16), weight, 1.0), 20_000)
     for count in (1, 2, 9, 70, many):
         x = random(count, 16, seed=count)
-        why = "The last block has room for rows that do not exist, and a row never sees another's sum."
-        what = f"rms_norm of {count} rows of 16"
-        expect_near(
-            kernels.rms_norm(x, weight, 1e-5), rms_norm(x, weight, 1e-5), F32, what, why=why
+        launches = launches_of(lambda x=x: dry.rms_norm(x, weight, 1e-5))  # type: ignore[misc]
+        why = (
+            "The last block has room for rows that do not exist, and a row never sees another's sum. "
+            f"Here {told_grid(launches)} is launched."
         )
+        with poisoned():
+            got = kernels.rms_norm(x, weight, 1e-5)
+        exact, what = rms_norm(x, weight, 1e-5), f"rms_norm of {count} rows of 16"
+        expect_near(got, exact, F32, what, why=why)
 
 
 @task("14.2")
@@ -156,7 +174,7 @@ def test_rows_apart(part: ModuleType) -> None:
 
 @task("14.2")
 def test_rms_norm_reads_x_once(part: ModuleType) -> None:
-    """A row is read once: between the sum and the result it stays on the chip."""
+    """A row is read once, side by side: between the sum and the result it stays on the chip."""
     kernels = kernels_of(part)
     for count, d in ((6, 488), (1, 16_384)):  # 61 packs, and as many as 512 threads keep, four each
         x, weight = random(count, d, dtype=BF16), random(d, seed=1, dtype=BF16)

@@ -33,10 +33,7 @@ QUARTER = (
     torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 0.0]]),
 )
 """cos and sin: pair 0 turns by 0, 90 and 180 degrees at positions 0, 1 and 2, pair 1 never."""
-HALVES = (
-    "A pair is (x[0], x[2]) here, not the neighbours (x[0], x[1]). By 90 degrees (1, 3) becomes "
-    "(-3, 1): the minus goes to the first half, and both come from the old values."
-)
+HALVES = "A pair is (x[0], x[2]) here. By 90 degrees (1, 3) becomes (-3, 1)."
 ONCE = (
     "Each pair of each head is turned by one thread, once, by the angles of positions[token]: left out "
     "it stays, and turned again it stands at twice its angle."
@@ -66,17 +63,52 @@ def how_turned(x: Tensor, got: Tensor, right: Tensor, where: Tensor, *tables: Te
             x, place, *tables
         ),
         "was turned twice": rope(right, where, *tables),
-        "was turned the other way round": rope(x, where, tables[0], -tables[1]),
+        "was turned the other way round (the minus goes to the first half)": rope(
+            x, where, tables[0], -tables[1]
+        ),
+        "was turned with neighbours for a pair: x[i] belongs to x[i + half], not the neighbours to each "
+        "other": with_neighbours(x, where, *tables),
+        "has a second half that was computed from the first half's new values, and both come from the "
+        "old values": from_new(x, where, *tables),
+        "was turned as if half were half of the head": rope(x, where, *widened(x, *tables)),
     }
 
     def near(value: Tensor) -> Tensor:
         return torch.isclose(got.double(), value, rtol=0.02, atol=0.02)[token, head]
 
     for told, value in turned.items():
+        if bool(near(value).all()):
+            return f"head {head} of token {token} {told}"
+    for told, value in turned.items():
         # A head may be wrong in part: whatever is wrong must be what this mistake gives.
         if bool((near(value) | near(right)).all()):
-            return f"head {head} of token {token} {told}, or a part of it"
+            return f"a part of head {head} of token {token} {told}"
     return ""
+
+
+def with_neighbours(x: Tensor, where: Tensor, *tables: Tensor) -> Tensor:
+    """x turned by pairs (2 i, 2 i + 1) in place of (i, i + half)."""
+    half = tables[0].shape[1]
+    order = torch.arange(2 * half).view(half, 2).T.flatten()
+    out = x.double().clone()
+    turned = rope(x[..., order], where, *tables)
+    out[..., order] = turned
+    return out
+
+
+def from_new(x: Tensor, where: Tensor, *tables: Tensor) -> Tensor:
+    """x turned in place, the first half before the second one reads it."""
+    half, (cos, sin) = tables[0].shape[1], (t.double()[where][:, None] for t in tables)
+    out = rope(x, where, *tables)
+    out[..., half : 2 * half] = x.double()[..., half : 2 * half] * cos + out[..., :half] * sin
+    return out
+
+
+def widened(x: Tensor, *tables: Tensor) -> list[Tensor]:
+    """Tables for half of the whole head, as far as they go: the rest does not turn."""
+    missing = x.shape[-1] // 2 - tables[0].shape[1]
+    ends = torch.ones(len(tables[0]), missing), torch.zeros(len(tables[0]), missing)
+    return [torch.cat(pair, dim=1) for pair in zip(tables, ends, strict=True)]
 
 
 def expect_turned(part: ModuleType, q: Tensor, k: Tensor, positions: list[int], what: str, why: str,

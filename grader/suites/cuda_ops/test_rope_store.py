@@ -30,6 +30,7 @@ from grader.suites.cuda_ops.exact import (
     only,
     shifted,
 )
+from grader.suites.cuda_ops.mistakes import store_kinds
 
 
 def stored(part: ModuleType, q: Tensor, k: Tensor, v: Tensor, half: int, slots: list[int],
@@ -48,11 +49,13 @@ def stored(part: ModuleType, q: Tensor, k: Tensor, v: Tensor, half: int, slots: 
     queries, turned = rope(q, positions, *tables), rope(k, positions, *tables)
     right = store_kv(turned, v, keys.double(), values.double(), mapping)
     untouched = k.clone(), v.clone()
+    kinds = store_kinds(q, k, v, positions, tables, keys, values, mapping, why)
     with blamed("misaligned", why), blamed("out_of_bounds", why):
         kernels_of(part).rope_and_store(q, k, v, positions, *tables, keys, values, mapping)
-    expect_near(keys, right[0], k.dtype, f"the key blocks after {what}", why=why)
-    expect_near(values, right[1], k.dtype, f"the value blocks after {what}", why=why)
-    expect_near(q, queries, q.dtype, f"q after {what}", why=why)
+    what_keys, what_values = (f"the {name} blocks after {what}" for name in ("key", "value"))
+    expect_near(keys, right[0], k.dtype, what_keys, why=why, kinds=kinds[0])
+    expect_near(values, right[1], k.dtype, what_values, why=why, kinds=kinds[1])
+    expect_near(q, queries, q.dtype, f"q after {what}", why=why, kinds=kinds[2])
     for name, got, before in (("k", k, untouched[0]), ("v", v, untouched[1])):
         kept = "It is turned on its way to the pool, and written nowhere else."
         expect_close(got, before, f"{name} itself after {what}", rtol=0, atol=0, why=kept)

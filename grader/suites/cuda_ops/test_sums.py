@@ -1,5 +1,6 @@
 """Task 14.1: the sum over a warp, and over a block of several."""
 
+from collections.abc import Callable
 from contextlib import ExitStack
 from types import ModuleType
 
@@ -10,15 +11,13 @@ from grader.kit import expect, task
 from grader.kit.cuda_work import blamed, work_of
 from grader.kit.kernels import expect_near, random
 from grader.suites.cuda_ops.exact import F32, sums_of
+from grader.suites.cuda_ops.mistakes import partial_sums
 
 EVERY_LANE = (
     "Every lane needs the sum. An exchange with the lane whose number differs in one bit (xor) leaves "
     "it in all of them; one that only hands numbers down leaves it in lane 0."
 )
-EVERY_WARP = (
-    "There are as many partial sums as warps, each at its own warp's number. Their number need not be a "
-    "power of two: a tree that halves 3 leaves one out."
-)
+EVERY_WARP = "There are as many partial sums as warps, each at its own warp's number."
 BARRIERS = (
     "A partial sum is read after all are written, and written again after all have read it: two "
     "barriers a call, if the next call uses the same memory."
@@ -29,7 +28,14 @@ def expect_sums(got: Tensor, x: Tensor, what: str, why: str) -> None:
     """got [blocks, threads, 2]: the sums of x [blocks, threads] and of its squares, in every thread."""
     for index, name, exact in ((0, "sum", x), (1, "second sum, of the squares,", x.square())):
         right = exact.double().sum(dim=1, keepdim=True).expand(x.shape)
-        expect_near(got[..., index], right, F32, f"the {name} of {what}", why=why)
+        kinds = partial_sums(exact)
+        expect_near(got[..., index], right, F32, f"the {name} of {what}", why=why, kinds=kinds)
+
+
+def half_sums(x: Tensor, distance: int) -> Tensor:
+    """Sums of x [warps, 32] over the 16 lanes that are alike in one bit of their number."""
+    halves = x.unflatten(1, (-1, 2, distance))
+    return halves.sum(dim=(1, 3), keepdim=True).expand(halves.shape).flatten(1)
 
 
 @task("14.1")
@@ -39,7 +45,13 @@ def test_every_lane_has_the_sum_of_its_warp(part: ModuleType) -> None:
     got = sums_of(part).warp_sums(x)
     right = x.double().sum(dim=1, keepdim=True).expand(2, 32)
     what = "warp_sum of lanes that hold 0 to 31, and 32 to 63"
-    expect_near(got, right, F32, what, why=EVERY_LANE)
+    kinds: dict[str, Callable[[], Tensor]] = {"Every lane got its own number.": lambda: x}
+    for distance in (1, 2, 4, 8, 16):
+        told = f"The exchange at distance {distance} is missing: each lane has the sum of 16."
+        kinds[told] = lambda distance=distance: half_sums(x, distance)  # type: ignore[misc]
+    alone = torch.isclose(got, right.float()).all(dim=0).nonzero().flatten().tolist()
+    why = f"Lane 0 alone has the sum of its warp. {EVERY_LANE}" if alone == [0] else EVERY_LANE
+    expect_near(got, right, F32, what, why=why, kinds=kinds)
 
 
 @task("14.1")

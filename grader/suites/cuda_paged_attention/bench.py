@@ -11,6 +11,7 @@ from torch import Tensor
 
 from grader.kit import expect, note
 from grader.kit.kernels import Pool, expect_near, paged_decode, paged_pool, random
+from grader.kit.recomputed import Kinds
 from yaie.core.batch import AttentionSpec
 
 F32 = torch.float32
@@ -89,13 +90,14 @@ def expect_decode(
     parts: int = 1,
     keys_per_part: int = 256,
     exact: Tensor | None = None,
+    kinds: Kinds | None = None,
 ) -> None:
-    """`decode_parts`, joined, is attention over each sequence's visible keys."""
+    """`decode_parts`, joined, is attention over each sequence's visible keys. kinds: mistakes in it."""
     found = run_parts(part, q, pool, spec, parts, keys_per_part)
     expect(found.acc.dtype == F32, f"{what}: parts are {found.acc.dtype}, not float32", why=why)
     used = used_parts(pool, spec, keys_per_part)
     right = exact_decode(q, pool, spec) if exact is None else exact
-    expect_near(joined(found, used).float(), right, F32, what, why=why)
+    expect_near(joined(found, used).float(), right, F32, what, why=why, kinds=kinds)
 
 
 def marked(lens: list[int], kv_heads: int = 1, dim: int = 256, block_size: int = 4) -> Pool:
@@ -106,6 +108,15 @@ def marked(lens: list[int], kv_heads: int = 1, dim: int = 256, block_size: int =
         for position in range(length):
             for head in range(kv_heads):
                 pool.value_blocks[slot(pool, row, position)][head] = position + 100.0 * head
+    return pool
+
+
+def everywhere(pool: Pool) -> Pool:
+    """The same pool with keys of zero in all other slots, too, and as values 1,000 and the slot."""
+    free = pool.value_blocks.isnan()
+    slots = torch.arange(free[..., 0, 0].numel()).view(free.shape[:2])[..., None, None]
+    pool.value_blocks[free] = (1000.0 + slots).expand(free.shape)[free]
+    pool.key_blocks[pool.key_blocks.isnan()] = 0.0
     return pool
 
 

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from grader.kit import examples, note, task
 from grader.kit.kernels import expect_near, paged_pool, random
+from grader.kit.recomputed import Kinds
 from grader.suites.cuda_paged_attention.bench import (
     HIDDEN,
     exact_decode,
@@ -18,6 +19,7 @@ from grader.suites.cuda_paged_attention.bench import (
     some,
     spec_of,
 )
+from grader.suites.cuda_paged_attention.mistakes import part_kinds
 from yaie.core.batch import AttentionSpec
 
 F32 = torch.float32
@@ -60,9 +62,11 @@ def short(row: list[float]) -> str:
     return f"[{first}, ..., {last}]"
 
 
-def expect_values(out: Tensor, values: list[float], what: str, why: str) -> None:
+def expect_values(
+    out: Tensor, values: list[float], what: str, why: str, kinds: Kinds | None = None
+) -> None:
     exact = torch.tensor(values, dtype=torch.float64)[:, None, None].expand(out.shape)
-    expect_near(out, exact, F32, what, why=why)
+    expect_near(out, exact, F32, what, why=why, kinds=kinds)
 
 
 @task("16.4")
@@ -101,6 +105,7 @@ def test_parts_are_relative_to_one_maximum(part: ModuleType) -> None:
 @task("16.4")
 def test_every_part_counts(part: ModuleType) -> None:
     """However many parts there are, more than a warp's lanes or a block's threads, each counts."""
+    passed: list[tuple[Kinds, float]] = []
     for count, largest in ((33, 32), (66, 65), (66, 0), (140, 139)):
         sums = [[1.0 + (i % 3) for i in range(count)]]
         values = [[float(i % 7) for i in range(count)]]
@@ -109,13 +114,17 @@ def test_every_part_counts(part: ModuleType) -> None:
         weights = [w * math.exp(m - 100.0) for w, m in zip(sums[0], maxima[0], strict=True)]
         exact = sum(w * v for w, v in zip(weights, values[0], strict=True)) / sum(weights)
         out = combined(part, sums, values, [4 * count], maxima=maxima)
-        why = (
-            "A long context has many parts: plan_split(8, 16384, 528) gives 66. The lanes of a warp "
-            "take one each and go on in steps of 32, for the maximum and for the sum; the 4 warps take "
-            "one each and go on in steps of 4."
-        )
+        why = "A long context has many parts: plan_split(8, 16384, 528) gives 66."
+        kinds = part_kinds(*(torch.tensor(row[0]) for row in (sums, maxima, values)))
+        # What would have failed above is not the mistake.
+        likely = {
+            told: compute
+            for told, compute in kinds.items()
+            if all(abs(float(earlier[told]()) - right) < 1e-3 for earlier, right in passed)
+        }
         what = f"{count} parts, of which number {largest} has the largest maximum"
-        expect_values(out, [exact], what, why)
+        expect_values(out, [exact], what, why, likely)
+        passed.append((kinds, exact))
 
 
 @task("16.4")

@@ -6,12 +6,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grader.kit import examples, expect, task
+from grader.kit import Mismatch, examples, expect, task
 from grader.kit.cuda_work import work_of
 from grader.kit.kernels import expect_near, paged_pool
 from grader.suites.cuda_paged_attention.bench import (
     F32,
     HIDDEN,
+    everywhere,
     expect_decode,
     in_one_block,
     joined,
@@ -22,6 +23,7 @@ from grader.suites.cuda_paged_attention.bench import (
     slot,
     spec_of,
 )
+from grader.suites.cuda_paged_attention.mistakes import table_kinds, team_kinds
 
 TEAMS = "a key is one team's, a team holds 8 elements a lane: 4 teams of 32 lanes for a head of 256"
 EXCHANGES = (
@@ -77,11 +79,17 @@ def test_a_turn_weighs_its_own_keys(part: ModuleType) -> None:
 @task("16.1")
 def test_keys_are_found_through_the_table(part: ModuleType) -> None:
     """Position p lies in slot p % block_size of block p // block_size of the sequence's own table."""
-    pool = marked([TURN, TURN])
+    pool = everywhere(marked([TURN, TURN]))
     what = "8 keys of zero, values 0 to 7, twice: their means, from blocks "
     what += str([row[:2].tolist() for row in pool.block_tables])
-    why = "Blocks lie anywhere in the pool: the table's entry counts, not the block's number."
-    expect_decode(part, queries(2, 1, 256), pool, spec_of(256), what, why, exact=means([3.5, 3.5]))
+    why = (
+        "Blocks lie anywhere in the pool, and a table's entry says where. All other slots have a value, "
+        "too: 1,000 and the number of the slot."
+    )
+    expect_decode(
+        part, queries(2, 1, 256), pool, spec_of(256), what, why, exact=means([3.5, 3.5]),
+        kinds=table_kinds(pool, TURN),
+    )  # fmt: skip
 
 
 @task("16.1")
@@ -106,11 +114,19 @@ def test_the_scale_is_applied_once(part: ModuleType) -> None:
     found = run_parts(part, torch.ones(1, 1, 256), pool, spec_of(256), 1, 256)
     why = (
         "Half of the keys are 0, half 0.125 in all 256 dimensions; query 1, scale 1/16: scores 0 and 2, "
-        "so that half weighs e^2 / (1 + e^2) = 0.881. Without the scale 1, with the scale twice 0.531; "
-        "and 0.5 if a team takes one of its two keys for both."
+        "so that half weighs e^2 / (1 + e^2)."
     )
     weight = float(joined(found, [1])[0, 0, 0])
-    expect(abs(weight - 0.8807971) < 1e-4, f"the keys of score 2 weigh {weight:.4f}", why=why)
+    usual = {
+        1.0: "This is the weight without the scale: scores of 0 and 32.",
+        0.5312094: "This is the weight with the scale twice: scores of 0 and 1/8.",
+        0.5: "This is the weight if all scores are one: a team takes one of its two keys for both, say.",
+        0.1192029: "This is the weight of the keys of score 0: keys and values of a turn are mixed up.",
+    }
+    told = [words for value, words in usual.items() if abs(weight - value) < 1e-4]
+    if not abs(weight - 0.8807971) < 1e-4:
+        what = "the weight of the keys of score 2"
+        raise Mismatch(what, "0.8808", f"{weight:.4f}", " ".join([*told, why]))
 
 
 @task("16.1")
@@ -133,12 +149,27 @@ def test_the_last_keys_of_a_sequence(part: ModuleType) -> None:
     """Any number of keys is right, also one that fills no team's turn and no block."""
     lens = [1, 3, 4, 5, 15, 16, 17, 18]
     why = (
-        f"{HIDDEN} A key that does not exist has no score at all: one of 0 would count. And no key is "
-        f"left out: {TEAMS}."
+        f"{HIDDEN} A key that does not exist has no score at all, and no key is left out: {TEAMS}."
     )
     what = f"sequences of {lens} keys of zero"
     exact = means([(length - 1) / 2 for length in lens])
-    expect_decode(part, queries(8, 1, 256), marked(lens), spec_of(256), what, why, exact=exact)
+    last = [(length - 1.0, -length % TURN) for length in lens]  # of a sequence, and what it lacks
+    sums = [
+        (length - 1) * length / 2 + m * end for length, (end, m) in zip(lens, last, strict=True)
+    ]
+    counted = [total / (n + m) for total, n, (_, m) in zip(sums, lens, last, strict=True)]
+    whole = [max(n // TURN * TURN, 1) for n in lens]
+    kinds = {
+        "The keys that are missing from a full turn of 8 were counted: each as the last key, which is "
+        "read in its place, with a score of its own. A key that does not exist has no score: one of 0 "
+        "would count.": lambda: means(counted),
+        "Keys of a turn that is not full were left out.": lambda: means(
+            [(n - 1) / 2 for n in whole]
+        ),
+    }
+    expect_decode(
+        part, queries(8, 1, 256), marked(lens), spec_of(256), what, why, exact=exact, kinds=kinds
+    )
 
 
 @task("16.1")
@@ -148,12 +179,13 @@ def test_teams_are_merged_by_their_weights(part: ModuleType) -> None:
     for position, score in enumerate((0.0, 2.0, -1.0, 1.0)):
         pool.key_blocks[slot(pool, 0, position)] = score
     why = (
-        f"Four keys of different scores, one for each of four teams ({TEAMS}). Every team's acc and sum "
-        "are multiplied by exp(its maximum - the largest) before they are added; each team has its "
-        "own place in shared memory, by the team's number."
+        f"Four keys of scores 0, 2, -1 and 1, one for each of four teams ({TEAMS}). Each team has its "
+        "own place in shared memory, by the team's number, and each counts by its maximum."
     )
     q = torch.full((1, 1, 256), 0.0625)
-    expect_decode(part, q, pool, spec_of(256), "4 keys, a team each", why)
+    values = torch.stack([pool.value_blocks[slot(pool, 0, p)][0] for p in range(4)])
+    kinds = team_kinds(torch.tensor([[0.0, 2.0, -1.0, 1.0]]), values)
+    expect_decode(part, q, pool, spec_of(256), "4 keys, a team each", why, kinds=kinds)
 
 
 @task("16.1")
@@ -163,16 +195,18 @@ def test_a_late_maximum_rescales_what_was_summed(part: ModuleType) -> None:
     for position in range(40):
         pool.key_blocks[slot(pool, 0, position)] = position / 8
     why = (
-        "Scores rise from key to key, over several turns of each team. What a team has summed is "
-        "relative to its maximum: when that rises, sum and acc are multiplied by exp(old - new). With "
-        "the second head they fall: acc of a head takes the factor from that head's lanes, by a shuffle."
+        "Scores rise from key to key with head 0, over several turns of each team, and fall with head "
+        "1. What a team has summed is relative to its maximum, head by head."
     )
     what, q = (
         "40 keys whose scores rise with one head and fall with another",
         torch.ones(1, 2, 256) / 8,
     )
     q[0, 1] *= -1
-    expect_decode(part, q, pool, spec_of(256), what, why)
+    values = torch.stack([pool.value_blocks[slot(pool, 0, p)][0] for p in range(40)])
+    rising = torch.arange(40) / 4  # 256 * (p / 8) * (1 / 8) / 16
+    kinds = team_kinds(torch.stack((rising, -rising)), values)
+    expect_decode(part, q, pool, spec_of(256), what, why, kinds=kinds)
 
 
 @task("16.1")
