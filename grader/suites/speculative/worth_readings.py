@@ -25,7 +25,7 @@ def told_choice(number: int, choice: tuple[float, float]) -> str:
     """A number of drafts with what it brings."""
     gain, time = choice
     speed = gain / time if time else float("inf")
-    return f"{number}: {gain:.4g} tokens in {time:.4g}, {speed:.4g} in 1"
+    return f"{number}, which brings {gain:.4g} tokens in {time:.4g} s: {speed:.4g} a second"
 
 
 def _chosen(
