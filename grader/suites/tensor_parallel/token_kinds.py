@@ -13,7 +13,9 @@ from solutions.tensor_parallel.one_process import winners
 NO_NOISE = "This is the token of the highest logit: no noise was added."
 MINUS = "This is the token of the highest difference of logit and noise: the noise is added."
 OWN_BEST = "This is the best token of rank {}'s own share."
-OTHER_ROW = "A row gives -1 if it has failed itself. This one is finite: it is another one that has failed."
+OTHER_ROW = (
+    "A row gives -1 if it has failed itself. This one is finite: it is another one that has failed."
+)
 PART_FAILED = "A row gives -1 if it has failed as a whole. Here one rank's share is -inf, and another's is not."
 NARROW = torch.bfloat16, torch.float16, torch.float32
 
