@@ -99,7 +99,9 @@ class Ranks:
     def run(self, work: Callable[[int], Any]) -> list[Any]:
         """What `work(rank)` returns on each rank. Raises Mismatch with what was wrong."""
         self._ranks = [_Rank() for _ in range(self.size)]
-        self._watching = sys.getprofile()  # what watches this thread's calls sees those of ranks, too
+        self._watching = (
+            sys.getprofile()
+        )  # what watches this thread's calls sees those of ranks, too
         for number, rank in enumerate(self._ranks):
             rank.thread = threading.Thread(target=self._body, args=(number, work), daemon=True)
             rank.thread.start()

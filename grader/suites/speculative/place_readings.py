@@ -39,7 +39,6 @@ def why_place(part: Any, sentences: Sequence[str], case: Case) -> str:
         (lengths, lambda text, most, least: _looked_up(text, most, 1)),
         (lengths, lambda text, most, least: _looked_up(text, most - 1, least)),
         (lengths, lambda text, most, least: _looked_up(text, most + 1, least)),
-        (lengths, lambda text, most, least: _looked_up(text, least, least)),
         (portion, lambda *case: _looked_up(*case, num_read=1)),
     ]
     return reading_of(lambda *case: _asked(part, *case), readings, [*CASES, case])

@@ -112,7 +112,7 @@ class Rig:
             (HOLE, {most} if cached else set()),
             (FORGOTTEN, {min(_alike(self.never_forgotten.get(key, []), text), most)}),
             (HOLDS, {min(self.lengths.get(key, 0), most), 0} if cached else set()),
-            (OTHERS, {min(_alike(tokens, text), most) for tokens in others} - {0}),
+            (OTHERS, {min(_alike(tokens, text), most) for tokens in others}),
             (ENDED, {min(_alike(self.ended.get(key, []), text), most)} - {0}),
             (UNCHANGED, set(range(in_a_row)) if key in self.refused else set()),
         )
@@ -137,7 +137,9 @@ class Rig:
 
     def end(self, key: str) -> None:
         self.places.end(key)
-        self.ended[key] = self.cached.pop(key, [])
+        if key in self.cached:
+            self.ended[key] = self.cached.pop(key)
+            self.never_forgotten.pop(key, None)
         expect_equal(
             list(quietly(self.places).table(key)), [], "the table of an ended text", why=ENDED
         )

@@ -100,9 +100,9 @@ def test_collectives_of_many_calls(part: ModuleType) -> None:
 
     expect_calls_apart(
         {
-            "all_reduce": lambda n: on("all_reduce", n),
-            "all_gather": lambda n: on("all_gather", n),
             "gather_chunks": gather_chunks,
+            "all_gather": lambda n: on("all_gather", n),
+            "all_reduce": lambda n: on("all_reduce", n),
         }
     )
 

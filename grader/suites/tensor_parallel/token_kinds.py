@@ -16,7 +16,10 @@ OWN_BEST = "This is the best token of rank {}'s own share."
 OTHER_ROW = (
     "A row gives -1 if it has failed itself. This one is finite: it is another one that has failed."
 )
-PART_FAILED = "A row gives -1 if it has failed as a whole. Here one rank's share is -inf, and another's is not."
+PART_FAILED = (
+    "A row gives -1 if it has failed as a whole. Here one rank's share is -inf, and that of another "
+    "rank is not."
+)
 NARROW = torch.bfloat16, torch.float16, torch.float32
 
 
