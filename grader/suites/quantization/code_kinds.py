@@ -99,8 +99,10 @@ def why_back(
     unrounded = (wide / exact.masked_fill(exact == 0, 1.0)[..., None]).round()
     if _alike(codes, unrounded.clamp(-127, 127)):
         return as_stored
-    cut = any(_alike(codes, each(steps)) for each in (torch.trunc, torch.floor))
-    return CUT if cut else ""
+    if any(_alike(codes, each(steps)) for each in (torch.trunc, torch.floor)):
+        return CUT
+    narrow = (wide / right.half().float()[..., None]).nan_to_num().round().clamp(-127, 127)
+    return OTHER_DTYPE.format("float16") if _alike(codes, narrow) else ""
 
 
 def _read_as(codes: Tensor, scales: Tensor, of_other: Tensor, other: str, got: Tensor) -> str:

@@ -248,9 +248,8 @@ def test_heads_of_any_size(part: ModuleType) -> None:
     sizes = 10.0 ** torch.tensor([-12, -9, -7, -5, 0, 5, 7, 9])
     k = torch.tensor([[1.0, -0.7, 0.3, 0.02]]) * sizes[:, None, None]
     pool.write(0, k, 2 * k, torch.arange(8))
-    note(
-        "pool.write(0, k, 2 * k, slots 0 to 7)    # k: heads of (1, -0.7, 0.3, 0.02) times 1e-12 to 1e9"
-    )
+    note("# k: heads of (1, -0.7, 0.3, 0.02) times 1e-12, 1e-9, ..., 1e9, one a token")
+    note("pool.write(0, k, 2 * k, torch.arange(8))")
     tables = torch.arange(8)[:, None]
     note("pool.gather(0, torch.arange(8)[:, None])    # each block has one slot")
     found = pool.gather(0, tables)[0][:, 0]

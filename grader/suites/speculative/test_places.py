@@ -1,12 +1,13 @@
 """Task 18.5: a draft model's place in its own cache."""
 
+from collections.abc import Callable
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from grader.kit import examples, expect, expect_equal, quietly, task, watch
-from grader.kit.apart import IDS, apart, expect_unchanged
+from grader.kit.apart import IDS, MASKS, NO_BITS_LOST, SAME_OBJECT, apart, expect_unchanged
 from grader.suites.speculative.test_ngrams import Counted
 from solutions.paged_cache import BlockManager
 
@@ -43,6 +44,11 @@ def _alike(one: list[int], other: list[int]) -> int:
     """How many tokens are equal from the beginning."""
     pairs = zip(one, other, strict=False)
     return next((at for at, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
+
+
+def _first(text: list[int], is_one: Callable[[int], bool]) -> int | None:
+    """The first position of such a token that is not the last."""
+    return next((at for at, token in enumerate(text[:-1]) if is_one(token)), None)
 
 
 class Rig:
@@ -88,6 +94,10 @@ class Rig:
         expect(got is not None, f"begin says None with {free} free blocks", why=ROOM)
         problem = f"tokens that need no computing, of {len(text)}"
         if got != same:
+            if isinstance(got, int) and 0 <= got < same:
+                problem += (
+                    f", where {text[got]} was written at position {got}, as it is in the text"
+                )
             expect_equal(got, same, problem, why=self._why(key, got, text, why))
         self.lengths[key] = len(text)
         self.refused.discard(key)
@@ -106,9 +116,11 @@ class Rig:
         equal = [one == other for one, other in zip(cached, text, strict=False)]
         in_a_row = _alike(cached, text)
         others = [tokens for name, tokens in self.cached.items() if name != key]
-        kinds: tuple[tuple[str, set[int]], ...] = (
+        kinds: tuple[tuple[str, set[Any]], ...] = (
             (LOGITS, {in_a_row} if in_a_row > most else set()),
             (REJECTED, {len(cached), min(len(cached), most), min(sum(equal), most)}),
+            (NO_BITS_LOST, {_first(text, lambda token, m=m: token & m != token) for m in MASKS}),
+            (SAME_OBJECT, {_first(text, lambda token: token > 256)}),
             (HOLE, {most} if cached else set()),
             (FORGOTTEN, {min(_alike(self.never_forgotten.get(key, []), text), most)}),
             (HOLDS, {min(self.lengths.get(key, 0), most), 0} if cached else set()),
