@@ -18,7 +18,7 @@ from types import FrameType, ModuleType
 from typing import Any
 
 from grader.kit import counted
-from grader.kit.expect import Fault, Mismatch
+from grader.kit.expect import Fault
 from grader.kit.script import note
 
 ALLOWANCE = 0.3
@@ -116,9 +116,11 @@ def expect_growth(
         return
     peaks = [min(_peak_of(make(n)), _peak_of(make(n + 1))) for n in sizes]
     if grows(peaks, FEW_BYTES, exponent):
-        raise Mismatch(
+        least, most = (_bytes_of(make(n), part) for n in (sizes[0], sizes[2]))
+        grown = (most - least).most_common(1)
+        raise Fault(
             _problem(what, quantity, sizes, peaks, "bytes at once"),
-            _power(exponent), _power(_exponent(peaks)), why,
+            _power(exponent), _power(_exponent(peaks)), why, line=grown[0][0] if grown else None,
         )  # fmt: skip
 
 
@@ -152,6 +154,39 @@ def _peak_of(call: Callable[[], Any]) -> int:
     finally:
         tracemalloc.stop()
         gc.enable()
+
+
+def _bytes_of(call: Callable[[], Any], part: ModuleType) -> Counter[Place]:
+    """How many bytes more there are at once while each line of a part runs, with what it calls."""
+    files, most = _files_of(part), Counter[Place]()
+    place, before = ("", 0), 0
+
+    def goes_on(frame: FrameType, event: str, argument: Any) -> Any:
+        nonlocal place, before
+        now, peak = tracemalloc.get_traced_memory()
+        most[place] = max(most[place], peak - before)
+        tracemalloc.reset_peak()
+        at = frame.f_back if event == "return" else frame
+        if at is not None and at.f_code.co_filename.startswith(files):
+            place = at.f_code.co_filename, at.f_lineno
+        before = now
+        return goes_on
+
+    def on_call(frame: FrameType, event: str, argument: Any) -> Any:
+        return goes_on if frame.f_code.co_filename.startswith(files) else None
+
+    traced = sys.gettrace()
+    gc.disable()
+    tracemalloc.start()
+    sys.settrace(on_call)
+    try:
+        call()
+    finally:
+        sys.settrace(traced)
+        tracemalloc.stop()
+        gc.enable()
+    del most["", 0]
+    return most
 
 
 def _files_of(part: ModuleType) -> str:

@@ -78,7 +78,7 @@ def run_together(
 ) -> tuple[list[Any], Ranks]:
     """What `work` returns with each rank's group, and the ranks afterwards. Begins a new script."""
     start_script()
-    note(f"# {size} ranks")
+    note(f"# {size} ranks" if size > 1 else "# 1 rank")
     ranks = Ranks(part, size, order)
     calls: list[list[Call]] = [[] for _ in range(size)]
     return ranks.run(lambda rank: work(SimGroup(ranks, calls, rank))), ranks

@@ -160,7 +160,7 @@ def run_on(
 ) -> tuple[list[Any], Ranks]:
     """What `work` returns with each rank's link, and the ranks afterwards. Begins a new script."""
     start_script()
-    note(f"# {size} ranks")
+    note(f"# {size} ranks" if size > 1 else "# 1 rank")
     ranks, channels = Ranks(part, size, order), Channels()
     ranks.at_end = channels.expect_over
     return ranks.run(lambda rank: work(SimLink(ranks, channels, rank))), ranks

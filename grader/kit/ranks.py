@@ -94,10 +94,14 @@ class Ranks:
         self._over = threading.Event()
         self._error: BaseException | None = None
         self._is_abandoned = False
+        self._watching: Any = None
 
     def run(self, work: Callable[[int], Any]) -> list[Any]:
         """What `work(rank)` returns on each rank. Raises Mismatch with what was wrong."""
         self._ranks = [_Rank() for _ in range(self.size)]
+        self._watching = (
+            sys.getprofile()
+        )  # what watches this thread's calls sees those of ranks, too
         for number, rank in enumerate(self._ranks):
             rank.thread = threading.Thread(target=self._body, args=(number, work), daemon=True)
             rank.thread.start()
@@ -166,6 +170,8 @@ class Ranks:
     def _on_event(self, rank: _Rank, frame: FrameType, event: str, argument: object) -> None:
         if event == "return" and frame.f_code.co_filename.startswith(self._home):
             rank.left = self._at(frame)
+        if self._watching is not None:
+            self._watching(frame, event, argument)
 
     def _pass_on(self) -> None:
         """Let the next rank run, or end the run if there is none."""

@@ -1,5 +1,7 @@
 """Of two long values a report shows where they differ, not both in full."""
 
+from dataclasses import dataclass
+
 import pytest
 
 from grader.kit.differ import told_apart
@@ -91,3 +93,21 @@ def test_several_items_of_one_row_are_one_difference():
     where, right, wrong = told_apart([[1, 2, 3, 4] * 5, [5] * 9], [[1, 2, 3, 4] * 5, [6] * 9])
     assert where == "at [1]"
     assert (right, wrong) == ("[5, 5, 5, ...], 5 at [0]", "[6, 6, 6, ...], 6 at [0]")
+
+
+@dataclass
+class Pair:
+    """What a part returns."""
+
+    left: int
+    right: list[int]
+    count: int = 2
+
+
+def test_objects_are_shown_by_the_fields_that_differ():
+    assert told_apart(Pair(1, []), Pair(3, [])) == ("", "left=1", "left=3")
+    assert told_apart(Pair(1, []), Pair(3, [4])) == ("", "left=1, right=[]", "left=3, right=[4]")
+    one, other = list(range(60)), [*range(50), 0, *range(51, 60)]
+    _, right, wrong = told_apart(Pair(1, one), Pair(1, other))
+    assert right == "right[50]=[..., 48, 49, 50, 51, 52, ...], 50 at [50]"
+    assert wrong == "right[50]=[..., 48, 49, 0, 51, 52, ...], 0 at [50]"

@@ -13,6 +13,7 @@ from torch.utils._pytree import tree_leaves
 from grader.kit import Mismatch, expect
 from grader.kit.dispatch import Watching
 from grader.kit.kernels import random
+from grader.suites.quantization.code_kinds import WRAPPED, why_codes
 from solutions import quantization as reference
 from solutions.quantization import int4 as reference_int4
 from yaie.core.quantized import Int4Weight
@@ -64,7 +65,8 @@ def expect_nearest(
 ) -> None:  # fmt: skip
     """No other code from `lowest` to `highest` stands for a number nearer to the weight [out, n].
 
-    grid: scales and zeros [out], as they are stored.
+    grid: scales and zeros [out], as they are stored. why: of codes beyond the range; of others what they
+    are the codes of.
     """
     scales, zeros = (part.double()[:, None] for part in grid)
     wide = weight.double()
@@ -86,8 +88,15 @@ def expect_nearest(
             f"(scale {scale:.5g}, zero {zero})",
             str(int(best[at])),
             str(int(codes[at])),
-            why,
+            _why_wrong(weight, codes, grid, lowest, highest, why),
         )
+
+
+def _why_wrong(
+    weight: Tensor, codes: Tensor, grid: tuple[Tensor, Tensor], lowest: int, highest: int, why: str
+) -> str:
+    found = why_codes(weight, codes, grid, lowest, highest, STORED)
+    return why if found == WRAPPED and why else found
 
 
 @dataclass(slots=True)

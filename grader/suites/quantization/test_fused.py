@@ -13,6 +13,7 @@ from grader.kit.far import FAR_WHY, far
 from grader.kit.kernels import expect_near, padded
 from grader.kit.triton_watch import Seen, watching
 from grader.suites.quantization.bench import inputs_of, packed
+from grader.suites.quantization.product_kinds import expect_product
 from grader.suites.quantization.test_products import exact4
 from solutions import quantization as reference
 from yaie.core.quantized import Int4Weight
@@ -31,6 +32,7 @@ WORDS = (
 )
 ZEROS = "The zero of column n is in bits 4 * (n % 8) of word n // 8 of the group's row of qzeros."
 SUM = "Steps are summed in float32, whatever dtype x has; only the result is rounded."
+OF_PRODUCTS = {"words": WORDS, "group": GROUP, "zero": ZEROS, "sum": SUM}
 TF32 = (
     'The default of input_precision is "tf32", which keeps 10 bits of each factor: on a GPU the '
     'inputs are off in the fourth digit, and in the interpreter nothing shows it. Ask for "ieee".'
@@ -57,7 +59,8 @@ def test_a_group_by_hand(part: ModuleType) -> None:
     got, _ = run(part, torch.ones(1, 16), Int4Weight(qweight, scales, qzeros, 16))
     zeros = torch.arange(16) % 8
     right = 16.0 * (3 - zeros) * torch.arange(1, 17)
-    expect_near(got, right[None].float(), F32, "the product", why=ZEROS)
+    weight = Int4Weight(qweight, scales, qzeros, 16)
+    expect_product(got, right[None].float(), torch.ones(1, 16), weight, "the product", OF_PRODUCTS)
 
 
 @task("19.6")
@@ -65,10 +68,8 @@ def test_each_input_meets_its_code(part: ModuleType) -> None:
     """Input i alone gives row i of the weight: its nibble, of its word."""
     weight = packed(16, 64, 32, seed=3)
     got, _ = run(part, torch.eye(64), weight)
-    why = f"{WORDS} {GROUP}"
-    expect_near(
-        got, reference.Int4().dequantize(weight).t(), F32, "the product with 1 at input i", why=why
-    )
+    right, what = reference.Int4().dequantize(weight).t(), "the product with 1 at input i"
+    expect_product(got, right, torch.eye(64), weight, what, OF_PRODUCTS)
 
 
 @task("19.6")
@@ -78,7 +79,7 @@ def test_groups_have_scales_of_their_own(part: ModuleType) -> None:
         weight, x = packed(24, inputs, size), inputs_of(3, inputs)
         got, _ = run(part, x, weight)
         what = f"groups of {size} in {inputs} inputs"
-        expect_near(got, exact4(x, weight), F32, what, why=GROUP)
+        expect_product(got, exact4(x, weight), x, weight, what, OF_PRODUCTS)
 
 
 @task("19.6")
@@ -118,11 +119,12 @@ def test_sums_are_float32(part: ModuleType) -> None:
     codes = torch.tensor([9] * 96 + [7] * 94 + [8] * 2, dtype=torch.int32).expand(8, 192)
     scales, zeros = torch.full((6, 8), 1000.0).half(), torch.full((6, 8), 8, dtype=torch.int32)
     weight = reference.Int4().pack(codes, scales, zeros)
-    got, _ = run(part, torch.ones(1, 192, dtype=F16), weight)
-    expect_near(got, torch.full((1, 8), 2000.0), F16, "the product in float16", why=SUM)
+    x, what = torch.ones(1, 192, dtype=F16), "the product in float16"
+    got, _ = run(part, x, weight)
+    expect_product(got, torch.full((1, 8), 2000.0), x, weight, what, OF_PRODUCTS)
     x, weight = inputs_of(4, 256, dtype=F16), packed(16, 256, 32)
     got, _ = run(part, x, weight)
-    expect_near(got, exact4(x, weight), F16, "the product in float16", why=SUM)
+    expect_product(got, exact4(x, weight), x, weight, what, OF_PRODUCTS)
 
 
 @task("19.6")
@@ -170,6 +172,5 @@ def test_any_product(
     weight = packed(8 * out, groups * size, size, symmetric=symmetric, seed=seed)
     x = inputs_of(rows, groups * size, seed, dtype)
     got, _ = run(part, x, weight)
-    expect_near(
-        got, exact4(x, weight), dtype, f"the product in {dtype}", why=f"{GROUP} {WORDS} {SUM}"
-    )
+    what = f"the product in {dtype}"
+    expect_product(got, exact4(x, weight), x, weight, what, OF_PRODUCTS)

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from grader.kit import examples, expect, expect_close, expect_equal, task, watch
 from grader.suites.quantization.bench import ROW, STORED, expect_nearest, weights
+from grader.suites.quantization.code_kinds import why_codes
 from yaie.core.quantized import Int8Weight
 
 CLAMP = (
@@ -34,8 +35,12 @@ def grid(weight: Int8Weight) -> tuple[Tensor, Tensor]:
 @task("19.1")
 def test_a_symmetric_row(part: ModuleType) -> None:
     """The largest weight of a row comes to 127 or -127, and the others to the nearest step."""
-    got = watch(part.Int8(), "int8").quantize(torch.tensor([[0.5, -1.27, 0.014, 0.0]]))
-    expect_equal(got.codes.tolist(), [[50, -127, 1, 0]], "codes of 0.5, -1.27, 0.014 and 0")
+    weight = torch.tensor([[0.5, -1.27, 0.014, 0.0]])
+    got = watch(part.Int8(), "int8").quantize(weight)
+    if (codes := got.codes.tolist()) != [[50, -127, 1, 0]]:
+        is_like = got.codes.shape == weight.shape and got.scales.shape == (1,)
+        why = why_codes(weight, got.codes, grid(got), -127, 127, STORED) if is_like else ""
+        expect_equal(codes, [[50, -127, 1, 0]], "codes of 0.5, -1.27, 0.014 and 0", why=why)
     expect_close(got.scales, torch.tensor([0.01]).half(), "the scale", rtol=1e-3, why=STORED)
     expect(got.zeros is None, "a symmetric weight has zeros: there is nothing to shift by")
     expect_equal(got.codes.dtype, torch.int8, "the dtype of codes")
@@ -85,6 +90,7 @@ def test_a_row_of_zeros(part: ModuleType) -> None:
         why = "0 / 0 is NaN: a scale that is 0 becomes 1."
         expect_equal(float(got.scales[0]), 1.0, "the scale of a row of zeros", why=why)
         back = codec.dequantize(got)
+        why = "" if bool(back[0].isfinite().all()) else why
         expect_close(back[0], torch.zeros(2), "a row of zeros, there and back", why=why)
 
 
@@ -154,8 +160,13 @@ def test_dequantised_numbers(part: ModuleType) -> None:
     expect_close(got, torch.tensor([[-64, 0, 63.5], [6, 4, 2]]), "numbers without zeros")
     zeros = torch.tensor([-128, 2], dtype=torch.int32)
     got = codec.dequantize(Int8Weight(codes, scales, zeros))
-    why = "The zero is taken off before the scale; 127 - -128 is 255, more than an int8 holds."
-    expect_close(got, torch.tensor([[0, 64, 127.5], [2, 0, -2]]), "numbers with zeros", why=why)
+    right = torch.tensor([[0, 64, 127.5], [2, 0, -2]])
+    narrow = (codes - zeros[:, None].to(torch.int8)).float() * scales.float()[:, None]
+    is_narrow = got.shape == narrow.shape and torch.equal(got.float(), narrow)
+    why = "127 - -128 is 255, more than an int8 holds." if is_narrow else ""
+    expect_close(
+        got, right, "numbers with zeros", why=f"The zero is taken off before the scale. {why}"
+    )
 
 
 @task("19.1")

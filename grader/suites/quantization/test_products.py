@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from grader.kit import examples, expect, expect_equal, task, watch
-from grader.kit.kernels import expect_near, padded
+from grader.kit.kernels import padded
 from grader.suites.quantization.bench import given_words, inputs_of, making, packed, weights
+from grader.suites.quantization.product_kinds import expect_product
 from solutions import quantization as reference
 from yaie.core.quantized import Int4Weight, Int8Weight
 
@@ -20,6 +21,8 @@ ZERO = (
 )
 GROUP = "Each group's sum is multiplied by its own scale before it is added to the others'."
 SUM = "Sums are float32: float16 ends at 65504, and loses small addends long before."
+OF_INT4 = {"group": GROUP, "zero": ZERO, "sum": SUM}
+OF_INT8 = {"zero": ZERO, "sum": SUM}
 WHOLE = (
     "Unpacking all of the weight reads and writes eight times its bytes, and takes memory for the float "
     "weight that packing was to save. Work through it piece by piece."
@@ -43,10 +46,12 @@ def test_int8_by_hand(part: ModuleType) -> None:
     codes = torch.tensor([[3, 4], [-1, 127]], dtype=torch.int8)
     scales, zeros = torch.tensor([0.5, 2.0]).half(), torch.tensor([1, -128], dtype=torch.int32)
     x, products = torch.tensor([[1.0, 2.0]]), watch(part.Int8(), "int8")
-    got = products.product(x, Int8Weight(codes, scales))
-    expect_near(got, torch.tensor([[5.5, 506.0]]), F32, "the product without zeros")
-    got = products.product(x, Int8Weight(codes, scales, zeros))
-    expect_near(got, torch.tensor([[4.0, 1274.0]]), F32, "the product with zeros", why=ZERO)
+    weight = Int8Weight(codes, scales)
+    got, right = products.product(x, weight), torch.tensor([[5.5, 506.0]])
+    expect_product(got, right, x, weight, "the product without zeros", OF_INT8)
+    weight = Int8Weight(codes, scales, zeros)
+    got, right = products.product(x, weight), torch.tensor([[4.0, 1274.0]])
+    expect_product(got, right, x, weight, "the product with zeros", OF_INT8)
 
 
 @task("19.3")
@@ -56,9 +61,10 @@ def test_int4_by_hand(part: ModuleType) -> None:
     scales = torch.tensor([[0.5], [10.0]]).expand(2, 8).contiguous().half()
     qzeros = torch.tensor([[0x88888888 - 2**32], [0x11111111]], dtype=torch.int32)
     x = torch.tensor([[1.0] * 8 + [2.0] * 8])
+    weight = Int4Weight(qweight, scales, qzeros, 8)
     with given_words(part):
-        got = watch(part.Int4(), "int4").product(x, Int4Weight(qweight, scales, qzeros, 8))
-    expect_near(got, torch.full((1, 8), 300.0), F32, "the product", why=f"{GROUP} {ZERO}")
+        got = watch(part.Int4(), "int4").product(x, weight)
+    expect_product(got, torch.full((1, 8), 300.0), x, weight, "the product", OF_INT4)
 
 
 @task("19.3")
@@ -68,7 +74,7 @@ def test_int8_sums_in_float32(part: ModuleType) -> None:
     weight = Int8Weight(codes, torch.tensor([1e-3, 2e-3]).half())
     x = torch.full((1, 512), 2.0, dtype=F16)
     got = watch(part.Int8(), "int8").product(x, weight)
-    expect_near(got, exact8(x, weight), F16, "the product in float16", why=SUM)
+    expect_product(got, exact8(x, weight), x, weight, "the product in float16", OF_INT8)
 
 
 @task("19.3")
@@ -78,14 +84,15 @@ def test_int4_sums_in_float32(part: ModuleType) -> None:
     codes = torch.tensor([9] * 2048 + [7] * 2016 + [8] * 32, dtype=torch.int32).expand(8, 4096)
     scales, zeros = torch.full((128, 8), 62.5).half(), torch.full((128, 8), 8, dtype=torch.int32)
     weight = reference.Int4().pack(codes, scales, zeros)
+    x, right = torch.ones(1, 4096, dtype=F16), torch.full((1, 8), 2000.0)
     with given_words(part):
-        got = watch(part.Int4(), "int4").product(torch.ones(1, 4096, dtype=F16), weight)
-    expect_near(got, torch.full((1, 8), 2000.0), F16, "the product in float16", why=SUM)
+        got = watch(part.Int4(), "int4").product(x, weight)
+    expect_product(got, right, x, weight, "the product in float16", OF_INT4)
     x = inputs_of(2, 256, dtype=F16)
     weight = packed(16, 256, 32)
     with given_words(part):
         got = watch(part.Int4(), "int4").product(x, weight)
-    expect_near(got, exact4(x, weight), F16, "the product in float16", why=SUM)
+    expect_product(got, exact4(x, weight), x, weight, "the product in float16", OF_INT4)
 
 
 @task("19.3")
@@ -96,7 +103,7 @@ def test_int8_is_not_unpacked_as_a_whole(part: ModuleType) -> None:
     products = part.Int8()
     with making(weight.codes, x) as made:
         got = products.product(x, weight)
-    expect_near(got, exact8(x, weight), F32, "a product of 640 outputs", why=ZERO)
+    expect_product(got, exact8(x, weight), x, weight, "a product of 640 outputs", OF_INT8)
     numbers, what = made.largest()
     expect(
         numbers <= 64 * 96,
@@ -112,7 +119,7 @@ def test_int4_is_not_unpacked_as_a_whole(part: ModuleType) -> None:
     products = part.Int4()
     with given_words(part), making(weight.qweight, x) as made:
         got = products.product(x, weight)
-    expect_near(got, exact4(x, weight), F32, "a product of 16 groups", why=GROUP)
+    expect_product(got, exact4(x, weight), x, weight, "a product of 16 groups", OF_INT4)
     numbers, what = made.largest()
     expect(
         numbers <= 64 * 32,
@@ -142,7 +149,7 @@ def test_any_int8_product(
     weight = reference.Int8().quantize(weights(out, inputs), symmetric=symmetric)
     x = padded(inputs_of(rows, inputs, dtype=F16 if half else F32))
     got = watch(part.Int8(), "int8").product(x, weight)
-    expect_near(got, exact8(x, weight), x.dtype, "the INT8 product", why=f"{ZERO} {SUM}")
+    expect_product(got, exact8(x, weight), x, weight, "the INT8 product", OF_INT8)
 
 
 @task("19.3")
@@ -159,4 +166,4 @@ def test_any_int4_product(
     x = padded(inputs_of(rows, groups * size, dtype=F16 if half else F32))
     with given_words(part):
         got = watch(part.Int4(), "int4").product(x, weight)
-    expect_near(got, exact4(x, weight), x.dtype, "the INT4 product", why=f"{GROUP} {ZERO} {SUM}")
+    expect_product(got, exact4(x, weight), x, weight, "the INT4 product", OF_INT4)

@@ -1,13 +1,18 @@
 """Task 18.1: an index of n-grams that grows with the text."""
 
 from collections.abc import Sequence
+from functools import partial
+from types import ModuleType
 from typing import Any, overload
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grader.kit import examples, expect, expect_equal, task, watch
+from grader.kit import Fault, examples, expect, expect_equal, task, watch
 from grader.kit.apart import expect_unchanged
+from grader.kit.counted import CountedList
+from grader.kit.growth import steps_of
+from grader.suites.speculative.place_readings import why_place
 from solutions.speculative import naive
 
 LAST = (
@@ -18,12 +23,17 @@ BEHIND = "The place is the index *behind* the n-gram, where what followed it beg
 LATEST = "Of several earlier occurrences the latest counts: enter it over the other."
 LONGEST = "The longest n-gram that stood before decides: ask for it first."
 LENGTHS = "Every length from `shortest` to `longest` is looked up, both included."
-BEGINNING = "An n-gram has all of its tokens: at the text's beginning there is no long one yet."
 PORTION = (
     "`read` takes in as many tokens as there are, and `most` at the most: a long prompt is read over "
     "several steps, and none of its tokens is left out."
 )
 DONE = "True when every token but the last has been taken in, and not before."
+SENTENCES = (BEHIND, LAST, LATEST, LONGEST, LENGTHS, PORTION)
+STEP = "`most` keeps a step short: a prompt of 100,000 tokens must not hold up everybody's step."
+WHOLE = (
+    "A copy of the text, or of all of it but the end, looks at each of its tokens, and `read` is called "
+    "in each step. Take from it the few tokens of the n-gram alone."
+)
 ONCE = (
     "Each token is taken in once, with a few look-ups. Whoever looks through the text again each time "
     "takes longer with each token."
@@ -36,6 +46,7 @@ class Counted(Sequence[int]):
     def __init__(self, tokens: list[int]) -> None:
         self.tokens = tokens
         self.looks = 0
+        self.longest_slice = 0
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -47,6 +58,7 @@ class Counted(Sequence[int]):
     def __getitem__(self, index: int | slice) -> int | list[int]:
         found = self.tokens[index]
         self.looks += len(found) if isinstance(found, list) else 1
+        self.longest_slice = max(self.longest_slice, len(found) if isinstance(found, list) else 0)
         return found
 
 
@@ -57,55 +69,59 @@ def place_in(part: Any, text: list[int], longest: int, shortest: int) -> int | N
     return found
 
 
+def expect_place(
+    part: Any, text: list[int], longest: int, shortest: int, right: int | None, what: str
+) -> None:
+    got = place_in(part, text, longest, shortest)
+    if got != right:
+        expect_equal(got, right, what, why=why_place(part, SENTENCES, (text, longest, shortest)))
+
+
 @task("18.1")
 def test_what_followed_last_time(part: Any) -> None:
     """The place is behind the n-gram's earlier occurrence, where what followed it begins."""
-    got = place_in(part, [5, 6, 7, 5, 6], 2, 1)
-    why = LAST if got == 5 else BEHIND
-    expect_equal(got, 2, "where what followed 5 6 begins", why=why)
+    expect_place(part, [5, 6, 7, 5, 6], 2, 1, 2, "where what followed 5 6 begins")
 
 
 @task("18.1")
 def test_an_ngram_does_not_find_itself(part: Any) -> None:
     """A text that repeats nothing has no place."""
     for text in ([1], [1, 2, 3], [4, 4, 5], [1, 2, 3, 2]):
-        got = place_in(part, text, 3, 2)
-        expect_equal(got, None, f"the place for {text}, n-grams of 2 and 3", why=LAST)
-    expect_equal(place_in(part, [1, 2, 3], 2, 1), None, "the place for [1, 2, 3]", why=LAST)
+        what = f"the place for {text}, n-grams of 2 and 3"
+        expect_place(part, text, 3, 2, None, what)
+    expect_place(part, [1, 2, 3], 2, 1, None, "the place for [1, 2, 3]")
 
 
 @task("18.1")
 def test_the_latest_of_several(part: Any) -> None:
     """Of several occurrences of the same n-gram the latest earlier one counts."""
-    got = place_in(part, [1, 2, 9, 1, 2, 8, 1, 2], 2, 2)
-    expect_equal(got, 5, "the place behind 1 2, which stood twice before", why=LATEST)
+    what = "the place behind 1 2, which stood twice before"
+    expect_place(part, [1, 2, 9, 1, 2, 8, 1, 2], 2, 2, 5, what)
 
 
 @task("18.1")
 def test_the_longest_before_the_latest(part: Any) -> None:
     """A long n-gram counts before a shorter one that stood there later."""
     text = [1, 2, 3, 9, 5, 2, 3, 8, 1, 2, 3]
-    expect_equal(place_in(part, text, 3, 2), 3, "the place behind 1 2 3", why=LONGEST)
+    expect_place(part, text, 3, 2, 3, "the place behind 1 2 3")
     text = [0, 1, 2, 3, 9, 5, 1, 2, 3, 8, 0, 1, 2, 3]
-    why = "No n-gram is longer than `longest`: of four equal tokens three are looked at."
-    expect_equal(place_in(part, text, 3, 2), 9, "the place with n-grams of up to 3", why=why)
+    expect_place(part, text, 3, 2, 9, "the place with n-grams of up to 3")
 
 
 @task("18.1")
 def test_both_ends_of_the_lengths(part: Any) -> None:
     """The shortest length is looked up, and one that is shorter is not."""
-    expect_equal(place_in(part, [4, 7, 9, 4], 3, 1), 1, "n-grams of 1 to 3", why=LENGTHS)
-    expect_equal(place_in(part, [4, 5, 9, 4, 5], 3, 2), 2, "n-grams of 2 to 3", why=LENGTHS)
-    expect_equal(place_in(part, [4, 7, 9, 4], 3, 2), None, "n-grams of 2 to 3", why=LENGTHS)
+    expect_place(part, [4, 7, 9, 4], 3, 1, 1, "n-grams of 1 to 3")
+    expect_place(part, [4, 5, 9, 4, 5], 3, 2, 2, "n-grams of 2 to 3")
+    expect_place(part, [4, 7, 9, 4], 3, 2, None, "n-grams of 2 to 3")
 
 
 @task("18.1")
 def test_the_beginning_of_the_text(part: Any) -> None:
     """The text's first tokens are n-grams of their own length alone."""
-    got = place_in(part, [7, 3, 7], 3, 2)
-    expect_equal(got, None, "the place for [7, 3, 7], n-grams of 2 and 3", why=BEGINNING)
-    expect_equal(place_in(part, [7, 7, 7], 3, 3), None, "7 7 7, n-grams of 3", why=BEGINNING)
-    expect_equal(place_in(part, [7], 3, 1), None, "a text of one token", why=BEGINNING)
+    what = "the place for [7, 3, 7], n-grams of 2 and 3"
+    expect_place(part, [7, 3, 7], 3, 2, None, what)
+    expect_place(part, [7, 7, 7], 3, 3, None, "7 7 7, n-grams of 3")
 
 
 @task("18.1")
@@ -125,13 +141,19 @@ def test_a_long_text_is_read_in_portions(part: Any) -> None:
 
 
 @task("18.1")
-def test_no_more_than_asked_for(part: Any) -> None:
+def test_no_more_than_asked_for(part: ModuleType) -> None:
     """A call of `read` looks at no more than `most` new tokens."""
-    text = Counted(list(range(4000)))
-    index = part.NgramIndex(4, 2)
-    index.read(text, 50)
-    why = "`most` keeps a step short: a prompt of 100,000 tokens must not hold up everybody's step."
-    expect(text.looks <= 50 * 4 * 5, f"read of at most 50 tokens looked at {text.looks}", why=why)
+    text, most, enough = Counted(list(range(4000))), 50, 50 * 4 * 5
+    part.NgramIndex(4, 2).read(text, most)
+    if text.looks > enough:
+        read = partial(part.NgramIndex(4, 2).read, CountedList(text.tokens), most)
+        lines = steps_of(read, part).most_common(1)
+        raise Fault(
+            f"NgramIndex(4, 2).read(text, {most}) of 4,000 tokens: it looked at tokens {text.looks:,} "
+            f"times, where {enough:,} are enough, most often in the line below",
+            why=WHOLE if text.longest_slice > 1000 else STEP,
+            line=lines[0][0] if lines else None,
+        )
 
 
 @task("18.1")
@@ -147,6 +169,14 @@ def test_a_new_token_costs_a_few_looks(part: Any) -> None:
         index.place(text)
     problem = f"50 new tokens behind 4,000 took {text.looks:,} looks at the text"
     expect(text.looks <= 50 * 100, problem, why=ONCE)
+
+
+def _why_portions(part: Any, text: list[int], longest: int, shortest: int) -> str:
+    """PORTION, if the same text that is read at once has the right place."""
+    index = part.NgramIndex(longest, shortest)
+    index.read(list(text), len(text))
+    is_right = index.place(list(text)) == naive.scanned(text, longest, shortest)
+    return PORTION if is_right else ""
 
 
 @task("18.1")
@@ -173,10 +203,9 @@ def test_finds_what_a_scan_finds(
             calls += 1
             expect(calls <= known, f"read does not come to an end with {known} tokens", why=DONE)
         right = naive.scanned(text[:known], longest, shortest)
-        expect_equal(
-            index.place(growing),
-            right,
-            f"the place for {text[:known]}, n-grams of {shortest} to {longest}",
-            why=PORTION,
-        )
+        got = index.place(growing)
+        if got != right:
+            why = why_place(part, SENTENCES, (text[:known], longest, shortest))
+            what = f"the place for {text[:known]}, n-grams of {shortest} to {longest}"
+            expect_equal(got, right, what, why=why or _why_portions(part, text, longest, shortest))
         expect_unchanged(growing, text[:known], "the text")

@@ -1,12 +1,13 @@
 """Task 18.5: a draft model's place in its own cache."""
 
+from collections.abc import Callable
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from grader.kit import examples, expect, expect_equal, quietly, task, watch
-from grader.kit.apart import IDS, apart, expect_unchanged
+from grader.kit.apart import IDS, MASKS, NO_BITS_LOST, SAME_OBJECT, apart, expect_unchanged
 from grader.suites.speculative.test_ngrams import Counted
 from solutions.paged_cache import BlockManager
 
@@ -39,6 +40,17 @@ SCAN = "What was seen to be equal stays equal, because the text only grows: begi
 OTHERS = "Each text has its own place and its own table."
 
 
+def _alike(one: list[int], other: list[int]) -> int:
+    """How many tokens are equal from the beginning."""
+    pairs = zip(one, other, strict=False)
+    return next((at for at, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
+
+
+def _first(text: list[int], is_one: Callable[[int], bool]) -> int | None:
+    """The first position of such a token that is not the last."""
+    return next((at for at, token in enumerate(text[:-1]) if is_one(token)), None)
+
+
 class Rig:
     """The part on a pool of its own, and what must hold by the contract's words."""
 
@@ -46,6 +58,10 @@ class Rig:
         self.blocks = BlockManager(num_blocks, block_size)
         self.places = watch(part.DraftPlaces(self.blocks), "places")
         self.cached: dict[str, list[int]] = {}
+        self.never_forgotten: dict[str, list[int]] = {}
+        self.ended: dict[str, list[int]] = {}
+        self.refused: set[str] = set()
+        self.lengths: dict[str, int] = {}  # of each text at the last call
         self.texts: dict[str, list[int]] = {}
 
     def growing(self, key: str, text: list[int]) -> list[int]:
@@ -57,7 +73,7 @@ class Rig:
         self.texts[key] = there
         return there
 
-    def begin(self, key: str, text: list[int], num_drafts: int, why: str = HOLDS) -> int | None:
+    def begin(self, key: str, text: list[int], num_drafts: int, why: str = "") -> int | None:
         """Call `begin`, and compare what it says and does with the contract."""
         size = self.blocks.block_size
         before = list(quietly(self.places).table(key))
@@ -69,6 +85,7 @@ class Rig:
             expect_equal(got, None, f"begin with {free} free blocks", why=ROOM)
             after = list(quietly(self.places).table(key))
             expect_equal(after, before, "the table behind a refusal", why=UNCHANGED)
+            self.refused.add(key)
             return got
         cached = self.cached.get(key, [])
         same = 0
@@ -76,7 +93,14 @@ class Rig:
             same += 1
         expect(got is not None, f"begin says None with {free} free blocks", why=ROOM)
         problem = f"tokens that need no computing, of {len(text)}"
-        expect_equal(got, same, problem, why=why if why != HOLDS else self._why(got, same, text))
+        if got != same:
+            if isinstance(got, int) and 0 <= got < same:
+                problem += (
+                    f", where {text[got]} was written at position {got}, as it is in the text"
+                )
+            expect_equal(got, same, problem, why=self._why(key, got, text, why))
+        self.lengths[key] = len(text)
+        self.refused.discard(key)
         table = list(quietly(self.places).table(key))
         expect_equal(len(table), wanted, "blocks of the table", why=LENGTH)
         stay = min(len(table), len(before))
@@ -85,20 +109,36 @@ class Rig:
         self.check()
         return got
 
-    def _why(self, got: int | None, same: int, text: list[int]) -> str:
-        if got is not None and got > same:
-            return LOGITS if got >= len(text) else REJECTED
-        if got is not None and 0 <= got < same:
-            return f"{HOLDS} At position {got} the text has {text[got]}, which was written there."
-        return HOLDS
+    def _why(self, key: str, got: int | None, text: list[int], asked: str) -> str:
+        """What a number of tokens that hold is the number of; of several such things the one that the
+        test asks about, or none. asked: what it asks about."""
+        cached, most = self.cached.get(key, []), len(text) - 1
+        equal = [one == other for one, other in zip(cached, text, strict=False)]
+        in_a_row = _alike(cached, text)
+        others = [tokens for name, tokens in self.cached.items() if name != key]
+        kinds: tuple[tuple[str, set[Any]], ...] = (
+            (LOGITS, {in_a_row} if in_a_row > most else set()),
+            (REJECTED, {len(cached), min(len(cached), most), min(sum(equal), most)}),
+            (NO_BITS_LOST, {_first(text, lambda token, m=m: token & m != token) for m in MASKS}),
+            (SAME_OBJECT, {_first(text, lambda token: token > 256)}),
+            (HOLE, {most} if cached else set()),
+            (FORGOTTEN, {min(_alike(self.never_forgotten.get(key, []), text), most)}),
+            (HOLDS, {min(self.lengths.get(key, 0), most), 0} if cached else set()),
+            (OTHERS, {min(_alike(tokens, text), most) for tokens in others}),
+            (ENDED, {min(_alike(self.ended.get(key, []), text), most)} - {0}),
+            (UNCHANGED, set(range(in_a_row)) if key in self.refused else set()),
+        )
+        found = [why for why, numbers in kinds if got in numbers]
+        return asked if asked in found else found[0] if len(found) == 1 else ""
 
     def wrote(self, key: str, tokens: list[int]) -> None:
         given = apart(tokens)
         self.places.wrote(key, given)
         given.clear()  # the caller's list, which it uses for the next step
         self.cached[key] = [*self.cached.get(key, []), *tokens]
+        self.never_forgotten[key] = [*self.never_forgotten.get(key, []), *tokens]
 
-    def step(self, key: str, text: list[int], drafts: list[int], why: str = HOLDS) -> int:
+    def step(self, key: str, text: list[int], drafts: list[int], why: str = "") -> int:
         """Catch up with the text, and write all drafts but the last."""
         held = self.begin(key, text, len(drafts), why)
         assert held is not None
@@ -109,7 +149,9 @@ class Rig:
 
     def end(self, key: str) -> None:
         self.places.end(key)
-        self.cached.pop(key, None)
+        if key in self.cached:
+            self.ended[key] = self.cached.pop(key)
+            self.never_forgotten.pop(key, None)
         expect_equal(
             list(quietly(self.places).table(key)), [], "the table of an ended text", why=ENDED
         )
@@ -218,8 +260,8 @@ def test_too_few_blocks(part: Any) -> None:
     rig.begin("a", TEXT, 4)
     rig.begin("b", TEXT, 4)
     rig.end("b")
-    rig.begin("a", TEXT, 8, HOLDS)
-    rig.begin("a", TEXT, 12, HOLDS)
+    rig.begin("a", TEXT, 8)
+    rig.begin("a", TEXT, 12)
     rig.begin("b", [1], 1)
 
 

@@ -8,9 +8,17 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grader.kit import examples, expect, expect_equal, note, start_script, task
+from grader.kit import Mismatch, examples, expect, expect_equal, note, start_script, task
 from grader.kit.apart import expect_unchanged
 from grader.kit.session import SESSION
+from grader.suites.speculative.drawn_kinds import (
+    Drawn,
+    is_one_number,
+    kind_of,
+    replaced_from,
+    shares,
+    wrongly_accepted,
+)
 from grader.suites.speculative.probabilities import (
     DRAFT,
     LAST_TARGET,
@@ -39,7 +47,7 @@ STARTS = (
 )
 REPLACED = (
     "A rejected draft is replaced by a draw from the residual of *its* place, what the target "
-    "has more of. From any other distribution some tokens come too often."
+    "has more of."
 )
 NO_MORE = (
     "The replacement is the last token: the drafts behind it belong to a text that does not exist."
@@ -179,62 +187,92 @@ def test_impossible_drafts(part: Any) -> None:
 ROWS = (np.stack([DRAFT, SECOND_DRAFT]), np.stack([TARGET, SECOND_TARGET, LAST_TARGET]))
 
 
-def many(part: Any, count: int = 8000) -> list[list[int]]:
+def many(part: Any, count: int = 8000) -> Drawn:
     """Outcomes of two drafts each, drawn from the rows of the draft model."""
     draft, target = ROWS
+    start_script()
+    note(f"# draft = {draft.tolist()}")
+    note(f"# target = {target.tolist()}")
+    note(f"rejection_sample(drafts, draft, target, rng)    # {count:,} times; drafts as draft says")
     rng = np.random.default_rng(1000 + SESSION.seed)
     guesses = np.stack([rng.choice(5, count, p=row) for row in draft], axis=1).tolist()
-    return [sample(part, drafts, draft, target, rng) for drafts in guesses]
+    outcomes = [sample(part, drafts, draft, target, rng) for drafts in guesses]
+    return Drawn(draft, target, guesses, outcomes)
+
+
+def expect_place_drawn(drawn: Drawn, place: int) -> None:
+    """That tokens come as the target says at a place; if not, by which of its rules they do not."""
+    tokens = [outcome[place] for outcome in drawn.outcomes if len(outcome) > place]
+    counts = np.bincount(tokens, minlength=5).astype(np.float64)
+    row = drawn.target[place]
+    if chance(counts, row) > SURELY_NOT:
+        return
+    if place == len(drawn.draft):
+        likeliest = np.eye(5)[int(row.argmax())]
+        rows = {
+            "the likeliest": lambda: likeliest,
+            "the last draft's": lambda: drawn.target[place - 1],
+        }
+        kind = kind_of(counts, list(rows.items()))
+        why = DRAWN if kind == "the likeliest" else BONUS
+        raise Mismatch("shares of the tokens behind two accepted drafts: not as expected",
+                       str(row.tolist()), shares(counts), why)  # fmt: skip
+    if problem := wrongly_accepted(drawn, place):
+        is_same_number = place == 1 and is_one_number(drawn)
+        why = EACH if is_same_number else STARTS if place == 0 else ""
+        raise Mismatch(problem, why=why)
+    replaced = drawn.replacements(place)
+    wanted = reference.residual(row, drawn.draft[place])
+    if chance(replaced, wanted) > SURELY_NOT:
+        problem = f"shares of tokens at place {place}: not as expected"
+        raise Mismatch(problem, str(row.tolist()), shares(counts))
+    found = replaced_from(drawn, place)
+    raise Mismatch(
+        f"shares of what replaces rejected drafts at place {place}: not as expected",
+        str(wanted.round(3).tolist()),
+        shares(replaced),
+        f"{REPLACED} What comes instead is {found}." if found else REPLACED,
+    )
 
 
 @task("18.4")
 def test_tokens_come_as_the_target_says(part: Any) -> None:
     """At each place tokens come as often as the target's probabilities say (chi-square)."""
-    outcomes = many(part)
-    target = ROWS[1]
-    longest = max(map(len, outcomes))
+    drawn = many(part)
+    longest = max(map(len, drawn.outcomes))
     expect(longest <= 3, f"two drafts brought {longest} tokens", why=GONE)
-    kept = float(np.minimum(ROWS[0][0], target[0]).sum())
-    share = sum(len(tokens) > 1 for tokens in outcomes) / len(outcomes)
+    expect(longest == 3, "two drafts never brought three tokens", why=BONUS if longest == 2 else "")
     for place in range(3):
-        tokens = [outcome[place] for outcome in outcomes if len(outcome) > place]
-        if place == 2:
-            expect(tokens, "two drafts never brought three tokens", why=BONUS)
-        counts = np.bincount(tokens, minlength=5).astype(np.float64)
-        shares = (counts / counts.sum()).round(3).tolist()
-        problem = (
-            f"at place {place} tokens come with shares {shares} instead of {target[place].tolist()}"
-        )
-        far_off = abs(share - kept) > 0.03
-        why = (
-            STARTS if place == 0 and far_off
-            else REPLACED if place == 0
-            else f"{EACH} {REPLACED}" if place == 1
-            else f"{BONUS} {DRAWN}"
-        )  # fmt: skip
-        expect(chance(counts, target[place]) > SURELY_NOT, problem, why=why)
+        expect_place_drawn(drawn, place)
 
 
 @task("18.4")
 def test_drafts_are_accepted_as_often_as_can_be(part: Any) -> None:
     """The first draft is accepted in as many cases as both distributions have in common."""
-    outcomes = many(part, 4000)
+    drawn = many(part, 4000)
     kept = float(np.minimum(DRAFT, TARGET).sum())
-    share = sum(len(tokens) > 1 for tokens in outcomes) / len(outcomes)
+    share = sum(len(tokens) > 1 for tokens in drawn.outcomes) / len(drawn.outcomes)
     problem = f"{share:.1%} of the drafts were accepted, where {kept:.0%} are wanted"
-    expect(abs(share - kept) < 6 * (kept * (1 - kept) / len(outcomes)) ** 0.5, problem, why=STARTS)
+    expect(
+        abs(share - kept) < 6 * (kept * (1 - kept) / len(drawn.outcomes)) ** 0.5,
+        wrongly_accepted(drawn, 0) or problem,
+        why=STARTS,
+    )
 
 
 @task("18.4")
 def test_the_replacement_is_drawn(part: Any) -> None:
     """A rejected draft's replacement comes by the residual's probabilities."""
     draft, target = sure(4)[None], np.stack([TARGET, LAST_TARGET])
+    note(f"rejection_sample([4], {draft.tolist()}, {target.tolist()}, rng)    # 3,000 times")
     rng = np.random.default_rng(2000 + SESSION.seed)
     tokens = [sample(part, [4], draft, target, rng)[0] for _ in range(3000)]
     counts = np.bincount(tokens, minlength=5).astype(np.float64)
-    shares = (counts / counts.sum()).round(3).tolist()
-    problem = f"replacements come with shares {shares} instead of {TARGET.tolist()}"
-    expect(chance(counts, TARGET) > SURELY_NOT, problem, why=f"{DRAWN} {REPLACED}")
+    if chance(counts, TARGET) <= SURELY_NOT:
+        kind = kind_of(counts, [("the likeliest", lambda: np.eye(5)[int(TARGET.argmax())])])
+        problem = "shares of what replaces rejected drafts: not as expected"
+        why = f"{REPLACED} {DRAWN}" if kind else REPLACED
+        raise Mismatch(problem, str(TARGET.tolist()), shares(counts), why)
 
 
 @task("18.4")

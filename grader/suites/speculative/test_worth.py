@@ -6,8 +6,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grader.kit import examples, expect, expect_equal, note, start_script, task, watch
+from grader.kit import Mismatch, examples, expect, expect_equal, note, start_script, task, watch
 from grader.kit.apart import expect_unchanged
+from grader.suites.speculative.worth_readings import choices, told_choice, why_choice, why_rate
 
 SUM = (
     "A step with k drafts brings 1 + a + a^2 + ... + a^k tokens: the sample that always counts, and "
@@ -19,7 +20,9 @@ DECAY = (
     "asked ones alike. The n samples of the call itself all count in full."
 )
 NEW = "What is added counts in full: it is what was there before that has become older."
+BOTH = "Older samples count less, right ones and asked ones alike: both counts decay."
 SHARE = "The rate is the right ones over all that were asked."
+OF_RATES = {"begin": BEGIN, "decay": DECAY, "both": f"{BOTH} {SHARE}", "new": NEW, "share": SHARE}
 
 SPEED = (
     "What counts is tokens a second: the expected tokens of all requests over the time of the step."
@@ -37,6 +40,10 @@ FURTHER = (
     "A number may be worse than the one before and a larger one better than both, where the time of a "
     "step grows in stairs. Look at all of them."
 )
+OF_CHOICES = {
+    "rows": ROWS, "others": OTHERS, "drafting": DRAFTING, "speed": f"{DRAFTING} {SPEED}",
+    "offered": OFFERED, "smaller": SMALLER, "reach": REACH, "none": NONE, "further": FURTHER,
+}  # fmt: skip
 
 
 class Rate:
@@ -69,28 +76,30 @@ def near(got: float, right: float, what: str, why: str) -> None:
         expect_equal(round(got, 9), round(right, 9), what, why=why)
 
 
+def expect_rate(part: Any, got: float, right: float, what: str) -> None:
+    if abs(got - right) > 1e-9:
+        near(got, right, what, why_rate(part, OF_RATES))
+
+
 @task("18.7")
 def test_the_rate_at_first(part: Any) -> None:
     """It begins as if one of two samples had been right."""
-    near(acceptance(part, 0.9).rate, 0.5, "the rate at first", BEGIN)
-    near(acceptance(part, 0.9, (0, 0)).rate, 0.5, "the rate after no sample", BEGIN)
+    expect_rate(part, acceptance(part, 0.9).rate, 0.5, "the rate at first")
+    expect_rate(part, acceptance(part, 0.9, (0, 0)).rate, 0.5, "the rate after no sample")
 
 
 @task("18.7")
 def test_old_draws_count_less(part: Any) -> None:
     """One more sample multiplies what counted before."""
-    near(
-        acceptance(part, 0.5, (1, 1)).rate, 1.5 / 2, "the rate after a sample that was right", SHARE
-    )
-    near(
-        acceptance(part, 0.5, (0, 1)).rate, 0.5 / 2, "the rate after a sample that was wrong", SHARE
-    )
-    got = acceptance(part, 0.5, (1, 1), (0, 2)).rate
-    near(got, 0.375 / 2.5, "the rate after one right and two wrong", DECAY)
-    got = acceptance(part, 0.5, (3, 4)).rate
-    near(got, (1 / 16 + 3) / (2 / 16 + 4), "the rate after four samples in one call", DECAY)
-    got = acceptance(part, 0.8, (2, 2), (0, 1)).rate
-    near(got, 0.8 * (0.64 + 2) / (0.8 * (1.28 + 2) + 1), "two right, one wrong, decay 0.8", NEW)
+    for decay, added, right, what in (
+        (0.5, [(1, 1)], 1.5 / 2, "the rate after a sample that was right"),
+        (0.5, [(0, 1)], 0.5 / 2, "the rate after a sample that was wrong"),
+        (0.5, [(1, 1), (0, 2)], 0.375 / 2.5, "the rate after one right and two wrong"),
+        (0.5, [(3, 4)], (1 / 16 + 3) / (2 / 16 + 4), "the rate after four samples in one call"),
+        (0.8, [(2, 2), (0, 1)], 0.8 * (0.64 + 2) / (0.8 * (1.28 + 2) + 1),
+         "the rate after two right and one wrong, decay 0.8"),
+    ):  # fmt: skip
+        expect_rate(part, acceptance(part, decay, *added).rate, right, what)
 
 
 @task("18.7")
@@ -105,7 +114,7 @@ def test_any_draws(part: Any, decay: float, added: list[tuple[int, int]]) -> Non
         made.add(few, many)
         keep = decay**many
         right, asked = right * keep + few, asked * keep + many
-        near(made.rate, right / asked, f"the rate after {few} right of {many}", DECAY)
+        expect_rate(part, made.rate, right / asked, f"the rate after {few} right of {many}")
 
 
 @task("18.7")
@@ -142,6 +151,31 @@ def worth(
     return got
 
 
+def expect_worth(
+    part: Any,
+    offers: list[tuple[Rate, int]],
+    others: int,
+    seconds: Callable[[int], float],
+    drafting: Callable[[int], float],
+    most: int,
+    said: str,
+    right: int,
+    what: str = "the number of drafts",
+) -> None:
+    """That most_worth takes this number. If not, what both numbers bring, and the mistake."""
+    got = worth(part, offers, others, seconds, drafting, most, said)
+    if got == right and isinstance(got, int):
+        return
+    is_choice = isinstance(got, int) and 0 <= got <= most
+    expect(is_choice, f"{what}: {got} is none of 0 to {most}", why=REACH)
+    brings = choices(offers, others, seconds, drafting, most)
+    why = why_choice(part, OF_CHOICES, (offers, others, seconds, drafting, most))
+    raise Mismatch(
+        f"{what}: not as expected",
+        told_choice(right, brings[right]), told_choice(got, brings[got]), why,
+    )  # fmt: skip
+
+
 def free(number: int) -> float:
     return 0.0
 
@@ -153,28 +187,25 @@ def flat(size: int) -> float:
 @task("18.7")
 def test_steps_that_take_as_long(part: Any) -> None:
     """Where verification costs nothing, as many drafts as there are."""
-    got = worth(part, [(Rate(0.5), 9)], 0, flat, free, 6, "a step takes 10, drafting 0")
-    expect_equal(got, 6, "the number of drafts", why=REACH)
-    got = worth(part, [(Rate(0.5), 2)], 0, flat, free, 6, "a step takes 10, drafting 0")
-    expect_equal(got, 2, "the number of drafts when there are 2", why=f"{OFFERED} {SMALLER}")
+    said = "a step takes 10, drafting 0"
+    expect_worth(part, [(Rate(0.5), 9)], 0, flat, free, 6, said, 6)
+    what = "the number of drafts when there are 2"
+    expect_worth(part, [(Rate(0.5), 2)], 0, flat, free, 6, said, 2, what)
 
 
 @task("18.7")
 def test_drafting_takes_time(part: Any) -> None:
     """A draft that takes a tenth of a step is worth it up to the sixth at a rate of 0.8."""
-    got = worth(part, [(Rate(0.8), 9)], 0, flat, float, 9, "a step takes 10, drafting 1 each")
-    expect_equal(got, 6, "the number of drafts", why=DRAFTING)
+    said = "a step takes 10, drafting 1 each"
+    expect_worth(part, [(Rate(0.8), 9)], 0, flat, float, 9, said, 6)
 
 
 @task("18.7")
 def test_drafts_that_lose(part: Any) -> None:
     """Where each row takes as long as a step, no draft is worth it."""
-    got = worth(part, [(Rate(0.9), 5)], 0, float, free, 5, "a step of t tokens takes t")
-    expect_equal(got, 0, "the number of drafts", why=f"{NONE} {SPEED}")
-    got = worth(part, [], 3, flat, free, 5, "nobody has drafts")
-    expect_equal(got, 0, "the number of drafts", why=SMALLER)
-    got = worth(part, [(Rate(0.9), 5)], 0, flat, free, 0, "none may be taken")
-    expect_equal(got, 0, "the number of drafts", why=REACH)
+    expect_worth(part, [(Rate(0.9), 5)], 0, float, free, 5, "a step of t tokens takes t", 0)
+    expect_worth(part, [], 3, flat, free, 5, "nobody has drafts", 0)
+    expect_worth(part, [(Rate(0.9), 5)], 0, flat, free, 0, "none may be taken", 0)
 
 
 def cliff(size: int) -> float:
@@ -188,27 +219,32 @@ def test_rows_of_the_step(part: Any) -> None:
     for offers, others, right in ((1, 0, 7), (1, 4, 3), (2, 0, 3), (2, 2, 2), (4, 4, 0)):
         asked = [(Rate(0.5), 9)] * offers
         said = "a step of up to 8 tokens takes 1, of more 10"
-        got = worth(part, asked, others, cliff, free, 9, said)
         what = f"the number of drafts, {offers} with drafts and {others} without"
-        expect_equal(got, right, what, why=f"{ROWS} {OTHERS}")
+        expect_worth(part, asked, others, cliff, free, 9, said, right, what)
 
 
 @task("18.7")
 def test_the_others_wait(part: Any) -> None:
     """What a few requests gain, all the others pay for."""
     offers, said = [(Rate(0.9), 4)], "a step of t tokens takes 10 + t"
-    got = worth(part, offers, 100, lambda size: 10.0 + size, free, 4, said)
-    expect_equal(got, 0, "the number of drafts beside 100 others", why=OTHERS)
-    got = worth(part, offers, 0, lambda size: 10.0 + size, free, 4, said)
-    expect_equal(got, 4, "the number of drafts of one alone", why=SPEED)
+
+    def slower(size: int) -> float:
+        return 10.0 + size
+
+    what = "the number of drafts beside 100 others"
+    expect_worth(part, offers, 100, slower, free, 4, said, 0, what)
+    expect_worth(part, offers, 0, slower, free, 4, said, 4, "the number of drafts of one alone")
 
 
 @task("18.7")
 def test_stairs(part: Any) -> None:
     """A number may lose and a larger one win."""
-    got = worth(part, [(Rate(0.9), 7)], 0, lambda size: 1.0 if size == 1 else 2.0, free, 7,
-                "one token takes 1, more take 2")  # fmt: skip
-    expect_equal(got, 7, "the number of drafts", why=FURTHER)
+
+    def stairs(size: int) -> float:
+        return 1.0 if size == 1 else 2.0
+
+    said = "one token takes 1, more take 2"
+    expect_worth(part, [(Rate(0.9), 7)], 0, stairs, free, 7, said, 7)
 
 
 @task("18.7")
@@ -227,17 +263,14 @@ def test_any_offers(part: Any, data: st.DataObject) -> None:
     draft_time = data.draw(st.sampled_from([0.0, 0.02, 0.1]))
     stairs = ", ".join(f"{time:g}" for time in times[:10])
     said = f"steps of 1, 2, ... take {stairs}; drafting {draft_time:g} each"
-    got = worth(
-        part, offers, others, lambda size: times[size], lambda n: draft_time * n, most, said
-    )
-    speeds = []
-    for number in range(most + 1):
-        taken = [(rate, min(number, offered)) for rate, offered in offers]
-        gain = others + sum(rate.expected(count) for rate, count in taken)
-        size = others + sum(1 + count for _, count in taken)
-        speeds.append(gain / (times[size] + draft_time * number))
+
+    def seconds(size: int) -> float:
+        return times[size]
+
+    def drafting(number: int) -> float:
+        return draft_time * number
+
+    speeds = [gain / time for gain, time in choices(offers, others, seconds, drafting, most)]
     best = max(speeds)
-    first = next(number for number, speed in enumerate(speeds) if speed >= best * (1 - 1e-9))
-    expect(isinstance(got, int) and 0 <= got <= most, f"{got} is none of 0 to {most}", why=REACH)
-    why = SMALLER if speeds[got] >= best * (1 - 1e-9) else SPEED
-    expect_equal(got, first, "the number of drafts", why=why)
+    right = next(number for number, speed in enumerate(speeds) if speed >= best * (1 - 1e-9))
+    expect_worth(part, offers, others, seconds, drafting, most, said, right)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from grader.kit import count_calls, examples, expect, expect_equal, note, start_script, task
 from grader.kit.apart import Number
+from grader.suites.structured_output.grammar_kinds import why_states
 from grader.suites.structured_output.language import pattern
 from solutions.structured_output import naive
 from yaie.core.contracts.constraining import DEAD
@@ -67,18 +68,14 @@ def check_on(part: Any, grammar: Grammar, name: str, data: bytes, automaton: Any
     state = run(automaton, data)
     alive, final = naive.can_begin(grammar, data), naive.is_document(grammar, data)
     told = f"{data.decode()!r} of {name}"
-    if alive:
-        expect(
-            state != DEAD, f"behind {told} the state is DEAD, but a document begins so", why=ALIVE
-        )
-    else:
-        expect(
-            state == DEAD,
-            f"behind {told} the state is not DEAD, but no document begins so",
-            why=ALIVE,
-        )
-    says = "is no whole document" if not final else "is a whole document"
-    expect(automaton.is_final(state) == final, f"{told} {says}: is_final says otherwise", why=FINAL)
+    if (state != DEAD) != alive:
+        is_so, begins = ("DEAD", "a document") if alive else ("not DEAD", "no document")
+        why = why_states(part, list(GRAMMARS.values())) or ALIVE
+        expect(False, f"behind {told} the state is {is_so}, but {begins} begins so", why=why)
+    if automaton.is_final(state) != final:
+        says = "is a whole document" if final else "is no whole document"
+        why = why_states(part, list(GRAMMARS.values())) or FINAL
+        expect(False, f"{told} {says}: is_final says otherwise", why=why)
 
 
 @task("21.3")

@@ -179,6 +179,7 @@ class FollowMachine(Machine):
         self.grammar = GRAMMARS[name]
         self.matcher = matcher_of(self.part, self.grammar)
         self.accepted: list[int] = []
+        self.why = ""  # of what may come after the last call
 
     def may_come(self) -> list[int]:
         if EOS in self.accepted:
@@ -198,9 +199,11 @@ class FollowMachine(Machine):
 
     def offer(self, token: int) -> None:
         right = token in self.may_come()
+        why = END if token == EOS or EOS in self.accepted else ""
         self.claim(
-            "21.6", self.matcher.accept(token), right, f"accept({token}), {TOKENS[token]!r}", STAYS
+            "21.6", self.matcher.accept(token), right, f"accept({token}), {TOKENS[token]!r}", why
         )
+        self.why = "" if right else STAYS
         if right:
             self.accepted.append(token)
 
@@ -210,11 +213,12 @@ class FollowMachine(Machine):
         count = data.draw(st.integers(0, len(self.accepted)))
         self.matcher.rollback(count)
         self.accepted = self.accepted[: len(self.accepted) - count]
+        self.why = BACK
 
     @invariant()
     def knows_what_may_come(self) -> None:
         if hasattr(self, "matcher"):
-            self.claim("21.6", fill(self.matcher), self.may_come(), "what may come", BACK)
+            self.claim("21.6", fill(self.matcher), self.may_come(), "what may come", self.why)
             output = b"".join(TOKENS[token] for token in self.accepted)
             right = naive.is_document(self.grammar, output)
             self.claim("21.6", quietly(self.matcher).is_complete, right, "is_complete", COMPLETE)

@@ -21,6 +21,7 @@ from grader.kit import (
     task,
 )
 from grader.kit.apart import expect_unchanged
+from grader.suites.structured_output.grammar_kinds import why_object
 from grader.suites.structured_output.language import accepts, expect_refuses, expect_takes, shown
 from grader.suites.structured_output.schemas import DocumentMaker, SchemaMaker, spoiled
 from solutions import structured_output as reference
@@ -32,6 +33,8 @@ COMMA = (
     "that may be left out cannot bring the comma behind it along, nor can the next one the comma before."
 )
 REQUIRED = "What `required` names must be there; everything else may be left out."
+OF_OBJECTS = {"comma": COMMA, "order": ORDER, "required": REQUIRED}
+EMPTY = "An object or a list may be empty, unless `required` or `minItems` says otherwise."
 ITEMS = "Commas stand between items; minItems and maxItems count the items, not the commas."
 BLANK = (
     "WHITESPACE may stand between any two tokens of JSON, once: it has a bound, and two of them in a "
@@ -91,7 +94,9 @@ def test_objects(part: ModuleType) -> None:
         for chosen in ("", "a", "b", "c", "ab", "ac", "bc", "abc"):
             text = "{" + ",".join(f'"{name}":{"abc".index(name)}' for name in chosen) + "}"
             if set(required) <= set(chosen):
-                expect_takes(grammar, text, what, COMMA)
+                if not accepts(grammar, text):
+                    told, why = why_object(grammar, "abc", chosen, OF_OBJECTS)
+                    expect(False, f"{what} refuses {shown(text)}{told}", why=why)
             else:
                 expect_refuses(grammar, text, what, REQUIRED)
             if chosen:
@@ -109,6 +114,16 @@ def test_objects(part: ModuleType) -> None:
             expect_refuses(grammar, wrong, what)
 
 
+def expect_blanks(grammar: Any, text: str) -> None:
+    """That a text with whitespace is taken. If it is refused without any, blanks are not to blame."""
+    bare = "".join(text.split())
+    is_bare = accepts(grammar, bare)
+    if not accepts(grammar, text):
+        told = f", and takes {shown(bare)}" if is_bare else f", and {shown(bare)} as well"
+        why = BLANK if is_bare else EMPTY if bare in ("{}", "[]") else ""
+        expect(False, f"the grammar refuses {shown(text)}{told}", why=why)
+
+
 @task("21.2")
 def test_blanks(part: ModuleType) -> None:
     """Whitespace may stand between two tokens, not around the whole, and not twice in one place."""
@@ -119,18 +134,22 @@ def test_blanks(part: ModuleType) -> None:
         '{"a"\n:\n0\n}',
         '{  "a":0  }',
     ):
-        expect_takes(grammar, text, "the grammar", BLANK)
+        expect_blanks(grammar, text)
     for text in (' {"a":0}', '{"a":0} ', '{"a" :   0}', '{   "a":0}', '{"a":0   }', '{"a":0,   "b":1}',
                  '{"a":0   ,"b":1}', '{\n\n"a":0}', '{" a":0}', '{"a":0,\n\n"b":1}'):  # fmt: skip
         expect_refuses(grammar, text, "the grammar", BLANK)
     for names in ("", "a"):
         grammar = grammar_of(part, record("", names))
         for text, is_right in (("{}", True), ("{  }", True), ("{    }", False), ("{\n \n}", False)):
-            (expect_takes if is_right else expect_refuses)(grammar, text, "the grammar", BLANK)
+            expect_blanks(grammar, text) if is_right else expect_refuses(
+                grammar, text, "the grammar", BLANK
+            )
     listed = grammar_of(part, {"type": "array", "items": {"const": 1}})
     for text, is_right in (("[ ]", True), ("[    ]", False), ("[ 1 , 1 ]", True), ("[1,   1]", False),
                            ("[1   ,1]", False), ("[   1]", False), ("[1   ]", False)):  # fmt: skip
-        (expect_takes if is_right else expect_refuses)(listed, text, "the grammar", BLANK)
+        expect_blanks(listed, text) if is_right else expect_refuses(
+            listed, text, "the grammar", BLANK
+        )
 
 
 @task("21.2")
@@ -155,7 +174,8 @@ def test_arrays(part: ModuleType) -> None:
         for count in range(6):
             text = "[" + ",".join(["7", '"x"'][i % 2] for i in range(count)) + "]"
             is_right = least <= count and (most is None or count <= most)
-            (expect_takes if is_right else expect_refuses)(grammar, text, what, ITEMS)
+            why = EMPTY if is_right and not count else ITEMS
+            (expect_takes if is_right else expect_refuses)(grammar, text, what, why)
             for wrong in (text[:-1] + ",]", "[," + text[1:], text[:-1], text.replace(",", " ")):
                 if wrong != text:
                     expect_refuses(grammar, wrong, what, ITEMS)

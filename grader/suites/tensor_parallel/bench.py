@@ -16,10 +16,6 @@ DIGITS = (
     "Of what rank r gives, the number at place i is (i + 1) * 10^r. In a right sum each rank's digit is "
     "there once: 0 lacks a rank's part, 2 has it twice."
 )
-ALL_BUT_ONE = (
-    "A rank that sends every chunk but one sends (size - 1) / size of the tensor; no number needs to be "
-    "sent twice."
-)
 
 
 def marked(n: int, rank: int, dtype: torch.dtype = torch.float32) -> Tensor:

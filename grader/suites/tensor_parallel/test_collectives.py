@@ -6,13 +6,12 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
-from grader.kit import expect, expect_close, expect_equal, note, start_script, task
+from grader.kit import Mismatch, expect_close, expect_equal, note, start_script, task
 from grader.kit.rank_links import SimLink, run_on
 from grader.kit.rank_processes import RankProcesses
 from grader.kit.script import show
 from grader.suites.tensor_parallel import real
 from grader.suites.tensor_parallel.bench import (
-    ALL_BUT_ONE,
     DIGITS,
     SIZES,
     chunk,
@@ -21,12 +20,14 @@ from grader.suites.tensor_parallel.bench import (
     marked,
     most_bytes,
 )
+from grader.suites.tensor_parallel.sent_kinds import TWO_ROUNDS, expect_few_bytes
 from solutions.tensor_parallel.one_process import reduced
 
 SAME_BITS = (
     "Sums of floats depend on the order of the additions. Each number must be summed in one place "
     "and copied from there: otherwise the ranks drift apart, and one day draw different tokens."
 )
+ONCE_EACH = "In each step a rank passes on one rank's tensor: size - 1 sends are enough."
 IN_ORDER = "Place r of the result is rank r's tensor, whenever it arrived."
 
 
@@ -41,9 +42,8 @@ def completed(part: ModuleType, n: int, size: int) -> list[Tensor]:
         return x
 
     got, ranks = run_on(part, size, work)
-    most = most_bytes(n, size)
-    what = f"gather_chunks of {n} numbers on {size} ranks: {max(ranks.sent)} bytes sent by a rank"
-    expect(max(ranks.sent) <= most, f"{what}, where {most} are enough", why=ALL_BUT_ONE)
+    what = f"gather_chunks of {n} numbers on {size} ranks"
+    expect_few_bytes(ranks.sent, most_bytes(n, size), what, -(-n // size), size - 1)
     return got
 
 
@@ -57,6 +57,15 @@ def test_every_rank_gets_all_chunks(part: ModuleType) -> None:
                 what = f"x on rank {rank} of {size} after gather_chunks (chunk r held places of rank r)"
                 why = "In each step a rank passes on the chunk that it received in the step before."
                 expect_equal(x.tolist(), [float(place) for place in range(n)], what, why=why)
+
+
+def expect_same_bits(x: Tensor, first: Tensor, what: str) -> None:
+    """That a sum is bit for bit that of rank 0; if not, the first number that differs, in full."""
+    if not torch.equal(x, first):
+        at = int((x != first).flatten().nonzero()[0])
+        right, got = (float(each.flatten()[at]) for each in (first, x))
+        problem = f"{what}: other bits than on rank 0, the first at place {at}"
+        raise Mismatch(problem, f"{right:.17g}, as on rank 0", f"{got:.17g}", SAME_BITS)
 
 
 def on_all(part: ModuleType, name: str, given: Sequence[Tensor]) -> tuple[list[Tensor], list[int]]:
@@ -98,8 +107,7 @@ def test_every_rank_gets_the_same_bits(part: ModuleType) -> None:
                 what = f"all_reduce in {dtype}, on rank {rank} of {size}"
                 expect_equal(x.dtype, dtype, f"{what}: its dtype")
                 expect_close(x, reduced(parts), what, rtol=close, atol=close)
-                alike = torch.equal(x, got[0])
-                expect(alike, f"{what}: other bits than on rank 0", why=SAME_BITS)
+                expect_same_bits(x, got[0], what)
 
 
 @task("20.3")
@@ -109,8 +117,8 @@ def test_all_reduce_sends_less_than_twice_the_tensor(part: ModuleType) -> None:
         for n in (12 * size, 7):
             _, sent = on_all(part, "all_reduce", [marked(n, rank) for rank in range(size)])
             most = 2 * most_bytes(n, size)
-            what = f"all_reduce of {n} numbers on {size} ranks: {max(sent)} bytes sent by a rank"
-            expect(max(sent) <= most, f"{what}, where {most} are enough", why=ALL_BUT_ONE)
+            what = f"all_reduce of {n} numbers on {size} ranks"
+            expect_few_bytes(sent, most, what, -(-n // size), 2 * (size - 1), TWO_ROUNDS)
 
 
 @task("20.3")
@@ -127,9 +135,8 @@ def test_all_gather_is_in_the_order_of_the_ranks(part: ModuleType) -> None:
                 expect_equal(list(x.shape), [size, *shape], f"{what}: its shape", why=IN_ORDER)
                 expect_equal(x.tolist(), torch.stack(own).tolist(), what, why=IN_ORDER)
                 expect_equal(given[rank].tolist(), own[rank].tolist(), f"{what}: x afterwards")
-            what = f"all_gather of {n} numbers on {size} ranks: {max(sent)} bytes sent by a rank"
-            most = (size - 1) * n * 8
-            expect(max(sent) <= most, f"{what}, where {most} are enough", why=ALL_BUT_ONE)
+            what = f"all_gather of {n} numbers on {size} ranks"
+            expect_few_bytes(sent, (size - 1) * n * 8, what, n, size - 1, ONCE_EACH)
 
 
 @task("20.3")
@@ -175,7 +182,7 @@ def test_real_ranks_add_up(part: ModuleType, processes: RankProcesses) -> None:
             for rank, x in enumerate(got):
                 what = f"all_reduce of {n} numbers, on rank {rank} of {size} real ones"
                 expect_close(x, reduced(parts), what, rtol=close, atol=close)
-                expect(torch.equal(x, got[0]), f"{what}: other bits than on rank 0", why=SAME_BITS)
+                expect_same_bits(x, got[0], what)
         start_script()
         note(f"# {size} processes: all_gather of [2, 50000]")
         expected = torch.stack([drawn(2, 50_000, seed=rank) for rank in range(size)])

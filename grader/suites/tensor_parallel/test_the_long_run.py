@@ -6,16 +6,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from grader.kit import expect, expect_equal, note, start_script, task
+from grader.kit import Mismatch, expect, expect_equal, note, start_script, task
 from grader.kit.memory import expect_keeps_nothing
 from grader.kit.storage import expect_calls_apart, expect_nothing_is_kept
 from grader.suites.tensor_parallel.bench import drawn, lent_ring
 from grader.suites.tensor_parallel.lone import LoneGroup, LoneLink
 from grader.suites.tensor_parallel.test_microbatches import ALL, BEST, cut_by
-from grader.suites.tensor_parallel.test_stages import LAST_ONE, ON_ITS_WAY
+from grader.suites.tensor_parallel.test_stages import LAST_ONE
 from solutions import tensor_parallel as reference
 
 MANY = 1001
+ALL_MICROBATCHES = "A step may have thousands of microbatches: each is computed and sent."
 LATE = 300
 """Beyond 256, of which numbers Python has one each: the same number may be two objects from there on."""
 RANKS = (
@@ -38,7 +39,17 @@ def test_shares_leave_nothing_behind(part: ModuleType) -> None:
         part.qkv_rows(8, 2, 16, 1, 4)
 
     start_script()
-    expect_keeps_nothing(call, "share, share_heads and qkv_rows")
+    each = {
+        "share": lambda: part.share(10, 1, 3),
+        "share_heads": lambda: part.share_heads(8, 2, 1, 4),
+        "qkv_rows": lambda: part.qkv_rows(8, 2, 16, 1, 4),
+    }
+    try:
+        expect_keeps_nothing(call, "share, share_heads and qkv_rows")
+    except Mismatch:
+        for name, one in each.items():
+            expect_keeps_nothing(one, name)
+        raise
 
 
 @task("20.2")
@@ -89,9 +100,9 @@ def test_collectives_of_many_calls(part: ModuleType) -> None:
 
     expect_calls_apart(
         {
-            "all_reduce": lambda n: on("all_reduce", n),
-            "all_gather": lambda n: on("all_gather", n),
             "gather_chunks": gather_chunks,
+            "all_gather": lambda n: on("all_gather", n),
+            "all_reduce": lambda n: on("all_reduce", n),
         }
     )
 
@@ -143,9 +154,10 @@ def test_a_thousand_microbatches(part: ModuleType) -> None:
     """A stage passes on more than a thousand microbatches, and waits until each is sent."""
     link = LoneLink(0, 2)
     run(part, link, MANY)
-    expect_equal(len(link.sent), MANY, "microbatches that were sent", why=LAST_ONE)
+    computed = f"microbatches that were sent, of {MANY}"
+    expect_equal(len(link.sent), MANY, computed, why=ALL_MICROBATCHES)
     late = sum(not transfer.waits for transfer in link.sent)
-    why = f"{ON_ITS_WAY} When it returns, all have been sent."
+    why = "`run` may return when every send is over, however many there are."
     expect(not late, f"run has returned without waiting for {late} of {MANY} sends", why=why)
 
 
@@ -156,7 +168,8 @@ def test_a_late_stage(part: ModuleType) -> None:
     got = run(part, link, LATE)
     why = f"{LAST_ONE} Numbers are compared with ==: `is` asks whether two objects are one."
     what = f"results of the last of {LATE + 1} stages"
-    expect_equal([int(x) for x in got], list(range(LATE)), what, why=why)
+    results = [int(x) for x in got]
+    expect_equal(results, list(range(LATE)), what, why=why if not results else "")
     expect_equal(len(link.sent), 0, f"sends of the last of {LATE + 1} stages", why=why)
 
 
