@@ -247,14 +247,14 @@ class LLMEngine:
         """
         several = isinstance(prompts, list | tuple) and not all(type(p) is int for p in prompts)
         every: Any = prompts if several else [prompts]
-        each = list(params) if isinstance(params, list | tuple) else [params] * len(every)
-        if len(each) != len(every):
+        given: Any = list(params) if isinstance(params, list | tuple) else [params] * len(every)
+        if len(given) != len(every):
             raise InvalidRequestError(
-                f"params has {len(each)} entries for {len(every)} prompts: give one for each, or one "
+                f"params has {len(given)} entries for {len(every)} prompts: give one for each, or one "
                 "for all",
                 param="params",
             )
-        each = [self._sampling_params(sampling, base=base) for base in each]
+        each = [self._sampling_params(sampling, base=base) for base in given]
         requests: list[Request] = []
         try:
             for prompt, own in zip(every, each, strict=True):

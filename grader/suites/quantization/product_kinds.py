@@ -80,11 +80,11 @@ def of_int4(x: Tensor, weight: Int4Weight) -> Iterator[Kind]:
     outputs = torch.arange(zeros.shape[1])
     for bits in (7, 1):
         yield "zero", product(zeros=zeros[:, outputs ^ bits])
-    words = outputs // 8 * 8
-    of_inputs = zeros[:, words].repeat_interleave(size, dim=0)
+    firsts = outputs // 8 * 8
+    of_inputs = zeros[:, firsts].repeat_interleave(size, dim=0)
     for bit in range(8):  # the zero whose place in the word is the input's
         mine = inputs % 8 == bit
-        of_inputs[mine] = zeros[:, words + bit].repeat_interleave(size, dim=0)[mine]
+        of_inputs[mine] = zeros[:, firsts + bit].repeat_interleave(size, dim=0)[mine]
     yield "zero", lambda: x.double() @ ((codes - of_inputs.t()) * _spread(scales, size)).t()
     groups = torch.arange(len(scales))
     for order in (groups * 0, groups * 0 + len(groups) - 1, groups.roll(1), groups.roll(-1)):

@@ -4,6 +4,7 @@ import gc
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -94,9 +95,7 @@ def test_a_match_reads_each_token_a_few_times(part: ModuleType) -> None:
                     f"{name} reads or copies {num_read} tokens of a prompt of 240: {shape}",
                     why="All that is left of the prompt, or all of it, copied at each step: work that "
                     "grows with the square of its length. Slice one block, or what the node can match.",
-                    line=line_that_grows(
-                        part, lambda: None, lambda method=method, same=same: method(same, 120)
-                    ),  # type: ignore[misc]
+                    line=line_that_grows(part, lambda: None, partial(method, same, 120)),
                 )
 
 

@@ -1,6 +1,7 @@
 """Task 18.5: a draft model's place in its own cache."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from hypothesis import given
@@ -44,6 +45,10 @@ def _alike(one: list[int], other: list[int]) -> int:
     """How many tokens are equal from the beginning."""
     pairs = zip(one, other, strict=False)
     return next((at for at, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
+
+
+def _loses(mask: int, token: int) -> bool:
+    return token & mask != token
 
 
 def _first(text: list[int], is_one: Callable[[int], bool]) -> int | None:
@@ -119,7 +124,7 @@ class Rig:
         kinds: tuple[tuple[str, set[Any]], ...] = (
             (LOGITS, {in_a_row} if in_a_row > most else set()),
             (REJECTED, {len(cached), min(len(cached), most), min(sum(equal), most)}),
-            (NO_BITS_LOST, {_first(text, lambda token, m=m: token & m != token) for m in MASKS}),
+            (NO_BITS_LOST, {_first(text, partial(_loses, m)) for m in MASKS}),
             (SAME_OBJECT, {_first(text, lambda token: token > 256)}),
             (HOLE, {most} if cached else set()),
             (FORGOTTEN, {min(_alike(self.never_forgotten.get(key, []), text), most)}),

@@ -1,6 +1,7 @@
 """What mistakes make of `most_worth`, of an `Acceptance`, and of the speed of a choice."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from grader.kit.misread import Reading, reading_of
@@ -94,10 +95,7 @@ CASES: tuple[tuple[Any, ...], ...] = (
 
 def why_choice(part: Any, sentences: dict[str, str], case: tuple[Any, ...]) -> str:
     """The sentence whose mistake explains all choices, and this one; "" if none does."""
-    readings: list[Reading] = [
-        (sentences[name], lambda *case, how=how: _chosen(*case, **how))  # type: ignore[misc]
-        for name, how in _HOWS
-    ]
+    readings: list[Reading] = [(sentences[name], partial(_chosen, **how)) for name, how in _HOWS]
     return reading_of(
         lambda *case: part.most_worth(list(case[0]), *case[1:]), readings, [*CASES, case]
     )

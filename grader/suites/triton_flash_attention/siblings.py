@@ -135,8 +135,12 @@ def forward_siblings(given: Problem, tile: tuple[int, ...], at: int) -> list[Sib
             (f"Queries that were multiplied by the scale are rounded again, to {given.dtype}. {HALF}",
              replace(way, query=cut)),
         ]  # fmt: skip
-    found = [(words, lambda one=one: answer(given, one)[at]) for words, one in ways]
+    found: list[Sibling] = [(words, partial(_answered, given, one, at)) for words, one in ways]
     return [*found, *_of_lse(given, block)] if at else found
+
+
+def _answered(given: Problem, way: Way, at: int) -> Tensor:
+    return answer(given, way)[at]
 
 
 def _of_lse(given: Problem, block: int) -> list[Sibling]:
@@ -237,6 +241,10 @@ def why_of_forward(given: Problem, got: Tensor, right: Tensor, done: Products, a
     return fitting(got, right, forward_siblings(given, done.dots[0], at)) if done.dots else ""
 
 
+def _gradient(given: Problem, grad_out: Tensor, seen: Tensor, at: int) -> Tensor:
+    return gradients(given, grad_out, seen)[at]
+
+
 def why_of_gradient(
     given: Problem, grad_out: Tensor, name: str, got: Tensor, right: Tensor, done: Products
 ) -> str:
@@ -244,7 +252,7 @@ def why_of_gradient(
         return ""
     at = ("dq", "dk", "dv").index(name)
     siblings: list[Sibling] = [
-        (words, lambda seen=seen: gradients(given, grad_out, seen)[at])
+        (words, partial(_gradient, given, grad_out, seen, at))
         for words, seen in wrong_masks(given, done.dots[0])
     ]
     words = "delta, the row's sum of dO * O, is not subtracted from dP: dS = P * (dP - delta)."

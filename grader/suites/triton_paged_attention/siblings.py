@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -88,7 +89,7 @@ def _of_padding(case: Any) -> list[Sibling]:
     """Decodes in which each tile's lanes behind the last key take part with score 0 and value 0."""
     if case.queries is not None or case.spec.softcap or case.spec.sinks is not None:
         return []
-    return [(HIDDEN_WHY, lambda tile=tile: _padded(case, tile)) for tile in TILES]
+    return [(HIDDEN_WHY, partial(_padded, case, tile)) for tile in TILES]
 
 
 def _padded(case: Any, tile: int) -> Tensor:
@@ -105,7 +106,7 @@ def _of_joins(case: Any, splits: int) -> list[Sibling]:
     if splits < 2 or case.queries is not None or case.spec.softcap or case.spec.sinks is not None:
         return []
     return [
-        (f"{words} {SHARE_WHY}", lambda tile=tile, join=join: _joined(case, splits, tile, join))
+        (f"{words} {SHARE_WHY}", partial(_joined, case, splits, tile, join))
         for words, join in JOINS
         for tile in TILES
     ]

@@ -171,9 +171,10 @@ def _about_the_first(got: list[int], right: list[int], logits: Tensor, batch: Sa
         values = values / heat + noise[0]
         what = f"in row {row} logit / temperature + noise"
     told = " and ".join(f"{values[t].item():.5g} for token {t}" for t in (got[row], right[row]))
-    one = SamplingBatch(
-        **{n: x[row : row + 1] if isinstance(x, Tensor) else x for n, x in _fields(batch)}
-    )
+    fields: dict[str, Any] = {
+        n: x[row : row + 1] if isinstance(x, Tensor) else x for n, x in _fields(batch)
+    }
+    one = SamplingBatch(**fields)
     is_out = probabilities(logits[row : row + 1], one)[0, got[row]] == 0
     dropped = f"; token {got[row]} is one that the filters drop" if is_out and heat > 0 else ""
     return f" ({what} is {told}{dropped})"

@@ -9,6 +9,7 @@ What comes out of a draw is a token, which says little of the function that is w
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from types import ModuleType
 from typing import Any
 from unittest.mock import patch
@@ -116,7 +117,7 @@ def _leasts() -> list[Probe]:
         least_kernel[(1,)](torch.tensor([min_p]), out)
         return {"the exponent": out.item()}
 
-    return [(asked, lambda asked=asked: run(*asked.numbers)) for asked in LEASTS]
+    return [(asked, partial(run, *asked.numbers)) for asked in LEASTS]
 
 
 def _absorbed() -> list[Probe]:
@@ -127,7 +128,7 @@ def _absorbed() -> list[Probe]:
         names = ("weights", "maxima", "sums", "lead_weights")
         return {name: x.item() for name, x in zip(names, found, strict=True)}
 
-    return [(asked, lambda asked=asked: run(*asked.numbers)) for asked in ABSORBED]
+    return [(asked, partial(run, *asked.numbers)) for asked in ABSORBED]
 
 
 def _finished() -> list[Probe]:
@@ -137,7 +138,7 @@ def _finished() -> list[Probe]:
         finish_kernel[(1,)](*lanes, arrival, token, BLOCK=len(weights))
         return {"the arrival": arrival.item(), "the token": token.item()}
 
-    return [(asked, lambda asked=asked: run(*asked.numbers)) for asked in RACES]
+    return [(asked, partial(run, *asked.numbers)) for asked in RACES]
 
 
 def _judged() -> list[Probe]:
@@ -151,7 +152,7 @@ def _judged() -> list[Probe]:
         low, total, is_open = found.tolist()
         return {"candidate": token.item(), "is_open": is_open, "total": total, "low": low}
 
-    return [(asked, lambda asked=asked: run(*asked.numbers)) for asked in JUDGED]
+    return [(asked, partial(run, *asked.numbers)) for asked in JUDGED]
 
 
 def _raced() -> list[Probe]:
@@ -168,7 +169,7 @@ def _raced() -> list[Probe]:
         names = {"the mass": mass, "the token": token.item(), "the arrival": arrival}
         return names if is_race else {"the mass": mass}
 
-    return [(asked, lambda asked=asked: run(*asked.numbers)) for asked in RACED]
+    return [(asked, partial(run, *asked.numbers)) for asked in RACED]
 
 
 CALLS: dict[str, tuple[Callable[[], list[Probe]], ...]] = {
