@@ -75,6 +75,12 @@ class Binding(Place):
     def state(self) -> Any:
         return vars(self._home).get(self._attribute, ABSENT)
 
+    @property
+    def is_tritons(self) -> bool:
+        """Whether Triton's interpreter has put it there, as it does in each module with a kernel."""
+        interpreter = sys.modules.get("triton.runtime.interpreter")
+        return getattr(interpreter, self._attribute, None) is self.state()
+
     def put(self, state: Any) -> None:
         if state is not ABSENT:
             setattr(self._home, self._attribute, state)
@@ -131,7 +137,9 @@ class Memory:
             if not _same(place.state(), was):
                 yield place, was
         for place in _places(self._part):
-            if isinstance(place, Binding) and (Binding, place.name) not in known:
+            if not isinstance(place, Binding) or (Binding, place.name) in known:
+                continue
+            if not place.is_tritons:
                 yield place, ABSENT
 
 
@@ -199,6 +207,12 @@ def _places(part: ModuleType) -> Iterator[Place]:
 def _places_in(home: Any, prefix: str, file: str) -> Iterator[Place]:
     for key, value in list(vars(home).items()):
         name = f"{prefix}{key} ({file})"
+        if (
+            _is_kind(value, LRU)
+            and _is_kind(home, ModuleType)
+            and value.__module__ != home.__name__
+        ):
+            continue  # imported from another module, where it is looked at
         if _is_kind(value, LRU):
             yield Cached(f"the cache of {name}", value)
         elif _is_kind(value, FunctionType):
