@@ -44,11 +44,12 @@ def test_a_part_that_is_wrong_with_the_blocks_of_the_engine_alone_is_found(tmp_p
     """No suite of lab 4 has blocks of sixteen tokens; the engine has."""
     wrong = copy_of_the_tree(
         tmp_path / "radix_tree",
-        "    def insert(self",
-        "    def insert(self, token_ids, blocks):\n"
-        "        flip = self.block_size == 16\n"
-        "        return self._insert(token_ids, blocks[::-1] if flip else blocks)\n\n"
-        "    def _insert(self",
+        "    def match_prefix(self",
+        "    def match_prefix(self, token_ids, max_blocks):\n"
+        "        blocks, node = self._match_prefix(token_ids, max_blocks)\n"
+        "        is_wrong = self.block_size == 16 and len(blocks) > 2\n"
+        "        return [*blocks[1:], blocks[-1]] if is_wrong else blocks, node\n\n"
+        "    def _match_prefix(self",
     )
     result = grade_lab(wrong)
     (found,) = whole_of(result)
@@ -56,7 +57,7 @@ def test_a_part_that_is_wrong_with_the_blocks_of_the_engine_alone_is_found(tmp_p
     assert found.task == LAST
     assert found.verdict is Verdict.FAILED
     assert found.explanation is not None
-    assert "the tokens of request" in found.explanation.problem
+    assert "request" in found.explanation.problem
     assert any("your radix_tree" in line for line in found.explanation.script)
 
 

@@ -5,20 +5,32 @@ import tempfile
 from pathlib import Path
 from types import ModuleType
 
-from grader.kit.in_engine.runs import GREEDY, PROMPTS, Trial, expect_the_same_tokens
+from grader.kit.in_engine.runs import GREEDY, LONG, PROMPTS, Trial, expect_the_same_tokens
 from grader.kit.in_engine.shallow import rounded_tutor, shallow_tutor
 from yaie.core.params import Constraint, SamplingParams
 
 TORCH = {"backend": "torch", "num_blocks": 64, "overlap": "off"}
-TIGHT = TORCH | {"num_blocks": 10, "token_budget": 24, "max_num_seqs": 3}
+TIGHT = TORCH | {"num_blocks": 8, "token_budget": 24, "max_num_seqs": 3}
 """A pool that is too small for all at once, and a budget that cuts prompts."""
 VOCAB = 512
 TOKENS = (list(range(40, 63)), [7, 300, 7])
 """Prompts of a vocabulary that is cut: of more than a block, and of less."""
 DRAWN = tuple(
-    SamplingParams(temperature=temperature, top_k=50, top_p=0.95, seed=5, max_tokens=2)
+    SamplingParams(
+        temperature=temperature, top_k=50, top_p=0.95, seed=5, max_tokens=2, ignore_eos=True
+    )
     for temperature in (0, 0.7)
 )
+CERTAIN = tuple(
+    SamplingParams(**asked, **LONG)
+    for asked in (
+        {"temperature": 0},
+        {"temperature": 0, "repetition_penalty": 1.3},
+        {"temperature": 0.8, "top_k": 1, "seed": 7},
+        {"temperature": 0, "frequency_penalty": 0.5, "presence_penalty": 0.2},
+    )
+)
+"""With one token each that can be drawn: lab 1 may give its tokens noise in any order."""
 SCHEMA = {
     "type": "object",
     "properties": {"is_a_list": {"type": "boolean"}, "entries": {"type": "integer"}},
@@ -28,10 +40,15 @@ SCHEMA = {
 CONSTRAINED = SamplingParams(
     temperature=0, max_tokens=12, constraint=Constraint("json_schema", json.dumps(SCHEMA))
 )
-REPEATS = "The KV cache stores keys and values. The KV cache stores keys and values. The KV cache"
+REPEATS = (
+    "I read that the KV cache stores the attention keys and values of all tokens processed so far, so "
+    "that a decode step computes them only for the new token. What is a KV cache?"
+)
+"""The tutor's answer is in it."""
+MORE = SamplingParams(temperature=0, max_tokens=24, ignore_eos=True)
 
 PLAIN: dict[str, Trial] = {
-    "sampler": Trial(TORCH),
+    "sampler": Trial(TORCH, params=CERTAIN),
     "transformer_ops": Trial(TORCH),
     "paged_cache": Trial(TIGHT),
     "radix_tree": Trial(TIGHT),
@@ -40,7 +57,7 @@ PLAIN: dict[str, Trial] = {
     "engine": Trial(TIGHT),
     "cuda_graphs": Trial(TIGHT | {"overlap": "on"}),
     "speculative": Trial(
-        TORCH | {"speculate": "ngram", "num_drafts": 3}, (*PROMPTS[:2], REPEATS), (GREEDY,)
+        TORCH | {"speculate": "ngram", "num_drafts": 3}, (PROMPTS[2], REPEATS), (MORE,)
     ),
     "structured_output": Trial(TORCH, PROMPTS[2:], (CONSTRAINED, GREEDY)),
 }

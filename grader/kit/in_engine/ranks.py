@@ -17,7 +17,7 @@ from yaie.core.contracts import StepHandle
 from yaie.core.contracts.ranks import Link
 from yaie.core.step import StepInput, StepResult
 from yaie.core.threaded_ranks import Wire
-from yaie.demos.runs import run
+from yaie.demos.runs import ask, run
 from yaie.engine.llm_engine import LLMEngine
 from yaie.models.loader import ModelLoader
 from yaie.models.shard import Shard
@@ -74,7 +74,7 @@ def _recorded(config: EngineConfig) -> tuple[list[StepInput], list[Drawn]]:
             return _Noted(execute(step), drawn)
 
         setattr(worker, "execute", noted)  # noqa: B010, a method of this one object
-        prompts = [engine.tokenizer.encode(prompt) for prompt in PROMPTS[1:3]]
+        prompts = [ask(engine, prompt) for prompt in PROMPTS[1:3]]
         run(engine, prompts, GREEDY)
     finally:
         engine.close()

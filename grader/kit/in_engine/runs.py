@@ -9,7 +9,7 @@ from grader.kit.script import note, start_script
 from yaie.core.config import EngineConfig
 from yaie.core.errors import PartError
 from yaie.core.params import SamplingParams
-from yaie.demos.runs import run
+from yaie.demos.runs import ask, run
 from yaie.engine.llm_engine import LLMEngine
 
 SYSTEM = (
@@ -24,12 +24,13 @@ PROMPTS = (
     f"{SYSTEM} What is a KV cache?",
 )
 """Three begin with the same blocks, and two are the same."""
-GREEDY = SamplingParams(temperature=0, max_tokens=10)
+LONG: dict[str, Any] = {"max_tokens": 10, "ignore_eos": True}
+GREEDY = SamplingParams(temperature=0, **LONG)
 PARAMS = (
     GREEDY,
-    SamplingParams(temperature=0, max_tokens=10, repetition_penalty=1.3),
-    SamplingParams(temperature=0.8, top_k=40, top_p=0.9, min_p=0.02, seed=7, max_tokens=10),
-    SamplingParams(temperature=1.0, seed=11, max_tokens=6, frequency_penalty=0.5),
+    SamplingParams(temperature=0, repetition_penalty=1.3, **LONG),
+    SamplingParams(temperature=0.8, top_k=40, top_p=0.9, min_p=0.02, seed=7, **LONG),
+    SamplingParams(temperature=1.0, frequency_penalty=0.5, seed=11, **LONG),
 )
 WHY = (
     "Each test before looked at one task of the part. This one asks for all of them together, in the "
@@ -39,8 +40,8 @@ WHY = (
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """settings: of the engine. prompts: texts, or tokens. params: one for all, or one for each. rounds:
-    how often they are answered, by the same engine."""
+    """settings: of the engine. prompts: questions, or tokens. params: one for all, or one for each.
+    rounds: how often they are answered, by the same engine."""
 
     settings: dict[str, Any] = field(default_factory=dict)
     prompts: Sequence[str | list[int]] = PROMPTS
@@ -72,8 +73,7 @@ def answers(mine: str, trial: Trial) -> list[list[list[int]]]:
     engine = LLMEngine(EngineConfig(device="cpu", mine=mine, threads=1, **trial.settings))
     try:
         prompts = [
-            engine.tokenizer.encode(prompt) if isinstance(prompt, str) else prompt
-            for prompt in trial.prompts
+            ask(engine, prompt) if isinstance(prompt, str) else prompt for prompt in trial.prompts
         ]
         return [run(engine, prompts, *trial.params).token_ids for _ in range(trial.rounds)]
     finally:
