@@ -15,7 +15,7 @@ import triton.language as tl
 from torch import Tensor
 
 from grader.kit.triton_watch import watching
-from grader.suites.triton_sampling import plugged
+from grader.suites.triton_sampling import plugging
 from solutions.triton_sampling.noise import race_time
 from solutions.triton_sampling.race import take_lead
 
@@ -49,11 +49,11 @@ def lead_kernel(weights, tokens, key, lead_weights, lead_times, lead_tokens, BLO
 def theirs(part: ModuleType, task: str) -> Iterator[bool]:
     """The kernels above call the learner's functions of a task. False if the design has others."""
     with ExitStack() as stack:
-        functions = plugged.theirs_of(part, task)
+        functions = plugging.theirs_of(part, task)
         for name, function in (functions or {}).items():
             if name in globals():
                 stack.enter_context(patch.object(sys.modules[__name__], name, function))
-        stack.enter_context(plugged.sampler_of(part, task))
+        stack.enter_context(plugging.sampler_of(part, task))
         stack.enter_context(watching())
         yield functions is not None
 

@@ -1,18 +1,10 @@
-"""A learner's part of one task in the reference sampler, and the draws that come out.
+"""The draws that come out where a task is the learner's, and what a report says of wrong ones."""
 
-Each task of this lab is a few functions with names and parameters that the stub gives. To grade one
-task, the reference's sampler runs with the learner's functions of that task, and these run on the
-reference's helpers of every other: a mistake shows in its own task alone. A design without those
-functions is graded as a whole.
-"""
-
-import inspect
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import fields
 from types import ModuleType
 from typing import Any
-from unittest.mock import patch
 
 import torch
 from torch import Tensor
@@ -22,74 +14,18 @@ from grader.kit.kernels import gumbel_noise, probabilities, sampling_batch
 from grader.kit.script import show
 from grader.kit.siblings import telling
 from grader.kit.triton_watch import Seen, watching
-from grader.suites.triton_sampling.stuck import WatchedJudge
-from solutions import triton_sampling as reference
+from grader.suites.triton_sampling.plugging import sampler_of, theirs_of
+from grader.suites.triton_sampling.probes import why_of
 from solutions.sampler import Sampler as SortingSampler
-from solutions.triton_sampling import draw, noise, race, rounds, scan, top_k
+from solutions.triton_sampling import scan, top_k
 from yaie.core.batch import SamplingBatch
 
-TASKS: dict[str, dict[str, Any]] = {
-    "12.1": {"race_time": noise.race_time},
-    "12.2": {
-        "absorb": race.absorb,
-        "take_lead": race.take_lead,
-        "finish_race": race.finish_race,
-    },
-    "12.3": {"race_above": rounds.race_above, "judge": draw.judge},
-    "12.4": {"narrow": top_k.narrow, "least_exponent": rounds.least_exponent},
-}
-"""The functions of each task that others call."""
-
 INF = float("inf")
-NO_TOKEN = 2**31 - 1
 MOST_ROWS_SHOWN = 4
 SAME_NOISE = (
     "The noise is that of lab 1, a function of seed, step and token: a request draws the same tokens "
     "with either sampler, alone or in a batch."
 )
-
-
-def _parameters(function: Any) -> list[str] | None:
-    function = getattr(function, "fn", function)
-    return list(inspect.signature(function).parameters) if callable(function) else None
-
-
-def _modules(package: ModuleType) -> list[ModuleType]:
-    found = [m for m in vars(package).values() if isinstance(m, ModuleType)]
-    return [m for m in found if m.__name__.startswith(package.__name__)]
-
-
-def theirs_of(part: ModuleType, task: str) -> dict[str, Any] | None:
-    """The learner's functions of a task by name; None if the design has others."""
-    found = {}
-    for name, ours in TASKS[task].items():
-        for module in _modules(part):
-            if _parameters(vars(module).get(name)) == _parameters(ours):
-                found[name] = vars(module)[name]
-    return found if len(found) == len(TASKS[task]) else None
-
-
-@contextmanager
-def sampler_of(part: ModuleType, task: str) -> Iterator[Any]:
-    """A Sampler in which `task` is the learner's and the rest, where it can be, the reference's."""
-    with ExitStack() as stack:
-
-        def plug(package: ModuleType, functions: dict[str, Any]) -> None:
-            for module in _modules(package):
-                for name, function in functions.items():
-                    # Not patch.dict: the interpreter adds names of its own to a module, for good.
-                    if _parameters(vars(module).get(name)) == _parameters(function):
-                        stack.enter_context(patch.object(module, name, function))
-
-        for other in TASKS:
-            if other != task and theirs_of(part, other) is not None:
-                plug(part, TASKS[other])
-        theirs = theirs_of(part, task) if task in TASKS else None
-        if theirs is not None:
-            if "judge" in theirs:
-                theirs = {**theirs, "judge": WatchedJudge(theirs["judge"], theirs["race_above"])}
-            plug(reference, theirs)
-        yield (reference if theirs is not None else part).Sampler()
 
 
 def draw_tokens(
@@ -142,12 +78,7 @@ def _shown(logits: Tensor) -> str:
 def _explained(part: ModuleType, task: str) -> Iterator[None]:
     """A check that fails inside tells which function of the task is wrong by itself."""
 
-    def words() -> str:
-        from grader.suites.triton_sampling.probes import why_of
-
-        return why_of(part, task)
-
-    with telling(words):
+    with telling(lambda: why_of(part, task)):
         yield
 
 

@@ -20,7 +20,7 @@ import triton.language as tl
 from torch import Tensor
 
 from grader.kit.triton_watch import watching
-from grader.suites.triton_sampling import plugged
+from grader.suites.triton_sampling import plugging
 from grader.suites.triton_sampling.rules import ABSORBED, CHUNK, JUDGED, LEASTS, RACED, RACES, Asked
 from solutions.triton_sampling.draw import judge
 from solutions.triton_sampling.race import absorb, finish_race
@@ -86,7 +86,7 @@ def race_kernel(
 
 def why_of(part: ModuleType, task: str) -> str:
     """What to say of the first function of a task that is wrong by itself; "" if none is."""
-    functions = plugged.theirs_of(part, task)
+    functions = plugging.theirs_of(part, task)
     for call in CALLS.get(task, ()) if functions else ():
         for asked, run in call():
             right = run()
@@ -94,7 +94,7 @@ def why_of(part: ModuleType, task: str) -> str:
                 for name, function in (functions or {}).items():
                     if name in globals():
                         stack.enter_context(patch.object(sys.modules[__name__], name, function))
-                stack.enter_context(plugged.sampler_of(part, task))
+                stack.enter_context(plugging.sampler_of(part, task))
                 stack.enter_context(watching())
                 got = run()
             if asked.is_open is not None and not right["is_open"]:
@@ -186,4 +186,4 @@ def _alike(got: float, right: float) -> bool:
 
 
 def _told(value: float) -> str:
-    return "NO_TOKEN" if value == plugged.NO_TOKEN else f"{value:.6g}"
+    return "NO_TOKEN" if value == plugging.NO_TOKEN else f"{value:.6g}"

@@ -10,7 +10,8 @@ from grader.kit import examples, expect, expect_close, task, watch
 from grader.kit.far import FAR_WHY, far
 from grader.kit.triton_watch import watching
 from grader.suites.triton_sampling.calls import theirs, times_of
-from grader.suites.triton_sampling.plugged import SAME_NOISE, theirs_of
+from grader.suites.triton_sampling.plugged import SAME_NOISE
+from grader.suites.triton_sampling.plugging import theirs_of
 from solutions.sampler.noise import gumbel_noise
 
 LUCKY, UNLUCKY = 147_223_840, 2_285_169_398

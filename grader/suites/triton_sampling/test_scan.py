@@ -12,13 +12,13 @@ from grader.kit.kernels import padded, sampling_batch
 from grader.suites.triton_sampling.calls import lead_of, theirs
 from grader.suites.triton_sampling.plugged import (
     INF,
-    NO_TOKEN,
     SAME_NOISE,
     draw_tokens,
     expect_all_of,
     expect_draws,
     random_logits,
 )
+from grader.suites.triton_sampling.plugging import NO_TOKEN
 
 TASK = "12.2"
 RESCALE = (

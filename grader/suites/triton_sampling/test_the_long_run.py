@@ -10,7 +10,8 @@ from grader.kit import start_script, task
 from grader.kit.kernels import sampling_batch
 from grader.kit.standing import expect_results_stand
 from grader.kit.storage import expect_nothing_is_kept
-from grader.suites.triton_sampling.plugged import expect_draws, random_logits, sampler_of
+from grader.suites.triton_sampling.plugged import expect_draws, random_logits
+from grader.suites.triton_sampling.plugging import sampler_of
 from yaie.core.batch import PenaltyBatch, SamplingBatch
 
 TASK = "12.5"

@@ -16,8 +16,8 @@ from grader.suites.triton_sampling.plugged import (
     expect_draws,
     logs,
     random_logits,
-    theirs_of,
 )
+from grader.suites.triton_sampling.plugging import theirs_of
 
 TASK = "12.3"
 REJECTION = (
