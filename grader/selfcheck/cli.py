@@ -1,15 +1,19 @@
 """`python -m grader selfcheck`."""
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from yaie.core.errors import ConfigError
-from yaie.curriculum.manifest import load_curriculum
+from yaie.curriculum.manifest import Lab, load_curriculum
 from yaie.system.terminal import Terminal
+
+if TYPE_CHECKING:
+    from grader.selfcheck.labcheck import LabCheck
 
 out = Terminal()
 err = Terminal(stderr=True)
@@ -57,15 +61,21 @@ def selfcheck(
     }
     plan = Plan(seeds, mutants, sample, known, only_layout, path)
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn())
-    checks = []
+    jobs = jobs or os.cpu_count() or 1
+    # Of a sample a lab's start takes longest, and that is one process: several labs at once, a job each.
+    at_once = min(jobs, len(chosen)) if sample else 1
     with Progress(*columns, TimeElapsedColumn(), console=err, transient=True) as bar:
-        for lab in chosen:
+
+        def check(lab: Lab) -> "LabCheck":
             total = num_submissions(lab, plan)
             shown = bar.add_task(lab.key, total=total)
-            advance = partial(bar.advance, shown)
-            checks.append(check_lab(lab, jobs or os.cpu_count() or 1, plan, advance))
+            found = check_lab(lab, jobs // at_once, plan, partial(bar.advance, shown))
             if not err.is_terminal:
-                err.print(f"{lab.key}: {total} submissions, {checks[-1].seconds:.0f} s")
+                err.print(f"{lab.key}: {total} submissions, {found.seconds:.0f} s")
+            return found
+
+        with ThreadPoolExecutor(at_once) as pool:
+            checks = list(pool.map(check, chosen))
     print_problems(out, checks)
     print_table(out, checks)
     if write:

@@ -61,7 +61,7 @@ def test_a_part_that_is_wrong_with_the_blocks_of_the_engine_alone_is_found(tmp_p
     assert any("your radix_tree" in line for line in found.explanation.script)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_it_waits_for_all_tasks(tmp_path: Path) -> None:
     """What fails in a task is told there, and costs the last task nothing."""
     wrong = copy_of_the_tree(
