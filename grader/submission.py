@@ -120,10 +120,13 @@ def load(submission: Submission) -> ModuleType:
     importlib.import_module("labs")
     for loaded in [key for key in sys.modules if key == name or key.startswith(f"{name}.")]:
         del sys.modules[loaded]
+    return import_package(name, submission.folder / "__init__.py")
+
+
+def import_package(name: str, file: Path) -> ModuleType:
+    """Run a package's `__init__.py` under a name, which stays in `sys.modules`."""
     spec = importlib.util.spec_from_file_location(
-        name,
-        submission.folder / "__init__.py",
-        submodule_search_locations=[str(submission.folder)],
+        name, file, submodule_search_locations=[str(file.parent)]
     )
     assert spec is not None
     assert spec.loader is not None

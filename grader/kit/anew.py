@@ -9,7 +9,6 @@ more, as if nothing had been called, and the test runs again on them. A lab asks
 Its `part` is the module, or a namespace whose `again()` makes the same namespace of files imported anew.
 """
 
-import importlib.util
 import re
 import sys
 import time
@@ -23,7 +22,7 @@ import pytest
 from grader.kit.expect import Fault, Mismatch
 from grader.kit.script import current_script, resume_script, start_script
 from grader.kit.session import SESSION
-from grader.submission import told
+from grader.submission import import_package, told
 
 MOST_SECONDS = 1.0
 """A test that takes longer is not run again."""
@@ -49,15 +48,7 @@ def anew(part: Any) -> Any:
     name, file = part.__name__, str(part.__file__)
     held = _taken_out(name)
     try:
-        spec = importlib.util.spec_from_file_location(
-            name, file, submodule_search_locations=[str(Path(file).parent)]
-        )
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[name] = module
-        spec.loader.exec_module(module)
-        return module
+        return import_package(name, Path(file))
     finally:
         _taken_out(name)
         sys.modules.update(held)

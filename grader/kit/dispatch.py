@@ -4,8 +4,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 
 class Watching(TorchDispatchMode):
-    """Of it are made the modes that watch a part. PyTorch wraps `__torch_dispatch__` so that its
-    compiler leaves it alone, and loads the compiler for that, which takes seconds: not here."""
+    """A base for modes that watch a part. For others PyTorch loads its compiler at the first operation,
+    to keep it away from `__torch_dispatch__`; that takes seconds."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:

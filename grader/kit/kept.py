@@ -19,6 +19,7 @@ from types import FrameType, FunctionType, ModuleType
 from typing import Any
 
 from grader.kit.memory import HISTORY
+from grader.kit.rerun import passes
 from grader.kit.standing import BUFFER
 
 MOST_NAMED = 3
@@ -122,10 +123,10 @@ class Memory:
         for suspects in (*alone, changed) if changed else ():
             try:
                 with _before_each_call(self._files, suspects):
-                    passes = _passes(again)
+                    is_right = passes(again)
             finally:
                 _put(now)
-            if passes and not _passes(again):
+            if is_right and not passes(again):
                 return " and ".join(place.name for place, _ in suspects)
         return ""
 
@@ -182,14 +183,6 @@ def _before_each_call(files: str, places: Sequence[State]) -> Iterator[None]:
 def _put(places: Sequence[State]) -> None:
     for place, state in places:
         place.put(state)
-
-
-def _passes(again: Callable[[], object]) -> bool:
-    try:
-        again()
-    except Exception:  # noqa: BLE001, a part may raise anything
-        return False
-    return True
 
 
 def _places(part: ModuleType) -> Iterator[Place]:

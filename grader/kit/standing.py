@@ -35,7 +35,7 @@ def expect_results_stand(
 
 
 def _in_lists(value: Any) -> Any:
-    """Tensors as lists of numbers, so that those that differ are shown, however many there are."""
+    """The value with its tensors as lists of numbers: a report shows the numbers that differ."""
     if isinstance(value, tuple | list):
         parts = map(_in_lists, value)
         return tuple(parts) if isinstance(value, tuple) else list(parts)

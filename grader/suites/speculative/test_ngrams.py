@@ -29,7 +29,7 @@ PORTION = (
 )
 DONE = "True when every token but the last has been taken in, and not before."
 SENTENCES = (BEHIND, LAST, LATEST, LONGEST, LENGTHS, PORTION)
-STEP = "`most` keeps a step short: a prompt of 100,000 tokens must not hold up everybody's step."
+STEP = "`most` keeps a step short: a prompt of 100,000 tokens must not hold up other requests."
 WHOLE = (
     "A copy of the text, or of all of it but the end, looks at each of its tokens, and `read` is called "
     "in each step. Take from it the few tokens of the n-gram alone."

@@ -22,7 +22,9 @@ COMPUTED = (
 BLOCKS = "The blocks are those that the computed tokens lie in, the last of them perhaps not full."
 ALONE = "A block that has rejected drafts alone in it is not among them."
 FULL = "A block may be filed only if it is full of tokens that hold."
-SHARED = "With a rejected draft in it another request would share keys of a text that nobody wrote."
+SHARED = (
+    "With a rejected draft in it another request would share keys of tokens that are in no text."
+)
 FAILED = (
     "A step that gained nothing has failed: what was computed before it holds, and nothing of it."
 )

@@ -204,7 +204,7 @@ def test_drafting_takes_time(part: Any) -> None:
 def test_drafts_that_lose(part: Any) -> None:
     """Where each row takes as long as a step, no draft is worth it."""
     expect_worth(part, [(Rate(0.9), 5)], 0, float, free, 5, "a step of t tokens takes t", 0)
-    expect_worth(part, [], 3, flat, free, 5, "nobody has drafts", 0)
+    expect_worth(part, [], 3, flat, free, 5, "no request has drafts", 0)
     expect_worth(part, [(Rate(0.9), 5)], 0, flat, free, 0, "none may be taken", 0)
 
 

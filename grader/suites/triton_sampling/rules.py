@@ -65,7 +65,7 @@ RACES = [
     _race([1.0, 0.0, 0.5, 0.0], [3.0, 1.0, 4.0, 1.0], [7, NO_TOKEN, 5, NO_TOKEN],
           "A lane whose leader has weight 0 has none: it takes no part."),
     _race([1.0, 0.5], [2.0, 1.0], [9, 4], "Of those that arrive together the first token wins."),
-    _race([0.0, 0.0], [1.0, 1.0], [NO_TOKEN, NO_TOKEN], "No lane has a leader: nobody arrives."),
+    _race([0.0, 0.0], [1.0, 1.0], [NO_TOKEN, NO_TOKEN], "No lane has a leader, so none arrives."),
 ]  # fmt: skip
 
 
