@@ -176,7 +176,7 @@ def _placeholder(region: Region, lab: Lab, *, stops: bool, is_cuda: bool) -> lis
         return [f"{region.margin} {room}"]
     if not stops:
         return [todo]
-    message = f"{lab.key} task {region.task}: not implemented yet; see chapter {lab.chapter}"
+    message = f"{lab.key} task {region.task}: not implemented yet; see chapter {lab.subject}"
     quoted = json.dumps(message, ensure_ascii=False)
     if is_cuda:
         return [todo, f"{region.indent}NOT_IMPLEMENTED({quoted});"]

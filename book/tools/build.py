@@ -11,6 +11,7 @@ from book.tools.check import check_book
 from book.tools.links import link_faults
 from book.tools.mdbook import ROOT, MdBookError, environment, find_mdbook
 from book.tools.previews import add_previews
+from book.tools.search import add_terms
 from yaie.system.streams import sound_streams
 
 COMPLAINT = re.compile(r"^\s*(ERROR|WARN)\b")
@@ -31,6 +32,7 @@ def main() -> int:
         faults = [build.stderr.strip()]
     if not build.returncode:
         add_previews(ROOT / "book/out")
+        faults += add_terms(ROOT / "book/out")
         faults += check_book(ROOT / "book/src", ROOT / "book/out")
     faults += link_faults(ROOT)
     if faults:

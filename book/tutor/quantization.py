@@ -1,4 +1,4 @@
-"""What rounding costs the tutor, and what it saves, for chapter "Four bits a weight".
+"""What rounding costs the tutor, and what it saves, for chapter "Quantization".
 
     python -m book.tutor.quantization
 

@@ -41,7 +41,7 @@ __global__ void __launch_bounds__(THREADS)
                 continue;
             const int there = mask.tq - first; // queries from here on
             // TODO 15.5: your code here (the reference: 31 lines).
-            NOT_IMPLEMENTED("cuda_flash_attention task 15.5: not implemented yet; see chapter Tiles in shared memory");
+            NOT_IMPLEMENTED("cuda_flash_attention task 15.5: not implemented yet; see chapter FlashAttention in CUDA");
         }
     }
 

@@ -45,7 +45,7 @@ __global__ void __launch_bounds__(THREADS)
             continue;
         const int there = mask.tk - first; // keys from here on
         // TODO 15.6: your code here (the reference: 22 lines).
-        NOT_IMPLEMENTED("cuda_flash_attention task 15.6: not implemented yet; see chapter Tiles in shared memory");
+        NOT_IMPLEMENTED("cuda_flash_attention task 15.6: not implemented yet; see chapter FlashAttention in CUDA");
     }
 
     float scales[ROWS];

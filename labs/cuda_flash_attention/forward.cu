@@ -40,7 +40,7 @@ __global__ void __launch_bounds__(THREADS)
             continue;
         const int there = mask.tk - first_key; // keys from here on; may be more than KEYS
         // TODO 15.3: your code here (the reference: 21 lines).
-        NOT_IMPLEMENTED("cuda_flash_attention task 15.3: not implemented yet; see chapter Tiles in shared memory");
+        NOT_IMPLEMENTED("cuda_flash_attention task 15.3: not implemented yet; see chapter FlashAttention in CUDA");
     }
 
     float share[ROWS];

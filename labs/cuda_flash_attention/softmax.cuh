@@ -12,12 +12,12 @@ constexpr float LOWEST = -1e30f; // where a running maximum starts: LOWEST - LOW
 // and the sum of their values, in each of them.
 __device__ inline float row_max(float value) {
     // TODO 15.2: your code here (the reference: 3 lines).
-    NOT_IMPLEMENTED("cuda_flash_attention task 15.2: not implemented yet; see chapter Tiles in shared memory");
+    NOT_IMPLEMENTED("cuda_flash_attention task 15.2: not implemented yet; see chapter FlashAttention in CUDA");
 }
 
 __device__ inline float row_sum(float value) {
     // TODO 15.2: your code here (the reference: 3 lines).
-    NOT_IMPLEMENTED("cuda_flash_attention task 15.2: not implemented yet; see chapter Tiles in shared memory");
+    NOT_IMPLEMENTED("cuda_flash_attention task 15.2: not implemented yet; see chapter FlashAttention in CUDA");
 }
 // ANCHOR_END: across_row
 
@@ -42,19 +42,19 @@ template <int ROWS, int COLUMNS> struct SoftmaxRows {
     // maximum).
     template <int KEYS> __device__ void update(float (&score)[ROWS][KEYS]) {
         // TODO 15.2: your code here (the reference: 14 lines).
-        NOT_IMPLEMENTED("cuda_flash_attention task 15.2: not implemented yet; see chapter Tiles in shared memory");
+        NOT_IMPLEMENTED("cuda_flash_attention task 15.2: not implemented yet; see chapter FlashAttention in CUDA");
     }
 
     // 1 / sum, 0 for a row that saw no key.
     __device__ float share(int r) const {
         // TODO 15.2: your code here (the reference: 1 line).
-        NOT_IMPLEMENTED("cuda_flash_attention task 15.2: not implemented yet; see chapter Tiles in shared memory");
+        NOT_IMPLEMENTED("cuda_flash_attention task 15.2: not implemented yet; see chapter FlashAttention in CUDA");
     }
 
     // The natural logarithm of the softmax's denominator, -infinity for a row that saw no key.
     __device__ float lse(int r) const {
         // TODO 15.2: your code here (the reference: 1 line).
-        NOT_IMPLEMENTED("cuda_flash_attention task 15.2: not implemented yet; see chapter Tiles in shared memory");
+        NOT_IMPLEMENTED("cuda_flash_attention task 15.2: not implemented yet; see chapter FlashAttention in CUDA");
     }
 };
 // ANCHOR_END: softmax_rows

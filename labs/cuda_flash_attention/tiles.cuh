@@ -38,7 +38,7 @@ template <int ROWS, int DIM, typename T>
 __device__ void load_tile(float *tile, const T *from, int64_t stride, int rows, int dim) {
     constexpr int CHUNKS = DIM / 4;
     // TODO 15.1: your code here (the reference: 5 lines).
-    NOT_IMPLEMENTED("cuda_flash_attention task 15.1: not implemented yet; see chapter Tiles in shared memory");
+    NOT_IMPLEMENTED("cuda_flash_attention task 15.1: not implemented yet; see chapter FlashAttention in CUDA");
 }
 // ANCHOR_END: load_tile
 
@@ -53,7 +53,7 @@ __device__ void rows_times_rows(const float *a, const float *b, float (&out)[ROW
 #pragma unroll
         for (int c = 0; c < COLUMNS; ++c) out[r][c] = 0.0f;
     // TODO 15.1: your code here (the reference: 18 lines).
-    NOT_IMPLEMENTED("cuda_flash_attention task 15.1: not implemented yet; see chapter Tiles in shared memory");
+    NOT_IMPLEMENTED("cuda_flash_attention task 15.1: not implemented yet; see chapter FlashAttention in CUDA");
 }
 // ANCHOR_END: rows_times_rows
 
@@ -66,7 +66,7 @@ __device__ void weights_times_rows(const float *weights, const float *rows,
     constexpr int STRIDE = COLUMNS * COLUMNS_OF_THREADS + PAD;
     const int y = thread_row(), x = thread_column();
     // TODO 15.1: your code here (the reference: 17 lines).
-    NOT_IMPLEMENTED("cuda_flash_attention task 15.1: not implemented yet; see chapter Tiles in shared memory");
+    NOT_IMPLEMENTED("cuda_flash_attention task 15.1: not implemented yet; see chapter FlashAttention in CUDA");
 }
 // ANCHOR_END: weights_times_rows
 

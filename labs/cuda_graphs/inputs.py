@@ -66,7 +66,7 @@ def place(part: np.ndarray, values: np.ndarray, count: int, zone: int, padding: 
     everywhere else. What `part` held before is undefined."""
     # TODO 17.2: your code here (the reference: 3 lines).
     raise NotImplementedError(
-        "cuda_graphs task 17.2: not implemented yet; see chapter A step in one launch"
+        "cuda_graphs task 17.2: not implemented yet; see chapter CUDA graphs"
     )
 
 
@@ -81,7 +81,7 @@ def fill(parts: Inputs, size: Size, step: StepInput, machine: StepMachine) -> No
     """
     # TODO 17.2: your code here (the reference: 18 lines).
     raise NotImplementedError(
-        "cuda_graphs task 17.2: not implemented yet; see chapter A step in one launch"
+        "cuda_graphs task 17.2: not implemented yet; see chapter CUDA graphs"
     )
 
 

@@ -58,7 +58,7 @@ class OverlappedLoop:
         """Whether a request is not finished, or a step has not been read."""
         # TODO 17.7: your code here (the reference: 1 line).
         raise NotImplementedError(
-            "cuda_graphs task 17.7: not implemented yet; see chapter A step in one launch"
+            "cuda_graphs task 17.7: not implemented yet; see chapter CUDA graphs"
         )
 
     def step(self) -> list[RequestOutput]:
@@ -71,14 +71,14 @@ class OverlappedLoop:
         """
         # TODO 17.7: your code here (the reference: 11 lines).
         raise NotImplementedError(
-            "cuda_graphs task 17.7: not implemented yet; see chapter A step in one launch"
+            "cuda_graphs task 17.7: not implemented yet; see chapter CUDA graphs"
         )
 
     def _take_oldest(self) -> list[RequestOutput]:
         """Wait for the oldest step in flight, and take its outcome over; returns what came of it."""
         # TODO 17.7: your code here (the reference: 5 lines).
         raise NotImplementedError(
-            "cuda_graphs task 17.7: not implemented yet; see chapter A step in one launch"
+            "cuda_graphs task 17.7: not implemented yet; see chapter CUDA graphs"
         )
 
     # ANCHOR_END: loop

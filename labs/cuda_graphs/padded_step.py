@@ -52,7 +52,7 @@ class PaddedStep:
         there = parts_of(self.inputs.long(), self.size)
         # TODO 17.3: your code here (the reference: 2 lines).
         raise NotImplementedError(
-            "cuda_graphs task 17.3: not implemented yet; see chapter A step in one launch"
+            "cuda_graphs task 17.3: not implemented yet; see chapter CUDA graphs"
         )
 
     def _token_ids(self, there: Inputs) -> Tensor:
@@ -65,7 +65,7 @@ class PaddedStep:
         last_tokens = self._machine.last_tokens
         # TODO 17.3: your code here (the reference: 5 lines).
         raise NotImplementedError(
-            "cuda_graphs task 17.3: not implemented yet; see chapter A step in one launch"
+            "cuda_graphs task 17.3: not implemented yet; see chapter CUDA graphs"
         )
 
     def draw(self, hidden: Tensor) -> Tensor:
@@ -78,7 +78,7 @@ class PaddedStep:
         logits = machine.logits(hidden)
         # TODO 17.3: your code here (the reference: 4 lines).
         raise NotImplementedError(
-            "cuda_graphs task 17.3: not implemented yet; see chapter A step in one launch"
+            "cuda_graphs task 17.3: not implemented yet; see chapter CUDA graphs"
         )
 
     # ANCHOR_END: step

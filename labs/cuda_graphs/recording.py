@@ -33,7 +33,7 @@ class Recording:
         self.inputs = step.inputs
         # TODO 17.4: your code here (the reference: 12 lines).
         raise NotImplementedError(
-            "cuda_graphs task 17.4: not implemented yet; see chapter A step in one launch"
+            "cuda_graphs task 17.4: not implemented yet; see chapter CUDA graphs"
         )
 
     # ANCHOR_END: record
@@ -43,14 +43,14 @@ class Recording:
         """See PaddedStep; valid until another recording is replayed."""
         # TODO 17.4: your code here (the reference: 2 lines).
         raise NotImplementedError(
-            "cuda_graphs task 17.4: not implemented yet; see chapter A step in one launch"
+            "cuda_graphs task 17.4: not implemented yet; see chapter CUDA graphs"
         )
 
     def draw(self, hidden: Tensor) -> Tensor:
         """See PaddedStep."""
         # TODO 17.4: your code here (the reference: 2 lines).
         raise NotImplementedError(
-            "cuda_graphs task 17.4: not implemented yet; see chapter A step in one launch"
+            "cuda_graphs task 17.4: not implemented yet; see chapter CUDA graphs"
         )
 
     # ANCHOR_END: replay

@@ -70,7 +70,7 @@ class GraphRunner:
         """Make each size ready, in an order in which each fits into the memory of those before."""
         # TODO 17.4: your code here (the reference: 3 lines).
         raise NotImplementedError(
-            "cuda_graphs task 17.4: not implemented yet; see chapter A step in one launch"
+            "cuda_graphs task 17.4: not implemented yet; see chapter CUDA graphs"
         )
 
     # ANCHOR_END: prepare
@@ -85,14 +85,14 @@ class GraphRunner:
         (it is before `num_known`) takes one with chunks: the others read no token that was sent."""
         # TODO 17.5: your code here (the reference: 4 lines).
         raise NotImplementedError(
-            "cuda_graphs task 17.5: not implemented yet; see chapter A step in one launch"
+            "cuda_graphs task 17.5: not implemented yet; see chapter CUDA graphs"
         )
 
     def draws(self, step: StepInput) -> bool:
         """Whether `draw` may follow: the step takes a size without chunks, and every seat draws."""
         # TODO 17.5: your code here (the reference: 2 lines).
         raise NotImplementedError(
-            "cuda_graphs task 17.5: not implemented yet; see chapter A step in one launch"
+            "cuda_graphs task 17.5: not implemented yet; see chapter CUDA graphs"
         )
 
     # ANCHOR_END: takes
@@ -106,14 +106,14 @@ class GraphRunner:
         """
         # TODO 17.5: your code here (the reference: 16 lines).
         raise NotImplementedError(
-            "cuda_graphs task 17.5: not implemented yet; see chapter A step in one launch"
+            "cuda_graphs task 17.5: not implemented yet; see chapter CUDA graphs"
         )
 
     def draw(self, n: int) -> Tensor:
         """Queue the draws [n] int64 of the step whose hidden states were made last."""
         # TODO 17.5: your code here (the reference: 1 line).
         raise NotImplementedError(
-            "cuda_graphs task 17.5: not implemented yet; see chapter A step in one launch"
+            "cuda_graphs task 17.5: not implemented yet; see chapter CUDA graphs"
         )
 
     # ANCHOR_END: forward

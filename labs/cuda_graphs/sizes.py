@@ -16,7 +16,7 @@ def padded_sizes(largest: int) -> list[int]:
     None is more than `largest`."""
     # TODO 17.1: your code here (the reference: 2 lines).
     raise NotImplementedError(
-        "cuda_graphs task 17.1: not implemented yet; see chapter A step in one launch"
+        "cuda_graphs task 17.1: not implemented yet; see chapter CUDA graphs"
     )
 
 
@@ -25,7 +25,7 @@ def size_for(sizes: Sequence[Size], needed: Size) -> Size | None:
     is none. sizes: in ascending order of rows."""
     # TODO 17.1: your code here (the reference: 5 lines).
     raise NotImplementedError(
-        "cuda_graphs task 17.1: not implemented yet; see chapter A step in one launch"
+        "cuda_graphs task 17.1: not implemented yet; see chapter CUDA graphs"
     )
 
 

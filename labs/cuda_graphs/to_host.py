@@ -15,14 +15,14 @@ class ToHost:
         tensor."""
         # TODO 17.6: your code here (the reference: 4 lines).
         raise NotImplementedError(
-            "cuda_graphs task 17.6: not implemented yet; see chapter A step in one launch"
+            "cuda_graphs task 17.6: not implemented yet; see chapter CUDA graphs"
         )
 
     def get(self) -> Tensor:
         """The tensor, once it has arrived."""
         # TODO 17.6: your code here (the reference: 2 lines).
         raise NotImplementedError(
-            "cuda_graphs task 17.6: not implemented yet; see chapter A step in one launch"
+            "cuda_graphs task 17.6: not implemented yet; see chapter CUDA graphs"
         )
 
 

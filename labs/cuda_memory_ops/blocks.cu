@@ -13,14 +13,14 @@ template <typename Unit>
 __global__ void gather_kernel(const Unit* blocks, const int32_t* block_tables, Unit* out,
                               int64_t entries, int64_t units) {
     // TODO 13.2: your code here (the reference: 4 lines).
-    NOT_IMPLEMENTED("cuda_memory_ops task 13.2: not implemented yet; see chapter Threads and memory");
+    NOT_IMPLEMENTED("cuda_memory_ops task 13.2: not implemented yet; see chapter CUDA kernels");
 }
 
 // blocks: any number of block_bytes each. block_tables: [entries]. out: [entries] blocks.
 YAIE_API int gather(const void* blocks, const int32_t* block_tables, void* out, int64_t entries,
                     int64_t block_bytes, cudaStream_t stream) {
     // TODO 13.2: your code here (the reference: 8 lines).
-    NOT_IMPLEMENTED("cuda_memory_ops task 13.2: not implemented yet; see chapter Threads and memory");
+    NOT_IMPLEMENTED("cuda_memory_ops task 13.2: not implemented yet; see chapter CUDA kernels");
 }
 
 // ANCHOR: pool_tensor
@@ -36,7 +36,7 @@ template <typename Unit>
 __global__ void copy_blocks_kernel(const PoolTensor* tensors, const int64_t* pairs,
                                    int64_t num_tensors, int64_t num_pairs) {
     // TODO 13.3: your code here (the reference: 8 lines).
-    NOT_IMPLEMENTED("cuda_memory_ops task 13.3: not implemented yet; see chapter Threads and memory");
+    NOT_IMPLEMENTED("cuda_memory_ops task 13.3: not implemented yet; see chapter CUDA kernels");
 }
 
 // tensors: [num_tensors]. pairs: [num_pairs, 2] of (from, to). all_bits: every address and every
@@ -46,7 +46,7 @@ YAIE_API int copy_blocks(const PoolTensor* tensors, const int64_t* pairs, int64_
                          int64_t num_pairs, int64_t all_bits, int64_t largest_block,
                          cudaStream_t stream) {
     // TODO 13.3: your code here (the reference: 8 lines).
-    NOT_IMPLEMENTED("cuda_memory_ops task 13.3: not implemented yet; see chapter Threads and memory");
+    NOT_IMPLEMENTED("cuda_memory_ops task 13.3: not implemented yet; see chapter CUDA kernels");
 }
 
 // Block pairs[p][1] of target = block pairs[p][0] of source.
@@ -54,7 +54,7 @@ template <typename Unit>
 __global__ void swap_blocks_kernel(const Unit* source, Unit* target, const int64_t* pairs,
                                    int64_t num_pairs, int64_t units) {
     // TODO 13.4: your code here (the reference: 4 lines).
-    NOT_IMPLEMENTED("cuda_memory_ops task 13.4: not implemented yet; see chapter Threads and memory");
+    NOT_IMPLEMENTED("cuda_memory_ops task 13.4: not implemented yet; see chapter CUDA kernels");
 }
 
 // source, target: blocks of block_bytes each, in the device's memory or in pinned memory of the
@@ -62,5 +62,5 @@ __global__ void swap_blocks_kernel(const Unit* source, Unit* target, const int64
 YAIE_API int swap_blocks(const void* source, void* target, const int64_t* pairs, int64_t num_pairs,
                          int64_t block_bytes, cudaStream_t stream) {
     // TODO 13.4: your code here (the reference: 8 lines).
-    NOT_IMPLEMENTED("cuda_memory_ops task 13.4: not implemented yet; see chapter Threads and memory");
+    NOT_IMPLEMENTED("cuda_memory_ops task 13.4: not implemented yet; see chapter CUDA kernels");
 }

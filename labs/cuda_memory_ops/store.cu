@@ -11,7 +11,7 @@ __global__ void store_kv_kernel(const Unit* k, const Unit* v, Unit* key_blocks, 
                                 const int64_t* slot_mapping, int64_t tokens, int64_t row,
                                 int64_t k_stride, int64_t v_stride) {
     // TODO 13.1: your code here (the reference: 9 lines).
-    NOT_IMPLEMENTED("cuda_memory_ops task 13.1: not implemented yet; see chapter Threads and memory");
+    NOT_IMPLEMENTED("cuda_memory_ops task 13.1: not implemented yet; see chapter CUDA kernels");
 }
 
 // k, v: tokens rows of row_bytes, k_stride and v_stride bytes apart. slot_mapping: [tokens]; a
@@ -20,5 +20,5 @@ YAIE_API int store_kv(const void* k, const void* v, void* key_blocks, void* valu
                       const int64_t* slot_mapping, int64_t tokens, int64_t row_bytes,
                       int64_t k_stride, int64_t v_stride, cudaStream_t stream) {
     // TODO 13.1: your code here (the reference: 13 lines).
-    NOT_IMPLEMENTED("cuda_memory_ops task 13.1: not implemented yet; see chapter Threads and memory");
+    NOT_IMPLEMENTED("cuda_memory_ops task 13.1: not implemented yet; see chapter CUDA kernels");
 }

@@ -24,7 +24,7 @@ constexpr int MOST_KEPT = 4;
 // packs: of a row; 0 if packs do not fit. threads: how many would be best for a long row.
 static Layout layout_of(int64_t packs, int64_t threads) {
     // TODO 14.2: your code here (the reference: 6 lines).
-    NOT_IMPLEMENTED("cuda_ops task 14.2: not implemented yet; see chapter Reductions and vectors");
+    NOT_IMPLEMENTED("cuda_ops task 14.2: not implemented yet; see chapter CUDA reductions");
 }
 
 #define DISPATCH_KEPT(kept, K, ...)                                                                \
@@ -50,20 +50,20 @@ template <typename T> __device__ Pack<T> normalised(Pack<T> x, float scale, Pack
 
 template <typename T> __device__ float sum_of_squares(Pack<T> x) {
     // TODO 14.2: your code here (the reference: 3 lines).
-    NOT_IMPLEMENTED("cuda_ops task 14.2: not implemented yet; see chapter Reductions and vectors");
+    NOT_IMPLEMENTED("cuda_ops task 14.2: not implemented yet; see chapter CUDA reductions");
 }
 
 // The sum over the threads that share a row; see Layout.
 __device__ inline float row_sum(float value, float* partial) {
     // TODO 14.2: your code here (the reference: 1 line).
-    NOT_IMPLEMENTED("cuda_ops task 14.2: not implemented yet; see chapter Reductions and vectors");
+    NOT_IMPLEMENTED("cuda_ops task 14.2: not implemented yet; see chapter CUDA reductions");
 }
 
 // Any d, any alignment: the row is read twice, a number at a time. One block for each row.
 template <typename T>
 __global__ void rms_norm_long_kernel(const T* x, const T* weight, T* out, Rows rows, float eps) {
     // TODO 14.2: your code here (the reference: 8 lines).
-    NOT_IMPLEMENTED("cuda_ops task 14.2: not implemented yet; see chapter Reductions and vectors");
+    NOT_IMPLEMENTED("cuda_ops task 14.2: not implemented yet; see chapter CUDA reductions");
 }
 
 // The row is read once: thread x of a row keeps its packs x, x + threads, ... in registers until
@@ -72,7 +72,7 @@ template <typename T, int K>
 __global__ void __launch_bounds__(MOST_THREADS)
     rms_norm_kernel(const T* x, const T* weight, T* out, Rows rows, float eps) {
     // TODO 14.2: your code here (the reference: 26 lines).
-    NOT_IMPLEMENTED("cuda_ops task 14.2: not implemented yet; see chapter Reductions and vectors");
+    NOT_IMPLEMENTED("cuda_ops task 14.2: not implemented yet; see chapter CUDA reductions");
 }
 
 // x: rows of d numbers, per_token of them contiguous, a token's `stride` numbers after the last
@@ -81,14 +81,14 @@ YAIE_API int rms_norm(const void* x, const void* weight, void* out, int64_t coun
                       int64_t per_token, int64_t stride, int64_t d, float eps, int64_t dtype,
                       cudaStream_t stream) {
     // TODO 14.2: your code here (the reference: 17 lines).
-    NOT_IMPLEMENTED("cuda_ops task 14.2: not implemented yet; see chapter Reductions and vectors");
+    NOT_IMPLEMENTED("cuda_ops task 14.2: not implemented yet; see chapter CUDA reductions");
 }
 
 template <typename T>
 __global__ void fused_add_rms_norm_long_kernel(T* x, T* residual, const T* weight, Rows x_rows,
                                                Rows residual_rows, float eps) {
     // TODO 14.3: your code here (the reference: 11 lines).
-    NOT_IMPLEMENTED("cuda_ops task 14.3: not implemented yet; see chapter Reductions and vectors");
+    NOT_IMPLEMENTED("cuda_ops task 14.3: not implemented yet; see chapter CUDA reductions");
 }
 
 template <typename T, int K>
@@ -96,7 +96,7 @@ __global__ void __launch_bounds__(MOST_THREADS)
     fused_add_rms_norm_kernel(T* x, T* residual, const T* weight, Rows x_rows, Rows residual_rows,
                               float eps) {
     // TODO 14.3: your code here (the reference: 36 lines).
-    NOT_IMPLEMENTED("cuda_ops task 14.3: not implemented yet; see chapter Reductions and vectors");
+    NOT_IMPLEMENTED("cuda_ops task 14.3: not implemented yet; see chapter CUDA reductions");
 }
 
 // As rms_norm, of x + residual: the norm is written over x, the sum over residual.
@@ -104,5 +104,5 @@ YAIE_API int fused_add_rms_norm(void* x, void* residual, const void* weight, int
                                 int64_t per_token, int64_t x_stride, int64_t residual_stride,
                                 int64_t d, float eps, int64_t dtype, cudaStream_t stream) {
     // TODO 14.3: your code here (the reference: 19 lines).
-    NOT_IMPLEMENTED("cuda_ops task 14.3: not implemented yet; see chapter Reductions and vectors");
+    NOT_IMPLEMENTED("cuda_ops task 14.3: not implemented yet; see chapter CUDA reductions");
 }

@@ -35,7 +35,7 @@ template <typename T, int N>
 __device__ void rotate(Some<T, N>& first, Some<T, N>& second, const Some<float, N>& cos,
                        const Some<float, N>& sin) {
     // TODO 14.5: your code here (the reference: 5 lines).
-    NOT_IMPLEMENTED("cuda_ops task 14.5: not implemented yet; see chapter Reductions and vectors");
+    NOT_IMPLEMENTED("cuda_ops task 14.5: not implemented yet; see chapter CUDA reductions");
 }
 
 template <typename T, int N> __device__ Some<T, N>& some(T* place) {
@@ -51,14 +51,14 @@ template <int N> __device__ Some<float, N> angles_at(const float* table, int64_t
 template <typename T, int N>
 __global__ void rope_kernel(Heads<T> q, Heads<T> k, Angles angles, int64_t tokens, int64_t d) {
     // TODO 14.5: your code here (the reference: 14 lines).
-    NOT_IMPLEMENTED("cuda_ops task 14.5: not implemented yet; see chapter Reductions and vectors");
+    NOT_IMPLEMENTED("cuda_ops task 14.5: not implemented yet; see chapter CUDA reductions");
 }
 
 // A block for about 256 threads: `across` along a head, the rest along the heads, and along tokens
 // if there are few of these.
 static dim3 block_of(int64_t across, int64_t heads) {
     // TODO 14.5: your code here (the reference: 5 lines).
-    NOT_IMPLEMENTED("cuda_ops task 14.5: not implemented yet; see chapter Reductions and vectors");
+    NOT_IMPLEMENTED("cuda_ops task 14.5: not implemented yet; see chapter CUDA reductions");
 }
 
 // q: [tokens, heads, d], k: [tokens, kv_heads, d]: a token's heads are neighbours, the strides
@@ -67,7 +67,7 @@ YAIE_API int rope(void* q, void* k, const int64_t* positions, const float* cos, 
                   int64_t tokens, int64_t heads, int64_t kv_heads, int64_t d, int64_t half,
                   int64_t q_stride, int64_t k_stride, int64_t dtype, cudaStream_t stream) {
     // TODO 14.5: your code here (the reference: 13 lines).
-    NOT_IMPLEMENTED("cuda_ops task 14.5: not implemented yet; see chapter Reductions and vectors");
+    NOT_IMPLEMENTED("cuda_ops task 14.5: not implemented yet; see chapter CUDA reductions");
 }
 
 // ANCHOR: pool
@@ -85,7 +85,7 @@ __global__ void __launch_bounds__(256, 4)  // at most 64 registers: a block more
     rope_and_store_kernel(Heads<T> q, Heads<T> k, Heads<T> v, Angles angles, Slots<T> slots,
                           int64_t tokens, int64_t d) {
     // TODO 14.6: your code here (the reference: 32 lines).
-    NOT_IMPLEMENTED("cuda_ops task 14.6: not implemented yet; see chapter Reductions and vectors");
+    NOT_IMPLEMENTED("cuda_ops task 14.6: not implemented yet; see chapter CUDA reductions");
 }
 
 // As rope; v: [tokens, kv_heads, d]; key_blocks, value_blocks: [slots, kv_heads, d]; slot_mapping:
@@ -97,5 +97,5 @@ YAIE_API int rope_and_store(void* q, void* k, void* v, const int64_t* positions,
                             int64_t k_stride, int64_t v_stride, int64_t dtype,
                             cudaStream_t stream) {
     // TODO 14.6: your code here (the reference: 17 lines).
-    NOT_IMPLEMENTED("cuda_ops task 14.6: not implemented yet; see chapter Reductions and vectors");
+    NOT_IMPLEMENTED("cuda_ops task 14.6: not implemented yet; see chapter CUDA reductions");
 }

@@ -17,18 +17,18 @@ template <typename T> __device__ T silu_mul_one(T gate, T up) {
 template <typename T>
 __global__ void silu_mul_single_kernel(const T* x, T* out, Rows rows) {
     // TODO 14.4: your code here (the reference: 7 lines).
-    NOT_IMPLEMENTED("cuda_ops task 14.4: not implemented yet; see chapter Reductions and vectors");
+    NOT_IMPLEMENTED("cuda_ops task 14.4: not implemented yet; see chapter CUDA reductions");
 }
 
 template <typename T>
 __global__ void silu_mul_kernel(const T* x, T* out, Rows rows) {
     // TODO 14.4: your code here (the reference: 10 lines).
-    NOT_IMPLEMENTED("cuda_ops task 14.4: not implemented yet; see chapter Reductions and vectors");
+    NOT_IMPLEMENTED("cuda_ops task 14.4: not implemented yet; see chapter CUDA reductions");
 }
 
 // x: rows of two_d = 2 * d numbers, [gate | up], placed as in rms_norm. out: [count, d].
 YAIE_API int silu_mul(const void* x, void* out, int64_t count, int64_t per_token, int64_t stride,
                       int64_t two_d, int64_t dtype, cudaStream_t stream) {
     // TODO 14.4: your code here (the reference: 13 lines).
-    NOT_IMPLEMENTED("cuda_ops task 14.4: not implemented yet; see chapter Reductions and vectors");
+    NOT_IMPLEMENTED("cuda_ops task 14.4: not implemented yet; see chapter CUDA reductions");
 }

@@ -32,7 +32,7 @@ __global__ void __launch_bounds__(THREADS)
     acc += row * parts * dim;
     out += row * dim;
     // TODO 16.4: your code here (the reference: 20 lines).
-    NOT_IMPLEMENTED("cuda_paged_attention task 16.4: not implemented yet; see chapter Split, combine and match");
+    NOT_IMPLEMENTED("cuda_paged_attention task 16.4: not implemented yet; see chapter Paged attention in CUDA");
 }
 // ANCHOR_END: combine_kernel
 

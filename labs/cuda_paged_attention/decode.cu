@@ -39,7 +39,7 @@ template <int HEADS> struct Running {
 // The slot of the key at `position`. table: the blocks of its sequence.
 __device__ inline int slot_of(const int *table, int position, int block_size) {
     // TODO 16.1: your code here (the reference: 1 line).
-    NOT_IMPLEMENTED("cuda_paged_attention task 16.1: not implemented yet; see chapter Split, combine and match");
+    NOT_IMPLEMENTED("cuda_paged_attention task 16.1: not implemented yet; see chapter Paged attention in CUDA");
 }
 // ANCHOR_END: slot_of
 
@@ -62,7 +62,7 @@ __device__ void load_rows(Row<T> (&row)[KEYS], const T *from, int64_t stride, co
 // is left, both keep it.
 template <int COUNT, int DISTANCE> __device__ void spread_sums(float *value, int lane) {
     // TODO 16.1: your code here (the reference: 12 lines).
-    NOT_IMPLEMENTED("cuda_paged_attention task 16.1: not implemented yet; see chapter Split, combine and match");
+    NOT_IMPLEMENTED("cuda_paged_attention task 16.1: not implemented yet; see chapter Paged attention in CUDA");
 }
 // ANCHOR_END: spread_sums
 
@@ -73,7 +73,7 @@ template <typename T, int HEADS, int KEYS, int LANES>
 __device__ void add_keys(Running<HEADS> &state, float *score, const Row<T> (&value)[KEYS]) {
     using Map = Spread<HEADS, KEYS, LANES>;
     // TODO 16.1: your code here (the reference: 25 lines).
-    NOT_IMPLEMENTED("cuda_paged_attention task 16.1: not implemented yet; see chapter Split, combine and match");
+    NOT_IMPLEMENTED("cuda_paged_attention task 16.1: not implemented yet; see chapter Paged attention in CUDA");
 }
 // ANCHOR_END: add_keys
 
@@ -86,7 +86,7 @@ __device__ void merge_teams(const Running<HEADS> &state, float *shared, int team
                             int teams, int dim, int heads, int64_t head_stride, float *acc,
                             float *stats) {
     // TODO 16.1: your code here (the reference: 32 lines).
-    NOT_IMPLEMENTED("cuda_paged_attention task 16.1: not implemented yet; see chapter Split, combine and match");
+    NOT_IMPLEMENTED("cuda_paged_attention task 16.1: not implemented yet; see chapter Paged attention in CUDA");
 }
 // ANCHOR_END: merge_teams
 
@@ -144,7 +144,7 @@ __global__ void __launch_bounds__(THREADS, HEADS > 4 ? 2 : 4)
     load_rows(value, values, stride, slots, 0, count, team, TEAMS);
     for (int tile = 0; tile < count; tile += TURN) {
         // TODO 16.1: your code here (the reference: 16 lines).
-        NOT_IMPLEMENTED("cuda_paged_attention task 16.1: not implemented yet; see chapter Split, combine and match");
+        NOT_IMPLEMENTED("cuda_paged_attention task 16.1: not implemented yet; see chapter Paged attention in CUDA");
     }
 
     __syncthreads(); // the merge writes over the slots

@@ -68,13 +68,13 @@ __host__ __device__ inline int lanes_for(int dim) {
 // `window`.
 __device__ inline int first_visible(int seq_len, int window) {
     // TODO 16.2: your code here (the reference: 1 line).
-    NOT_IMPLEMENTED("cuda_paged_attention task 16.2: not implemented yet; see chapter Split, combine and match");
+    NOT_IMPLEMENTED("cuda_paged_attention task 16.2: not implemented yet; see chapter Paged attention in CUDA");
 }
 
 // A scaled score under a softcap: within (-softcap, softcap).
 __device__ inline float capped(float score, float softcap) {
     // TODO 16.2: your code here (the reference: 1 line).
-    NOT_IMPLEMENTED("cuda_paged_attention task 16.2: not implemented yet; see chapter Split, combine and match");
+    NOT_IMPLEMENTED("cuda_paged_attention task 16.2: not implemented yet; see chapter Paged attention in CUDA");
 }
 
 // ANCHOR_END: rules
@@ -89,6 +89,6 @@ struct Span {
 // keys_per_part; the last may be shorter, and parts after it have none.
 __device__ inline Span keys_of_part(int first, int seq_len, int part, int keys_per_part) {
     // TODO 16.3: your code here (the reference: 2 lines).
-    NOT_IMPLEMENTED("cuda_paged_attention task 16.3: not implemented yet; see chapter Split, combine and match");
+    NOT_IMPLEMENTED("cuda_paged_attention task 16.3: not implemented yet; see chapter Paged attention in CUDA");
 }
 // ANCHOR_END: parts

@@ -50,7 +50,7 @@ def plan_split(rows: int, max_keys: int, slots: int) -> Split:
     """
     # TODO 16.3: your code here (the reference: 9 lines).
     raise NotImplementedError(
-        "cuda_paged_attention task 16.3: not implemented yet; see chapter Split, combine and match"
+        "cuda_paged_attention task 16.3: not implemented yet; see chapter Paged attention in CUDA"
     )
 
 

@@ -13,7 +13,7 @@ __global__ void __launch_bounds__(THREADS)
     const int limit = min(length, key_lens[blockIdx.x]);
     const int warp = int(threadIdx.x) / WARP, lane = threadIdx.x % WARP;
     // TODO 16.5: your code here (the reference: 17 lines).
-    NOT_IMPLEMENTED("cuda_paged_attention task 16.5: not implemented yet; see chapter Split, combine and match");
+    NOT_IMPLEMENTED("cuda_paged_attention task 16.5: not implemented yet; see chapter Paged attention in CUDA");
 }
 // ANCHOR_END: prefix_kernel
 

@@ -77,7 +77,7 @@ class EngineCore:
         """End a request now; False if it is unknown or over."""
         # TODO 7.5: your code here (the reference: 5 lines).
         raise NotImplementedError(
-            "engine task 7.5: not implemented yet; see chapter The step loop"
+            "engine task 7.5: not implemented yet; see chapter The engine"
         )
 
     # ANCHOR_END: abort
@@ -91,7 +91,7 @@ class EngineCore:
         """
         # TODO 7.4: your code here (the reference: 4 lines).
         raise NotImplementedError(
-            "engine task 7.4: not implemented yet; see chapter The step loop"
+            "engine task 7.4: not implemented yet; see chapter The engine"
         )
 
     def take(self, plan: StepPlan, outcome: StepOutcome) -> list[RequestOutput]:
@@ -104,7 +104,7 @@ class EngineCore:
         """
         # TODO 7.4: your code here (the reference: 10 lines).
         raise NotImplementedError(
-            "engine task 7.4: not implemented yet; see chapter The step loop"
+            "engine task 7.4: not implemented yet; see chapter The engine"
         )
 
     def _failed(self, request: Request) -> RequestOutput:
@@ -128,7 +128,7 @@ class EngineCore:
         """
         # TODO 7.3: your code here (the reference: 12 lines).
         raise NotImplementedError(
-            "engine task 7.3: not implemented yet; see chapter The step loop"
+            "engine task 7.3: not implemented yet; see chapter The engine"
         )
 
     def _show_one(self, output: Output, token_id: int) -> tuple[str, FinishReason | None]:
@@ -138,7 +138,7 @@ class EngineCore:
         """
         # TODO 7.3: your code here (the reference: 12 lines).
         raise NotImplementedError(
-            "engine task 7.3: not implemented yet; see chapter The step loop"
+            "engine task 7.3: not implemented yet; see chapter The engine"
         )
 
     def _finish_reason(self, output: Output, token_id: int) -> FinishReason | None:
@@ -148,7 +148,7 @@ class EngineCore:
         """
         # TODO 7.3: your code here (the reference: 9 lines).
         raise NotImplementedError(
-            "engine task 7.3: not implemented yet; see chapter The step loop"
+            "engine task 7.3: not implemented yet; see chapter The engine"
         )
 
     # ANCHOR_END: show

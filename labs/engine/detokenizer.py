@@ -36,14 +36,14 @@ class Detokenizer:
         """The text that this token makes final; "" while a character is incomplete."""
         # TODO 7.1: your code here (the reference: 19 lines).
         raise NotImplementedError(
-            "engine task 7.1: not implemented yet; see chapter The step loop"
+            "engine task 7.1: not implemented yet; see chapter The engine"
         )
 
     def flush(self) -> str:
         """The end of the text, with a replacement character where one stayed incomplete."""
         # TODO 7.1: your code here (the reference: 5 lines).
         raise NotImplementedError(
-            "engine task 7.1: not implemented yet; see chapter The step loop"
+            "engine task 7.1: not implemented yet; see chapter The engine"
         )
 
     # ANCHOR_END: push
@@ -53,5 +53,5 @@ def _num_undecided(text: str) -> int:
     """How many characters at the end may be the first bytes of one that is not complete yet."""
     # TODO 7.1: your code here (the reference: 2 lines).
     raise NotImplementedError(
-        "engine task 7.1: not implemented yet; see chapter The step loop"
+        "engine task 7.1: not implemented yet; see chapter The engine"
     )

@@ -16,21 +16,21 @@ class StopChecker:
         """(text that is safe to show, the stop string that was found or None)."""
         # TODO 7.2: your code here (the reference: 11 lines).
         raise NotImplementedError(
-            "engine task 7.2: not implemented yet; see chapter The step loop"
+            "engine task 7.2: not implemented yet; see chapter The engine"
         )
 
     def _num_undecided(self, text: str) -> int:
         """Length of the longest end of `text` that is the start of a stop string."""
         # TODO 7.2: your code here (the reference: 5 lines).
         raise NotImplementedError(
-            "engine task 7.2: not implemented yet; see chapter The step loop"
+            "engine task 7.2: not implemented yet; see chapter The engine"
         )
 
     def flush(self) -> str:
         """What was held back, when no more text comes."""
         # TODO 7.2: your code here (the reference: 2 lines).
         raise NotImplementedError(
-            "engine task 7.2: not implemented yet; see chapter The step loop"
+            "engine task 7.2: not implemented yet; see chapter The engine"
         )
 
     # ANCHOR_END: push

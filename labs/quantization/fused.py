@@ -25,7 +25,7 @@ def int4_kernel(
     columns = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
     # TODO 19.6: your code here (the reference: 21 lines).
     raise NotImplementedError(
-        "quantization task 19.6: not implemented yet; see chapter Four bits a weight"
+        "quantization task 19.6: not implemented yet; see chapter Quantization"
     )
 
 
@@ -45,7 +45,7 @@ class FusedInt4:
         block_m, block_n, block_k = tile(m, n, weight.group_size)
         # TODO 19.6: your code here (the reference: 5 lines).
         raise NotImplementedError(
-            "quantization task 19.6: not implemented yet; see chapter Four bits a weight"
+            "quantization task 19.6: not implemented yet; see chapter Quantization"
         )
         return out
 

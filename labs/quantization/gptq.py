@@ -28,7 +28,7 @@ class Hessian:
             return
         # TODO 19.4: your code here (the reference: 4 lines).
         raise NotImplementedError(
-            "quantization task 19.4: not implemented yet; see chapter Four bits a weight"
+            "quantization task 19.4: not implemented yet; see chapter Quantization"
         )
 
 
@@ -50,7 +50,7 @@ class Gptq:
         """
         # TODO 19.4: your code here (the reference: 7 lines).
         raise NotImplementedError(
-            "quantization task 19.4: not implemented yet; see chapter Four bits a weight"
+            "quantization task 19.4: not implemented yet; see chapter Quantization"
         )
 
     # ANCHOR_END: factor
@@ -73,7 +73,7 @@ class Gptq:
         upper = self.factor(hessian, damping)
         # TODO 19.5: your code here (the reference: 5 lines).
         raise NotImplementedError(
-            "quantization task 19.5: not implemented yet; see chapter Four bits a weight"
+            "quantization task 19.5: not implemented yet; see chapter Quantization"
         )
         scales, zeros = (torch.stack(part) for part in zip(*grids, strict=True))
         return self._int4.pack(codes, scales, zeros)
@@ -96,7 +96,7 @@ class Gptq:
         """
         # TODO 19.5: your code here (the reference: 13 lines).
         raise NotImplementedError(
-            "quantization task 19.5: not implemented yet; see chapter Four bits a weight"
+            "quantization task 19.5: not implemented yet; see chapter Quantization"
         )
 
     # ANCHOR_END: gptq

@@ -19,7 +19,7 @@ def to_words(numbers: Tensor) -> Tensor:
     """Numbers [..., n] of four bits as words [..., n / 8] int32, the first in the lowest bits."""
     # TODO 19.2: your code here (the reference: 3 lines).
     raise NotImplementedError(
-        "quantization task 19.2: not implemented yet; see chapter Four bits a weight"
+        "quantization task 19.2: not implemented yet; see chapter Quantization"
     )
 
 
@@ -27,7 +27,7 @@ def from_words(words: Tensor) -> Tensor:
     """The numbers [..., n] int32 that went into words [..., n / 8]."""
     # TODO 19.2: your code here (the reference: 2 lines).
     raise NotImplementedError(
-        "quantization task 19.2: not implemented yet; see chapter Four bits a weight"
+        "quantization task 19.2: not implemented yet; see chapter Quantization"
     )
 
 
@@ -43,14 +43,14 @@ class Int4:
         wide = group.float()
         # TODO 19.2: your code here (the reference: 8 lines).
         raise NotImplementedError(
-            "quantization task 19.2: not implemented yet; see chapter Four bits a weight"
+            "quantization task 19.2: not implemented yet; see chapter Quantization"
         )
 
     def codes(self, weight: Tensor, scales: Tensor, zeros: Tensor) -> Tensor:
         """The nearest codes, 0 to 15, of weights [out, n] on the grid of each output: [out, n] int32."""
         # TODO 19.2: your code here (the reference: 2 lines).
         raise NotImplementedError(
-            "quantization task 19.2: not implemented yet; see chapter Four bits a weight"
+            "quantization task 19.2: not implemented yet; see chapter Quantization"
         )
 
     # ANCHOR_END: grid
@@ -60,14 +60,14 @@ class Int4:
         """codes [out, in], scales and zeros [groups, out], as they are stored."""
         # TODO 19.2: your code here (the reference: 3 lines).
         raise NotImplementedError(
-            "quantization task 19.2: not implemented yet; see chapter Four bits a weight"
+            "quantization task 19.2: not implemented yet; see chapter Quantization"
         )
 
     def unpack(self, weight: Int4Weight) -> tuple[Tensor, Tensor]:
         """(codes [out, in], zeros [groups, out]), int32."""
         # TODO 19.2: your code here (the reference: 1 line).
         raise NotImplementedError(
-            "quantization task 19.2: not implemented yet; see chapter Four bits a weight"
+            "quantization task 19.2: not implemented yet; see chapter Quantization"
         )
 
     # ANCHOR_END: pack
@@ -79,14 +79,14 @@ class Int4:
             raise ValueError(f"groups of {group_size} do not divide {weight.shape[1]} inputs")
         # TODO 19.2: your code here (the reference: 7 lines).
         raise NotImplementedError(
-            "quantization task 19.2: not implemented yet; see chapter Four bits a weight"
+            "quantization task 19.2: not implemented yet; see chapter Quantization"
         )
 
     def dequantize(self, weight: Int4Weight) -> Tensor:
         """(code - zero) * scale, of each input's group: [out, in] float32."""
         # TODO 19.2: your code here (the reference: 4 lines).
         raise NotImplementedError(
-            "quantization task 19.2: not implemented yet; see chapter Four bits a weight"
+            "quantization task 19.2: not implemented yet; see chapter Quantization"
         )
 
     # ANCHOR_END: int4
@@ -98,7 +98,7 @@ class Int4:
         out = torch.zeros(len(x), weight.out_features, dtype=torch.float32, device=x.device)
         # TODO 19.3: your code here (the reference: 6 lines).
         raise NotImplementedError(
-            "quantization task 19.3: not implemented yet; see chapter Four bits a weight"
+            "quantization task 19.3: not implemented yet; see chapter Quantization"
         )
         return out.to(x.dtype)
 

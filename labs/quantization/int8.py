@@ -19,14 +19,14 @@ class Int8:
         wide = weight.float()
         # TODO 19.1: your code here (the reference: 9 lines).
         raise NotImplementedError(
-            "quantization task 19.1: not implemented yet; see chapter Four bits a weight"
+            "quantization task 19.1: not implemented yet; see chapter Quantization"
         )
 
     def dequantize(self, weight: Int8Weight) -> Tensor:
         """(code - zero) * scale: [out, in] float32."""
         # TODO 19.1: your code here (the reference: 4 lines).
         raise NotImplementedError(
-            "quantization task 19.1: not implemented yet; see chapter Four bits a weight"
+            "quantization task 19.1: not implemented yet; see chapter Quantization"
         )
 
     # ANCHOR_END: int8
@@ -42,7 +42,7 @@ class Int8:
         out = torch.empty(len(x), len(weight.codes), dtype=x.dtype, device=x.device)
         # TODO 19.3: your code here (the reference: 7 lines).
         raise NotImplementedError(
-            "quantization task 19.3: not implemented yet; see chapter Four bits a weight"
+            "quantization task 19.3: not implemented yet; see chapter Quantization"
         )
         return out
 
@@ -53,5 +53,5 @@ def _usable(scales: Tensor) -> Tensor:
     """Scales as they are stored; none of them is 0, by which nothing could be divided."""
     # TODO 19.1: your code here (the reference: 2 lines).
     raise NotImplementedError(
-        "quantization task 19.1: not implemented yet; see chapter Four bits a weight"
+        "quantization task 19.1: not implemented yet; see chapter Quantization"
     )

@@ -20,7 +20,7 @@ def round_heads(x: Tensor) -> tuple[Tensor, Tensor]:
     wide = x.float()
     # TODO 19.7: your code here (the reference: 4 lines).
     raise NotImplementedError(
-        "quantization task 19.7: not implemented yet; see chapter Four bits a weight"
+        "quantization task 19.7: not implemented yet; see chapter Quantization"
     )
 
 
@@ -83,14 +83,14 @@ class Int8KVPool:
         """Store k, v [T, kv_heads, head_dim] in the slots [T] (int64)."""
         # TODO 19.7: your code here (the reference: 5 lines).
         raise NotImplementedError(
-            "quantization task 19.7: not implemented yet; see chapter Four bits a weight"
+            "quantization task 19.7: not implemented yet; see chapter Quantization"
         )
 
     def gather(self, layer: int, block_tables: Tensor) -> tuple[Tensor, Tensor]:
         """K and V of the blocks [n, m] in the model's dtype: [n, m * block_size, heads, head_dim]."""
         # TODO 19.7: your code here (the reference: 11 lines).
         raise NotImplementedError(
-            "quantization task 19.7: not implemented yet; see chapter Four bits a weight"
+            "quantization task 19.7: not implemented yet; see chapter Quantization"
         )
 
     # ANCHOR_END: kv_pool
@@ -115,7 +115,7 @@ class Int8KVPool:
         here, there = torch.tensor(pairs).unbind(1)
         # TODO 19.7: your code here (the reference: 4 lines).
         raise NotImplementedError(
-            "quantization task 19.7: not implemented yet; see chapter Four bits a weight"
+            "quantization task 19.7: not implemented yet; see chapter Quantization"
         )
 
     # ANCHOR_END: kv_moves

@@ -24,7 +24,7 @@ def apply_penalties(logits: Tensor, penalties: PenaltyBatch) -> Tensor:
     """
     # TODO 1.1: your code here (the reference: 7 lines).
     raise NotImplementedError(
-        "sampler task 1.1: not implemented yet; see chapter Choosing the next token"
+        "sampler task 1.1: not implemented yet; see chapter Sampling"
     )
 
 
@@ -40,7 +40,7 @@ def apply_temperature(logits: Tensor, temperature: Tensor) -> Tensor:
     """
     # TODO 1.2: your code here (the reference: 2 lines).
     raise NotImplementedError(
-        "sampler task 1.2: not implemented yet; see chapter Choosing the next token"
+        "sampler task 1.2: not implemented yet; see chapter Sampling"
     )
 
 
@@ -55,7 +55,7 @@ def apply_top_k(logits: Tensor, top_k: Tensor) -> Tensor:
     """
     # TODO 1.3: your code here (the reference: 5 lines).
     raise NotImplementedError(
-        "sampler task 1.3: not implemented yet; see chapter Choosing the next token"
+        "sampler task 1.3: not implemented yet; see chapter Sampling"
     )
 
 
@@ -71,7 +71,7 @@ def apply_top_p(logits: Tensor, top_p: Tensor) -> Tensor:
     """
     # TODO 1.4: your code here (the reference: 6 lines).
     raise NotImplementedError(
-        "sampler task 1.4: not implemented yet; see chapter Choosing the next token"
+        "sampler task 1.4: not implemented yet; see chapter Sampling"
     )
 
 
@@ -83,7 +83,7 @@ def apply_min_p(logits: Tensor, min_p: Tensor) -> Tensor:
     """Keep tokens at least min_p times as likely as the most likely one (Nguyen et al. 2024)."""
     # TODO 1.5: your code here (the reference: 2 lines).
     raise NotImplementedError(
-        "sampler task 1.5: not implemented yet; see chapter Choosing the next token"
+        "sampler task 1.5: not implemented yet; see chapter Sampling"
     )
 
 

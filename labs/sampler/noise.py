@@ -42,7 +42,7 @@ def gumbel_noise(seeds: Tensor, steps: Tensor, vocab: int) -> Tensor:
     """
     # TODO 1.6: your code here (the reference: 5 lines).
     raise NotImplementedError(
-        "sampler task 1.6: not implemented yet; see chapter Choosing the next token"
+        "sampler task 1.6: not implemented yet; see chapter Sampling"
     )
 
 

@@ -31,7 +31,7 @@ class Sampler:
         """
         # TODO 1.7: your code here (the reference: 16 lines).
         raise NotImplementedError(
-            "sampler task 1.7: not implemented yet; see chapter Choosing the next token"
+            "sampler task 1.7: not implemented yet; see chapter Sampling"
         )
 
     # ANCHOR_END: sample

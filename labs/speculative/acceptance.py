@@ -9,7 +9,7 @@ def accepted(drafts: Sequence[int], samples: Sequence[int]) -> list[int]:
     """See `yaie.core.contracts.drafting.Accepted`."""
     # TODO 18.2: your code here (the reference: 8 lines).
     raise NotImplementedError(
-        "speculative task 18.2: not implemented yet; see chapter Guess, then check"
+        "speculative task 18.2: not implemented yet; see chapter Speculative decoding"
     )
 
 

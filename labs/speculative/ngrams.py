@@ -17,14 +17,14 @@ class NgramIndex:
         """Take in up to `most` more tokens, the text's last one excepted; whether that is all."""
         # TODO 18.1: your code here (the reference: 7 lines).
         raise NotImplementedError(
-            "speculative task 18.1: not implemented yet; see chapter Guess, then check"
+            "speculative task 18.1: not implemented yet; see chapter Speculative decoding"
         )
 
     def place(self, text: Sequence[int]) -> int | None:
         """Behind the latest earlier occurrence of the longest n-gram that the text ends in."""
         # TODO 18.1: your code here (the reference: 6 lines).
         raise NotImplementedError(
-            "speculative task 18.1: not implemented yet; see chapter Guess, then check"
+            "speculative task 18.1: not implemented yet; see chapter Speculative decoding"
         )
 
 

@@ -26,7 +26,7 @@ class DraftPlaces:
         """Make the table fit; returns how many leading tokens need no computing, or None."""
         # TODO 18.5: your code here (the reference: 12 lines).
         raise NotImplementedError(
-            "speculative task 18.5: not implemented yet; see chapter Guess, then check"
+            "speculative task 18.5: not implemented yet; see chapter Speculative decoding"
         )
 
     def _fit(self, key: str, wanted: int) -> bool:
@@ -34,14 +34,14 @@ class DraftPlaces:
         changes, if there are too few free ones."""
         # TODO 18.5: your code here (the reference: 12 lines).
         raise NotImplementedError(
-            "speculative task 18.5: not implemented yet; see chapter Guess, then check"
+            "speculative task 18.5: not implemented yet; see chapter Speculative decoding"
         )
 
     def wrote(self, key: str, tokens: Sequence[int]) -> None:
         """The K and V of the next tokens in line have been written."""
         # TODO 18.5: your code here (the reference: 1 line).
         raise NotImplementedError(
-            "speculative task 18.5: not implemented yet; see chapter Guess, then check"
+            "speculative task 18.5: not implemented yet; see chapter Speculative decoding"
         )
 
     def table(self, key: str) -> Sequence[int]:
@@ -52,7 +52,7 @@ class DraftPlaces:
         """Forget a text and free its blocks."""
         # TODO 18.5: your code here (the reference: 3 lines).
         raise NotImplementedError(
-            "speculative task 18.5: not implemented yet; see chapter Guess, then check"
+            "speculative task 18.5: not implemented yet; see chapter Speculative decoding"
         )
 
 

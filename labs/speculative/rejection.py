@@ -14,7 +14,7 @@ def residual(target: Probs, draft: Probs) -> Probs:
     """See `yaie.core.contracts.drafting.Residual`."""
     # TODO 18.3: your code here (the reference: 4 lines).
     raise NotImplementedError(
-        "speculative task 18.3: not implemented yet; see chapter Guess, then check"
+        "speculative task 18.3: not implemented yet; see chapter Speculative decoding"
     )
 
 
@@ -24,7 +24,7 @@ def rejection_sample(
     """See `yaie.core.contracts.drafting.RejectionSample`."""
     # TODO 18.4: your code here (the reference: 8 lines).
     raise NotImplementedError(
-        "speculative task 18.4: not implemented yet; see chapter Guess, then check"
+        "speculative task 18.4: not implemented yet; see chapter Speculative decoding"
     )
 
 

@@ -14,7 +14,7 @@ def kept(start: int, num_tokens: int, num_drafts: int, num_gained: int, block_si
     """See `yaie.core.contracts.drafting.KeptOf`."""
     # TODO 18.6: your code here (the reference: 11 lines).
     raise NotImplementedError(
-        "speculative task 18.6: not implemented yet; see chapter Guess, then check"
+        "speculative task 18.6: not implemented yet; see chapter Speculative decoding"
     )
 
 
@@ -26,7 +26,7 @@ def masks_ahead(place: GrammarPlace, drafts: Sequence[int], rows: NDArray[np.uin
     """See `yaie.core.contracts.drafting.MasksAhead`."""
     # TODO 18.6: your code here (the reference: 10 lines).
     raise NotImplementedError(
-        "speculative task 18.6: not implemented yet; see chapter Guess, then check"
+        "speculative task 18.6: not implemented yet; see chapter Speculative decoding"
     )
 
 

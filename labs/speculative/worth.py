@@ -20,7 +20,7 @@ class Acceptance:
         """Of `asked` samples with a draft, `right` were equal to it."""
         # TODO 18.7: your code here (the reference: 3 lines).
         raise NotImplementedError(
-            "speculative task 18.7: not implemented yet; see chapter Guess, then check"
+            "speculative task 18.7: not implemented yet; see chapter Speculative decoding"
         )
 
     @property
@@ -28,14 +28,14 @@ class Acceptance:
         """The share of samples that were equal to their draft."""
         # TODO 18.7: your code here (the reference: 1 line).
         raise NotImplementedError(
-            "speculative task 18.7: not implemented yet; see chapter Guess, then check"
+            "speculative task 18.7: not implemented yet; see chapter Speculative decoding"
         )
 
     def expected(self, num_drafts: int) -> float:
         """Tokens that a step with so many drafts brings."""
         # TODO 18.7: your code here (the reference: 1 line).
         raise NotImplementedError(
-            "speculative task 18.7: not implemented yet; see chapter Guess, then check"
+            "speculative task 18.7: not implemented yet; see chapter Speculative decoding"
         )
 
 
@@ -53,7 +53,7 @@ def most_worth(
     """See `yaie.core.contracts.drafting.MostWorth`."""
     # TODO 18.7: your code here (the reference: 9 lines).
     raise NotImplementedError(
-        "speculative task 18.7: not implemented yet; see chapter Guess, then check"
+        "speculative task 18.7: not implemented yet; see chapter Speculative decoding"
     )
 
 

@@ -63,7 +63,7 @@ class ByteAutomaton:
         byte or are END."""
         # TODO 21.3: your code here (the reference: 23 lines).
         raise NotImplementedError(
-            "structured_output task 21.3: not implemented yet; see chapter Only what the schema allows"
+            "structured_output task 21.3: not implemented yet; see chapter Structured output"
         )
 
     # ANCHOR_END: closure
@@ -72,7 +72,7 @@ class ByteAutomaton:
         """The number of the state with these places, a closure; DEAD if there are none."""
         # TODO 21.3: your code here (the reference: 7 lines).
         raise NotImplementedError(
-            "structured_output task 21.3: not implemented yet; see chapter Only what the schema allows"
+            "structured_output task 21.3: not implemented yet; see chapter Structured output"
         )
 
     # ANCHOR: step
@@ -80,21 +80,21 @@ class ByteAutomaton:
         """The state after one more byte, or DEAD."""
         # TODO 21.3: your code here (the reference: 9 lines).
         raise NotImplementedError(
-            "structured_output task 21.3: not implemented yet; see chapter Only what the schema allows"
+            "structured_output task 21.3: not implemented yet; see chapter Structured output"
         )
 
     def live_bytes(self, state: int) -> bytes:
         """The bytes that lead on, ascending."""
         # TODO 21.3: your code here (the reference: 3 lines).
         raise NotImplementedError(
-            "structured_output task 21.3: not implemented yet; see chapter Only what the schema allows"
+            "structured_output task 21.3: not implemented yet; see chapter Structured output"
         )
 
     def is_final(self, state: int) -> bool:
         """Whether a document may end here."""
         # TODO 21.3: your code here (the reference: 1 line).
         raise NotImplementedError(
-            "structured_output task 21.3: not implemented yet; see chapter Only what the schema allows"
+            "structured_output task 21.3: not implemented yet; see chapter Structured output"
         )
 
     # ANCHOR_END: step

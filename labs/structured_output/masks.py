@@ -41,7 +41,7 @@ class TokenMasks:
         """
         # TODO 21.4: your code here (the reference: 10 lines).
         raise NotImplementedError(
-            "structured_output task 21.4: not implemented yet; see chapter Only what the schema allows"
+            "structured_output task 21.4: not implemented yet; see chapter Structured output"
         )
 
     # ANCHOR_END: allowed
@@ -51,7 +51,7 @@ class TokenMasks:
         """[ceil(vocab / 8)] uint8 of the tokens that may come in a state, the lowest bit first."""
         # TODO 21.5: your code here (the reference: 11 lines).
         raise NotImplementedError(
-            "structured_output task 21.5: not implemented yet; see chapter Only what the schema allows"
+            "structured_output task 21.5: not implemented yet; see chapter Structured output"
         )
 
     # ANCHOR_END: mask

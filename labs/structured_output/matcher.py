@@ -21,21 +21,21 @@ class Matcher:
         """Whether the output is a whole document."""
         # TODO 21.6: your code here (the reference: 2 lines).
         raise NotImplementedError(
-            "structured_output task 21.6: not implemented yet; see chapter Only what the schema allows"
+            "structured_output task 21.6: not implemented yet; see chapter Structured output"
         )
 
     def accept(self, token: int) -> bool:
         """Follow one more token; False, and nothing changes, if it may not come here."""
         # TODO 21.6: your code here (the reference: 12 lines).
         raise NotImplementedError(
-            "structured_output task 21.6: not implemented yet; see chapter Only what the schema allows"
+            "structured_output task 21.6: not implemented yet; see chapter Structured output"
         )
 
     def rollback(self, count: int) -> None:
         """Take back the last `count` accepted tokens. Raises ValueError if there are fewer."""
         # TODO 21.6: your code here (the reference: 5 lines).
         raise NotImplementedError(
-            "structured_output task 21.6: not implemented yet; see chapter Only what the schema allows"
+            "structured_output task 21.6: not implemented yet; see chapter Structured output"
         )
 
     # ANCHOR_END: follow
@@ -51,14 +51,14 @@ class Matcher:
         """At most `most` tokens that come next whatever the model says."""
         # TODO 21.7: your code here (the reference: 13 lines).
         raise NotImplementedError(
-            "structured_output task 21.7: not implemented yet; see chapter Only what the schema allows"
+            "structured_output task 21.7: not implemented yet; see chapter Structured output"
         )
 
     def _forced_bytes(self) -> bytes:
         """The bytes that must come: up to a choice, or to where the document may end."""
         # TODO 21.7: your code here (the reference: 8 lines).
         raise NotImplementedError(
-            "structured_output task 21.7: not implemented yet; see chapter Only what the schema allows"
+            "structured_output task 21.7: not implemented yet; see chapter Structured output"
         )
 
     # ANCHOR_END: forced

@@ -87,7 +87,7 @@ class SchemaReader:
         """
         # TODO 21.2: your code here (the reference: 10 lines).
         raise NotImplementedError(
-            "structured_output task 21.2: not implemented yet; see chapter Only what the schema allows"
+            "structured_output task 21.2: not implemented yet; see chapter Structured output"
         )
 
     # ANCHOR_END: enum
@@ -97,7 +97,7 @@ class SchemaReader:
         """Any one of the schemas in `anyOf`. Raises UnsupportedSchemaError if there is none."""
         # TODO 21.2: your code here (the reference: 3 lines).
         raise NotImplementedError(
-            "structured_output task 21.2: not implemented yet; see chapter Only what the schema allows"
+            "structured_output task 21.2: not implemented yet; see chapter Structured output"
         )
 
     def _reference(self, schema: Json) -> Grammar:
@@ -108,7 +108,7 @@ class SchemaReader:
         """
         # TODO 21.2: your code here (the reference: 9 lines).
         raise NotImplementedError(
-            "structured_output task 21.2: not implemented yet; see chapter Only what the schema allows"
+            "structured_output task 21.2: not implemented yet; see chapter Structured output"
         )
 
     # ANCHOR_END: any_of
@@ -123,7 +123,7 @@ class SchemaReader:
         """
         # TODO 21.2: your code here (the reference: 12 lines).
         raise NotImplementedError(
-            "structured_output task 21.2: not implemented yet; see chapter Only what the schema allows"
+            "structured_output task 21.2: not implemented yet; see chapter Structured output"
         )
 
     # ANCHOR_END: object
@@ -133,7 +133,7 @@ class SchemaReader:
         """`[`, minItems to maxItems items with commas between them, `]`. `items` must be there."""
         # TODO 21.2: your code here (the reference: 10 lines).
         raise NotImplementedError(
-            "structured_output task 21.2: not implemented yet; see chapter Only what the schema allows"
+            "structured_output task 21.2: not implemented yet; see chapter Structured output"
         )
 
     # ANCHOR_END: array

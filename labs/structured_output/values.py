@@ -32,7 +32,7 @@ def string(least: int = 0, most: int | None = None) -> Grammar:
     """
     # TODO 21.1: your code here (the reference: 1 line).
     raise NotImplementedError(
-        "structured_output task 21.1: not implemented yet; see chapter Only what the schema allows"
+        "structured_output task 21.1: not implemented yet; see chapter Structured output"
     )
 
 
@@ -40,7 +40,7 @@ def _character() -> Grammar:
     """One character of a string."""
     # TODO 21.1: your code here (the reference: 10 lines).
     raise NotImplementedError(
-        "structured_output task 21.1: not implemented yet; see chapter Only what the schema allows"
+        "structured_output task 21.1: not implemented yet; see chapter Structured output"
     )
 
 
@@ -52,7 +52,7 @@ def integer() -> Grammar:
     """An integer: perhaps a minus, then digits without a leading zero. 0 and -0 are integers."""
     # TODO 21.1: your code here (the reference: 2 lines).
     raise NotImplementedError(
-        "structured_output task 21.1: not implemented yet; see chapter Only what the schema allows"
+        "structured_output task 21.1: not implemented yet; see chapter Structured output"
     )
 
 
@@ -61,7 +61,7 @@ def number() -> Grammar:
     least. The exponent begins with e or E, and may have a sign."""
     # TODO 21.1: your code here (the reference: 3 lines).
     raise NotImplementedError(
-        "structured_output task 21.1: not implemented yet; see chapter Only what the schema allows"
+        "structured_output task 21.1: not implemented yet; see chapter Structured output"
     )
 
 
@@ -78,7 +78,7 @@ def constant(value: Any) -> Grammar:
     """
     # TODO 21.1: your code here (the reference: 9 lines).
     raise NotImplementedError(
-        "structured_output task 21.1: not implemented yet; see chapter Only what the schema allows"
+        "structured_output task 21.1: not implemented yet; see chapter Structured output"
     )
 
 

@@ -19,14 +19,14 @@ class Pipeline:
         """At most `count` runs of rows, in order; the largest has as few tokens as possible."""
         # TODO 20.8: your code here (the reference: 8 lines).
         raise NotImplementedError(
-            "tensor_parallel task 20.8: not implemented yet; see chapter One model on several ranks"
+            "tensor_parallel task 20.8: not implemented yet; see chapter Tensor parallelism"
         )
 
     def _runs(self, num_tokens: Sequence[int], most: int) -> list[range]:
         """As few runs of rows as possible with at most so many tokens each."""
         # TODO 20.8: your code here (the reference: 9 lines).
         raise NotImplementedError(
-            "tensor_parallel task 20.8: not implemented yet; see chapter One model on several ranks"
+            "tensor_parallel task 20.8: not implemented yet; see chapter Tensor parallelism"
         )
 
     # ANCHOR_END: microbatches
@@ -42,7 +42,7 @@ class Pipeline:
         results: list[Tensor] = []
         # TODO 20.9: your code here (the reference: 15 lines).
         raise NotImplementedError(
-            "tensor_parallel task 20.9: not implemented yet; see chapter One model on several ranks"
+            "tensor_parallel task 20.9: not implemented yet; see chapter Tensor parallelism"
         )
         return results
 
@@ -53,7 +53,7 @@ class Pipeline:
         an index after the last."""
         # TODO 20.9: your code here (the reference: 4 lines).
         raise NotImplementedError(
-            "tensor_parallel task 20.9: not implemented yet; see chapter One model on several ranks"
+            "tensor_parallel task 20.9: not implemented yet; see chapter Tensor parallelism"
         )
 
     # ANCHOR_END: run

@@ -28,21 +28,21 @@ class Ring:
         """x: [n], contiguous. Chunk `rank` becomes its sum over all ranks."""
         # TODO 20.2: your code here (the reference: 6 lines).
         raise NotImplementedError(
-            "tensor_parallel task 20.2: not implemented yet; see chapter One model on several ranks"
+            "tensor_parallel task 20.2: not implemented yet; see chapter Tensor parallelism"
         )
 
     def _chunks(self, x: Tensor) -> list[Tensor]:
         """Views of x [n], one for each rank."""
         # TODO 20.2: your code here (the reference: 2 lines).
         raise NotImplementedError(
-            "tensor_parallel task 20.2: not implemented yet; see chapter One model on several ranks"
+            "tensor_parallel task 20.2: not implemented yet; see chapter Tensor parallelism"
         )
 
     def _exchange(self, leaving: Tensor, coming: Tensor) -> None:
         """Send one tensor to the next rank and fill the other from the rank before."""
         # TODO 20.2: your code here (the reference: 4 lines).
         raise NotImplementedError(
-            "tensor_parallel task 20.2: not implemented yet; see chapter One model on several ranks"
+            "tensor_parallel task 20.2: not implemented yet; see chapter Tensor parallelism"
         )
 
     # ANCHOR_END: reduce_scatter
@@ -52,7 +52,7 @@ class Ring:
         """x: [n], contiguous. Chunk r becomes, on every rank, what rank r has in it."""
         # TODO 20.3: your code here (the reference: 4 lines).
         raise NotImplementedError(
-            "tensor_parallel task 20.3: not implemented yet; see chapter One model on several ranks"
+            "tensor_parallel task 20.3: not implemented yet; see chapter Tensor parallelism"
         )
 
     # ANCHOR_END: gather_chunks
@@ -62,14 +62,14 @@ class Ring:
         """The sum over all ranks of x, of any shape: the same bits on each of them."""
         # TODO 20.3: your code here (the reference: 4 lines).
         raise NotImplementedError(
-            "tensor_parallel task 20.3: not implemented yet; see chapter One model on several ranks"
+            "tensor_parallel task 20.3: not implemented yet; see chapter Tensor parallelism"
         )
 
     def all_gather(self, x: Tensor) -> Tensor:
         """[size, *x.shape]: x of every rank, in the order of the ranks."""
         # TODO 20.3: your code here (the reference: 4 lines).
         raise NotImplementedError(
-            "tensor_parallel task 20.3: not implemented yet; see chapter One model on several ranks"
+            "tensor_parallel task 20.3: not implemented yet; see chapter Tensor parallelism"
         )
 
     # ANCHOR_END: collectives

@@ -7,7 +7,7 @@ def share(total: int, rank: int, size: int) -> range:
     """See `yaie.core.contracts.ranks.Shares`."""
     # TODO 20.1: your code here (the reference: 3 lines).
     raise NotImplementedError(
-        "tensor_parallel task 20.1: not implemented yet; see chapter One model on several ranks"
+        "tensor_parallel task 20.1: not implemented yet; see chapter Tensor parallelism"
     )
 
 
@@ -20,7 +20,7 @@ def share_heads(num_heads: int, num_kv_heads: int, rank: int, size: int) -> tupl
     same KV head."""
     # TODO 20.1: your code here (the reference: 7 lines).
     raise NotImplementedError(
-        "tensor_parallel task 20.1: not implemented yet; see chapter One model on several ranks"
+        "tensor_parallel task 20.1: not implemented yet; see chapter Tensor parallelism"
     )
 
 
@@ -30,7 +30,7 @@ def qkv_rows(
     """See `yaie.core.contracts.ranks.Shares`."""
     # TODO 20.1: your code here (the reference: 5 lines).
     raise NotImplementedError(
-        "tensor_parallel task 20.1: not implemented yet; see chapter One model on several ranks"
+        "tensor_parallel task 20.1: not implemented yet; see chapter Tensor parallelism"
     )
 
 

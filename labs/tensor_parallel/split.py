@@ -27,7 +27,7 @@ class RowParallel:
         """x: [rows, in / size]. Returns [rows, out]."""
         # TODO 20.4: your code here (the reference: 2 lines).
         raise NotImplementedError(
-            "tensor_parallel task 20.4: not implemented yet; see chapter One model on several ranks"
+            "tensor_parallel task 20.4: not implemented yet; see chapter Tensor parallelism"
         )
 
 
@@ -47,7 +47,7 @@ class VocabEmbedding:
         """token_ids: [T] int64, of the whole vocabulary. Returns [T, hidden]."""
         # TODO 20.5: your code here (the reference: 4 lines).
         raise NotImplementedError(
-            "tensor_parallel task 20.5: not implemented yet; see chapter One model on several ranks"
+            "tensor_parallel task 20.5: not implemented yet; see chapter Tensor parallelism"
         )
 
 

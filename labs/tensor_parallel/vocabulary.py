@@ -23,7 +23,7 @@ class VocabLogits:
         """logits: [rows, held]. Returns [rows, vocab_size], in the order of the vocabulary."""
         # TODO 20.6: your code here (the reference: 5 lines).
         raise NotImplementedError(
-            "tensor_parallel task 20.6: not implemented yet; see chapter One model on several ranks"
+            "tensor_parallel task 20.6: not implemented yet; see chapter Tensor parallelism"
         )
 
     # ANCHOR_END: gather
@@ -33,7 +33,7 @@ class VocabLogits:
         """The token with the highest logit of each row, on any rank: [rows] int64."""
         # TODO 20.7: your code here (the reference: 7 lines).
         raise NotImplementedError(
-            "tensor_parallel task 20.7: not implemented yet; see chapter One model on several ranks"
+            "tensor_parallel task 20.7: not implemented yet; see chapter Tensor parallelism"
         )
 
     # ANCHOR_END: arg_max
@@ -43,7 +43,7 @@ class VocabLogits:
         """One token for each row, drawn by the Gumbel trick of lab 1: [rows] int64."""
         # TODO 20.7: your code here (the reference: 1 line).
         raise NotImplementedError(
-            "tensor_parallel task 20.7: not implemented yet; see chapter One model on several ranks"
+            "tensor_parallel task 20.7: not implemented yet; see chapter Tensor parallelism"
         )
 
     # ANCHOR_END: draw

@@ -68,7 +68,7 @@ def judge(candidate, low, total, p, mass, following, logits):
     """
     # TODO 12.3: your code here (the reference: 10 lines).
     raise NotImplementedError(
-        "triton_sampling task 12.3: not implemented yet; see chapter Sampling without a sort"
+        "triton_sampling task 12.3: not implemented yet; see chapter Sampling in Triton"
     )
 
 

@@ -66,7 +66,7 @@ def race_time(bits):
     """
     # TODO 12.1: your code here (the reference: 5 lines).
     raise NotImplementedError(
-        "triton_sampling task 12.1: not implemented yet; see chapter Sampling without a sort"
+        "triton_sampling task 12.1: not implemented yet; see chapter Sampling in Triton"
     )
 
 
@@ -78,7 +78,7 @@ def noise_kernel(seeds, steps, out, vocab, BLOCK: tl.constexpr):
     """out[row, token] = the token's Gumbel noise. Program (row, tile of BLOCK tokens)."""
     # TODO 12.1: your code here (the reference: 5 lines).
     raise NotImplementedError(
-        "triton_sampling task 12.1: not implemented yet; see chapter Sampling without a sort"
+        "triton_sampling task 12.1: not implemented yet; see chapter Sampling in Triton"
     )
 
 
@@ -90,6 +90,6 @@ def gumbel_noise(seeds: Tensor, steps: Tensor, vocab: int) -> Tensor:
     out = torch.empty((len(seeds), vocab), dtype=torch.float32, device=seeds.device)
     # TODO 12.1: your code here (the reference: 1 line).
     raise NotImplementedError(
-        "triton_sampling task 12.1: not implemented yet; see chapter Sampling without a sort"
+        "triton_sampling task 12.1: not implemented yet; see chapter Sampling in Triton"
     )
     return out

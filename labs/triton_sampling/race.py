@@ -35,7 +35,7 @@ def absorb(values, maxima, sums, lead_weights, scale):
     """
     # TODO 12.2: your code here (the reference: 6 lines).
     raise NotImplementedError(
-        "triton_sampling task 12.2: not implemented yet; see chapter Sampling without a sort"
+        "triton_sampling task 12.2: not implemented yet; see chapter Sampling in Triton"
     )
 
 
@@ -53,7 +53,7 @@ def take_lead(weights, tokens, key, lead_weights, lead_times, lead_tokens):
     """
     # TODO 12.2: your code here (the reference: 7 lines).
     raise NotImplementedError(
-        "triton_sampling task 12.2: not implemented yet; see chapter Sampling without a sort"
+        "triton_sampling task 12.2: not implemented yet; see chapter Sampling in Triton"
     )
 
 
@@ -69,7 +69,7 @@ def finish_race(lead_weights, lead_times, lead_tokens):
     """
     # TODO 12.2: your code here (the reference: 5 lines).
     raise NotImplementedError(
-        "triton_sampling task 12.2: not implemented yet; see chapter Sampling without a sort"
+        "triton_sampling task 12.2: not implemented yet; see chapter Sampling in Triton"
     )
 
 

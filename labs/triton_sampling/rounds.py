@@ -16,7 +16,7 @@ def least_exponent(min_p):
     being at least this. -inf if min_p is 0."""
     # TODO 12.4: your code here (the reference: 1 line).
     raise NotImplementedError(
-        "triton_sampling task 12.4: not implemented yet; see chapter Sampling without a sort"
+        "triton_sampling task 12.4: not implemented yet; see chapter Sampling in Triton"
     )
 
 
@@ -52,7 +52,7 @@ def race_above(
     """
     # TODO 12.3: your code here (the reference: 19 lines).
     raise NotImplementedError(
-        "triton_sampling task 12.3: not implemented yet; see chapter Sampling without a sort"
+        "triton_sampling task 12.3: not implemented yet; see chapter Sampling in Triton"
     )
 
 

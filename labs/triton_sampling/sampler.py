@@ -28,7 +28,7 @@ class Sampler:
         """
         # TODO 12.5: your code here (the reference: 10 lines).
         raise NotImplementedError(
-            "triton_sampling task 12.5: not implemented yet; see chapter Sampling without a sort"
+            "triton_sampling task 12.5: not implemented yet; see chapter Sampling in Triton"
         )
 
     # ANCHOR_END: sample

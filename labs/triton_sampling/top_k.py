@@ -62,7 +62,7 @@ def narrow(number, least, most, k, reached, missed):
     """
     # TODO 12.4: your code here (the reference: 7 lines).
     raise NotImplementedError(
-        "triton_sampling task 12.4: not implemented yet; see chapter Sampling without a sort"
+        "triton_sampling task 12.4: not implemented yet; see chapter Sampling in Triton"
     )
 
 

@@ -13,6 +13,7 @@ import pytest
 from filelock import FileLock
 
 from book.tools.mdbook import ROOT, environment, find_mdbook
+from book.tools.search import add_terms
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 FLAGS = [
@@ -41,6 +42,7 @@ def built(tmp_path_factory) -> Path:
                 text=True,
             )
             assert made.returncode == 0, made.stderr
+            assert add_terms(unfinished) == []
             unfinished.rename(out)
     return out
 

@@ -16,7 +16,10 @@ def chapter(name: str, path: str, *below: dict) -> dict:
 
 
 def test_a_lab_s_chapter_has_its_number_and_others_have_none():
-    items = [chapter("The radix tree", "radix-tree.md"), chapter("Memory in pages", "paging.md")]
+    items = [
+        chapter("The radix tree", "radix-tree.md"),
+        chapter("PagedAttention: memory in pages", "paging.md"),
+    ]
     arrange(items)
     assert [item["Chapter"]["number"] for item in items] == [[4], None]
 
@@ -104,7 +107,10 @@ def test_a_chapter_in_the_browser(browser, built):
         sidebar = opened.locator("#mdbook-sidebar")
         lab = sidebar.locator('a[href="radix-tree.html"]')
         assert lab.inner_text().split(maxsplit=1) == ["4.", "The radix tree"]
-        assert sidebar.locator('a[href="paging.html"]').inner_text().strip() == "Memory in pages"
+        assert (
+            sidebar.locator('a[href="paging.html"]').inner_text().strip()
+            == "PagedAttention: memory in pages"
+        )
         assert sidebar.locator('a[href*="explore/"]:visible').count() == 0
         assert opened.locator("main h1").inner_text().split("\n") == ["Lab 4", "The radix tree"]
         term = opened.locator('main a[href^="glossary.html#"]').first

@@ -25,7 +25,7 @@ def test_a_passed_part_is_yours(yaie: Yaie, labs: Path) -> None:
     ran = yaie("lab", "demo", "speculative")
     assert ran.code == 0, ran.err
     first, *_, last = ran.out.splitlines()
-    assert first == "Lab 18, Guess, then check: your speculative."
+    assert first == "Lab 18, Speculative decoding: your speculative."
     assert last.startswith("Drafts ")
     assert "\x1b" not in ran.out
 
@@ -35,7 +35,7 @@ def test_an_unfinished_part_is_told_and_the_reference_is_shown(labs: Path) -> No
     record_pass(labs, "speculative", tasks=2)
     lab = load_curriculum()["speculative"]
     assert headline(lab, load_part("speculative", "auto")) == (
-        "Lab 18, Guess, then check: the reference's speculative. Yours is not finished yet (2 of 7 "
+        "Lab 18, Speculative decoding: the reference's speculative. Yours is not finished yet (2 of 7 "
         "tasks passed): make grade LAB=speculative"
     )
     assert headline(lab, load_part("speculative", "none")).endswith("the reference's speculative.")

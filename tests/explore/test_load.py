@@ -9,7 +9,7 @@ from yaie.explore import NothingToDraw, load
 STUB = """
 def gumbel_noise():
     raise NotImplementedError(
-        "sampler task 1.6: not implemented yet; see chapter Choosing the next token"
+        "sampler task 1.6: not implemented yet; see chapter Sampling"
     )
 """
 

@@ -142,7 +142,7 @@ def test_what_a_rank_raises_is_told_with_its_number() -> None:
 
 
 def test_what_a_stub_raises_stays_as_it_is() -> None:
-    words = "tensor_parallel task 20.2: not implemented yet; see chapter One model on several ranks"
+    words = "tensor_parallel task 20.2: not implemented yet; see chapter Tensor parallelism"
 
     def work(link: SimLink) -> None:
         raise NotImplementedError(words)

@@ -2,7 +2,7 @@
 
 The model has a latency and a bandwidth (alpha and beta), as in Thakur, Rabenseifner and Gropp (2005),
 "Optimization of Collective Communication Operations in MPICH". Transfers run in rounds: each begins when
-the round before it has ended everywhere. The chapter "One model on several ranks" has the formulas,
+the round before it has ended everywhere. The chapter "Tensor parallelism" has the formulas,
 and a figure that draws the same transfers.
 """
 

@@ -55,8 +55,8 @@ def demo(
 def headline(lab: Lab, part: Part) -> str:
     """Whose part is shown, and how to finish one's own."""
     if part.is_yours:
-        return f"Lab {lab.number}, {lab.chapter}: your {lab.key}."
-    line = f"Lab {lab.number}, {lab.chapter}: the reference's {lab.key}."
+        return f"Lab {lab.number}, {lab.subject}: your {lab.key}."
+    line = f"Lab {lab.number}, {lab.subject}: the reference's {lab.key}."
     _, reason = by_progress(lab)
     if part.reason == reason:  # and not because another flag says so
         line += f" Yours is not finished yet ({reason}): make grade LAB={lab.key}"

@@ -53,6 +53,11 @@ class Lab:
         return sum(task.points for task in self.tasks)
 
     @property
+    def subject(self) -> str:
+        """Its chapter's title without what follows the colon: "Speculative decoding"."""
+        return self.chapter.partition(":")[0]
+
+    @property
     def is_kernel(self) -> bool:
         """Whether it is written in Triton or CUDA C++, for the backends of these names alone."""
         return "cpu" not in self.verify

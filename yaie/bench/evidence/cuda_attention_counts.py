@@ -2,7 +2,7 @@
 
     python -m yaie.bench.evidence.cuda_attention_counts
 
-For "Tiles in shared memory" and "Split, combine and match". Counts, so they come out the same anywhere.
+For "FlashAttention in CUDA" and "Paged attention in CUDA". Counts, so they come out the same anywhere.
 """
 
 import shutil

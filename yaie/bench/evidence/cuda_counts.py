@@ -2,7 +2,7 @@
 
     python -m yaie.bench.evidence.cuda_counts
 
-For "Threads and memory" and "Reductions and vectors". Counts, so they come out the same anywhere.
+For "CUDA kernels" and "CUDA reductions". Counts, so they come out the same anywhere.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Gaps between tokens while prompts arrive, in one server and in two, for "Prefill and decode apart".
+"""Gaps between tokens while prompts arrive, in one server and in two, for "Disaggregation".
 
     python -m yaie.bench.evidence.handover
 

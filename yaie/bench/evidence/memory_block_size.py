@@ -1,4 +1,4 @@
-"""What a block's size costs and what it buys, for chapter "Memory in pages". Counts only, no times.
+"""What a block's size costs and what it buys, for chapter "PagedAttention". Counts only, no times.
 
     python -m yaie.bench.evidence.memory_block_size
 

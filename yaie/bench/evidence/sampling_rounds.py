@@ -1,4 +1,4 @@
-"""How many rounds top-p by rejection takes, for chapter "Sampling without a sort", and what each reads.
+"""How many rounds top-p by rejection takes, for chapter "Sampling in Triton", and what each reads.
 
     python -m yaie.bench.evidence.sampling_rounds
 

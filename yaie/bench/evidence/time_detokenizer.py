@@ -1,4 +1,4 @@
-"""What text costs as it comes, for chapter "The step loop".
+"""What text costs as it comes, for chapter "The engine".
 
     python -m yaie.bench.evidence.time_detokenizer
 

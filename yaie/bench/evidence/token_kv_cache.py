@@ -2,7 +2,7 @@
 
     python -m yaie.bench.evidence.token_kv_cache
 
-For chapter "Why keys and values are kept". Counts are exact; times need an idle machine.
+For chapter "The KV cache". Counts are exact; times need an idle machine.
 """
 
 import statistics

@@ -2,7 +2,7 @@
 
     python -m yaie.bench.evidence.token_sampler
 
-For chapter "Choosing the next token". Draws are exact (noise is a function of seeds); times need an
+For chapter "Sampling". Draws are exact (noise is a function of seeds); times need an
 idle machine.
 """
 
