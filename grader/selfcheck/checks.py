@@ -68,7 +68,7 @@ def check_lab(
 
 def num_submissions(lab: Lab, plan: Plan) -> int:
     """How many `check_lab` grades, for a progress bar."""
-    count = plan.seeds + 1 + len(plan.known_wrong(lab)) + len(known_right(lab))
+    count = plan.seeds + 1 + len(plan.known_wrong(lab)) + len(plan.known_right(lab))
     count += len(steps(lab)) if plan.walks else 0
     return count + sum(1 for _ in all_mutants(lab, plan))
 
@@ -105,7 +105,7 @@ def _check_known(check: LabCheck, farm: Farm, scratch: Path, plan: Plan, advance
     lab = check.lab
     seeds = {f"seed {seed}": seed for seed in range(1, check.num_seeds)}
     wrongs = {f"known_wrong/{wrong.name}": wrong for wrong in plan.known_wrong(lab)}
-    rights = {f"known_right/{folder.name}": folder for folder in known_right(lab)}
+    rights = {f"known_right/{folder.name}": folder for folder in plan.known_right(lab)}
     folders = {"stub": write_stub(lab, scratch / "stub")}
     folders |= {id: write_wrong(wrong, lab, scratch / id) for id, wrong in wrongs.items()}
     folders |= {id: write_right(folder, lab, scratch / id) for id, folder in rights.items()}
@@ -136,9 +136,10 @@ def _check_known(check: LabCheck, farm: Farm, scratch: Path, plan: Plan, advance
         if problem:
             check.problems.append(f"{outcome.id}: {problem}")
     check.num_wrong, check.num_right = len(wrongs), len(rights)
-    if (written := len(known_wrong(lab))) < LEAST_WRONG or len(rights) < LEAST_RIGHT:
+    written, designs = len(known_wrong(lab)), len(known_right(lab))
+    if written < LEAST_WRONG or designs < LEAST_RIGHT:
         check.problems.append(
-            f"{written} known wrong and {len(rights)} known right submissions, fewer than "
+            f"{written} known wrong and {designs} known right submissions, fewer than "
             f"{LEAST_WRONG} and {LEAST_RIGHT}"
         )
 

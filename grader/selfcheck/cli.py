@@ -28,7 +28,10 @@ def selfcheck(
         bool, typer.Option(help="Of the mutants, only those of strides, dtypes and arguments.")
     ] = False,
     sample: Annotated[
-        int, typer.Option(help="Known mistakes to grade of each lab; 0 is all.", min=0)
+        int,
+        typer.Option(
+            help="Known mistakes and right designs to grade of each lab; 0 is all.", min=0
+        ),
     ] = 0,
     path: Annotated[
         bool, typer.Option(help="Walk through each lab task by task; never with --sample.")

@@ -8,10 +8,12 @@ import pytest
 
 from tests.cli.conftest import Ran, Yaie
 from tests.learner import hand_in, record_pass
+from tests.marks import nightly_but
 from yaie.backends.cpu.build import missing
 from yaie.bench import ladder
 from yaie.engine.llm_engine import LLMEngine
 
+RADIX = ("radix_attention", "torch")
 SMALL = ["--requests", "4", "--prompt-tokens", "4-20", "--output-tokens", "3-6", "--repeats", "2"]
 
 
@@ -89,7 +91,7 @@ def test_without_a_part_of_ones_own_it_says_what_to_do(yaie: Yaie, labs: Path) -
 
 
 @pytest.mark.skipif(bool(missing()), reason=missing())
-@pytest.mark.parametrize(("lab", "backend"), [("radix_attention", "torch"), ("sampler", "cpu")])
+@pytest.mark.parametrize(("lab", "backend"), nightly_but([RADIX], [RADIX, ("sampler", "cpu")]))
 def test_your_attention_stands_beside_lab_5_of_the_reference_and_not_beside_cpp(
     lab: str,
     backend: str,

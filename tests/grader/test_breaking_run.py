@@ -215,6 +215,7 @@ def test_the_command_from_the_first_call_to_nine_of_ten(labs: Path) -> None:
         call("K")
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("key", ["sampler"])
 def test_written_attacks_tell_at_least_eight_of_ten(key: str, tmp_path: Path) -> None:
     """The radix tree's are counted in the test of the command."""

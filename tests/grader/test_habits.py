@@ -101,12 +101,14 @@ def test_what_a_generator_yields_and_an_array_are_buffers_too() -> None:
     assert first.tolist() == [2, 2, 2]
 
 
+@pytest.mark.nightly
 def test_every_habit_of_a_lab_has_a_name_of_its_own() -> None:
     for lab in load_curriculum().labs:
         keys = [habit.key for habit in habits_of(reference_folder(lab), lab)]
         assert len(set(keys)) == len(keys)
 
 
+@pytest.mark.nightly
 def test_what_is_argued_is_there_and_has_a_reason() -> None:
     for path in ARGUED.glob("*.toml"):
         lab = load_curriculum()[path.stem]

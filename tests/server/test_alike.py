@@ -67,9 +67,9 @@ def run(server: LiveServer, count: int, seed: int) -> Counter[int]:
 
 
 def test_random_answers_are_the_same_both_ways(server: LiveServer) -> None:
-    statuses = run(server, 60, seed=1)
-    assert statuses[200] > 30
-    assert statuses[400] > 3
+    statuses = run(server, 30, seed=1)
+    assert statuses[200] > 15
+    assert statuses[400] > 1
 
 
 @pytest.mark.nightly

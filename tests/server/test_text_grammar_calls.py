@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.marks import nightly_but
 from tests.server.conftest import LiveServer, serving
 from tests.server.test_responses import events_of
 from tests.server.test_text_grammars import CODEX, PATCH
@@ -26,6 +27,7 @@ from yaie.server.tools.text_grammars import TextGrammar
 
 Json = dict[str, Any]
 PATH = "/v1/responses"
+USUAL = ("hermes", "llama3", "mistral", "qwen-coder", "deepseek-v31")
 
 # Few texts, so that any model comes to an end, with all that JSON escapes.
 LINES = r"""
@@ -83,7 +85,7 @@ def calling(style: str, folder: Path) -> Iterator[Caller]:
         yield Caller(style, server)
 
 
-@pytest.fixture(scope="module", params=[*STYLES])
+@pytest.fixture(scope="module", params=nightly_but(USUAL, STYLES))
 def caller(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Caller]:
