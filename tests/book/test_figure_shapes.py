@@ -169,10 +169,30 @@ def test_a_point_lies_on_the_roof_and_the_bound_is_the_side_of_the_ridge(page):
 
 def test_the_roofline_s_question_has_its_numbers_right(page):
     low, high = (
-        cost(page, "llama-8b", sequences=batch, tokens=1, cached=8192) for batch in (32, 256)
+        cost(page, "llama-8b", sequences=batch, tokens=1, cached=8192) for batch in (16, 64)
     )
-    assert (round(low["intensity"], 1), round(high["intensity"], 1)) == (12.5, 17.0)
-    assert (round(low["kvBytes"] / 1e9), round(low["weightBytes"] / 1e9)) == (34, 15)
+    assert (round(low["intensity"], 1), round(high["intensity"], 1)) == (9.6, 14.8)
+    assert (round(low["kvBytes"] / 1e9), round(low["weightBytes"] / 1e9)) == (17, 15)
+
+
+@pytest.mark.parametrize("cached", [1024, 8192, 131072])
+def test_a_full_card_takes_no_further_request(page, cached):
+    model, machine = ROOFLINE["models"]["llama-8b"], ROOFLINE["machines"]["h200"]
+    fits = page.evaluate(
+        "([model, machine, cached]) => roofline.room(model, machine, cached)",
+        [model, machine, cached],
+    )
+    weights = cost(page, "llama-8b", sequences=1, tokens=1, cached=cached)["weightBytes"]
+    each = 2 * 2 * 32 * 8 * 128 * (cached + 1)
+    assert weights + fits * each <= machine["memory"] < weights + (fits + 1) * each
+    assert fits == {1024: 1005, 8192: 125, 131072: 7}[cached]
+
+
+def test_a_processor_s_memory_is_not_drawn(page):
+    model, machine = ROOFLINE["models"]["tutor"], ROOFLINE["machines"]["cpu"]
+    assert page.evaluate(
+        "([model, machine]) => roofline.room(model, machine, 1024) === Infinity", [model, machine]
+    )
 
 
 def test_online_softmax_ends_where_softmax_does():

@@ -11,6 +11,7 @@
 // Left out: the embedding's few rows, norms, and activations, which a fused kernel keeps on the chip.
 //   intensity = FLOPs / bytes;   attainable FLOP/s = min(peak, intensity · bandwidth)
 //   shortest time = max(FLOPs / peak, bytes / bandwidth);   tokens/s = n · t / time
+// A card's memory holds the weights and n · (c + 1) tokens' keys and values: D stops at the last n that fits.
 'use strict';
 
 const roofline = (() => {
@@ -36,7 +37,15 @@ const roofline = (() => {
     };
   }
 
-  return { step };
+  /** How many sequences of `cached` tokens, and the one that each is about to get, the memory holds beside the weights. */
+  function room(model, machine, cached) {
+    if (!machine.memory) return Infinity;
+    const { weightBytes } = step(model, machine, { sequences: 1, tokens: 1, cached });
+    const each = machine.width * 2 * model.layers * model.kv_heads * model.head_dim * (cached + 1);
+    return Math.max(0, Math.floor((machine.memory - weightBytes) / each));
+  }
+
+  return { step, room };
 })();
 
 (() => {
@@ -55,6 +64,7 @@ const roofline = (() => {
   const BOX = { left: 44, right: 8, top: 10, bottom: 40 };
   const INTENSITY = [-1, 4.5]; // decades of FLOPs per byte that are shown
   const DECADES = 5; // of FLOP/s
+  const MEMORY = 52; // px below the plot for the card's memory
   const PREFIX = [[1e15, 'P'], [1e12, 'T'], [1e9, 'G'], [1e6, 'M'], [1e3, 'k'], [1, '']];
   const count = (value) => value.toLocaleString('en');
   const short = (value) => count(Number(value.toPrecision(3)));
@@ -145,12 +155,34 @@ const roofline = (() => {
         html('tr', {}, head(name, 'row'), values.map((value) => html('td', {}, value))))));
   }
 
+  /** The card's memory as a bar: weights, keys and values, and what did not fit, hatched, behind its end. */
+  function memory(machine, decode, held, { edges, height }, narrow) {
+    const [top, thick] = [height + 14, 16];
+    const most = Math.min(Math.max(machine.memory, held.asked), 1.5 * machine.memory); // longer ones leave the picture
+    const at = (bytes) => edges.left + (Math.min(bytes, most) / most) * (edges.right - edges.left);
+    const part = (key, from, to, look) => svg('rect', { x: at(from), y: top, width: Math.max(0, at(to) - at(from)),
+      height: thick, 'data-key': key, 'data-thing': 'memory', ...look });
+    const stroke = { 'stroke-width': 1 };
+    const [weights, filled] = [decode.weightBytes, decode.weightBytes + held.kv];
+    return [svg('defs', {}, svg('pattern', { id: 'roofline-over', width: 5, height: 5, patternUnits: 'userSpaceOnUse' },
+      svg('path', { d: 'M-1 1l2-2M0 5l5-5M4 6l2-2', stroke: 'var(--y-red)', 'stroke-width': 1.2 }))),
+    part('weights', 0, weights, { fill: 'var(--y-grey-soft)', stroke: 'var(--y-line)', ...stroke }),
+    part('kv', weights, filled, { fill: 'var(--y-blue-soft)', stroke: 'var(--y-blue)', ...stroke }),
+    part('over', filled, Math.max(filled, held.asked), { fill: 'url(#roofline-over)' }),
+    svg('line', { x1: at(machine.memory), x2: at(machine.memory), y1: top - 5, y2: top + thick + 5, stroke: 'currentColor',
+      'stroke-width': 2.5, 'data-key': 'full', 'data-thing': 'memory' }),
+    text(edges.left, top + thick + 14, `${narrow ? '' : 'memory: '}weights ${scaled(weights, 'B')}, ${narrow ? 'KV' : 'keys and values'} `
+      + `${scaled(held.kv, 'B')}, of ${scaled(machine.memory, 'B')}`, { 'data-key': 'memory-name', 'data-thing': 'memory' })];
+  }
+
   function say(decode, prefill, values, model) {
     const share = Math.round((100 * decode.kvBytes) / decode.bytes);
     const beyond = Math.max(values.cached, values.chunk) > model.context
       ? ` (The model itself ends at ${count(model.context)} tokens.)` : '';
     const requests = values.sequences === 1 ? 'one request' : `${count(values.sequences)} requests`;
-    return `Decode of ${requests} is ${decode.bound}-bound at ${short(decode.intensity)} FLOPs per byte, ${share}% `
+    const full = values.asked > values.sequences
+      ? `The card is full with ${count(values.sequences)} of the ${count(values.asked)}: the others wait. ` : '';
+    return `${full}Decode of ${requests} is ${decode.bound}-bound at ${short(decode.intensity)} FLOPs per byte, ${share}% `
       + `of its bytes are keys and values: at most ${rate(decode.tokensPerSecond)} tokens/s. `
       + `Prefill of ${count(values.chunk)} tokens is ${prefill.bound}-bound at ${short(prefill.intensity)}: `
       + `at most ${rate(prefill.tokensPerSecond)} tokens/s.${beyond}`;
@@ -170,16 +202,20 @@ const roofline = (() => {
     },
     draw(stage, values, data) {
       const [machine, model] = [data.machines[values.machine], data.models[values.model]];
-      const [sequences, cached, chunk] = [values.batch, values.context, values.chunk].map((value) => 2 ** value);
+      const [asked, cached, chunk] = [values.batch, values.context, values.chunk].map((value) => 2 ** value);
+      const sequences = Math.min(asked, roofline.room(model, machine, cached));
       const decode = roofline.step(model, machine, { sequences, tokens: 1, cached });
       const prefill = roofline.step(model, machine, { sequences: 1, tokens: chunk, cached: 0 });
 
       const narrow = isNarrow(stage), width = room(stage), height = narrow ? 250 : 320;
       const places = axes(machine.compute[1], width, height);
-      const said = say(decode, prefill, { sequences, cached, chunk }, model);
+      const said = say(decode, prefill, { sequences, asked, cached, chunk }, model);
+      const each = machine.width * 2 * model.layers * model.kv_heads * model.head_dim * (cached + 1);
+      const held = { kv: sequences * each, asked: decode.weightBytes + asked * each };
       stage.append(
-        picture(width, height, `Roofline of ${machine.label}. ${said}`,
-          grid(places, narrow), roof(machine, places), point('P', prefill, places), point('D', decode, places)),
+        picture(width, height + MEMORY, `Roofline of ${machine.label}. ${said}`,
+          grid(places, narrow), roof(machine, places), point('P', prefill, places), point('D', decode, places),
+          machine.memory ? memory(machine, decode, held, places, narrow) : []),
         table({ 'D decode': decode, 'P prefill': prefill }, narrow));
       return said;
     },

@@ -173,7 +173,7 @@ export function mountChat(element, { send, address, hasKey }) {
   const starters = ['What is a KV cache?', 'Why is decode slow?', 'What does temperature do?'].map((text) =>
     html('button', { type: 'button', class: 'c-starter', onclick: () => { setDraft(text); submit(); } }, text));
   const hello = html('div', { class: 'c-hello' }, html('p', {}, 'Ask something, and see on the other side what the engine does for it. '
-    + 'Every token of an answer can be clicked, to see what else it might have been and to take that way.'),
+    + 'Click any token of an answer to see the alternatives and to continue from one.'),
   html('p', { class: 'c-starters' }, starters));
 
   element.replaceChildren(html('div', { class: 'chat', onkeydown: (event) => {

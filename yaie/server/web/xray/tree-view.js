@@ -79,7 +79,7 @@ export function treeView(ctx) {
   stage.addEventListener('pointerleave', () => ctx.hover({ block: null, request: null }));
   return {
     title: 'Radix tree', name: 'tree', body: [calls, stage, summary],
-    note: (state) => (state.partial ? 'what it held before the watching began is not known' : ''),
+    note: (state) => (state.partial ? 'contents from before this page was opened are unknown' : ''),
     draw() {
       const { store: { state }, focus } = ctx;
       const key = [state.tree, state.record, state.requests, focus.block, focus.request, ctx.theme.now];
