@@ -17,8 +17,13 @@ class FigureError(ValueError):
     """A figure's file is missing or does not make sense. The message says which and what."""
 
 
-def render_figure(name: str, data: dict[str, Any] | None = None) -> str:
-    """The HTML of a figure, in one line. data: shown instead of what was recorded. FigureError."""
+def render_figure(name: str, how: str = "", data: dict[str, Any] | None = None) -> str:
+    """The HTML of a figure, in one line. how: "plays" for one that begins by itself. data: shown
+    instead of what was recorded. Raises FigureError."""
+    if how not in ("", "plays"):
+        raise FigureError(
+            f"figure {name}: {how!r} is nothing that a figure does; it may be 'plays'"
+        )
     figure = load_figure(name)
     shown = {**(data if data is not None else _trace(figure)), **figure.get("data", {})}
     content = {
@@ -33,7 +38,7 @@ def render_figure(name: str, data: dict[str, Any] | None = None) -> str:
     return (
         f'<figure class="moving" id="figure-{name}" role="group" aria-labelledby="title-{name}">'
         f'<p class="figure-title" id="title-{name}">{inline(figure["title"])}</p>'
-        f'<{element} data-name="{name}"><script type="application/json">{script}</script>'
+        f'<{element} data-name="{name}"{" data-plays" if how else ""}><script type="application/json">{script}</script>'
         f"{_fallback(shown)}</{element}>"
         f"<figcaption>{inline(figure['caption'])}</figcaption></figure>"
     )

@@ -17,8 +17,9 @@ from book.tools.mdbook import ROOT
 from yaie.curriculum.manifest import Curriculum, Lab, load_curriculum
 from yaie.curriculum.progress import Progress
 
-WIDTH, BOX, HEIGHT, GAP = 800, 140, 44, 12
+WIDTH, BOX, HEIGHT, GAP = 800, 148, 44, 12
 LINE = 14  # characters of a title that fit into a box
+MOST_LINES = 2  # of them in a box; a longer title gives way to what the chapter is about
 ROUNDS = 8  # of moving labs towards those that they are joined to; more changes nothing
 Node = str | tuple[str, str]
 """A lab's key; a pair is the arrow between two labs, where it passes a column."""
@@ -31,7 +32,8 @@ def render_map() -> str:
     hours = round(sum(lab.minutes for lab in labs.labs) / 60)
     head = (
         f"<p>{len(labs.labs)} labs, about {hours} hours. An arrow leads from a lab to one that builds "
-        "on it. You can skip any lab: the engine then runs the reference's part.</p>"
+        "on it, and a colour is a part of the book. You can skip any lab: the engine then runs the "
+        "reference's part. Three labs in a weekend: 1, 3 and 6.</p>"
     )
     return f'<div class="labmap">{head}{_graph(labs, done)}{_list(labs, done)}</div>'
 
@@ -156,7 +158,9 @@ def _arrow(places: list[tuple[float, float]], before: str, after: str) -> str:
 
 def _box(lab: Lab, x: float, middle: float, done: bool) -> str:
     y = middle - HEIGHT / 2
-    lines = textwrap.wrap(lab.title, LINE)
+    lines = textwrap.wrap(lab.title, LINE, break_long_words=False)
+    if len(lines) > MOST_LINES:
+        lines = textwrap.wrap(lab.subject, LINE, break_long_words=False)
     first = middle + 4 - 8 * (len(lines) - 1)
     title = "".join(
         f'<text x="{x + 42:.0f}" y="{first + 16 * i:.0f}">{escape(line)}</text>'

@@ -209,7 +209,7 @@ def test_a_figure_without_a_file_is_a_fault():
 def test_what_a_figure_holds_cannot_end_its_script(tmp_path, monkeypatch):
     monkeypatch.setattr(figures, "FIGURES", tmp_path)
     (tmp_path / "f.toml").write_text('element = "base"\ntitle = "t"\ncaption = "c"\n')
-    made = figures.render_figure("f", {"steps": [{"say": "</script><b>"}]})
+    made = figures.render_figure("f", data={"steps": [{"say": "</script><b>"}]})
     assert made.count("</script>") == 1
     assert "<li>&lt;/script&gt;&lt;b&gt;</li>" in made
 

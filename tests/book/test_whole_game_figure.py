@@ -42,9 +42,35 @@ def test_the_trace_is_what_the_engine_does():
     assert whole_game.record(reference) == TRACE
 
 
-def test_the_question_has_the_answer_that_was_recorded():
+def test_the_chapter_s_question_has_the_answer_that_was_recorded():
     steps = TRACE["tracks"]["plenty"]["steps"]
-    assert load_figure("whole-game")["predict"]["number"] == len(steps) - 1
+    chapter = (ROOT / "book/src/whole-game.md").read_text("utf-8")
+    assert f"The answer to the question at the top is therefore {len(steps) - 1}:" in chapter
+
+
+def test_the_first_page_plays_once_by_itself_where_motion_is_wanted(browser, built):
+    with reading(browser, built, "index", motion="no-preference") as (opened, wrong):
+        figure = opened.locator("yaie-whole-game")
+        assert figure.locator(".predict").count() == 0
+        opened.wait_for_function("figure => figure.index >= 2", arg=figure.element_handle())
+        assert figure.locator(".said").get_attribute("aria-live") == "off"
+        figure.get_by_role("button", name="Pause").click()
+        stopped = figure.evaluate("figure => figure.index")
+        opened.wait_for_timeout(1500)
+        assert figure.evaluate("figure => figure.index") == stopped
+        assert figure.locator(".said").get_attribute("aria-live") == "polite"
+        assert wrong == []
+
+
+def test_nothing_plays_where_motion_is_not_wanted_or_a_step_was_asked_for(browser, built):
+    for motion, hash_ in (("reduce", ""), ("no-preference", "#fig-whole-game-12")):
+        with reading(browser, built, "index", motion=motion) as (opened, wrong):
+            if hash_:
+                opened.goto(opened.url.partition("#")[0] + hash_)
+                opened.reload()
+            opened.wait_for_timeout(1200)
+            assert opened.locator("yaie-whole-game").get_by_role("button", name="Play").count() == 1
+            assert wrong == []
 
 
 @pytest.mark.parametrize("track", TRACKS)
@@ -110,7 +136,6 @@ def test_tokens_go_from_their_row_to_a_slot(browser, built):
     """The squares of A's prompt are in its row at first, and in the pool a step later."""
     with reading(browser, built, "index") as (opened, wrong):
         figure = opened.locator("#figure-whole-game")
-        figure.get_by_role("button", name="Show without guessing").click()
         square = figure.locator("[data-key='token-A-0']")
         in_row = square.bounding_box()
         figure.get_by_role("button", name="Next").click()

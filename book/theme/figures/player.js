@@ -43,6 +43,7 @@ yaie.player = (() => {
     function pause() {
       clearTimeout(clock);
       clock = 0;
+      figure.said.setAttribute('aria-live', 'polite'); // off while a figure plays by itself
       sync();
     }
     const following = () => Math.min(figure.last, figure.index + stride());

@@ -47,13 +47,22 @@
       });
       [this.stage, this.said].forEach((element) => sized.observe(element));
       new IntersectionObserver(([entry]) => {
-        if (entry.isIntersecting) this.measure();
+        if (entry.isIntersecting) { this.measure(); this.playsByItself(); }
         else if (this.player.isPlaying()) this.player.pause();
       }, { rootMargin: '400px' }).observe(this);
       addEventListener('hashchange', () => this.open());
       addEventListener('beforeprint', () => this.rewind());
       addEventListener('afterprint', () => this.restore());
       this.open();
+    }
+
+    /** The first page's scene begins once it is seen, if motion is welcome and no step was asked for. */
+    playsByItself() {
+      if (!('plays' in this.dataset) || this.index > 0) return;
+      delete this.dataset.plays;
+      if (matchMedia('(prefers-reduced-motion: reduce)').matches) return;
+      this.said.setAttribute('aria-live', 'off'); // what nobody asked for is not read out
+      this.player.toggle();
     }
 
     reveal(kept) {

@@ -107,7 +107,7 @@ def _section(pair: Pair, whose: str) -> str:
 
 def _figure(name: str, trace: Trace, whose: str = "") -> str:
     """A figure without its question. whose: for the learner's, which needs ids of its own."""
-    rendered = render_figure(name, trace)
+    rendered = render_figure(name, data=trace)
     rendered = CONTENT.sub(
         lambda found: found[1] + _without_question(found[2]) + found[3], rendered
     )
