@@ -38,7 +38,8 @@ def render_figure(name: str, how: str = "", data: dict[str, Any] | None = None) 
     return (
         f'<figure class="moving" id="figure-{name}" role="group" aria-labelledby="title-{name}">'
         f'<p class="figure-title" id="title-{name}">{inline(figure["title"])}</p>'
-        f'<{element} data-name="{name}"{" data-plays" if how else ""}><script type="application/json">{script}</script>'
+        f'<{element} data-name="{name}"{" data-plays" if how else ""}>'
+        f'<script type="application/json">{script}</script>'
         f"{_fallback(shown)}</{element}>"
         f"<figcaption>{inline(figure['caption'])}</figcaption></figure>"
     )

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from book.tools.figures import load_figure
 from book.tools.mdbook import ROOT
 from book.tools.traces import reference, trace_file, whole_game
 from book.tools.traces._timeline import BLOCK_SIZE, FOUR
