@@ -1,5 +1,7 @@
 """Every page in a real browser: no error, no request, accessible, and it fits a phone."""
 
+from statistics import median
+
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
@@ -53,6 +55,21 @@ def test_a_page_is_accessible(browser, built, page, theme):
         assert theme in opened.locator("html").get_attribute("class").split()
         found = Axe().run(opened, options=WCAG)
         assert found.violations_count == 0, found.generate_report()
+        assert wrong == []
+
+
+LETTERS_A_LINE = """() => {
+  const lines = (p) => Math.round(p.clientHeight / parseFloat(getComputedStyle(p).lineHeight));
+  return [...document.querySelectorAll('.content main > p')]
+    .filter((p) => p.innerText.length > 250).map((p) => p.innerText.length / lines(p));
+}"""
+
+
+def test_a_line_of_text_can_be_read(browser, built):
+    with reading(browser, built, "inference") as (opened, wrong):
+        found = opened.evaluate(LETTERS_A_LINE)
+        assert len(found) > 5
+        assert 64 <= median(found) <= 76
         assert wrong == []
 
 
