@@ -33,6 +33,7 @@ LATER = frozenset(
 
 LATER_SECTIONS: dict[str, tuple[str, ...]] = {
     "configuration.md": ("The same bits in any batch",),
+    "gpu.md": ("Newer cards",),
     "http-reference.md": ("Ranges of numbers", "Fields of other servers"),
     "performance.md": ("One part at a time", "Guessing ahead", "Weights of four and of eight bits"),
     "production.md": (
