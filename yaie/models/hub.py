@@ -1,4 +1,4 @@
-"""From a model's name to a folder: the embedded tutor, a folder, or a download from the hub.
+"""From a model's name to a folder: the embedded tutor, a folder, a GGUF, or a download from the hub.
 
 `huggingface_hub` downloads and keeps the cache; what can go wrong is told in our words here.
 """
@@ -14,8 +14,8 @@ from typing import Any, NoReturn
 
 from yaie.core.errors import ModelError
 from yaie.models.conversion import cached_conversions, converted_revision
-from yaie.models.lookalikes import PICKLES, not_a_folder
-from yaie.models.weights import has_safetensors, no_weights
+from yaie.models.lookalikes import PICKLES, is_gguf, not_a_folder
+from yaie.models.weights import has_safetensors, lists_safetensors, no_weights
 from yaie.system.files import NO_PLACE, cannot_write
 
 WANTED = (
@@ -70,25 +70,51 @@ class Source:
 def find_model(model: str, revision: str | None) -> Source:
     """Find a model; of one on the hub, download no more than config.json.
 
-    model: "tutor", a folder, or a hub id, tried in this order.
+    model: "tutor", a folder, a GGUF file, or a hub id, tried in this order.
     Raises ModelError: no such model, gated, no network, no space, no usable weights.
     """
     if model == "tutor":
         from yaie.models.tutor import TUTOR_PATH
 
         return Source("tutor", Path(TUTOR_PATH))
-    with suppress(OSError, RuntimeError, ValueError):  # too long, ~nobody, a zero byte
-        folder = Path(model).expanduser()
-        if folder.is_dir():
-            return Source(folder.resolve().name, folder)
-        if folder.exists():
-            raise not_a_folder(folder)
+    path = _on_disk(model)
+    if path is not None:
+        return _in_folder(path) if path.is_dir() else _in_file(path)
     if not _HUB_ID.fullmatch(model) or len(model) > LONGEST_ID:
         raise ModelError(
             f"there is no folder {model[: 2 * LONGEST_ID]!a}, and that is no hub id either (ids look "
             "like Qwen/Qwen3-0.6B). Check the spelling, or serve the embedded model: yaie serve tutor."
         )
     return Source(model, _find_on_hub(model, revision), model)
+
+
+def _on_disk(model: str) -> Path | None:
+    with suppress(OSError, RuntimeError, ValueError):  # too long, ~nobody, a zero byte
+        path = Path(model).expanduser()
+        if path.exists():
+            return path
+    return None
+
+
+def _in_folder(folder: Path) -> Source:
+    """A model's folder; one without safetensors may hold a GGUF."""
+    name = folder.resolve().name
+    if not has_safetensors(folder) and any(folder.glob("*.[gG][gG][uU][fF]")):
+        from yaie.models.gguf.described import described, the_file_in
+
+        if file := the_file_in(folder):
+            return Source(name, described(file))
+    return Source(name, folder)
+
+
+def _in_file(path: Path) -> Source:
+    """A GGUF, which is all of a model, or a part of one."""
+    if not is_gguf(path):
+        raise not_a_folder(path)
+    from yaie.models.gguf.described import described
+    from yaie.models.gguf.parts import base_name
+
+    return Source(base_name(path.name), described(path))
 
 
 def fetch_model(source: Source, progress: bool) -> Path:
@@ -133,7 +159,7 @@ def _find_on_hub(model: str, revision: str | None) -> Path:
     try:
         files = snapshot_download(**fetch, allow_patterns=[*WANTED, *TELLING], dry_run=True)
         names = [file.filename for file in files]
-        if not has_safetensors(names):
+        if not lists_safetensors(names):
             converted = converted_revision(model) if revision is None else None
             if converted is None:
                 raise no_weights(f"{model} on the hub", names)

@@ -34,6 +34,7 @@ from yaie.models.weights import (
     checkpoint_files,
     read_stored,
     read_tensors,
+    served_bytes,
     stored_shapes,
     total_bytes,
 )
@@ -306,9 +307,9 @@ def choose_dtype(
 
 
 def _num_bytes(folder: Path) -> int:
-    """Of the checkpoint in a folder; 0 where it has not been downloaded."""
+    """Of the checkpoint in a folder, in bfloat16; 0 where it has not been downloaded."""
     try:
-        return total_bytes(checkpoint_files(folder))
+        return served_bytes(checkpoint_files(folder), torch.bfloat16.itemsize)
     except ModelError:
         return 0
 
