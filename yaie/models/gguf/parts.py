@@ -10,6 +10,10 @@ from yaie.core.errors import ModelError
 from yaie.models.gguf.header import Header, TensorInfo, read_header
 
 _PART = re.compile(r"(?P<name>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})(?P<suffix>\.gguf)", re.I)
+_TYPE = re.compile(
+    r"(?:^|[-._/])(?P<type>(?:UD-)?(?:I?Q\d+(?:_[A-Z0-9]+)*|TQ\d_\d|MXFP4(?:_MOE)?|B?F16|FP16|F32))$",
+    re.I,
+)
 BESIDE = ("mmproj", "imatrix", "mtp-")
 """What names of files begin with that are no models: what encodes images, statistics, a draft head."""
 
@@ -48,6 +52,43 @@ def models_among(names: Sequence[str]) -> dict[str, list[str]]:
         if last.lower().endswith(".gguf") and not last.lower().startswith(BESIDE):
             found.setdefault(base_name(name), []).append(name)
     return found
+
+
+def of_type(place: str, wanted: str, names: Sequence[str]) -> list[str]:
+    """The files, in order, of the model among these that is of a type (as Q4_K_M, in either case), or
+    that has this file name.
+
+    place: where they are, for messages. Raises ModelError that names the types which are there.
+    """
+    models = models_among(names)
+    types = {base: _type_of(base) for base in models}
+    found = [
+        files
+        for base, files in models.items()
+        if types[base].lower() == wanted.lower() or wanted in files
+    ]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        listed = ", ".join(files[0] for files in found)
+        raise ModelError(
+            f"{place} has {len(found)} GGUF models of the type {wanted}: give the name of a file in its "
+            f"place ({listed})."
+        )
+    raise ModelError(f"{place} has no GGUF of the type {wanted}. {there_is(names)}")
+
+
+def there_is(names: Sequence[str]) -> str:
+    """A sentence that says which types of GGUF are among these files."""
+    types = sorted({_type_of(base) or files[0] for base, files in models_among(names).items()})
+    return f"What is there: {', '.join(types)}." if types else "It has none at all."
+
+
+def _type_of(base: str) -> str:
+    """What a file's name says its tensors are of, or the name of its folder; "" if neither does."""
+    folder, _, name = base.rpartition("/")
+    found = _TYPE.search(name) or _TYPE.search(folder)
+    return found["type"] if found else ""
 
 
 def all_parts(path: Path) -> list[Path]:
