@@ -5,5 +5,5 @@ tokenizer (`tokenizer`) and a list of tensors (`names`) that says where in the f
 weights stay where they are, and are read from there (`stored`, `blocks`). From then on a GGUF is a
 model's folder like any other. Nothing here is imported unless a GGUF is served.
 
-The format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
+The format: https://github.com/ggml-org/ggml/blob/01f0d4da3e444ca2bfe705e72adab08a4394bb1d/docs/gguf.md
 """
