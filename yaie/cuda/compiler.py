@@ -26,7 +26,7 @@ from pathlib import Path
 from yaie.core.errors import KernelError
 from yaie.cuda.bounded import run_bounded
 from yaie.cuda.nvcc import INSTALL, Nvcc, find_host_compiler, find_nvcc
-from yaie.system.files import NO_PLACE, cannot_write
+from yaie.system.files import NO_PLACE, cannot_write, user_cache
 
 logger = logging.getLogger(__name__)
 
@@ -60,10 +60,8 @@ class Built:
 
 
 def cache_folder() -> Path:
-    """Where libraries are kept: $YAIE_CACHE, else ~/.cache/yaie."""
-    given = os.environ.get("YAIE_CACHE")
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return (Path(given) if given else Path(base) / "yaie") / "cuda"
+    """Where libraries are kept."""
+    return user_cache("cuda")
 
 
 def sources(folder: Path) -> list[Path]:

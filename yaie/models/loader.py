@@ -20,6 +20,7 @@ from yaie.models.generation import eos_token_ids, read_generation_config, sampli
 from yaie.models.hub import fetch_model, find_model
 from yaie.models.json_files import read_json
 from yaie.models.loading_bar import loading_bar
+from yaie.models.lookalikes import GGUF_LIST
 from yaie.models.packing import read_format
 from yaie.models.rope import served_context
 from yaie.models.schemes import Packing
@@ -34,6 +35,7 @@ from yaie.models.weights import (
     checkpoint_files,
     read_stored,
     read_tensors,
+    served_bytes,
     stored_shapes,
     total_bytes,
 )
@@ -267,7 +269,9 @@ class ModelLoader:
     def _dtype_note(self) -> str:
         if self._wanted != "auto" or self.device.type != "cpu" or self.dtype == torch.float32:
             return ""
-        return "bfloat16, as it is stored; --dtype float32 computes in full precision"
+        from_gguf = (self._source.folder / GGUF_LIST).is_file()
+        how = "which the GGUF is unpacked to" if from_gguf else "as it is stored"
+        return f"bfloat16, {how}; --dtype float32 computes in full precision"
 
 
 def _adapter_class(architecture: str, config: Any, force_generic: bool) -> type[ModelAdapter]:
@@ -306,9 +310,9 @@ def choose_dtype(
 
 
 def _num_bytes(folder: Path) -> int:
-    """Of the checkpoint in a folder; 0 where it has not been downloaded."""
+    """Of the checkpoint in a folder, in bfloat16; 0 where it has not been downloaded."""
     try:
-        return total_bytes(checkpoint_files(folder))
+        return served_bytes(checkpoint_files(folder), torch.bfloat16.itemsize)
     except ModelError:
         return 0
 

@@ -8,6 +8,8 @@ PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 POINTER = b"version https://git-lfs.github.com/spec/"
 MAX_POINTER = 1024
 """Bytes, by Git LFS's specification."""
+GGUF_LIST = "gguf_tensors.json"
+"""In the folder that YAIE makes of a GGUF: where in the file each tensor lies."""
 LISTED = 1000
 """Entries of a folder that are looked at for a hint."""
 
@@ -31,12 +33,14 @@ def is_pointer(path: Path) -> bool:
         return False
 
 
+def is_gguf(path: Path) -> bool:
+    """Whether a file is one, by its first bytes or its name."""
+    return path.suffix.lower() == ".gguf" or _starts_with(path, b"GGUF")
+
+
 def not_a_folder(path: Path) -> ModelError:
     """The error for a file that was given where a folder is wanted."""
     refuse_pointer(path)
-    kind = path.suffix.lower()
-    if kind == ".gguf" or _starts_with(path, b"GGUF"):
-        return _gguf(f"{path} is")
     if path.name in ("adapter_config.json", "adapter_model.safetensors", "adapter_model.bin"):
         return _adapter(f"{path} is of")
     if any(path.match(pattern) for pattern in PICKLES):
@@ -74,7 +78,10 @@ def known_kind(place: str, names: list[str]) -> ModelError | None:
     if pickles:
         return _pickles(f"{place} has its weights only as pickle ({pickles[0]})")
     if any(name.lower().endswith(".gguf") for name in names):
-        return _gguf(f"{place} has its weights only as")
+        return ModelError(
+            f"{place} has its weights only as GGUF. Give one of its files instead: FILE.gguf of a "
+            "folder, or ORG/REPO:Q4_K_M of a repository on the hub, with the type that you want."
+        )
     if any(name.lower().endswith(".onnx") for name in names):
         return ModelError(
             f"{place} has its weights only as ONNX, which is not read here. Serve the original model "
@@ -97,13 +104,6 @@ def _adapter(beginning: str) -> ModelError:
     return ModelError(
         f"{beginning} a LoRA adapter, not a model. Merge it into its base model (peft's "
         "merge_and_unload, then save_pretrained) and serve the result."
-    )
-
-
-def _gguf(beginning: str) -> ModelError:
-    return ModelError(
-        f"{beginning} GGUF, which is not read here. Serve the original model with safetensors, which "
-        "the model card usually links to."
     )
 
 

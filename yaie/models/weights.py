@@ -1,4 +1,7 @@
-"""Reading a checkpoint's tensors from a folder: safetensors, in one file or in shards, never pickle."""
+"""Reading a checkpoint's tensors from a folder: safetensors, in one file or in shards, never pickle.
+
+The folder that describes a GGUF (`yaie.models.gguf`) has a list of the tensors in it instead.
+"""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -8,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from yaie.core.errors import ModelError
 from yaie.models.json_files import bad_field, read_json
-from yaie.models.lookalikes import known_kind, listed, refuse_pointer
+from yaie.models.lookalikes import GGUF_LIST, known_kind, listed, refuse_pointer
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from yaie.models.layout import Stored
 
 SINGLE_FILE = "model.safetensors"
 INDEX_FILE = "model.safetensors.index.json"
@@ -19,7 +24,7 @@ INDEX_FILE = "model.safetensors.index.json"
 
 def checkpoint_files(folder: Path) -> list[Path]:
     """The safetensors files that hold the model's weights: the whole file where there is one, whatever
-    index lies beside it, as transformers does.
+    index lies beside it, as transformers does. Of a GGUF, the list of its tensors.
 
     Raises ModelError if there are none (and says what there is instead), or if a shard is missing.
     """
@@ -27,6 +32,8 @@ def checkpoint_files(folder: Path) -> list[Path]:
         files = [folder / SINGLE_FILE]
     elif (folder / INDEX_FILE).is_file():
         files = _shards(folder / INDEX_FILE)
+    elif (folder / GGUF_LIST).is_file():
+        files = [folder / GGUF_LIST]
     else:
         raise no_weights(str(folder), listed(folder))
     for path in files:
@@ -53,7 +60,12 @@ def _shards(index: Path) -> list[Path]:
     return shards
 
 
-def has_safetensors(names: list[str]) -> bool:
+def has_safetensors(folder: Path) -> bool:
+    """Whether a folder has the weights of a model in it."""
+    return (folder / SINGLE_FILE).is_file() or (folder / INDEX_FILE).is_file()
+
+
+def lists_safetensors(names: list[str]) -> bool:
     """Whether these are the files of a model that can be loaded."""
     return SINGLE_FILE in names or INDEX_FILE in names
 
@@ -115,11 +127,16 @@ class StoredTensor:
 
 def read_stored(
     files: list[Path], advance: Callable[[int], None]
-) -> "Iterator[tuple[str, StoredTensor]]":
+) -> "Iterator[tuple[str, Stored]]":
     """(name, tensor) of every tensor, of which only the parts are read that are asked for.
 
     advance: called with the bytes of each part. Raises as `read_tensors` does.
     """
+    if is_gguf_list(files):
+        from yaie.models.gguf.stored import read_listed
+
+        yield from read_listed(files[0], advance)
+        return
     from safetensors import SafetensorError, safe_open
 
     seen: dict[str, Path] = {}
@@ -140,7 +157,7 @@ def read_stored(
 
 def stored_shapes(files: list[Path]) -> dict[str, tuple[int, ...]]:
     """Of every tensor, by its name. Raises as `read_tensors` does."""
-    return {name: tensor.shape for name, tensor in read_stored(files, lambda _: None)}
+    return {name: tuple(tensor.shape) for name, tensor in read_stored(files, lambda _: None)}
 
 
 def _damaged(path: Path, error: Exception) -> ModelError:
@@ -152,4 +169,27 @@ def _damaged(path: Path, error: Exception) -> ModelError:
 
 def total_bytes(files: list[Path]) -> int:
     """Size on disk, for a progress bar."""
-    return sum(path.stat().st_size for path in files)
+    return sum(path.stat().st_size for path in weight_files(files))
+
+
+def is_gguf_list(files: list[Path]) -> bool:
+    """Whether these files of a checkpoint are the list of a GGUF's tensors."""
+    return [path.name for path in files] == [GGUF_LIST]
+
+
+def weight_files(files: list[Path]) -> list[Path]:
+    """Where the weights of a checkpoint are in the end. files: as `checkpoint_files` has them. Raises
+    ModelError if a GGUF is gone."""
+    if not is_gguf_list(files):
+        return files
+    from yaie.models.gguf.stored import gguf_files
+
+    return gguf_files(files[0])
+
+
+def served_bytes(files: list[Path], itemsize: int) -> int:
+    """What the weights of a checkpoint take: as they are stored, but for those of a GGUF, which become
+    numbers of so many bytes."""
+    if not is_gguf_list(files):
+        return total_bytes(files)
+    return itemsize * sum(map(prod, stored_shapes(files).values()))

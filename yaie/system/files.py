@@ -26,6 +26,13 @@ _PROBE_BYTES = 4096
 """A full disk often has room for an empty file."""
 
 
+def user_cache(kind: str) -> Path:
+    """Where YAIE keeps what it can make again: $YAIE_CACHE, else ~/.cache/yaie, and in it `kind`."""
+    given = os.environ.get("YAIE_CACHE")
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return (Path(given) if given else Path(base) / "yaie") / kind
+
+
 def write_whole(path: Path, text: str) -> None:
     """Write a file in UTF-8. It appears in one piece; if that fails, what lay there before still does.
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from yaie.models.loader import LoadedModel
+from yaie.models.weights import checkpoint_files, weight_files
 
 FORMAT = 3
 """Of messages and of the order of the bytes of blocks: another number, another order."""
@@ -37,7 +38,7 @@ def difference(ours: dict[str, Any], theirs: dict[str, Any]) -> str:
 def _digest(folder: Path) -> str:
     """Of config.json and of samples of each file of weights, with its size."""
     digest = hashlib.sha256((folder / "config.json").read_bytes())
-    for path in sorted(folder.glob("*.safetensors")):
+    for path in weight_files(checkpoint_files(folder)):
         size = path.stat().st_size
         digest.update(f"{path.name} {size}".encode())
         with path.open("rb") as file:
