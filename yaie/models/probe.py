@@ -6,6 +6,7 @@ transformers runs it and once as the engine will, and refused by name if the two
 """
 
 from collections.abc import Callable
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,19 +42,23 @@ def register_attention() -> None:
     AttentionMaskInterface.register(MASK_CHECKED, describe_mask)
 
 
-def try_out(model: Any, dtype: torch.dtype, device: torch.device) -> Tried:
+def try_out(
+    model: Any, dtype: torch.dtype, device: torch.device, max_length: int, *, nested: bool = False
+) -> Tried:
     """Find the layers of a transformers model, and compare it with itself under their own attention.
 
-    The model is taken apart. Raises ModelError naming the architecture if it cannot be served.
+    max_length: no sequence will be longer. nested: see `ForeignModel`. The model is taken apart. Raises
+    ModelError naming the architecture if it cannot be served.
     """
     name = type(model).__name__
-    token_ids = torch.arange(NUM_TOKENS, device=device) * 7919 % model.config.vocab_size
+    vocab_size = model.config.get_text_config(decoder=True).vocab_size
+    token_ids = torch.arange(NUM_TOKENS, device=device) * 7919 % vocab_size
     try:
         expected = _run_eagerly(model, token_ids)
     except Exception as error:  # their code, on this config
         raise unsupported(name, f"transformers itself fails on it ({_short(error)})") from error
     try:
-        tried = _find_layers(ForeignModel(model), name, token_ids)
+        tried = _find_layers(ForeignModel(model, nested=nested), name, token_ids, max_length)
         model.config._attn_implementation = PAGED
         _compare(tried.model, name, token_ids, expected, 1e-3 if dtype == torch.float32 else 0.1)
     except ModelError:
@@ -74,7 +79,7 @@ def _run_eagerly(model: Any, token_ids: Tensor) -> Tensor:
     return logits.float()
 
 
-def _find_layers(model: ForeignModel, name: str, token_ids: Tensor) -> Tried:
+def _find_layers(model: ForeignModel, name: str, token_ids: Tensor, max_length: int) -> Tried:
     """Run once and note, in the order of the calls, which modules attend, how wide and how far."""
     layers: list[KVLayerSpec] = []
     route = model.route
@@ -82,22 +87,28 @@ def _find_layers(model: ForeignModel, name: str, token_ids: Tensor) -> Tried:
     def observe(module: Any, key: Tensor, mask: Tensor | None, options: dict[str, Any]) -> None:
         if module in route.layers:
             raise unsupported(name, "a layer attends twice, and has one place for keys and values")
-        if options.get("is_causal") is False:
-            raise unsupported(name, "its attention is not causal")
+        if False in (options.get("is_causal"), getattr(module, "is_causal", None)):
+            raise unsupported(
+                name,
+                "its attention is not causal: a prompt's tokens see those behind them, which a prompt "
+                "in chunks does not have yet",
+            )
         route.layers[module] = len(layers)
         route.windows.append(_window(mask, options))
         layers.append(KVLayerSpec(key.shape[1], key.shape[3]))
 
     model.config._attn_implementation = MASK_CHECKED
     route.observer = observe
+    served = _SERVED.set(max_length)
     try:
         attend = ContiguousKV().attend([("a", NUM_TOKENS)])
         positions = torch.arange(NUM_TOKENS, device=token_ids.device)
         vocab_size = model.logits(model.forward(token_ids, positions, attend)).shape[-1]
     except _UnknownMaskError as error:
-        raise unsupported(name, str(error)) from None
+        raise unsupported(name, f"{error}{_chunks(model.config, max_length)}") from None
     finally:
         route.observer = None
+        _SERVED.reset(served)
     if not layers:
         raise unsupported(name, OWN_ATTENTION)
     return Tried(model, layers, vocab_size)
@@ -132,6 +143,21 @@ def _compare(
             )
 
 
+def _chunks(config: Any, max_length: int) -> str:
+    """What to do about a mask of chunks, in words: within the first of them it is plainly causal."""
+    chunk = getattr(config.get_text_config(decoder=True), "attention_chunk_size", None)
+    if not isinstance(chunk, int) or chunk >= max_length:
+        return ""
+    return (
+        f" beyond the first {chunk:,} tokens (attention_chunk_size); up to there it is served: set "
+        f"max_model_len (--max-model-len) to {chunk}"
+    )
+
+
+_SERVED: ContextVar[int] = ContextVar("served")
+"""The longest sequence of the model that is being tried, for a function that transformers calls."""
+
+
 class _UnknownMaskError(Exception):
     """A mask that the engine's attention cannot apply."""
 
@@ -150,7 +176,8 @@ def describe_mask(
     Returns a constant [1, 1, q_length, kv_length], which models hand on to their layers: the window, or
     0 if all earlier keys are visible.
     """
-    window = _window_of(mask_function, stated_context(config) or 1 << 16, device)
+    length = _SERVED.get(stated_context(config) or 1 << 16)
+    window = _window_of(mask_function, length, device)
     return torch.full((1, 1, q_length, kv_length), float(window or 0), device=device)
 
 
