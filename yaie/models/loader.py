@@ -108,11 +108,12 @@ class ModelLoader:
         self.model_type: str = self._config.model_type
         self.head_dims = head_dims(self._config)
         self._format = read_format(self._source.folder, self._config)
-        self._half = _find_half(self._config, force_generic)
+        wanted = config.max_model_len
+        self._half = _find_half(self._config, force_generic, wanted)
         if self._half is not None:
             self._config, self._kind = self._half.config, self._half.kind
         else:
-            self._kind = _adapter_class(self.architecture, self._config, force_generic)
+            self._kind = _adapter_class(self.architecture, self._config, force_generic, wanted)
         if self._format is not None and not self._kind.takes_packed:
             raise ModelError(
                 f"the weights of {self.name} are quantised ({self._format.method}), which is served for "
@@ -292,22 +293,24 @@ class ModelLoader:
         return "bfloat16, as it is stored; --dtype float32 computes in full precision"
 
 
-def _find_half(config: Any, force_generic: bool) -> "TextHalf | None":
+def _find_half(config: Any, force_generic: bool, wanted: int | None) -> "TextHalf | None":
     """Of a model that takes more than text; None for any other, and for one that cannot be halved."""
     if not hasattr(config, "thinker_config") and config.get_text_config(decoder=True) is config:
         return None
     from yaie.models.text_half import find_text_half
 
-    return find_text_half(config, force_generic)
+    return find_text_half(config, force_generic, wanted)
 
 
-def _adapter_class(architecture: str, config: Any, force_generic: bool) -> type[ModelAdapter]:
+def _adapter_class(
+    architecture: str, config: Any, force_generic: bool, wanted: int | None
+) -> type[ModelAdapter]:
     """Raises ModelError for an architecture that cannot be served."""
     adapter = None if force_generic else registered_adapter(architecture, config)
     if adapter is None:
         from yaie.models.generic import GenericAdapter
 
-        check_architecture(architecture, config)
+        check_architecture(architecture, config, wanted)
         adapter = GenericAdapter
     return adapter
 

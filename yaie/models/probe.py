@@ -5,6 +5,7 @@ itself) shows in no flag that could be relied on. So each model is run on a few 
 transformers runs it and once as the engine will, and refused by name if the two differ.
 """
 
+import sys
 from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from yaie.models.hf_model import ForeignModel
 from yaie.models.naive_kv import ContiguousKV
 from yaie.models.rope import stated_context
 from yaie.models.route import MASK_CHECKED, PAGED, paged_attention
-from yaie.models.supported import OWN_ATTENTION, unsupported
+from yaie.models.supported import own_attention, unsupported
 
 NUM_TOKENS = 10
 
@@ -110,7 +111,7 @@ def _find_layers(model: ForeignModel, name: str, token_ids: Tensor, max_length: 
         route.observer = None
         _SERVED.reset(served)
     if not layers:
-        raise unsupported(name, OWN_ATTENTION)
+        raise unsupported(name, own_attention(sys.modules[type(model.body).__module__]))
     return Tried(model, layers, vocab_size)
 
 
@@ -162,6 +163,10 @@ class _UnknownMaskError(Exception):
     """A mask that the engine's attention cannot apply."""
 
 
+UNKNOWN = -1
+"""Such a mask, where the window would stand: a model may make one that no layer of it uses."""
+
+
 def describe_mask(
     *,
     mask_function: Callable[..., Tensor],
@@ -173,8 +178,8 @@ def describe_mask(
 ) -> Tensor:
     """What transformers calls, while a model is tried, where it would build a mask.
 
-    Returns a constant [1, 1, q_length, kv_length], which models hand on to their layers: the window, or
-    0 if all earlier keys are visible.
+    Returns a constant [1, 1, q_length, kv_length], which models hand on to their layers: the window, 0
+    if all earlier keys are visible, or UNKNOWN.
     """
     length = _SERVED.get(stated_context(config) or 1 << 16)
     window = _window_of(mask_function, length, device)
@@ -182,7 +187,8 @@ def describe_mask(
 
 
 def _window_of(mask_function: Callable[..., Tensor], length: int, device: Any) -> int | None:
-    """The window that a mask function of indices amounts to; None if it is plainly causal.
+    """The window that a mask function of indices amounts to; None if it is plainly causal, and UNKNOWN
+    if it is neither.
 
     Three queries over `length` keys tell it: chunked or bidirectional attention is no window for all.
     """
@@ -193,16 +199,19 @@ def _window_of(mask_function: Callable[..., Tensor], length: int, device: Any) -
         visible = mask_function(zero, zero, keys[query], keys).expand(length).nonzero().flatten()
         count = len(visible)
         if count == 0 or visible[-1] != query or visible[0] != query - count + 1:
-            raise _UnknownMaskError("its mask is neither causal nor a sliding window")
+            return UNKNOWN
         windows.add(count if count <= query else None)
     if len(windows - {None}) > 1:
-        raise _UnknownMaskError("its mask is neither causal nor one sliding window")
+        return UNKNOWN
     return next(iter(windows - {None}), None)
 
 
 def _window(mask: Tensor | None, options: dict[str, Any]) -> int | None:
     """A layer's window: what its mask hides, or what it asks for if it got no mask of ours."""
     if mask is not None and mask.dim() == 4 and bool((mask == mask.flatten()[0]).all()):
-        return int(mask.flatten()[0].item()) or None
+        told = int(mask.flatten()[0].item())
+        if told == UNKNOWN:
+            raise _UnknownMaskError("its mask is neither causal nor one sliding window")
+        return told or None
     window: int | None = options.get("sliding_window")
     return window

@@ -15,6 +15,7 @@ from typing import Any
 
 from yaie.models.adapter import ModelAdapter, registered_adapter
 from yaie.models.skeleton import Skeleton
+from yaie.models.supported import check_layers
 
 _TAKES = {"vision": "images", "audio": "sounds", "encoder": "sounds"}
 """What a part of a configuration `<name>_config` stands for, in words."""
@@ -67,12 +68,15 @@ class TextHalf:
                 yield name if self.is_alone else stored, tensor
 
 
-def find_text_half(config: Any, force_generic: bool = False) -> TextHalf | None:
+def find_text_half(
+    config: Any, force_generic: bool = False, wanted: int | None = None
+) -> TextHalf | None:
     """Of a transformers PretrainedConfig; None if that is of a model for text alone, or of one that does
     not continue texts.
 
-    force_generic: do not use a hand-written adapter. Raises ModelError where the model's class does not
-    show which of its parts is the decoder.
+    force_generic: do not use a hand-written adapter. wanted: the longest sequence, if not the model's
+    own. Raises ModelError where the decoder cannot be served, or where the model's class does not show
+    which of its parts it is.
     """
     import transformers
     from transformers.models.auto import modeling_auto as auto
@@ -89,6 +93,7 @@ def find_text_half(config: Any, force_generic: bool = False) -> TextHalf | None:
         return None
     if whole.get_text_config(decoder=True) is whole:
         return None
+    check_layers(architecture, whole.get_text_config(decoder=True), wanted)
     whole.architectures = [architecture]
     skeleton = Skeleton.of(model_class, whole)
     alone = _alone(whole)
