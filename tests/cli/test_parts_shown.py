@@ -122,6 +122,15 @@ def test_a_dtype_that_was_chosen_is_said(capsys: pytest.CaptureFixture[str]) -> 
     assert "\ndtype        bfloat16, as it is stored\n" in capsys.readouterr().out
 
 
+def test_a_text_half_is_said_to_be_one(capsys: pytest.CaptureFixture[str]) -> None:
+    info = replace(FakeEngine().info, left_out="images")
+    show_backend(info)
+    said = "text only: it takes images too, which are left out"
+    assert capsys.readouterr().err == f"fake is served as {said}.\n"
+    announce(info, ServerSettings(), "http://127.0.0.1:1")
+    assert f"\n             {said}\n" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("given", "device", "said"), [(None, "cpu", "512"), (None, "cuda", "2,048"), (64, "cuda", "64")]
 )

@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+from tests.models.halves import whole_model
+
 LENGTHS = (1, 2, 15, 16, 17, 31, 32, 33, 48, 63, 64, 65, 100)
 
 
@@ -31,7 +33,10 @@ def reference(folder: Path) -> Any:
     """
     from transformers import AutoConfig, AutoModelForCausalLM
 
-    capped = getattr(AutoConfig.from_pretrained(folder), "attn_logit_softcapping", None)
+    config = AutoConfig.from_pretrained(folder)
+    if config.get_text_config(decoder=True) is not config:
+        return whole_model(folder)
+    capped = getattr(config, "attn_logit_softcapping", None)
     how = {"attn_implementation": "eager"} if capped else {}
     return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, **how).eval()
 

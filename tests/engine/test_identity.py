@@ -26,7 +26,7 @@ ALONE = 16
 ROUNDING = 1e-4
 FAMILIES = (
     "llama llama3-rope llama-yarn mistral qwen2 qwen3 gpt2 "
-    "gemma2 gemma3 phi3 opt gpt_neox olmo2 gpt_oss"
+    "gemma2 gemma3 phi3 opt gpt_neox olmo2 gpt_oss granite4 moe-qwen2"
 ).split()
 ALL = ("tutor", *FAMILIES)
 # Rotary and learned positions; windows, in a model of transformers' own.

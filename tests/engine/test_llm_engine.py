@@ -230,6 +230,12 @@ def test_a_bad_message_is_refused_by_its_place(
     assert error.value.param == param
 
 
+def test_an_image_is_refused_with_the_reason(engine: LLMEngine) -> None:
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,"}}
+    with pytest.raises(InvalidRequestError, match=r"'image_url'.*served as text only"):
+        engine.encode_chat([{"role": "user", "content": [image]}])
+
+
 def test_text_parts_are_joined_and_developer_is_system(engine: LLMEngine) -> None:
     parts = [{"type": "text", "text": "Hel"}, {"type": "text", "text": "lo"}]
     assert engine.encode_chat([{"role": "user", "content": parts}]) == engine.encode_chat(MESSAGES)

@@ -99,7 +99,7 @@ def test_sizes_of_heads_are_read_as_families_state_them(
     stated: dict[str, Any], sizes: tuple[int, ...]
 ) -> None:
     config = SimpleNamespace(**stated)
-    config.get_text_config = lambda: config
+    config.get_text_config = lambda decoder=None: config
     assert head_dims(config) == sizes
 
 

@@ -73,6 +73,30 @@ _LONGROPE = {
     "short_factor": [1.0 + 0.1 * i for i in range(8)],
     "long_factor": [2.0 + 0.3 * i for i in range(8)],
 }
+_MLA: dict[str, Any] = {
+    "kv_lora_rank": 16,
+    "q_lora_rank": 16,
+    "qk_rope_head_dim": 8,
+    "qk_nope_head_dim": 16,
+    "v_head_dim": 16,
+    "n_routed_experts": 4,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 48,
+    "n_group": 1,
+    "topk_group": 1,
+}
+_GRANITE4: dict[str, Any] = {
+    "layer_types": ["attention", "attention"],
+    "num_local_experts": 0,
+    "shared_intermediate_size": 112,
+    "attention_multiplier": 0.1,
+    "residual_multiplier": 0.7,
+    "embedding_multiplier": 3.0,
+    "logits_scaling": 2.0,
+    "position_embedding_type": "nope",
+    "mamba_n_heads": 8,
+    "mamba_d_head": 16,
+}
 _GPT2 = {"n_embd": 64, "n_layer": 3, "n_head": 4, "n_positions": CONTEXT}
 
 FAMILIES: dict[str, Callable[[], Any]] = {
@@ -167,19 +191,25 @@ FAMILIES: dict[str, Callable[[], Any]] = {
         sliding_window=24,
         **_rope(rope_type="default"),
     ),
+    "moe-qwen2": _of(  # makes a mask of windows that no layer uses
+        "Qwen2MoeConfig",
+        _LLAMA,
+        num_experts=4,
+        num_experts_per_tok=2,
+        moe_intermediate_size=48,
+        shared_expert_intermediate_size=48,
+    ),
+    "granite4": _of("GraniteMoeHybridConfig", _LLAMA, **_GRANITE4),
+    "granite4-rope": _of(
+        "GraniteMoeHybridConfig",
+        _LLAMA,
+        **_GRANITE4 | {"position_embedding_type": "rope"},
+        **_rope(rope_type="default"),
+    ),
     "deepseek_v3": _of(  # keys are wider than values
         "DeepseekV3Config",
         _FLAT,
-        kv_lora_rank=16,
-        q_lora_rank=16,
-        qk_rope_head_dim=8,
-        qk_nope_head_dim=16,
-        v_head_dim=16,
-        n_routed_experts=4,
-        num_experts_per_tok=2,
-        moe_intermediate_size=48,
-        n_group=1,
-        topk_group=1,
+        **_MLA,
         first_k_dense_replace=1,
     ),
     "bloom": _of("BloomConfig", hidden_size=64, n_layer=2, n_head=4),

@@ -119,6 +119,8 @@ def show_backend(info: "EngineInfo") -> None:
     if info.backend_note and not is_usual:
         style = "yellow" if "slow" in info.backend_note else "dim"
         note(f"Backend {info.backend}: {info.backend_note}.", style)
+    if info.limits:
+        note(f"{info.model_name} is served as {info.limits}.")
     if info.dtype_note:
         note(f"Computed in {info.dtype_note}.")
     if info.ranks:

@@ -117,6 +117,8 @@ def announce(info: "EngineInfo", settings: ServerSettings, url: str) -> None:
     options = info.config.non_default() | settings.non_default()
     changed = ", ".join(f"{key}={options[key]}" for key in options if key != "model")
     say(f"model        {name} (context {info.max_model_len:,} tokens)")
+    if info.limits:
+        say(f"             {info.limits}")
     say(f"options      {changed or 'all at their defaults'}")
     if info.dtype_note:
         say(f"dtype        {info.dtype_note}")

@@ -23,7 +23,8 @@ class EngineInfo:
     sampling_defaults: fields of SamplingParams that hold for a request which does not give them.
     backend, backend_note: what the kernels are written in, and what to expect of it. decode_note: how
         decode steps are launched, or "".
-    parts: whose parts run. weight_bytes: of rank 0.
+    parts: whose parts run. weight_bytes: of rank 0. left_out: what the model takes beside text and is
+        not served with, such as "images"; "" for a model of text.
     """
 
     config: EngineConfig
@@ -44,6 +45,14 @@ class EngineInfo:
     backend_note: str
     decode_note: str
     parts: tuple[Part, ...]
+    left_out: str = ""
+
+    @property
+    def limits(self) -> str:
+        """What the model is served without, in words; "" for a model of text."""
+        if not self.left_out:
+            return ""
+        return f"text only: it takes {self.left_out} too, which are left out"
 
     @property
     def ranks(self) -> str:
@@ -90,4 +99,5 @@ class EngineInfo:
             backend_note=backend.note,
             decode_note=decode_note,
             parts=tuple(backend.parts.table()),
+            left_out=model.left_out,
         )

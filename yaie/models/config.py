@@ -94,16 +94,22 @@ def head_dims(config: Any) -> tuple[int, ...]:
     """Every size that a head of the model may have, as far as its config tells; () if it does not.
 
     Multi-head latent attention (DeepSeek) joins two parts to a key, and states each. Where no size is
-    stated, the hidden state is shared out among the heads.
+    stated, the hidden state is shared out among the heads. Layers may differ (Gemma 4).
     """
-    config = config.get_text_config()
+    config = config.get_text_config(decoder=True)
+    layers = config.per_layer_config if getattr(config, "is_heterogeneous", False) else [config]
+    return tuple(sorted({size for layer in layers for size in _head_dims(layer)}))
+
+
+def _head_dims(config: Any) -> set[int]:
+    """Of a layer, or of all layers of a model whose layers do not differ."""
     sizes = {_stated(config, name) for name in _HEADS}
     joined = _stated(config, "qk_nope_head_dim") + _stated(config, "qk_rope_head_dim")
     sizes |= {joined, _stated(config, "v_head_dim")}
     hidden, heads = _stated(config, "hidden_size"), _stated(config, "num_attention_heads")
     if not any(sizes) and heads:
         sizes = {hidden // heads}
-    return tuple(sorted(sizes - {0}))
+    return sizes - {0}
 
 
 def _stated(config: Any, name: str) -> int:

@@ -145,10 +145,11 @@ CONFIG: Table = {
     **dict.fromkeys(
         (
             "max_position_embeddings", "n_positions", "n_ctx", "max_sequence_length", "max_seq_len",
-            "seq_length", "sliding_window", "original_max_position_embeddings",
+            "seq_length", "original_max_position_embeddings",
         ),
         _LENGTH,
     ),
+    "sliding_window": _count(1 << 31, least=0),  # transformers writes 0 where there is none
     **dict.fromkeys(("num_local_experts", "num_experts", "n_routed_experts"), _count(1 << 16, least=0)),
     **dict.fromkeys(
         (

@@ -7,7 +7,7 @@ the model runs as it is, on one flat row of tokens with explicit positions and n
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -27,6 +27,12 @@ class GenericAdapter(ModelAdapter):
     are known from then on.
     """
 
+    built_with: ClassVar[str] = PAGED
+    """The attention that transformers' model is made for; `try_out` sets it anew."""
+
+    is_nested: ClassVar[bool] = False
+    """See `ForeignModel`."""
+
     def __init__(
         self,
         config: Any,
@@ -44,30 +50,39 @@ class GenericAdapter(ModelAdapter):
 
         Raises ModelError if the weights do not fit, or if the model cannot run on a paged cache.
         """
-        model = self._build(dict(tensors))
+        model = self.taken_apart(self._build(dict(tensors)))
         for parameter in model.parameters():
             self.num_parameters += parameter.numel()
             self.weight_bytes += parameter.nbytes
         with torch.inference_mode():
-            tried = try_out(model, self.dtype, self.device)
+            tried = try_out(model, self.dtype, self.device, self.max_length, nested=self.is_nested)
         self.model, self.kv_layers, self.vocab_size = tried.model, tried.layers, tried.vocab_size
 
-    def _build(self, weights: dict[str, Tensor]) -> Any:
+    def taken_apart(self, model: Any) -> Any:
+        """The part of transformers' model that continues texts."""
+        return model
+
+    def foreign(self) -> tuple[Any, Any]:
+        """The class of transformers that computes this model, and its configuration."""
         import transformers
+
+        return getattr(transformers, self.config.architectures[0]), self.config
+
+    def _build(self, weights: dict[str, Tensor]) -> Any:
         from transformers.activations import ACT2FN
 
         for field in ("hidden_act", "activation_function", "hidden_activation"):
             if isinstance(name := getattr(self.config, field, None), str):
                 check_activation(name, ACT2FN)
         register_attention()
-        model_class = getattr(transformers, self.config.architectures[0])
+        model_class, config = self.foreign()
         with _quiet_transformers():
             model, info = model_class.from_pretrained(
                 None,
-                config=self.config,
+                config=config,
                 state_dict=weights,
                 dtype=self.dtype,
-                attn_implementation=PAGED,
+                attn_implementation=self.built_with,
                 output_loading_info=True,
                 ignore_mismatched_sizes=True,  # reported below, with what is missing
             )

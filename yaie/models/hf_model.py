@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from yaie.core.contracts import Attend
-from yaie.models.route import Route
+from yaie.models.route import Route, Temperature
 
 
 class ForeignModel:
@@ -18,13 +18,23 @@ class ForeignModel:
     route: from the model's attention modules to `attend`.
     """
 
-    def __init__(self, model: Any) -> None:
-        """Takes the model apart: it cannot be run as a whole any more."""
+    def __init__(self, model: Any, *, nested: bool = False) -> None:
+        """Takes the model apart: it cannot be run as a whole any more.
+
+        nested: whether the decoder is a part of a part of it, of which nothing else is there.
+        """
         self.route = Route()
         for module in model.modules():
             module.yaie_route = self.route
-        self.body = model.get_decoder()
+            if getattr(module, "attn_temperature_tuning", False) and not module.use_rope:
+                self.route.temperatures[module] = Temperature(
+                    float(module.floor_scale), float(module.attn_scale)
+                )
+                module.attn_temperature_tuning = False
+        self.body = decoder_of(model)
         name = next(name for name, module in model.named_modules() if module is self.body)
+        if nested:
+            name = name.partition(".")[0]
         parent, _, child = name.rpartition(".")
         setattr(model.get_submodule(parent), child, _StandIn())
         self._head = model
@@ -35,7 +45,7 @@ class ForeignModel:
 
     def forward(self, token_ids: Tensor, positions: Tensor, attend: Attend) -> Tensor:
         """See `ModelAdapter.forward`."""
-        with self.route.through(attend):
+        with self.route.through(attend, positions):
             output = self.body(
                 input_ids=token_ids[None], position_ids=positions[None], use_cache=False
             )
@@ -46,6 +56,13 @@ class ForeignModel:
         """See `ModelAdapter.logits`."""
         logits: Tensor = self._head(inputs_embeds=hidden[None], use_cache=False).logits[0]
         return logits.float()
+
+
+def decoder_of(model: Any) -> Any:
+    """The module of a transformers language model that ends with normed states [.., hidden]."""
+    decoder = model.get_decoder()
+    # Llama 4's text model names its parts as if it were part of the model for images.
+    return model.model if decoder is model else decoder
 
 
 class _Finished:

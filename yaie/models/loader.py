@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -41,6 +41,9 @@ from yaie.models.weights import (
 )
 from yaie.system.processor import multiplies_bfloat16
 
+if TYPE_CHECKING:
+    from yaie.models.text_half import TextHalf
+
 FEWEST_IN_BFLOAT16 = 100_000_000
 """Weights from which half the bytes are worth rounded numbers on a CPU."""
 
@@ -57,6 +60,8 @@ class LoadedModel:
         `EngineConfig.max_model_len` if that is shorter.
     weight_bytes: memory that the weights take.
     dtype_note: why it is this dtype, if that has to be told.
+    left_out: what its checkpoint takes beside text and is not served with, such as "images"; "" if
+        nothing is left out.
     """
 
     adapter: ModelAdapter
@@ -73,6 +78,7 @@ class LoadedModel:
     num_parameters: int
     weight_bytes: int
     dtype_note: str = ""
+    left_out: str = ""
 
 
 class ModelLoader:
@@ -103,8 +109,13 @@ class ModelLoader:
         self.architecture: str = self._config.architectures[0]
         self.model_type: str = self._config.model_type
         self.head_dims = head_dims(self._config)
-        self._kind = _adapter_class(self.architecture, self._config, force_generic)
         self._format = read_format(self._source.folder, self._config)
+        wanted = config.max_model_len
+        self._half = _find_half(self._config, force_generic, wanted)
+        if self._half is not None:
+            self._config, self._kind = self._half.config, self._half.kind
+        else:
+            self._kind = _adapter_class(self.architecture, self._config, force_generic, wanted)
         if self._format is not None and not self._kind.takes_packed:
             raise ModelError(
                 f"the weights of {self.name} are quantised ({self._format.method}), which is served for "
@@ -113,7 +124,7 @@ class ModelLoader:
         self._wanted = config.dtype
         self.is_packed = self._format is not None
         self.dtype = choose_dtype(self._wanted, self._config, self.device, self._source.folder)
-        self.max_length = served_context(config.max_model_len, self._config)
+        self.max_length = served_context(config.max_model_len, self._decoder_config)
 
     def load(
         self,
@@ -132,7 +143,7 @@ class ModelLoader:
         folder = self.fetch()
         tokenizer = Tokenizer.load(folder, self.model_type)
         generation = read_generation_config(folder)
-        vocab_size = getattr(self._config.get_text_config(), "vocab_size", None)
+        vocab_size = getattr(self._decoder_config, "vocab_size", None)
         if isinstance(vocab_size, int):  # or it is known once the model is there
             self._check_ids(folder, generation, tokenizer, vocab_size)
         adapter, folder = self.load_adapter(ops, dtypes, products, shard)
@@ -154,6 +165,7 @@ class ModelLoader:
             num_parameters=adapter.num_parameters,
             weight_bytes=adapter.weight_bytes,
             dtype_note=self._dtype_note,
+            left_out=self._half.left_out if self._half is not None else "",
         )
 
     def fetch(self) -> Path:
@@ -171,16 +183,21 @@ class ModelLoader:
         folder = self.fetch()
         files = checkpoint_files(folder)
         self.dtype = choose_dtype(self._wanted, self._config, self.device, folder, dtypes)
-        shapes = stored_shapes(files)
+        shapes, names = stored_shapes(files), {}
+        if self._half is not None:
+            names = self._half.stored_names(shapes)
+            shapes = {name: shapes[stored] for name, stored in names.items()}
         stated, prefix = self._kind.stated(self._config), self._kind.checkpoint_prefix
-        wrong = misfits(self._config, stated, prefix, shapes)
+        wrong = misfits(self._decoder_config, stated, prefix, shapes)
         refuse_absurd(folder, wrong)
-        swapped = self._settle_head(files, shapes)
+        swapped = self._settle_head(files, shapes, names)
         try:
             adapter = self._adapter(ops, products, shard)
             with loading_bar(self.name, total_bytes(files), self._progress) as advance:
                 read = read_tensors if shard is None else read_stored
                 tensors: Iterator[tuple[str, Any]] = read(files, advance)
+                if self._half is not None:
+                    tensors = self._half.language_tensors(tensors)
                 adapter.load_weights(renamed(tensors, *swapped) if swapped else tensors)
         except ModelError as error:
             if wrong:
@@ -199,17 +216,18 @@ class ModelLoader:
         return adapter, folder
 
     def _settle_head(
-        self, files: list[Path], shapes: dict[str, tuple[int, ...]]
+        self, files: list[Path], shapes: dict[str, tuple[int, ...]], names: dict[str, str]
     ) -> tuple[str, str] | None:
         """Tie embedding and head as transformers would; returns the name of the one that is there, and
-        the name that it is wanted under, where that is another."""
+        the name that it is wanted under, where that is another. names: in the files, if not the same."""
         if not getattr(self._config, "tie_word_embeddings", False) or not self._kind.tied_tensors:
             return None
         table, head = self._kind.tied_tensors
         table = next((name for name in shapes if self._kind.short_name(name) == table), table)
         if head in shapes and table not in shapes:
             return head, table
-        if head in shapes and heads_differ(files, table, head, self.dtype):
+        stored = names.get(table, table), names.get(head, head)
+        if head in shapes and heads_differ(files, *stored, self.dtype):
             self._config.tie_word_embeddings = False
         return None
 
@@ -266,6 +284,11 @@ class ModelLoader:
         return self._kind(*how, packing=Packing(self._format, products()), **more)
 
     @property
+    def _decoder_config(self) -> Any:
+        """Of what continues texts; `_config` itself, unless that is of a model for more than text."""
+        return self._config.get_text_config(decoder=True)
+
+    @property
     def _dtype_note(self) -> str:
         if self._wanted != "auto" or self.device.type != "cpu" or self.dtype == torch.float32:
             return ""
@@ -274,13 +297,24 @@ class ModelLoader:
         return f"bfloat16, {how}; --dtype float32 computes in full precision"
 
 
-def _adapter_class(architecture: str, config: Any, force_generic: bool) -> type[ModelAdapter]:
+def _find_half(config: Any, force_generic: bool, wanted: int | None) -> "TextHalf | None":
+    """Of a model that takes more than text; None for any other, and for one that cannot be halved."""
+    if not hasattr(config, "thinker_config") and config.get_text_config(decoder=True) is config:
+        return None
+    from yaie.models.text_half import find_text_half
+
+    return find_text_half(config, force_generic, wanted)
+
+
+def _adapter_class(
+    architecture: str, config: Any, force_generic: bool, wanted: int | None
+) -> type[ModelAdapter]:
     """Raises ModelError for an architecture that cannot be served."""
     adapter = None if force_generic else registered_adapter(architecture, config)
     if adapter is None:
         from yaie.models.generic import GenericAdapter
 
-        check_architecture(architecture, config)
+        check_architecture(architecture, config, wanted)
         adapter = GenericAdapter
     return adapter
 

@@ -12,5 +12,5 @@ class MistralAdapter(LlamaAdapter):
         return Biases()
 
     def window(self, layer: int) -> int | None:
-        window: int | None = self.config.sliding_window
+        window: int | None = self.config.sliding_window or None
         return window

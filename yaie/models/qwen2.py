@@ -17,5 +17,5 @@ class Qwen2Adapter(LlamaAdapter):
 
     def window(self, layer: int) -> int | None:
         is_sliding = self.config.layer_types[layer] == "sliding_attention"
-        window: int | None = self.config.sliding_window if is_sliding else None
+        window: int | None = (self.config.sliding_window or None) if is_sliding else None
         return window

@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -18,30 +19,48 @@ MASK_CHECKED = "yaie_mask_checked"
 """The same attention with a mask function that reads off what a model's masks would hide (`probe`)."""
 
 
+class Temperature(NamedTuple):
+    """Queries that grow with their positions (Nakanishi 2025; Llama 4), in layers without rotation.
+
+    transformers' modules count the positions themselves, by the row of a sequence's beginning. In a flat
+    batch of several sequences only the engine knows them.
+    """
+
+    floor: float
+    scale: float
+
+    def of(self, positions: Tensor) -> Tensor:
+        """What the queries at these positions [T] are multiplied by: [T] float32."""
+        return torch.log1p(torch.floor((positions.float() + 1.0) / self.floor)) * self.scale + 1.0
+
+
 class Route:
     """Where the attention modules of one model send their queries, keys and values.
 
     Each module of the model has it as `yaie_route`.
 
     layers: the layer number of each attention module, in the order in which they are called.
+    temperatures: of the attention modules that have one.
     windows: by layer number, how many keys a query sees, itself included; None for all.
     observer: called before each attention with (module, key, mask, options), while a model is tried.
     """
 
     def __init__(self) -> None:
         self._attend: Attend | None = None
+        self._positions: Tensor | None = None
+        self.temperatures: dict[Any, Temperature] = {}
         self.layers: dict[Any, int] = {}
         self.windows: list[int | None] = []
         self.observer: Callable[[Any, Tensor, Tensor | None, dict[str, Any]], None] | None = None
 
     @contextmanager
-    def through(self, attend: Attend) -> Iterator[None]:
-        """Send to `attend` for as long as this lasts."""
-        self._attend = attend
+    def through(self, attend: Attend, positions: Tensor) -> Iterator[None]:
+        """Send to `attend` for as long as this lasts. positions: [T], of the tokens."""
+        self._attend, self._positions = attend, positions
         try:
             yield
         finally:
-            self._attend = None
+            self._attend = self._positions = None
 
     def attention(
         self, module: Any, q: Tensor, k: Tensor, v: Tensor, options: dict[str, Any]
@@ -50,6 +69,8 @@ class Route:
         if self._attend is None:
             raise RuntimeError("a model of the generic adapter ran outside of its forward")
         layer = self.layers[module]
+        if self.temperatures and module in self.temperatures and self._positions is not None:
+            q = (q * self.temperatures[module].of(self._positions)[:, None]).to(q.dtype)
         scale = options.get("scaling")
         spec = AttentionSpec(
             scale=q.shape[-1] ** -0.5 if scale is None else float(scale),

@@ -60,6 +60,10 @@ class ModelInfo(Info):
     weight_bytes: int
     dtype: str
     has_chat_template: bool
+    left_out: str = Field(
+        description="What the model takes beside text and is not served with, such as images; empty for "
+        "a model of text."
+    )
 
 
 class Load(BaseModel):
@@ -136,6 +140,7 @@ def info_router(service: Service) -> APIRouter:
             weight_bytes=info.weight_bytes,
             dtype=info.dtype,
             has_chat_template=service.engine.tokenizer.has_chat_template,
+            left_out=info.left_out,
         )
 
     @router.get(

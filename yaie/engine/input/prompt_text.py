@@ -107,7 +107,8 @@ def _texts(content: Any, where: str) -> list[str]:
         if not isinstance(part, dict) or part.get("type") != "text":
             kind = part.get("type") if isinstance(part, dict) else type(part).__name__
             raise InvalidRequestError(
-                f"{where}[{i}] is of type {str(kind)[:40]!r}; only text parts are supported",
+                f"{where}[{i}] is of type {str(kind)[:40]!r}; only text parts are "
+                "supported: this model is served as text only",
                 param=f"{where}[{i}].type",
             )
         if not isinstance(part.get("text"), str):
