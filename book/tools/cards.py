@@ -1,4 +1,4 @@
-"""A lab's card in its chapter: what the manifest says, the commands, the hints, the learner's points."""
+"""A lab's card on its sheet: what the manifest says, the commands, the hints, the learner's points."""
 
 import os
 
@@ -29,7 +29,7 @@ COMMANDS = {
     "make grade LAB={key}": "grade all tasks, or one: <code>TASK={first}</code>",
     "make watch LAB={key}": "grade again whenever you save",
     "make hint LAB={key} TASK={first}": "one more hint, of four",
-    SHOW: "the chapter's figures, recorded from your code",
+    SHOW: "the article's figures, recorded from your code",
     "make notebook LAB={key}": "draw what your code does",
 }
 
