@@ -8,7 +8,7 @@ from rich.text import Text
 
 from grader.regions import find_regions
 from grader.report.lines import prose, verbatim
-from grader.report.next import chapter_address
+from grader.report.next import chapter_address, sheet_address
 from yaie.core.compat import tomllib
 from yaie.core.errors import ConfigError
 from yaie.curriculum.manifest import ROOT, Lab, Task
@@ -114,6 +114,10 @@ def _ladder(
         lines.append(
             Text(f"That was the last one. The chapter: {chapter_address(lab.chapter, root)}")
         )
+        lines += [
+            Text(f"Its sheet, with a note on the task: {sheet}")
+            for sheet in sheet_address(lab, root)
+        ]
     elif shown == 0:
         lines.append(Text(f"No hint was taken yet; {command} gives the first."))
     else:

@@ -26,9 +26,15 @@ for (const graph of document.querySelectorAll('.labmap .graph')) {
     box.addEventListener('blur', clear);
   }
 }
-// Arrows lead from chapter to chapter: an exploration hangs on one, and none follows the last page.
+// Arrows lead from chapter to chapter: an exploration hangs on a lab's sheet, and none follows the last page.
 if (document.querySelector('.exploration')) {
   document.querySelectorAll('.nav-chapters, .mobile-nav-chapters').forEach((arrow) => arrow.remove());
 }
 document.querySelectorAll('.nav-chapters.next[href*="explore/"], .mobile-nav-chapters.next[href*="explore/"]')
   .forEach((arrow) => arrow.remove());
+// A lab's sheet was once a part of its article: what is named there and has moved is found on the sheet.
+const sheets = document.querySelectorAll('.to-sheet a');
+const named = decodeURIComponent(window.location.hash.slice(1));
+if (sheets.length === 1 && named && !named.startsWith('fig-') && !document.getElementById(named)) {
+  window.location.replace(`${sheets[0].href}#${named}`);
+}

@@ -1,8 +1,8 @@
-"""A lab's card in its chapter: what the manifest says, the commands, the hints, the learner's points."""
+"""A lab's card on its sheet: what the manifest says, the commands, the hints, the learner's points."""
 
 import os
 
-from book.tools.contents import exploration_of
+from book.tools.contents import duration, exploration_of
 from book.tools.markup import escape, inline
 from book.tools.mdbook import ROOT
 from yaie.core.compat import tomllib
@@ -29,7 +29,7 @@ COMMANDS = {
     "make grade LAB={key}": "grade all tasks, or one: <code>TASK={first}</code>",
     "make watch LAB={key}": "grade again whenever you save",
     "make hint LAB={key} TASK={first}": "one more hint, of four",
-    SHOW: "the chapter's figures, recorded from your code",
+    SHOW: "the article's figures, recorded from your code",
     "make notebook LAB={key}": "draw what your code does",
 }
 
@@ -38,7 +38,6 @@ def render_card(key: str) -> str:
     """The card as HTML in one line. Raises ConfigError for a lab that does not exist."""
     lab = load_curriculum()[key]
     passed = _passed(lab)
-    head = f"Lab {lab.number}: {inline(lab.title)}"
     rows = "".join(_row(task, passed) for task in lab.tasks)
     commands = "".join(
         f"<dt><code>{command.format(key=key, first=lab.tasks[0].id)}</code></dt>"
@@ -48,7 +47,7 @@ def render_card(key: str) -> str:
     )
     return (
         f'<section class="lab-card" id="lab-{key}" aria-labelledby="lab-{key}-title">'
-        f'<p class="lab-title" id="lab-{key}-title">{head}</p>'
+        f'<p class="lab-title" id="lab-{key}-title">Tasks and commands</p>'
         f"<p>{_facts(lab)}</p>{_points(lab, passed)}"
         '<table class="tasks"><thead><tr><th>task</th><th>what</th><th>points</th></tr></thead>'
         f"<tbody>{rows}</tbody></table>"
@@ -69,7 +68,7 @@ def _facts(lab: Lab) -> str:
     graded = " and ".join(VERIFIED[place] for place in lab.verify)
     return (
         f"You write <code>labs/{lab.key}/</code>: {len(lab.tasks)} tasks, {lab.points} points, "
-        f"about {lab.minutes} minutes.{after} Graded {graded}."
+        f"{duration(lab.minutes)}.{after} Graded {graded}."
     )
 
 

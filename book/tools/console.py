@@ -1,9 +1,9 @@
 """What a chapter's console blocks say, held against what their commands print.
 
-    python -m book.tools.console sampler           run a chapter's blocks, show what differs
-    python -m book.tools.console sampler --show    show everything that came out, ready to paste
+    python -m book.tools.console labs/sampler           run a page's blocks, show what differs
+    python -m book.tools.console labs/sampler --show    show everything that came out, ready to paste
 
-A chapter is named by its file, with or without `book/src/` and `.md`. Exit status: 0 if every block
+A page is named by its file, with or without `book/src/` and `.md`. Exit status: 0 if every block
 is right, 1 if one is not, 2 if the chapter cannot be run. `book/README.md` has the rules of a block.
 """
 
@@ -103,7 +103,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run one chapter for its writer."""
     parser = argparse.ArgumentParser(prog="python -m book.tools.console", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("chapter", help="as sampler, explore/sampler or book/src/sampler.md")
+    parser.add_argument("chapter", help="as engine, labs/sampler or book/src/labs/sampler.md")
     parser.add_argument(
         "--show", action="store_true", help="all that came out, not only what differs"
     )

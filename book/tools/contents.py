@@ -1,8 +1,8 @@
-"""The order of the book: a lab's chapter has the lab's number, and explorations leave the contents.
+"""The order of the book: a lab has an article and, below it, a sheet; explorations leave the contents.
 
-mdBook numbers every chapter; here a number always means a lab. Explorations stay pages, which the search
-finds, behind all others; style sheet and script keep them out of the sidebar and out of the arrows, and
-the lab's card links to them.
+mdBook numbers every chapter; here a number always means a lab, and is shown at its article. Explorations
+stay pages, behind all others; style sheet and script keep them out of the sidebar and out of the arrows,
+and the lab's card links to them.
 """
 
 import re
@@ -17,8 +17,13 @@ from yaie.core.errors import ConfigError
 from yaie.curriculum.manifest import VERIFIERS, Lab, load_curriculum
 
 EXPLORATIONS = "explore/"
+SHEETS = "labs/"
 SUMMARY_LINE = re.compile(r"\[(?P<title>[^]]+)\]\((?P<page>[\w/-]+\.md)\)")
-BACK = '<p class="exploration"><a href="../{page}.html#lab-{key}">Back to lab {number}, {title}</a></p>'
+BACK = (
+    '<p class="exploration"><a href="../labs/{key}.html#lab-{key}">'
+    "Back to lab {number}, {title}</a></p>"
+)
+TASK = re.compile(r"^\*\*(?P<id>\d+\.\d+) ", re.M)
 
 
 def every_chapter(items: list[Any]) -> Iterator[dict[str, Any]]:
@@ -32,11 +37,14 @@ def every_chapter(items: list[Any]) -> Iterator[dict[str, Any]]:
 
 
 def arrange(items: list[Any]) -> None:
-    """Number the chapters of labs, no others, and move explorations to the end. In place."""
+    """Number the articles of labs, no other page, and move explorations to the end. In place."""
     moved: list[Any] = []
     for chapter in list(every_chapter(items)):
         lab = lab_of(chapter["name"])
-        chapter["number"] = [lab.number] if lab else None
+        sheet_of = lab_of_sheet(chapter["path"])
+        # mdBook folds a page below another by the length of its number, which the style sheet hides.
+        below = [sheet_of.number, 1] if sheet_of else None
+        chapter["number"] = [lab.number] if lab else below
         apart = [one for one in chapter["sub_items"] if _is_exploration(one)]
         chapter["sub_items"] = [one for one in chapter["sub_items"] if one not in apart]
         moved += apart
@@ -57,14 +65,45 @@ def lab_of(title: str) -> Lab | None:
     return _labs().get(title)
 
 
-def with_number(markdown: str, title: str) -> str:
-    """A lab's chapter with "Lab 4" above its title, whose id stays what it was."""
-    lab = lab_of(title)
-    if lab is None:
-        return markdown
-    heading = f"# {title}"
-    numbered = f'# <span class="lab-number">Lab {lab.number}</span> {title} {{#{slug(title)}}}'
-    return markdown.replace(heading, numbered, 1)
+def lab_of_sheet(path: str) -> Lab | None:
+    """The lab whose sheet has this path below `book/src`."""
+    key = path.removeprefix(SHEETS).removesuffix(".md")
+    curriculum = load_curriculum()
+    return curriculum[key] if path.startswith(SHEETS) and key in curriculum.keys else None
+
+
+def sheet_title(lab: Lab) -> str:
+    """What a lab's sheet is called, on its page and in the contents."""
+    return f"Lab {lab.number}: {lab.title}"
+
+
+def with_anchors(markdown: str) -> str:
+    """A sheet in which `#task-4-1` leads to the note on task 4.1."""
+
+    def anchored(task: re.Match[str]) -> str:
+        return f'<span id="task-{task["id"].replace(".", "-")}"></span>{task[0]}'
+
+    return TASK.sub(anchored, markdown)
+
+
+def link_to_sheet(key: str) -> str:
+    """The block of an article that leads to the lab's sheet. Raises ConfigError for another key."""
+    lab = load_curriculum()[key]
+    return (
+        '<aside class="to-sheet" aria-label="The lab">'
+        f'<p><strong>Now write it.</strong> <a class="button" href="{SHEETS}{key}.html">'
+        f"{escape(sheet_title(lab))}</a></p>"
+        f"<p>{len(lab.tasks)} tasks, {duration(lab.minutes)}. The sheet has the contract, what you are "
+        "given, a note on each task, and what the grader says.</p></aside>"
+    )
+
+
+def duration(minutes: int) -> str:
+    """A lab's time in words: "about 90 minutes", "about 3 hours"."""
+    hours, rest = divmod(minutes, 60)
+    if rest % 30 or minutes < 120:
+        return f"about {minutes} minutes"
+    return f"about {hours}{'½' if rest else ''} hours"
 
 
 def slug(title: str) -> str:
@@ -74,7 +113,7 @@ def slug(title: str) -> str:
 
 
 def exploration_of(key: str) -> str:
-    """A button from a lab's card to its exploration; nothing for a lab without one."""
+    """A button from a lab's card, on its sheet, to its exploration; nothing for a lab without one."""
     page = ROOT / f"book/src/explore/{key}.md"
     if not page.is_file():
         return ""
@@ -84,17 +123,16 @@ def exploration_of(key: str) -> str:
         if line.startswith("# ")
     )
     return (
-        f'<p><a class="button" href="{EXPLORATIONS}{key}.html">Explore: {escape(title)}</a> '
+        f'<p><a class="button" href="../{EXPLORATIONS}{key}.html">Explore: {escape(title)}</a> '
         "pictures that the lab's notebook draws</p>"
     )
 
 
 def way_back(path: str) -> str:
-    """A link from an exploration to its chapter."""
+    """A link from an exploration to its lab's sheet."""
     key = path.removeprefix(EXPLORATIONS).removesuffix(".md")
     lab = load_curriculum()[key]
-    page = chapter_pages()[lab.chapter].removesuffix(".md")
-    return BACK.format(page=page, key=key, number=lab.number, title=escape(lab.chapter))
+    return BACK.format(key=key, number=lab.number, title=escape(lab.title))
 
 
 def chapter_pages() -> dict[str, str]:

@@ -58,7 +58,7 @@ def render_given(key: str) -> str:
         f"{place}\n\n| | |\n|---|---|\n" + "\n".join(tables[place])
         for place in sorted(tables, key=_order)
     ]
-    head = '\n### What you are given\n\n<div class="given">\n\n'
+    head = '\n## What you are given\n\n<div class="given">\n\n'
     return head + "\n\n".join(parts) + "\n\n</div>\n"
 
 

@@ -14,11 +14,13 @@ from typing import Any
 from book.tools.cards import render_card
 from book.tools.contents import (
     EXPLORATIONS,
+    SHEETS,
     arrange,
     every_chapter,
     lab_numbers,
+    link_to_sheet,
     way_back,
-    with_number,
+    with_anchors,
 )
 from book.tools.evidence import EvidenceError, asked_spread, asked_value
 from book.tools.fences import FENCE, trim_listings
@@ -27,6 +29,7 @@ from book.tools.given import GivenError, render_given
 from book.tools.kernels import render_kernels
 from book.tools.labmap import render_map
 from book.tools.mathml import MathError, convert_math
+from book.tools.minutes import render_minutes
 from book.tools.pairs import render_pairs
 from book.tools.quizzes import QuizError, render_quiz, render_review
 from book.tools.reference import render_fields, render_glossary, render_ranges, render_settings
@@ -40,8 +43,6 @@ OPTION = re.compile(r"--(?=\w)")
 QUIZ = re.compile(r"^\{\{#quiz (?P<name>[\w-]+)\}\}$", re.M)
 TITLE = re.compile(r"^# (?P<title>.+)$", re.M)
 PREDICTION = re.compile(r"^> \[!PREDICT\]\n(?P<text>(?:^>.*\n?)+)", re.M)
-DRAWING = re.compile(r"<svg\b.*?</svg>", re.S)
-WORDS_A_MINUTE = 200
 Faults = (ConfigError, EvidenceError, FigureError, GivenError, MathError, QuizError)
 
 
@@ -82,8 +83,9 @@ def expand_chapter(
     name = path.name
     text = chapter["content"]
     expanders: dict[str, Callable[..., str]] = {
-        "minutes": lambda: reading_time(text),
+        "minutes": lambda: render_minutes(text, path.as_posix()),
         "lab": render_card,
+        "sheet": link_to_sheet,
         "given": render_given,
         "figure": render_figure,
         "quiz": render_quiz,
@@ -118,13 +120,15 @@ def expand_chapter(
         return found[0]
 
     try:
+        if path.as_posix().startswith(SHEETS):
+            text = with_anchors(text)
         text = link_terms(text, path.as_posix())
         text = outside_fences(text, PREDICTION, prediction)
         # Formulas first: what directives bring has its own, and is HTML already.
         chapter["content"] = outside_fences(convert_math(text), DIRECTIVE, expand)
     except MathError as error:
         faults.append(f"{name}: {error}")
-    chapter["content"] = trim_listings(with_number(chapter["content"], title_of(text)))
+    chapter["content"] = trim_listings(chapter["content"])
     if chapter["path"].startswith(EXPLORATIONS):
         chapter["content"] += f"\n\n{way_back(chapter['path'])}\n"
     yield from faults
@@ -153,14 +157,6 @@ def outside_fences(
         parts += [pattern.sub(replace, text[position : fence.start()]), fence[0]]
         position = fence.end()
     return "".join([*parts, pattern.sub(replace, text[position:])])
-
-
-def reading_time(text: str) -> str:
-    """How long a chapter takes at 200 words a minute, listings and transcripts at half their words."""
-    text = DRAWING.sub("", text)
-    code = sum(len(fence["body"].split()) for fence in FENCE.finditer(text))
-    words = len(text.split()) - code / 2
-    return f'<p class="minutes">{max(1, round(words / WORDS_A_MINUTE))} minutes to read</p>'
 
 
 if __name__ == "__main__":

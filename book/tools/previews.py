@@ -20,10 +20,9 @@ PICTURE_SAYS = "Four requests whose block tables share two blocks of one pool"
 LONGEST = 200  # characters of a description; services cut longer ones
 _MAIN = re.compile(r"<main>(?P<text>.*?)</main>", re.S)
 _TITLE = re.compile(r"<h1\b[^>]*>(?P<text>.*?)</h1>", re.S)
-_LABEL = re.compile(r'<span class="lab-number">(?P<text>.*?)</span>\s*')
 _PARAGRAPH = re.compile(r"<p(?: class=\"(?:promise|lead)\")?>(?P<text>.*?)</p>", re.S)
 _NOT_PROSE = re.compile(
-    r"<(script|style|svg|figure|section|blockquote|table|details)\b.*?</\1>", re.S
+    r"<(script|style|svg|figure|section|blockquote|table|details|aside)\b.*?</\1>", re.S
 )
 _DESCRIPTION = re.compile(r'<meta name="description" content="[^"]*">')
 _TAG = re.compile(r"<[^>]+>")
@@ -79,11 +78,11 @@ def preview_tags(text: str, name: str, site: str, book: str, about: str) -> str:
 
 
 def _titled(text: str) -> str:
-    """The first heading, with the number of its lab before it."""
+    """The first heading."""
     main = _MAIN.search(text)
     found = _TITLE.search(main["text"] if main else text)
     heading = found["text"] if found else ""
-    return _plain(_LABEL.sub(lambda label: f"{label['text']}: ", heading))
+    return _plain(heading)
 
 
 def _described(text: str, about: str) -> str:

@@ -6,8 +6,9 @@ sentence.
 
 import re
 from functools import cache
+from pathlib import PurePosixPath
 
-from book.tools.contents import slug
+from book.tools.contents import EXPLORATIONS, slug
 from book.tools.fences import FENCE
 from book.tools.mathml import CODE_SPAN, DISPLAYED, INLINE
 from book.tutor.glossary import Term, load_knowledge
@@ -41,17 +42,19 @@ _HIDDEN = [
 
 def link_terms(markdown: str, page: str) -> str:
     """The chapter with each term's first use as a link. page: its path below `book/src`."""
-    if page in (PAGE, "index.md") or "/" in page:
+    if page in (PAGE, "index.md") or page.startswith(EXPLORATIONS):
         return markdown
+    up = "../" * page.count("/")
+    name = PurePosixPath(page).name
     seen: set[str] = set()
     title = next((line for line in markdown.splitlines() if line.startswith("# ")), "").lower()
 
     def link(found: re.Match[str]) -> str:
         term = _term(found[0])
-        if term.name in seen or term.name.lower() in title or _means_another(term, page):
+        if term.name in seen or term.name.lower() in title or _means_another(term, name):
             return found[0]
         seen.add(term.name)
-        return f'[{found[0]}]({PAGE}#{slug(term.name)} "{_tooltip(term)}")'
+        return f'[{found[0]}]({up}{PAGE}#{slug(term.name)} "{_tooltip(term)}")'
 
     text, pieces, end = masked(markdown), [], 0
     for found in _pattern().finditer(text):
@@ -67,8 +70,8 @@ def masked(markdown: str) -> str:
     return markdown
 
 
-def _means_another(term: Term, page: str) -> bool:
-    return term.name == "block" and page.startswith(KERNELS)
+def _means_another(term: Term, name: str) -> bool:
+    return term.name == "block" and name.startswith(KERNELS)
 
 
 def _tooltip(term: Term) -> str:

@@ -1,21 +1,28 @@
 """How long the chapters are that the first edition had, against it: python -m book.tools.words
 
-Words are those that a reader sees in `book/src/*.md`: what has a letter or a digit, a directive of the
-book as one, and no borders of tables. Explorations, the list of chapters, and the chapters and sections
-that came later are not counted. Exit status 1 if there are more words than the second edition may have.
+Words are those that a reader sees in `book/src/*.md` and on the labs' sheets: what has a letter or a
+digit, a directive of the book as one, and no borders of tables. Explorations, the list of chapters, and
+the chapters and sections that came later are not counted. Exit status 1 if there are more words than the
+second edition may have, or if an article is longer than ARTICLE.
 """
 
 import re
 import sys
 from pathlib import Path
 
+from book.tools.contents import SHEETS, chapter_pages, lab_of
 from book.tools.mdbook import ROOT
 from yaie.system.streams import sound_streams
 
 SOURCES = ROOT / "book/src"
 FIRST = 121_419
 """Words of these chapters at commit 0d29a56, the last one before the second edition's edits."""
-SHARE = 0.87
+SHARE = 0.89
+"""0.02 of it came with the split into articles and sheets: openings, and links between both."""
+ARTICLE = 2_800
+"""The most words of an article, which is read to its end; a sheet is as long as its tasks need."""
+LONGER = {"tensor-parallel.md": 3_400}
+"""Articles that could not be shortened without losing a fact, and the most that each may have."""
 LATER = frozenset(
     {
         "adapters.md",
@@ -24,6 +31,7 @@ LATER = frozenset(
         "experts.md",
         "goodput.md",
         "kv-tiers.md",
+        "labs/tensor_parallel.md",
         "latent-attention.md",
         "step-profile.md",
         "tensor-parallel.md",
@@ -58,17 +66,25 @@ def words_of(text: str) -> int:
 
 
 def counted(sources: Path = SOURCES) -> dict[str, int]:
-    """Words by chapter of the first edition."""
+    """Words by page of the first edition, by its path below `sources`."""
     left_out = LATER | {"SUMMARY.md"}
-    chapters = (path for path in sorted(sources.glob("*.md")) if path.name not in left_out)
-    return {path.name: words_of(_of_the_first(path)) for path in chapters}
+    pages = [*sources.glob("*.md"), *sources.glob(f"{SHEETS}*.md")]
+    names = sorted(path.relative_to(sources).as_posix() for path in pages)
+    return {name: words_of(_of_the_first(sources, name)) for name in names if name not in left_out}
 
 
-def _of_the_first(path: Path) -> str:
-    """The text of a chapter, without the sections that came later."""
-    later = LATER_SECTIONS.get(path.name, ())
+def too_long(sources: Path = SOURCES) -> dict[str, int]:
+    """Articles of labs with more words than they may have."""
+    articles = [page for title, page in chapter_pages().items() if lab_of(title)]
+    words = {name: words_of((sources / name).read_text("utf-8")) for name in articles}
+    return {name: count for name, count in words.items() if count > LONGER.get(name, ARTICLE)}
+
+
+def _of_the_first(sources: Path, name: str) -> str:
+    """The text of a page, without the sections that came later."""
+    later = LATER_SECTIONS.get(name, ())
     kept, left_out = [], 0
-    for section in re.split(r"(?m)^(?=##+ )", path.read_text("utf-8")):
+    for section in re.split(r"(?m)^(?=##+ )", (sources / name).read_text("utf-8")):
         hashes, _, title = section.partition("\n")[0].partition(" ")
         if not left_out or len(hashes) <= left_out:
             left_out = len(hashes) if title in later else 0
@@ -80,10 +96,13 @@ def main() -> int:
     """Print the total, its share of the first edition, and the longest chapters."""
     words = counted()
     total, most = sum(words.values()), int(SHARE * FIRST)
-    print(f"{total:,} words in {len(words)} chapters, {total / FIRST - 1:+.1%}; at most {most:,}")
+    print(f"{total:,} words on {len(words)} pages, {total / FIRST - 1:+.1%}; at most {most:,}")
     for name, count in sorted(words.items(), key=lambda item: -item[1])[:5]:
         print(f"  {count:6,}  {name}")
-    return int(total > most)
+    over = too_long()
+    for name, count in over.items():
+        print(f"  {count:6,}  {name}: an article has at most {LONGER.get(name, ARTICLE):,}")
+    return int(total > most or bool(over))
 
 
 if __name__ == "__main__":

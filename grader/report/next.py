@@ -111,6 +111,7 @@ def _do(result: LabResult, task: Task, width: int, impl: str) -> list[Text]:
         Text(f"  a hint    make hint {named}"),
         Text(f"  again     make grade {named}" + ("" if impl == "labs" else f" IMPL={impl}")),
         Text(f"  chapter   {chapter_address(lab.chapter)}"),
+        *(Text(f"  sheet     {sheet}") for sheet in sheet_address(lab)),
     ]
 
 
@@ -161,3 +162,9 @@ def chapter_address(chapter: str, root: Path = ROOT) -> str:
         if first.startswith("# ") and first.removeprefix("# ").strip() == chapter:
             return f"{chapter} ({page.relative_to(root).as_posix()}, or make docs-serve)"
     return chapter
+
+
+def sheet_address(lab: Lab, root: Path = ROOT) -> tuple[str, ...]:
+    """The file that has a note on each task of a lab; nothing where the book is not."""
+    page = PAGES / f"labs/{lab.key}.md"
+    return (page.as_posix(),) if (root / page).is_file() else ()

@@ -94,6 +94,7 @@ def test_the_book_works_below_any_path(browser, below_a_path):
         opened.reload()
         opened.get_by_role("link", name="Read", exact=True).click()
         opened.locator("#mdbook-sidebar a[href$='radix-tree.html']").click()
+        opened.locator(".to-sheet a.button").click()
         opened.locator(".lab-card a.button").click()
         opened.locator(".exploration a").wait_for()
         assert opened.url == f"{below_a_path}/explore/radix_tree.html"

@@ -268,7 +268,7 @@ def _whole(cell: str) -> list[int]:
 
 
 def test_one_row_of_the_online_softmax_in_lab_11() -> None:
-    hand = table("triton-paged-attention", "top, total before")
+    hand = table("labs/triton_paged_attention", "top, total before")
     assert len(hand) == 4
     for row in hand:
         before, scores, (new_top,), (base,), (shrink,), weights, (after,) = map(_floats, row)

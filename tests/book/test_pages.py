@@ -26,7 +26,8 @@ TOO_WIDE = """() => {
 OF_EACH_KIND = (
     "index",  # the front page
     "whole-game",  # figure, admonitions, console blocks, quiz
-    "sampler",  # a lab's card, formulas, listings
+    "sampler",  # formulas, listings, the way to a lab
+    "labs/sampler",  # a lab's card, its tasks, what is given
     "explore/sampler",  # a notebook's pictures
     "performance",  # tables
     "configuration",
@@ -36,7 +37,7 @@ OF_EACH_KIND = (
 """Pages that are made of all that pages are made of: what axe says of them, it says of the others."""
 
 
-@pytest.mark.parametrize("page", nightly_but(OF_EACH_KIND[:5], PAGES))
+@pytest.mark.parametrize("page", nightly_but(OF_EACH_KIND[:6], PAGES))
 def test_a_page_has_no_fault_and_fits_a_phone(browser, built, page):
     with reading(browser, built, page, size=PHONE) as (opened, wrong):
         assert opened.evaluate(TOO_WIDE) == [], "wider than a phone of 360 pixels"
@@ -48,7 +49,7 @@ def test_there_is_a_page_of_each_kind():
 
 
 @pytest.mark.parametrize("theme", ONE_AND_OTHERS)
-@pytest.mark.parametrize("page", nightly_but(OF_EACH_KIND[:3], PAGES))
+@pytest.mark.parametrize("page", nightly_but(OF_EACH_KIND[:4], PAGES))
 def test_a_page_is_accessible(browser, built, page, theme):
     with reading(browser, built, page) as (opened, wrong):
         opened.evaluate(TO_THEME, theme)

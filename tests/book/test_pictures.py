@@ -5,6 +5,7 @@ import re
 import pytest
 
 from book.tools.blocks import read_chapter
+from book.tools.contents import SHEETS
 from book.tools.evidence import EvidenceError, load
 from book.tools.mdbook import ROOT
 from book.tools.pairs import render_pairs
@@ -12,8 +13,8 @@ from tests.book.reading import PAGES, SOURCE
 from yaie.core.config import EngineConfig
 
 WORDS = 500  # a page
-LISTS = {"glossary", "references", "review"}
-"""Pages that are read entry by entry."""
+LISTS = {"glossary", "references", "review", *(page for page in PAGES if page.startswith(SHEETS))}
+"""Pages that are read entry by entry; a lab's pictures are in its article."""
 PICTURE = re.compile(
     r"\{\{#(?:figure|pairs|chart) |\{\{#include [^}]+\.svg\}\}|!\[|\{\{#labmap\}\}"
 )

@@ -8,6 +8,7 @@ import pytest
 
 from book.tools import cards, evidence, figures, preprocess, quizzes
 from book.tools.fences import trim_listings
+from book.tools.minutes import reading_minutes
 from yaie.curriculum.manifest import load_curriculum
 from yaie.curriculum.progress import LabRecord, Progress, part_digest
 
@@ -246,8 +247,33 @@ def test_a_served_card_shows_points_that_hold_on_the_present_source(tmp_path, mo
 
 
 def test_the_reading_time_counts_words():
-    assert "2 minutes" in preprocess.reading_time("word " * 400)
-    assert "2 minutes" in preprocess.reading_time("word " * 400 + "<svg>" + "x " * 4000 + "</svg>")
+    assert reading_minutes("word " * 400) == 2
+    assert reading_minutes("word " * 400 + "<svg>" + "x " * 4000 + "</svg>") == 2
+    assert reading_minutes("word") == 1
+
+
+def test_an_article_and_its_sheet_name_each_other_below_their_titles():
+    article = expanded(
+        "# The radix tree\n\n{{#minutes}}\n\n{{#sheet radix_tree}}\n", "radix-tree.md"
+    )
+    says = 'The lab: <a href="labs/radix_tree.html">lab 4</a>, about 2½ hours</p>'
+    assert f"1 minutes to read. {says}" in article
+    assert '<a class="button" href="labs/radix_tree.html">Lab 4: Radix tree</a>' in article
+    assert "5 tasks, about 2½ hours." in article
+    sheet = expanded(
+        "# Lab 4: Radix tree\n\n{{#minutes}}\n\n**4.2 Insert.** Text.\n", "labs/radix_tree.md"
+    )
+    says = 'The article: <a href="../radix-tree.html">The radix tree</a></p>'
+    assert f"about 2½ hours to do. {says}" in sheet
+    assert '<span id="task-4-2"></span>**4.2 Insert.** Text.' in sheet
+    other = expanded("# Glossary\n\n{{#minutes}}\n\n**4.2 Insert.**\n", "glossary.md")
+    assert "to read</p>" in other
+    assert "task-4-2" not in other
+
+
+def test_a_sheet_of_no_lab_is_a_fault():
+    [fault] = faults_of("{{#sheet nonsense}}")
+    assert "nonsense" in fault
 
 
 def test_every_script_of_a_figure_is_loaded_by_the_pages():

@@ -10,7 +10,7 @@ from book.tools import mdbook, repository
 from book.tools.mdbook import ROOT
 from book.tools.previews import LONGEST, PICTURE, SIZE, add_previews
 
-PAGES = ("index.html", "radix-tree.html", "explore/radix_tree.html")
+PAGES = ("index.html", "radix-tree.html", "labs/radix_tree.html", "explore/radix_tree.html")
 
 
 @pytest.fixture
@@ -32,12 +32,13 @@ def tags(page) -> dict[str, str]:
 def test_a_page_says_its_own_title_and_first_sentences(some_pages):
     assert add_previews(some_pages, "https://example.org/yaie/") == len(PAGES)
     said = tags(some_pages / "radix-tree.html")
-    assert said["og:title"] == "Lab 4: The radix tree"
+    assert said["og:title"] == "The radix tree"
     assert said["og:url"] == "https://example.org/yaie/radix-tree.html"
     assert said["og:image"] == f"https://example.org/yaie/{PICTURE}" == said["twitter:image"]
     assert said["twitter:card"] == "summary_large_image"
     assert 40 < len(said["description"]) <= LONGEST + 20  # entities
     assert said["description"] == said["og:description"]
+    assert tags(some_pages / "labs/radix_tree.html")["og:title"] == "Lab 4: Radix tree"
     assert tags(some_pages / "index.html")["og:url"] == "https://example.org/yaie/"
     assert "og:title" not in tags(some_pages / "print.html")
 

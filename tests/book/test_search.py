@@ -3,9 +3,11 @@
 import pytest
 
 from book.tools import search
+from book.tools.contents import chapter_pages, sheet_title
 from book.tools.search import add_terms, pages_of_terms
 from book.tutor.glossary import load_knowledge
 from tests.book.reading import reading
+from yaie.curriculum.manifest import load_curriculum
 
 FIRST = """terms => {
   const index = elasticlunr.Index.load(window.search.index);
@@ -39,6 +41,28 @@ def test_a_reader_s_keys_show_the_chapter(browser, built):
         first.wait_for()
         assert "speculative.html" in first.get_attribute("href")
         assert wrong == []
+
+
+def test_articles_and_sheets_are_both_found(browser, built):
+    labs = load_curriculum().labs
+    with reading(browser, built, "index") as (opened, wrong):
+        opened.locator("#mdbook-search-toggle").click()
+        opened.wait_for_function("window.search.terms")
+        titles = [sheet_title(lab) for lab in labs] + [lab.chapter for lab in labs]
+        found = [{hit.split("#")[0] for hit in hits} for hits in opened.evaluate(FIRST, titles)]
+        assert wrong == []
+    sheets, articles = found[: len(labs)], found[len(labs) :]
+    pages = chapter_pages()
+    assert [
+        lab.key
+        for lab, hits in zip(labs, sheets, strict=True)
+        if f"labs/{lab.key}.html" not in hits
+    ] == []
+    assert [
+        lab.key
+        for lab, hits in zip(labs, articles, strict=True)
+        if pages[lab.chapter].replace(".md", ".html") not in hits
+    ] == []
 
 
 @pytest.mark.parametrize(

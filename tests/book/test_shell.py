@@ -227,13 +227,13 @@ def test_a_listing_lights_the_figure(browser, built):
     with reading(browser, built, "radix-tree") as (opened, _):
         figure = figure_on(opened, "radix-tree")
         figure.evaluate("figure => figure.go(5)")
-        listing = opened.locator("pre", has_text="def lock(").first
+        listing = opened.locator("pre", has_text="lock_count: int").first
         listing.scroll_into_view_if_needed()
         y = listing.evaluate(
             """pre => {
               const code = pre.querySelector('code');
               const lines = code.textContent.replace(/\\n$/, '').split('\\n');
-              const at = lines.findIndex((words) => words.includes('def lock('));
+              const at = lines.findIndex((words) => words.includes('lock_count: int'));
               const style = getComputedStyle(code);
               const pad = parseFloat(style.paddingTop);
               const inner = code.offsetHeight - pad - parseFloat(style.paddingBottom);

@@ -24,6 +24,7 @@ def test_every_lab_is_listed_with_what_comes_next(yaie: Yaie, labs: Path) -> Non
         assert one.chapter in ran.out
     assert row(ran.out)[:6] == ["1", "sampler", "0/100", "not", "graded", "yet"]
     assert "Next: yaie lab grade sampler" in ran.out
+    assert "Its tasks, one by one: book/src/labs/sampler.md" in ran.out
 
 
 def test_points_hold_on_the_source_that_was_graded(yaie: Yaie, labs: Path) -> None:

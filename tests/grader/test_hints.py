@@ -68,6 +68,9 @@ def test_only_the_new_rung_is_bright(root):
 def test_the_last_rung_says_so_and_names_the_chapter(root):
     texts = [hint(root, "4.1") for _ in range(5)]
     assert texts[3].endswith("That was the last one. The chapter: The radix tree")
+    (root / "book/src/labs").mkdir(parents=True)
+    (root / "book/src/labs/radix_tree.md").touch()
+    assert hint(root, "4.1").endswith("a note on the task: book/src/labs/radix_tree.md")
     assert texts[4].count("(seen before)") == 4
     assert Progress.load(root).hints == {"4.1": 4}
 

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from grader.report.lines import clean, folded
-from grader.report.next import chapter_address
+from grader.report.next import chapter_address, sheet_address
 from grader.report.tables import print_progress
 from grader.report.text import print_report
 from grader.verdict import Explanation, LabResult, TaskResult, Verdict
@@ -57,6 +57,7 @@ Next: task 4.2, Insert.
   a hint    make hint LAB=radix_tree TASK=4.2
   again     make grade LAB=radix_tree TASK=4.2
   chapter   {chapter}
+  sheet     book/src/labs/radix_tree.md
 """
 
 COMPLETE_END = """\
@@ -320,6 +321,15 @@ def test_a_chapter_is_found_by_its_title(tmp_path):
     address = chapter_address("The radix tree", tmp_path)
     assert address == "The radix tree (book/src/memory/tree.md, or make docs-serve)"
     assert chapter_address("The scheduler", tmp_path) == "The scheduler"
+
+
+def test_a_sheet_is_named_where_the_book_is(tmp_path):
+    lab = load_curriculum()["radix_tree"]
+    assert sheet_address(lab, tmp_path) == ()
+    (tmp_path / "book/src/labs").mkdir(parents=True)
+    (tmp_path / "book/src/labs/radix_tree.md").touch()
+    assert sheet_address(lab, tmp_path) == ("book/src/labs/radix_tree.md",)
+    assert all(sheet_address(lab) for lab in load_curriculum().labs)
 
 
 @pytest.mark.parametrize(("width", "head"), [(60, "lab tasks points"), (40, "lab points")])

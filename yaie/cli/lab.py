@@ -16,7 +16,7 @@ from rich.table import Table
 from yaie.cli.console import say, show_table
 from yaie.cli.demo import demo
 from yaie.core.errors import ConfigError
-from yaie.curriculum.manifest import Lab, load_curriculum
+from yaie.curriculum.manifest import ROOT, Lab, load_curriculum
 from yaie.curriculum.progress import Progress
 from yaie.parts import by_progress, find_mine
 from yaie.system.interrupt import leave_message_to_others
@@ -54,6 +54,9 @@ def overview(context: typer.Context) -> None:
     show_table(table)
     if unfinished:
         say(f"\nNext: yaie lab grade {unfinished[0]}, or make grade LAB={unfinished[0]}")
+        sheet = f"book/src/labs/{unfinished[0]}.md"
+        if (ROOT / sheet).is_file():  # an installed engine has no book
+            say(f"Its tasks, one by one: {sheet}, or make docs-serve")
     else:
         say("\nEvery lab has passed: yaie serve runs on your parts alone.")
 

@@ -56,7 +56,7 @@ const radixOwn = (() => {
       const filed = new Set(this.tree.allBlocks());
       const fresh = Array.from({ length: POOL * 2 }, (_, block) => block).filter((block) => !filed.has(block)).slice(0, count - found.length);
       this.move(name, this.tree.insert(tokens, [...found, ...fresh])[1]);
-      const rest = tokens.length % this.size ? ` ${counted(tokens.length % this.size, 'character')} at its end fill no block and stay out.` : '';
+      const rest = tokens.length % this.size ? ` ${counted(tokens.length % this.size, 'character')} at its end ${tokens.length % this.size === 1 ? 'fills' : 'fill'} no block, and ${tokens.length % this.size === 1 ? 'stays' : 'stay'} out.` : '';
       const insert = fresh.length ? `${name} files ${counted(fresh.length, 'block')}, ${listed(fresh)}, and locks its whole path.`
         : `All of the ${counted(count, 'block')} that ${name} fills were there: nothing is filed.`;
       return [...steps, this.step(insert + rest, `insert ${name}`, text, { fresh })];

@@ -76,7 +76,7 @@ def _first(num_known: int) -> dict[str, Any]:
 def _counts(num_tokens: int, num_computed: int, num_full: int) -> list[list[Any]]:
     return [
         ["tokens known", num_tokens],
-        ["computed, and they hold", num_computed],
+        ["computed and valid", num_computed],
         ["full blocks, for the tree", num_full],
     ]
 

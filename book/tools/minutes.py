@@ -1,0 +1,37 @@
+"""`{{#minutes}}`: how long a page takes to read, and a lab to do.
+
+An article and its lab's sheet name each other there.
+"""
+
+import re
+
+from book.tools.contents import SHEETS, chapter_pages, duration, lab_of, lab_of_sheet
+from book.tools.fences import FENCE
+from book.tools.markup import escape
+
+WORDS_A_MINUTE = 200
+DRAWING = re.compile(r"<svg\b.*?</svg>", re.S)
+TITLE = re.compile(r"^# (?P<title>.+)$", re.M)
+
+
+def render_minutes(text: str, path: str) -> str:
+    """The line below a title. text: the page, with its listings. path: below `book/src`."""
+    found = TITLE.search(text)
+    says = f"{reading_minutes(text)} minutes to read"
+    if lab := lab_of_sheet(path):
+        page = chapter_pages()[lab.chapter].replace(".md", ".html")
+        says += (
+            f", {duration(lab.minutes)} to do. "
+            f'The article: <a href="../{page}">{escape(lab.chapter)}</a>'
+        )
+    elif lab := lab_of(found["title"] if found else ""):
+        sheet = f'<a href="{SHEETS}{lab.key}.html">lab {lab.number}</a>'
+        says += f". The lab: {sheet}, {duration(lab.minutes)}"
+    return f'<p class="minutes">{says}</p>'
+
+
+def reading_minutes(text: str) -> int:
+    """At 200 words a minute, listings and transcripts at half their words; at least 1."""
+    text = DRAWING.sub("", text)
+    code = sum(len(fence["body"].split()) for fence in FENCE.finditer(text))
+    return max(1, round((len(text.split()) - code / 2) / WORDS_A_MINUTE))

@@ -1,0 +1,66 @@
+"""What could be linked to in a lab's chapter before its lab became a page of its own still answers.
+
+`addresses.txt` has each heading, figure and card that a chapter had then. What has moved is on the lab's
+sheet, under the same name, and a script of the page leads there.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from book.tools.check import read_page
+from book.tools.contents import chapter_pages
+from tests.book.reading import SOURCE, reading
+from tests.marks import nightly_but
+from yaie.curriculum.manifest import load_curriculum
+
+ADDRESSES = Path(__file__).with_name("addresses.txt").read_text("utf-8").split()
+SHEETS = {
+    chapter_pages()[lab.chapter].replace(".md", ""): f"labs/{lab.key}"
+    for lab in load_curriculum().labs
+    if (SOURCE / f"labs/{lab.key}.md").is_file()
+}
+TOP = "the-lab"
+"""The heading of the part that is now a page: it leads to the top of that page."""
+
+
+def names_of(article: str) -> list[str]:
+    before = f"{article}.html#"
+    return [one.removeprefix(before) for one in ADDRESSES if one.startswith(before)]
+
+
+def test_each_is_in_its_article_or_on_the_sheet(built):
+    lost = []
+    for article, sheet in SHEETS.items():
+        there = {
+            TOP,
+            *read_page(built / f"{article}.html").ids,
+            *read_page(built / f"{sheet}.html").ids,
+        }
+        lost += [f"{article}.html#{name}" for name in names_of(article) if name not in there]
+    assert lost == []
+    assert len(ADDRESSES) > 400
+    assert sum(len(names_of(article)) for article in SHEETS) == len(ADDRESSES)
+
+
+@pytest.mark.parametrize("article", nightly_but(["radix-tree"], SHEETS))
+def test_a_browser_finds_each(browser, built, article):
+    with reading(browser, built, article) as (opened, wrong):
+        here = set(read_page(built / f"{article}.html").ids)
+        moved = [name for name in names_of(article) if name not in here]
+        assert {TOP, "stretch"} <= set(moved)
+        for number, name in enumerate([*moved, "explain-back"]):
+            # With another fragment alone the page would not be loaded again.
+            opened.goto(f"{built.as_uri()}/{article}.html?{number}#{name}")
+            page = SHEETS[article] if name in moved else article
+            opened.wait_for_url(f"**/{page}.html*#{name}")
+            assert name == TOP or opened.locator(f'[id="{name}"]').count() == 1
+        assert wrong == []
+
+
+def test_a_step_of_a_figure_stays_in_its_article(browser, built):
+    with reading(browser, built, "glossary") as (opened, wrong):
+        opened.goto(f"{built.as_uri()}/radix-tree.html#fig-radix-tree-3")
+        opened.locator("#figure-radix-tree").wait_for()
+        assert opened.url.endswith("/radix-tree.html#fig-radix-tree-3")
+        assert wrong == []
