@@ -80,12 +80,15 @@ def test_a_figure_in_its_shell(browser, built, page, name, theme):
         assert last >= 2
 
         # The answer is folded to one line by the first use.
+        asks = "predict" in load_figure(name)
         answer = figure.locator(".predict")
-        assert answer.get_attribute("data-open") == "true"
+        assert answer.count() == asks
+        assert not asks or answer.get_attribute("data-open") == "true"
         figure.get_by_role("button", name="Next").click()
         assert index_of(figure) == min(last, int(figure.evaluate("f => f.index")))
-        assert answer.get_attribute("data-open") == "false"
-        assert answer.evaluate("element => element.offsetHeight") < 45
+        if asks:
+            assert answer.get_attribute("data-open") == "false"
+            assert answer.evaluate("element => element.offsetHeight") < 45
 
         figure.locator(".stage").focus()
         opened.keyboard.press("Home")
