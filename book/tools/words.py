@@ -50,6 +50,7 @@ LATER_SECTIONS: dict[str, tuple[str, ...]] = {
         "Prefill and decode in two servers",
         "More than one engine",
     ),
+    "quantization.md": ("Four bits with a point",),
     "references.md": ("Several devices",),
     "speculative.md": ("What a step yields",),
     "whole-game.md": ("Break it",),
