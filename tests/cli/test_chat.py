@@ -1,10 +1,12 @@
 """`yaie chat` with piped input: every line is answered in turn."""
 
+import logging
 import os
 import random
 import re
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -14,6 +16,7 @@ import pytest
 from tests.cli.conftest import Yaie
 from tests.server.fake_engine import FakeEngine
 from yaie.cli import chat
+from yaie.cli.chat_session import ChatSession
 from yaie.cli.chat_wrap import WordWrap
 from yaie.cli.main import main
 from yaie.system.streams import control_keys_unseen
@@ -157,6 +160,25 @@ def test_an_answer_that_max_tokens_cuts_off_says_so(yaie: Yaie, fake: FakeEngine
     ran = yaie("chat", "--max-tokens", "2", stdin="abc\nab\n")
     assert ran.out == "cb\nba\n"
     assert ran.err.count("(cut off by max_tokens=2. /params max_tokens=N sets another limit)") == 1
+
+
+def test_a_warning_comes_behind_the_answer(
+    yaie: Yaie, fake: FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of other programs that keep the cores busy, which the engine sees in the middle of one."""
+    ask = ChatSession.ask
+
+    async def warned(self: ChatSession, line: str, show: Callable[[str], None]) -> Any:
+        def noted(text: str) -> None:
+            show(text)
+            logging.getLogger("yaie.engine").warning("cores are [busy]\x1b")
+
+        return await ask(self, line, noted)
+
+    monkeypatch.setattr(ChatSession, "ask", warned)
+    both = yaie("chat", "tutor", stdin="one\n")
+    assert "cores" not in both.out
+    assert "(cores are [busy]\\x1b)" in both.err
 
 
 def test_control_c_is_not_written_into_an_answer(

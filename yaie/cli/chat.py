@@ -23,6 +23,7 @@ from yaie.cli.console import (
     show_error,
     show_parts,
     state_dir,
+    warnings_held,
 )
 from yaie.cli.options import engine_options, sampling_options
 from yaie.core.compat import Runner
@@ -143,12 +144,13 @@ def _converse(runner: Runner, engine: "AsyncEngine", session: "ChatSession") -> 
 def _answer(line: str, runner: Runner, session: "ChatSession") -> None:
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     wrap = WordWrap(_show, width)
-    try:
-        with control_keys_unseen():
-            cut = runner.run(session.ask(line, lambda text: wrap.feed(printable(text))))
-    finally:
-        wrap.end()
-    say("")
+    with warnings_held():
+        try:
+            with control_keys_unseen():
+                cut = runner.run(session.ask(line, lambda text: wrap.feed(printable(text))))
+        finally:
+            wrap.end()
+        say("")
     if cut:
         note(f"(cut off by {cut})")
 

@@ -4,7 +4,8 @@ import errno
 import logging
 import os
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -57,6 +58,30 @@ def escape_warnings() -> None:
     """What is logged where no log is open goes to stderr as it is: from now on it is only text there."""
     if logging.lastResort is not None:
         logging.lastResort.setFormatter(_Warning())
+
+
+class _Held(logging.Handler):
+    """Keeps what is logged."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.records: list[logging.LogRecord] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.records.append(record)
+
+
+@contextmanager
+def warnings_held() -> Iterator[None]:
+    """What the engine warns of meanwhile is shown behind it, and not in the middle of an answer."""
+    held, root = _Held(), logging.getLogger()
+    root.addHandler(held)
+    try:
+        yield
+    finally:
+        root.removeHandler(held)
+        for record in held.records:
+            note(f"({escaped(record.getMessage())})")
 
 
 def show_error(error: YaieError) -> None:
