@@ -11,7 +11,7 @@ from torch import Tensor
 from yaie.core.batch import KVLayerSpec
 from yaie.core.contracts import BatchAttention, KVPool, Sampler, TransformerOps
 from yaie.core.errors import ConfigError
-from yaie.core.gemm import InvariantGemm, PackedGemm
+from yaie.core.gemm import BlockGemm, InvariantGemm, PackedGemm
 from yaie.core.quantized import Int4Weight
 from yaie.parts import Parts
 
@@ -175,6 +175,10 @@ class Backend(ABC):
             return y
 
         return PackedGemm(int8.product, product)
+
+    def make_block_gemm(self, device: torch.device) -> BlockGemm | None:
+        """What multiplies weights in the blocks of a GGUF; None if they are to be unpacked."""
+        return None
 
     def refuse_misfits(self, layers: Sequence[KVLayerSpec], dtype: torch.dtype) -> None:
         """Raise ConfigError for what `make_pool` cannot serve."""

@@ -59,6 +59,23 @@ class InvariantGemm(FusedGemm, Protocol):
         ...
 
 
+class BlockGemm(Protocol):
+    """Products with weights that stay in the blocks of a GGUF.
+
+    kinds: ggml's numbers of the types of blocks that it takes.
+    """
+
+    kinds: "frozenset[int]"
+
+    def product(self, x: "Tensor", blocks: "Tensor", kind: int, out: "Tensor") -> None:
+        """out = x by the weight. x: [rows, in]. blocks: [out features, bytes of a row] uint8, in one
+        piece. out: [rows, out features] of the dtype of x, whose columns lie side by side; it is filled.
+
+        The blocks' numbers are float32 (with many rows of x, of its dtype), and so are sums.
+        """
+        ...
+
+
 class PackedGemm(NamedTuple):
     """Lab 19's products: x [rows, in] with a packed weight gives [rows, out] in the dtype of x.
 

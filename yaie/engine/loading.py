@@ -66,4 +66,5 @@ def _load(loader: ModelLoader, backend: Backend, ranks: RankExecutor | None = No
         backend.dtypes,
         partial(backend.make_packed_gemm, loader.device),
         None if ranks is None else ranks.shard,
+        None if ranks is not None else partial(backend.make_block_gemm, loader.device),
     )

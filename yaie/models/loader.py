@@ -12,7 +12,7 @@ import torch
 from yaie.core.config import EngineConfig
 from yaie.core.contracts import TransformerOps
 from yaie.core.errors import ConfigError, ModelError, YaieError
-from yaie.core.gemm import PackedGemm
+from yaie.core.gemm import BlockGemm, PackedGemm
 from yaie.models import gpt2, llama, mistral, qwen2, qwen3  # noqa: F401  (importing registers them)
 from yaie.models.adapter import ModelAdapter, registered_adapter
 from yaie.models.config import head_dims, read_config, told
@@ -33,6 +33,7 @@ from yaie.models.tokenizer import Tokenizer
 from yaie.models.tying import heads_differ, renamed
 from yaie.models.weights import (
     checkpoint_files,
+    is_gguf_list,
     read_stored,
     read_tensors,
     served_bytes,
@@ -132,11 +133,13 @@ class ModelLoader:
         dtypes: Collection[torch.dtype] | None = None,
         products: Callable[[], PackedGemm] | None = None,
         shard: Whole | None = None,
+        blocks: Callable[[], BlockGemm | None] | None = None,
     ) -> LoadedModel:
         """Download what is missing, and load. ops: the part that a hand-written adapter computes with.
         dtypes: those that a CPU's dtype is chosen from; all if None. products: makes what multiplies
         packed weights, asked for if the checkpoint has some. shard: what is held of the model; all if
-        None.
+        None. blocks: makes what multiplies a GGUF's weights as they lie in the file, asked for if the
+        model is one; without it they are unpacked.
 
         Raises ModelError if weights or tokenizer cannot be had or do not fit config.json.
         """
@@ -146,7 +149,7 @@ class ModelLoader:
         vocab_size = getattr(self._decoder_config, "vocab_size", None)
         if isinstance(vocab_size, int):  # or it is known once the model is there
             self._check_ids(folder, generation, tokenizer, vocab_size)
-        adapter, folder = self.load_adapter(ops, dtypes, products, shard)
+        adapter, folder = self.load_adapter(ops, dtypes, products, shard, blocks)
         self._check_ids(folder, generation, tokenizer, adapter.vocab_size)
         return LoadedModel(
             adapter=adapter,
@@ -178,6 +181,7 @@ class ModelLoader:
         dtypes: Collection[torch.dtype] | None = None,
         products: Callable[[], PackedGemm] | None = None,
         shard: Whole | None = None,
+        blocks: Callable[[], BlockGemm | None] | None = None,
     ) -> tuple[ModelAdapter, Path]:
         """The model without a tokenizer, and its folder. Arguments and errors are those of `load`."""
         folder = self.fetch()
@@ -192,9 +196,9 @@ class ModelLoader:
         refuse_absurd(folder, wrong)
         swapped = self._settle_head(files, shapes, names)
         try:
-            adapter = self._adapter(ops, products, shard)
+            adapter = self._adapter(ops, products, shard, blocks if is_gguf_list(files) else None)
             with loading_bar(self.name, total_bytes(files), self._progress) as advance:
-                read = read_tensors if shard is None else read_stored
+                read = read_tensors if shard is None and adapter.packing is None else read_stored
                 tensors: Iterator[tuple[str, Any]] = read(files, advance)
                 if self._half is not None:
                     tensors = self._half.language_tensors(tensors)
@@ -272,10 +276,16 @@ class ModelLoader:
         ops: TransformerOps,
         products: Callable[[], PackedGemm] | None,
         shard: Whole | None,
+        blocks: Callable[[], BlockGemm | None] | None,
     ) -> ModelAdapter:
         how = self._config, ops, self.dtype, self.device, self.max_length
         more: dict[str, Any] = {} if shard is None else {"shard": shard}
         if self._format is None:
+            gemm = blocks() if blocks is not None and self._kind.takes_packed else None
+            if gemm is not None:
+                from yaie.models.schemes.blocks import BlockPacking
+
+                more["packing"] = BlockPacking(gemm)
             return self._kind(*how, **more)
         if products is None:
             raise ModelError(

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from gguf import GGMLQuantizationType as Type
@@ -75,6 +76,29 @@ def test_greedy_tokens_are_transformers(kind: str, wide: Path, tmp_path: Path) -
         engine.step()
     expected = greedy_by_transformers(path, PROMPTS, 17)
     assert [request.output_token_ids for request in requests] == expected
+
+
+def test_layers_stay_as_small_as_in_the_file(wide: Path, tmp_path: Path) -> None:
+    """Types may differ within a product, and one that is not multiplied packed is unpacked."""
+    mixed = {"attn_v": TYPES["Q6_K"], "ffn_down": TYPES["Q6_K"], "attn_k": TYPES["Q5_K"]}
+
+    def as_q4_k_m(name: str, numbers: np.ndarray) -> tuple[np.ndarray, Type | None]:
+        part = name.split(".")[-2]
+        if part in ("token_embd", "output"):
+            return numbers, None
+        return mixed.get(part, TYPES["Q4_K"])(name, numbers)
+
+    path = write_gguf(wide, tmp_path / "tiny.gguf", as_q4_k_m)
+    sizes = {}
+    for backend in ("cpu", "torch"):
+        engine = LLMEngine(
+            model=str(path), device="cpu", dtype="float32", num_blocks=64, backend=backend
+        )
+        [text] = engine.generate([PROMPTS[1]], SamplingParams(temperature=0, max_tokens=17))
+        sizes[backend] = engine.info.weight_bytes, text
+    assert sizes["cpu"][1] == sizes["torch"][1]
+    tables = 2 * 384 * 256 * 4
+    assert sizes["cpu"][0] - tables < 0.25 * (sizes["torch"][0] - tables)
 
 
 def test_the_second_start_reads_what_the_first_wrote(llama_gguf: Path, cache: Path) -> None:

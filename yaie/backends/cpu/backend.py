@@ -13,7 +13,7 @@ from yaie.backends.cpu.ops import CpuOps
 from yaie.backends.torch import TorchBackend
 from yaie.core.contracts import BatchAttention, KVPool, TransformerOps
 from yaie.core.errors import ConfigError
-from yaie.core.gemm import PackedGemm
+from yaie.core.gemm import BlockGemm, PackedGemm
 
 
 @register_backend("cpu")
@@ -54,6 +54,11 @@ class CpuBackend(TorchBackend):
             return plain
         ours = CpuGemm(library(), plain)
         return PackedGemm(ours.int8, ours.int4)
+
+    def make_block_gemm(self, device: torch.device) -> BlockGemm | None:
+        from yaie.backends.cpu.blocks import CpuBlockGemm
+
+        return CpuBlockGemm(library())
 
     def make_attention(self, pool: KVPool) -> BatchAttention:
         if not self.has_kernels("attention"):

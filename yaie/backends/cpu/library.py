@@ -77,6 +77,12 @@ class Library:
         self.int4_product = function(
             "yaie_int4_product", None, *[c_void_p] * 5, *[c_int64] * 4, c_int32
         )
+        self.blocks_product = function(
+            "yaie_blocks_product", c_int32, *[c_void_p] * 3, *[c_int64] * 4, c_int32, c_int32
+        )
+        self.blocks_numbers = function(
+            "yaie_blocks_numbers", c_int32, *[c_void_p] * 2, c_int64, *[c_int32] * 3
+        )
         self.use_openmp()
 
     def use_openmp(self) -> None:

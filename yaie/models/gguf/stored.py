@@ -7,7 +7,7 @@ there.
 
 import json
 import mmap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from math import prod
@@ -92,19 +92,34 @@ class GgufTensor:
         whole = [self._piece(one, (slice(None),) * len(one.shape)) for one in pieces]
         return torch.cat(whole, axis)[index]
 
-    def _piece(self, piece: Piece, index: tuple[slice, ...]) -> Tensor:
-        """Rows are read as far as they are wanted; of a row, all."""
-        if piece.transposed:
-            index = index[::-1]
-        columns = piece.shape[-1]
-        size = row_bytes(piece.kind, columns)
+    def blocks(self, kinds: Container[int]) -> tuple[int, Tensor] | None:
+        """(ggml's number of its type, its blocks [rows, bytes] uint8) of a matrix that is stored in one
+        of these types and wanted as it is, but for the order of its rows; else None."""
+        piece = self._entry.pieces[0]
+        if len(self._entry.pieces) > 1 or len(piece.shape) != 2 or piece.kind not in kinds:
+            return None
+        if piece.shift or piece.transposed:
+            return None
+        rows = self._bytes(piece)
+        self._read(rows.numel())
+        return piece.kind, rows[_row_order(piece)] if piece.heads else rows.clone()
+
+    def _bytes(self, piece: Piece) -> Tensor:
+        """[..., bytes of a row] uint8: the file itself."""
+        size = row_bytes(piece.kind, piece.shape[-1])
         data = torch.frombuffer(
             self._maps[piece.file],
             dtype=torch.uint8,
             count=prod(piece.shape[:-1]) * size,
             offset=piece.start,
         )
-        rows = data.view(*piece.shape[:-1], size)
+        return data.view(*piece.shape[:-1], size)
+
+    def _piece(self, piece: Piece, index: tuple[slice, ...]) -> Tensor:
+        """Rows are read as far as they are wanted; of a row, all."""
+        if piece.transposed:
+            index = index[::-1]
+        rows = self._bytes(piece)
         if piece.heads:
             # A vector (a bias) is one row in the file: its numbers are what is permuted.
             order = _row_order(piece)

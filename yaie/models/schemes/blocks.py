@@ -1,0 +1,117 @@
+"""Weights that stay in the blocks of a GGUF: a few bits each, multiplied as they lie in the file.
+
+The tensors of a stacked product need not be of one type: llama.cpp stores values and the way down in
+more bits than the rest (Q6_K beside Q4_K). So each is multiplied by itself, into its columns of the
+result.
+What the backend has no kernel for is unpacked as it is loaded.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from yaie.core.gemm import BlockGemm
+from yaie.models.layout import Destination, Layout
+from yaie.models.packing import PackedFormat
+from yaie.models.schemes.base import Scheme
+
+
+@dataclass(frozen=True, slots=True)
+class BlockPacking:
+    """How the layers' weights are stored, and what multiplies them; see `words.Packing`."""
+
+    products: BlockGemm
+    format: PackedFormat = field(default=PackedFormat("gguf", 0))
+
+    def scheme(self, layout: Layout, dtype: torch.dtype, device: torch.device) -> "BlockScheme":
+        """Storage for one product."""
+        return BlockScheme(layout, dtype, device, products=self.products)
+
+
+class BlockScheme(Scheme):
+    """See `Scheme`."""
+
+    @classmethod
+    def suits(
+        cls, out_features: int, in_features: int, dtype: torch.dtype, device: torch.device
+    ) -> bool:
+        return False  # a weight of floating-point numbers is not packed here
+
+    def __init__(
+        self,
+        layout: Layout,
+        dtype: torch.dtype,
+        device: torch.device,
+        shared: Tensor | None = None,
+        *,
+        products: BlockGemm,
+    ) -> None:
+        self._layout = layout
+        self._products = products
+        self._bias = torch.empty(layout.out_features, dtype=dtype, device=device)
+        if not layout.bias:
+            self._bias = self._bias[:0]
+        self._parts = [
+            _Place(
+                torch.empty(0, dtype=dtype), rows=rows, columns=layout.in_features, gemm=products
+            )
+            for rows in layout.sizes
+        ]
+
+    def destinations(self, names: Sequence[str]) -> dict[str, Destination]:
+        places: dict[str, Destination] = {
+            f"{name}.weight": part for name, part in zip(names, self._parts, strict=True)
+        }
+        if self._layout.bias:
+            shares = self._bias.split(self._layout.sizes)
+            places |= {
+                f"{name}.bias": Destination(share)
+                for name, share in zip(names, shares, strict=True)
+            }
+        return places
+
+    def __call__(self, x: Tensor) -> Tensor:
+        out = x.new_empty(len(x), self._layout.out_features)
+        columns = out.split(self._layout.sizes, 1)
+        for part, own in zip(self._parts, columns, strict=True):
+            if part.kind is None:
+                own.copy_(F.linear(x, part.target))
+            else:
+                self._products.product(x, part.target, part.kind, own)
+        return out.add_(self._bias) if self._layout.bias else out
+
+
+@dataclass(slots=True)
+class _Place(Destination):
+    """Of one tensor [rows, columns]. target is set when it comes: its blocks [rows, bytes] uint8, or,
+    with kind None, its numbers."""
+
+    rows: int = 0
+    columns: int = 0
+    gemm: Any = None
+    kind: int | None = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (self.rows, self.columns)
+
+    @property
+    def weight_bytes(self) -> int:
+        return self.target.nbytes
+
+    def fill(self, tensor: Any) -> None:
+        """Take a tensor over, as blocks if it has some of a kind that is multiplied.
+
+        Raises ValueError on another shape.
+        """
+        if tuple(tensor.shape) != self.shape:
+            raise ValueError(f"has shape {list(tensor.shape)} instead of {list(self.shape)}")
+        packed = tensor.blocks(self.gemm.kinds) if hasattr(tensor, "blocks") else None
+        if packed is None:
+            self.target = tensor[(slice(None), slice(None))].to(self.target.dtype)
+        else:
+            self.kind, self.target = packed
