@@ -20,7 +20,7 @@ from yaie.models.generation import eos_token_ids, read_generation_config, sampli
 from yaie.models.hub import fetch_model, find_model
 from yaie.models.json_files import read_json
 from yaie.models.loading_bar import loading_bar
-from yaie.models.packing import read_format
+from yaie.models.packing import PackedFormat, product_names, read_format
 from yaie.models.rope import served_context
 from yaie.models.schemes import Packing
 from yaie.models.schemes.cutting import check_cuts
@@ -109,16 +109,14 @@ class ModelLoader:
         self.head_dims = head_dims(self._config)
         self._format = read_format(self._source.folder, self._config)
         wanted = config.max_model_len
+        force_generic = force_generic or _leaves_products_out(self._format, self._config)
         self._half = _find_half(self._config, force_generic, wanted)
         if self._half is not None:
             self._config, self._kind = self._half.config, self._half.kind
         else:
             self._kind = _adapter_class(self.architecture, self._config, force_generic, wanted)
         if self._format is not None and not self._kind.takes_packed:
-            raise ModelError(
-                f"the weights of {self.name} are quantised ({self._format.method}), which is served for "
-                "Llama, Mistral, Qwen2 and Qwen3 alone. Serve the original model."
-            )
+            self._kind = _adapter_class(self.architecture, self._config, True, wanted)
         self._wanted = config.dtype
         self.is_packed = self._format is not None
         self.dtype = choose_dtype(self._wanted, self._config, self.device, self._source.folder)
@@ -196,6 +194,8 @@ class ModelLoader:
                 tensors: Iterator[tuple[str, Any]] = read(files, advance)
                 if self._half is not None:
                     tensors = self._half.language_tensors(tensors)
+                if self._format is not None:
+                    tensors = iter(self._format.usual_names(tensors))
                 adapter.load_weights(renamed(tensors, *swapped) if swapped else tensors)
         except ModelError as error:
             if wrong:
@@ -291,6 +291,14 @@ class ModelLoader:
         if self._wanted != "auto" or self.device.type != "cpu" or self.dtype == torch.float32:
             return ""
         return "bfloat16, as it is stored; --dtype float32 computes in full precision"
+
+
+def _leaves_products_out(how: PackedFormat | None, config: Any) -> bool:
+    """Whether products of layers are left in floating point, which hand-written adapters do not know."""
+    if how is None:
+        return False
+    layers = getattr(config.get_text_config(decoder=True), "num_hidden_layers", 0)
+    return not how.packs_all(product_names(layers))
 
 
 def _find_half(config: Any, force_generic: bool, wanted: int | None) -> "TextHalf | None":

@@ -39,7 +39,7 @@ class Skeleton:
                 "which of its modules are the language model and the output head, so that its text half "
                 "cannot be served alone."
             )
-        return cls(decoder, head, head.startswith(f"{decoder}."), _renaming(model))
+        return cls(decoder, head, head.startswith(f"{decoder}."), renaming(model))
 
     def name_alone(self, name: str) -> str | None:
         """What a checkpoint of the decoder alone calls this tensor of a checkpoint of the whole model:
@@ -83,8 +83,9 @@ def _strip(module: Any, path: str, kept: tuple[str, ...]) -> None:
             module._modules[name] = None
 
 
-def _renaming(model: Any) -> Callable[[str], str]:
-    """By transformers' own tables, without what they do to the tensors themselves."""
+def renaming(model: Any) -> Callable[[str], str]:
+    """From a checkpoint's name of a tensor to the name in `model`, by transformers' own tables, without
+    what they do to the tensors themselves."""
     from transformers.conversion_mapping import get_model_conversion_mapping
     from transformers.core_model_loading import WeightRenaming, rename_source_key
 
