@@ -80,12 +80,13 @@ class GenericAdapter(ModelAdapter):
                 check_activation(name, ACT2FN)
         register_attention()
         model_class, config = self.foreign()
+        if hasattr(config, "quantization_config"):  # or transformers asks for that tool
+            config = deepcopy(config)
+            del config.quantization_config
         parts = None
         if self.packing is not None:
             from yaie.models.generic_packed import PackedParts
 
-            config = deepcopy(config)
-            vars(config).pop("quantization_config", None)  # or transformers asks for that tool
             parts = PackedParts(self.packing, weights, model_class, config, self.dtype)
             model_class, weights = parts.model_class, parts.rest
         with _quiet_transformers():

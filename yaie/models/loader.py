@@ -107,7 +107,9 @@ class ModelLoader:
         self.architecture: str = self._config.architectures[0]
         self.model_type: str = self._config.model_type
         self.head_dims = head_dims(self._config)
-        self._format = read_format(self._source.folder, self._config)
+        how = read_format(self._source.folder, self._config)
+        self._multiplies_out = how is not None and how.on_load
+        self._format = None if self._multiplies_out else how
         wanted = config.max_model_len
         force_generic = force_generic or _leaves_products_out(self._format, self._config)
         self._half = _find_half(self._config, force_generic, wanted)
@@ -196,6 +198,10 @@ class ModelLoader:
                     tensors = self._half.language_tensors(tensors)
                 if self._format is not None:
                     tensors = iter(self._format.usual_names(tensors))
+                if self._multiplies_out:
+                    from yaie.models.mxfp4 import multiplied_out
+
+                    tensors = multiplied_out(tensors, self.dtype)
                 adapter.load_weights(renamed(tensors, *swapped) if swapped else tensors)
         except ModelError as error:
             if wrong:

@@ -23,7 +23,8 @@ class PackedFormat:
     inputs; (0, 0) for one scale of all. ignored: endings of the names of tensors that say nothing new.
     left_out: patterns of the names of products that are not packed, see `is_left_out`. only: patterns of
     those that are, where that is not every product of a layer; "*" where the checkpoint alone shows it.
-    renamed: an ending of names, and the one that the format usually has in its place.
+    renamed: an ending of names, and the one that the format usually has in its place. on_load: whether
+    weights are multiplied out before an adapter sees them.
     """
 
     method: str
@@ -37,6 +38,7 @@ class PackedFormat:
     left_out: tuple[str, ...] = ()
     only: tuple[str, ...] = ()
     renamed: tuple[str, str] | None = None
+    on_load: bool = False
 
     def usual_names(self, tensors: Iterable[tuple[str, Any]]) -> Iterable[tuple[str, Any]]:
         """The same tensors, by the names that schemes know."""
@@ -203,11 +205,16 @@ def _fp8(told: dict[str, Any]) -> PackedFormat:
     return replace(how, left_out=left_out)
 
 
+def _mxfp4(told: dict[str, Any]) -> PackedFormat:
+    return PackedFormat("mxfp4", 4, on_load=True)  # which experts it is, their tensors show
+
+
 _READERS: dict[str, Callable[[dict[str, Any]], PackedFormat]] = {
     "gptq": _gptq,
     "awq": _awq,
     "compressed-tensors": _compressed,
     "fp8": _fp8,
+    "mxfp4": _mxfp4,
 }
 _FORMS: dict[Any, Callable[[dict[str, Any]], PackedFormat]] = {
     "pack-quantized": _pack_quantized,
