@@ -167,6 +167,20 @@ def test_a_model_of_chunks_is_served_within_the_first(half: Half, tmp_path: Path
     assert load(folder, max_model_len=128).max_length == 128
 
 
+def test_a_template_of_the_processor_is_the_tokenizers(half: Half, tmp_path: Path) -> None:
+    folder = shutil.copytree(half("qwen3-vl"), tmp_path / "q")
+    config = json.loads((folder / "tokenizer_config.json").read_text())
+    template = config.pop("chat_template")
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+    (folder / "chat_template.jinja").unlink(missing_ok=True)
+    assert not load(folder).tokenizer.has_chat_template
+    (folder / "chat_template.json").write_text(json.dumps({"chat_template": template}))
+    assert load(folder).tokenizer.chat_template == template
+    (folder / "chat_template.json").write_text(json.dumps({"chat_template": 5}))
+    with pytest.raises(ModelError, match=r"chat_template.json: chat_template is 5"):
+        load(folder)
+
+
 @pytest.mark.nightly
 def test_a_prompt_that_sees_its_end_is_refused(tmp_path: Path) -> None:
     """PaliGemma: a prompt's tokens see each other both ways."""

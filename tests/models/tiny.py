@@ -97,6 +97,13 @@ _GRANITE4: dict[str, Any] = {
     "mamba_n_heads": 8,
     "mamba_d_head": 16,
 }
+_GPT_OSS: dict[str, Any] = {
+    "head_dim": 16,
+    "num_local_experts": 4,
+    "num_experts_per_tok": 2,
+    "sliding_window": 24,
+    **_rope(rope_type="default"),
+}
 _GPT2 = {"n_embd": 64, "n_layer": 3, "n_head": 4, "n_positions": CONTEXT}
 
 FAMILIES: dict[str, Callable[[], Any]] = {
@@ -182,15 +189,8 @@ FAMILIES: dict[str, Callable[[], Any]] = {
         embedding_multiplier=3.0,
         logits_scaling=2.0,
     ),
-    "gpt_oss": _of(
-        "GptOssConfig",
-        _LLAMA,
-        head_dim=16,
-        num_local_experts=4,
-        num_experts_per_tok=2,
-        sliding_window=24,
-        **_rope(rope_type="default"),
-    ),
+    "gpt_oss": _of("GptOssConfig", _LLAMA, **_GPT_OSS),
+    "gpt_oss_even": _of("GptOssConfig", _LLAMA, **_GPT_OSS, intermediate_size=96),
     "moe-qwen2": _of(  # makes a mask of windows that no layer uses
         "Qwen2MoeConfig",
         _LLAMA,

@@ -7,6 +7,7 @@ the model runs as it is, on one flat row of tokens with explicit positions and n
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from copy import deepcopy
 from typing import Any, ClassVar
 
 import torch
@@ -17,6 +18,7 @@ from yaie.models.adapter import ModelAdapter, check_activation, check_weights
 from yaie.models.hf_model import ForeignModel
 from yaie.models.probe import register_attention, try_out
 from yaie.models.route import PAGED
+from yaie.models.schemes import Packing
 
 
 class GenericAdapter(ModelAdapter):
@@ -27,6 +29,7 @@ class GenericAdapter(ModelAdapter):
     are known from then on.
     """
 
+    takes_packed = True
     built_with: ClassVar[str] = PAGED
     """The attention that transformers' model is made for; `try_out` sets it anew."""
 
@@ -40,8 +43,9 @@ class GenericAdapter(ModelAdapter):
         dtype: torch.dtype,
         device: torch.device,
         max_length: int,
+        packing: Packing | None = None,
     ) -> None:
-        super().__init__(config, ops, dtype, device, max_length)
+        super().__init__(config, ops, dtype, device, max_length, packing)
         self.kv_layers = []
         self.model: ForeignModel
 
@@ -76,6 +80,15 @@ class GenericAdapter(ModelAdapter):
                 check_activation(name, ACT2FN)
         register_attention()
         model_class, config = self.foreign()
+        if hasattr(config, "quantization_config"):  # or transformers asks for that tool
+            config = deepcopy(config)
+            del config.quantization_config
+        parts = None
+        if self.packing is not None:
+            from yaie.models.generic_packed import PackedParts
+
+            parts = PackedParts(self.packing, weights, model_class, config, self.dtype)
+            model_class, weights = parts.model_class, parts.rest
         with _quiet_transformers():
             model, info = model_class.from_pretrained(
                 None,
@@ -92,6 +105,9 @@ class GenericAdapter(ModelAdapter):
         ]
         check_weights(info["missing_keys"], info["unexpected_keys"], misshapen)
         model = model.eval().requires_grad_(False).to(self.device)
+        if parts is not None:
+            parts.fill(model, self.device)
+            self.num_parameters, self.weight_bytes = parts.num_parameters, parts.weight_bytes
         _settle_longrope(model, self.max_length)
         return model
 

@@ -6,6 +6,7 @@ import torch
 
 from yaie.core.contracts import TransformerOps
 from yaie.models.generic import GenericAdapter
+from yaie.models.schemes import Packing
 from yaie.models.skeleton import Skeleton, without_towers
 
 
@@ -24,9 +25,11 @@ class HalfAdapter(GenericAdapter):
         dtype: torch.dtype,
         device: torch.device,
         max_length: int,
+        packing: Packing | None = None,
     ) -> None:
         """config: of the whole model."""
-        super().__init__(config.get_text_config(decoder=True), ops, dtype, device, max_length)
+        decoder = config.get_text_config(decoder=True)
+        super().__init__(decoder, ops, dtype, device, max_length, packing)
         self._whole = config
 
     def foreign(self) -> tuple[Any, Any]:

@@ -21,7 +21,7 @@ from yaie.models.hub import fetch_model, find_model
 from yaie.models.json_files import read_json
 from yaie.models.loading_bar import loading_bar
 from yaie.models.lookalikes import GGUF_LIST
-from yaie.models.packing import read_format
+from yaie.models.packing import PackedFormat, product_names, read_format
 from yaie.models.rope import served_context
 from yaie.models.schemes import Packing
 from yaie.models.schemes.cutting import check_cuts
@@ -110,18 +110,18 @@ class ModelLoader:
         self.architecture: str = self._config.architectures[0]
         self.model_type: str = self._config.model_type
         self.head_dims = head_dims(self._config)
-        self._format = read_format(self._source.folder, self._config)
+        how = read_format(self._source.folder, self._config)
+        self._multiplies_out = how is not None and how.on_load
+        self._format = None if self._multiplies_out else how
         wanted = config.max_model_len
+        force_generic = force_generic or _leaves_products_out(self._format, self._config)
         self._half = _find_half(self._config, force_generic, wanted)
         if self._half is not None:
             self._config, self._kind = self._half.config, self._half.kind
         else:
             self._kind = _adapter_class(self.architecture, self._config, force_generic, wanted)
         if self._format is not None and not self._kind.takes_packed:
-            raise ModelError(
-                f"the weights of {self.name} are quantised ({self._format.method}), which is served for "
-                "Llama, Mistral, Qwen2 and Qwen3 alone. Serve the original model."
-            )
+            self._kind = _adapter_class(self.architecture, self._config, True, wanted)
         self._wanted = config.dtype
         self.is_packed = self._format is not None
         self.dtype = choose_dtype(self._wanted, self._config, self.device, self._source.folder)
@@ -202,6 +202,12 @@ class ModelLoader:
                 tensors: Iterator[tuple[str, Any]] = read(files, advance)
                 if self._half is not None:
                     tensors = self._half.language_tensors(tensors)
+                if self._format is not None:
+                    tensors = iter(self._format.usual_names(tensors))
+                if self._multiplies_out:
+                    from yaie.models.mxfp4 import multiplied_out
+
+                    tensors = multiplied_out(tensors, self.dtype)
                 adapter.load_weights(renamed(tensors, *swapped) if swapped else tensors)
         except ModelError as error:
             if wrong:
@@ -305,6 +311,14 @@ class ModelLoader:
         from_gguf = (self._source.folder / GGUF_LIST).is_file()
         how = "which the GGUF is unpacked to" if from_gguf else "as it is stored"
         return f"bfloat16, {how}; --dtype float32 computes in full precision"
+
+
+def _leaves_products_out(how: PackedFormat | None, config: Any) -> bool:
+    """Whether products of layers are left in floating point, which hand-written adapters do not know."""
+    if how is None:
+        return False
+    layers = getattr(config.get_text_config(decoder=True), "num_hidden_layers", 0)
+    return not how.packs_all(product_names(layers))
 
 
 def _find_half(config: Any, force_generic: bool, wanted: int | None) -> "TextHalf | None":

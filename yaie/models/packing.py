@@ -1,7 +1,8 @@
 """How a checkpoint packs its weights, by its config.json: which formats are read, and why not others."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,6 @@ from yaie.models.json_files import bad_field, shown
 
 WHOLE = -1
 """The group size that says: all inputs share a scale."""
-
-LEFT_OUT: tuple[list[str] | None, ...] = (None, [], ["lm_head"])
-"""What a configuration may leave in floating point: nothing of a layer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +21,10 @@ class PackedFormat:
     the zeros before they were stored. zeros: whether there are any. ordered: whether `g_idx` says which
     group an input belongs to. block: outputs and inputs that share a scale, where it is not a row of
     inputs; (0, 0) for one scale of all. ignored: endings of the names of tensors that say nothing new.
+    left_out: patterns of the names of products that are not packed, see `is_left_out`. only: patterns of
+    those that are, where that is not every product of a layer; "*" where the checkpoint alone shows it.
+    renamed: an ending of names, and the one that the format usually has in its place. on_load: whether
+    weights are multiplied out before an adapter sees them.
     """
 
     method: str
@@ -33,6 +35,43 @@ class PackedFormat:
     ordered: bool = False
     block: tuple[int, int] | None = None
     ignored: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+    only: tuple[str, ...] = ()
+    renamed: tuple[str, str] | None = None
+    on_load: bool = False
+
+    def usual_names(self, tensors: Iterable[tuple[str, Any]]) -> Iterable[tuple[str, Any]]:
+        """The same tensors, by the names that schemes know."""
+        for name, tensor in tensors:
+            if self.renamed is not None and name.endswith(self.renamed[0]):
+                yield name.removesuffix(self.renamed[0]) + self.renamed[1], tensor
+            else:
+                yield name, tensor
+
+    def packs_all(self, products: Iterable[str]) -> bool:
+        """Whether all of these products of layers are packed, as far as config.json shows."""
+        return not self.only and not any(map(self.is_left_out, products))
+
+    def is_left_out(self, name: str) -> bool:
+        """Whether config.json leaves the product of this name in floating point. Tools mean different
+        things by a name: a module, all in it, or whatever contains it. Any of these counts here."""
+        for pattern in self.left_out:
+            if pattern.startswith("re:"):
+                if re.match(pattern.removeprefix("re:"), name):
+                    return True
+            elif pattern in name:
+                return True
+        return False
+
+
+def product_names(num_layers: int) -> Iterable[str]:
+    """Of the products of a decoder's layers, as hand-written adapters have them, by each of the names in
+    use."""
+    inner = [f"self_attn.{one}_proj" for one in "qkvo"]
+    inner += [f"mlp.{one}_proj" for one in ("gate", "up", "down")]
+    for prefix in ("model.", "model.language_model.", "language_model.model."):
+        for layer in range(num_layers):
+            yield from (f"{prefix}layers.{layer}.{one}" for one in inner)
 
 
 def read_format(folder: Path, config: Any) -> PackedFormat | None:
@@ -56,8 +95,8 @@ def read_format(folder: Path, config: Any) -> PackedFormat | None:
             f"{folder / 'config.json'}: by its quantization_config the weights are quantised "
             f"({method}), {error} is not supported. What is read: gptq and compressed-tensors "
             "(pack-quantized) in 4 bits, and in 8 with a scale for each output; awq in 4 bits; "
-            "int-quantized and float-quantized weights; fp8. Or serve the original model in bfloat16, "
-            "float16 or float32."
+            "int-quantized and float-quantized weights; fp8; mxfp4. Or serve the original model in "
+            "bfloat16, float16 or float32."
         ) from None
 
 
@@ -74,9 +113,10 @@ def _gptq(told: dict[str, Any]) -> PackedFormat:
     size = _group_size(told.get("group_size"), bits)
     if told.get("checkpoint_format", "gptq") not in ("gptq", "gptq_v2"):
         raise _NotRead(f"whose checkpoint_format {told['checkpoint_format']!r}")
-    for name in ("lm_head", "dynamic", "modules_in_block_to_quantize"):
-        if told.get(name):
-            raise _NotRead(f"whose {name!r}")
+    rules = told.get("dynamic") or {}
+    if not all(rule.startswith("-:") for rule in rules):  # others give single products other bits
+        raise _NotRead("whose 'dynamic'")
+    some = "*" if told.get("lm_head") or told.get("modules_in_block_to_quantize") else ""
     # Unless inputs were rounded in another order, g_idx says nothing new.
     ordered = bool(told.get("desc_act")) and size != WHOLE
     return PackedFormat(
@@ -87,6 +127,8 @@ def _gptq(told: dict[str, Any]) -> PackedFormat:
         zeros=True,
         ordered=ordered,
         ignored=() if ordered else (".g_idx",),
+        left_out=tuple(f"re:{rule.removeprefix('-:')}" for rule in rules),
+        only=(some,) if some else (),
     )
 
 
@@ -95,9 +137,8 @@ def _awq(told: dict[str, Any]) -> PackedFormat:
         raise _NotRead(f"which in {told.get('bits')} bits")
     if told.get("version", "gemm") != "gemm":
         raise _NotRead(f"whose version {told['version']!r}")
-    if told.get("modules_to_not_convert") not in LEFT_OUT:
-        raise _NotRead("whose 'modules_to_not_convert'")
-    return PackedFormat("awq", 4, _group_size(told.get("group_size"), 4), zeros=True)
+    size, left_out = _group_size(told.get("group_size"), 4), _names(told, "modules_to_not_convert")
+    return PackedFormat("awq", 4, size, zeros=True, left_out=left_out)
 
 
 def _compressed(told: dict[str, Any]) -> PackedFormat:
@@ -106,13 +147,13 @@ def _compressed(told: dict[str, Any]) -> PackedFormat:
     if form not in _FORMS or len(groups) != 1:
         raise _NotRead(f"whose format {form!r} of {len(groups)} groups of weights")
     (group,) = groups
-    if group.get("targets") != ["Linear"] or told.get("ignore") not in LEFT_OUT:
-        raise _NotRead("whose 'targets' or 'ignore'")
+    targets = _names(group, "targets")
     how = group.get("weights") or {}
     kind = "float" if form == "float-quantized" else "int"
     if how.get("type", "int") != kind:
         raise _NotRead(f"whose type {how.get('type')!r} of {form!r}")
-    return _FORMS[form](how)
+    only = () if targets == ("Linear",) else targets or ("*",)
+    return replace(_FORMS[form](how), left_out=_names(told, "ignore"), only=only)
 
 
 def _pack_quantized(how: dict[str, Any]) -> PackedFormat:
@@ -150,13 +191,22 @@ def _float_quantized(how: dict[str, Any]) -> PackedFormat:
 def _fp8(told: dict[str, Any]) -> PackedFormat:
     if told.get("fmt", "e4m3") != "e4m3":
         raise _NotRead(f"whose fmt {told['fmt']!r}")
-    left_out = told.get("modules_to_not_convert") or told.get("ignored_layers")
-    if left_out not in LEFT_OUT:
-        raise _NotRead("whose 'modules_to_not_convert'")
+    left_out = _names(told, "modules_to_not_convert") or _names(told, "ignored_layers")
     size = told.get("weight_block_size")
-    if size is None:
-        return PackedFormat("float-quantized", 8, block=(0, 0), ignored=_OF_ACTIVATIONS)
-    return PackedFormat("fp8", 8, block=_block(size), ignored=_OF_ACTIVATIONS)
+    how = PackedFormat(
+        "float-quantized",
+        8,
+        block=(0, 0),
+        ignored=_OF_ACTIVATIONS,
+        renamed=(".weight_scale_inv", ".weight_scale"),  # as transformers writes it
+    )
+    if size is not None:
+        how = PackedFormat("fp8", 8, block=_block(size), ignored=_OF_ACTIVATIONS)
+    return replace(how, left_out=left_out)
+
+
+def _mxfp4(told: dict[str, Any]) -> PackedFormat:
+    return PackedFormat("mxfp4", 4, on_load=True)  # which experts it is, their tensors show
 
 
 _READERS: dict[str, Callable[[dict[str, Any]], PackedFormat]] = {
@@ -164,6 +214,7 @@ _READERS: dict[str, Callable[[dict[str, Any]], PackedFormat]] = {
     "awq": _awq,
     "compressed-tensors": _compressed,
     "fp8": _fp8,
+    "mxfp4": _mxfp4,
 }
 _FORMS: dict[Any, Callable[[dict[str, Any]], PackedFormat]] = {
     "pack-quantized": _pack_quantized,
@@ -171,7 +222,28 @@ _FORMS: dict[Any, Callable[[dict[str, Any]], PackedFormat]] = {
     "float-quantized": _float_quantized,
 }
 # Scales for rounding what a product reads, and keys and values: here they keep the model's dtype.
-_OF_ACTIVATIONS = (".input_scale", ".input_zero_point", ".output_scale", ".k_scale", ".v_scale")
+_OF_ACTIVATIONS = (
+    ".input_scale",
+    ".activation_scale",
+    ".input_zero_point",
+    ".output_scale",
+    ".k_scale",
+    ".v_scale",
+)
+
+
+def _names(told: dict[str, Any], field: str) -> tuple[str, ...]:
+    """A list of names; nothing if it is not there."""
+    names = told.get(field) or []
+    if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
+        raise TypeError(field)
+    for name in names:
+        if name.startswith("re:"):
+            try:
+                re.compile(name.removeprefix("re:"))
+            except re.error as error:
+                raise ValueError(field) from error
+    return tuple(names)
 
 
 def _bits(bits: Any) -> int:

@@ -14,13 +14,15 @@ class Skeleton:
     """Where the decoder and its output head are in a model.
 
     decoder, head: their paths. is_whole: whether the head lies within the decoder, which then is a whole
-    language model. rename: from a checkpoint's name of a tensor to that in the model.
+    language model. rename: from a checkpoint's name of a tensor to that in the model. converted: what
+    transformers makes of several tensors, or changes in one, by the patterns of their names.
     """
 
     decoder: str
     head: str
     is_whole: bool
     rename: Callable[[str], str]
+    converted: frozenset[str]
 
     @classmethod
     def of(cls, model_class: Any, config: Any) -> "Skeleton":
@@ -39,7 +41,8 @@ class Skeleton:
                 "which of its modules are the language model and the output head, so that its text half "
                 "cannot be served alone."
             )
-        return cls(decoder, head, head.startswith(f"{decoder}."), _renaming(model))
+        is_whole = head.startswith(f"{decoder}.")
+        return cls(decoder, head, is_whole, renaming(model), conversions(model))
 
     def name_alone(self, name: str) -> str | None:
         """What a checkpoint of the decoder alone calls this tensor of a checkpoint of the whole model:
@@ -83,8 +86,9 @@ def _strip(module: Any, path: str, kept: tuple[str, ...]) -> None:
             module._modules[name] = None
 
 
-def _renaming(model: Any) -> Callable[[str], str]:
-    """By transformers' own tables, without what they do to the tensors themselves."""
+def renaming(model: Any) -> Callable[[str], str]:
+    """From a checkpoint's name of a tensor to the name in `model`, by transformers' own tables, without
+    what they do to the tensors themselves."""
     from transformers.conversion_mapping import get_model_conversion_mapping
     from transformers.core_model_loading import WeightRenaming, rename_source_key
 
@@ -97,6 +101,16 @@ def _renaming(model: Any) -> Callable[[str], str]:
         return place
 
     return rename
+
+
+def conversions(model: Any) -> frozenset[str]:
+    """Patterns of the names of a checkpoint's tensors that become others in `model`."""
+    from transformers.conversion_mapping import get_model_conversion_mapping
+    from transformers.core_model_loading import WeightConverter
+
+    tables = get_model_conversion_mapping(model)
+    changed = [one.source_patterns for one in tables if isinstance(one, WeightConverter)]
+    return frozenset(pattern for patterns in changed for pattern in patterns)
 
 
 def made(make: Callable[[Any], Any], config: Any) -> Any:

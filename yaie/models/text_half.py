@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from yaie.models.adapter import ModelAdapter, registered_adapter
-from yaie.models.skeleton import Skeleton
+from yaie.models.skeleton import Skeleton, conversions
 from yaie.models.supported import check_layers
 
 _TAKES = {"vision": "images", "audio": "sounds", "encoder": "sounds"}
@@ -99,11 +99,22 @@ def find_text_half(
     alone = _alone(whole)
     if alone is not None:
         by_hand = None if force_generic else registered_adapter(alone.architectures[0], alone)
-        return TextHalf(alone, by_hand or _generic(), left_out, skeleton, is_alone=True)
+        if by_hand is not None or skeleton.converted <= _converted(alone):
+            return TextHalf(alone, by_hand or _generic(), left_out, skeleton, is_alone=True)
     from yaie.models.generic_half import half_adapter
 
     kind = half_adapter(model_class, skeleton)
     return TextHalf(whole, kind, left_out, skeleton, is_alone=False)
+
+
+def _converted(alone: Any) -> frozenset[str]:
+    """What transformers converts in the checkpoint of a decoder alone: some tables know a tensor only in
+    the whole model."""
+    import torch
+    import transformers
+
+    with torch.device("meta"):
+        return conversions(getattr(transformers, alone.architectures[0])(alone))
 
 
 def _generic() -> type[ModelAdapter]:

@@ -69,6 +69,10 @@ class Tokenizer:
                 f"{_first_line(error)}. If its files are whole, the kind is one that this installation "
                 "of transformers does not know."
             ) from error
+        if not tokenizer.chat_template and (folder / "chat_template.json").is_file():
+            from yaie.models.processor_template import take_template
+
+            take_template(tokenizer, folder)
         return cls(tokenizer, model_type)
 
     @property

@@ -21,7 +21,7 @@ from yaie.models.layout import Cut, Destination, Stored
 from yaie.models.packing import WHOLE
 from yaie.models.schemes.base import choose_scheme
 from yaie.models.schemes.cutting import in_units
-from yaie.models.schemes.words import KINDS, WordScheme
+from yaie.models.schemes.words import DENSE, KINDS, WordScheme
 
 
 class Fp8(WordScheme):
@@ -93,8 +93,14 @@ class Fp8(WordScheme):
         for part, codes, scales in parts:
             part.copy_(codes.float() * self._spread(scales, len(part)))
         del self._codes8, self._scales
+        if self._products is DENSE:
+            self._dense = weight
+            return
         kind = choose_scheme(sum(sizes), inputs, self._dtype, weight.device)
         self._inner = kind(replace(self._layout, bias=False), self._dtype, weight.device, weight)
+
+    def dense(self) -> Tensor:
+        return self._dense
 
     def _spread(self, scales: Tensor, outputs: int) -> Tensor:
         """What each weight is multiplied by: [outputs, in], or what broadcasts to it."""

@@ -42,6 +42,8 @@ class Packing:
 class WordScheme(Scheme):
     """See `Scheme`. Subclasses say where words go, and make of them what a product takes."""
 
+    _weight: Any
+
     @classmethod
     def suits(
         cls, out_features: int, in_features: int, dtype: torch.dtype, device: torch.device
@@ -130,8 +132,21 @@ class WordScheme(Scheme):
         if self._unfilled == 0:
             self._complete()
 
+    def dense(self) -> Tensor:
+        """What the codes stand for, [out, in] in the model's dtype: of a scheme made by `DENSE`, when
+        all of it is there."""
+        return _int8_dense(self._weight).to(self._dtype)
+
     def _biased(self, y: Tensor) -> Tensor:
         return y if self._bias is None else y + self._bias
+
+
+def _no_product(x: Tensor, weight: Any) -> Tensor:
+    raise AssertionError("a weight that is to be multiplied out is not multiplied by")
+
+
+DENSE = PackedGemm(_no_product, _no_product)
+"""For weights that are multiplied out when they have been read (`WordScheme.dense`)."""
 
 
 class Int4Scheme(WordScheme):
@@ -141,13 +156,23 @@ class Int4Scheme(WordScheme):
     side by side. They are put there once, and each input of the product is picked in that order.
     """
 
-    _weight: Any
     _order: Tensor | None = None
 
     def __call__(self, x: Tensor) -> Tensor:
         if self._order is not None:
             x = x[:, self._order]
         return self._biased(self._products.int4(x, self._weight))
+
+    def dense(self) -> Tensor:
+        weight = self._weight
+        codes = numbers(weight.qweight).transpose(1, 2).flatten(0, 1)  # [in, out]
+        zeros = numbers(weight.qzeros).flatten(1)
+        size = weight.group_size
+        spread = [part.repeat_interleave(size, dim=0) for part in (zeros, weight.scales.float())]
+        values = ((codes - spread[0]) * spread[1]).to(self._dtype)
+        if self._order is not None:
+            values = torch.empty_like(values).index_copy_(0, self._order, values)
+        return values.t().contiguous()
 
     @property
     def plain(self) -> PlainWeight | None:
@@ -197,6 +222,15 @@ class Int4Scheme(WordScheme):
         self._order = order
         codes = numbers(qweight).transpose(1, 2).flatten(0, 1)[order]
         return words(codes.unflatten(0, (-1, 8)).transpose(1, 2))
+
+
+def _int8_dense(weight: Any) -> Tensor:
+    """The numbers of an Int8Weight, [out, in] float32."""
+    codes = weight.codes.float()
+    if weight.zeros is not None:
+        codes = codes - weight.zeros.float()[:, None]
+    dense: Tensor = codes * weight.scales.float()[:, None]
+    return dense
 
 
 KINDS: dict[tuple[str, int], type[WordScheme]] = {}
