@@ -198,7 +198,11 @@ class ModelLoader:
         try:
             adapter = self._adapter(ops, products, shard, blocks if is_gguf_list(files) else None)
             with loading_bar(self.name, total_bytes(files), self._progress) as advance:
-                read = read_tensors if shard is None and adapter.packing is None else read_stored
+                # A rank reads its part of each tensor, and blocks of a GGUF are taken as they lie there.
+                by_parts = shard is not None or (
+                    is_gguf_list(files) and adapter.packing is not None
+                )
+                read = read_stored if by_parts else read_tensors
                 tensors: Iterator[tuple[str, Any]] = read(files, advance)
                 if self._half is not None:
                     tensors = self._half.language_tensors(tensors)
