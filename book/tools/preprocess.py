@@ -23,6 +23,7 @@ from book.tools.contents import (
     with_anchors,
 )
 from book.tools.evidence import EvidenceError, asked_spread, asked_value
+from book.tools.families import render_families
 from book.tools.fences import FENCE, trim_listings
 from book.tools.figures import FigureError, render_figure
 from book.tools.given import GivenError, render_given
@@ -95,6 +96,7 @@ def expand_chapter(
         "ranges": render_ranges,
         "fields": render_fields,
         "kernels": render_kernels,
+        "families": render_families,
         "labmap": render_map,
         "labs": lab_numbers,
         "open": render_open,

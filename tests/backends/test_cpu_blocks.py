@@ -1,5 +1,7 @@
 """Products with a GGUF's blocks are those of the unpacked weights."""
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 import torch
@@ -8,12 +10,18 @@ from torch import Tensor
 
 from tests.models.gguf.tiny_ggufs import random_bytes
 from yaie.backends.cpu import build
-from yaie.backends.cpu.blocks import FEW_ROWS, KINDS, STRIP, CpuBlockGemm
+from yaie.backends.cpu.blocks import KINDS, STRIP, CpuBlockGemm
 from yaie.backends.cpu.library import library
 
 pytestmark = pytest.mark.skipif(bool(build.missing()), reason=build.missing())
 INPUTS = 512
-ROWS = (1, 2, 3, 4, 7, FEW_ROWS, FEW_ROWS + 1, 40)
+ROWS = (1, 2, 3, 4, 7, 8, 9, 40, 70)
+
+
+@pytest.fixture(autouse=True)
+def _no_gradients() -> Iterator[None]:
+    with torch.inference_mode():
+        yield
 
 
 @pytest.fixture(scope="module")

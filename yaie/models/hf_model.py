@@ -61,8 +61,11 @@ class ForeignModel:
 def decoder_of(model: Any) -> Any:
     """The module of a transformers language model that ends with normed states [.., hidden]."""
     decoder = model.get_decoder()
-    # Llama 4's text model names its parts as if it were part of the model for images.
-    return model.model if decoder is model else decoder
+    if decoder is model:  # Llama 4's text model names its parts as if it were part of the whole one
+        return model.model
+    if isinstance(decoder, torch.nn.Linear):  # so ModernBERT calls its head
+        return model.base_model
+    return decoder
 
 
 class _Finished:

@@ -13,8 +13,12 @@ def check_architecture(architecture: str, config: Any, wanted: int | None = None
     config: a transformers PretrainedConfig. wanted: the longest sequence, if not the model's own.
     """
     import transformers
-    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+    from transformers.models.auto import modeling_auto as auto
 
+    continues = {
+        *auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values(),
+        *auto.MODEL_FOR_MULTIMODAL_LM_MAPPING_NAMES.values(),
+    }
     model_class = getattr(transformers, architecture, None)
     module = sys.modules[model_class.__module__] if model_class is not None else None
     others = [kind for kind in ("vision", "audio") if getattr(config, f"{kind}_config", None)]
@@ -30,7 +34,7 @@ def check_architecture(architecture: str, config: Any, wanted: int | None = None
             "it takes images or sound beside text, and which of its parts continues texts cannot be "
             "seen; look for a text-only model of its family"
         )
-    elif architecture not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values():
+    elif architecture not in continues:
         reason = "it is no language model that continues a text"
     elif layers := unheld_layers(config, wanted):
         reason = layers

@@ -1,8 +1,8 @@
 """Weights that stay in the blocks of a GGUF: a few bits each, multiplied as they lie in the file.
 
 The tensors of a stacked product need not be of one type: llama.cpp stores values and the way down in
-more bits than the rest (Q6_K beside Q4_K). So each is multiplied by itself, into its columns of the
-result.
+more bits than the rest (Q6_K beside Q4_K). Those that are of one type are one product; otherwise each is
+multiplied by itself, into its columns of the result.
 What the backend has no kernel for is unpacked as it is loaded.
 """
 
@@ -55,9 +55,15 @@ class BlockScheme(Scheme):
         self._bias = torch.empty(layout.out_features, dtype=dtype, device=device)
         if not layout.bias:
             self._bias = self._bias[:0]
+        self._unfilled = len(layout.sizes)
+        self._whole: tuple[int, Tensor] | None = None
         self._parts = [
             _Place(
-                torch.empty(0, dtype=dtype), rows=rows, columns=layout.in_features, gemm=products
+                torch.empty(0, dtype=dtype),
+                filled=self._part_filled,
+                rows=rows,
+                columns=layout.in_features,
+                gemm=products,
             )
             for rows in layout.sizes
         ]
@@ -74,8 +80,23 @@ class BlockScheme(Scheme):
             }
         return places
 
+    def _part_filled(self) -> None:
+        """After the last one: join those of one type."""
+        self._unfilled -= 1
+        kind = self._parts[0].kind
+        if self._unfilled or kind is None or {part.kind for part in self._parts} != {kind}:
+            return
+        blocks = torch.cat([part.target for part in self._parts])
+        self._whole = kind, blocks
+        for part, own in zip(self._parts, blocks.split(self._layout.sizes), strict=True):
+            part.target = own  # what it held is given back
+
     def __call__(self, x: Tensor) -> Tensor:
         out = x.new_empty(len(x), self._layout.out_features)
+        if self._whole is not None:
+            kind, blocks = self._whole
+            self._products.product(x, blocks, kind, out)
+            return out.add_(self._bias) if self._layout.bias else out
         columns = out.split(self._layout.sizes, 1)
         for part, own in zip(self._parts, columns, strict=True):
             if part.kind is None:
@@ -115,3 +136,5 @@ class _Place(Destination):
             self.target = tensor[(slice(None), slice(None))].to(self.target.dtype)
         else:
             self.kind, self.target = packed
+        if self.filled is not None:
+            self.filled()

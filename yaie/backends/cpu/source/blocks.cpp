@@ -183,6 +183,17 @@ void multiply(const Product& call, int threads) {
     });
 }
 
+inline void keep(float* at, Floats x) { store(at, x); }
+
+inline void keep(BFloat16* at, Floats x) {
+#if defined(__AVX512BF16__)
+    const __m256bh halves = _mm512_cvtneps_pbh((__m512)x);
+    std::memcpy(at, &halves, sizeof halves);
+#else
+    store(at, x);
+#endif
+}
+
 template <typename Kind, typename T>
 void unpack(const uint8_t* blocks, T* out, int64_t count, int threads) {
     constexpr int64_t SOME = 64;  // blocks
@@ -191,7 +202,7 @@ void unpack(const uint8_t* blocks, T* out, int64_t count, int threads) {
             const Kind block(blocks + b * Kind::BYTES);
             T* to = out + b * PART * Kind::PARTS;
             for (int i = 0; i < Kind::PARTS; i++)
-                for (int v = 0; v < VECTORS; v++) store(to + i * PART + v * LANES, block.part(i, v));
+                for (int v = 0; v < VECTORS; v++) keep(to + i * PART + v * LANES, block.part(i, v));
         }
     });
 }
