@@ -59,7 +59,7 @@ def any_case(rng: random.Random) -> Case:
     size, n = rng.choice(BLOCK_SIZES), rng.randint(1, 6)
     queries = [rng.choice((0, 1, 1, 2, 5, 17, 40)) for _ in range(n)]
     shared = rng.choice((0, 0, 3, 150))
-    lens = [count + rng.choice((0, shared)) + rng.choice((0, 1, 30, 200)) for count in queries]
+    lens = [count + rng.choice((0, shared)) + rng.choice((0, 1, 30, 200, 600)) for count in queries]
     needed = sum(-(-length // size) for length in lens) + 1
     free = list(range(needed))
     rng.shuffle(free)

@@ -5,6 +5,7 @@ import random
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -91,6 +92,28 @@ def test_threads_do_not_change_a_bit(lib: Library) -> None:
         case = any_case(rng)
         alone = attend(case, lib, threads=1)
         assert all(np.array_equal(attend(case, lib, threads=n), alone) for n in (2, 3))
+
+
+@pytest.mark.parametrize("length", [255, 256, 257, 1024, 1500])
+@pytest.mark.parametrize("window", [None, 300])
+def test_pieces_of_a_long_sequence_are_joined(
+    length: int, window: int | None, lib: Library
+) -> None:
+    case = alike(2, common=0, own=length)
+    case.window = window
+    assert error(case, attend(case, lib)) < 4
+
+
+def test_who_runs_beside_a_sequence_does_not_change_a_bit_of_it(lib: Library) -> None:
+    case = alike(5, common=0, own=900)
+    case.lens[:] = [900, 3, 257, 600, 256]
+    together = attend(case, lib, shares=False, threads=3)
+    for i in range(5):
+        alone = replace(
+            case, q=case.q[i : i + 1], starts=case.starts[:2], lens=case.lens[i : i + 1],
+            tables=case.tables[i : i + 1],
+        )  # fmt: skip
+        assert np.array_equal(attend(alone, lib, threads=1), together[i : i + 1])
 
 
 def test_threads_of_its_own_where_openmp_cannot_be_called(lib: Library) -> None:

@@ -37,8 +37,9 @@ def missing() -> str:
     return ""
 
 
-def build(extra: Sequence[str] = ()) -> Path:
-    """The library, compiled unless the cache has it. extra: more flags, as for a sanitizer.
+def build(extra: Sequence[str] = (), source: Path = SOURCE) -> Path:
+    """The library, compiled unless the cache has it. extra: more flags, as for a sanitizer. source: the
+    folder of its files, where those of another commit are measured.
 
     Raises KernelError: no compiler, or the first line of what it complains about.
     """
@@ -46,7 +47,7 @@ def build(extra: Sequence[str] = ()) -> Path:
         raise KernelError(why)
     compiler = find_host_compiler()
     assert compiler is not None
-    files = sorted(SOURCE.iterdir())
+    files = sorted(source.iterdir())
     flags = (*FLAGS, _native(), *extra)
     key = hashlib.sha256()
     for part in (_version(compiler), _processor(), *flags, *(file.read_text() for file in files)):

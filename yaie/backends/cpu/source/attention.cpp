@@ -1,6 +1,6 @@
 // Attention of a flat batch over paged keys and values, without gathering them first.
 
-#include <memory>
+#include <atomic>
 
 #include "narrow.h"
 #include "plan.h"
@@ -51,32 +51,49 @@ class Memory {
     }
 };
 
-// What is known of each row (a token and a head) while keys are left for it.
-struct Partial {
-    std::unique_ptr<float[]> out, top, sum;
+// What is known of rows (a token and a head each) while keys are left for them; in memory of this thread,
+// kept for its next layer.
+template <int WHICH>
+class Known {
+   public:
+    float *out = nullptr, *top = nullptr, *sum = nullptr;  // [rows, depth], [rows], [rows]
+
+    Known(size_t rows, int depth) {
+        static thread_local std::vector<float> memory;
+        if (rows == 0) return;
+        const size_t needed = rows * (depth + 2);
+        if (memory.size() < needed) memory.resize(needed);
+        out = memory.data(), top = out + rows * depth, sum = top + rows;
+    }
 };
 
 template <typename T>
 class Layer {
    public:
-    Layer(const Plan& plan, const Attend& call) : plan_(plan), call_(call) {
-        group_ = call.heads / call.kv_heads;
-        depth_ = depth_of(call.d);
-        if (!plan.has_shared()) return;
-        const size_t rows = plan.positions.size() * call.heads;
-        partial_.out.reset(new float[rows * depth_]);
-        partial_.top.reset(new float[rows]);
-        partial_.sum.reset(new float[rows]);
-    }
+    Layer(const Plan& plan, const Attend& call)
+        : plan_(plan),
+          call_(call),
+          group_(call.heads / call.kv_heads),
+          depth_(depth_of(call.d)),
+          before_(plan.has_shared() ? plan.positions.size() * call.heads : 0, depth_),
+          kept_(size_t(plan.kept) * call.heads, depth_) {}
 
     void run() {
-        for (const auto& units : plan_.levels) {
+        for (const auto& level : plan_.levels) {
             // The heads of a tile of keys lie side by side: as few threads as keep all busy share them.
-            const int wanted = int((SPARE * call_.threads + units.size() - 1) / std::max<size_t>(1, units.size()));
+            const size_t count = level.pieces.size();
+            const int wanted = int((SPARE * call_.threads + count - 1) / std::max<size_t>(1, count));
             const int parts = std::min(std::max(1, wanted), call_.kv_heads);
-            for_each(int(units.size()) * parts, call_.threads, [&](int i) {
+            std::vector<std::atomic<int>> done(level.units.size() * parts);
+            for_each(int(count) * parts, call_.threads, [&](int i) {
+                const Piece& piece = level.pieces[i / parts];
+                const Unit& unit = level.units[piece.unit];
                 const int part = i % parts;
-                attend(units[i / parts], call_.kv_heads * part / parts, call_.kv_heads * (part + 1) / parts);
+                const int first = call_.kv_heads * part / parts, end = call_.kv_heads * (part + 1) / parts;
+                attend(unit, piece, first, end);
+                // The one that ends last joins all, in their order.
+                if (piece.count > 1 && ++done[piece.unit * parts + part] == piece.count)
+                    join(unit, piece, first, end);
             });
         }
     }
@@ -90,7 +107,7 @@ class Layer {
         int32_t* last;
     };
 
-    void attend(const Unit& unit, int first_head, int end_head) {
+    void attend(const Unit& unit, const Piece& piece, int first_head, int end_head) {
         const int rows = unit.rows * group_;
         const bool narrow = rows <= NARROW;
         const int width = narrow ? rows : (rows + LANES - 1) / LANES * LANES;
@@ -105,29 +122,29 @@ class Layer {
             all.last[i] = plan_.positions[row_of(unit, 0, r < rows ? r : 0) / call_.heads];
             all.top[i] = -INFINITE, all.sum[i] = 0.0f;
         }
-        for (int h = first_head; h < end_head; h++) open(unit, h, all, h - first_head);
+        for (int h = first_head; h < end_head; h++) open(unit, piece, h, all, h - first_head);
         const auto [lowest, highest] = std::minmax_element(all.last, all.last + rows);
-        const int64_t first = std::max(unit.begin, *lowest + 1 - call_.window);
+        const int64_t first = std::max(piece.begin, *lowest + 1 - call_.window);
         if (narrow)
-            attend_narrow(unit, first_head, end_head, rows, first, all, memory);
+            attend_narrow(unit, first, piece.end, first_head, end_head, all, memory);
         else
             attend_wide(unit, first_head, end_head, first, all, *lowest, *highest, memory);
-        for (int h = first_head; h < end_head; h++) close(unit, h, all, h - first_head);
+        for (int h = first_head; h < end_head; h++) close(unit, piece, h, all, h - first_head);
     }
 
-    void attend_narrow(const Unit& unit, int first_head, int end_head, int rows, int64_t first,
+    void attend_narrow(const Unit& unit, int64_t first, int64_t end, int first_head, int end_head,
                        const Rows& all, Memory& memory) const {
-        const Narrow narrow{end_head - first_head, rows, call_.d, depth_, int(all.all_rows), all.last, all.q,
-                            all.out, all.top, all.sum, memory.floats(SHORT * all.all_rows),
-                            memory.floats(all.all_rows)};
+        const int heads = end_head - first_head;
+        const Narrow narrow{heads, int(all.width), call_.d, depth_, all.last, all.q, all.out, all.top, all.sum,
+                            memory.floats(heads * all.width * STRETCH), memory.floats(heads * all.width)};
         Tokens<T> tokens;
+        tokens.keys = static_cast<const T*>(call_.keys), tokens.values = static_cast<const T*>(call_.values);
         tokens.head = call_.head;
-        for (tokens.first = first; tokens.first < unit.end; tokens.first += SHORT) {
-            tokens.count = int(std::min<int64_t>(SHORT, unit.end - tokens.first));
-            each_key(unit, first_head, tokens.first, tokens.count, [&](int64_t at, int k) {
-                tokens.key[k] = static_cast<const T*>(call_.keys) + at;
-                tokens.value[k] = static_cast<const T*>(call_.values) + at;
-            });
+        for (tokens.first = first; tokens.first < end; tokens.first += STRETCH) {
+            tokens.count = int(std::min<int64_t>(STRETCH, end - tokens.first));
+            const int known = int(std::min<int64_t>(2 * STRETCH, end - tokens.first));
+            each_key(unit, first_head, tokens.first, known, [&](int64_t at, int k) { tokens.at[k] = at; });
+            std::fill(tokens.at + known, tokens.at + 2 * STRETCH, tokens.at[known - 1]);
             narrow.see(tokens, {call_.cap, call_.window});
         }
     }
@@ -156,7 +173,7 @@ class Layer {
     }
 
     // Queries of the unit's i-th head, and what is known of them so far.
-    void open(const Unit& unit, int kv_head, const Rows& all, size_t i) const {
+    void open(const Unit& unit, const Piece& piece, int kv_head, const Rows& all, size_t i) const {
         float *q = all.q + i * all.matrix, *out = all.out + i * all.matrix;
         float *top = all.top + i * all.width, *sum = all.sum + i * all.width;
         std::memset(q, 0, sizeof(float) * all.matrix);
@@ -167,9 +184,9 @@ class Layer {
                             row % call_.heads * call_.q_head;
             for (int j = 0; j < call_.d; j++)
                 q[r * all.across + j * all.down] = load_one(from + j) * call_.scale;
-            if (unit.opens) continue;
-            top[r] = partial_.top[row], sum[r] = partial_.sum[row];
-            const float* before = &partial_.out[row * depth_];
+            if (unit.opens || piece.index > 0) continue;
+            top[r] = before_.top[row], sum[r] = before_.sum[row];
+            const float* before = before_.out + row * depth_;
             for (int j = 0; j < call_.d; j++) out[r * all.across + j * all.down] = before[j];
         }
     }
@@ -207,23 +224,61 @@ class Layer {
         for (; i < depth; i++) to[i] = 0.0f;
     }
 
-    // To the output, or to where the next level finds it.
-    void close(const Unit& unit, int kv_head, const Rows& all, size_t i) {
+    // To the output, or to where the next level or the join finds it.
+    void close(const Unit& unit, const Piece& piece, int kv_head, const Rows& all, size_t i) {
         const float *out = all.out + i * all.matrix, *top = all.top + i * all.width;
         const float* sum = all.sum + i * all.width;
         for (int r = 0; r < unit.rows * group_; r++) {
-            const int64_t row = row_of(unit, kv_head, r);
-            if (!unit.closes) {
-                partial_.top[row] = top[r], partial_.sum[row] = sum[r];
-                float* to = &partial_.out[row * depth_];
-                for (int j = 0; j < call_.d; j++) to[j] = out[r * all.across + j * all.down];
+            const float* from = out + r * all.across;
+            if (piece.count == 1) {
+                finish(unit, row_of(unit, kv_head, r), from, all.down, top[r], sum[r]);
                 continue;
             }
-            T* to = static_cast<T*>(call_.out) + row * call_.d;
-            const float factor = normalised(top[r], sum[r], row % call_.heads);
-            for (int j = 0; j < call_.d; j++)
-                store_one(to + j, out[r * all.across + j * all.down] * factor);
+            const int64_t row = kept_row(piece.first_kept, kv_head, r);
+            kept_.top[row] = top[r], kept_.sum[row] = sum[r];
+            float* to = kept_.out + row * depth_;
+            for (int j = 0; j < call_.d; j++) to[j] = from[j * all.down];
         }
+    }
+
+    void finish(const Unit& unit, int64_t row, const float* out, int64_t down, float top, float sum) {
+        if (!unit.closes) {
+            before_.top[row] = top, before_.sum[row] = sum;
+            float* to = before_.out + row * depth_;
+            for (int j = 0; j < call_.d; j++) to[j] = out[j * down];
+            return;
+        }
+        T* to = static_cast<T*>(call_.out) + row * call_.d;
+        const float factor = normalised(top, sum, row % call_.heads);
+        for (int j = 0; j < call_.d; j++) store_one(to + j, out[j * down] * factor);
+    }
+
+    int64_t kept_row(int64_t first_kept, int kv_head, int r) const {
+        return (first_kept + r / group_) * call_.heads + int64_t(kv_head) * group_ + r % group_;
+    }
+
+    // What pieces of a unit have kept of some key heads becomes one, as between tiles.
+    void join(const Unit& unit, const Piece& piece, int first_head, int end_head) {
+        const int64_t first = piece.first_kept - int64_t(piece.index) * unit.rows;
+        Memory memory;
+        float *out = memory.floats(depth_), *factors = memory.floats(piece.count);
+        for (int h = first_head; h < end_head; h++)
+            for (int r = 0; r < unit.rows * group_; r++) {
+                const auto row = [&](int i) { return kept_row(first + int64_t(i) * unit.rows, h, r); };
+                float top = -INFINITE, sum = 0.0f;
+                for (int i = 0; i < piece.count; i++) top = std::max(top, kept_.top[row(i)]);
+                const float shift = top == -INFINITE ? 0.0f : top;
+                for (int i = 0; i < piece.count; i++) factors[i] = kept_.top[row(i)];
+                for (int i = 0; i < piece.count; i += LANES)
+                    store(factors + i, exponential(load(factors + i) - shift));
+                std::memset(out, 0, sizeof(float) * depth_);
+                for (int i = 0; i < piece.count; i++) {
+                    const float *from = kept_.out + row(i) * depth_, factor = factors[i];
+                    for (int j = 0; j < call_.d; j++) out[j] += from[j] * factor;
+                    sum += kept_.sum[row(i)] * factor;
+                }
+                finish(unit, row_of(unit, h, r), out, 1, top, sum);
+            }
     }
 
     // What a weighted sum is multiplied by at the end. A sink is a score without a value.
@@ -236,8 +291,9 @@ class Layer {
 
     const Plan& plan_;
     const Attend& call_;
-    int group_, depth_;
-    Partial partial_;
+    const int group_, depth_;
+    const Known<0> before_;  // of all rows, after the levels so far
+    const Known<1> kept_;    // of pieces
 };
 
 }  // namespace
@@ -251,7 +307,8 @@ int yaie_lanes() { return LANES; }
 // The arrays must live as long as the plan. group: query heads for each key head.
 void* yaie_make_plan(const int32_t* starts, const int32_t* lens, const int32_t* tables, int64_t table_width,
                      int32_t n, int32_t block_size, int32_t group, int32_t shares) {
-    return new Plan({starts, lens, tables, table_width, n, block_size}, WIDEST / group, shares != 0);
+    const Batch batch{starts, lens, tables, table_width, n, block_size};
+    return new Plan(batch, WIDEST / group, NARROW / group, shares != 0);
 }
 
 void yaie_free_plan(void* plan) { delete static_cast<Plan*>(plan); }

@@ -19,6 +19,15 @@ struct Unit {
     int64_t cost() const { return (end - begin) * rows; }
 };
 
+// What a thread takes of a unit: keys [begin, end). A unit of few rows is cut at every LENGTH-th key of its
+// table, wherever it lies in a batch, so that no sum depends on the number of threads. What is known of the
+// rows after each of several pieces is kept at [first_kept, first_kept + rows), and joined at the end.
+struct Piece {
+    static constexpr int64_t LENGTH = 256;
+    int32_t unit, index, count;
+    int64_t begin, end, first_kept;
+};
+
 // A flat batch as the engine hands it over, see AttentionBatch: n sequences.
 struct Batch {
     const int32_t *starts, *lens, *tables;  // [n + 1], [n], [n, table_width]
@@ -32,23 +41,30 @@ struct Batch {
 
 class Plan {
    public:
-    std::vector<std::vector<Unit>> levels;
+    struct Level {
+        std::vector<Unit> units;
+        std::vector<Piece> pieces;
+    };
+    std::vector<Level> levels;
+    int64_t kept = 0;                // tokens that pieces of the largest level keep
     std::vector<int32_t> rows;       // tokens of the batch, as units name them
     std::vector<int32_t> positions;  // of each token of the batch
     Batch batch;
 
-    // tokens: that a unit takes at most.
-    Plan(const Batch& given, int tokens, bool shares) : batch(given), tokens_(std::max(1, tokens)) {
+    // tokens: that a unit takes at most. few: up to which it is cut into pieces.
+    Plan(const Batch& given, int tokens, int few, bool shares) : batch(given), tokens_(std::max(1, tokens)) {
         done_.assign(batch.n, 0);
         for (int i = 0; i < batch.n; i++)
             for (int j = 0; j < batch.queries(i); j++) positions.push_back(int32_t(batch.before(i) + j));
         if (shares && batch.n > 1) share();
         levels.emplace_back();
         for (int i = 0; i < batch.n; i++) own(i);
-        for (auto& level : levels)  // the largest first, so that no thread ends long after the others
-            std::stable_sort(level.begin(), level.end(), [](const Unit& a, const Unit& b) {
+        for (auto& level : levels) {  // the largest first, so that no thread ends long after the others
+            std::stable_sort(level.units.begin(), level.units.end(), [](const Unit& a, const Unit& b) {
                 return a.cost() > b.cost();
             });
+            cut(level, few);
+        }
     }
 
     bool has_shared() const { return levels.size() > 1; }
@@ -103,7 +119,7 @@ class Plan {
             done_[*i] = end * batch.block_size;
         }
         if (levels.size() <= level) levels.resize(level + 1);
-        add(levels[level], *from, all, begin * batch.block_size, end * batch.block_size, false);
+        add(levels[level].units, *from, all, begin * batch.block_size, end * batch.block_size, false);
     }
 
     void own(int i) {
@@ -111,7 +127,7 @@ class Plan {
         for (int32_t at = 0; at < count; at += tokens_) {
             std::vector<int32_t> some;
             for (int32_t j = at; j < std::min(count, at + tokens_); j++) some.push_back(start + j);
-            add(levels.back(), i, some, done_[i], positions[some.back()] + 1, true);
+            add(levels.back().units, i, some, done_[i], positions[some.back()] + 1, true);
         }
     }
 
@@ -122,6 +138,22 @@ class Plan {
             level.push_back({table, int32_t(count), int32_t(rows.size()), begin, end, begin == 0, closes});
             rows.insert(rows.end(), tokens.begin() + at, tokens.begin() + at + count);
         }
+    }
+
+    void cut(Level& level, int few) {
+        int64_t used = 0;
+        for (size_t i = 0; i < level.units.size(); i++) {
+            const Unit& unit = level.units[i];
+            const int64_t first = unit.begin / Piece::LENGTH, last = (unit.end - 1) / Piece::LENGTH;
+            const int32_t count = unit.rows <= few && last > first ? int32_t(last - first + 1) : 1;
+            for (int32_t j = 0; j < count; j++) {
+                const int64_t begin = j == 0 ? unit.begin : (first + j) * Piece::LENGTH;
+                const int64_t end = j == count - 1 ? unit.end : (first + j + 1) * Piece::LENGTH;
+                level.pieces.push_back({int32_t(i), j, count, begin, end, used});
+                if (count > 1) used += unit.rows;
+            }
+        }
+        kept = std::max(kept, used);
     }
 
     int tokens_;

@@ -86,8 +86,6 @@ inline void store_one(BFloat16* at, float x) {
 
 inline Floats all(float x) { return Floats{} + x; }
 
-inline Floats larger(Floats a, Floats b) { return a > b ? a : b; }
-
 // The first `count` of a vector, which may be more than it has; zeros behind them.
 template <typename T>
 inline Floats load_some(const T* from, int count) {
@@ -97,11 +95,10 @@ inline Floats load_some(const T* from, int count) {
     return load(some);
 }
 
-// Lane i of `pick<W, 0>(a, b)` and of `pick<W, 1>(a, b)`: neighbours by W lanes, those of a where i / W is
-// even and those of b where it is odd.
-template <int W, int UPPER, int... I>
+// Lane i of a where i / W is even, of b where it is odd; SWAPPED: lane i + W of a and lane i - W of b.
+template <int W, bool SWAPPED, int... I>
 inline Floats pick(Floats a, Floats b, std::integer_sequence<int, I...>) {
-#define LANE ((I) / (2 * W) * (2 * W) + (I) % W + UPPER * W + ((I) / W % 2) * LANES)
+#define LANE ((I) / W % 2 == 0 ? (I) + (SWAPPED ? W : 0) : (I) - (SWAPPED ? W : 0) + LANES)
 #if __has_builtin(__builtin_shufflevector)
     return __builtin_shufflevector(a, b, LANE...);
 #else
@@ -110,21 +107,47 @@ inline Floats pick(Floats a, Floats b, std::integer_sequence<int, I...>) {
 #undef LANE
 }
 
+// Pairs of lanes that are W apart, added: of a where i / W is even, of b where it is odd.
 template <int W>
 inline Floats fold(Floats a, Floats b) {
     const std::make_integer_sequence<int, LANES> lanes;
-    return pick<W, 0>(a, b, lanes) + pick<W, 1>(a, b, lanes);
+    return pick<W, false>(a, b, lanes) + pick<W, true>(a, b, lanes);
 }
 
-// Lane i is the sum of the lanes of x[i]: pairs are folded into each other, log2(LANES) times.
-inline Floats sums_of(Floats* x) {
-    for (int i = 0; i < LANES / 2; i++) x[i] = fold<1>(x[2 * i], x[2 * i + 1]);
-    for (int i = 0; i < LANES / 4; i++) x[i] = fold<2>(x[2 * i], x[2 * i + 1]);
-    if constexpr (LANES > 4)
-        for (int i = 0; i < LANES / 8; i++) x[i] = fold<4>(x[2 * i], x[2 * i + 1]);
-    if constexpr (LANES > 8) x[0] = fold<8>(x[0], x[1]);
-    return x[0];
+// Lane i is a part of the sum of the lanes of the (i % 4)-th. `joined` adds the parts of LANES / 4 quads: its
+// lane i is the sum of the lanes of the i-th of all vectors.
+inline Floats quad(Floats a, Floats b, Floats c, Floats d) { return fold<2>(fold<1>(a, b), fold<1>(c, d)); }
+
+inline Floats joined(const Floats* quads) {
+    if constexpr (LANES == 4) return quads[0];
+    if constexpr (LANES == 8) return fold<4>(quads[0], quads[1]);
+    if constexpr (LANES == 16) return fold<8>(fold<4>(quads[0], quads[1]), fold<4>(quads[2], quads[3]));
 }
+
+inline Floats larger(Floats a, Floats b) { return a > b ? a : b; }
+
+// All lanes in one, with each other's.
+template <typename Both>
+inline float across(Floats x, const Both& both) {
+    const std::make_integer_sequence<int, LANES> lanes;
+    if constexpr (LANES > 8) x = both(x, pick<8, true>(x, x, lanes));
+    if constexpr (LANES > 4) x = both(x, pick<4, true>(x, x, lanes));
+    x = both(x, pick<2, true>(x, x, lanes));
+    return both(x, pick<1, true>(x, x, lanes))[0];
+}
+
+inline float largest(Floats x) { return across(x, larger); }
+
+inline float sum_of(Floats x) {
+    return across(x, [](Floats a, Floats b) { return a + b; });
+}
+
+template <int... I>
+inline Ints numbered(std::integer_sequence<int, I...>) {
+    return Ints{I...};
+}
+
+inline Ints numbered() { return numbered(std::make_integer_sequence<int, LANES>()); }
 
 // e^x for x <= 88, within 2 units in the last place; 0 below -87. By 2^n times a polynomial on
 // [-ln(2)/2, ln(2)/2], as in Cephes (Moshier 1992).
