@@ -13,7 +13,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from yaie.backends.cpu.library import EVERYTHING, Attend, Library, RotateAndStore, library
+from yaie.backends.cpu.library import (
+    EVERYTHING,
+    Attend,
+    Library,
+    PackedWeight,
+    RotateAndStore,
+    library,
+)
 
 Floats = NDArray[np.float64]
 HEAD_DIMS = (1, 3, 16, 32, 48, 64, 80, 128, 256)
@@ -175,6 +182,36 @@ def rows_of_a_layer(rng: random.Random, lib: Library) -> None:
     lib.rotate_and_store(byref(call))
 
 
+def packed_product(rng: random.Random, lib: Library) -> None:
+    """Products of both widths, and what is unpacked, on arrays of exactly their size."""
+    numbers = np.random.default_rng(rng.randrange(2**32))
+    rows, lanes, outputs = rng.choice((1, 3, 8, 20)), lib.lanes, rng.choice((8, 24, 40))
+    bits, group = rng.choice((4, 8)), rng.choice((8, 24))
+    tiles, groups = -(-outputs // lanes), rng.choice((1, 3)) if bits == 4 else 1
+    inputs = groups * group
+    low = -(2 ** (bits - 1))
+    codes = numbers.integers(low, -low, (tiles, inputs, lanes))
+    zeros = numbers.integers(low, -low, (tiles, groups, lanes)).astype(np.int8)
+    scales = numbers.uniform(0.1, 1, (tiles, groups, lanes)).astype(np.float16)
+    stored = codes.astype(np.int8)
+    if bits == 4:
+        shifts = 4 * np.arange(8)[:, None]
+        eights = (codes + 8).reshape(tiles, inputs // 8, 8, lanes) << shifts
+        stored = eights.sum(axis=2).astype(np.uint32)
+    x = numbers.standard_normal((rows, inputs)).astype(np.float32)
+    packed = PackedWeight(
+        *(a.ctypes.data for a in (stored, scales, zeros)), inputs, outputs, group, bits
+    )
+    by_group = [np.repeat(a.astype(np.float64), group, axis=1) for a in (zeros, scales)]
+    weight = (codes - by_group[0]) * by_group[1]
+    weight = weight.transpose(1, 0, 2).reshape(inputs, -1)[:, :outputs]
+    out, wide = np.zeros((rows, outputs), np.float32), np.zeros((inputs, outputs), np.float32)
+    lib.packed_product(byref(packed), x.ctypes.data, out.ctypes.data, rows, False, 1)
+    lib.unpack(byref(packed), wide.ctypes.data, False, 1)
+    assert np.abs(wide - weight).max() < 1e-4
+    assert np.abs(out - x @ weight).max() < 1e-2
+
+
 def main() -> None:
     flags, count = tuple(sys.argv[1].split()), int(sys.argv[2])
     lib = library(flags)
@@ -188,6 +225,7 @@ def main() -> None:
         case = any_case(rng)
         worst = max(worst, error(case, attend(case, lib, threads=1)))
         rows_of_a_layer(rng, lib)
+        packed_product(rng, lib)
     print(f"{count} cases, at most {worst:.2f} roundings off")
 
 

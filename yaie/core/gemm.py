@@ -62,14 +62,15 @@ class InvariantGemm(FusedGemm, Protocol):
 class PackedGemm(NamedTuple):
     """Lab 19's products: x [rows, in] with a packed weight gives [rows, out] in the dtype of x.
 
-    int4: for a group size that is a multiple of 8. It takes what `arranged` makes of a weight.
-    arranged: called once for each weight, with the dtype of what it will be multiplied by; the order in
-    which kernels read it, most often as it is.
+    int8, int4 (for a group size that is a multiple of 8): of what `arranged_int8` and `arranged` make of
+    a weight. These are called once for each weight, with the dtype of what it will be multiplied by; the
+    order in which kernels read it, most often as it is.
     """
 
-    int8: "Callable[[Tensor, Int8Weight], Tensor]"
+    int8: "Callable[[Tensor, Any], Tensor]"
     int4: "Callable[[Tensor, Any], Tensor]"
     arranged: "Callable[[Int4Weight, torch.dtype], Any]" = lambda weight, dtype: weight
     fp8: "Callable[[Tensor, Fp8Weight], Tensor] | None" = None
     takes_fp8: "Callable[[int, int, torch.dtype], bool]" = lambda outputs, inputs, dtype: False
     fuses: "Callable[[Any], bool]" = lambda weight: False
+    arranged_int8: "Callable[[Int8Weight, torch.dtype], Any]" = lambda weight, dtype: weight

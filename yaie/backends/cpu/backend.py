@@ -53,7 +53,7 @@ class CpuBackend(TorchBackend):
         if self.parts.is_yours("quantization"):
             return plain
         ours = CpuGemm(library(), plain)
-        return PackedGemm(ours.int8, ours.int4)
+        return PackedGemm(ours.int8, ours.int4, ours.arranged, arranged_int8=ours.arranged_int8)
 
     def make_attention(self, pool: KVPool) -> BatchAttention:
         if not self.has_kernels("attention"):

@@ -38,6 +38,14 @@ class RotateAndStore(ctypes.Structure):
     )
 
 
+class PackedWeight(ctypes.Structure):
+    """A weight in few bits, as `products.cpp` declares it."""
+
+    _fields_ = _fields(
+        (c_void_p, "codes scales zeros"), (c_int64, "inputs outputs group"), (c_int32, "bits")
+    )
+
+
 class Library:
     """The functions of a built library; see the sources for what they do."""
 
@@ -71,12 +79,11 @@ class Library:
         self.silu_mul = function(
             "yaie_silu_mul", None, c_void_p, c_void_p, c_int64, c_int64, c_int32, c_int32
         )
-        self.int8_product = function(
-            "yaie_int8_product", None, *[c_void_p] * 4, *[c_int64] * 3, c_int32
-        )
-        self.int4_product = function(
-            "yaie_int4_product", None, *[c_void_p] * 5, *[c_int64] * 4, c_int32
-        )
+        self.packed_product = function(
+            "yaie_packed_product", None, POINTER(PackedWeight), *[c_void_p] * 2, c_int64,
+            *[c_int32] * 2,
+        )  # fmt: skip
+        self.unpack = function("yaie_unpack", None, POINTER(PackedWeight), c_void_p, *[c_int32] * 2)
         self.use_openmp()
 
     def use_openmp(self) -> None:

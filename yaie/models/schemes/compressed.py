@@ -14,6 +14,7 @@ name.weight_zero_point   [out, 1] int8
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 
@@ -67,7 +68,7 @@ class CompressedInt4(Int4Scheme, CompressedWords):
 class ByteScheme(WordScheme):
     """Eight bits a weight, and a scale for each output."""
 
-    _weight: Int8Weight
+    _weight: Any
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         return self._biased(self._products.int8(x, self._weight))
@@ -83,7 +84,8 @@ class CompressedInt8(ByteScheme, CompressedWords):
         zeros = None
         if self._how.zeros:
             zeros = bytes_of(self._zeros.t()).flatten().int() - 128
-        self._weight = Int8Weight(codes, self._scales.flatten(), zeros)
+        weight = Int8Weight(codes, self._scales.flatten(), zeros)
+        self._weight = self._products.arranged_int8(weight, self._dtype)
         del self._packed, self._scales, self._zeros
 
 
@@ -108,11 +110,12 @@ class PlainInt8(ByteScheme):
 
     def _complete(self) -> None:
         zeros = self._whole.get("weight_zero_point")
-        self._weight = Int8Weight(
+        weight = Int8Weight(
             self._whole["weight"],
             self._whole["weight_scale"].flatten(),
             None if zeros is None else zeros.flatten(),
         )
+        self._weight = self._products.arranged_int8(weight, self._dtype)
         del self._whole
 
 

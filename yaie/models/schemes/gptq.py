@@ -64,9 +64,10 @@ class GptqInt8(GptqWords):
         codes = bytes_of(self._qweight).view(inputs // 4, outputs, 4).transpose(0, 1)
         signed = (codes.reshape(outputs, inputs).short() - 128).to(torch.int8)
         zeros = bytes_of(self._zeros()).flatten().int() - 128
-        self._weight = Int8Weight(
+        weight = Int8Weight(
             signed, self._scales[0].contiguous(), zeros if bool(zeros.any()) else None
         )
+        self._weight = self._products.arranged_int8(weight, self._dtype)
         del self._qweight, self._qzeros, self._scales
 
     def __call__(self, x: Tensor) -> Tensor:

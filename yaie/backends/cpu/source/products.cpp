@@ -1,140 +1,241 @@
-// Products of few rows with weights of eight and of four bits: codes are widened in registers, so that
-// a step reads a quarter or an eighth of the bytes that it would of float32.
+// Products with weights of eight and of four bits. Codes are widened in registers, once for several rows, so
+// that a step reads a quarter or an eighth of the bytes that it would of float32; for many rows a weight is
+// unpacked, and a library multiplies.
 #include <cstdint>
-#include <cstring>
 #include <vector>
 
 #include "threads.h"
+#include "scores.h"
+
 
 namespace {
 
-constexpr int LANES = 16;
-constexpr int64_t WORTH_A_THREAD = 1 << 15;  // products
+constexpr int64_t WORTH_A_THREAD = 1 << 15;  // products, or numbers
+constexpr int64_t AT_A_TIME = 64;            // outputs that a thread takes
+constexpr int MOST_ROWS = LANES == 8 ? 8 : 16;
 
-using Floats = float __attribute__((vector_size(4 * LANES)));
-using Ints = int32_t __attribute__((vector_size(4 * LANES)));
+// A float16 without infinities: its bits, with an exponent that is 112 less, are a float32's upper ones.
+inline Words widened(Words half) { return ((half & 0x8000) << 16) | ((half & 0x7fff) << 13); }
 
-template <typename Vector>
-inline Vector load(const void* from) {
-    Vector vector;
-    std::memcpy(&vector, from, sizeof(vector));
-    return vector;
+inline Floats load_half(const uint16_t* from) {
+    const Words half = __builtin_convertvector(read<Halves>(from), Words);
+    return (Floats)widened(half) * 0x1p112f;
 }
 
-inline float sum(Floats vector) {
-    float total = 0;
-    for (int lane = 0; lane < LANES; lane++) total += vector[lane];
-    return total;
+int threads_for(int64_t work, int threads) {
+    return int(std::max<int64_t>(1, std::min<int64_t>(threads, work / WORTH_A_THREAD)));
 }
 
-struct Product {
+// x in float32, as it is or widened, and what is summed of it.
+struct Rows {
     const float* x;
-    const void* codes;
-    const float* scales;
-    const int32_t* qzeros;
-    float* out;
-    int64_t rows, inputs, outputs, group;
+    int64_t rows, inputs;
+    std::vector<float> wide;
+
+    Rows(const void* given, bool is_bfloat16, int64_t rows, int64_t inputs)
+        : x(static_cast<const float*>(given)), rows(rows), inputs(inputs) {
+        if (!is_bfloat16) return;
+        wide.resize(rows * inputs);
+        const auto* from = static_cast<const BFloat16*>(given);
+        for (size_t i = 0; i < wide.size(); i++) wide[i] = load_one(from + i);
+        x = wide.data();
+    }
+
+    // [rows, groups]
+    std::vector<float> sums(int64_t group) const {
+        std::vector<float> found;
+        for (int64_t begin = 0; begin < rows * inputs; begin += group) {
+            Floats total{};
+            for (int64_t i = 0; i < group; i += LANES) total += load_some(x + begin + i, int(group - i));
+            found.push_back(sum_of(total));
+        }
+        return found;
+    }
 };
 
-// Four codes lie in a word, so that a vector of words holds 4 * LANES inputs: code j of each of them
-// belongs to inputs j, 4 + j, 8 + j, ... x is brought into this order beforehand, by `by_places`.
-constexpr int64_t STEP = 4 * LANES;
+// A weight in tiles of LANES outputs, one behind the other: lanes are outputs, so that no sum runs across them,
+// and a tile is read in one piece. See `gemm.py`.
+template <int BITS>
+struct Tiles {
+    const void* codes;       // [tiles, inputs, LANES] int8, or [tiles, inputs / 8, LANES] words
+    const uint16_t* scales;  // [tiles, groups, LANES], float16
+    const int8_t* zeros;     // [tiles, groups, LANES]; in four bits of codes less 8
+    int64_t inputs, outputs, group;
 
-void by_places(const float* x, float* out, int64_t inputs) {
-    for (int64_t i = 0; i + STEP <= inputs; i += STEP)
-        for (int j = 0; j < 4; j++)
-            for (int lane = 0; lane < LANES; lane++) out[i + j * LANES + lane] = x[i + 4 * lane + j];
-    for (int64_t i = inputs / STEP * STEP; i < inputs; i++) out[i] = x[i];
-}
+    static constexpr int STEP = 8;  // inputs whose codes are widened in one go
 
-// `OUTPUTS` outputs from `o` on of one row: x is loaded once for all of them.
-template <int OUTPUTS>
-void int8_outputs(const Product& call, int64_t row, int64_t o) {
-    const float* x = call.x + row * call.inputs;
-    const int8_t* codes = static_cast<const int8_t*>(call.codes) + o * call.inputs;
-    Floats sums[OUTPUTS] = {};
-    int64_t i = 0;
-    for (; i + STEP <= call.inputs; i += STEP) {
-        Ints words[OUTPUTS];
-        for (int k = 0; k < OUTPUTS; k++) words[k] = load<Ints>(codes + k * call.inputs + i);
-        for (int j = 0; j < 4; j++) {
-            const Floats numbers = load<Floats>(x + i + j * LANES);
-            for (int k = 0; k < OUTPUTS; k++) {
-                const Ints wide = (words[k] << (24 - 8 * j)) >> 24;
-                sums[k] += __builtin_convertvector(wide, Floats) * numbers;
-            }
+    // Calls take(j, codes of input i + j) for STEP inputs.
+    template <typename Take>
+    void widen(int64_t tile, int64_t i, const Take& take) const {
+        if constexpr (BITS == 8) {
+            const int8_t* from = static_cast<const int8_t*>(codes) + (tile * inputs + i) * LANES;
+            for (int j = 0; j < STEP; j++) take(j, load(from + j * LANES));
+        } else {
+            const int32_t* from = static_cast<const int32_t*>(codes) + (tile * inputs + i) / 8 * LANES;
+            const Words word = read<Words>(from);
+            for (int j = 0; j < STEP; j++) take(j, level(word >> (4 * j)));
         }
     }
-    for (int k = 0; k < OUTPUTS; k++) {
-        float total = sum(sums[k]);
-        for (int64_t j = i; j < call.inputs; j++) total += codes[k * call.inputs + j] * x[j];
-        call.out[row * call.outputs + o + k] = total * call.scales[o + k];
-    }
-}
 
-// LANES outputs from `o` on of one row, or those that are left: side by side in a vector.
-void int4_outputs(const Product& call, int64_t row, int64_t o) {
-    const float* x = call.x + row * call.inputs;
-    const int32_t* words = static_cast<const int32_t*>(call.codes);
-    const int count = call.outputs - o < LANES ? int(call.outputs - o) : LANES;
-    Floats total = {};
-    for (int64_t begin = 0, group = 0; begin < call.inputs; begin += call.group, group++) {
-        Floats sums = {};
-        float all = 0;
-        for (int64_t i = begin; i < begin + call.group; i += 8) {
-            Ints packed = {};
-            std::memcpy(&packed, words + i / 8 * call.outputs + o, 4 * count);
-            for (int j = 0; j < 8; j++) {
-                const Ints codes = (packed >> (4 * j)) & 15;
-                sums += __builtin_convertvector(codes, Floats) * x[i + j];
-                all += x[i + j];
+    // The lowest four bits, less 8.
+    static Floats level(Words shifted) {
+#if defined(__AVX512F__)
+        const Floats levels{-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7};
+        return (Floats)_mm512_permutexvar_ps((__m512i)shifted, (__m512)levels);
+#else
+        return __builtin_convertvector((Ints)(shifted & 15) - 8, Floats);
+#endif
+    }
+
+    // R rows. Sums are kept apart where they are few, since each waits for the one before.
+    template <int R, typename T>
+    void multiply(const Rows& x, const float* sums, int64_t row, int64_t tile, T* out) const {
+        constexpr int APART = R >= 4 ? 1 : 4 / R;
+        const int64_t groups = inputs / group;
+        Floats totals[R] = {};
+        for (int64_t g = 0; g < groups; g++) {
+            const float* const numbers = x.x + row * inputs + g * group;
+            Floats some[R][APART] = {};
+            for (int64_t i = 0; i < group; i += STEP)
+                widen(tile, g * group + i, [&](int j, Floats wide) {
+                    for (int r = 0; r < R; r++) some[r][j % APART] += wide * numbers[r * inputs + i + j];
+                });
+            const int64_t at = (tile * groups + g) * LANES;
+            const Floats scale = load_half(scales + at), zero = load(zeros + at);
+            for (int r = 0; r < R; r++) {
+                Floats sum = some[r][0];
+                for (int n = 1; n < APART; n++) sum += some[r][n];
+                totals[r] += (sum - zero * sums[(row + r) * groups + g]) * scale;
             }
         }
-        Floats zeros = {}, scales = {};
-        std::memcpy(&scales, call.scales + group * call.outputs + o, 4 * count);
-        const int32_t* stored = call.qzeros + group * (call.outputs / 8) + o / 8;
-        for (int k = 0; k < count; k++) zeros[k] = float((stored[k / 8] >> (k % 8 * 4)) & 15);
-        total += (sums - zeros * all) * scales;
+        for (int r = 0; r < R; r++) put(out + (row + r) * outputs, tile, totals[r]);
     }
-    std::memcpy(call.out + row * call.outputs + o, &total, 4 * count);
-}
 
-int threads_for_products(const Product& call, int threads) {
-    const int64_t worth = call.rows * call.inputs * call.outputs / WORTH_A_THREAD;
-    return worth < threads ? int(worth < 1 ? 1 : worth) : threads;
-}
+    // Calls one(row, R) for all rows, the most at a time.
+    template <typename One>
+    static void in_rows(int64_t rows, const One& one) {
+        for (int64_t row = 0; row < rows;) {
+            const int left = int(rows - row);
+            const auto some = [&](auto r) { one(row, r); };
+            row += left >= 8 ? pieces<MOST_ROWS, 8, 8>(left, some) : pieces<4, 2, 1>(left, some);
+        }
+    }
 
-constexpr int64_t TILE = 64;  // outputs that a thread takes at a time
+    // Some tiles by few rows: what is widened is used up at once.
+    template <typename T>
+    void multiply(const Rows& x, const float* sums, int64_t first, int64_t end, T* out) const {
+        for (int64_t tile = first; tile < end; tile++)
+            in_rows(x.rows, [&](int64_t row, auto r) { multiply<r.value>(x, sums, row, tile, out); });
+    }
+
+    // By many rows: the tiles are widened once, and stay in the cache.
+    template <typename T>
+    void multiply_many(const Rows& x, int64_t first, int64_t end, T* out) const {
+        static thread_local std::vector<float> wide;
+        wide.resize((end - first) * inputs * LANES);
+        for (int64_t tile = first; tile < end; tile++)
+            unpack_one(tile, &wide[(tile - first) * inputs * LANES]);
+        in_rows(x.rows, [&](int64_t row, auto r) {
+            constexpr int R = r.value;
+            for (int64_t tile = first; tile < end; tile++) {
+                const float* weights = &wide[(tile - first) * inputs * LANES];
+                const float* const numbers = x.x + row * inputs;
+                Floats totals[R] = {};
+                for (int64_t i = 0; i < inputs; i += STEP)
+                    for (int j = 0; j < STEP; j++) {
+                        const Floats one = load(weights + (i + j) * LANES);
+                        for (int n = 0; n < R; n++) totals[n] += one * numbers[n * inputs + i + j];
+                    }
+                for (int n = 0; n < R; n++) put(out + (row + n) * outputs, tile, totals[n]);
+            }
+        });
+    }
+
+    // Numbers of a tile: out [inputs, LANES].
+    void unpack_one(int64_t tile, float* out) const {
+        for (int64_t i = 0; i < inputs; i += STEP) {
+            const int64_t at = (tile * (inputs / group) + i / group) * LANES;
+            const Floats scale = load_half(scales + at), zero = load(zeros + at);
+            widen(tile, i, [&](int j, Floats wide) { store(out + (i + j) * LANES, (wide - zero) * scale); });
+        }
+    }
+
+    // Numbers of some tiles, which lie side by side in out [inputs, outputs].
+    template <typename T>
+    void unpack(int64_t first, int64_t end, T* out) const {
+        for (int64_t i = 0; i < inputs; i += STEP)
+            for (int64_t tile = first; tile < end; tile++) {
+                const int64_t at = (tile * (inputs / group) + i / group) * LANES;
+                const Floats scale = load_half(scales + at), zero = load(zeros + at);
+                widen(tile, i, [&](int j, Floats wide) {
+                    put(out + (i + j) * outputs, tile, (wide - zero) * scale);
+                });
+            }
+    }
+
+    // A tile's outputs of a row.
+    template <typename T>
+    void put(T* row, int64_t tile, Floats x) const {
+        const int64_t left = outputs - tile * LANES;
+        if (left >= LANES) return store(row + tile * LANES, x);
+        for (int i = 0; i < left; i++) store_one(row + tile * LANES + i, x[i]);
+    }
+};
+
+}  // namespace
+
+// See `library.py`.
+struct PackedWeight {
+    const void *codes, *scales, *zeros;
+    int64_t inputs, outputs, group;
+    int32_t bits;
+};
+
+namespace {
+
+// Calls work(weight, first tile, end) for all its tiles.
+template <typename Work>
+void in_tiles(const PackedWeight& given, int64_t rows, int threads, const Work& work) {
+    const auto all = [&](const auto& weight) {
+        constexpr int64_t SOME = AT_A_TIME / LANES;
+        const int64_t tiles = (given.outputs + LANES - 1) / LANES;
+        const int busy = threads_for(rows * given.inputs * given.outputs, threads);
+        for_each(int((tiles + SOME - 1) / SOME), busy, [&](int i) {
+            work(weight, i * SOME, std::min(tiles, (i + 1) * SOME));
+        });
+    };
+    const auto* scales = static_cast<const uint16_t*>(given.scales);
+    const auto* zeros = static_cast<const int8_t*>(given.zeros);
+    if (given.bits == 8)
+        all(Tiles<8>{given.codes, scales, zeros, given.inputs, given.outputs, given.group});
+    else
+        all(Tiles<4>{given.codes, scales, zeros, given.inputs, given.outputs, given.group});
+}
 
 }  // namespace
 
 extern "C" {
 
-// x: [rows, inputs], codes: [outputs, inputs] int8, scales: [outputs], out: [rows, outputs].
-void yaie_int8_product(const float* x, const void* codes, const float* scales, float* out, int64_t rows,
-                       int64_t inputs, int64_t outputs, int threads) {
-    std::vector<float> ordered(rows * inputs);
-    for (int64_t row = 0; row < rows; row++) by_places(x + row * inputs, &ordered[row * inputs], inputs);
-    const Product call{ordered.data(), codes, scales, nullptr, out, rows, inputs, outputs, inputs};
-    for_each(int((outputs + TILE - 1) / TILE), threads_for_products(call, threads), [&](int tile) {
-        const int64_t end = std::min(outputs, (tile + 1) * TILE);
-        for (int64_t row = 0; row < rows; row++) {
-            int64_t o = tile * TILE;
-            for (; o + 4 <= end; o += 4) int8_outputs<4>(call, row, o);
-            for (; o < end; o++) int8_outputs<1>(call, row, o);
-        }
+// x: [rows, inputs], out: [rows, outputs], both float32 or bfloat16.
+void yaie_packed_product(const PackedWeight* weight, const void* x, void* out, int64_t rows, int is_bfloat16,
+                         int threads) {
+    const Rows numbers(x, is_bfloat16, rows, weight->inputs);
+    const bool are_many = rows > MOST_ROWS;
+    const auto sums = are_many ? std::vector<float>() : numbers.sums(weight->group);
+    in_tiles(*weight, rows, threads, [&](const auto& tiles, int64_t first, int64_t end) {
+        const auto multiply = [&](auto* to) {
+            are_many ? tiles.multiply_many(numbers, first, end, to)
+                     : tiles.multiply(numbers, sums.data(), first, end, to);
+        };
+        is_bfloat16 ? multiply(static_cast<BFloat16*>(out)) : multiply(static_cast<float*>(out));
     });
 }
 
-// qweight: [inputs / 8, outputs], scales: [groups, outputs], qzeros: [groups, outputs / 8]; outputs: a
-// multiple of 8.
-void yaie_int4_product(const float* x, const void* qweight, const float* scales, const int32_t* qzeros,
-                       float* out, int64_t rows, int64_t inputs, int64_t outputs, int64_t group, int threads) {
-    const Product call{x, qweight, scales, qzeros, out, rows, inputs, outputs, group};
-    for_each(int((outputs + TILE - 1) / TILE), threads_for_products(call, threads), [&](int tile) {
-        const int64_t end = std::min(outputs, (tile + 1) * TILE);
-        for (int64_t row = 0; row < rows; row++)
-            for (int64_t o = tile * TILE; o < end; o += LANES) int4_outputs(call, row, o);
+// out: [inputs, outputs].
+void yaie_unpack(const PackedWeight* weight, void* out, int is_bfloat16, int threads) {
+    in_tiles(*weight, 1, threads, [&](const auto& tiles, int64_t first, int64_t end) {
+        is_bfloat16 ? tiles.unpack(first, end, static_cast<BFloat16*>(out))
+                    : tiles.unpack(first, end, static_cast<float*>(out));
     });
 }
 }

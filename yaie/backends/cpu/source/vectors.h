@@ -29,6 +29,7 @@ typedef float Floats __attribute__((vector_size(LANES * 4)));
 typedef int32_t Ints __attribute__((vector_size(LANES * 4)));
 typedef uint32_t Words __attribute__((vector_size(LANES * 4)));
 typedef uint16_t Halves __attribute__((vector_size(LANES * 2)));
+typedef int8_t Bytes __attribute__((vector_size(LANES)));
 
 constexpr float INFINITE = std::numeric_limits<float>::infinity();
 
@@ -56,7 +57,19 @@ inline Floats load(const BFloat16* at) {
 #endif
 }
 
+inline Floats load(const int8_t* at) {
+#if defined(__AVX512F__)  // as above
+    return __builtin_convertvector((Ints)_mm512_cvtepi8_epi32(read<__m128i>(at)), Floats);
+#elif defined(__AVX2__)
+    return __builtin_convertvector((Ints)_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i*)at)), Floats);
+#else
+    return __builtin_convertvector(read<Bytes>(at), Floats);
+#endif
+}
+
 inline float load_one(const float* at) { return *at; }
+
+inline float load_one(const int8_t* at) { return *at; }
 
 inline float load_one(const BFloat16* at) {
     const uint32_t bits = uint32_t(at->bits) << 16;
