@@ -68,9 +68,8 @@ def dense(blocks: Tensor, scales: Tensor, dtype: torch.dtype) -> Tensor:
         scales.reshape(-1, outputs, groups),
         strict=True,
     )
-    for expert, (codes, exponents) in enumerate(
-        pairs
-    ):  # one at a time: each is four times its codes
+    # One expert at a time: its numbers are four times its codes.
+    for expert, (codes, exponents) in enumerate(pairs):
         numbers = _PAIRS[codes.long()].flatten(-2)  # [out, in / 32, 32]
         scaled = torch.ldexp(numbers, exponents.int()[..., None] - BIAS)
         flat[expert].copy_(scaled.flatten(1).t())
