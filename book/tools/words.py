@@ -53,7 +53,7 @@ LATER_SECTIONS: dict[str, tuple[str, ...]] = {
     ),
     "quantization.md": ("Four bits with a point",),
     "references.md": ("Several devices",),
-    "speculative.md": ("What a step yields",),
+    "speculative.md": ("What a step yields", "A block at once"),
     "whole-game.md": ("Break it",),
 }
 """Sections on what the engine could not do then."""
