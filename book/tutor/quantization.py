@@ -37,8 +37,11 @@ RECIPES = {
     "int8": Recipe(8),
     "nearest_32": Recipe(4, 32, gptq=False),
     "gptq_32": Recipe(4, 32),
+    "nearest_32_zeros": Recipe(4, 32, gptq=False, symmetric=False),
+    "gptq_32_zeros": Recipe(4, 32, symmetric=False),
     "nearest_128": Recipe(4, 128, gptq=False),
     "gptq_128": Recipe(4, 128),
+    "gptq_128_zeros": Recipe(4, 128, symmetric=False),
 }
 
 

@@ -8,20 +8,36 @@ import pytest
 from tests.cli.conftest import Yaie
 
 
-@pytest.mark.parametrize("flags", [("--to", "int4", "--group-size", "16"), ("--to", "int8")])
+@pytest.mark.parametrize(
+    ("flags", "bits"),
+    [
+        (("--to", "int4", "--group-size", "16"), None),
+        (("--to", "int4", "--symmetric", "--nearest"), 4),
+        (("--to", "int8"), 8),
+    ],
+)
 def test_what_it_writes_is_served(
-    yaie: Yaie, tiny_folder: str, tmp_path: Path, flags: tuple[str, ...]
+    yaie: Yaie, tiny_folder: str, tmp_path: Path, flags: tuple[str, ...], bits: int | None
 ) -> None:
+    """bits: as GPTQ's format tells them."""
     out = str(tmp_path / "q")
     ran = yaie("quantize", tiny_folder, *flags, "--out", out, "--windows", "2")
     assert ran.code == 0, ran.err
     assert "bits for each of" in ran.out
     config = json.loads((tmp_path / "q" / "config.json").read_text())
-    assert config["quantization_config"]["bits"] == int(flags[1][3:])
+    assert config["quantization_config"].get("bits") == bits
+    files = [*(tmp_path / "q").iterdir()]
+    assert {oct(path.stat().st_mode & 0o777) for path in files} == {oct(default_mode(tmp_path))}
     answered = yaie("generate", "--model", out, "--max-tokens", "4", "Hello")
     assert answered.code == 0, answered.err
     again = yaie("quantize", out, *flags, "--out", str(tmp_path / "twice"))
     assert (again.code, "is quantised already" in again.err) == (2, True)
+
+
+def default_mode(folder: Path) -> int:
+    """Of a file that says nothing of its mode."""
+    (folder / "plain").touch()
+    return (folder / "plain").stat().st_mode & 0o777
 
 
 @pytest.mark.parametrize("name", ["text.txt", "talks.jsonl", "texts.jsonl"])
@@ -54,7 +70,10 @@ def test_what_makes_no_sense_is_refused_before_anything_is_read(
         (("--out", new, "--windows", "0"), "hold no text"),
         (("--out", new, "--calibration", str(tmp_path / "none")), "cannot be read"),
         (("--out", new, "--calibration", str(tmp_path / "bad.jsonl")), "KeyError"),
-        (("--out", new, "--group-size", "128", "--nearest"), "Choose another --group-size"),
+        (
+            ("--out", new, "--group-size", "128"),
+            "which groups of 128 do not divide: --group-size 16",
+        ),
     ):
         ran = yaie("quantize", tiny_folder, *flags)
         assert (ran.code, told in ran.err) == (2, True), ran.err

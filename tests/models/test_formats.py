@@ -18,7 +18,8 @@ import solutions.quantization as part
 from tests.models.test_adapters import logits_in_two_chunks, random_sequences
 from tests.models.test_packed import as_compressed, load, model_of
 from yaie.core.errors import ModelError
-from yaie.models.packed_checkpoint import words
+from yaie.models.packed_checkpoint import quantization_config, words
+from yaie.models.rounding import Recipe
 
 Checkpoint = Callable[[str], Path]
 Tensors = dict[str, Tensor]
@@ -227,3 +228,14 @@ def test_fp8_with_one_scale_stored_without_a_dimension(
     original, loaded = load(checkpoint("llama")), load(tmp_path / "q")
     assert loaded.num_parameters == original.num_parameters
     assert loaded.weight_bytes == original.weight_bytes  # multiplied out, it takes what it took
+
+
+def test_compressed_tensors_reads_the_zeros_that_are_written_here() -> None:
+    int4 = part.Int4()
+    weight = torch.randn(24, 64, generator=torch.Generator().manual_seed(1)) + 0.4
+    packed = int4.quantize(weight, 32, symmetric=False)
+    assert len(set(int4.unpack(packed)[1].flatten().tolist())) > 2  # zeros that differ
+    told = quantization_config(Recipe(4, 32, symmetric=False))["config_groups"]["group_0"]
+    compressor = BaseCompressor.get_value_from_registry("pack-quantized")
+    read = compressor.decompress(words(packed, symmetric=False), QuantizationScheme(**told))
+    assert torch.equal(read["weight"].float(), int4.dequantize(packed).half().float())

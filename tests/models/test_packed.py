@@ -54,12 +54,13 @@ def rounded(source: Path, target: Path, recipe: Recipe) -> Any:
     return model
 
 
-@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize(("bits", "symmetric"), [(4, True), (4, False), (8, True)])
 @pytest.mark.parametrize("family", ["llama", "llama-biases", "mistral", "qwen2", "qwen3"])
 def test_a_written_checkpoint_gives_the_logits_of_its_codes(
-    checkpoint: Checkpoint, tmp_path: Path, family: str, bits: int
+    checkpoint: Checkpoint, tmp_path: Path, family: str, bits: int, symmetric: bool
 ) -> None:
-    model = rounded(checkpoint(family), tmp_path / "q", Recipe(bits, 16, gptq=bits == 4))
+    recipe = Recipe(bits, 16, gptq=bits == 4, symmetric=symmetric)
+    model = rounded(checkpoint(family), tmp_path / "q", recipe)
     loaded = load(tmp_path / "q")
     sequences = random_sequences(LENGTHS)
     with torch.inference_mode():

@@ -11,11 +11,13 @@ import typer
 from yaie.cli.console import err, say
 from yaie.cli.options import SAME, one_model
 from yaie.core.errors import ConfigError
-from yaie.models.tutor import CALIBRATION
+from yaie.models.tutor import CALIBRATION, TUTOR_PATH
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+GROUP_SIZE = 32
+"""Unless another is asked for; the book has what larger ones cost."""
 WINDOW = 512
 """Tokens of calibration text that go through the model together."""
 
@@ -31,8 +33,21 @@ def quantize(
         typer.Option(help="int4 in groups, by GPTQ; int8 with a scale for each output."),
     ] = "int4",
     group_size: Annotated[
-        int, typer.Option(help="Inputs that share a scale, of int4: 32, 64 or 128.")
-    ] = 128,
+        int | None,
+        typer.Option(
+            help="Inputs that share a scale and a zero, of int4: 128, 64 or 32, the fewer the closer to "
+            f"the model. {GROUP_SIZE} if not given, or less if that does not fit the model.",
+            show_default=False,
+        ),
+    ] = None,
+    symmetric: Annotated[
+        bool,
+        typer.Option(
+            "--symmetric",
+            help="No zeros in int4 (0.0 has the middle code), and GPTQ's format, for kernels that know "
+            "no others.",
+        ),
+    ] = False,
     nearest: Annotated[
         bool, typer.Option("--nearest", help="Round int4 to the nearest code, without GPTQ.")
     ] = False,
@@ -53,7 +68,7 @@ def quantize(
     model = one_model(model, model_too)
     if model is None:
         raise ConfigError("name the model to round: yaie quantize MODEL --out DIR", param="model")
-    if group_size < 8 or group_size % 8:
+    if group_size is not None and (group_size < 8 or group_size % 8):
         raise ConfigError(f"group size {group_size} is no multiple of 8", param="group_size")
     if windows < 1:
         raise ConfigError(f"{windows} windows hold no text", param="windows")
@@ -71,6 +86,7 @@ def quantize(
     from yaie.models.packed_checkpoint import write_checkpoint
     from yaie.models.rounding import Recipe, decoder_layers, products, round_model
     from yaie.models.rounding import windows as cut
+    from yaie.models.rounding_sizes import choose_group_size, product_shapes
     from yaie.models.weights import checkpoint_files, total_bytes
     from yaie.parts import load_part
 
@@ -79,10 +95,17 @@ def quantize(
     config = read_config(source.folder)
     if getattr(config, "quantization_config", None) is not None:
         raise ModelError(f"{source.name} is quantised already. Name the original model.")
+    recipe = Recipe(8)
+    if to == "int4":
+        size = choose_group_size(product_shapes(config), group_size, GROUP_SIZE)
+        recipe = Recipe(4, size, gptq=not nearest, symmetric=symmetric)
     folder = fetch_model(source, err.is_terminal)
     part = load_part("quantization", mine)
     say(f"lab 19: {part.owner} ({part.reason})")
-    recipe = Recipe(8 if to == "int8" else 4, group_size, gptq=not nearest)
+    if group_size is None and recipe.group_size < GROUP_SIZE:
+        say(
+            f"groups of {recipe.group_size}: larger ones do not fit; vLLM's kernels take 32, 64 and 128"
+        )
     network = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
     tokens: Tensor | None = None
     if recipe.bits == 4 and recipe.gptq:
@@ -92,6 +115,11 @@ def quantize(
             tokenizer, _texts(tokenizer, calibration or CALIBRATION), min(WINDOW, longest), windows
         )
         say(f"calibration: {len(tokens)} windows of {tokens.shape[1]} tokens")
+        if calibration is None and source.folder != TUTOR_PATH:
+            say(
+                "             of conversations about inference engines, which the tutor was trained on; "
+                "--calibration FILE takes text of the kind that this model is for"
+            )
     _, layers = decoder_layers(network)
     with _progress(sum(1 for layer in layers for _ in products(layer))) as done:
         packed = round_model(network, part.package, recipe, tokens, done)

@@ -313,7 +313,7 @@ class ModelLoader:
         if self._wanted != "auto" or self.device.type != "cpu" or self.dtype == torch.float32:
             return ""
         from_gguf = (self._source.folder / GGUF_LIST).is_file()
-        how = "in which what the GGUF does not leave packed is held" if from_gguf else "as it is stored"
+        how = "where the GGUF is not packed" if from_gguf else "as it is stored"
         return f"bfloat16, {how}; --dtype float32 computes in full precision"
 
 

@@ -22,12 +22,13 @@ BATCH = 8
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How weights are rounded. bits: 4 or 8. group_size: inputs that share a scale, for 4 bits.
-    gptq: False rounds each weight to the nearest."""
+    """How weights are rounded. bits: 4 or 8. For 4 bits, group_size: inputs that share a scale; gptq:
+    False rounds each weight to the nearest; symmetric: False gives each group a zero of its own."""
 
     bits: int
     group_size: int = 128
     gptq: bool = True
+    symmetric: bool = True
 
 
 def windows(tokenizer: Any, texts: Iterable[str], length: int, count: int) -> Tensor:
@@ -93,7 +94,7 @@ def round_model(
 def _round(
     weight: Tensor, part: ModuleType, recipe: Recipe, hessian: Any | None, name: str
 ) -> Packed:
-    inputs, size = weight.shape[1], recipe.group_size
+    inputs, size, symmetric = weight.shape[1], recipe.group_size, recipe.symmetric
     result: Packed
     if recipe.bits == 8:
         result = part.Int8().quantize(weight)
@@ -104,10 +105,11 @@ def _round(
             "them. Choose another --group-size, of those that are multiples of 8."
         )
     if hessian is None:
-        result = part.Int4().quantize(weight, size)
+        result = part.Int4().quantize(weight, size, symmetric=symmetric)
         return result
     block = size if size > 128 else 128 - 128 % size
-    result = part.Gptq(part.Int4()).quantize(weight, hessian.hessian, size, block=block)
+    gptq = part.Gptq(part.Int4())
+    result = gptq.quantize(weight, hessian.hessian, size, symmetric=symmetric, block=block)
     return result
 
 
