@@ -83,6 +83,7 @@ def quantize(
     from yaie.core.errors import ModelError
     from yaie.models.config import read_config
     from yaie.models.hub import fetch_model, find_model
+    from yaie.models.lookalikes import GGUF_LIST
     from yaie.models.packed_checkpoint import write_checkpoint
     from yaie.models.rounding import Recipe, decoder_layers, products, round_model
     from yaie.models.rounding import windows as cut
@@ -92,6 +93,10 @@ def quantize(
 
     logging.disable_progress_bar()
     source = find_model(model, revision)
+    if (source.folder / GGUF_LIST).is_file():
+        raise ModelError(
+            f"{source.name} is a GGUF, which is served as it is. Name the checkpoint that it was made of."
+        )
     config = read_config(source.folder)
     if getattr(config, "quantization_config", None) is not None:
         raise ModelError(f"{source.name} is quantised already. Name the original model.")

@@ -16,6 +16,7 @@ from tests.models.gguf.tiny_ggufs import Quantised, all_as, random_blocks, write
 from tests.models.test_adapters import load
 from tests.models.tiny import write_model
 from yaie import LLMEngine, SamplingParams
+from yaie.cli.quantize import quantize
 from yaie.core.errors import ModelError
 from yaie.models.gguf.stored import TensorList
 from yaie.models.lookalikes import GGUF_LIST
@@ -195,3 +196,9 @@ def test_rows_and_columns_of_a_tensor_are_read_alone(wide: Path, tmp_path: Path)
         assert torch.equal(tensor[index], whole[index]), name
         if len(tensor.shape) == 2:
             assert sum(read) == 14 * tensor.shape[1] // 32 * 34
+
+
+def test_it_is_not_rounded_again(llama_gguf: Path, tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="is a GGUF, which is served as it is"):
+        quantize(tmp_path / "q", str(llama_gguf))
+    assert not (tmp_path / "q").exists()
