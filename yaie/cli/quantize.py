@@ -95,7 +95,7 @@ def quantize(
     source = find_model(model, revision)
     if (source.folder / GGUF_LIST).is_file():
         raise ModelError(
-            f"{source.name} is a GGUF, which is served as it is. Name the checkpoint that it was made of."
+            f"{source.name} is a GGUF, which is served as it is. Name the checkpoint it was made of."
         )
     config = read_config(source.folder)
     if getattr(config, "quantization_config", None) is not None:
