@@ -14,7 +14,7 @@ from book.tools.evidence import load
 from book.tools.markup import escape, inline
 from book.tools.mdbook import ROOT
 from book.tools.quantities import UNITS, Quantity, QuantityError, evaluate, names_in, unit_of
-from book.tools.quantities_shown import Known, amount, formula, in_unit, measure
+from book.tools.quantities_shown import WORDS, Known, amount, formula, in_unit, measure
 from yaie.core.compat import tomllib
 
 EXERCISES = ROOT / "book/exercises"
@@ -263,10 +263,12 @@ def spellings(unit: str) -> dict[str, float]:
     found: dict[str, float] = {}
     for name in names:
         factor = float(UNITS[name].value / UNITS[above].value)
-        for spelt in {name, {"us": "µs", "token": "tokens", "minute": "min"}.get(name, name)}:
+        for spelt in {
+            name,
+            WORDS.get(name, name),
+            {"minute": "min", "dollar": "$"}.get(name, name),
+        }:
             found[(spelt + slash + below).lower()] = factor
-    if unit == "percent":
-        return {"%": 1.0, "percent": 1.0}
     if unit == "token/s":
         found |= {"tok/s": 1.0, "t/s": 1.0, "tokens/s": 1.0}
     return found

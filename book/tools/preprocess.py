@@ -32,6 +32,7 @@ from book.tools.kernels import render_kernels
 from book.tools.labmap import render_map
 from book.tools.mathml import MathError, convert_math
 from book.tools.minutes import render_minutes
+from book.tools.page_foot import page_foot
 from book.tools.pairs import render_pairs
 from book.tools.quizzes import QuizError, render_quiz, render_review
 from book.tools.reference import render_fields, render_glossary, render_ranges, render_settings
@@ -139,12 +140,14 @@ def expand_chapter(chapter: dict[str, Any], asking: Asking | None = None) -> Ite
         return found[0]
 
     try:
+        foot = page_foot(path.as_posix(), title_of(text), text)
         if path.as_posix().startswith(SHEETS):
             text = with_anchors(text)
         text = link_terms(text, path.as_posix())
         text = outside_fences(text, PREDICTION, prediction)
         # Formulas first: what directives bring has its own, and is HTML already.
         chapter["content"] = outside_fences(convert_math(text), DIRECTIVE, expand)
+        chapter["content"] += f"\n\n{foot}\n" if foot else ""
     except MathError as error:
         faults.append(f"{name}: {error}")
     chapter["content"] = trim_listings(chapter["content"])
