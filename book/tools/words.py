@@ -51,7 +51,7 @@ LATER_SECTIONS: dict[str, tuple[str, ...]] = {
         "Prefill and decode in two servers",
         "More than one engine",
     ),
-    "quantization.md": ("Four bits with a point",),
+    "quantization.md": ("Eight bits with a point: FP8", "Four bits with a point"),
     "references.md": ("Several devices",),
     "speculative.md": ("What a step yields", "A block at once"),
     "whole-game.md": ("Break it",),
