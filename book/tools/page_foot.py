@@ -1,4 +1,4 @@
-"""The last lines of every page: when its sources were looked at, and a link that reports an error."""
+"""The last lines of every page: when and how it was checked, and a link that reports an error on it."""
 
 import os
 import re
@@ -19,6 +19,8 @@ FORMS = {
 """Where a host takes a new issue with its title and text filled in."""
 BODY = "Page: {page}\n\nWhat is wrong:\n\nWhat it should say, and how you know:\n"
 MEASURED = re.compile(r"\{\{#(?:value|spread) (?P<name>\w+):")
+RUN = re.compile(r"^```console(?!\S*\bunrun)", re.M)
+"""A block of commands that `tests/book/test_console.py` runs."""
 DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 
@@ -29,6 +31,7 @@ def page_foot(path: str, title: str, text: str) -> str:
             "Sources looked at", [_links()[url].looked for url in links_in(text) if url in _links()]
         ),
         _span("Measured", measured_days(text)),
+        "Commands run by tests" if RUN.search(text) else "",
     ]
     if address := report_address(path, title):
         said.append(f'<a href="{escape(address)}">Report an error on this page</a>')

@@ -1,4 +1,4 @@
-"""Every page says when its sources were looked at, and leads to a new issue that names it."""
+"""Every page says when and how it was checked, and leads to a new issue that names it."""
 
 from urllib.parse import parse_qs, urlparse
 
@@ -56,6 +56,15 @@ def test_the_days_are_those_of_the_page_s_links_and_figures(monkeypatch):
     assert "Sources looked at" in foot
     assert "Measured" in foot
     assert all(f'<time datetime="{day}">' in foot for day in (min(days), max(days)))
+
+
+@pytest.mark.parametrize(
+    ("block", "run"),
+    [("```console\n$ ls\n```", True), ("```console,server\n$ ls\n```", True),
+     ("```console,unrun=gpu\n$ ls\n```", False), ("```text\nx\n```", False)],
+)  # fmt: skip
+def test_commands_that_a_test_runs_are_named_as_such(block, run):
+    assert ("Commands run by tests" in page_foot.page_foot("a.md", "A", block)) == run
 
 
 def test_each_file_of_evidence_says_its_day():
