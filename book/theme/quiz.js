@@ -38,11 +38,13 @@
   }
   customElements.define('yaie-question', Question);
 
-  /** The page that shows, of all questions, those whose last answer was wrong. */
+  const ASKED = 'yaie-question, yaie-exercise';
+
+  /** The page that shows, of all questions and exercises, those whose last answer was wrong. */
   class Review extends HTMLElement {
     connectedCallback() {
       this.status = this.querySelector('.review-status');
-      for (const question of this.querySelectorAll('yaie-question')) question.hidden = true;
+      for (const question of this.querySelectorAll(ASKED)) question.hidden = true;
       this.show();
       this.addEventListener('yaie-answer', () => this.count());
       // What is answered in another tab shows here too.
@@ -51,7 +53,7 @@
 
     show() {
       for (const section of this.querySelectorAll('section')) {
-        for (const question of section.querySelectorAll('yaie-question')) {
+        for (const question of section.querySelectorAll(ASKED)) {
           question.hidden &&= this.answered(question)?.right ?? true;
           section.hidden &&= question.hidden;
         }
@@ -62,7 +64,7 @@
     answered(question) { return store.get(`quiz:${question.dataset.key}`); }
 
     count() {
-      const all = [...this.querySelectorAll('yaie-question')];
+      const all = [...this.querySelectorAll(ASKED)];
       const tried = all.map((question) => this.answered(question)).filter(Boolean);
       const missed = tried.filter(({ right }) => !right).length;
       this.status.textContent = missed

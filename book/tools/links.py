@@ -21,7 +21,13 @@ from yaie.core.compat import tomllib
 from yaie.system.streams import sound_streams
 
 LIST = Path("book/links.toml")
-WRITTEN = ("book/src/**/*.md", "book/quizzes/*.toml", "book/figures/*.toml")
+WRITTEN = (
+    "book/src/**/*.md",
+    "book/quizzes/*.toml",
+    "book/exercises/*.toml",
+    "book/models.toml",
+    "book/figures/*.toml",
+)
 LOCAL = re.compile(r"https?://(?:127\.0\.0\.1|localhost|host|0\.0\.0\.0)\b")
 _LINK = re.compile(
     r"\]\((?P<markdown>https?://(?:[^()\s]|\([^()\s]*\))+)(?:\s+\"[^\"]*\")?\)"

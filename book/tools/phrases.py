@@ -18,7 +18,13 @@ from yaie.system.streams import sound_streams
 
 PHRASES = ROOT / "book/phrases.toml"
 LEFT = ROOT / "book/phrases_left.toml"
-FOLDERS = ("book/src/**/*.md", "book/quizzes/*.toml", "book/figures/*.toml", "grader/hints/*.toml")
+FOLDERS = (
+    "book/src/**/*.md",
+    "book/quizzes/*.toml",
+    "book/exercises/*.toml",
+    "book/figures/*.toml",
+    "grader/hints/*.toml",
+)
 NO_PROSE = re.compile(
     r"<!--.*?-->|<svg\b.*?</svg>|`+[^`]+`+|\$\$.*?\$\$|(?<!\\)\$[^$\n]+\$|\{\{.*?\}\}"
     r"|\]\([^)]*\)|https?://\S+|<[^>]+>|\{#[^}]*\}",

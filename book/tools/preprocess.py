@@ -23,6 +23,7 @@ from book.tools.contents import (
     with_anchors,
 )
 from book.tools.evidence import EvidenceError, asked_spread, asked_value
+from book.tools.exercises import ExerciseError, render_exercises, render_missed
 from book.tools.families import render_families
 from book.tools.fences import FENCE, trim_listings
 from book.tools.figures import FigureError, render_figure
@@ -31,6 +32,7 @@ from book.tools.kernels import render_kernels
 from book.tools.labmap import render_map
 from book.tools.mathml import MathError, convert_math
 from book.tools.minutes import render_minutes
+from book.tools.page_foot import page_foot
 from book.tools.pairs import render_pairs
 from book.tools.quizzes import QuizError, render_quiz, render_review
 from book.tools.reference import render_fields, render_glossary, render_ranges, render_settings
@@ -41,10 +43,20 @@ from yaie.system.interrupt import leave_message_to_others
 
 DIRECTIVE = re.compile(r"(?<!\\)\{\{#(?P<name>\w+)(?P<arguments>[^}]*)\}\}")
 OPTION = re.compile(r"--(?=\w)")
-QUIZ = re.compile(r"^\{\{#quiz (?P<name>[\w-]+)\}\}$", re.M)
+ASKING = re.compile(r"^\{\{#(?P<kind>quiz|exercises) (?P<name>[\w-]+)\}\}$", re.M)
 TITLE = re.compile(r"^# (?P<title>.+)$", re.M)
 PREDICTION = re.compile(r"^> \[!PREDICT\]\n(?P<text>(?:^>.*\n?)+)", re.M)
-Faults = (ConfigError, EvidenceError, FigureError, GivenError, MathError, QuizError)
+Faults = (
+    ConfigError,
+    EvidenceError,
+    ExerciseError,
+    FigureError,
+    GivenError,
+    MathError,
+    QuizError,
+)
+Asking = dict[str, dict[str, tuple[str, str]]]
+"""Of "quiz" and of "exercises": by name, the page that holds it, and the page's title."""
 
 
 def main(arguments: list[str]) -> int:
@@ -56,18 +68,24 @@ def main(arguments: list[str]) -> int:
         print(f"this book needs mdBook 0.5, not {context['mdbook_version']}", file=sys.stderr)
         return 1
     chapters = list(every_chapter(book["items"]))
-    review = {
-        found["name"]: (chapter["path"].replace(".md", ".html"), title_of(chapter["content"]))
-        for chapter in chapters
-        for found in QUIZ.finditer(chapter["content"])
-    }
+    asking = pages_that_ask(chapters)
     arrange(book["items"])
-    faults = [fault for chapter in chapters for fault in expand_chapter(chapter, review)]
+    faults = [fault for chapter in chapters for fault in expand_chapter(chapter, asking)]
     if faults:
         print("\n".join(f"ERROR {fault}" for fault in faults), file=sys.stderr)
         return 1
     json.dump(book, sys.stdout)
     return 0
+
+
+def pages_that_ask(chapters: list[dict[str, Any]]) -> Asking:
+    """Where each quiz and each set of exercises stands."""
+    asking: Asking = {"quiz": {}, "exercises": {}}
+    for chapter in chapters:
+        page = chapter["path"].replace(".md", ".html")
+        for found in ASKING.finditer(chapter["content"]):
+            asking[found["kind"]][found["name"]] = (page, title_of(chapter["content"]))
+    return asking
 
 
 def title_of(markdown: str) -> str:
@@ -76,10 +94,9 @@ def title_of(markdown: str) -> str:
     return found["title"] if found else ""
 
 
-def expand_chapter(
-    chapter: dict[str, Any], review: dict[str, tuple[str, str]] | None = None
-) -> Iterator[str]:
+def expand_chapter(chapter: dict[str, Any], asking: Asking | None = None) -> Iterator[str]:
     """Expand one chapter in place; yields its faults."""
+    asking = asking or {"quiz": {}, "exercises": {}}
     path = PurePosixPath(chapter["path"])
     name = path.name
     text = chapter["content"]
@@ -90,6 +107,7 @@ def expand_chapter(
         "given": render_given,
         "figure": render_figure,
         "quiz": render_quiz,
+        "exercises": render_exercises,
         "value": lambda *words: asked_value(" ".join(words)),
         "spread": lambda *words: asked_spread(" ".join(words)),
         "settings": render_settings,
@@ -103,7 +121,7 @@ def expand_chapter(
         "pairs": render_pairs,
         "source": render_source,
         "glossary": render_glossary,
-        "review": lambda: render_review(review or {}),
+        "review": lambda: render_review(asking["quiz"], render_missed(asking["exercises"])),
     }
     faults: list[str] = []
 
@@ -122,12 +140,14 @@ def expand_chapter(
         return found[0]
 
     try:
+        foot = page_foot(path.as_posix(), title_of(text), text)
         if path.as_posix().startswith(SHEETS):
             text = with_anchors(text)
         text = link_terms(text, path.as_posix())
         text = outside_fences(text, PREDICTION, prediction)
         # Formulas first: what directives bring has its own, and is HTML already.
         chapter["content"] = outside_fences(convert_math(text), DIRECTIVE, expand)
+        chapter["content"] += f"\n\n{foot}\n" if foot else ""
     except MathError as error:
         faults.append(f"{name}: {error}")
     chapter["content"] = trim_listings(chapter["content"])

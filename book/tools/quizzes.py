@@ -22,10 +22,11 @@ def render_quiz(name: str) -> str:
     return f'<section class="quiz"><h2 id="quiz">Quiz</h2>{body}</section>'
 
 
-def render_review(chapters: dict[str, tuple[str, str]]) -> str:
+def render_review(chapters: dict[str, tuple[str, str]], exercises: str = "") -> str:
     """All questions of the book, hidden until a script shows those that were missed.
 
     chapters: by the quiz's name, the page that holds it (relative to the review page) and its title.
+    exercises: the sections of exercises, rendered.
     """
     sections = [
         f'<section data-quiz="{name}" hidden><h2><a href="{page}">{inline(title)}</a></h2>'
@@ -35,7 +36,7 @@ def render_review(chapters: dict[str, tuple[str, str]]) -> str:
     ]
     status = '<p class="review-status" role="status">Reviewing needs scripts.</p>'
     # Within a div: Markdown takes an element that it does not know for a part of a paragraph.
-    return f"<div><yaie-review>{status}{''.join(sections)}</yaie-review></div>"
+    return f"<div><yaie-review>{status}{''.join(sections)}{exercises}</yaie-review></div>"
 
 
 def render_question(quiz: str, question: dict[str, Any], suffix: str = "") -> str:

@@ -54,7 +54,8 @@ def known_words() -> set[str]:
 def sources() -> list[Path]:
     """What people wrote for the book; not the pages generated from code."""
     chapters = sorted((ROOT / "book/src").rglob("*.md"))
-    data = [*(ROOT / "book/quizzes").glob("*.toml"), *(ROOT / "book/figures").glob("*.toml")]
+    folders = ("quizzes", "exercises", "figures")
+    data = [path for folder in folders for path in (ROOT / "book" / folder).glob("*.toml")]
     written = [path for path in chapters if not path.read_text("utf-8").startswith(GENERATED)]
     return written + sorted(data)
 

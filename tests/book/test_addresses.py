@@ -64,3 +64,12 @@ def test_a_step_of_a_figure_stays_in_its_article(browser, built):
         opened.locator("#figure-radix-tree").wait_for()
         assert opened.url.endswith("/radix-tree.html#fig-radix-tree-3")
         assert wrong == []
+
+
+def test_the_half_of_the_roofline_that_moved_still_answers(built):
+    """It is behind the KV cache; its old addresses say so."""
+    page = read_page(built / "roofline.html")
+    assert {"attention", "batch-1-and-batch-256"} <= set(page.ids)
+    moved = {"what-limits-decode-attention", "batch-1-and-batch-256"}
+    assert moved <= set(read_page(built / "kv-cache.html").ids)
+    assert "kv-cache.html#what-limits-decode-attention" in page.links

@@ -64,8 +64,8 @@ def test_a_chapter_asks_first_and_last(page):
 
 
 @pytest.mark.parametrize("page", CHAPTERS)
-def test_a_chapter_reads_in_8_to_20_minutes_and_a_short_one_in_3(page):
-    least = 3 if page in AROUND else 8
+def test_a_chapter_reads_in_7_to_20_minutes_and_a_short_one_in_3(page):
+    least = 3 if page in AROUND else 7
     assert least <= reading_minutes(with_listings(page)) <= 20
     assert words_of(text_of(page)) <= LONGER.get(f"{page}.md", ARTICLE)
 

@@ -1,0 +1,102 @@
+"""The worked examples of FP8, of latents and of routing, computed again."""
+
+import re
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.book.test_hand_tables import _below, _words, table
+
+
+def pairs(cell: str) -> Tensor:
+    """The vectors of a cell: "(1, 2), (0, 1)"."""
+    found = re.findall(r"\(([^)]*)\)", cell)
+    return torch.tensor([[float(number) for number in one.split(",")] for one in found])
+
+
+@pytest.mark.parametrize("row", table("latent-attention", "head"), ids=lambda row: f"head {row[0]}")
+def test_scores_with_latents_are_those_with_keys(row):
+    up, query = pairs(row[1]), pairs(row[2])[0]
+    latents = torch.eye(2)
+    keys = latents @ up.T
+    absorbed = up.T @ query
+    assert torch.equal(pairs(row[3]), keys)
+    assert torch.equal(pairs(row[5])[0], absorbed)
+    for cell, scores in ((row[4], keys @ query), (row[6], latents @ absorbed)):
+        assert [float(one) for one in cell.split(",")] == scores.tolist()
+
+
+def test_values_and_a_turned_key_are_as_the_text_says():
+    text = _words("latent-attention")
+    values = torch.tensor([[4.0, 0], [0, 8]])
+    weights = torch.tensor([0.25, 0.75])
+    mixed = weights @ (torch.eye(2) @ values.T)
+    assert torch.equal(mixed, values @ (weights @ torch.eye(2)))
+    assert f"= ({mixed[0]:.0f}, {mixed[1]:.0f})$. From the latents" in text
+    up, query, quarter = pairs("(1, 2), (0, 1)"), torch.tensor([1.0, 1]), pairs("(0, -1), (1, 0)")
+    turned = quarter @ up[:, 1]
+    assert turned.tolist() == [-1, 2]
+    assert (turned @ query).item() == 1
+    back = quarter.T @ query
+    assert back.tolist() == [1, -1]
+    assert (up.T @ back).tolist() == [1, 1]
+    assert "$(1, -1)$, which gives (1, 1), and $(1, 1) \\cdot c_2 = 1$" in text
+
+
+def number(cell: str) -> float:
+    return float(cell.replace("−", "-"))
+
+
+def test_rounding_to_fp8_and_to_int8_is_as_in_the_table():
+    rows = _below("quantization", "| | scale | 56 |")
+    weights = torch.tensor([56.0, 0.9, -0.02, 0.0003])
+    eight = torch.float8_e4m3fn
+    one = 56 / 448
+    last = torch.tensor([one, *[0.9 / 448] * 3])
+    found = [
+        (weights / (56 / 127)).round() * (56 / 127),
+        (weights / one).to(eight).float() * one,
+        (weights / last).to(eight).float() * last,
+    ]
+    assert len(rows) == len(found)
+    for row, rounded in zip(rows, found, strict=True):
+        for cell, value in zip(row[2:], rounded.tolist(), strict=True):
+            assert number(cell) == pytest.approx(value, rel=0.03, abs=1e-9)
+
+
+def test_fp8_is_off_by_a_sixteenth_at_most_where_the_text_says():
+    numbers = torch.logspace(-6, 8.8, 100_000, base=2.0)
+    assert numbers.min() == 1 / 64
+    assert numbers.max() < 448
+    off = (numbers.to(torch.float8_e4m3fn).float() - numbers).abs() / numbers
+    assert 0.05 < off.max() <= 1 / 16
+    smaller = numbers / 8
+    off = (smaller.to(torch.float8_e4m3fn).float() - smaller).abs() / smaller
+    assert off.max() > 1 / 16
+    assert "the largest over 28,672" in _words("quantization")
+    assert 448 * 64 == 28_672
+
+
+def test_the_router_s_scores_are_as_the_text_says():
+    def scores(cached: tuple[int, int], load: tuple[int, int]) -> list[float]:
+        mean = sum(load) / 2
+        return [
+            found / 2000 - 0.5 * (busy - mean) / mean
+            for found, busy in zip(cached, load, strict=True)
+        ]
+
+    assert scores((1500, 0), (30, 10)) == pytest.approx([0.5, 0.25])
+    assert scores((1500, 0), (38, 2)) == pytest.approx([0.3, 0.45])
+    text = _words("production")
+    assert "0.75 - 0.5 \\cdot 0.5 = 0.5$" in text
+    assert "it is 0.3 against 0.45: B" in text
+
+
+def test_ring_attention_hides_a_transfer_from_330_tokens_on():
+    bytes_of_a_key, flops_of_a_pair = 2 * 8 * 128 * 2, 4 * 32 * 128
+    assert bytes_of_a_key == 4096
+    assert flops_of_a_pair == 16_384
+    tokens = (bytes_of_a_key / 450e9) / (flops_of_a_pair / 600e12)
+    assert tokens == pytest.approx(330, rel=0.02)
+    assert "some 330 tokens a rank" in _words("latent-attention")
