@@ -35,9 +35,8 @@ class Pipeline:
     ) -> list[Tensor]:
         """Pass microbatches through this stage, in order. Returns the results of the last stage.
 
-        The cost is counted in steps: a call of `compute` takes one, and so does a transfer, from when
-        both of its ranks have begun it. The last of S stages has computed n microbatches after
-        n + 2 (S - 1) steps. A result is sent once.
+        Cost: a step for each call of `compute`, and one for a transfer, from when both of its ranks have
+        begun it. The last of S stages has computed n microbatches after n + 2 (S - 1) steps.
         """
         # TODO 20.9: your code here (the reference: 17 lines).
         raise NotImplementedError(

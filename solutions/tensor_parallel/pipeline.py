@@ -53,9 +53,8 @@ class Pipeline:
     ) -> list[Tensor]:
         """Pass microbatches through this stage, in order. Returns the results of the last stage.
 
-        The cost is counted in steps: a call of `compute` takes one, and so does a transfer, from when
-        both of its ranks have begun it. The last of S stages has computed n microbatches after
-        n + 2 (S - 1) steps. A result is sent once.
+        Cost: a step for each call of `compute`, and one for a transfer, from when both of its ranks have
+        begun it. The last of S stages has computed n microbatches after n + 2 (S - 1) steps.
         """
         # BEGIN SOLUTION 20.9
         results: list[Tensor] = []

@@ -225,8 +225,9 @@ class Pipeline(Protocol):
         (tokens) to an uninitialised tensor as it is sent between stages. Returns the results of
         `compute` in the last stage, and nothing in the others.
 
-        A stage goes on with the next microbatch while the last one's result is still on its way, and has
-        asked for its next input before it computes. When it returns, all it sent has been sent.
+        Stages work at the same time: if a call of `compute` takes one step, and a transfer one from when
+        both of its ranks have begun it, the last of S stages has computed n microbatches after
+        n + 2 (S - 1) steps. A result is sent once. When `run` returns, all it sent has been sent.
         """
         ...
 
