@@ -1,4 +1,4 @@
-"""A hole in given code is an empty function today: what stood around it goes with the learner's lines."""
+"""A hole in given code is an empty function today: its surroundings go with the learner's lines."""
 
 from pathlib import PurePath
 

@@ -143,7 +143,8 @@ class RowParallel(Protocol):
     """Lab 20. A product whose input is split over the ranks: y = sum of x_r @ W_r.T, + bias once.
 
     Made as RowParallel(product, bias, group). product: x [rows, in / size] to [rows, out], this rank's
-    part of the sum, without bias. bias: [out] or None, the same on every rank.
+    part of the sum, without bias. bias: [out] or None, the same on every rank. Its numbers may be
+    loaded after this, in place.
     """
 
     def __call__(self, x: "Tensor") -> "Tensor":
@@ -155,7 +156,7 @@ class VocabEmbedding(Protocol):
     """Lab 20. An embedding table whose rows are split over the ranks.
 
     Made as VocabEmbedding(table, first, group). table: [held, hidden] with held > 0, the rows of the
-    tokens first, first + 1, ... first + held - 1.
+    tokens first, first + 1, ... first + held - 1. Its numbers may be loaded after this, in place.
     """
 
     def __call__(self, token_ids: "Tensor") -> "Tensor":
