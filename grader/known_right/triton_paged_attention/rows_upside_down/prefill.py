@@ -1,4 +1,4 @@
-"""Rows are in order of head, then query; sequences are searched 32 at a time, and first tiles go first."""
+"""Rows are in order of head, then query; sequences are searched 32 at a time, first tiles go first."""
 
 import triton
 import triton.language as tl
