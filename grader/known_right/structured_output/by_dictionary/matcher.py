@@ -1,5 +1,5 @@
-"""Certain tokens are looked up by their bytes, in order of their length, and those that reach beyond them
-are found among the sorted ones."""
+"""Certain tokens are looked up by their bytes, in order of their length, and those that reach beyond
+them are found among the sorted ones."""
 
 from bisect import bisect_left
 from functools import cached_property
