@@ -1,4 +1,4 @@
-"""Rows are filled in a buffer first, drafts are taken back one by one, and rounding up is a remainder."""
+"""Rows are filled in a buffer first, drafts are taken back one by one; rounding up is a remainder."""
 
 from collections.abc import Sequence
 
