@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 
 from grader.upgrade.changes import Change, renamed
+from grader.upgrade.emptied import in_todays_form
 from grader.upgrade.merge import Carried, carry_over
 from grader.upgrade.places import UnreadableError, read_items
 from yaie.curriculum.progress import CUDA_SOURCES
@@ -98,6 +99,7 @@ def _carried(name: str, then: str, mine: str, now: str) -> Carried:
     path = PurePath(name)
     if path.suffix == ".py":
         _parse(mine)
+        then, mine = in_todays_form(then, mine, now)
     carried = carry_over(read_items(then, path), read_items(mine, path), read_items(now, path))
     if path.suffix not in CUDA_SOURCES:
         try:

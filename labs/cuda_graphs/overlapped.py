@@ -1,4 +1,4 @@
-# Lab 17, your part (edition 2): task 17.7. The rest is given.
+# Lab 17, your part (edition 3): task 17.7. The rest is given.
 """The second step loop: step n + 1 is on its way before the result of step n is read.
 
     lab 7's loop      schedule 1, execute 1, result 1, schedule 2, execute 2, result 2, ...

@@ -1,4 +1,4 @@
-# Lab 17, your part (edition 2): task 17.3. The rest is given.
+# Lab 17, your part (edition 3): task 17.3. The rest is given.
 """A step of a fixed size on memory that stays where it is, as a CUDA graph records it.
 
 A step of n requests takes the rows of the next larger size. The rows after them are padding: they
@@ -46,37 +46,28 @@ class PaddedStep:
 
     # ANCHOR: step
     def forward(self) -> Tensor:
-        """Enter new blocks into the tables and compute the tokens of all rows: the model's hidden states
-        [rows, hidden]."""
-        machine, parts = self._machine, parts_of(self.inputs, self.size)
-        there = parts_of(self.inputs.long(), self.size)
-        # TODO 17.3: your code here (the reference: 2 lines).
-        raise NotImplementedError(
-            "cuda_graphs task 17.3: not implemented yet; see chapter CUDA graphs"
-        )
+        """The model's hidden states [rows, hidden] of all rows, of what `inputs` holds when it runs.
 
-    def _token_ids(self, there: Inputs) -> Tensor:
-        """The tokens [rows] int64 of all rows.
-
-        In a size without chunks each is the one that was sampled last for the row's seat; the host need
-        not know it. With chunks they are those that were sent, and in place of `~seat` stands the last
-        token of that seat.
+        The step's new blocks are in the tables that attention reads, and stay there. Without chunks a
+        row's token is the last one of its seat. With chunks it is the one that was sent, and where that
+        is negative, `~seat`, the last token of that seat. The host reads no value.
+        Cost: beside the machine's own at most 8 operations on the device, with chunks 12.
         """
-        last_tokens = self._machine.last_tokens
-        # TODO 17.3: your code here (the reference: 5 lines).
+        # TODO 17.3: your code here (the reference: 4 lines).
         raise NotImplementedError(
             "cuda_graphs task 17.3: not implemented yet; see chapter CUDA graphs"
         )
+
+    # TODO 17.3, if you like: helpers of your own (the reference: 8 lines).
 
     def draw(self, hidden: Tensor) -> Tensor:
         """In a size without chunks: sample a token for each row, [decodes] int64, -1 for a row that is
         not finite. It becomes the last token of its seat, with 0 in place of -1, and is counted.
 
         hidden: what `forward` returned.
+        Cost: beside the machine's own at most 5 operations on the device.
         """
-        machine, seats = self._machine, parts_of(self.inputs, self.size).seats.long()
-        logits = machine.logits(hidden)
-        # TODO 17.3: your code here (the reference: 4 lines).
+        # TODO 17.3: your code here (the reference: 6 lines).
         raise NotImplementedError(
             "cuda_graphs task 17.3: not implemented yet; see chapter CUDA graphs"
         )

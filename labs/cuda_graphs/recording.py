@@ -1,4 +1,4 @@
-# Lab 17, your part (edition 2): task 17.4. The rest is given.
+# Lab 17, your part (edition 3): task 17.4. The rest is given.
 """A step as CUDA graphs: one up to the hidden states, and without chunks one more, which samples.
 
 A step that needs more than a sample (a grammar's mask, penalties, log-probabilities) replays the first,
@@ -24,10 +24,9 @@ class Recording:
         """memory: the pool that all recordings share, since only one of them runs at a time. nobody: the
         seat of padding. Raises whatever the step does.
 
-        The step runs once before, on padding alone: that compiles what is left to compile, and no seat
-        moves. Both graphs are recorded from the same pool, and the second reads the hidden states of the
-        first. Of these only an alias is kept: the next recording may use their memory. A step with
-        chunks has no draw, and no second graph.
+        No seat moves. One graph is recorded for `forward`; another one for `draw`, which a step with
+        chunks does not have. Cost: memory from this pool alone, of which the next recording may use all
+        that `draw` does not return.
         """
         self._step = step
         self.inputs = step.inputs

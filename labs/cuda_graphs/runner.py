@@ -1,4 +1,4 @@
-# Lab 17, your part (edition 2): tasks 17.4, 17.5. The rest is given.
+# Lab 17, your part (edition 3): tasks 17.4, 17.5. The rest is given.
 """`GraphRunner`: steps of any number of requests, carried out by padded ones of a few sizes."""
 
 from collections.abc import Iterator, Sequence

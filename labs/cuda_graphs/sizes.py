@@ -1,4 +1,4 @@
-# Lab 17, your part (edition 2): task 17.1. The rest is given.
+# Lab 17, your part (edition 3): task 17.1. The rest is given.
 """The sizes that steps are padded to: a graph is recorded for each of them."""
 
 from collections.abc import Sequence

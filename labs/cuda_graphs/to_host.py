@@ -1,4 +1,4 @@
-# Lab 17, your part (edition 2): task 17.6. The rest is given.
+# Lab 17, your part (edition 3): task 17.6. The rest is given.
 """The way of sampled tokens to the host, which reads them while the next step computes with them."""
 
 from torch import Tensor

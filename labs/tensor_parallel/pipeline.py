@@ -1,4 +1,4 @@
-# Lab 20, your part: tasks 20.8, 20.9. The rest is given.
+# Lab 20, your part (edition 2): tasks 20.8, 20.9. The rest is given.
 """Layers on consecutive ranks: a stage computes a microbatch while the next stage has the one before."""
 
 from collections.abc import Callable, Sequence
@@ -22,12 +22,7 @@ class Pipeline:
             "tensor_parallel task 20.8: not implemented yet; see chapter Tensor parallelism"
         )
 
-    def _runs(self, num_tokens: Sequence[int], most: int) -> list[range]:
-        """As few runs of rows as possible with at most so many tokens each."""
-        # TODO 20.8: your code here (the reference: 9 lines).
-        raise NotImplementedError(
-            "tensor_parallel task 20.8: not implemented yet; see chapter Tensor parallelism"
-        )
+    # TODO 20.8, if you like: helpers of your own (the reference: 11 lines).
 
     # ANCHOR_END: microbatches
 
@@ -38,22 +33,16 @@ class Pipeline:
         compute: Callable[[int, Tensor | None], Tensor],
         empty: Callable[[int], Tensor],
     ) -> list[Tensor]:
-        """Pass microbatches through this stage, in order. Returns the results of the last stage."""
-        results: list[Tensor] = []
-        # TODO 20.9: your code here (the reference: 15 lines).
-        raise NotImplementedError(
-            "tensor_parallel task 20.9: not implemented yet; see chapter Tensor parallelism"
-        )
-        return results
+        """Pass microbatches through this stage, in order. Returns the results of the last stage.
 
-    def _ask(
-        self, num_tokens: Sequence[int], index: int, empty: Callable[[int], Tensor]
-    ) -> tuple[Tensor, Transfer] | None:
-        """A tensor for the input of this microbatch, and its transfer. None in the first stage, and for
-        an index after the last."""
-        # TODO 20.9: your code here (the reference: 4 lines).
+        Cost: a step for each call of `compute`, and one for a transfer, from when both of its ranks have
+        begun it. The last of S stages has computed n microbatches after n + 2 (S - 1) steps.
+        """
+        # TODO 20.9: your code here (the reference: 17 lines).
         raise NotImplementedError(
             "tensor_parallel task 20.9: not implemented yet; see chapter Tensor parallelism"
         )
+
+    # TODO 20.9, if you like: helpers of your own (the reference: 9 lines).
 
     # ANCHOR_END: run

@@ -1,4 +1,4 @@
-# Lab 20, your part: tasks 20.2, 20.3. The rest is given.
+# Lab 20, your part (edition 2): tasks 20.2, 20.3. The rest is given.
 """All-reduce and all-gather round a ring: each rank sends to the next and receives from the one before.
 
 A reduce-scatter leaves each rank with one chunk of the sum, and a gather of these chunks completes it.

@@ -1,4 +1,4 @@
-# Lab 20, your part: tasks 20.4, 20.5. The rest is given.
+# Lab 20, your part (edition 2): tasks 20.4, 20.5. The rest is given.
 """Products and tables of which each rank holds a part: what they give is the sum over the ranks.
 
 A product that is split by its output (column parallel) needs nothing new: each rank holds the rows of

@@ -1,4 +1,4 @@
-# Lab 20, your part: tasks 20.6, 20.7. The rest is given.
+# Lab 20, your part (edition 2): tasks 20.6, 20.7. The rest is given.
 """Logits of which each rank holds some tokens' columns: all of them together, or just the winner."""
 
 from collections.abc import Callable

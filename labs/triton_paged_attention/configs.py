@@ -1,4 +1,4 @@
-# Lab 11, your part: task 11.2. The rest is given.
+# Lab 11, your part (edition 2): task 11.2. The rest is given.
 """How large the tiles are, and with how many warps and stages Triton runs them.
 
 A table, not a search at run time: a server must not stop to compile eight variants of a kernel.

@@ -1,4 +1,4 @@
-# Lab 11, your part: tasks 11.2, 11.3, 11.4. The rest is given.
+# Lab 11, your part (edition 2): tasks 11.2, 11.3, 11.4. The rest is given.
 """Decode: one query a sequence, read through its block table.
 
 One program serves the query heads of one key head of one sequence over one part of its keys: the keys

@@ -1,4 +1,4 @@
-# Lab 11, your part: tasks 11.1, 11.4, 11.5. The rest is given.
+# Lab 11, your part (edition 2): tasks 11.1, 11.4, 11.5. The rest is given.
 """Paged attention on Triton: which kernel runs on what grid, in which configuration."""
 
 import torch
@@ -210,7 +210,7 @@ def decode_grid(n: int, kv_heads: int, splits: int) -> tuple[int, int, int]:
 def prefill_grid(num_tokens: int, n: int, kv_heads: int, tokens: int) -> tuple[int, int]:
     """How many programs of `prefill_kernel` there are, for key heads and for tiles of so many tokens.
 
-    As many tiles as `find_tile` counts: the host does not know how long each chunk is.
+    The host does not know how long each chunk is, and launches num_tokens // tokens + n tiles at most.
     """
     # TODO 11.5: your code here (the reference: 1 line).
     raise NotImplementedError(

@@ -1,4 +1,4 @@
-# Lab 11, your part: task 11.3. The rest is given.
+# Lab 11, your part (edition 2): task 11.3. The rest is given.
 """How often the keys of each sequence are divided among programs (Flash-Decoding, Dao et al. 2023).
 
 A decode has one query a sequence: sequences times key heads may be far fewer programs than the GPU has

@@ -1,4 +1,4 @@
-# Lab 11, your part: tasks 11.1, 11.4, 11.5. The rest is given.
+# Lab 11, your part (edition 2): tasks 11.1, 11.4, 11.5. The rest is given.
 """What decode and prefill share: keys found through a block table, and the online softmax over them.
 
 Scores are kept in units of log2(e), because the hardware computes powers of 2: exp(x) is

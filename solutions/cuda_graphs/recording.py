@@ -23,10 +23,9 @@ class Recording:
         """memory: the pool that all recordings share, since only one of them runs at a time. nobody: the
         seat of padding. Raises whatever the step does.
 
-        The step runs once before, on padding alone: that compiles what is left to compile, and no seat
-        moves. Both graphs are recorded from the same pool, and the second reads the hidden states of the
-        first. Of these only an alias is kept: the next recording may use their memory. A step with
-        chunks has no draw, and no second graph.
+        No seat moves. One graph is recorded for `forward`; another one for `draw`, which a step with
+        chunks does not have. Cost: memory from this pool alone, of which the next recording may use all
+        that `draw` does not return.
         """
         self._step = step
         self.inputs = step.inputs

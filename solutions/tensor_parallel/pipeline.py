@@ -27,9 +27,9 @@ class Pipeline:
         return self._runs(num_tokens, low)
         # END SOLUTION
 
+    # BEGIN SOLUTION 20.8
     def _runs(self, num_tokens: Sequence[int], most: int) -> list[range]:
         """As few runs of rows as possible with at most so many tokens each."""
-        # BEGIN SOLUTION 20.8
         runs: list[range] = []
         filled = most
         for row, tokens in enumerate(num_tokens):
@@ -39,7 +39,8 @@ class Pipeline:
             runs[-1] = range(runs[-1].start, row + 1)
             filled += tokens
         return runs
-        # END SOLUTION
+
+    # END SOLUTION
 
     # ANCHOR_END: microbatches
 
@@ -50,9 +51,13 @@ class Pipeline:
         compute: Callable[[int, Tensor | None], Tensor],
         empty: Callable[[int], Tensor],
     ) -> list[Tensor]:
-        """Pass microbatches through this stage, in order. Returns the results of the last stage."""
-        results: list[Tensor] = []
+        """Pass microbatches through this stage, in order. Returns the results of the last stage.
+
+        Cost: a step for each call of `compute`, and one for a transfer, from when both of its ranks have
+        begun it. The last of S stages has computed n microbatches after n + 2 (S - 1) steps.
+        """
         # BEGIN SOLUTION 20.9
+        results: list[Tensor] = []
         sending: list[Transfer] = []
         coming = self._ask(num_tokens, 0, empty)
         for index in range(len(num_tokens)):
@@ -68,19 +73,20 @@ class Pipeline:
                 sending.append(self._link.send(result, self._link.rank + 1))
         for transfer in sending:
             transfer.wait()
-        # END SOLUTION
         return results
+        # END SOLUTION
 
+    # BEGIN SOLUTION 20.9
     def _ask(
         self, num_tokens: Sequence[int], index: int, empty: Callable[[int], Tensor]
     ) -> tuple[Tensor, Transfer] | None:
         """A tensor for the input of this microbatch, and its transfer. None in the first stage, and for
         an index after the last."""
-        # BEGIN SOLUTION 20.9
         if self._link.rank == 0 or index == len(num_tokens):
             return None
         into = empty(num_tokens[index])
         return into, self._link.receive(into, self._link.rank - 1)
-        # END SOLUTION
+
+    # END SOLUTION
 
     # ANCHOR_END: run

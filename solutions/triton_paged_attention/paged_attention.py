@@ -209,7 +209,7 @@ def decode_grid(n: int, kv_heads: int, splits: int) -> tuple[int, int, int]:
 def prefill_grid(num_tokens: int, n: int, kv_heads: int, tokens: int) -> tuple[int, int]:
     """How many programs of `prefill_kernel` there are, for key heads and for tiles of so many tokens.
 
-    As many tiles as `find_tile` counts: the host does not know how long each chunk is.
+    The host does not know how long each chunk is, and launches num_tokens // tokens + n tiles at most.
     """
     # BEGIN SOLUTION 11.5
     return kv_heads, num_tokens // tokens + n

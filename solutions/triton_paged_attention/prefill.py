@@ -6,7 +6,7 @@ import triton.language as tl
 from .tiles import attend_keys, load_rows, start_state, store_rows
 
 
-# ANCHOR: find_tile
+# BEGIN SOLUTION 11.5
 @triton.jit
 def find_tile(query_start_loc, n, tile, TOKENS: tl.constexpr):
     """Which sequence tile number `tile` belongs to, and which of its queries is the tile's first.
@@ -15,7 +15,6 @@ def find_tile(query_start_loc, n, tile, TOKENS: tl.constexpr):
     needs, and no tile belongs to two; a spare one begins behind its sequence's queries. Both results are
     numbers of Triton's, int32.
     """
-    # BEGIN SOLUTION 11.5
     seq = -1
     for base in range(0, n, 128):
         index = base + tl.arange(0, 128)
@@ -24,13 +23,8 @@ def find_tile(query_start_loc, n, tile, TOKENS: tl.constexpr):
         seq += tl.sum((there & (begins <= tile)).to(tl.int32), axis=0)
     begin = tl.load(query_start_loc + seq) // TOKENS + seq
     return seq, (tile - begin) * TOKENS
-    # END SOLUTION
 
 
-# ANCHOR_END: find_tile
-
-
-# ANCHOR: tile_tokens
 @triton.jit
 def tile_tokens(
     first,
@@ -45,17 +39,11 @@ def tile_tokens(
     The tile holds the TOKENS queries from `first` on, each in the GROUP heads that read kv_head. Not
     real: rows behind the last query or behind the tile's last head.
     """
-    # BEGIN SOLUTION 11.5
     row = tl.arange(0, ROWS)
     token = first + row // GROUP
     return token, kv_head * GROUP + row % GROUP, (row < TOKENS * GROUP) & (token < query_len)
-    # END SOLUTION
 
 
-# ANCHOR_END: tile_tokens
-
-
-# ANCHOR: key_range
 @triton.jit
 def key_range(
     lowest,
@@ -69,7 +57,6 @@ def key_range(
 
     Those before `full`, whole tiles of them, are seen by all of its queries and need no mask.
     """
-    # BEGIN SOLUTION 11.5
     end = tl.minimum(lowest + TOKENS, num_keys)
     if WINDOWED:
         # A later query sees less of the front than the first one: no tile goes without a mask.
@@ -77,10 +64,9 @@ def key_range(
         return start, start, end
     else:
         return 0, (lowest + 1) // TILE * TILE, end
-    # END SOLUTION
 
 
-# ANCHOR_END: key_range
+# END SOLUTION
 
 
 # ANCHOR: prefill_kernel
@@ -112,7 +98,21 @@ def prefill_kernel(
     TILE: tl.constexpr,
     WINDOWED: tl.constexpr,
 ):
-    """Program (kv_head, tile): TOKENS queries of one sequence, in all the heads of kv_head's group."""
+    """Program (kv_head, tile): up to TOKENS queries of one sequence, in the GROUP heads of kv_head.
+
+    q: rows [query heads, D], q_stride numbers apart. Sequence i has the rows query_start_loc[i] up to
+    query_start_loc[i + 1], n sequences in all; there may be none, and rows behind the last sequence are
+    padding. Its queries are the last positions of its seq_lens[i] keys. What they see goes to the same
+    rows of out [tokens, query heads, D], rounded once.
+
+    The grid is `prefill_grid`'s: a sequence may have any of its tiles, in any order, and a tile has one
+    sequence or none. A tile has ROWS rows, TOKENS * GROUP of them at most are real.
+    Cost: a number of q is read once, and one of out written once. A tile reads a number of keys, and one
+    of values, once for all its heads. No tile of TILE keys is read that all of its queries are before,
+    or have behind their windows; and none by a tile that has no queries. Positions are compared only
+    where some of its queries see a key and others do not.
+    """
+    # BEGIN SOLUTION 11.5
     kv_head = tl.program_id(0)
     # The last tiles of a sequence see the most keys: they go first.
     tile = tl.num_programs(1) - 1 - tl.program_id(1)
@@ -180,6 +180,7 @@ def prefill_kernel(
     )
     rows = index * (KV_HEADS * GROUP) + heads
     store_rows(out, rows, real, total, acc, D, DIMS)
+    # END SOLUTION
 
 
 # ANCHOR_END: prefill_kernel

@@ -1,10 +1,13 @@
 """Task 17.3: the step on the device, from the token that it drew before to the one that it draws."""
 
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
+from unittest.mock import patch
 
 from torch import Tensor
 
-from grader.kit import expect_equal, task
+from grader.kit import expect, expect_equal, task
 from grader.suites.cuda_graphs.bench import Bench, memory_of
 from grader.suites.cuda_graphs.waited import expect_no_wait
 from solutions.cuda_graphs import Recording
@@ -30,6 +33,10 @@ SICK = (
 )
 PADDED = (
     "A row of padding computes like any other, for the seat of nobody: no other seat may change."
+)
+FEW = (
+    "Each operation takes the device two microseconds, however little it does, in every step. What was "
+    "uploaded is one array: one conversion gives all of its parts as int64, and a part is a view."
 )
 
 
@@ -210,3 +217,60 @@ def test_with_chunks_it_may_be_captured_too(part: Any) -> None:
         chunks_and_check(bench, recording, size, bench.step(chunks={4: 2, 5: 6}))
         step = bench.step(2, 4, chunks={0: 3, 5: 2}, drafts={0: (9, 0)})
         chunks_and_check(bench, recording, size, step)
+
+
+MOST = {Size(8): (8, 5), Size(8, 8, 3): (12, 0)}
+"""Operations that a size's `forward` and `draw` may have, beside the machine's own."""
+
+
+@task("17.3")
+def test_few_operations(part: Any) -> None:
+    """`forward` and `draw` put few operations on the device, beside the machine's own."""
+    for size, (most_forward, most_draw) in MOST.items():
+        bench = Bench((1, 3, 2))
+        bench.begin(4, 7)
+        with bench.running() as device, own_operations(bench) as count:
+            padded = padded_of(part, bench, size)
+            step = bench.step(0, 2, chunks={4: 5} if size.chunks else None)
+            bench.eager(step)
+            bench.upload(padded, size, step)
+            bench.settle()
+            before = count()
+            hidden = padded.forward()
+            expect_few("forward", size, count() - before, most_forward)
+            if not size.chunks:
+                before = count()
+                padded.draw(hidden)
+                expect_few("draw", size, count() - before, most_draw)
+            expect_no_wait(device.waited, "in a step")
+
+
+def expect_few(method: str, size: Size, got: int, most: int) -> None:
+    expect(
+        got <= most,
+        f"`{method}` of {tuple(size)} has {got} operations of its own; {most} are promised",
+        why=FEW,
+    )
+
+
+@contextmanager
+def own_operations(bench: Bench) -> Iterator[Callable[[], int]]:
+    """How many operations were put on the device so far, without those of the machine's methods: also of
+    methods that a part has looked up once."""
+    machine, device = bench.machine, bench.device
+    theirs = [0]
+
+    def counted(method: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any) -> Any:
+            before = device.launches
+            result = method(*args)
+            theirs[0] += device.launches - before
+            return result
+
+        return call
+
+    with ExitStack() as stack:
+        for name in ("hidden", "logits", "sample", "count_draws"):
+            method = counted(getattr(machine, name))
+            stack.enter_context(patch.object(machine, name, method))
+        yield lambda: device.launches - theirs[0]

@@ -8,9 +8,9 @@ from torch import Tensor
 
 @dataclass(slots=True)
 class Done:
-    """A transfer that is over. numbers: of what was sent. waits: how often it was waited for."""
+    """A transfer that is over. nbytes: of what was sent. waits: how often it was waited for."""
 
-    numbers: int = 0
+    nbytes: int = 0
     waits: int = 0
 
     def wait(self) -> None:
@@ -27,7 +27,7 @@ class LoneLink:
     sent: list[Done] = field(default_factory=list)
 
     def send(self, tensor: Tensor, to: int) -> Done:
-        self.sent.append(Done(tensor.numel()))
+        self.sent.append(Done(tensor.nbytes))
         return self.sent[-1]
 
     def receive(self, into: Tensor, source: int) -> Done:

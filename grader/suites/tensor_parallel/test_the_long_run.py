@@ -19,6 +19,10 @@ MANY = 1001
 ALL_MICROBATCHES = "A step may have thousands of microbatches: each is computed and sent."
 LATE = 300
 """Beyond 256, of which numbers Python has one each: the same number may be two objects from there on."""
+LOADED = (
+    "The engine makes the parts of a model, and then loads its weights in place: a copy that was made "
+    "before holds none of them. Keep the tensor that was given."
+)
 RANKS = (
     "A group has as many ranks as its cluster: every chunk but one is sent, however many there are."
 )
@@ -76,8 +80,9 @@ def expect_all_sent(part: ModuleType, name: str) -> None:
     link = LoneLink(0, MANY + 1)
     note(f"# rank 0 of {link.size}, {name} of {link.size} numbers")
     getattr(part.Ring(link), name)(torch.ones(link.size))
-    sent = sum(transfer.numbers for transfer in link.sent)
-    expect_equal(sent, MANY, f"numbers that {name} has sent, on rank 0 of {link.size}", why=RANKS)
+    sent = sum(transfer.nbytes for transfer in link.sent)
+    what = f"bytes that {name} has sent of float32, on rank 0 of {link.size}"
+    expect_equal(sent, 4 * MANY, what, why=RANKS)
     late = sum(not transfer.waits for transfer in link.sent)
     expect(not late, f"{name} has returned without waiting for {late} sends", why=RANKS)
 
@@ -113,6 +118,30 @@ def test_sums_of_many_calls(part: ModuleType) -> None:
     weight, bias = drawn(3, 4, seed=1), drawn(3, seed=2)
     split = part.RowParallel(lambda x: x @ weight.t(), bias, LoneGroup())
     expect_calls_apart({"RowParallel": lambda n: split(drawn(2, 4, seed=n))})
+
+
+@task("20.4")
+def test_a_bias_that_is_loaded_late(part: ModuleType) -> None:
+    """A bias may be loaded after the split product was made: calls add what it holds then."""
+    bias = torch.zeros(3)
+    split = part.RowParallel(lambda x: x, bias, LoneGroup())
+    bias.copy_(torch.tensor([1.0, 2.0, 3.0]))
+    note("# RowParallel is made with a bias of 0 0 0, which is 1 2 3 when it is called")
+    what = "the result of RowParallel for zeros"
+    # Two ranks like this one: a bias that one of them adds before the sum comes twice.
+    got = split(torch.zeros(1, 3)).tolist()
+    expect(got in ([[1.0, 2.0, 3.0]], [[2.0, 4.0, 6.0]]), f"{what}: {got}", why=LOADED)
+
+
+@task("20.5")
+def test_a_table_that_is_loaded_late(part: ModuleType) -> None:
+    """A table may be loaded after the embedding was made: calls look up what it holds then."""
+    table = torch.zeros(4, 2)
+    embed = part.VocabEmbedding(table, 8, LoneGroup())
+    table.copy_(drawn(4, 2, seed=1))
+    note("# VocabEmbedding is made with a table of zeros, which is loaded before it is called")
+    what = "row 3 of the table, twice, as of two ranks with the same"
+    expect_equal(embed(torch.tensor([11]))[0].tolist(), (2 * table[3]).tolist(), what, why=LOADED)
 
 
 @task("20.5")

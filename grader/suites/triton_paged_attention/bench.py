@@ -48,13 +48,14 @@ TABLE_WHY = (
     "p // block_size. What lies behind the entries of a sequence is not looked up: mask positions "
     "behind its last key."
 )
+SPARE_WHY = " In prefill, a tile that has no queries has no keys either."
 BEFORE_TABLE_WHY = (
     "An entry before the first was looked up. No key has a position below 0, "
     "however long the window is."
 )
 QUERY_WHY = (
     "load_rows is told which rows are real, and of which token and head: by group_heads in decode, by "
-    "find_tile and tile_tokens in prefill. If its mask is right, look there."
+    "your prefill_kernel in prefill. If its mask is right, look there."
 )
 
 
@@ -146,7 +147,7 @@ def attend(part: ModuleType, case: Case, splits: int | None = None) -> tuple[Any
         part.PagedAttention() if splits is None else part.PagedAttention(splits=splits), "attention"
     )
     pool = case.pool
-    with watching(record=True) as seen, table_explained():
+    with watching(record=True) as seen, table_explained("" if case.queries is None else SPARE_WHY):
         if case.queries is None:
             bound = max(case.lens, default=0)
             out = attention.decode(
@@ -174,13 +175,13 @@ def attend(part: ModuleType, case: Case, splits: int | None = None) -> tuple[Any
 
 
 @contextmanager
-def table_explained() -> Iterator[None]:
-    """A table is read outside for reasons of its own."""
+def table_explained(more: str) -> Iterator[None]:
+    """A table is read outside for reasons of its own. more: of those, at the end."""
     try:
         yield
     except Fault as fault:
         if "of block_tables" in fault.problem:
-            fault.why = BEFORE_TABLE_WHY if "element -" in fault.problem else TABLE_WHY
+            fault.why = BEFORE_TABLE_WHY if "element -" in fault.problem else TABLE_WHY + more
         elif " of q, " in fault.problem:
             fault.why = f"{fault.why} {QUERY_WHY}".strip()
         raise

@@ -1,5 +1,6 @@
 """Task 11.5: chunks of several sequences, each query at its position, over block tables."""
 
+from collections import Counter
 from dataclasses import replace
 from types import ModuleType
 from typing import Any
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from grader.kit import examples, expect, expect_equal, task
 from grader.kit.far import FAR_WHY, far
 from grader.kit.kernels import expect_near
+from grader.kit.triton_watch import Seen
 from grader.suites.triton_paged_attention.bench import (
     MASK_WHY,
     Case,
@@ -26,6 +28,10 @@ from grader.suites.triton_paged_attention.bench import (
 POSITION_WHY = (
     "Query j of a chunk of c queries stands at position seq_len - c + j, and sees the keys up to there: "
     "all that came before the chunk, and of the chunk what is not ahead of it."
+)
+
+ONCE_WHY = (
+    "A tile loads its rows of q once and stores its rows of out once: no other program has them."
 )
 
 
@@ -147,8 +153,8 @@ def test_no_tile_is_launched_for_nothing(part: ModuleType) -> None:
     seen = expect_attention(part, case)
     most = 206 // 16 + 3
     why = (
-        "find_tile gives sequence i the tiles from query_start_loc[i] // TOKENS + i on, so that "
-        "num_tokens // TOKENS + n are enough. Each further one is a program that finds nothing to do."
+        "If sequence i has the tiles from query_start_loc[i] // TOKENS + i on, num_tokens // TOKENS + n "
+        "are enough. Each further one is a program that finds nothing to do."
     )
     expect(
         seen.programs <= most,
@@ -160,13 +166,13 @@ def test_no_tile_is_launched_for_nothing(part: ModuleType) -> None:
 @task("11.5")
 def test_what_is_ahead_is_not_read(part: ModuleType) -> None:
     """Tiles of keys that all queries of a tile are before, or far behind, are not read."""
-    case = make_case([320], queries=[320], block_size=16)
+    case = make_case([192], queries=[192], block_size=16)
     with loads_by_program(case.pool.key_blocks) as loads:
         expect_attention(part, case)
     busy = [count // 16 for count in loads.values() if count]
     expect(
-        sum(busy) <= 0.75 * len(busy) * 320,
-        f"{len(busy)} programs read {sum(busy)} of 320 keys for 320 queries, "
+        sum(busy) <= 0.75 * len(busy) * 192,
+        f"{len(busy)} programs read {sum(busy)} of 192 keys for 192 queries, "
         f"{sum(busy) / len(busy):.0f} each",
         why="A tile of queries needs the keys up to its last query: about half of them.",
     )
@@ -177,7 +183,7 @@ def test_what_is_ahead_is_not_read(part: ModuleType) -> None:
     expect(
         most <= 64,
         f"a program reads {most} keys for 32 queries at 288 to 319, whose windows of 33 begin at 256",
-        why="Begin at the window of the tile's first query, at lowest - window + 1.",
+        why="Begin at the window of the tile's first query, window - 1 keys before its own.",
     )
 
 
@@ -185,8 +191,8 @@ def test_what_is_ahead_is_not_read(part: ModuleType) -> None:
 def test_a_query_does_not_see_the_rest_of_its_tile(part: ModuleType) -> None:
     """Chunks that begin just before, at and behind the end of a tile of keys."""
     why = (
-        "The first query of a tile, at `lowest`, sees lowest + 1 keys. A tile of keys without a mask "
-        f"lies among these as a whole. {POSITION_WHY}"
+        "The first query of a tile, at position p, sees p + 1 keys. A tile of keys without a mask lies "
+        f"among these as a whole. {POSITION_WHY}"
     )
     lens = [34, 35, 36]
     case = make_case(lens, queries=[4, 4, 4], block_size=16)
@@ -214,9 +220,65 @@ def test_tiles_that_all_queries_see_need_no_mask(part: ModuleType) -> None:
     expect(
         count[0] <= 1,
         f"{count[0]} of 10 tiles of 32 keys choose by a mask for 32 queries at 287 to 318",
-        why="All of these queries see keys 0 to 287, which are 9 tiles: `full` is lowest + 1, rounded "
-        "down to whole tiles. Comparing positions there costs time and hides nothing.",
+        why="All of these queries see keys 0 to 287, which are 9 tiles: the keys up to the first query, "
+        "rounded down to whole tiles. Comparing positions there costs time and hides nothing.",
     )
+
+
+@task("11.5")
+def test_numbers_are_read_and_written_once(part: ModuleType) -> None:
+    """A number of q is read once and one of the result written once; a tile reads a key once for all of
+    its heads, and one without queries reads none."""
+    case = make_case([20, 9, 4], queries=[12, 3, 0], group=3, block_size=16)
+    out, seen = attend(part, case)
+    expect_near(out, case.exact(), case.q.dtype, "the attention", why=POSITION_WHY)
+    read = numbers_by_program(seen, case.q, "reads")
+    written = numbers_by_program(seen, None, "writes")
+    for done, name in ((read, "q are read"), (written, "results are written")):
+        total = sum(sum(counts.values()) for counts in done.values())
+        different = len(set().union(*done.values()))
+        what = f"{total} numbers of {name} by all programs, for 15 queries in 3 heads of 16"
+        expect(total <= different, f"{what}; {different} are promised", why=ONCE_WHY)
+    busy = {program for program, counts in written.items() if counts}
+    for name, blocks in (("keys", case.pool.key_blocks), ("values", case.pool.value_blocks)):
+        for program, counts in numbers_by_program(seen, blocks, "reads").items():
+            total = sum(counts.values())
+            what = f"program {program} of prefill_kernel reads {total} numbers of the {name}"
+            expect(
+                total == len(counts),
+                f"{what}, which are {len(counts)} different ones; {len(counts)} are promised",
+                why="The heads of a group have the same keys: one tile of rows serves all of them.",
+            )
+            why = "A spare tile has no queries. Return before anything of its keys is read."
+            expect(program in busy, f"{what}, and writes no result; 0 are promised", why=why)
+
+
+def numbers_by_program(
+    seen: Seen, tensor: torch.Tensor | None, deed: str
+) -> dict[Any, Counter[tuple[int, int]]]:
+    """Of each program how often it reads or writes each number of a tensor, None for any."""
+    found: dict[Any, Counter[tuple[int, int]]] = {}
+    for access in seen.accesses:
+        begin = access.origin.begin
+        is_its = tensor is None or begin == tensor.data_ptr()
+        if is_its and access.deed == deed and access.elements.size:
+            numbers = ((begin, at) for at in access.elements.tolist())
+            found.setdefault(access.program, Counter()).update(numbers)
+    return found
+
+
+@task("11.5")
+def test_sinks_and_softcap_are_those_of_decode(part: ModuleType) -> None:
+    """A chunk of one query is a decode: softcap and sinks change it in the same way."""
+    given: dict[str, Any]
+    for given in ({"softcap": 0.5}, {"sinks": torch.tensor([2.0])}):
+        case = make_case([37], queries=[1], **given)
+        right, _ = attend(part, replace(case, queries=None), splits=1)
+        out, _ = attend(part, case)
+        name = next(iter(given))
+        what = f"chunks of one query with {name}, against `decode` of the same queries"
+        why = f"The kernel is given `{name}`: the same row of scores gives the same weights."
+        expect_near(out, right.double(), case.q.dtype, what, why=why)
 
 
 @task("11.5")

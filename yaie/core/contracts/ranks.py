@@ -143,7 +143,8 @@ class RowParallel(Protocol):
     """Lab 20. A product whose input is split over the ranks: y = sum of x_r @ W_r.T, + bias once.
 
     Made as RowParallel(product, bias, group). product: x [rows, in / size] to [rows, out], this rank's
-    part of the sum, without bias. bias: [out] or None, the same on every rank.
+    part of the sum, without bias. bias: [out] or None, the same on every rank. Its numbers may be
+    loaded after this, in place.
     """
 
     def __call__(self, x: "Tensor") -> "Tensor":
@@ -155,7 +156,7 @@ class VocabEmbedding(Protocol):
     """Lab 20. An embedding table whose rows are split over the ranks.
 
     Made as VocabEmbedding(table, first, group). table: [held, hidden] with held > 0, the rows of the
-    tokens first, first + 1, ... first + held - 1.
+    tokens first, first + 1, ... first + held - 1. Its numbers may be loaded after this, in place.
     """
 
     def __call__(self, token_ids: "Tensor") -> "Tensor":
@@ -225,8 +226,9 @@ class Pipeline(Protocol):
         (tokens) to an uninitialised tensor as it is sent between stages. Returns the results of
         `compute` in the last stage, and nothing in the others.
 
-        A stage goes on with the next microbatch while the last one's result is still on its way, and has
-        asked for its next input before it computes. When it returns, all it sent has been sent.
+        Stages work at the same time: if a call of `compute` takes one step, and a transfer one from when
+        both of its ranks have begun it, the last of S stages has computed n microbatches after
+        n + 2 (S - 1) steps. A result is sent once. When `run` returns, all it sent has been sent.
         """
         ...
 
