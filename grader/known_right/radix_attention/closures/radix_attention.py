@@ -46,9 +46,7 @@ class RadixAttention:
         return plan(layer, q, k, v, spec)
 
 
-def _attend(
-    pool: KVPool, ops: TransformerOps, batch: AttentionBatch, members: list[int]
-) -> Attend:
+def _attend(pool: KVPool, ops: TransformerOps, batch: AttentionBatch, members: list[int]) -> Attend:
     """Attention of the batch's sequences `members`, which writes into its last argument."""
     device = batch.block_tables.device
     members = sorted(members)  # as in the batch, where the others are in order of length

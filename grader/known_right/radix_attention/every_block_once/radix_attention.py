@@ -23,7 +23,9 @@ class Step:
         used = [group.table.flatten() for group in self.groups]
         unique, where = torch.cat(used).unique(return_inverse=True)
         self.table = unique[None].int()
-        for group, places in zip(self.groups, where.split([len(each) for each in used]), strict=True):
+        for group, places in zip(
+            self.groups, where.split([len(each) for each in used]), strict=True
+        ):
             group.places = places.view_as(group.table)
 
 

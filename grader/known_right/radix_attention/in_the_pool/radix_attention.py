@@ -93,5 +93,7 @@ class RadixAttention:
                     group.lens, group.num_queries, at[0].shape[1], spec.window, q.dtype
                 )
             mask = group.masks[spec.window]
-            pieces.append(self._ops.attention(queries, keys[at], values[at], mask, spec).flatten(0, 1))
+            pieces.append(
+                self._ops.attention(queries, keys[at], values[at], mask, spec).flatten(0, 1)
+            )
         return torch.cat(pieces)[plan.back]

@@ -30,7 +30,9 @@ class RadixAttention:
             "groups": [self._group(batch, starts, members) for members in groups_of(batch)],
         }
 
-    def _group(self, batch: AttentionBatch, starts: list[int], members: list[int]) -> dict[str, Any]:
+    def _group(
+        self, batch: AttentionBatch, starts: list[int], members: list[int]
+    ) -> dict[str, Any]:
         lens = [batch.kv_lens[i] for i in members]
         device, longest = batch.block_tables.device, max(lens)
         rows = [list(range(starts[i], starts[i + 1])) for i in members]

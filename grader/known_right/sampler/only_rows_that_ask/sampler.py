@@ -51,7 +51,9 @@ class Sampler:
                 (using,) = is_on(parameter).nonzero(as_tuple=True)
                 if len(using):
                     logits[using] = rule(logits[using], parameter[using])
-        return (logits + gumbel_noise(batch.seeds[rows], batch.steps[rows], logits.shape[1])).argmax(1)
+        return (
+            logits + gumbel_noise(batch.seeds[rows], batch.steps[rows], logits.shape[1])
+        ).argmax(1)
 
 
 def _picked(penalties: PenaltyBatch, rows: Tensor) -> PenaltyBatch:

@@ -31,7 +31,9 @@ def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, spec: AttentionSpec
     group = heads // kv_heads
     rows = q.float().unflatten(2, (kv_heads, group)).permute(0, 2, 3, 1, 4)
     rows = rows.reshape(n * kv_heads, group * tq, d)
-    keys, values = (part.float().permute(0, 2, 1, 3).reshape(n * kv_heads, tk, d) for part in (k, v))
+    keys, values = (
+        part.float().permute(0, 2, 1, 3).reshape(n * kv_heads, tk, d) for part in (k, v)
+    )
     added = mask.float().repeat_interleave(kv_heads, dim=0).repeat(1, group, 1)
     if spec.softcap is None:
         scores = torch.baddbmm(added, rows, keys.mT, alpha=spec.scale)

@@ -40,7 +40,8 @@ class _Rotations:
         """x * cos + half_exchanged(x) * sin, both tables twice as wide."""
         width = 2 * cos.shape[1]
         c, s = (
-            torch.cat((table, table), dim=1).index_select(0, positions)[:, None] for table in (cos, sin)
+            torch.cat((table, table), dim=1).index_select(0, positions)[:, None]
+            for table in (cos, sin)
         )
 
         def turned(x: Tensor) -> Tensor:
