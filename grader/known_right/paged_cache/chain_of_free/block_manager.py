@@ -214,4 +214,6 @@ class BlockManager:
                 raise InvariantError(f"the chain {chain} has not the {pool.num_free} free blocks")
             for block, (state, count) in enumerate(zip(pool.state, entries, strict=True)):
                 if (state < 0) != (block in set(chain)) or max(0, state) % HOLD != count:
-                    raise InvariantError(f"block {block} has {count} entries, but its state is {state}")
+                    raise InvariantError(
+                        f"block {block} has {count} entries, but its state is {state}"
+                    )

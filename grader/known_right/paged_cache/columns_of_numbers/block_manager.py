@@ -1,7 +1,7 @@
-"""Another right block manager: counts and free blocks are NumPy arrays, and a table is a list that knows more.
+"""Another right block manager: counts and free blocks are NumPy arrays.
 
 References are changed for all blocks of a call at once. Blocks that are free stand at the front of an
-array, from which the last is taken; each table has its host blocks with it.
+array, from which the last is taken.
 """
 
 from collections.abc import Sequence
@@ -94,7 +94,7 @@ class BlockManager:
 
     def get_physical_blocks(self, request_id: str) -> list[int]:
         """The table; an empty list that is nobody's if there is none."""
-        return self._tables[request_id] if request_id in self._tables else []
+        return self._tables.get(request_id, _Table())
 
     def share(self, request_id: str, block_ids: Sequence[int]) -> None:
         """Append held blocks to a table."""

@@ -1,4 +1,4 @@
-"""Another right pool: a block has its keys and its values one behind the other, in one tensor for a layer.
+"""Another right pool: a block has its keys and then its values, in one tensor for a layer.
 
 [num_blocks, 2, block_size, kv_heads, head_dim]: a move of a block is one copy, K and V together. What
 `blocks` gives are views with gaps between their blocks. The host pool is made when something goes there.

@@ -1,7 +1,7 @@
 """Another right cache manager: it looks (`peek`) before it matches, so that nothing is ever taken back.
 
-A request has one record, in which its node, its filed blocks and its chunk stand, and promised moves are one
-list with the kind of each. Blocks that are missing are evicted one by one.
+A request has one record, in which its node, its filed blocks and its chunk stand, and promised moves
+are one list with the kind of each. Blocks that are missing are evicted one by one.
 """
 
 from typing import Any
@@ -87,14 +87,16 @@ class KVCacheManager:
         record = self.records.get(sibling.request_id)
         if record is None or not sibling.has_settled_prompt:
             return False
-        return self.tree is None or record.filed >= (sibling.num_prompt_tokens - 1) // self.block_size
+        return (
+            self.tree is None or record.filed >= (sibling.num_prompt_tokens - 1) // self.block_size
+        )
 
     def is_pending(self, request: Request) -> bool:
         """Whether a chunk on its way fills the first block that is not cached."""
         sibling = request.fork_of
-        if sibling is not None and sibling.status is RequestStatus.RUNNING:
-            if not sibling.has_settled_prompt:
-                return True
+        runs = sibling is not None and sibling.status is RequestStatus.RUNNING
+        if sibling is not None and runs and not sibling.has_settled_prompt:
+            return True
         if self.tree is None or not self.busy or not request.may_reuse_prefix:
             return False
         lacks = 1 + len(self._cached(request, self._useful(request)))
@@ -104,9 +106,9 @@ class KVCacheManager:
         block = request.token_ids[begin:end]
         for record in self.busy.values():
             theirs = record.request.token_ids
-            if record.full >= lacks and theirs[begin:end] == block:
-                if theirs[:begin] == request.token_ids[:begin]:
-                    return True
+            alike = record.full >= lacks and theirs[begin:end] == block
+            if alike and theirs[:begin] == request.token_ids[:begin]:
+                return True
         return False
 
     def allocate(self, request: Request, num_tokens: int, *, keep_free: int = 0) -> bool:
@@ -227,13 +229,13 @@ class KVCacheManager:
     def stats(self) -> dict[str, int]:
         """At present."""
         cached = self.num_available_blocks - self.blocks.num_free
-        return dict(
-            used_blocks=self.blocks.num_blocks - self.num_available_blocks,
-            free_blocks=self.blocks.num_free,
-            cached_blocks=cached,
-            total_blocks=self.blocks.num_blocks,
-            evicted_blocks=self.evictions,
-        )
+        return {
+            "used_blocks": self.blocks.num_blocks - self.num_available_blocks,
+            "free_blocks": self.blocks.num_free,
+            "cached_blocks": cached,
+            "total_blocks": self.blocks.num_blocks,
+            "evicted_blocks": self.evictions,
+        }
 
     def check(self) -> None:
         """Raise InvariantError unless the parts and the records agree."""

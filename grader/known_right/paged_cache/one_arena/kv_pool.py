@@ -52,7 +52,10 @@ class KVPool:
             return _Arena(shapes, dtype, where)
 
         self.num_blocks, self.block_size = num_blocks, block_size
-        self._here, self._there = arena(num_blocks, device), arena(num_host_blocks, torch.device("cpu"))
+        self._here, self._there = (
+            arena(num_blocks, device),
+            arena(num_host_blocks, torch.device("cpu")),
+        )
 
     def blocks(self, layer: int) -> tuple[Tensor, Tensor]:
         """K and V of a layer."""

@@ -1,8 +1,8 @@
 """Another right attention: a plan is a function, made of one function for each group.
 
-Everything that a group needs is bound where it is planned, so that there is no class for plans or groups.
-Masks are made when the function is first called with a window. Slots are cleaned by multiplication-free
-selection, and the tables stay int32.
+Everything that a group needs is bound where it is planned, so that there is no class for plans or
+groups. Masks are made when the function is first called with a window. Slots are cleaned by
+multiplication-free selection, and the tables stay int32.
 """
 
 from collections.abc import Callable

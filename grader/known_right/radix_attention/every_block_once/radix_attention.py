@@ -1,7 +1,7 @@
 """Another right attention: a step gathers each block that it reads once, whichever sequences share it.
 
-The blocks of all groups are made unique in the plan; a layer gathers them as one table of one row, and the
-groups pick theirs from what came. The mask is kept as the plan's, for the whole batch of groups.
+The blocks of all groups are made unique in the plan; a layer gathers them as one table of one row, and
+the groups pick theirs from what came. The mask is kept as the plan's, for the whole batch of groups.
 """
 
 import torch

@@ -1,7 +1,7 @@
 """Another right attention: keys are read by slot from the pool's own memory; `gather` is never called.
 
-A plan holds the slot of every key of every sequence; a slot without a key is its sequence's first one, so
-that nothing has to be cleaned. New keys are written there too, through `blocks`.
+A plan holds the slot of every key of every sequence; a slot without a key is its sequence's first one,
+so that nothing has to be cleaned. New keys are written there too, through `blocks`.
 """
 
 from typing import NamedTuple

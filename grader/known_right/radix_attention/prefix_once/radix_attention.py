@@ -1,4 +1,4 @@
-"""Another right attention: blocks that all sequences of a group share are attended once, for all of them.
+"""Another right attention: blocks that a whole group shares are attended once, for all of it.
 
 Decodes behind one prompt read its keys once, as a matrix product in place of many rows, and each its own
 keys by itself; the two halves are joined by their log-sum-exps (Ye et al. 2024, FlashInfer's cascade).
@@ -23,7 +23,7 @@ Half = tuple[Tensor, Tensor]
 
 @dataclass
 class Part:
-    """Sequences that are attended together. shared: table [1, s] of their first blocks. own: [n, m - s]."""
+    """Sequences that are attended together. shared: [1, s], own: [n, m - s], tables."""
 
     rows: Tensor
     num_queries: int

@@ -1,7 +1,8 @@
-"""Another right tree: a lock goes up only as far as nobody has gone, and leaves wait in a bucket per tick.
+"""Another right tree: a lock goes up to the first locked node, and leaves wait in a bucket per tick.
 
 A node counts its own locks and its children that are locked in any way. What is locked already is not
-walked again, so that the second lock behind a long prefix costs one step. A heap orders ticks, not nodes.
+walked again, so that the second lock behind a long prefix costs one step. A heap orders ticks, not
+nodes.
 """
 
 import heapq

@@ -1,7 +1,7 @@
 """Another right tree: all edges are in one dictionary, tokens are bytes, and a handle is not its node.
 
-An edge is found by (number of the node above, bytes of the first block). Every match gives a handle of its
-own, which finds its node through a table; numbers count up and never come back.
+An edge is found by (number of the node above, bytes of the first block). Every match gives a handle of
+its own, which finds its node through a table; numbers count up and never come back.
 """
 
 import heapq
@@ -54,7 +54,7 @@ class RadixTree:
         return bytes(tokens[index * width : (index + 1) * width])
 
     def _lookup(self, token_ids: list[int], max_blocks: int) -> list[tuple[int, int]]:
-        """(node, blocks that match) along the longest cached prefix, each block packed as it is asked."""
+        """(node, blocks that match) along the longest cached prefix."""
         size, found, above, done = self.block_size, [], 0, 0
         limit = min(max_blocks, len(token_ids) // size)
 
@@ -195,7 +195,7 @@ class RadixTree:
 
     def all_blocks(self) -> list[int]:
         """Every block."""
-        return sum((node.blocks.tolist() for node in self._nodes.values()), [])
+        return [block for node in self._nodes.values() for block in node.blocks]
 
     def check(self) -> None:
         """Raise InvariantError unless edges, nodes and counters agree."""

@@ -37,7 +37,7 @@ class Span:
 
 
 class RadixTree:
-    """See `yaie.core.contracts.RadixTree`. Children are found by the hash of their first block's tokens."""
+    """See `yaie.core.contracts.RadixTree`. Children are found by a hash of tokens."""
 
     def __init__(self, block_size: int) -> None:
         self.block_size = block_size

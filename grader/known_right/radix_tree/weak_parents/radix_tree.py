@@ -1,7 +1,7 @@
 """Another right tree: children own, parents are weak references, and a node is a dictionary of nodes.
 
-Every leaf has one entry in the queue, which it knows: an entry that is out of date is emptied at once and
-skipped later. An empty node is false, the root too.
+Every leaf has one entry in the queue, which it knows: an entry that is out of date is emptied at once
+and skipped later. An empty node is false, the root too.
 """
 
 import heapq

@@ -1,7 +1,7 @@
-"""Another right noise: a coin says which half of the exponential distribution a time is from, in float64.
+"""Another right noise: a coin says which half of the exponential distribution a time is from.
 
-Bits come from a multiply-and-xorshift hash of 63 bits, of (seed, step) once a row and of each token. With
-both halves measured from their own end, both tails of the noise are fine.
+Bits come from a multiply-and-xorshift hash of 63 bits, of (seed, step) once a row and of each token.
+With both halves measured from their own end, both tails of the noise are fine.
 """
 
 import torch

@@ -1,4 +1,4 @@
-"""Other right operations: linear maps. A rotation is a matrix for each token, an RMS a product with itself.
+"""Other right operations: a rotation is a matrix for each token, an RMS a product with itself.
 
 Functions are kept in a table of the module, from which the class is made.
 """

@@ -1,4 +1,4 @@
-"""Another right attention: rows, key heads and groups are one batch of matrices; a mask is sums of booleans.
+"""Another right attention: rows, key heads and groups are one batch of matrices.
 
 Queries of a group lie below each other, [n * kv_heads, group * tq, d], so that each key head is read by
 one product, `baddbmm` with the mask as what is added.

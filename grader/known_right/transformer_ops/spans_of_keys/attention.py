@@ -1,4 +1,4 @@
-"""Another right attention: loops over sequences, key heads and queries; of the mask only its spans are read.
+"""Another right attention: loops over sequences, key heads and queries, in float64.
 
 What a query sees is a run of neighbouring keys. Its two ends are read off the mask, once for each
 query, and the keys outside are never multiplied. All is float64.
