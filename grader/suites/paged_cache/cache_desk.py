@@ -17,6 +17,7 @@ from yaie.core.params import SamplingParams
 from yaie.core.request import Request, RequestStatus
 
 RUNNING, FINISHED = RequestStatus.RUNNING, RequestStatus.FINISHED
+REUSES, REUSES_NOTHING = SamplingParams(), SamplingParams(prompt_logprobs=0)
 SAMPLED = 50
 """Generated tokens start here, and each request has its own: r0 says 50, 51, ..., r1 100, 101, ..."""
 
@@ -104,7 +105,7 @@ class CacheDesk(CacheView):
     ) -> Request:
         """A request that waits. may_reuse: its `may_reuse_prefix`."""
         name = f"r{len(self.requests)}"
-        params = SamplingParams(prompt_logprobs=None if may_reuse else 0)
+        params = REUSES if may_reuse else REUSES_NOTHING
         request = Request(name, list(prompt), params, fork_of=fork_of)
         self.requests.append(request)
         fork = f", fork_of={fork_of.request_id}" if fork_of else ""
