@@ -37,6 +37,9 @@ from yaie.core.batch import StepPlan
 from yaie.core.params import SamplingParams
 from yaie.core.request import FinishReason, Request
 
+PLAIN = SamplingParams()
+"""Of all requests: they never change, and to check them takes a tenth of a test."""
+
 __all__ = [
     "VOCAB",
     "FinishReason",
@@ -82,7 +85,7 @@ class Toy(ToyParts):
                 NamedRequest(
                     f"r{len(self.requests)}",
                     list(prompt),
-                    SamplingParams(),
+                    PLAIN,
                     seed=index,
                     priority=priority,
                     arrival=len(self.requests),

@@ -30,8 +30,9 @@ class Output:
 class EngineCore:
     """See `yaie.core.contracts.EngineCore`.
 
-    make_detokenizer, make_stop_checker: called once for each request, the second with its stop strings
-        and, where it has one, `min_tokens`: then it makes a checker that counts pushes, one a token.
+    make_detokenizer, make_stop_checker: called once for each request, by `add_request`; the second with
+        its stop strings and, where it has one, `min_tokens`: then it makes a checker that counts pushes,
+        one a token.
     eos_token_ids: tokens that end a request, unless it ignores them.
     """
 

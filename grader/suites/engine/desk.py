@@ -19,6 +19,12 @@ class Desk:
     def __init__(self) -> None:
         self.requests: dict[str, Request] = {}
 
+    @property
+    def num_running(self) -> int:
+        return len(self.requests)
+
+    num_waiting = 0
+
     def add(self, request: Request) -> None:
         self.requests[request.request_id] = request
 
@@ -41,8 +47,8 @@ class Desk:
         return gained
 
     def finish(self, request: Request, reason: FinishReason) -> None:
-        request.status, request.finish_reason = RequestStatus.FINISHED, reason
-        del self.requests[request.request_id]
+        if self.requests.pop(request.request_id, None):  # twice is harmless
+            request.status, request.finish_reason = RequestStatus.FINISHED, reason
 
 
 def core_on(

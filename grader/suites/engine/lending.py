@@ -65,6 +65,12 @@ class _Desk:
     def __init__(self) -> None:
         self._requests: list[Request] = []
 
+    @property
+    def num_running(self) -> int:
+        return len(self._requests)
+
+    num_waiting = 0
+
     def add(self, request: Request) -> None:
         self._requests.append(request)
 
@@ -86,5 +92,6 @@ class _Desk:
         return list(self._requests)
 
     def finish(self, request: Request, reason: FinishReason) -> None:
-        request.status, request.finish_reason = RequestStatus.FINISHED, reason
-        self._requests.remove(request)
+        if request in self._requests:  # twice is harmless
+            request.status, request.finish_reason = RequestStatus.FINISHED, reason
+            self._requests.remove(request)

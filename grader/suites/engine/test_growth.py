@@ -66,6 +66,12 @@ class Desk:
         for _ in range(said):
             self.core.take(self.schedule(), self.result())
 
+    @property
+    def num_running(self) -> int:
+        return sum(request.status is RequestStatus.RUNNING for request in self.requests)
+
+    num_waiting = 0
+
     def add(self, request: Request) -> None:
         request.status = RequestStatus.RUNNING
 

@@ -4,12 +4,12 @@ The desk plays the scheduler, and the model too: what a slot holds is the tokens
 and V were written there, since those depend on all that came before.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
 from grader.kit import note, start_script, watch
-from grader.kit.script import current_script
+from grader.kit.script import current_script, resume_script
 from grader.suites.paged_cache.cache_view import CacheView, Prefix
 from solutions.paged_cache import BlockManager
 from solutions.radix_tree import RadixTree
@@ -17,6 +17,7 @@ from yaie.core.params import SamplingParams
 from yaie.core.request import Request, RequestStatus
 
 RUNNING, FINISHED = RequestStatus.RUNNING, RequestStatus.FINISHED
+REUSES, REUSES_NOTHING = SamplingParams(), SamplingParams(prompt_logprobs=0)
 SAMPLED = 50
 """Generated tokens start here, and each request has its own: r0 says 50, 51, ..., r1 100, 101, ..."""
 
@@ -104,7 +105,7 @@ class CacheDesk(CacheView):
     ) -> Request:
         """A request that waits. may_reuse: its `may_reuse_prefix`."""
         name = f"r{len(self.requests)}"
-        params = SamplingParams(prompt_logprobs=None if may_reuse else 0)
+        params = REUSES if may_reuse else REUSES_NOTHING
         request = Request(name, list(prompt), params, fork_of=fork_of)
         self.requests.append(request)
         fork = f", fork_of={fork_of.request_id}" if fork_of else ""
@@ -221,3 +222,21 @@ class CacheDesk(CacheView):
 def _span(start: int, num_tokens: int) -> str:
     last = start + num_tokens - 1
     return f"token {start}" if num_tokens == 1 else f"tokens {start} to {last}"
+
+
+def moved_by_hand_or_by_itself(check: Callable[..., None]) -> None:
+    """check(by_itself=False): with a table that the test brings to the host. A cache that remembers
+    by itself who has a table passes with one that its own `swap_out` brought there."""
+    try:
+        check(by_itself=False)
+    except Exception:
+        script = current_script()
+        script.settle()
+        start_script()
+        try:
+            check(by_itself=True)
+        except Exception:  # noqa: BLE001, a part may raise anything
+            resume_script(script)
+        else:
+            return
+        raise

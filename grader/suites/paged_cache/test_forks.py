@@ -1,9 +1,10 @@
 """Task 3.7: a request with `fork_of` starts on the blocks of the other one's prompt."""
 
+from functools import partial
 from types import ModuleType
 
 from grader.kit import expect_equal, note, task
-from grader.suites.paged_cache.cache_desk import CacheDesk
+from grader.suites.paged_cache.cache_desk import CacheDesk, moved_by_hand_or_by_itself
 from grader.suites.paged_cache.guards import guarded_desk
 from yaie.core.request import RequestStatus
 
@@ -147,20 +148,28 @@ def test_a_fork_of_a_prompt_in_flight_starts_alone(part: ModuleType) -> None:
     desk.check(why)
 
 
-@task("3.7")
-def test_a_fork_of_a_sibling_on_the_host_starts_alone(part: ModuleType) -> None:
-    """A sibling that was swapped out has computed its prompt, but no block on the device."""
+def fork_one_on_the_host(part: ModuleType, *, by_itself: bool) -> None:
+    """A fork of a request with its table on the host. by_itself: brought there by its own swap_out."""
     desk = CacheDesk(part, num_host_blocks=4, caching=False)
     first = desk.admit(A[:6])
     desk.compute(first)
-    desk.blocks.swap_out("r0")
+    if by_itself:
+        desk.cache.swap_out(first)
+    else:
+        desk.blocks.swap_out("r0")
+        desk.note_change("r0 was swapped out")
     first.status = RequestStatus.SWAPPED
-    desk.note_change("r0 was swapped out")
     fork = desk.admit(A[:6], fork_of=first)
     why = "The sibling's blocks are on the host: nothing can be shared. `_can_fork` says which is ready."
     seen = (desk.table(fork), fork.num_computed_tokens)
     expect_equal(seen, ([], 0), "the fork's table and num_computed_tokens", why=why)
     desk.check(why)
+
+
+@task("3.7")
+def test_a_fork_of_a_sibling_on_the_host_starts_alone(part: ModuleType) -> None:
+    """A sibling that was swapped out has computed its prompt, but no block on the device."""
+    moved_by_hand_or_by_itself(partial(fork_one_on_the_host, part))
 
 
 @task("3.7")

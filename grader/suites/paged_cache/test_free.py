@@ -3,9 +3,8 @@
 from functools import partial
 from types import ModuleType
 
-from grader.kit import expect_equal, run_machine, start_script, task
-from grader.kit.script import current_script, resume_script
-from grader.suites.paged_cache.cache_desk import CacheDesk
+from grader.kit import expect_equal, run_machine, task
+from grader.suites.paged_cache.cache_desk import CacheDesk, moved_by_hand_or_by_itself
 from grader.suites.paged_cache.cache_machine import FileMachine
 from grader.suites.paged_cache.filed import OWN, SETTLED, A, found
 from grader.suites.paged_cache.guards import guarded_desk
@@ -146,21 +145,7 @@ def leave_from_the_host(part: ModuleType, *, by_itself: bool) -> None:
 @task("3.8")
 def test_who_leaves_from_the_host_gives_back_its_blocks(part: ModuleType) -> None:
     """free of a request whose table is on the host drops it there, whether the request failed or not."""
-    try:
-        leave_from_the_host(part, by_itself=False)
-    except Exception:
-        script = current_script()
-        script.settle()
-        start_script()
-        try:
-            leave_from_the_host(
-                part, by_itself=True
-            )  # a cache may remember whom it has swapped out
-        except Exception:  # noqa: BLE001, a part may raise anything
-            resume_script(script)
-        else:
-            return
-        raise
+    moved_by_hand_or_by_itself(partial(leave_from_the_host, part))
 
 
 @task("3.8")

@@ -1,5 +1,6 @@
 """Rows of logits, batches of parameters, what must be kept of them, and statistics on draws."""
 
+import inspect
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -236,7 +237,9 @@ def reference_filters(part: ModuleType) -> Iterator[Counter[str]]:
         return stand_in
 
     # As if part.sampler had been written on the reference: wherever its module looks a name up.
-    places = [part.Sampler.sample.__globals__, vars(part.filters), vars(part.noise)]
+    written = inspect.unwrap(part.Sampler.sample)  # behind a decorator, such as torch.no_grad
+    own = getattr(written, "__globals__", vars(part.sampler))
+    places = [own, vars(part.filters), vars(part.noise)]
     with patch.dict(places[0]), patch.dict(places[1]), patch.dict(places[2]):
         for place in places:
             place.update({name: counted(name) for name in theirs if name in place})

@@ -10,11 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grader.kit import examples, expect, expect_equal
-from grader.kit.toy import Settings, Toy
+from grader.kit.toy import PLAIN, Settings, Toy
 from grader.kit.toy_scripts import Event, any_script, play
 from grader.kit.toy_words import tell_share
 from yaie.core.batch import StepPlan
-from yaie.core.params import SamplingParams
 from yaie.core.request import Request
 
 A = [0, 1, 2, 3] * 6
@@ -37,7 +36,7 @@ def expect_right(toy: Toy, why: str) -> None:
 
 def cached(toy: Toy, token_ids: Sequence[int]) -> int:
     """How many leading tokens a request with this prompt would find in the cache."""
-    return toy.cache.cached_tokens(Request("probe", [*token_ids, 0], SamplingParams()))
+    return toy.cache.cached_tokens(Request("probe", [*token_ids, 0], PLAIN))
 
 
 def crowd(part: Any, num_host_blocks: int = 0, **settings: Any) -> Toy:

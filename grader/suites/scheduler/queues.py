@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 
 from grader.kit import Machine, expect, note, quietly, watch
+from grader.kit.toy import PLAIN
 from grader.kit.toy_words import NamedRequest
 from solutions.paged_cache import BlockManager, KVCacheManager
-from yaie.core.params import SamplingParams
 from yaie.core.request import Request
 
 WINDOW = 32
@@ -43,7 +43,7 @@ def make_request(arrival: int, priority: int = 0, length: int = 1) -> Request:
     return CountedRequest(
         f"r{arrival}",
         [1] * length,
-        SamplingParams(),
+        PLAIN,
         arrival=arrival,
         priority=priority,
         max_tokens=1,

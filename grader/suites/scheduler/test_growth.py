@@ -7,10 +7,10 @@ from typing import Any
 
 from grader.kit import task
 from grader.kit.growth import expect_growth
+from grader.kit.toy import PLAIN
 from solutions.paged_cache import BlockManager, KVCacheManager
 from solutions.radix_tree import RadixTree
 from solutions.scheduler import POLICIES
-from yaie.core.params import SamplingParams
 from yaie.core.request import FinishReason, Request
 
 SIZE = 4
@@ -30,7 +30,7 @@ LENGTH = (
 def request(arrival: int, length: int = 6) -> Request:
     """Its prompt begins as no other's."""
     prompt = [arrival, *range(length - 1)]
-    return Request(f"r{arrival}", prompt, SamplingParams(), arrival=arrival, max_tokens=1_000)
+    return Request(f"r{arrival}", prompt, PLAIN, arrival=arrival, max_tokens=1_000)
 
 
 @task("6.1")

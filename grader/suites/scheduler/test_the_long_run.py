@@ -8,14 +8,13 @@ from typing import Any
 from grader.kit import Mismatch, expect_equal, note, start_script, task
 from grader.kit.memory import expect_keeps_nothing
 from grader.kit.standing import BUFFER
-from grader.kit.toy import Settings, Toy
+from grader.kit.toy import PLAIN, Settings, Toy
 from grader.kit.toy_words import tell_share
 from grader.suites.scheduler.bench import A, cached
 from grader.suites.scheduler.parts import graded
 from grader.suites.scheduler.queues import ToldCache
 from solutions.paged_cache import BlockManager, KVCacheManager
 from solutions.scheduler import POLICIES
-from yaie.core.params import SamplingParams
 from yaie.core.request import FinishReason, Request
 
 MANY = 1200
@@ -39,7 +38,7 @@ def engine(part: Any, most: int = 4) -> Any:
 
 
 def arrive(scheduler: Any, arrival: int) -> Request:
-    request = Request(f"r{arrival}", [1], SamplingParams(), arrival=arrival, max_tokens=9)
+    request = Request(f"r{arrival}", [1], PLAIN, arrival=arrival, max_tokens=9)
     scheduler.add(request)
     return request
 
@@ -77,7 +76,7 @@ def expect_queue_keeps_nothing(part: Any, policy: str) -> None:
 
     def wait() -> None:
         arrival = next(arrivals)
-        request = Request(f"r{arrival}", [1], SamplingParams(), arrival=arrival, max_tokens=1)
+        request = Request(f"r{arrival}", [1], PLAIN, arrival=arrival, max_tokens=1)
         for join in (queue.push, queue.push_front):
             join(request)
             queue.rank(request)

@@ -10,7 +10,8 @@ if TYPE_CHECKING:
 
 # ANCHOR: sampler
 class Sampler(Protocol):
-    """Lab 1. Samples one token for each row of a batch, in one call, on the logits' device."""
+    """Lab 1. Samples one token for each row of a batch, in one call without a loop over rows, on the
+    logits' device."""
 
     def sample(self, logits: "Tensor", batch: "SamplingBatch") -> "Tensor":
         """Sample from `logits` [n, vocab] (float32, may be overwritten); returns [n] int64.

@@ -51,8 +51,9 @@ class StopChecker(Protocol):
 
 # ANCHOR: engine_core
 class EngineCore(Protocol):
-    """Lab 7. The step loop. It is given a scheduler and an executor, and makes one detokenizer and one
-    stop checker for each request. A step costs the requests of its plan, however many are alive."""
+    """Lab 7. The step loop. It is given a scheduler and an executor. `add_request` makes one detokenizer
+    and one stop checker for its request. A step costs the requests of its plan, however many are
+    alive."""
 
     def add_request(self, request: "Request") -> None:
         """Queue a request. Raises InvalidRequestError if one with its id is alive."""
