@@ -71,9 +71,9 @@ def _computed(tree: ast.expr, known: dict[str, str], depth: int) -> int:
         case ast.Constant(value=int(number)):
             return number
         case ast.Name(id=name) if name in known and depth < DEEPEST:
-            number = _value(known[name], known, depth + 1)
-            if number is not None:
-                return number
+            value = _value(known[name], known, depth + 1)
+            if value is not None:
+                return value
         case ast.BinOp(left=left, op=op, right=right) if type(op) in OPERATORS:
             sides = (_computed(side, known, depth) for side in (left, right))
             return OPERATORS[type(op)](*sides)
