@@ -12,6 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
+import psutil
+
 T = TypeVar("T")
 
 MOST = 8
@@ -36,6 +38,25 @@ def waits(pids: Iterable[int]) -> dict[str, float]:
 
 def this_process() -> list[int]:
     return [os.getpid()]
+
+
+def with_children() -> list[int]:
+    """This process and those that it has started, ranks say, and those that they have."""
+    try:
+        return _family(os.getpid())
+    except OSError:  # no such file outside of Linux
+        return [os.getpid(), *(child.pid for child in psutil.Process().children(recursive=True))]
+
+
+def _family(pid: int) -> list[int]:
+    """Asking for the parents of all processes instead takes milliseconds, more than many a test."""
+    family = [pid]
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        for child in (thread / "children").read_text("ascii").split():
+            family.append(int(child))
+            with suppress(OSError):  # it has ended
+                family[-1:] = _family(int(child))
+    return family
 
 
 class FairClock:

@@ -13,12 +13,11 @@ from dataclasses import replace
 from types import FrameType, ModuleType
 from typing import Any
 
-import psutil
 import pytest
 
 from grader.explain import TookTooLong, explain, how_to_fail_again
 from grader.explain import stub_in as _stub_in
-from grader.fair_clock import FairClock
+from grader.fair_clock import FairClock, with_children
 from grader.kit.axes import forget_launches, wrong_axes
 from grader.kit.generate import LATER_SHRINK_SECONDS, allow_shrinking
 from grader.kit.kept import Memory, with_cause
@@ -193,7 +192,7 @@ class Recorder:
             raise TookTooLong(why_too_long(clock.used, computed, clock.is_starved))
 
         limit = seconds or self._test_seconds
-        began, clock = time.process_time(), FairClock(_with_children)
+        began, clock = time.process_time(), FairClock(with_children)
         self._is_timed = True
         signal.signal(signal.SIGALRM, too_long)
         signal.setitimer(signal.ITIMER_REAL, limit, AGAIN_SECONDS)
@@ -312,11 +311,6 @@ class Recorder:
         graded: a kernel takes settings that an interpreter does not have."""
         lab = self._submission.lab
         return self._submission.folder == ROOT / "labs" / lab.key and not lab.is_kernel
-
-
-def _with_children() -> list[int]:
-    """This process and those that it has started, ranks say."""
-    return [os.getpid(), *(child.pid for child in psutil.Process().children(recursive=True))]
 
 
 def task_of(item: pytest.Item) -> str:
