@@ -1,6 +1,6 @@
 // Tiles that a warp loads row by row, and products that go over a tile's columns in the outermost
-// loop, with the sums of a step in variables of their own. The reference has a thread for every four
-// elements of the tile by number, and adds straight to the results.
+// loop, with the sums of a step in variables of their own. The reference has a thread for every
+// four elements of the tile by number, and adds straight to the results.
 #pragma once
 
 #include "yaie.cuh"

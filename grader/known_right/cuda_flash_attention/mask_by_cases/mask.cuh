@@ -1,5 +1,5 @@
-// The mask as the smallest and the largest key of a query, from which everything else follows; an empty
-// span is {0, 0}. The reference has distances in `sees`, and other formulas in the spans.
+// The mask as the smallest and the largest key of a query, from which everything else follows; an
+// empty span is {0, 0}. The reference has distances in `sees`, and other formulas in the spans.
 #pragma once
 
 #include "yaie.cuh"
@@ -59,8 +59,8 @@ struct Mask {
     __device__ bool any_block(Span queries, Span keys) const {
         const int size = 1 << block_shift;
         const int bottom = (min(queries.end, tq) + size - 1) / size;
-        for (int column = (min(keys.end, tk) + size - 1) / size - 1; column * size + size > keys.begin;
-             --column)
+        const int right = (min(keys.end, tk) + size - 1) / size;
+        for (int column = right - 1; column * size + size > keys.begin; --column)
             for (int row = queries.begin / size; row < bottom; ++row)
                 if (blocks[row * block_columns + column]) return true;
         return false;

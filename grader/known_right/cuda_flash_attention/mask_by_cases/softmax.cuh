@@ -1,5 +1,6 @@
-// The softmax of rows with shuffles inside 16 lanes, whose first lane hands the result round; weights
-// first, and the old sums are rescaled only where the maximum rose. The reference exchanges with xor.
+// The softmax of rows with shuffles inside 16 lanes, whose first lane hands the result round;
+// weights first, and the old sums are rescaled only where the maximum rose. The reference exchanges
+// with xor.
 #pragma once
 
 #include "tiles.cuh"

@@ -1,5 +1,6 @@
-// A thread has a key, and all of its gradients in its registers; queries come by in shared memory, 16 at
-// a time, read by every thread at once. The reference multiplies tiles, whose sums 16 threads share.
+// A thread has a key, and all of its gradients in its registers; queries come by in shared memory,
+// 16 at a time, read by every thread at once. The reference multiplies tiles, whose sums 16 threads
+// share.
 #include "backward.cuh"
 
 constexpr int COME_BY = 16, OWNERS = 64;

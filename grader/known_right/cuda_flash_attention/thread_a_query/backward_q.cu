@@ -1,5 +1,6 @@
-// A warp has a query, and its lanes have keys in turn: what each adds to the gradient is summed over the
-// warp at the end. Nothing goes through shared memory but the query; the reference multiplies tiles.
+// A warp has a query, and its lanes have keys in turn: what each adds to the gradient is summed
+// over the warp at the end. Nothing goes through shared memory but the query; the reference
+// multiplies tiles.
 #include "backward.cuh"
 
 constexpr int WARP_LANES = 32;
@@ -23,7 +24,8 @@ __global__ void gradient_of_a_query(Heads<const T> grad_out, Heads<const T> q, H
     for (int i = 0; i < dim; ++i) sums[i] = 0.0f;
     for (int key = lane; key < mask.tk; key += WARP_LANES) {
         if (mask.has_rules() && !mask.sees(query, key)) continue;
-        const T *row = k.at(sequence, key, kv_head, dim), *value = v.at(sequence, key, kv_head, dim);
+        const T *row = k.at(sequence, key, kv_head, dim);
+        const T *value = v.at(sequence, key, kv_head, dim);
         float score = 0.0f, product = 0.0f;
         for (int i = 0; i < dim; ++i) {
             score += own[i] * to_float(row[i]);

@@ -24,7 +24,8 @@ YAIE_API int store_kv(const void* k, const void* v, void* key_blocks, void* valu
                       int64_t k_stride, int64_t v_stride, cudaStream_t stream) {
     const int64_t width = widest_copy({address(k), address(v), address(key_blocks),
                                        address(value_blocks), row_bytes, k_stride, v_stride});
-    const int64_t row = row_bytes / width, threads = std::min(ceil_div(row, 32) * 32, int64_t(1024));
+    const int64_t row = row_bytes / width;
+    const int64_t threads = std::min(ceil_div(row, 32) * 32, int64_t(1024));
     int error = 0;
     DISPATCH_WIDTH(width, Unit,
                    error = launch(store_token<Unit>, dim3(tokens), dim3(threads), 0, stream,

@@ -1,5 +1,5 @@
-// Blocks of up to 1,024 threads with two packs each, which is what __launch_bounds__ says; the reference
-// has 512 threads with four.
+// Blocks of up to 1,024 threads with two packs each, which is what __launch_bounds__ says; the
+// reference has 512 threads with four.
 #include <algorithm>
 
 #include "pack.cuh"

@@ -1,5 +1,6 @@
-// A warp for each token and each four heads, whose angles wait in registers; angles may lie anywhere,
-// since they are read one by one. The reference reads angles in packs, and counts them in packs_fit.
+// A warp for each token and each four heads, whose angles wait in registers; angles may lie
+// anywhere, since they are read one by one. The reference reads angles in packs, and counts them in
+// packs_fit.
 #include "pack.cuh"
 
 constexpr int WARP = 32, WARPS = 8, HEADS = 4;

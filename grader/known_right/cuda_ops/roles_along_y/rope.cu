@@ -1,5 +1,5 @@
-// Block (x, y): y says whether its heads are of q, of k or of v, and its threads take units of pairs
-// of those by number. The reference's threads go through the heads of all three.
+// Block (x, y): y says whether its heads are of q, of k or of v, and its threads take units of
+// pairs of those by number. The reference's threads go through the heads of all three.
 #include <algorithm>
 
 #include "pack.cuh"

@@ -9,7 +9,8 @@ template <typename T> __device__ T weighed(float x, float scale, T weight) {
     return from_float<T>(to_float(from_float<T>(x * scale)) * to_float(weight));
 }
 
-// N: numbers of a step of a lane; KEPT: steps that stay in registers, 0 for rows that are read twice.
+// N: numbers of a step of a lane; KEPT: steps that stay in registers, 0 for rows that are read
+// twice.
 // With ADD the sum of x and residual is normed, and written over residual.
 template <typename T, int N, int KEPT, bool ADD>
 __global__ void norm_of_a_warp(const T* x, T* residual, const T* weight, T* out, Rows x_rows,
@@ -35,7 +36,8 @@ __global__ void norm_of_a_warp(const T* x, T* residual, const T* weight, T* out,
                 step.at[e] = from_float<T>(to_float(old.at[e]) + to_float(step.at[e]));
             sums[i] = step;
         }
-        for (int e = 0; e < N; ++e) squares = fmaf(to_float(step.at[e]), to_float(step.at[e]), squares);
+        for (int e = 0; e < N; ++e)
+            squares = fmaf(to_float(step.at[e]), to_float(step.at[e]), squares);
         if (KEPT > 0) kept[turn] = step;
     }
     const float mean = warp_sum(squares) / float(x_rows.d);

@@ -1,11 +1,11 @@
-// A lane computes the score of a whole key, for all heads; weights go to the other lanes through shared
-// memory, and a warp has one softmax. The reference spreads a key over the lanes of a team.
+// A lane computes the score of a whole key, for all heads; weights go to the other lanes through
+// shared memory, and a warp has one softmax. The reference spreads a key over the lanes of a team.
 #include "paged.cuh"
 
 constexpr int WARPS = THREADS / WARP;
 
-// Grid: (kv_heads * chunks, n, parts). shared: query [HEADS, dim], weights [WARPS, HEADS, WARP], then
-// for the merge sums [WARPS * slices, HEADS, dim], and at its end stats [WARPS, HEADS, 2].
+// Grid: (kv_heads * chunks, n, parts). shared: query [HEADS, dim], weights [WARPS, HEADS, WARP],
+// then for the merge sums [WARPS * slices, HEADS, dim], and at its end stats [WARPS, HEADS, 2].
 template <typename T, int HEADS>
 __global__ void __launch_bounds__(THREADS)
     decode_by_lanes(const T *q, int64_t q_stride, Pool<T> pool, Rules rules, int group,
@@ -19,7 +19,8 @@ __global__ void __launch_bounds__(THREADS)
     const int kv_head = blockIdx.x / chunks, chunk = blockIdx.x % chunks;
     const int sequence = blockIdx.y, part = blockIdx.z;
     const int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
-    const int heads = min(HEADS, group - chunk * HEADS), first_head = kv_head * group + chunk * HEADS;
+    const int heads = min(HEADS, group - chunk * HEADS);
+    const int first_head = kv_head * group + chunk * HEADS;
     const int seq_len = pool.seq_lens[sequence];
     const int first = rules.window > 0 ? first_visible(seq_len, rules.window) : 0;
     Span span = {first, seq_len};
@@ -112,8 +113,8 @@ __global__ void __launch_bounds__(THREADS)
 }
 
 template <typename T, int HEADS>
-static int start(const T *q, int64_t q_stride, Pool<T> pool, Rules rules, int n, int group, int parts,
-                 int keys_per_part, float *acc, float *stats, cudaStream_t stream) {
+static int start(const T *q, int64_t q_stride, Pool<T> pool, Rules rules, int n, int group,
+                 int parts, int keys_per_part, float *acc, float *stats, cudaStream_t stream) {
     const int chunks = (group + HEADS - 1) / HEADS, slices = WARP / (pool.dim / ELEMENTS);
     const size_t floats =
         size_t(HEADS) * (pool.dim + WARPS * (WARP + 2) + WARPS * slices * pool.dim);

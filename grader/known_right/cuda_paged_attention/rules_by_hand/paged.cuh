@@ -1,5 +1,5 @@
-// The rules by other formulas: the cap by an exponential, the window by a condition, and a part by how
-// many keys are left. The reference has tanhf, max and min.
+// The rules by other formulas: the cap by an exponential, the window by a condition, and a part by
+// how many keys are left. The reference has tanhf, max and min.
 #pragma once
 
 #include <type_traits>

@@ -1,5 +1,6 @@
-// The smallest place of a difference, by atomics in shared memory: 256 entries in a turn, and a turn in
-// which no thread finds one is followed by the next. The reference counts votes warp by warp.
+// The smallest place of a difference, by atomics in shared memory: 256 entries in a turn, and a
+// turn in which no thread finds one is followed by the next. The reference counts votes warp by
+// warp.
 #include "paged.cuh"
 
 constexpr int ENTRIES = 256;

@@ -1,5 +1,6 @@
-// A block of 64 threads has a head; each finds maximum and sum by itself, and the weights of 64 parts at
-// a time lie in shared memory, divided by the sum. The reference's warps have parts of their own.
+// A block of 64 threads has a head; each finds maximum and sum by itself, and the weights of 64
+// parts at a time lie in shared memory, divided by the sum. The reference's warps have parts of
+// their own.
 #include "paged.cuh"
 
 constexpr int AT_ONCE = 64;
