@@ -189,9 +189,8 @@ def backward(
     note("dq, dk, dv = FlashAttention().backward(grad_out, q, k, v, out, lse, ...)")
     made = part.FlashAttention
     other = "backward_queries" if grades == "10.5" else "backward_keys"
-    if inspect.signature(getattr(made, other, backward)) == inspect.signature(
-        getattr(FlashAttention, other)
-    ):
+    theirs, ours = getattr(made, other, backward), getattr(FlashAttention, other)
+    if [*inspect.signature(theirs).parameters] == [*inspect.signature(ours).parameters]:
         nothing = None if other == "backward_queries" else (None, None)
         made = type(made.__name__, (made,), {other: lambda *args, **kwargs: nothing})
     kernels = made()

@@ -9,7 +9,6 @@ functions is graded as a whole.
 import inspect
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from types import ModuleType
 from typing import Any
 from unittest.mock import patch
@@ -53,16 +52,6 @@ def theirs_of(part: ModuleType, task: str) -> dict[str, Any] | None:
     return found if len(found) == len(TASKS[task]) else None
 
 
-def _in_few_rounds(*asked: Any) -> draw.DrawTile:
-    """As the reference cuts its rounds, but for two that are launches: one without a race and one with.
-    The rest is done by a row's own program, by the same functions; task 12.5 has all of them."""
-    tile = DRAW_TILE(*asked)
-    return replace(tile, rounds=min(tile.rounds, 2))
-
-
-DRAW_TILE = draw.draw_tile
-
-
 @contextmanager
 def sampler_of(part: ModuleType, task: str) -> Iterator[Any]:
     """A Sampler in which `task` is the learner's and the rest, where it can be, the reference's."""
@@ -83,5 +72,4 @@ def sampler_of(part: ModuleType, task: str) -> Iterator[Any]:
             if "judge" in theirs:
                 theirs = {**theirs, "judge": WatchedJudge(theirs["judge"], theirs["race_above"])}
             plug(reference, theirs)
-            stack.enter_context(patch.object(draw, "draw_tile", _in_few_rounds))
         yield (reference if theirs is not None else part).Sampler()
