@@ -164,7 +164,8 @@ class FakeService:
         self, prompts: Sequence[str | list[int]], params: SamplingParams, *, priority: int = 0
     ) -> FakeStream:
         note(f"service.submit_all({show(prompts)}, n={params.n}, priority={show(priority)})")
-        self.calls.append(("submit_all", prompts, params, priority))
+        # Any sequence will do: which kind it is tells nothing of what is asked.
+        self.calls.append(("submit_all", list(prompts), params, priority))
         if self.fault is not None:
             raise self.fault
         requests = [

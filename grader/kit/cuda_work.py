@@ -236,7 +236,7 @@ def expect_whole_warps(launches: list[Launch], what: str) -> None:
 
 
 def expect_within_bounds(launches: list[Launch], bounds: dict[str, int], what: str) -> None:
-    """Kernels of these names, which the lab gives, have blocks of at most so many threads."""
+    """Kernels of these names have blocks of at most so many threads. bounds: see cuda_bounds.py."""
     for launch in launches:
         most = bounds.get(launch.kernel.split("<")[0], 1024)
         expect(

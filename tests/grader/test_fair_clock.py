@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from grader import fair_clock
-from grader.fair_clock import MOST, FairClock, waits
+from grader.fair_clock import MOST, FairClock, waits, with_children
 
 
 class Threads:
@@ -99,3 +99,23 @@ def test_what_has_ended_has_not_waited() -> None:
     process = subprocess.Popen([sys.executable, "-c", ""])
     process.wait()
     assert waits([process.pid]) == {}
+
+
+def test_a_family_is_this_process_and_all_below_it() -> None:
+    child = subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True)
+    assert child.stdout is not None
+    grandchild = int(child.stdout.readline())
+    try:
+        assert {os.getpid(), child.pid, grandchild} <= set(with_children())
+    finally:
+        child.kill()
+        child.communicate()
+    assert child.pid not in with_children()
+
+
+PARENT = (
+    "import subprocess, sys; "
+    "child = subprocess.Popen([sys.executable, '-c', 'import sys; sys.stdin.read()'], "
+    "stdin=subprocess.PIPE); "
+    "print(child.pid, flush=True); child.wait()"
+)

@@ -12,13 +12,16 @@ def repair() -> None:
     """Called by every package of Triton kernels; does nothing where kernels are compiled.
 
     A loop whose bounds are tensors: they have one dimension, and NumPy turns only those without into an
-    int. `tl.dot` of bfloat16: it multiplies the bit patterns, taken for whole numbers. And speed: for
-    every call of a helper it patches the language anew, where once a launch is enough.
+    int. Where one is int64, so are the loop's numbers. `tl.dot` of bfloat16: it multiplies the bit
+    patterns, taken for whole numbers. And speed: for every call of a helper it patches the language
+    anew, where once a launch is enough.
     """
     import triton
 
     if not triton.knobs.runtime.interpret:
         return
+    import ast
+
     import numpy as np
     import triton.language as tl
     from triton.runtime import interpreter
@@ -29,6 +32,27 @@ def repair() -> None:
     def patch_tensor_with_index(tensor: Any, scope: Any) -> None:
         patch_tensor(tensor, scope)
         scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.item()))
+
+    def loop_numbers(*bounds: Any, step: Any = 1, **hints: Any) -> Any:
+        """For `range` and `tl.range`. The compiler gives a loop's number the widest type of the bounds;
+        as an int of Python's it would take that of what it is multiplied with."""
+        bounds = bounds if len(bounds) == 3 else (*(0, *bounds)[-2:], step)
+        plain = range(*bounds)
+        if any(isinstance(bound, tl.tensor) and bound.dtype == tl.int64 for bound in bounds):
+            return (wide(number) for number in plain)
+        return plain
+
+    def wide(number: int) -> Any:
+        handle = interpreter.TensorHandle(np.array([number], dtype=np.int64), tl.int64)
+        return tl.tensor(handle, tl.int64)
+
+    def visit_loop(self: Any, node: ast.For) -> ast.For:
+        called = node.iter.func if isinstance(node.iter, ast.Call) else None
+        match called:
+            case ast.Name(id="range") | ast.Attribute(attr="range"):
+                vars(node.iter)["func"] = ast.Name(id=loop_numbers.__name__, ctx=ast.Load())
+        self.generic_visit(node)
+        return node
 
     def widened(operand: Any) -> Any:
         """bfloat16 is the upper half of a float32."""
@@ -59,6 +83,8 @@ def repair() -> None:
         finally:
             patched.clear()
 
+    vars(interpreter)[loop_numbers.__name__] = loop_numbers  # a kernel gets all of its names
+    interpreter.ASTTransformer.visit_For = visit_loop
     interpreter._patch_lang = patch_language_once
     interpreter.GridExecutor.__call__ = launch_and_forget
     interpreter._patch_lang_tensor = patch_tensor_with_index

@@ -23,13 +23,6 @@ ODD = (
     "of the row's size. Where one is not, or where d is no multiple of a pack, numbers go one at a time."
 )
 
-BOUNDS = {
-    "rms_norm_kernel": 512,
-    "fused_add_rms_norm_kernel": 512,
-    "rope_and_store_kernel": 256,
-}
-"""The __launch_bounds__ of the kernels that the lab declares."""
-
 LIMITED = (
     "A grid has at most LARGEST_GRID_YZ blocks in y, and in z (65,535 on a GPU): where there may be "
     "more rows, the launcher takes the smaller of the two, and a loop in the kernel goes on."

@@ -7,6 +7,7 @@ from hypothesis import given
 from torch import Tensor
 
 from grader.kit import examples, expect, expect_equal, task
+from grader.kit.cuda_bounds import bounds_of
 from grader.kit.cuda_work import (
     blamed,
     count_beyond_grid,
@@ -21,7 +22,6 @@ from grader.kit.cuda_work import (
 from grader.kit.kernels import Reading, expect_near, fused_add_rms_norm, random, rms_norm
 from grader.suites.cuda_ops.exact import (
     BF16,
-    BOUNDS,
     F16,
     F32,
     ODD,
@@ -222,4 +222,4 @@ def test_fused_blocks_stay_within_their_bounds(part: ModuleType) -> None:
         launches = launches_of(
             lambda x=x, weight=weight: kernels.fused_add_rms_norm(x, x.clone(), weight, 1.0)  # type: ignore[misc]
         )
-        expect_within_bounds(launches, BOUNDS, f"the fused norm of a row of {d:,}")
+        expect_within_bounds(launches, bounds_of(part), f"the fused norm of a row of {d:,}")

@@ -7,6 +7,7 @@ from hypothesis import given
 from torch import Tensor
 
 from grader.kit import examples, expect, expect_close, task
+from grader.kit.cuda_bounds import bounds_of
 from grader.kit.cuda_work import (
     blamed,
     count_beyond_grid,
@@ -22,7 +23,6 @@ from grader.kit.kernels import Reading, expect_near, random, rms_norm
 from grader.kit.poison import poisoned
 from grader.suites.cuda_ops.exact import (
     BF16,
-    BOUNDS,
     F16,
     F32,
     ODD,
@@ -206,4 +206,4 @@ def test_blocks_stay_within_their_bounds(part: ModuleType) -> None:
     for d in (8_192, 16_384, 20_000, 20_001):
         x, weight = torch.zeros(1, d, dtype=BF16), torch.ones(d, dtype=BF16)
         launches = launches_of(lambda x=x, weight=weight: kernels.rms_norm(x, weight, 1.0))  # type: ignore[misc]
-        expect_within_bounds(launches, BOUNDS, f"rms_norm of a row of {d:,}")
+        expect_within_bounds(launches, bounds_of(part), f"rms_norm of a row of {d:,}")

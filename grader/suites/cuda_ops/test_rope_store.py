@@ -7,6 +7,7 @@ from hypothesis import given
 from torch import Tensor
 
 from grader.kit import examples, expect_close, expect_equal, task
+from grader.kit.cuda_bounds import bounds_of
 from grader.kit.cuda_work import (
     blamed,
     count_beyond_grid,
@@ -21,7 +22,6 @@ from grader.kit.cuda_work import (
 from grader.kit.kernels import expect_near, random, rope, rotary_tables, store_kv
 from grader.suites.cuda_ops.exact import (
     BF16,
-    BOUNDS,
     F32,
     ODD,
     heads,
@@ -172,7 +172,7 @@ def test_blocks_suit_their_heads(part: ModuleType) -> None:
         given = q, k, v, numbers, *rotary_tables(2, d // 2), *pool, numbers
         launches = launches_of(lambda given=given: kernels.rope_and_store(*given))  # type: ignore[misc]
         what = f"rope and store of 256 tokens of 2, 2 and 2 heads of {d}"
-        expect_within_bounds(launches, BOUNDS, what)
+        expect_within_bounds(launches, bounds_of(part), what)
         if not begin:  # 4 packs of pairs a head
             expect_grid_fits(launches, 256 * 6 * 4, what, most=6)
 

@@ -2,7 +2,8 @@
 
 """The four numbers of a walk over tiles: what `visible_keys` and `queries_that_see` answer.
 
-A part of another make has neither, and is graded by its results and by the tiles that it masks.
+A part of another make has neither, or asks them otherwise: it is graded by its results and by the tiles
+that it masks.
 """
 
 from types import ModuleType
@@ -15,6 +16,7 @@ from torch import Tensor
 
 from grader.kit import Mismatch, note
 from grader.kit.triton_watch import watching
+from grader.suites.triton_flash_attention.problems import is_helper
 
 helper: Any = None
 """The part's function. Kernels find it here, since they know nothing but their module's names."""
@@ -45,9 +47,9 @@ def queries_kernel(
 
 
 def find(part: ModuleType, name: str) -> Any:
-    """The part's helper of this name, or None."""
+    """The part's helper of this name, with the stub's parameters, or None."""
     modules = [module for module in vars(part).values() if isinstance(module, ModuleType)]
-    return next((vars(module)[name] for module in modules if name in vars(module)), None)
+    return next((vars(module)[name] for module in modules if is_helper(module, name)), None)
 
 
 def expect_limits(
