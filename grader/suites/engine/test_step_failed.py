@@ -4,7 +4,7 @@ from types import ModuleType
 
 from grader.kit import expect, expect_equal, note, task
 from grader.kit.toy import Settings
-from grader.suites.engine.bench import NAN, bench_of
+from grader.suites.engine.bench import NAN, bench_of, tokens_of
 from yaie.core.request import FailureKind, FinishReason
 
 SICK = "NaN in one row says nothing about the others. They go on."
@@ -46,10 +46,22 @@ def test_a_request_that_fails_in_a_step(part: ModuleType) -> None:
     expect_equal(sick.output_token_ids, [0], "its tokens")
     expect_equal(
         (last.error, last.failure),
-        (sick.error, FailureKind.CORRUPTED),
+        ("the model computed NaN or infinity", FailureKind.CORRUPTED),
         "error and failure in its last output",
         why="The client gets the message, not the request: what went wrong must be in it.",
     )
+
+
+@task("7.4")
+def test_a_failure_shows_nothing_more(part: ModuleType) -> None:
+    """What detokenizer and stop checker hold is not shown when a request fails."""
+    bench = bench_of(part, "7.4", by_step=True)
+    sick = bench.say([0, tokens_of("é")[0], NAN], stop=["ab"], max_tokens=9)
+    for _ in range(3):
+        bench.step()
+    expect_equal(bench.ends(sick), [FinishReason.ERROR], "its ends in the outputs: one")
+    why = "Only an answer that is over by itself shows what was held back. This one was broken off."
+    expect_equal(bench.text(sick), "", "the text; 'a' is held for 'ab', and é is cut", why=why)
 
 
 @task("7.4")
