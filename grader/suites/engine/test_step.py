@@ -5,7 +5,7 @@ from types import ModuleType
 
 from grader.kit import expect, expect_equal, note, start_script, task
 from grader.kit.toy import Settings
-from grader.suites.engine.bench import NAN, bench_of, tokens_of
+from grader.suites.engine.bench import bench_of, tokens_of
 from grader.suites.engine.desk import Desk, core_on, queue
 from grader.suites.engine.lending import core_class
 from yaie.core.batch import StepOutcome
@@ -132,13 +132,6 @@ def test_a_step_that_draws_nothing(part: ModuleType) -> None:
     expect_equal(bench.step(), [], "what the step returned")
     expect_equal(bench.record.calls.count("update"), 1, "calls of update", why=ONCE_EACH)
     expect_equal(request.num_settled_tokens, 6, "its tokens that are settled", why=ONCE_EACH)
-    bench = bench_of(part, "7.4", Settings(token_budget=6), by_step=True)
-    bench.say([NAN], prompt=[1] * 3, max_tokens=9)
-    request = bench.say("abc", prompt=[0] * 12, max_tokens=9)
-    bench.step()
-    what = "calls of update, in a step whose only sampled token is NaN"
-    expect_equal(bench.record.calls.count("update"), 1, what, why=ONCE_EACH)
-    expect_equal(request.num_settled_tokens, 3, "tokens of r1 that are settled", why=ONCE_EACH)
 
 
 @task("7.4")

@@ -53,6 +53,20 @@ def test_a_request_that_fails_in_a_step(part: ModuleType) -> None:
 
 
 @task("7.4")
+def test_a_step_whose_only_token_failed(part: ModuleType) -> None:
+    """A step that sampled for a failed request alone is taken over: the chunk beside it is settled."""
+    bench = bench_of(part, "7.4", Settings(token_budget=6), by_step=True)
+    bench.say([NAN], prompt=[1] * 3, max_tokens=9)
+    request = bench.say("abc", prompt=[0] * 12, max_tokens=9)
+    bench.step()
+    why = (
+        "`update` is called once for each plan, whatever has failed: it settles the others' chunks."
+    )
+    expect_equal(bench.record.calls.count("update"), 1, "calls of update", why=why)
+    expect_equal(request.num_settled_tokens, 3, "tokens of r1 that are settled", why=why)
+
+
+@task("7.4")
 def test_a_failure_shows_nothing_more(part: ModuleType) -> None:
     """What detokenizer and stop checker hold is not shown when a request fails."""
     bench = bench_of(part, "7.4", by_step=True)
