@@ -88,7 +88,7 @@ class EngineCore:
         """One step for every request that the scheduler picks; returns what each one gained.
 
         In this order: schedule, execute (also a plan without requests, which may move blocks), advance,
-        and only then wait for the outcome.
+        and only then wait for the outcome. What one of them raises goes through.
         """
         # TODO 7.4: your code here (the reference: 4 lines).
         raise NotImplementedError(
@@ -101,7 +101,8 @@ class EngineCore:
         Requests of `plan.failed` are finished already, those of `outcome.failed` are to be finished
         here, unless they have ended meanwhile: each ends with an output of no token. Then the scheduler
         is told the tokens, and `_show` turns them into text. Sets `first_token_time` (time.monotonic)
-        when a request gains its first token, even if the step brings several.
+        when a request gains its first token, even if the step brings several. Plan and outcome stay as
+        they are.
         """
         # TODO 7.4: your code here (the reference: 10 lines).
         raise NotImplementedError(

@@ -90,7 +90,7 @@ class EngineCore:
         """One step for every request that the scheduler picks; returns what each one gained.
 
         In this order: schedule, execute (also a plan without requests, which may move blocks), advance,
-        and only then wait for the outcome.
+        and only then wait for the outcome. What one of them raises goes through.
         """
         # BEGIN SOLUTION 7.4
         plan = self._scheduler.schedule()
@@ -105,7 +105,8 @@ class EngineCore:
         Requests of `plan.failed` are finished already, those of `outcome.failed` are to be finished
         here, unless they have ended meanwhile: each ends with an output of no token. Then the scheduler
         is told the tokens, and `_show` turns them into text. Sets `first_token_time` (time.monotonic)
-        when a request gains its first token, even if the step brings several.
+        when a request gains its first token, even if the step brings several. Plan and outcome stay as
+        they are.
         """
         # BEGIN SOLUTION 7.4
         outputs = [self._failed(request) for request in plan.failed]

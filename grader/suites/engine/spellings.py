@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from types import ModuleType
 
-from grader.kit import watch
+from grader.kit import note, watch
 from yaie.curriculum.manifest import ROOT
 
 Decode = Callable[[list[int]], str]
@@ -54,5 +54,6 @@ def tutor() -> tuple[Callable[[str], list[int]], Decode]:
 
 def stream(part: ModuleType, decode: Decode, token_ids: Sequence[int]) -> list[str]:
     """What each token adds to the text, and at the end what flush adds."""
+    note("detokenizer = Detokenizer(decode)")
     detokenizer = watch(part.Detokenizer(decode), "detokenizer")
     return [*(detokenizer.push(token) for token in token_ids), detokenizer.flush()]

@@ -16,6 +16,10 @@ from yaie.core.request import FinishReason, Request
 TOKENS = st.sampled_from([*tokens_of("ab"), *tokens_of("é"), *tokens_of("cdef"), NAN])
 ONCE = "A request has at most one output a step, one last output, and none after it."
 
+GAINED = (
+    "Only requests that gained tokens or ended have an output: not one that was preempted, say."
+)
+
 
 class GivenUp(Exception):
     """A run that has shown another task's mistake, too late to reject it."""
@@ -103,6 +107,8 @@ class StepMachine(Machine):
         self.claim("7.4", len(ends) <= 1 and is_last, True, f"{name} has one end at most", ONCE)
         if output.finish_reason is not None:
             self.check_end(request)
+        else:
+            self.claim("7.4", bool(output.token_ids), True, f"{name} has gained tokens", GAINED)
 
     def check_end(self, request: Request) -> None:
         end = right_end(self.said[request], request.params, request.max_tokens)

@@ -14,6 +14,10 @@ NOW = "The client has gone: what is computed for it from now on delays the other
 TOLD = (
     "The scheduler must learn that the request is over, and why: it holds its row and its blocks."
 )
+SAID = (
+    "Abort changes how a request ends, not what it has: its prompt, the tokens that its client read. "
+    "stop_reason names a stop string or a stop token, and there was none."
+)
 LEAK = "An aborted request gives back what it holds, or every closed browser tab costs memory."
 
 
@@ -47,6 +51,7 @@ def test_abort_while_it_runs(part: ModuleType) -> None:
     bench = bench_of(part, "7.5")
     gone = bench.say("abc", max_tokens=9)
     bench.step()
+    had = list(gone.token_ids), gone.first_token_time, gone.stop_reason
     expect_equal(bench.core.abort("r0"), True, "what abort returned")
     expect_equal(
         gone.finish_reason,
@@ -54,6 +59,9 @@ def test_abort_while_it_runs(part: ModuleType) -> None:
         "its finish_reason",
         why=TOLD,
     )
+    has = gone.token_ids, gone.first_token_time, gone.stop_reason
+    what = "its token_ids, first_token_time and stop_reason after abort"
+    expect_equal(has, had, what, why=SAID)
     expect_equal(bench.toy.cache.stats()["used_blocks"], 0, "blocks in use after abort", why=LEAK)
     expect_equal(bool(bench.quiet.has_work), False, "has_work after abort", why=NOW)
     expect_equal(bench.step(), [], "what the next step returned", why=NOW)

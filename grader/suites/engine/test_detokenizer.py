@@ -29,6 +29,7 @@ NEIGHBOURS = (
     "A token's text depends on its neighbours. Decode it together with some tokens before it, and cut "
     "off what was shown already."
 )
+AS_DECODED = "What the tokens decode to is what a client gets: nothing is normalized or left out."
 TWICE = (
     "What was shown of the new window is what its tokens say when they are decoded by themselves. That "
     "may be less than the piece that was returned (a first space is dropped) or more (half a character)."
@@ -50,6 +51,10 @@ def test_a_word_is_shown_at_once(part: ModuleType) -> None:
     pieces = stream(part, chunks([b"one", b" two", b" three"]), [0, 1, 2])
     right = ["one", " two", " three", ""]
     expect_pieces(pieces, right)
+    note("0 is 'e' and an accent that is a character (U+0301), 1 CR LF NUL, 2 U+FEFF")
+    odd = ["e\u0301", "\r\n\0", "\ufeff"]
+    pieces = stream(part, chunks([text.encode() for text in odd]), [0, 1, 2])
+    expect_pieces(pieces, [*odd, ""], AS_DECODED)
 
 
 @task("7.1")

@@ -36,6 +36,8 @@ EACH = (
     "A push is the text of one token. With min_tokens the stop checker counts them, so a token that "
     'gives no text yet is pushed as well, as "".'
 )
+OVER = "A stop string ends the text: what the detokenizer holds then comes after the end."
+BEFORE = "The last push returns text too: what was held back before the stop string that it found."
 OVERRULED = (
     "The stop string ends the text before the stop token does, so it is what the answer stopped at."
 )
@@ -159,6 +161,14 @@ def test_a_stop_token(part: ModuleType) -> None:
 
 
 @task("7.3")
+def test_the_last_of_many_stop_tokens(part: ModuleType) -> None:
+    """Each of a thousand stop tokens ends a request, the last one too."""
+    _, request = end_of(part, "abcd", stop_token_ids=[*range(300, 1300), 2], max_tokens=4)
+    why = "A client may send many stop tokens. Each of them ends the answer."
+    expect_equal(request.stop_reason, 2, "stop_reason", why=why)
+
+
+@task("7.3")
 def test_a_stop_token_that_is_an_end_of_sequence_token(part: ModuleType) -> None:
     """A stop token is named even if it is an end-of-sequence token as well."""
     for ignore_eos in (False, True):
@@ -261,6 +271,14 @@ def test_a_stop_string_completed_by_the_last_text(part: ModuleType) -> None:
     bench.run()
     expect_equal(bench.text(request), "a", "the text, ended by a stop token", why=TAIL)
     expect_equal(request.stop_reason, "bc", "stop_reason", why=OVERRULED)
+    bench = bench_of(part, "7.3", detokenizer=Lagging)
+    request = bench.say("ab", stop=["a"], max_tokens=2)
+    bench.run()
+    expect_equal(bench.text(request), "", "the text; 'b' is flushed behind the stop 'a'", why=OVER)
+    bench = bench_of(part, "7.3", detokenizer=Lagging)
+    request = bench.say("abc", stop=["bd", "c"], max_tokens=3)
+    bench.run()
+    expect_equal(bench.text(request), "ab", "the text, with 'b' held back for 'bd'", why=BEFORE)
     bench = bench_of(part, "7.3", detokenizer=Lagging)
     request = bench.say("abc", stop=["bd"], max_tokens=3)
     bench.run()

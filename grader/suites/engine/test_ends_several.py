@@ -105,6 +105,18 @@ def test_the_end_in_the_middle_of_a_step(part: ModuleType) -> None:
 
 
 @task("7.3")
+def test_an_end_without_text(part: ModuleType) -> None:
+    """A step that brings no text, as its first token ends the request, drops the others all the same."""
+    bench = bench_of(part, "7.3")
+    bench.draft(3)
+    request = bench.say([0, EOS, 2, 3])
+    bench.run()
+    expect_equal(request.output_token_ids, [0, EOS], "the tokens of the request", why=AFTER)
+    counted = bench.outputs[-1].num_output_tokens
+    expect_equal(counted, 2, "num_output_tokens of the last output", why=AFTER)
+
+
+@task("7.3")
 def test_a_stop_string_across_two_tokens_of_a_step(part: ModuleType) -> None:
     """A stop string that begins and ends within one step is found at the token that completes it."""
     bench = bench_of(part, "7.3")

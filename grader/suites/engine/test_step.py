@@ -3,9 +3,12 @@
 import time
 from types import ModuleType
 
-from grader.kit import expect, expect_equal, note, task
+from grader.kit import expect, expect_equal, note, start_script, task
 from grader.kit.toy import Settings
 from grader.suites.engine.bench import bench_of, tokens_of
+from grader.suites.engine.desk import Desk, core_on, queue
+from grader.suites.engine.lending import core_class
+from yaie.core.batch import StepOutcome
 
 BATCH = (
     "A step costs the model nearly the same for one request as for many. That is the point of a batch: "
@@ -18,6 +21,10 @@ ALWAYS = (
 ONCE_EACH = (
     "`update` is called once for each plan, also for one that samples no token: it settles what the "
     "plan has computed, and files it for others to find."
+)
+RAISES = (
+    "An exception of the executor concerns all requests, and the engine begins anew after it. If step "
+    "swallows it, the plan is never updated: its requests neither go on nor end."
 )
 COUNTS = (
     "A token counts, and its client waits for it, before it has text: half a character has none, nor "
@@ -56,6 +63,27 @@ def test_a_plan_that_only_moves_blocks(part: ModuleType) -> None:
     expect_equal(bench.step(), [], "what step returned")
     expect_equal(bench.executor.num_moves, 1, "moves that were carried out", why=ALWAYS)
     expect_equal(bench.record.calls.count("update"), 1, "calls of update", why=ONCE_EACH)
+
+
+class DeadWorker(Desk):
+    """Its worker is gone, which only `result` finds out."""
+
+    def result(self) -> StepOutcome:
+        raise ConnectionError("the worker is gone")
+
+
+@task("7.4")
+def test_a_step_that_breaks(part: ModuleType) -> None:
+    """What the executor raises goes through `step`."""
+    start_script()
+    note("r0 is in the plan; result() raises ConnectionError('the worker is gone')")
+    core = core_on(core_class(part.EngineCore, "7.4"), DeadWorker())
+    queue(core, "r0")
+    try:
+        outputs = core.step()
+    except ConnectionError:
+        return
+    expect(False, f"step returned {outputs}, though `result` had raised", why=RAISES)
 
 
 @task("7.4")
@@ -128,6 +156,7 @@ def test_the_time_of_the_first_token(part: ModuleType) -> None:
     """first_token_time is set when a request gains its first token, and stays."""
     bench = bench_of(part, "7.4", Settings(token_budget=4), by_step=True)
     request = bench.say("abcdef", prompt=[0] * 6, max_tokens=9)
+    request.arrival_time = request.scheduled_time = time.monotonic() - 60
     bench.step()
     expect_equal(request.first_token_time, None, "first_token_time after a chunk of the prompt")
     begun = time.monotonic()

@@ -4,7 +4,7 @@ from types import ModuleType
 
 from grader.kit import expect, expect_equal, note, task
 from grader.kit.toy import Settings
-from grader.suites.engine.bench import NAN, bench_of
+from grader.suites.engine.bench import NAN, bench_of, tokens_of
 from yaie.core.request import FailureKind, FinishReason
 
 SICK = "NaN in one row says nothing about the others. They go on."
@@ -46,10 +46,36 @@ def test_a_request_that_fails_in_a_step(part: ModuleType) -> None:
     expect_equal(sick.output_token_ids, [0], "its tokens")
     expect_equal(
         (last.error, last.failure),
-        (sick.error, FailureKind.CORRUPTED),
+        ("the model computed NaN or infinity", FailureKind.CORRUPTED),
         "error and failure in its last output",
         why="The client gets the message, not the request: what went wrong must be in it.",
     )
+
+
+@task("7.4")
+def test_a_step_whose_only_token_failed(part: ModuleType) -> None:
+    """A step that sampled for a failed request alone is taken over: the chunk beside it is settled."""
+    bench = bench_of(part, "7.4", Settings(token_budget=6), by_step=True)
+    bench.say([NAN], prompt=[1] * 3, max_tokens=9)
+    request = bench.say("abc", prompt=[0] * 12, max_tokens=9)
+    bench.step()
+    why = (
+        "`update` is called once for each plan, whatever has failed: it settles the others' chunks."
+    )
+    expect_equal(bench.record.calls.count("update"), 1, "calls of update", why=why)
+    expect_equal(request.num_settled_tokens, 3, "tokens of r1 that are settled", why=why)
+
+
+@task("7.4")
+def test_a_failure_shows_nothing_more(part: ModuleType) -> None:
+    """What detokenizer and stop checker hold is not shown when a request fails."""
+    bench = bench_of(part, "7.4", by_step=True)
+    sick = bench.say([0, tokens_of("é")[0], NAN], stop=["ab"], max_tokens=9)
+    for _ in range(3):
+        bench.step()
+    expect_equal(bench.ends(sick), [FinishReason.ERROR], "its ends in the outputs: one")
+    why = "Only an answer that is over by itself shows what was held back. This one was broken off."
+    expect_equal(bench.text(sick), "", "the text; 'a' is held for 'ab', and é is cut", why=why)
 
 
 @task("7.4")

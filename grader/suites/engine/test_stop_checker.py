@@ -30,6 +30,15 @@ SPACES = (
     "Many stop strings begin with a line break. Strip neither them nor what is held back: it is part of "
     "the text if no stop string comes of it."
 )
+AS_WRITTEN = (
+    "A line break of two characters, or an accent that is one by itself, is text like any other: a "
+    "client gets it as the model wrote it."
+)
+ALL_OF_THEM = "A client may send 64 stop strings. Each of them ends the text, the last one too."
+THEIRS = (
+    "The list belongs to the request. Sort a copy of it, or better: find out which one ends first."
+)
+A_LONG_PIECE = "However long a piece is, all of it is shown but what may become a stop string."
 LETTERS = "A client's stop string is plain text, not a pattern: . * ? [ have no special meaning."
 
 
@@ -103,10 +112,13 @@ def test_white_space_counts(part: ModuleType) -> None:
     for pieces, right in (
         (["one.\n", "\nUs", "er:"], [("one.", None), ("", None), ("", "\n\nUser:")]),
         (["one.\n", "two"], [("one.", None), ("\ntwo", None)]),
+        (["\t", " ", "\n"], [("\t", None), (" ", None), ("", None)]),
     ):
         found = checked(part, ["\n\nUser:"], pieces)
         # A space that is stripped looks like a character that is lost at the border.
         expect_equal(found, right, "each push", why=SPACES)
+    right = [("one\r", None), ("\ntwo e\u0301\r", None)]
+    expect_pushes(part, ["\n\nUser:"], ["one\r", "\ntwo e\u0301\r\n"], right, AS_WRITTEN)
 
 
 @task("7.2")
@@ -133,6 +145,15 @@ def test_the_first_to_be_complete_ends_the_text(part: ModuleType) -> None:
     for stops in (["cd", "bcd"], ["bcd", "cd"]):
         expect_pushes(part, stops, ["abcdef"], [("a", "bcd")], CUTS, "ending together")
     expect_pushes(part, ["ab", "a"], ["xab"], [("x", "a")], CUTS, "one inside the other")
+
+
+@task("7.2")
+def test_each_of_many_stop_strings(part: ModuleType) -> None:
+    """Of 64 stop strings the last one is found like the first, and their list stays as it is."""
+    stops = [*(f"<{number}>" for number in range(63)), "END"]
+    theirs = list(stops)
+    expect_pushes(part, theirs, ["one E", "ND"], [("one ", None), ("", "END")], ALL_OF_THEM)
+    expect_equal(theirs, stops, "the list of stop strings, after the pushes", why=THEIRS)
 
 
 @task("7.2")
@@ -180,7 +201,8 @@ def test_a_piece_takes_as_long_behind_a_long_text(part: ModuleType) -> None:
     early = best_time(checker)
     # Letters of the stop strings: a search that skips what it cannot use must look at each of them, and
     # takes a hundred times as long as a piece does, on any machine.
-    checker.push("DEN " * 25_000)
+    shown, _ = checker.push("DEN " * 25_000)
+    expect_equal(len(shown), 100_000, "letters shown of a piece of 100,000", why=A_LONG_PIECE)
     late = best_time(checker)
     expect(
         late <= 10 * early,

@@ -1,5 +1,6 @@
 """Tasks 7.1 and 7.2 beyond a few tokens: ids beyond 24 bits, long texts, and nothing left behind."""
 
+from random import Random
 from types import ModuleType
 from typing import Any
 
@@ -81,20 +82,41 @@ def test_a_token_of_a_long_text_copies_no_text(part: ModuleType) -> None:
 
 
 @task("7.1")
+def test_a_long_text_is_whole(part: ModuleType) -> None:
+    """Thousands of tokens, each a byte of a character of three, join to the text that they spell."""
+    start_script()
+    note("each token is one byte of UTF-8: 3,000 times €")
+    detokenizer, text = part.Detokenizer(utf8), "€" * 3000
+    shown = [detokenizer.push(token) for token in text.encode()]
+    got = "".join([*shown, detokenizer.flush()])
+    right = next((at for at, letter in enumerate(text) if got[at : at + 1] != letter), len(text))
+    why = "What is dropped of the tokens behind a long text may be half a character that is not shown."
+    expect_equal(right, len(text), "characters that are right, from the first on", why=why)
+    expect_equal(len(got), len(text), "characters of all pieces together", why=why)
+
+
+def words(token_ids: list[int]) -> str:
+    """Each token is a word, its number."""
+    return "".join(f"word {token} " for token in token_ids)
+
+
+@task("7.1")
 def test_tokens_leave_nothing_behind(part: ModuleType) -> None:
     """Of a text that is over nothing is kept, and of one that goes on no more than its tokens."""
-    endless = part.Detokenizer(utf8)
+    endless, draw = part.Detokenizer(words), Random(0)
 
     def call() -> None:
-        endless.push(97)
+        for _ in range(4):  # few: its tokens may stay
+            endless.push(draw.randrange(1000))  # always another window
         short = part.Detokenizer(utf8)
         short.push(97)
         short.push(0xC3)
         short.flush()
 
-    expect_keeps_nothing(call, "a push, and a text from its first token to flush")
+    expect_keeps_nothing(call, "four pushes, and a text from its first token to flush")
 
 
+SEVERAL = 48
 LONG_STOP = "x" * 1500 + "END"
 ANY_LENGTH = (
     "A stop string is as long as its client makes it. The end of the text that begins one is held back, "
@@ -111,7 +133,9 @@ def test_a_long_stop_string(part: ModuleType) -> None:
     text = "a" * 1200
     got = checker.push(text + "xx")
     expect_equal(got, (text, None), "push('a' * 1200 + 'xx')", why=ANY_LENGTH)
-    got = checker.push(LONG_STOP[2:] + "b")
+    got = checker.push("x" * 1000)
+    expect_equal(got, ("", None), "push('x' * 1000)", why=ANY_LENGTH)
+    got = checker.push(LONG_STOP[1002:] + "b")
     expect_equal(got, ("", LONG_STOP), "push of the rest of the stop string", why=ANY_LENGTH)
 
 
@@ -121,9 +145,11 @@ def test_texts_leave_nothing_behind(part: ModuleType) -> None:
     endless = part.StopChecker(["END"])
 
     def call() -> None:
-        endless.push("a NEW E")
+        for _ in range(SEVERAL):  # a reference to each piece would be small
+            endless.push("a NEW E")
         short = part.StopChecker(["END"])
         short.push("a E")
         short.flush()
 
-    expect_keeps_nothing(call, "a push, and a text from its first piece to flush")
+    what = f"{SEVERAL} pushes, and a text from its first piece to flush"
+    expect_keeps_nothing(call, what)

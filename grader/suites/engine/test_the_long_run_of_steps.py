@@ -20,11 +20,20 @@ MANY = 1200
 """Requests of one step: more than a test would write down one by one."""
 LONG = 100_000
 """Tokens of a prompt."""
+SAID_BEFORE = 20_000
+"""Tokens of an answer."""
 MOST = 64 << 10
 """Bytes for a step of one request: a list of its tokens takes twelve times as much."""
 THE_NEW = (
     "A step has a few new tokens for each request, at the end of its `token_ids`. Take those alone: a "
     "copy of the list costs as much as prompt and answer are long, at every step."
+)
+UNCHANGED = (
+    "Plan and outcome are the scheduler's and the executor's, which may keep them, as a trace of the "
+    "steps does. What take leaves out, it leaves out of its own lists."
+)
+NO_OTHER = (
+    "An id names one request. A fork has a client that reads it too, or is aborted by its own id."
 )
 CROWD = "A step has as many requests as the scheduler lets in. Each that gained or failed has an output."
 
@@ -87,14 +96,31 @@ def test_ids_of_any_size_are_shown_and_end(part: ModuleType) -> None:
 @task("7.3")
 def test_a_token_of_a_long_request_copies_no_prompt(part: ModuleType) -> None:
     """What showing a token takes meanwhile does not grow with the tokens before it."""
-    start_script()
-    note(f"r0 has a prompt of {LONG} tokens, and takes steps of one token each")
-    core = core_on(core_class(part.EngineCore, "7.3"), Desk())
-    queue(core, "r0", prompt=[0] * LONG)
-    # The list of tokens moves now and then, when it has grown: not twice in a few steps.
-    peak = min(peak_of(core.step) for _ in range(3))
-    problem = f"behind {LONG:,} tokens a step of one more takes {peak:,} bytes"
-    expect(peak <= MOST, problem, why=THE_NEW)
+    for prompt, said in ((LONG, 0), (1, SAID_BEFORE)):
+        start_script()
+        note(f"r0: {prompt} tokens of a prompt, {said} of an answer; then steps of one token each")
+        desk = Desk()
+        core = core_on(core_class(part.EngineCore, "7.3"), desk)
+        queue(core, "r0", prompt=[0] * prompt)
+        if said:
+            core.take(desk.schedule(), StepOutcome([[0] * said]))
+        # The list of tokens moves now and then, when it has grown: not twice in a few steps.
+        peak = min(peak_of(core.step) for _ in range(3))
+        problem = f"behind {prompt + said:,} tokens a step of one more takes {peak:,} bytes"
+        expect(peak <= MOST, problem, why=THE_NEW)
+
+
+@task("7.3")
+def test_answers_leave_nothing_behind(part: ModuleType) -> None:
+    """Of a request that has ended by itself a step loop keeps nothing."""
+    desk, number = Desk(), count()
+    core = core_on(core_class(part.EngineCore, "7.3"), desk)
+
+    def call() -> None:
+        queue(core, f"r{next(number)}").max_tokens = 1
+        core.step()
+
+    expect_keeps_nothing(call, "a request that ends with its first token")
 
 
 @task("7.4")
@@ -143,6 +169,29 @@ def test_what_a_step_returned_stays(part: ModuleType) -> None:
 
 
 @task("7.4")
+def test_plan_and_outcome_stay(part: ModuleType) -> None:
+    """`take` changes neither the plan nor the outcome."""
+    start_script()
+    note("a plan has r0 and r1, and has failed r2; r1 fails in the step; then take")
+    desk = Desk()
+    core = core_on(core_class(part.EngineCore, "7.4"), desk)
+    requests = [queue(core, f"r{number}") for number in range(3)]
+    desk.finish(requests[2], FinishReason.ERROR)
+    plan, outcome = desk.schedule(), StepOutcome([[0], []], failed=[requests[1]])
+    plan.failed = [requests[2]]
+    before = held_by(plan, outcome)
+    core.take(plan, outcome)
+    what = "scheduled and failed of the plan, token_ids and failed of the outcome, after take"
+    expect_equal(held_by(plan, outcome), before, what, why=UNCHANGED)
+
+
+def held_by(plan: StepPlan, outcome: StepOutcome) -> tuple[Any, ...]:
+    scheduled = [item.request.request_id for item in plan.scheduled]
+    failed = [[request.request_id for request in one.failed] for one in (plan, outcome)]
+    return scheduled, failed[0], [list(tokens) for tokens in outcome.token_ids], failed[1]
+
+
+@task("7.4")
 def test_steps_leave_nothing_behind(part: ModuleType) -> None:
     """Of a request that is over, and of plans and outcomes, a step loop keeps nothing."""
     desk, number = Desk(), count()
@@ -165,6 +214,22 @@ def test_any_name_may_be_a_strangers(part: ModuleType) -> None:
         expect_equal(core.abort(name), False, f"abort({name!r}) of a stranger", why=why)
         queue(core, name)
         expect_equal(core.abort(name), True, f"abort({name!r}) of a request", why=why)
+
+
+@task("7.5")
+def test_no_other_request_ends(part: ModuleType) -> None:
+    """A request whose id begins with the aborted one's goes on, and so does a fork of it."""
+    start_script()
+    note("r1, r10 and r1-1 are alive, the last one a fork of r1; then abort('r1')")
+    desk = Desk()
+    core = core_on(core_class(part.EngineCore, "7.5"), desk)
+    gone, _, fork = [queue(core, name) for name in ("r1", "r10", "r1-1")]
+    fork.fork_of = gone
+    expect_equal(core.abort(" r1 "), False, "what abort(' r1 ') returned", why=NO_OTHER)
+    expect_equal(core.abort("r1"), True, "what abort returned")
+    expect_equal(list(desk.requests), ["r10", "r1-1"], "who is queued after it", why=NO_OTHER)
+    for name in ("r10", "r1-1"):
+        expect_equal(core.abort(name), True, f"what abort({name!r}) returned then", why=NO_OTHER)
 
 
 @task("7.5")

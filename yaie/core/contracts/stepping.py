@@ -65,7 +65,7 @@ class EngineCore(Protocol):
 
     def step(self) -> "list[RequestOutput]":
         """Schedule, execute, advance, and take over the result, one step after the other; returns what
-        each touched request gained."""
+        each touched request gained. What the scheduler or the executor raises goes through."""
         ...
 
     def take(self, plan: "StepPlan", outcome: "StepOutcome") -> "list[RequestOutput]":
@@ -74,7 +74,8 @@ class EngineCore(Protocol):
         Returns what each touched request gained, the last outputs of `plan.failed` and of
         `outcome.failed` first. The former are taken before anything is aborted. The engine's overlapped
         loop calls it a step later than `step` does: requests of the plan may have ended meanwhile.
-        It costs what the new tokens cost, however long the requests are.
+        It costs what the new tokens cost, however long the requests are, and changes neither plan nor
+        outcome.
         """
         ...
 

@@ -83,7 +83,7 @@ class Answer:
     def take_new(self) -> RequestOutput:
         """All tokens that came, and how it goes on."""
         request, before = self.request, self.count
-        new = request.output_token_ids[before:]
+        new = request.token_ids[request.num_prompt_tokens + before :]
         self.text = ""
         for token_id in new:
             self.take(token_id)

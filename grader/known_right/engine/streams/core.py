@@ -105,14 +105,15 @@ class EngineCore:
         if request.first_token_time is None:
             request.first_token_time = time.monotonic()
         pieces, reason, told = [], None, self.told[request]
-        for token_id in request.output_token_ids[told:]:
+        begin = request.num_prompt_tokens + told
+        for token_id in request.token_ids[begin:]:
             if reason is not None:
                 break
             text, reason = self.streams[request].send(token_id)
             pieces.append(text)
         self.told[request] = told + len(pieces)
         request.drop_last(request.num_output_tokens - self.told[request])
-        new = request.output_token_ids[told:]
+        new = request.token_ids[begin:]
         if reason is not None:
             self._end(request, reason)
         return RequestOutput.of(request, "".join(pieces), new, reason)
