@@ -1,14 +1,16 @@
 """Tasks 11.1 and 11.2: one query a sequence over its block table, a group of heads in one tile."""
 
 from dataclasses import replace
+from importlib import import_module
 from types import ModuleType
+from typing import Any
 
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from grader.kit import examples, expect, expect_equal, task
+from grader.kit import examples, expect, expect_equal, note, task
 from grader.kit.far import FAR_WHY, far
 from grader.kit.kernels import expect_near
 from grader.kit.layout import Reading
@@ -182,6 +184,20 @@ def test_products_of_float32_are_float32(part: ModuleType) -> None:
 
 
 @task("11.1")
+def test_half_precision_is_multiplied_as_it_is(part: ModuleType) -> None:
+    """Where queries, keys and values are bfloat16, tl.dot multiplies bfloat16."""
+    _, seen = attend(part, make_case([20], dtype=torch.bfloat16), splits=1)
+    widened = sum(bool(precision) for precision in seen.precisions)
+    expect(
+        not widened,
+        f"{widened} of {seen.dots} products multiply float32; queries, keys and values are bfloat16",
+        why="Tensor cores multiply bfloat16, and a GPU multiplies float32 without them, many times "
+        "slower. tl.dot sums in float32 whatever it multiplies: narrow the weights to the values' "
+        "dtype, and widen neither keys nor values.",
+    )
+
+
+@task("11.1")
 def test_blocks_of_any_size(part: ModuleType) -> None:
     """A tile may begin in the middle of a block, and end in another one."""
     why = (
@@ -256,6 +272,23 @@ def test_a_large_group_fits(part: ModuleType) -> None:
         case = make_case([6, 3], kv_heads=2, group=group, d=24)
         expect_attention(
             part, case, splits=1, what=f"{group} query heads on each key head", why=why
+        )
+
+
+@task("11.2")
+def test_a_tile_has_the_rows_that_it_needs(part: ModuleType) -> None:
+    """tile_rows counts all heads of all queries: the next power of two, or 16."""
+    configs: Any = import_module(f"{part.__name__}.configs")
+    for queries, group, rows in ((1, 4, 16), (1, 20, 32), (8, 1, 16), (9, 2, 32), (64, 2, 128)):
+        found = configs.tile_rows(queries, group)
+        note(f"tile_rows({queries}, {group})  # -> {found!r}")
+        expect_equal(
+            found,
+            rows,
+            f"rows of a tile for {queries} queries in {group} heads",
+            why="Decode has one query for each sequence, a chunk has many, and each is a row in every "
+            "head of the group. With fewer rows more programs read the same keys; further rows are "
+            "computed for nothing.",
         )
 
 

@@ -2,6 +2,8 @@
 
 from collections import Counter
 from dataclasses import replace
+from importlib import import_module
+from math import prod
 from types import ModuleType
 from typing import Any
 
@@ -9,7 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grader.kit import examples, expect, expect_equal, task
+from grader.kit import examples, expect, expect_equal, note, task
 from grader.kit.far import FAR_WHY, far
 from grader.kit.kernels import expect_near
 from grader.kit.triton_watch import Seen
@@ -161,6 +163,19 @@ def test_no_tile_is_launched_for_nothing(part: ModuleType) -> None:
         f"{seen.programs} programs for 206 queries of 3 sequences: in tiles of 16 it takes {most}",
         why=why,
     )
+    grid = getattr(import_module(f"{part.__name__}.paged_attention"), "prefill_grid", None)
+    if grid is None:
+        return  # a part of another make
+    for num_tokens, n, kv_heads, tokens in ((206, 3, 1, 16), (64, 2, 2, 32), (5, 4, 2, 10)):
+        found = prod(grid(num_tokens, n, kv_heads, tokens))
+        note(f"prefill_grid({num_tokens}, {n}, {kv_heads}, {tokens})  # {found} programs")
+        most = kv_heads * (num_tokens // tokens + n)
+        expect(
+            found <= most,
+            f"{found} programs for {num_tokens} queries of {n} sequences in tiles of {tokens}, on "
+            f"{kv_heads} key heads: it takes {most}",
+            why=why,
+        )
 
 
 @task("11.5")
@@ -185,6 +200,29 @@ def test_what_is_ahead_is_not_read(part: ModuleType) -> None:
         f"a program reads {most} keys for 32 queries at 288 to 319, whose windows of 33 begin at 256",
         why="Begin at the window of the tile's first query, window - 1 keys before its own.",
     )
+
+
+@task("11.5")
+def test_what_is_ahead_is_not_multiplied(part: ModuleType) -> None:
+    """A tile of keys that no query of a tile sees costs no turn of the loop."""
+    case = make_case([320], queries=[32], block_size=16)
+    _, last = attend(part, case)  # 32 queries that see all tiles of keys
+    spec = replace(case.spec, window=33)
+    _, windowed = attend(part, replace(case, spec=spec))
+    _, every = attend(part, make_case([320], queries=[320], block_size=16))
+    why = (
+        "A tile whose lanes are all masked reads nothing, but takes its turn: loop from the tile of the "
+        "first query's window to that of the last query's position."
+    )
+    for seen, most, what in (
+        (every, 7.5 * last.dots, "all 320 queries of 320 keys"),
+        (windowed, 0.5 * last.dots, "the last 32 queries of 320 keys with a window of 33"),
+    ):
+        expect(
+            seen.dots <= most,
+            f"{what} call tl.dot {seen.dots} times; the last 32 without a window, {last.dots} times",
+            why=why,
+        )
 
 
 @task("11.5")
@@ -294,27 +332,28 @@ def test_queries_may_be_strided(part: ModuleType) -> None:
 
 @task("11.5")
 def test_chunks_may_be_far_apart(part: ModuleType) -> None:
-    """In a large pool the offset of a block, or of a query, is more than int32 holds."""
-    case = make_case([6, 5], queries=[3, 2], dtype=torch.float16)
+    """The offset of a block, of a query or of a table may be more than int32 holds."""
+    case = make_case([6, 5, 3], queries=[3, 2, 2], dtype=torch.float16)
     pool = case.pool
     with far() as apart:
         keys, values = (apart(blocks) for blocks in (pool.key_blocks, pool.value_blocks))
-        distant = replace(pool, key_blocks=keys, value_blocks=values)
+        tables = apart(pool.block_tables)
+        distant = replace(pool, key_blocks=keys, value_blocks=values, block_tables=tables)
         case = replace(case, pool=distant, q=apart(case.q))
         expect_attention(part, case, what="prefill over a large pool", why=FAR_WHY)
 
 
 @task("11.5")
 def test_a_batch_of_many_sequences(part: ModuleType) -> None:
-    """131 sequences, most of which have no query in this step."""
-    queries = [0] * 131
-    queries[3] = queries[127] = queries[128] = queries[130] = 1
-    case = make_case([2] * 131, queries=queries)
+    """260 sequences, most of which have no query in this step."""
+    queries = [0] * 260
+    queries[3] = queries[127] = queries[128] = queries[258] = 1
+    case = make_case([2] * 260, queries=queries)
     why = (
         "The search for a tile's sequence goes through query_start_loc 128 entries at a time: what the "
         "later ones find is added to what the earlier ones have found."
     )
-    expect_attention(part, case, what="a query each of sequences 3, 127, 128 and 130", why=why)
+    expect_attention(part, case, what="a query each of sequences 3, 127, 128 and 258", why=why)
 
 
 @task("11.5")
