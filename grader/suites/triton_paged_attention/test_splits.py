@@ -4,6 +4,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,6 +14,7 @@ from grader.suites.triton_paged_attention.bench import (
     attend,
     expect_attention,
     expect_rows,
+    expect_the_value_itself,
     filled,
     loads_by_program,
     make_case,
@@ -102,6 +104,7 @@ def test_an_empty_part_leaves_no_trace(part: ModuleType) -> None:
     for lens in ([5, 300, 1], [256]):
         what = f"sequences of {lens} keys in 4 parts"
         expect_attention(part, make_case(lens, block_size=16), splits=4, what=what, why=why)
+    expect_the_value_itself(part, splits=4)
     case = make_case([0], block_size=16)
     why = "Without keys all parts are empty: every lse is -inf, and the sum of their weights is 0."
     out, _ = attend(part, case, splits=2)
@@ -128,6 +131,23 @@ def test_parts_of_large_scores_stay_finite(part: ModuleType) -> None:
     expect_attention(
         part, case, splits=2, what="200 keys that score about 400, in 2 parts", why=why
     )
+
+
+@task("11.3")
+def test_parts_are_joined_in_float32(part: ModuleType) -> None:
+    """In bfloat16, only the result of the join is rounded."""
+    case = make_case([256], block_size=16, dtype=torch.bfloat16)
+    case = filled(
+        case,
+        keys=lambda i, p: 0.0,
+        values=lambda i, p: -256.0 if p >= 128 else 258.0 if p < 57 else 256.0,
+    )
+    out, _ = attend(part, case, splits=2)
+    why = (
+        "The first 128 keys give 256.89, the others -256. As bfloat16 the first is 256: parts, weights "
+        "and their sum are float32."
+    )
+    expect_rows(out, [57 / 128], "the mean of 256 values in bfloat16, in 2 parts", why)
 
 
 @task("11.3")
