@@ -311,12 +311,12 @@ def numbers_by_program(
 @task("11.5")
 def test_sinks_and_softcap_are_those_of_decode(part: ModuleType) -> None:
     """A chunk of one query is a decode: softcap and sinks change it in the same way."""
-    given: dict[str, object]
-    for given in ({"softcap": 0.5}, {"sinks": torch.tensor([2.0, -1.0])}):
-        case = make_case([70, 5], queries=[1, 1], kv_heads=2, **given)
+    extras: list[dict[str, Any]] = [{"softcap": 0.5}, {"sinks": torch.tensor([2.0, -1.0])}]
+    for extra in extras:
+        case = make_case([70, 5], queries=[1, 1], kv_heads=2, **extra)
         right, _ = attend(part, replace(case, queries=None), splits=1)
         out, _ = attend(part, case)
-        name = next(iter(given))
+        name = next(iter(extra))
         what = f"chunks of one query with {name}, against `decode` of the same queries"
         why = f"The kernel is given `{name}`: the same row of scores gives the same weights."
         expect_near(out, right.double(), case.q.dtype, what, why=why)
