@@ -104,7 +104,6 @@ def test_an_empty_part_leaves_no_trace(part: ModuleType) -> None:
     for lens in ([5, 300, 1], [256]):
         what = f"sequences of {lens} keys in 4 parts"
         expect_attention(part, make_case(lens, block_size=16), splits=4, what=what, why=why)
-    expect_the_value_itself(part, splits=4)
     case = make_case([0], block_size=16)
     why = "Without keys all parts are empty: every lse is -inf, and the sum of their weights is 0."
     out, _ = attend(part, case, splits=2)
@@ -278,3 +277,9 @@ def split_decodes(draw: st.DrawFn) -> tuple[Case, int]:
 def test_any_number_of_parts(part: ModuleType, case: tuple[Case, int]) -> None:
     """Divided or not, the result is the same."""
     expect_attention(part, case[0], splits=case[1], why=SHARE_WHY)
+
+
+@task("11.3")
+def test_one_key_in_many_parts_gives_its_value_exactly(part: ModuleType) -> None:
+    """Nothing is added to the weight of the only part that has a key."""
+    expect_the_value_itself(part, splits=4)
