@@ -131,7 +131,8 @@ def attend_keys(
     CAUSAL: tl.constexpr,
     WINDOWED: tl.constexpr,
 ):
-    """The state of the rows q [ROWS, DIMS] after the keys start..end, TILE of them at a time.
+    """The state of the rows q [ROWS, DIMS] after the keys start..end, TILE of them at a time: no turn of
+    the loop is without any of them. Both products multiply the pool's dtype, and are float32.
 
     key_blocks, value_blocks: the pool from this program's key head on; a block is key_stride or
     value_stride numbers long, a slot SLOT numbers. CAUSAL: a row sees what `sees` says; otherwise each

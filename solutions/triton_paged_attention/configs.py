@@ -24,7 +24,7 @@ class Config:
 
 
 def tile_rows(queries: int, group: int) -> int:
-    """Rows of a tile that holds so many queries of a group of heads: a power of two, 16 or more."""
+    """Rows of a tile that holds so many queries of a group of heads: the next power of two, or 16."""
     if group == 1 and queries == 1:
         return 16
     # BEGIN SOLUTION 11.2

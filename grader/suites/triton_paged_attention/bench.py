@@ -212,6 +212,19 @@ def expect_attention(
     return seen
 
 
+def expect_the_value_itself(part: ModuleType, splits: int) -> None:
+    """A sequence of one key gives that key's value, to the last bit."""
+    case = make_case([1, 1], block_size=16)
+    out, _ = attend(part, case, splits)
+    off = float((out.double() - case.exact()).abs().max())
+    expect(
+        off == 0.0,
+        f"decode of one key with splits={splits} is off by {off:.2g} from the key's value",
+        why="The only key weighs exp2(0) = 1, and the value divided by 1 is the value: add nothing to "
+        "the sum of weights. Where no key was seen, divide by another number than 0.",
+    )
+
+
 def expect_no_empty_slot_read(case: Case, seen: Seen, what: str) -> None:
     """No program has read a slot of the pool in which no key lies: NaN is there."""
     for name, blocks in (("keys", case.pool.key_blocks), ("values", case.pool.value_blocks)):

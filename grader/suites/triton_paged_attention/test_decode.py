@@ -1,14 +1,16 @@
 """Tasks 11.1 and 11.2: one query a sequence over its block table, a group of heads in one tile."""
 
 from dataclasses import replace
+from importlib import import_module
 from types import ModuleType
+from typing import Any
 
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from grader.kit import examples, expect, expect_equal, task
+from grader.kit import examples, expect, expect_equal, note, task
 from grader.kit.far import FAR_WHY, far
 from grader.kit.kernels import expect_near
 from grader.kit.layout import Reading
@@ -19,6 +21,7 @@ from grader.suites.triton_paged_attention.bench import (
     expect_attention,
     expect_own_entries_read,
     expect_rows,
+    expect_the_value_itself,
     filled,
     make_case,
 )
@@ -99,7 +102,7 @@ def test_later_tiles_rescale_the_earlier_ones(part: ModuleType) -> None:
         "Sums were taken relative to the largest score so far. When a later tile has a larger one, the "
         "sum of weights and the sum of values must both shrink by exp(old largest - new largest)."
     )
-    for name, height in (("rise", 1.0), ("fall", -1.0)):
+    for step, height in (("rise by 1/16", 1.0), ("fall by 1/16", -1.0), ("rise by 1", 16.0)):
         case = make_case([300], block_size=16, d=16, scale=0.25)
         case = filled(
             case,
@@ -107,7 +110,7 @@ def test_later_tiles_rescale_the_earlier_ones(part: ModuleType) -> None:
             values=lambda i, p: p / 256,
             q=1.0,
         )
-        what = f"decode of 300 keys whose scores {name} by 1/16 from key to key"
+        what = f"decode of 300 keys whose scores {step} from key to key"
         expect_attention(part, case, splits=1, what=what, why=why)
 
 
@@ -182,6 +185,39 @@ def test_products_of_float32_are_float32(part: ModuleType) -> None:
 
 
 @task("11.1")
+def test_half_precision_is_multiplied_as_it_is(part: ModuleType) -> None:
+    """Where queries, keys and values are bfloat16, tl.dot multiplies bfloat16."""
+    _, seen = attend(part, make_case([20], dtype=torch.bfloat16), splits=1)
+    widened = sum(bool(precision) for precision in seen.precisions)
+    expect(
+        not widened,
+        f"{widened} of {seen.dots} products multiply float32; queries, keys and values are bfloat16",
+        why="Tensor cores multiply bfloat16, and a GPU multiplies float32 without them, many times "
+        "slower. tl.dot sums in float32 whatever it multiplies: narrow the weights to the values' "
+        "dtype, and widen neither keys nor values.",
+    )
+
+
+@task("11.1")
+def test_a_tile_is_multiplied_twice(part: ModuleType) -> None:
+    """A tile of keys takes two products: of queries and keys, of weights and values."""
+    _, seen = attend(part, make_case([16]), splits=1)
+    expect(
+        seen.dots <= 2,
+        f"tl.dot is called {seen.dots} times for 16 keys, which fit into one tile",
+        why="The scores of a tile serve for its largest score and for its weights.",
+    )
+
+
+@task("11.1")
+def test_a_sequence_may_be_long(part: ModuleType) -> None:
+    """Every key of a long sequence counts."""
+    why = "How many keys there are is known from seq_lens alone: there is no other bound."
+    case = make_case([5000], block_size=16)
+    expect_attention(part, case, splits=1, what="decode of 5000 keys", why=why)
+
+
+@task("11.1")
 def test_blocks_of_any_size(part: ModuleType) -> None:
     """A tile may begin in the middle of a block, and end in another one."""
     why = (
@@ -217,6 +253,12 @@ def test_any_decode(part: ModuleType, case: Case) -> None:
     expect_attention(part, case, splits=1, why=MASK_WHY)
 
 
+@task("11.1")
+def test_one_key_gives_its_value_exactly(part: ModuleType) -> None:
+    """Nothing is added to the weight of a single key."""
+    expect_the_value_itself(part, splits=1)
+
+
 @task("11.2")
 def test_neighbouring_heads_share_a_key_head(part: ModuleType) -> None:
     """Query head h reads key head h // group: with 6 heads on 2, heads 0 to 2 read the first."""
@@ -224,10 +266,15 @@ def test_neighbouring_heads_share_a_key_head(part: ModuleType) -> None:
         make_case([3], kv_heads=2, group=3),
         values=lambda i, p: torch.tensor([[1.0], [2.0]]),
     )
-    out, _ = attend(part, case, splits=1)
+    out, seen = attend(part, case, splits=1)
     why = "h % kv_heads would give 1, 2, 1, 2, 1, 2. The heads of a group are neighbours."
     what = "what 6 heads get from value heads that hold 1 and 2"
     expect_rows(out, [1.0, 1.0, 1.0, 2.0, 2.0, 2.0], what, why)
+    expect(
+        seen.stores(out) <= out.numel(),
+        f"{seen.stores(out)} numbers are written to a result of {out.numel()}",
+        why="A head has one row. The rows behind the heads of the group only fill the tile.",
+    )
 
 
 @task("11.2")
@@ -256,6 +303,30 @@ def test_a_large_group_fits(part: ModuleType) -> None:
         case = make_case([6, 3], kv_heads=2, group=group, d=24)
         expect_attention(
             part, case, splits=1, what=f"{group} query heads on each key head", why=why
+        )
+
+
+@task("11.2")
+def test_a_tile_has_the_rows_that_it_needs(part: ModuleType) -> None:
+    """tile_rows counts all heads of all queries: the next power of two, or 16."""
+    configs: Any = import_module(f"{part.__name__}.configs")
+    for queries, group, rows in (
+        (1, 4, 16),
+        (1, 20, 32),
+        (8, 1, 16),
+        (9, 2, 32),
+        (5, 8, 64),
+        (64, 2, 128),
+    ):
+        found = configs.tile_rows(queries, group)
+        note(f"tile_rows({queries}, {group})  # -> {found!r}")
+        expect_equal(
+            found,
+            rows,
+            f"rows of a tile for {queries} queries in {group} heads",
+            why="Decode has one query for each sequence, a chunk has many, and each is a row in every "
+            "head of the group. With fewer rows more programs read the same keys; further rows are "
+            "computed for nothing.",
         )
 
 

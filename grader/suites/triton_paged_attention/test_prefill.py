@@ -2,6 +2,8 @@
 
 from collections import Counter
 from dataclasses import replace
+from importlib import import_module
+from math import prod
 from types import ModuleType
 from typing import Any
 
@@ -9,7 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grader.kit import examples, expect, expect_equal, task
+from grader.kit import examples, expect, expect_equal, note, task
 from grader.kit.far import FAR_WHY, far
 from grader.kit.kernels import expect_near
 from grader.kit.triton_watch import Seen
@@ -161,30 +163,69 @@ def test_no_tile_is_launched_for_nothing(part: ModuleType) -> None:
         f"{seen.programs} programs for 206 queries of 3 sequences: in tiles of 16 it takes {most}",
         why=why,
     )
+    grid = getattr(import_module(f"{part.__name__}.paged_attention"), "prefill_grid", None)
+    if grid is None:
+        return  # a part of another make
+    for num_tokens, n, kv_heads, tokens in ((206, 3, 1, 16), (64, 2, 2, 32), (5, 4, 2, 10)):
+        found = prod(grid(num_tokens, n, kv_heads, tokens))
+        note(f"prefill_grid({num_tokens}, {n}, {kv_heads}, {tokens})  # {found} programs")
+        most = kv_heads * (num_tokens // tokens + n)
+        expect(
+            found <= most,
+            f"{found} programs for {num_tokens} queries of {n} sequences in tiles of {tokens}, on "
+            f"{kv_heads} key heads: it takes {most}",
+            why=why,
+        )
 
 
 @task("11.5")
 def test_what_is_ahead_is_not_read(part: ModuleType) -> None:
     """Tiles of keys that all queries of a tile are before, or far behind, are not read."""
-    case = make_case([192], queries=[192], block_size=16)
+    case = make_case([320], queries=[320], block_size=16)
     with loads_by_program(case.pool.key_blocks) as loads:
         expect_attention(part, case)
     busy = [count // 16 for count in loads.values() if count]
     expect(
-        sum(busy) <= 0.75 * len(busy) * 192,
-        f"{len(busy)} programs read {sum(busy)} of 192 keys for 192 queries, "
+        sum(busy) <= 0.75 * len(busy) * 320,
+        f"{len(busy)} programs read {sum(busy)} of 320 keys for 320 queries, "
         f"{sum(busy) / len(busy):.0f} each",
         why="A tile of queries needs the keys up to its last query: about half of them.",
     )
-    case = make_case([320], queries=[32], block_size=16, window=33)
-    with loads_by_program(case.pool.key_blocks) as loads:
-        expect_attention(part, case)
-    most = max(loads.values()) // 16
-    expect(
-        most <= 64,
-        f"a program reads {most} keys for 32 queries at 288 to 319, whose windows of 33 begin at 256",
-        why="Begin at the window of the tile's first query, window - 1 keys before its own.",
+    for window, allowed in ((33, 64), (49, 80 + 31)):
+        case = make_case([320], queries=[32], block_size=16, window=window)
+        with loads_by_program(case.pool.key_blocks) as loads:
+            expect_attention(part, case)
+        most = max(loads.values()) // 16
+        expect(
+            most <= allowed,
+            f"a program reads {most} keys for 32 queries at 288 to 319, whose windows of {window} begin "
+            f"at {289 - window}",
+            why="Begin at the window of the tile's first query, window - 1 keys before its own, or at "
+            "the tile of keys where that is.",
+        )
+
+
+@task("11.5")
+def test_what_is_ahead_is_not_multiplied(part: ModuleType) -> None:
+    """A tile of keys that no query of a tile sees costs no turn of the loop."""
+    case = make_case([320], queries=[32], block_size=16)
+    _, last = attend(part, case)  # 32 queries that see all tiles of keys
+    spec = replace(case.spec, window=33)
+    _, windowed = attend(part, replace(case, spec=spec))
+    _, every = attend(part, make_case([320], queries=[320], block_size=16))
+    why = (
+        "A tile whose lanes are all masked reads nothing, but takes its turn: loop from the tile of the "
+        "first query's window to that of the last query's position."
     )
+    for seen, most, what in (
+        (every, 7.5 * last.dots, "all 320 queries of 320 keys"),
+        (windowed, 0.5 * last.dots, "the last 32 queries of 320 keys with a window of 33"),
+    ):
+        expect(
+            seen.dots <= most,
+            f"{what} call tl.dot {seen.dots} times; the last 32 without a window, {last.dots} times",
+            why=why,
+        )
 
 
 @task("11.5")
@@ -229,7 +270,7 @@ def test_tiles_that_all_queries_see_need_no_mask(part: ModuleType) -> None:
 def test_numbers_are_read_and_written_once(part: ModuleType) -> None:
     """A number of q is read once and one of the result written once; a tile reads a key once for all of
     its heads, and one without queries reads none."""
-    case = make_case([20, 9, 4], queries=[12, 3, 0], group=3, block_size=16)
+    case = make_case([60, 9, 4], queries=[40, 3, 0], kv_heads=2, group=3, d=24, block_size=16)
     out, seen = attend(part, case)
     expect_near(out, case.exact(), case.q.dtype, "the attention", why=POSITION_WHY)
     read = numbers_by_program(seen, case.q, "reads")
@@ -237,7 +278,7 @@ def test_numbers_are_read_and_written_once(part: ModuleType) -> None:
     for done, name in ((read, "q are read"), (written, "results are written")):
         total = sum(sum(counts.values()) for counts in done.values())
         different = len(set().union(*done.values()))
-        what = f"{total} numbers of {name} by all programs, for 15 queries in 3 heads of 16"
+        what = f"{total} numbers of {name} by all programs, for 43 queries in 6 heads of 24"
         expect(total <= different, f"{what}; {different} are promised", why=ONCE_WHY)
     busy = {program for program, counts in written.items() if counts}
     for name, blocks in (("keys", case.pool.key_blocks), ("values", case.pool.value_blocks)):
@@ -270,15 +311,30 @@ def numbers_by_program(
 @task("11.5")
 def test_sinks_and_softcap_are_those_of_decode(part: ModuleType) -> None:
     """A chunk of one query is a decode: softcap and sinks change it in the same way."""
-    given: dict[str, Any]
-    for given in ({"softcap": 0.5}, {"sinks": torch.tensor([2.0])}):
-        case = make_case([37], queries=[1], **given)
+    extras: list[dict[str, Any]] = [{"softcap": 0.5}, {"sinks": torch.tensor([2.0, -1.0])}]
+    for extra in extras:
+        case = make_case([70, 5], queries=[1, 1], kv_heads=2, **extra)
         right, _ = attend(part, replace(case, queries=None), splits=1)
         out, _ = attend(part, case)
-        name = next(iter(given))
+        name = next(iter(extra))
         what = f"chunks of one query with {name}, against `decode` of the same queries"
         why = f"The kernel is given `{name}`: the same row of scores gives the same weights."
         expect_near(out, right.double(), case.q.dtype, what, why=why)
+
+
+@task("11.5")
+def test_every_tile_of_a_chunk_has_its_sinks(part: ModuleType) -> None:
+    """Each query has the sink of its head, in every tile of its chunk and wherever its window begins."""
+    sinks = torch.tensor([2.0, -1.0, 0.5, 3.0])
+    why = (
+        "A tile of queries has all of its keys to itself: each of its rows has seen the sink of its "
+        "query head, whichever of the chunk's tiles it is, and whatever its first key is."
+    )
+    for window in (None, 20):
+        case = make_case([70, 9], queries=[50, 3], kv_heads=2, group=2, window=window, sinks=sinks)
+        told = "no window" if window is None else f"a window of {window}"
+        what = f"chunks of 50 and 3 queries with four sinks and {told}"
+        expect_attention(part, case, what=what, why=why)
 
 
 @task("11.5")
@@ -294,27 +350,28 @@ def test_queries_may_be_strided(part: ModuleType) -> None:
 
 @task("11.5")
 def test_chunks_may_be_far_apart(part: ModuleType) -> None:
-    """In a large pool the offset of a block, or of a query, is more than int32 holds."""
-    case = make_case([6, 5], queries=[3, 2], dtype=torch.float16)
+    """The offset of a block, of a query or of a table may be more than int32 holds."""
+    case = make_case([6, 5, 3], queries=[3, 2, 2], dtype=torch.float16)
     pool = case.pool
     with far() as apart:
         keys, values = (apart(blocks) for blocks in (pool.key_blocks, pool.value_blocks))
-        distant = replace(pool, key_blocks=keys, value_blocks=values)
+        tables = apart(pool.block_tables)
+        distant = replace(pool, key_blocks=keys, value_blocks=values, block_tables=tables)
         case = replace(case, pool=distant, q=apart(case.q))
         expect_attention(part, case, what="prefill over a large pool", why=FAR_WHY)
 
 
 @task("11.5")
 def test_a_batch_of_many_sequences(part: ModuleType) -> None:
-    """131 sequences, most of which have no query in this step."""
-    queries = [0] * 131
-    queries[3] = queries[127] = queries[128] = queries[130] = 1
-    case = make_case([2] * 131, queries=queries)
+    """260 sequences, most of which have no query in this step."""
+    queries = [0] * 260
+    queries[3] = queries[127] = queries[128] = queries[258] = 1
+    case = make_case([2] * 260, queries=queries)
     why = (
         "The search for a tile's sequence goes through query_start_loc 128 entries at a time: what the "
         "later ones find is added to what the earlier ones have found."
     )
-    expect_attention(part, case, what="a query each of sequences 3, 127, 128 and 130", why=why)
+    expect_attention(part, case, what="a query each of sequences 3, 127, 128 and 258", why=why)
 
 
 @task("11.5")

@@ -43,6 +43,14 @@ def test_a_window_saves_reading(part: ModuleType) -> None:
         f"{read} keys are read for a window of 40",
         why="Hidden by a mask, keys cost as much as seen ones: begin at the window, or at its tile.",
     )
+    _, short = attend(part, make_case([40 + 128], block_size=16), splits=1)
+    expect(
+        seen.dots <= short.dots,
+        f"for a window of 40 in 900 keys tl.dot is called {seen.dots} times; all of 168 keys take "
+        f"{short.dots}",
+        why="A tile whose lanes are all masked reads nothing, but takes its turn: the loop over tiles "
+        "begins at `start`.",
+    )
 
 
 @task("11.4")

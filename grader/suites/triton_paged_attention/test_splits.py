@@ -4,6 +4,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,6 +14,7 @@ from grader.suites.triton_paged_attention.bench import (
     attend,
     expect_attention,
     expect_rows,
+    expect_the_value_itself,
     filled,
     loads_by_program,
     make_case,
@@ -131,6 +133,23 @@ def test_parts_of_large_scores_stay_finite(part: ModuleType) -> None:
 
 
 @task("11.3")
+def test_parts_are_joined_in_float32(part: ModuleType) -> None:
+    """In bfloat16, only the result of the join is rounded."""
+    case = make_case([256], block_size=16, dtype=torch.bfloat16)
+    case = filled(
+        case,
+        keys=lambda i, p: 0.0,
+        values=lambda i, p: -256.0 if p >= 128 else 258.0 if p < 57 else 256.0,
+    )
+    out, _ = attend(part, case, splits=2)
+    why = (
+        "The first 128 keys give 256.89, the others -256. As bfloat16 the first is 256: parts, weights "
+        "and their sum are float32."
+    )
+    expect_rows(out, [57 / 128], "the mean of 256 values in bfloat16, in 2 parts", why)
+
+
+@task("11.3")
 def test_one_long_sequence_is_shared(part: ModuleType) -> None:
     """Left alone, decode divides one long sequence among programs, evenly and without overlap."""
     case = make_case([1500], block_size=16)
@@ -160,16 +179,46 @@ def test_one_long_sequence_is_shared(part: ModuleType) -> None:
 
 @task("11.3")
 def test_whole_tiles_are_dealt_out_evenly(part: ModuleType) -> None:
-    """A sequence of as many whole tiles as there are parts gives each of them one."""
+    """The longest part has the tiles of a sequence divided by the parts, rounded up."""
+    for keys, splits, most in ((512, 4, 1), (896, 4, 2)):
+        case = make_case([keys], block_size=16)
+        with loads_by_program(case.pool.key_blocks) as loads:
+            attend(part, case, splits=splits)
+        busy = sorted(count // 16 for count in loads.values() if count)
+        tiles = -(-keys // 128)
+        expect(
+            max(busy) <= most * 128,
+            f"{keys} keys in tiles of 128 and {splits} parts: the programs that read any read {busy} "
+            "keys",
+            why=f"{keys} keys are {tiles} tiles: of {splits} parts, the longest has {most}. The slowest "
+            "program decides: what is left over is no part's alone, and where nothing is left over, "
+            "nothing is rounded up.",
+        )
+
+
+@task("11.3")
+def test_all_parts_are_joined(part: ModuleType) -> None:
+    """The join reads as many parts as there may be."""
+    case = make_case([1024], block_size=16, d=256)
+    why = (
+        "choose_splits gives up to MAX_SPLITS parts, 64, and a sequence with that many tiles has keys "
+        "in each of them."
+    )
+    what = "1024 keys with heads of 256, which are 64 tiles, in 64 parts"
+    expect_attention(part, case, splits=64, what=what, why=why)
+
+
+@task("11.3")
+def test_a_part_computes_its_own_tiles(part: ModuleType) -> None:
+    """All parts together multiply as many tiles as one program would."""
     case = make_case([512], block_size=16)
-    with loads_by_program(case.pool.key_blocks) as loads:
-        attend(part, case, splits=4)
-    busy = sorted(count // 16 for count in loads.values() if count)
+    _, whole = attend(part, case, splits=1)
+    _, seen = attend(part, case, splits=4)
     expect(
-        max(busy) <= 128,
-        f"512 keys in tiles of 128 and 4 parts: the programs that read any read {busy} keys",
-        why="512 keys are 4 tiles, and 4 tiles in 4 parts are 1 each. Rounded up where nothing is left "
-        "over, some programs take twice as long, and others find nothing to do.",
+        seen.dots <= whole.dots,
+        f"4 parts of 512 keys call tl.dot {seen.dots} times; in one part it takes {whole.dots}",
+        why="A tile whose lanes are all masked reads nothing, but takes its turn: a program loops over "
+        "the tiles from start to end, which part_of gave it, and over no others.",
     )
 
 
@@ -228,3 +277,9 @@ def split_decodes(draw: st.DrawFn) -> tuple[Case, int]:
 def test_any_number_of_parts(part: ModuleType, case: tuple[Case, int]) -> None:
     """Divided or not, the result is the same."""
     expect_attention(part, case[0], splits=case[1], why=SHARE_WHY)
+
+
+@task("11.3")
+def test_one_key_in_many_parts_gives_its_value_exactly(part: ModuleType) -> None:
+    """Nothing is added to the weight of the only part that has a key."""
+    expect_the_value_itself(part, splits=4)

@@ -29,14 +29,18 @@ def test_large_scores_stay_finite(part: ModuleType) -> None:
 
 @task("11.1")
 def test_all_scores_may_lie_far_below_zero(part: ModuleType) -> None:
-    """Where every score is -256, what a tile holds behind the last key is not the largest."""
-    case = filled(make_case([5]), keys=lambda i, p: -8.0, values=lambda i, p: float(p), q=8.0)
-    out, _ = attend(part, case, splits=1)
-    why = (
-        "A lane without a key that scores 0 is the largest of the tile, and exp(-256 - 0) is 0: its "
-        "score is -inf before the maximum is taken."
-    )
-    expect_rows(out, [2.0], "the mean of 5 values 0 to 4 whose keys all score -256", why)
+    """Where every score is far below 0, what a tile holds behind the last key is not the largest."""
+    for factor in (8.0, 32768.0):
+        case = filled(
+            make_case([5]), keys=lambda i, p, f=factor: -f, values=lambda i, p: p, q=factor
+        )
+        score = f"{-4 * factor * factor:g}"
+        out, _ = attend(part, case, splits=1)
+        why = (
+            "A lane without a key that scores 0, or any number that scores can reach, is the largest of "
+            f"the tile, and exp({score} - 0) is 0: its score is -inf before the maximum is taken."
+        )
+        expect_rows(out, [2.0], f"the mean of 5 values 0 to 4 whose keys all score {score}", why)
 
 
 @task("11.1")
