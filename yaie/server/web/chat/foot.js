@@ -15,7 +15,7 @@ export function foot(keeper, turned) {
   const box = html('input', { type: 'checkbox', role: 'switch', onchange: () => turned(box.checked) });
   const used = html('span', { class: 'c-used' });
   const said = html('p', { class: 'c-kept-state', role: 'status' });
-  const element = html('div', { class: 'c-foot' }, html('p', { class: 'c-by' }, 'Model ', model),
+  const element = html('div', { class: 'c-foot' }, html('p', { class: 'c-by' }, html('span', {}, 'Model '), model),
     html('label', { class: 'c-keep' }, box, 'Keep conversations in this browser'), used, said);
   return {
     element,

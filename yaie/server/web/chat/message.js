@@ -50,6 +50,7 @@ function userMessage(ctx, turn) {
     words.hidden = footer.hidden = true;
     element.prepend(open.element);
     open.focus();
+    open.element.scrollIntoView({ block: 'nearest' });
   }
   function end() {
     open?.element.remove();

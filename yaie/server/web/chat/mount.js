@@ -231,7 +231,11 @@ export function mountChat(element, { send, address, hasKey, kept, named }) {
     for (const each of conversations) if (each.isStreaming) keeper.change(each);
     keeper.write();
   };
-  window.addEventListener('pagehide', write);
+  window.addEventListener('pagehide', () => {
+    // The browser ends their requests: stopped, not failed.
+    for (const turn of conversations.flatMap(({ turns }) => turns)) turn.abort?.abort();
+    write();
+  });
   document.addEventListener('visibilitychange', () => { if (document.hidden) write(); });
   window.addEventListener('storage', () => bottom.draw()); // another tab
   open(ctx.conversation);
