@@ -176,7 +176,7 @@ def test_below_an_answer_stands_how_fast_it_came(browser, tutor) -> None:  # noq
 def test_the_models_name_stands_on_the_page(browser, tutor) -> None:  # noqa: F811
     with visited(browser, tutor) as page:
         page.set_viewport_size({"width": 360, "height": 740})
-        page.wait_for_function("document.querySelector('.c-model').innerText === 'tutor'")
+        page.wait_for_function("document.querySelector('.c-model').textContent === 'tutor'")
         assert page.locator(".c-by").is_visible()
         assert page.inner_text("#model") == "tutor"
 
@@ -191,6 +191,7 @@ def test_the_focus_stays_with_what_was_done(browser, tutor) -> None:  # noqa: F8
         page.get_by_role("button", name="Regenerate").press("Enter")
         page.wait_for_function("document.querySelector('#chat').innerText.includes('2/2')")
         answered(page, 1)
+        assert page.evaluate(FOCUSED) == "Regenerate"
         page.get_by_role("button", name="The branch before").press("Enter")
         page.wait_for_function("document.querySelector('.c-log').innerText.includes('1/2')")
         assert page.evaluate(FOCUSED) == "The next branch"  # there is none before

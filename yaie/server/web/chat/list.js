@@ -34,10 +34,11 @@ function row(ctx, conversation, chosen, deleted) {
   const rename = html('button', { type: 'button', class: 'c-action', onclick: () => (input.hidden ? begin() : end(input.value.trim())) });
   const remove = html('button', { type: 'button', class: 'c-action', onclick: () => deleted(conversation) }, 'Delete');
   const element = html('li', { class: 'c-row' }, title, input, rename, remove);
+  const shown = () => conversation.name || conversation.title;
   input.hidden = true;
 
   function begin() {
-    input.value = conversation.title;
+    input.value = shown();
     input.hidden = false;
     draw();
     input.select();
@@ -46,7 +47,7 @@ function row(ctx, conversation, chosen, deleted) {
   /** An empty name gives the first words back. */
   function end(name = null) {
     input.hidden = true;
-    if (name !== null) ctx.rename(conversation, name);
+    if (name !== null && name !== shown()) ctx.rename(conversation, name);
     draw();
     rename.focus();
   }
@@ -68,7 +69,8 @@ export function list(ctx, conversations) {
   const views = new Map();
   let gone = null;
   const strip = html('div', { class: 'c-strip' });
-  const all = html('button', { type: 'button', class: 'c-all', 'aria-expanded': 'false', 'aria-controls': 'c-panel', onclick: () => unfold(panel.hidden) });
+  const all = html('button', { type: 'button', class: 'c-all', 'aria-expanded': 'false', 'aria-controls': 'c-panel', 'aria-label': 'All conversations',
+    onclick: () => unfold(panel.hidden) }, 'All');
   const rows = html('ul', { class: 'c-rows' });
   const undone = html('p', { class: 'c-undo', hidden: true }, html('span', {}), html('button', {
     type: 'button', class: 'c-action c-strong', onclick: undo }, 'Undo'));
@@ -114,8 +116,6 @@ export function list(ctx, conversations) {
       view.tab.draw();
       view.row.draw();
     }
-    setText(all, `All ${conversations.length}`);
-    all.setAttribute('aria-label', `All ${conversations.length} conversations`);
     undone.hidden = !gone;
     if (gone) setText(undone.firstChild, `“${gone.conversation.title}” is deleted. `);
     arrange(strip, shown.map((view) => view.tab.element));

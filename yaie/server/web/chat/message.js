@@ -27,9 +27,9 @@ function branches(ctx, turn) {
 
 function told(turn) {
   if (turn.state === 'failed') return turn.error;
-  if (turn.state === 'stopped') return `Stopped after ${turn.tokens.length} tokens.`;
+  const count = `${turn.tokens.length} token${turn.tokens.length === 1 ? '' : 's'}`;
+  if (turn.state === 'stopped') return `Stopped after ${count}.`;
   if (turn.state === 'streaming') return turn.tokens.length ? '' : 'Waits for its first token …';
-  const count = `${turn.tokens.length} tokens`;
   if (turn.reason !== 'length') return count;
   if (turn.tokens.length - turn.given >= turn.wanted) return `${count}; cut off by Max tokens: the slider sets how many.`;
   return `${count}; cut off, because the conversation fills the context. + New begins another one.`;
@@ -68,10 +68,9 @@ function userMessage(ctx, turn) {
 function answer(ctx, turn) {
   const words = html('div', { class: 'c-words' });
   const said = html('span', { class: 'c-state' });
-  let open = null, drawn = -1, shape = '';
+  let open = null, drawn = -1, shape = '', hasButtons = false;
   const tokens = tokenView((index, button) => {
-    open?.close();
-    open = null;
+    leave();
     if (!isOwn(ctx, turn)) {
       ctx.say(`${turn.model} wrote this answer: its tokens are none of ${ctx.model}.`);
       return;
@@ -80,7 +79,7 @@ function answer(ctx, turn) {
     words.after(open.element);
     open.element.scrollIntoView({ block: 'nearest' });
   });
-  const kept = html('pre', { class: 'c-copied', tabindex: 0, hidden: true, 'aria-label': 'The request', role: 'group' });
+  const kept = html('pre', { class: 'c-copied', tabindex: 0, hidden: true, 'aria-label': 'To be copied by hand', role: 'group' });
   const shown = (text) => {
     kept.hidden = false;
     kept.textContent = text;
@@ -108,8 +107,9 @@ function answer(ctx, turn) {
     element, leave,
     focus: () => (turn.state === 'streaming' ? stop : again).focus(),
     focusBranch(step) {
-      const arrows = [...place.querySelectorAll('button')];
-      (arrows.at(step < 0 ? 0 : 1)?.disabled ? arrows.at(step < 0 ? 1 : 0) : arrows.at(step < 0 ? 0 : 1))?.focus();
+      const [before, after] = place.querySelectorAll('button');
+      const [same, other] = step < 0 ? [before, after] : [after, before];
+      (same.disabled ? other : same).focus();
     },
     draw() {
       const isStreaming = turn.state === 'streaming';
@@ -121,16 +121,22 @@ function answer(ctx, turn) {
         if (!ctx.tokensShown) leave();
         drawn = turn.tokens.length;
         shape = now;
+        hasButtons = false;
       }
-      if (!isStreaming && !ctx.tokensShown) addCopyButtons(words, ctx.say);
+      if (!isStreaming && !ctx.tokensShown && !hasButtons) {
+        addCopyButtons(words, ctx.say);
+        hasButtons = true;
+      }
       element.dataset.state = turn.state;
       element.setAttribute('aria-busy', String(isStreaming));
       setText(said, told(turn));
       seen.setAttribute('aria-pressed', String(ctx.tokensShown));
+      const hadFocus = document.activeElement === stop && !isStreaming;
       stop.hidden = !isStreaming;
       again.hidden = isStreaming;
+      if (hadFocus) again.focus();
       copy.hidden = isStreaming || !turn.tokens.length;
-      // From tokens of another model's nothing can be gone on here.
+      // Another model's token ids mean nothing to this one.
       requests.hidden = turn.given > 0 && !isOwn(ctx, turn);
       setText(speed, isStreaming ? '' : [speedInWords(turn.speed),
         turn.model && !isOwn(ctx, turn) ? `Written by ${turn.model}.` : ''].filter(Boolean).join(' '));

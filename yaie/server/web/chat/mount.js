@@ -61,6 +61,7 @@ export function mountChat(element, { send, address, hasKey, kept, named }) {
       draw();
     },
     remove(conversation) {
+      ctx.say(`${conversation.title} is deleted.`);
       leave(conversation.turns);
       conversations.splice(conversations.indexOf(conversation), 1);
       keeper.forget(conversation);
@@ -75,8 +76,10 @@ export function mountChat(element, { send, address, hasKey, kept, named }) {
     },
     /** Another branch: the answer up to a token, then the chosen one. */
     branch(turn, index, chosen) {
-      run(ctx.conversation, ctx.conversation.answer(turn.parent, turn.prompt,
-        [...turn.tokens.slice(0, index), { id: chosen.id, text: chosen.text, logprob: Math.log(chosen.before) }]));
+      const made = ctx.conversation.answer(turn.parent, turn.prompt,
+        [...turn.tokens.slice(0, index), { id: chosen.id, text: chosen.text, logprob: Math.log(chosen.before) }]);
+      run(ctx.conversation, made);
+      if (document.activeElement === document.body) views.get(made).focus(); // the alternatives have gone
     },
     /** Go on from the end with a token that the distribution shows. */
     goOn(found, chosen) {
@@ -108,7 +111,8 @@ export function mountChat(element, { send, address, hasKey, kept, named }) {
     keeper.change(ctx.conversation);
     next.refresh();
   } });
-  const systemBox = html('details', { class: 'c-system' }, html('summary', {}, 'System prompt'), html('label', {},
+  const systemTitle = html('summary', {}, 'System prompt');
+  const systemBox = html('details', { class: 'c-system' }, systemTitle, html('label', {},
     html('span', { class: 'c-hidden' }, 'System prompt'), system));
   const log = html('div', { class: 'c-log', tabindex: 0, role: 'log', 'aria-label': 'Messages', 'aria-live': 'off' });
   const input = html('textarea', { rows: 2, placeholder: 'Ask the engine something', 'aria-label': 'Message',
@@ -203,6 +207,7 @@ export function mountChat(element, { send, address, hasKey, kept, named }) {
     arrange(log, elements);
     for (const view of shown) view.draw();
     top.draw();
+    setText(systemTitle, ctx.conversation.system.trim() ? 'System prompt (set)' : 'System prompt');
     drawButton();
     next.refresh();
     if (stays) log.scrollTop = log.scrollHeight;
