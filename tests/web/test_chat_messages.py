@@ -84,7 +84,8 @@ def test_an_edited_message_is_asked_anew_and_what_was_behind_it_goes(browser, tu
         assert messages == [{"role": "user", "content": "What is <b>paging</b>?"}]
         answered(page, 1)
         assert page.locator(".c-user .c-words").all_inner_texts() == ["What is <b>paging</b>?"]
-        assert page.locator(".c-answer .c-branches").count() == 0  # the old answer is no branch of it
+        # The old answer is no branch of it.
+        assert page.locator(".c-answer .c-branches").count() == 0
         assert page.evaluate(FOCUSED) == "Edit this message"
 
 
