@@ -26,16 +26,23 @@ def tutor() -> Iterator[LiveServer]:
 
 @contextmanager
 def visited(
-    browser: Any, server: LiveServer, refused: int | None = None, **context: Any
+    browser: Any,
+    server: LiveServer,
+    refused: int | None = None,
+    before: str | None = None,
+    **context: Any,
 ) -> Iterator[Any]:
     """The page at `/`; nothing may go wrong on it, and it may ask no other host for anything.
 
     refused: the status of answers that the browser may complain of.
+    before: a script that runs before the page's own.
     """
     options = {"viewport": {"width": 1280, "height": 900}, "bypass_csp": True, **context}
     fresh = browser.new_context(reduced_motion="reduce", **options)
     page = fresh.new_page()
     page.set_default_timeout(15_000)
+    if before is not None:
+        page.add_init_script(before)
     wrong: list[str] = []
     page.on("console", lambda said: wrong.append(said.text) if said.type == "error" else None)
     page.on("pageerror", lambda error: wrong.append(str(error)))
@@ -63,6 +70,14 @@ def finished(page: Any, state: str = "done") -> Any:
     found = page.locator(f".c-answer[data-state={state}]").last
     found.wait_for()
     return found
+
+
+def answered(page: Any, count: int) -> None:
+    """Waits until as many answers of the conversation that is seen are done."""
+    page.wait_for_function(
+        "count => document.querySelectorAll('.c-answer[data-state=done]').length === count",
+        arg=count,
+    )
 
 
 def slide(page: Any, name: str, value: float) -> None:

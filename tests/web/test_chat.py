@@ -308,7 +308,9 @@ def test_the_key_is_asked_for_once_and_kept_in_the_tab(browser) -> None:  # noqa
         finished(page)
         page.reload()
         ask(page)
-        finished(page)
+        page.wait_for_function(
+            "document.querySelectorAll('.c-answer[data-state=done]').length == 2"
+        )
         page.wait_for_selector(".xray[data-connection=connected]")
         assert "secret" not in str(fresh.storage_state())  # what outlives the tab
         fresh.close()

@@ -2,6 +2,7 @@
 
 import { mountChat } from './chat/mount.js';
 import { mountScenarios } from './scenarios.js';
+import { storage } from './storage.js';
 import { mount } from './xray/mount.js';
 import { liveSource } from './xray/source.js';
 import { setText } from './xray/dom.js';
@@ -10,16 +11,18 @@ const KEY = 'yaie-key';
 const THEME = 'yaie-theme';
 const root = document.baseURI.replace(/web\/$/, '');
 const byId = (id) => document.getElementById(id);
+const ofBrowser = storage('localStorage');
+const ofTab = storage('sessionStorage');
 
 /** `fetch`, with the key of this tab; asks for one when the server refuses. */
 async function send(path, init = {}) {
   for (;;) {
-    const key = sessionStorage.getItem(KEY);
+    const key = ofTab.get(KEY);
     const headers = { ...init.headers, ...(key ? { Authorization: `Bearer ${key}` } : {}) };
     const answer = await fetch(new URL(path.replace(/^\//, ''), root), { ...init, headers });
     if (answer.status !== 401) return answer;
     // Another request may have been given the key meanwhile.
-    if (sessionStorage.getItem(KEY) === key) await askForKey(Boolean(key));
+    if (ofTab.get(KEY) === key) await askForKey(Boolean(key));
   }
 }
 
@@ -30,7 +33,7 @@ function askForKey(wasWrong) {
     const dialog = byId('key');
     dialog.querySelector('output').textContent = wasWrong ? 'The server does not know this key.' : '';
     dialog.addEventListener('close', () => {
-      sessionStorage.setItem(KEY, dialog.querySelector('input').value.trim());
+      ofTab.set(KEY, dialog.querySelector('input').value.trim());
       asking = null;
       resolve();
     }, { once: true });
@@ -44,12 +47,12 @@ function themeButton(button) {
   const system = matchMedia('(prefers-color-scheme: dark)');
   const isDark = () => (document.documentElement.dataset.theme ?? (system.matches ? 'dark' : 'light')) === 'dark';
   const draw = () => setText(button, isDark() ? 'Light' : 'Dark');
-  const kept = localStorage.getItem(THEME);
+  const kept = ofBrowser.get(THEME);
   if (kept) document.documentElement.dataset.theme = kept;
   button.setAttribute('aria-label', 'Other colours');
   button.addEventListener('click', () => {
     document.documentElement.dataset.theme = isDark() ? 'light' : 'dark';
-    localStorage.setItem(THEME, document.documentElement.dataset.theme);
+    ofBrowser.set(THEME, document.documentElement.dataset.theme);
     draw();
   });
   system.addEventListener('change', draw);
@@ -68,14 +71,9 @@ byId('show-xray').addEventListener('click', () => show('xray'));
 
 const xray = mount(byId('xray'), liveSource(send));
 const chat = mountChat(byId('chat'), {
-  send, address: root.replace(/\/$/, ''), hasKey: () => Boolean(sessionStorage.getItem(KEY)),
+  send, address: root.replace(/\/$/, ''), hasKey: () => Boolean(ofTab.get(KEY)), kept: ofBrowser,
+  named: (model) => setText(byId('model'), model),
 });
 const scenarios = mountScenarios(byId('scenarios'), { send, store: xray.store });
 Object.assign(window, { xray, chat, scenarios }); // for a console, and for tests
 document.addEventListener('visibilitychange', () => (document.hidden ? xray.disconnect() : xray.connect()));
-
-const unnamed = xray.store.subscribe(() => {
-  const { model } = xray.store.header;
-  if (model) setText(byId('model'), model);
-});
-window.addEventListener('pagehide', () => unnamed?.());

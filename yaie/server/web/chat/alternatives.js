@@ -3,6 +3,7 @@
 import { html, setText } from '../xray/dom.js';
 import { prefixOf } from './conversation.js';
 import { distribution, nextToken, shownAs } from './distribution.js';
+import { recall } from './prompts.js';
 import { inWords } from './stream.js';
 
 /**
@@ -38,6 +39,7 @@ export function alternatives(ctx, turn, index, closed) {
     asking = new AbortController();
     const { signal } = asking;
     try {
+      await recall(ctx, turn, signal);
       const found = await nextToken(ctx.send, { prompt: prefixOf(turn, index) }, ctx.settings, signal);
       if (signal.aborted) return;
       bars.show(found);

@@ -20,7 +20,10 @@
  * @property {'streaming'|'done'|'stopped'|'failed'} [state]
  * @property {string} [reason] why it ended: stop or length
  * @property {string} [error] in words
- * @property {{path: string, body: object}} [request]
+ * @property {{path: string, body: object}} [request] not of an answer that storage kept
+ * @property {Record<string, number>} [settings] the sliders' when it was asked for
+ * @property {?string} [model] the name of the one that wrote it
+ * @property {?import('./speed.js').Speed} [speed] once it has ended
  * @property {number} [wanted] tokens that it asked for at most, if there was room for them
  * @property {AbortController} [abort]
  */
@@ -33,17 +36,32 @@ const turn = (role, parent, more) => ({
 });
 
 export class Conversation {
-  constructor() {
-    this.id = numConversations += 1;
+  /** @param {string} [id] that no other conversation of this browser has */
+  constructor(id = `${Date.now().toString(36)}-${Math.random().toString(36).slice(2, 10)}`) {
+    this.id = id;
+    this.number = numConversations += 1;
+    this.name = ''; // given by hand
     this.system = '';
     this.draft = '';
     this.root = turn('root', null, {});
   }
 
-  /** How it is called in the list: its first words. */
+  /** How it is called in the list: its name, or its first words. */
   get title() {
-    const first = this.root.children[this.root.chosen]?.text ?? '';
-    return first.replace(/\s+/g, ' ').slice(0, 40) || `Conversation ${this.id}`;
+    const first = this.name || (this.root.children[this.root.chosen]?.text ?? '');
+    return first.replace(/\s+/g, ' ').trim().slice(0, 40) || `Conversation ${this.number}`;
+  }
+
+  /** Whether there is nothing in it that anybody would miss. */
+  get isEmpty() {
+    return !this.root.children.length && !this.draft.trim() && !this.system.trim() && !this.name;
+  }
+
+  /** @returns {Turn[]} all, each behind its parent */
+  get turns() {
+    const all = [...this.root.children];
+    for (const each of all) all.push(...each.children);
+    return all;
   }
 
   /** @returns {Turn[]} what is seen, from the first message to the last */
@@ -59,9 +77,7 @@ export class Conversation {
   }
 
   get isStreaming() {
-    const all = [...this.root.children];
-    for (const each of all) all.push(...each.children);
-    return all.some(({ state }) => state === 'streaming');
+    return this.turns.some(({ state }) => state === 'streaming');
   }
 
   /** Adds a message behind `parent` and looks at it. */
@@ -80,6 +96,17 @@ export class Conversation {
     return this.add(parent, 'assistant', {
       prompt, tokens, given: tokens.length, state: 'streaming', reason: null, error: null, abort: new AbortController(),
     });
+  }
+
+  /**
+   * Puts other words into a message. What was behind it answered the old ones, and goes.
+   * @returns {Turn[]} what has gone
+   */
+  edit(message, text) {
+    const behind = [...message.children];
+    for (const each of behind) behind.push(...each.children);
+    Object.assign(message, { text, children: [], chosen: 0 });
+    return behind;
   }
 
   /** The messages down to a turn, as the API wants them. @param {Turn} last */

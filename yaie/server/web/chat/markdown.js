@@ -20,7 +20,8 @@ function fence(lines, at) {
   const [, mark, language] = lines[at].match(FENCE);
   const close = lines.findIndex((line, index) => index > at && line.trim().startsWith(mark));
   const end = close < 0 ? lines.length : close; // still being written
-  return [html('pre', { tabindex: 0, 'aria-label': language ? `Code: ${language}` : 'Code', role: 'group' },
+  return [html('pre', { tabindex: 0, 'aria-label': language ? `Code: ${language}` : 'Code', role: 'group',
+    'data-language': language || null },
     html('code', {}, lines.slice(at + 1, end).join('\n'))), end + 1];
 }
 

@@ -3,6 +3,7 @@
 import { html, setText } from '../xray/dom.js';
 import { prefixOf } from './conversation.js';
 import { distribution, nextToken } from './distribution.js';
+import { isOwn, recall } from './prompts.js';
 import { inWords } from './stream.js';
 
 const PAUSE = 180; // ms without a change before the engine is asked
@@ -27,20 +28,21 @@ export function preview(ctx, sliders) {
     if (draft && tip.state !== 'streaming') return [{ messages: conversation.messages(tip, draft) }, 'how the answer to your draft would begin'];
     if (tip.role === 'root') return [null, 'write something, and see how the answer would begin'];
     if (tip.state === 'streaming') return [null, 'the answer is being written'];
-    if (tip.role === 'assistant' && tip.prompt) {
+    if (tip.role === 'assistant' && isOwn(ctx, tip) && (tip.prompt || tip.tokens.length)) {
       // Behind the end-of-sequence token there is nothing to say.
       const count = tip.reason === 'stop' && tip.tokens.at(-1)?.text === '' ? tip.tokens.length - 1 : tip.tokens.length;
-      return [{ prompt: prefixOf(tip, count) }, 'at the end of the answer'];
+      return [{ answer: tip, count }, 'at the end of the answer'];
     }
     return [{ messages: conversation.messages(tip.role === 'assistant' ? tip.parent : tip) }, 'how the answer would begin'];
   }
 
-  async function ask(wanted) {
+  async function ask({ answer: behind, count, ...wanted }) {
     asking?.abort();
     asking = new AbortController();
     const { signal } = asking;
     try {
-      const answer = await nextToken(ctx.send, wanted, ctx.settings, signal);
+      if (behind) await recall(ctx, behind, signal);
+      const answer = await nextToken(ctx.send, behind ? { prompt: prefixOf(behind, count) } : wanted, ctx.settings, signal);
       if (signal.aborted) return;
       found = answer;
       bars.element.hidden = false;
@@ -56,7 +58,7 @@ export function preview(ctx, sliders) {
     clearTimeout(timer);
     const [wanted, where] = prefix();
     setText(heading, where);
-    const key = JSON.stringify([wanted, ctx.settings, ctx.conversation.id]);
+    const key = JSON.stringify([wanted?.answer ? [wanted.answer.id, wanted.count] : wanted, ctx.settings, ctx.conversation.id]);
     if (!element.open || key === last) return;
     if (!wanted) {
       asking?.abort();

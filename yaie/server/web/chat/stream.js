@@ -1,6 +1,8 @@
 // Asks the API for an answer, and adds its tokens to a turn as they come.
 
 import { eventsIn } from '../xray/source.js';
+import { prefixOf } from './conversation.js';
+import { Stopwatch } from './speed.js';
 
 const HOLDERS = {
   context_length_exceeded: { name: 'context', size: /maximum context length is (\d+)/, flag: '--max-model-len' },
@@ -50,17 +52,17 @@ export function inWords(error) {
 const sampling = ({ temperature, top_p, top_k, min_p }) => ({ temperature, top_p, top_k, min_p });
 
 /**
- * The request for a turn: a conversation, or tokens to go on from.
+ * The request for a turn: a conversation, or tokens to go on from, which need the prompt's.
  * @returns {{path: string, body: object}}
  */
 export function requestFor(conversation, turn, settings) {
-  if (!turn.prompt) {
+  if (!turn.given) {
     return { path: '/v1/chat/completions', body: {
       messages: conversation.messages(turn.parent), ...sampling(settings), max_tokens: settings.max_tokens } };
   }
   return { path: '/v1/completions', body: {
-    prompt: [...turn.prompt, ...turn.tokens.map(({ id }) => id)], ...sampling(settings),
-    max_tokens: Math.max(1, settings.max_tokens - turn.tokens.length) } };
+    prompt: prefixOf(turn, turn.given), ...sampling(settings),
+    max_tokens: Math.max(1, settings.max_tokens - turn.given) } };
 }
 
 /** A chunk of either API. */
@@ -98,13 +100,17 @@ export function tokensOf({ ids, text, pieces, logprobs }) {
  */
 export async function fill(send, turn, changed) {
   const { path, body: { max_tokens: wanted } } = turn.request;
+  const watch = new Stopwatch();
   turn.wanted = wanted;
   const more = path.endsWith('/chat/completions') ? { logprobs: true, separate_reasoning: false } : { logprobs: 0 };
   try {
-    const post = () => send(path, {
-      method: 'POST', signal: turn.abort.signal, headers: { 'Content-Type': 'application/json' },
-      body: JSON.stringify({ ...turn.request.body, stream: true, return_token_ids: true, ...more }),
-    });
+    const post = () => {
+      watch.start();
+      return send(path, {
+        method: 'POST', signal: turn.abort.signal, headers: { 'Content-Type': 'application/json' },
+        body: JSON.stringify({ ...turn.request.body, stream: true, stream_options: { include_usage: true }, return_token_ids: true, ...more }),
+      });
+    };
     let answer = await post();
     if (!answer.ok) {
       const error = await errorOf(answer);
@@ -118,9 +124,10 @@ export async function fill(send, turn, changed) {
     for (let rest = ''; ;) {
       const { done, value } = await reader.read();
       if (done) break;
+      const at = performance.now();
       const found = eventsIn(rest + value);
       rest = found.rest;
-      for (const data of found.events) take(turn, JSON.parse(data));
+      for (const data of found.events) take(turn, JSON.parse(data), watch, at);
       changed();
     }
     if (turn.state === 'streaming') throw new Error('The answer broke off: the server closed the connection.');
@@ -128,14 +135,18 @@ export async function fill(send, turn, changed) {
     if (turn.abort.signal.aborted) turn.state = 'stopped';
     else Object.assign(turn, { state: 'failed', error: inWords(error) });
   }
+  turn.speed = watch.speed();
   changed();
 }
 
-function take(turn, chunk) {
+function take(turn, chunk, watch, at) {
   if (chunk.error) throw new Error(chunk.error.message);
+  if (chunk.model) turn.model = chunk.model;
+  if (chunk.usage) watch.counted(chunk.usage.completion_tokens);
   const part = read(chunk);
   if (!part) return;
   turn.prompt ??= part.prompt;
   turn.tokens.push(...tokensOf(part));
+  watch.came(part.ids.length, at);
   if (part.reason) Object.assign(turn, { state: 'done', reason: part.reason });
 }

@@ -25,6 +25,15 @@ export function setText(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
+/** Makes `elements` the children of `parent`. Those that stay are not taken out: they would lose the keyboard. */
+export function arrange(parent, elements) {
+  const stays = new Set(elements);
+  for (const child of [...parent.childNodes]) if (!stays.has(child)) child.remove();
+  elements.forEach((element, index) => {
+    if (parent.childNodes[index] !== element) parent.insertBefore(element, parent.childNodes[index] ?? null);
+  });
+}
+
 /**
  * A canvas as wide as its box, sharp on every screen.
  * @param {HTMLCanvasElement} canvas @param {number} height in CSS pixels
