@@ -20,6 +20,7 @@ from yaie.engine.background.engine_process import EngineProcess
 from yaie.engine.background.engine_thread import EngineThread
 from yaie.engine.background.messages import Recorded
 from yaie.engine.llm_engine import LLMEngine
+from yaie.engine.watching import recorder
 from yaie.server import web_page
 
 HELLO = {"prompt": "hello there", "max_tokens": 5, "ignore_eos": True, "temperature": 0}
@@ -33,9 +34,10 @@ def load(tmp_path_factory: pytest.TempPathFactory) -> partial[LLMEngine]:
 
 
 @contextmanager
-def watching(url: str, **headers: str) -> Iterator[Iterator[dict[str, Any]]]:
+def watching(url: str, query: str = "", **headers: str) -> Iterator[Iterator[dict[str, Any]]]:
     """The records as they come."""
-    with httpx.stream("GET", f"{url}/watch/events", headers=headers, timeout=30) as answer:
+    address = f"{url}/watch/events{query}"
+    with httpx.stream("GET", address, headers=headers, timeout=30) as answer:
         assert answer.status_code == 200, answer.read()
         assert answer.headers["content-type"].startswith("text/event-stream")
         lines = (line[6:] for line in answer.iter_lines() if line.startswith("data: "))
@@ -60,6 +62,30 @@ def test_who_watches_gets_header_snapshot_and_steps(load: partial[LLMEngine], dr
         with watching(server.url) as others:
             assert next(others) == header
             assert next(others)["n"] == 5
+
+
+def test_a_page_has_every_step_and_others_at_less_cost(
+    load: partial[LLMEngine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`yaie top` has records that steps share, unless a page is open."""
+    monkeypatch.setattr(recorder, "SHARE", 1e-9)
+    with serving(load) as server, watching(server.url) as others:
+        next(others), next(others)
+
+        def steps(records: Iterator[dict[str, Any]]) -> list[int]:
+            assert server.http.post("/v1/completions", json=HELLO).status_code == 200
+            merged = [next(records)]
+            while not merged[-1]["finished"]:
+                merged.append(next(records))
+            return [record["merged"] for record in merged]
+
+        assert max(steps(others)) > 1
+        with watching(server.url, "?every=true") as page:
+            next(page), next(page)
+            assert steps(page) == [1] * 5
+        driver: Any = server.engine._driver
+        within(10, lambda: len(driver._publisher._numbers) == 1)
+        assert not driver._publisher._recorder.every
 
 
 def test_nothing_is_recorded_when_the_last_one_has_left(load: partial[LLMEngine]) -> None:

@@ -35,10 +35,11 @@ def watch_router(service: Service, *, step_mode: bool) -> APIRouter:
     router = APIRouter(prefix="/watch", include_in_schema=False)
 
     @router.get("/events")
-    async def events() -> StreamingResponse:
-        """Header and snapshot, then records as they come."""
+    async def events(every: bool = False) -> StreamingResponse:
+        """Header and snapshot, then records as they come. every: each step by itself, as the page has
+        it; else steps that are too short for that share a record."""
         assert service.engine.info  # or it is still loading, and raises
-        lines = service.engine.watchers.watch()
+        lines = service.engine.watchers.watch(every=every)
         first = await anext(lines)
         return StreamingResponse(
             _events(first, lines),

@@ -201,9 +201,9 @@ class EngineThread:
                 raise error
             case Withdraw(number):
                 self._abort(number, engine, latencies)
-            case Watch(number):
+            case Watch(number, every):
                 alive = (request for live in self._live.values() for request in live.values())
-                self._publisher.watch(number, alive)
+                self._publisher.watch(number, alive, every=every)
             case Unwatch(number):
                 self._publisher.unwatch(number)
             case Pace(steps):

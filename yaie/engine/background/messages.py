@@ -45,9 +45,11 @@ class Withdraw:
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """Send the watcher of this number header and snapshot, and records from then on to all."""
+    """Send the watcher of this number header and snapshot, and records from then on to all. every: of
+    each step by itself, whatever that takes."""
 
     number: int
+    every: bool = False
 
 
 @dataclass(frozen=True, slots=True)

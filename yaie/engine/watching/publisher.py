@@ -21,21 +21,24 @@ class Publisher:
         self.is_on = False
         self._send = send
         self._recorder = Recorder(engine, step_mode=step_mode)
-        self._numbers: set[int] = set()
+        self._numbers: dict[int, bool] = {}  # of watchers: whether every step is recorded by itself
 
-    def watch(self, number: int, alive: Iterable[Request]) -> None:
-        """Somebody begins. alive: requests that are not over, in the order in which they came."""
+    def watch(self, number: int, alive: Iterable[Request], *, every: bool = False) -> None:
+        """Somebody begins. alive: requests that are not over, in the order in which they came. every:
+        each step is to be recorded by itself."""
         if self.is_on:
             self.idle()
         else:
             self.is_on = True
             self._noted(self._recorder.start, alive)
-        self._numbers.add(number)
+        self._numbers[number] = every
+        self._recorder.every = any(self._numbers.values())
         self._send(self._noted(self._recorder.lines), number)
 
     def unwatch(self, number: int) -> None:
         """That one has left."""
-        self._numbers.discard(number)
+        self._numbers.pop(number, None)
+        self._recorder.every = any(self._numbers.values())
         if self.is_on and not self._numbers:
             self._recorder.stop()
             self.is_on = False

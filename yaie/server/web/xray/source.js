@@ -40,7 +40,7 @@ export function liveSource(send = (path, init) => fetch(path, init), base = '') 
     if (!answer.ok) throw new Error(`The engine did not ${what}: HTTP ${answer.status}.`);
   };
   async function readOnce(take, say, signal) {
-    const answer = await send(`${base}/watch/events`, { signal, headers: { Accept: 'text/event-stream' } });
+    const answer = await send(`${base}/watch/events?every=true`, { signal, headers: { Accept: 'text/event-stream' } });
     if (!answer.ok) {
       const told = await answer.json().catch(() => null);
       throw new Error(told?.error?.message ?? `HTTP ${answer.status}`);
