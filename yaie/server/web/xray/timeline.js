@@ -175,12 +175,13 @@ export function timelineView(ctx) {
   const tools = html('div', { class: 'x-tools' },
     html('button', { type: 'button', 'aria-label': 'Narrower steps', onclick: zoomed(-1) }, '−'),
     html('button', { type: 'button', 'aria-label': 'Wider steps', onclick: zoomed(1) }, '+'));
+  const peeks = html('span', { hidden: true }, html('i', { class: 'x-key x-key-peek' }, '?'), '“Next token” looks ahead');
   const legend = html('p', { class: 'x-legend' },
     html('span', {}, html('i', { class: 'x-key x-key-prefill' }), 'prefill chunk, with its tokens'),
     html('span', {}, html('i', { class: 'x-key x-key-decode' }), 'decode, one token'),
     html('span', {}, html('i', { class: 'x-key x-key-waits' }), 'waits'),
     html('span', {}, html('i', { class: 'x-key-mark x-warn' }, '✕'), 'preempted'),
-    html('span', {}, html('i', { class: 'x-key-mark' }, '▏'), 'ended'));
+    html('span', {}, html('i', { class: 'x-key-mark' }, '▏'), 'ended'), peeks);
   let chosen = null, zoom = 3, view = null, lanes = new Map();
 
   const at = (event) => {
@@ -250,6 +251,7 @@ export function timelineView(ctx) {
       g.font = `${lane >= 16 ? 10.5 : 9}px ${theme.font}`;
       drawLanes(g, theme, view, ctx, records, lanes);
       breaks(g, theme, view, records, height);
+      peeks.hidden = !spans.some(({ id }) => ctx.names.isPeek(id));
       labels(g, theme, view, ctx, spans, laid);
       axis(g, theme, view, records, store.cursor);
       const torn = records.filter(isBreak).length;
