@@ -70,7 +70,7 @@ const xray = mount(byId('xray'), liveSource(send));
 const chat = mountChat(byId('chat'), {
   send, address: root.replace(/\/$/, ''), hasKey: () => Boolean(sessionStorage.getItem(KEY)),
 });
-const scenarios = mountScenarios(byId('scenarios'), { send, store: xray.store });
+const scenarios = mountScenarios(byId('scenarios'), { send, xray });
 Object.assign(window, { xray, chat, scenarios }); // for a console, and for tests
 document.addEventListener('visibilitychange', () => (document.hidden ? xray.disconnect() : xray.connect()));
 
