@@ -28,7 +28,7 @@ function panel(view) {
 /**
  * @param {HTMLElement} element what is in it is replaced
  * @param {?import('./source.js').Source} live the engine; null for recordings only
- * @returns {{store: Store, open: (text: string, name?: string) => void, draw: () => void, connect: () => void,
+ * @returns {{store: Store, open: (text: string, name?: string) => Promise<void>, draw: () => void, connect: () => void,
  *   go: (index: number) => void, play: () => void, disconnect: () => void, unmount: () => void}}
  */
 export function mount(element, live = null) {
@@ -101,7 +101,7 @@ export function mount(element, live = null) {
     controls.stop();
     names = new Names();
     store.reset({});
-    read(source);
+    return read(source);
   }
 
   function read(source) {
@@ -111,7 +111,7 @@ export function mount(element, live = null) {
     ctx.source = source;
     controls.say('');
     controls.hold(null);
-    source.read((record) => {
+    return source.read((record) => {
       if (signal.aborted) return;
       if (record.kind === 'pace') controls.hold(record.held);
       names.see(record);
@@ -125,9 +125,9 @@ export function mount(element, live = null) {
     });
   }
 
-  function open(text, name = 'recording') {
+  async function open(text, name = 'recording') {
     try {
-      begin(recordingSource(text, name));
+      await begin(recordingSource(text, name));
     } catch (error) {
       controls.say(`${name}: ${error.message}`);
     }
