@@ -4,7 +4,7 @@ import asyncio
 import json
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -137,11 +137,51 @@ def test_without_the_page_there_is_neither(load: partial[LLMEngine]) -> None:
             assert server.http.get(path).status_code == 404, path
 
 
-def test_an_engine_that_computes_by_itself_is_not_paced(load: partial[LLMEngine]) -> None:
-    with serving(load) as server:
-        answer = server.http.post("/watch/step")
+@pytest.mark.parametrize("what", ["step", "pause", "resume"])
+def test_strangers_do_not_pace_an_engine(load: partial[LLMEngine], what: str) -> None:
+    with serving(load, api_key=("secret",), xray=True) as server:
+        key = {"Authorization": "Bearer secret"}
+        answer = server.http.post(f"/watch/{what}", headers=key)
         assert answer.status_code == 400
         assert "yaie serve --step" in answer.json()["error"]["message"]
+        with server.http.stream("GET", "/watch/events", headers=key) as events:
+            assert "x-step-mode" not in events.headers
+
+
+def test_an_engine_of_this_machine_is_held_while_somebody_watches(
+    load: partial[LLMEngine],
+) -> None:
+    """All requests wait for its steps, everyone who watches is told, and who leaves last lets it go."""
+
+    async def go(server: LiveServer, records: Iterator[dict[str, Any]]) -> None:
+        async with httpx.AsyncClient(base_url=server.url, timeout=30) as http:
+            before = server.llm.num_steps
+            await http.post("/watch/pause")
+            assert next(records) == {"kind": "pace", "held": True}
+            answer = asyncio.create_task(http.post("/v1/completions", json=HELLO))
+            await asyncio.to_thread(within, 10, lambda: server.llm.has_work)
+            await http.post("/watch/step")
+            await asyncio.to_thread(within, 10, lambda: server.llm.num_steps == before + 1)
+            with watching(server.url) as others:
+                kinds = [next(others)["kind"] for _ in range(3)]
+                assert kinds == ["header", "snapshot", "pace"]
+            await asyncio.sleep(0.2)
+            assert server.llm.num_steps == before + 1
+            assert not answer.done()
+            leave()
+            assert (await answer).json()["usage"]["completion_tokens"] == 5
+
+    with serving(load) as server, ExitStack() as stack:
+        leave = stack.close
+        records = stack.enter_context(watching(server.url))
+        next(records), next(records)
+        asyncio.run(go(server, records))
+
+
+def test_an_engine_that_nobody_watches_is_not_held(load: partial[LLMEngine]) -> None:
+    with serving(load) as server:
+        assert server.http.post("/watch/pause").status_code == 200
+        assert server.http.post("/v1/completions", json=HELLO).status_code == 200
 
 
 async def asked(server: LiveServer) -> None:

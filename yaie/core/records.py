@@ -30,6 +30,7 @@ step        what one step did; `merged` steps, where it holds more than one.
         [end], unlock [end]; evict [blocks wanted] -> blocks. `end`: the last block on a node's path, -1
         for the root: nodes are opaque, but each block stands in one alone.
     stats: {kv_usage, hit_rate, ttft: {id: seconds}}
+pace        whether the engine waits for each step to be asked for: held. Not part of a recording.
 
 The book's figures are recorded by `book/tools/traces` in shapes of their own, one for each idea; where
 one shows the whole engine, it is made from a recording.

@@ -66,7 +66,8 @@ class Wake:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """Of an engine in step mode. steps: how many more; None: go on without a stop; 0: pause."""
+    """Of an engine in step mode, or that is watched. steps: how many more; None: go on without a stop;
+    0: pause."""
 
     steps: int | None
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from yaie.core.output import RequestOutput
 from yaie.core.request import Request
 from yaie.engine.watching.recorder import Recorder
+from yaie.engine.watching.telling import line_of
 
 if TYPE_CHECKING:
     from yaie.engine.llm_engine import LLMEngine
@@ -43,6 +44,13 @@ class Publisher:
             self._recorder.stop()
             self.is_on = False
 
+    def paced(self, steps_left: int | None, number: int | None = None) -> None:
+        """The engine computes so many more steps, None: as they come. number: of the one to whom it is
+        told, unless it is what everybody expects."""
+        if self.is_on and not (number is not None and steps_left is None):
+            held = {"kind": "pace", "held": steps_left is not None}
+            self._publish([line_of(held)], number)
+
     def arrived(self, requests: Iterable[Request]) -> None:
         """These were queued."""
         self._noted(self._recorder.arrived, requests)
@@ -64,6 +72,6 @@ class Publisher:
             self._recorder.missed()
             return []
 
-    def _publish(self, lines: list[bytes]) -> None:
+    def _publish(self, lines: list[bytes], number: int | None = None) -> None:
         if lines:
-            self._send(lines, None)
+            self._send(lines, number)
