@@ -42,7 +42,7 @@ def test_a_record_of_several_steps_is_a_break(page: Any) -> None:
     come(page, decode(1, "one"), decode(37, "one", merged=36), decode(38, "one"))
     page.wait_for_selector(".xray[data-step='38']")
     told = page.get_attribute(".x-panel-timeline canvas", "aria-label")
-    assert told == "Timeline: 3 of 3 kept steps, 1 requests. Breaks: 1, each of several steps."
+    assert told == "Timeline: 3 of 3 kept steps, 1 request. Breaks: 1, each of several steps."
 
 
 def test_the_bar_of_a_break_is_a_step_s(page: Any) -> None:

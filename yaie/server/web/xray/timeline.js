@@ -255,7 +255,7 @@ export function timelineView(ctx) {
       labels(g, theme, view, ctx, spans, laid);
       axis(g, theme, view, records, store.cursor);
       const torn = records.filter(isBreak).length;
-      const told = `Timeline: ${count} of ${store.records.length} kept steps, ${spans.length} requests.`
+      const told = `Timeline: ${count} of ${store.records.length} kept steps, ${spans.length} request${spans.length === 1 ? '' : 's'}.`
         + (torn ? ` Breaks: ${torn}, each of several steps.` : '');
       if (canvas.getAttribute('aria-label') !== told) canvas.setAttribute('aria-label', told);
     },
