@@ -69,7 +69,11 @@ def take(folder: Path = IMAGES) -> None:
     folder.mkdir(exist_ok=True)
     with served() as address, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=found, args=FLAGS)
-        page = browser.new_page(viewport={"width": 1200, "height": 800}, color_scheme="light")
+        page = browser.new_page(
+            viewport={"width": 1200, "height": 800},
+            color_scheme="light",
+            reduced_motion="reduce",  # else the viewer plays
+        )
         for picture in PICTURES:
             page.goto(f"{address}/viewer.html?recording={picture.recording}")
             page.wait_for_function("window.xray?.store.records.length > 0")

@@ -4,7 +4,7 @@ import asyncio
 import json
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from yaie.engine.background.engine_process import EngineProcess
 from yaie.engine.background.engine_thread import EngineThread
 from yaie.engine.background.messages import Recorded
 from yaie.engine.llm_engine import LLMEngine
+from yaie.engine.watching import recorder
 from yaie.server import web_page
 
 HELLO = {"prompt": "hello there", "max_tokens": 5, "ignore_eos": True, "temperature": 0}
@@ -33,9 +34,10 @@ def load(tmp_path_factory: pytest.TempPathFactory) -> partial[LLMEngine]:
 
 
 @contextmanager
-def watching(url: str, **headers: str) -> Iterator[Iterator[dict[str, Any]]]:
+def watching(url: str, query: str = "", **headers: str) -> Iterator[Iterator[dict[str, Any]]]:
     """The records as they come."""
-    with httpx.stream("GET", f"{url}/watch/events", headers=headers, timeout=30) as answer:
+    address = f"{url}/watch/events{query}"
+    with httpx.stream("GET", address, headers=headers, timeout=30) as answer:
         assert answer.status_code == 200, answer.read()
         assert answer.headers["content-type"].startswith("text/event-stream")
         lines = (line[6:] for line in answer.iter_lines() if line.startswith("data: "))
@@ -60,6 +62,30 @@ def test_who_watches_gets_header_snapshot_and_steps(load: partial[LLMEngine], dr
         with watching(server.url) as others:
             assert next(others) == header
             assert next(others)["n"] == 5
+
+
+def test_a_page_has_every_step_and_others_at_less_cost(
+    load: partial[LLMEngine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`yaie top` has records that steps share, unless a page is open."""
+    monkeypatch.setattr(recorder, "SHARE", 1e-9)
+    with serving(load) as server, watching(server.url) as others:
+        next(others), next(others)
+
+        def steps(records: Iterator[dict[str, Any]]) -> list[int]:
+            assert server.http.post("/v1/completions", json=HELLO).status_code == 200
+            merged = [next(records)]
+            while not merged[-1]["finished"]:
+                merged.append(next(records))
+            return [record["merged"] for record in merged]
+
+        assert max(steps(others)) > 1
+        with watching(server.url, "?every=true") as page:
+            next(page), next(page)
+            assert steps(page) == [1] * 5
+        driver: Any = server.engine._driver
+        within(10, lambda: len(driver._publisher._numbers) == 1)
+        assert not driver._publisher._recorder.every
 
 
 def test_nothing_is_recorded_when_the_last_one_has_left(load: partial[LLMEngine]) -> None:
@@ -111,11 +137,51 @@ def test_without_the_page_there_is_neither(load: partial[LLMEngine]) -> None:
             assert server.http.get(path).status_code == 404, path
 
 
-def test_an_engine_that_computes_by_itself_is_not_paced(load: partial[LLMEngine]) -> None:
-    with serving(load) as server:
-        answer = server.http.post("/watch/step")
+@pytest.mark.parametrize("what", ["step", "pause", "resume"])
+def test_strangers_do_not_pace_an_engine(load: partial[LLMEngine], what: str) -> None:
+    with serving(load, api_key=("secret",), xray=True) as server:
+        key = {"Authorization": "Bearer secret"}
+        answer = server.http.post(f"/watch/{what}", headers=key)
         assert answer.status_code == 400
         assert "yaie serve --step" in answer.json()["error"]["message"]
+        with server.http.stream("GET", "/watch/events", headers=key) as events:
+            assert "x-step-mode" not in events.headers
+
+
+def test_an_engine_of_this_machine_is_held_while_somebody_watches(
+    load: partial[LLMEngine],
+) -> None:
+    """All requests wait for its steps, everyone who watches is told, and who leaves last lets it go."""
+
+    async def go(server: LiveServer, records: Iterator[dict[str, Any]]) -> None:
+        async with httpx.AsyncClient(base_url=server.url, timeout=30) as http:
+            before = server.llm.num_steps
+            await http.post("/watch/pause")
+            assert next(records) == {"kind": "pace", "held": True}
+            answer = asyncio.create_task(http.post("/v1/completions", json=HELLO))
+            await asyncio.to_thread(within, 10, lambda: server.llm.has_work)
+            await http.post("/watch/step")
+            await asyncio.to_thread(within, 10, lambda: server.llm.num_steps == before + 1)
+            with watching(server.url) as others:
+                kinds = [next(others)["kind"] for _ in range(3)]
+                assert kinds == ["header", "snapshot", "pace"]
+            await asyncio.sleep(0.2)
+            assert server.llm.num_steps == before + 1
+            assert not answer.done()
+            leave()
+            assert (await answer).json()["usage"]["completion_tokens"] == 5
+
+    with serving(load) as server, ExitStack() as stack:
+        leave = stack.close
+        records = stack.enter_context(watching(server.url))
+        next(records), next(records)
+        asyncio.run(go(server, records))
+
+
+def test_an_engine_that_nobody_watches_is_not_held(load: partial[LLMEngine]) -> None:
+    with serving(load) as server:
+        assert server.http.post("/watch/pause").status_code == 200
+        assert server.http.post("/v1/completions", json=HELLO).status_code == 200
 
 
 async def asked(server: LiveServer) -> None:

@@ -1,5 +1,6 @@
 """Each scenario shows what it promises: the page's own state against `/metrics`."""
 
+import re
 from typing import Any
 
 import pytest
@@ -32,6 +33,16 @@ def played(page: Any, name: str) -> str:
     return seen
 
 
+def story(page: Any) -> str:
+    """The sentence of the step at which the picture stands after the load."""
+    step = page.evaluate("xray.store.state.n")
+    page.wait_for_selector(f".xray[data-step='{step}']")
+    assert not page.evaluate("xray.store.following")
+    assert f"The picture stands at step {step}" in page.inner_text(".n-seen")
+    told: str = page.inner_text(".x-story")
+    return told
+
+
 def test_a_shared_prompt_is_found_in_the_tree(page, tutor) -> None:  # noqa: F811
     before = counter(tutor, "prefix_cache_hits_total")
     seen = played(page, "shared")
@@ -42,11 +53,16 @@ def test_a_shared_prompt_is_found_in_the_tree(page, tutor) -> None:  # noqa: F81
         "[...xray.store.head.requests.values()].reduce((sum, { cached }) => sum + cached, 0)"
     )
     assert cached == hits
+    assert "found 2,240 tokens" in story(page).replace("2240", "2,240")
+    assert page.inner_text(".x-panel-queues h3 >> nth=0") == "Running 8"
+    page.get_by_role("button", name="Play").click()
+    page.wait_for_function("xray.store.state === xray.store.head")
 
 
 @pytest.mark.nightly
 def test_a_long_prompt_comes_in_chunks_beside_the_others(page, tutor) -> None:  # noqa: F811
     played(page, "long")
+    assert re.search(r"computes \d+ prompt tokens from \d+ on; 6 requests decode", story(page))
     records = page.evaluate("xray.store.records")
     (long,) = page.evaluate(
         "[...xray.store.head.requests.values()].filter(r => r.prompt == 1024).map(r => r.id)"
@@ -68,6 +84,8 @@ def test_a_pool_that_is_too_small_preempts(page, tutor) -> None:  # noqa: F811
     assert preemptions > 1
     assert f"Seen: {preemptions:,.0f} preemptions among 6 requests" in seen
     page.wait_for_function("want => xray.store.head.preemptions == want", arg=preemptions)
+    assert "No block is free" in story(page)
+    assert page.evaluate("xray.store.state.preemptions") == 1
 
 
 def test_a_scenario_can_be_stopped(page, tutor) -> None:  # noqa: F811
@@ -85,6 +103,16 @@ def test_urgent_requests_overtake(page, tutor) -> None:  # noqa: F811
     order = page.evaluate(
         """[...xray.store.head.requests.values()].map(({ priority, ttft }) => [priority, ttft])"""
     )
+    waiting = page.evaluate("xray.store.state.numWaiting")
+    assert waiting > 0
+    assert story(page)
+    computed = page.evaluate(
+        """() => {
+          const { record, requests } = xray.store.state;
+          return record.rows.filter(({ id }) => requests.get(id).priority === 0).length;
+        }"""
+    )
+    assert computed == 2
     urgent = [ttft for priority, ttft in order if priority == 0]
     others = sorted(ttft for priority, ttft in order if priority == 10)
     assert len(urgent) == 2

@@ -79,7 +79,7 @@ def test_step_mode_advances_the_engine_by_one_step(browser, files, preempting): 
     with (
         serving(files) as base,
         Engine(recording, "secret") as engine,
-        opened(browser, f"{base}/viewer.html") as (page, _),
+        opened(browser, f"{base}/viewer.html?recording=") as (page, _),
     ):
         threading.Thread(target=engine.serve_forever, daemon=True).start()
         page.evaluate(
@@ -123,7 +123,7 @@ def test_a_frame_of_64_streams_is_drawn_in_time(browser, files):  # noqa: F811
             {"kind": "step", "n": n, "t": n / 50, "rows": rows, "running": ids, "tables": tables,
              "new": new, "refs": [[block, 1] for _, _, block in tables], "tree": []}
         )  # fmt: skip
-    with serving(files) as base, opened(browser, f"{base}/viewer.html") as (page, wrong):
+    with serving(files) as base, opened(browser, f"{base}/viewer.html?recording=") as (page, wrong):
         milliseconds = page.evaluate(
             """async (lines) => {
               lines.slice(0, 330).forEach((line) => xray.store.push(line));

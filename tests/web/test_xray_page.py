@@ -82,6 +82,20 @@ def test_a_recording_is_shown_without_an_engine(browser, address, preempting):  
         assert not wrong
 
 
+def test_the_viewer_opens_a_recording_and_plays_it(browser, files):  # noqa: F811
+    with serving(files) as base:
+        bare = f"{base}/viewer.html"
+        with opened(browser, bare, reduced_motion="no-preference") as (page, wrong):
+            page.wait_for_function("xray.store.records.length === 62 && xray.store.state.n > 2")
+            assert page.get_by_role("button", name="Pause").is_visible()
+            assert page.inner_text("[aria-current=page]") == "A pool too small for them"
+            assert not wrong
+        with opened(browser, bare) as (page, wrong):  # where motion is not wanted, it waits
+            shown(page, 1)
+            assert page.get_by_role("button", name="Play").is_visible()
+            assert not wrong
+
+
 @pytest.mark.nightly
 def test_the_strictest_policy_is_enough(browser, address):  # noqa: F811
     """No script and no style within a page, nothing of another host, no evaluated text."""

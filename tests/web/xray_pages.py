@@ -52,7 +52,7 @@ def opened(browser: Any, address: str, **context: Any) -> Iterator[tuple[Any, li
 
     Playwright's own waiting evaluates text, which the policy forbids: it holds where a test wants it.
     """
-    fresh = browser.new_context(reduced_motion="reduce", **{"bypass_csp": True, **context})
+    fresh = browser.new_context(**{"reduced_motion": "reduce", "bypass_csp": True, **context})
     page = fresh.new_page()
     wrong: list[str] = []
     host = address.split("/some/path")[0]

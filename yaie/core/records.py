@@ -16,7 +16,8 @@ snapshot    the state where the records begin in the middle, or begin anew.
     partial: whether the tree holds more, which was filed before anybody watched; stats
 step        what one step did; `merged` steps, where it holds more than one.
     n: the number of the (last) step. t: seconds since the engine began. ms: what it took, or they did.
-    new: [{id, prompt_tokens, max_tokens, priority, words}], in the order in which they came
+    new: [{id, prompt_tokens, max_tokens, priority, words, peek}], in the order in which they came; peek:
+        the page asks what the next token would be, left out if not
     rows: [{id, start, num_tokens, cached, is_prefill, drafts, out, text}]: tokens [start, start +
         num_tokens) of a request were computed; `out` was drawn
     finished: [[id, reason]]; preempted: [[id, "swap" | "recompute"]]
@@ -29,6 +30,7 @@ step        what one step did; `merged` steps, where it holds more than one.
         [end], unlock [end]; evict [blocks wanted] -> blocks. `end`: the last block on a node's path, -1
         for the root: nodes are opaque, but each block stands in one alone.
     stats: {kv_usage, hit_rate, ttft: {id: seconds}}
+pace        whether the engine waits for each step to be asked for: held. Not part of a recording.
 
 The book's figures are recorded by `book/tools/traces` in shapes of their own, one for each idea; where
 one shows the whole engine, it is made from a recording.

@@ -84,7 +84,7 @@ def create_app(
         app.include_router(router)
     if settings.web:
         if settings.shows_xray:
-            app.include_router(watch_router(service, step_mode=settings.step))
+            app.include_router(watch_router(service, can_pace=settings.step or settings.is_private))
         else:
             app.include_router(closed_watch_router(api))
         # Before the files: these are all that is below /web.

@@ -1,4 +1,4 @@
-"""`/watch`: an engine's steps as they happen, as server-sent events; and, in step mode, its pace.
+"""`/watch`: an engine's steps as they happen, as server-sent events; and its pace in step mode.
 
 The page is who asks for these, so they are not in `/openapi.json`. Records are those of
 `yaie.core.records`.
@@ -30,26 +30,36 @@ class Paced(BaseModel):
     steps: int | None
 
 
-def watch_router(service: Service, *, step_mode: bool) -> APIRouter:
-    """The router with these. step_mode: whether the engine waits to be told."""
+STEP_MODE = "X-Step-Mode"
+"""Says on `/watch/events` that the page may pace the engine."""
+
+
+def watch_router(service: Service, *, can_pace: bool) -> APIRouter:
+    """The router with these. can_pace: whether the page may have the engine wait for each step, which
+    stops everybody's requests."""
     router = APIRouter(prefix="/watch", include_in_schema=False)
 
     @router.get("/events")
-    async def events() -> StreamingResponse:
-        """Header and snapshot, then records as they come."""
+    async def events(every: bool = False) -> StreamingResponse:
+        """Header and snapshot, then records as they come. every: each step by itself, as the page has
+        it; else steps that are too short for that share a record."""
         assert service.engine.info  # or it is still loading, and raises
-        lines = service.engine.watchers.watch()
+        lines = service.engine.watchers.watch(every=every)
         first = await anext(lines)
         return StreamingResponse(
             _events(first, lines),
             media_type="text/event-stream",
             # Proxies must pass every event on as it comes.
-            headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no"},
+            headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+            | ({STEP_MODE: "offered"} if can_pace else {}),
         )
 
     def paced(steps: int | None) -> Paced:
-        if not step_mode:
-            raise InvalidRequestError("This engine is not in step mode: start `yaie serve --step`.")
+        if not can_pace:
+            raise InvalidRequestError(
+                "Step mode would stop everybody's requests, so this server, which others reach or which "
+                "asks for keys, has it only with `yaie serve --step`."
+            )
         service.engine.pace(steps)
         return Paced(steps=steps)
 

@@ -222,8 +222,8 @@ class AsyncEngine:
         self._streams.divert(request_id, take)
 
     def pace(self, steps: int | None) -> None:
-        """Of an engine in step mode: compute so many more steps; None: go on without a stop; 0: pause.
-        Raises EngineUnavailableError unless it is ready."""
+        """Of an engine in step mode, or that is watched: compute so many more steps; None: go on without
+        a stop; 0: pause. Raises EngineUnavailableError unless it is ready."""
         self._raise_unless_ready()
         self._driver.send(messages.Pace(steps))
 

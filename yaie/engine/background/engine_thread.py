@@ -201,16 +201,22 @@ class EngineThread:
                 raise error
             case Withdraw(number):
                 self._abort(number, engine, latencies)
-            case Watch(number):
+            case Watch(number, every):
                 alive = (request for live in self._live.values() for request in live.values())
-                self._publisher.watch(number, alive)
+                self._publisher.watch(number, alive, every=every)
+                self._publisher.paced(self._steps_left, number)
             case Unwatch(number):
                 self._publisher.unwatch(number)
-            case Pace(steps):
+                if not (self._step_mode or self._publisher.is_on):
+                    self._steps_left = None  # nobody is left to ask for a step
+            case Pace(steps) if self._step_mode or self._publisher.is_on:
                 if not steps:
                     self._steps_left = steps
                 elif engine.has_work:
                     self._steps_left = (self._steps_left or 0) + steps
+                self._publisher.paced(self._steps_left)
+            case Pace():
+                pass  # it runs, and nobody watches who could let it go on
             case Admit(number) | Call(number) if number not in self._wanted:
                 self._tell(Replied(number))
             case Admit(number):

@@ -45,9 +45,11 @@ class Withdraw:
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """Send the watcher of this number header and snapshot, and records from then on to all."""
+    """Send the watcher of this number header and snapshot, and records from then on to all. every: of
+    each step by itself, whatever that takes."""
 
     number: int
+    every: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,8 @@ class Wake:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """Of an engine in step mode. steps: how many more; None: go on without a stop; 0: pause."""
+    """Of an engine in step mode, or that is watched. steps: how many more; None: go on without a stop;
+    0: pause."""
 
     steps: int | None
 

@@ -25,8 +25,9 @@ class Watchers:
         self._queues: dict[int, asyncio.Queue[list[bytes] | None]] = {}
         self._begun: set[int] = set()
 
-    async def watch(self) -> AsyncIterator[list[bytes]]:
+    async def watch(self, *, every: bool = False) -> AsyncIterator[list[bytes]]:
         """Header and snapshot, then records as they come, until the engine ends or the caller leaves.
+        every: each step has one of its own.
 
         Raises EngineOverloadedError if too many watch.
         """
@@ -37,7 +38,7 @@ class Watchers:
         number = self._number()
         queue: asyncio.Queue[list[bytes] | None] = asyncio.Queue()
         self._queues[number] = queue
-        self._send(Watch(number))
+        self._send(Watch(number, every))
         try:
             while (lines := await queue.get()) is not None:
                 yield lines

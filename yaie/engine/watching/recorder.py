@@ -2,7 +2,8 @@
 
 It calls nothing but contracts, so a learner's parts can be watched as well. Records cost time on the
 engine's thread. When steps are short, several become one record, so that this is at most SHARE of all
-time; the state after each record is right all the same.
+time; the state after each record is right all the same. While a page is open, every step has a record of
+its own.
 """
 
 import logging
@@ -32,11 +33,13 @@ MOST_WAITING = 64
 
 
 class Recorder:
-    """Of one engine, from `start` to `stop`, on its thread. seconds: spent on records so far."""
+    """Of one engine, from `start` to `stop`, on its thread. seconds: spent on records so far. every:
+    whether each step has a record, however long that takes."""
 
     def __init__(self, engine: "LLMEngine", *, step_mode: bool = False) -> None:
         self.seconds = 0.0
         self._engine = engine
+        self.every = False
         self._step_mode = step_mode
         self._is_on = False
         self._is_stale = False  # what was told has gaps, and must be told anew
@@ -90,7 +93,8 @@ class Recorder:
                 text = self._texts[output.request_id] + output.text[-TEXT:]
                 self._texts[output.request_id] = text[-TEXT:]
         self._noting += time.perf_counter() - now
-        if now < self._due and self._engine.has_work and not self._step_mode:
+        is_due = now >= self._due or self.every or self._step_mode
+        if not is_due and self._engine.has_work:
             return []
         return self.flush()
 

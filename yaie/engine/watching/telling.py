@@ -4,6 +4,7 @@ import json
 import logging
 from typing import TYPE_CHECKING
 
+from yaie.core.params import MAX_LOGPROBS
 from yaie.core.records import VERSION, Record
 from yaie.core.request import Request
 
@@ -45,7 +46,8 @@ def header(engine: "LLMEngine", step_mode: bool) -> Record:
 
 
 def told(request: Request, engine: "LLMEngine") -> Record:
-    """A request as it came, and how its prompt ends: what is asked stands there."""
+    """A request as it came, and how its prompt ends: what is asked stands there. Only the page's "next
+    token" asks for more log-probabilities than a client may."""
     first = max(0, request.num_prompt_tokens - 4 * WORDS)
     try:
         words = engine.tokenizer.decode(request.token_ids[first : request.num_prompt_tokens])
@@ -58,6 +60,7 @@ def told(request: Request, engine: "LLMEngine") -> Record:
         "max_tokens": request.max_tokens,
         "priority": request.priority,
         "words": words[-WORDS:],
+        **({"peek": True} if (request.params.logprobs or 0) > MAX_LOGPROBS else {}),
     }
 
 

@@ -5,6 +5,7 @@ import { inWords, wordsOf } from './chat/stream.js';
 import { eventsIn } from './xray/source.js';
 import { counted, difference } from './scenario-metrics.js';
 import { LOADS } from './scenario-loads.js';
+import { stopOf } from './scenario-stops.js';
 
 const ofFacts = (header) => ({
   numBlocks: header.num_blocks, blockSize: header.block_size, budget: header.token_budget,
@@ -53,9 +54,10 @@ async function tokensOf(send, words, count) {
 
 /**
  * @param {HTMLElement} element
- * @param {{send: Function, store: import('./xray/store.js').Store}} page
+ * @param {{send: Function, xray: {store: import('./xray/store.js').Store, go: (index: number) => void}}} page
  */
-export function mountScenarios(element, { send, store }) {
+export function mountScenarios(element, { send, xray }) {
+  const { store } = xray;
   const look = html('p', { class: 'n-look' });
   const seen = html('p', { class: 'n-seen', role: 'status' });
   const why = html('p', { class: 'n-why' });
@@ -76,6 +78,14 @@ export function mountScenarios(element, { send, store }) {
     return metrics();
   }
 
+  /** Goes where one sees it, since the end of a load shows nothing. @returns {string} that it did */
+  function showStop(name, after) {
+    const index = stopOf(name, store.records, after);
+    if (index < 0) return '';
+    xray.go(index);
+    return ` The picture stands at step ${store.state.n}; Play returns to the engine.`;
+  }
+
   async function start(load) {
     Object.assign(running, { name: load.name, abort: new AbortController() });
     setText(look, load.look);
@@ -84,12 +94,13 @@ export function mountScenarios(element, { send, store }) {
     draw();
     try {
       store.follow();
+      const after = store.head.n;
       const facts = { ...ofFacts(store.header), longest };
       const before = await metrics();
       const times = await load.run(tools, facts);
       const counts = difference(before, await settled());
       running.results[load.name] = counts;
-      setText(seen, `Seen: ${load.tell(counts, times, facts)}`);
+      setText(seen, `Seen: ${load.tell(counts, times, facts)}${showStop(load.name, after)}`);
     } catch (error) {
       seen.dataset.failed = 'true';
       setText(seen, running.abort.signal.aborted ? 'Stopped: its requests are aborted.' : inWords(error));

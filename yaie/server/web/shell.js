@@ -74,6 +74,6 @@ const chat = mountChat(byId('chat'), {
   send, address: root.replace(/\/$/, ''), hasKey: () => Boolean(ofTab.get(KEY)), kept: ofBrowser,
   named: (model) => setText(byId('model'), model),
 });
-const scenarios = mountScenarios(byId('scenarios'), { send, store: xray.store });
+const scenarios = mountScenarios(byId('scenarios'), { send, xray });
 Object.assign(window, { xray, chat, scenarios }); // for a console, and for tests
 document.addEventListener('visibilitychange', () => (document.hidden ? xray.disconnect() : xray.connect()));

@@ -31,7 +31,7 @@ export function keyed(parent, keys, make, update) {
 }
 
 /** What scrolls must be reachable by keyboard, and nothing else. */
-function letScroll(element) {
+export function letScroll(element) {
   if (element.scrollHeight > element.clientHeight + 1) element.setAttribute('tabindex', '0');
   else element.removeAttribute('tabindex');
 }

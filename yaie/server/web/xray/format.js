@@ -6,7 +6,7 @@
 //             output_tokens, text, preemptions, host_blocks}], tables {id: [block]}, running [id], waiting [id],
 //             num_waiting, refs [[block, count]], tree [{path, existing, locks}], stats, partial
 //   step      n, t (seconds), merged (how many steps it stands for), new [{id, prompt_tokens, max_tokens, priority,
-//             words}], rows [{id, start, num_tokens, is_prefill, cached, drafts, out [token], text}],
+//             words, peek (the page asks what the next token would be)}], rows [{id, start, num_tokens, is_prefill, cached, drafts, out [token], text}],
 //             running [id], waiting [id] (the front of the queue), num_waiting, preempted [[id, how]],
 //             finished [[id, reason]], freed [id], tables [[id, column, block]], refs [[block, change]],
 //             tree [[name, arguments, result]], stats {kv_usage, hit_rate, ttft {id: seconds}, threads and

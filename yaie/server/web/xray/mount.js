@@ -4,6 +4,7 @@
 import { Names } from './names.js';
 import { Store } from './store.js';
 import { html, setText } from './dom.js';
+import { letScroll } from './chips.js';
 import { partsView } from './parts.js';
 import { poolView } from './pool-map.js';
 import { queuesView } from './queues.js';
@@ -27,8 +28,8 @@ function panel(view) {
 /**
  * @param {HTMLElement} element what is in it is replaced
  * @param {?import('./source.js').Source} live the engine; null for recordings only
- * @returns {{store: Store, open: (text: string, name?: string) => void, draw: () => void, connect: () => void,
- *   disconnect: () => void, unmount: () => void}}
+ * @returns {{store: Store, open: (text: string, name?: string) => Promise<void>, draw: () => void, connect: () => void,
+ *   go: (index: number) => void, play: () => void, disconnect: () => void, unmount: () => void}}
  */
 export function mount(element, live = null) {
   const ended = new AbortController();
@@ -62,10 +63,10 @@ export function mount(element, live = null) {
   const [timeline, queues, pool, tables, tree, parts] = [timelineView, queuesView, poolView, tablesView, treeView, partsView]
     .map((make) => panel(make(ctx)));
   const views = [timeline, queues, pool, tables, tree, parts];
-  const column = (...panels) => html('div', { class: 'x-column' }, panels.map((each) => each.element));
+  const column = (name, ...panels) => html('div', { class: `x-column x-column-${name}` }, panels.map((each) => each.element));
   const root = html('div', { class: 'xray' }, controls.element, tiles.element,
-    html('div', { class: 'x-told' }, said, pointed), html('div', { class: 'x-panels' },
-      timeline.element, column(queues, tables), column(pool, tree), parts.element));
+    html('div', { class: 'x-told' }, said, html('div', { class: 'x-beside' }, pointed, controls.status)), html('div', { class: 'x-panels' },
+      timeline.element, column('requests', queues, tables), column('memory', pool, tree), parts.element));
   element.replaceChildren(root);
   ctx.theme = watchTheme(root, ctx.redraw, ended.signal);
 
@@ -82,7 +83,11 @@ export function mount(element, live = null) {
     const { state } = store;
     controls.draw();
     tiles.draw();
-    setText(said, tell(state, (id) => names.of(id).letter));
+    const sentence = tell(state, (id) => names.of(id).letter);
+    if (said.textContent !== sentence) {
+      setText(said, sentence);
+      letScroll(said); // its place is as high whatever it says
+    }
     for (const { view, note } of views) {
       view.draw();
       setText(note, view.note?.(state) ?? '');
@@ -96,7 +101,7 @@ export function mount(element, live = null) {
     controls.stop();
     names = new Names();
     store.reset({});
-    read(source);
+    return read(source);
   }
 
   function read(source) {
@@ -105,8 +110,10 @@ export function mount(element, live = null) {
     const { signal } = reading;
     ctx.source = source;
     controls.say('');
-    source.read((record) => {
+    controls.hold(null);
+    return source.read((record) => {
       if (signal.aborted) return;
+      if (record.kind === 'pace') controls.hold(record.held);
       names.see(record);
       store.push(record);
     }, (words) => {
@@ -118,9 +125,9 @@ export function mount(element, live = null) {
     });
   }
 
-  function open(text, name = 'recording') {
+  async function open(text, name = 'recording') {
     try {
-      begin(recordingSource(text, name));
+      await begin(recordingSource(text, name));
     } catch (error) {
       controls.say(`${name}: ${error.message}`);
     }
@@ -139,6 +146,9 @@ export function mount(element, live = null) {
   ctx.redraw();
   return {
     store, open, draw,
+    /** Go to the record at `index` and stay there. */
+    go: controls.move,
+    play: controls.play,
     /** Stop reading, so that the engine need not record for this page; what is there stays. */
     disconnect() {
       if (ctx.source?.kind === 'live') reading?.abort();

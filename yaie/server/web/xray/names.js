@@ -2,6 +2,8 @@
 // eight requests, letters do not: what a colour says, a letter says too.
 
 export const NUM_HUES = 8;
+/** What the page itself asks for "next token" has no letter of its own, and no colour. */
+const PEEK = { letter: '?', hue: NUM_HUES };
 
 function letters(number) {
   const last = String.fromCharCode(65 + (number % 26));
@@ -27,8 +29,15 @@ export class Names {
     return name;
   }
 
+  isPeek(id) {
+    return this.of(id).letter === PEEK.letter;
+  }
+
   /** Names for the requests of a record, in the order of their arrival. */
   see(record) {
-    for (const { id } of record.new ?? record.requests ?? []) this.of(id);
+    for (const { id, peek } of record.new ?? record.requests ?? []) {
+      if (peek) this.known.set(id, { ...PEEK, order: this.count });
+      else this.of(id);
+    }
   }
 }

@@ -1,16 +1,10 @@
 // The block pool as a map: a cell for each block, coloured by owner, with its reference count where there are several.
+// A large pool starts zoomed to the rows in use.
 
 import { html, setText, sized } from './dom.js';
 import { countOf } from './counts.js';
 import { describe, kindOf, ownersOf, tally } from './pool-model.js';
-
-/** The largest cell with which all blocks fit into a width and a height. */
-export function cellSize(blocks, width, height) {
-  for (let size = 44; size > 4; size -= 1) {
-    if (Math.ceil(blocks / Math.floor(width / size)) * size <= height) return size;
-  }
-  return 4;
-}
+import { Zoom, isLarge, wholeGrid } from './pool-layout.js';
 
 function stripes(g, x, y, size, colours) {
   g.save();
@@ -65,6 +59,26 @@ function badge(g, theme, words, x, y, size) {
   g.fillText(words, x + size / 2, y + size * 0.5 + 4);
 }
 
+/** The first block of each row, and a dotted line where rows are left out. */
+function rowLabels(g, theme, { size, columns, left, blocks }, width) {
+  g.fillStyle = g.strokeStyle = theme.muted;
+  g.font = `${Math.min(11, size)}px ${theme.font}`;
+  g.textAlign = 'right';
+  g.lineWidth = 1;
+  g.setLineDash([1, 4]);
+  for (let index = 0; index < blocks.length; index += columns) {
+    const y = (index / columns) * size;
+    g.fillText(String(blocks[index]), left - 8, y + size / 2 + 3);
+    if (blocks[index] === (index ? blocks[index - 1] + 1 : 0)) continue;
+    g.beginPath();
+    g.moveTo(0, Math.max(0.5, y - 1));
+    g.lineTo(width, Math.max(0.5, y - 1));
+    g.stroke();
+  }
+  g.setLineDash([]);
+  g.textAlign = 'center';
+}
+
 /** The panel. */
 export function poolView(ctx) {
   const canvas = html('canvas', { role: 'img', 'aria-label': 'Block pool' });
@@ -77,13 +91,20 @@ export function poolView(ctx) {
     counts.append(html('span', {}, html('i', { class: `x-key x-key-${kind}` }), number, ` ${words}`));
     return [kind, number];
   });
-  let grid = { size: 10, columns: 1 };
+  const zoom = new Zoom();
+  let grid = { size: 10, columns: 1, left: 0, blocks: [] }, isWhole = false;
+  const whole = html('button', { type: 'button', 'aria-pressed': 'false', onclick: () => {
+    isWhole = !isWhole;
+    ctx.redraw();
+  } }, 'All blocks');
+  const tools = html('div', { class: 'x-tools' }, whole);
+  const more = html('p', { class: 'x-more' });
 
   const blockAt = (event) => {
     const box = canvas.getBoundingClientRect();
-    const column = Math.floor((event.clientX - box.left) / grid.size);
-    const block = Math.floor((event.clientY - box.top) / grid.size) * grid.columns + column;
-    return column < grid.columns && block >= 0 && block < ctx.store.header.num_blocks ? block : null;
+    const column = Math.floor((event.clientX - box.left - grid.left) / grid.size);
+    const row = Math.floor((event.clientY - box.top) / grid.size);
+    return column >= 0 && column < grid.columns ? grid.blocks[row * grid.columns + column] ?? null : null;
   };
   canvas.addEventListener('pointermove', (event) => {
     const block = blockAt(event);
@@ -96,29 +117,36 @@ export function poolView(ctx) {
     if (!by) return;
     event.preventDefault();
     event.stopPropagation();
-    const from = ctx.focus.block ?? (by > 0 ? -by : 0);
-    const block = Math.max(0, Math.min(ctx.store.header.num_blocks - 1, from + by));
-    ctx.hover({ block, request: null });
+    const here = grid.blocks.indexOf(ctx.focus.block);
+    const from = here >= 0 ? here : by > 0 ? -by : 0;
+    const index = Math.max(0, Math.min(grid.blocks.length - 1, from + by));
+    ctx.hover({ block: grid.blocks[index] ?? null, request: null });
   });
   stage.addEventListener('blur', () => ctx.hover({ block: null, request: null }));
 
   return {
-    title: 'Block pool', name: 'pool', body: [stage, counts],
+    title: 'Block pool', name: 'pool', tools, body: [stage, more, counts],
     note: (state) => `${state.header.num_blocks ?? 0} blocks of ${state.header.block_size ?? 0} tokens`,
     draw() {
       const { store: { state }, names, focus, theme: { now: theme } } = ctx;
       const { num_blocks: blocks = 0 } = state.header;
       const width = stage.clientWidth;
-      const size = cellSize(Math.max(1, blocks), width, 300);
-      grid = { size, columns: Math.max(1, Math.floor(width / size)) };
-      const { context: g } = sized(canvas, Math.max(1, Math.ceil(blocks / grid.columns)) * size);
+      const canZoom = isLarge(blocks, width);
+      whole.hidden = !canZoom;
+      whole.setAttribute('aria-pressed', String(isWhole));
+      grid = canZoom && !isWhole ? zoom.grid(state, width) : wholeGrid(blocks, width);
+      const { size, columns, left } = grid;
+      const { context: g } = sized(canvas, Math.max(1, Math.ceil(grid.blocks.length / columns)) * size);
       g.textAlign = 'center';
+      if (left) rowLabels(g, theme, grid, width);
+      setText(more, canZoom ? `${left ? `${blocks - grid.blocks.length} free blocks are left out. ` : ''}`
+        + 'To see a pool fill up, start the engine with a small one: --num-blocks 64.' : '');
       const owners = ownersOf(state);
       const inner = size - (size > 12 ? 3 : 1);
       const changed = new Set((state.record?.refs ?? []).filter(([, by]) => by > 0).map(([block]) => block));
       const focused = focus.request ? new Set(state.requests.get(focus.request)?.table ?? []) : null;
-      for (let block = 0; block < blocks; block += 1) {
-        const x = (block % grid.columns) * size, y = Math.floor(block / grid.columns) * size;
+      for (const [index, block] of grid.blocks.entries()) {
+        const x = left + (index % columns) * size, y = Math.floor(index / columns) * size;
         const kind = kindOf(state, block);
         const ids = owners.get(block) ?? [];
         g.globalAlpha = focused && !focused.has(block) ? 0.25 : 1;

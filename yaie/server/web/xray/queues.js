@@ -17,8 +17,8 @@ function makeRow(ctx, id) {
 }
 
 function updateRow(ctx, row, request) {
-  const { prompt, output, cached, computed, status, text, words, maxTokens, ttft, hostBlocks, priority } = request;
-  setText(row.words, status === 'running' && text ? `…${text.slice(-90)}` : words.trim() || request.id);
+  const { prompt, output, cached, computed, status, text, words, maxTokens, ttft, hostBlocks, priority, peek } = request;
+  setText(row.words, peek ? '“Next token” looks ahead' : status === 'running' && text ? `…${text.slice(-90)}` : words.trim() || request.id);
   const whole = prompt + Math.max(output, maxTokens);
   const parts = [Math.min(cached, computed), Math.max(0, Math.min(computed, prompt) - cached), Math.max(0, computed - prompt)];
   parts.forEach((count, index) => { row.bar.children[index].style.width = percent(count, whole); });

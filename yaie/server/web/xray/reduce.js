@@ -15,6 +15,7 @@ const KEPT_ENDED = 64;
  * @property {number} prompt prompt tokens
  * @property {number} maxTokens
  * @property {number} priority
+ * @property {boolean} peek whether the page asks what the next token would be
  * @property {number} computed leading tokens with K and V
  * @property {number} cached prompt tokens taken from the prefix cache
  * @property {number} output tokens drawn
@@ -48,8 +49,8 @@ export function initial(header) {
   };
 }
 
-const newRequest = ({ id, prompt_tokens: prompt = 0, max_tokens: maxTokens = 0, priority = 0, words = '' }) => ({
-  id, status: 'waiting', words, prompt, maxTokens, priority,
+const newRequest = ({ id, prompt_tokens: prompt = 0, max_tokens: maxTokens = 0, priority = 0, words = '', peek = false }) => ({
+  id, status: 'waiting', words, prompt, maxTokens, priority, peek,
   computed: 0, cached: 0, output: 0, text: '', table: [], hostBlocks: 0, preemptions: 0, ttft: null, reason: null,
 });
 

@@ -14,7 +14,7 @@ export function snapshotOf(state) {
       id: each.id, prompt_tokens: each.prompt, max_tokens: each.maxTokens, priority: each.priority,
       words: each.words, status: each.status, computed: each.computed, cached: each.cached,
       output_tokens: each.output, text: each.text, preemptions: each.preemptions,
-      host_blocks: each.hostBlocks,
+      host_blocks: each.hostBlocks, ...(each.peek ? { peek: true } : {}),
     })),
     tables: Object.fromEntries(requests.filter(({ table }) => table.length).map(({ id, table }) => [id, table])),
     running: state.running, waiting: state.waiting, num_waiting: state.numWaiting,

@@ -8,6 +8,7 @@ import { parse } from './recording.js';
  * @property {string} name
  * @property {(take: (record: object) => void, say: (state: string) => void, signal: AbortSignal) => Promise<void>} read
  *   hands every record to `take`, and says how the connection stands
+ * @property {boolean} [canPace] whether the page may have the engine wait for each step
  * @property {() => Promise<void>} [step] let the engine compute one step
  * @property {() => Promise<void>} [pause]
  * @property {() => Promise<void>} [resume]
@@ -40,11 +41,12 @@ export function liveSource(send = (path, init) => fetch(path, init), base = '') 
     if (!answer.ok) throw new Error(`The engine did not ${what}: HTTP ${answer.status}.`);
   };
   async function readOnce(take, say, signal) {
-    const answer = await send(`${base}/watch/events`, { signal, headers: { Accept: 'text/event-stream' } });
+    const answer = await send(`${base}/watch/events?every=true`, { signal, headers: { Accept: 'text/event-stream' } });
     if (!answer.ok) {
       const told = await answer.json().catch(() => null);
       throw new Error(told?.error?.message ?? `HTTP ${answer.status}`);
     }
+    source.canPace = answer.headers.get('X-Step-Mode') === 'offered';
     say('connected');
     const decoder = new TextDecoder();
     const reader = answer.body.getReader();
@@ -57,9 +59,10 @@ export function liveSource(send = (path, init) => fetch(path, init), base = '') 
       for (const data of found.events) take(JSON.parse(data));
     }
   }
-  return {
+  const source = {
     kind: 'live',
     name: 'this engine',
+    canPace: false,
     async read(take, say, signal) {
       for (let wait = 500; !signal.aborted; wait = Math.min(8000, wait * 2)) {
         const began = Date.now();
@@ -80,6 +83,7 @@ export function liveSource(send = (path, init) => fetch(path, init), base = '') 
     pause: () => post('pause'),
     resume: () => post('resume'),
   };
+  return source;
 }
 
 /** A recording's text. @returns {Source} */

@@ -32,7 +32,9 @@ export function tell(state, letter) {
   if (!record) return 'The engine waits for a request.';
   const said = [];
   const names = (ids) => few(ids.map(letter));
-  if (record.new?.length) said.push(`${names(record.new.map(({ id }) => id))} ${record.new.length === 1 ? 'arrives' : 'arrive'}.`);
+  const arrived = (record.new ?? []).filter(({ peek }) => !peek);
+  if (arrived.length) said.push(`${names(arrived.map(({ id }) => id))} ${arrived.length === 1 ? 'arrives' : 'arrive'}.`);
+  if (record.new?.some(({ peek }) => peek)) said.push('“Next token” looks ahead, as “?”.');
   if (record.merged > 1) said.push(`${record.merged} steps, drawn as one.`);
   said.push(computed(record, letter));
   const reused = (record.rows ?? []).filter(({ id, start, cached }) =>

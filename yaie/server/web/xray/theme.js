@@ -10,7 +10,7 @@ function read(element) {
   const value = (name) => style.getPropertyValue(`--x-${name}`).trim();
   return {
     ...Object.fromEntries(NAMES.map((name) => [name, value(name)])),
-    hues: Array.from({ length: NUM_HUES }, (_, index) => value(`hue-${index}`)),
+    hues: Array.from({ length: NUM_HUES + 1 }, (_, index) => value(`hue-${index}`)),
     onHue: value('on-hue'),
     font: style.fontFamily,
   };

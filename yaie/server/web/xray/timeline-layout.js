@@ -1,4 +1,6 @@
-// Which steps the timeline shows, and which lane each request has. No drawing: a test can ask.
+// Which steps the timeline shows, what each computed, and which lane each request has. No drawing: a test can ask.
+
+import { isChunk } from './format.js';
 
 /** Width of a column, in pixels, at each zoom. */
 export const ZOOMS = [4, 7, 11, 16, 24, 36];
@@ -22,6 +24,16 @@ export function scrolled(first, fit, total, cursor) {
   if (cursor > now + fit - 1 - margin) now = cursor - fit + 1 + margin;
   return Math.max(0, Math.min(last, now));
 }
+
+/** [prefill, decode] tokens of a step; of a record of several steps, of one of them on average. */
+export function tokensOf({ rows = [], merged = 1 }) {
+  const sums = [0, 0];
+  for (const row of rows) sums[isChunk(row, merged) ? 0 : 1] += row.num_tokens / merged;
+  return sums;
+}
+
+/** Whether a record stands for steps that are not drawn. */
+export const isBreak = ({ merged = 1 }) => merged > 1;
 
 /** The requests in records [from, to), each with the first and the last record that names it. */
 export function spansOf(records, from, to, orderOf) {

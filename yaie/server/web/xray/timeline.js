@@ -1,9 +1,10 @@
 // The timeline: a column for each step, a lane for each request. A high block is a prefill chunk, a low one a
-// decode; dots wait. Above, what each step computed of its budget.
+// decode; dots wait. Above, what each step computed of its budget. A record of several steps is a break, since it
+// shows none of them.
 
 import { html, sized } from './dom.js';
 import { isChunk } from './format.js';
-import { ZOOMS, autoZoom, lanesOf, scrolled, spansOf } from './timeline-layout.js';
+import { ZOOMS, autoZoom, isBreak, lanesOf, scrolled, spansOf, tokensOf } from './timeline-layout.js';
 
 const TOP = 46, BAR = 30, GUTTER = 34, MOST_LANES = 24;
 
@@ -16,7 +17,7 @@ function row(g, theme, x, y, width, height, each, hue, merged) {
     g.roundRect(x + gap, y + 1, width - 2 * gap, height - 2, Math.min(3, width / 4));
     g.fill();
     const words = String(each.num_tokens);
-    if (height >= 13 && g.measureText(words).width <= width - 2) {
+    if (!(merged > 1) && height >= 13 && g.measureText(words).width <= width - 2) {
       g.fillStyle = theme.onHue;
       g.fillText(words, x + width / 2, y + height / 2 + 3.5);
     }
@@ -48,9 +49,7 @@ function mark(g, theme, x, y, height, kind) {
 }
 
 function bars(g, theme, view, records, budget) {
-  const tokens = (record, ofChunks) => (record.rows ?? [])
-    .reduce((sum, each) => sum + (isChunk(each, record.merged) === ofChunks ? each.num_tokens : 0), 0);
-  const shares = records.map((record) => [tokens(record, true), tokens(record, false)]);
+  const shares = records.map(tokensOf);
   const most = Math.max(8, ...shares.map(([prefill, decode]) => prefill + decode));
   shares.forEach(([prefill, decode], index) => {
     const x = view.x(view.first + index);
@@ -59,7 +58,6 @@ function bars(g, theme, view, records, budget) {
     g.fillRect(x + 0.5, 4 + BAR - (prefill + decode) * unit, view.zoom - 1, prefill * unit);
     g.fillStyle = theme.muted;
     g.fillRect(x + 0.5, 4 + BAR - decode * unit, view.zoom - 1, decode * unit);
-    if (records[index].merged > 1 && view.zoom >= 16) g.fillText(`×${records[index].merged}`, x + view.zoom / 2, 11);
   });
   if (budget && budget <= most * 1.05) {
     g.strokeStyle = theme.warn;
@@ -70,9 +68,39 @@ function bars(g, theme, view, records, budget) {
   }
   g.fillStyle = theme.muted;
   g.textAlign = 'right';
-  g.fillText(String(most), GUTTER - 6, 12);
+  g.fillText(String(Math.round(most)), GUTTER - 6, 12);
   g.fillText('0', GUTTER - 6, 4 + BAR);
   g.textAlign = 'center';
+}
+
+/** Columns of several steps are torn, with the number of steps where it fits. */
+function breaks(g, theme, view, records, height) {
+  const half = Math.max(1, Math.min(3, view.zoom / 5)), tooth = 5;
+  records.forEach((record, index) => {
+    if (!isBreak(record)) return;
+    const x = view.x(view.first + index) + view.zoom / 2;
+    const edge = (side) => {
+      g.beginPath();
+      for (let y = 0, out = 1; y <= height; y += tooth, out = -out) g.lineTo(x + side * half + (out * half) / 2, y);
+    };
+    g.setLineDash([]);
+    g.strokeStyle = theme.card;
+    g.lineWidth = 2 * half;
+    edge(0);
+    g.stroke();
+    g.strokeStyle = theme.muted;
+    g.lineWidth = 1;
+    for (const side of [-1, 1]) {
+      edge(side);
+      g.stroke();
+    }
+    const words = `×${record.merged}`;
+    if (g.measureText(words).width + 2 > view.zoom) return;
+    g.fillStyle = theme.card;
+    g.fillRect(x - view.zoom / 2 + 1, 0, view.zoom - 2, 13);
+    g.fillStyle = theme.ink;
+    g.fillText(words, x, 10);
+  });
 }
 
 function drawLanes(g, theme, view, ctx, records, lanes) {
@@ -147,12 +175,13 @@ export function timelineView(ctx) {
   const tools = html('div', { class: 'x-tools' },
     html('button', { type: 'button', 'aria-label': 'Narrower steps', onclick: zoomed(-1) }, '−'),
     html('button', { type: 'button', 'aria-label': 'Wider steps', onclick: zoomed(1) }, '+'));
+  const peeks = html('span', { hidden: true }, html('i', { class: 'x-key x-key-peek' }, '?'), '“Next token” looks ahead');
   const legend = html('p', { class: 'x-legend' },
     html('span', {}, html('i', { class: 'x-key x-key-prefill' }), 'prefill chunk, with its tokens'),
     html('span', {}, html('i', { class: 'x-key x-key-decode' }), 'decode, one token'),
     html('span', {}, html('i', { class: 'x-key x-key-waits' }), 'waits'),
     html('span', {}, html('i', { class: 'x-key-mark x-warn' }, '✕'), 'preempted'),
-    html('span', {}, html('i', { class: 'x-key-mark' }, '▏'), 'ended'));
+    html('span', {}, html('i', { class: 'x-key-mark' }, '▏'), 'ended'), peeks);
   let chosen = null, zoom = 3, view = null, lanes = new Map();
 
   const at = (event) => {
@@ -221,9 +250,13 @@ export function timelineView(ctx) {
       bars(g, theme, view, records, store.header.token_budget);
       g.font = `${lane >= 16 ? 10.5 : 9}px ${theme.font}`;
       drawLanes(g, theme, view, ctx, records, lanes);
+      breaks(g, theme, view, records, height);
+      peeks.hidden = !spans.some(({ id }) => ctx.names.isPeek(id));
       labels(g, theme, view, ctx, spans, laid);
       axis(g, theme, view, records, store.cursor);
-      const told = `Timeline: ${count} of ${store.records.length} kept steps, ${spans.length} requests.`;
+      const torn = records.filter(isBreak).length;
+      const told = `Timeline: ${count} of ${store.records.length} kept steps, ${spans.length} request${spans.length === 1 ? '' : 's'}.`
+        + (torn ? ` Breaks: ${torn}, each of several steps.` : '');
       if (canvas.getAttribute('aria-label') !== told) canvas.setAttribute('aria-label', told);
     },
   };
