@@ -9,9 +9,10 @@ import pytest
 
 from tests.way import ROOT, Call, Way, steps_of, way_of
 
-MOST_FILES, MOST_LINES = 91, 13_450
-"""On the way, and in them. One of them is there only now and then: how busy the cores are is looked at
-ten times a second."""
+MOST_FILES, MOST_LINES = 89, 13_430
+"""On the way, and in them."""
+NOW_AND_THEN = {"yaie/system/core_use.py", "yaie/system/processor.py"}
+"""Not counted: how busy the cores are is looked at ten times a second, which may fall into an answer."""
 MOST_STEP_FILES, MOST_STEP_CALLS = 36, 147
 """Of a decode step, without model and server."""
 ROOMS = (
@@ -36,8 +37,9 @@ def way() -> Way:
 
 @pytest.mark.slow
 def test_a_streamed_chat_touches_no_more_files(way: Way) -> None:
-    assert len(way.files) <= MOST_FILES, way.files.keys()
-    assert way.num_lines <= MOST_LINES
+    files = way.files.keys() - NOW_AND_THEN
+    assert len(files) <= MOST_FILES, files
+    assert sum(way.lines[path] for path in files) <= MOST_LINES
 
 
 @pytest.mark.slow
