@@ -100,7 +100,8 @@ def test_later_tiles_rescale_the_earlier_ones(part: ModuleType) -> None:
     """However the scores rise and fall along a sequence, every key gets its share."""
     why = (
         "Sums were taken relative to the largest score so far. When a later tile has a larger one, the "
-        "sum of weights and the sum of values must both shrink by exp(old largest - new largest)."
+        "sum of weights and the sum of values must both shrink by exp(old largest - new largest). "
+        "Relative to nothing, or to the first tile alone, exp of 89 is infinite in float32."
     )
     for step, height in (("rise by 1/16", 1.0), ("fall by 1/16", -1.0), ("rise by 1", 16.0)):
         case = make_case([300], block_size=16, d=16, scale=0.25)
