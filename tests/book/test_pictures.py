@@ -13,7 +13,13 @@ from tests.book.reading import PAGES, SOURCE
 from yaie.core.config import EngineConfig
 
 WORDS = 500  # a page
-LISTS = {"glossary", "references", "review", *(page for page in PAGES if page.startswith(SHEETS))}
+LISTS = {
+    "glossary",
+    "performance-notes",
+    "references",
+    "review",
+    *(page for page in PAGES if page.startswith(SHEETS)),
+}
 """Pages that are read entry by entry; a lab's pictures are in its article."""
 PICTURE = re.compile(
     r"\{\{#(?:figure|pairs|chart) |\{\{#include [^}]+\.svg\}\}|!\[|\{\{#labmap\}\}"

@@ -2,6 +2,7 @@
 
 import io
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -152,7 +153,13 @@ def test_an_object_cannot_be_compared(judged: Judged) -> None:
 
 
 def test_nothing_that_is_known_is_run_again(judged: Judged) -> None:
-    assert judged.again == judged.result
+    """What has no value is not known: on a busy machine an endless attack may end elsewhere."""
+    first, again = (
+        replace(one, attacks=tuple(j for j in one.attacks if j.attack.name != "attack_endless"))
+        for one in (judged.result, judged.again)
+    )
+    assert again == first
+    assert "still running" in judged.why("endless")
 
 
 def test_a_version_that_loops_is_caught(tmp_path: Path) -> None:

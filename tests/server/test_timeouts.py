@@ -50,8 +50,8 @@ def test_request_not_even_admitted_in_time_is_told_too_and_never_queued(fake: Fa
 def test_request_that_had_its_turn_may_take_longer_than_the_queue_timeout(
     fake: FakeEngine,
 ) -> None:
-    fake.step_seconds = 0.02
-    with serving(lambda: fake, queue_timeout=0.3) as server:
+    fake.step_seconds = 0.05
+    with serving(lambda: fake, queue_timeout=1) as server:
         body = {"prompt": "x" * 40, "max_tokens": 40}
         assert server.http.post("/v1/completions", json=body).status_code == 200
 
@@ -63,10 +63,10 @@ def test_prefill_that_spans_steps_counts_as_a_turn(tmp_path: Path) -> None:
     folder = str(tiny_model("llama", tmp_path / "tiny-llama"))
     with serving(
         lambda: LLMEngine(model=folder, num_blocks=256, threads=1, token_budget=16),
-        queue_timeout=0.2,
+        queue_timeout=1,
     ) as server:
-        slow_down(server, 0.02)
-        body = {"prompt": [5] * 640, "max_tokens": 1}  # 40 steps
+        slow_down(server, 0.05)
+        body = {"prompt": [5] * 640, "max_tokens": 1}  # 40 steps: twice as long as it may wait
         assert server.http.post("/v1/completions", json=body).status_code == 200
 
 
