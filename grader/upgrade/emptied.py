@@ -29,7 +29,6 @@ class Function:
     body: int
     end: int
     task: str
-    indent: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +118,7 @@ def _function(
     end = node.end_lineno or node.lineno
     todos = (TODO.match(line) for line in lines[begin:end])
     task = next((todo["task"] for todo in todos if todo), "")
-    return Function(scope, begin, body, end, task, " " * node.col_offset)
+    return Function(scope, begin, body, end, task)
 
 
 def _classes(text: str) -> list[tuple[str, int]]:
@@ -129,11 +128,7 @@ def _classes(text: str) -> list[tuple[str, int]]:
 
 
 def _is_open(text: str, one: Function) -> bool:
-    return STUB in _text_joined(text, one)
-
-
-def _text_joined(text: str, one: Function) -> str:
-    return "\n".join(_text(text, one))
+    return any(STUB in line for line in _text(text, one))
 
 
 def _text(text: str, one: Function) -> list[str]:

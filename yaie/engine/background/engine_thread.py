@@ -208,7 +208,7 @@ class EngineThread:
             case Unwatch(number):
                 self._publisher.unwatch(number)
                 if not (self._step_mode or self._publisher.is_on):
-                    self._steps_left = None  # nobody is left to ask for a step
+                    self._steps_left = None  # no page is left to ask for a step
             case Pace(steps) if self._step_mode or self._publisher.is_on:
                 if not steps:
                     self._steps_left = steps
@@ -216,7 +216,7 @@ class EngineThread:
                     self._steps_left = (self._steps_left or 0) + steps
                 self._publisher.paced(self._steps_left)
             case Pace():
-                pass  # it runs, and nobody watches who could let it go on
+                pass  # it runs on: no page is open that could resume it
             case Admit(number) | Call(number) if number not in self._wanted:
                 self._tell(Replied(number))
             case Admit(number):

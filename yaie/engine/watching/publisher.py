@@ -25,7 +25,7 @@ class Publisher:
         self._numbers: dict[int, bool] = {}  # of watchers: whether every step is recorded by itself
 
     def watch(self, number: int, alive: Iterable[Request], *, every: bool = False) -> None:
-        """Somebody begins. alive: requests that are not over, in the order in which they came. every:
+        """A watcher begins. alive: requests that are not over, in the order in which they came. every:
         each step is to be recorded by itself."""
         if self.is_on:
             self.idle()
