@@ -27,11 +27,12 @@ ENGINE, SERVER = 1, 2
 def way() -> Way:
     """From a process that has nothing else in it, with one thread: what chooses among several is 219
     lines more, and whether it stands on the way would depend on how many processes run tests."""
-    command = [sys.executable, "-m", "tests.way", "--json"]
+    command = [sys.executable, "-X", "faulthandler", "-m", "tests.way", "--json"]
     told = subprocess.run(
-        command, cwd=ROOT, check=True, capture_output=True, text=True, timeout=200,
+        command, cwd=ROOT, capture_output=True, text=True, timeout=200,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
     )  # fmt: skip
+    assert told.returncode == 0, told.stderr
     return Way(**json.loads(told.stdout))
 
 
