@@ -7,6 +7,7 @@ event loop, or `EngineProcess` does, in the main thread of a process of its own.
 import contextlib
 import logging
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from queue import SimpleQueue
@@ -171,8 +172,9 @@ class EngineThread:
             while self._running:
                 self._obey(engine, latencies, wait=self._steps_left == 0 or not engine.has_work)
                 if self._running and engine.has_work and self._steps_left != 0:
-                    with self._watchdog:
-                        outputs = engine.step()
+                    self._watchdog.began = time.monotonic()
+                    outputs = engine.step()
+                    self._watchdog.began = None
                     self._publish(engine, latencies, outputs)
         except BaseException as error:  # a learner's part may even raise SystemExit
             if self.engine is not None:  # what loading raises, `AsyncEngine.start` raises

@@ -36,10 +36,15 @@ class OpenStreams:
         self._rejections = rejections
         self._streams: dict[int, RequestStream] = {}
         self._owners: dict[str, RequestStream] = {}  # of requests
-        self._timeouts = (
-            Timeout(queue_timeout, lambda stream: stream.has_started, self._queued_too_long),
-            Timeout(request_timeout, lambda stream: stream.is_over, self._ran_too_long),
-        )
+        self._timeouts: list[Timeout] = []
+        if queue_timeout:
+            self._timeouts.append(
+                Timeout(queue_timeout, lambda stream: stream.has_started, self._queued_too_long)
+            )
+        if request_timeout:
+            self._timeouts.append(
+                Timeout(request_timeout, lambda stream: stream.is_over, self._ran_too_long)
+            )
 
     def __len__(self) -> int:
         return len(self._streams)

@@ -82,7 +82,9 @@ class RequestStream:
         task finds the end."""
         self._close(self)
         self._is_closed = True
-        free([output.logprobs or [] for outputs in self._pending.values() for output in outputs])
+        waiting = [output for outputs in self._pending.values() for output in outputs]
+        if logprobs := [output.logprobs for output in waiting if output.logprobs]:
+            free(logprobs)
         self._pending.clear()
         self._wake()
 

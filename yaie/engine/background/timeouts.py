@@ -23,8 +23,8 @@ class Timeout:
         is_met: Callable[[RequestStream], bool],
         expire: Callable[[RequestStream], None],
     ) -> None:
-        """seconds: 0 for no limit. is_met: whether a submission has done in time what it had to do.
-        expire: ends one that has not."""
+        """is_met: whether a submission has done in time what it had to do. expire: ends one that has
+        not."""
         self._seconds = seconds
         self._is_met = is_met
         self._expire = expire
@@ -33,10 +33,9 @@ class Timeout:
 
     def watch(self, stream: RequestStream) -> None:
         """A submission has come."""
-        if self._seconds:
-            self._streams[stream] = None
-            if self._timer is None:
-                self._wait_for(stream)
+        self._streams[stream] = None
+        if self._timer is None:
+            self._wait_for(stream)
 
     def forget(self, stream: RequestStream) -> None:
         """A submission is over. Harmless if it is not watched."""
