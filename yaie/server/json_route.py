@@ -1,4 +1,8 @@
-"""Has bodies above SMALL bytes parsed and validated beside the event loop (`body_reader.py`).
+"""Reads the JSON body of a request as what its endpoint takes, before FastAPI does.
+
+    small, and right as it is    parsed and validated here
+    any other small one          here, with all that clients send beyond the API (`lenient`)
+    above SMALL bytes            the same beside the event loop (`body_reader`)
 
 The endpoints need not know: one that takes a type gets a value of it in any case. It may be a learner's.
 """
@@ -9,15 +13,20 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from fastapi import APIRouter
+from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
+from pydantic_core import from_json
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
+from yaie.core.errors import YaieError
 from yaie.server.body_process import Wanted, as_wanted, parsed
 from yaie.server.body_reader import reader_of
+from yaie.server.held_bodies import SMALL
 from yaie.server.lenient.fields import DIALECTS
 from yaie.server.lenient.notes import noting
-from yaie.server.limits import GIVE_BACK, SMALL
+from yaie.server.lenient.validated import adapter, untouched_names
+from yaie.server.limits import GIVE_BACK
 from yaie.server.work import check_work
 
 if TYPE_CHECKING:
@@ -26,7 +35,7 @@ if TYPE_CHECKING:
 _NOTHING = object()
 
 
-class LargeJsonRequest(Request):
+class JsonRequest(Request):
     """A request whose body is there already (`BodyLimit`), in one message."""
 
     _value: Any = _NOTHING
@@ -56,6 +65,8 @@ class LargeJsonRequest(Request):
         body = await self.body()
         if not _is_json(self.headers.get("content-type")):
             return
+        if len(body) <= SMALL and wanted is not None and self._reads_as_it_is(body, wanted):
+            return
         if len(body) <= SMALL or wanted is None:
             try:
                 value = await self.json()
@@ -72,13 +83,28 @@ class LargeJsonRequest(Request):
         self._value = await work
         self._give_back()
 
+    def _reads_as_it_is(self, body: bytes, wanted: Wanted) -> bool:
+        """Whether a small body is right as it is: then it has been read. What `check_work` bounds fits
+        into no small body, but for the depth of a call's arguments, which are validated."""
+        try:
+            value = from_json(body)
+            if not isinstance(value, dict) or None in value.values():
+                return False
+            if not value.keys() <= untouched_names(wanted.kind, wanted.dialect):
+                return False
+            self._value = adapter(wanted.kind).validate_python(value, from_attributes=True)
+        except (ValueError, RecursionError, RequestValidationError, YaieError):
+            return False  # those who know what else there is say why, or make it right
+        self._give_back()
+        return True
+
     def _give_back(self) -> None:
         self._body = b"0"
         if (give_back := self.scope.get(GIVE_BACK)) is not None:
             give_back()
 
 
-class LargeJsonRoute(APIRoute):
+class JsonRoute(APIRoute):
     """FastAPI's route, with that request in the place of its own."""
 
     api: ClassVar[str | None] = None
@@ -90,23 +116,23 @@ class LargeJsonRoute(APIRoute):
         dialect = DIALECTS.get(self.path)
         wanted = None if kind is None else Wanted(kind, self.api, dialect, self.is_strict)
 
-        async def handle_large(request: Request) -> Response:
-            large = LargeJsonRequest(request.scope, request.receive)
+        async def handle_json(request: Request) -> Response:
+            ours = JsonRequest(request.scope, request.receive)
             with noting(is_strict=self.is_strict) as notes:
-                await large.read(wanted)
-                response = await handle(large)
+                await ours.read(wanted)
+                response = await handle(ours)
             notes.log()
             response.headers.update(notes.headers)
             return response
 
-        return handle_large
+        return handle_json
 
 
-def with_large_json(router: APIRouter, api: "ApiServer", *, is_strict: bool = False) -> APIRouter:
+def with_json(router: APIRouter, api: "ApiServer", *, is_strict: bool = False) -> APIRouter:
     """The same router, whose routes read bodies so once it is included. api: the part that speaks
     OpenAI's API. is_strict: what has no effect is refused."""
     about = {"api": _module_name(api), "is_strict": is_strict}
-    kind = type("LargeJsonRoute", (LargeJsonRoute,), about)
+    kind = type("JsonRoute", (JsonRoute,), about)
     for route in router.routes:
         if type(route) is APIRoute:
             route.__class__ = kind
@@ -138,8 +164,8 @@ def _kind_of(route: APIRoute) -> str | None:
 
 def _is_json(content_type: str | None) -> bool:
     """As FastAPI decides it."""
-    if not content_type:
-        return False
+    if not content_type or content_type == "application/json":
+        return bool(content_type)
     message = email.message.Message()
     message["content-type"] = content_type
     kind, subtype = message.get_content_maintype(), message.get_content_subtype()
