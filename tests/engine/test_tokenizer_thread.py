@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from yaie.engine.background.prompts import MIDDLE, Prompts
-from yaie.engine.background.tokenizer_thread import TokenizerThread
+from yaie.engine.background.prompts import MIDDLE, Prompts, TokenizerThread
 from yaie.models.text_encoder import LONG, PromptText
 
 

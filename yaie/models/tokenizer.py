@@ -9,6 +9,7 @@ from yaie.models.chat_templates import ChatTemplates, in_parts
 from yaie.models.fields import TOKENIZER, check_fields
 from yaie.models.json_files import read_json
 from yaie.models.lookalikes import refuse_pointer
+from yaie.models.text_bounds import TextBounds
 from yaie.models.text_encoder import PromptText, TextEncoder
 from yaie.models.token_bytes import TokenBytes, decoder, whole_decoder
 
@@ -35,7 +36,8 @@ class Tokenizer:
         """tokenizer: a transformers tokenizer. model_type: of the config, for the chat fallback."""
         self._tokenizer = tokenizer
         self._encoder = TextEncoder(tokenizer)
-        self.max_bytes = self._encoder.max_bytes
+        self._bounds = TextBounds(self._encoder.backend)
+        self.max_bytes = self._bounds.max_bytes
         self._templates = ChatTemplates(tokenizer)
         self._joins_turns = model_type == "gpt2"
         self._bytes = TokenBytes(tokenizer)
@@ -92,14 +94,12 @@ class Tokenizer:
         return found
 
     def fewest(self, prompt: PromptText) -> int:
-        """So many tokens a prompt has at least, of those not tokenized yet. See `TextEncoder.fewest`."""
-        return sum(map(self._encoder.fewest, prompt.texts))
+        """So many tokens a prompt has at least, of those not tokenized yet. See `TextBounds.fewest`."""
+        return sum(map(self._bounds.fewest, prompt.texts))
 
     def end(self, prompt: PromptText, num_tokens: int) -> PromptText:
-        """What is to be tokenized of a prompt whose last tokens alone matter. See `TextEncoder.end`."""
-        texts: list[str | list[int]] = [
-            self._encoder.end(text, num_tokens) for text in prompt.texts
-        ]
+        """What is to be tokenized of a prompt whose last tokens alone matter. See `TextBounds.end`."""
+        texts: list[str | list[int]] = [self._bounds.end(text, num_tokens) for text in prompt.texts]
         return PromptText(texts, prompt.add_special_tokens)
 
     def decode(self, ids: Sequence[int]) -> str:

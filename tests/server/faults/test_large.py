@@ -18,8 +18,9 @@ from tests.server.faults.clients import ask
 from tests.server.faults.conftest import Patient
 from tests.server.faults.gaps import Gaps
 from yaie.engine.background.prompts import MIDDLE
-from yaie.engine.input.limits import MAX_LOGPROB_ENTRIES
-from yaie.models.text_encoder import LONG, MAX_BYTES, TextEncoder
+from yaie.engine.input.beyond_text import MAX_LOGPROB_ENTRIES
+from yaie.models.text_bounds import MAX_BYTES
+from yaie.models.text_encoder import LONG, TextEncoder
 from yaie.models.tokenizer import Tokenizer
 from yaie.server.json_limits import MAX_NAMES, MAX_TOKEN_IDS
 from yaie.server.lenient.notes import IGNORED
