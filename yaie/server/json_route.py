@@ -24,7 +24,7 @@ from yaie.server.body_process import Wanted, as_wanted, parsed
 from yaie.server.body_reader import reader_of
 from yaie.server.held_bodies import SMALL
 from yaie.server.lenient.fields import DIALECTS
-from yaie.server.lenient.notes import noting
+from yaie.server.lenient.notes import Notes, current_notes
 from yaie.server.lenient.validated import adapter, untouched_names
 from yaie.server.limits import GIVE_BACK
 from yaie.server.work import check_work
@@ -118,11 +118,13 @@ class JsonRoute(APIRoute):
 
         async def handle_json(request: Request) -> Response:
             ours = JsonRequest(request.scope, request.receive)
-            with noting(is_strict=self.is_strict) as notes:
-                await ours.read(wanted)
-                response = await handle(ours)
-            notes.log()
-            response.headers.update(notes.headers)
+            notes = Notes(self.is_strict)
+            current_notes.set(notes)
+            await ours.read(wanted)
+            response = await handle(ours)
+            if notes.ignored or notes.max_tokens is not None:
+                notes.log()
+                response.headers.update(notes.headers)
             return response
 
         return handle_json
