@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from yaie.engine.background.prompts import MIDDLE, Prompts, TokenizerThread
-from yaie.models.text_encoder import LONG, PromptText
+from yaie.models.tokenizer import LONG, PromptText
 
 
 def run(test: Coroutine[Any, Any, None]) -> None:

@@ -20,7 +20,7 @@ from yaie.core.params import SamplingParams
 from yaie.core.request import FailureKind, FinishReason, Request, RequestStatus
 from yaie.engine.info import EngineInfo
 from yaie.models.text_bounds import MAX_BYTES
-from yaie.models.text_encoder import PromptText
+from yaie.models.tokenizer import PromptText
 from yaie.parts import load_part
 
 

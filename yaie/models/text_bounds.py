@@ -6,7 +6,6 @@ import json
 from functools import cached_property
 from typing import Any
 
-from yaie.models.text_encoder import num_bytes
 from yaie.models.token_bytes import BYTE_LETTERS
 
 MAX_BYTES = 1 << 22
@@ -19,6 +18,11 @@ KEEPS_ALL = {"Split", "Digits", "ByteLevel", "Metaspace"}
 """Pre-tokenizers that leave no character out, unless a Split removes what it finds."""
 
 
+def num_bytes(text: str) -> int:
+    """In UTF-8. Without a copy, for which all threads would wait, where it has ASCII alone."""
+    return len(text) if text.isascii() else len(text.encode())
+
+
 class TextBounds:
     """Of one tokenizer. May be used on several threads.
 
@@ -26,7 +30,7 @@ class TextBounds:
     """
 
     def __init__(self, backend: Any) -> None:
-        """backend: the tokenizer in Rust, if that is what encodes (`TextEncoder.backend`)."""
+        """backend: the tokenizer in Rust, if that is what encodes (`in_rust`)."""
         self._backend = backend
         self.max_bytes = MAX_BYTES_IN_PYTHON if backend is None else MAX_BYTES
 

@@ -37,8 +37,7 @@ from yaie.engine.background.rejections import Rejection, no_rejections
 from yaie.engine.background.request_stream import RequestStream
 from yaie.engine.background.watchers import Watchers
 from yaie.engine.info import EngineInfo
-from yaie.models.text_encoder import PromptText
-from yaie.models.tokenizer import Tokenizer
+from yaie.models.tokenizer import PromptText, Tokenizer
 
 T = TypeVar("T")
 

@@ -21,8 +21,7 @@ from yaie.engine.info import EngineInfo
 from yaie.engine.input.beyond_text import check_answer_size
 from yaie.engine.input.long_prompts import check_chat, check_text, encode_long, fitting
 from yaie.engine.input.prompt_text import encode_short_chat
-from yaie.models.text_encoder import PromptText
-from yaie.models.tokenizer import Tokenizer
+from yaie.models.tokenizer import PromptText, Tokenizer
 from yaie.system.thread_niceness import step_back
 
 Prompt = str | list[int]

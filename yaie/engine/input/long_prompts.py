@@ -5,8 +5,7 @@ more can matter. It needs a tokenizer and no engine.
 from yaie.core.errors import ContextLengthError, InvalidRequestError
 from yaie.core.params import SamplingParams
 from yaie.engine.input.limits import resolve_max_tokens, too_long
-from yaie.models.text_encoder import PromptText
-from yaie.models.tokenizer import Tokenizer
+from yaie.models.tokenizer import PromptText, Tokenizer
 from yaie.system.gc_tuning import give_back_memory
 
 GIVE_BACK = 1 << 20

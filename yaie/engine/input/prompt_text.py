@@ -4,8 +4,7 @@ from typing import Any
 
 from yaie.core.errors import InvalidRequestError
 from yaie.core.params import ROLES, PromptOptions
-from yaie.models.text_encoder import PromptText
-from yaie.models.tokenizer import Tokenizer
+from yaie.models.tokenizer import PromptText, Tokenizer
 
 Json = dict[str, Any]
 
