@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from yaie.core.errors import InvalidRequestError
-from yaie.models.bounded_templates import bound_templates, metered
+from yaie.models.bounded_templates import bound_templates
+from yaie.models.template_work import metered
 
 Json = dict[str, Any]
 
@@ -33,6 +34,7 @@ class ChatTemplates:
 
     def __init__(self, tokenizer: Any) -> None:
         """tokenizer: of transformers."""
+        bound_templates()
         self._tokenizer = tokenizer
         self._wants_parts: dict[str, bool] = {}
 
@@ -70,7 +72,6 @@ class ChatTemplates:
     def rendered(self, template: str, messages: Sequence[Json], **options: Any) -> str:
         """What a template makes of these messages, with a bound on its work (`bounded_templates`).
         Raises whatever its author wants, or its programming does."""
-        bound_templates()
         with metered():
             text: str = self._tokenizer.apply_chat_template(
                 messages, chat_template=template, tokenize=False, **options
