@@ -9,7 +9,7 @@ from yaie.core.contracts import Reply
 from yaie.core.errors import InvalidRequestError
 from yaie.core.params import PromptOptions, SamplingParams, ThoughtLimit
 from yaie.engine.background.async_engine import AsyncEngine, Prompt
-from yaie.engine.background.request_stream import RequestStream
+from yaie.engine.background.streams import RequestStream
 from yaie.server.answer_form import AnswerForm
 from yaie.server.direct import Direct, current
 from yaie.server.extras import extend, read
