@@ -21,11 +21,12 @@ from tests.server.fake_engine import FakeEngine
 from tests.server.test_bad_input import JSON
 from yaie.core.errors import InvalidRequestError
 from yaie.server import json_route
-from yaie.server.body_process import Wanted, parsed
+from yaie.server.body_process import parsed
 from yaie.server.body_reader import BodyReader, body_reader, large_body_reader, reader_of
 from yaie.server.dialects.responses_body import ResponsesRequest
 from yaie.server.held_bodies import LARGE, SMALL
 from yaie.server.json_route import JsonRequest
+from yaie.server.wanted import Wanted
 
 CHAT, TEXT, TOKENS = "/v1/chat/completions", "/v1/completions", "/tokenize"
 ODD = {

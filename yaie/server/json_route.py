@@ -8,7 +8,6 @@ The endpoints need not know: one that takes a type gets a value of it in any cas
 """
 
 import email.message
-import sys
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -20,13 +19,13 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from yaie.core.errors import YaieError
-from yaie.server.body_process import Wanted, as_wanted, parsed
+from yaie.server.body_process import as_wanted, parsed
 from yaie.server.body_reader import reader_of
 from yaie.server.held_bodies import SMALL
-from yaie.server.lenient.fields import DIALECTS
 from yaie.server.lenient.notes import Notes, current_notes
 from yaie.server.lenient.validated import adapter, untouched_names
 from yaie.server.limits import GIVE_BACK
+from yaie.server.wanted import Wanted, module_name, wanted_by
 from yaie.server.work import check_work
 
 if TYPE_CHECKING:
@@ -112,9 +111,7 @@ class JsonRoute(APIRoute):
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
-        kind = _kind_of(self)
-        dialect = DIALECTS.get(self.path)
-        wanted = None if kind is None else Wanted(kind, self.api, dialect, self.is_strict)
+        wanted = wanted_by(self, self.api, is_strict=self.is_strict)
 
         async def handle_json(request: Request) -> Response:
             ours = JsonRequest(request.scope, request.receive)
@@ -133,35 +130,12 @@ class JsonRoute(APIRoute):
 def with_json(router: APIRouter, api: "ApiServer", *, is_strict: bool = False) -> APIRouter:
     """The same router, whose routes read bodies so once it is included. api: the part that speaks
     OpenAI's API. is_strict: what has no effect is refused."""
-    about = {"api": _module_name(api), "is_strict": is_strict}
+    about = {"api": module_name(api), "is_strict": is_strict}
     kind = type("JsonRoute", (JsonRoute,), about)
     for route in router.routes:
         if type(route) is APIRoute:
             route.__class__ = kind
     return router
-
-
-def _module_name(api: Any) -> str | None:
-    """Where another process finds the part; None if it is no module (of a test)."""
-    name = getattr(api, "__name__", "")
-    return name if sys.modules.get(name) is api else None
-
-
-def _kind_of(route: APIRoute) -> str | None:
-    """Module and name of the type that a route's endpoint takes as its body; None if it takes none, or
-    one that another process cannot import by name."""
-    taken = route.dependant.body_params
-    if len(taken) != 1:
-        return None
-    endpoint: Any = route.endpoint
-    wanted = getattr(endpoint, "__annotations__", {}).get(taken[0].name)
-    if isinstance(wanted, str):
-        wanted = getattr(endpoint, "__globals__", {}).get(wanted)
-    for module in (endpoint.__module__, getattr(wanted, "__module__", "")):
-        for name, value in vars(sys.modules.get(module, sys)).items():
-            if value is wanted is not None:
-                return f"{module}:{name}"
-    return None
 
 
 def _is_json(content_type: str | None) -> bool:

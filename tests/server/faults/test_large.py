@@ -322,7 +322,7 @@ def test_a_chunk_that_would_be_too_large_is_refused(roomy: Patient) -> None:
     for logprobs, status in ((20, 200), (None, 200)):
         response = roomy.http.post(TEXT, json={**body, "logprobs": logprobs}, timeout=60)
         assert response.status_code == status
-    with patch("yaie.server.extras.MOST_IN_CHUNK", 900 * 21 - 1):
+    with patch("yaie.server.extras.echo.MOST_IN_CHUNK", 900 * 21 - 1):
         error = refused(roomy, TEXT, {**body, "logprobs": 20})
     assert error["param"] == "stream"
     assert str(900 * 21) in error["message"]
