@@ -9,7 +9,8 @@ from tests.models.tiny import tiny_tokenizer
 from tests.server.tool_models import STYLES
 from yaie.core.errors import InvalidRequestError
 from yaie.models import Tokenizer, template_work
-from yaie.models.chat_templates import ChatTemplates, in_parts
+from yaie.models.chat_templates import ChatTemplates
+from yaie.models.template_parts import in_parts
 
 LOOP = "{% for x in range(99999) %}"
 WITHOUT_END = {

@@ -9,8 +9,8 @@ from tests.server.conftest import LiveServer, serving, within
 from tests.server.fake_engine import FakeEngine
 from tests.server.test_limits import connect, head, raw, read_all, status_and_error, still_well
 from yaie.server import run, unread
-from yaie.server.connections import SPARE_FILES, allowed_connections
 from yaie.server.unread import LOOKS, Unread
+from yaie.system.descriptors import SPARE_FILES, allowed_connections
 
 
 @pytest.mark.parametrize(

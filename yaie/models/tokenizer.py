@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from yaie.core.errors import InvalidRequestError
-from yaie.models.chat_templates import ChatTemplates, in_parts
+from yaie.models.chat_templates import ChatTemplates
+from yaie.models.template_parts import in_parts
 from yaie.models.text_bounds import TextBounds, num_bytes
 from yaie.models.text_encoder import SlowEncoder, in_rust
 from yaie.models.token_bytes import TokenBytes, decoder, whole_decoder

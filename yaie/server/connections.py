@@ -6,7 +6,6 @@ text. h11 bounds a request's head (16 KiB) and refuses what is malformed.
 """
 
 import asyncio
-import contextlib
 import json
 from http import HTTPStatus
 from typing import Any
@@ -19,8 +18,6 @@ from yaie.server.direct import Wire
 from yaie.server.unread import Unread
 
 MAX_HEAD_BYTES = 16 * 2**10
-SPARE_FILES = 128
-"""File descriptors for all that is no connection."""
 
 
 def connection_class(
@@ -106,20 +103,3 @@ def refusal(status: int, message: str) -> bytes:
         f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
     )
     return head.encode() + body
-
-
-def allowed_connections(wanted: int) -> int:
-    """How many connections may be open, at most `wanted`: each needs a file descriptor, of which this
-    process takes as many as the system gives it."""
-    try:
-        import resource
-    except ImportError:  # Windows, which has no such limit
-        return wanted
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = wanted + SPARE_FILES
-    if soft != resource.RLIM_INFINITY and soft < needed:
-        soft = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
-        with contextlib.suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return wanted if soft == resource.RLIM_INFINITY else max(1, min(wanted, soft - SPARE_FILES))

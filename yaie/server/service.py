@@ -7,7 +7,7 @@ from typing import Any
 
 from yaie.core.contracts import Reply
 from yaie.core.errors import InvalidRequestError
-from yaie.core.params import PromptOptions, SamplingParams, ThoughtLimit
+from yaie.core.params import PromptOptions, SamplingParams
 from yaie.engine.background.async_engine import AsyncEngine, Prompt
 from yaie.engine.background.streams import RequestStream
 from yaie.server.answer_form import AnswerForm
@@ -15,16 +15,14 @@ from yaie.server.direct import Direct, current
 from yaie.server.extras import extend, read
 from yaie.server.extras.reasoning import ReasoningFormat, choose_reasoning
 from yaie.server.extras.reply import ExtendedReply
-from yaie.server.lenient.beside import SOFT_BUDGET
-from yaie.server.lenient.notes import Notes, beside, current_notes, lowered
-from yaie.server.tenants import salt_of, tenant
+from yaie.server.lenient.notes import Notes, current_notes, lowered
+from yaie.server.params_beside import params_beside
+from yaie.server.tenants import tenant
 from yaie.server.tools import ToolFormat, choose_format, with_names_of_tools
 from yaie.server.tools.text_grammars import TEXTS
 
 CALLED = {"tool_calls", "tool_call_id"}
 """What only messages of calls and of their results have."""
-PASSED_ON = ("bad_words", "include_stop_str_in_output", "skip_special_tokens")
-"""Noted beside a body under the names that SamplingParams has."""
 
 
 class Service:
@@ -52,7 +50,7 @@ class Service:
         self._tool_parser = tool_parser
         self._reasoning_parser = reasoning_parser
         self._is_strict = is_strict
-        self._hands_over = hands_over
+        self.hands_over = hands_over
         self._event = event
 
     @property
@@ -119,7 +117,7 @@ class Service:
         if not params.fits_context and not self._is_strict:
             changes["fits_context"] = True
         if notes.beside or tenant.get() is not None:
-            changes |= self._beside(prompts[0])
+            changes |= params_beside(self, notes.beside, prompts[0])
         if changes:
             params = replace(params, **changes)
         try:
@@ -141,36 +139,6 @@ class Service:
             return None
         texts = notes.beside.get(TEXTS) if wanted.kind == "tools" else None
         return AnswerForm(wanted, source, texts or {})
-
-    def _beside(self, prompt: Prompt) -> dict[str, Any]:
-        """Fields of SamplingParams that the part which speaks OpenAI's API does not know."""
-        found = {name: value for name in PASSED_ON if (value := beside(name)) is not None}
-        wanted = beside("cache_salt")
-        if wanted is not None or tenant.get() is not None:
-            if self._hands_over:
-                raise InvalidRequestError(
-                    "cache_salt: Blocks that are handed over are shared by all; leave it out, or ask a "
-                    "server without --role.",
-                    param="cache_salt",
-                )
-            found["cache_salt"] = salt_of(wanted)
-        if (thought := self._thought_limit(prompt)) is not None:
-            found["thought"] = thought
-        return found
-
-    def _thought_limit(self, prompt: Prompt) -> ThoughtLimit | None:
-        """By vLLM's field, or by Anthropic's, which means nothing where a model does not think."""
-        budget = beside("thinking_token_budget")
-        if self.reasoning is None and budget is not None:
-            raise InvalidRequestError(
-                f"thinking_token_budget: {self.model_name!r} does not think between tags that this "
-                "server knows (--reasoning-parser); leave it out.",
-                param="thinking_token_budget",
-            )
-        budget = beside(SOFT_BUDGET) if budget is None else budget
-        if self.reasoning is None or budget is None:
-            return None
-        return self.reasoning.limit(budget, self.engine.tokenizer, prompt)
 
     def _tell_maximum(self, stream: RequestStream, params: SamplingParams) -> None:
         """In the answer's headers, if the longest of its prompts leaves less than was asked for."""

@@ -15,7 +15,7 @@ class StepMode:
 
     def __init__(self, publisher: Publisher, *, is_on: bool) -> None:
         """is_on: no step is computed until `Pace` says so."""
-        self.left = 0 if is_on else None
+        self.left: int | None = 0 if is_on else None
         self._publisher = publisher
         self._is_on = is_on
 
