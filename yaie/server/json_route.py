@@ -86,7 +86,7 @@ class JsonRequest(Request):
         """Whether a small body is right as it is: then it has been read. What `check_work` bounds fits
         into no small body, but for the depth of a call's arguments, which are validated."""
         try:
-            value = from_json(body)
+            value = from_json(body, cache_strings="keys")
             if not isinstance(value, dict) or None in value.values():
                 return False
             if not value.keys() <= untouched_names(wanted.kind, wanted.dialect):

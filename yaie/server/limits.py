@@ -91,7 +91,7 @@ class BodyLimit:
             announced = _announced(scope)
             if announced > self._max_bytes:
                 raise too_large(self._max_bytes)
-            if 0 < announced <= SMALL:  # which it then is: h11 sees to that
+            if 0 < announced <= SMALL:  # and no larger: the HTTP server sees to that
                 receive = _first(await self._read_small(scope, receive), receive)
                 await self._app(scope, receive, send)
             else:

@@ -21,10 +21,11 @@ Heads = tuple[tuple[bytes, bytes], ...]
 """Names and values."""
 
 ANY = "*"
+LOOKED_AT = (b"host", b"origin")
 MAX_NAME = 253
 """Characters of a host's name (RFC 1035)."""
-MOST_KNOWN = 1024
-"""Heads that are remembered. Clients send the same Host and Origin all the time."""
+MOST_KNOWN = 256
+"""Heads that are remembered, since clients send the same Host and Origin with each request."""
 DEFAULT_PORTS = {"http": "80", "https": "443"}
 
 
@@ -56,7 +57,7 @@ class OriginGuard:
         if scope["type"] != "http" or scope["path"] in self._exempt:
             await self._app(scope, receive, send)
             return
-        heads = tuple(head for head in scope["headers"] if head[0] in (b"host", b"origin"))
+        heads = tuple((name, value) for name, value in scope["headers"] if name in LOOKED_AT)
         if heads not in self._known:
             if complaint := self._complaint(heads):
                 await self._refuse(403, complaint, None)(scope, receive, send)
