@@ -35,8 +35,8 @@ class StepMode:
             case Unwatch(number):
                 self._publisher.unwatch(number)
                 if not self._may_stop:
-                    self.left = None
-            case Pace(steps) if self._may_stop:
+                    self.left = None  # no page is left to ask for a step
+            case Pace(steps) if self._may_stop:  # else it runs on
                 if not steps:
                     self.left = steps
                 elif has_work:
