@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from yaie.backends.pool import KernelPool
     from yaie.core import contracts
     from yaie.core.contracts import constraining, drafting, graphs, kernels, quantizing, ranks
-    from yaie.engine.background.request_stream import RequestStream
+    from yaie.engine.background.streams import RequestStream
     from yaie.engine.drafting.lookahead import AheadProposer
     from yaie.engine.drafting.models import ModelProposer
     from yaie.engine.drafting.ngrams import NgramProposer
