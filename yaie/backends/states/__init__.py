@@ -1,0 +1,15 @@
+"""Layers that keep a state: short convolutions, the gated delta rule, Mamba-2. What a model of attention
+alone never imports.
+
+`StateOps` (`yaie.core.contracts.states`) says what is computed. `naive.py` does it token by token;
+`torch.py` in chunks, with `varlen.py` for sequences of any lengths.
+"""
+
+from yaie.core.contracts.states import StateOps
+
+
+def make_state_ops(backend: str) -> StateOps:
+    """What computes layers with a state for the backend of this name."""
+    from yaie.backends.states.torch import TorchStateOps
+
+    return TorchStateOps()
