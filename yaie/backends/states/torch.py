@@ -1,6 +1,7 @@
 """`TorchStateOps`: in PyTorch, in chunks. The definition that C++ and Triton are held to."""
 
 from collections.abc import Sequence
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -71,8 +72,8 @@ class TorchStateOps:
         batch: StateBatch,
     ) -> Tensor:
         tokens = (x, dt, dt * a, b, c)
-        out = over_sequences(scan_step, scan_chunk, tokens, torch.empty_like(x), pool, batch)
-        return out if d is None else (out + d[:, None] * x).to(x.dtype)
+        step, chunk = (partial(rule, d=d) for rule in (scan_step, scan_chunk))
+        return over_sequences(step, chunk, tokens, torch.empty_like(x), pool, batch)
 
 
 def delta_step(tokens: Sequence[Tensor], states: Tensor) -> tuple[Tensor, Tensor]:
@@ -115,18 +116,19 @@ def delta_chunk(tokens: Sequence[Tensor], states: Tensor) -> tuple[Tensor, Tenso
     return out.flatten(1, 2).transpose(1, 2), after.flatten(1, 2)
 
 
-def scan_step(tokens: Sequence[Tensor], states: Tensor) -> tuple[Tensor, Tensor]:
-    """One token of each sequence, without what `d` adds. x: [n, heads, p]. dt, log_decay: [n, heads].
+def scan_step(tokens: Sequence[Tensor], states: Tensor, d: Tensor | None) -> tuple[Tensor, Tensor]:
+    """One token of each sequence. x: [n, heads, p]. dt, log_decay: [n, heads].
     b, c: [n, groups, n_state]. states: [n, heads, p, n_state], which are overwritten."""
     x, dt, log_decay, b, c = _widened(tokens, states)
     group = x.shape[1] // b.shape[1]
     b, c = (one.repeat_interleave(group, 1) for one in (b, c))
     states *= log_decay.exp()[..., None, None]
     states += (dt[..., None] * x)[..., None] * b[..., None, :]
-    return (states @ c[..., None]).squeeze(-1), states
+    out = (states @ c[..., None]).squeeze(-1)
+    return (out if d is None else out + d[:, None] * x), states
 
 
-def scan_chunk(tokens: Sequence[Tensor], states: Tensor) -> tuple[Tensor, Tensor]:
+def scan_chunk(tokens: Sequence[Tensor], states: Tensor, d: Tensor | None) -> tuple[Tensor, Tensor]:
     """C tokens of each sequence at once: within the chunk attention with weights that decay, beside what
     is left of the states. As for a step, with [n, C, ...] for [n, ...]."""
     x, dt, log_decay, b, c = _widened(tokens, states)
@@ -136,10 +138,12 @@ def scan_chunk(tokens: Sequence[Tensor], states: Tensor) -> tuple[Tensor, Tensor
     before = states.unflatten(1, (groups, group))
     left = decays(log_decay)
     from_start = log_decay.cumsum(-1).exp()[..., None]
-    x = dt[..., None] * x
-    out = from_start * (c @ before.mT) + ((c @ b.mT) * left) @ x
+    written = dt[..., None] * x
+    out = from_start * (c @ before.mT) + ((c @ b.mT) * left) @ written
+    if d is not None:
+        out += d.view(groups, group, 1, 1) * x
     to_end = left[..., -1, :, None]
-    after = from_start[..., -1:, :] * before + (to_end * x).mT @ b
+    after = from_start[..., -1:, :] * before + (to_end * written).mT @ b
     return out.flatten(1, 2).transpose(1, 2), after.flatten(1, 2)
 
 
