@@ -104,6 +104,12 @@ _GPT_OSS: dict[str, Any] = {
     "sliding_window": 24,
     **_rope(rope_type="default"),
 }
+_LFM2: dict[str, Any] = {
+    **_LLAMA,
+    "num_hidden_layers": 5,
+    "block_multiple_of": 16,
+    "layer_types": ["conv", "conv", "full_attention", "conv", "full_attention"],
+}
 _GPT2 = {"n_embd": 64, "n_layer": 3, "n_head": 4, "n_positions": CONTEXT}
 
 FAMILIES: dict[str, Callable[[], Any]] = {
@@ -212,6 +218,15 @@ FAMILIES: dict[str, Callable[[], Any]] = {
         **_MLA,
         first_k_dense_replace=1,
     ),
+    "lfm2": _of("Lfm2Config", _LFM2),
+    "lfm2-wide": _of(  # widths as they are stated, biases, a longer tail, a head of its own
+        "Lfm2Config",
+        _LFM2,
+        block_auto_adjust_ff_dim=False,
+        conv_bias=True,
+        conv_L_cache=5,
+        tie_word_embeddings=False,
+    ),
     "bloom": _of("BloomConfig", hidden_size=64, n_layer=2, n_head=4),
     "mamba": _of("MambaConfig", hidden_size=64, num_hidden_layers=2, state_size=8),
     "rwkv": _of("RwkvConfig", hidden_size=64, num_hidden_layers=2, attention_hidden_size=64),
@@ -219,8 +234,14 @@ FAMILIES: dict[str, Callable[[], Any]] = {
 
 _BY_HAND = ("llama", "mistral", "qwen2", "qwen3", "gpt2")
 HAND_WRITTEN = [name for name in FAMILIES if name.startswith(_BY_HAND)]
+STATEFUL = [name for name in FAMILIES if name.startswith("lfm2")]
+"""By hand; the generic adapter has no place for a state."""
 REFUSED = ["bloom", "mamba", "rwkv"]
-GENERIC = [name for name in FAMILIES if name not in HAND_WRITTEN and name not in REFUSED]
+GENERIC = [
+    name
+    for name in FAMILIES
+    if name not in HAND_WRITTEN and name not in REFUSED and name not in STATEFUL
+]
 SERVED = HAND_WRITTEN + GENERIC
 
 

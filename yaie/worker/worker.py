@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -56,6 +57,9 @@ class Worker:
     `split_sampler` may be set where ranks split the vocabulary: it then draws the rows without filters
     and rules, from this rank's logits.
     """
+
+    computes_again: ClassVar[bool] = True
+    """Whether tokens may be computed a second time, after a step that broke off."""
 
     def __init__(
         self,
@@ -150,6 +154,7 @@ class Worker:
         )
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
+        rows = rows if self.computes_again else rows[:0]
         rest = pick(step, rows)
         return self.begin(rest, self.forward(rest)) if len(rows) else Begun(rest), rows
 

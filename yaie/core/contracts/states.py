@@ -1,9 +1,12 @@
 """Layers that keep a state: one fixed piece of memory a sequence, where attention keeps every token."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import torch
     from torch import Tensor
 
 
@@ -93,3 +96,35 @@ class StateOps(Protocol):
         float32.
         """
         ...
+
+
+class StateTensor(NamedTuple):
+    """One of the tensors that a layer keeps of a sequence. dtype: as the layer wants it, whatever the
+    model's."""
+
+    shape: tuple[int, ...]
+    dtype: "torch.dtype"
+
+    @property
+    def num_bytes(self) -> int:
+        """In each slot."""
+        size = self.dtype.itemsize
+        for length in self.shape:
+            size *= length
+        return size
+
+
+StateLayerSpec = tuple[StateTensor, ...]
+"""What one layer keeps of a sequence."""
+
+
+@dataclass(slots=True)
+class StepStates:
+    """What the layers with a state are given in a step, beside `attend`.
+
+    pools: of each such layer, for each of its tensors, [slots, *shape].
+    """
+
+    ops: StateOps
+    pools: "Sequence[Sequence[Tensor]]"
+    batch: StateBatch
