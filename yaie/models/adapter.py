@@ -68,7 +68,7 @@ class ModelAdapter(ABC):
     some configurations of its architecture says so in `handles`; the others then run through it too.
 
     kv_layers: one entry for each attention layer; its index is the first argument of `attend`.
-    state_layers: one entry for each layer that keeps a state (`yaie.models.states`); most have none.
+    state_layers: one entry for each layer that keeps a state (`yaie.models.hybrid`); most have none.
     vocab_size: width of the logits.
     max_length: longest sequence, in tokens. Never longer than what the constructor was given.
     num_parameters, weight_bytes: set by `load_weights`; of the model, and of what is held here.

@@ -13,7 +13,16 @@ from yaie.core.config import EngineConfig
 from yaie.core.contracts import TransformerOps
 from yaie.core.errors import ConfigError, ModelError, YaieError
 from yaie.core.gemm import BlockGemm, PackedGemm
-from yaie.models import gpt2, lfm2, llama, mistral, qwen2, qwen3  # noqa: F401  (these register)
+from yaie.models import (  # noqa: F401  (importing registers them)
+    gpt2,
+    granite4,
+    lfm2,
+    llama,
+    mistral,
+    qwen2,
+    qwen3,
+    qwen3_5,
+)
 from yaie.models.adapter import ModelAdapter, registered_adapter
 from yaie.models.config import head_dims, read_config, told
 from yaie.models.generation import eos_token_ids, read_generation_config, sampling_defaults

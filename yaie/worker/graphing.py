@@ -17,7 +17,6 @@ from yaie.core.errors import ConfigError
 from yaie.core.step import Fault
 from yaie.parts import Parts
 from yaie.worker.graphs import device_for
-from yaie.worker.padded import PaddedMachine
 from yaie.worker.progress import bar
 from yaie.worker.warmup import WarmupError, tried
 from yaie.worker.worker import Worker
@@ -91,16 +90,7 @@ def _made(
 ) -> GraphRunner:
     """drafts: whether requests are to have some. only: one size of each kind, the largest."""
     part, device = parts["cuda_graphs"], device_for(worker.device)
-    machine = PaddedMachine(
-        worker.adapter,
-        worker.attention,
-        worker.pool,
-        worker.sampler,
-        worker.split_sampler,
-        worker.batch,
-        worker.max_model_len,
-        worker.device,
-    )
+    machine = worker.padded_machine()
     numbers = (
         part.padded_sizes(most_seqs),
         decode_zones(most_seqs, drafts=drafts),

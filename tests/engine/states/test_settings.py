@@ -27,7 +27,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ({"speculate": "ngram"}, "a rejected draft cannot be taken back"),
         ({"preemption": "swap", "swap_space": 0.01}, "states are not"),
         ({"deterministic": True}, "where its prompt was cut into chunks"),
-        ({"graphs": "padded"}, "kernel by kernel"),
         ({"tensor_parallel": 2}, "runs on one rank as yet"),
         ({"pipeline_parallel": 2}, "runs on one rank as yet"),
     ],

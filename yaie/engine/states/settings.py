@@ -9,7 +9,6 @@ def check_states(config: EngineConfig, architecture: str) -> None:
 
     architecture: of the model, one with such layers.
     """
-    graphs = config.graphs not in ("auto", "off")
     wrong = {
         "speculate": (
             config.speculate != "off",
@@ -23,7 +22,6 @@ def check_states(config: EngineConfig, architecture: str) -> None:
             config.deterministic,
             "a state depends on where its prompt was cut into chunks: leave it out",
         ),
-        "graphs": (graphs, "its steps are launched kernel by kernel: leave graphs to auto"),
     }
     for name, (is_wrong, why) in wrong.items():
         if is_wrong:

@@ -1,0 +1,133 @@
+"""Qwen3.5 (2026), dense: a gated delta rule in three of four layers, gated attention in the fourth."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from yaie.core.contracts import Attend, TransformerOps
+from yaie.core.contracts.states import StateTensor, StepStates
+from yaie.models.adapter import register
+from yaie.models.hybrid import (
+    AttentionNames,
+    HybridAdapter,
+    HybridAttention,
+    LayerNames,
+    Mixer,
+)
+from yaie.models.layout import Destination, Stored, stacked, whole
+from yaie.models.rope import rope_tables
+
+KINDS = ("linear_attention", "full_attention")
+NORM_EPS = 1e-6
+"""Of the lengths of queries and keys."""
+PART = "linear_attn"
+
+
+class GatedDeltaNet:
+    """Gated DeltaNet (Yang et al. 2024): each head keeps a matrix that a query reads, and in which a key
+    writes over what it finds. Queries, keys and values come from a short convolution.
+
+    It keeps the last inputs of the convolution, and a matrix [d_k, d_v] of each head of values.
+    """
+
+    def __init__(self, adapter: "Qwen35Adapter") -> None:
+        config, hidden = adapter.config, adapter.config.hidden_size
+        self._adapter = adapter
+        self.heads, self.v_heads = config.linear_num_key_heads, config.linear_num_value_heads
+        self.d_k, self.d_v = config.linear_key_head_dim, config.linear_value_head_dim
+        key, value = self.heads * self.d_k, self.v_heads * self.d_v
+        mixed, width = 2 * key + value, config.linear_conv_kernel_dim
+        matrices = (self.v_heads, self.d_k, self.d_v)
+        self.index = adapter.keeps(
+            StateTensor((mixed, width - 1), adapter.dtype), StateTensor(matrices, torch.float32)
+        )
+        self.sizes = (key, key, value)
+        self.into = adapter.linear(stacked(hidden, [mixed, value, self.v_heads, self.v_heads]))
+        self.weight = adapter.empty(mixed, 1, width)
+        self.norm = adapter.empty(self.d_v)
+        self.output = adapter.linear(whole(value, hidden))
+        wide = {"dtype": torch.float32, "device": adapter.device}
+        self.dt_bias = torch.empty(self.v_heads, **wide)
+        self.log_a = torch.empty(self.v_heads, **wide)
+
+    def destinations(self) -> dict[str, Destination]:
+        """See Mixer."""
+        names = (f"{PART}.in_proj_{name}" for name in ("qkv", "z", "b", "a"))
+        return {
+            **self.into.destinations(*names),
+            **self.output.destinations(f"{PART}.out_proj"),
+            f"{PART}.conv1d.weight": Destination(self.weight),
+            f"{PART}.dt_bias": Destination(self.dt_bias),
+            f"{PART}.A_log": Destination(self.log_a),
+            f"{PART}.norm.weight": Destination(self.norm),
+        }
+
+    def __call__(
+        self, hidden: Tensor, positions: Tensor, attend: Attend, states: StepStates
+    ) -> Tensor:
+        """See Mixer."""
+        ops, batch = states.ops, states.batch
+        tails, matrices = states.pools[self.index]
+        mixed, z, b, a = self.into(hidden).split(self.into.sizes, dim=1)
+        mixed = ops.short_conv(mixed, self.weight[:, 0], None, tails, batch, silu=True)
+        q, k, v = mixed.split(self.sizes, dim=1)
+        q, k = (unit(part.unflatten(1, (self.heads, self.d_k))) for part in (q, k))
+        v = v.unflatten(1, (self.v_heads, self.d_v))
+        log_decay = -self.log_a.exp() * F.softplus(a.float() + self.dt_bias)
+        beta = b.sigmoid().float()
+        read = ops.gated_delta_rule(
+            q * self.d_k**-0.5, k, v.contiguous(), log_decay, beta, matrices, batch
+        )
+        normed = self._adapter.ops.rms_norm(read, self.norm, self._adapter.eps)
+        gate = F.silu(z.unflatten(1, (self.v_heads, self.d_v)).float())
+        return self.output((normed * gate).to(hidden.dtype).flatten(1))
+
+
+def unit(x: Tensor) -> Tensor:
+    """Vectors [..., d] of length 1, in float32."""
+    wide = x.float()
+    return wide * torch.rsqrt((wide * wide).sum(-1, keepdim=True) + NORM_EPS)
+
+
+@register("Qwen3_5ForCausalLM")
+class Qwen35Adapter(HybridAdapter):
+    """Norms multiply by 1 + weight. Attention turns a quarter of each head, and has a gate for it."""
+
+    adds_one = True
+    names = LayerNames(
+        norm="input_layernorm",
+        mlp_norm="post_attention_layernorm",
+        gate_up=("mlp.gate_proj", "mlp.up_proj"),
+        down="mlp.down_proj",
+        final="norm",
+    )
+    attention_names = AttentionNames(norms=("self_attn.q_norm", "self_attn.k_norm"))
+
+    def __init__(
+        self,
+        config: Any,
+        ops: TransformerOps,
+        dtype: torch.dtype,
+        device: torch.device,
+        max_length: int,
+    ) -> None:
+        share = config.rope_parameters.get("partial_rotary_factor", 1.0)
+        self.tables = rope_tables(config, max_length, device, share)
+        super().__init__(config, ops, dtype, device, max_length)
+
+    @classmethod
+    def handles(cls, config: Any) -> bool:
+        known = all(kind in KINDS for kind in config.layer_types)
+        return known and config.hidden_act in ("silu", "swish")
+
+    def mixer(self, kind: str) -> Mixer:
+        if kind == "linear_attention":
+            return GatedDeltaNet(self)
+        return HybridAttention(self, self.attention_names, self.tables, is_gated=True)
+
+    def load_weights(self, tensors: Iterable[tuple[str, Stored]]) -> None:
+        """See ModelAdapter. A head for drafts may come with the model."""
+        super().load_weights(pair for pair in tensors if not pair[0].startswith("mtp."))
