@@ -26,8 +26,7 @@ class TritonStateOps:
     """See `StateOps`. Launches are the same for all batches with the same `lens`, which are bounds.
 
     What kernels read of a token lies side by side, otherwise it is copied first. Chunks of inputs of 16
-    bits are multiplied on tensor cores, which take float32's numbers with 10 bits behind the point
-    (TF32); sums, states, and single tokens are float32, as are chunks of float32's inputs.
+    bits are multiplied on tensor cores, as `plus_product` says; sums and states are float32.
     """
 
     def short_conv(
@@ -92,17 +91,17 @@ class TritonStateOps:
         def scratch(*shape: int) -> Tensor:
             return torch.empty(num_tokens, v_heads, *shape, dtype=torch.float32, device=v.device)
 
-        new, erased, scores = scratch(d_v), scratch(d_k), scratch(CHUNK)
-        made = new, erased, scores, scratch(), scratch()
-        block_v = min(max(16, triton.next_power_of_2(d_v)), 64)
-        products = {"BLOCK_V": block_v, "TOKENS": CHUNK, "PRECISION": _precision(k)}
+        made = scratch(CHUNK), scratch(CHUNK), scratch(), scratch()
+        sizes = {"GROUP": v_heads // heads, "V_HEADS": v_heads, "D_K": d_k, "BLOCK_K": block_k}
         delta_prepare_kernel[v_heads, num_tokens // CHUNK + n](
-            *made, q, k, v, log_decay, beta, batch.starts, n, num_tokens, *of_q, *of_k, *of_v,
-            *of_gates, **fixed, **products, SEQS=triton.next_power_of_2(n), num_warps=4,
+            *made, q, k, log_decay, beta, batch.starts, n, num_tokens, *of_q, *of_k, *of_gates,
+            **sizes, TOKENS=CHUNK, SEQS=triton.next_power_of_2(n), num_warps=4,
         )  # fmt: skip
+        block_v = min(max(16, triton.next_power_of_2(d_v)), 64)
         delta_chunks_kernel[triton.cdiv(d_v, block_v), v_heads, n](
-            out, *made, q, k, pool, batch.starts, *where, *of_q, *of_k, pool.stride(0), **fixed,
-            **products, num_warps=4, num_stages=2,
+            out, *made, q, k, v, beta, pool, batch.starts, *where, *of_q, *of_k, *of_v,
+            beta.stride(0), pool.stride(0), **fixed, BLOCK_V=block_v, TOKENS=CHUNK, num_warps=4,
+            num_stages=1,
         )  # fmt: skip
         return out
 
@@ -138,9 +137,8 @@ class TritonStateOps:
             return out
         block_p = min(max(16, triton.next_power_of_2(p)), 64)
         scan_chunks_kernel[triton.cdiv(p, block_p), heads, n](
-            *arguments, **fixed, BLOCK_P=block_p, TOKENS=CHUNK, PRECISION=_precision(x),
-            num_warps=4, num_stages=2,
-        )  # fmt: skip
+            *arguments, **fixed, BLOCK_P=block_p, TOKENS=CHUNK, num_warps=4, num_stages=1
+        )
         return out
 
 
@@ -162,7 +160,3 @@ def _check(pool: Tensor, *sides: int) -> None:
         raise ValueError(f"a head's state has {sides} numbers; at most {LARGEST_SIDE} a side")
     if sides and pool.dtype != torch.float32:
         raise ValueError(f"states are float32, not {pool.dtype}")
-
-
-def _precision(one: Tensor) -> str:
-    return "ieee" if one.dtype == torch.float32 else "tf32"

@@ -27,28 +27,30 @@ def conv_chunks_kernel(
     last = tl.where(seq == n - 1, num_tokens, end)
     if first >= last:
         return
-    tokens = first + tl.arange(0, TOKENS)
+    local = tl.arange(0, TOKENS)
+    tokens = first + local
     channel = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = channel < channels
     is_token = tokens < end
+    x += first.to(tl.int64) * x_stride  # from here on offsets fit 32 bits
+    out += first.to(tl.int64) * channels
     has_tail = tl.load(is_fresh + seq) == 0
     tail = pool + tl.load(slots + seq) * slot_stride + channel * (WIDTH - 1)
     total = tl.zeros([TOKENS, BLOCK], tl.float32)
     for back in tl.static_range(WIDTH):
         at = tokens - back
         mask = (is_token & (at >= begin))[:, None] & inside[None, :]
-        row = at.to(tl.int64)[:, None] * x_stride
-        value = tl.load(x + row + channel[None, :], mask=mask, other=0.0).to(tl.float32)
+        offsets = (local - back)[:, None] * x_stride + channel[None, :]
+        value = tl.load(x + offsets, mask=mask, other=0.0).to(tl.float32)
         if back > 0 and first < begin + WIDTH - 1:
             kept = at - begin + WIDTH - 1
             mask = (is_token & (at < begin) & has_tail)[:, None] & inside[None, :]
-            old = tl.load(tail[None, :] + kept[:, None], mask=mask, other=0.0).to(tl.float32)
-            value += old
+            value += tl.load(tail[None, :] + kept[:, None], mask=mask, other=0.0).to(tl.float32)
         factor = tl.load(weight + channel * WIDTH + (WIDTH - 1 - back), mask=inside, other=0.0)
         total += value * factor.to(tl.float32)[None, :]
     total = finished(total, bias, channel, inside, BIAS, SILU)
     total = tl.where(is_token[:, None], total, 0.0)
-    at = out + tokens.to(tl.int64)[:, None] * channels + channel[None, :]
+    at = out + local[:, None] * channels + channel[None, :]
     tl.store(at, total.to(out.dtype.element_ty), mask=(tokens < last)[:, None] & inside[None, :])
 
 

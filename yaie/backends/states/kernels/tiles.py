@@ -32,6 +32,13 @@ def span_of(seq, starts):
 
 
 @triton.jit
+def clear_behind(out, mask, end, num_tokens, stride):
+    """Zeros in the rows behind the last sequence, which belong to none."""
+    for row in range(end, num_tokens):
+        tl.store(out + row * stride, tl.zeros(out.shape, out.dtype.element_ty), mask=mask)
+
+
+@triton.jit
 def what_is_left(log_decay, TOKENS: tl.constexpr):
     """[t, s]: of what token s writes, what is left at token t; 0 for t < s. Each is the exponential of a
     sum and not of a difference: a weak decay behind strong ones keeps its digits."""
@@ -39,3 +46,18 @@ def what_is_left(log_decay, TOKENS: tl.constexpr):
     t, s = tokens[:, None], tokens[None, :]
     sums = tl.cumsum(tl.where(t > s, log_decay[:, None], 0.0), axis=0)
     return tl.where(t >= s, tl.exp(sums), 0.0)
+
+
+@triton.jit
+def plus_product(total, a, b, dtype: tl.constexpr):
+    """total + a @ b. dtype: of the model's numbers. If that is float32, so are a and b. Otherwise tensor
+    cores multiply numbers of 16 bits, and an operand in float32 counts as the sum of two of those, which
+    have twice as many digits."""
+    if dtype == tl.float32:
+        return tl.dot(a, b, total, input_precision="ieee")
+    a_high, b_high = a.to(dtype), b.to(dtype)
+    if a.dtype == tl.float32:
+        total = tl.dot((a - a_high.to(tl.float32)).to(dtype), b_high, total)
+    if b.dtype == tl.float32:
+        total = tl.dot(a_high, (b - b_high.to(tl.float32)).to(dtype), total)
+    return tl.dot(a_high, b_high, total)
