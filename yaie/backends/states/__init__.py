@@ -2,14 +2,19 @@
 alone never imports.
 
 `StateOps` (`yaie.core.contracts.states`) says what is computed. `naive.py` does it token by token;
-`torch.py` in chunks, with `varlen.py` for sequences of any lengths.
+`torch.py` in chunks, with `varlen.py` for sequences of any lengths; `triton.py` launches the kernels of
+`kernels`.
 """
 
 from yaie.core.contracts.states import StateOps
 
 
 def make_state_ops(backend: str) -> StateOps:
-    """What computes layers with a state for the backend of this name."""
+    """What computes layers with a state for the backend of this name: "triton", or else PyTorch."""
+    if backend == "triton":
+        from yaie.backends.states.triton import TritonStateOps
+
+        return TritonStateOps()
     from yaie.backends.states.torch import TorchStateOps
 
     return TorchStateOps()
