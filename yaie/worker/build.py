@@ -120,7 +120,7 @@ def sizes_for(
         needed = (num_seats + 1 + num_checkpoints) * bytes_per_slot
     if device.type == "cuda" and (config.num_blocks is None or config.graphs in ("auto", "on")):
         needed += int(GRAPH_SHARE * free_memory(device))
-        needed += _warmed_up(config, backend, model)
+        needed += _warmed_up(config, backend, model, num_seats // 2)
     return Sizes(
         num_blocks=num_device_blocks(config, bytes_each, model.max_length, device, needed),
         num_host_blocks=num_host_blocks(config, bytes_each),
@@ -131,14 +131,15 @@ def sizes_for(
     )
 
 
-def _warmed_up(config: EngineConfig, backend: Backend, model: Loaded) -> int:
-    """Bytes that steps take at most; their kernels are compiled then. One block of a pool will do."""
-    sizes = Sizes(1, 0, 0, config.max_num_seqs)
+def _warmed_up(config: EngineConfig, backend: Backend, model: Loaded, num_seqs: int) -> int:
+    """Bytes that steps take at most; their kernels are compiled then. One block of a pool will do.
+    num_seqs: requests that run at once."""
+    sizes = Sizes(1, 0, 0, num_seqs)
     worker = _bare_worker(config, backend, model, sizes)
     with peak_memory(model.device) as peak:
         try:
             budget = config.step_tokens(model.device.type)
-            warm_up(worker, budget, config.max_num_seqs, bar("Preparing kernels"))
+            warm_up(worker, budget, num_seqs, bar("Preparing kernels"))
         except WarmupError as error:
             raise _told(error) from error
         return peak()

@@ -46,10 +46,11 @@ def graph_runner(
         return _refused(config, why, _how_to_capture(backend, on_gpu))
     budget = config.step_tokens(worker.device.type)
     drafts = config.speculate != "off"
-    make = partial(_made, backend.parts, worker, config.max_num_seqs, budget, drafts=drafts)
+    most = min(config.max_num_seqs, worker.batch.nobody // 2)  # fewer where states take much
+    make = partial(_made, backend.parts, worker, most, budget, drafts=drafts)
     if mode == "padded":
         return make(records=False), ""
-    why = _why_not(backend.parts, worker, min(TRIED_SIZE, config.max_num_seqs))
+    why = _why_not(backend.parts, worker, min(TRIED_SIZE, most))
     # Or one would record, step by step, while another waits for the first request.
     agreed = worker.adapter.shard.all_agree(not why, worker.device)
     if why or not agreed:

@@ -21,11 +21,23 @@ ALONE = 16
 GREEDY = SamplingParams(temperature=0, max_tokens=MAX_TOKENS, ignore_eos=True)
 
 
-@pytest.fixture(scope="module", params=nightly_but(("lfm2",), STATEFUL))
+of_each_kind = pytest.mark.parametrize(
+    "case",
+    nightly_but(("lfm2", "qwen3_5", "granite4-h"), STATEFUL),
+    indirect=True,
+    scope="module",
+)
+of_one = pytest.mark.parametrize(
+    "case", nightly_but(("lfm2",), STATEFUL), indirect=True, scope="module"
+)
+
+
+@pytest.fixture(scope="module")
 def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Case:
     return case_of(tiny_model(request.param, tmp_path_factory.mktemp("models") / request.param))
 
 
+@of_one
 def test_one_by_one(case: Case) -> None:
     engine = case.engine()
     answers = [outputs(run(engine, [prompt]))[0] for prompt in case.prompts[:ALONE]]
@@ -33,6 +45,17 @@ def test_one_by_one(case: Case) -> None:
     assert_empty(engine)
 
 
+@of_each_kind
+def test_in_chunks_and_with_cached_prefixes(case: Case) -> None:
+    engine = case.engine(token_budget=40)
+    assert outputs(run(engine, case.prompts)) == case.expected
+    again = run(engine, case.prompts)
+    assert outputs(again) == case.expected
+    assert {request.num_cached_tokens for request in again} == {0, 64, 80, 96}
+    assert_empty(engine)
+
+
+@of_one
 @pytest.mark.parametrize(
     "settings",
     [
@@ -57,6 +80,7 @@ def test_together_and_again(case: Case, settings: dict[str, Any]) -> None:
     engine.close()
 
 
+@of_each_kind
 @pytest.mark.parametrize("overlap", ["on", "off"])
 def test_preempted(case: Case, overlap: str) -> None:
     engine = case.engine(num_blocks=22, max_num_seqs=16, watermark=0.0, overlap=overlap)
@@ -67,6 +91,7 @@ def test_preempted(case: Case, overlap: str) -> None:
     engine.close()
 
 
+@of_each_kind
 def test_logits_are_within_1e_4_of_transformers(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -90,6 +115,7 @@ def test_logits_are_within_1e_4_of_transformers(
         assert (seen[request.request_id] - wanted).abs().max() < 1e-4
 
 
+@of_one
 @pytest.mark.parametrize("prefix_caching", [True, False])
 def test_siblings_of_a_prompt_answer_alike(case: Case, prefix_caching: bool) -> None:
     engine = case.engine(prefix_caching=prefix_caching)
@@ -102,6 +128,7 @@ def test_siblings_of_a_prompt_answer_alike(case: Case, prefix_caching: bool) -> 
     assert reused == ([0, 96, 96] if prefix_caching else [0, 0, 0])
 
 
+@of_one
 def test_seats_of_requests_that_ended_in_mid_flight_serve_others(case: Case) -> None:
     """The last step of one that a stop token ends is computed beside the first of the next."""
     engine = case.engine(overlap="on", max_num_seqs=2, prefix_caching=False)
@@ -122,6 +149,7 @@ def test_seats_of_requests_that_ended_in_mid_flight_serve_others(case: Case) -> 
     engine.close()
 
 
+@of_one
 def test_a_grammar_holds_without_drafts_of_what_it_forces(case: Case) -> None:
     """A forced text may come in other tokens than were drafted, which no state could take back."""
     engine = case.engine()
@@ -136,6 +164,7 @@ def test_a_grammar_holds_without_drafts_of_what_it_forces(case: Case) -> None:
     assert not engine.machine_parts.drafts.follows_grammars
 
 
+@of_one
 def test_a_step_without_memory_ends_its_requests_and_no_others(case: Case) -> None:
     """Those that answer may not be computed again: their states have moved on."""
     engine = case.engine(token_budget=256)
@@ -163,6 +192,7 @@ def finish(engine: LLMEngine) -> None:
         engine.check()
 
 
+@of_one
 @given(data=st.data())
 @settings(max_examples=25, deadline=None)
 def test_any_interleaving_gives_the_tokens_of_a_lone_run(case: Case, data: st.DataObject) -> None:
