@@ -39,6 +39,19 @@ def test_a_setting_is_refused(folder: Path, settings: dict[str, Any], reason: st
     assert caught.value.param in ({*settings} | {"tensor_parallel"})
 
 
+def test_as_a_draft_model_it_is_refused(folder: Path, tmp_path: Path) -> None:
+    target = tiny_model("llama", tmp_path / "llama")
+    with pytest.raises(ConfigError, match="out of which no rejected draft can be taken") as caught:
+        LLMEngine(
+            model=str(target),
+            device="cpu",
+            num_blocks=16,
+            speculate="draft",
+            draft_model=str(folder),
+        )
+    assert caught.value.param == "draft_model"
+
+
 @pytest.mark.parametrize("kind", ["prefill", "decode"])
 def test_a_handover_is_refused(folder: Path, kind: Any) -> None:
     role = Role(kind, TcpAddress("127.0.0.1", 1), least_tokens=64)
