@@ -10,11 +10,16 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from tests.backends.states.cases import NOBODY, Case, Shape, make_case, shapes
+from yaie.backends.cpu import build
 from yaie.backends.states import make_state_ops
 from yaie.core.contracts.states import StateBatch
 
 RULES = ("short_conv", "gated_delta_rule", "selective_scan")
-BACKENDS = ("torch", "triton")
+BACKENDS = (
+    "torch",
+    "triton",
+    pytest.param("cpu", marks=pytest.mark.skipif(bool(build.missing()), reason=build.missing())),
+)
 TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 2**-7}
 
 GPU = "cuda" if torch.cuda.is_available() else "cpu"
