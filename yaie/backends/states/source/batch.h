@@ -31,3 +31,14 @@ template <typename T>
 void widen(const T* from, float* to, int64_t count) {
     for (int64_t i = 0; i < count; i += LANES) store_some(to + i, load_some(from + i, int(count - i)), count - i);
 }
+
+// The first `left` numbers of a vector; all of them if it is known that they are there.
+template <bool WHOLE, typename T>
+Floats load_of(const T* from, int64_t left) {
+    return WHOLE ? load(from) : load_some(from, int(left));
+}
+
+template <bool WHOLE, typename T>
+void store_of(T* to, Floats x, int64_t left) {
+    WHOLE ? store(to, x) : store_some(to, x, left);
+}

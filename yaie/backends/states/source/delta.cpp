@@ -22,7 +22,7 @@ namespace {
 constexpr int MOST_ROWS = 512;  // d_k
 constexpr int BLOCK = COLUMNS * LANES;
 
-template <typename T>
+template <typename T, bool WHOLE>
 void follow_part(const DeltaRule& call, int sequence, int head, int64_t first) {
     const Batch& batch = call.batch;
     const int64_t d_k = call.d_k, d_v = call.d_v, left = d_v - first;
@@ -41,9 +41,9 @@ void follow_part(const DeltaRule& call, int sequence, int head, int64_t first) {
         float* row = state + i * d_v;
         for (int c = 0; c < COLUMNS; c++) {
             if (batch.is_fresh[sequence])
-                store_some(row + c * LANES, Floats{}, left - c * LANES);
+                store_of<WHOLE>(row + c * LANES, Floats{}, left - c * LANES);
             else
-                held[c] += key[i] * load_some(row + c * LANES, int(left - c * LANES));
+                held[c] += key[i] * load_of<WHOLE>(row + c * LANES, left - c * LANES);
         }
     }
     for (int64_t t = begin; t < end; t++) {
@@ -54,20 +54,20 @@ void follow_part(const DeltaRule& call, int sequence, int head, int64_t first) {
         const T* value = static_cast<const T*>(call.v) + t * call.v_token + head * call.v_head + first;
         Floats change[COLUMNS], out[COLUMNS] = {}, then[COLUMNS] = {};
         for (int c = 0; c < COLUMNS; c++)
-            change[c] = rate * (load_some(value + c * LANES, int(left - c * LANES)) - decay * held[c]);
+            change[c] = rate * (load_of<WHOLE>(value + c * LANES, left - c * LANES) - decay * held[c]);
         for (int64_t i = 0; i < d_k; i++) {
             float* row = state + i * d_v;
             for (int c = 0; c < COLUMNS; c++) {
-                const Floats old = load_some(row + c * LANES, int(left - c * LANES));
+                const Floats old = load_of<WHOLE>(row + c * LANES, left - c * LANES);
                 const Floats now = decay * old + key[i] * change[c];
-                store_some(row + c * LANES, now, left - c * LANES);
+                store_of<WHOLE>(row + c * LANES, now, left - c * LANES);
                 out[c] += query[i] * now;
                 then[c] += next[i] * now;
             }
         }
         T* to = static_cast<T*>(call.out) + (t * call.v_heads + head) * d_v + first;
         for (int c = 0; c < COLUMNS; c++) {
-            store_some(to + c * LANES, out[c], left - c * LANES);
+            store_of<WHOLE>(to + c * LANES, out[c], left - c * LANES);
             held[c] = then[c];
         }
         std::swap(key, next);
@@ -79,7 +79,9 @@ void follow(const DeltaRule& call) {
     const int blocks = (call.d_v + BLOCK - 1) / BLOCK;
     const int64_t numbers = int64_t(call.v_heads) * call.d_k * call.d_v;
     for_each_part(call.batch, call.v_heads * blocks, numbers, [&](int sequence, int part) {
-        follow_part<T>(call, sequence, part / blocks, int64_t(part % blocks) * BLOCK);
+        const int64_t first = int64_t(part % blocks) * BLOCK;
+        const auto follow = first + BLOCK <= call.d_v ? follow_part<T, true> : follow_part<T, false>;
+        follow(call, sequence, part / blocks, first);
     });
 }
 
