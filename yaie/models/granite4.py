@@ -19,7 +19,7 @@ from yaie.models.hybrid import (
 from yaie.models.layout import Destination, whole
 from yaie.models.rope import rope_tables
 
-MAMBA, ATTENTION = ("mamba", "linear_attention"), ("attention", "full_attention")
+MAMBA, ATTENTION = {"mamba", "linear_attention"}, {"attention", "full_attention"}
 
 
 class Mamba2:
@@ -76,9 +76,9 @@ class Mamba2:
         """See Mixer."""
         ops, batch = states.ops, states.batch
         tails, matrices = states.pools[self.index]
-        gate, mixed, dt = self.into(hidden).split(self.parts, dim=1)
+        gate, mixed, dt = hidden.split(self.parts, dim=1)
         mixed = ops.short_conv(mixed, self.weight[:, 0], self.bias, tails, batch, silu=True)
-        x, b, c = (part.contiguous() for part in mixed.split(self.sizes, dim=1))
+        x, b, c = mixed.split(self.sizes, dim=1)
         read = ops.selective_scan(
             x.unflatten(1, (self.heads, self.p)),
             F.softplus(dt.float() + self.dt_bias),
@@ -92,7 +92,7 @@ class Mamba2:
         gated = (read.flatten(1).float() * F.silu(gate.float())).to(hidden.dtype)
         in_groups = gated.unflatten(1, (self.groups, -1))
         normed = self._adapter.ops.rms_norm(in_groups, self.ones, self._adapter.eps)
-        return self.output(normed.flatten(1) * self.norm)
+        return normed.flatten(1) * self.norm
 
 
 @register("GraniteMoeHybridForCausalLM")
@@ -124,11 +124,13 @@ class Granite4Adapter(HybridAdapter):
 
     @classmethod
     def handles(cls, config: Any) -> bool:
-        kinds = set(config.layer_types)
+        kinds = {*config.layer_types}
         return (
-            not kinds.isdisjoint(MAMBA)
-            and kinds <= {*MAMBA, *ATTENTION}
+            bool(kinds & MAMBA)
+            and bool(kinds & ATTENTION)
+            and kinds <= MAMBA | ATTENTION
             and not config.num_local_experts
+            and config.mamba_d_conv > 1
             and config.hidden_act in ("silu", "swish")
             and (config.time_step_limit is None or config.time_step_limit == (0.0, float("inf")))
         )

@@ -74,8 +74,8 @@ def test_packed_weights_are_refused(folder: Path, tmp_path: Path) -> None:
 def test_what_is_kept_is_told_at_start(folder: Path) -> None:
     engine = LLMEngine(model=str(folder), device="cpu", num_blocks=16, max_num_seqs=4)
     assert engine.info.states == (  # 3 convolutions of 64 channels, 2 tokens each
-        "0.00 MiB a request, whatever its length: for 4 at once, and 16 behind cached prefixes "
-        "(0.00 GiB)"
+        "1.5 KiB a request, whatever its length: for 4 at once, and 16 behind cached prefixes "
+        "(0.0 MiB)"
     )
     dense = LLMEngine(num_blocks=16, mine="none", device="cpu")
     assert dense.info.states == ""

@@ -10,11 +10,11 @@ from yaie.core.contracts.states import StateOps
 
 
 def make_state_ops(backend: str) -> StateOps:
-    """What computes layers with a state for the backend of this name: "triton", "cpu", or else PyTorch.
+    """What computes layers with a state for the backend of this name: Triton, C++, or else PyTorch.
 
     Raises KernelError where C++ does not compile.
     """
-    if backend == "triton":
+    if backend in ("triton", "flashinfer"):
         from yaie.backends.states.triton import TritonStateOps
 
         return TritonStateOps()
