@@ -104,7 +104,7 @@ def test_logits_are_those_of_transformers(family: str, most: int, checkpoint: Ch
         ("lfm2", {"conv_L_cache": 4}, "conv_L_cache gives 4, and the weights have 3"),
         ("lfm2", {"num_attention_heads": 8, "head_dim": 16}, "num_attention_heads times head_dim"),
         ("qwen3_5", {"hidden_size": 32}, "hidden_size gives 32"),
-        ("granite4-h", {"shared_intermediate_size": 64}, "intermediate_size gives 128"),
+        ("granite4-h", {"shared_intermediate_size": 64}, "twice shared_intermediate_size gives 128"),
     ],
     ids=str,
 )

@@ -100,6 +100,7 @@ class Granite4Adapter(HybridAdapter):
     """Models without experts in which some layer is Mamba-2. The generic adapter serves those in which
     all attend."""
 
+    inner_field = "shared_intermediate_size"
     names = LayerNames(
         norm="input_layernorm",
         mlp_norm="post_attention_layernorm",

@@ -80,6 +80,8 @@ class HybridAdapter(ModelAdapter):
     checkpoint_prefix = "model."
     tied_tensors = ("embed_tokens.weight", "lm_head.weight")
     names: ClassVar[LayerNames]
+    inner_field: ClassVar[str] = "intermediate_size"
+    """What config.json calls `inner_features`."""
     adds_one: ClassVar[bool] = False
     """Whether the norms of its layers multiply by 1 + weight, which is what is held here, in the model's
     dtype."""
@@ -115,12 +117,13 @@ class HybridAdapter(ModelAdapter):
 
     @classmethod
     def stated(cls, config: Any) -> Sequence[Stated]:
-        gate_up = cls.names.gate_up
-        inner = cls.inner_features(config) * (3 - len(gate_up))
+        gate_up, inner, field = cls.names.gate_up, cls.inner_features(config), cls.inner_field
+        if len(gate_up) == 1:
+            inner, field = 2 * inner, f"twice {field}"
         return [
             Stated("vocab_size", config.vocab_size, "embed_tokens.weight", 0),
             Stated("hidden_size", config.hidden_size, "embed_tokens.weight", 1),
-            Stated("intermediate_size", inner, f"layers.0.{gate_up[0]}.weight", 0),
+            Stated(field, inner, f"layers.0.{gate_up[0]}.weight", 0),
         ]
 
     def attends(self, kv_heads: int) -> int:
