@@ -23,7 +23,6 @@ from yaie.models import ModelAdapter, ModelLoader
 from yaie.models.generic import GenericAdapter
 from yaie.models.hybrid import HybridAdapter
 from yaie.models.naive_kv import ContiguousKV
-from yaie.models.qwen3_5 import unit
 from yaie.worker.states import AttendWithStates, StatePool
 
 Checkpoint = Callable[[str], Path]
@@ -104,7 +103,11 @@ def test_logits_are_those_of_transformers(family: str, most: int, checkpoint: Ch
         ("lfm2", {"conv_L_cache": 4}, "conv_L_cache gives 4, and the weights have 3"),
         ("lfm2", {"num_attention_heads": 8, "head_dim": 16}, "num_attention_heads times head_dim"),
         ("qwen3_5", {"hidden_size": 32}, "hidden_size gives 32"),
-        ("granite4-h", {"shared_intermediate_size": 64}, "twice shared_intermediate_size gives 128"),
+        (
+            "granite4-h",
+            {"shared_intermediate_size": 64},
+            "twice shared_intermediate_size gives 128",
+        ),
     ],
     ids=str,
 )
@@ -161,9 +164,3 @@ def test_norms_of_qwen3_5_multiply_by_one_more_than_is_stored(checkpoint: Checkp
     adapter = load(folder)
     assert isinstance(adapter, HybridAdapter)
     assert torch.equal(adapter.norm, stored + 1)
-
-
-def test_a_vector_of_nothing_has_no_length() -> None:
-    assert torch.equal(unit(torch.zeros(2, 3)), torch.zeros(2, 3))
-    lengths = unit(torch.randn(5, 8, dtype=torch.bfloat16), 3.0).float().norm(dim=-1)
-    assert torch.allclose(lengths, torch.full((5,), 3.0), atol=0.02)

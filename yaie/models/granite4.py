@@ -15,6 +15,7 @@ from yaie.models.hybrid import (
     HybridAttention,
     LayerNames,
     Mixer,
+    negative_exp,
 )
 from yaie.models.layout import Destination, whole
 from yaie.models.rope import rope_tables
@@ -51,7 +52,7 @@ class Mamba2:
         self.norm = adapter.empty(inner)
         self.ones = torch.ones(inner // self.groups, dtype=adapter.dtype, device=adapter.device)
         self.output = adapter.linear(whole(inner, hidden, bias=bias))
-        self.dt_bias, self.log_a, self.d = (
+        self.dt_bias, self.a, self.d = (
             torch.empty(self.heads, dtype=torch.float32, device=adapter.device) for _ in range(3)
         )
 
@@ -63,7 +64,7 @@ class Mamba2:
             "mamba.conv1d.weight": Destination(self.weight),
             "mamba.norm.weight": Destination(self.norm),
             "mamba.dt_bias": Destination(self.dt_bias),
-            "mamba.A_log": Destination(self.log_a),
+            "mamba.A_log": negative_exp(self.a),
             "mamba.D": Destination(self.d),
         }
         if self.bias is not None:
@@ -82,16 +83,18 @@ class Mamba2:
         read = ops.selective_scan(
             x.unflatten(1, (self.heads, self.p)),
             F.softplus(dt.float() + self.dt_bias),
-            -self.log_a.exp(),
+            self.a,
             b.unflatten(1, (self.groups, self.n)),
             c.unflatten(1, (self.groups, self.n)),
             self.d,
             matrices,
             batch,
         )
-        gated = (read.flatten(1).float() * F.silu(gate.float())).to(hidden.dtype)
-        in_groups = gated.unflatten(1, (self.groups, -1))
-        normed = self._adapter.ops.rms_norm(in_groups, self.ones, self._adapter.eps)
+        plain, eps = self._adapter.ops, self._adapter.eps
+        gated = plain.silu_mul(torch.cat([gate, read.flatten(1)], dim=1))
+        if self.groups == 1:
+            return plain.rms_norm(gated, self.norm, eps)
+        normed = plain.rms_norm(gated.unflatten(1, (self.groups, -1)), self.ones, eps)
         return normed.flatten(1) * self.norm
 
 
