@@ -1,4 +1,4 @@
-"""`TorchStateOps`: in PyTorch, in chunks. The definition that C++ and Triton are held to."""
+"""`TorchStateOps`: in PyTorch, in chunks."""
 
 from collections.abc import Sequence
 from functools import partial

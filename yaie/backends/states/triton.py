@@ -32,7 +32,7 @@ DELTA_STEP = SCAN_STEP = Launch(32, 4)
 DELTA_PREPARE_WARPS = 4
 DELTA_CHUNKS = Launch(64, 4)
 SCAN_CHUNKS = Launch(64, 8)
-CONV_TOKENS, CONV_BLOCK = 32, 128
+CONV_TOKENS, CONV_BLOCK = 16, 128
 """Of a program of the convolution."""
 LEAST_SIDE, LARGEST_SIDE = 16, 256
 """Of a tile that is multiplied, and of a head's state, which a program has to hold."""
