@@ -92,6 +92,18 @@ def test_a_sequence_may_be_cut_anywhere(
     close(pool[slots], expected[1][slots])
 
 
+@every_backend
+@every_rule
+def test_the_numbers_of_a_token_may_lie_apart(backend: str, rule: str) -> None:
+    shape = Shape([3, 70, 1], [False, True, False], 0, 0, 2, 2, 16, 24, 1)
+    case = make_case(rule, shape, device=DEVICES[backend])
+    for tensors in (case.tokens, case.others):
+        for name, one in tensors.items():
+            if isinstance(one, Tensor):
+                tensors[name] = torch.stack([one, torch.full_like(one, torch.nan)], dim=-1)[..., 0]
+    check(backend, case)
+
+
 def one_sequence(backend: str, log_decay: Tensor, beta: Tensor, keys: Tensor) -> Case:
     """Of [T, v_heads] gates and [T, 16] keys. It goes on from a state that is there."""
     (length, v_heads), device = beta.shape, DEVICES[backend]

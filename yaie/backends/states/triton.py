@@ -55,6 +55,7 @@ class TritonStateOps:
         silu: bool = False,
     ) -> Tensor:
         x, weight = _side_by_side(x), weight.contiguous()
+        bias = None if bias is None else _side_by_side(bias)
         num_tokens, channels = x.shape
         width, n = weight.shape[1], len(batch.lens)
         _check(pool)
@@ -133,7 +134,8 @@ class TritonStateOps:
         pool: Tensor,
         batch: StateBatch,
     ) -> Tensor:
-        x, dt, b, c = map(_side_by_side, (x, dt, b, c))
+        x, dt, a, b, c = map(_side_by_side, (x, dt, a, b, c))
+        d = None if d is None else _side_by_side(d)
         (num_tokens, heads, p), (_, groups, n_state) = x.shape, b.shape
         _check(pool, p, n_state)
         n = len(batch.lens)
