@@ -6,6 +6,7 @@ import torch
 import triton
 from torch import Tensor
 
+from yaie.backends.states.kernels.around import delta_inputs_kernel, gated_norm_kernel
 from yaie.backends.states.kernels.conv import conv_chunks_kernel, conv_tails_kernel
 from yaie.backends.states.kernels.delta import (
     delta_chunks_kernel,
@@ -34,6 +35,8 @@ DELTA_CHUNKS = Launch(64, 4)
 SCAN_CHUNKS = Launch(64, 8)
 CONV_TOKENS, CONV_BLOCK = 16, 128
 """Of a program of the convolution."""
+AROUND_CELLS = 1024
+"""Numbers of a program that works on a token's heads."""
 LEAST_SIDE, LARGEST_SIDE = 16, 256
 """Of a tile that is multiplied, and of a head's state, which a program has to hold."""
 
@@ -158,6 +161,48 @@ class TritonStateOps:
         scan_chunks_kernel[triton.cdiv(p, block_p), heads, n](
             *arguments, **fixed, BLOCK_P=block_p, TOKENS=CHUNK, **SCAN_CHUNKS.options()
         )
+        return out
+
+    def delta_inputs(
+        self,
+        q: Tensor,
+        k: Tensor,
+        a: Tensor,
+        b: Tensor,
+        log_a: Tensor,
+        dt_bias: Tensor,
+        eps: float = 1e-6,
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        q, k, a, b, log_a, dt_bias = map(_side_by_side, (q, k, a, b, log_a, dt_bias))
+        num_tokens, heads, d = q.shape
+        v_heads, block_d = a.shape[1], triton.next_power_of_2(d)
+        q_out, k_out = (torch.empty(q.shape, dtype=q.dtype, device=q.device) for _ in range(2))
+        log_decay, beta = (
+            torch.empty(a.shape, dtype=torch.float32, device=a.device) for _ in range(2)
+        )
+        tile = min(max(1, AROUND_CELLS // block_d), triton.next_power_of_2(heads))
+        group = v_heads // heads
+        delta_inputs_kernel[triton.cdiv(heads, tile), num_tokens](
+            q_out, k_out, log_decay, beta, q, k, a, b, log_a, dt_bias, *q.stride()[:2],
+            *k.stride()[:2], a.stride(0), b.stride(0), d**-0.5, eps, HEADS=heads, GROUP=group,
+            D=d, BLOCK_D=block_d, TILE=tile, GATES=triton.next_power_of_2(tile * group),
+            num_warps=4,
+        )  # fmt: skip
+        return q_out, k_out, log_decay, beta
+
+    def gated_norm(
+        self, x: Tensor, gate: Tensor, weight: Tensor, eps: float, gate_first: bool = False
+    ) -> Tensor:
+        x, gate, weight = map(_side_by_side, (x, gate, weight))
+        num_tokens, rows, d = x.shape
+        block_d = triton.next_power_of_2(d)
+        tile = min(max(1, AROUND_CELLS // block_d), triton.next_power_of_2(rows))
+        out = torch.empty(num_tokens, rows * d, dtype=x.dtype, device=x.device)
+        gated_norm_kernel[triton.cdiv(rows, tile), num_tokens](
+            out, x, gate, weight, *x.stride()[:2], gate.stride(0),
+            0 if weight.dim() == 1 else weight.stride(0), eps, ROWS=rows, D=d, BLOCK_D=block_d,
+            TILE=tile, GATE_FIRST=gate_first, num_warps=4,
+        )  # fmt: skip
         return out
 
 
