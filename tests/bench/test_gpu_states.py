@@ -1,10 +1,13 @@
 """What `yaie.bench.evidence.gpu_states` times is what it says; its figures come from a GPU."""
 
 import os
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
 import pytest
+import torch
+from torch import Tensor
 
 pytest.importorskip("triton")
 if os.environ.get("TRITON_INTERPRET") != "1":
@@ -13,6 +16,7 @@ if os.environ.get("TRITON_INTERPRET") != "1":
 from yaie.backends.states import triton as launches
 from yaie.backends.states.torch import TorchStateOps
 from yaie.backends.states.triton import TritonStateOps
+from yaie.bench.evidence import gpu_states
 from yaie.bench.evidence.gpu_states import TOLERANCE, TRIED, Sizes, beside_fla, call_of, checked
 
 SMALL = Sizes(heads=1, v_heads=2, d=16, scan_heads=2, p=16, n_state=16)
@@ -59,6 +63,19 @@ def test_what_is_tried_is_what_a_kernel_is_launched_with(block: int, programs: i
         watched.__getitem__.side_effect = launched
         call.run(TritonStateOps(), call.pool)
     assert grids == [(programs, 2, 1)]
+
+
+def test_a_layer_gives_the_same_whatever_stands_around_the_rule() -> None:
+    results = []
+
+    def measured(run: Any, sets: list[tuple[Tensor, ...]]) -> Any:
+        results.append(run(*(one.clone() for one in sets[0])))
+        return SimpleNamespace(median=1.0)
+
+    with patch.object(gpu_states, "measure", measured):
+        assert gpu_states.layer([3], SMALL, "cpu") == {"triton": 1.0, "torch": 1.0}
+    ours, plain = (one.float() for one in results)
+    torch.testing.assert_close(ours, plain, rtol=0.05, atol=0.02)
 
 
 def test_there_is_a_launch_of_each_name_that_is_tried() -> None:

@@ -8,6 +8,7 @@ Two minutes, on a GPU that does nothing else. Decode steps of 1 and 256 sequence
     gated_delta_rule   of Qwen3.5-4B: 16 heads of keys, 32 of values, 128 dimensions
     short_conv         of the same layer: 8,192 channels, 4 taps
     selective_scan     of Granite 4.0 H Micro: 64 heads of 64, 128 states
+    delta_layer        the first two, with what stands around them in a layer, in Triton and in PyTorch
 
 Each is checked against PyTorch's chunks in float64. fla gets its states in order and returns new ones;
 ours are read from slots and written back. The limit is the time in which a copy moves the bytes that
@@ -19,6 +20,7 @@ import importlib
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest.mock import patch
@@ -28,6 +30,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from yaie.backends.states import triton as launches
+from yaie.backends.states.around import PlainAround
 from yaie.backends.states.torch import TorchStateOps
 from yaie.backends.states.triton import Launch, TritonStateOps
 from yaie.bench.evidence import EVIDENCE
@@ -106,6 +109,7 @@ def main() -> None:
             rule: {name: measured(rule, lens, rate) for name, lens in BATCHES.items()}
             for rule in ("gated_delta_rule", "short_conv", "selective_scan")
         }
+        found["delta_layer"] = {name: layer(lens) for name, lens in BATCHES.items()}
     save(str(args.path), found)
 
 
@@ -177,6 +181,34 @@ def call_of(rule: str, lens: list[int], sizes: Sizes = PUBLISHED, device: str = 
         rows["dt"] = F.softplus(torch.randn(tokens, heads) - 3)
         others = {"a": -torch.arange(1.0, heads + 1), "d": torch.ones(heads)}
         return Call(rule, rows, others, torch.randn(n, heads, p, n_state), batch)
+
+
+def layer(lens: list[int], sizes: Sizes = PUBLISHED, device: str = "cuda") -> dict[str, float]:
+    """Milliseconds of all that a layer computes between its products, by what stands around the rule."""
+    conv = call_of("short_conv", lens, sizes, device)
+    heads, v_heads, d = sizes.heads, sizes.v_heads, sizes.d
+    with torch.device(device):
+        gates = torch.randn(sum(lens), 2 * v_heads, dtype=torch.bfloat16)
+        z = torch.randn(sum(lens), v_heads * d, dtype=torch.bfloat16)
+        log_a, dt_bias = torch.randn(2, v_heads)
+        weight, matrices = torch.randn(d).bfloat16(), torch.randn(len(lens), v_heads, d, d)
+    ops = TritonStateOps()
+
+    def run(around: PlainAround | TritonStateOps, pool: Tensor, tails: Tensor) -> Tensor:
+        mixed = conv.run(ops, tails).unflatten(1, (-1, d))
+        q, k, v = mixed.split([heads, heads, v_heads], dim=1)
+        q, k, *rates = around.delta_inputs(q, k, *gates.chunk(2, dim=1), log_a, dt_bias)
+        read = ops.gated_delta_rule(q, k, v, *rates, pool, conv.batch)
+        return around.gated_norm(read, z, weight, 1e-6)
+
+    copies = range(copies_beyond_l2(matrices.nbytes))
+    pools = [(matrices.clone(), conv.pool.clone()) for _ in copies]
+    found = {
+        name: measure(partial(run, around), pools).median
+        for name, around in (("triton", ops), ("torch", PlainAround()))
+    }
+    print("delta_layer", lens[:1], len(lens), found, flush=True)
+    return found
 
 
 def beside_fla(call: Call) -> dict[str, Any]:
