@@ -15,7 +15,6 @@ from yaie.models.hybrid import (
     HybridAttention,
     LayerNames,
     Mixer,
-    negative_exp,
 )
 from yaie.models.layout import Destination, whole
 from yaie.models.rope import rope_tables
@@ -50,7 +49,6 @@ class Mamba2:
         self.weight = adapter.empty(mixed, 1, width)
         self.bias = adapter.empty(mixed) if config.mamba_conv_bias else None
         self.norm = adapter.empty(inner)
-        self.ones = torch.ones(inner // self.groups, dtype=adapter.dtype, device=adapter.device)
         self.output = adapter.linear(whole(inner, hidden, bias=bias))
         self.dt_bias, self.a, self.d = (
             torch.empty(self.heads, dtype=torch.float32, device=adapter.device) for _ in range(3)
@@ -64,12 +62,16 @@ class Mamba2:
             "mamba.conv1d.weight": Destination(self.weight),
             "mamba.norm.weight": Destination(self.norm),
             "mamba.dt_bias": Destination(self.dt_bias),
-            "mamba.A_log": negative_exp(self.a),
+            "mamba.A_log": Destination(self.a, filled=self._set_a),
             "mamba.D": Destination(self.d),
         }
         if self.bias is not None:
             places["mamba.conv1d.bias"] = Destination(self.bias)
         return places
+
+    def _set_a(self) -> None:
+        """From the logarithms of the rates at which states decay."""
+        self.a.exp_().neg_()
 
     def __call__(
         self, hidden: Tensor, positions: Tensor, attend: Attend, states: StepStates
@@ -90,12 +92,9 @@ class Mamba2:
             matrices,
             batch,
         )
-        plain, eps = self._adapter.ops, self._adapter.eps
-        gated = plain.silu_mul(torch.cat([gate, read.flatten(1)], dim=1))
-        if self.groups == 1:
-            return plain.rms_norm(gated, self.norm, eps)
-        normed = plain.rms_norm(gated.unflatten(1, (self.groups, -1)), self.ones, eps)
-        return normed.flatten(1) * self.norm
+        in_groups = read.flatten(1).unflatten(1, (self.groups, -1))
+        weight = self.norm.view(self.groups, -1)
+        return ops.gated_norm(in_groups, gate, weight, self._adapter.eps, gate_first=True)
 
 
 @register("GraniteMoeHybridForCausalLM")

@@ -316,14 +316,5 @@ def _eps(config: Any) -> float:
     return float(config.norm_eps if hasattr(config, "norm_eps") else config.rms_norm_eps)
 
 
-def negative_exp(logs: Tensor) -> Destination:
-    """Of the logarithms of rates at which states decay: what is kept is -exp of them, in float32."""
-
-    def fill() -> None:
-        logs.exp_().neg_()
-
-    return Destination(logs, filled=fill)
-
-
 def _add_one(weight: Tensor) -> None:
     weight += 1

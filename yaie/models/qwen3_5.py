@@ -4,7 +4,6 @@ from collections.abc import Iterable
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from yaie.core.contracts import Attend, TransformerOps
@@ -16,14 +15,11 @@ from yaie.models.hybrid import (
     HybridAttention,
     LayerNames,
     Mixer,
-    negative_exp,
 )
 from yaie.models.layout import Destination, Stored, stacked, whole
 from yaie.models.rope import rope_tables
 
 KINDS = {"linear_attention", "full_attention"}
-LENGTH_EPS = 1e-6
-"""Added to the squared lengths of queries and keys."""
 PART = "linear_attn"
 
 
@@ -52,9 +48,7 @@ class GatedDeltaNet:
         self.output = adapter.linear(whole(value, hidden))
         wide = {"dtype": torch.float32, "device": adapter.device}
         self.dt_bias = torch.empty(self.v_heads, **wide)
-        self.a = torch.empty(self.v_heads, **wide)
-        ones = torch.ones(self.d_k, dtype=adapter.dtype, device=adapter.device)
-        self.of_q, self.of_k = ones / self.d_k, ones / self.d_k**0.5
+        self.log_a = torch.empty(self.v_heads, **wide)
 
     def destinations(self) -> dict[str, Destination]:
         """See Mixer."""
@@ -64,7 +58,7 @@ class GatedDeltaNet:
             **self.output.destinations(f"{PART}.out_proj"),
             f"{PART}.conv1d.weight": Destination(self.weight),
             f"{PART}.dt_bias": Destination(self.dt_bias),
-            f"{PART}.A_log": negative_exp(self.a),
+            f"{PART}.A_log": Destination(self.log_a),
             f"{PART}.norm.weight": Destination(self.norm),
         }
 
@@ -77,21 +71,11 @@ class GatedDeltaNet:
         mixed, z, b, a = hidden.split(self.into.sizes, dim=1)
         mixed = ops.short_conv(mixed, self.weight[:, 0], None, tails, batch, silu=True)
         q, k, v = mixed.split(self.sizes, dim=1)
-        q, k = self._unit(q, self.of_q), self._unit(k, self.of_k)
+        q, k = (one.unflatten(1, (self.heads, self.d_k)) for one in (q, k))
         v = v.unflatten(1, (self.v_heads, self.d_v))
-        log_decay = self.a * F.softplus(a.float() + self.dt_bias)
-        beta = b.sigmoid().float()
+        q, k, log_decay, beta = ops.delta_inputs(q, k, a, b, self.log_a, self.dt_bias)
         read = ops.gated_delta_rule(q, k, v, log_decay, beta, matrices, batch)
-        plain = self._adapter.ops
-        normed = plain.rms_norm(read, self.norm, self._adapter.eps)
-        gate = z.unflatten(1, (self.v_heads, self.d_v))
-        return plain.silu_mul(torch.cat([gate, normed], dim=-1)).flatten(1)
-
-    def _unit(self, x: Tensor, factors: Tensor) -> Tensor:
-        """Heads of length 1, or for queries of 1 / sqrt(d), as RMSNorm gives it: of d numbers whose
-        squares have the mean 1 the length is sqrt(d)."""
-        x = x.unflatten(1, (self.heads, self.d_k))
-        return self._adapter.ops.rms_norm(x, factors, LENGTH_EPS / self.d_k)
+        return ops.gated_norm(read, z, self.norm, self._adapter.eps)
 
 
 @register("Qwen3_5ForCausalLM")

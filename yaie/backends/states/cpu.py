@@ -35,7 +35,7 @@ class CpuStateOps(TorchStateOps):
         if not _takes(same, pool) or weight.shape[1] not in WIDTHS:
             return super().short_conv(x, weight, bias, pool, batch, silu)
         x, weight = _side_by_side(x), weight.contiguous()
-        bias = None if bias is None else bias.contiguous()
+        bias = None if bias is None else _side_by_side(bias)
         out = torch.empty(x.shape, dtype=x.dtype)
         call = ShortConv(
             _batch(batch), out.data_ptr(), x.data_ptr(), weight.data_ptr(), _address(bias),
