@@ -4,26 +4,18 @@ A family adds arithmetic, which chunks, batches and cached prefixes try: CI does
 What interrupts and resumes requests it tries with one family of each way to know positions.
 """
 
-from dataclasses import dataclass
-from pathlib import Path
-
 import pytest
 import torch
 
-from tests.engine.oracle import greedy, last_logits, make_prompts
+from tests.engine.exact import MAX_TOKENS, Case, assert_empty, case_of, outputs, run
+from tests.engine.oracle import last_logits
 from tests.marks import nightly_but
 from tests.models.tiny import tiny_model
-from yaie import LLMEngine, SamplingParams
+from yaie import SamplingParams
 from yaie.core.batch import SamplingBatch, StepPlan
-from yaie.core.request import Request
 
-MAX_TOKENS = 17
-"""One more than a block has: every output crosses a boundary."""
-NUM_PROMPTS = 64
-SPARE_PROMPTS = 4
 ALONE = 16
 """Each length at least once: one at a time, more prompts take long and show nothing else."""
-ROUNDING = 1e-4
 FAMILIES = (
     "llama llama3-rope llama-yarn mistral qwen2 qwen3 gpt2 "
     "gemma2 gemma3 phi3 opt gpt_neox olmo2 gpt_oss granite4 moe-qwen2"
@@ -41,55 +33,13 @@ of_every_family = pytest.mark.parametrize(
 )
 
 
-@dataclass
-class Case:
-    folder: Path
-    prompts: list[list[int]]
-    expected: list[list[int]]
-
-    def engine(self, **settings: object) -> LLMEngine:
-        # On the CPU even where there is a GPU: that is where the expected tokens come from.
-        settings = {"num_blocks": 1024, "device": "cpu", **settings}
-        return LLMEngine(model=str(self.folder), **settings)
-
-
 @pytest.fixture(scope="module")
 def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Case:
-    torch.set_num_threads(1)
     if request.param == "tutor":
         from yaie.models.tutor import TUTOR_PATH
 
-        folder = TUTOR_PATH
-    else:
-        folder = tiny_model(request.param, tmp_path_factory.mktemp("models") / request.param)
-    prompts = make_prompts(NUM_PROMPTS + SPARE_PROMPTS, vocab=256)
-    expected, margins = greedy(folder, prompts, MAX_TOKENS)
-    decided = [i for i, margin in enumerate(margins) if margin > ROUNDING][:NUM_PROMPTS]
-    assert len(decided) == NUM_PROMPTS
-    return Case(folder, [prompts[i] for i in decided], [expected[i] for i in decided])
-
-
-def run(engine: LLMEngine, prompts: list[list[int]]) -> list[Request]:
-    """Add every prompt, step to the end, and check every invariant after every step."""
-    params = SamplingParams(temperature=0, max_tokens=MAX_TOKENS, ignore_eos=True)
-    requests = [engine.add_request(prompt, params)[0] for prompt in prompts]
-    while engine.has_work:
-        engine.step()
-        engine.check()
-    return requests
-
-
-def assert_empty(engine: LLMEngine) -> None:
-    """No block is used but by the tree, and evicting everything returns them all."""
-    stats = engine.stats()
-    assert stats["used_blocks"] == 0
-    engine.reset_prefix_cache()
-    assert engine.stats()["free_blocks"] == stats["total_blocks"]
-    engine.check()
-
-
-def outputs(requests: list[Request]) -> list[list[int]]:
-    return [request.output_token_ids for request in requests]
+        return case_of(TUTOR_PATH)
+    return case_of(tiny_model(request.param, tmp_path_factory.mktemp("models") / request.param))
 
 
 @of_each_kind

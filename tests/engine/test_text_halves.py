@@ -1,22 +1,9 @@
 """Text halves of models for images: the engine's greedy tokens are those of transformers' models."""
 
-from pathlib import Path
-
 import pytest
-import torch
 
-from tests.engine.oracle import greedy, make_prompts
-from tests.engine.test_identity import (
-    ALONE,
-    MAX_TOKENS,
-    NUM_PROMPTS,
-    ROUNDING,
-    SPARE_PROMPTS,
-    Case,
-    assert_empty,
-    outputs,
-    run,
-)
+from tests.engine.exact import Case, assert_empty, case_of, outputs, run
+from tests.engine.test_identity import ALONE
 from tests.models.halves import HALVES, tiny_half
 
 pytestmark = pytest.mark.nightly
@@ -24,13 +11,7 @@ pytestmark = pytest.mark.nightly
 
 @pytest.fixture(scope="module", params=HALVES)
 def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Case:
-    torch.set_num_threads(1)
-    folder: Path = tiny_half(request.param, tmp_path_factory.mktemp("halves") / request.param)
-    prompts = make_prompts(NUM_PROMPTS + SPARE_PROMPTS, vocab=256)
-    expected, margins = greedy(folder, prompts, MAX_TOKENS)
-    decided = [i for i, margin in enumerate(margins) if margin > ROUNDING][:NUM_PROMPTS]
-    assert len(decided) == NUM_PROMPTS
-    return Case(folder, [prompts[i] for i in decided], [expected[i] for i in decided])
+    return case_of(tiny_half(request.param, tmp_path_factory.mktemp("halves") / request.param))
 
 
 def test_alone(case: Case) -> None:

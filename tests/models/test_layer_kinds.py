@@ -65,6 +65,15 @@ def test_an_indexer_is_refused() -> None:
     assert "by an indexer" in told("deepseek_v32", ["indexed_attention"] * 2, 16, index_topk=2048)
 
 
+def test_what_has_a_place_for_states_serves_what_the_generic_adapter_refuses(
+    checkpoint: Checkpoint,
+) -> None:
+    config = EngineConfig(model=str(checkpoint("lfm2")), device="cpu")
+    assert ModelLoader(config, progress=False).keeps_states
+    with pytest.raises(ModelError, match=r"layers \(1-2, 4\) are short convolutions, which keep"):
+        ModelLoader(config, progress=False, force_generic=True)
+
+
 def test_an_attention_of_its_own_is_named(checkpoint: Checkpoint) -> None:
     with pytest.raises(
         ModelError, match=r"its attention \(BloomAttention\) is computed in its own"

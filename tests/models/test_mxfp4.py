@@ -88,8 +88,8 @@ def test_a_published_checkpoint_is_the_model_of_its_numbers(folders: tuple[Path,
 
 @pytest.mark.nightly
 def test_its_greedy_tokens_are_those_of_transformers(folders: tuple[Path, Path]) -> None:
+    from tests.engine.exact import outputs, run
     from tests.engine.oracle import greedy, make_prompts
-    from tests.engine.test_identity import outputs, run
     from yaie import LLMEngine
 
     prompts = make_prompts(24, vocab=256)

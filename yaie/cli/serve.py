@@ -131,6 +131,8 @@ def announce(info: "EngineInfo", settings: ServerSettings, url: str) -> None:
         say(f"graphs       {info.decode_note}")
     say(f"steps        {info.config.step_tokens(info.device):,} tokens at most (token_budget)")
     say(f"KV pool      {info.pool_tokens:,} tokens: {_concurrency(info)}")
+    if info.states:
+        say(f"states       {info.states}")
     show_table(parts_table(info.parts))
     if settings.web:
         say(

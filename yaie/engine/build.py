@@ -56,9 +56,14 @@ def build(
     blocks = parts["paged_cache"].BlockManager(
         sizes.num_blocks, config.block_size, sizes.num_host_blocks
     )
-    tree = parts["radix_tree"].RadixTree(config.block_size) if config.prefix_caching else None
+    tree: RadixTree | None = None
+    hooks = Hooks()
+    if config.prefix_caching:
+        tree = parts["radix_tree"].RadixTree(config.block_size)
+    if tree is not None and model.adapter.state_layers:
+        tree = _checkpointed(tree, sizes, hooks)
     cache: KVCacheManager = parts["paged_cache"].KVCacheManager(blocks, tree)
-    scheduler = _scheduler(config, parts, cache, sizes.num_blocks, model)
+    scheduler = _scheduler(config, parts, cache, sizes, model)
     inner = make_worker(config, backend, model, sizes, drafting.head)
     overlapped = overlaps(config, model)
     threaded = overlapped and model.device.type == "cpu"
@@ -74,8 +79,9 @@ def build(
     encoder = StepEncoder(sizes.num_seats, vocabulary, isolation)
     counters = counters or Counters()
     token_budget = config.step_tokens(model.device.type)
-    hooks, room = Hooks(), Room(cache, parts["speculative"], token_budget)
-    drafts = Drafts(hooks, room, isolation, counters.verified)
+    room = Room(cache, parts["speculative"], token_budget)
+    takes_back = not model.adapter.state_layers
+    drafts = Drafts(hooks, room, isolation, counters.verified, takes_back=takes_back)
     if (proposer := _proposer(config, backend, drafting, sizes, isolation)) is not None:
         drafter = Drafter(
             proposer,
@@ -123,6 +129,17 @@ def build(
     )
 
 
+def _checkpointed(tree: RadixTree, sizes: Sizes, hooks: Hooks) -> RadixTree:
+    """The tree of a model that keeps states: requests go on where one was kept, which `hooks` see to."""
+    from yaie.engine.states.slots import Checkpoints
+    from yaie.engine.states.stage import CheckpointStage
+    from yaie.engine.states.tree import CheckpointedTree
+
+    checkpoints = Checkpoints(sizes.num_seats + 1, sizes.num_checkpoints)
+    hooks.stages.append(CheckpointStage(tree, checkpoints))
+    return CheckpointedTree(tree, checkpoints)
+
+
 def overlaps(config: EngineConfig, model: LoadedModel) -> bool:
     """Whether the overlapped loop runs; `auto` is where the device works while Python does not, and
     drafts need not know the token before them."""
@@ -152,7 +169,7 @@ def _proposer(
 
 
 def _scheduler(
-    config: EngineConfig, parts: Parts, cache: KVCacheManager, num_blocks: int, model: LoadedModel
+    config: EngineConfig, parts: Parts, cache: KVCacheManager, sizes: Sizes, model: LoadedModel
 ) -> Scheduler:
     part = parts["scheduler"]
     kind = part.StaticScheduler if config.batching == "static" else part.Scheduler
@@ -163,10 +180,10 @@ def _scheduler(
     scheduler: Scheduler = kind(
         cache,
         part.POLICIES[config.policy](cache),
-        max_num_seqs=config.max_num_seqs,
+        max_num_seqs=min(config.max_num_seqs, sizes.num_seats // 2),
         token_budget=budget,
         chunked_prefill=config.chunked_prefill,
         swap=config.preemption == "swap",
-        watermark=int(config.watermark * num_blocks),
+        watermark=int(config.watermark * sizes.num_blocks),
     )
     return scheduler

@@ -25,6 +25,7 @@ class EngineInfo:
         decode steps are launched, or "".
     parts: whose parts run. weight_bytes: of rank 0. left_out: what the model takes beside text and is
         not served with, such as "images"; "" for a model of text.
+    states: what layers keep of requests beside keys and values, in words; "" if nothing.
     """
 
     config: EngineConfig
@@ -46,6 +47,7 @@ class EngineInfo:
     decode_note: str
     parts: tuple[Part, ...]
     left_out: str = ""
+    states: str = ""
 
     @property
     def limits(self) -> str:
@@ -78,6 +80,7 @@ class EngineInfo:
         max_model_len: int,
         pool_tokens: int,
         decode_note: str,
+        states: str = "",
     ) -> "EngineInfo":
         """Of an engine made of these."""
         return cls(
@@ -100,4 +103,5 @@ class EngineInfo:
             decode_note=decode_note,
             parts=tuple(backend.parts.table()),
             left_out=model.left_out,
+            states=states,
         )

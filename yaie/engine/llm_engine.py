@@ -130,6 +130,7 @@ class LLMEngine:
             max_model_len=self.max_model_len,
             pool_tokens=self.pool_tokens,
             decode_note=self._machine.note,
+            states=self._machine.sizes.states,
         )
 
     @property

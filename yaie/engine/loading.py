@@ -4,6 +4,7 @@ from functools import partial
 
 from yaie.backends import Backend, choose_backend
 from yaie.core.config import EngineConfig
+from yaie.engine.states.settings import check_states
 from yaie.models.drafting import draft_is_packed
 from yaie.models.loader import LoadedModel, ModelLoader, resolve_device
 from yaie.worker.deterministic import check_deterministic
@@ -48,6 +49,8 @@ def _loader(config: EngineConfig) -> ModelLoader:
     """What the model is is known, that it can be split, and no weight has been read."""
     loader = ModelLoader(config)
     loader.check_ranks(config)
+    if loader.keeps_states:
+        check_states(config, loader.architecture)
     return loader
 
 

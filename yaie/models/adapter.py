@@ -10,6 +10,7 @@ from torch import Tensor
 
 from yaie.core.batch import KVLayerSpec
 from yaie.core.contracts import Attend, TransformerOps
+from yaie.core.contracts.states import StateLayerSpec
 from yaie.core.errors import ModelError
 from yaie.models.json_files import shown
 from yaie.models.layout import Destination, Layout, Stored
@@ -21,7 +22,8 @@ from yaie.models.whole import Whole
 
 
 class ModelAdapter(ABC):
-    """A decoder that keeps no state of its own: keys and values live in the engine's pool.
+    """A decoder that keeps nothing of a sequence itself: keys and values live in the engine's pools, and
+    so do the states of layers that keep one.
 
     To add a family, write one class in a module of its own and register it under the name that its
     checkpoints carry in `config.json` as `architectures[0]`:
@@ -58,14 +60,15 @@ class ModelAdapter(ABC):
 
     Three rules make it fast and right. The T tokens of a call are a flat batch of several sequences,
     prompt chunks and single tokens side by side: whatever depends on a token's place must use
-    `positions`, and only `attend` may mix tokens. Products with the same input are one `Linear` with a
-    `stacked` layout (query, key and value; gate and up). Norms, rotations and activations come from
-    `ops`, the part that a learner writes.
+    `positions`, and only `attend` may mix tokens, and what works on states (`hybrid`). Products with
+    the same input are one `Linear` with a `stacked` layout (query, key and value; gate and up). Norms,
+    rotations and activations come from `ops`, the part that a learner writes.
 
     Families without an adapter run through `yaie.models.generic`, slower. An adapter that covers only
     some configurations of its architecture says so in `handles`; the others then run through it too.
 
     kv_layers: one entry for each attention layer; its index is the first argument of `attend`.
+    state_layers: one entry for each layer that keeps a state (`yaie.models.hybrid`); most have none.
     vocab_size: width of the logits.
     max_length: longest sequence, in tokens. Never longer than what the constructor was given.
     num_parameters, weight_bytes: set by `load_weights`; of the model, and of what is held here.
@@ -76,6 +79,9 @@ class ModelAdapter(ABC):
 
     takes_shards: ClassVar[bool] = False
     """Whether it holds no more of the model than its `shard`: then it has `embedded` and `continued`."""
+
+    keeps_states: ClassVar[bool] = False
+    """Whether some of its layers keep a state instead of keys and values: then it has `state_layers`."""
 
     checkpoint_prefix: str = ""
     """Leading part of tensor names that some checkpoints of the family leave out."""
@@ -88,6 +94,7 @@ class ModelAdapter(ABC):
     A checkpoint that holds both, and not alike, is loaded as if it were false, as transformers does."""
 
     kv_layers: list[KVLayerSpec]
+    state_layers: Sequence[StateLayerSpec] = ()
     vocab_size: int
     max_length: int
     num_parameters: int = 0

@@ -1,7 +1,8 @@
 """Layers that need more than keys and values of every token: which they are, and what is missing.
 
 transformers names the kind of each layer (`layer_types`). What a layer keeps beside keys and values, or
-chooses among them, shows in no short trial: so models with such layers are refused by these names.
+chooses among them, shows in no short trial: so the generic adapter refuses models with such layers by
+these names. Adapters of ours that keep states (LFM2) are chosen before anything is asked here.
 """
 
 from collections.abc import Iterable

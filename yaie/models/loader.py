@@ -13,7 +13,16 @@ from yaie.core.config import EngineConfig
 from yaie.core.contracts import TransformerOps
 from yaie.core.errors import ConfigError, ModelError, YaieError
 from yaie.core.gemm import BlockGemm, PackedGemm
-from yaie.models import gpt2, llama, mistral, qwen2, qwen3  # noqa: F401  (importing registers them)
+from yaie.models import (  # noqa: F401  (importing registers them)
+    gpt2,
+    granite4,
+    lfm2,
+    llama,
+    mistral,
+    qwen2,
+    qwen3,
+    qwen3_5,
+)
 from yaie.models.adapter import ModelAdapter, registered_adapter
 from yaie.models.config import head_dims, read_config, told
 from yaie.models.generation import eos_token_ids, read_generation_config, sampling_defaults
@@ -27,7 +36,7 @@ from yaie.models.schemes import Packing
 from yaie.models.schemes.cutting import check_cuts
 from yaie.models.shard_shapes import check_shapes, fitting_sizes
 from yaie.models.stated import misfits, refuse_absurd
-from yaie.models.supported import check_architecture
+from yaie.models.supported import check_architecture, unsupported
 from yaie.models.token_ids import check_end_token, check_token_ids
 from yaie.models.tokenizer import Tokenizer
 from yaie.models.tying import heads_differ, renamed
@@ -90,7 +99,7 @@ class ModelLoader:
 
     name: to serve the model under. architecture, model_type: as config.json calls it.
     head_dims: sizes that its heads may have (see `config.head_dims`). is_packed: whether weights are
-    stored in few bits.
+    stored in few bits. keeps_states: whether layers keep a state in place of keys and values.
     max_length, dtype, device: as in `LoadedModel`; dtype by what is there of the checkpoint so far.
     """
 
@@ -115,6 +124,8 @@ class ModelLoader:
         self._multiplies_out = how is not None and how.on_load
         self._format = None if self._multiplies_out else how
         wanted = config.max_model_len
+        if self._format is not None:
+            _refuse_states(self.architecture, self._config, wanted)
         force_generic = force_generic or _leaves_products_out(self._format, self._config)
         self._half = _find_half(self._config, force_generic, wanted)
         if self._half is not None:
@@ -125,6 +136,7 @@ class ModelLoader:
             self._kind = _adapter_class(self.architecture, self._config, True, wanted)
         self._wanted = config.dtype
         self.is_packed = self._format is not None
+        self.keeps_states = self._kind.keeps_states
         self.dtype = choose_dtype(self._wanted, self._config, self.device, self._source.folder)
         self.max_length = served_context(config.max_model_len, self._decoder_config)
 
@@ -324,6 +336,18 @@ def _leaves_products_out(how: PackedFormat | None, config: Any) -> bool:
         return False
     layers = getattr(config.get_text_config(decoder=True), "num_hidden_layers", 0)
     return not how.packs_all(product_names(layers))
+
+
+def _refuse_states(architecture: str, config: Any, wanted: int | None) -> None:
+    """Raise ModelError for a model with packed weights whose layers keep a state."""
+    half = _find_half(config, False, wanted)
+    adapter = registered_adapter(architecture, config) if half is None else half.kind
+    if adapter is not None and adapter.keeps_states and not adapter.takes_packed:
+        raise unsupported(
+            architecture,
+            "its weights are quantised, and models whose layers keep a state are served from floating "
+            "point as yet",
+        )
 
 
 def _find_half(config: Any, force_generic: bool, wanted: int | None) -> "TextHalf | None":

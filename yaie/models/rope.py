@@ -12,19 +12,23 @@ MOST_POSITIONS = 1 << 24
 """Of a context. Tables of positions are made beforehand; the longest model there is takes 10 million."""
 
 
-def rope_tables(config: Any, max_positions: int, device: torch.device) -> tuple[Tensor, Tensor]:
+def rope_tables(
+    config: Any, max_positions: int, device: torch.device, share: float = 1.0
+) -> tuple[Tensor, Tensor]:
     """(cos, sin), each [max_positions, rotary_dim / 2] float32, as transformers computes them.
 
     The frequencies are Su et al. 2021 (RoFormer), section 3.4.2, changed by the config's scaling:
     linear (interpolation), dynamic (NTK), llama3, yarn (Peng et al. 2023) or longrope (Ding et al.
     2024). Dynamic scaling changes nothing within the trained length, and `max_context` allows no more.
+
+    share: of each head that is turned, where nothing is scaled; transformers knows it otherwise.
     """
-    inv_freq, scaling = _inverse_frequencies(config, max_positions)
+    inv_freq, scaling = _inverse_frequencies(config, max_positions, share)
     angles = torch.outer(torch.arange(max_positions, dtype=torch.float32), inv_freq)
     return (angles.cos() * scaling).to(device), (angles.sin() * scaling).to(device)
 
 
-def _inverse_frequencies(config: Any, max_positions: int) -> tuple[Tensor, float]:
+def _inverse_frequencies(config: Any, max_positions: int, share: float) -> tuple[Tensor, float]:
     """([rotary_dim / 2] float32, factor on cos and sin)."""
     from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
@@ -41,6 +45,7 @@ def _inverse_frequencies(config: Any, max_positions: int) -> tuple[Tensor, float
         inv_freq, scaling = ROPE_INIT_FUNCTIONS[rope_type](config, seq_len=max_positions)
         return inv_freq.float(), scaling
     dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    dim = int(dim * share)
     exponents = torch.arange(0, dim, 2, dtype=torch.float32) / dim
     return 1.0 / parameters["rope_theta"] ** exponents, 1.0
 

@@ -93,14 +93,15 @@ def find_text_half(
         return None
     if whole.get_text_config(decoder=True) is whole:
         return None
-    check_layers(architecture, whole.get_text_config(decoder=True), wanted)
+    alone, by_hand = _alone(whole), None
+    if alone is not None and not force_generic:
+        by_hand = registered_adapter(alone.architectures[0], alone)
+    if by_hand is None:
+        check_layers(architecture, whole.get_text_config(decoder=True), wanted)
     whole.architectures = [architecture]
     skeleton = Skeleton.of(model_class, whole)
-    alone = _alone(whole)
-    if alone is not None:
-        by_hand = None if force_generic else registered_adapter(alone.architectures[0], alone)
-        if by_hand is not None or skeleton.converted <= _converted(alone):
-            return TextHalf(alone, by_hand or _generic(), left_out, skeleton, is_alone=True)
+    if alone is not None and (by_hand is not None or skeleton.converted <= _converted(alone)):
+        return TextHalf(alone, by_hand or _generic(), left_out, skeleton, is_alone=True)
     from yaie.models.generic_half import half_adapter
 
     kind = half_adapter(model_class, skeleton)

@@ -1,5 +1,6 @@
 """Makes a worker for a loaded model, on the parts that a backend names."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
@@ -27,7 +28,10 @@ from yaie.worker.sizing import (
     free_memory,
     num_device_blocks,
     num_host_blocks,
+    num_state_checkpoints,
+    num_state_seats,
     peak_memory,
+    slot_bytes,
 )
 from yaie.worker.staged import StagedWorker
 from yaie.worker.warmup import WarmupError, warm_up
@@ -55,13 +59,29 @@ class Sizes:
     """How much a worker holds, which control has to know.
 
     num_blocks, num_host_blocks: of the KV pool and of the host pool, bytes_per_block each.
-    num_seats: requests that may have state at the worker.
+    num_seats: requests that may have state at the worker; half as many may run.
+    bytes_per_slot: of what the layers that keep a state keep of one request; 0 if there are none.
+    num_checkpoints: slots for such states beside those of the seats.
     """
 
     num_blocks: int
     num_host_blocks: int
     bytes_per_block: int
     num_seats: int
+    bytes_per_slot: int = 0
+    num_checkpoints: int = 0
+
+    @property
+    def states(self) -> str:
+        """What is held for layers that keep a state, in words; "" for nothing."""
+        if not self.bytes_per_slot:
+            return ""
+        count = self.num_seats + 1 + self.num_checkpoints
+        return (
+            f"{self.bytes_per_slot / 2**10:,.1f} KiB a request, whatever its length: for "
+            f"{self.num_seats // 2} at once, and {self.num_checkpoints} behind cached prefixes "
+            f"({count * self.bytes_per_slot / 2**20:,.1f} MiB)"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,27 +110,36 @@ def sizes_for(
     )
     if drafting.model is not None:  # its pool has as many blocks
         bytes_each += block_bytes(drafting.model.kv_layers, config.block_size, drafting.model.dtype)
-    needed = 0
+    # Twice what runs: a batch that ended and the one that takes over.
+    needed, num_seats = 0, 2 * config.max_num_seqs
+    bytes_per_slot = num_checkpoints = 0
+    if model.adapter.state_layers:
+        bytes_per_slot = slot_bytes(model.adapter.state_layers)
+        num_seats = num_state_seats(config, bytes_per_slot, device)
+        num_checkpoints = num_state_checkpoints(config, bytes_per_slot, num_seats, device)
+        needed = (num_seats + 1 + num_checkpoints) * bytes_per_slot
     if device.type == "cuda" and (config.num_blocks is None or config.graphs in ("auto", "on")):
-        needed = int(GRAPH_SHARE * free_memory(device))
-        needed += _warmed_up(config, backend, model)
+        needed += int(GRAPH_SHARE * free_memory(device))
+        needed += _warmed_up(config, backend, model, num_seats // 2)
     return Sizes(
         num_blocks=num_device_blocks(config, bytes_each, model.max_length, device, needed),
         num_host_blocks=num_host_blocks(config, bytes_each),
         bytes_per_block=bytes_each,
-        # Twice what runs: a batch that ended and the one that takes over.
-        num_seats=2 * config.max_num_seqs,
+        num_seats=num_seats,
+        bytes_per_slot=bytes_per_slot,
+        num_checkpoints=num_checkpoints,
     )
 
 
-def _warmed_up(config: EngineConfig, backend: Backend, model: Loaded) -> int:
-    """Bytes that steps take at most; their kernels are compiled then. One block of a pool will do."""
-    sizes = Sizes(1, 0, 0, config.max_num_seqs)
+def _warmed_up(config: EngineConfig, backend: Backend, model: Loaded, num_seqs: int) -> int:
+    """Bytes that steps take at most; their kernels are compiled then. One block of a pool will do.
+    num_seqs: requests that run at once."""
+    sizes = Sizes(1, 0, 0, num_seqs)
     worker = _bare_worker(config, backend, model, sizes)
     with peak_memory(model.device) as peak:
         try:
             budget = config.step_tokens(model.device.type)
-            warm_up(worker, budget, config.max_num_seqs, bar("Preparing kernels"))
+            warm_up(worker, budget, num_seqs, bar("Preparing kernels"))
         except WarmupError as error:
             raise _told(error) from error
         return peak()
@@ -178,7 +207,16 @@ def _bare_worker(
         adapter, attention = TiledAdapter(adapter), LoneAttention(attention, config.block_size)
         sampler = LoneSampler(sampler)
     speculative = backend.parts["speculative"]
-    kind = Worker if adapter.shard.passing is None else StagedWorker
+    kind: Callable[..., Worker] = Worker if adapter.shard.passing is None else StagedWorker
+    if adapter.state_layers:
+        from yaie.backends.states import make_state_ops
+        from yaie.worker.states import StatefulWorker
+
+        kind = partial(
+            StatefulWorker,
+            state_ops=make_state_ops(backend.name),
+            num_checkpoints=sizes.num_checkpoints,
+        )
     worker = kind(
         adapter,
         attention,

@@ -17,7 +17,6 @@ from yaie.core.errors import ConfigError
 from yaie.core.step import Fault
 from yaie.parts import Parts
 from yaie.worker.graphs import device_for
-from yaie.worker.padded import PaddedMachine
 from yaie.worker.progress import bar
 from yaie.worker.warmup import WarmupError, tried
 from yaie.worker.worker import Worker
@@ -47,10 +46,11 @@ def graph_runner(
         return _refused(config, why, _how_to_capture(backend, on_gpu))
     budget = config.step_tokens(worker.device.type)
     drafts = config.speculate != "off"
-    make = partial(_made, backend.parts, worker, config.max_num_seqs, budget, drafts=drafts)
+    most = min(config.max_num_seqs, worker.batch.nobody // 2)  # fewer where states take much
+    make = partial(_made, backend.parts, worker, most, budget, drafts=drafts)
     if mode == "padded":
         return make(records=False), ""
-    why = _why_not(backend.parts, worker, min(TRIED_SIZE, config.max_num_seqs))
+    why = _why_not(backend.parts, worker, min(TRIED_SIZE, most))
     # Or one would record, step by step, while another waits for the first request.
     agreed = worker.adapter.shard.all_agree(not why, worker.device)
     if why or not agreed:
@@ -91,16 +91,7 @@ def _made(
 ) -> GraphRunner:
     """drafts: whether requests are to have some. only: one size of each kind, the largest."""
     part, device = parts["cuda_graphs"], device_for(worker.device)
-    machine = PaddedMachine(
-        worker.adapter,
-        worker.attention,
-        worker.pool,
-        worker.sampler,
-        worker.split_sampler,
-        worker.batch,
-        worker.max_model_len,
-        worker.device,
-    )
+    machine = worker.padded_machine()
     numbers = (
         part.padded_sizes(most_seqs),
         decode_zones(most_seqs, drafts=drafts),

@@ -7,6 +7,7 @@ import torch
 
 from yaie.core.batch import KVLayerSpec
 from yaie.core.config import EngineConfig
+from yaie.core.contracts.states import StateLayerSpec
 from yaie.core.errors import ConfigError
 
 CPU_SHARE = 0.3
@@ -16,6 +17,10 @@ not tell how much it takes, libraries' workspaces above all."""
 GRAPH_SHARE = 0.03
 """Of what is free, at most, for CUDA graphs."""
 INT8_SCALE = torch.bfloat16.itemsize
+STATE_SHARE = 0.5
+"""Of that share, at most, for states of requests."""
+CHECKPOINT_SHARE = 0.1
+"""Likewise, for states behind cached prefixes."""
 CPU_SEQUENCES = 16
 """Of full length: more of them at once is slow on a CPU, whose memory other programs want too."""
 
@@ -61,6 +66,40 @@ def num_device_blocks(
             param="kv_memory_share",
         )
     return num_blocks
+
+
+def slot_bytes(layers: Sequence[StateLayerSpec]) -> int:
+    """Bytes that the layers with a state keep of one request, however long it is."""
+    return sum(one.num_bytes for layer in layers for one in layer)
+
+
+def num_state_seats(config: EngineConfig, bytes_per_slot: int, device: torch.device) -> int:
+    """Seats of a model that keeps states: two for each request that may run at once, which are
+    `max_num_seqs`, or fewer where their states would take more than STATE_SHARE.
+
+    Raises ConfigError if not even one may run.
+    """
+    budget = int(free_memory(device) * _share(config, device) * STATE_SHARE)
+    num_seqs = min(config.max_num_seqs, (budget // bytes_per_slot - 1) // 2)
+    if num_seqs < 1:
+        raise ConfigError(
+            f"no memory for the states of a request: two of them and a spare take "
+            f"{3 * bytes_per_slot / 2**20:.1f} MiB and {budget / 2**20:.1f} MiB may be used; free some, "
+            "or raise kv_memory_share",
+            param="kv_memory_share",
+        )
+    return 2 * num_seqs
+
+
+def num_state_checkpoints(
+    config: EngineConfig, bytes_per_slot: int, num_seats: int, device: torch.device
+) -> int:
+    """States that are kept behind cached prefixes: as many as CHECKPOINT_SHARE holds, but no more than
+    twice as many as there are seats."""
+    if not config.prefix_caching:
+        return 0
+    budget = int(free_memory(device) * _share(config, device) * CHECKPOINT_SHARE)
+    return min(budget // bytes_per_slot, 2 * num_seats)
 
 
 @contextmanager

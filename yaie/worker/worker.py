@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -20,6 +21,7 @@ from yaie.worker.drawing import draw
 from yaie.worker.finite import finite_chunks
 from yaie.worker.input_batch import InputBatch
 from yaie.worker.layout import lay_out
+from yaie.worker.padded import PaddedMachine
 from yaie.worker.readouts import READOUTS
 from yaie.worker.readouts.base import Computed, MakeReadout, Readout
 from yaie.worker.row_order import RowOrder, answering, as_asked, longest_first, masks_of, pick
@@ -56,6 +58,9 @@ class Worker:
     `split_sampler` may be set where ranks split the vocabulary: it then draws the rows without filters
     and rules, from this rank's logits.
     """
+
+    computes_again: ClassVar[bool] = True
+    """Whether tokens may be computed a second time, after a step that broke off."""
 
     def __init__(
         self,
@@ -96,6 +101,19 @@ class Worker:
     def execute(self, step: StepInput) -> StepFuture:
         """Begin a step. What it raises becomes the fault of its result."""
         return StepFuture(step, self.stages(step), self.explain)
+
+    def padded_machine(self) -> PaddedMachine:
+        """What padded steps of this worker run on."""
+        return PaddedMachine(
+            self.adapter,
+            self.attention,
+            self.pool,
+            self.sampler,
+            self.split_sampler,
+            self.batch,
+            self.max_model_len,
+            self.device,
+        )
 
     def close(self) -> None:
         """Drop recorded steps: what they hold of other ranks can then be given back."""
@@ -151,6 +169,7 @@ class Worker:
         )
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
+        rows = rows if self.computes_again else rows[:0]
         rest = pick(step, rows)
         return self.begin(rest, self.forward(rest)) if len(rows) else Begun(rest), rows
 

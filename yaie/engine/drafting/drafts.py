@@ -11,12 +11,21 @@ from yaie.engine.step.isolation import Isolation
 class Drafts:
     """Of one machine. follows_grammars: whether what they force is drafted."""
 
-    def __init__(self, hooks: Hooks, room: Room, isolation: Isolation, tell: OnVerified) -> None:
-        """tell: what became of drafts."""
+    def __init__(
+        self,
+        hooks: Hooks,
+        room: Room,
+        isolation: Isolation,
+        tell: OnVerified,
+        *,
+        takes_back: bool = True,
+    ) -> None:
+        """tell: what became of drafts. takes_back: whether the model can forget a rejected one."""
         self.follows_grammars = False
         self._hooks = hooks
         self._room = room
         self._isolation = isolation
+        self._takes_back = takes_back
         self._tell: OnVerified | None = tell
 
     def guess(self, drafter: Drafter) -> None:
@@ -26,8 +35,9 @@ class Drafts:
         self._count()
 
     def follow_grammars(self) -> None:
-        """Draft what grammars force, from now on. Twice is harmless."""
-        if not self.follows_grammars:
+        """Draft what grammars force, from now on: the model may still write it in other tokens. Twice is
+        harmless."""
+        if self._takes_back and not self.follows_grammars:
             self.follows_grammars = True
             self._hooks.stages.insert(0, ForcedTokens(self._room, self._isolation))
             self._count()

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from yaie.core.config import EngineConfig
+from yaie.core.errors import ConfigError
 from yaie.core.output import RequestOutput
 from yaie.core.request import Request
 from yaie.engine.handover.base import Handover
@@ -29,6 +30,12 @@ class DisaggregatedEngine(LLMEngine):
 
     def _side(self, role: Role) -> Handover:
         config = self.config
+        if self.model.adapter.state_layers:
+            raise ConfigError(
+                f"role {role.kind!r} does not go with {self.model.architecture}, whose layers keep a "
+                "state beside keys and values: blocks are handed over and states are not",
+                param="role",
+            )
         layout = layout_of(self.model, config.block_size)
         keep_free = int(config.watermark * self.machine_parts.sizes.num_blocks)
         store = BlockStore(lambda: self.machine_parts, config.block_size, keep_free)

@@ -48,6 +48,8 @@ class InputProcessor:
         self._grammars = Grammars(model.tokenizer, self._vocab_size, model.eos_token_ids, parts)
         self._parts = parts
         self._num_arrived = 0
+        # A fork goes on behind its sibling's prompt, of which a state keeps no trace by then.
+        self._forks = not model.adapter.state_layers
 
     def prepare(self) -> None:
         """Do now what the first request with a constraint would wait for. See `Grammars.prepare`."""
@@ -132,7 +134,7 @@ class InputProcessor:
                 seed=resolve_seed(params, self._config.seed, arrival - index, index),
                 priority=priority,
                 arrival=arrival,
-                fork_of=requests[0] if requests else None,
+                fork_of=requests[0] if requests and self._forks else None,
                 index=index,
                 max_tokens=max_tokens,
                 arrival_time=arrival_time,

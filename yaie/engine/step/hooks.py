@@ -14,8 +14,8 @@ class PlanStage(Protocol):
     """Changes a plan, or looks at it."""
 
     def extend(self, plan: StepPlan) -> None:
-        """A plan is about to be sent. Shares may grow as far as budget and blocks allow; requests may
-        be taken off it, and single tokens stay first."""
+        """A plan is about to be sent. Shares may grow as far as budget and blocks allow, or shrink;
+        requests may be taken off it, and single tokens stay first."""
         ...
 
 

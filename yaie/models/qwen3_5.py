@@ -1,0 +1,132 @@
+"""Qwen3.5 (2026), dense: a gated delta rule in three of four layers, gated attention in the fourth."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from yaie.core.contracts import Attend, TransformerOps
+from yaie.core.contracts.states import StateTensor, StepStates
+from yaie.models.adapter import register
+from yaie.models.hybrid import (
+    AttentionNames,
+    HybridAdapter,
+    HybridAttention,
+    LayerNames,
+    Mixer,
+)
+from yaie.models.layout import Destination, Stored, stacked, whole
+from yaie.models.rope import rope_tables
+from yaie.models.stated import Stated
+
+KINDS = {"linear_attention", "full_attention"}
+PART = "linear_attn"
+
+
+class GatedDeltaNet:
+    """Gated DeltaNet (Yang et al. 2024): each head keeps a matrix that a query reads, and in which a key
+    writes over what it finds. Queries, keys and values come from a short convolution.
+
+    It keeps the last inputs of the convolution, and a matrix [d_k, d_v] of each head of values.
+    """
+
+    def __init__(self, adapter: "Qwen35Adapter") -> None:
+        config, hidden = adapter.config, adapter.config.hidden_size
+        self._adapter = adapter
+        self.heads, self.v_heads = config.linear_num_key_heads, config.linear_num_value_heads
+        self.d_k, self.d_v = config.linear_key_head_dim, config.linear_value_head_dim
+        key, value = self.heads * self.d_k, self.v_heads * self.d_v
+        mixed, width = 2 * key + value, config.linear_conv_kernel_dim
+        matrices = (self.v_heads, self.d_k, self.d_v)
+        self.index = adapter.keeps(
+            StateTensor((mixed, width - 1), adapter.dtype), StateTensor(matrices, torch.float32)
+        )
+        self.sizes = (key, key, value)
+        self.into = adapter.linear(stacked(hidden, [mixed, value, self.v_heads, self.v_heads]))
+        self.weight = adapter.empty(mixed, 1, width)
+        self.norm = adapter.empty(self.d_v)
+        self.output = adapter.linear(whole(value, hidden))
+        self.dt_bias, self.log_a = (
+            torch.empty(self.v_heads, dtype=torch.float32, device=adapter.device) for _ in range(2)
+        )
+
+    def destinations(self) -> dict[str, Destination]:
+        """See Mixer."""
+        names = (f"{PART}.in_proj_{name}" for name in ("qkv", "z", "b", "a"))
+        return {
+            **self.into.destinations(*names),
+            **self.output.destinations(f"{PART}.out_proj"),
+            f"{PART}.conv1d.weight": Destination(self.weight),
+            f"{PART}.dt_bias": Destination(self.dt_bias),
+            f"{PART}.A_log": Destination(self.log_a),
+            f"{PART}.norm.weight": Destination(self.norm),
+        }
+
+    def __call__(
+        self, hidden: Tensor, positions: Tensor, attend: Attend, states: StepStates
+    ) -> Tensor:
+        """See Mixer."""
+        ops, batch = states.ops, states.batch
+        tails, matrices = states.pools[self.index]
+        mixed, z, b, a = hidden.split(self.into.sizes, dim=1)
+        mixed = ops.short_conv(mixed, self.weight[:, 0], None, tails, batch, silu=True)
+        q, k, v = mixed.split(self.sizes, dim=1)
+        q, k = (one.unflatten(1, (self.heads, self.d_k)) for one in (q, k))
+        v = v.unflatten(1, (self.v_heads, self.d_v))
+        q, k, log_decay, beta = ops.delta_inputs(q, k, a, b, self.log_a, self.dt_bias)
+        read = ops.gated_delta_rule(q, k, v, log_decay, beta, matrices, batch)
+        return ops.gated_norm(read, z, self.norm, self._adapter.eps)
+
+
+@register("Qwen3_5ForCausalLM")
+class Qwen35Adapter(HybridAdapter):
+    """Norms multiply by 1 + weight. Attention turns a quarter of each head, and has a gate for it."""
+
+    adds_one = is_gated = True
+    names = LayerNames(
+        norm="input_layernorm",
+        mlp_norm="post_attention_layernorm",
+        gate_up=("mlp.gate_proj", "mlp.up_proj"),
+        down="mlp.down_proj",
+        final="norm",
+    )
+    attention_names = AttentionNames(norms=("self_attn.q_norm", "self_attn.k_norm"))
+
+    def __init__(
+        self,
+        config: Any,
+        ops: TransformerOps,
+        dtype: torch.dtype,
+        device: torch.device,
+        max_length: int,
+    ) -> None:
+        share = config.rope_parameters.get("partial_rotary_factor", 1.0)
+        self.tables = rope_tables(config, max_length, device, share)
+        super().__init__(config, ops, dtype, device, max_length)
+
+    @classmethod
+    def handles(cls, config: Any) -> bool:
+        is_known = {*config.layer_types} == KINDS and config.linear_conv_kernel_dim > 1
+        return is_known and config.hidden_act in ("silu", "swish")
+
+    @classmethod
+    def stated_states(cls, config: Any, layer: str) -> Sequence[Stated]:
+        key = config.linear_num_key_heads * config.linear_key_head_dim
+        value = config.linear_num_value_heads * config.linear_value_head_dim
+        width, heads = config.linear_conv_kernel_dim, config.linear_num_value_heads
+        layer = f"{layer}.{PART}"
+        return [
+            Stated("linear_conv_kernel_dim", width, f"{layer}.conv1d.weight", 2),
+            Stated("linear_num_value_heads", heads, f"{layer}.A_log", 0),
+            Stated("the linear_ heads", 2 * key + value, f"{layer}.in_proj_qkv.weight", 0),
+        ]
+
+    def mixer(self, kind: str) -> Mixer:
+        if kind == "linear_attention":
+            return GatedDeltaNet(self)
+        return HybridAttention(self, self.tables)
+
+    def load_weights(self, tensors: Iterable[tuple[str, Stored]]) -> None:
+        """See ModelAdapter. A head for drafts may come with the model."""
+        super().load_weights(pair for pair in tensors if not pair[0].startswith("mtp."))
