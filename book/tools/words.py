@@ -46,6 +46,7 @@ LATER_SECTIONS: dict[str, tuple[str, ...]] = {
     "performance.md": (
         "One part at a time",
         "Guessing ahead",
+        "In short",
         "On several GPUs",
         "Weights of four and of eight bits",
     ),
