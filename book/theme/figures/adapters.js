@@ -31,7 +31,7 @@
       const sliver = (wide * found.bytes) / found.base, slivers = Math.min(width - 2 * LEFT - wide - GAP, sliver * number);
       const below = LABEL + high + 22;
       const said = `An adapter is ${digits((100 * found.bytes) / found.base)}% of the model, ${show(found.bytes, 'bytes')}. A step with `
-        + `${power(distinct)} of them reads ${digits((100 * (found.read - found.base)) / found.base)}% more than a step without; `
+        + `${things(power(distinct), 'adapter')} reads ${digits((100 * (found.read - found.base)) / found.base)}% more than a step without; `
         + `${things(power(distinct), 'merged model')} would be ${show(found.copies, 'bytes')}.`;
       stage.append(picture(width, below + LABEL + Math.ceil(number / columns) * (high + GAP), said,
         text(LEFT, 12, `A step reads ${show(found.read, 'bytes')}: the base, and ${things(power(distinct), 'adapter')}`),

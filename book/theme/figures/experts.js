@@ -74,7 +74,8 @@
       const few = found.each < ENOUGH ? 'too few to keep a matrix unit busy' : 'enough for an efficient product';
       const said = `${power(tokens)} token${tokens ? 's' : ''} reach${tokens ? '' : 'es'} ${read} of ${shape.count} experts here, `
         + `${digits(found.touched)} on average, with ${count(found.each, 'row')} each: ${few}. The step reads ${show(found.read, 'bytes')}, `
-        + `${digits(found.read / found.work)} times what one token multiplies by, and sends ${show(found.sent, 'bytes')} between ${count(devices, 'rank')}.`;
+        + `${tokens ? `${digits(found.read / found.work)} times ` : ''}what one token multiplies by`
+        + `${ranks ? `, and sends ${show(found.sent, 'bytes')} between ${devices} ranks` : ''}.`;
       stage.append(picture(grid.width, bottom + BAR + 24, said, cells(grid, rows, last), borders(grid, shape.count, devices),
         filled(grid, found, bottom)),
       legend([{ fill: 'none', stroke: 'var(--y-line)' }, 'an expert of one layer'],

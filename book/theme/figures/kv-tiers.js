@@ -44,7 +44,7 @@
       const least = Math.min(...found.map(({ seconds }) => seconds)), now = (values.time / TICKS) * last;
       const width = room(stage), inner = width - 2 * LEFT;
       const before = found.slice(1).filter(({ seconds }) => seconds < found[0].seconds).map(({ name }) => name.toLowerCase());
-      const said = `${show(now, 'seconds')} of ${show(last, 'seconds')}. Computing ${power(values.tokens)} tokens again takes `
+      const said = `${values.time ? `After ${show(now, 'seconds')} of ${show(last, 'seconds')}` : 'All begin'}. Computing ${power(values.tokens)} tokens again takes `
         + `${show(found[0].seconds, 'seconds')}. ${before.length ? `Fetching is faster from: ${before.join(', ')}.` : 'Fetching is slower from everywhere.'}`;
       stage.append(picture(width, found.length * ROW, said, found.map((way, at) => strip(way, at, now,
         { inner, narrow: isNarrow(stage), best: way.seconds === least }))),
