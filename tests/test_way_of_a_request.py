@@ -27,8 +27,8 @@ ROOMS = (
 """Of what a plain chat does not ask for, and this engine is not set to do."""
 ENGINE, SERVER = 1, 2
 CRASHES = 3
-"""Runs at most. A profile hook makes a frame object of every call, which CPython before 3.11.5 may, once in
-some hundred runs, free twice (https://github.com/python/cpython/issues/106092)."""
+"""Runs at most. A profile hook makes a frame object of every call, and CPython before 3.11.5 frees one
+twice, once in some hundred runs (https://github.com/python/cpython/issues/106092)."""
 
 
 @pytest.fixture(scope="module")
