@@ -145,7 +145,7 @@ def test_the_event_loop_neither_parses_nor_validates_a_large_body(
     parsings: list[int] = []
     validations: list[Any] = []
 
-    def noted(body: bytes) -> Any:
+    def noted(body: bytes, **_: Any) -> Any:
         parsings.append(len(body))
         return parsed(body)
 
