@@ -1,4 +1,5 @@
-"""Triton kernels of layers that keep a state: `conv`, `delta`, `scan`, and `around` them; `tiles` is shared.
+"""Triton kernels of layers that keep a state: `conv`, `delta`, `scan`, and what is `around` them.
+`tiles` is what they share.
 
 Each rule comes in two forms. The `step` form takes a sequence's tokens one by one, with the state in
 registers: decodes, and chunks of up to FEW tokens, as they verify drafts. The `chunks` form takes CHUNK
