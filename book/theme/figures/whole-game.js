@@ -219,8 +219,8 @@ const wholeGame = (() => {
     const [middle, centre] = [x + wide / 2, y + high / 2];
     return svg('g', { 'data-key': 'model' },
       svg('rect', { x, y, width: wide, height: high, rx: 6, fill: isWorking ? 'var(--y-grey-soft)' : 'none', stroke: 'currentColor' }),
-      text(middle, centre + 4, wide > high ? 'model: all weights, once a step' : 'model', { anchor: 'middle', bold: true,
-        transform: wide > high ? null : `rotate(-90 ${middle} ${centre})` }));
+      wide > high ? text(middle, centre + 4, 'model: all weights, once a step', { anchor: 'middle', bold: true })
+        : [...'model'].map((letter, at) => text(middle, centre + 4 + 15 * (at - 2), letter, { anchor: 'middle', bold: true })));
   }
 
   /** How long all steps took, where that was measured; at the end, beside one request after the other. */
