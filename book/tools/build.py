@@ -35,7 +35,7 @@ def main() -> int:
         add_previews(ROOT / "book/out")
         faults += add_terms(ROOT / "book/out")
         faults += check_book(ROOT / "book/src", ROOT / "book/out")
-    faults += link_faults(ROOT) + typed_faults()
+    faults += [*link_faults(ROOT), *typed_faults()]
     if faults:
         print("\n".join(faults), f"The book has {len(faults)} fault(s).", sep="\n", file=sys.stderr)
         return 1

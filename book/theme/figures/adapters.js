@@ -26,7 +26,7 @@
     draw(stage, { distinct, rank, model }, data) {
       const number = 2 ** distinct, narrow = isNarrow(stage);
       const found = around.adapter(data.models[model], { rank: 2 ** rank, distinct: number });
-      const width = room(stage), columns = narrow ? 16 : 32, wide = (width - 2 * LEFT) / columns - GAP, high = narrow ? 11 : 14;
+      const width = room(stage), columns = 16, wide = (width - 2 * LEFT) / columns - GAP, high = narrow ? 9 : 12;
       // An adapter has the model's height and its share of the model's width.
       const sliver = (wide * found.bytes) / found.base, slivers = Math.min(width - 2 * LEFT - wide - GAP, sliver * number);
       const below = LABEL + high + 22;

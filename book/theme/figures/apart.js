@@ -48,7 +48,7 @@
         label(1, 'Apart, the device that prefills', 'Apart: prefill'), block(start, prefill, 1, 'var(--y-orange)', 'apart'),
         label(2, 'the link', 'link'), block(start + prefill, moved, 2, 'var(--y-grey)', 'moved'),
         label(3, 'the device that decodes: every stream gets its token on time', 'decode'), steps(x, y(3), 0, all, step, 'stream'),
-        [0, all].map((time, end) => text(x(time), 4 * ROW + 12, show(time, 'seconds'), { anchor: end ? 'end' : 'start' }))),
+        [0, all].map((time, end) => text(x(time), 4 * ROW + 12, time ? show(time, 'seconds') : '0', { anchor: end ? 'end' : 'start' }))),
       legend([{ fill: 'var(--y-blue-soft)', stroke: 'var(--y-blue)' }, `a decode step, ${show(step, 'seconds')}`],
         [{ fill: 'var(--y-orange)' }, 'the prompt'], [{ fill: 'var(--y-grey)' }, 'its blocks on their way']));
       return said;

@@ -11,7 +11,7 @@
 
   /** The four ways, with the seconds that each takes. */
   function ways({ tokens, model, rate }, data) {
-    const own = around.again(data.models[model], 2 ** tokens, rate * 1e12);
+    const own = around.again(data.models[model], 2 ** tokens, Number(rate) * 1e12);
     return [{ name: 'Compute it again', how: show(own.flops, 'flops'), seconds: own.seconds },
       ...FROM.map(([speed, name, path]) => (
         { name, how: `${show(own.bytes, 'bytes')} at ${digits(speed / 1e9)} GB/s (${path})`, seconds: own.bytes / speed }))];
@@ -37,7 +37,7 @@
       { name: 'time', label: 'time', min: 0, max: TICKS, step: 1, value: 12, format: (tick) => `${Math.round((100 * tick) / TICKS)}%` },
       { name: 'tokens', label: 'tokens of the prefix', min: 8, max: 17, step: 1, value: 12, format: power },
       { name: 'model', label: 'model', options: options(data.models), value: 'llama-8b' },
-      { name: 'rate', label: 'matrix units', min: 100, max: 800, step: 50, value: 400, format: (value) => `${value} TFLOP/s` },
+      { name: 'rate', label: 'at', options: [200, 400, 600, 800].map((rate) => [`${rate}`, `${rate} TFLOP/s`]), value: '400' },
     ],
     draw(stage, values, data) {
       const found = ways(values, data), last = Math.max(...found.map(({ seconds }) => seconds));
@@ -45,7 +45,8 @@
       const width = room(stage), inner = width - 2 * LEFT;
       const before = found.slice(1).filter(({ seconds }) => seconds < found[0].seconds).map(({ name }) => name.toLowerCase());
       const said = `${values.time ? `After ${show(now, 'seconds')} of ${show(last, 'seconds')}` : 'All begin'}. Computing ${power(values.tokens)} tokens again takes `
-        + `${show(found[0].seconds, 'seconds')}. ${before.length ? `Fetching is faster from: ${before.join(', ')}.` : 'Fetching is slower from everywhere.'}`;
+        + `${show(found[0].seconds, 'seconds')}. `
+        + `${before.length ? `Fetching is faster from: ${before.join(', ')}.` : 'Fetching is slower from everywhere.'}`;
       stage.append(picture(width, found.length * ROW, said, found.map((way, at) => strip(way, at, now,
         { inner, narrow: isNarrow(stage), best: way.seconds === least }))),
       legend([{ fill: 'var(--y-orange)' }, 'computed'], [{ fill: 'var(--y-blue)' }, 'fetched'], [{ fill: 'var(--y-green)' }, 'there first'],

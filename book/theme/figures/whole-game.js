@@ -219,17 +219,14 @@ const wholeGame = (() => {
     const [middle, centre] = [x + wide / 2, y + high / 2];
     return svg('g', { 'data-key': 'model' },
       svg('rect', { x, y, width: wide, height: high, rx: 6, fill: isWorking ? 'var(--y-grey-soft)' : 'none', stroke: 'currentColor' }),
-      text(middle, centre + 4, wide > high ? 'model: all weights, once a step' : 'model', { anchor: 'middle', bold: true,
-        transform: wide > high ? null : `rotate(-90 ${middle} ${centre})` }));
+      wide > high ? text(middle, centre + 4, 'model: all weights, once a step', { anchor: 'middle', bold: true })
+        : [...'model'].map((letter, at) => text(middle, centre + 4 + 15 * (at - 2), letter, { anchor: 'middle', bold: true })));
   }
 
-  /** How long the steps up to `index` took, where that was measured. */
-  const spent = ({ ms }, index) => ms?.slice(0, index).reduce((sum, one) => sum + one, 0);
-
-  function heading(track, index, total) {
-    if (!index) return 'Four requests';
-    const computes = `Step ${index} computes ${total} ${total === 1 ? 'token' : 'tokens'}`;
-    return track.ms ? `${computes} in ${track.ms[index - 1].toFixed(1)} ms` : computes;
+  /** How long all steps took, where that was measured; at the end, beside one request after the other. */
+  function measured({ ms, steps }, index) {
+    const last = steps.length - 1;
+    return ms && (index < last ? `all ${last} steps: ${ms[0]} ms` : `${ms[0]} ms; one by one ${ms[1]} ms`);
   }
 
   function inWords(state, track) {
@@ -254,8 +251,8 @@ const wholeGame = (() => {
       const past = narrow ? forest + 4 * deep + 24 : TOP + 4 * high + 18;
       const chip = Math.min(30, Math.floor((width - right - 30) / 7) - 4);
       stage.append(picture(width, past + 82, inWords(state, track),
-        text(1, 14, heading(track, index, total), { bold: true, size: 13 }),
-        track.ms && index ? text(left - 2, 14, `${spent(track, index).toFixed(0)} ms in all`, { anchor: 'end', size: 13 }) : null,
+        text(1, 14, index ? `Step ${index}: ${total} ${total === 1 ? 'token' : 'tokens'}` : 'Four requests', { bold: true, size: 13 }),
+        track.ms ? text(left - 2, 14, measured(track, index), { anchor: 'end', size: 13 }) : null,
         narrow ? model(1, TOP + 4 * high, width - 2, 20, index > 0) : model(left + 8, TOP + 1, 26, 4 * high - 6, index > 0),
         ...Object.keys(track.prompts).flatMap((name) => request(name, TOP + state.order.indexOf(name) * high, left, high, state, track, wholeGame.states(track)[index + 1])),
         text(right, top, `KV pool: ${used} of ${state.pool.length} blocks in use`, { bold: true, size: 13 }),

@@ -29,7 +29,7 @@ from yaie.parts import Parts
 
 OUT = EVIDENCE / "start_phases.json"
 SIZES = (1, 4, 64)
-STEPS, WARM_UP, ROUNDS = 48, 8, 9
+STEPS, WARM_UP, ROUNDS = 48, 8, 5
 TIMED = {  # lab, class: the methods of the contract that a step calls, and the phase they belong to
     ("scheduler", "Scheduler"): {"schedule": "schedule", "advance": "update", "update": "update"},
     ("radix_attention", "RadixAttention"): {"plan": "attention", "run": "attention"},
@@ -167,39 +167,30 @@ def _medians(steps: list[dict[str, float]]) -> dict[str, Any]:
     }
 
 
-def _four() -> dict[str, Any]:
-    """Milliseconds for A to D in one batch, and one after the other, both from an empty cache.
-
-    `steps_ms` has the median of each step of the batch.
-    """
+def _four() -> dict[str, float]:
+    """Milliseconds for A to D in one batch, and one after the other, both from an empty cache."""
     engine = LLMEngine(mine="none")
     together, alone = [], []
     for _ in range(ROUNDS + 1):
         together.append(_seconds(engine, [list(four.QUESTIONS)]))
         alone.append(_seconds(engine, [[name] for name in four.QUESTIONS]))
-    batch = statistics.median(total for total, _ in together[1:])
-    single = statistics.median(total for total, _ in alone[1:])
+    batch, single = statistics.median(together[1:]), statistics.median(alone[1:])
     figures = {"together_ms": 1e3 * batch, "one_by_one_ms": 1e3 * single, "ratio": single / batch}
     print(figures, flush=True)
-    rounds = [steps for _, steps in together[1:]]
-    steps_ms = [round(1e3 * statistics.median(one), 2) for one in zip(*rounds, strict=True)]
-    return figures | {"steps_ms": steps_ms}
+    return figures
 
 
-def _seconds(engine: LLMEngine, groups: Sequence[Sequence[str]]) -> tuple[float, list[float]]:
-    """Of all, and of each step."""
+def _seconds(engine: LLMEngine, groups: Sequence[Sequence[str]]) -> float:
     engine.reset_prefix_cache()
-    begin, steps = time.perf_counter(), []
+    begin = time.perf_counter()
     for names in groups:
         for name in names:
             engine.add_request(
                 engine.encode_chat(four.messages(name)), SamplingParams(temperature=0)
             )
         while engine.has_work:
-            start = time.perf_counter()
             engine.step()
-            steps.append(time.perf_counter() - start)
-    return time.perf_counter() - begin, steps
+    return time.perf_counter() - begin
 
 
 if __name__ == "__main__":
